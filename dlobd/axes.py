@@ -307,12 +307,12 @@ PLACES = Registry(
 VIEWS = Registry(
     "views",
     [
-        Row("screen", "one screen: verdict, layers, findings, warnings", "dlobd.report.screen:screen"),
-        Row("breakdown", "where the wall time went", "dlobd.report.terminal:breakdown"),
-        Row("findings", "what would lower the overhead, and by how much at most", "dlobd.report.findings:findings"),
-        Row("training", "throughput, steps, epochs, time to accuracy", "dlobd.report.training:training"),
-        Row("anatomy", "what happened from submit to first step, and back", "dlobd.report.terminal:anatomy"),
-        Row("resources", "CPU, memory, disk and network; Spark's task metrics", "dlobd.report.resources:resources"),
+        Row("overview", "one screen: verdict, layers, findings, warnings", "dlobd.report.terminal.overview:overview"),
+        Row("breakdown", "where the wall time went", "dlobd.report.terminal.views:breakdown"),
+        Row("findings", "possible savings, with their upper bounds", "dlobd.report.terminal.views:findings"),
+        Row("training", "throughput, steps, epochs, time to accuracy", "dlobd.report.terminal.views:training"),
+        Row("anatomy", "what happened from submit to first step, and back", "dlobd.report.terminal.views:anatomy"),
+        Row("resources", "CPU, memory, disk, network; Spark's task metrics", "dlobd.report.terminal.views:resources"),
     ],
 )
 """What `dlobd show` can print of a run; without a choice the first, with `--full` the others, in this order."""

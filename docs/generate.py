@@ -32,7 +32,7 @@ from dlobd.bundle import store
 from dlobd.fields import numbers
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.record.run import Run
-from dlobd.report import terminal
+from dlobd.report.terminal import views
 from dlobd.selftest import report
 from dlobd.selftest.injection_points import POINTS
 from dlobd.selftest.plans import SIZES_S
@@ -413,7 +413,7 @@ def picture(run: Run) -> str:
     """The first part of what `dlobd show` prints for a run, up to the largest parts, as SVG."""
     printed = io.StringIO()
     shown = Console(file=printed, force_terminal=True, color_system="truecolor", width=80, highlight=False)
-    terminal.breakdown(run, shown)
+    views.breakdown(run, shown)
     text = printed.getvalue().partition("\x1b[1mHidden inside")[0].rstrip()
     canvas = Console(file=io.StringIO(), record=True, width=80, highlight=False)
     canvas.print(Text.from_ansi(text))

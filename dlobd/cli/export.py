@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class Format(NamedTuple):
-    """What a run can be exported as.
+    """A format of exports.
 
     Args:
-        title: what it is, in a few words.
+        title: a description in a few words.
         file: the default name.
         write: writes a bundle to a file.
     """
@@ -36,7 +36,7 @@ class Format(NamedTuple):
 
 def _mlperf_log(bundle: Bundle, output: Path) -> None:
     from dlobd.attribution.importers.evidence import Evidence
-    from dlobd.report.mlperf_log import RULES, mlperf_log
+    from dlobd.report.export.mlperf_log import RULES, mlperf_log
 
     write(output, mlperf_log(bundle.read(), _anchor(Evidence(bundle.path))))
     rules, log = shlex.quote(str(RULES)), shlex.quote(str(output))
@@ -46,7 +46,7 @@ def _mlperf_log(bundle: Bundle, output: Path) -> None:
 def _otlp(bundle: Bundle, output: Path) -> None:
     from dlobd.attribution.importers.evidence import Evidence
     from dlobd.attribution.lanes.assemble import assemble
-    from dlobd.report.otlp import otlp
+    from dlobd.report.export.otlp import otlp
 
     evidence = Evidence(bundle.path)
     request = otlp(assemble(evidence), bundle.read().run_id, _anchor(evidence))
@@ -54,22 +54,22 @@ def _otlp(bundle: Bundle, output: Path) -> None:
 
 
 def _anchor(evidence: Evidence) -> ClockAnchor:
-    """One anchor for all times: they stay in order, whatever happened to the wall clock meanwhile.
+    """Return one anchor for all times, which keeps their order even if the wall clock was set.
 
     Raises:
-        BundleError: there is none.
+        BundleError: the evidence has no anchor.
     """
     if not evidence.anchors:
-        raise BundleError(f"{evidence.path} does not tell the time of day of its window.", "export another run")
+        raise BundleError(f"{evidence.path} has no time of day of its window.", "export another run")
     return evidence.anchors[0]
 
 
 def _table(name: str) -> Callable[[Bundle, Path], None]:
-    """Writes a data frame of `dlobd.attribution.frames.RunBundle`: as Parquet if the file ends so, else as CSV."""
+    """Return a function that writes a data frame of `RunBundle`: as Parquet for .parquet, else as CSV."""
 
     def written(bundle: Bundle, output: Path) -> None:
         from dlobd.attribution.frames import RunBundle
-        from dlobd.report import frame_file
+        from dlobd.report.export import frame_file
 
         frame = getattr(RunBundle(bundle.path), name)()
         if output.suffix == ".parquet":

@@ -1,11 +1,13 @@
-"""What commands print: JSON documents, and the result of a run."""
+"""Output that several commands share: JSON documents, and the result of a run."""
 
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dlobd.cli.options import EXIT_CODES
 
@@ -13,20 +15,28 @@ if TYPE_CHECKING:
     from dlobd.bundle.store import Bundle
     from dlobd.record.run import Run
 
+GLOSSARY = "docs/concepts.md"
+
 
 def print_note(line: str) -> None:
-    """What is known before anything begins, as the first line of the progress."""
+    """Print a line of the progress that is known before the run starts."""
     print(f"[{0:6.1f} s] {line}", file=sys.stderr)
 
 
-def print_json(value: Any) -> None:
-    """One document."""
+def print_json(value: object) -> None:
+    """Print one JSON document."""
     json.dump(value, sys.stdout, indent=1, default=str)
     print()
 
 
-def print_run(run: Run, views: Sequence[str] = (), full: bool = False) -> None:
-    """These views of a run; without a choice its screen, or in full all but that.
+def print_run(bundle: Bundle, run: Run, views: Sequence[str] = (), full: bool = False) -> None:
+    """Print views of a run.
+
+    Args:
+        bundle: the bundle of the run.
+        run: the run.
+        views: names of views; without any, the overview with the next commands.
+        full: print all views except the overview.
 
     Raises:
         UsageError: there is no such view.
@@ -39,30 +49,40 @@ def print_run(run: Run, views: Sequence[str] = (), full: bool = False) -> None:
     first, *others = VIEWS.names()
     for view in [VIEWS.get(name) for name in views or (others if full else [first])]:
         view(run, console)
+    if not views and not full:
+        _print_next(bundle.path)
 
 
 def print_cost(run: Run, per_hour: float) -> None:
-    """What a run cost at a price per hour."""
+    """Print a run's cost at a price per hour."""
     from rich.console import Console
 
-    from dlobd.report.training import cost
+    from dlobd.report import tables
+    from dlobd.report.terminal.render import show
 
-    cost(run, per_hour, Console(highlight=False))
+    show(tables.cost(run, per_hour), Console(highlight=False))
 
 
 def print_bundle(bundle: Bundle) -> None:
-    """A bundle's hash, to be noted elsewhere, and where it is: the last line, which scripts read."""
+    """Print a bundle's hash, to be kept elsewhere, and its path: the last line, which scripts read."""
     if bundle.digest:
         print(f"hash: {bundle.digest}")
     print(f"bundle: {bundle.path}")
 
 
 def print_result(bundle: Bundle) -> int:
-    """The run, why it did not end well, and where it is; returns the exit code."""
+    """Print a run, the reason of a failure, and its path; return the exit code."""
     run = bundle.read()
-    print_run(run)
+    print_run(bundle, run)
     if run.reason:
         print(f"dlobd: run {run.status}: {run.reason}", file=sys.stderr)
-    print(f"trace: dlobd trace {bundle.run_id} -o trace.json")
     print_bundle(bundle)
     return EXIT_CODES[run.status]
+
+
+def _print_next(path: Path) -> None:
+    bundle = shlex.quote(str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path))
+    print(f"\nMore: dlobd show {bundle} --full")
+    print(f"HTML: dlobd report {bundle} -o report.html")
+    print(f"Trace: dlobd trace {bundle} -o trace.json")
+    print(f"Glossary: {GLOSSARY}")

@@ -18,7 +18,7 @@ def show(
         list[str] | None,
         typer.Option("--view", metavar="NAME", help="Show only this view (dlobd list views); repeatable."),
     ] = None,
-    full: Annotated[bool, typer.Option("--full", help="Show all views but the one screen.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Show every view.")] = False,
     price: Annotated[
         float | None,
         typer.Option("--price-per-hour", metavar="P", min=0, help="Show what the run cost, if the cluster costs P."),
@@ -26,7 +26,7 @@ def show(
     out: Out = RUNS,
     as_json: Json = False,
 ) -> None:
-    """Show a run on one screen: where its time went, and what would lower it; --full has the rest."""
+    """Show a run on one screen: the split of its time, and possible savings; --full has the rest."""
     from dlobd.bundle import store
 
     if full and views:
@@ -38,7 +38,7 @@ def show(
         print_json(bundle.read_json())
         return
     found = bundle.read()
-    print_run(found, views or (), full)
+    print_run(bundle, found, views or (), full)
     if price is not None:
         print_cost(found, price)
     try:

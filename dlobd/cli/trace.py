@@ -25,7 +25,7 @@ def trace(
     check_free(output, force)
     from dlobd.attribution.importers.evidence import Evidence
     from dlobd.attribution.lanes.assemble import assemble
-    from dlobd.report.perfetto import trace_events
+    from dlobd.report.export.perfetto import trace_events
 
     evidence = Evidence(bundle.path)
     events = trace_events(assemble(evidence), evidence.resources)

@@ -40,7 +40,7 @@ def sentence(name: str, compared: Compared) -> str:
     seconds = f"{_seconds(compared.difference_ns, sign=True)} s {_between(compared.difference, 1e9, 3)}".strip()
     if compared.difference_share is None:
         return f"{name}: {compared.verdict}, {seconds}"
-    percent = f"{compared.difference_share:+.1%} {_between(compared.share, 0.01, 1)}".strip()
+    percent = f"{100 * compared.difference_share:+.1f} % {_between(compared.share, 0.01, 1)}".strip()
     return f"{name}: {compared.verdict}, {seconds}, {percent}"
 
 
@@ -111,7 +111,9 @@ def _pair(comparison: Comparison, pair: Pair, console: Console) -> None:
         difference = _seconds(one.difference_ns, sign=True), _between(one.difference, 1e9, 3)
         rows.add_row(title(name), _seconds(one.baseline_ns), _seconds(one.candidate_ns), *difference, one.verdict)
     console.print(rows)
-    rows = plain_table("percent", "difference", "interval", "detects", "seconds", f"runs for {comparison.margin:.0%}")
+    rows = plain_table(
+        "percent", "difference", "interval", "detects", "seconds", f"runs for {text.percentage(comparison.margin)}"
+    )
     for name, one in pair.quantities.items():
         rows.add_row(title(name), *_percent(one), *_detectable(one), _needed(one))
     console.print(rows)
@@ -125,19 +127,21 @@ def _explain(comparison: Comparison, console: Console) -> None:
     levels = sorted({one.confidence for one in quantities if one.confidence})
     exact = all(one.exact for one in quantities)
     test = "Exact permutation test" if exact else f"Permutation test ({DRAWN:,} relabellings, drawn; seed 0)"
-    confidence = f" ({' or '.join(f'{level:.1%}' for level in levels)} each)" if levels else ": none, too few runs"
+    confidence = f" ({' or '.join(text.percentage(level, 1) for level in levels)} each)"
+    margin = text.percentage(comparison.margin)
     text.heading(console, "How to read it")
     text.line(
         console,
-        f"{test} of means. The walls together, and the layers together, show a false difference in at most {ALPHA:.0%} "
-        f"of comparisons (Holm). A difference can be significant from {comparison.fewest_wall} {runs} on for the wall, "
-        f"{comparison.fewest_layers} for layers.",
+        f"{test} of means. The walls together, and the layers together, show a false difference in at most "
+        f"{text.percentage(ALPHA)} of comparisons (Holm). A difference can be significant from "
+        f"{comparison.fewest_wall} {runs} on for the wall, {comparison.fewest_layers} for layers.",
     )
     text.line(
         console,
-        f"Brackets hold intervals{confidence}. Equivalent: the interval lies within {comparison.margin:.0%} of the "
-        f"baseline, for a layer also within {comparison.least_ns / 1e9:.3f} s. Detects: the smallest difference that "
-        f"such runs show in {POWER:.0%} of comparisons. Runs: of each side, to show {comparison.margin:.0%}.",
+        f"Brackets hold intervals{confidence if levels else ': none, too few runs'}. Equivalent: the interval lies "
+        f"within {margin} of the baseline, for a layer also within {comparison.least_ns / 1e9:.3f} s. Detects: the "
+        f"smallest difference that such runs show in {text.percentage(POWER)} of comparisons. Runs: of each side, to "
+        f"show {margin}.",
     )
 
 

@@ -20,11 +20,15 @@ def headline(run: Run) -> str:
         return f"The run is {run.status}: {run.reason or 'the reason is unknown'}."
     if not run.wall_ns:
         return "Nothing was measured."
-    total, parts = tenths(run.wall_ns, [ns for _, ns in _parts(run)])
-    words = [f"{name} {_seconds(part)}" for (name, _), part in zip(_parts(run), parts, strict=True) if part]
-    if run.layers and words:
-        largest_ns = max(layer.ns for layer in run.layers)
-        words[0] += f" ({100 * largest_ns / run.wall_ns:.0f} %)"
+    total, parts = tenths_of_parts(run)
+    layers = sorted(run.layers, key=lambda layer: -layer.ns)
+    large = [row for row in layers if row.ns >= MINOR_SHARE * run.wall_ns]
+    words = [f"{_title(row.layer)} {_seconds(parts[row.layer])}" for row in large if parts[row.layer]]
+    if words:
+        words[0] += f" ({100 * layers[0].ns / run.wall_ns:.0f} %)"
+    other = sum(parts[row.layer] for row in layers[len(large) :])
+    rest = (("other", other), (UNATTRIBUTED, parts[UNATTRIBUTED]))
+    words += [f"{name} {_seconds(part)}" for name, part in rest if part]
     training_ns = run.metrics.training_ns
     training = f"; training took {training_ns / 1e9:.1f} s" if training_ns is not None else ""
     return f"The run took {_seconds(total)}: {', '.join(words)}{training}."
@@ -44,15 +48,15 @@ def tenths(wall_ns: int, parts_ns: Sequence[int]) -> tuple[int, list[int]]:
     return total, rounded
 
 
-def _parts(run: Run) -> list[tuple[str, int]]:
-    """Return (name, ns) of large layers, of the sum of the small ones, and of the unattributed rest."""
-    wall_ns = run.wall_ns or 0
-    layers = sorted(run.layers, key=lambda layer: -layer.ns)
-    large = [layer for layer in layers if layer.ns >= MINOR_SHARE * wall_ns]
-    named = [(LAYERS[layer.layer].title if layer.layer in LAYERS else layer.layer, layer.ns) for layer in large]
-    other_ns = sum(layer.ns for layer in layers[len(large) :])
-    rest = [("other", other_ns), (UNATTRIBUTED, run.unattributed_ns or 0)]
-    return named + [(name, ns) for name, ns in rest if ns]
+def tenths_of_parts(run: Run) -> tuple[int, dict[str, int]]:
+    """Return the wall and its parts, layers and the unattributed rest, in tenths of a second that sum to the wall's."""
+    parts_ns = {row.layer: row.ns for row in run.layers} | {UNATTRIBUTED: run.unattributed_ns or 0}
+    total, parts = tenths(run.wall_ns or 0, list(parts_ns.values()))
+    return total, dict(zip(parts_ns, parts, strict=True))
+
+
+def _title(layer: str) -> str:
+    return LAYERS[layer].title if layer in LAYERS else layer
 
 
 def _seconds(value: int) -> str:

@@ -6,24 +6,27 @@ from dlobd.bundle.noise import ENOUGH_RUNS, run_variation
 from dlobd.compare import power
 from dlobd.compare.permutation import ALPHA
 from dlobd.record.run import Noise
+from dlobd.report import text
 
 
 def machine_line(noise: Noise) -> str:
     """Describe a measurement of the machine."""
-    return f"{_loop(noise)}; {_wait(noise)}. This is the current state."
+    return f"{_loop(noise)}; {_wait(noise)} at the moment."
 
 
 def run_line(noise: Noise, runs: int = ENOUGH_RUNS) -> str:
     """Describe the variation of earlier runs, and the smallest difference that `runs` runs of each side can show."""
     walls = noise.earlier_walls_ns or ()
     if len(walls) < 2:
-        return f"variation of runs here is unknown ({len(walls)} earlier); {_loop(noise)}; {_wait(noise)}"
+        return f"run-to-run variation unknown ({len(walls)} earlier runs). {_loop(noise)}; {_wait(noise)}"
     took = f"{len(walls)} earlier runs took {min(walls) / 1e9:.1f} to {max(walls) / 1e9:.1f} s"
-    share = smallest_share(noise, runs)
-    if share is None:
+    variation, share = run_variation(walls), smallest_share(noise, runs)
+    if variation is None or share is None:
         return f"{took}, too few to state the power of a comparison; {_wait(noise)}"
-    variation = f"standard deviation {run_variation(walls):.1%}"
-    return f"{took}, {variation}; {runs} runs of each side detect {share:.1%} or more; {_wait(noise)}"
+    return (
+        f"{took}, standard deviation {text.percentage(variation, 1)}; {runs} runs of each side detect "
+        f"{text.percentage(share, 1)} or more; {_wait(noise)}"
+    )
 
 
 def smallest_share(noise: Noise, runs: int) -> float | None:
@@ -34,8 +37,9 @@ def smallest_share(noise: Noise, runs: int) -> float | None:
 
 
 def _wait(noise: Noise) -> str:
-    return f"a wait ends up to {(noise.sleep_over_p99_ns + noise.loopback_p99_ns) / 1e6:.2f} ms late"
+    return f"timers fire up to {(noise.sleep_over_p99_ns + noise.loopback_p99_ns) / 1e6:.2f} ms late"
 
 
 def _loop(noise: Noise) -> str:
-    return f"equal loops of 25 ms vary by {noise.loop_variation:.1%}, which does not predict the variation of runs"
+    variation = text.percentage(noise.loop_variation, 1)
+    return f"CPU loops of 25 ms vary by {variation}, which does not predict the variation of runs"

@@ -1,7 +1,4 @@
-"""The figures of a run that reports show, computed once: terminal, tables, series and pages cannot disagree.
-
-Numbers, not text: nanoseconds, shares of 1. How they are written is each report's own affair.
-"""
+"""Figures of a run for all reports, computed once: nanoseconds, and shares of 1."""
 
 from __future__ import annotations
 
@@ -14,24 +11,25 @@ from dlobd.axes import DATASETS
 from dlobd.experiment.training import batches
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.record.run import Check, RankSteps, Run
+from dlobd.report import text
 from dlobd.schema import Clip, Experiment, LayerTime
 
 UNEXPLAINED_LIMIT = 0.05
-"""A run that cannot explain more than this share of its wall says so first."""
+"""A larger unexplained share of the wall is a warning."""
 
 SAMPLES_FOR_P99 = fewest(0.99)
-"""With fewer samples the 99th percentile is not bounded by the maximum with 95 % confidence: it is not shown."""
+"""With fewer samples, the maximum is no upper bound of the 99th percentile with 95 % confidence."""
 
 LARGEST = 10
-"""So many spans are listed as the largest parts."""
+"""Number of largest parts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A layer's part of the wall, or what is unattributed. `share` is of the wall.
+    """A layer's part of the wall, or the unattributed rest. `share` is of the wall.
 
     measured_ns, between_marks_ns, named_wait_ns, unexplained_ns: they sum to `ns`.
-    below_resolution: its boundaries are known to less than its length, so that there is no number, only `hi_ns`.
+    below_resolution: the part is shorter than the uncertainty of its boundaries; only `hi_ns` is meaningful.
     """
 
     layer: str
@@ -49,7 +47,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """So much of a layer has one name: a span's, or a cause's, whose length was read from the run or is a default."""
+    """Time of a layer with one name: that of a span or of a cause. `length`: the origin of a cause's period."""
 
     layer: str
     title: str
@@ -60,7 +58,7 @@ class Length:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """How well all layers together are known, besides what is not explained."""
+    """Explained time of all layers, by the quality of its evidence."""
 
     measured_ns: int
     between_marks_ns: int
@@ -69,7 +67,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
-    """Time of one layer inside another one, between two bounds; stretches of equal kind added up."""
+    """Bounds of the time of a layer inside another layer, summed over intervals with equal sources."""
 
     layer: str
     inside: str
@@ -81,7 +79,7 @@ class Hidden:
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """The clips of one kind: how many, how long together, and the largest."""
+    """The clips of one kind: their number, their sum, and the largest."""
 
     kind: str
     count: int
@@ -91,14 +89,14 @@ class Correction:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a report shows. Without a window `parts` is empty, and `wall_ns` None.
+    """The figures of one run. Without a window `parts` is empty, and `wall_ns` None.
 
     parts: the layers in their order, without the unattributed rest.
-    unknown_ns: not explained, inside layers and outside of them.
-    missing_ns: by how much the parts fail to sum to the wall: 0, or the record is damaged.
+    unknown_ns: unexplained time, inside and outside of layers.
+    missing_ns: the wall less the sum of its parts: 0, unless the record is damaged.
     failed: checks that failed.
     undecided: checks that the evidence does not decide.
-    not_sound: what a reader must know before any number, one line each.
+    not_sound: warnings, which come before any number.
     """
 
     wall_ns: int | None
@@ -117,22 +115,17 @@ class Summary:
     not_sound: tuple[str, ...]
 
     @property
-    def top(self) -> Part | None:
-        """The part that took most."""
-        return max(self.parts, key=lambda part: part.ns, default=None)
-
-    @property
     def unknown_share(self) -> float:
-        """Of the wall; 0 without one."""
+        """Unexplained share of the wall; 0 without a wall."""
         return self.unknown_ns / self.wall_ns if self.wall_ns else 0.0
 
     def share(self, ns: int) -> float:
-        """Of the wall; 0 without one."""
+        """Return a share of the wall; 0 without a wall."""
         return ns / self.wall_ns if self.wall_ns else 0.0
 
 
 def summary(run: Run) -> Summary:
-    """The figures of one run."""
+    """Compute the figures of a run."""
     wall_ns = run.wall_ns
     hidden_in = {name for interval in run.intervals for name in (interval.layer, interval.inside)}
     rest_ns = run.unattributed_ns or 0
@@ -162,12 +155,12 @@ def summary(run: Run) -> Summary:
 
 
 def title(layer: str) -> str:
-    """A layer's name for people."""
+    """Return the title of a layer."""
     return LAYERS[layer].title if layer in LAYERS else layer
 
 
 def settings(run: Run) -> str:
-    """What was run, in one line."""
+    """Return the main settings as one line."""
     chosen = run.configuration
     way = f"launcher {chosen.launcher} on {chosen.scheduler} ({chosen.deploy_mode})"
     if not isinstance(chosen, Experiment):
@@ -180,7 +173,7 @@ def settings(run: Run) -> str:
 
 
 def machine_of(rank: RankSteps) -> str:
-    """What a rank used of its machine, in words; empty where it did not say."""
+    """Return a rank's device and threads as text; empty if unknown."""
     if rank.device is None or rank.cores is None:
         return ""
     own = f"TensorFlow's choice, of {rank.cores} cores"
@@ -189,13 +182,13 @@ def machine_of(rank: RankSteps) -> str:
 
 
 def metrics(run: Run) -> list[tuple[str, float | None]]:
-    """Returns the known metrics, and the main results of dlobd's own training also if they are unknown."""
+    """Return the known metrics, and the main results of dlobd's own training also if they are unknown."""
     always = () if run.own else ("test_accuracy", "train_samples", "steps", "samples_per_second")
     return [(name, value) for name, value in asdict(run.metrics).items() if value is not None or name in always]
 
 
 def slowest_rank(run: Run) -> str:
-    """Which rank has the slowest median of its steps, in words; empty where there are no two to compare."""
+    """Return the rank with the slowest median step as text; empty with fewer than two ranks."""
     medians = {rank.name: rank.step_p50_ns for rank in run.ranks if rank.step_p50_ns}
     if len(medians) < 2:
         return ""
@@ -204,28 +197,27 @@ def slowest_rank(run: Run) -> str:
 
 
 def _dataset(name: str) -> str:
-    """A data set's name, and of a partial one what part it is."""
     row = next((row for row in DATASETS if row.name == name), None)
     return f"{name} ({row.title})" if row and row.part_of else name
 
 
-# ---- one figure of a run, for those that compare runs; None where it was not measured
+# ---- single figures for comparisons; None if not measured
 
 
 def first_step_s(run: Run) -> float | None:
-    """Seconds from the window's start until the first step was done."""
+    """Return the seconds from the window's start to the end of the first step."""
     at_ns = run.event_ns(kinds.FIRST_STEP_DONE)
     return (at_ns - run.window.start_ns) / 1e9 if run.window and at_ns is not None else None
 
 
 def launcher_s(run: Run) -> float | None:
-    """Seconds from the last executor's registration until the first step was done: the launcher's own part of it."""
+    """Return the seconds from the last executor's registration to the end of the first step: the launcher's part."""
     from_ns, until_ns = run.event_ns(kinds.EXECUTOR_REGISTERED), run.event_ns(kinds.FIRST_STEP_DONE)
     return (until_ns - from_ns) / 1e9 if from_ns is not None and until_ns is not None else None
 
 
 def steady_rate(run: Run) -> float | None:
-    """Samples of all ranks a second, from the end of the first step, which is traced and compiled, to the last's."""
+    """Return samples of all ranks per second, without the first step, which TensorFlow traces and compiles."""
     begin, end = run.event_ns(kinds.FIRST_STEP_DONE), run.event_ns(kinds.LAST_STEP_DONE)
     steps, samples = run.metrics.steps, run.metrics.train_samples
     if begin is None or end is None or samples is None or not steps:
@@ -234,7 +226,7 @@ def steady_rate(run: Run) -> float | None:
 
 
 def teardown_s(run: Run) -> float | None:
-    """Seconds from the last step to the window's end: save, read back, evaluate, stop, exit."""
+    """Return the seconds from the last step to the window's end: save, read back, evaluate, stop, exit."""
     last = run.event_ns(kinds.LAST_STEP_DONE)
     return (run.window.end_ns - last) / 1e9 if run.window and last is not None else None
 
@@ -247,7 +239,6 @@ def _share(run: Run, ns: int) -> float:
 
 
 def _part(run: Run, row: LayerTime, hidden: bool) -> Part:
-    # below what the boundaries are certain to there is no number; an interval's bounds are another matter
     small = not hidden and 0 < row.ns < row.hi_ns - row.ns
     share = _share(run, row.ns)
     return Part(
@@ -303,9 +294,9 @@ def _not_sound(run: Run, missing_ns: int) -> tuple[str, ...]:
     found = list(run.warnings)
     inconsistent = sum(clip.kind == "inconsistent" for clip in run.clips)
     if inconsistent:
-        found.append(f"the evidence is inconsistent in {inconsistent} places; see the corrections below.")
+        found.append(f"the evidence is inconsistent in {inconsistent} places; see the corrections.")
     if run.wall_ns and run.unexplained_ns > UNEXPLAINED_LIMIT * run.wall_ns:
-        found.append(f"more than {UNEXPLAINED_LIMIT:.0%} of the wall is not explained.")
+        found.append(f"more than {text.percentage(UNEXPLAINED_LIMIT)} of the wall is unexplained.")
     if missing_ns:
         found.append(f"the parts do not sum to the wall: {missing_ns} ns are missing.")
     return tuple(found)

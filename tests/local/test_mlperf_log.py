@@ -16,7 +16,7 @@ from dlobd import cli
 from dlobd.attribution import record
 from dlobd.bundle.store import Bundle
 from dlobd.experiment import own_job
-from dlobd.report.mlperf_log import RULES
+from dlobd.report.export.mlperf_log import RULES
 from dlobd.schema import Experiment
 from tests.epoch_marks import DATA, marked
 

@@ -183,7 +183,8 @@ def test_show_tells_what_a_run_cost(command: Command, bundle: store.Bundle) -> N
     """At a price per hour, after the report. A negative price, and one for the record as JSON, are refused."""
     code, out, _ = command("show", str(bundle.path), "--price-per-hour", "7200")
     assert code == 0
-    assert "run                  2 for 1.000 s" in out
+    assert f"{bundle.run_id} --full\n" in out
+    assert ["run", "2", "1.000"] in [line.split() for line in out.splitlines()]
     for words in (("--price-per-hour", "-1"), ("--json", "--price-per-hour", "7200")):
         code, out, err = command("show", *words)
         assert (code, out, err.count("\n")) == (2, "", 1)

@@ -19,7 +19,7 @@ from dlobd.attribution import frames
 from dlobd.cli import output
 from dlobd.cli.export import FORMATS
 from dlobd.errors import UsageError
-from dlobd.report import frame_file
+from dlobd.report.export import frame_file
 
 DATA = Path(__file__).parents[1] / "data"
 RUN = DATA / "quick-run"

@@ -40,18 +40,18 @@ def test_more_runs_show_smaller_effects() -> None:
 def test_it_speaks_of_runs_where_there_are_some() -> None:
     """Six runs give the power of a comparison, fewer give their range; a loop alone predicts nothing."""
     assert run_line(after(40, 41, 42, 43, 44, 45)) == (
-        f"6 earlier runs took 40.0 to 45.0 s, standard deviation 4.4%; 6 runs of each side detect "
-        f"{smallest_share(after(40, 41, 42, 43, 44, 45), 6):.1%} or more; a wait ends up to 0.13 ms late"
+        f"6 earlier runs took 40.0 to 45.0 s, standard deviation 4.4 %; 6 runs of each side detect "
+        f"{100 * (smallest_share(after(40, 41, 42, 43, 44, 45), 6) or 0):.1f} % or more; timers fire up to 0.13 ms late"
     )
     assert run_line(after(40, 44.9)) == (
-        "2 earlier runs took 40.0 to 44.9 s, too few to state the power of a comparison; a wait ends up to 0.13 ms late"
+        "2 earlier runs took 40.0 to 44.9 s, too few to state the power of a comparison; timers fire up to 0.13 ms late"
     )
-    loop = "equal loops of 25 ms vary by 1.0%, which does not predict the variation of runs"
+    loop = "CPU loops of 25 ms vary by 1.0 %, which does not predict the variation of runs"
     for alone, runs in ((QUIET, 0), (after(), 0), (after(40), 1)):
         assert run_line(alone) == (
-            f"variation of runs here is unknown ({runs} earlier); {loop}; a wait ends up to 0.13 ms late"
+            f"run-to-run variation unknown ({runs} earlier runs). {loop}; timers fire up to 0.13 ms late"
         )
-    assert machine_line(QUIET) == f"{loop}; a wait ends up to 0.13 ms late. This is the current state."
+    assert machine_line(QUIET) == f"{loop}; timers fire up to 0.13 ms late at the moment."
 
 
 def stored(out: Path, number: int, **changes: Any) -> Bundle:

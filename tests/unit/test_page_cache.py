@@ -13,7 +13,7 @@ from rich.console import Console
 
 from dlobd.errors import SetupError, UsageError
 from dlobd.experiment import files
-from dlobd.report import terminal
+from dlobd.report.terminal import views
 from dlobd.run import page_cache
 from dlobd.run.place import external
 from dlobd.run.place.this_machine import ThisMachine
@@ -76,7 +76,7 @@ def test_cold_is_refused_for_an_external_cluster() -> None:
         (("as-is", 45_100_000), "none", "training files in the page cache: 45.1 of 47.2 MB (as found): warm"),
         (("warm", 47_200_000), "yarn", "HDFS blocks of the training files in the page cache: 47.2 of 47.2 MB (read b"),
         (("cold", 0), "yarn", "HDFS blocks of the training files in the page cache: 0.0 of 47.2 MB (dropped before th"),
-        (("cold", 4_096_000), "yarn", "4.1 of 47.2 MB (dropped before the run; the rest could not be): cold"),
+        (("cold", 4_096_000), "yarn", "4.1 of 47.2 MB (dropped before the run; the rest could not be dropped): cold"),
     ],
 )
 def test_the_report_has_one_line_of_it(cache: tuple[str, int], launcher: str, line: str) -> None:
@@ -86,7 +86,7 @@ def test_the_report_has_one_line_of_it(cache: tuple[str, int], launcher: str, li
     for given, count in ((known, 1), (None, 0)):
         out = io.StringIO()
         run = records.run(configuration=configuration, page_cache=given)
-        terminal.breakdown(run, Console(file=out, width=200))
+        views.breakdown(run, Console(file=out, width=200))
         shown = " ".join(out.getvalue().split())
         assert shown.count("in the page cache") == count
         assert (line in shown) == bool(given)

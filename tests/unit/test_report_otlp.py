@@ -13,7 +13,7 @@ from hypothesis import given, settings
 
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.lanes.assemble import assemble
-from dlobd.report.otlp import otlp
+from dlobd.report.export.otlp import otlp
 from dlobd.schema import ClockAnchor, Event, Process, Trace
 from dlobd.spans import SpanKind
 from tests.strategies import span, traces

@@ -16,7 +16,7 @@ from dlobd.attribution.attribute import arranged, releases
 from dlobd.attribution.importers import resources
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.lanes.assemble import assemble
-from dlobd.report.perfetto import microseconds, trace_events
+from dlobd.report.export.perfetto import microseconds, trace_events
 from dlobd.schema import Event, Process, Trace
 from tests.strategies import span, traces
 

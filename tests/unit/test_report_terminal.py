@@ -19,8 +19,8 @@ from rich.console import Console
 
 from dlobd.record.run import Run
 from dlobd.report.headline import headline
-from dlobd.report.resources import resources
-from dlobd.report.terminal import anatomy, breakdown, verdict
+from dlobd.report.sentences import verdict
+from dlobd.report.terminal.views import anatomy, breakdown, resources
 from dlobd.run import machine_noise
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -85,7 +85,7 @@ def test_colour_adds_nothing_that_is_not_readable_without() -> None:
 
 
 def test_a_terminal_without_unicode_gets_ascii_bars() -> None:
-    """The report prints where only ASCII can be written, and still tells explained from not explained."""
+    """The report prints where only ASCII can be written, and distinguishes unexplained time."""
     raw = io.BytesIO()
     text = io.TextIOWrapper(raw, encoding="ascii")
     breakdown(Run.from_json(RECORD), Console(file=text, width=80))
@@ -106,7 +106,7 @@ def test_inconsistent_evidence_and_a_large_hole_are_warnings() -> None:
     run = deepcopy(RECORD) | {"clips": [{"kind": "inconsistent", "span": "a", "ns": 5}], "unattributed_ns": 3 * 10**9}
     text = render(breakdown, run)
     assert "warning: the evidence is inconsistent in 1 places" in text
-    assert "warning: more than 5% of the wall is not explained." in text
+    assert "warning: more than 5 % of the wall is unexplained." in text
     assert "warning: a line of the record itself" in render(
         breakdown, run | {"warnings": ["a line of the record itself"]}
     )
@@ -171,7 +171,7 @@ def test_what_was_not_measured_is_said() -> None:
     """No samples and no Spark: two lines, and none in the breakdown; a layer without samples has no figures."""
     bare = RECORD | {"resources": None, "spark_metrics": None, "core_waits": None}
     assert render(resources, bare) == (
-        "\nResource use: not measured.\n\nSpark's task metrics: none, as Spark logged no ended task.\n"
+        "\nResource use: not measured.\n\nSpark's task metrics: none, because Spark logged no finished task.\n"
     )
     assert "resources:" not in render(breakdown, bare)
     part = deepcopy(RECORD["resources"])
@@ -179,7 +179,7 @@ def test_what_was_not_measured_is_said() -> None:
     part["layers"][-1] |= {"sampled_ns": 0, "cpu_busy_share": None}
     printed = render(resources, RECORD | {"resources": part})
     assert f"not sampled: {part['layers'][-1]['ns'] / 1e9:.3f} s of the window." in printed
-    assert next(line for line in printed.splitlines() if line.startswith("TensorFlow")).split()[2:] == ["-"] * 5
+    assert next(line for line in printed.splitlines() if line.startswith("TensorFlow")).split()[2:] == ["-"] * 6
 
 
 def test_gpus_are_a_column_and_a_line() -> None:
@@ -192,7 +192,7 @@ def test_gpus_are_a_column_and_a_line() -> None:
     printed = render(resources, RECORD | {"resources": found})
     assert "GPU 0, GPU of a test: 25.0 % busy, at most 1.0 of 80.0 GB in use" in printed
     assert "GPU 1, GPU of a test: unknown % busy, at most unknown of 80.0 GB in use" in printed
-    assert next(line for line in printed.splitlines() if line.startswith("TensorFlow")).endswith(" 50.0")
+    assert next(line for line in printed.splitlines() if line.startswith("TensorFlow")).split()[3] == "50.0"
     assert max(map(cell_len, printed.splitlines())) <= 80
     assert "GPU" not in render(resources, RECORD)
 

@@ -1,8 +1,8 @@
 """The report page: one or several runs as one HTML file that needs no network.
 
-    source    a bundle as the page needs it: its record, and its trace where the evidence can be read
-    data      all that the page shows, as one JSON-able dictionary
-    render    that dictionary as HTML, with the scripts and styles of assets/ inside
+    source    reading of a bundle: its record, and its trace if the evidence is readable
+    data      the data of the page, as one dictionary for JSON
+    render    the page as HTML, with the scripts and styles of assets/
 
-Every figure is one of `dlobd.report.summary` or of the record, so that page and terminal cannot disagree.
+Every figure is one of `dlobd.report.summary`, `dlobd.report.tables` or of the record.
 """

@@ -11,9 +11,10 @@ from dlobd.compare.figures import WALL
 from dlobd.compare.runset import RunSet, without_series
 from dlobd.errors import UsageError
 from dlobd.record.run import Run
+from dlobd.report import text
 from dlobd.report.comparison import counts, not_compared, sentence
-from dlobd.report.page.tables import table
 from dlobd.report.summary import title
+from dlobd.report.tables import Column, Table
 
 
 def common_settings(runs: Sequence[Run]) -> dict[str, Any]:
@@ -50,8 +51,9 @@ def _groups(runs: Sequence[Run]) -> list[RunSet]:
 
 def _pair(found: Comparison, place: int) -> dict[str, Any]:
     pair = found.pairs[place]
-    columns = (("part", "text"), ("baseline, s", "s"), ("candidate, s", "s"), ("difference, s", "s"),
-               ("difference, %", "share"), ("lowest, s", "s"), ("highest, s", "s"), ("verdict", "text"))  # fmt: skip
+    columns = (Column("part"), Column("baseline, s", "s"), Column("candidate, s", "s"), Column("difference, s", "s"),
+               Column("difference, %", "share"), Column("lowest, s", "s"), Column("highest, s", "s"),
+               Column("verdict"))  # fmt: skip
     rows = [
         (title(name), one.baseline_ns, one.candidate_ns, one.difference_ns, one.difference_share,
          one.difference.low if one.difference else None, one.difference.high if one.difference else None, one.verdict)
@@ -63,10 +65,12 @@ def _pair(found: Comparison, place: int) -> dict[str, Any]:
         "sentence": sentence(WALL, pair.wall),
         "notes": [
             f"baseline: {pair.baseline}; candidate: {pair.candidate}",
-            f"{counts(pair)}; the margin is {found.margin:.0%}",
+            f"{counts(pair)}; the margin is {text.percentage(found.margin)}",
             f"a difference of the wall can be significant from {found.fewest_wall} runs of each side on",
             *(f"left out: {line}" for line in pair.left_out),
             *([not_compared(pair)] if pair.unknown else ()),
         ],
-        "table": table("Verdicts", columns, rows, "Lowest and highest: ends of the interval of the difference."),
+        "table": Table(
+            "Verdicts", columns, rows, "Lowest and highest: ends of the interval of the difference."
+        ).to_json(),
     }

@@ -1,4 +1,4 @@
-"""All that the page shows, as one JSON-able dictionary. Nothing is computed here that a report has computed already."""
+"""The data of the page as one dictionary for JSON. Figures, tables and sentences are those of the terminal."""
 
 from __future__ import annotations
 
@@ -10,30 +10,29 @@ from typing import Any
 from dlobd import __version__
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.record.run import Run
-from dlobd.report import core_waits, findings, terminal, training, transport
-from dlobd.report.page import tables
+from dlobd.report import sentences, tables
 from dlobd.report.page.compared import common_settings, compared, own_settings
 from dlobd.report.page.icicle import icicle
 from dlobd.report.page.source import Source
 from dlobd.report.page.steps import stepping_lanes, steps
 from dlobd.report.page.timeline import timeline
 from dlobd.report.page.usage import usage
-from dlobd.report.summary import Part, Summary, machine_of, settings, slowest_rank, summary, title
+from dlobd.report.summary import Part, Summary, machine_of, settings, slowest_rank, summary
 from dlobd.schema import Event
 from dlobd.spans import INSTANTS
 
 FORMAT = 1
-"""Counts up when a key changes its meaning."""
+"""Version of the data; it increases when a key changes its meaning."""
 
 LARGEST = 5
-"""So many parts are named below the bars; the table has more."""
+"""Number of parts that are listed below the bars; the table has more."""
 
 MOST_LANES = 8
-"""Ranks whose lanes are named in a line."""
+"""With more ranks, no sentence lists their lanes."""
 
 
 def document(sources: Sequence[Source]) -> dict[str, Any]:
-    """What the page shows of these runs, in their order."""
+    """Return the data of these runs, in their order."""
     runs = [source.run for source in sources]
     shared = common_settings(runs)
     return {
@@ -56,45 +55,44 @@ def _run(source: Source, shared: dict[str, Any]) -> dict[str, Any]:
         "experiment": run.experiment,
         "status": run.status,
         "started_at": run.started_at,
-        "verdict": terminal.verdict(run),
+        "verdict": sentences.verdict(run),
         "settings": settings(run),
         "differs": [[name, value] for name, value in own_settings(run, shared).items()],
         "missing": list(source.missing),
-        "findings": [asdict(one) for one in run.findings],
-        "noise": findings.noise(run),
-        "without_findings": findings.none(run),
+        "findings": [asdict(row) | {"saving": sentences.saving(row)} for row in run.findings],
+        "noise": sentences.noise(run),
+        "without_findings": sentences.no_finding(run),
         "warnings": list(found.not_sound),
-        "circumstances": terminal.circumstances(run, found),
-        "not_measured": [
-            [title(row.layer), f"inside {title(row.inside)}: {row.why}" if row.inside else row.why]
-            for row in run.not_measured
-        ],
-        "clips": [
-            [one.kind, one.count, one.ns, f"span {one.largest.span}", one.largest.ns] for one in found.corrections
-        ],
+        "circumstances": sentences.circumstances(run, found),
+        "not_measured": tables.not_measured(run).to_json(),
+        "corrections": tables.corrections(found).to_json(),
         "wall_ns": found.wall_ns,
         "window": found.window,
         "parts": [_part(part) for part in _parts(found)],
         "largest": [[one.title, one.name, one.ns] for one in found.largest[:LARGEST]],
-        "sum": _sum(found),
+        "sum": sentences.total(found),
         "startup": _events(run, run.startup),
         "teardown": _events(run, run.teardown),
+        "events": {
+            "startup": tables.events(run, "Start-up", run.startup).to_json(),
+            "teardown": tables.events(run, "Teardown", run.teardown).to_json(),
+        },
         "icicle": icicle(run, source.attribution),
         "timeline": timeline(source.trace, source.attribution) if source.trace and source.attribution else None,
-        "ranks": {"table": tables.ranks(run), "lines": list(_rank_lines(source))},
+        "ranks": {"table": tables.ranks(run).to_json(), "lines": list(_rank_lines(source))},
         "steps": steps(source),
-        "training": {"table": tables.epochs(run), "lines": training.lines(run)},
-        "usage": usage(source) | {"others": core_waits.others(run.core_waits) if run.core_waits else ""},
+        "training": {"table": tables.epochs(run).to_json(), "lines": sentences.training(run)},
+        "usage": usage(source) | {"others": sentences.other_processes(run.core_waits) if run.core_waits else ""},
         "transport": [
-            {"plane": one.plane, "verdict": transport.in_one_line(one), "evidence": list(one.evidence)}
+            {"plane": one.plane, "verdict": sentences.transport(one), "evidence": list(one.evidence)}
             for one in run.transport or ()
         ],
         "transport_known": run.transport is not None,
-        "exchange": tables.exchange(run),
-        "overhead": terminal.recording(run.overhead) if run.overhead else "recording: its cost is unknown",
-        "tables": tables.tables(run, found),
-        "checks": tables.checks(run),
-        "environment": tables.environment(run),
+        "exchange": tables.exchange(run).to_json(),
+        "overhead": sentences.recording(run.overhead),
+        "tables": [table.to_json() for table in tables.page_tables(run, found)],
+        "checks": tables.checks(run).to_json(),
+        "environment": tables.environment(run).to_json(),
         "command": shlex.join(run.command),
         "record": source.record,
     }
@@ -105,7 +103,7 @@ def _parts(found: Summary) -> Iterable[Part]:
 
 
 def _part(part: Part) -> dict[str, Any]:
-    """`degrees`: measured, between marks, named wait, unexplained."""
+    """`qualities`: measured, between marks, named wait, unexplained."""
     return {
         "layer": part.layer,
         "ns": part.ns,
@@ -113,20 +111,12 @@ def _part(part: Part) -> dict[str, Any]:
         "lo_ns": part.lo_ns,
         "hi_ns": part.hi_ns,
         "below_resolution": part.below_resolution,
-        "degrees": [part.measured_ns, part.between_marks_ns, part.named_wait_ns, part.unexplained_ns],
+        "qualities": [part.measured_ns, part.between_marks_ns, part.named_wait_ns, part.unexplained_ns],
     }
 
 
-def _sum(found: Summary) -> str:
-    """That the parts sum to the wall, or by how much they do not."""
-    if found.wall_ns is None:
-        return "No breakdown: the run has no window, so there is no wall time to split."
-    sign = "!=" if found.missing_ns else "=="
-    return f"total {found.wall_ns - found.missing_ns:,} ns {sign} wall {found.wall_ns:,} ns: {found.window}"
-
-
 def _events(run: Run, events: Sequence[Event]) -> list[list[Any]]:
-    """Rows [event, from, until, resolution, source, clock, lane, what it unlocks], from the window's start."""
+    """Return rows [event, from, until, resolution, source, clock, lane, unlocks], from the window's start."""
     if not events:
         return []
     zero_ns = run.window.start_ns if run.window else events[0].at_ns
@@ -148,6 +138,6 @@ def _rank_lines(source: Source) -> Iterable[str]:
     yield from dict.fromkeys(filter(None, map(machine_of, source.run.ranks)))
     if slowest := slowest_rank(source.run):
         yield slowest
-    # TensorFlow's names and those of lanes differ; more than a few are found by the number
+    # TensorFlow's names of ranks differ from those of lanes
     if source.trace and (lanes := stepping_lanes(source.trace.spans)) and len(lanes) <= MOST_LANES:
         yield f"In the timeline {', '.join(f'{rank} is {lane}' for lane, rank in lanes.items())}."

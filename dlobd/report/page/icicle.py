@@ -1,4 +1,4 @@
-"""The wall by layer, span and cause, as rectangles of an icicle: its axis is a sum of time, not time."""
+"""An icicle chart of the wall by layer, span and cause. Its axis is a sum of time, not time."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ SMALLEST = 0.002
 """Names with a smaller share of the wall are drawn together, with their number and sum."""
 
 Tree = dict[str, dict[str, Counter[str]]]
-"""Layer to span's name to what it was: own time, a named cause, or unexplained; nanoseconds."""
+"""Layer to span name to kind (own time, a named cause, or unexplained) to nanoseconds."""
 
 OWN = "own time"
 UNEXPLAINED = "unexplained"
 
 
 def icicle(run: Run, attribution: Attribution | None) -> dict[str, Any]:
-    """Rectangles [depth, from, until, layer, text], root first, and whether causes could be told by span."""
+    """Return rectangles [depth, from, until, layer, text], root first. `by_span`: causes are known per span."""
     if not run.wall_ns:
         return {"nodes": [], "by_span": False, "wall_ns": None}
     by_span = attribution is not None and _same(run, attribution)
@@ -80,7 +80,7 @@ def _of_segments(attribution: Attribution) -> Tree:
 
 
 def _of_record(run: Run) -> Tree:
-    """The record has causes by layer only, so that the third level is missing."""
+    """Build a tree without the third level: the record has causes per layer only."""
     tree: Tree = {row.layer: {name: Counter({OWN: ns}) for name, ns in row.names} for row in run.layers}
     for row in run.layers:
         if rest := row.ns - _total(tree[row.layer]):

@@ -1,4 +1,4 @@
-"""The page: the data and all scripts and styles in one HTML file that may load nothing, by its own policy.
+"""Rendering of the page as one HTML file with data, scripts and styles. Its policy forbids to load anything.
 
 The data is inert: JSON in a block that no browser runs, with what could end the block escaped, and the scripts put it
 into the page as text only. Scripts are allowed by their hashes, so that nothing else can run. Vega's expressions are
@@ -19,11 +19,11 @@ from importlib import resources
 from typing import Any
 
 SCRIPTS = ("dom.js", "tables.js", "theme.js", "specs.js", "timeline.js", "sections.js", "page.js")
-"""Of assets/, in the order in which they are run, together in one scope."""
+"""Files of assets/, in the order in which they run, in one scope."""
 
 
 def render(document: Mapping[str, Any]) -> str:
-    """The page as HTML.
+    """Render the page as HTML.
 
     Args:
         document: see `dlobd.report.page.data.document`.
@@ -41,14 +41,14 @@ def render(document: Mapping[str, Any]) -> str:
 
 
 def embedded(document: Mapping[str, Any]) -> str:
-    """JSON that may stand inside a script element, whatever its strings hold."""
+    """Return JSON that is safe inside a script element."""
     # in ASCII: line separators, and halves of surrogate pairs as a damaged name may have, are escaped too
     text = json.dumps(_finite(document), separators=(",", ":"), allow_nan=False, default=str)
     return re.sub("[<>&]", lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _finite(value: Any) -> Any:
-    """JSON has no number that is none, such as a loss that diverged: it becomes its name."""
+    """Replace numbers that JSON lacks, such as a loss of NaN, by their names."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, Mapping):
@@ -59,7 +59,7 @@ def _finite(value: Any) -> Any:
 
 
 def policy(scripts: Any) -> str:
-    """The Content-Security-Policy: these scripts, inline styles, and nothing from anywhere."""
+    """Return the Content-Security-Policy: these scripts, inline styles, no other source."""
     hashes = " ".join(f"'sha256-{_sha256(script)}'" for script in scripts)
     return (
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; "
@@ -69,7 +69,7 @@ def policy(scripts: Any) -> str:
 
 @cache
 def charts() -> str:
-    """Vega-Lite, Vega and Vega-Embed as one script."""
+    """Return Vega-Lite, Vega and Vega-Embed as one script."""
     import vl_convert
 
     found: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")

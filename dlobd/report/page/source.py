@@ -1,4 +1,4 @@
-"""A bundle as the page needs it: its record, and its trace where the evidence can be read; what could not is named."""
+"""Reading of a bundle for the page: its record, its trace if the evidence is readable, and the missing files."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from dlobd.record.run import Run
 from dlobd.schema import Attribution, Trace
 
 SHOWN_PROBLEMS = 8
-"""Of more files that are not as they were sealed, the others are counted."""
+"""Number of changed files that are listed; more are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A run as it is on disk.
+    """A run on disk.
 
     record: run.json, as `dlobd show --json` prints it.
-    trace, attribution, frames: None where the evidence cannot be read.
-    missing: what is not there or was changed, one line each.
+    trace, attribution, frames: None if the evidence is not readable.
+    missing: missing or changed files, one line each.
     """
 
     run: Run
@@ -34,7 +34,7 @@ class Source:
 
 
 def source(bundle: Bundle) -> Source:
-    """Reads a bundle. Evidence that cannot be read leaves the record alone.
+    """Read a bundle. Without readable evidence, the result has only the record.
 
     Raises:
         BundleError: its run.json is missing, damaged or of a newer version.
@@ -62,16 +62,14 @@ def _problems(bundle: Bundle) -> tuple[str, ...]:
     except DlobdError as error:
         return (error.what,)
     rest = len(found) - SHOWN_PROBLEMS
-    more = [f"{rest} more files are not as they were sealed: dlobd verify"] if rest > 0 else []
+    more = [f"{rest} more files differ from their hashes: dlobd verify"] if rest > 0 else []
     return (*found[:SHOWN_PROBLEMS], *more)
 
 
 def _differs(run: Run, found: Attribution) -> str:
-    """One line where the evidence now gives other parts than the record has."""
+    """Return a warning if the evidence gives other parts than the record."""
     recorded = {row.layer: row.ns for row in run.layers}
     now = {row.layer: row.ns for row in found.layers}
     if recorded == now:
         return ""
-    return (
-        "the evidence now gives other figures than the record, which stand here; the timeline is of now: dlobd verify"
-    )
+    return "the evidence gives other figures than the record; the timeline shows the evidence: dlobd verify"

@@ -1,7 +1,7 @@
-"""Steps over time: how long, and how much of each rank's time was input wait, compute or channel.
+"""Steps over time: their length, and their parts: input wait, compute, channel, other.
 
-Between a rank's steps lies its input, and what else it does there, such as a checkpoint. Many steps are put into bins
-of equal number, each with lowest, median and highest; their parts are sums, so that they stay exact.
+Time between two steps is input wait, or other work such as a checkpoint. Many steps are put into bins of equal size,
+each with lowest, median and highest length; the parts of a bin are exact sums.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dlobd.report.page.source import Source
 from dlobd.schema import Span
 
 MOST_BINS = 240
-"""Of each rank."""
+"""Number of bins per rank."""
 
 INPUT = frozenset({kinds.NEXT_BATCH, kinds.GET, kinds.AWAIT_BLOCK, kinds.DECODE, kinds.AUGMENT})
 
@@ -34,8 +34,9 @@ class _Step(NamedTuple):
 
 
 def steps(source: Source) -> dict[str, Any]:
-    """Each rank's bins [from step, until step, start, end, lowest, median, highest, parts...], from the window's
-    start; empty where no step is known. `channel_inside`: whether the exchange lies inside of compute, unseen."""
+    """Return each rank's bins [from step, until step, start, end, lowest, median, highest, parts...].
+
+    Times count from the window's start. `channel_inside`: the exchange is a part of compute, without a boundary."""
     if source.trace is None or source.frames is None:
         return {"ranks": [], "parts": PARTS, "channel_inside": False}
     zero_ns = source.trace.start_ns
@@ -52,14 +53,14 @@ def steps(source: Source) -> dict[str, Any]:
 
 
 def stepping_lanes(spans: Sequence[Span]) -> dict[str, str]:
-    """The lanes in which ranks make their steps, in order, with the ranks' names."""
+    """Return the lanes with steps, in order, and the names of their ranks."""
     steps_ = (span for span in spans if span.call is not None and span.name in (kinds.STEP, kinds.FIRST_STEP))
     found = {span.lane: f"{span.process.role} {span.process.index}" for span in steps_}
     return dict(sorted(found.items()))
 
 
 def _lanes(spans: Sequence[Span]) -> dict[tuple[str, int], list[Span]]:
-    """Of each rank the spans of the lane in which its steps are: what its readers do meanwhile is no wait of it."""
+    """Group the spans of lanes with steps by rank. Lanes of readers are left out: their work is no wait of the rank."""
     stepping = stepping_lanes(spans)
     lanes: dict[tuple[str, int], list[Span]] = defaultdict(list)
     for span in spans:
@@ -92,7 +93,7 @@ def _bins(found: Sequence[_Step], zero_ns: int) -> Iterator[list[float]]:
 
 
 class _Union:
-    """Intervals joined, asked in order of time."""
+    """A union of intervals, for queries in order of time."""
 
     def __init__(self, intervals: Iterable[tuple[int, int]]) -> None:
         self._joined: list[list[int]] = []
@@ -104,7 +105,7 @@ class _Union:
         self._place = 0
 
     def within(self, start_ns: int, end_ns: int) -> int:
-        """How much of [start_ns, end_ns) they cover; calls go on in time."""
+        """Return the covered length of [start_ns, end_ns). Later calls have later intervals."""
         while self._place < len(self._joined) and self._joined[self._place][1] <= start_ns:
             self._place += 1
         total, place = 0, self._place

@@ -1,4 +1,4 @@
-"""Lanes as slices to be drawn: few enough for a browser, and their sums exact.
+"""Slices of lanes for the timeline: few enough for a browser, with exact sums.
 
 A slice is one span, or an aggregate of short neighbours in one row. An aggregate has its parts by layer and name, each
 with a count and a sum, so that nothing is lost but where exactly each one lay. The page merges further, by pixels.
@@ -18,13 +18,13 @@ from dlobd.layers import UNATTRIBUTED
 from dlobd.schema import Attribution, Segment, Span, Trace
 
 MOST_SLICES = 8_000
-"""So many slices are in the page at most; beyond, short neighbours are aggregated."""
+"""Largest number of slices; beyond it, short neighbours are aggregated."""
 
 MOST_LANES = 40
-"""So many lanes are drawn; the others are counted."""
+"""Largest number of drawn lanes; the others are counted."""
 
 WALL_LANE = "the wall"
-"""The row that shows which layer each instant of the wall was given to."""
+"""The row with the layer of each instant of the wall."""
 
 FIRST_BINS = 1 << 14
 NAME_LENGTH = 200
@@ -33,7 +33,7 @@ NAME_LENGTH = 200
 
 @dataclass(slots=True)
 class Slice:
-    """What is drawn as one rectangle, from the window's start. `parts`: (layer, name) to [count, sum of lengths]."""
+    """A drawn rectangle; times count from the window's start. `parts`: (layer, name) to [count, sum of lengths]."""
 
     lane: int
     depth: int
@@ -46,13 +46,13 @@ class Slice:
 
     @property
     def count(self) -> int:
-        """Of spans."""
+        """Number of spans."""
         return sum(count for count, _ in self.parts.values())
 
 
 @dataclass(slots=True)
 class _Names:
-    """Strings, each once."""
+    """Distinct strings with their indexes."""
 
     places: dict[str, int] = field(default_factory=dict)
 
@@ -62,7 +62,7 @@ class _Names:
 
 
 def timeline(trace: Trace, attribution: Attribution, most: int = MOST_SLICES) -> dict[str, Any]:
-    """The timeline as JSON has it.
+    """Return the timeline for JSON.
 
     lanes: name and how many rows it has; lanes_left_out: how many are not drawn.
     spans: of the lanes drawn; slices: rows [lane, depth, start, end, source, resolution, more, part...], where a part
@@ -93,7 +93,7 @@ def timeline(trace: Trace, attribution: Attribution, most: int = MOST_SLICES) ->
 
 
 def aggregated(slices: Sequence[Slice], wall_ns: int, most: int) -> tuple[list[Slice], int]:
-    """At most about `most` slices, and below which length neighbours were merged, 0 if none was.
+    """Return at most about `most` slices, and the length below which neighbours were merged; 0 if none was merged.
 
     In each row, slices shorter than a bin that begin in the same bin of the time axis are merged; bins grow until few
     enough slices are left.
@@ -174,7 +174,7 @@ def _more(span: Span) -> str:
     said = [f"waits for {', '.join(span.waits_for)}"] if span.waits_for else []
     said += [f"collective {span.rendezvous}"] if span.rendezvous else []
     said += [f"cause {span.cause}"] if span.cause else []
-    said += ["its end was not seen"] if span.truncated else []
+    said += ["its end was not observed"] if span.truncated else []
     return "; ".join(said)
 
 
@@ -191,7 +191,7 @@ def _cut(text: str) -> str:
 
 
 def sums(found: dict[str, Any]) -> Counter[tuple[str, str]]:
-    """(lane, name) to the sum of lengths, of a timeline as JSON has it: what aggregation must not change."""
+    """Sum the lengths of a timeline of JSON by (lane, name); aggregation must not change these sums."""
     total: Counter[tuple[str, str]] = Counter()
     for row in found["slices"]:
         for place in range(7, len(row), 3):

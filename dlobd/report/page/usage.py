@@ -1,4 +1,4 @@
-"""What the machine used over the time of a run, in a few hundred points; and how that reads in a line."""
+"""Use of the machine over the time of a run, as a few hundred points."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ import pandas as pd
 
 from dlobd.record.run import Run
 from dlobd.report.page.source import Source
-from dlobd.report.resources import in_one_line
+from dlobd.report.sentences import resource_line
 
 MOST_POINTS = 300
-"""Samples are joined beyond; a share is then of the longer stretch."""
+"""With more samples, neighbours are joined."""
 
 HOST = "host"
 
 
 def usage(source: Source) -> dict[str, Any]:
-    """Points [from, until, share of the cores busy, memory, read, written, network] from the window's start, sizes in
-    bytes, the last three of the stretch; without points `why` says so."""
+    """Return points [from, until, busy share of the cores, memory, read, written, network] from the window's start.
+
+    Sizes are bytes; the last three are sums between `from` and `until`. `why`: the reason for having no points."""
     run = source.run
     if run.resources is None:
         return {"points": [], "cores": None, "line": "", "why": "Resource use was not sampled: unknown."}
-    line, cores = in_one_line(run.resources), run.resources.hosts[0].cores
+    line, cores = resource_line(run.resources), run.resources.hosts[0].cores
     if source.frames is None:
         why = "The samples cannot be read: only the sums of the record are known."
         return {"points": [], "cores": cores, "line": line, "why": why}

@@ -71,11 +71,11 @@ def test_the_order_of_layers_and_their_colours_are_the_tables(opened: Open, writ
         assert [fill.lower() for fill in fills[:3]] == ["#999999", "#e69f00", "#d55e00"]
 
 
-def test_degrees_of_evidence_are_told_apart_without_colour(opened: Open, written: Written) -> None:
-    """Each degree has a pattern of its own, and the interval is drawn."""
+def test_qualities_of_evidence_differ_without_colour(opened: Open, written: Written) -> None:
+    """Each quality has a pattern of its own, and the interval is drawn."""
     with opened(written("seen-run")) as found:
         chart = found.page.locator("#layers .chart").nth(1)
-        fills = chart.locator(".degree_marks path").evaluate_all("all => all.map(one => one.getAttribute('fill'))")
+        fills = chart.locator(".quality_marks path").evaluate_all("all => all.map(one => one.getAttribute('fill'))")
         assert {re.sub(r"^.*-(\d)\)$", r"\1", fill) for fill in fills if fill.startswith("url")} >= {"1", "2"}
         assert any(fill.startswith("#") for fill in fills)
         assert chart.locator(".interval_marks line").count() >= 5
@@ -344,9 +344,9 @@ def test_findings_stand_first_and_those_below_the_noise_are_folded(opened: Open,
     with opened(written("seen-run", record=_with_findings)) as found:
         section = found.page.locator("#findings")
         text = section.inner_text()
-        assert "shorter by at most 0.900 s, 0.6 %" in text
+        assert "Saves 0.8 to 0.9 s. At most 0.6 % of the wall time." in text
         assert "docs/findings.md#feed-poll" in text
-        assert "To lower it: input = direct" in text
+        assert "Remedy: input = direct" in text
         assert "span join queue" not in text
         section.locator("summary").first.click()
         assert "span join queue" in section.inner_text()
@@ -362,9 +362,9 @@ def _without_findings(record: dict[str, Any]) -> None:
 
 
 def test_no_finding_is_not_unknown(opened: Open, written: Written) -> None:
-    """The page says that no setting is known."""
+    """The page says that no setting is expected to help."""
     with opened(written("seen-run", record=_without_findings)) as found:
-        assert "No setting is known" in found.page.locator("#findings").inner_text()
+        assert "No setting is expected" in found.page.locator("#findings").inner_text()
 
 
 def _no_evidence(bundle: Bundle) -> None:
@@ -389,7 +389,7 @@ def test_damaged_bundles_show_what_is_there_and_say_what_is_missing(
     with opened(written("quick-run", change=change)) as found:
         assert _sections(found.page) == SECTIONS
         assert "bundle:" in found.page.locator("#warnings").inner_text()
-        assert "16.903" in found.page.locator("#verdict").inner_text()
+        assert "16.9 s" in found.page.locator("#verdict").inner_text()
 
 
 def test_several_runs_stand_side_by_side(opened: Open, written: Written) -> None:

@@ -37,13 +37,13 @@ function build() {
   const most = Math.max(1, ...RUNS.map((run) => run.wall_ns || 0));
   verdicts();
   comparison();
-  section("findings", "What would lower the overhead", findings);
+  section("findings", "How to make it faster", findings);
   section("warnings", "Warnings and circumstances", warnings);
   section("what", "What ran", (run) => [paragraph(run.settings), SEVERAL ? (run.differs.length ? settingsOf(run.differs) : paragraph("No setting of its own.", "note")) : null],
     null, folded(SEVERAL ? `Common settings: ${DATA.common.length}` : `All settings: ${DATA.common.length}`, settingsOf(DATA.common)));
-  section("layers", "Where the wall time went", (run) => breakdown(run, most), make("div", {}, layerLegend(), degreeLegend(),
-      paragraph("Measured: begin and end of one call or phase were both seen. Between marks: two marks of different things, and what lies inside was not seen. Named wait: a poll, heartbeat or sleep that is configured.", "note")),
-    paragraph("The line at the end of a bar is its interval: what uncertain boundaries, and what hides in another layer, may change.", "note"));
+  section("layers", "Where the wall time went", (run) => breakdown(run, most), make("div", {}, layerLegend(), qualityLegend(),
+      paragraph("Measured: start and end of one call or phase were observed. Between marks: only two different events were observed. Named wait: a configured poll, heartbeat or sleep.", "note")),
+    paragraph("The line at the end of a bar is its interval: uncertain boundaries, and time hidden in other layers.", "note"));
   section("anatomy", "Start-up and teardown", anatomy);
   section("icicle", "Layer, span and cause", hierarchy);
   section("timeline", "Timeline", lanes);
@@ -56,7 +56,7 @@ function build() {
   section("tables", "Tables", tablesOf);
   section("environment", "Environment", environment);
   section("reproduce", "To reproduce", (run) => [...again(run), record(run)]);
-  page.append(make("footer", {}, `Made by dlobd ${DATA.dlobd}. Seconds first, then percent of the wall; unknown is what was not measured.`));
+  page.append(make("footer", {}, `Made by dlobd ${DATA.dlobd}. Unknown: not measured.`));
 }
 
 function themes() {

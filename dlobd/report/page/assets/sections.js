@@ -5,7 +5,7 @@ function findings(run) {
   const clear = all.filter((one) => one.above_noise), small = all.filter((one) => !one.above_noise);
   const open = clear.length ? [] : small.slice(0, 3);
   return [
-    all.length > 1 ? paragraph(`What they save overlaps, and does not add up.${clear.length ? ` Noise is ${run.noise}.` : ""}`, "note") : null,
+    all.length > 1 ? paragraph(`Savings overlap; do not add them up.${clear.length ? ` Noise: ${run.noise}.` : ""}`, "note") : null,
     ...clear.map((one) => finding(one, run.wall_ns)),
     clear.length ? null : paragraph(run.without_findings, "note"),
     ...open.map((one) => finding(one, run.wall_ns)),
@@ -14,11 +14,10 @@ function findings(run) {
 }
 
 function finding(one, wall) {
-  const length = (ns) => `${seconds(ns)} s${wall ? `, ${percent(ns / wall)} %` : ""}`;
   return make("article", { class: "finding" },
     make("b", {}, one.says),
-    make("div", { class: "gain" }, `Without it the wall is shorter by at most ${length(one.saves_ns)}${seconds(one.lo_ns) === seconds(one.saves_ns) ? "" : `, of which ${seconds(one.lo_ns)} s are beyond the uncertainty of boundaries`}.`),
-    make("div", {}, make("i", {}, "To lower it: "), one.remedy),
+    make("div", { class: "gain" }, wall ? `${one.saving} At most ${percent(one.saves_ns / wall)} % of the wall time.` : one.saving),
+    make("div", {}, make("i", {}, "Remedy: "), one.remedy),
     make("div", {}, make("i", {}, "Unless: "), one.unless),
     folded("Evidence", list(one.evidence)),
     make("div", { class: "note" }, `docs/findings.md#${one.finding}`));
@@ -29,8 +28,8 @@ function warnings(run) {
   return [
     rows.length ? make("div", { class: "warnings" }, list(rows)) : paragraph("No warning.", "note"),
     list(run.circumstances),
-    run.not_measured.length ? folded(`Not measured: ${run.not_measured.length} ${run.not_measured.length > 1 ? "layers" : "layer"}`, list(run.not_measured.map(([layer, why]) => `${layer}: ${why}`))) : null,
-    run.clips.length ? folded("Corrections made to the evidence", list(run.clips.map(([kind, count, ns, span, largest]) => `${kind}: ${seconds(ns)} s in ${count}; the largest: ${cut(span)}, ${short(largest)}`))) : null,
+    run.not_measured.rows.length ? folded(`Not measured: ${run.not_measured.rows.length}`, tableOf(run.not_measured)) : null,
+    run.corrections.rows.length ? folded("Corrections of the evidence", tableOf(run.corrections)) : null,
     run.checks.rows.length ? tableOf(run.checks) : null,
   ];
 }
@@ -43,7 +42,7 @@ function breakdown(run, most) {
   if (run.wall_ns === null || !run.parts.length) return [paragraph(run.sum)];
   return [
     chart(`Stacked bar of the wall of run ${run.id} by layer`, barOf(run, most)),
-    chart(`Each layer of run ${run.id} with its interval and its degrees of evidence`, layersOf(run, most)),
+    chart(`Each layer of run ${run.id} with its interval and the quality of its evidence`, layersOf(run, most)),
     run.largest.length ? paragraph("The largest parts:") : null,
     run.largest.length ? list(run.largest.map(([layer, name, ns]) => `${layer}, ${name}: ${seconds(ns)} s, ${percent(ns / run.wall_ns)} %`)) : null,
     paragraph(run.sum, "note"),
@@ -52,13 +51,11 @@ function breakdown(run, most) {
 
 function anatomy(run) {
   const found = [];
-  for (const [title, events] of [["Start-up", run.startup], ["Teardown", run.teardown]]) {
+  for (const [title, events, table] of [["Start-up", run.startup, run.events.startup], ["Teardown", run.teardown, run.events.teardown]]) {
     found.push(make("h4", {}, title));
     if (!events.length) { found.push(paragraph("No event was recorded.", "note")); continue; }
     found.push(chart(`${title} of run ${run.id} as a waterfall`, waterfallOf(events)));
-    const columns = [["event", "text"], ["seconds", "s"], ["after the one before, s", "s"], ["unlocks", "text"], ["source", "text"], ["known to", "text"], ["clock", "text"]];
-    found.push(folded("As a table", tableOf({ title, columns: columns.map(([name, kind]) => ({ name, kind })), note: "",
-      rows: events.map(([event, from, until, resolution, source, clock, , unlocks]) => [event, until, until - from, unlocks || null, source, short(resolution), clock]) })));
+    found.push(folded("As a table", tableOf(table)));
   }
   return found;
 }
@@ -135,7 +132,7 @@ function used(run) {
 
 function carried(run) {
   const found = run.transport.map((one) => make("div", {}, make("p", {}, make("b", {}, `${one.plane}: `), one.verdict), one.evidence.length ? list(one.evidence) : null));
-  if (!found.length) found.push(paragraph(run.transport_known ? "No plane carried bytes." : "Unknown: what carried the bytes was not looked at.", "note"));
+  if (!found.length) found.push(paragraph(run.transport_known ? "No plane carried bytes." : "The transport was not recorded: unknown.", "note"));
   return [...found, tableOf(run.exchange)];
 }
 
@@ -144,7 +141,7 @@ const environment = (run) => [tableOf(run.environment)];
 
 function again(run) {
   const button = make("button", { type: "button", onclick: () => copy(run.command, button) }, "Copy");
-  return [paragraph("What dlobd ran; its own paths are those of the machine that ran it.", "note"), make("pre", { tabindex: "0" }, run.command || "unknown"), button];
+  return [paragraph("The command of the run, with the paths of the machine that ran it.", "note"), make("pre", { tabindex: "0" }, run.command || "unknown"), button];
 }
 
 const record = (run) => {

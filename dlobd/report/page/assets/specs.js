@@ -51,8 +51,8 @@ function barOf(run, most) {
       const plain = !colourOf(part.layer);
       if (text && !(plain && text !== number)) (DARK.has(colourOf(part.layer)) ? dark : labels).push({ x: (from + until) / 2, y: 0.3, text, tip: words });
       let piece = at;
-      part.degrees.forEach((ns, degree) => {
-        if (ns) strip.push({ x: piece / 1e9, x2: (piece + ns) / 1e9, fill: ["var(--bar)", "url(#p-grey-1)", "url(#p-grey-2)", "url(#p-unexplained)"][degree], tip: `${title}: ${DEGREES[degree]}, ${seconds(ns)} s` });
+      part.qualities.forEach((ns, quality) => {
+        if (ns) strip.push({ x: piece / 1e9, x2: (piece + ns) / 1e9, fill: ["var(--bar)", "url(#p-grey-1)", "url(#p-grey-2)", "url(#p-unexplained)"][quality], tip: `${title}: ${QUALITIES[quality]}, ${seconds(ns)} s` });
         piece += ns;
       });
       at += part.ns;
@@ -62,7 +62,7 @@ function barOf(run, most) {
       encoding: { x, x2: { field: "x2" }, y: { datum: y, type: "quantitative", scale: rows(1), axis: null }, y2: { datum: y2 }, fill: literal("fill"), ...TIP } });
     const over = { align: "center" };
     return frame(width, 74, { left: 10, right: 10, top: 4, bottom: 36 }, [
-      block("segment", segments, 0.02, 0.6), block("degrees", strip, 0.68, 0.94),
+      block("segment", segments, 0.02, 0.6), block("qualities", strip, 0.68, 0.94),
       texts("oncolour", labels, over, 0), texts("ondark", dark, over, 0),
     ]);
   };
@@ -71,18 +71,18 @@ function barOf(run, most) {
 function tipOf(part) {
   const lines = [`${layerTitle(part.layer)}: ${part.below_resolution ? `< ${seconds(part.hi_ns)}` : seconds(part.ns)} s, ${percent(part.share)} %`,
     `between ${seconds(part.lo_ns)} and ${seconds(part.hi_ns)} s`];
-  part.degrees.forEach((ns, place) => { if (ns) lines.push(`${DEGREES[place]}: ${seconds(ns)} s`); });
+  part.qualities.forEach((ns, place) => { if (ns) lines.push(`${QUALITIES[place]}: ${seconds(ns)} s`); });
   return lines.join("\n");
 }
 
-// Each layer by itself: its degrees of evidence by pattern, and the interval from lowest to highest.
+// Each layer by itself: its qualities of evidence by pattern, and the interval from lowest to highest.
 function layersOf(run, most) {
   return (width) => {
     const bars = [], ends = [], labels = [], entries = [];
     run.parts.forEach((part, y) => {
       let piece = 0;
-      part.degrees.forEach((ns, degree) => {
-        if (ns) bars.push({ x: piece / 1e9, x2: (piece + ns) / 1e9, y: y + 0.14, y2: y + 0.86, fill: fillOf(part.layer, degree), tip: tipOf(part) });
+      part.qualities.forEach((ns, quality) => {
+        if (ns) bars.push({ x: piece / 1e9, x2: (piece + ns) / 1e9, y: y + 0.14, y2: y + 0.86, fill: fillOf(part.layer, quality), tip: tipOf(part) });
         piece += ns;
       });
       ends.push({ x: part.lo_ns / 1e9, x2: part.hi_ns / 1e9, y: y + 0.5, tip: tipOf(part) });
@@ -92,7 +92,7 @@ function layersOf(run, most) {
     const y = Q("y", { scale: rows(run.parts.length), axis: null });
     const x = Q("x", { scale: { domain: [0, most / 1e9], nice: false }, axis: secondsAxis("seconds, and the interval") });
     return frame(width, 24 * run.parts.length, { left: 108, right: 118, top: 2, bottom: 36 }, [
-      { data: { values: bars }, name: "degree", mark: { type: "rect" }, encoding: { x, x2: { field: "x2" }, y, y2: { field: "y2" }, fill: literal("fill"), ...TIP } },
+      { data: { values: bars }, name: "quality", mark: { type: "rect" }, encoding: { x, x2: { field: "x2" }, y, y2: { field: "y2" }, fill: literal("fill"), ...TIP } },
       { data: { values: ends }, name: "interval", mark: { type: "rule", strokeWidth: 1.5 }, encoding: { x, x2: { field: "x2" }, y, ...TIP } },
       { data: { values: ends.flatMap((row) => [row, { ...row, x: row.x2 }]) }, name: "tick", mark: { type: "tick", orient: "vertical", size: 9, thickness: 1.5 }, encoding: { x: Q("x"), y, ...TIP } },
       texts("value", labels), names(entries, 100),

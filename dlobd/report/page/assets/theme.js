@@ -1,6 +1,6 @@
 // Colours, patterns and how a chart is put into the page. Text and lines take their colours from the style sheet, so that
 // a change of theme and a print need no new drawing.
-const DEGREES = ["measured", "between marks", "named wait", "unexplained"];
+const QUALITIES = ["measured", "between marks", "named wait", "unexplained"];
 const PARTS = ["input wait", "compute", "channel", "other"];
 const PART_COLOURS = ["#E69F00", "#0072B2", "#56B4E9", "#999999"];
 const LINES = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#999999"];
@@ -8,9 +8,9 @@ const DARK = new Set(["#0072B2", "#882255"]); // white letters on these
 
 const colourOf = (layer) => (LAYER.has(layer) && LAYER.get(layer).colour ? LAYER.get(layer).colour : null);
 
-function fillOf(layer, degree) {
+function fillOf(layer, quality) {
   if (!colourOf(layer)) return "url(#p-unexplained)";
-  return degree ? `url(#p-${layer}-${degree})` : colourOf(layer);
+  return quality ? `url(#p-${layer}-${quality})` : colourOf(layer);
 }
 
 function pattern(id, size, ...children) {
@@ -52,7 +52,7 @@ function legend(rows) {
 }
 
 const layerLegend = () => legend(DATA.layers.map((row, place) => [`${place + 1} ${row.title}`, fillOf(row.name, 0)]));
-const degreeLegend = () => legend([["measured", "var(--bar)"], ["between marks", "url(#p-grey-1)"],
+const qualityLegend = () => legend([["measured", "var(--bar)"], ["between marks", "url(#p-grey-1)"],
   ["named wait", "url(#p-grey-2)"], ["unexplained or unattributed", "url(#p-unexplained)"]]);
 
 const tip = document.getElementById("tip");

@@ -1,4 +1,4 @@
-"""A run as an OTLP trace in JSON: an `ExportTraceServiceRequest`, which OpenTelemetry's collectors and viewers take.
+"""Export of a run as an OTLP trace in JSON: an `ExportTraceServiceRequest` for OpenTelemetry's collectors and viewers.
 
 One root span is the window; every span of the run lies below it, nested and cut as attribution has counted it. A
 process is a resource, so a viewer shows who did what. A wait has a link to the span that released it. Times are on the
@@ -26,13 +26,13 @@ INTERNAL = 1
 """`SPAN_KIND_INTERNAL`: in OTLP's JSON, enumerations are numbers."""
 
 OWN = "dlobd."
-"""Before each key of dlobd's own, as OpenTelemetry wants it of names that are not of its conventions."""
+"""Prefix of dlobd's own keys, which OpenTelemetry requires for names outside of its conventions."""
 
 Json = dict[str, Any]
 
 
 def otlp(trace: Trace, run_id: str, anchor: ClockAnchor) -> Json:
-    """The request, as one JSON object.
+    """Return the request, as one JSON object.
 
     Args:
         anchor: where the monotonic clock stands on the wall clock.
@@ -44,7 +44,7 @@ def otlp(trace: Trace, run_id: str, anchor: ClockAnchor) -> Json:
 
 
 class _Exporter:
-    """The ids of a run's spans, and what is made of them."""
+    """Builder of the request, with the IDs of the run's spans."""
 
     def __init__(self, trace: Trace, run_id: str, anchor: ClockAnchor) -> None:
         self.trace, self.run_id, self.anchor = trace, run_id, anchor
@@ -60,7 +60,7 @@ class _Exporter:
         self.released_by: dict[int, Release] = {id(each.wait): each for each in releases(trace, self.lanes)}
 
     def request(self) -> Json:
-        """Every process with its spans; that of the main lane is the first, and has the root."""
+        """Return every process with its spans. The process of the main lane is the first, and has the root."""
         main = next((span.process for span in self.trace.spans if span.lane == MAIN_LANE), None)
         spans: dict[Process | None, list[Json]] = defaultdict(list)
         spans[main].append(self.root())
@@ -76,7 +76,7 @@ class _Exporter:
         }
 
     def with_parents(self, lane: Lane) -> Iterable[tuple[NestedSpan, str]]:
-        """Each span of a lane, and the id of the one around it; the window's for the outermost."""
+        """Return each span of a lane with the ID of its parent; the window is the parent of the outermost spans."""
         around: list[NestedSpan] = []
         for nested in lane.nested:
             while around and around[-1].end_ns <= nested.start_ns:
@@ -85,7 +85,7 @@ class _Exporter:
             around.append(nested)
 
     def root(self) -> Json:
-        """The window, with the layers' times as attributes, and start-up and teardown as its events."""
+        """Return the window, with the layers' times as attributes, and start-up and teardown as events."""
         trace, found = self.trace, attribute(self.trace)
         told: Json = {"run_id": self.run_id, "wall_ns": found.wall_ns}
         told |= {f"wall.{layer.layer}_ns": layer.ns for layer in found.layers}
@@ -105,7 +105,7 @@ class _Exporter:
         }
 
     def exported(self, nested: NestedSpan, parent_id: str) -> Json:
-        """One span; its recorded times stand beside those it was counted with, where they differ."""
+        """Return one span; its recorded times are attributes if they differ from the attributed times."""
         span, release = nested.span, self.released_by.get(id(nested))
         told = _told(span)
         if (nested.start_ns, nested.end_ns) != (span.start_ns, span.end_ns):
@@ -124,22 +124,22 @@ class _Exporter:
         return made | {"links": [self.link(release)]} if release else made
 
     def link(self, release: Release) -> Json:
-        """From a wait to what released it."""
+        """Return the links from a wait to the span that released it."""
         told = _own({"link": "released by", "released_unix_nano": self.unix(release.at_ns)})
         return {"traceId": self.trace_id, "spanId": self.ids[id(release.by)], "attributes": _attributes(told)}
 
     def event(self, event: Event, phase: str) -> Json:
-        """A point of the start-up or teardown."""
+        """Return an event of the start-up or teardown."""
         told = _own({"phase": phase, "source": event.source, "resolution_ns": event.resolution_ns})
         at_ns = str(self.unix(event.at_ns))
         return {"timeUnixNano": at_ns, "name": _text(event.event), "attributes": _attributes(told)}
 
     def times(self, start_ns: int, end_ns: int) -> Json:
-        """Begin and end, as text: JSON's numbers do not hold 64 bits everywhere."""
+        """Return start and end as text, because some readers of JSON lack 64-bit numbers."""
         return {"startTimeUnixNano": str(self.unix(start_ns)), "endTimeUnixNano": str(self.unix(end_ns))}
 
     def unix(self, at_ns: int) -> int:
-        """A monotonic time on the wall clock."""
+        """Convert a monotonic time to the wall clock."""
         return self.anchor.wall_ns + at_ns - self.anchor.monotonic_ns
 
 
@@ -179,12 +179,12 @@ def _own(told: Mapping[str, Any]) -> Json:
 
 
 def _attributes(told: Mapping[str, Any]) -> list[Json]:
-    """As OTLP's list of keys and values; a value that is None is left out."""
+    """Return OTLP's list of keys and values, without values of None."""
     return [{"key": _text(key), "value": _value(value)} for key, value in told.items() if value is not None]
 
 
 def _value(value: Any) -> Json:
-    """One `AnyValue`. What viewers do not take as an attribute, such as lists of lists, becomes JSON text."""
+    """Return one `AnyValue`. Values that viewers reject as attributes, such as lists of lists, become JSON text."""
     if isinstance(value, bool):
         return {"boolValue": value}
     if isinstance(value, int):
@@ -197,7 +197,7 @@ def _value(value: Any) -> Json:
 
 
 def _text(text: str) -> str:
-    """Without what is no Unicode text, such as half of a pair: a reader would refuse the whole file."""
+    """Replace half surrogate pairs: a reader would refuse the whole file."""
     return text.encode(errors="backslashreplace").decode()
 
 

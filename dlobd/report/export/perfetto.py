@@ -1,9 +1,9 @@
-"""A trace in the Trace Event Format, which Perfetto (ui.perfetto.dev) and chrome://tracing open.
+"""Export of a trace in the Trace Event Format, which Perfetto (ui.perfetto.dev) and chrome://tracing open.
 
-One track a lane, after the same normalisation that attribution starts from: slices of a track nest, as the format
-wants, and the picture shows what was counted. Arrows lead from what released a wait to the wait's end, and from each
-end of a transfer to the other. One track more shows the attributed wall: which span of which lane each instant was
-given to; and counters show what the machine used, where it was sampled. Pure: a dictionary out, ready for `json.dump`.
+Each lane is a track, normalised as for attribution: the slices of a track nest, as the format requires. Arrows lead
+from the span that released a wait to the wait's end, and from the source of a transfer to its destination. Another
+track shows the attributed wall, with the span and lane of each instant. Counters show the sampled use of the machine.
+Pure: a dictionary out, ready for `json.dump`.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _WALL_PID, _WALL_TID, _EVENTS_TID = 1, 1, 2
 
 
 def trace_events(trace: Trace, sampled: SampledHost | None = None) -> dict[str, Any]:
-    """The trace as one JSON object; times are microseconds since the start of the window.
+    """Return the trace as one JSON object; times are microseconds since the start of the window.
 
     Args:
-        sampled: what the machine of dlobd used.
+        sampled: use of dlobd's machine.
 
     Raises:
         BundleError: as `dlobd.attribution.attribute.attribute`.
@@ -69,7 +69,7 @@ def trace_events(trace: Trace, sampled: SampledHost | None = None) -> dict[str, 
 
 
 def microseconds(ns: int) -> float:
-    """`ns` as the format's microseconds, so that a reader gets the very nanosecond back.
+    """Return `ns` as the format's microseconds, such that a reader can restore the exact nanosecond.
 
     Readers multiply by 1000 and some cut the fraction off, which would lose a nanosecond where the float lies just
     below its decimal value, and make neighbours overlap. Then the next larger float is taken."""
@@ -114,7 +114,7 @@ def _complete(
 
 
 def _flows(span: Span, start_ns: int, end_ns: int, zero_ns: int, pid: int, tid: int) -> Iterator[dict[str, Any]]:
-    """An arrow for each transfer of an exchange, from the span at its source to that at its destination.
+    """Return arrows for the transfers of an exchange, from the span at the source to the span at the destination.
 
     Each end knows both of its transfers' ends, but not the time at the other one: an arrow goes from where the sending
     span begins to where the receiving one ends."""
@@ -136,7 +136,7 @@ def _flows(span: Span, start_ns: int, end_ns: int, zero_ns: int, pid: int, tid: 
 def _release(
     release: Release, number: int, zero_ns: int, tracks: dict[str, tuple[int, int]]
 ) -> Iterator[dict[str, Any]]:
-    """An arrow from the span that released a wait, at that instant, to the end of the wait.
+    """Return an arrow from the span that released a wait, at that instant, to the end of the wait.
 
     Either end of an arrow belongs to the innermost slice at its time, so a slice's end is its last nanosecond."""
     begins = (release.by, release.at_ns - 1 if release.at_ns > release.by.start_ns else release.at_ns)
@@ -156,7 +156,7 @@ def _release(
 
 
 def _is_end(lane: str, end: int | str) -> bool:
-    """Whether a lane is that of a rank, given by its number, or one of a parameter server's, given by its name."""
+    """Return True if a lane is that of a rank, given by number, or of a parameter server, given by name."""
     return lane == f"rank-{end}" or lane.startswith(f"{end}/")
 
 

@@ -1,4 +1,4 @@
-"""A run as MLPerf-style log lines: `:::MLLOG {...}`, as the package `mlperf-logging` writes and checks them.
+"""Export of a run as MLPerf-style log lines: `:::MLLOG {...}`, as the package `mlperf-logging` writes and checks them.
 
 Keys and kinds of events are those of its constants; the clock is MLPerf's: `run_start` is the first touch of the
 training data, and what came before is initialisation. It is no submission to MLPerf, whose rules name other models and
@@ -17,7 +17,7 @@ from dlobd.record.run import Epoch, Run
 from dlobd.schema import ClockAnchor, Experiment
 
 RULES = Path(__file__).with_name("mlperf_style.yaml")
-"""For `python -m mlperf_logging.compliance_checker --config RULES LOG`."""
+"""Rules for `python -m mlperf_logging.compliance_checker --config RULES LOG`."""
 
 START, STOP, POINT = "INTERVAL_START", "INTERVAL_END", "POINT_IN_TIME"
 
@@ -33,7 +33,7 @@ class Line(NamedTuple):
 
 
 def mlperf_log(run: Run, anchor: ClockAnchor) -> str:
-    """The log of a run.
+    """Return the log of a run.
 
     Args:
         anchor: where its monotonic clock stands on the wall clock.
@@ -64,7 +64,7 @@ def _told(line: Line, anchor: ClockAnchor) -> dict[str, Any]:
 
 
 def _settings(run: Run, chosen: Experiment, at_ns: int) -> Iterator[Line]:
-    """What was run, and where; all of it when initialisation begins."""
+    """Return settings and machine, with the time of the start of initialisation."""
     system, architecture, cores = (run.platform.get(name) for name in ("system", "architecture", "cores"))
     values = {
         "cache_clear": chosen.page_cache == "cold",  # whether it was, not that it was

@@ -1,4 +1,4 @@
-"""A data frame of `dlobd.attribution.frames` as the content of a file: CSV or Parquet.
+"""Export of a data frame of `dlobd.attribution.frames` as CSV or Parquet.
 
 Columns that hold dicts, such as the attributes of spans, become JSON text in both.
 """
@@ -15,21 +15,21 @@ import pandas as pd
 
 
 def csv_text(frame: pd.DataFrame) -> str:
-    """As CSV with a header. Every text is quoted: names may hold commas, quotes and ends of lines of any kind. A number
-    that is missing is empty."""
+    """Return CSV with a header. All text is quoted, because names may contain commas, quotes and line ends. A missing
+    number is empty."""
     text: str = _flat(frame).to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
     return text
 
 
 def write_parquet(frame: pd.DataFrame, path: Path) -> None:
-    """Writes it, with the run's id, status and reason as pandas' metadata."""
+    """Write a Parquet file, with the run's ID, status and reason as pandas' metadata."""
     flat = _flat(frame)
     texts = [name for name, kind in flat.dtypes.items() if not pd.api.types.is_numeric_dtype(kind)]
     fastparquet.write(str(path), flat.astype(dict.fromkeys(texts, "object")), write_index=False)
 
 
 def _flat(frame: pd.DataFrame) -> pd.DataFrame:
-    """The same, with JSON text in the place of dicts."""
+    """Return a copy with JSON text in place of dicts."""
     flat = frame.copy()
     for name, kind in frame.dtypes.items():
         if not pd.api.types.is_numeric_dtype(kind):

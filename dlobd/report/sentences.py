@@ -1,0 +1,264 @@
+"""Sentences about a run, which the terminal and the page print alike."""
+
+from __future__ import annotations
+
+from dlobd.bundle.noise import UNKNOWN_NOISE, noise_ns, run_variation
+from dlobd.record.resources import CoreWaits, EnvironmentCache, PageCache, ResourceUse
+from dlobd.record.run import Finding, Plane, RecordingCost, Run, Throughput, TimeToAccuracy
+from dlobd.report import text
+from dlobd.report.headline import headline
+from dlobd.report.noise import run_line
+from dlobd.report.summary import Summary, summary
+from dlobd.run.machine_noise import ALL
+
+FINDINGS_TITLE = "How to make it faster"
+
+SOFT = "in software: its speed is not that of RDMA hardware"
+
+
+# ---- the result
+
+
+def verdict(run: Run) -> str:
+    """Return the run's headline, and the quality of its evidence."""
+    found = summary(run)
+    sentence = headline(run)
+    if run.status != "ok" or not found.wall_ns or not found.parts:
+        return sentence
+    return f"{sentence} {_evidence(found)}"
+
+
+def _evidence(found: Summary) -> str:
+    seen = found.seen
+    shares = (seen.measured_ns, seen.named_wait_ns, seen.between_marks_ns)
+    measured, waits, between = (text.percent(found.share(ns)) for ns in shares)
+    unknown = f"{found.unknown_ns / 1e9:.1f} s ({text.percent(found.unknown_share)} %) unexplained"
+    return f"Evidence: {measured} % measured, {waits} % known waits, {between} % between two events, {unknown}."
+
+
+def total(found: Summary) -> str:
+    """Return the sum of the parts and the wall, or the reason why there are none."""
+    if found.wall_ns is None:
+        return "No breakdown: the run has no window, so there is no wall time to split."
+    sign = "!=" if found.missing_ns else "=="
+    return f"total {found.wall_ns - found.missing_ns:,} ns {sign} wall {found.wall_ns:,} ns: {found.window}"
+
+
+# ---- findings
+
+
+def no_finding(run: Run) -> str:
+    """State that no finding is above noise."""
+    words = f"No setting is expected to save more than run-to-run noise: {noise(run)}."
+    return f"{words} Largest candidates:" if run.findings else words
+
+
+def noise(run: Run) -> str:
+    """Return the saving from which on a finding is above noise, and its origin."""
+    walls_ns = run.noise.earlier_walls_ns or () if run.noise else ()
+    length = f"{noise_ns(walls_ns, run.wall_ns or 0) / 1e9:.1f} s"
+    if run_variation(walls_ns) is not None:
+        return f"{length}, from {len(walls_ns)} earlier runs here"
+    return f"{length}, assumed to be {text.percentage(UNKNOWN_NOISE)} of the wall time for lack of earlier runs here"
+
+
+def finding(row: Finding) -> str:
+    """Return the finding, and the bounds of its saving."""
+    return f"{row.says} {saving(row)}"
+
+
+def saving(row: Finding) -> str:
+    """Return the bounds of a finding's saving."""
+    most, least = f"{row.saves_ns / 1e9:.1f}", f"{row.lo_ns / 1e9:.1f}"
+    return f"Saves up to {most} s." if least == most else f"Saves {least} to {most} s."
+
+
+# ---- circumstances
+
+
+def circumstances(run: Run, found: Summary) -> list[str]:
+    """Return the circumstances of the measurement: checks, noise, caches."""
+    lines = _checks(run, found)
+    if run.noise:
+        lines.append(_noise(run))
+    if run.page_cache:
+        lines.append(_page_cache(run, run.page_cache))
+    if run.environment_cache:
+        lines.append(_environment(run.environment_cache))
+    return lines
+
+
+def _checks(run: Run, found: Summary) -> list[str]:
+    if not run.checks:
+        return []
+    passed = len(run.checks) - len(found.failed) - len(found.undecided)
+    return [
+        f"checks: {passed} of {len(run.checks)} passed",
+        *(f"check failed: {check.message} ({check.code})" for check in found.failed),
+        *(f"check impossible: {check.message} ({check.code})" for check in found.undecided),
+    ]
+
+
+def _page_cache(run: Run, cache: PageCache) -> str:
+    files = "training files" if run.configuration.scheduler == "none" else "HDFS blocks of the training files"
+    how = {"as-is": "as found", "warm": "read before the run", "cold": "dropped before the run"}[cache.asked]
+    if cache.asked == "cold" and cache.resident_bytes:
+        how += "; the rest could not be dropped"
+    resident, size = cache.resident_bytes / 1e6, cache.total_bytes / 1e6
+    state = f": {cache.state}" if cache.state else ""
+    return f"{files} in the page cache: {resident:.1f} of {size:.1f} MB ({how}){state}"
+
+
+def _environment(cache: EnvironmentCache) -> str:
+    known = [
+        f"{part.part} {part.there_bytes / 1e6:.0f} of {part.after_bytes / 1e6:.0f} MB ({part.state})"
+        for part in cache.parts
+        if part.state and part.there_bytes is not None and part.after_bytes is not None
+    ]
+    return f"environment in the page cache before the run: {', '.join(known) or 'unknown'}"
+
+
+def _noise(run: Run) -> str:
+    measured = run.noise
+    if measured is None or None in (
+        measured.loop_variation,
+        measured.sleep_over_p99_ns,
+        measured.loopback_p99_ns,
+    ):
+        return "noise: not completely measured"
+    machine = "" if measured.machine == ALL else f" ({measured.machine})"
+    return f"noise: {run_line(measured)}{machine}"
+
+
+def recording(overhead: RecordingCost | None) -> str:
+    """Return dlobd's own cost; estimates are the number of spans times the cost of a span."""
+    if overhead is None:
+        return "recording: its cost is unknown"
+    if overhead.recording == "off":
+        return "recording: off"
+    lost = f", {overhead.lost_lines:,} lines lost" if overhead.lost_lines else ""
+    if overhead.span_cost_ns is None or overhead.chain_ns is None:
+        return f"recording: {overhead.spans:,} spans{lost}; their cost is unknown"
+    parts = [f"{_cost(overhead.chain_ns, overhead.chain_share)} of the wall"]
+    if (loop := overhead.loop) and loop.ns is not None:
+        parts.append(f"{_cost(loop.ns, loop.share)} of the {text.seconds(loop.length_ns)} s loop of {loop.rank}")
+    if overhead.flush_cpu_ns is not None:
+        parts.append(f"{overhead.flush_cpu_ns / 1e9:.4f} s of CPU for writing in all processes")
+    spans = f"{overhead.spans:,} spans x {overhead.span_cost_ns / 1e3:.1f} us{lost}"
+    return f"recording: {spans}; about {', '.join(parts)}"
+
+
+def _cost(ns: int, share: float | None) -> str:
+    return f"{ns / 1e9:.4f} s" + (f" ({text.percentage(share, 2)})" if share is not None else "")
+
+
+# ---- training
+
+
+def training(run: Run) -> list[str]:
+    """Return throughput, and the time to the target accuracy."""
+    lines = []
+    if run.throughput:
+        lines.append(f"throughput after {run.throughput.warmup_steps} steps: {_rate(run.throughput)}")
+    if run.time_to_accuracy:
+        lines.append(_reached(run, run.time_to_accuracy))
+    return lines
+
+
+def _rate(found: Throughput) -> str:
+    spread = f"+/- {text.plain(found.uncertainty)} (jitter = {text.plain(found.jitter)})"
+    steps = f"{found.steps} steps of {found.samples_per_step} samples"
+    return f"samples/s: {text.plain(found.mean)} {spread}, {steps}; the spread is that within this run"
+
+
+def _reached(run: Run, found: TimeToAccuracy) -> str:
+    if found.from_submit_ns is None:
+        return f"target accuracy {found.target:.4f} was not reached: {found.reason}"
+    touched, since_ns = run.first_touch, found.from_first_touch_ns
+    second = "unknown from the first touch of the data"
+    if touched and since_ns is not None:
+        source = f"{touched.source}, to {text.short(touched.resolution_ns)}"
+        second = f"{text.seconds(since_ns)} s from the first touch of the data ({source})"
+    return (
+        f"time to accuracy {found.target:.4f}, reached by epoch {found.epoch}: "
+        f"{text.seconds(found.from_submit_ns)} s from submit, {second}"
+    )
+
+
+# ---- resources and transport
+
+
+def resource_line(used: ResourceUse) -> str:
+    """Return CPU and memory of the whole window."""
+    host = used.hosts[0]
+    busy = text.percent(host.cpu_busy_ns / (host.sampled_ns * host.cores)) if host.sampled_ns else "unknown"
+    return (
+        f"resources: CPU {busy} % busy of {host.cores} cores, at most {_gb(host.memory_used_peak_bytes)} of "
+        f"{_gb(host.memory_bytes)} GB of memory in use (--view resources)"
+    )
+
+
+def resource_lines(used: ResourceUse) -> list[str]:
+    """Return the use of GPUs, the CPU time of the machine, and the sampling of both."""
+    host = used.hosts[0]
+    lines = [
+        f"GPU {gpu.index}, {gpu.name}: "
+        f"{'unknown' if gpu.busy_share is None else text.percent(gpu.busy_share)} % busy, at most "
+        f"{'unknown' if gpu.memory_used_peak_bytes is None else _gb(gpu.memory_used_peak_bytes)} of "
+        f"{_gb(gpu.memory_bytes)} GB in use"
+        for gpu in used.gpus
+    ]
+    processes_ns = host.processes_cpu_ns + host.unseen_cpu_ns
+    share = f"{text.percent(processes_ns / host.cpu_busy_ns)} %, " if host.cpu_busy_ns else ""
+    lines.append(
+        f"CPU time: {text.seconds(host.cpu_busy_ns)} s of the machine; processes used {text.seconds(processes_ns)} s "
+        f"({share}{text.seconds(host.unseen_cpu_ns)} s between samples). Other virtual machines used "
+        f"{text.seconds(host.cpu_stolen_ns)} s."
+    )
+    lines.append(
+        f"Sampled every {text.short(used.period_ns)}, {used.samples} times, at most {text.short(used.longest_gap_ns)} "
+        f"apart; sampling took {text.seconds(used.cost_ns)} s of CPU."
+    )
+    layers_ns = sum(row.ns for row in used.layers)
+    if host.sampled_ns < layers_ns:
+        lines.append(f"not sampled: {text.seconds(layers_ns - host.sampled_ns)} s of the window.")
+    return lines
+
+
+def pressure(waits: CoreWaits) -> list[str]:
+    """Return the stalls of hosts, and the use of cores by other processes."""
+    lines = [
+        f"{host.host}: in {text.seconds(host.sampled_ns)} s, some task waited {text.seconds(host.cpu_ns)} s for a "
+        f"core and {text.seconds(host.io_ns)} s for a disk."
+        for host in waits.pressure
+    ]
+    return [*lines, other_processes(waits)]
+
+
+def other_processes(waits: CoreWaits) -> str:
+    """Return the CPU time of other processes, and the time for which they delayed the run."""
+    if waits.held_up_ns is None or waits.foreign_cpu_ns is None:
+        return "Other processes: unknown, because some of the run's own processes were not visible."
+    busy = "; the machine was busy" if waits.busy else ""
+    return (
+        f"Other processes used {text.seconds(waits.foreign_cpu_ns)} s of CPU, which delayed the run by about "
+        f"{text.seconds(waits.held_up_ns)} s{busy}."
+    )
+
+
+def transport(plane: Plane) -> str:
+    """Return the transport of a plane: "TCP over lo (as configured)"."""
+    names = {"tcp": "TCP", "shm": "shared memory", "ipoib": "IPoIB"}
+    where = ", ".join(filter(None, (plane.device, plane.interface)))
+    line = names.get(plane.kind, plane.kind) + (f" over {where}" if where else "")
+    if plane.soft:
+        line += f", Soft-RoCE {SOFT}"
+    if not plane.asked:
+        return line
+    if plane.agrees is None:
+        return f"{line} (configured: {plane.asked}; agreement unknown)"
+    return f"{line} (as configured)" if plane.agrees else f"{line} (NOT as configured: {plane.asked})"
+
+
+def _gb(size: int) -> str:
+    return f"{size / 1e9:.1f}"

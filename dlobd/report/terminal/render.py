@@ -1,0 +1,96 @@
+"""Rendering of tables of `dlobd.report.tables` in lines of at most 79 columns."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Sequence
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table as Grid
+from rich.text import Text
+
+from dlobd.report import text
+from dlobd.report.tables import Cell, Table, Unit
+
+UNKNOWN = "-"
+
+NARROWEST = {1: 24, 2: 16, 3: 14, 4: 8}
+"""Lines of heads to the width at which columns of text stop to shrink. Fewer lines are tried first."""
+
+
+def show(table: Table, console: Console, bars: Sequence[Text] = (), most: int | None = None) -> None:
+    """Print a table that has rows, with its title and note.
+
+    Args:
+        table: the table.
+        console: the terminal.
+        bars: a last column without a head, with a cell for each row.
+        most: the largest number of rows; the others are counted.
+    """
+    if not table.rows:
+        return
+    text.heading(console, table.title)
+    places = [place for place, column in enumerate(table.columns) if not column.page_only]
+    columns = [table.columns[place] for place in places]
+    rows = [[cell(row[place], table.columns[place].unit) for place in places] for row in table.rows[:most]]
+    totals = [[cell(row[place], table.columns[place].unit) for place in places] for row in table.totals]
+    room = text.WIDTH - (max(map(cell_len, map(str, bars))) + 1 if bars else 0)
+    grid = Grid(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
+    widths = _widths([column.name for column in columns], [column.unit for column in columns], rows + totals, room)
+    for column, width in zip(columns, widths, strict=True):
+        # names from a run may hold brackets, which are not markup
+        right = column.unit != "text"
+        grid.add_column(Text(column.name), justify="right" if right else "left", width=width, overflow="fold")
+    if bars:
+        grid.add_column("")
+    for place, row in enumerate(rows + totals):
+        bar = bars[place] if place < len(bars) else Text()
+        grid.add_row(*map(Text, row), *([bar] if bars else []))
+    console.print(grid)
+    if left := len(table.rows) - len(rows):
+        text.line(console, f"{left} more: dlobd report")
+    if table.note:
+        text.line(console, table.note)
+
+
+def cell(value: Cell, unit: Unit) -> str:
+    """Format a value. Text stays as it is, also in a column of numbers."""
+    if value is None:
+        return UNKNOWN
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int):
+        digits = {"s": f"{value / 1e9:.3f}", "ms": f"{value / 1e6:.3f}", "mb": f"{value / 1e6:.1f}"}
+        if unit in digits:
+            return digits[unit]
+    if isinstance(value, int | float) and unit == "share":
+        return text.percent(value)
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return json.dumps(value)
+
+
+def _widths(heads: Sequence[str], units: Sequence[Unit], rows: Sequence[Sequence[str]], room: int) -> list[int]:
+    """Return widths at which no number is folded. Heads wrap at spaces, into as few lines as have room."""
+    room -= len(heads) - 1
+    widest = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    widths: list[int] = []
+    for lines, narrowest in NARROWEST.items():
+        widths = [max(width, _narrowest(head, lines)) for width, head in zip(widest, heads, strict=True)]
+        texts = [place for place, unit in enumerate(units) if unit == "text"]
+        while sum(widths) > room and (wide := [place for place in texts if widths[place] > narrowest]):
+            widths[max(wide, key=widths.__getitem__)] -= 1
+        if sum(widths) <= room:
+            break
+    return widths
+
+
+def _narrowest(head: str, lines: int) -> int:
+    width = max(map(len, head.split()), default=0)
+    while len(textwrap.wrap(head, max(width, 1))) > lines:
+        width += 1
+    return width

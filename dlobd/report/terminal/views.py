@@ -1,0 +1,152 @@
+"""The views of `dlobd show` besides the overview: the tables of `dlobd.report.tables`, and sentences around them."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.text import Text
+
+from dlobd.layers import LAYERS
+from dlobd.record.run import Run
+from dlobd.report import sentences, tables, text
+from dlobd.report.summary import Summary, machine_of, settings, slowest_rank, summary, title
+from dlobd.report.tables import Column, Table
+from dlobd.report.terminal.render import show
+
+BAR = 20
+
+FINDINGS_PAGE = "docs/findings.md"
+
+MOST_ROWS = 12
+"""Rows of long tables: stages and imports. The page has more."""
+
+
+def breakdown(run: Run, console: Console) -> None:
+    """Print the verdict, the wall split by layer, and the limits of the split."""
+    found = summary(run)
+    text.line(console, f"run {run.run_id}  {run.experiment}  status {run.status}", "bold")
+    text.line(console, settings(run))
+    text.line(console, sentences.verdict(run), "bold")
+    for warning in found.not_sound:
+        text.line(console, f"warning: {warning}", "yellow")
+    for line in sentences.circumstances(run, found):
+        text.line(console, line)
+    if run.wall_ns is None:
+        text.line(console, sentences.total(found))
+        return
+    show(tables.layers(found), console, _bars(found, console.options.ascii_only))
+    text.line(console, sentences.total(found))
+    show(tables.evidence(found), console)
+    if run.core_waits is None:
+        text.line(console, "\nThread state: unknown, because no process was sampled.")
+    for table in (
+        tables.core_waits(run),
+        tables.causes(found),
+        tables.largest(found),
+        tables.hidden(found),
+        tables.not_measured(run),
+        tables.hdfs(run),
+        tables.ranks(run),
+    ):
+        show(table, console)
+    _rank_lines(run, console)
+    _transport(run, console)
+    for table in (tables.exchange(run), tables.corrections(found), tables.metric_values(run), tables.setup(run)):
+        show(table, console)
+    if run.overhead:
+        text.line(console, f"\n{sentences.recording(run.overhead)}")
+    if run.resources:
+        text.line(console, sentences.resource_line(run.resources))
+
+
+def findings(run: Run, console: Console) -> None:
+    """Print all findings: those above noise with evidence and remedy, the others as a table."""
+    if run.wall_ns is None:
+        return
+    text.heading(console, sentences.FINDINGS_TITLE)
+    above = [row for row in run.findings if row.above_noise]
+    if not above:
+        text.line(console, sentences.no_finding(run))
+    for number, row in enumerate(above, 1):
+        text.line(console, f"{number}. {sentences.finding(row)}", "bold")
+        for evidence in row.evidence:
+            text.line(console, f"   {evidence}")
+        text.line(console, f"   Remedy: {row.remedy}")
+        text.line(console, f"   Unless: {row.unless}")
+        text.line(console, f"   {FINDINGS_PAGE}#{row.finding}")
+    below = [
+        (title(row.layer), row.saves_ns, f"{row.says} Remedy: {row.remedy}")
+        for row in run.findings
+        if not row.above_noise
+    ]
+    columns = Column("layer"), Column("saves at most, s", "s"), Column("finding")
+    show(Table("Below noise", columns, below, f"Noise: {sentences.noise(run)}."), console)
+
+
+def training(run: Run, console: Console) -> None:
+    """Print throughput, epochs and the time to accuracy, as far as they are known."""
+    show(tables.throughput(run), console)
+    if sum(epoch.test_accuracy is not None for epoch in run.epochs) > 1:
+        show(tables.epochs(run), console)
+    for line in sentences.training(run):
+        text.line(console, f"\n{line}")
+
+
+def anatomy(run: Run, console: Console) -> None:
+    """Print the events of start-up and teardown in their order, and Python's imports."""
+    for name, events in (("Start-up", run.startup), ("Teardown", run.teardown)):
+        show(tables.events(run, name, events), console)
+        if not events:
+            text.line(console, f"\n{name}: no event was recorded.")
+    show(tables.imports(run), console, most=MOST_ROWS)
+    if not run.imports:
+        text.line(console, "\nImports: none was long, or none was recorded.")
+
+
+def resources(run: Run, console: Console) -> None:
+    """Print resource use by layer and by role, and Spark's own metrics of its tasks."""
+    if run.resources is None:
+        text.line(console, "\nResource use: not measured.")
+    else:
+        show(tables.layer_use(run), console)
+        show(tables.role_use(run), console)
+        for line in sentences.resource_lines(run.resources):
+            text.line(console, line)
+    if run.core_waits:
+        show(tables.thread_use(run), console)
+        for line in sentences.pressure(run.core_waits):
+            text.line(console, line)
+    if run.spark_metrics is None:
+        text.line(console, "\nSpark's task metrics: none, because Spark logged no finished task.")
+        return
+    show(tables.spark_metrics(run), console)
+    show(tables.stages(run), console, most=MOST_ROWS)
+
+
+def _rank_lines(run: Run, console: Console) -> None:
+    for line in dict.fromkeys(filter(None, map(machine_of, run.ranks))):
+        text.line(console, line)
+    if slowest := slowest_rank(run):
+        text.line(console, slowest)
+
+
+def _transport(run: Run, console: Console) -> None:
+    if run.transport:
+        text.heading(console, "Transport")
+    for plane in run.transport or ():
+        text.line(console, f"{plane.plane}: {sentences.transport(plane)}")
+        for line in plane.evidence:
+            text.line(console, f"   {line}")
+
+
+def _bars(found: Summary, ascii_only: bool) -> list[Text]:
+    """A bar for each part of the wall; unexplained time is hatched, and visible from a millisecond on."""
+    full, hatched = ("#", "/") if ascii_only else ("█", "░")
+    parts = [*found.parts, *([found.unattributed] if found.unattributed else [])]
+    longest_ns = max([part.ns for part in parts] + [1])
+    bars = []
+    for part in parts:
+        unknown = max(round(BAR * part.unexplained_ns / longest_ns), 1 if part.unexplained_ns >= 1_000_000 else 0)
+        known = max(0, round(BAR * part.ns / longest_ns) - unknown)
+        colour = LAYERS[part.layer].colour if part.layer in LAYERS else ""
+        bars.append(Text(full * known + hatched * unknown, style=colour))
+    return bars
