@@ -3,8 +3,10 @@
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 EXPERIMENT ?= softmax-mnist
+# A process for each core. Tests that measure time or start clusters have the machine to themselves.
+PARALLEL := --numprocesses=auto --dist=worksteal
 
-.PHONY: help setup setup-dev java run bench models stack-overhead amortisation channel-bench comparisons pathologies dependencies close-retry check static test test-full clean
+.PHONY: help setup setup-dev java run bench models stack-overhead amortisation channel-bench comparisons pathologies dependencies close-retry check static fast test test-full clean
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -44,11 +46,12 @@ close-retry: setup ## HDFS clients that close a file again after 0.4 s, against 
 pathologies: setup ## runs with one scripted pathology each: whether findings are right, into docs/results.md; LOADED=1; as root all of them
 	@$(PYTHON) -m bench.pathologies $(if $(LOADED),--loaded)
 
-check: static ## formatting, types, import directions, docker/, unit and contract tests (no cluster, two minutes)
-	$(PYTHON) -m pytest -q -m "not slow and not cluster" tests/unit tests/contract
+check: setup-dev ## formatting, types, import directions, docker/, unit and contract tests (no cluster, two minutes)
+	@$(MAKE) --no-print-directory --jobs=2 static fast
 
 test: static ## everything that fits into half an hour on one machine; starts a cluster
-	$(PYTHON) -m pytest tests --ignore=tests/full
+	$(PYTHON) -m pytest $(PARALLEL) tests/unit tests/contract tests/golden
+	$(PYTHON) -m pytest tests/local tests/cluster
 
 test-full: setup-dev ## the long tests, a shard after the other; SHARD=NAME for one
 	@for shard in $(or $(SHARD),$(notdir $(wildcard tests/full/*))); do \
@@ -60,6 +63,9 @@ clean: ## remove .venv and what tools left in this directory; runs/ stays, and `
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 setup-dev: setup $(VENV)/.dev
+
+fast: setup-dev
+	$(PYTHON) -m pytest -q $(PARALLEL) -m "not slow" tests/unit tests/contract
 
 static: setup-dev
 	$(VENV)/bin/ruff format --check .

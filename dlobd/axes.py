@@ -210,11 +210,11 @@ PLANES = Registry(
 OPTIMISERS = Registry(
     "optimisers",
     [
-        Row("sgd", "stochastic gradient descent", "dlobd.job.training.optimisers:Sgd", ("tensorflow",)),
+        Row("sgd", "stochastic gradient descent", "dlobd.job.training.optimisation:Sgd", ("tensorflow",)),
         Row(
             "momentum",
             "gradient descent with momentum (heavy ball)",
-            "dlobd.job.training.optimisers:Momentum",
+            "dlobd.job.training.optimisation:Momentum",
             ("tensorflow",),
         ),
     ],
@@ -240,7 +240,7 @@ LOSSES = Registry(
         Row(
             "softmax-cross-entropy",
             "cross-entropy of the softmax of the logits",
-            "dlobd.job.training.losses:softmax_cross_entropy",
+            "dlobd.job.training.optimisation:softmax_cross_entropy",
             ("tensorflow",),
         )
     ],

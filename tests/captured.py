@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import functools
+import shutil
 from pathlib import Path
 from typing import Any
 
 from dlobd.attribution import record
+from dlobd.attribution.attribute import attribute
 from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.lanes.assemble import assemble
 from dlobd.bundle.store import Bundle
 from dlobd.experiment.own_job import from_dict
+from dlobd.schema import Attribution, Trace
 
 DATA = Path(__file__).parent / "data"
 NAMES = ("killed-trainer", "native-run", "own-run", "quick-run", "sampled-run", "seen-run")
+RUN_ID = "20260102T030405Z-0a1b"
+
+
+def copy_of(name: str, directory: Path) -> Path:
+    """Copies a bundle into a directory, where it can be changed."""
+    return Path(shutil.copytree(DATA / name, directory / RUN_ID))
 
 
 class Captured:
@@ -29,6 +39,18 @@ class Captured:
     def evidence(name: str) -> Evidence:
         """Returns the evidence of a bundle."""
         return Evidence(DATA / name)
+
+    @staticmethod
+    @functools.cache
+    def trace(name: str) -> Trace:
+        """Returns the trace of a bundle."""
+        return assemble(Evidence(DATA / name))
+
+    @staticmethod
+    @functools.cache
+    def attribution(name: str) -> Attribution:
+        """Returns the attribution of a bundle's wall."""
+        return attribute(Captured.trace(name))
 
     @staticmethod
     @functools.cache

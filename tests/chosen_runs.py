@@ -8,13 +8,12 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from records import layer_row, run_record
-
 from dlobd.bundle.store import Bundle
 from dlobd.compare.runset import RunSet, without_series
 from dlobd.experiment import files, series
 from dlobd.record.run import Run
 from dlobd.schema import Experiment
+from tests.records import layer_row, run_record
 
 S = 10**9
 

@@ -7,9 +7,15 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from captured import Captured
+from hypothesis import HealthCheck, settings
+
+from tests.captured import Captured
 
 CLUSTER_TIMEOUT_S = 600
+
+# A busy machine makes every example slow, so only pytest's timeout limits the time of a test.
+settings.register_profile("busy-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy-machine")
 
 
 def pytest_configure() -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 from dlobd import spans as kinds
 from dlobd.attribution.importers import recorder
 from dlobd.bundle.store import Bundle
+from tests.captured import copy_of
 
 DATA = Path(__file__).parent / "data"
 RIGHT = (1000, 1500, 1600)
@@ -20,7 +20,7 @@ def marked(run: str, directory: Path, evaluated: tuple[int, ...] = (1, 2, 3)) ->
 
     An epoch ends 1 us after its tenth step, and its evaluation has lasted 5 us.
     """
-    bundle = Bundle(Path(shutil.copytree(DATA / run, directory / "20260102T030405Z-0a1b")))
+    bundle = Bundle(copy_of(run, directory))
     chief = next(p for p in recorder.read_all(bundle.spans) if p.process.role == "chief")
     lines = []
     for epoch, step in enumerate(chief.steps()[9::10], 1):

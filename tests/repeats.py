@@ -9,14 +9,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from records import layer_row, run_record
-
 from dlobd.bundle.store import Bundle
 from dlobd.compare.runset import Member, Repeat, RunSet
 from dlobd.experiment import files
 from dlobd.record.run import Run
 from dlobd.run import series
 from dlobd.schema import Experiment
+from tests.records import layer_row, run_record
 
 S = 10**9
 

@@ -20,11 +20,10 @@ from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.axes import EXCHANGES
 from dlobd.channel import Channel
-from dlobd.job.launchers.framework import import_tensorflow
+from dlobd.job.launchers.imports import import_tensorflow
 from dlobd.job.models import mlp
 from dlobd.job.training import schedules
-from dlobd.job.training.losses import softmax_cross_entropy
-from dlobd.job.training.optimisers import Momentum, Sgd
+from dlobd.job.training.optimisation import Momentum, Sgd, softmax_cross_entropy
 from dlobd.job.training.step import Step
 from dlobd.job.training.update import Workload
 from dlobd.network.exchanges.base import Exchange, Settings

@@ -8,9 +8,8 @@ import sys
 import textwrap
 from collections.abc import Sequence
 
-from namespaces import Host
-
 from dlobd.network.verdict.evidence import TransportEvidence
+from tests.namespaces import Host
 
 PATIENCE_S = 30.0
 

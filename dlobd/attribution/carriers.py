@@ -93,7 +93,7 @@ class Carriers:
         for process, role, index in self._sampled:
             if id(process) not in twins:
                 self._by_role[role, index].append(_readings(process, None))
-        if evidence.cluster_mode:  # its JVM is the driver's
+        if evidence.topology.driver_in_container:  # its JVM is the driver's
             self._by_role["driver", 0] += self._by_role["application-master", 0]
         self._matched = matched
         for key, several in self._by_role.items():

@@ -107,7 +107,7 @@ def _by_others(evidence: Evidence, pieces: Pieces, window: Window) -> tuple[int 
 
     None if not all of the run's processes are visible: those of an external cluster may run on this machine too."""
     found = evidence.resources
-    if found is None or evidence.external or evidence.by_hand or len(found.samples) < 2:
+    if found is None or not evidence.topology.all_processes_known or len(found.samples) < 2:
         return None, None
     ends = [segment.end_ns for segment, _ in pieces]
     foreign_ns = held_up_ns = 0

@@ -63,7 +63,8 @@ def _trained_after(chief: RecordedProcess, at_ns: int) -> bool:
 
 
 def _as_stored(last: Epoch, evidence: Evidence, chief: RecordedProcess) -> Epoch:
-    test, ended = evidence.results.get(0, {}).get("test"), chief.instant(kinds.EVALUATED)
+    result, ended = evidence.results.get(0), chief.instant(kinds.EVALUATED)
+    test = result.get("test") if result else None
     if not test or ended is None:
         return last
     known_ns = ended.at_ns - last.end_ns
@@ -88,7 +89,7 @@ def _of_training(evidence: Evidence, path: str) -> bool:
 
 
 def _opens(evidence: Evidence) -> Iterator[int]:
-    for line in evidence.audits:
+    for line in evidence.hdfs.audits:
         if line.command == "open" and _of_training(evidence, line.path) and line.at_ns >= evidence.window["exec_ns"]:
             yield line.at_ns
 

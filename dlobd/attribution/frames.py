@@ -135,7 +135,7 @@ class RunBundle:
         """All spans on one time axis, read from the bundle's evidence."""
         from dlobd.attribution.lanes.assemble import assemble
 
-        return assemble(self.path)
+        return assemble(Evidence(self.path))
 
     def spans(self) -> pd.DataFrame:
         """One row a span of any process, with the columns `SPANS`, in order of start."""

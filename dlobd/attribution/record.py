@@ -17,7 +17,7 @@ from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan, trainers
 from dlobd.attribution.imports import imports
 from dlobd.attribution.lanes import hdfs_use
-from dlobd.attribution.lanes.assemble import assembled
+from dlobd.attribution.lanes.assemble import assemble
 from dlobd.attribution.lanes.ranks import TRAINING, Rank
 from dlobd.attribution.lanes.ranks import ranks as ranks_of
 from dlobd.attribution.resource_use import resource_use
@@ -37,9 +37,6 @@ from dlobd.record.resources import PageCache, SparkMetrics
 from dlobd.record.run import Check, Computed, Metrics, Noise, RankSteps, Window
 from dlobd.schema import OwnJob, Runnable, Status
 
-WINDOW = "spark-submit exec -> exit"
-BY_HAND_WINDOW = "RM startedTime -> finishedTime"
-NATIVE_WINDOW = "parent process exec -> exit"
 INTERRUPTED = "interrupted by the user or the system while the job was running"
 INTERRUPTED_LATE = "interrupted by the user or the system after the job had ended, before its evidence was complete"
 
@@ -55,7 +52,7 @@ def computed(bundle: Bundle, experiment: Runnable) -> Computed:
         raise BundleError(
             f"{bundle.path} has no {files.JOB}: in which way the job ran is unknown.", "look at its run.json"
         )
-    trace = assembled(evidence)
+    trace = assemble(evidence)
     attribution = attribute(trace)
     window = (trace.start_ns, trace.end_ns)
     cost = recording_cost.overhead(evidence, trace.spans, attribution.segments, attribution.wall_ns)
@@ -71,10 +68,10 @@ def computed(bundle: Bundle, experiment: Runnable) -> Computed:
         status=status,
         reason=reason,
         window=Window(
-            name=BY_HAND_WINDOW if evidence.by_hand else NATIVE_WINDOW if evidence.native else WINDOW,
+            name=evidence.topology.window_name,
             start_ns=trace.start_ns,
             end_ns=trace.end_ns,
-            clock=evidence.window["anchors"][0]["domain"],
+            clock=evidence.domain,
         ),
         wall_ns=attribution.wall_ns,
         layers=attribution.layers,
@@ -132,7 +129,7 @@ def _spark_metrics(evidence: Evidence) -> SparkMetrics | None:
 
 
 def _ranks(evidence: Evidence) -> tuple[RankSteps, ...]:
-    if evidence.own:
+    if evidence.topology.user_script:
         own = [rank for rank in ranks_of(evidence) if rank.role in TRAINING]
         return tuple(_own_rank(rank) for rank in sorted(own, key=lambda r: (r.role, r.index, r.start_ns)))
     machines = {
@@ -181,19 +178,20 @@ def _metrics(evidence: Evidence) -> Metrics:
     first_batches = [i.at_ns for p in ranks if (i := p.instant(kinds.FIRST_BATCH))]
     last_steps = [i.at_ns for p in ranks if (i := p.instant(kinds.LAST_STEP_DONE))]
     training_ns = max(last_steps) - min(first_batches) if first_batches and last_steps else None
-    losses = results[0]["losses"] if results.get(0, {}).get("losses") else [None]
-    test = results.get(0, {}).get("test") or {}
+    chief = results.get(0)
+    losses = chief["losses"] if chief else []
+    test = chief.get("test") if chief else None
     return Metrics(
-        test_accuracy=test.get("accuracy"),
+        test_accuracy=test["accuracy"] if test else None,
         train_samples=samples,
         steps=min((result["steps"] for result in results.values()), default=None),
         samples_per_second=samples / training_ns * 1e9 if samples and training_ns is not None else None,
-        test_samples=test.get("samples"),
-        first_loss=_finite(losses[0]),
-        last_loss=_finite(losses[-1]),
+        test_samples=test["samples"] if test else None,
+        first_loss=_finite(losses[0]) if losses else None,
+        last_loss=_finite(losses[-1]) if losses else None,
         training_ns=training_ns,
         loop_ns=max((ns for result in results.values() if (ns := result.get("loop_ns")) is not None), default=None),
-        driver_gc_ns=evidence.driver_jvm.gc_pause_ns if evidence.driver_jvm else None,
+        driver_gc_ns=evidence.driver.life.gc_pause_ns if evidence.driver.life else None,
         spans=sum(len(process.spans) for process in evidence.processes),
         staged_bytes=collected.get("staged_bytes"),
         daemons_bytes=collected.get("daemons_bytes"),

@@ -243,7 +243,7 @@ def with_roles(evidence: Evidence, found: SampledHost) -> Iterator[tuple[Sampled
 def _roles(evidence: Evidence, found: SampledHost) -> dict[int, tuple[str, int]]:
     """Returns the roles of process IDs, as known from dlobd, the submission and the processes' own records."""
     roles = {pid: _named(name) for name, pid in found.roots.items()}
-    roles[evidence.window["pid"]] = ("spark-submit" if evidence.cluster_mode else "driver", 0)
+    roles[evidence.window["pid"]] = (evidence.topology.launched_role, 0)
     for recorded in evidence.processes:
         if recorded.domain == found.domain:
             roles[recorded.process.pid] = (recorded.process.role, recorded.process.index)

@@ -32,7 +32,7 @@ def planes(experiment: Runnable, evidence: Evidence) -> tuple[Plane, ...] | None
         if library(experiment.exchange, experiment.channel, experiment.channel_library) == "tensorflow":
             found.append(replace(exchange, plane=GRPC))
     snapshots = [*(one.after for one in ranks), *_client(evidence)]
-    for plane, addresses in ((SPARK, evidence.spark_addresses), (HDFS, evidence.datanode_addresses)):
+    for plane, addresses in ((SPARK, evidence.spark_addresses), (HDFS, evidence.hdfs.datanode_addresses)):
         if addresses:
             found.append(plane_of_addresses(plane, requested_of_all, addresses, snapshots))
     return tuple(found)

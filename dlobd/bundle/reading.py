@@ -19,11 +19,14 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, NotRequired, TypeGuard, TypeVar, Union, get_args, get_origin, is_typeddict
+from typing import Any, Literal, NewType, NotRequired, TypeGuard, TypeVar, Union, get_args, get_origin, is_typeddict
 
 from dlobd.bundle.files import PARTS
 
 T = TypeVar("T")
+
+Loss = NewType("Loss", float)
+"""A float that may be infinite or NaN: training diverges, and its evidence is not damaged by that."""
 
 LIMIT_BYTES = 512 << 20
 """Size of the largest file that is read. The largest log of a run of two hours had 40 MB."""
@@ -218,6 +221,8 @@ def _checker(shape: Any) -> Checker:
         return lambda value, where: None
     if shape is None or shape is type(None):
         return lambda value, where: None if value is None else _differs(value, where, "null")
+    if shape is Loss:
+        return lambda value, where: None if is_int(value) or type(value) is float else _differs(value, where, "number")
     if shape is float:
         return lambda value, where: None if _is_number(value) else _differs(value, where, "number")
     if shape is int:
@@ -260,7 +265,7 @@ def is_int(value: object) -> TypeGuard[int]:
 
 
 def _is_number(value: object) -> bool:
-    # a loss may be NaN; 1e400 is read as infinity
+    # 1e400 is read as infinity
     return is_int(value) or (type(value) is float and not math.isinf(value))
 
 

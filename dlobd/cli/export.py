@@ -45,11 +45,11 @@ def _mlperf_log(bundle: Bundle, output: Path) -> None:
 
 def _otlp(bundle: Bundle, output: Path) -> None:
     from dlobd.attribution.importers.evidence import Evidence
-    from dlobd.attribution.lanes.assemble import assembled
+    from dlobd.attribution.lanes.assemble import assemble
     from dlobd.report.export.otlp import otlp
 
     evidence = Evidence(bundle.path)
-    request = otlp(assembled(evidence), bundle.read().run_id, _anchor(evidence))
+    request = otlp(assemble(evidence), bundle.read().run_id, _anchor(evidence))
     write(output, json.dumps(request, separators=(",", ":")) + "\n")
 
 

@@ -24,9 +24,9 @@ def trace(
     bundle = store.find(run, out)
     check_free(output, force)
     from dlobd.attribution.importers.evidence import Evidence
-    from dlobd.attribution.lanes.assemble import assembled
+    from dlobd.attribution.lanes.assemble import assemble
     from dlobd.report.export.perfetto import trace_events
 
     evidence = Evidence(bundle.path)
-    events = trace_events(assembled(evidence), evidence.resources)
+    events = trace_events(assemble(evidence), evidence.resources)
     write(output, json.dumps(events, separators=(",", ":")) + "\n")

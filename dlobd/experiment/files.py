@@ -21,7 +21,7 @@ from dlobd.axes import DATASETS, REGISTRIES
 from dlobd.channel import Channel
 from dlobd.errors import UsageError
 from dlobd.experiment import channels, memory, own_files, training, ways
-from dlobd.job.datasets import own as own_datasets
+from dlobd.job.datasets import user as user_datasets
 from dlobd.job.datasets.base import declared
 from dlobd.paths import PACKAGE
 from dlobd.registry import unknown
@@ -357,7 +357,7 @@ def _check_together(experiment: Experiment, sources: dict[str, Source], whole: S
         )
     for name, why in own_files.contradictions(dataclasses.asdict(experiment)):
         raise refuse(name, why)
-    if not (stored and own_datasets.is_own(experiment.dataset)):
+    if not (stored and user_datasets.is_users(experiment.dataset)):
         for name, why, remedy in _sizes(experiment):
             raise refuse(name, why, remedy)
     for name, why, remedy in (*training.wrong(experiment), *channels.wrong(experiment)):
@@ -371,7 +371,7 @@ def _sizes(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
     except ValueError as error:
         yield "synthetic_shape", str(error), ""
         return
-    own = own_datasets.is_own(experiment.dataset)
+    own = user_datasets.is_users(experiment.dataset)
     for name, size in (("train_samples", dataset.train_size), ("test_samples", dataset.test_size)):
         if (asked := getattr(experiment, name)) > size:
             has = f"{name} {asked} is more than the {size} that {experiment.dataset} has"

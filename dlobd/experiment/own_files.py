@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from dlobd import own_file
+from dlobd import user_file
 from dlobd.errors import DlobdError, UsageError
 
 SHA256 = {"model": "model_sha256", "dataset": "dataset_sha256"}
@@ -21,7 +21,7 @@ _DIGEST = re.compile("[0-9a-f]{64}")
 
 def names_file(field: str, value: str) -> bool:
     """Whether a setting names a file of the user's own. Raises UsageError if it does so in a wrong way."""
-    return field in SHA256 and own_file.named(value) is not None
+    return field in SHA256 and user_file.named(value) is not None
 
 
 def digests(values: Mapping[str, Any], said: Collection[str], at: Callable[[str], str]) -> dict[str, str]:
@@ -41,9 +41,9 @@ def digests(values: Mapping[str, Any], said: Collection[str], at: Callable[[str]
             )
     found = {}
     for field, sha256 in SHA256.items():
-        if own := own_file.named(values.get(field, "")):
+        if own := user_file.named(values.get(field, "")):
             try:
-                found[sha256] = own_file.sha256_of(own_file.read(own.path))
+                found[sha256] = user_file.sha256_of(user_file.read(own.path))
             except DlobdError as error:
                 raise UsageError(f"{at(field)}: {field} {error.what}", error.remedy) from None
     return found
@@ -52,7 +52,7 @@ def digests(values: Mapping[str, Any], said: Collection[str], at: Callable[[str]
 def contradictions(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """(field, what is wrong) of each stored sha256 that does not go with its setting."""
     for field, sha256 in SHA256.items():
-        names = own_file.named(values[field]) is not None
+        names = user_file.named(values[field]) is not None
         if names and not _DIGEST.fullmatch(values[sha256]):
             yield sha256, f"{field} {values[field]} needs the sha256 of its file, not {values[sha256]!r}."
         if not names and values[sha256]:

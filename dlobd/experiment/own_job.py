@@ -19,7 +19,7 @@ from dlobd.errors import UsageError
 from dlobd.experiment import files as experiments
 from dlobd.experiment import spark_submit_line as spark_options
 from dlobd.experiment import ways
-from dlobd.job.own.hooks import DAEMONS
+from dlobd.job.user.hooks import DAEMONS
 from dlobd.paths import python, sha256_of
 from dlobd.registry import unknown
 from dlobd.schema import OwnJob, Runnable
@@ -38,7 +38,7 @@ SAID_BY_LINE = {
 }
 """Spark's setting -> dlobd's."""
 
-ENTRY = "own.py"
+ENTRY = "user.py"
 """Of jobs/: what spark-submit starts, and what starts the script."""
 
 Told = Callable[[str], None]

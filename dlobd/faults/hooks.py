@@ -351,7 +351,7 @@ _PATCHES: Sequence[tuple[str, tuple[str, ...], Callable[..., None]]] = (
     ("dlobd.job.training.inputs", ("tensorflow/decode",), _inputs),
     ("dlobd.job.launchers.tfos", ("feed/put", "spark/slow-task"), _feed_task),
     ("dlobd.job.launchers.barrier", ("feed/put", "spark/slow-task"), _barrier),
-    ("dlobd.job.launchers.framework", ("launcher/rendezvous",), _framework),
+    ("dlobd.job.launchers.imports", ("launcher/rendezvous",), _framework),
     ("dlobd.job.launchers.read_ahead", _FED, _read_ahead),
     ("tensorflowonspark.TFNode", ("feed/get",), _data_feed),
     ("tensorflowonspark.reservation", ("launcher/rendezvous",), _reservation),

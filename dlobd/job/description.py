@@ -1,5 +1,4 @@
-"""What a submitted job is told, and how its ranks report back. Plain data: it travels to the driver as JSON and to
-the ranks by pickle."""
+"""Description of a submitted job, and the markers of its ranks. Plain data: JSON for the driver, a pickle for ranks."""
 
 from __future__ import annotations
 
@@ -9,29 +8,29 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from dlobd import own_file, tracing
 from dlobd import spans as kinds
+from dlobd import tracing, user_file
 from dlobd.axes import MODELS
 from dlobd.hadoop.file_system import LocalDirectory, Storage, WebHdfs
 from dlobd.hadoop.webhdfs import HdfsError
-from dlobd.job import notices
+from dlobd.job import rank_status
 from dlobd.job.datasets.tfrecord import Layout
 
 STAGED = "_SUCCESS"
-"""The last file of a staged data set: path of each of its files to the checksum that HDFS should have of it."""
+"""The last file of a staged data set: path of each of its files to the checksum that HDFS should report."""
 
 MODEL_FILE = "model.py"
-"""In a job's `run_dir`: the file of a model of the user's own."""
+"""The file of a user's model in a job's `run_dir`."""
 
 
 def part_name(rank: int) -> str:
-    """The training file of a rank."""
+    """Returns the name of a rank's training file."""
     return f"part-{rank:05d}.tfrecord"
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One training job. Paths are in its storage unless said otherwise."""
+    """A training job. Paths are in its storage unless a comment says otherwise."""
 
     name: str
     scheduler: str
@@ -57,16 +56,16 @@ class Job:
     checkpoint_every_steps: int
     seed: int
     fs_uri: str
-    webhdfs_url: str  # empty: the storage is this machine's own directories
+    webhdfs_url: str  # empty: the storage is local directories
     user: str
-    replication: int  # of what ranks write to HDFS
+    replication: int  # of files that ranks write to HDFS
     train_dir: str  # one file per worker
     test_path: str
     run_dir: str
     image_shape: tuple[int, ...]  # and, with the next two, the layout of the files' records
     dtype: str
     classes: int
-    spans_dir: str  # local; where the driver's spans go when YARN gives it no log directory
+    spans_dir: str  # local; for the driver's spans if YARN gives it no log directory
     augment: str
     max_steps: int
     max_seconds: int
@@ -82,85 +81,88 @@ class Job:
 
     @property
     def layout(self) -> Layout:
-        """How one record of the files is laid out."""
+        """Layout of a record of the files."""
         return Layout(self.image_shape, self.dtype, self.classes)
 
     @property
     def steps_per_epoch(self) -> int:
-        """Steps of one pass over the training samples."""
+        """Steps in one pass over the training samples."""
         return self.steps // self.epochs
 
     @property
     def most_steps(self) -> int:
-        """Steps that are taken unless the ranks agree to end earlier."""
+        """Steps of the job unless the ranks agree to end earlier."""
         return min(self.steps, self.max_steps or self.steps)
 
     @property
     def fed_epochs(self) -> int:
-        """Passes over the training samples that so many steps take, the last of them perhaps in part."""
+        """Passes over the training samples for `most_steps`; the last one may be partial."""
         return -(-self.most_steps // self.steps_per_epoch)
 
     @property
     def may_end_early(self) -> bool:
-        """Whether the ranks may agree to end before that."""
+        """True if the ranks may agree to end before `most_steps`."""
         return self.max_seconds > 0 or self.target_accuracy > 0
 
     def storage(self) -> Storage:
-        """Where its files lie; a new connection."""
+        """Opens a new connection to the storage of its files."""
         return WebHdfs(self.webhdfs_url, self.user, self.replication) if self.webhdfs_url else LocalDirectory()
 
     def build_model(self) -> Any:
-        """The model, built in the current strategy scope. Raises UsageError for an own file that does not load."""
-        own = own_file.named(self.model)
-        build = own_file.load(own, self.model_sha256, self._model_text) if own else MODELS.get(self.model)
+        """Builds the model in the current strategy scope. Raises UsageError for a user's file that does not load."""
+        file = user_file.named(self.model)
+        build = user_file.load(file, self.model_sha256, self._model_text) if file else MODELS.get(self.model)
         return build(self.image_shape, self.classes, self.seed)
 
     def _model_text(self) -> str:
         return self.storage().read(f"{self.run_dir}/{MODEL_FILE}", kinds.MODEL_FILE).decode()
 
     def to_json(self) -> str:
-        """The form in which it is handed to spark-submit."""
+        """Encodes the job for spark-submit."""
         return json.dumps(asdict(self), indent=1)
 
     @classmethod
     def read(cls, path: str | Path) -> Job:
-        """Reads what `to_json` wrote. Raises as `from_dict`."""
+        """Reads a file of `to_json`. Raises as `from_dict`."""
         return cls.from_dict(json.loads(Path(path).read_text()))
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Job:
-        """Builds the job of a job.json.
+        """Makes the job of a job.json.
 
         Raises:
-            TypeError: a field is missing, or is not known.
+            TypeError: a field is missing or unknown.
         """
         return cls(**{**values, "image_shape": tuple(values.get("image_shape", ()))})
 
 
 class Markers:
-    """Done and failure markers in the job's storage: they outlive every process, and need no port. Whoever leaves one
-    tells the driver, which looks for them only in case that it was not told."""
+    """Done and failure markers in the job's storage: they outlive every process, and need no port.
+
+    A message to the driver follows each marker. The driver reads the markers only in case that a message is lost."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
         self._directory = f"{job.run_dir}/done"
 
     def report_done(self, rank: int, result: dict[str, Any]) -> None:
-        """Leaves the rank's result. Whoever sees it may end this process at once, so it is seen last: when HDFS has
-        closed the file, which may take 0.4 s after its bytes are there, and all spans are on disk."""
+        """Writes the rank's result.
+
+        A reader of the marker may end this process at once. So the marker appears last: after HDFS has closed the file,
+        up to 0.4 s after its bytes are written, and after all spans are on disk."""
         storage, name = self._job.storage(), f"rank-{rank}.json"
         storage.write(f"{self._directory}/.{name}", json.dumps(result).encode(), kinds.DONE_MARKER)
         tracing.flush()
         storage.rename(f"{self._directory}/.{name}", f"{self._directory}/{name}")
         with tracing.span(kinds.TELL_DRIVER):
-            notices.tell({"done": rank})
+            rank_status.send({"done": rank})
 
     def report_failure(self, cause: str) -> None:
-        """Leaves what a rank says of its failure, in one line; the first one written is the one that counts."""
+        """Writes the cause of a rank's failure, by the rank, in one line; the first report counts."""
         self._report("failed", cause)
 
     def report_death(self, cause: str) -> None:
-        """Leaves what was seen of a rank that could not speak. It counts more than what its peers say then."""
+        """Writes the cause of a rank's death, by another process. It overrides the failures of its peers."""
         self._report("died", cause)
 
     def _report(self, name: str, cause: str) -> None:
@@ -168,15 +170,15 @@ class Markers:
         try:
             self._job.storage().create(f"{self._directory}/{name}", line.encode())
         except HdfsError:
-            pass  # the cause is on stderr too
-        notices.tell({name: line})
+            pass  # stderr has the cause too
+        rank_status.send({name: line})
 
-    def look(self) -> tuple[set[int], str | None]:
-        """The ranks that have left their done-marker, and the failure marker's line, if there is one."""
-        # an empty one is still being written
-        there = [name for name, size in self._job.storage().sizes(self._directory).items() if size > 0]
-        ranks = {int(name.removeprefix("rank-").removesuffix(".json")) for name in there if name.startswith("rank-")}
+    def read(self) -> tuple[set[int], str | None]:
+        """Returns the ranks with a done-marker, and the line of the failure marker, if any."""
+        # an empty marker is not complete
+        markers = [name for name, size in self._job.storage().sizes(self._directory).items() if size > 0]
+        ranks = {int(name.removeprefix("rank-").removesuffix(".json")) for name in markers if name.startswith("rank-")}
         for name in ("died", "failed"):
-            if name in there:
+            if name in markers:
                 return ranks, self._job.storage().read(f"{self._directory}/{name}", "failure marker").decode()
         return ranks, None

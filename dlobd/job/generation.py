@@ -1,7 +1,7 @@
-"""A data set that needs no files, made on the nodes: a Spark job of its own, one task a file.
+"""Generation of a data set on the nodes, without source files: its own Spark job, one task a file.
 
 Each task writes its file piece by piece into the storage, so that no process holds more than a piece, and returns the
-checksum. The driver then writes the last file, which says that the others are whole: without it they count as absent.
+checksum. The driver then writes the last file, which marks the others as complete: without it they count as absent.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dlobd.schema import Experiment
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the job is told: the data set of which experiment, and the directory that it goes to."""
+    """Input of the job: the experiment with the data set, and the target directory."""
 
     experiment: Experiment
     base: str
@@ -31,17 +31,17 @@ class Request:
     user: str
 
     def to_json(self) -> str:
-        """The form in which it is handed to spark-submit."""
+        """Encodes the request for spark-submit."""
         return json.dumps(asdict(self))
 
     @classmethod
     def read(cls, path: str) -> Request:
-        """Reads what `to_json` wrote."""
+        """Reads a file of `to_json`."""
         values = json.loads(Path(path).read_text())
         return cls(**values | {"experiment": Experiment(**values["experiment"])})
 
     def storage(self) -> Storage:
-        """Where the files go; a new connection."""
+        """Opens a new connection to the target storage."""
         if not self.webhdfs_url:
             return LocalDirectory()
         return WebHdfs(self.webhdfs_url, self.user, self.experiment.replication)
@@ -49,16 +49,16 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a task returns: its file."""
+    """Result of a task: its file."""
 
     path: str
     checksum: str
     peak_bytes: int  # resident, of the task's Python worker
-    failed: str = ""  # why there is no such file
+    failure: str = ""  # cause, if the file could not be written
 
 
 def parts_of(experiment: Experiment, base: str) -> dict[str, Part]:
-    """Path to content of all files of a data set: one per worker, and the test set."""
+    """Returns path to content of all files of a data set: one file per worker, and the test set."""
     e = experiment
     dataset = dataset_of(e)
     orders = partition(dataset.train_size, e.workers, e.seed, e.train_samples, dataset.permutes)
@@ -69,16 +69,16 @@ def parts_of(experiment: Experiment, base: str) -> dict[str, Part]:
     return parts
 
 
-def note_whole(storage: Storage, base: str, checksums: dict[str, str]) -> None:
-    """Writes the last file: what HDFS should say of the others, which an audit asks after each run."""
+def write_checksums(storage: Storage, base: str, checksums: dict[str, str]) -> None:
+    """Writes the last file: the checksums that HDFS should report; a check compares them after each run."""
     storage.write(f"{base}/{STAGED}", json.dumps(checksums).encode(), kinds.DATA_SET)
 
 
 def run(file: str) -> None:
-    """Makes the data set that `file` describes.
+    """Makes the data set of the request in `file`.
 
     Raises:
-        RuntimeError: a task could not write its file; one line.
+        RuntimeError: a task could not write its file; the message is one line.
     """
     from pyspark import SparkConf, SparkContext
 
@@ -89,27 +89,27 @@ def run(file: str) -> None:
         written: list[Written] = sc.parallelize(range(files), files).map(partial(write, request)).collect()
     finally:
         sc.stop()
-    if failed := [one.failed for one in written if one.failed]:
-        raise RuntimeError(failed[0])
-    print(f"peak of a Python worker: {max(one.peak_bytes for one in written)} bytes", flush=True)
-    note_whole(request.storage(), request.base, {one.path: one.checksum for one in written})
+    if failures := [file.failure for file in written if file.failure]:
+        raise RuntimeError(failures[0])
+    print(f"peak of a Python worker: {max(file.peak_bytes for file in written)} bytes", flush=True)
+    write_checksums(request.storage(), request.base, {file.path: file.checksum for file in written})
 
 
 def write(request: Request, number: int) -> Written:
-    """A task: writes one of the files."""
+    """Writes one file, as a task."""
     path, part = list(parts_of(request.experiment, request.base).items())[number]
     try:
-        checksum, failed = write_part(part, request.storage(), path), ""
-    except Exception as error:  # noqa: BLE001  a value, so that Spark's stack does not surround it
-        checksum, failed = "", f"{path}: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
-    return Written(path, checksum, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, failed)
+        checksum, failure = write_part(part, request.storage(), path), ""
+    except Exception as error:  # noqa: BLE001  returned, because Spark would wrap it in its stack trace
+        checksum, failure = "", f"{path}: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
+    return Written(path, checksum, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, failure)
 
 
 def main(argv: list[str]) -> int:
-    """Entry of jobs/generate.py. Returns the exit code; the cause of a failure is one line on stderr."""
+    """Runs jobs/generate.py; returns the exit code. The cause of a failure is one line on stderr."""
     try:
         run(argv[0])
-    except Exception as error:  # noqa: BLE001  whatever it was, its cause must reach the user in one line
+    except Exception as error:  # noqa: BLE001  the cause of any error must reach the user in one line
         print(f"dlobd: job failed: {' '.join(str(error).split())[:500]}", file=sys.stderr, flush=True)
         return 1
     return 0

@@ -17,7 +17,7 @@ from typing import IO, Literal
 from dlobd.axes import DATASETS
 from dlobd.errors import DlobdError, SetupError, UsageError
 from dlobd.experiment.files import load
-from dlobd.job.datasets import cifar10, own
+from dlobd.job.datasets import cifar10, user
 from dlobd.job.datasets.base import dataset_of
 from dlobd.paths import locked
 from dlobd.registry import unknown
@@ -85,7 +85,7 @@ def _local(name: str) -> LocalDataSet:
     if why := row.reason():
         return LocalDataSet(name, "missing", 0, None, why)
     try:
-        files = own.files(dataset_of(replace(load("softmax-mnist"), dataset=name)))
+        files = user.files(dataset_of(replace(load("softmax-mnist"), dataset=name)))
     except DlobdError as error:  # of another package
         return LocalDataSet(name, "missing", 0, None, error.what)
     if not files:

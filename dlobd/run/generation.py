@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
-from dlobd import own_file
+from dlobd import user_file
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.trust import reasons
 from dlobd.axes import SCHEDULERS
@@ -33,7 +33,7 @@ BELOW = "logs/generation"
 
 def wanted(experiment: Experiment) -> bool:
     """Returns True if the data set is large and can be generated anywhere, and a cluster exists."""
-    if own_file.named(experiment.dataset):
+    if user_file.named(experiment.dataset):
         return False  # its class exists only here
     dataset = dataset_of(experiment)
     samples = experiment.train_samples + experiment.test_samples

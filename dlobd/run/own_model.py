@@ -13,8 +13,8 @@ import sys
 from contextlib import suppress
 from functools import cache, partial
 
-from dlobd import own_file
 from dlobd import spans as kinds
+from dlobd import user_file
 from dlobd.axes import MODELS
 from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
@@ -25,7 +25,7 @@ from dlobd.hadoop.file_system import Storage
 from dlobd.hadoop.webhdfs import words
 from dlobd.job.datasets.base import dataset_of
 from dlobd.job.description import MODEL_FILE, Job
-from dlobd.job.launchers.visible_gpus import NONE, VISIBLE
+from dlobd.job.device_config import NO_GPU, VISIBLE
 from dlobd.paths import python_path
 from dlobd.run.observer import Report
 from dlobd.schema import Experiment
@@ -42,14 +42,14 @@ def check(experiment: Experiment, report: Report | None = None) -> None:
         UsageError: it does not load, build or train a step, or it does not fit the data set.
         SetupError: its package is not installed.
     """
-    own = own_file.named(experiment.model)
+    own = user_file.named(experiment.model)
     if own is None and not MODELS.row(experiment.model).package:
         return
     dataset = dataset_of(experiment)
     request = {
         "model": experiment.model,
         "sha256": experiment.model_sha256,
-        "text": own_file.read(own.path, experiment.model_sha256) if own else "",
+        "text": user_file.read(own.path, experiment.model_sha256) if own else "",
         "shape": dataset.shape,
         "classes": dataset.classes,
         "seed": experiment.seed,
@@ -70,9 +70,9 @@ def send(experiment: Experiment, job: Job, storage: Storage, bundle: Bundle) -> 
         UsageError: it has changed since the experiment was read.
         ClusterError: the storage refused.
     """
-    if (own := own_file.named(experiment.model)) is None:
+    if (own := user_file.named(experiment.model)) is None:
         return
-    text = own_file.read(own.path, experiment.model_sha256).encode()
+    text = user_file.read(own.path, experiment.model_sha256).encode()
     path = f"{job.run_dir}/{MODEL_FILE}"
     try:
         storage.write(path, text, kinds.MODEL_FILE)
@@ -86,11 +86,11 @@ def _try(request: str, model: str) -> None:
     """Runs the trial. Raises UsageError if it fails."""
     process = subprocess.Popen(
         # -P: as on another machine, modules of the current directory are not found
-        [sys.executable, "-P", "-m", "dlobd.job.training.trial"],
+        [sys.executable, "-P", "-m", "dlobd.job.training.model_check"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": python_path(), VISIBLE: NONE, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        env={**os.environ, "PYTHONPATH": python_path(), VISIBLE: NO_GPU, "TF_CPP_MIN_LOG_LEVEL": "3"},
         start_new_session=True,
         preexec_fn=partial(die_with_parent, signal.SIGKILL),
     )

@@ -18,12 +18,12 @@ from dlobd.hadoop.failures import failures
 from dlobd.hadoop.file_system import LocalDirectory, Storage
 from dlobd.hadoop.webhdfs import words
 from dlobd.job.datasets.base import dataset_of, layout_of
-from dlobd.job.datasets.own import files as files_of
-from dlobd.job.datasets.own import is_own
 from dlobd.job.datasets.parts import write_part
 from dlobd.job.datasets.tfrecord import Layout
+from dlobd.job.datasets.user import files as files_of
+from dlobd.job.datasets.user import is_users
 from dlobd.job.description import STAGED, part_name
-from dlobd.job.generation import note_whole, parts_of
+from dlobd.job.generation import parts_of, write_checksums
 from dlobd.schema import Experiment
 
 FORMAT = 1
@@ -44,7 +44,7 @@ class StagedData:
 def directory(experiment: Experiment) -> str:
     """Returns the data set's directory below the top of its storage."""
     e = experiment
-    named = _own_name(e) if is_own(e.dataset) else e.dataset
+    named = _own_name(e) if is_users(e.dataset) else e.dataset
     name = f"{named}-v{FORMAT}-w{e.workers}-n{e.train_samples}-t{e.test_samples}-s{e.seed}-r{e.replication}"
     if e.dataset == "synthetic":
         name += f"-{e.synthetic_shape}-c{e.synthetic_classes}"
@@ -106,7 +106,7 @@ def _write(experiment: Experiment, storage: Storage, base: str, progress: Callab
     for path, part in parts_of(experiment, base).items():
         progress(f"{path} ({part.bytes / 1e6:.1f} MB)")
         checksums[path] = write_part(part, storage, path)
-    note_whole(storage, base, checksums)
+    write_checksums(storage, base, checksums)
 
 
 def _check(

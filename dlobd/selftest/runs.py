@@ -12,6 +12,7 @@ from pathlib import Path
 
 from dlobd.attribution.attribute import attribute
 from dlobd.attribution.importers import log4j
+from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.rpc import Call, calls
 from dlobd.attribution.lanes.assemble import assemble
 from dlobd.bundle.store import Bundle
@@ -140,7 +141,7 @@ def _job(plan: Plan, directory: Path) -> Runnable:
 def score_run(plan: Plan, bundle: Path, directory: Path) -> SelftestRun:
     """Compares the breakdown of a run with its injection log."""
     injected = injection_log.read(directory)
-    attribution = attribute(assemble(bundle))
+    attribution = attribute(assemble(Evidence(bundle)))
     recoveries = tuple(
         score.blame(injection, attribution, bundle.name, rpc_calls(plan, bundle, POINTS[injection.point]))
         for injection in injected

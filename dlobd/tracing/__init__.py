@@ -1,10 +1,10 @@
-"""Where time goes, written down by the process that spends it. Standard library only: the cluster's Python imports it.
+"""Recording of spans by the process that spends the time. Standard library only: the cluster's Python imports it.
 
     with tracing.span(spans.OPEN) as span: ...
     tracing.instant(spans.FIRST_BATCH)
 
-Like `logging`, a process has one recorder, which `start` opens. Until then `span` and `instant` do nothing, so that
-instrumented code runs unchanged where nothing is recorded; nor does `start` where the variable `DLOBD_TRACE` is `off`.
+Like `logging`, a process has one recorder, which `start` opens. Until then `span` and `instant` do nothing:
+instrumented code runs unchanged without a recorder. `start` does nothing either if the variable `DLOBD_TRACE` is `off`.
 
 This folder contains the recorder, its clocks and the offsets between two clocks. `dlobd.spans` has the kinds of spans;
 `dlobd.attribution` reads recorded spans.
@@ -18,20 +18,31 @@ from pathlib import Path
 from typing import Any
 
 from dlobd.spans import InstantKind, SpanKind
-from dlobd.tracing.open_span import OpenSpan
-from dlobd.tracing.recorder import Cost, Recorder
+from dlobd.tracing.recorder import Cost, OpenSpan, Recorder
 
 __all__ = [
-    "SWITCH", "Cost", "Recorder", "directory", "flush", "identify", "instant", "left_out", "past", "pause", "resume",
-    "span", "start", "switched_off",
-]  # fmt: skip
+    "SWITCH",
+    "Cost",
+    "Recorder",
+    "directory",
+    "flush",
+    "identify",
+    "instant",
+    "left_out",
+    "past",
+    "pause",
+    "resume",
+    "span",
+    "start",
+    "switched_off",
+]
 
 SWITCH = "DLOBD_TRACE"
 """The environment variable that turns the recorder off, by the value `off`."""
 
 
 class _NoSpan:
-    """What `span` returns while nothing is recorded."""
+    """The result of `span` while nothing is recorded."""
 
     def note(self, **attrs: Any) -> None:
         pass
@@ -50,12 +61,12 @@ _paused: Recorder | None = None
 
 
 def switched_off() -> bool:
-    """Whether this process, and all that get its environment, are to record nothing."""
+    """Returns True if this process and its children record nothing."""
     return os.environ.get(SWITCH) == "off"
 
 
 def start(directory: str | Path, role: str, index: int = 0, threaded: bool = True) -> Recorder | None:
-    """Opens this process's recorder, unless it is switched off; a second call only says what the process has become."""
+    """Opens this process's recorder, unless it is switched off; a second call only changes role and index."""
     global _recorder
     if switched_off():
         return None
@@ -69,12 +80,12 @@ def start(directory: str | Path, role: str, index: int = 0, threaded: bool = Tru
 
 
 def directory() -> str:
-    """Where this process records; empty where it does not."""
+    """Returns the directory of this process's span file; empty without a recorder."""
     return str(_recorder.directory) if _recorder is not None else ""
 
 
 def pause() -> None:
-    """Nothing is recorded until `resume`; open spans stay open. So one process can measure what recording costs."""
+    """Stops recording until `resume`; open spans stay open. A process measures the cost of recording with it."""
     global _recorder, _paused
     if _recorder is not None:
         _recorder, _paused = None, _recorder
@@ -96,38 +107,38 @@ def span(kind: SpanKind, wait: dict[str, Any] | None = None, detail: str = "", *
     """Records an interval of this process: `with span(spans.OPEN) as open_span: ...; open_span.note(bytes=n)`.
 
     Args:
-        wait: fields of the wait that differ from span to span; the row of the kind has the others.
+        wait: fields of the wait that differ between spans of one kind; the row of the kind has the others.
         detail: the variable part of the name.
     """
     return _NO_SPAN if _recorder is None else OpenSpan(_recorder, kind, wait, detail, attrs)
 
 
 def instant(kind: InstantKind, at_ns: int | None = None, **attrs: Any) -> None:
-    """Records a point in time of this process: now, or an earlier one."""
+    """Records a point in time of this process: now, or at `at_ns`."""
     if _recorder is not None:
         _recorder.instant(kind, at_ns, **attrs)
 
 
 def past(kind: SpanKind, start_ns: int, end_ns: int, detail: str = "", **attrs: Any) -> None:
-    """Records an interval that has ended, once it is known to be long enough for a span."""
+    """Records an interval that has ended and is long enough for a span."""
     if _recorder is not None:
         _recorder.past(kind, start_ns, end_ns, detail, **attrs)
 
 
 def left_out() -> None:
-    """Counts an interval that was not worth a span."""
+    """Counts an interval that was too short for a span."""
     if _recorder is not None:
         _recorder.left_out()
 
 
 def identify(role: str, index: int) -> None:
-    """Says what this process has become."""
+    """Records the new role of this process."""
     if _recorder is not None:
         _recorder.identify(role, index)
 
 
 def flush() -> None:
-    """Writes what is buffered, for a process that is about to leave without exit handlers."""
+    """Writes the buffered lines, for a process that ends without exit handlers."""
     if _recorder is not None:
         _recorder.leave()
         _recorder.flush(last=True)

@@ -1,4 +1,4 @@
-"""Clocks: the monotonic clock everything is measured on, and its relation to the wall clock of third-party logs.
+"""Clocks: the monotonic clock of all measurements, and its relation to the wall clock of third-party logs.
 
 A clock domain is (host, boot, time namespace). Inside one, Python's `monotonic_ns` and the JVM's `System.nanoTime`
 read the same CLOCK_MONOTONIC and compare directly; log4j writes the latter with `%nano`.
@@ -16,17 +16,17 @@ from itertools import pairwise
 from dlobd.schema import ClockAnchor
 
 STEP_NS = 10_000_000
-"""A smaller change of the wall clock between two anchors counts as slewing."""
+"""Smallest change of the wall clock between two anchors that counts as a step and not as slewing."""
 
 
 def monotonic_ns() -> int:
-    """CLOCK_MONOTONIC in nanoseconds."""
+    """Reads CLOCK_MONOTONIC in nanoseconds."""
     return time.monotonic_ns()
 
 
 @contextmanager
 def timed(into: MutableMapping[str, int | None], name: str) -> Iterator[None]:
-    """Puts how long its block took into `into[name]`, in nanoseconds, also when the block fails."""
+    """Stores the duration of its block in `into[name]`, in nanoseconds, also if the block fails."""
     start_ns = monotonic_ns()
     try:
         yield
@@ -35,9 +35,9 @@ def timed(into: MutableMapping[str, int | None], name: str) -> Iterator[None]:
 
 
 def host_name() -> str:
-    """This host's name: the kernel's. In a container that is a number; where YARN runs in it, YARN's name for it.
+    """Returns the kernel's name of this host, or YARN's name if they differ: a container's host name is a number.
 
-    A NodeManager gives its containers NM_HOST, as YARN knows it: mostly the same name with a domain, or an address.
+    A NodeManager passes NM_HOST to its containers: mostly the same name with a domain, or an address.
     """
     kernel, yarn = socket.gethostname(), os.environ.get("NM_HOST", "")
     is_address = yarn.replace(".", "").isdecimal()
@@ -46,7 +46,7 @@ def host_name() -> str:
 
 
 def domain() -> str:
-    """This process's clock domain: two processes with equal domains may compare monotonic times."""
+    """Returns this process's clock domain: monotonic times of two processes with equal domains are comparable."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             boot = file.read().strip()
@@ -57,7 +57,7 @@ def domain() -> str:
 
 
 def anchor(tries: int = 5) -> ClockAnchor:
-    """Reads both clocks together: the best of `tries` readings, whose error is half the time it took."""
+    """Reads both clocks together: the fastest of `tries` readings; its error is half its duration."""
     best: tuple[int, int, int] | None = None
     for _ in range(tries):
         before = time.monotonic_ns()
@@ -71,25 +71,25 @@ def anchor(tries: int = 5) -> ClockAnchor:
 
 
 def process_start_ns(pid: int | str = "self") -> int | None:
-    """When a process was started, on the monotonic clock, to one kernel tick (`tick_ns`). None if it is gone."""
+    """Returns the start of a process on the monotonic clock, to one kernel tick (`tick_ns`); None if it has ended."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             # the second field, the command, may hold spaces and brackets: split after its last bracket
             ticks = int(file.read().rpartition(")")[2].split()[19])
     except (OSError, IndexError, ValueError):
         return None
-    # the kernel counts from boot; CLOCK_BOOTTIME differs from CLOCK_MONOTONIC by time in suspend
+    # the kernel counts from boot; CLOCK_BOOTTIME is CLOCK_MONOTONIC plus the time in suspend
     suspended = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
     return ticks * tick_ns() - suspended
 
 
 def tick_ns() -> int:
-    """Resolution of `process_start_ns`: 10 ms on most machines."""
+    """Returns the resolution of `process_start_ns`: 10 ms on most machines."""
     return 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 
 class WallToMonotonic:
-    """Places wall-clock stamps of this host on the monotonic axis, through the nearest anchor.
+    """Conversion of this host's wall-clock timestamps to the monotonic clock, by the nearest anchor.
 
     Args:
         anchors: readings of one clock domain; at least one.
@@ -97,29 +97,29 @@ class WallToMonotonic:
 
     def __init__(self, anchors: Sequence[ClockAnchor]) -> None:
         if not anchors:
-            raise ValueError("no clock anchor: wall-clock stamps cannot be placed")
+            raise ValueError("no clock anchor: wall-clock timestamps cannot be converted")
         self._anchors = sorted(anchors, key=lambda a: a.wall_ns)
 
     def ns(self, wall_ns: int) -> int:
-        """The monotonic time of `wall_ns` (nanoseconds since the epoch)."""
+        """Converts `wall_ns` (nanoseconds since the epoch)."""
         nearest = min(self._anchors, key=lambda a: abs(a.wall_ns - wall_ns))
         return nearest.monotonic_ns + wall_ns - nearest.wall_ns
 
     def ms(self, wall_ms: int) -> int:
-        """The monotonic time of `wall_ms` (milliseconds since the epoch); the event lies in [t, t + 1 ms)."""
+        """Converts `wall_ms` (milliseconds since the epoch); the event lies in [t, t + 1 ms)."""
         return self.ns(wall_ms * 1_000_000)
 
     @property
     def step_ns(self) -> int:
-        """How far the wall clock moved against the monotonic one between the anchors: 0 on a quiet machine."""
+        """Shift of the wall clock against the monotonic clock between the anchors: 0 on a quiet machine."""
         offsets = [a.wall_ns - a.monotonic_ns for a in self._anchors]
         return max(offsets) - min(offsets)
 
 
 def stepped_ns(anchors: Sequence[ClockAnchor]) -> int:
-    """By how much the wall clock was set between two anchors of one domain; 0 if it was not.
+    """Returns the largest step of the wall clock between two anchors of one domain; 0 if there was no step.
 
-    Slewing is no step: a kernel makes up at most 0.5 ms a second, and a reading is off by its own error.
+    Slewing is no step: a kernel corrects at most 0.5 ms a second. Each reading has its own error.
     """
     largest = 0
     for name in {anchor.domain for anchor in anchors}:
@@ -134,7 +134,7 @@ def stepped_ns(anchors: Sequence[ClockAnchor]) -> int:
 
 
 class FakeClock:
-    """A clock for tests: each call returns the time and then moves it by `step_ns`."""
+    """A clock for tests: each call returns the time and then advances it by `step_ns`."""
 
     def __init__(self, now_ns: int = 0, step_ns: int = 0) -> None:
         self.now_ns = now_ns

@@ -1,19 +1,19 @@
-"""How far two clocks are apart, as an interval that holds the truth. Pure.
+"""The offset between two clocks, as an interval that contains the true offset. Pure.
 
-A message cannot arrive before it was sent. So one from a to b bounds b - a from above, and one from b to a bounds it
-from below, whatever the network did in between: no symmetry of delays is assumed. Between messages the offset is taken
-for a line, o + r t, with |r| at most `MAX_RATE`. All lines that contradict no message are kept, and a question for the
-offset at a time is answered by the lowest and the highest of them there.
+A message cannot arrive before it was sent. So a message from a to b bounds b - a from above, and a message from b to a
+bounds it from below, for any delay in the network: no symmetry of delays is assumed. Between messages the offset is
+modelled as a line, o + r t, with |r| at most `MAX_RATE`. All lines that contradict no message are candidates; the
+offset at a time lies between the lowest and the highest candidate at that time.
 
     offset
       |   v     v            v      each v: no line may pass above it (a message from a to b)
-      |  ======================     what lies between is possible
+      |  ======================     all lines in between are candidates
       |     ^      ^      ^         each ^: no line may pass below it (a message from b to a)
       +------------------------ time of a
 
-Where no line is left, one of the clocks was stepped, and a new line begins. What lies between the last exchange of the
-one and the first exchange of the other is answered by both together. A step smaller than the width of the interval
-cannot be seen, nor can it move the truth further than that.
+If no candidate is left, one of the clocks was stepped, and a new line begins. Between the last exchange of the old line
+and the first exchange of the new line, the interval covers both. A step smaller than the width of the interval is not
+detected; it moves the true offset by less than that width.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from itertools import pairwise
 from math import ceil, floor
 
 MAX_RATE = 500e-6
-"""Of one clock against the other: the kernel slews by at most 500 ppm (adjtimex), and crystals stay below it."""
+"""Largest rate of one clock against the other: the kernel slews by at most 500 ppm (adjtimex), crystals by less."""
 
 _Point = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """a asks, b answers: four readings in nanoseconds, each of the clock of the one who read it."""
+    """A request from a and the response of b: four readings in nanoseconds, each by the clock of its reader."""
 
     sent_a_ns: int
     received_b_ns: int
@@ -49,28 +49,28 @@ class Bounds:
 
     @property
     def width_ns(self) -> int:
-        """How much is not known."""
+        """Uncertainty of the offset."""
         return self.hi_ns - self.lo_ns
 
     def joined(self, other: Bounds) -> Bounds:
-        """The smallest interval that holds both."""
+        """Returns the smallest interval that contains both."""
         return Bounds(min(self.lo_ns, other.lo_ns), max(self.hi_ns, other.hi_ns))
 
 
 class Offset:
-    """The offset of clock b from clock a over a time.
+    """The offset of clock b from clock a over a period.
 
     Args:
         exchanges: in any order; at least one.
 
     Raises:
-        ValueError: there is no exchange, or one whose answer was received before its question was sent.
+        ValueError: there is no exchange, or a response was received before its request was sent.
     """
 
     def __init__(self, exchanges: Iterable[Exchange]) -> None:
         ordered = sorted(exchanges, key=lambda exchange: exchange.sent_a_ns)
         if not ordered:
-            raise ValueError("no exchange: nothing is known of the offset")
+            raise ValueError("no exchange: the offset is unknown")
         for exchange in ordered:
             if exchange.received_a_ns < exchange.sent_a_ns or exchange.sent_b_ns < exchange.received_b_ns:
                 raise ValueError(f"a clock ran backwards in {exchange}")
@@ -84,20 +84,20 @@ class Offset:
 
     @property
     def steps(self) -> tuple[tuple[int, int], ...]:
-        """When a clock was stepped: (earliest, latest) time of a, in nanoseconds."""
-        return tuple((one.end_ns, two.start_ns) for one, two in zip(self._lines, self._lines[1:], strict=False))
+        """Steps of a clock: (earliest, latest) time of a, in nanoseconds."""
+        return tuple((before.end_ns, after.start_ns) for before, after in pairwise(self._lines))
 
     def at(self, a_ns: int) -> Bounds:
-        """The offset at a time of clock a. Before the first and after the last exchange the line goes on."""
+        """Returns the offset at a time of clock a. Lines extend beyond the first and last exchange."""
         index = max(0, bisect_right(self._starts, a_ns) - 1)
-        found = self._lines[index].at(a_ns)
+        bounds = self._lines[index].at(a_ns)
         if a_ns > self._lines[index].end_ns and index + 1 < len(self._lines):
-            found = found.joined(self._lines[index + 1].at(a_ns))  # it was stepped somewhere here
-        return found
+            bounds = bounds.joined(self._lines[index + 1].at(a_ns))  # the step is somewhere here
+        return bounds
 
 
 def _longest(exchanges: Sequence[Exchange]) -> int:
-    """How many exchanges from the first on one line can explain; found by doubling and halving."""
+    """Counts the first exchanges that one line can explain, by doubling and bisection."""
     low, step = 1, 1
     while low < len(exchanges) and _Lines(exchanges[: min(low + step, len(exchanges))]).possible:
         low = min(low + step, len(exchanges))
@@ -115,15 +115,14 @@ def _longest(exchanges: Sequence[Exchange]) -> int:
 class _Lines:
     """All lines between the upper and the lower points of some exchanges.
 
-    For a rate r the constant term lies between A(r), which is convex, and B(r), which is concave; both are made of
-    straight pieces. What is possible is one interval of rates, and the extremes of o + r t lie at its ends or where
-    A and B bend.
+    For a rate r the constant term lies between A(r), which is convex, and B(r), which is concave; both are piecewise
+    linear. The possible rates are one interval. The extremes of o + r t lie at its ends or at the bends of A and B.
     """
 
     def __init__(self, exchanges: Sequence[Exchange]) -> None:
         self.start_ns = exchanges[0].sent_a_ns
         self.end_ns = max(exchange.received_a_ns for exchange in exchanges)
-        # relative to the first, so that floating point has all its digits for what matters
+        # relative to the first exchange: floating point keeps all digits of the differences
         self._base_ns = exchanges[0].received_b_ns - exchanges[0].sent_a_ns
         above = [(e.sent_a_ns, e.received_b_ns - e.sent_a_ns) for e in exchanges]
         below = [(e.received_a_ns, e.sent_b_ns - e.received_a_ns) for e in exchanges]
@@ -137,15 +136,15 @@ class _Lines:
 
     @property
     def possible(self) -> bool:
-        """Whether any line is left."""
+        """True if any candidate is left."""
         return bool(self._extremes)
 
     def at(self, a_ns: int) -> Bounds:
-        """The lowest and highest possible offset at a time."""
+        """Returns the lowest and highest possible offset at a time."""
         t = float(a_ns - self.start_ns)
         lo = min(lowest + r * t for r, lowest, _ in self._extremes)
         hi = max(highest + r * t for r, _, highest in self._extremes)
-        # a nanosecond for what floating point may have lost
+        # one nanosecond for rounding errors
         return Bounds(self._base_ns + floor(lo) - 1, self._base_ns + ceil(hi) + 1)
 
     def _relative(self, a_ns: int, offset_ns: int) -> _Point:
@@ -158,7 +157,7 @@ class _Lines:
         return min(y - r * x for x, y in self._above)
 
     def _possible_rates(self, bends: Sequence[float]) -> list[float]:
-        """The bends at which a line is possible, and the two ends of what is possible."""
+        """Returns the bends at which a line is possible, and both ends of the interval of possible rates."""
         gaps = [self._lowest(r) - self._highest(r) for r in bends]  # convex in r; possible where not above 0
         rates = [r for r, gap in zip(bends, gaps, strict=True) if gap <= 0]
         for (r, gap), (s, next_gap) in zip(
@@ -174,7 +173,7 @@ def _slopes(hull: Sequence[_Point]) -> list[float]:
 
 
 def _hull(points: Iterable[_Point], sign: int) -> list[_Point]:
-    """The lower hull (sign 1) or the upper hull (sign -1): no other point is ever the first to stop a line."""
+    """Returns the lower hull (sign 1) or the upper hull (sign -1): other points never limit a line first."""
     hull: list[_Point] = []
     for x, y in sorted(points, key=lambda point: (point[0], sign * point[1])):
         if hull and hull[-1][0] == x:

@@ -1,12 +1,12 @@
-"""Message pairs between two clocks: a server tells its own, a client of another clock domain asks.
+"""Exchanges of messages between two clocks: a client asks the server for the time of another clock domain.
 
     client                                             server (the driver)
       sent_a  -- nonce, MAC --------------------------> received_b
       received_a <------- nonce, received_b, sent_b, MAC --- sent_b
 
-One UDP datagram each way, authenticated by a secret of the run: no other process is answered or believed. What is
-lost is asked again the next time. A server that cannot be reached costs its clients one short wait a burst and nothing
-else: the offset stays unknown. `dlobd.tracing.clock_offset` makes intervals of what is exchanged.
+An exchange is one UDP datagram each way, authenticated by a secret of the run: both ends ignore other processes. Lost
+datagrams are repeated in the next burst. An unreachable server costs its clients one short wait a burst, and the offset
+stays unknown. `dlobd.tracing.clock_offset` computes intervals from the exchanges.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from dlobd.tracing import clock
 from dlobd.tracing.clock_offset import Exchange
 
 VARIABLE = "_DLOBD_CLOCK"
-"""Where a process finds the server: host, port, secret and clock domain, as JSON. Between dlobd's processes only."""
+"""Variable with host, port, secret and clock domain of the server, as JSON. For dlobd's processes only."""
 
 BURST = 8
-"""Exchanges at a time: the quickest way there and the quickest way back are what bounds an offset."""
+"""Exchanges in one burst: the fastest request and the fastest response bound the offset."""
 
 TIMEOUT_S = 0.2
-"""For one answer. The first that does not come ends its burst."""
+"""Timeout of one response. The first lost response ends the burst."""
 
 TRIES = 20
-"""Bursts of `main`, each of which a machine that stalls may cut short."""
+"""Bursts of `main`; a stall of the machine may cut a burst short."""
 
 _NONCE_BYTES = 16
 _MAC_BYTES = 32
@@ -45,16 +45,16 @@ _QUESTION, _ANSWER = b"dlobd clock?", b"dlobd clock!"
 
 
 def _mac(secret: bytes, kind: bytes, message: bytes) -> bytes:
-    # BLAKE2's own keyed mode, not OpenSSL's: a Python worker forks while its recorder's thread asks, and a fork in the
-    # middle of an OpenSSL call leaves its locks taken in the child, where TensorFlowOnSpark's manager waits for them
+    # BLAKE2's own keyed mode, not OpenSSL's: a Python worker may fork while its recorder's thread exchanges, and a fork
+    # during an OpenSSL call leaves OpenSSL's locks taken in the child, where TensorFlowOnSpark's manager waits for them
     return hashlib.blake2s(kind + message, key=secret).digest()
 
 
 class Server:
-    """Answers with its own clock from a thread, until it is closed.
+    """Server of this process's clock, in a thread, until it is closed.
 
     Args:
-        host: the address of this machine to listen on, never all of them.
+        host: the address to listen on; never all addresses of the machine.
 
     Raises:
         OSError: it cannot listen there.
@@ -75,9 +75,9 @@ class Server:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a process needs in its environment to ask."""
-        place = {"host": self.host, "port": self.port, "secret": self._secret, "domain": clock.domain()}
-        return {VARIABLE: json.dumps(place)}
+        """Environment of the clients."""
+        address = {"host": self.host, "port": self.port, "secret": self._secret, "domain": clock.domain()}
+        return {VARIABLE: json.dumps(address)}
 
     def _answer(self) -> None:
         secret = self._secret.encode()
@@ -95,22 +95,22 @@ class Server:
             except OSError:
                 if self._closed:
                     return
-                # one answer that cannot be sent; its asker asks again
+                # a response that cannot be sent: the client repeats its request
 
     def close(self) -> None:
-        """Ends it."""
+        """Stops the server."""
         self._closed = True
         try:
-            self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread: it receives nothing
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread
         except OSError:
-            pass  # Linux says that a datagram socket is not connected, and wakes it all the same
+            pass  # Linux reports an unconnected datagram socket, and wakes the thread anyway
         self._thread.join(1)
         self._socket.close()
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A clock of another domain that answers."""
+    """A server in another clock domain."""
 
     host: str
     port: int
@@ -118,9 +118,9 @@ class Peer:
     domain: str
 
     def exchange(self, count: int = BURST) -> list[Exchange]:
-        """At most `count` exchanges, fewer if an answer does not come in time; nothing is ever raised."""
+        """Makes up to `count` exchanges, fewer after a timeout; never raises."""
         secret = self.secret.encode()
-        found: list[Exchange] = []
+        exchanges: list[Exchange] = []
         try:
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
                 asking.settimeout(TIMEOUT_S)
@@ -134,32 +134,34 @@ class Peer:
                     received_ns = clock.monotonic_ns()
                     message, mac = answer[:-_MAC_BYTES], answer[-_MAC_BYTES:]
                     if message[:_NONCE_BYTES] != nonce or not compare_digest(mac, _mac(secret, _ANSWER, message)):
-                        break  # a late answer, or another process's
+                        break  # a late response, or a response of another process
                     received_b_ns, sent_b_ns = _TIMES.unpack(message[_NONCE_BYTES:])
-                    found.append(Exchange(sent_ns, received_b_ns, sent_b_ns, received_ns))
+                    exchanges.append(Exchange(sent_ns, received_b_ns, sent_b_ns, received_ns))
         except (OSError, struct.error):
-            pass  # no listener, or nothing comes through: the offset stays unknown
-        return found
+            pass  # no listener, or a firewall: the offset stays unknown
+        return exchanges
 
 
 def peer(environment: Mapping[str, str] = os.environ) -> Peer | None:
-    """The clock to ask; None where none is named, or where it is this process's own."""
+    """Returns the server that the environment names; None without one, or if it is in this process's clock domain."""
     try:
-        found = Peer(**json.loads(environment[VARIABLE]))
+        server = Peer(**json.loads(environment[VARIABLE]))
     except (KeyError, TypeError, ValueError):
         return None
-    return None if found.domain == clock.domain() else found
+    return None if server.domain == clock.domain() else server
 
 
 def main() -> None:
-    """`python -m dlobd.tracing.clock_sync COUNT`: the domain of this process, and its exchanges with the server in the
-    environment, also where that has the same clock; one JSON line each. For `analysis/clock_width.py` and the tests."""
-    asked = Peer(**json.loads(os.environ[VARIABLE]))
+    """Prints the clock domain of this process, and COUNT exchanges with the server in the environment, as JSON lines.
+
+    Run by `python -m dlobd.tracing.clock_sync COUNT` in `analysis/clock_width.py` and tests. The server may be in the
+    same clock domain."""
+    server = Peer(**json.loads(os.environ[VARIABLE]))
     print(json.dumps(clock.domain()))
     left = int(sys.argv[1])
     for _ in range(TRIES):
-        for each in asked.exchange(left):
-            print(json.dumps([each.sent_a_ns, each.received_b_ns, each.sent_b_ns, each.received_a_ns]))
+        for pair in server.exchange(left):
+            print(json.dumps([pair.sent_a_ns, pair.received_b_ns, pair.sent_b_ns, pair.received_a_ns]))
             left -= 1
 
 

@@ -1,9 +1,9 @@
-"""What Linux's kernel has counted of a process and of its threads, read from /proc: time on a core, time of waiting
-for one, and what was read from disks.
+"""The Linux kernel's counters of a process and its threads in /proc: time on a core, time waiting for a core, disk
+reads.
 
-A thread that is neither on a core nor waiting for one is blocked: it sleeps, or waits for a lock, a disk, a message.
-The kernel keeps what a thread waited for no longer than the thread; of ended threads a process's CPU clock has the time
-on a core, and what was seen of them before is kept here.
+A thread that is neither on a core nor waiting for a core is blocked: it sleeps, or waits for a lock, a disk, a message.
+The kernel drops a thread's waiting time when the thread ends. A process's CPU clock includes the core time of ended
+threads; this module keeps their last waiting times.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ from functools import cache
 from dlobd.tracing.clock import tick_ns
 
 LANE_OF_JVM = re.compile(r"Executor task l|Driver$|Reporter$|Thread-\d+$")
-"""Names, as the kernel cuts them, of the threads of Spark's JVMs that work by turns with Java's main thread: a task's,
-that of a driver inside the ApplicationMaster, the one that asks YARN for containers, and those that answer the driver's
-Python."""
+"""Names, truncated by the kernel, of the threads of Spark's JVMs that alternate with Java's main thread: task threads,
+a driver inside the ApplicationMaster, the thread that requests containers of YARN, and the threads that serve the
+driver's Python."""
 
 
 @dataclass(frozen=True, slots=True)
 class ThreadTimes:
-    """Since the process was started. `lane` are the threads of which one at a time carries the process's lane,
-    `threads` all that were seen; without those that began and ended unseen."""
+    """Times since the start of the process.
+
+    `lane` covers the threads of the process's lane, of which one works at a time; `threads` covers all threads. Threads
+    that began and ended between two readings are missing."""
 
     lane_on_core_ns: int
     lane_waiting_ns: int
@@ -34,11 +36,11 @@ class ThreadTimes:
 
 
 class Threads:
-    """The threads of one process, which is read again and again.
+    """The threads of one process, for repeated readings.
 
     Args:
-        java: whether it is a JVM. Its launcher's first thread starts Java's main thread and waits for it; any other
-            program's first thread is its main one.
+        java: True for a JVM. Its first thread starts Java's main thread and waits for it; in any other program the
+            first thread is the main thread.
     """
 
     def __init__(self, pid: int, java: bool = False) -> None:
@@ -50,24 +52,24 @@ class Threads:
         self._ended = [0, 0, 0, 0]
 
     def read(self) -> ThreadTimes | None:
-        """None if the process is gone, or the kernel does not count."""
+        """Reads the times; None if the process has ended, or the kernel does not count."""
         try:
-            found = {tid: self._thread(tid) for tid in map(int, os.listdir(self._directory))}
+            readings = {tid: self._thread(tid) for tid in map(int, os.listdir(self._directory))}
         except OSError:
             return None
-        there = {tid: times for tid, times in found.items() if times is not None}
-        if not there:
+        current = {tid: times for tid, times in readings.items() if times is not None}
+        if not current:
             return None
         if self._java:
-            self._lane_of_jvm(there.keys() - self._seen.keys(), min(there.keys() - {self._pid}, default=self._pid))
+            self._lane_of_jvm(current.keys() - self._seen.keys(), min(current.keys() - {self._pid}, default=self._pid))
         else:
             self._lane.add(self._pid)
         for tid, before in self._seen.items():
-            if tid not in there or there[tid][0] < before[0]:  # ended; its number may be another thread's now
+            if tid not in current or current[tid][0] < before[0]:  # ended; a new thread may have its ID
                 self._ended = _added(self._ended, before, tid in self._lane)
-        self._seen = there
+        self._seen = current
         total = self._ended
-        for tid, times in there.items():
+        for tid, times in current.items():
             total = _added(total, times, tid in self._lane)
         return ThreadTimes(*total)
 
@@ -86,24 +88,24 @@ class Threads:
         try:
             on_core_ns, waiting_ns, _ = _content(f"{self._directory}/{tid}/schedstat").split()
         except (OSError, ValueError):
-            return None  # it has ended since
+            return None  # the thread has ended
         return int(on_core_ns), int(waiting_ns)
 
 
 def _added(total: list[int], times: tuple[int, int], lane: bool) -> list[int]:
-    return [before + one for before, one in zip(total, (*(times if lane else (0, 0)), *times), strict=True)]
+    return [sum_ns + ns for sum_ns, ns in zip(total, (*(times if lane else (0, 0)), *times), strict=True)]
 
 
 def cpu_ns(pid: int) -> int | None:
-    """Time that a process's threads were on a core, ended ones too; None if it is gone."""
+    """Returns the core time of a process's threads, ended threads included; None if the process has ended."""
     try:
-        return time.clock_gettime_ns((~pid << 3) | 2)  # the kernel's number for that process's CPU clock
+        return time.clock_gettime_ns((~pid << 3) | 2)  # the kernel's ID of that process's CPU clock
     except OSError:
         return None
 
 
 def read_bytes(pid: int) -> int | None:
-    """Bytes that a process had disks read; None if it is gone, or the kernel does not tell this user."""
+    """Returns the bytes that a process has read from disks; None if it has ended, or this user may not know."""
     try:
         return int(_content(f"/proc/{pid}/io").partition(b"\nread_bytes:")[2].split()[0])
     except (OSError, IndexError, ValueError):
@@ -111,10 +113,11 @@ def read_bytes(pid: int) -> int | None:
 
 
 def faults(pid: int) -> tuple[int, int | None] | None:
-    """Pages that had to be read from a disk before a process could go on, and how long it was blocked by disks in all:
-    nanoseconds, in ticks, None where the kernel does not count them (`delayacct`). None if it is gone."""
+    """Returns a process's major page faults, and its nanoseconds blocked by disks to one tick; None if it has ended.
+
+    The second value is None if the kernel does not count it (`delayacct`)."""
     try:
-        # the second field, the command, may hold spaces and brackets
+        # the second field, the command, may contain spaces and brackets
         fields = _content(f"/proc/{pid}/stat").rpartition(b")")[2].split()
         return int(fields[9]), int(fields[39]) * tick_ns() if counts_block_io() else None
     except (OSError, IndexError, ValueError):
@@ -123,7 +126,7 @@ def faults(pid: int) -> tuple[int, int | None] | None:
 
 @cache
 def counts_block_io() -> bool:
-    """Whether this kernel counts how long threads are blocked by disks."""
+    """Returns True if this kernel counts the time of threads blocked by disks."""
     try:
         return _content("/proc/sys/kernel/task_delayacct").strip() == b"1"
     except OSError:
@@ -131,10 +134,12 @@ def counts_block_io() -> bool:
 
 
 def pressure() -> tuple[int, int] | None:
-    """Since the machine was started, the nanoseconds in which some task waited for a core, and those in which some was
-    blocked by a disk; None where the kernel does not count them."""
+    """Returns the nanoseconds since boot in which some task waited for a core, and in which some task was blocked by a
+    disk.
+
+    None if the kernel does not count them."""
     try:
-        cpu, io = (_stalled_ns(_content(f"/proc/pressure/{what}")) for what in ("cpu", "io"))
+        cpu, io = (_stalled_ns(_content(f"/proc/pressure/{resource}")) for resource in ("cpu", "io"))
     except (OSError, ValueError):
         return None
     return cpu, io
@@ -145,7 +150,7 @@ def _stalled_ns(content: bytes) -> int:
 
 
 def _content(path: str) -> bytes:
-    """Of a file of /proc, in one read, which is all of it."""
+    # one read returns a whole file of /proc
     fd = os.open(path, os.O_RDONLY)
     try:
         return os.read(fd, 4096)

@@ -1,30 +1,31 @@
-"""The recorder: `with span(kind)` writes down where time went, crash-proof, in one file a process.
+"""The recorder: `with span(kind)` writes an interval of this process to one crash-proof file a process.
 
-Stdlib only, the same on the driver, on executors and in trainers. A file is append-only JSON lines. Lines are buffered
-and written at least every `FLUSH_S`, and whenever the outermost span of a thread ends; a written line survives
-`kill -9`. A span that began and ended since the last write is one line; one that is open then is a begin line, and an
-end line later, so that what was open when a process was killed is known. After a fork the child opens a file of its own
-with an empty stack, and its parent's open spans stay its parent's.
+It needs the standard library only, and is the same on the driver, on executors and in trainers. A file is append-only
+JSON lines. Lines are buffered and written at least every `FLUSH_S`, and whenever the outermost span of a thread ends; a
+written line survives `kill -9`. A span that began and ended since the last write is one line. A span that is open at a
+write is a begin line, and an end line later: so the spans that were open when a process was killed are known. After a
+fork the child opens its own file with an empty stack; its parent's open spans stay with its parent.
 
-In the measured thread a span is one object in a queue; text is made of it when it is written. The recorder counts what
-it writes, how long that takes and what a disk refused, and says so in `cost` lines: the sums since the file was opened.
+In the measured thread a span is one object in a queue; the text is made when it is written. The recorder counts its
+output, the time of writing and the lines that a disk refused, in `cost` lines: sums since the file was opened.
 
 Lines (key `k`):
-    process   host, role, index, pid, parent, start_ns, opened_ns, forked, domain, schema    the last one holds
+    process   host, role, index, pid, parent, start_ns, opened_ns, forked, domain, schema    the last one is valid
     anchor    monotonic_ns, wall_ns, error_ns
     x         domain_b, sent_a_ns, received_b_ns, sent_b_ns, received_a_ns           a message pair; a is this process
-    s         as b, and d how long it took                                            a span, begin and end
+    s         as b, and d duration                                                    a span, begin and end
     b         i id, p parent id, l layer, n name, t time; optional w wait, a attributes, th thread
     e         i id, t time; optional a attributes
     i         n name, t time; optional a attributes                                   an instant
     cost      spans, lines, bytes, flushes, wall_ns, cpu_ns, lost_lines, left_out     see `Cost`
-    u         t, and what the kernel has counted until then: main and threads [on a core, waiting for one], cpu, read,
-              major, block_io, pressure; see `dlobd.tracing.process_use`
+    u         t, and the kernel's counters at t: main and threads [on a core, waiting for one], cpu, read, major,
+              block_io, pressure; see `dlobd.tracing.process_use`
 """
 
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import sys
 import threading
@@ -32,38 +33,42 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import lru_cache
+from json.encoder import encode_basestring_ascii
 from pathlib import Path
 from threading import get_ident
+from types import TracebackType
 from typing import Any
 
 from dlobd.schema import SCHEMA_VERSION
 from dlobd.spans import InstantKind, SpanKind
-from dlobd.tracing import clock, clock_sync, encoding, process_use
-from dlobd.tracing.open_span import OpenSpan
+from dlobd.tracing import clock, clock_sync, process_use
 
 FLUSH_S = 0.5
-"""A line is on disk at most this long after it was recorded."""
+"""Longest time from recording a line to writing it."""
 
 ANCHOR_S = 10.0
-"""A new pair of wall and monotonic clock is written this often, so that a stepped wall clock shows."""
+"""Interval between readings of both clocks: they reveal a step of the wall clock."""
 
 FIRST_EXCHANGE_S, EXCHANGE_S = 1.0, 10.0
-"""Where the driver has another clock, message pairs are exchanged with it at the start, then after so long, doubling up
-to the second: a rate is known only from pairs that lie apart. And once at the end, unless the last were just before."""
+"""If the driver has another clock, message pairs are exchanged with it at the start, after the first pause, and then
+after pauses that double up to the second: only pairs that lie apart bound the rate. A last burst follows at the end,
+unless the previous one was less than the first pause ago."""
+
 SUMS_S = 1.0
-"""What recording has cost is written at most this often, and by the last flush; so is what the kernel has counted."""
+"""Shortest interval between two `cost` lines, and between two `u` lines; the last flush writes both."""
 
 
 @dataclass(slots=True)
 class Cost:
-    """What recording has cost one process since its file was opened.
+    """Cost of recording in one process since its file was opened.
 
-    spans: begun and handed to the disk, whether it took them or not.
+    spans: begun and handed to the disk, also if it refused them.
     lines, bytes: in the file.
-    flushes, wall_ns, cpu_ns: how often was written, and how long that took by the clock and of its thread's CPU; text
-        is made there too.
+    flushes, wall_ns, cpu_ns: number of writes, their duration, and the CPU time of the writing thread; they include
+        the encoding.
     lost_lines: refused by the disk.
-    left_out: what could have been a span and was too short to be worth one.
+    left_out: intervals that were too short for a span.
     """
 
     spans: int = 0
@@ -76,15 +81,111 @@ class Cost:
     left_out: int = 0
 
 
+class OpenSpan:
+    """A span while it is open, and until it is written: the only object that recording leaves in the measured thread.
+
+    It uses the recorder's stack and queue directly: each call would be a good part of the cost of a span.
+    """
+
+    __slots__ = (
+        "_attrs",
+        "_end_ns",
+        "_id",
+        "_layer",
+        "_name",
+        "_noted",
+        "_parent",
+        "_recorder",
+        "_stack",
+        "_start_ns",
+        "_thread",
+        "_wait",
+        "_written",
+    )
+
+    def __init__(
+        self, recorder: Recorder, kind: SpanKind, wait: dict[str, Any] | None, detail: str, attrs: dict[str, Any]
+    ) -> None:
+        self._recorder = recorder
+        self._layer = kind.layer
+        self._name = kind.text(detail) if detail else kind
+        self._wait = {**kind.wait, **wait} if wait else kind.wait
+        self._attrs = attrs
+        self._noted: dict[str, Any] | None = None
+        self._end_ns = 0
+        self._written = False
+
+    def note(self, **attrs: Any) -> None:
+        """Adds attributes that are known only later, such as a number of bytes, to the end of the span."""
+        self._noted = {**self._noted, **attrs} if self._noted else attrs
+
+    def __enter__(self) -> OpenSpan:
+        recorder = self._recorder
+        if get_ident() == recorder._main:
+            stack, self._thread = recorder._main_stack, ""
+        else:
+            stack, self._thread = recorder._of_thread()
+        self._stack = stack
+        self._parent = stack[-1] if stack else 0
+        self._id = span_id = next(recorder._ids)
+        stack.append(span_id)
+        self._start_ns = recorder._now()
+        recorder._queue.append(self)
+        if recorder._thread_due:
+            recorder._start_thread()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        if kind is not None:
+            self.note(error=kind.__name__)
+        recorder, stack = self._recorder, self._stack
+        self._end_ns = recorder._now()
+        if self._written:  # in this order; see `line`
+            recorder._queue.append(self._end_line())
+        if stack and stack[-1] == self._id:
+            stack.pop()
+        elif self._id in stack:
+            del stack[stack.index(self._id) :]
+        if not stack:
+            # PySpark's workers and multiprocessing's children leave by os._exit, which runs no exit handler
+            recorder.flush()
+
+    def line(self) -> str:
+        """Encodes the span without a line break: begin and end, or the begin alone if it is still open."""
+        # This sets `_written` before it reads `_end_ns`, and `__exit__` sets `_end_ns` before it reads `_written`: the
+        # end is written in any interleaving of two threads, at worst twice.
+        self._written = True
+        end_ns = self._end_ns
+        kind = "s" if end_ns else "b"
+        names = _layer_and_name(self._layer, self._name)
+        text = f'{{"k":"{kind}","i":{self._id},"p":{self._parent},{names},"t":{self._start_ns}'
+        if end_ns:
+            text += f',"d":{end_ns - self._start_ns}'
+        if self._wait:
+            text += f',"w":{_members(self._wait)}'
+        attrs = self._attrs
+        if end_ns and self._noted:
+            attrs = {**attrs, **self._noted} if attrs else self._noted
+        if attrs:
+            text += f',"a":{_members(attrs)}'
+        if self._thread:
+            text += f',"th":{_quoted(self._thread)}'
+        return text + "}"
+
+    def _end_line(self) -> dict[str, Any]:
+        line: dict[str, Any] = {"k": "e", "i": self._id, "t": self._end_ns}
+        return line | {"a": self._noted} if self._noted else line
+
+
 class Recorder:
     """Writes the spans of one process.
 
     Args:
-        directory: where the file goes; on YARN the container's own log directory, so that YARN keeps it.
+        directory: of the file; on YARN the container's own log directory, so that YARN keeps it.
         role, index: of this process, as in `dlobd.schema.Process`.
         now: the clock, replaced in tests.
-        flush_s: how often the background thread writes.
-        threaded: False for a process that must not start a thread before it forks; its children do.
+        flush_s: interval between writes of the background thread.
+        threaded: False for a process that must not start a thread before it forks; its children start one.
     """
 
     def __init__(
@@ -107,7 +208,7 @@ class Recorder:
         self._pid = os.getpid()
         self._role, self._index, self._forked = role, index, forked
         self._opened_ns = self._now()
-        # threads append without the lock: what they add while others are written stays for the next time
+        # threads append without the lock: entries that arrive during a write wait for the next write
         self._queue: deque[OpenSpan | dict[str, Any]] = deque()
         self._lock = threading.RLock()
         self._count_lock = threading.Lock()
@@ -115,45 +216,49 @@ class Recorder:
         self._main_stack: list[int] = []
         self._local = threading.local()
         self._fd: int | None = None
-        self._introduced = False  # the file says whose it is
+        self._introduced = False  # the file has its process line
         self._cut = False  # the file ends inside a line
-        self._alone = self._threaded  # the thread is not started yet
+        self._thread_due = self._threaded  # the background thread is not started yet
         self._stop = threading.Event()
         self._peer: clock_sync.Peer | None = None
         self._exchanged_ns = self._opened_ns
         self.cost = Cost()
         self._sums_due_ns = 0
         self._threads = process_use.Threads(self._pid)
-        self._told_lost = 0
+        self._reported_lost = 0
 
     def after_fork(self) -> None:
-        """In a forked child: a new file, an empty stack, and a thread of its own, once it records something.
+        """Prepares a forked child: a new file, an empty stack, and a background thread at its first record.
 
-        Ids go on from the parent's, so that the end of a span that was open at the fork fits no span of the child."""
+        IDs continue from the parent's: the end of a span that was open at the fork matches no span of the child."""
         if self._fd is not None:
-            os.close(self._fd)  # the parent's file
+            os.close(self._fd)  # it is the parent's file
         self._threaded = True
         self._open_file(self._role, self._index, forked=True)
 
     def identify(self, role: str, index: int) -> None:
-        """Says what this process has become, for example rank 1 of the workers."""
+        """Records the new role of this process, for example rank 1 of the workers."""
         self._role, self._index = role, index
         self._append(self._process_line())
 
     def span(self, kind: SpanKind, wait: dict[str, Any] | None = None, detail: str = "", **attrs: Any) -> OpenSpan:
-        """Records an interval; see `dlobd.tracing.span`. `wait` may contain waits_for, released_ns, cause and
-        cause_period_ns; for a member of a collective, the collective's kind `rendezvous` and its number `call`."""
+        """Records an interval; see `dlobd.tracing.span`.
+
+        Args:
+            wait: may contain waits_for, released_ns, cause and cause_period_ns; for a member of a collective, the
+                collective's kind `rendezvous` and its number `call`.
+        """
         return OpenSpan(self, kind, wait, detail, attrs)
 
     def instant(self, kind: InstantKind, at_ns: int | None = None, **attrs: Any) -> None:
-        """Records a point in time; None: now."""
+        """Records a point in time: now, or at `at_ns`."""
         line: dict[str, Any] = {"k": "i", "n": kind, "t": self._now() if at_ns is None else at_ns}
         if attrs:
             line["a"] = attrs
         self._append(line)
 
     def past(self, kind: SpanKind, start_ns: int, end_ns: int, detail: str = "", **attrs: Any) -> None:
-        """Records an interval that has ended, of a kind whose short intervals get no span; see `left_out`."""
+        """Records an interval that has ended, of a kind whose short intervals get no span (see `left_out`)."""
         main = get_ident() == self._main
         stack, thread = (self._main_stack, "") if main else self._of_thread()
         line = {"k": "s", "i": next(self._ids), "p": stack[-1] if stack else 0, "l": kind.layer, "n": kind.text(detail)}
@@ -170,11 +275,11 @@ class Recorder:
             self.cost.left_out += 1
 
     def flush(self, last: bool = False) -> None:
-        """Writes what is buffered, and once in `SUMS_S` what has added up. A disk that refuses costs spans and a line
-        on stderr, never the job.
+        """Writes the buffered lines, and every `SUMS_S` the sums. A failing disk costs spans and a line on stderr, but
+        never the job.
 
         Args:
-            last: the process may end without another one: the sums are written too.
+            last: the process may end without another flush: write the sums too.
         """
         with self._lock:
             entries = [self._queue.popleft() for _ in range(len(self._queue))]
@@ -187,7 +292,7 @@ class Recorder:
                     self._write(entries)
                     self.cost.flushes += 1
             except OSError as error:
-                self._tell_lost(error)
+                self._report_lost(error)
             if due:
                 self._write_sum(self._use_line())
             now_ns = time.monotonic_ns()
@@ -199,18 +304,18 @@ class Recorder:
                     cost = {"k": "cost", **asdict(self.cost)}
                 self._write_sum(cost)
                 if last:
-                    self._tell_lost()
+                    self._report_lost()
 
     def _write(self, entries: list[OpenSpan | dict[str, Any]]) -> None:
         cost = self.cost
         lines = []
         for entry in entries:
-            if type(entry) is dict:
-                cost.spans += entry["k"] == "s"
-                lines.append(encoding.encode(entry))
-            else:
+            if isinstance(entry, OpenSpan):
                 cost.spans += 1
-                lines.append(entry.line())  # type: ignore[union-attr]  # what is no dict is a span
+                lines.append(entry.line())
+            else:
+                cost.spans += entry["k"] == "s"
+                lines.append(_encode(entry))
         try:
             if self._fd is None:
                 self.directory.mkdir(parents=True, exist_ok=True)
@@ -220,23 +325,22 @@ class Recorder:
             cost.lost_lines += len(lines)
             raise
         if not self._introduced:
-            self._put([encoding.encode(self._process_line()), encoding.encode(self._anchor_line()), *lines])
+            self._put([_encode(self._process_line()), _encode(self._anchor_line()), *lines])
             self._introduced = True
         else:
             self._put(lines)
 
     def _write_sum(self, line: dict[str, Any]) -> None:
-        """A file of one that could not write anything has no place for it: stderr says how much was lost."""
         if self._fd is None or not self._introduced:
-            return
+            return  # no line could be written: stderr reports the number of lost lines
         lost = self.cost.lost_lines
         try:
-            self._put([encoding.encode(line)])
+            self._put([_encode(line)])
         except OSError:
-            self.cost.lost_lines = lost  # the next one says the same and more
+            self.cost.lost_lines = lost  # the next line repeats these sums
 
     def _put(self, lines: list[str]) -> None:
-        """Appends lines to the file; counts those that are in it, and those that are not."""
+        """Appends lines to the file, and counts written and lost lines."""
         assert self._fd is not None
         before = b"\n" if self._cut else b""
         data = before + ("\n".join(lines) + "\n").encode()
@@ -256,42 +360,42 @@ class Recorder:
             self.cost.bytes += done
             self.cost.lost_lines += len(lines) - whole
 
-    def _tell_lost(self, error: OSError | None = None) -> None:
-        """On stderr, at the first loss and at the end: a job's log is kept where spans could not be."""
+    def _report_lost(self, error: OSError | None = None) -> None:
+        # on stderr, at the first loss and at the end: the log of a job is often on another disk
         lost = self.cost.lost_lines
-        if lost == self._told_lost or (error and self._told_lost):
+        if lost == self._reported_lost or (error and self._reported_lost):
             return
-        self._told_lost = lost
-        why = f"so far: {error}" if error else "in all"
+        self._reported_lost = lost
+        state = f"so far: {error}" if error else "in all"
         try:
-            print(f"dlobd: {lost} lines of spans of process {self._pid} are lost {why}", file=sys.stderr, flush=True)
+            print(f"dlobd: {lost} lines of spans of process {self._pid} are lost {state}", file=sys.stderr, flush=True)
         except (OSError, ValueError):
-            pass  # it may be the same disk
+            pass  # stderr may be on the same disk, or closed
 
     def exchange(self) -> None:
-        """Exchanges messages with the driver's clock, where that is another one."""
+        """Exchanges messages with the driver's clock, if it is another clock."""
         if self._peer is None:
             return
-        for each in self._peer.exchange():
+        for pair in self._peer.exchange():
             self._append(
                 {
                     "k": "x",
                     "domain_b": self._peer.domain,
-                    "sent_a_ns": each.sent_a_ns,
-                    "received_b_ns": each.received_b_ns,
-                    "sent_b_ns": each.sent_b_ns,
-                    "received_a_ns": each.received_a_ns,
+                    "sent_a_ns": pair.sent_a_ns,
+                    "received_b_ns": pair.received_b_ns,
+                    "sent_b_ns": pair.sent_b_ns,
+                    "received_a_ns": pair.received_a_ns,
                 }
             )
         self._exchanged_ns = self._now()
 
     def leave(self) -> None:
-        """The last exchange of a process that is about to end."""
+        """Exchanges messages for the last time before the process ends."""
         if self._now() - self._exchanged_ns >= FIRST_EXCHANGE_S * 1e9:
             self.exchange()
 
     def close(self) -> None:
-        """Writes what is buffered, a last anchor and the cost, and stops the thread."""
+        """Writes the buffered lines, a last anchor and the cost, and stops the background thread."""
         self._stop.set()
         self.leave()
         with self._lock:
@@ -304,26 +408,26 @@ class Recorder:
                 self._introduced = False
 
     def _of_thread(self) -> tuple[list[int], str]:
-        """The stack and the name of a thread that is not the main one."""
-        found: tuple[list[int], str] | None = getattr(self._local, "stack_and_name", None)
-        if found is None:
-            found = self._local.stack_and_name = ([], threading.current_thread().name)
-        return found
+        """Returns stack and name of the current thread, which is not the main thread."""
+        state: tuple[list[int], str] | None = getattr(self._local, "stack_and_name", None)
+        if state is None:
+            state = self._local.stack_and_name = ([], threading.current_thread().name)
+        return state
 
     def _append(self, line: dict[str, Any]) -> None:
         self._queue.append(line)
-        if self._alone:
+        if self._thread_due:
             self._start_thread()
 
     def _start_thread(self) -> None:
         with self._lock:
-            if self._alone:
-                self._alone = False
+            if self._thread_due:
+                self._thread_due = False
                 threading.Thread(target=self._flush_often, name="dlobd-trace", daemon=True).start()
 
     def _flush_often(self) -> None:
         anchor_due = self._now() + int(ANCHOR_S * 1e9)
-        # here and not where the recorder is opened: the main thread does not wait for it
+        # here, not at the opening of the recorder: the main thread must not wait for it
         self._peer = clock_sync.peer()
         self.exchange()
         pause_s = FIRST_EXCHANGE_S
@@ -374,3 +478,39 @@ class Recorder:
             "wall_ns": anchor.wall_ns,
             "error_ns": anchor.error_ns,
         }
+
+
+# --- encoding: cheaper than json.dumps ---
+
+_quoted = encode_basestring_ascii
+
+# made once: `json.dumps` makes an encoder in each call, which costs as much as the encoding
+_encode = json.JSONEncoder(separators=(",", ":"), default=str).encode
+
+
+def _members(values: dict[str, Any]) -> str:
+    """Encodes `values` as a JSON object.
+
+    Nearly all values are numbers, strings and lists of one string. They bypass the encoder, which would cost more than
+    the rest of the span."""
+    text = ""
+    for name, value in values.items():
+        kind = type(value)
+        if kind is int:
+            text += f",{_quoted(name)}:{value}"
+        elif kind is str:
+            text += f",{_quoted(name)}:{_quoted(value)}"
+        else:
+            text += f",{_quoted(name)}:{_encode(value) if kind is not list else _list(value)}"
+    return f"{{{text[1:]}}}"
+
+
+def _list(values: list[Any]) -> str:
+    if len(values) == 1 and type(values[0]) is str:
+        return f"[{_quoted(values[0])}]"
+    return _encode(values)
+
+
+@lru_cache(1024)  # few pairs of layer and name are new
+def _layer_and_name(layer: str, name: str) -> str:
+    return f'"l":{_quoted(layer)},"n":{_quoted(name)}'

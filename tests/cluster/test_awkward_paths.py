@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster.conftest import Dlobd, warnings_of
-from cluster.test_ways import explained
 
 from dlobd import paths
 from dlobd.hadoop.embedded.configuration import spark_conf_dir
 from dlobd.paths import PACKAGE
+from tests.cluster.conftest import Dlobd, warnings_of
+from tests.cluster.test_ways import explained
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(500)]
 

@@ -16,12 +16,12 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
-from cluster.conftest import warnings_of
-from cluster.test_ways import explained, same_training
 
 from dlobd.bundle.files import MODEL
 from dlobd.job.models import softmax
 from dlobd.run import packing
+from tests.cluster.conftest import warnings_of
+from tests.cluster.test_ways import explained, same_training
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 

@@ -6,8 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from cluster.conftest import warnings_of
-from cluster.test_ways import explained, losses
+
+from tests.cluster.conftest import warnings_of
+from tests.cluster.test_ways import explained, losses
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 

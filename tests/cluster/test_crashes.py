@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 import requests
-from faults import END_S, LONG, kept
 
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
 from dlobd.hadoop.embedded.processes import daemons_of
+from tests.faults import END_S, LONG, kept
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
 

@@ -8,12 +8,13 @@ from typing import Any
 
 import psutil
 import pytest
-from cluster.test_ways import explained, same_training
 
 from dlobd import spans as kinds
+from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import read_all
 from dlobd.attribution.lanes.assemble import assemble
 from dlobd.bundle.store import Bundle
+from tests.cluster.test_ways import explained, same_training
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -125,7 +126,7 @@ def test_parameter_servers_under_spark(dlobd, quick_run) -> None:
         barriers = 30 if server.process.index == 0 else 0
         assert len(server.named("sum")) == 30 + barriers  # each step
         assert not psutil.pid_exists(server.process.pid)
-    lanes = {span.lane for span in assemble(ended.bundle.path).spans if span.process.role == "ps"}
+    lanes = {span.lane for span in assemble(Evidence(ended.bundle.path)).spans if span.process.role == "ps"}
     assert lanes == {f"ps-{server}/rank-{rank}" for server in range(2) for rank in range(2)}
 
 
@@ -135,7 +136,7 @@ def test_asynchronous_parameter_servers_under_spark(dlobd) -> None:
     assert ended.code == 0, ended.err
     run = has_a_channel(ended.bundle, waits=False)
     assert "loss-equal" not in {check["code"] for check in run["checks"]}
-    trace = assemble(ended.bundle.path)
+    trace = assemble(Evidence(ended.bundle.path))
     waits = [span for span in trace.spans if span.name in (kinds.PUSH, kinds.PULL)]
     assert len(waits) == 2 * 30 * 2 * 2  # ranks, steps, servers, a push and a pull
     for span in waits:

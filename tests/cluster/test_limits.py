@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from cluster.test_ways import explained
 
 from dlobd.bundle.store import Bundle
+from tests.cluster.test_ways import explained
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 

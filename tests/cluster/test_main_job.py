@@ -14,6 +14,7 @@ import pytest
 
 import dlobd as package
 from dlobd.attribution.attribute import attribute, attribute_lane
+from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.lanes.assemble import assemble
 from dlobd.fields import json_schema
 from dlobd.record.run import Run
@@ -176,7 +177,7 @@ def test_sparks_metrics_are_those_of_the_job(record: dict[str, Any]) -> None:
 def test_every_lane_sums_exactly(quick_run: Any, record: dict[str, Any]) -> None:
     """The run's lanes are there, and each is split without a remainder; another process than the run's own comes to
     the layers of its record, number for number."""
-    trace = assemble(quick_run.bundle.path)
+    trace = assemble(Evidence(quick_run.bundle.path))
     ranks = {"rank-0", "rank-1", "rank-0/reader", "rank-1/reader"}  # a rank's thread takes blocks ahead of its steps
     assert set(trace.lanes) == {"client", "driver", "application", "executor-1", "executor-2"} | ranks
     for lane in trace.lanes:

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster.conftest import warnings_of
-from cluster.test_ways import explained, losses
-from pages import printed
+
+from tests.cluster.conftest import warnings_of
+from tests.cluster.test_ways import explained, losses
+from tests.pages import printed
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cluster.test_ways import explained
+
+from tests.cluster.test_ways import explained
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 

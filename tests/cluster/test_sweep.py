@@ -7,10 +7,10 @@ from typing import Any
 
 import psutil
 import pytest
-from cluster.conftest import until
 
 import dlobd
 from dlobd.run import series
+from tests.cluster.conftest import until
 
 pytestmark = [pytest.mark.cluster]
 

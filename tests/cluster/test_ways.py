@@ -109,7 +109,10 @@ def test_a_killed_rank_of_plain_processes(alone) -> None:
     """The parent notices at once, ends the other ranks, and the line names the rank and the signal."""
     started = alone.start_run("launcher=native", "input=read", "epochs=2000", "checkpoint_every_steps=1000000")
     parent = started.child("jobs/train.py")
-    while len(ranks := [p for p in parent.children() if "dlobd.job.launchers.child" in " ".join(p.cmdline())]) < 2:
+    while (
+        len(ranks := [p for p in parent.children() if "dlobd.job.launchers.trainer_process" in " ".join(p.cmdline())])
+        < 2
+    ):
         assert started.process.poll() is None, started.ended(5)
     os.kill(ranks[1].pid, signal.SIGKILL)
     ended = started.ended(60)
@@ -121,7 +124,7 @@ def test_a_killed_rank_of_plain_processes(alone) -> None:
 def test_an_interrupt_ends_plain_processes(alone) -> None:
     """Ctrl-C: exit 130, the bundle says interrupted, no rank is left."""
     started = alone.start_run("launcher=native", "input=read", "epochs=2000")
-    started.child("dlobd.job.launchers.child")
+    started.child("dlobd.job.launchers.trainer_process")
     started.signal(signal.SIGINT)
     assert started.ended(60).code == 130
     assert json.loads((alone.newest().path / "run.json").read_text())["status"] == "interrupted"

@@ -86,7 +86,7 @@ def test_equal_seeds_give_equal_variables(name: str) -> None:
 
 ELSEWHERE = """
 import json, sys
-from dlobd.job.launchers.framework import import_tensorflow
+from dlobd.job.launchers.imports import import_tensorflow
 from dlobd.axes import MODELS
 import_tensorflow()
 from tests.contract.test_models import _build, _digest

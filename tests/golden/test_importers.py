@@ -12,20 +12,18 @@ from pathlib import Path
 import pytest
 
 from dlobd.attribution import record
-from dlobd.attribution.attribute import attribute
 from dlobd.attribution.importers import recorder
-from dlobd.attribution.lanes.assemble import assemble
 from dlobd.attribution.nesting import by_lane
 from dlobd.bundle.store import Bundle
 from dlobd.experiment import own_job
-from dlobd.schema import Event, Span, Trace
+from dlobd.schema import Attribution, Event, Span, Trace
+from tests.captured import DATA, Captured
 
-DATA = Path(__file__).parents[1] / "data"
 GOLDEN = Path(__file__).parent
 RUNS = ("quick-run", "killed-trainer", "native-run", "own-run")
 
 
-def as_text(trace: Trace) -> str:
+def as_text(trace: Trace, found: Attribution) -> str:
     """The whole trace and its attribution; times in milliseconds since the window's start, to the nanosecond."""
     lines = [f"wall {trace.wall_ns} ns", "", "STARTUP"]
     lines += [_event(trace, event) for event in trace.startup]
@@ -33,7 +31,7 @@ def as_text(trace: Trace) -> str:
     for lane, spans in by_lane(trace.spans).items():
         lines += ["", f"LANE {lane}"]
         lines += [_span(trace, s) for s in sorted(spans, key=lambda s: (s.start_ns, -s.end_ns, s.id))]
-    lines += ["", "ATTRIBUTION", *_attribution(trace)]
+    lines += ["", "ATTRIBUTION", *_attribution(found)]
     return "\n".join(lines) + "\n"
 
 
@@ -53,8 +51,7 @@ def _span(trace: Trace, span: Span) -> str:
     return f"{_ms(start)} {_ms(end)}  {span.layer}: {span.name}  [{span.source}] {'; '.join(more)}".rstrip()
 
 
-def _attribution(trace: Trace) -> Iterator[str]:
-    found = attribute(trace)
+def _attribution(found: Attribution) -> Iterator[str]:
     for layer in found.layers:
         yield f"{layer.layer:<12}{layer.ns:>14}{layer.unexplained_ns:>14}{layer.lo_ns:>14}{layer.hi_ns:>14}"
         yield f"    measured {layer.measured_ns}, between marks {layer.between_marks_ns}, waits {layer.named_wait_ns}"
@@ -84,9 +81,9 @@ def run(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def test_the_whole_trace_is_as_expected(run: str, update_golden: bool) -> None:
+def test_the_whole_trace_is_as_expected(run: str, update_golden: bool, captured: Captured) -> None:
     """Lanes, spans with their bounds, sources and waits, events, and the attribution, all from the bundle alone."""
-    found = as_text(assemble(DATA / run))
+    found = as_text(captured.trace(run), captured.attribution(run))
     golden = GOLDEN / f"{run}.txt"
     if update_golden:
         golden.write_text(found)
@@ -94,18 +91,17 @@ def test_the_whole_trace_is_as_expected(run: str, update_golden: bool) -> None:
     assert found.splitlines() == golden.read_text().splitlines()
 
 
-def test_the_attribution_sums_exactly(run: str) -> None:
+def test_the_attribution_sums_exactly(run: str, captured: Captured) -> None:
     """Layers and the unattributed rest are the wall, to the nanosecond; at most 5 % of it is without an explanation."""
-    trace = assemble(DATA / run)
-    found = attribute(trace)
+    trace, found = captured.trace(run), captured.attribution(run)
     assert sum(layer.ns for layer in found.layers) + found.unattributed_ns == found.wall_ns == trace.wall_ns
     assert all(0 <= layer.lo_ns <= layer.ns <= layer.hi_ns for layer in found.layers)
     assert found.unexplained_ns + found.unattributed_ns <= 0.05 * trace.wall_ns
 
 
-def test_nothing_that_was_recorded_is_lost(run: str) -> None:
+def test_nothing_that_was_recorded_is_lost(run: str, captured: Captured) -> None:
     """Each span of each process stands in some lane, with its bounds and attributes, and points to its parent."""
-    spans = {span.id.split("/")[-1]: span for span in assemble(DATA / run).spans}
+    spans = {span.id.split("/")[-1]: span for span in captured.trace(run).spans}
     ids = {span.id for span in spans.values()}
     recorded = 0
     for process in recorder.read_all(DATA / run / "spans"):
@@ -123,23 +119,23 @@ def test_nothing_that_was_recorded_is_lost(run: str) -> None:
     assert recorded > 100
 
 
-def test_the_evidence_is_consistent(run: str) -> None:
+def test_the_evidence_is_consistent(run: str, captured: Captured) -> None:
     """No two spans of a lane contradict each other beyond their resolutions, not even where a trainer was killed."""
-    clips = attribute(assemble(DATA / run)).clips
+    clips = captured.attribution(run).clips
     assert [clip for clip in clips if clip.kind == "inconsistent"] == []
 
 
-def test_only_what_was_killed_is_truncated() -> None:
+def test_only_what_was_killed_is_truncated(captured: Captured) -> None:
     """A good run has an end for every span. In the killed one they are the killed rank's, and the task that fed the
     other rank when the application ended."""
-    assert not any(span.truncated for span in assemble(DATA / "quick-run").spans)
-    cut = {(span.lane, span.name) for span in assemble(DATA / "killed-trainer").spans if span.truncated}
+    assert not any(span.truncated for span in captured.trace("quick-run").spans)
+    cut = {(span.lane, span.name) for span in captured.trace("killed-trainer").spans if span.truncated}
     assert cut == {("rank-1", "trainer"), ("rank-1", "get"), ("executor-1", "task of collect")}
 
 
-def test_startup_and_teardown_are_in_order() -> None:
+def test_startup_and_teardown_are_in_order(captured: Captured) -> None:
     """A good run has every event of the anatomy, each with a source, in the order of time."""
-    trace = assemble(DATA / "quick-run")
+    trace = captured.trace("quick-run")
     startup = [event.event for event in trace.startup]
     teardown = [event.event for event in trace.teardown]
     assert (len(startup), len(teardown)) == (23, 8)

@@ -9,7 +9,6 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import span, traces, untidy, well_nested
 
 from dlobd.attribution.attribute import attribute, attribute_lane, critical_path
 from dlobd.attribution.nesting import arrange
@@ -17,6 +16,7 @@ from dlobd.errors import BundleError
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.schema import MAIN_LANE, Attribution, Clip, Interval, Span, Trace
 from dlobd.spans import SpanKind
+from tests.strategies import span, traces, untidy, well_nested
 
 
 def trace(*spans: Span, end_ns: int = 100, **fields: object) -> Trace:

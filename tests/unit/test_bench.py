@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from records import run as run_of
-from repeats import experiment, member, runset
 
 from analysis.studies.amortisation import amortisation as amortised
 from analysis.studies.stack_overhead import stack_overhead as overhead_of
@@ -24,6 +22,8 @@ from dlobd.errors import UsageError
 from dlobd.experiment import files
 from dlobd.record.run import Finding, Run
 from dlobd.run import series
+from tests.records import run as run_of
+from tests.repeats import experiment, member, runset
 
 DOCS = Path(__file__).parents[2] / "docs"
 

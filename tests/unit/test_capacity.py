@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from dlobd.errors import SetupError
 from dlobd.experiment import files, own_job
 from dlobd.hadoop.embedded.configuration import ClusterSettings
-from dlobd.hadoop.web import HadoopWeb
-from dlobd.job.launchers import visible_gpus
+from dlobd.job import device_config
 from dlobd.run import runner
 from dlobd.run.preflight import capacity
-from dlobd.run.preflight.cluster import check_capacity
 from dlobd.schema import Experiment
 
 QUICK = "softmax-mnist-quick"
@@ -82,87 +73,6 @@ def test_vcores_are_counted_too() -> None:
         check("executor_cores=5")
 
 
-NODES = {
-    "nodes": {
-        "node": [
-            {
-                "availMemoryMB": free_mb,
-                "totalResource": {
-                    "memory": memory_mb,
-                    "vCores": 4,
-                    "resourceInformations": {"resourceInformation": [{"name": "memory-mb", "value": memory_mb}, *more]},
-                },
-            }
-            for memory_mb, free_mb, more in ((8192, 8192, []), (4096, 512, [{"name": "yarn.io/gpu", "value": 1}]))
-        ]
-    }
-}
-"""Two NodeManagers as Hadoop 3.5.0's ResourceManager tells of them, without what is not read."""
-
-SETTINGS = {"maximum-allocation-mb": "8192", "minimum-allocation-mb": "1024", "maximum-allocation-vcores": "4"}
-
-
-@contextmanager
-def resourcemanager(nodes: dict[str, Any]) -> Iterator[HadoopWeb]:
-    """A web server that answers as one."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            url = urlsplit(self.path)
-            key = parse_qs(url.query).get("name", [""])[0].removeprefix("yarn.scheduler.")
-            answer = {"property": {"value": SETTINGS.get(key)}} if url.path == "/conf" else nodes
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(json.dumps(answer).encode())
-
-        def log_message(self, *args: Any) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    conf: Any = None
-    try:
-        yield HadoopWeb(conf, "me", "", f"http://127.0.0.1:{server.server_port}", "3.5.0", "/user/me")
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
-def note(nodes: dict[str, Any], *settings: str) -> str:
-    """Checks the quick experiment with `settings` on another cluster."""
-    with resourcemanager(nodes) as web:
-        return check_capacity(chosen(*settings), web)
-
-
-def test_another_clusters_room_is_known_before_the_upload() -> None:
-    """Containers are rounded up to its minimum; the ApplicationMaster goes where it leaves most room; what is only busy
-    now is no refusal; and a cluster that does not say is tried."""
-    assert note(NODES) == ""
-    busy = note(NODES, "workers=4", "train_samples=1200")
-    assert busy == "the cluster is busy: now there is room for 3 of 4 executors"
-    with pytest.raises(SetupError) as refusal:
-        note(NODES, "workers=6", "train_samples=1200")
-    assert refusal.value.what == (
-        "6 executors of 512 + 1280 MB and 1 vcore do not fit on 2 NodeManagers of 4096 to 8192 MB next to the "
-        "ApplicationMaster of 1024 MB: there is room for 5."
-    )
-    with pytest.raises(SetupError, match=r"512 [+] 8000 MB, but YARN allows at most 8192 MB"):
-        note(NODES, "executor_overhead_mb=8000")
-    with pytest.raises(SetupError, match="container of 5 vcores, but YARN allows at most 4"):
-        note(NODES, "executor_cores=5")
-    assert note({}, "workers=100", "batch_size=10", "train_samples=5000") == ""
-
-
-def test_a_cluster_without_gpus_is_not_asked_for_one() -> None:
-    """Its resource types say so, or how many there are."""
-    assert note(NODES, "device=gpu", "workers=1") == ""
-    with pytest.raises(SetupError, match="2 workers need a GPU each, but YARN's nodes have 1"):
-        note(NODES, "device=gpu")
-    plain: Any = {"nodes": {"node": NODES["nodes"]["node"][:1]}}
-    with pytest.raises(SetupError, match=r"device gpu: YARN at http://.* has no resource type yarn.io/gpu"):
-        note(plain, "device=gpu")
-
-
 def test_a_machine_without_a_gpu_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """In one line, before anything is started; the embedded YARN hands out none even where there is one."""
     monkeypatch.setattr(capacity, "gpus_here", lambda: 0)
@@ -189,9 +99,9 @@ def test_a_gpu_that_is_hidden_from_dlobd_is_not_used(
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if variable is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", variable)
-    assert visible_gpus.named() == found
+    assert device_config.visible_gpus() == found
     if found != []:
-        assert visible_gpus.address(0) == (found or ["0"])[0]
+        assert device_config.gpu_id(0) == (found or ["0"])[0]
 
 
 def test_nvidias_library_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:

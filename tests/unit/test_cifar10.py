@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import records
 
 from dlobd import paths
 from dlobd.axes import DATASETS
@@ -25,6 +24,7 @@ from dlobd.job.datasets.mnist import Mnist
 from dlobd.job.datasets.parts import Part, write_part
 from dlobd.report import summary
 from dlobd.run import runner
+from tests import records
 
 
 @pytest.fixture(autouse=True)
@@ -186,7 +186,7 @@ class Mislabelled(Mnist):
 
 def test_a_label_outside_of_the_classes_is_one_line(tmp_path: Path) -> None:
     """It names the data set, the sample, its label and the number of classes; no file gets its name."""
-    with pytest.raises(SetupError, match="mnist, test sample 0: label 14 is none of the 10 classes") as caught:
+    with pytest.raises(SetupError, match="mnist, test sample 0: label 14 is not one of the 10 classes") as caught:
         write_part(Part(Mislabelled(), "test", range(50)), LocalDirectory(), str(tmp_path / "part"))
     assert "\n" not in caught.value.line
     assert list(tmp_path.iterdir()) == []

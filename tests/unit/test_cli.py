@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +12,6 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from records import layer_row, run_record
 
 import dlobd
 import dlobd.run
@@ -22,6 +20,7 @@ from dlobd.bundle import store
 from dlobd.hadoop.embedded.processes import identify
 from dlobd.hadoop.embedded.state import ClusterState, write_state
 from dlobd.tracing import clock
+from tests.records import layer_row, run_record
 
 Result = tuple[int, str, str]
 Command = Callable[..., Result]
@@ -433,56 +432,6 @@ def test_clean_does_not_follow_a_link(command: Command, tmp_path: Path, cache: P
     assert code == 3
     assert "is a symbolic link" in err
     assert (tmp_path / "elsewhere" / "precious").exists()
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_and_sigterm_end_a_command_alike(tmp_path: Path, number: signal.Signals) -> None:
-    """Both run the finally blocks of what is under way, then exit with 130 and one line."""
-    code = f"""
-import sys, time, types
-import dlobd.run
-from dlobd import cli
-runner = types.ModuleType("dlobd.run.runner")
-def run(experiment, out, progress, elsewhere):
-    try:
-        progress("working")
-        time.sleep(60)
-    finally:
-        open({str(tmp_path / "cleaned")!r}, "w").close()
-runner.run = run
-sys.modules["dlobd.run.runner"] = dlobd.run.runner = runner
-sys.exit(cli.main(["run"]))
-"""
-    child = subprocess.Popen(
-        [sys.executable, "-c", code], stderr=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path, text=True
-    )
-    try:
-        assert child.stderr is not None
-        assert "working" in child.stderr.readline()
-        child.send_signal(number)
-        _, err = child.communicate(timeout=20)
-    finally:
-        child.kill()
-        child.wait()
-    assert child.returncode == 130
-    assert err.splitlines()[-1] == "dlobd: interrupted."
-    assert (tmp_path / "cleaned").exists()
-
-
-def test_a_reader_that_leaves_early_is_no_failure(tmp_path: Path) -> None:
-    """`dlobd list | head -1` ends quietly."""
-    read, write = os.pipe()
-    os.close(read)
-    done = subprocess.run(
-        [sys.executable, "-m", "dlobd", "list"],
-        stdout=write,
-        stderr=subprocess.PIPE,
-        cwd=tmp_path,
-        text=True,
-        timeout=30,
-    )
-    os.close(write)
-    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_progress_on_a_terminal_moves_and_leaves_a_line_a_step(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from page_traces import DATA, copied
 
 from dlobd import cli
+from tests.page_traces import DATA, copied
 
 pytestmark = pytest.mark.slow
 

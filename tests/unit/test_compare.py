@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import repeats as made
 from rich.console import Console
 
 from dlobd import cli
@@ -22,6 +21,7 @@ from dlobd.compare.gate import gate
 from dlobd.compare.runset import pairs, read
 from dlobd.errors import UsageError
 from dlobd.report import comparison as view
+from tests import repeats as made
 
 HDFS_S, SPARK_S = 4.0, 20.0
 

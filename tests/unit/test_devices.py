@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from counter_trees import GID, Host, put
-
 from dlobd.network.devices import devices
+from tests.counter_trees import GID, Host, put
 
 
 def test_a_host_without_rdma_has_no_devices(tmp_path: Path) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import socket
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,8 +10,6 @@ import entrypoint
 import pytest
 
 from dlobd.errors import SetupError
-
-SCRIPT = Path(__file__).parents[2] / "docker" / "entrypoint.py"
 
 SAID = {"WORKERS": "3", "MASTER_MEMORY_MB": "1500", "WORKER_MEMORY_MB": "4000", "EDGE_MEMORY_MB": "2500"}
 """16000 MB in all."""
@@ -48,17 +44,6 @@ def test_a_worker_without_room_for_a_job_is_refused(monkeypatch: pytest.MonkeyPa
     machine_of(16000, monkeypatch)
     with pytest.raises(SetupError, match="WORKER_MEMORY_MB=1024 leaves no memory"):
         entrypoint.check_memory({**SAID, "WORKER_MEMORY_MB": "1024"})
-
-
-def test_it_ends_with_one_line_and_the_exit_code_of_dlobd() -> None:
-    """As Docker runs it, so that `docker compose up` shows why nothing came up."""
-    environment = {**SAID, "WORKERS": "1000000"}
-    done = subprocess.run(
-        [sys.executable, SCRIPT, "check"], env=environment, capture_output=True, text=True, check=False
-    )
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("dlobd: The containers may use 4000004000 MB of memory")
-    assert (done.returncode, done.stdout) == (SetupError.exit_code, "")
 
 
 def names(monkeypatch: pytest.MonkeyPatch, addresses: dict[str, str], hosts: dict[str, str]) -> None:

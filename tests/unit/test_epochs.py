@@ -9,7 +9,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from epoch_marks import DATA, RIGHT, marked
 
 import dlobd
 from dlobd.attribution import frames, record
@@ -21,6 +20,7 @@ from dlobd.bundle.store import Bundle
 from dlobd.experiment import own_job
 from dlobd.experiment.files import key
 from dlobd.schema import Experiment
+from tests.epoch_marks import DATA, RIGHT, marked
 
 
 def with_target(bundle: Bundle, target: float) -> dict[str, Any]:

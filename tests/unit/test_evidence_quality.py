@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from strategies import span
 
 from dlobd.attribution.attribute import attribute
 from dlobd.schema import LayerTime, Span, Trace
 from dlobd.spans import SLEEP
+from tests.strategies import span
 
 
 def known(*spans: Span) -> LayerTime:

@@ -115,17 +115,17 @@ def test_a_missing_number_is_empty() -> None:
 def test_half_a_surrogate_pair_is_escaped(ending: str, tmp_path: Path) -> None:
     """A record may have one; pyarrow, which pandas uses for texts where it is installed, refuses it."""
     copy = Path(shutil.copytree(RUN, tmp_path / "20260102T030405Z-0a1b"))
-    block, broken = '"l":"spark","n":"read block"', 0
+    broken = 0
     for spans in copy.glob("spans/*/*.jsonl"):
         text = spans.read_text()
-        broken += text.count(block)
-        spans.write_text(text.replace(block, '"l":"hdfs","n":"read \\ud800block"'))
+        broken += text.count('"n":"write ')
+        spans.write_text(text.replace('"n":"write ', '"n":"write \\ud800'))
     assert broken
-    assert dlobd.load(copy).spans()["name"].str.startswith("read \\ud800block").sum() == broken
+    assert dlobd.load(copy).spans()["name"].str.startswith("write \\ud800").sum() == broken
     path = tmp_path / f"spans.{ending}"
     assert cli.main(["export", str(copy), "--format", "spans", "-o", str(path)]) == 0
     found = pd.read_csv(path) if ending == "csv" else parquet(path)
-    assert found["name"].str.startswith("read \\ud800block").sum() == broken
+    assert found["name"].str.startswith("write \\ud800").sum() == broken
 
 
 def test_parquet_has_the_types_of_the_frame(tmp_path: Path) -> None:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-import records
 
 from bench import comparisons, false_alarms, short_runs
 from bench.false_alarms import ORDERS, Count
 from dlobd.record.run import Run
+from tests import records
 
 TOP = Path(__file__).parents[2]
 S = 10**9
@@ -32,28 +30,6 @@ def pool(scatter: float, runs: int = 40) -> list[Run]:
     return made
 
 
-def test_a_short_run_is_a_process_with_a_breakdown(tmp_path: Path) -> None:
-    """All layers have time and add up to the wall; runs are appended as a new batch."""
-    file = tmp_path / "runs.csv.gz"
-    for _ in range(2):
-        command = [sys.executable, "-m", "bench.short_runs", str(file), "--runs", "2"]
-        assert "2 runs appended" in subprocess.run(command, cwd=TOP, capture_output=True, text=True, check=True).stdout
-    found = short_runs.read(file)
-    assert [run["batch"] for run in found] == [1, 1, 2, 2]
-    for run in found:
-        assert sum(run[f"{layer}_ns"] for layer in short_runs.LAYERS) == run["wall_ns"]
-        assert all(run.values())
-
-
-def test_a_failing_short_run_is_an_error(tmp_path: Path) -> None:
-    """A file blocks the directory of its record."""
-    (tmp_path / "file").write_text("")
-    code = "import pathlib, sys; from bench import short_runs; short_runs.measure(pathlib.Path(sys.argv[1]) / 'inside')"
-    command = [sys.executable, "-c", code, str(tmp_path / "file")]
-    done = subprocess.run(command, cwd=TOP, capture_output=True, text=True, check=False)
-    assert "a short run ended with wait status" in done.stderr
-
-
 def test_limits_are_exact() -> None:
     """0 of 59 bound the true share by 5 % with 95 % confidence; 59 of 59 bound it by 95 % from below."""
     assert Count(0, 59).at_most == pytest.approx(0.0495, abs=1e-4)
@@ -71,6 +47,7 @@ def test_pairs_share_no_run_and_stay_within_a_batch(order: str) -> None:
     assert sorted(used) == list(range(24))
 
 
+@pytest.mark.slow
 def test_false_alarms_of_recorded_runs_stay_below_five_percent() -> None:
     """Recorded short runs in six pairs: at most 2/2^6, within three standard errors. One side after the other has more,
     because a drift looks like a difference."""

@@ -8,11 +8,11 @@ from typing import Literal
 
 import jsonschema
 import pytest
-from records import run
 
 from dlobd.attribution.statistics import fewest
 from dlobd.fields import decoded, described, json_schema, member, numbers, plain
 from dlobd.record.run import QUANTILE, Quantiles, Run
+from tests.records import run
 
 
 @described()

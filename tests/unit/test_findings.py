@@ -8,25 +8,22 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from strategies import span
 
 from dlobd.attribution.attribute import attribute
 from dlobd.attribution.findings.base import Context
 from dlobd.attribution.findings.find import FINDERS, findings
 from dlobd.attribution.findings.rules import RULES, S
 from dlobd.attribution.findings.special import LARGER
-from dlobd.attribution.record import computed
 from dlobd.bundle.noise import UNKNOWN_NOISE, noise_ns
-from dlobd.bundle.store import find
 from dlobd.experiment import files
 from dlobd.layers import LAYERS
 from dlobd.record.resources import CoreWaits, EnvironmentCache, EnvironmentPart, LaneTime
 from dlobd.record.run import Finding
 from dlobd.schema import MAIN_LANE, Process, Span, Trace
+from tests.captured import NAMES, Captured
+from tests.strategies import span
 
 TOP = Path(__file__).parents[2]
-DATA = TOP / "tests" / "data"
-CAPTURES = sorted(path.name for path in DATA.iterdir() if (path / "run.json").exists())
 MAIN_JOB = files.load("softmax-mnist", [])
 
 
@@ -189,11 +186,10 @@ def test_cores_that_others_had() -> None:
     assert findings(case(core_waits=replace(waits, held_up_ns=None))) == []
 
 
-@pytest.mark.parametrize("capture", CAPTURES)
-def test_findings_of_real_runs_are_sound(capture: str) -> None:
+@pytest.mark.parametrize("capture", NAMES)
+def test_findings_of_real_runs_are_sound(capture: str, captured: Captured) -> None:
     """No bound is above the wall, below its certain part, or without evidence; the order is that of what they save."""
-    bundle = find(DATA / capture, DATA)
-    record = computed(bundle, bundle.read().configuration).to_json()
+    record = captured.computed(capture)
     found = record["findings"]
     assert found
     for one in found:

@@ -7,8 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
-from guest import initramfs, machine, packages
-from guest.initramfs import MODULES, Kernel
+
+from tests.guest import initramfs, machine, packages
+from tests.guest.initramfs import MODULES, Kernel
 
 VERSION = "6.1.0-56-amd64"
 

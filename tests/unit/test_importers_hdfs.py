@@ -11,6 +11,7 @@ from dlobd.attribution.importers import hdfs, log4j
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.lanes import hdfs_use
 from dlobd.attribution.lanes.assemble import assemble
+from dlobd.fields import plain
 
 QUICK = Path(__file__).parents[1] / "data" / "quick-run"
 
@@ -123,14 +124,14 @@ def test_intervals_of_a_real_run() -> None:
 
 def test_the_summary_of_a_real_run() -> None:
     """Bytes are those that the files have; a purpose measured by us has a number, one that was not an interval."""
-    evidence, trace = Evidence(QUICK), assemble(QUICK)
-    rows = {row["purpose"]: row for row in hdfs_use.summary(evidence, trace.spans, trace.intervals)}
+    evidence, trace = Evidence(QUICK), assemble(Evidence(QUICK))
+    rows = {row.purpose: plain(row) for row in hdfs_use.summary(evidence, trace.spans, trace.intervals)}
     assert rows["read input"]["bytes"] == 2 * 2_514_000
     assert rows["read input"]["ns"] is None
     assert rows["read test set"]["bytes"] == 2_000 * 838
     assert rows["write done-marker"]["operations"] == 2
     assert rows["staging"]["operations"] == 3
-    assert rows.pop("all calls of the NameNode")["operations"] == len(evidence.audits)
+    assert rows.pop("all calls of the NameNode")["operations"] == len(evidence.hdfs.audits)
     # in the capture, which is of before they were told
     looks = rows.pop("of these, looks for done-markers")
     assert (looks["operations"], looks["ns"], looks["hi_ns"]) == (0, None, None)
@@ -142,9 +143,9 @@ def test_the_summary_of_a_real_run() -> None:
 
 def test_a_sleep_before_closing_lies_in_its_write() -> None:
     """The named sleep is a part of the write to the same file, so that it never adds time."""
-    spans = assemble(QUICK).spans
+    spans = assemble(Evidence(QUICK)).spans
     sleeps = [span for span in spans if span.name == "sleep before closing again"]
-    assert len(sleeps) == len(Evidence(QUICK).close_retries) > 0
+    assert len(sleeps) == len(Evidence(QUICK).hdfs.close_retries) > 0
     for sleep in sleeps:
         (write,) = [
             s for s in spans if s.lane == sleep.lane and s.attrs.get("path") and s.id == sleep.id.rpartition("/")[0]

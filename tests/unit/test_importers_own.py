@@ -110,9 +110,9 @@ def test_a_rank_may_be_a_part_of_a_python_worker() -> None:
 def test_a_real_script() -> None:
     """RDD and DataFrame: its jobs lie in the driver's calls, each Python worker's functions are the person's."""
     evidence = Evidence(DATA / "own-run")
-    assert evidence.own
-    assert len(evidence.driver_log.jobs) > 1
-    trace = assemble(DATA / "own-run")
+    assert evidence.topology.user_script
+    assert len(evidence.driver.log.jobs) > 1
+    trace = assemble(Evidence(DATA / "own-run"))
     waits = sorted((s.start_ns, s.end_ns) for s in trace.spans if s.name.startswith("wait for tasks of"))
     assert len(waits) >= 4
     assert all(end <= start for (_, end), (start, _) in pairwise(waits))

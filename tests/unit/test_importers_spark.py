@@ -24,7 +24,7 @@ STARTING = (
 
 def test_the_driver_of_a_real_run() -> None:
     """All points in the order of time, both executors, and three jobs with two tasks each that ended."""
-    log = Evidence(DATA / "quick-run").driver_log
+    log = Evidence(DATA / "quick-run").driver.log
     points = [
         log.points[name].at_ns
         for name in ("JVM SparkContext", "application id", "submitting", "submitted", "running", "ready", "stopping")

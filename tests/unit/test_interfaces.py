@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 
-import psutil
 import pytest
 
 from dlobd.errors import SetupError, UsageError
@@ -152,32 +150,3 @@ def test_a_host_without_infiniband_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "eth0" / "type").write_text("1")
     with pytest.raises(SetupError, match=r"this host has no InfiniBand interface; use tcp@eth0"):
         interfaces.resolve("eth0", True, tmp_path, ADDRESSES)
-
-
-def test_this_host_has_loopback() -> None:
-    """By its name, its address, any address of 127/8, and the route to it."""
-    loopback = interfaces.resolve("lo")[0]
-    assert (loopback.type, loopback.kind) == (interfaces.LOOPBACK, "loopback")
-    assert "127.0.0.1" in loopback.addresses
-    for found in (
-        interfaces.with_address("127.0.0.1"),
-        interfaces.with_address("127.9.8.7"),
-        interfaces.towards("127.0.0.1"),
-    ):
-        assert found == loopback
-    assert interfaces.carrying("127.0.0.1", "127.0.0.1") == loopback
-
-
-def test_traffic_to_an_own_address_goes_over_loopback() -> None:
-    """For every interface; an address of no interface has none."""
-    own = [
-        entry.address
-        for name, entries in psutil.net_if_addrs().items()
-        for entry in entries
-        if entry.family == socket.AF_INET
-    ]
-    for address in own:
-        assert interfaces.towards(address) == interfaces.resolve("lo")[0]
-        assert interfaces.carrying(address, address) == interfaces.resolve("lo")[0]
-        assert interfaces.with_address(address) is not None
-    assert interfaces.with_address("192.0.2.200") is None

@@ -5,20 +5,17 @@ from __future__ import annotations
 import io
 import json
 import pickle
-import socket
-import time
 from argparse import Namespace
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from dlobd import tracing
-from dlobd.job.launchers import barrier, driver_clock, log_stream, own_address, pipe, tfos
+from dlobd.job.launchers import addresses, tfos, trainer_process
 from dlobd.job.launchers.base import Node, Roles, place, role_of
-from dlobd.job.launchers.reason import one_line
-from dlobd.tracing import clock, clock_sync
+from dlobd.job.launchers.failure import failure_line
 
 PY4J = """\
 An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
@@ -37,9 +34,9 @@ Caused by: {failure}
 )
 def test_a_rank_is_found_at_the_channels_device(monkeypatch: pytest.MonkeyPatch, channel: str, address: str) -> None:
     """By its interface's name or its network; without a device at the address that its host was given."""
-    monkeypatch.setenv(own_address.CHANNEL, channel)
-    monkeypatch.setenv(own_address.BIND_IP, "127.0.0.2")
-    assert own_address.own_address() == address
+    monkeypatch.setenv(addresses.CHANNEL, channel)
+    monkeypatch.setenv(addresses.BIND_IP, "127.0.0.2")
+    assert addresses.rank_address() == address
 
 
 class Markers:
@@ -54,7 +51,7 @@ class Markers:
     def failure(self) -> str | None:
         return self._cause
 
-    last_word = failure
+    final_failure = failure
 
     def wait(self, known: frozenset[int], within_s: float) -> None:
         raise AssertionError(known)
@@ -63,15 +60,6 @@ class Markers:
         raise AssertionError(cause)
 
     report_death = report_failure
-
-
-def until(condition: Callable[[], Any]) -> Any:
-    """What `condition` returns once it is true."""
-    deadline = time.monotonic() + 20
-    while not (found := condition()):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    return found
 
 
 def test_ranks_are_chief_and_workers() -> None:
@@ -97,9 +85,9 @@ def test_every_launcher_tells_a_rank_of_its_peers_by_one_path(monkeypatch: pytes
     job = SimpleNamespace(exchange="tf-ring")
     told: list[Any] = []
     sink = io.BytesIO()
-    barrier.tell(sink, pickle.dumps(("main", "job")), 2, PEERS, fed=False)
+    trainer_process.assign(sink, pickle.dumps(("main", "job")), 2, PEERS, fed=False)
     sink.seek(0)
-    message = pickle.loads(pipe.read(sink) or b"")
+    message = pickle.loads(trainer_process.read(sink) or b"")
     node = place(job, message["rank"], message["peers"], None)
     cluster = {"worker": PEERS[1:], "chief": PEERS[:1], "ps": ["d:4"]}
     context = SimpleNamespace(job_name="worker", task_index=1, cluster_spec=cluster)
@@ -113,7 +101,7 @@ def test_every_launcher_tells_a_rank_of_its_peers_by_one_path(monkeypatch: pytes
 
 def test_what_a_rank_said_of_itself_comes_first() -> None:
     """The failure marker is the cause, whatever Spark makes of it."""
-    assert one_line(Exception(PY4J.format(failure="x")), Markers("rank 1: boom")) == "rank 1: boom"
+    assert failure_line(Exception(PY4J.format(failure="x")), Markers("rank 1: boom")) == "rank 1: boom"
 
 
 @pytest.mark.parametrize(
@@ -130,107 +118,12 @@ def test_what_a_rank_said_of_itself_comes_first() -> None:
 )
 def test_the_cause_is_one_line_out_of_three_stack_traces(failure: str, said: str) -> None:
     """The line that names the cause, not one of the frames around it."""
-    line = one_line(Exception(PY4J.format(failure=failure)), Markers())
+    line = failure_line(Exception(PY4J.format(failure=failure)), Markers())
     assert said in line
     assert "\n" not in line
 
 
 def test_an_error_without_a_known_mark() -> None:
     """Its first line; without any text, its type."""
-    assert one_line(Exception("\n  something \nelse"), Markers()) == "something"
-    assert one_line(KeyboardInterrupt(), Markers()) == "KeyboardInterrupt"  # type: ignore[arg-type]
-
-
-def test_log_lines_reach_the_driver_with_their_senders_name(capsys: pytest.CaptureFixture[str]) -> None:
-    """Each line whole, in order, with the rank's name; the container's own log has them too."""
-    with log_stream.listen("127.0.0.1") as (address, senders):
-        log_stream.forward(io.BytesIO(b"one\ntwo \xff\nlast without end"), "rank 1", address)
-        printed = ""
-
-        def arrived() -> bool:
-            nonlocal printed
-            printed += capsys.readouterr().out
-            return "last" in printed
-
-        err = capsys.readouterr()
-        printed += err.out
-        until(arrived)
-    assert printed.splitlines() == ["rank 1: one", "rank 1: two \ufffd", "rank 1: last without end"]
-    assert err.err == "one\ntwo \ufffd\nlast without end"
-    assert senders == {"rank 1"}
-
-
-class Conf(dict[str, str]):
-    """Settings of a SparkContext."""
-
-
-class Context:
-    """As much of a SparkContext as the driver's clock needs."""
-
-    def __init__(self, **conf: str) -> None:
-        self.environment = {"PYTHONHASHSEED": "0"}
-        self._conf = Conf({name.replace("_", "."): value for name, value in conf.items()})
-
-    def getConf(self) -> Conf:  # noqa: N802  Spark's name
-        return self._conf
-
-
-def test_python_workers_are_told_where_the_drivers_clock_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By PySpark's environment, in which nothing else changes; the listener is where Spark's driver listens."""
-    monkeypatch.delenv(driver_clock.BIND_IP, raising=False)
-    sc: Any = Context(spark_driver_bindAddress="127.0.0.3", spark_driver_host="127.0.0.2")
-    server = driver_clock.serve(sc)
-    assert server is not None
-    told = json.loads(sc.environment.pop(clock_sync.VARIABLE))
-    assert sc.environment == {"PYTHONHASHSEED": "0"}
-    assert (told["host"], told["domain"]) == ("127.0.0.3", clock.domain())
-    assert len(clock_sync.Peer(**told).exchange()) == clock_sync.BURST
-    server.close()
-
-
-def test_a_driver_listens_on_one_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where Spark itself was told to listen on all; an address that cannot be had costs the offsets only."""
-    monkeypatch.delenv(driver_clock.BIND_IP, raising=False)
-    everywhere: Any = Context(spark_driver_bindAddress="0.0.0.0", spark_driver_host="127.0.0.2")
-    assert driver_clock.driver_host(everywhere) == "127.0.0.2"
-    assert driver_clock.driver_host(cast(Any, Context())) == socket.gethostname()
-    monkeypatch.setenv(driver_clock.BIND_IP, "192.0.2.1")
-    nowhere: Any = Context()
-    assert driver_clock.serve(nowhere) is None
-    assert nowhere.environment == {"PYTHONHASHSEED": "0"}
-
-
-def test_a_stranger_is_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    """Who does not know the run's secret is hung up on; each listener has a secret of its own."""
-    with log_stream.listen("127.0.0.1") as (address, senders), log_stream.listen("127.0.0.1") as (other, _):
-        assert address.secret != other.secret
-        with socket.create_connection((address.host, address.port), 5) as stranger:
-            stranger.sendall(b"guess\nhello\n")
-            stranger.settimeout(10)
-            try:
-                assert stranger.recv(1) == b""
-            except ConnectionResetError:
-                pass  # it hung up with our second line unread
-    assert "hello" not in capsys.readouterr().out
-    assert senders == set()
-
-
-def test_a_driver_that_is_gone_costs_only_its_copy(capsys: pytest.CaptureFixture[str]) -> None:
-    """The trainer's output is read to its end, so that it never blocks on a full pipe."""
-    with log_stream.listen("127.0.0.1") as (address, _):
-        pass
-    source = io.BytesIO(b"line\n" * 1000)
-    log_stream.forward(source, "rank 0", address)
-    assert source.read() == b""
-    assert capsys.readouterr().err == "line\n" * 1000
-
-
-def test_the_listener_binds_only_where_it_was_told() -> None:
-    """Another address of this machine is refused."""
-    with log_stream.listen("127.0.0.2") as (address, _):
-        with socket.socket() as probe:
-            probe.settimeout(5)
-            assert probe.connect_ex(("127.0.0.3", address.port)) != 0
-        with socket.socket() as probe:
-            probe.settimeout(5)
-            assert probe.connect_ex(("127.0.0.2", address.port)) == 0
+    assert failure_line(Exception("\n  something \nelse"), Markers()) == "something"
+    assert failure_line(KeyboardInterrupt(), Markers()) == "KeyboardInterrupt"  # type: ignore[arg-type]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from dlobd.attribution.attribute import attribute
+from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.lanes.assemble import assemble
 from dlobd.errors import UsageError
 from dlobd.hadoop import aggregated_logs
@@ -37,23 +37,6 @@ def bundle(tmp_path: Path) -> Path:
     }
     (path / "evidence" / "window.json").write_text(json.dumps(window))
     return path
-
-
-def test_the_printed_line_shows_what_spark_submit_says_and_exits_as_it_does(tmp_path: Path) -> None:
-    """Its stderr on the terminal and in the bundle, whose path may need quotes; in a shell that is not bash."""
-    logs = tmp_path / "it's mine"
-    logs.mkdir()
-    submits = "sh -c 'echo out; echo Submitted application application_1_2 >&2; exit 7'"
-    done = subprocess.run(
-        ["sh", "-c", manual_submission.logging_line(submits, logs)],
-        capture_output=True,
-        text=True,
-        timeout=20,
-        check=False,
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (7, "", "Submitted application application_1_2\n")
-    assert (logs / "driver.stderr").read_text() == done.stderr
-    assert (logs / "driver.stdout").read_text() == "out\n"
 
 
 def test_the_application_of_a_run_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +67,7 @@ def layers(trace: Trace) -> dict[str, int]:
 
 def test_all_of_the_window_is_explained(bundle: Path) -> None:
     """Every layer has its part, no span lies outside of the window, and spark-submit's own time is not in it."""
-    trace = assemble(bundle)
+    trace = assemble(Evidence(bundle))
     assert {"yarn", "spark", "launcher", "feed", "hdfs", "tensorflow"} <= layers(trace).keys()
     found = attribute(trace)
     assert found.unexplained_ns + found.unattributed_ns < 0.05 * found.wall_ns
@@ -106,10 +89,10 @@ def test_without_the_daemons_logs_yarn_is_coarser(bundle: Path, gone: str, names
     """YARN's layer then begins at the REST record's submission, and ends where the container's process says it began:
     its sum is as before, its steps are not told apart. Of an external cluster, that is: its logs are its own."""
     (bundle / "evidence" / "rm-attempts.json").write_text("[]")
-    before = layers(assemble(bundle))
+    before = layers(assemble(Evidence(bundle)))
     for path in (bundle / "logs" / "daemons").glob(gone):
         path.unlink()
-    trace = assemble(bundle)
+    trace = assemble(Evidence(bundle))
     after = layers(trace)
     assert names <= {span.name for span in trace.spans if span.layer == "yarn"}
     assert after["yarn"] == pytest.approx(before["yarn"], rel=0.2)

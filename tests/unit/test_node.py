@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -138,14 +137,3 @@ def test_no_two_daemons_have_one_port() -> None:
     """Those of one host could not both listen there."""
     ports = [port for named in node.PORTS.values() for port in named.values()]
     assert len({*ports, node.HISTORY_PORT}) == len(ports) + 1
-
-
-def test_a_command_has_the_clients_configuration(tmp_path: Path) -> None:
-    """`run_command` becomes it: asked in a process of its own."""
-    code = (
-        "from pathlib import Path; from node import Node, run_command\n"
-        f"run_command(['sh', '-c', 'echo $HADOOP_CONF_DIR'], Node('edge', 'e', 'm', Path({str(tmp_path)!r})))"
-    )
-    docker = Path(node.__file__).parent
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=docker)
-    assert said.stdout.strip() == str(tmp_path / "conf" / "client")

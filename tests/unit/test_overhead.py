@@ -21,6 +21,7 @@ from dlobd.paths import shipped
 from dlobd.run import commands
 from dlobd.schema import Segment
 from dlobd.tracing import span_cost
+from tests.captured import copy_of
 
 DATA = Path(__file__).parents[1] / "data"
 ON = {"recording": "on", "span_ns": 2_000, "lowest_ns": 1_900, "highest_ns": 2_100, "spans": 200, "repeats": 7}
@@ -28,7 +29,7 @@ ON = {"recording": "on", "span_ns": 2_000, "lowest_ns": 1_900, "highest_ns": 2_1
 
 def bundle_of(directory: Path, known: dict[str, Any] | None = ON) -> Bundle:
     """A copy of a captured run, with what a span cost before it."""
-    found = Bundle(Path(shutil.copytree(DATA / "quick-run", directory / "20260102T030405Z-0a1b")))
+    found = Bundle(copy_of("quick-run", directory))
     if known is not None:
         (found.evidence / "span_cost.json").write_text(json.dumps(known))
     return found
@@ -148,7 +149,7 @@ def test_a_run_without_recorder_says_so(tmp_path: Path) -> None:
 
 def test_only_spans_in_the_stretches_of_their_own_lane_are_on_the_chain() -> None:
     """A span that begins while another lane has the wall delays nobody."""
-    spans = assemble(DATA / "quick-run").spans
+    spans = assemble(Evidence(DATA / "quick-run")).spans
     own = [span for span in spans if span.source == "own mark"]
     lane = own[0].lane
     start_ns = min(span.start_ns for span in own)

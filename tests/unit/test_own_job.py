@@ -45,7 +45,7 @@ def test_settings_of_an_own_job(script: str) -> None:
     assert (job.workers, job.launcher, job.name, job.timeout_s) == (3, "tfos-stock", "mine", 99)
     assert job.executor_overhead_mb == 2560
     conf = own_job.daemon_conf(job)
-    assert conf["spark.python.daemon.module"] == "dlobd.job.own.stock_daemon"
+    assert conf["spark.python.daemon.module"] == "dlobd.job.user.stock_daemon"
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_what_cannot_be_recorded_is_refused(script: str, options: tuple[str, ...
 
 def test_a_script_that_our_entry_would_hide_is_refused(tmp_path: Path) -> None:
     """Two files of one name cannot lie in one container; beside spark-submit they can."""
-    path = tmp_path / "own.py"
+    path = tmp_path / "user.py"
     path.write_text("")
     own_job.from_script(str(path), [])
     with pytest.raises(UsageError, match="rename the script"):
@@ -162,8 +162,8 @@ def test_the_plan_shows_the_line(script: str, mode: str, monkeypatch: pytest.Mon
     job = own_job.from_line(line("--deploy-mode", mode, "--files", "a.txt", script=script))
     (submit,) = [step for step in runner.plan(job) if "spark-submit" in step]
     assert f"--deploy-mode {mode}" in submit
-    assert "spark.python.daemon.module=dlobd.job.own.daemon" in submit
-    entry, _, rest = submit.partition("jobs/own.py tfos ")
+    assert "spark.python.daemon.module=dlobd.job.user.daemon" in submit
+    entry, _, rest = submit.partition("jobs/user.py tfos ")
     assert rest.endswith(" --steps 3")
     if mode == "cluster":
         assert f"a.txt,{Path(script).as_uri()}" in entry

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import records
-from page_traces import CAPTURES, DATA, copied, finding, long_run, long_trace
 
 from dlobd.attribution.attribute import attribute
 from dlobd.attribution.nesting import arrange, by_lane
@@ -23,6 +21,8 @@ from dlobd.report.page.source import Source, source
 from dlobd.report.page.timeline import MOST_SLICES, sums, timeline
 from dlobd.report.summary import summary
 from dlobd.spans import INSTANTS
+from tests import records
+from tests.page_traces import CAPTURES, DATA, copied, finding, long_run, long_trace
 
 
 @pytest.fixture(scope="module", params=CAPTURES)

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import records
-from page_traces import CAPTURES, DATA, HOSTILE, copied, hostile, long_run
 
 from dlobd.bundle.store import Bundle
 from dlobd.report.page.data import document
 from dlobd.report.page.render import SCRIPTS, embedded, render
 from dlobd.report.page.source import Source, source
+from tests import records
+from tests.page_traces import CAPTURES, DATA, HOSTILE, copied, hostile, long_run
 
 LIMIT = 2_000_000
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from strategies import span
-
 from dlobd.attribution.attribute import attribute
 from dlobd.faults.injection_log import Injection
 from dlobd.schema import Attribution, Trace
 from dlobd.selftest import coverage, paired_controls
 from dlobd.spans import DONE_MARKER_POLL
+from tests.strategies import span
 
 S = 1_000_000_000
 MS = 1_000_000

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from captured import Captured
-from records import layer_row, run
 
 from dlobd.attribution import record
 from dlobd.attribution.importers.recorder import read
@@ -19,6 +17,8 @@ from dlobd.bundle.store import Bundle
 from dlobd.experiment import files
 from dlobd.run import run_record as run_records
 from dlobd.schema import Experiment
+from tests.captured import Captured
+from tests.records import layer_row, run
 
 DATA = Path(__file__).parents[1] / "data"
 

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
-from strategies import span, traces
 
+from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.lanes.assemble import assemble
 from dlobd.report.export.otlp import otlp
 from dlobd.schema import ClockAnchor, Event, Process, Trace
 from dlobd.spans import SpanKind
+from tests.strategies import span, traces
 
 DATA = Path(__file__).parents[1] / "data"
 ANCHOR = ClockAnchor("domain", 5_000, 1_700_000_000_000_000_000, 10)
@@ -91,7 +92,7 @@ def test_any_evidence_makes_one_tree(evidence: Trace) -> None:
 @pytest.mark.parametrize("capture", ["quick-run", "own-run", "native-run", "killed-trainer"])
 def test_a_real_run_makes_one_tree(capture: str) -> None:
     """With each process, and links between them."""
-    evidence = assemble(DATA / capture)
+    evidence = assemble(Evidence(DATA / capture))
     request = otlp(evidence, capture, ANCHOR)
     spans = check(request, evidence)
     assert len(request["resourceSpans"]) == len({span.process for span in evidence.spans})

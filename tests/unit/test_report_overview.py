@@ -8,24 +8,19 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from dlobd.attribution.record import computed
-from dlobd.bundle.store import find
 from dlobd.record.run import Finding, Plane, Run
 from dlobd.report import sentences, text
 from dlobd.report.headline import tenths_of_parts
 from dlobd.report.terminal.overview import LINES, lines, overview
 from dlobd.report.terminal.views import findings
+from tests.captured import NAMES, Captured
 
-DATA = Path(__file__).parents[1] / "data"
-CAPTURES = sorted(path.name for path in DATA.iterdir() if (path / "run.json").exists())
 S = 10**9
 
 
 def run_of(capture: str) -> Run:
     """The run of a capture, with findings."""
-    bundle = find(DATA / capture, DATA)
-    found = bundle.read()
-    return Run.from_json(found.to_json() | computed(bundle, found.configuration).to_json())
+    return Run.from_json(Captured.bundle(capture).read().to_json() | Captured.computed(capture))
 
 
 def loud(name: str, saves_s: float = 9.0, evidence: int = 3) -> Finding:
@@ -45,7 +40,7 @@ def loud(name: str, saves_s: float = 9.0, evidence: int = 3) -> Finding:
     )
 
 
-@pytest.mark.parametrize("capture", CAPTURES)
+@pytest.mark.parametrize("capture", NAMES)
 def test_every_run_fits_one_screen(capture: str) -> None:
     """With verdict and each layer's seconds; no line is wider than a terminal."""
     run = run_of(capture)

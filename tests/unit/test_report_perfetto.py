@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import span, traces
 
 from dlobd.attribution.attribute import arranged, releases
 from dlobd.attribution.importers import resources
+from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.lanes.assemble import assemble
 from dlobd.report.export.perfetto import microseconds, trace_events
 from dlobd.schema import Event, Process, Trace
+from tests.strategies import span, traces
 
 
 def check(document: dict[str, Any]) -> None:
@@ -229,7 +230,7 @@ def test_the_last_to_enter_a_collective_releases_the_others() -> None:
 
 def test_arrows_of_a_real_run() -> None:
     """The client waits for the driver, the driver for the last executor and for the trainer that is done last."""
-    evidence = assemble(Path(__file__).parents[1] / "data" / "quick-run")
+    evidence = assemble(Evidence(Path(__file__).parents[1] / "data" / "quick-run"))
     check(trace_events(evidence))
     found = {
         (release.wait.span.lane, release.wait.span.name): (release.by.span.lane, release.by.span.name)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import io
 from dataclasses import replace
 
-from chosen_runs import made
-from records import run as run_of
 from rich.console import Console
 
 from dlobd.compare import figures
 from dlobd.record.run import Metrics, Run
 from dlobd.report import repeats, summary
 from dlobd.schema import Event
+from tests.chosen_runs import made
+from tests.records import run as run_of
 
 
 def runs() -> list[Run]:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from records import run
 from rich.cells import cell_len
 from rich.console import Console
 
@@ -18,6 +17,7 @@ from dlobd.record.run import Run
 from dlobd.report.tables import cost
 from dlobd.report.terminal.render import show
 from dlobd.report.terminal.views import training
+from tests.records import run
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 RECORD = json.loads((GOLDEN / "run.json").read_text())

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from dlobd.attribution.importers import resources
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.resources import Counter
+from dlobd.attribution.importers.topology import Placement, Topology
 from dlobd.attribution.resource_use import resource_use
 from dlobd.fields import plain
 from dlobd.schema import Process, Segment
@@ -52,7 +53,11 @@ def use(lines: list[str], *stretches: tuple[str, float, float], **more: Any) -> 
     """The member `resources` of run.json; the window is all stretches, each a layer's."""
     segments = [Segment(int(a * S), int(b * S), layer, None, "span", ()) for layer, a, b in stretches]
     evidence = SimpleNamespace(
-        resources=resources.read(lines), window={"pid": 99}, processes=[], cluster_mode=False, **more
+        resources=resources.read(lines),
+        window={"pid": 99},
+        processes=[],
+        topology=Topology(Placement.YARN_CLIENT),
+        **more,
     )
     found = plain(resource_use(cast(Evidence, evidence), segments, (segments[0].start_ns, segments[-1].end_ns)))
     assert found is not None
@@ -213,7 +218,10 @@ def test_roles_come_from_dlobd_the_submission_the_record_and_the_program() -> No
     ]
     segments = [Segment(0, S, "yarn", None, "span", ())]
     evidence = SimpleNamespace(
-        resources=resources.read(lines), window={"pid": 99}, processes=recorded, cluster_mode=False
+        resources=resources.read(lines),
+        window={"pid": 99},
+        processes=recorded,
+        topology=Topology(Placement.YARN_CLIENT),
     )
     found = plain(resource_use(cast(Evidence, evidence), segments, (0, S)))
     assert found is not None

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,11 +11,10 @@ import pytest
 from dlobd.axes import LAUNCHERS, SCHEDULERS
 from dlobd.errors import UsageError
 from dlobd.experiment import files
-from dlobd.paths import python, shipped
+from dlobd.paths import python
 from dlobd.run.place.standalone import link_home
 from dlobd.run.preflight.capacity import cores_of, gpus_of
 from dlobd.run.schedulers.base import Command, PackedInstallation, Submission, Target
-from dlobd.run.schedulers.yarn import GPUS
 
 QUICK = "softmax-mnist-quick"
 TARGET = Target(
@@ -260,19 +257,3 @@ def test_cores_and_gpus_belong_to_the_one_task_of_an_executor() -> None:
     standalone = _conf(_command("standalone", TARGET, "executor_cores=3"))
     assert (standalone["spark.cores.max"], standalone["spark.executor.cores"]) == ("6", "3")
     assert "local-cluster[2,3,512]" in _command("local-cluster", TARGET, "executor_cores=3").argv
-
-
-@pytest.mark.parametrize(
-    ("visible", "addresses"),
-    [({}, ["0", "3"]), ({"CUDA_VISIBLE_DEVICES": "3"}, ["3"]), ({"CUDA_VISIBLE_DEVICES": ""}, [])],
-)
-def test_a_container_says_which_gpus_it_has(tmp_path: Path, visible: dict[str, str], addresses: list[str]) -> None:
-    """As Spark's discovery wants it, from what nvidia-smi lists, unless CUDA is told otherwise."""
-    smi = tmp_path / "nvidia-smi"
-    smi.write_text("#!/bin/sh\nprintf '0\\n3\\n'\n")
-    smi.chmod(0o755)
-    path = f"{tmp_path}:/usr/bin:/bin"
-    said = subprocess.run(
-        [shipped("jobs") / GPUS], capture_output=True, check=True, timeout=20, env={"PATH": path, **visible}
-    ).stdout
-    assert json.loads(said) == {"name": "gpu", "addresses": addresses}

@@ -7,12 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from records import run as run_of
 from rich.console import Console
-from strategies import span
 
 from dlobd import spans as kinds
 from dlobd.attribution.attribute import attribute
+from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.rpc import Call
 from dlobd.attribution.lanes.assemble import assemble
 from dlobd.faults import injection_log
@@ -23,6 +22,8 @@ from dlobd.selftest import paired_controls, plans, runs, score
 from dlobd.selftest import report as report
 from dlobd.selftest.injection_points import POINTS
 from dlobd.selftest.runs import SelftestRun
+from tests.records import run as run_of
+from tests.strategies import span
 
 S = 1_000_000_000
 MS = 1_000_000
@@ -225,10 +226,10 @@ def test_a_planted_wrong_layer_fails_the_self_test(tmp_path: Path, monkeypatch: 
     injection_log.write(tmp_path, delay)
     right = runs.score_run(plan, bundle, tmp_path)
     assert [(recovery.verdict, recovery.held_ns) for recovery in right.recoveries] == [("found", delay.ns)]
-    trace = assemble(bundle)
+    trace = assemble(Evidence(bundle))
     wrong = kinds.SpanKind("planted", "spark")
     spans = tuple(replace(span, kind=wrong) if span.layer == "hdfs" else span for span in trace.spans)
-    monkeypatch.setattr(runs, "assemble", lambda bundle: replace(trace, spans=spans))
+    monkeypatch.setattr(runs, "assemble", lambda evidence: replace(trace, spans=spans))
     planted = runs.score_run(plan, bundle, tmp_path)
     assert [(recovery.verdict, recovery.blamed) for recovery in planted.recoveries] == [("wrong", {"spark": delay.ns})]
     assert not planted.repeatable

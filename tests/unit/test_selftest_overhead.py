@@ -5,14 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from records import run_record
 
 from dlobd import tracing
 from dlobd.bundle import store
@@ -22,6 +19,7 @@ from dlobd.run import runner
 from dlobd.selftest import overhead, step_loop
 from dlobd.selftest.overhead import Measurement
 from dlobd.selftest.step_loop import Loop
+from tests.records import run_record
 
 
 def runs(on_ns: list[int | None], off_ns: list[int | None]) -> list[Measurement]:
@@ -137,30 +135,6 @@ def test_the_feed_alternates_the_recorder(tmp_path: Path, monkeypatch: pytest.Mo
     assert min(loop.on_ns) > max(loop.off_ns)
     written = [line for path in tmp_path.glob("*.jsonl") for line in path.read_text().splitlines() if '"get"' in line]
     assert len(written) == 3 + 4 * 5 + 1  # before the first turn, in each block that records, and after the last
-
-
-SHORT_LOOP = """
-import json, sys
-from dataclasses import asdict
-from pathlib import Path
-from dlobd.selftest import step_loop
-step_loop.WARM_UP_STEPS, step_loop.PAIRS, step_loop.BLOCK_STEPS = 5, 3, 4
-print(json.dumps(asdict(step_loop.run(Path(sys.argv[1]), 0))))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(180)
-def test_the_loop_runs_the_real_trainer(tmp_path: Path) -> None:
-    """Every pair is measured, and the file has the steps of the blocks with recording."""
-    command = [sys.executable, "-c", SHORT_LOOP, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=170, check=True)
-    loop = Loop(**json.loads(done.stdout.splitlines()[-1]))
-    assert len(loop.on_ns) == len(loop.off_ns) == 3
-    assert min(*loop.on_ns, *loop.off_ns) > 0
-    lines = [line for path in tmp_path.glob("spans-*.jsonl") for line in path.read_text().splitlines()]
-    steps = [line for line in lines if '"n":"step"' in line or '"n":"first step"' in line]
-    assert len(steps) == 5 + 3 * 4 + 1
 
 
 def test_the_switch_is_set_for_a_run_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from records import run_record
 
 from dlobd.bundle import store
 from dlobd.bundle.store import Bundle
@@ -21,6 +20,7 @@ from dlobd.hadoop.web import NodeResources
 from dlobd.run import runner, series
 from dlobd.run.place import embedded
 from dlobd.schema import Experiment
+from tests.records import run_record
 
 NATIVE = ["launcher=native", "scheduler=none", "input=read"]
 

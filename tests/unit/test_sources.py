@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +21,8 @@ from dlobd.bundle.store import Bundle
 from dlobd.errors import BundleError
 from dlobd.experiment.own_job import from_dict
 from dlobd.layers import UNATTRIBUTED
+from tests.captured import DATA, Captured, copy_of
 
-DATA = Path(__file__).parents[1] / "data"
 RUNS = ("quick-run", "own-run", "native-run", "killed-trainer")
 SMALL = 0.01
 """Of the wall: what a boundary may move."""
@@ -53,7 +52,7 @@ EACH = [pytest.param(run, name, id=f"{run}:{name}") for run in RUNS for name in 
 
 def copied(run: str, directory: Path) -> Path:
     """A captured bundle with what recorder and collection note today: who started whom, and an inventory."""
-    path = Path(shutil.copytree(DATA / run, directory / "20260102T030405Z-0a1b"))
+    path = copy_of(run, directory)
     for each in sorted((path / "spans").iterdir()):
         _introduce(sorted(each.glob("*.jsonl")), path)
     absent = [] if (path / files.EVENT_LOG).exists() or run == "native-run" else ["event log: not captured"]
@@ -107,12 +106,6 @@ def computed(path: Path, run: str) -> dict[str, Any]:
     return record.computed(Bundle(path), from_dict(configuration, "test")).to_json()
 
 
-@cache
-def whole(run: str) -> dict[str, Any]:
-    """The record of the captured bundle."""
-    return computed(DATA / run, run)
-
-
 def said(found: dict[str, Any]) -> list[str]:
     """The warnings about what is missing."""
     return [line for line in found["warnings"] if line.startswith("missing: ")]
@@ -138,10 +131,10 @@ def claims_nothing(found: dict[str, Any], before: dict[str, Any]) -> None:
 @pytest.mark.parametrize("run", RUNS)
 def test_a_whole_bundle_lacks_nothing(run: str, tmp_path: Path) -> None:
     """Neither as it was captured, nor with what is noted today; also one of a job that failed."""
-    assert said(whole(run)) == []
+    assert said(Captured.computed(run)) == []
     found = computed(copied(run, tmp_path), run)
     assert said(found) == []
-    assert (found["status"], found["reason"]) == (whole(run)["status"], whole(run)["reason"])
+    assert (found["status"], found["reason"]) == (Captured.computed(run)["status"], Captured.computed(run)["reason"])
     assert not any(row["inside"] == UNATTRIBUTED for row in found["not_measured"])
 
 
@@ -159,7 +152,7 @@ def test_each_file_that_is_deleted_is_missed(run: str, name: str, tmp_path: Path
     assert said(found), found["warnings"]
     kind = source_kinds.kind_of(name)
     assert kind
-    before = whole(run)
+    before = Captured.computed(run)
     if before["status"] != "ok":
         assert found["status"] == before["status"]  # what a job failed of stays the reason
         return
@@ -179,6 +172,7 @@ BY_INVENTORY_ALONE = {
 """What nothing else in these bundles tells of. Without a list of daemons the last DataNode is not known to be one."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("run", "name"), [each for each in EACH if each.values[0] != "killed-trainer"])
 def test_each_source_is_missed_without_an_inventory(run: str, name: str, tmp_path: Path) -> None:
     """By what the other sources say: so is what never came, and was in no inventory."""
@@ -205,7 +199,7 @@ def test_without_any_spans_nothing_is_claimed(run: str, tmp_path: Path) -> None:
     found = computed(path, run)
     assert found["status"] == "invalid"
     assert found["reason"].startswith("the span file of the driver is absent")
-    claims_nothing(found, whole(run))
+    claims_nothing(found, Captured.computed(run))
     assert found["unattributed_ns"] > 0.9 * found["wall_ns"]
 
 
@@ -226,6 +220,7 @@ CUT = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("half", ["first", "last"])
 @pytest.mark.parametrize(("run", "name"), CUT)
 def test_a_file_of_which_half_is_left_is_noticed(run: str, name: str, half: str, tmp_path: Path) -> None:
@@ -238,7 +233,7 @@ def test_a_file_of_which_half_is_left_is_noticed(run: str, name: str, half: str,
     found = computed(path, run)
     assert said(found)
     assert found["status"] == "invalid"
-    claims_nothing(found, whole(run))
+    claims_nothing(found, Captured.computed(run))
 
 
 def test_a_line_that_is_taken_out_of_a_span_file_is_noticed(tmp_path: Path) -> None:
@@ -282,9 +277,11 @@ def test_a_script_that_silences_its_log_is_noticed(tmp_path: Path) -> None:
     found = computed(path, "own-run")
     assert found["status"] == "invalid"
     assert any("level ERROR" in line and "setLogLevel" in line for line in said(found))
-    claims_nothing(found, whole("own-run"))
+    claims_nothing(found, Captured.computed("own-run"))
     layers = {row["layer"]: row["ns"] for row in found["layers"]}
-    assert layers["yarn"] > 0.9 * next(row["ns"] for row in whole("own-run")["layers"] if row["layer"] == "yarn")
+    assert layers["yarn"] > 0.9 * next(
+        row["ns"] for row in Captured.computed("own-run")["layers"] if row["layer"] == "yarn"
+    )
 
 
 def test_nodes_of_ones_own_cluster_are_counted(tmp_path: Path) -> None:

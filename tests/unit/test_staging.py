@@ -96,13 +96,6 @@ def test_a_storage_that_refuses_is_one_clear_line(tmp_path: Path) -> None:
     assert caught.value.remedy
 
 
-def test_hdfs_that_is_gone_is_one_clear_line() -> None:
-    """Nobody listens where the NameNode was: no traceback of an HTTP library."""
-    with pytest.raises(ClusterError, match="HDFS refused") as caught:
-        staging.stage(small(), WebHdfs("http://127.0.0.1:9", "nobody"), "", silent)
-    assert "cluster status" in caught.value.remedy
-
-
 @pytest.mark.parametrize(
     ("damage", "what"),
     [

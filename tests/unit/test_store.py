@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from records import run_record
 
 from dlobd.bundle import redaction, store
 from dlobd.errors import BundleError
+from tests.records import run_record
 
 
 @pytest.fixture

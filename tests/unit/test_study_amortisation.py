@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from repeats import experiment, member, runset
 
 from analysis.studies.amortisation import Line, amortisation, check_table, picture, prediction_table, table
 from analysis.studies.variation import variation
 from dlobd.compare.compatibility import experiment as experiment_of
 from dlobd.compare.runset import Member
 from dlobd.errors import UsageError
+from tests.repeats import experiment, member, runset
 
 Truth = tuple[float, float]
 """Seconds of the fixed cost and of an epoch."""

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from records import layer_row
 
 from analysis.studies import pictures
 from analysis.studies.layer_breakdown import COLUMNS, overhead_table, picture
 from dlobd.errors import UsageError
 from dlobd.record.run import Run
+from tests.records import layer_row
 
 RECORD = json.loads((Path(__file__).parents[1] / "golden" / "run.json").read_text())
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from records import run as run_of
 
 from analysis.studies import pictures
 from analysis.studies.resource_use import ROLES, cores_by_role, draw, layer_table, rates, strips
 from dlobd.errors import UsageError
 from dlobd.record.resources import HostUse, LayerUse, ResourceUse
 from dlobd.schema import Segment
+from tests.records import run as run_of
 
 S = 10**9
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from chosen_runs import made, runset
 
 from analysis.studies import scaling
 from dlobd.compare.runset import Member, Repeat, RunSet
 from dlobd.errors import UsageError
 from dlobd.record.run import Run
+from tests.chosen_runs import made, runset
 
 
 def chosen(*runs: Run, axes: tuple[str, ...] = ()) -> RunSet:

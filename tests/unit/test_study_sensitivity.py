@@ -9,13 +9,13 @@ from itertools import product
 from typing import Any
 
 import pytest
-from chosen_runs import made, runset
 
 from analysis.studies import sensitivity
 from analysis.studies.sensitivity import Sensitivity
 from dlobd.compare.runset import RunSet
 from dlobd.errors import UsageError
 from dlobd.schema import NotMeasured
+from tests.chosen_runs import made, runset
 
 AXES = ("workers", "launcher")
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from repeats import experiment, member, on_disk, record, runset
 
 from analysis.studies import pictures
 from analysis.studies.stack_overhead import PUBLISHED, layer_table, picture, stack_overhead, table
@@ -17,6 +16,7 @@ from dlobd.compare.compatibility import launch_label
 from dlobd.compare.runset import Member, Repeat, load
 from dlobd.errors import UsageError
 from dlobd.record.resources import HostUse, PageCache, ResourceUse
+from tests.repeats import experiment, member, on_disk, record, runset
 
 NATIVE_S = {"client": 0.1, "launcher": 0.4, "tensorflow": 9.5}
 STACK_S = {"client": 0.1, "yarn": 3.0, "spark": 20.0, "launcher": 0.9, "feed": 0.5, "hdfs": 3.5, "tensorflow": 10.0}

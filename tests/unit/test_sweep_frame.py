@@ -9,7 +9,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from records import layer_row, run_record
 
 import dlobd
 from dlobd.bundle import store
@@ -17,6 +16,7 @@ from dlobd.compare import sweeps
 from dlobd.errors import BundleError
 from dlobd.experiment import files, series
 from dlobd.run.series import Series, StartedRun
+from tests.records import layer_row, run_record
 
 
 def swept(out: Path, walls: dict[tuple[int, int], Any]) -> Series:

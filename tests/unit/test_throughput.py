@@ -93,9 +93,8 @@ def test_nothing_without_enough_steps(tmp_path: Path) -> None:
 
 
 def _step_from(line: str, number: int) -> bool:
-    told = json.loads(line)
-    rendezvous = told.get("w", {}).get("rendezvous", "")
-    return rendezvous.startswith("step ") and int(rendezvous.split()[1]) >= number
+    wait = json.loads(line).get("w", {})
+    return wait.get("rendezvous") == "step" and wait["call"] >= number
 
 
 def test_a_quantile_needs_enough_values() -> None:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from captured import DATA, NAMES, Captured
 
 from dlobd.attribution import record
 from dlobd.attribution.importers.evidence import Evidence
@@ -21,6 +19,7 @@ from dlobd.bundle.store import Bundle
 from dlobd.experiment import own_job
 from dlobd.experiment.files import key
 from dlobd.record.run import Check, Plane
+from tests.captured import DATA, NAMES, Captured, copy_of
 
 S, MS = 10**9, 10**6
 WINDOW, JOB, MARKERS = "evidence/window.json", "evidence/job.json", "evidence/markers.json"
@@ -31,14 +30,17 @@ TRACE, DRIVER, SPANS = "logs/daemons/datanode-*-clienttrace.log", "logs/driver.s
 PUT = r'"n":"put".*?"bytes":(\d+)'
 GET = r'"l":"feed","n":"get".*\n\{"k":"e".*?"bytes":(\d+)'
 
-Edit = int | float | None
-"""A number is added to the first group of the pattern; None removes the line."""
+OTHER = '{"k":"other"}\n'
+"""A line of a kind that attribution ignores."""
+
+Edit = int | float | str | None
+"""A number is added to the first group of the pattern; a text replaces the line; None removes it."""
 
 EDITS: dict[str, tuple[str, str, Edit, set[str]]] = {
     "the driver's log is empty but for one line": (DRIVER, r"\n(?:.*\n)+", None, {"evidence-complete"}),
     "a rank reports fewer steps": (MARKERS, r'\\"steps\\": (\d+)', -1, {"steps", "steps-recorded"}),
     "a rank reports more samples": (MARKERS, r'\\"samples\\": (\d+)', 100, {"samples", "samples-received"}),
-    "the span of a step is lost": (SPANS, r'^.*"n":"step".*\n', None, {"steps-recorded", "spans-read"}),
+    "the span of a step is lost": (SPANS, r'^.*"n":"step".*\n', OTHER, {"steps-recorded", "spans-read"}),
     "a feed task puts more bytes": (SPANS, PUT, 1, {"feed-put", "feed-taken"}),
     "a rank takes fewer bytes": (SPANS, GET, -838, {"feed-taken", "samples-received"}),
     "an input file is longer": (
@@ -54,10 +56,10 @@ EDITS: dict[str, tuple[str, str, Edit, set[str]]] = {
     "the application ended much later": (RM, r"finishTime=(\d+)", 40_000, {"application-time"}),
     "the end of a task is lost": (EVENTS, r'^.*TaskEnd.*"Task ID":0,.*\n', None, {"tasks"}),
     "a task reports a longer run time": (EVENTS, r'"Executor Run Time":(\d+)', 60_000, {"task-run-time"}),
-    "a span is lost": (SPANS, r'^\{"k":"b","l":"tensorflow","n":"decode".*\n', None, {"spans-read"}),
+    "a span is lost": (SPANS, r'^\{"k":"b","l":"tensorflow","n":"decode".*\n', OTHER, {"spans-read"}),
     "a span begins before its parent": (SPANS, r'"n":"build","i":\d+,"p":\d+,"t":(\d+)', -60 * S, {"nesting"}),
     "a rank enters a collective late": (
-        SPANS, r'"n":"step","w":\{"rendezvous":"step 9"\}.*"t":(\d+)', S, {"collective-order", "nesting"},
+        SPANS, r'"n":"step","w":\{"rendezvous":"step","call":11\}.*"t":(\d+)', 3 * MS, {"collective-order"},
     ),
     "a log line has another time": (DRIVER, r"^(\d+) .*SchedulerBackend is ready", 5 * S, {"log-timestamps"}),
     "spark-submit ended earlier": (WINDOW, r'"exit_ns": (\d+)', -5 * S, {"window"}),
@@ -72,12 +74,14 @@ def edit(path: Path, name: str, pattern: str, by: Edit) -> None:
     """Edits the first place of the first file that has the pattern."""
 
     def changed(match: re.Match[str]) -> str:
+        if not isinstance(by, int | float):
+            return by or ""
         begin, end = match.start(1) - match.start(), match.end(1) - match.start()
-        return f"{match[0][:begin]}{int(match[1]) + (by or 0)}{match[0][end:]}"
+        return f"{match[0][:begin]}{int(match[1]) + by}{match[0][end:]}"
 
     for file in sorted(path.glob(name)):
         old = file.read_text()
-        new = re.sub(pattern, "" if by is None else changed, old, count=1, flags=re.MULTILINE)
+        new = re.sub(pattern, changed, old, count=1, flags=re.MULTILINE)
         if new != old:
             file.write_text(new)
             return
@@ -103,7 +107,7 @@ def failed(path: Path) -> set[str]:
 @pytest.fixture
 def quick(tmp_path: Path) -> Path:
     """A copy of a captured run of the embedded cluster, on YARN."""
-    return Path(shutil.copytree(DATA / "quick-run", tmp_path / "20260102T030405Z-0a1b"))
+    return copy_of("quick-run", tmp_path)
 
 
 @pytest.mark.parametrize("name", EDITS)
@@ -150,7 +154,7 @@ def test_there_are_at_most_thirty_checks() -> None:
 )
 def test_a_missing_source_fails_no_check(tmp_path: Path, bundle: str, name: str, unknown: set[str]) -> None:
     """The checks that need it are unknown, if the breakdown does not depend on it."""
-    path = Path(shutil.copytree(DATA / bundle, tmp_path / "20260102T030405Z-0a1b"))
+    path = copy_of(bundle, tmp_path)
     (path / name).unlink()
     assert failed(path) == set()
     assert unknown <= {check.code for check in of(path).values() if check.verdict == "unknown"}
@@ -168,7 +172,7 @@ def test_a_missing_source_fails_no_check(tmp_path: Path, bundle: str, name: str,
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
 def test_a_source_that_stopped_early_fails_no_check(tmp_path: Path, bundle: str, name: str, share: float) -> None:
     """A healthy run stays valid if its sampler, or a log on which the breakdown does not depend, is killed."""
-    path = Path(shutil.copytree(DATA / bundle, tmp_path / "20260102T030405Z-0a1b"))
+    path = copy_of(bundle, tmp_path)
     lines = (path / name).read_text().splitlines(keepends=True)
     (path / name).write_text("".join(lines[: round(len(lines) * share)]))
     assert failed(path) == set()
@@ -336,7 +340,7 @@ def test_a_failed_check_makes_the_run_invalid(quick: Path) -> None:
     experiment = own_job.from_dict(run["configuration"])
     run["experiment_key"] = key(experiment)
     edit(quick, *EDITS["a DataNode sends a byte more"][:3])
-    run |= record.computed(bundle, experiment)
+    run |= record.computed(bundle, experiment).to_json()
     bundle.write(run)
     assert run["status"] == "invalid"
     assert run["reason"] == (

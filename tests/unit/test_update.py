@@ -11,7 +11,7 @@ import pytest
 
 from dlobd.axes import SCHEDULES
 from dlobd.job.training import schedules
-from dlobd.job.training.optimisers import Momentum, Sgd
+from dlobd.job.training.optimisation import Momentum, Sgd
 from dlobd.job.training.update import Update, Workload
 
 pytestmark = pytest.mark.slow  # imports TensorFlow

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from captured import DATA
 
 from dlobd import cli
 from dlobd.attribution import record
@@ -18,6 +17,7 @@ from dlobd.attribution.verification import verify
 from dlobd.bundle.store import Bundle
 from dlobd.experiment import own_job
 from dlobd.experiment.files import key
+from tests.captured import DATA
 
 RUN_ID = "20260102T030405Z-0a1b"
 SEALED, REPORT = "files are as sealed", "report follows from the evidence"

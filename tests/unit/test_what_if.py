@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import span, traces
 
-from dlobd.attribution.attribute import attribute
-from dlobd.attribution.lanes.assemble import assemble
 from dlobd.attribution.what_if import WhatIf, everything
 from dlobd.schema import MAIN_LANE, Span, Trace
-
-DATA = Path(__file__).parents[1] / "data"
-CAPTURES = sorted(path.name for path in DATA.iterdir() if (path / "run.json").exists())
+from tests.captured import NAMES, Captured
+from tests.strategies import span, traces
 
 
 def without(*names: str):
@@ -45,19 +39,19 @@ def test_savings_are_between_nothing_and_the_wall(of: Trace, names: set[str]) ->
     assert 0 <= saved(of, *names) <= of.wall_ns
 
 
-@pytest.mark.parametrize("capture", CAPTURES)
-def test_the_wall_of_a_real_run_is_replayed_to_the_nanosecond(capture: str) -> None:
+@pytest.mark.parametrize("capture", NAMES)
+def test_the_wall_of_a_real_run_is_replayed_to_the_nanosecond(capture: str, captured: Captured) -> None:
     """Every lane of every capture is where it was."""
-    of = assemble(DATA / capture)
+    of = captured.trace(capture)
     assert WhatIf(of).wall_ns(everything) == of.wall_ns
 
 
-@pytest.mark.parametrize("capture", CAPTURES)
-def test_no_span_of_a_real_run_saves_less_than_it_holds_up_alone(capture: str) -> None:
+@pytest.mark.parametrize("capture", NAMES)
+def test_no_span_of_a_real_run_saves_less_than_it_holds_up_alone(capture: str, captured: Captured) -> None:
     """What the attributed wall gives to spans of one name bounds what they can save from above, but for waits that
     get shorter with them."""
-    of = assemble(DATA / capture)
-    what_if, found = WhatIf(of), attribute(of)
+    of, found = captured.trace(capture), captured.attribution(capture)
+    what_if = WhatIf(of)
     for layer in found.layers:
         for name, ns in layer.names[:3]:
             assert 0 <= what_if.saved_ns(without(name)) <= of.wall_ns, (name, ns)

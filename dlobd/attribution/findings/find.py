@@ -19,7 +19,8 @@ WORTH_NS = 1_000_000
 
 def findings(context: Context) -> list[Finding]:
     """Returns findings above noise before others, and the largest saving first."""
-    earlier_walls_ns = (context.evidence.noise or {}).get("earlier_walls_ns") or ()
+    measured = context.evidence.noise
+    earlier_walls_ns = (measured.get("earlier_walls_ns") if measured else None) or ()
     noise_ns = noise.noise_ns(earlier_walls_ns, context.trace.wall_ns)
     found = [_finding(candidate, saves_ns, lo_ns, noise_ns) for candidate, saves_ns, lo_ns in _bounded(context)]
     return sorted(found, key=lambda one: (not one.above_noise, -one.saves_ns, one.finding))

@@ -1,4 +1,4 @@
-"""Which attempt of a YARN application a container belongs to, by the containers' names. Pure."""
+"""Finds the attempt of a YARN application that a container belongs to, by the container's ID. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CONTAINER = re.compile(r"\bcontainer_(?:e\d+_)?(\d+_\d+)_(\d+)_\d+\b")
 
 
 def attempt_of(container: str) -> int:
-    """The number of the attempt that a container belongs to, from 1; 0 of a name that is no container's."""
+    """Returns the number of a container's attempt, from 1; 0 for a name that is no container ID."""
     match = CONTAINER.search(container)
     return int(match[2]) if match else 0
 
@@ -26,14 +26,14 @@ class Attempts:
 
     @property
     def ams(self) -> list[str]:
-        """The ApplicationMaster's container of each attempt, the last one's at the end."""
+        """The ApplicationMaster's container of each attempt, in order."""
         return list(self._ams.values())
 
     @property
     def am(self) -> str:
-        """The ApplicationMaster's container of the last attempt; empty where there is none."""
+        """The ApplicationMaster's container of the last attempt; empty without an attempt."""
         return self.ams[-1] if self._ams else ""
 
     def am_of(self, container: str) -> str:
-        """The ApplicationMaster's container of the attempt that a container belongs to; empty where there is none."""
+        """Returns the ApplicationMaster's container of a container's attempt; empty without an attempt."""
         return self._ams.get(attempt_of(container), "")

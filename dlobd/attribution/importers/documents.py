@@ -38,7 +38,7 @@ class Documents:
         document = self._found[name]
         return otherwise if isinstance(document, Missing | Damaged) else document
 
-    def needed(self, name: str) -> dict[str, Any]:
+    def needed(self, name: str) -> Any:
         """Returns the window or the job.
 
         Raises:
@@ -49,8 +49,7 @@ class Documents:
             raise BundleError(f"{self._bundle} has no {WITHOUT[name]}.", "look at its run.json")
         if isinstance(document, Damaged):
             raise BundleError(f"{self._bundle / name} {document.reason}.", "look at its run.json")
-        value: dict[str, Any] = document
-        return value
+        return document
 
     @property
     def damaged(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Everything a bundle holds about one run, parsed once.
+"""The evidence of one run in a bundle, parsed once.
 
 What is absent is empty, not an error: a run may have died early.
 """
@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from dlobd import schema
-from dlobd.attribution.importers import event_log, facts, hdfs, jvm, recorder, resources, rpc, spark, yarn
+from dlobd.attribution.importers import event_log, facts, hdfs, jvm, recorder, resources, spark, yarn
 from dlobd.attribution.importers.alignment import Alignment, logs_of
 from dlobd.attribution.importers.attempts import Attempts
 from dlobd.attribution.importers.documents import Documents
 from dlobd.attribution.importers.event_log import Application, EventLog, TaskMetrics
+from dlobd.attribution.importers.jvm_records import JvmRecords
 from dlobd.attribution.importers.log4j import LogLine
 from dlobd.attribution.importers.recorder import RecordedProcess
+from dlobd.attribution.importers.topology import Topology
 from dlobd.bundle import files, reading
 from dlobd.bundle.reading import Damaged
 from dlobd.tracing.clock import WallToMonotonic
@@ -30,9 +32,10 @@ class Evidence:
     path: Path
 
     @cached_property
-    def window(self) -> dict[str, Any]:
-        """`dlobd.run.submit.Window` as a dict. Raises BundleError if it is missing or damaged."""
-        return self._documents.needed(files.WINDOW)
+    def window(self) -> facts.Window:
+        """The window. Raises BundleError if it is missing or damaged."""
+        window: facts.Window = self._documents.needed(files.WINDOW)
+        return window
 
     @cached_property
     def _documents(self) -> Documents:
@@ -42,8 +45,9 @@ class Evidence:
     def damaged(self) -> dict[str, str]:
         """Name of each file that cannot be used, or not completely -> the reason."""
         found = self._documents.damaged | dict(reading.damage(self.path))
-        if bad := [name for name, result in self._results.items() if isinstance(result, Damaged)]:
-            found[files.MARKERS] = f"is damaged: {bad[0]}: {self._results[bad[0]].reason}"
+        if bad := [(name, result) for name, result in self._results.items() if isinstance(result, Damaged)]:
+            name, result = bad[0]
+            found[files.MARKERS] = f"is damaged: {name}: {result.reason}"
         if self.resources is None and reading.size(self.path / files.RESOURCES):
             found.setdefault(files.RESOURCES, "has no sample")
         for name, log in ((files.EVENT_LOG, self.event_log), (files.RESOURCES, self.resources)):
@@ -58,11 +62,22 @@ class Evidence:
 
     @cached_property
     def _own_anchors(self) -> list[schema.ClockAnchor]:
-        return [schema.ClockAnchor(**anchor) for anchor in self.window["anchors"]]
+        window: dict[str, Any] = self._documents.needed(files.WINDOW)
+        return [schema.ClockAnchor(**anchor) for anchor in window["anchors"]]
+
+    @property
+    def domain(self) -> str:
+        """The clock domain of the client, and of the window: host and boot."""
+        return self._own_anchors[0].domain
+
+    @property
+    def host(self) -> str:
+        """The host of the client."""
+        return self.domain.split("/")[0]
 
     @cached_property
     def clock_differences_ns(self) -> list[int]:
-        """How far each reading of both clocks has the wall clock ahead of the monotonic one; on its own host."""
+        """Wall clock minus monotonic clock at each reading of both."""
         every = (*self._own_anchors, *(anchor for process in self._recorded for anchor in process.anchors))
         return [anchor.wall_ns - anchor.monotonic_ns for anchor in every]
 
@@ -78,23 +93,13 @@ class Evidence:
 
     @cached_property
     def alignment(self) -> Alignment:
-        """From the clocks of other hosts to that of the window."""
+        """The conversion of other hosts' clocks to the clock of the window."""
         reference = self._own_anchors if self._documents.has(files.WINDOW) else []
         return Alignment(reference, self._recorded, logs_of(self.path))
 
-    @property
-    def by_hand(self) -> bool:
-        """Whether the application was submitted by hand: the window is what the ResourceManager saw of it."""
-        return bool(self.window.get("by_hand"))
-
-    @property
-    def external(self) -> bool:
-        """Whether the cluster is external: only there evidence comes by the cluster's own interfaces."""
-        return self.on_file(files.RM_ATTEMPTS) or files.RM_ATTEMPTS in self._documents.damaged
-
     @cached_property
     def driver_process(self) -> RecordedProcess | None:
-        """The driver's Python."""
+        """The Python process of the driver."""
         return next((p for p in self.processes if p.process.role == "driver"), None)
 
     @cached_property
@@ -105,77 +110,41 @@ class Evidence:
     @cached_property
     def job(self) -> dict[str, Any]:
         """`dlobd.job.description.Job` as a dict. Raises BundleError if it is missing or damaged."""
-        return self._documents.needed(files.JOB)
+        job: dict[str, Any] = self._documents.needed(files.JOB)
+        return job
 
     @cached_property
-    def span_cost(self) -> dict[str, Any]:
-        """What `dlobd.tracing.span_cost` found before the run; empty where it was not asked."""
-        return self._documents.get(files.SPAN_COST, {})
+    def topology(self) -> Topology:
+        """The topology of the run. Raises BundleError if the job is missing or damaged."""
+        # only from an external cluster is evidence collected by the interfaces of the cluster
+        external = self.on_file(files.RM_ATTEMPTS) or files.RM_ATTEMPTS in self._documents.damaged
+        return Topology.of(self.job, self._documents.has(files.WINDOW) and self.window.get("by_hand", False), external)
 
     @cached_property
-    def collected(self) -> dict[str, Any]:
-        """What `collect` noted: `missing`, one line for each thing that could not be had, `metrics`, which only the
-        running cluster knew, and `files`, the size in bytes of each file that it left, if it is of a later time."""
-        return self._documents.get(files.COLLECTED, {"missing": [], "metrics": {}})
-
-    @property
-    def cluster_mode(self) -> bool:
-        """Whether the driver ran in the ApplicationMaster's container, rather than below spark-submit."""
-        return bool(self.job.get("deploy_mode") == "cluster")
-
-    @property
-    def on_yarn(self) -> bool:
-        """Whether YARN handed out the executors; a bundle without a scheduler in its job is of that time."""
-        return bool(self.job.get("scheduler", "yarn") == "yarn")
-
-    @property
-    def own(self) -> bool:
-        """Whether the user's own script was run."""
-        return "script" in self.job
-
-    @property
-    def native(self) -> bool:
-        """Whether the job was plain processes, without Spark, YARN and HDFS."""
-        return bool(self.job.get("scheduler") == "none")
+    def span_cost(self) -> facts.SpanCost | None:
+        """The measured cost of a span; None if it was not measured."""
+        return self._documents.get(files.SPAN_COST, None)
 
     @cached_property
-    def submit_lines(self) -> list[LogLine]:
-        """The log of spark-submit's JVM."""
-        return self._log("driver.stderr")
+    def collected(self) -> facts.Collected:
+        """The report of the collection of this evidence."""
+        return self._documents.get(files.COLLECTED, facts.Collected(missing=[], metrics={}))
 
     @cached_property
-    def submit_log(self) -> spark.DriverLog:
-        """spark-submit's JVM."""
-        return spark.driver(self.submit_lines)
+    def submitter(self) -> JvmRecords:
+        """The JVM of spark-submit."""
+        return JvmRecords(
+            lambda: self._log("driver.stderr"),
+            lambda: self.alignment.jvm(jvm.read(self.path / files.DRIVER_JVM_LOG), self.path / files.DRIVER_STDERR),
+        )
 
     @cached_property
-    def submit_calls(self) -> list[rpc.Call]:
-        """What spark-submit's JVM asked of HDFS and YARN."""
-        return rpc.calls(self.submit_lines)
-
-    @cached_property
-    def submit_jvm(self) -> jvm.JvmLife | None:
-        """The life of spark-submit's JVM."""
-        return self.alignment.jvm(jvm.read(self.path / files.DRIVER_JVM_LOG), self.path / files.DRIVER_STDERR)
-
-    @cached_property
-    def driver_lines(self) -> list[LogLine]:
-        """The log of the JVM that has the SparkContext."""
-        if not self.cluster_mode:
-            return self.submit_lines
-        return self.container_log(self.attempts.am) if self.attempts.am else []
-
-    @cached_property
-    def driver_log(self) -> spark.DriverLog:
-        """The JVM that has the SparkContext."""
-        return spark.driver(self.driver_lines) if self.cluster_mode else self.submit_log
-
-    @cached_property
-    def driver_jvm(self) -> jvm.JvmLife | None:
-        """The life of the JVM that has the SparkContext."""
-        if not self.cluster_mode:
-            return self.submit_jvm
-        return self.container_jvm(self.attempts.am) if self.attempts.am else None
+    def driver(self) -> JvmRecords:
+        """The JVM of the SparkContext."""
+        if self.topology.client_has_driver_log:
+            return self.submitter
+        am = self.attempts.am
+        return JvmRecords(lambda: self.container_log(am) if am else [], lambda: self.container_jvm(am) if am else None)
 
     @cached_property
     def yarn(self) -> yarn.YarnLife:
@@ -188,13 +157,13 @@ class Evidence:
         return life
 
     @cached_property
-    def rm_app(self) -> dict[str, Any]:
-        """The ResourceManager's own record of the application; empty where it gave none."""
-        return self._documents.get(files.RM_APPLICATION, {})
+    def rm_app(self) -> facts.RmApplication:
+        """The ResourceManager's REST record of the application; empty without one."""
+        return self._documents.get(files.RM_APPLICATION, facts.RmApplication())
 
     @cached_property
-    def container_beans(self) -> list[dict[str, Any]]:
-        """What the NodeManagers say of containers; empty where they were not asked."""
+    def container_beans(self) -> list[facts.ContainerBean]:
+        """The NodeManagers' metrics of containers; empty if they were not collected."""
         return self._documents.get(files.NM_CONTAINERS, [])
 
     @cached_property
@@ -210,7 +179,11 @@ class Evidence:
     @cached_property
     def lost_containers(self) -> list[str]:
         """Containers of attempts whose driver was lost with its ApplicationMaster: all work was repeated."""
-        return [one for one in self.containers if self.cluster_mode and self.attempts.am_of(one) != self.attempts.am]
+        return [
+            one
+            for one in self.containers
+            if self.topology.driver_in_container and self.attempts.am_of(one) != self.attempts.am
+        ]
 
     @cached_property
     def am_logs(self) -> dict[str, spark.AmLog]:
@@ -223,13 +196,13 @@ class Evidence:
         return self.am_logs.get(self.attempts.am, spark.AmLog())
 
     def am_log_of(self, container: str) -> spark.AmLog:
-        """The log of the ApplicationMaster that asked for a container; its own, if it is one's."""
+        """Returns the log of the ApplicationMaster of a container's attempt."""
         return self.am_logs.get(self.attempts.am_of(container), spark.AmLog())
 
     @cached_property
     def executor_containers(self) -> dict[str, str]:
         """Executor id to the directory of its logs and spans: a container's on YARN."""
-        if self.on_yarn:
+        if self.topology.has_yarn:
             logs = (log for own, log in self.am_logs.items() if own not in self.lost_containers)
             return {executor: container for log in logs for executor, container in log.containers.items()}
         logs_below = self.path / files.CONTAINER_LOGS
@@ -247,7 +220,7 @@ class Evidence:
         return {executor: spark.executor(self.container_log(container)) for executor, container in sorted(ids.items())}
 
     @cached_property
-    def daemons(self) -> list[dict[str, Any]]:
+    def daemons(self) -> list[facts.Daemon]:
         """The cluster's daemons when the evidence was collected: name, kind, host, ports, alive."""
         return self._documents.get(files.DAEMONS, [])
 
@@ -257,44 +230,18 @@ class Evidence:
         return [path.stem for path in self._daemons("")]
 
     def daemon_log(self, name: str) -> list[LogLine]:
-        """What a daemon logged during the run; nodemanager-0 and the like."""
+        """Returns the lines of a daemon's log during the run; names are such as nodemanager-0."""
         return self._log(f"daemons/{name}.log")
 
     @cached_property
-    def audits(self) -> list[hdfs.Audit]:
-        """The NameNode's operations."""
-        return list(hdfs.audits(self._log("daemons/namenode-audit.log")))
-
-    @cached_property
-    def transfers(self) -> list[hdfs.Transfer]:
-        """The DataNodes' transfers, by their end."""
-        found = [
-            transfer
-            for path in self._daemons("datanode")
-            if path.stem.endswith("clienttrace")
-            for transfer in hdfs.transfers(self._log(f"daemons/{path.name}"))
-        ]
-        return sorted(found, key=lambda t: t.end_ns)
-
-    @cached_property
-    def close_retries(self) -> list[hdfs.CloseRetry]:
-        """Closes of files that the NameNode did not accept at once."""
-        return list(hdfs.close_retries(self._log("daemons/namenode.log")))
-
-    @cached_property
-    def blocks(self) -> dict[str, set[str]]:
-        """HDFS path of an input file to its blocks."""
-        return hdfs.blocks(self._documents.get(files.BLOCKS, {}))
-
-    @cached_property
-    def file_bytes(self) -> dict[str, int]:
-        """HDFS path of an input file to its length, as the NameNode has it."""
-        return hdfs.lengths(self._documents.get(files.BLOCKS, {}))
-
-    @cached_property
-    def checksums(self) -> dict[str, Any]:
-        """`staged` and `hdfs`: path of an input file to its checksum when it was written, and by HDFS after the run."""
-        return self._documents.get(files.CHECKSUMS, {})
+    def hdfs(self) -> hdfs.HdfsLife:
+        """The records of HDFS."""
+        return hdfs.HdfsLife(
+            lambda name: self._log(f"daemons/{name}"),
+            [path.name for path in self._daemons("datanode") if path.stem.endswith("clienttrace")],
+            self._documents.get(files.BLOCKS, {}),
+            self._documents.get(files.CHECKSUMS, facts.Checksums()),
+        )
 
     @cached_property
     def event_log(self) -> EventLog:
@@ -308,25 +255,19 @@ class Evidence:
 
     @cached_property
     def spark_addresses(self) -> tuple[str, ...]:
-        """Where Spark's driver and executors listen for each other, by its event log: addresses, and the names of hosts
-        of which none is known."""
+        """The addresses of Spark's driver and executors, by its event log; host names without a known address."""
         known: dict[str, str] = self._documents.get(files.HOSTS, {})
         # one host may be there by both: a driver by its address, an executor by its name
         return tuple(sorted({known.get(host, host) for host in self.event_log.hosts}))
 
     @cached_property
     def client_interfaces(self) -> dict[str, Any] | None:
-        """The network interfaces of dlobd's machine after the run, as JSON; None where they were not noted."""
+        """The network interfaces of the client after the run, as JSON; None if they were not recorded."""
         return self._documents.get(files.CLIENT_INTERFACES, None)
-
-    @cached_property
-    def datanode_addresses(self) -> tuple[str, ...]:
-        """The addresses of the DataNodes that have blocks of the input files, as the NameNode says them."""
-        return hdfs.datanodes(self._documents.get(files.BLOCKS, {}))
 
     @property
     def tasks(self) -> list[TaskMetrics]:
-        """The tasks that Spark's event log ended."""
+        """The tasks with an end in Spark's event log."""
         return self.event_log.tasks
 
     @property
@@ -336,37 +277,37 @@ class Evidence:
 
     @cached_property
     def noise(self) -> dict[str, Any] | None:
-        """The machine's noise just before the window, and of which machine; None where it was not measured."""
+        """The noise of the machine just before the window; None if it was not measured."""
         return self._documents.get(files.NOISE, None)
 
     @cached_property
     def page_cache(self) -> dict[str, Any] | None:
-        """What was in memory of the training files just before the window; None where it is not known."""
+        """The training files in the page cache just before the window; None if unknown."""
         return self._documents.get(files.PAGE_CACHE, None)
 
     @cached_property
-    def environment_cache(self) -> dict[str, Any] | None:
-        """What was in memory of the job's environment before and after it; None where it is not known."""
+    def environment_cache(self) -> dict[str, facts.BeforeAndAfter] | None:
+        """The files of the job's environment in the page cache before and after the run; None if unknown."""
         return self._documents.get(files.ENVIRONMENT_CACHE, None)
 
     @cached_property
     def resources(self) -> resources.SampledHost | None:
-        """The resources that dlobd's machine and the processes there used; None if it was not sampled."""
+        """The samples of the client's machine and its processes; None if it was not sampled."""
         return resources.read(reading.lines(self.path / files.RESOURCES))
 
     @cached_property
     def markers(self) -> dict[str, str]:
-        """Name to text of what ranks left."""
+        """Name of each marker file of the ranks -> its text."""
         return self._documents.get(files.MARKERS, {})
 
     @cached_property
-    def results(self) -> dict[int, dict[str, Any]]:
-        """What each rank left in its done-marker, by rank."""
+    def results(self) -> dict[int, facts.RankResult]:
+        """Rank -> the content of its done-marker."""
         found = [result for result in self._results.values() if not isinstance(result, Damaged)]
         return {result["rank"]: result for result in found}
 
     @cached_property
-    def _results(self) -> dict[str, Any]:
+    def _results(self) -> dict[str, facts.RankResult | Damaged]:
         markers = {name: text for name, text in self.markers.items() if name.startswith("rank-")}
         return {name: reading.parse_json(text, facts.RankResult) for name, text in markers.items()}
 
@@ -375,21 +316,21 @@ class Evidence:
         return reading.is_file(self.path / name)
 
     def container_log(self, container: str) -> list[LogLine]:
-        """The JVM's log lines of one container."""
+        """Returns the lines of the JVM's log in a container."""
         return self._log(f"containers/{container}/stderr")
 
     def log4j(self, container: str = "") -> tuple[int, int] | None:
-        """When log4j was configured in a container's JVM; without one, in spark-submit's."""
+        """Returns begin and end of log4j's configuration in a container's JVM; without one, in spark-submit's."""
         name = f"containers/{container}/stderr" if container else "driver.stderr"
         return self.alignment.log4j_configured(self.path / "logs" / name)
 
     def container_jvm(self, container: str) -> jvm.JvmLife | None:
-        """The life of a container's JVM."""
+        """Returns the life of a container's JVM."""
         stderr = self.path / files.CONTAINER_LOGS / container / "stderr"
         return self.alignment.jvm(jvm.read(stderr.with_name("jvm.log")), stderr)
 
     def recorded_in(self, container: str) -> list[RecordedProcess]:
-        """The processes that recorded spans in one container."""
+        """Returns the processes that recorded spans in a container."""
         return [process for process in self.processes if process.path.parent.name == container]
 
     def _log(self, name: str) -> list[LogLine]:

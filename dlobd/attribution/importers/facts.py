@@ -1,8 +1,9 @@
 """Types of the JSON documents of a bundle, as far as dlobd uses them. A document of another shape is damaged."""
 
-from typing import Any, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 from dlobd.bundle import files
+from dlobd.bundle.reading import Loss
 from dlobd.network.verdict.evidence import Snapshot
 from dlobd.record.resources import PageCache
 from dlobd.record.run import Noise
@@ -61,7 +62,7 @@ class TrainingJob(TypedDict):
 class SpanCost(TypedDict):
     """What one span cost before the run; `recording` alone if the recorder was off."""
 
-    recording: str
+    recording: Literal["on", "off"]
     span_ns: int | None
     lowest_ns: NotRequired[int | None]
     highest_ns: NotRequired[int | None]
@@ -193,7 +194,7 @@ class RankResult(TypedDict):
     index: int
     steps: int
     samples: int
-    losses: list[float]
+    losses: list[Loss]
     loop_ns: NotRequired[int | None]
     machine: NotRequired[Machine]
     test: NotRequired[Test | None]

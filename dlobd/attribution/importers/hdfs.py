@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from dlobd.attribution.importers.facts import BlockLocations
+from dlobd.attribution.importers.facts import BlockLocations, Checksums
 from dlobd.attribution.importers.log4j import LogLine
 from dlobd.spans import CLOSE_RETRY
 
@@ -44,12 +45,12 @@ class Transfer:
 
     @property
     def start_ns(self) -> int:
-        """When the transfer began."""
+        """The start of the transfer."""
         return self.end_ns - self.duration_ns
 
 
 def audits(lines: Iterable[LogLine]) -> Iterator[Audit]:
-    """The NameNode's audited operations."""
+    """Yields the audited operations of the NameNode."""
     for line in lines:
         match = _AUDIT.search(line.message)
         if match:
@@ -57,7 +58,7 @@ def audits(lines: Iterable[LogLine]) -> Iterator[Audit]:
 
 
 def removed(audits: Iterable[Audit], path: str, until_ns: int) -> bool:
-    """Whether a file was deleted by then, or a directory above it."""
+    """Returns True if a file, or a directory above it, was deleted by then."""
     deleted = (one.path.rstrip("/") for one in audits if one.command == "delete" and one.at_ns <= until_ns)
     return any(f"{path}/".startswith(f"{top}/") for top in deleted)
 
@@ -90,7 +91,7 @@ class CloseRetry:
 
 @dataclass(frozen=True, slots=True)
 class CloseAnswer:
-    """What the NameNode logged of a try to close a file: that it is closed, or that a block has too few copies yet."""
+    """The NameNode's log line of an attempt to close a file: it is closed, or a block has too few replicas."""
 
     at_ns: int
     path: str
@@ -142,3 +143,50 @@ def datanodes(located: Mapping[str, BlockLocations]) -> tuple[str, ...]:
     """Returns the addresses of the DataNodes that have the blocks."""
     found = [block for answer in located.values() for block in answer["LocatedBlocks"]["locatedBlocks"]]
     return tuple(sorted({place["ipAddr"] for block in found for place in block["locations"]}))
+
+
+class HdfsLife:
+    """The records of HDFS, read when first used."""
+
+    def __init__(
+        self,
+        log: Callable[[str], list[LogLine]],
+        traces: Sequence[str],
+        located: Mapping[str, BlockLocations],
+        checksums: Checksums,
+    ) -> None:
+        self._log = log
+        self._traces = traces
+        self._located = located
+        self.checksums = checksums
+
+    @cached_property
+    def audits(self) -> list[Audit]:
+        """The operations of the NameNode."""
+        return list(audits(self._log("namenode-audit.log")))
+
+    @cached_property
+    def transfers(self) -> list[Transfer]:
+        """The transfers of the DataNodes, by their end."""
+        found = [transfer for name in self._traces for transfer in transfers(self._log(name))]
+        return sorted(found, key=lambda t: t.end_ns)
+
+    @cached_property
+    def close_retries(self) -> list[CloseRetry]:
+        """Closes of files that the NameNode did not accept at once."""
+        return list(close_retries(self._log("namenode.log")))
+
+    @cached_property
+    def blocks(self) -> dict[str, set[str]]:
+        """Path of each input file -> its blocks."""
+        return blocks(self._located)
+
+    @cached_property
+    def file_bytes(self) -> dict[str, int]:
+        """Path of each input file -> its length."""
+        return lengths(self._located)
+
+    @cached_property
+    def datanode_addresses(self) -> tuple[str, ...]:
+        """Addresses of the DataNodes that have blocks of the input files."""
+        return datanodes(self._located)

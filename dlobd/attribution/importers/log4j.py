@@ -16,18 +16,18 @@ from pathlib import Path
 from dlobd.bundle import reading
 
 RESOLUTION_NS = 1_000
-"""What a `%nano` stamp is taken to be good for: the log call itself."""
+"""The assumed uncertainty of a `%nano` timestamp: the log call itself."""
 
 _LINE = re.compile(r"^(\d{6,19}) (\d{4}-\d\d-\d\dT[\d:.]+) ([A-Z]+) ([^\s:]+)(?: \[([^\]]*)\])?: (.*)$")
 _STATUS = re.compile(r"^(\d{4}-\d\d-\d\dT[\d:]+\.\d+)Z \S+ INFO (Using provider:|Configuration \S+ started\.)")
-"""What log4j says of itself, by the wall clock only."""
+"""The lines of log4j's own status log, which have only the wall clock."""
 STATUS_RESOLUTION_NS = 1_000_000
 """Of a time on that clock: the lines by which it is placed tell milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One log event; continuation lines (stack traces) are dropped. `thread` is "" where the pattern has none."""
+    """One log event; continuation lines (stack traces) are dropped. `thread` is "" if the pattern has none."""
 
     at_ns: int
     level: str
@@ -46,7 +46,7 @@ def parse(lines: Iterable[str], source: str) -> Iterator[LogLine]:
 
 
 def offset_ns(path: Path) -> int | None:
-    """How far the wall clock is ahead of the monotonic one, to a millisecond, by the first line of a file."""
+    """Returns wall clock minus monotonic clock by the first line of a file, to a millisecond."""
     return next((wall_ns - at_ns for at_ns, wall_ns in stamps(path)), None)
 
 

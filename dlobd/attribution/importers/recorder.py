@@ -46,7 +46,7 @@ class RecordedSpan:
 
     @property
     def kind(self) -> SpanKind | None:
-        """Its row in `dlobd.spans`; None if there is none."""
+        """The row of this span in `dlobd.spans`; None without a row."""
         found = kind_of(self.layer, self.name)
         return found[0] if found else None
 
@@ -67,7 +67,7 @@ class Instant:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What the kernel had counted of a process at `at_ns`, since its start; None where it does not say.
+    """The kernel's counters of a process from its start to `at_ns`; None for an unknown counter.
 
     `main` and `threads` are pairs: on a core, and waiting for one; of the main thread, and of all that were seen.
     `cpu_ns` has ended threads too. `pressure` is the machine's: some task waited for a core, some for a disk.
@@ -85,7 +85,7 @@ class Use:
 
 @dataclass(slots=True)
 class RecordedProcess:
-    """What one process wrote."""
+    """The records of one process."""
 
     process: Process
     domain: str
@@ -106,7 +106,7 @@ class RecordedProcess:
 
     @property
     def rank(self) -> int | None:
-        """Its number among the ranks, of which the chief is 0; None of a process that does not train."""
+        """The number of the rank, from 0 for the chief; None for a process that does not train."""
         return {"chief": self.process.index, "worker": self.process.index + 1}.get(self.process.role)
 
     def instant(self, name: str) -> Instant | None:
@@ -123,7 +123,7 @@ class RecordedProcess:
 
 
 def trainers(processes: Iterable[RecordedProcess]) -> list[RecordedProcess]:
-    """Those that train: the chief and the workers."""
+    """Returns the processes that train: the chief and the workers."""
     return [process for process in processes if process.rank is not None]
 
 
@@ -275,7 +275,7 @@ class AnchorLine(Line):
 
 
 class Wait(TypedDict, total=False):
-    """What a span waits for; see `dlobd.tracing.recorder.Recorder.span`."""
+    """The target of a wait; see `dlobd.tracing.recorder.Recorder.span`."""
 
     waits_for: list[str]
     released_ns: int | None
@@ -314,7 +314,7 @@ class Attrs(TypedDict, total=False):
     role: str
     samples: int
     slots: int
-    task_attempt: int
+    task_attempt: int | None
     transfers: list[tuple[int | str, int | str, int, int]]
 
 

@@ -36,7 +36,7 @@ class HostSample:
 
     @property
     def loopback_bytes(self) -> int | None:
-        """What it sent to itself, each byte once."""
+        """The bytes that the host sent to itself, each counted once."""
         return self.received_bytes.get(LOOPBACK)
 
     @property
@@ -47,7 +47,7 @@ class HostSample:
 
 @dataclass(frozen=True, slots=True)
 class ProcessSample:
-    """What one process had used at `at_ns`; `rss_bytes` was in use then, the others add up.
+    """The use of one process: `rss_bytes` at `at_ns`, and the totals of the others until then.
 
     From `later_ns` on it is None of a process whose threads were not looked at; see `dlobd.tracing.process_use`.
     """
@@ -83,7 +83,7 @@ class SampledProcess:
 
 @dataclass(slots=True)
 class SampledHost:
-    """What one sampler wrote. `roots` are processes by what dlobd calls them; `gpus` have `name` and `memory_bytes`."""
+    """The records of one sampler. `roots` maps dlobd's names to PIDs; `gpus` have `name` and `memory_bytes`."""
 
     host: str
     domain: str
@@ -117,7 +117,7 @@ class Counter:
             before = value
 
     def at(self, at_ns: int) -> int:
-        """Its value at a time; 0 if it was never read."""
+        """Returns the value at a time; 0 if it was never read."""
         after = bisect_right(self._times, at_ns)
         if after == 0:
             return self._values[0] if self._values else 0

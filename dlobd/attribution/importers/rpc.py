@@ -33,7 +33,7 @@ YARN_METHODS = frozenset(
         "getContainerStatuses", "startContainers", "stopContainers", "updateContainer",
     }
 )  # fmt: skip
-"""What YARN's daemons are asked, by the protocols of Hadoop 3.5."""
+"""Calls of YARN's daemons, by the protocols of Hadoop 3.5."""
 
 _OF_SEVERAL = frozenset({"getDelegationToken", "renewDelegationToken", "cancelDelegationToken"})
 """Methods of the NameNode's and of the ResourceManager's protocol: the line does not tell whose."""
@@ -41,7 +41,7 @@ _OF_SEVERAL = frozenset({"getDelegationToken", "renewDelegationToken", "cancelDe
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call that was answered, or refused by an exception."""
+    """A call that was answered, or failed with an exception."""
 
     method: str
     path: str  # of a file, where the call is about one
@@ -56,7 +56,7 @@ class Call:
 
 
 def calls(lines: Iterable[LogLine]) -> list[Call]:
-    """The calls of one JVM, by their start. One without an answer is left out: its process died in it.
+    """Returns the calls of one JVM, by their start. Leaves out calls without an answer: their process died.
 
     A thread makes one call at a time, so that an answer is that of the thread's last call.
     """

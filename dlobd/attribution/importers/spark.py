@@ -158,7 +158,7 @@ class Asking:
     longest_pause_ns: int
 
     def around(self, at_ns: int) -> tuple[int, int]:
-        """When it asked last before `at_ns`, and when it asks next; both are its first time before that."""
+        """Returns its last request before `at_ns` and its next; both are its first request before that."""
         before_ns, next_ns, pause_ns = self.from_ns, self.from_ns, self.first_pause_ns
         while next_ns < at_ns and pause_ns > 0:
             before_ns, next_ns = next_ns, next_ns + min(pause_ns, self.longest_pause_ns)
@@ -168,7 +168,7 @@ class Asking:
 
 @dataclass(slots=True)
 class AmLog:
-    """What the ApplicationMaster says of its executors, and in cluster mode of the driver's Python."""
+    """The ApplicationMaster's log: its executors, and in cluster mode the driver's Python."""
 
     first: LogLine | None = None
     registering: LogLine | None = None
@@ -185,7 +185,7 @@ class AmLog:
         return self.requests[0] if self.requests else None
 
     def requested_before(self, at_ns: int | None) -> int | None:
-        """When the last request before `at_ns` was made: of the container that was allocated then; else the first."""
+        """Returns the time of the last request before `at_ns`, when its container was allocated; else of the first."""
         made = [line.at_ns for line in self.requests]
         return max((ns for ns in made if at_ns is not None and ns <= at_ns), default=made[0] if made else None)
 
@@ -222,7 +222,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class PythonTimes:
-    """What a Python worker said of its part of a task, in milliseconds: in all, and after it had the function."""
+    """A Python worker's own times of a task, in milliseconds: in total, and after it had the function."""
 
     total_ms: int
     finish_ms: int
@@ -230,7 +230,7 @@ class PythonTimes:
 
 @dataclass(slots=True)
 class ExecutorLog:
-    """What one executor says of itself; task ids are Spark's TIDs."""
+    """The log of one executor; task IDs are Spark's TIDs."""
 
     first: LogLine | None = None
     connecting: LogLine | None = None

@@ -53,12 +53,12 @@ class YarnLife:
     lost_nodes: list[LostNode]
 
     def attempt(self, container: str) -> Marks:
-        """What the ResourceManager did with the attempt of a container."""
+        """Returns the ResourceManager's marks of a container's attempt."""
         return self.attempts.get(attempt_of(container), Marks())
 
 
 def add_rest_times(life: YarnLife, record: Mapping[str, Any], monotonic_ns: Callable[[int], int]) -> None:
-    """What the ResourceManager's REST record knows of an application without the ResourceManager's log.
+    """Adds times of the ResourceManager's REST record, for an application without the ResourceManager's log.
 
     Args:
         monotonic_ns: places milliseconds since the epoch on the monotonic axis.

@@ -47,15 +47,15 @@ def _add(
 
 def _submission(evidence: Evidence) -> Events:
     found: Events = []
-    window, log = evidence.window, evidence.submit_log
+    window, log = evidence.window, evidence.submitter.log
     app = evidence.yarn.application.at
     am = evidence.yarn.containers.get(evidence.attempts.am, yarn.Marks()).at
     python = evidence.driver_process
-    if evidence.by_hand:
+    if evidence.topology.by_hand:
         _add(found, kinds.APPLICATION_SUBMITTED, window["exec_ns"], RM_REST, REST_RESOLUTION_NS)
     else:
         _add(found, kinds.SPARK_SUBMIT_EXEC, window["exec_ns"], CLIENT)
-    _add(found, kinds.SUBMIT_JVM_UP, evidence.submit_jvm.start_ns if evidence.submit_jvm else None, JVM_LOG)
+    _add(found, kinds.SUBMIT_JVM_UP, evidence.submitter.life.start_ns if evidence.submitter.life else None, JVM_LOG)
     if python:
         _add(found, kinds.DRIVER_PYTHON_UP, python.process.start_ns, "/proc", tick_ns())
         start = python.instant(kinds.SPARK_CONTEXT_START)
@@ -89,7 +89,7 @@ def _executor(evidence: Evidence, executor: str | None) -> Events:
     _add(
         found,
         kinds.EXECUTOR_REGISTERED,
-        evidence.driver_log.registered[executor].at_ns,
+        evidence.driver.log.registered[executor].at_ns,
         DRIVER_LOG,
         RESOLUTION_NS,
         lane,
@@ -134,7 +134,7 @@ def _teardown(evidence: Evidence, chief: Rank | None) -> Events:
             instant = python.instant(event)
             _add(found, event, instant.at_ns if instant else None, OWN_MARK)
     _add(found, kinds.APPLICATION_FINISHED, evidence.yarn.application.at.get("FINISHED"), RM_LOG, RESOLUTION_NS)
-    _add(found, kinds.DRIVER_JVM_EXIT, evidence.driver_jvm.exit_ns if evidence.driver_jvm else None, JVM_LOG)
-    if not evidence.by_hand:
+    _add(found, kinds.DRIVER_JVM_EXIT, evidence.driver.life.exit_ns if evidence.driver.life else None, JVM_LOG)
+    if not evidence.topology.by_hand:
         _add(found, kinds.SPARK_SUBMIT_EXIT, evidence.window["exit_ns"], CLIENT)
     return found

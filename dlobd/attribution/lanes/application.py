@@ -12,13 +12,13 @@ from dlobd.attribution.importers.attempts import attempt_of
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.log4j import RESOLUTION_NS
 from dlobd.attribution.importers.spark import Asking
+from dlobd.attribution.importers.topology import APPLICATION_LANE, DRIVER_LANE
 from dlobd.attribution.importers.yarn import Marks
 from dlobd.attribution.lanes import calls, jvm
 from dlobd.attribution.lanes.builder import LaneBuilder
 from dlobd.schema import Process, Span
 from dlobd.spans import SpanKind
 
-LANE = "application"
 RM_LOG = "RM log"
 NM_LOG = "NM log"
 RM_REST = "RM REST"
@@ -37,7 +37,7 @@ def nm_heartbeat(evidence: Evidence) -> dict[str, Any]:
 
 def build(evidence: Evidence, host: str) -> list[Span]:
     """Returns the spans of the application; none if it was never submitted."""
-    lane = LaneBuilder(LANE, Process(host, "application-master", 0, 0))
+    lane = LaneBuilder(APPLICATION_LANE, Process(host, "application-master", 0, 0))
     app = evidence.yarn.application.at
     lane.add(kinds.ACCEPT_APPLICATION, app.get("SUBMITTED"), app.get("ACCEPTED"), RM_LOG, resolution_ns=RESOLUTION_NS)
     asked_ns, source = (app["ACCEPTED"], RM_LOG) if "ACCEPTED" in app else (app.get("SUBMITTED"), RM_REST)
@@ -50,13 +50,13 @@ def build(evidence: Evidence, host: str) -> list[Span]:
     finished = app.get("FINISHED")
     python = evidence.driver_process
     until_ns = unregister or finished
-    if evidence.cluster_mode:
+    if evidence.topology.driver_in_container:
         # the container's process is the driver: its start ends at the start of its Python
         kind = kinds.AM_RUNS_DRIVER
         until_ns = (max((span.end_ns for span in python.spans), default=None) if python else None) or until_ns
     else:
         kind = kinds.AM_SERVES_DRIVER  # an idle ApplicationMaster only waits for its driver
-    lane.add(kind, from_ns, until_ns, f"AM log, {RM_LOG}", waits_for=("driver",))
+    lane.add(kind, from_ns, until_ns, f"AM log, {RM_LOG}", waits_for=(DRIVER_LANE,))
     _add_jvm(lane, evidence, last, from_ns)
     lane.add(kinds.AM_STOPS, until_ns, unregister or finished, "AM log", resolution_ns=RESOLUTION_NS)
     lane.add(kinds.UNREGISTER_APPLICATION, unregister, finished, "AM log, " + RM_LOG, resolution_ns=RESOLUTION_NS)
@@ -73,7 +73,7 @@ def _add_start(
     begun = (life.start_ns if life else am.first.at_ns if am.first else None, "AM log")
     add_container_start(lane, marks, "AM", asked_ns, asked_source, begun, nm_heartbeat(evidence))
     running_ns = evidence.yarn.attempt(container).at.get("RUNNING")
-    if evidence.cluster_mode:
+    if evidence.topology.driver_in_container:
         python = evidence.driver_process
         from_ns = python.process.start_ns if python else None
         registering_ns = None
@@ -85,7 +85,7 @@ def _add_start(
         lane,
         AM_START,
         (marks.get("RUNNING"), life.start_ns if life else None, am.first.at_ns if am.first else None),
-        (registering_ns or from_ns, "/proc" if evidence.cluster_mode else "AM log", from_ns is None),
+        (registering_ns or from_ns, "/proc" if evidence.topology.driver_in_container else "AM log", from_ns is None),
     )
     lane.add(kinds.REGISTER_APPLICATION, registering_ns, running_ns, f"AM log, {RM_LOG}", resolution_ns=RESOLUTION_NS)
     return from_ns
@@ -107,12 +107,12 @@ def _add_lost_attempt(
     In cluster mode the driver and its work are lost with it; in client mode the driver continues."""
     gone_ns, number = lost_ns(evidence, container), attempt_of(container)
     again_ns = evidence.yarn.attempts.get(number + 1, Marks()).at.get("SUBMITTED") or gone_ns
-    if evidence.cluster_mode:
+    if evidence.topology.driver_in_container:
         lane.add(kinds.LOST_ATTEMPT, asked_ns, gone_ns, f"{RM_LOG}, {NM_LOG}", resolution_ns=RESOLUTION_NS)
     else:
         from_ns = _add_start(lane, evidence, container, asked_ns, asked_source)
         _add_jvm(lane, evidence, container, from_ns)
-        lane.add(kinds.AM_SERVES_DRIVER, from_ns, gone_ns, f"AM log, {NM_LOG}", waits_for=("driver",))
+        lane.add(kinds.AM_SERVES_DRIVER, from_ns, gone_ns, f"AM log, {NM_LOG}", waits_for=(DRIVER_LANE,))
     lane.add(kinds.NOTICE_LOST_ATTEMPT, gone_ns, again_ns, f"{NM_LOG}, {RM_LOG}", resolution_ns=RESOLUTION_NS)
     return again_ns
 
@@ -123,7 +123,7 @@ def lost_attempts(evidence: Evidence) -> Iterator[str]:
         gone_ns, number = lost_ns(evidence, container), attempt_of(container)
         begun_ns = evidence.yarn.containers.get(container, Marks()).at.get("ALLOCATED")
         how = f" after {(gone_ns - begun_ns) / 1e9:.3f} s" if gone_ns and begun_ns else ""
-        what = "the driver and all its work were" if evidence.cluster_mode else "its executors were"
+        what = "the driver and all its work were" if evidence.topology.driver_in_container else "its executors were"
         yield f"lost work: attempt {number} of the application lost its ApplicationMaster{how}; {what} started again"
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from dlobd import spans as kinds
@@ -43,25 +42,16 @@ IN_USER_CODE = NotMeasured("hdfs", "user", "what your code, or PySpark's loop ar
 WITHOUT_YARN = NotMeasured("yarn", "", f"{NOT_PART}: Spark's own Master and Workers hand out the executors")
 
 
-def assemble(bundle: Path) -> Trace:
+def assemble(evidence: Evidence) -> Trace:
     """Returns the trace of a run.
 
     Raises:
         BundleError: nothing was submitted, so that there is no window.
     """
-    return assembled(Evidence(bundle))
-
-
-def assembled(evidence: Evidence) -> Trace:
-    """The trace of a run whose evidence the caller uses as well.
-
-    Raises:
-        BundleError: nothing was submitted, so that there is no window.
-    """
-    if evidence.native:
+    if not evidence.topology.has_spark:
         return native.assemble(evidence)
     window = evidence.window
-    host = window["anchors"][0]["domain"].split("/")[0]
+    host = evidence.host
     ranks = ranks_of(evidence)
     waits = _Waits(evidence, ranks)
     spans = _client(evidence, host)
@@ -70,9 +60,8 @@ def assembled(evidence: Evidence) -> Trace:
     for executor, container in evidence.executor_containers.items():
         here = [rank for rank in ranks if rank.executor == executor]
         in_task = [(rank, *bounds) for rank in here if (bounds := waits.in_task(rank))]
-        lane = executor_lane.build(
-            evidence, executor, host, _tasks(evidence, executor), here, waits.resolve, in_task
-        )  # fmt: skip
+        work = executor_lane.Executor(executor, container, _tasks(evidence, executor), here, in_task)
+        lane = executor_lane.build(evidence, host, work, waits.resolve)
         spans += lane
         start_ns = min((span.start_ns for span in lane), default=None)
         puts = [put for process in evidence.recorded_in(container) for put in process.named(kinds.PUT)]
@@ -87,7 +76,7 @@ def assembled(evidence: Evidence) -> Trace:
     spans += servers_lane.build(evidence)
     spans += hdfs_use.close_retries(evidence, spans)
     startup, teardown = anatomy.events(evidence, ranks)
-    if evidence.by_hand:
+    if evidence.topology.by_hand:
         spans = [*_inside(spans, window["exec_ns"], window["exit_ns"])]
     absences = missing(evidence)
     spans = [widened_span(span) for span in unknown(spans, absences)]
@@ -106,8 +95,8 @@ def assembled(evidence: Evidence) -> Trace:
 
 def _not_measured(evidence: Evidence, ranks: Sequence[Rank]) -> tuple[NotMeasured, ...]:
     own = (IN_OWN_MAIN if ranks else NO_RANKS, IN_USER_CODE)
-    found = own if evidence.own else exchange.not_measured(evidence.job)
-    return found if evidence.on_yarn else (*found, WITHOUT_YARN)
+    found = own if evidence.topology.user_script else exchange.not_measured(evidence.job)
+    return found if evidence.topology.has_yarn else (*found, WITHOUT_YARN)
 
 
 def _inside(spans: Iterable[Span], start_ns: int, end_ns: int) -> Iterator[Span]:
@@ -123,25 +112,24 @@ def _inside(spans: Iterable[Span], start_ns: int, end_ns: int) -> Iterator[Span]
 
 
 def _client(evidence: Evidence, host: str) -> list[Span]:
-    window = evidence.window
+    window, waits_for = evidence.window, evidence.topology.client_waits_for
     lane = LaneBuilder(MAIN_LANE, Process(host, MAIN_LANE, 0, 0))
-    if evidence.by_hand:
+    if evidence.topology.by_hand:
         lane.add(
             kinds.APPLICATION, window["exec_ns"], window["exit_ns"], application_lane.RM_REST,
-            waits_for=(application_lane.LANE,), resolution_ns=application_lane.REST_RESOLUTION_NS,
+            waits_for=(waits_for,), resolution_ns=application_lane.REST_RESOLUTION_NS,
         )  # fmt: skip
         return lane.spans
-    submitted = driver_lane.SUBMITTER if evidence.cluster_mode else driver_lane.LANE
     lane.add(kinds.START_SPARK_SUBMIT, window["exec_ns"], window["started_ns"], driver_lane.CLIENT)
     lane.add(
         kinds.WAIT_FOR_SPARK_SUBMIT, window["started_ns"], window["exit_ns"], driver_lane.CLIENT,
-        waits_for=(submitted,),
+        waits_for=(waits_for,),
     )  # fmt: skip
     return lane.spans
 
 
 def _tasks(evidence: Evidence, executor: str) -> list[Any]:
-    tasks = [(job, task) for job in evidence.driver_log.jobs for task in job.tasks if task.executor == executor]
+    tasks = [(job, task) for job in evidence.driver.log.jobs for task in job.tasks if task.executor == executor]
     return sorted(tasks, key=lambda pair: pair[1].start_ns)
 
 
@@ -218,7 +206,7 @@ class _Waits:
 
         The last task of the job that ended releases it, delayed by a trainer inside that task; else the end of the
         trainer."""
-        jobs = [j for j in self._evidence.driver_log.jobs if j.end_ns and sleep.start_ns < j.end_ns <= sleep.end_ns]
+        jobs = [j for j in self._evidence.driver.log.jobs if j.end_ns and sleep.start_ns < j.end_ns <= sleep.end_ns]
         ended = max(jobs, key=lambda job: job.end_ns or 0, default=None)
         if ended and (tasks := [task for task in ended.tasks if task.end_ns is not None]):
             last = max(tasks, key=lambda task: task.end_ns or 0)

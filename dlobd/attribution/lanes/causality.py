@@ -27,7 +27,7 @@ def reversed_messages(evidence: Evidence) -> Iterator[Clip]:
 
 def _messages(evidence: Evidence) -> Iterator[tuple[str, int | None, int | None]]:
     """Yields the messages with the times at which they were sent and received."""
-    driver = evidence.driver_log
+    driver = evidence.driver.log
     for executor, log in evidence.executors.items():
         here, registered = lane_of(executor), _at(driver.registered.get(executor))
         yield f"{here}: registration", _at(log.connecting or log.first), registered

@@ -16,17 +16,16 @@ from dlobd.attribution.importers.log4j import RESOLUTION_NS
 from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
 from dlobd.attribution.importers.rpc import Call
 from dlobd.attribution.importers.spark import DriverLog, Job, Task
+from dlobd.attribution.importers.topology import APPLICATION_LANE, DRIVER_LANE, SUBMITTER_LANE, Placement
 from dlobd.attribution.lanes import calls, jvm
-from dlobd.attribution.lanes.application import LANE as APPLICATION
 from dlobd.attribution.lanes.application import RM_LOG
 from dlobd.attribution.lanes.builder import OWN_MARK, LaneBuilder, of_threads
 from dlobd.attribution.lanes.executor import DRIVER_LOG, EXECUTOR_LOG, lane_of
 from dlobd.attribution.lanes.tasks import critical
 from dlobd.schema import Process, Span
+from dlobd.spans import SpanKind
 from dlobd.tracing.clock import tick_ns
 
-LANE = "driver"
-SUBMITTER = "spark-submit"
 SUBMIT_LOG = "spark-submit log"
 JVM_LOG = "driver JVM log"
 CLIENT = "client clock"
@@ -46,15 +45,15 @@ def build(
         resolve: replaces the roles in a recorded wait by lanes.
         held_ns: end of the time in which trainers delayed a feed; None for any other wait.
     """
-    driver = LaneBuilder(LANE, Process(host, "driver", 0, evidence.window["pid"]))
+    driver = LaneBuilder(DRIVER_LANE, Process(host, "driver", 0, evidence.window["pid"]))
     python = evidence.driver_process
-    threads = of_threads(LANE, python, python.spans, resolve) if python else []
-    if evidence.by_hand:
+    threads = of_threads(DRIVER_LANE, python, python.spans, resolve) if python else []
+    if evidence.topology.by_hand:
         # the window begins after the start of spark-submit, and ends before its end
         _add_driver(driver, evidence, last_executor, resolve, held_ns)
         return driver.spans
-    if evidence.cluster_mode:
-        submitter = LaneBuilder(SUBMITTER, Process(host, "spark-submit", 0, evidence.window["pid"]))
+    if evidence.topology.driver_in_container:
+        submitter = LaneBuilder(SUBMITTER_LANE, Process(host, SUBMITTER_LANE, 0, evidence.window["pid"]))
         _add_submitter(submitter, evidence)
         _add_driver(driver, evidence, last_executor, resolve, held_ns)
         return [*submitter.spans, *driver.spans, *threads]
@@ -64,14 +63,17 @@ def build(
     _add_submission(driver, evidence)
     _add_exit(driver, evidence)
     calls.place(
-        driver, evidence.submit_calls, lambda call: call.thread == "main" and call.start_ns < (begun_ns or 0), JVM_LOG
+        driver,
+        evidence.submitter.calls,
+        lambda call: call.thread == "main" and call.start_ns < (begun_ns or 0),
+        JVM_LOG,
     )
     return [*driver.spans, *threads]
 
 
 def _add_start(lane: LaneBuilder, evidence: Evidence, next_ns: int | None) -> None:
     """Adds the time from exec to the SparkSubmit JVM, and on to its child at `next_ns`."""
-    window, life = evidence.window, evidence.submit_jvm
+    window, life = evidence.window, evidence.submitter.life
     jvm_ns = life.start_ns if life else None
     lane.add(kinds.SPARK_SUBMIT_SCRIPT, window["started_ns"], jvm_ns, f"{CLIENT}, {JVM_LOG}")
     lane.add(
@@ -112,18 +114,18 @@ def last_notice_ns(python: RecordedProcess | None, wait: RecordedSpan) -> int | 
 
 def _add_jvm(lane: LaneBuilder, evidence: Evidence) -> None:
     """Adds the JVM's work in the thread that Python's calls wait for."""
-    context = evidence.driver_log.points.get("JVM SparkContext")
+    context = evidence.driver.log.points.get("JVM SparkContext")
     if context is None or not context.thread:
         return
-    lines = [line for line in evidence.driver_lines if line.thread == context.thread and line.at_ns >= context.at_ns]
+    lines = [line for line in evidence.driver.lines if line.thread == context.thread and line.at_ns >= context.at_ns]
     jvm.add_phases(lane, lines, jvm.DRIVER, DRIVER_LOG)
     calls.place(lane, rpc.calls(lines), lambda call: True, DRIVER_LOG)
-    jvm.add_pauses(lane, evidence.driver_jvm, context.at_ns, _at(evidence.driver_log, "submitting"), JVM_LOG)
+    jvm.add_pauses(lane, evidence.driver.life, context.at_ns, _at(evidence.driver.log, "submitting"), JVM_LOG)
 
 
 def _add_exit(lane: LaneBuilder, evidence: Evidence) -> None:
     """Adds the end of a driver in client mode: its Python ends, its JVM stops, spark-submit exits."""
-    python, life = evidence.driver_process, evidence.driver_jvm
+    python, life = evidence.driver_process, evidence.driver.life
     window_end_ns = evidence.window["exit_ns"]
     if python is None:
         return
@@ -135,7 +137,7 @@ def _add_exit(lane: LaneBuilder, evidence: Evidence) -> None:
 
 def _add_submitter(lane: LaneBuilder, evidence: Evidence) -> None:
     """Adds spark-submit in cluster mode: staging, submission, and a poll of the application once a second."""
-    log, life, window = evidence.submit_log, evidence.submit_jvm, evidence.window
+    log, life, window = evidence.submitter.log, evidence.submitter.life, evidence.window
     assigned = log.points.get("application id")
     _add_start(lane, evidence, assigned.at_ns if assigned else None)
     submitted = log.points.get("submitted")
@@ -150,13 +152,13 @@ def _add_submitter(lane: LaneBuilder, evidence: Evidence) -> None:
         exit_ns,
         f"{SUBMIT_LOG}, {JVM_LOG}",
         resolution_ns=RESOLUTION_NS,
-        waits_for=(APPLICATION,),
+        waits_for=(APPLICATION_LANE,),
         released_ns=None if finished_ns is None else min(finished_ns, exit_ns),
-        **_report_poll(evidence.submit_calls, exit_ns),
+        **_report_poll(evidence.submitter.calls, exit_ns),
     )
     lane.add(kinds.JVM_PROCESS_EXITS, exit_ns, window["exit_ns"], f"{JVM_LOG}, {CLIENT}")
-    jvm.add_phases(lane, evidence.submit_lines, jvm.SUBMISSION, SUBMIT_LOG)
-    calls.place(lane, evidence.submit_calls, lambda call: call.thread == "main", SUBMIT_LOG)
+    jvm.add_phases(lane, evidence.submitter.lines, jvm.SUBMISSION, SUBMIT_LOG)
+    calls.place(lane, evidence.submitter.calls, lambda call: call.thread == "main", SUBMIT_LOG)
 
 
 def _report_poll(made: Sequence[Call], end_ns: int) -> dict[str, Any]:
@@ -171,8 +173,8 @@ def _at(log: DriverLog, name: str) -> int | None:
 
 def _add_submission(lane: LaneBuilder, evidence: Evidence) -> None:
     """Adds staging and the submit RPC."""
-    log = evidence.submit_log
-    permitted = {call.path: call.end_ns for call in evidence.submit_calls if call.method == "setPermission"}
+    log = evidence.submitter.log
+    permitted = {call.path: call.end_ns for call in evidence.submitter.calls if call.method == "setPermission"}
     for line, path, next_line_ns in log.uploads:
         attrs = {"purpose": "staging", "path": path}
         if path in permitted:
@@ -182,7 +184,7 @@ def _add_submission(lane: LaneBuilder, evidence: Evidence) -> None:
             )  # fmt: skip
             continue
         # Spark sets the file's permission after the copy: the NameNode's record of that call is the end of the upload
-        done = next((a.at_ns for a in evidence.audits if a.command == "setPermission" and a.path == path), None)
+        done = next((a.at_ns for a in evidence.hdfs.audits if a.command == "setPermission" and a.path == path), None)
         lane.add(
             kinds.WRITE_STAGING,
             line.at_ns,
@@ -199,46 +201,8 @@ def _add_context(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess,
     context = next(iter(python.named(kinds.SPARK_CONTEXT)), None)
     if context is None:
         return
-    log = evidence.driver_log
-    if evidence.cluster_mode:
-        registered_ns = evidence.yarn.attempt(evidence.attempts.am).at.get("RUNNING")
-        lane.add(
-            kinds.SPARK_ENV_STARTS,
-            _at(log, "JVM SparkContext"),
-            registered_ns,
-            f"{DRIVER_LOG}, {RM_LOG}",
-            resolution_ns=RESOLUTION_NS,
-        )
-        registering = evidence.application_master.registering
-        lane.add(
-            kinds.REGISTER_APPLICATION, registering.at_ns if registering else None, registered_ns,
-            f"{DRIVER_LOG}, {RM_LOG}", resolution_ns=RESOLUTION_NS,
-        )  # fmt: skip
-        waiting_ns = registered_ns
-    elif not evidence.on_yarn:
-        for kind, opens, closes in (
-            (kinds.SPARK_ENV_STARTS, "JVM SparkContext", "connecting"),
-            (kinds.REGISTER_WITH_MASTER, "connecting", "connected"),
-        ):
-            lane.add(kind, _at(log, opens), _at(log, closes), DRIVER_LOG, resolution_ns=RESOLUTION_NS)
-        waiting_ns = _at(log, "connected")
-    else:
-        for kind, opens, closes in (
-            (kinds.SPARK_ENV_STARTS, "JVM SparkContext", "application id"),
-            (kinds.PREPARE_SUBMISSION, "application id", "submitting"),
-        ):
-            lane.add(kind, _at(log, opens), _at(log, closes), DRIVER_LOG, resolution_ns=RESOLUTION_NS)
-        waiting_ns = _at(log, "running")
-        lane.add(
-            kinds.WAIT_FOR_AM,
-            _at(log, "submitted"),
-            waiting_ns or context.end_ns,
-            DRIVER_LOG,
-            resolution_ns=RESOLUTION_NS,
-            waits_for=(APPLICATION,),
-            released_ns=evidence.yarn.application.at.get("ATTEMPT_RUNNING"),
-            **_report_poll(evidence.submit_calls, waiting_ns or context.end_ns),
-        )
+    log = evidence.driver.log
+    waiting_ns = _ADD_MANAGER[evidence.topology.placement](lane, evidence, context)
     registered = log.registered.get(last_executor) if last_executor else None
     ready_ns = _at(log, "ready") or context.end_ns
     # after maxRegisteredResourcesWaitingTime Spark continues without the rest: a later registration released nothing
@@ -255,6 +219,68 @@ def _add_context(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess,
     )
 
 
+def _add_registration(lane: LaneBuilder, evidence: Evidence, context: RecordedSpan) -> int | None:
+    """Adds the registration of a driver that is the ApplicationMaster. Returns its end."""
+    registered_ns = evidence.yarn.attempt(evidence.attempts.am).at.get("RUNNING")
+    registering = evidence.application_master.registering
+    source = f"{DRIVER_LOG}, {RM_LOG}"
+    for kind, begin_ns in (
+        (kinds.SPARK_ENV_STARTS, _at(evidence.driver.log, "JVM SparkContext")),
+        (kinds.REGISTER_APPLICATION, registering.at_ns if registering else None),
+    ):
+        lane.add(kind, begin_ns, registered_ns, source, resolution_ns=RESOLUTION_NS)
+    return registered_ns
+
+
+def _add_master(lane: LaneBuilder, evidence: Evidence, context: RecordedSpan) -> int | None:
+    """Adds the registration with Spark's Master. Returns its end."""
+    log = evidence.driver.log
+    _add_points(
+        lane,
+        log,
+        (kinds.SPARK_ENV_STARTS, "JVM SparkContext", "connecting"),
+        (kinds.REGISTER_WITH_MASTER, "connecting", "connected"),
+    )
+    return _at(log, "connected")
+
+
+def _add_wait_for_am(lane: LaneBuilder, evidence: Evidence, context: RecordedSpan) -> int | None:
+    """Adds the submission by the driver's JVM, and its wait for the ApplicationMaster. Returns the end of the wait."""
+    log = evidence.driver.log
+    _add_points(
+        lane,
+        log,
+        (kinds.SPARK_ENV_STARTS, "JVM SparkContext", "application id"),
+        (kinds.PREPARE_SUBMISSION, "application id", "submitting"),
+    )
+    running_ns = _at(log, "running")
+    lane.add(
+        kinds.WAIT_FOR_AM,
+        _at(log, "submitted"),
+        running_ns or context.end_ns,
+        DRIVER_LOG,
+        resolution_ns=RESOLUTION_NS,
+        waits_for=(APPLICATION_LANE,),
+        released_ns=evidence.yarn.application.at.get("ATTEMPT_RUNNING"),
+        **_report_poll(evidence.submitter.calls, running_ns or context.end_ns),
+    )
+    return running_ns
+
+
+def _add_points(lane: LaneBuilder, log: DriverLog, *rows: tuple[SpanKind, str, str]) -> None:
+    for kind, opens, closes in rows:
+        lane.add(kind, _at(log, opens), _at(log, closes), DRIVER_LOG, resolution_ns=RESOLUTION_NS)
+
+
+_ADD_MANAGER = {
+    Placement.YARN_CLUSTER: _add_registration,
+    Placement.YARN_CLIENT: _add_wait_for_am,
+    Placement.STANDALONE: _add_master,
+    Placement.LOCAL_CLUSTER: _add_master,
+}
+"""Placement of the driver -> the function that adds the start of its manager."""
+
+
 def _add_jobs(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess, held_ns: HeldNs) -> None:
     """Adds Spark jobs. A job inside a recorded wait belongs to it: only its submission is the driver's own time."""
     spans = [span for span in python.spans if not span.thread]
@@ -263,7 +289,7 @@ def _add_jobs(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess, he
     free: list[Job] = []
     for wait in waits:
         _add_end_of_feed(lane, evidence, wait, held_ns(wait))
-    for job in evidence.driver_log.jobs:
+    for job in evidence.driver.log.jobs:
         around = next((w for w in waits if w.start_ns <= job.start_ns < w.end_ns), None)
         if around is None:
             free.append(job)
@@ -272,7 +298,7 @@ def _add_jobs(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess, he
             kinds.SUBMIT_JOB, around.start_ns, job.start_ns, f"{OWN_MARK}, {DRIVER_LOG}",
             detail=job.name, resolution_ns=RESOLUTION_NS,
         )  # fmt: skip
-    if evidence.own:
+    if evidence.topology.user_script:
         # this lane does not wait for jobs of other threads
         within = [([job for job in free if c.start_ns <= job.start_ns < c.end_ns], c.end_ns) for c in calls]
     else:
@@ -285,7 +311,7 @@ def last_task(evidence: Evidence, wait: RecordedSpan) -> tuple[Job, Task] | None
     """Returns the last completed task of the jobs that were submitted inside a wait; None without one."""
     ended = [
         (task.end_ns, task.id, job, task)
-        for job in evidence.driver_log.jobs
+        for job in evidence.driver.log.jobs
         if wait.start_ns <= job.start_ns < wait.end_ns
         for task in job.tasks
         if task.end_ns is not None and task.end_ns <= wait.end_ns
@@ -321,7 +347,7 @@ def _add_waited(lane: LaneBuilder, evidence: Evidence, jobs: Sequence[Job], end_
             free_ns = min(job.end_ns, end_ns)
             lane.add(kinds.JOB, job.start_ns, free_ns, DRIVER_LOG, detail=job.name, resolution_ns=RESOLUTION_NS)
     finished = {name: log.finished for name, log in evidence.executors.items()}
-    log = evidence.driver_log
+    log = evidence.driver.log
     registered = {executor: line.at_ns for executor, line in log.registered.items()}
     for link in critical(jobs, finished, end_ns, log.gone, registered):
         lane.add(
@@ -333,17 +359,17 @@ def _add_waited(lane: LaneBuilder, evidence: Evidence, jobs: Sequence[Job], end_
 
 def _add_stop(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess) -> None:
     """Adds the end of the event log inside `SparkContext.stop`: its last bytes and its rename are HDFS's time."""
-    closing = evidence.driver_log.points.get("event log closing")
+    closing = evidence.driver.log.points.get("event log closing")
     stop = next(iter(python.named(kinds.SPARK_CONTEXT_STOP)), None)
     if closing is None or stop is None:
         return
     attrs = {"purpose": "event log", "path": f"/spark-events/{evidence.window['application_id']}"}
-    made = [call for call in rpc.calls(evidence.driver_lines) if call.start_ns > closing.at_ns]
+    made = [call for call in evidence.driver.calls if call.start_ns > closing.at_ns]
     last = next((call for call in made if call.method.startswith("rename") and call.thread == closing.thread), None)
     if last is not None:
         lane.add(kinds.STOP_EVENT_LOG, closing.at_ns, last.end_ns, DRIVER_LOG, resolution_ns=RESOLUTION_NS, attrs=attrs)
         return
-    renamed = [a.at_ns for a in evidence.audits if a.command == "rename" and "/spark-events/" in a.path]
+    renamed = [a.at_ns for a in evidence.hdfs.audits if a.command == "rename" and "/spark-events/" in a.path]
     after = [at_ns for at_ns in renamed if closing.at_ns < at_ns <= stop.end_ns]
     lane.add(
         kinds.CLOSE_EVENT_LOG, closing.at_ns, after[0] if after else None, f"{DRIVER_LOG}, {AUDIT_LOG}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from dlobd import spans as kinds
@@ -10,9 +11,11 @@ from dlobd.attribution.importers import rpc
 from dlobd.attribution.importers.attempts import attempt_of
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.feed import room_ns, without_reads
+from dlobd.attribution.importers.jvm import JvmLife
 from dlobd.attribution.importers.log4j import RESOLUTION_NS
 from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
 from dlobd.attribution.importers.spark import Job, Task
+from dlobd.attribution.importers.topology import APPLICATION_LANE, DRIVER_LANE
 from dlobd.attribution.importers.yarn import Marks
 from dlobd.attribution.lanes import calls, jvm
 from dlobd.attribution.lanes.application import (
@@ -23,7 +26,6 @@ from dlobd.attribution.lanes.application import (
     lost_ns,
     nm_heartbeat,
 )
-from dlobd.attribution.lanes.application import LANE as APPLICATION
 from dlobd.attribution.lanes.builder import OWN_MARK, LaneBuilder, of_threads
 from dlobd.attribution.lanes.ranks import ROLES, Rank
 from dlobd.schema import Process, Span
@@ -32,6 +34,7 @@ from dlobd.tracing.clock import tick_ns
 DRIVER_LOG = "driver log"
 AM_LOG = "AM log"
 EXECUTOR_LOG = "executor log"
+EXECUTOR_JVM_LOG = "executor JVM log"
 TASK_THREAD = "Executor task launch worker for task "
 
 
@@ -40,77 +43,114 @@ def lane_of(executor: str) -> str:
     return f"executor-{executor}"
 
 
-def build(
-    evidence: Evidence,
-    executor: str,
-    host: str,
-    tasks: Sequence[tuple[Job, Task]],
-    ranks: Sequence[Rank],
-    resolve: Callable[[RecordedSpan, dict[str, Any]], dict[str, Any]],
-    in_task: Sequence[tuple[Rank, int, int]],
-) -> list[Span]:
+Resolve = Callable[[RecordedSpan, dict[str, Any]], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Executor:
+    """One executor and its work.
+
+    Attributes:
+        container: the directory of its logs and spans.
+        tasks: its tasks with their jobs, in the order of their start.
+        ranks: its trainers.
+        in_task: trainers inside a Spark task, with start and end.
+    """
+
+    id: str
+    container: str
+    tasks: Sequence[tuple[Job, Task]]
+    ranks: Sequence[Rank]
+    in_task: Sequence[tuple[Rank, int, int]]
+
+
+def build(evidence: Evidence, host: str, executor: Executor, resolve: Resolve) -> list[Span]:
     """Returns the spans of an executor.
 
     Args:
-        tasks: the executor's tasks with their jobs, in the order of their start.
-        ranks: the trainers on this executor.
         resolve: replaces the roles in a recorded wait by lanes.
-        in_task: trainers inside a Spark task, with start and end.
     """
-    container = evidence.executor_containers[executor]
+    container = executor.container
+    lane = LaneBuilder(lane_of(executor.id), Process(host, "executor", _index(executor.id), 0))
+    add_start = _add_yarn_start if evidence.topology.has_yarn else _add_master_start
+    add_start(lane, evidence, executor)
+    life, log = evidence.container_jvm(container), evidence.executors[executor.id]
     marks = evidence.yarn.containers.get(container, Marks()).at
-    log = evidence.executors[executor]
-    lane = LaneBuilder(lane_of(executor), Process(host, "executor", _index(executor), 0))
-    am = evidence.am_log_of(container)
+    registered = evidence.driver.log.registered.get(executor.id)
+    ready_ns = registered.at_ns if registered else None
+    end_ns = _end(life, marks)
+    jvm_ns = life.start_ns if life else None
+    add_process_start(
+        lane,
+        EXECUTOR_START,
+        (marks.get("RUNNING"), jvm_ns, log.first.at_ns if log.first else None),
+        (ready_ns or end_ns, DRIVER_LOG, ready_ns is None),
+    )
+    jvm.add_boot(lane, life, evidence.log4j(container), log.first, EXECUTOR_JVM_LOG, EXECUTOR_LOG)
+    jvm.add_phases(lane, evidence.container_log(container), jvm.EXECUTOR, EXECUTOR_LOG, ready_ns)
+    jvm.add_pauses(lane, life, jvm_ns, ready_ns, EXECUTOR_JVM_LOG)
+    _add_tasks(lane, executor.tasks, log.finished, ready_ns, end_ns)
+    _add_parts(lane, evidence, executor)
+    for rank, start_ns, until_ns in executor.in_task:
+        lane.add(kinds.TRAINER_IN_TASK, start_ns, until_ns, OWN_MARK, waits_for=(rank.lane,))
+    beside = _add_python(lane, evidence, executor, resolve)
+    return [*lane.spans, *beside]
+
+
+def _add_master_start(lane: LaneBuilder, evidence: Evidence, executor: Executor) -> None:
+    """Adds the time until Spark's Master and a Worker have started the executor's JVM."""
+    connected, life = evidence.driver.log.points.get("connected"), evidence.container_jvm(executor.container)
+    lane.add(
+        kinds.MASTER_STARTS_EXECUTOR, connected.at_ns if connected else None,
+        life.start_ns if life else None, f"{DRIVER_LOG}, {EXECUTOR_JVM_LOG}", resolution_ns=RESOLUTION_NS,
+    )  # fmt: skip
+
+
+def _add_yarn_start(lane: LaneBuilder, evidence: Evidence, executor: Executor) -> None:
+    """Adds the request for the executor's container, and the container's start by YARN."""
+    container, life = executor.container, evidence.container_jvm(executor.container)
+    marks = evidence.yarn.containers.get(container, Marks()).at
+    am, first = evidence.am_log_of(container), evidence.executors[executor.id].first
     requested = am.requested_before(marks.get("ALLOCATED"))
     accepted_ns = evidence.yarn.attempt(container).at.get("RUNNING")
-    _add_wait_for_am(lane, evidence, container, accepted_ns)
+    if not evidence.topology.driver_in_container:
+        _add_wait_for_am(lane, evidence, container, accepted_ns)
     if am.requested is None or requested == am.requested.at_ns:
         lane.add(
             kinds.AM_PREPARES_REQUEST, accepted_ns, requested, f"{RM_LOG}, {AM_LOG}",
             resolution_ns=RESOLUTION_NS,
         )  # fmt: skip
     else:  # it replaces a lost executor: the ApplicationMaster first had to notice the loss
-        lost = [at_ns for at_ns in evidence.driver_log.gone.values() if requested is not None and at_ns < requested]
+        lost = [at_ns for at_ns in evidence.driver.log.gone.values() if requested is not None and at_ns < requested]
         lane.add(
             kinds.NOTICE_LOST_EXECUTOR, max(lost, default=None), requested, f"{DRIVER_LOG}, {AM_LOG}",
             resolution_ns=RESOLUTION_NS,
         )  # fmt: skip
-    if accepted_ns is not None and requested is not None and not evidence.cluster_mode:
+    if accepted_ns is not None and requested is not None and not evidence.topology.driver_in_container:
         lines = evidence.container_log(evidence.attempts.am_of(container))
         jvm.add_phases(lane, lines, jvm.REQUEST, AM_LOG, requested)
         calls.place(
             lane, rpc.calls(lines), lambda call: call.thread == "main" and accepted_ns < call.start_ns < requested,
             AM_LOG,
         )  # fmt: skip
-    life = evidence.container_jvm(container)
-    begun = (life.start_ns if life else log.first.at_ns if log.first else None, EXECUTOR_LOG)
-    if evidence.on_yarn:
-        add_container_start(lane, marks, "executor", requested, AM_LOG, begun, nm_heartbeat(evidence), am.asking)
-    if not evidence.on_yarn:
-        connected = evidence.driver_log.points.get("connected")
-        lane.add(
-            kinds.MASTER_STARTS_EXECUTOR, connected.at_ns if connected else None,
-            life.start_ns if life else None, f"{DRIVER_LOG}, executor JVM log", resolution_ns=RESOLUTION_NS,
-        )  # fmt: skip
-    registered = evidence.driver_log.registered.get(executor)
-    ready_ns = registered.at_ns if registered else None
-    end_ns = _end(evidence, container, marks)
-    add_process_start(
-        lane,
-        EXECUTOR_START,
-        (marks.get("RUNNING"), life.start_ns if life else None, log.first.at_ns if log.first else None),
-        (ready_ns or end_ns, DRIVER_LOG, ready_ns is None),
-    )
-    jvm.add_boot(lane, life, evidence.log4j(container), log.first, "executor JVM log", EXECUTOR_LOG)
-    jvm.add_phases(lane, evidence.container_log(container), jvm.EXECUTOR, EXECUTOR_LOG, ready_ns)
-    jvm.add_pauses(lane, life, life.start_ns if life else None, ready_ns, "executor JVM log")
-    _add_tasks(lane, tasks, log.finished, ready_ns, end_ns)
-    _add_parts(lane, evidence, executor, tasks)
-    for rank, start_ns, until_ns in in_task:
-        lane.add(kinds.TRAINER_IN_TASK, start_ns, until_ns, OWN_MARK, waits_for=(rank.lane,))
+    begun = (life.start_ns if life else first.at_ns if first else None, EXECUTOR_LOG)
+    add_container_start(lane, marks, "executor", requested, AM_LOG, begun, nm_heartbeat(evidence), am.asking)
 
-    room = _room(evidence.recorded_in(container), ranks)
+
+def _add_wait_for_am(lane: LaneBuilder, evidence: Evidence, container: str, accepted_ns: int | None) -> None:
+    """Adds the wait for the next ApplicationMaster, before an executor of a later attempt is requested."""
+    before = [am for am in evidence.attempts.ams if attempt_of(am) < attempt_of(container)]
+    if before:
+        lane.add(
+            kinds.WAIT_FOR_NEXT_AM, lost_ns(evidence, before[-1]), accepted_ns, RM_LOG,
+            resolution_ns=RESOLUTION_NS, waits_for=(APPLICATION_LANE,),
+        )  # fmt: skip
+
+
+def _add_python(lane: LaneBuilder, evidence: Evidence, executor: Executor, resolve: Resolve) -> list[Span]:
+    """Adds the Python daemon and workers. Returns the spans of lanes beside the executor's."""
+    ranks, here = executor.ranks, evidence.recorded_in(executor.container)
+    room = _room(here, ranks)
 
     def own(span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
         if span.name == kinds.PUT and (at_ns := room.get(span.start_ns)) is not None:
@@ -126,9 +166,9 @@ def build(
             return {**wait, "waits_for": (rank.lane,) if rank else ()}
         return resolve(span, wait)
 
-    besides: list[Span] = []
+    found: list[Span] = []
     taken: list[tuple[int, int]] = []
-    for process in evidence.recorded_in(container):
+    for process in here:
         if process.process.role in ROLES:
             continue
         if not process.forked:
@@ -136,30 +176,22 @@ def build(
                 kinds.START_PYTHON_DAEMON, process.process.start_ns, process.opened_ns, "/proc, " + OWN_MARK,
                 resolution_ns=tick_ns(), process=process.process,
             )  # fmt: skip
-        if evidence.own and process.forked and process.spans:
+        # a user's script may run several workers in one task; dlobd's own job never does
+        user_worker = evidence.topology.user_script and process.forked
+        if user_worker and process.spans:
             # imports of PySpark until the first function is unpickled, inside the task that waits for them
             lane.add(
                 kinds.PYTHON_WORKER_STARTS, process.opened_ns, process.spans[0].start_ns, OWN_MARK,
                 process=process.process,
             )  # fmt: skip
-        spans, beside = _one_at_a_time(_outside(process, ranks), taken if evidence.own and process.forked else [])
+        spans, beside = _one_at_a_time(_outside(process, ranks), taken if user_worker else [])
         lane.add_recorded(process, spans, resolve=own)
         _add_joins(lane, process, ranks)
         second = LaneBuilder(f"{lane.lane}/python-{process.process.pid}", process.process)
         second.add_recorded(process, beside, resolve=own)
-        besides += second.spans
-        besides += of_threads(lane.lane, process, _outside(process, ranks, threads=True), own)
-    return [*lane.spans, *besides]
-
-
-def _add_wait_for_am(lane: LaneBuilder, evidence: Evidence, container: str, accepted_ns: int | None) -> None:
-    """Adds the wait for the next ApplicationMaster, before an executor of a later attempt is requested."""
-    before = [am for am in evidence.attempts.ams if attempt_of(am) < attempt_of(container)]
-    if before and not evidence.cluster_mode:
-        lane.add(
-            kinds.WAIT_FOR_NEXT_AM, lost_ns(evidence, before[-1]), accepted_ns, RM_LOG,
-            resolution_ns=RESOLUTION_NS, waits_for=(APPLICATION,),
-        )  # fmt: skip
+        found += second.spans
+        found += of_threads(lane.lane, process, _outside(process, ranks, threads=True), own)
+    return found
 
 
 def _outside(process: RecordedProcess, ranks: Sequence[Rank], threads: bool = False) -> list[RecordedSpan]:
@@ -222,7 +254,7 @@ def _add_tasks(
     for (job, task), next_ns in zip(tasks, [*starts[1:], end_ns], strict=False):
         asked_ns = max(job.start_ns, free_ns or job.start_ns)
         lane.add(
-            kinds.WAIT_FOR_JOB, free_ns, min(asked_ns, task.start_ns), DRIVER_LOG, waits_for=("driver",),
+            kinds.WAIT_FOR_JOB, free_ns, min(asked_ns, task.start_ns), DRIVER_LOG, waits_for=(DRIVER_LANE,),
             resolution_ns=RESOLUTION_NS,
         )  # fmt: skip
         lane.add(kinds.SCHEDULE_TASK, asked_ns, task.start_ns, DRIVER_LOG, resolution_ns=RESOLUTION_NS)
@@ -244,16 +276,16 @@ def _add_tasks(
                 detail=job.name, resolution_ns=RESOLUTION_NS,
             )  # fmt: skip
             free_ns = told_ns
-    lane.add(kinds.WAIT_FOR_JOB, free_ns, end_ns, EXECUTOR_LOG, waits_for=("driver",), resolution_ns=RESOLUTION_NS)
+    lane.add(kinds.WAIT_FOR_JOB, free_ns, end_ns, EXECUTOR_LOG, waits_for=(DRIVER_LANE,), resolution_ns=RESOLUTION_NS)
 
 
-def _add_parts(lane: LaneBuilder, evidence: Evidence, executor: str, tasks: Sequence[tuple[Job, Task]]) -> None:
+def _add_parts(lane: LaneBuilder, evidence: Evidence, executor: Executor) -> None:
     """Adds the work of the executor's JVM in the thread of each task, if its log shows it."""
-    container, log = evidence.executor_containers[executor], evidence.executors[executor]
+    container, log = executor.container, evidence.executors[executor.id]
     processes = [p for p in evidence.recorded_in(container) if not p.forked and p.process.role not in ROLES]
     daemons = [p.process.start_ns for p in processes if p.process.start_ns]
     sources = f"{DRIVER_LOG}, {EXECUTOR_LOG}"
-    for _, task in tasks:
+    for _, task in executor.tasks:
         got, running, python = (found.get(task.id) for found in (log.got, log.running, log.python))
         if split := log.splits.get(task.id):
             lane.add(kinds.OPEN_INPUT, split.at_ns, python, EXECUTOR_LOG, resolution_ns=RESOLUTION_NS)
@@ -295,8 +327,7 @@ def _add_joins(lane: LaneBuilder, process: RecordedProcess, ranks: Sequence[Rank
             )  # fmt: skip
 
 
-def _end(evidence: Evidence, container: str, marks: dict[str, int]) -> int | None:
-    life = evidence.container_jvm(container)
+def _end(life: JvmLife | None, marks: dict[str, int]) -> int | None:
     return (life.exit_ns if life else None) or marks.get("EXITED") or marks.get("COMPLETED")
 
 

@@ -18,7 +18,7 @@ from dlobd import spans as kinds
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.hdfs import CloseRetry, Transfer
 from dlobd.attribution.importers.log4j import RESOLUTION_NS
-from dlobd.attribution.lanes.application import LANE as APPLICATION
+from dlobd.attribution.importers.topology import APPLICATION_LANE
 from dlobd.attribution.lanes.executor import lane_of
 from dlobd.bundle import files, reading
 from dlobd.layers import HDFS
@@ -39,12 +39,12 @@ MIN_RATE_BYTES = 1 << 20
 
 def intervals(evidence: Evidence) -> list[Interval]:
     """Returns HDFS time inside spans of other layers: input of executors' JVMs, and localisation by NodeManagers."""
-    rate = _peak_bytes_per_s(evidence.transfers)
+    rate = _peak_bytes_per_s(evidence.hdfs.transfers)
     found: list[Interval] = []
     for executor, log in evidence.executors.items():
         for task, split in sorted(log.splits.items()):
             end = log.finished.get(task) or evidence.window["exit_ns"]
-            reads = _reads(evidence.transfers, evidence.blocks.get(split.path, set()), split.at_ns, end)
+            reads = _reads(evidence.hdfs.transfers, evidence.hdfs.blocks.get(split.path, set()), split.at_ns, end)
             if reads:
                 # from the line before it opens the file: no log of HDFS has the time before the first byte, at the
                 # NameNode or until a DataNode accepts
@@ -56,8 +56,8 @@ def intervals(evidence: Evidence) -> list[Interval]:
         if opened is None or closed is None:
             continue
         owner = evidence.executor_of.get(container)
-        lane = lane_of(owner) if owner else APPLICATION
-        reads = [t for t in evidence.transfers if t.operation == "HDFS_READ" and opened <= t.end_ns <= closed]
+        lane = lane_of(owner) if owner else APPLICATION_LANE
+        reads = [t for t in evidence.hdfs.transfers if t.operation == "HDFS_READ" and opened <= t.end_ns <= closed]
         if reads:
             bounds = _at_peak_ns(sum(t.bytes for t in reads), rate), sum(t.duration_ns for t in reads)
             found.append(_interval("localise", "yarn", lane, opened, closed, bounds, CLIENT_TRACE))
@@ -70,7 +70,7 @@ def close_retries(evidence: Evidence, spans: Iterable[Span]) -> list[Span]:
     tries = [span for span in with_path if _completes(span)]
     written = [span for span in with_path if not _completes(span)]
     found: list[Span] = []
-    for retry in evidence.close_retries:
+    for retry in evidence.hdfs.close_retries:
         path = retry.path.removesuffix(".inprogress")
         for span in written:
             if span.start_ns <= retry.at_ns < span.end_ns and span.attrs["path"] == path:
@@ -164,7 +164,7 @@ def summary(evidence: Evidence, spans: Iterable[Span], found: Iterable[Interval]
         row["lo_ns"] = row["hi_ns"] = row["ns"]
     if "staging" in rows:
         staged = _written(
-            evidence, {a.path for a in evidence.audits if "/.sparkStaging/" in a.path and a.command == "create"}
+            evidence, {a.path for a in evidence.hdfs.audits if "/.sparkStaging/" in a.path and a.command == "create"}
         )
         rows["staging"]["bytes"] = staged
     if "event log" in rows:
@@ -188,11 +188,11 @@ def _calls(evidence: Evidence) -> list[dict[str, Any]]:
 
     The looks are dlobd's own overhead. No log has the length of these calls."""
     start_ns, end_ns = evidence.window["exec_ns"], evidence.window["exit_ns"]
-    asked = [a for a in evidence.audits if start_ns <= a.at_ns < end_ns]
+    asked = [a for a in evidence.hdfs.audits if start_ns <= a.at_ns < end_ns]
     if not asked:
         return []
     looks = [a for a in asked if a.command == "listStatus" and a.path == f"{evidence.job.get('run_dir')}/done"]
-    rows = [(ALL_CALLS, asked)] if evidence.own else [(ALL_CALLS, asked), (MARKER_LOOKS, looks)]
+    rows = [(ALL_CALLS, asked)] if evidence.topology.user_script else [(ALL_CALLS, asked), (MARKER_LOOKS, looks)]
     unknown = {"bytes": None, "lo_ns": None, "hi_ns": None}
     return [_row(purpose, None, AUDIT_LOG, AUDIT_LOG) | unknown | {"operations": len(of)} for purpose, of in rows]
 
@@ -206,11 +206,11 @@ def _row(purpose: str, ns: int | None, begin: str, end: str) -> dict[str, Any]:
 
 def _written(evidence: Evidence, paths: set[str]) -> int | None:
     """Returns the bytes that DataNodes wrote during the creation of the staging files; None without a client trace."""
-    times = [a.at_ns for a in evidence.audits if a.path in paths]
-    if not times or not evidence.transfers:
+    times = [a.at_ns for a in evidence.hdfs.audits if a.path in paths]
+    if not times or not evidence.hdfs.transfers:
         return None
     first, last = min(times), max(times)
-    return sum(t.bytes for t in evidence.transfers if t.operation == "HDFS_WRITE" and first <= t.end_ns <= last)
+    return sum(t.bytes for t in evidence.hdfs.transfers if t.operation == "HDFS_WRITE" and first <= t.end_ns <= last)
 
 
 def _localised(evidence: Evidence) -> int:
@@ -221,7 +221,7 @@ def _localised(evidence: Evidence) -> int:
     ]
     reads = {
         (t.end_ns, t.block): t.bytes
-        for t in evidence.transfers
+        for t in evidence.hdfs.transfers
         for opened, closed in windows
         if t.operation == "HDFS_READ" and opened <= t.end_ns <= closed
     }

@@ -9,6 +9,7 @@ from typing import Any
 
 from dlobd import spans as kinds
 from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.importers.facts import Window
 from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan, trainers
 from dlobd.attribution.lanes import exchange
 from dlobd.attribution.lanes import rank as rank_lane
@@ -35,7 +36,7 @@ def assemble(evidence: Evidence) -> Trace:
         BundleError: nothing was started, so that there is no window.
     """
     window = evidence.window
-    host = window["anchors"][0]["domain"].split("/")[0]
+    host = evidence.host
     ranks = [_rank(process) for process in trainers(evidence.processes)]
     spans = _client(window, host)
     spans += _parent(evidence, host, ranks)
@@ -63,7 +64,7 @@ def _rank(process: RecordedProcess) -> Rank:
     return Rank(process, "", who.role, who.index, start_ns, process.last_ns, whole=True)
 
 
-def _client(window: dict[str, Any], host: str) -> list[Span]:
+def _client(window: Window, host: str) -> list[Span]:
     lane = LaneBuilder(MAIN_LANE, Process(host, MAIN_LANE, 0, 0))
     lane.add(kinds.START_PARENT, window["exec_ns"], window["started_ns"], CLIENT)
     lane.add(kinds.WAIT_FOR_PARENT, window["started_ns"], window["exit_ns"], CLIENT, waits_for=(PARENT,))

@@ -72,7 +72,7 @@ def ranks(evidence: Evidence) -> list[Rank]:
 
 def is_server(evidence: Evidence, process: RecordedProcess) -> bool:
     """Returns True for dlobd's parameter servers, which do not train. A ps of a script is TensorFlow's."""
-    return process.process.role == "ps" and not evidence.own
+    return process.process.role == "ps" and not evidence.topology.user_script
 
 
 def last_executor(evidence: Evidence, found: Sequence[Rank]) -> str | None:
@@ -80,7 +80,7 @@ def last_executor(evidence: Evidence, found: Sequence[Rank]) -> str | None:
 
     Only as many count as were requested at first: a replacement of a lost executor delays nothing."""
     trained = {rank.executor for rank in found} or evidence.executors.keys()
-    registered = sorted((line.at_ns, e) for e, line in evidence.driver_log.registered.items() if e in trained)
+    registered = sorted((line.at_ns, e) for e, line in evidence.driver.log.registered.items() if e in trained)
     requested = evidence.application_master.requested
     wanted = _REQUESTS.search(requested.message) if requested else None
     in_time = registered[: int(wanted[1])] if wanted else registered

@@ -51,7 +51,7 @@ def lost(jobs: Iterable[Job]) -> Iterator[Lost]:
 
 def lost_work(evidence: Evidence) -> Iterator[str]:
     """Yields a line for each lost attempt. Its time is in the wall only if a job waited for it."""
-    for one in lost(evidence.driver_log.jobs):
+    for one in lost(evidence.driver.log.jobs):
         log = evidence.executors.get(one.task.executor)
         ended_ns = log.finished.get(one.task.id) if log else None
         how = "whose end it did not log" if ended_ns is None else f"after {(ended_ns - one.task.start_ns) / 1e9:.3f} s"

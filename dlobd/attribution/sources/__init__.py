@@ -1,7 +1,6 @@
-"""Which sources a run must have, which of them are not there, and what is unknown without each. Pure.
+"""Finds the sources that are missing from a bundle, and the layers whose time is unknown without them. Pure.
 
-`kinds` is the table: what each file of a bundle tells, and which spans hide what it would have told. `spans`, `logs`
-and `records` look for what must be there in this way of running, by what the other sources say: a log names the
-containers, a process those that it started, the job its ranks. `missing` puts them together, and marks the spans of a
-trace.
+`kinds` is the table of sources. `spans`, `logs` and `records` compare the bundle with the sources that the topology
+requires, as other sources prove them: a log names the containers, a process names its children, the job names its
+ranks. `missing` joins the results, and marks the spans of a trace.
 """

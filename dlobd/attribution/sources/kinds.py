@@ -18,7 +18,7 @@ from dlobd.spans import EvidenceFile
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class EvidenceKind:
     """One kind of evidence.
 
     Attributes:
@@ -39,7 +39,7 @@ class Kind:
 
 _PYTHON = (LAUNCHER, FEED, HDFS, TENSORFLOW, CHANNEL, USER)
 
-DRIVER_SPANS = Kind(
+DRIVER_SPANS = EvidenceKind(
     "spans of the driver",
     ("spans/driver/*",),
     (YARN, SPARK, *_PYTHON),
@@ -47,7 +47,7 @@ DRIVER_SPANS = Kind(
     True,
     EvidenceFile.DRIVER_SPANS,
 )
-RANK_SPANS = Kind(
+RANK_SPANS = EvidenceKind(
     "spans of a rank",
     ("spans/rank-*",),
     (YARN, SPARK, *_PYTHON),
@@ -55,7 +55,7 @@ RANK_SPANS = Kind(
     True,
     EvidenceFile.RANK_SPANS,
 )
-WORKER_SPANS = Kind(
+WORKER_SPANS = EvidenceKind(
     "spans of Python workers",
     ("spans/*",),
     (SPARK, *_PYTHON),
@@ -63,7 +63,7 @@ WORKER_SPANS = Kind(
     True,
     EvidenceFile.WORKER_SPANS,
 )
-DRIVER_LOG = Kind(
+DRIVER_LOG = EvidenceKind(
     "driver log",
     (files.DRIVER_STDERR,),
     (YARN, SPARK, *_PYTHON),
@@ -71,9 +71,9 @@ DRIVER_LOG = Kind(
     True,
     EvidenceFile.DRIVER_LOG,
 )
-NATIVE_LOG = Kind("log of the parent process", (), (), "what ranks wrote to it; no figure uses it")
-DRIVER_OUTPUT = Kind("driver output", (files.DRIVER_STDOUT,), (), "what the job printed; no figure uses it")
-DRIVER_JVM = Kind(
+NATIVE_LOG = EvidenceKind("log of the parent process", (), (), "what ranks wrote to it; no figure uses it")
+DRIVER_OUTPUT = EvidenceKind("driver output", (files.DRIVER_STDOUT,), (), "what the job printed; no figure uses it")
+DRIVER_JVM = EvidenceKind(
     "driver JVM log",
     (files.DRIVER_JVM_LOG,),
     (SPARK,),
@@ -81,7 +81,7 @@ DRIVER_JVM = Kind(
     True,
     EvidenceFile.DRIVER_JVM_LOG,
 )
-MASTER_LOG = Kind(
+MASTER_LOG = EvidenceKind(
     "ApplicationMaster log",
     (),
     (YARN, SPARK, *_PYTHON),
@@ -89,7 +89,7 @@ MASTER_LOG = Kind(
     True,
     EvidenceFile.AM_LOG,
 )
-EXECUTOR_LOG = Kind(
+EXECUTOR_LOG = EvidenceKind(
     "executor log",
     (f"{files.CONTAINER_LOGS}/*/stderr",),
     (SPARK, *_PYTHON),
@@ -97,13 +97,13 @@ EXECUTOR_LOG = Kind(
     True,
     EvidenceFile.EXECUTOR_LOG,
 )
-CONTAINER_JVM = Kind(
+CONTAINER_JVM = EvidenceKind(
     "container JVM log", (f"{files.CONTAINER_LOGS}/*/jvm.log",), (), "when its JVM began, but for its first log line"
 )
-CONTAINER_FILES = Kind(
+CONTAINER_FILES = EvidenceKind(
     "other files of containers", (f"{files.CONTAINER_LOGS}/*",), (), "what it printed, and what YARN wrote of its start"
 )
-RM_LOG = Kind(
+RM_LOG = EvidenceKind(
     "ResourceManager log",
     (f"{files.DAEMON_LOGS}/resourcemanager.log",),
     (YARN, SPARK),
@@ -111,7 +111,7 @@ RM_LOG = Kind(
     True,
     EvidenceFile.RM_LOG,
 )
-NM_LOG = Kind(
+NM_LOG = EvidenceKind(
     "NodeManager log",
     (f"{files.DAEMON_LOGS}/nodemanager-*.log",),
     (YARN, SPARK),
@@ -119,50 +119,56 @@ NM_LOG = Kind(
     True,
     EvidenceFile.NM_LOG,
 )
-AUDIT_LOG = Kind(
+AUDIT_LOG = EvidenceKind(
     "NameNode audit log", (f"{files.DAEMON_LOGS}/namenode-audit.log",), (HDFS,),
     "the ends of staging and of the event log, the NameNode's operations, and the first touch of the data",
 )  # fmt: skip
-NAMENODE_LOG = Kind(
+NAMENODE_LOG = EvidenceKind(
     "NameNode log",
     (f"{files.DAEMON_LOGS}/namenode.log",),
     (HDFS,),
     "closes of files that HDFS did not accept at once",
 )
-TRACE_LOG = Kind(
+TRACE_LOG = EvidenceKind(
     "DataNode client trace", (f"{files.DAEMON_LOGS}/datanode-*-clienttrace.log",), (HDFS,),
     "how much of Spark's reads is HDFS's",
 )  # fmt: skip
-DAEMON_LOGS = Kind("other daemons' logs", (f"{files.DAEMON_LOGS}/*",), (), "why a daemon failed; no figure uses it")
-EVENT_LOG = Kind("Spark event log", (files.EVENT_LOG,), (), "Spark's own metrics, and the addresses of its network")
-RM_RECORD = Kind(
+DAEMON_LOGS = EvidenceKind(
+    "other daemons' logs", (f"{files.DAEMON_LOGS}/*",), (), "why a daemon failed; no figure uses it"
+)
+EVENT_LOG = EvidenceKind(
+    "Spark event log", (files.EVENT_LOG,), (), "Spark's own metrics, and the addresses of its network"
+)
+RM_RECORD = EvidenceKind(
     "ResourceManager record",
     (files.RM_APPLICATION, files.RM_ATTEMPTS),
     (),
     "how YARN says that it ended, and what it charged",
 )
-MARKERS = Kind("done-markers", (files.MARKERS,), (), "steps, samples, losses and accuracy of the ranks", True)
-INPUT_RECORDS = Kind(
+MARKERS = EvidenceKind("done-markers", (files.MARKERS,), (), "steps, samples, losses and accuracy of the ranks", True)
+INPUT_RECORDS = EvidenceKind(
     "records of the input",
     (files.BLOCKS, files.CHECKSUMS),
     (),
     "whether what was read is what was stored, and where it lay",
 )
-HOSTS = Kind("addresses", (files.HOSTS, files.CLIENT_INTERFACES), (), "by which network Spark and HDFS went")
-COUNTERS = Kind("transport counters of a rank", (), (), "by what its exchange went", True)
-INVENTORY = Kind("inventory", (files.COLLECTED,), (), "what was collected, and what could not be had")
-BEFORE = Kind(
+HOSTS = EvidenceKind("addresses", (files.HOSTS, files.CLIENT_INTERFACES), (), "by which network Spark and HDFS went")
+COUNTERS = EvidenceKind("transport counters of a rank", (), (), "by what its exchange went", True)
+INVENTORY = EvidenceKind("inventory", (files.COLLECTED,), (), "what was collected, and what could not be had")
+BEFORE = EvidenceKind(
     "measurements before the run", (files.SPAN_COST, files.NOISE, files.PAGE_CACHE), (),
     "what recording cost, the machine's noise, or what was in the page cache",
 )  # fmt: skip
-RESOURCES = Kind("resource samples", (files.RESOURCES,), (), "CPU, memory and disk use")
-MEMORY = Kind("container metrics", (files.NM_CONTAINERS,), (), "the peak of an executor's memory")
-DAEMONS = Kind("list of daemons", (files.DAEMONS,), (), "which daemons there were, and whether one died")
-CODE = Kind("own code", (files.SCRIPT, files.MODEL), (), "what was run, beyond its sha256")
-ESSENTIAL = Kind(
+RESOURCES = EvidenceKind("resource samples", (files.RESOURCES,), (), "CPU, memory and disk use")
+MEMORY = EvidenceKind("container metrics", (files.NM_CONTAINERS,), (), "the peak of an executor's memory")
+DAEMONS = EvidenceKind("list of daemons", (files.DAEMONS,), (), "which daemons there were, and whether one died")
+CODE = EvidenceKind("own code", (files.SCRIPT, files.MODEL), (), "what was run, beyond its sha256")
+ESSENTIAL = EvidenceKind(
     "window and job", (files.WINDOW, files.JOB), (), "what was run, and when: nothing can be computed", True
 )
-GENERATION = Kind("generation of the data set", ("logs/generation/*",), (), "how the data set was made before the run")
+GENERATION = EvidenceKind(
+    "generation of the data set", ("logs/generation/*",), (), "how the data set was made before the run"
+)
 
 KINDS = (
     DRIVER_SPANS, RANK_SPANS, WORKER_SPANS, DRIVER_LOG, NATIVE_LOG, DRIVER_OUTPUT, DRIVER_JVM, MASTER_LOG, EXECUTOR_LOG,
@@ -173,6 +179,6 @@ KINDS = (
 """All kinds, in the order of the search: a file is of the first kind with a matching glob."""
 
 
-def kind_of(name: str) -> Kind | None:
+def kind_of(name: str) -> EvidenceKind | None:
     """Returns the kind of a file of a bundle; None if the table has none."""
     return next((kind for kind in KINDS if any(fnmatchcase(name, glob) for glob in kind.files)), None)

@@ -1,6 +1,6 @@
-"""Logs: of the driver, of each container, of the daemons; and whether each begins and ends as its process does.
+"""Finds logs that are absent, or lack their begin or end: of the driver, of containers and of daemons.
 
-Which containers there must be, the ApplicationMaster, the driver and the daemons say independently of each other.
+ApplicationMaster, driver and daemons name the containers of a run independently of each other.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dlobd.attribution.importers import hdfs, jvm
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.log4j import LogLine
 from dlobd.attribution.sources import kinds
-from dlobd.attribution.sources.absence import ALL_LANES, Absence, ended_well, killed
-from dlobd.attribution.sources.kinds import Kind
+from dlobd.attribution.sources.kinds import EvidenceKind
+from dlobd.attribution.sources.missing_evidence import ALL_LANES, MissingEvidence, ended_well, killed
 from dlobd.bundle import files
 from dlobd.spans import LOG_LEVEL, SPARK_CONTEXT
 
@@ -30,7 +30,7 @@ EXECUTOR_ENDS = (
 )
 CONTAINER_BEGINS = "Registering signal handler for TERM"
 MASTER_ENDS = ("Unregistering ApplicationMaster", "Shutdown hook called", "RECEIVED SIGNAL")
-"""What such a process writes first, and one of what it writes last, if it ends by itself."""
+"""The first message of such a process, and the last messages of a process that was not killed."""
 
 LIMITS = ("max_steps", "max_seconds", "target_accuracy")
 """Settings of a job with which it may leave a part of its input unread."""
@@ -38,15 +38,16 @@ LIMITS = ("max_steps", "max_seconds", "target_accuracy")
 _MASTER = re.compile(r"container_(?:e\d+_)?\d+_\d+_\d+_000001")
 
 
-def absences(evidence: Evidence) -> Iterator[Absence]:
-    """Logs that are not there, or lack their begin or their end."""
-    if not evidence.by_hand or evidence.on_file(files.DRIVER_STDERR):
+def absences(evidence: Evidence) -> Iterator[MissingEvidence]:
+    """Yields logs that are absent, or lack their begin or end."""
+    topology = evidence.topology
+    if not topology.by_hand or evidence.on_file(files.DRIVER_STDERR):
         yield from _driver(evidence)
-    elif not evidence.cluster_mode:
-        yield Absence(kinds.DRIVER_LOG, files.DRIVER_STDERR, "is absent", ALL_LANES)
-    if evidence.native:
+    elif topology.client_has_driver_log:
+        yield MissingEvidence(kinds.DRIVER_LOG, files.DRIVER_STDERR, "is absent", ALL_LANES)
+    if not topology.has_spark:
         return
-    if evidence.on_yarn:
+    if topology.has_yarn:
         yield from _master(evidence)
     yield from _executors(evidence)
     yield from _daemons(evidence)
@@ -55,204 +56,220 @@ def absences(evidence: Evidence) -> Iterator[Absence]:
 # ---- the driver
 
 
-def _driver(evidence: Evidence) -> Iterator[Absence]:
+def _driver(evidence: Evidence) -> Iterator[MissingEvidence]:
     for name in (files.DRIVER_STDERR, files.DRIVER_STDOUT):
         kind = kinds.DRIVER_OUTPUT if name == files.DRIVER_STDOUT else _of_driver(evidence)
         if not evidence.on_file(name):
-            yield Absence(kind, name, "is absent", ALL_LANES if kind.decides else ())
-    if evidence.native or evidence.by_hand:
+            yield MissingEvidence(kind, name, "is absent", ALL_LANES if kind.decides else ())
+    topology = evidence.topology
+    if not topology.client_starts_jvm:
         return
     life = jvm.read(evidence.path / files.DRIVER_JVM_LOG)
     if life is None:
-        yield Absence(kinds.DRIVER_JVM, files.DRIVER_JVM_LOG, "is absent, or has no line", ALL_LANES)
+        yield MissingEvidence(kinds.DRIVER_JVM, files.DRIVER_JVM_LOG, "is absent, or has no line", ALL_LANES)
     elif ended_well(evidence) and life.exit_ns is None:
-        yield Absence(kinds.DRIVER_JVM, files.DRIVER_JVM_LOG, "ends before its JVM exited", ALL_LANES)
+        yield MissingEvidence(kinds.DRIVER_JVM, files.DRIVER_JVM_LOG, "ends before its JVM exited", ALL_LANES)
     if evidence.on_file(files.DRIVER_STDERR) and ended_well(evidence):
-        lines = evidence.submit_lines
-        ends = SUBMITTER_ENDS if evidence.cluster_mode else DRIVER_ENDS
-        silenced = [] if evidence.cluster_mode else [*_silenced(evidence, files.DRIVER_STDERR)]
-        yield from silenced or _whole(kinds.DRIVER_LOG, files.DRIVER_STDERR, lines, ends, ALL_LANES)
-        if not evidence.cluster_mode:
-            yield from _headless(evidence, lines, files.DRIVER_STDERR)
+        lines = evidence.submitter.lines
+        name = files.DRIVER_STDERR
+        if topology.client_has_driver_log:
+            silenced = [*_silenced(evidence, name)]
+            yield from silenced or _whole(kinds.DRIVER_LOG, name, lines, DRIVER_ENDS, ALL_LANES)
+            yield from _headless(evidence, lines, name)
+        else:
+            yield from _whole(kinds.DRIVER_LOG, name, lines, SUBMITTER_ENDS, ALL_LANES)
 
 
-def _of_driver(evidence: Evidence) -> Kind:
-    return kinds.NATIVE_LOG if evidence.native else kinds.DRIVER_LOG
+def _of_driver(evidence: Evidence) -> EvidenceKind:
+    return kinds.DRIVER_LOG if evidence.topology.has_spark else kinds.NATIVE_LOG
 
 
-def _headless(evidence: Evidence, lines: Sequence[LogLine], name: str) -> Iterator[Absence]:
-    """The log of the JVM with the SparkContext must begin before that is made."""
+def _headless(evidence: Evidence, lines: Sequence[LogLine], name: str) -> Iterator[MissingEvidence]:
+    """Yields a log of the driver's JVM that begins after its SparkContext was created."""
     driver = evidence.driver_process
     context = driver.named(SPARK_CONTEXT) if driver else ()
-    if lines and context and "JVM SparkContext" not in evidence.driver_log.points:
-        yield Absence(kinds.DRIVER_LOG, name, "begins after the SparkContext was made", ALL_LANES)
+    if lines and context and "JVM SparkContext" not in evidence.driver.log.points:
+        yield MissingEvidence(kinds.DRIVER_LOG, name, "begins after the SparkContext was made", ALL_LANES)
 
 
-def _silenced(evidence: Evidence, name: str) -> Iterator[Absence]:
-    """From when on the user's own script let that log be silent."""
+def _silenced(evidence: Evidence, name: str) -> Iterator[MissingEvidence]:
+    """Yields the time after which the user's script disabled that log."""
     driver = evidence.driver_process
     for instant in driver.instants if driver else ():
         level = str(instant.attrs.get("level", "")).upper()
         if instant.name == LOG_LEVEL and level not in FULL_LEVELS:
             how = f"has only lines of level {level} from then on that the script called setLogLevel"
-            yield Absence(kinds.DRIVER_LOG, name, how, ALL_LANES, instant.at_ns)
+            yield MissingEvidence(kinds.DRIVER_LOG, name, how, ALL_LANES, instant.at_ns)
 
 
 def _whole(
-    kind: Kind, name: str, lines: Sequence[LogLine], ends: Sequence[str], lanes: tuple[str, ...], begins: str = ""
-) -> Iterator[Absence]:
+    kind: EvidenceKind,
+    name: str,
+    lines: Sequence[LogLine],
+    ends: Sequence[str],
+    lanes: tuple[str, ...],
+    begins: str = "",
+) -> Iterator[MissingEvidence]:
     if not lines:
-        yield Absence(kind, name, "has no line with the stamps of dlobd's log4j2 pattern", lanes)
+        yield MissingEvidence(kind, name, "has no line with the stamps of dlobd's log4j2 pattern", lanes)
     elif begins and not any(begins in line.message for line in lines[:5]):
-        yield Absence(kind, name, f"begins late: its first line is {lines[0].message[:60]!r}", lanes)
+        yield MissingEvidence(kind, name, f"begins late: its first line is {lines[0].message[:60]!r}", lanes)
     elif not any(end in line.message for line in lines for end in ends):
-        yield Absence(kind, name, f"ends early: its last line is {lines[-1].message[:60]!r}", lanes, lines[-1].at_ns)
+        yield MissingEvidence(
+            kind, name, f"ends early: its last line is {lines[-1].message[:60]!r}", lanes, lines[-1].at_ns
+        )
 
 
 # ---- containers
 
 
-def _master(evidence: Evidence) -> Iterator[Absence]:
-    """The ApplicationMaster's container, if the application was accepted and ended well."""
+def _master(evidence: Evidence) -> Iterator[MissingEvidence]:
+    """Yields defects of the ApplicationMaster's log, if the application was accepted and ended well."""
     if not ended_well(evidence) or not evidence.window["application_id"]:
         return
     container = next(filter(_MASTER.fullmatch, reversed(evidence.attempts.ams)), None)
     name = f"{files.CONTAINER_LOGS}/{container or 'the ApplicationMaster'}"
     if container is None or not evidence.on_file(f"{name}/stderr"):
-        yield Absence(kinds.MASTER_LOG, f"{name}/stderr", "is absent", ALL_LANES)
+        yield MissingEvidence(kinds.MASTER_LOG, f"{name}/stderr", "is absent", ALL_LANES)
     else:
         lines = evidence.container_log(container)
-        silenced = [*_silenced(evidence, f"{name}/stderr")] if evidence.cluster_mode else []
+        silenced = [*_silenced(evidence, f"{name}/stderr")] if evidence.topology.driver_in_container else []
         yield from silenced or _whole(
             kinds.MASTER_LOG, f"{name}/stderr", lines, MASTER_ENDS, ALL_LANES, CONTAINER_BEGINS
         )
-        if evidence.cluster_mode:
+        if evidence.topology.driver_in_container:
             yield from _headless(evidence, lines, f"{name}/stderr")
-        for executor in sorted(evidence.driver_log.registered.keys() - evidence.executor_containers.keys()):
+        for executor in sorted(evidence.driver.log.registered.keys() - evidence.executor_containers.keys()):
             how = f"does not name the container of executor {executor}, which registered"
-            yield Absence(kinds.MASTER_LOG, f"{name}/stderr", how, ALL_LANES)
+            yield MissingEvidence(kinds.MASTER_LOG, f"{name}/stderr", how, ALL_LANES)
     if container is not None:
         yield from _jvm_log(evidence, container)
 
 
-def _executors(evidence: Evidence) -> Iterator[Absence]:
+def _executors(evidence: Evidence) -> Iterator[MissingEvidence]:
     if not ended_well(evidence):
         return
     gone = killed(evidence)
-    for executor in sorted(evidence.driver_log.registered.keys() | evidence.executor_containers.keys()):
+    for executor in sorted(evidence.driver.log.registered.keys() | evidence.executor_containers.keys()):
         container = evidence.executor_containers.get(executor)
         if container is None:
-            if not evidence.on_yarn:
+            if not evidence.topology.has_yarn:
                 what = f"{files.CONTAINER_LOGS}/executor_{executor}/stderr"
-                yield Absence(kinds.EXECUTOR_LOG, what, "is absent", (f"executor-{executor}", "rank-*", "driver"))
+                yield MissingEvidence(
+                    kinds.EXECUTOR_LOG, what, "is absent", (f"executor-{executor}", "rank-*", "driver")
+                )
             continue  # the ApplicationMaster's log lacks it
         name = f"{files.CONTAINER_LOGS}/{container}/stderr"
         lanes = (f"executor-{executor}", "rank-*", "driver")
         if not evidence.on_file(name):
-            if executor in evidence.driver_log.registered:
-                yield Absence(kinds.EXECUTOR_LOG, name, "is absent", lanes)
+            if executor in evidence.driver.log.registered:
+                yield MissingEvidence(kinds.EXECUTOR_LOG, name, "is absent", lanes)
         elif container not in gone:
             lines = evidence.container_log(container)
             yield from _whole(kinds.EXECUTOR_LOG, name, lines, EXECUTOR_ENDS, lanes, CONTAINER_BEGINS)
-        if executor in evidence.driver_log.registered:
+        if executor in evidence.driver.log.registered:
             yield from _jvm_log(evidence, container)
 
 
-def _jvm_log(evidence: Evidence, container: str) -> Iterator[Absence]:
+def _jvm_log(evidence: Evidence, container: str) -> Iterator[MissingEvidence]:
     name = f"{files.CONTAINER_LOGS}/{container}/jvm.log"
     if jvm.read(evidence.path / name) is None:
-        yield Absence(kinds.CONTAINER_JVM, name, "is absent, or has no line")
+        yield MissingEvidence(kinds.CONTAINER_JVM, name, "is absent, or has no line")
 
 
 # ---- daemons
 
 
-def _daemons(evidence: Evidence) -> Iterator[Absence]:
-    """Those of an external cluster are the cluster's own: what collection did not get, it has said."""
-    if evidence.external or not ended_well(evidence):
+def _daemons(evidence: Evidence) -> Iterator[MissingEvidence]:
+    """Yields missing logs of daemons. On an external cluster the collection itself reports missing logs."""
+    if evidence.topology.external or not ended_well(evidence):
         return
     for daemon in evidence.daemons:
         name = f"{files.DAEMON_LOGS}/{daemon['name']}.log"
-        if daemon["name"] in WANTED_ON_YARN and not evidence.on_yarn:
+        if daemon["name"] in WANTED_ON_YARN and not evidence.topology.has_yarn:
             continue
         if not evidence.on_file(name):
-            yield Absence(
+            yield MissingEvidence(
                 kinds.kind_of(name) or kinds.DAEMON_LOGS, name, "is absent, though that daemon ran", ALL_LANES
             )
     yield from of_hdfs(evidence)
-    if evidence.on_yarn:
+    if evidence.topology.has_yarn:
         yield from _resourcemanager(evidence)
         yield from _nodemanagers(evidence)
 
 
 WANTED_ON_YARN = ("resourcemanager",)
-"""Of the daemons those that have nothing to say of a job without YARN."""
+"""Daemons that log nothing of a job without YARN."""
 
 
-def _resourcemanager(evidence: Evidence) -> Iterator[Absence]:
+def _resourcemanager(evidence: Evidence) -> Iterator[MissingEvidence]:
     at = evidence.yarn.application.at
     name = f"{files.DAEMON_LOGS}/resourcemanager.log"
     if not evidence.on_file(name):
-        yield Absence(kinds.RM_LOG, name, "is absent", ALL_LANES)
+        yield MissingEvidence(kinds.RM_LOG, name, "is absent", ALL_LANES)
     elif "ACCEPTED" not in at:
-        yield Absence(kinds.RM_LOG, name, "begins after the application was accepted", ALL_LANES)
+        yield MissingEvidence(kinds.RM_LOG, name, "begins after the application was accepted", ALL_LANES)
     elif "FINISHED" not in at:
-        yield Absence(kinds.RM_LOG, name, "ends before the application finished", ALL_LANES)
+        yield MissingEvidence(kinds.RM_LOG, name, "ends before the application finished", ALL_LANES)
 
 
-def _nodemanagers(evidence: Evidence) -> Iterator[Absence]:
-    """Each container that ran has its lines in one of their logs."""
-    containers = {c: i for i, c in evidence.executor_containers.items() if i in evidence.driver_log.registered}
+def _nodemanagers(evidence: Evidence) -> Iterator[MissingEvidence]:
+    """Yields containers without lines in any NodeManager's log."""
+    containers = {c: i for i, c in evidence.executor_containers.items() if i in evidence.driver.log.registered}
     containers |= {c: "AM" for c in evidence.attempts.ams if _MASTER.fullmatch(c)}
     for container in sorted(containers):
         marks = evidence.yarn.containers.get(container)
         if marks is None or "START_REQUEST" not in marks.at:
-            yield Absence(
+            yield MissingEvidence(
                 kinds.NM_LOG, f"the NodeManager log of {container}", "is absent, or begins after its start", ALL_LANES
             )
         elif "RUNNING" not in marks.at:
-            yield Absence(kinds.NM_LOG, f"the NodeManager log of {container}", "ends before it ran", ALL_LANES)
+            yield MissingEvidence(kinds.NM_LOG, f"the NodeManager log of {container}", "ends before it ran", ALL_LANES)
 
 
-def of_hdfs(evidence: Evidence) -> Iterator[Absence]:
-    """The logs of the NameNode and the DataNodes."""
+def of_hdfs(evidence: Evidence) -> Iterator[MissingEvidence]:
+    """Yields missing logs of the NameNode and the DataNodes."""
     audit = f"{files.DAEMON_LOGS}/namenode-audit.log"
-    if not evidence.audits:
-        yield Absence(kinds.AUDIT_LOG, audit, "is absent, or has no line")
+    if not evidence.hdfs.audits:
+        yield MissingEvidence(kinds.AUDIT_LOG, audit, "is absent, or has no line")
     else:
-        known = {one.path for one in evidence.audits}
-        if lost := [path for _, path, _ in evidence.submit_log.uploads if path not in known]:
-            yield Absence(kinds.AUDIT_LOG, audit, f"does not have the upload of {lost[0]}: its begin is missing")
+        known = {one.path for one in evidence.hdfs.audits}
+        if lost := [path for _, path, _ in evidence.submitter.log.uploads if path not in known]:
+            yield MissingEvidence(
+                kinds.AUDIT_LOG, audit, f"does not have the upload of {lost[0]}: its begin is missing"
+            )
         elif _closed_unseen(evidence):
-            yield Absence(kinds.AUDIT_LOG, audit, "does not have the end of the event log: it ends early")
+            yield MissingEvidence(kinds.AUDIT_LOG, audit, "does not have the end of the event log: it ends early")
     namenode = f"{files.DAEMON_LOGS}/namenode.log"
     if not evidence.on_file(namenode):
-        yield Absence(kinds.NAMENODE_LOG, namenode, "is absent")
+        yield MissingEvidence(kinds.NAMENODE_LOG, namenode, "is absent")
     yield from _datanodes(evidence)
 
 
 def _closed_unseen(evidence: Evidence) -> bool:
-    """Whether Spark closed its event log, and no rename of it was audited; nor that somebody had removed it before."""
+    """Returns True if Spark closed its event log, but no rename or earlier removal of it was audited."""
     number = str(evidence.window["application_id"])
-    closing = evidence.driver_log.points.get("event log closing")
-    if closing is None or any(one.command == "rename" and number in one.path for one in evidence.audits):
+    closing = evidence.driver.log.points.get("event log closing")
+    if closing is None or any(one.command == "rename" and number in one.path for one in evidence.hdfs.audits):
         return False
-    created = [one.path for one in evidence.audits if one.command == "create" and number in one.path]
-    return not any(hdfs.removed(evidence.audits, path, closing.at_ns) for path in created)
+    created = [one.path for one in evidence.hdfs.audits if one.command == "create" and number in one.path]
+    return not any(hdfs.removed(evidence.hdfs.audits, path, closing.at_ns) for path in created)
 
 
-def _datanodes(evidence: Evidence) -> Iterator[Absence]:
-    """Their names have numbers from 0; blocks of the input that was read must be in one of them."""
+def _datanodes(evidence: Evidence) -> Iterator[MissingEvidence]:
+    """Yields missing client traces: their names have numbers from 0, and together they have each block of the input."""
     there = sorted(path.name for path in (evidence.path / files.DAEMON_LOGS).glob("datanode-*-clienttrace.log"))
     wanted = [f"datanode-{i}-clienttrace.log" for i in range(max(len(there), _count(evidence, "datanode")))]
     for name in wanted:
         if name not in there:
-            yield Absence(kinds.TRACE_LOG, f"{files.DAEMON_LOGS}/{name}", "is absent")
-    read = {transfer.block for transfer in evidence.transfers}
-    blocks = {block for found in evidence.blocks.values() for block in found}
+            yield MissingEvidence(kinds.TRACE_LOG, f"{files.DAEMON_LOGS}/{name}", "is absent")
+    read = {transfer.block for transfer in evidence.hdfs.transfers}
+    blocks = {block for found in evidence.hdfs.blocks.values() for block in found}
     whole = not any(evidence.job.get(limit) for limit in LIMITS)
     if whole and (unread := sorted(blocks - read)) and len(wanted) == len(there):
-        yield Absence(kinds.TRACE_LOG, "DataNode client trace", f"has no transfer of {unread[0]}, which the job read")
+        yield MissingEvidence(
+            kinds.TRACE_LOG, "DataNode client trace", f"has no transfer of {unread[0]}, which the job read"
+        )
 
 
 def _count(evidence: Evidence, kind: str) -> int:

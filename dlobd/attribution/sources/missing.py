@@ -1,4 +1,4 @@
-"""All that is missing of a run's sources, and what that leaves unknown in its trace."""
+"""Joins the missing evidence of a run, and marks the spans of its trace that are unknown without it."""
 
 from __future__ import annotations
 
@@ -8,42 +8,34 @@ from fnmatch import fnmatchcase
 
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.sources import logs, records, spans
-from dlobd.attribution.sources.absence import Absence
+from dlobd.attribution.sources.missing_evidence import MissingEvidence
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.schema import NotMeasured, Span
 
 
-def missing(evidence: Evidence) -> tuple[Absence, ...]:
-    """What is absent, or does not begin or end as it should; those on which the breakdown depends come first.
+def missing(evidence: Evidence) -> tuple[MissingEvidence, ...]:
+    """Returns the missing evidence; evidence on which the breakdown depends comes first.
 
     Raises:
         BundleError: nothing was submitted, so that there is no window.
     """
     found = [*spans.absences(evidence), *logs.absences(evidence), *records.absences(evidence)]
     found = [replace(one, how=evidence.damaged.get(one.what, one.how)) for one in found]
-    found += records.damaged(evidence, [one.what for one in found])
-    found += records.uncollected(evidence, [one.what for one in found])
-    there = _layers(evidence)
+    found += [*records.damaged(evidence, found)]
+    found += [*records.uncollected(evidence, found)]
+    there = evidence.topology.layers
     found = [replace(one, layers=tuple(layer for layer in one.kind.tells if layer in there)) for one in found]
     return tuple(sorted(found, key=lambda one: not one.kind.decides))
 
 
-def _layers(evidence: Evidence) -> set[str]:
-    """The layers that take part in this way of running."""
-    if evidence.native:
-        return {"launcher", "tensorflow", "channel"}
-    apart = {"yarn": not evidence.on_yarn, "user": not evidence.own}
-    return {layer for layer in LAYERS if not apart.get(layer)}
-
-
-def unknown(trace_spans: Iterable[Span], absences: Sequence[Absence]) -> Iterator[Span]:
-    """The spans, marked where their own time may be another layer's."""
+def unknown(trace_spans: Iterable[Span], absences: Sequence[MissingEvidence]) -> Iterator[Span]:
+    """Yields the spans, with a mark if their own time may belong to another layer."""
     for span in trace_spans:
         hidden = any(_hides(one, span) for one in absences)
         yield replace(span, unknown=True) if hidden else span
 
 
-def _hides(absence: Absence, span: Span) -> bool:
+def _hides(absence: MissingEvidence, span: Span) -> bool:
     return (
         span.end_ns > absence.since_ns
         and any(fnmatchcase(span.lane, lane) for lane in absence.lanes)
@@ -51,8 +43,8 @@ def _hides(absence: Absence, span: Span) -> bool:
     )
 
 
-def not_measured(absences: Sequence[Absence]) -> Iterator[NotMeasured]:
-    """The layers of which more than their number may be unknown: one entry a layer."""
+def not_measured(absences: Sequence[MissingEvidence]) -> Iterator[NotMeasured]:
+    """Yields an entry for each layer that lacks evidence on which its time depends."""
     for layer in LAYERS:
         if found := [one for one in absences if one.kind.decides and layer in one.layers]:
             more = f", and {len(found) - 1} more" if found[1:] else ""

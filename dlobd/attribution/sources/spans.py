@@ -1,7 +1,7 @@
-"""Span files: one of each process that took part, from its first line to its last.
+"""Finds span files that are absent or incomplete; each process of a run must have one.
 
-Who must have recorded is known from others: the driver was started by us; the job has its ranks; an executor's log says
-that it ran Python; a process names those that it started, and the one that started it.
+Other sources prove the processes: the client started the driver, the job has its ranks, an executor's log shows that it
+ran Python, and a process names its children and its parent.
 """
 
 from __future__ import annotations
@@ -12,8 +12,15 @@ from collections.abc import Iterator
 from dlobd import spans as kinds
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedProcess, read, trainers
-from dlobd.attribution.sources.absence import ALL_LANES, Absence, ended_well, killed, recorded
-from dlobd.attribution.sources.kinds import COUNTERS, DRIVER_SPANS, RANK_SPANS, WORKER_SPANS, Kind
+from dlobd.attribution.sources.kinds import COUNTERS, DRIVER_SPANS, RANK_SPANS, WORKER_SPANS, EvidenceKind
+from dlobd.attribution.sources.missing_evidence import (
+    ALL_LANES,
+    MissingEvidence,
+    ended_well,
+    killed,
+    process_id,
+    recorded,
+)
 from dlobd.bundle import reading
 
 SERVING = ("ps", "ps-async")
@@ -23,12 +30,12 @@ _RUNS_PYTHON = "python.PythonRunner"
 _PYTHON_DONE = "Times: "
 
 
-def absences(evidence: Evidence) -> Iterator[Absence]:
-    """Processes without spans, and files that lack a part; none where the recorder was off."""
+def absences(evidence: Evidence) -> Iterator[MissingEvidence]:
+    """Yields processes without spans and incomplete span files; nothing if the recorder was off."""
     if not recorded(evidence):
         return
     if evidence.driver_process is None:
-        yield Absence(DRIVER_SPANS, "the span file of the driver", "is absent", ALL_LANES)
+        yield MissingEvidence(DRIVER_SPANS, "the span file of the driver", "is absent", ALL_LANES)
     yield from _ranks(evidence)
     yield from _workers(evidence)
     if ended_well(evidence):
@@ -39,40 +46,42 @@ def absences(evidence: Evidence) -> Iterator[Absence]:
 
 
 def lanes_of(evidence: Evidence, directory: str) -> tuple[str, ...]:
-    """The lanes that hide what a process of this directory did: its executor's, those of ranks, and the driver's."""
+    """Returns the lanes that are unknown without a process of this directory: of its executor, ranks and driver."""
     executor = evidence.executor_of.get(directory)
     return (f"executor-{executor}", "rank-*", "driver") if executor else ALL_LANES
 
 
-def _ranks(evidence: Evidence) -> Iterator[Absence]:
+def _ranks(evidence: Evidence) -> Iterator[MissingEvidence]:
     found = {(process.process.role, process.process.index) for process in evidence.processes}
-    if evidence.own:
+    if evidence.topology.user_script:
         yield from _own_ranks(evidence)
         return
     workers = evidence.job.get("workers", 0) if ended_well(evidence) else 0  # one that failed may have started none
     for rank in range(workers):
         who = ("chief", 0) if rank == 0 else ("worker", rank - 1)
         if who not in found:
-            yield Absence(RANK_SPANS, f"the span file of rank {rank} ({who[0]} {who[1]})", "is absent", ALL_LANES)
+            yield MissingEvidence(
+                RANK_SPANS, f"the span file of rank {rank} ({who[0]} {who[1]})", "is absent", ALL_LANES
+            )
     servers = evidence.job.get("exchange_servers", 1) if evidence.job.get("exchange") in SERVING and workers > 1 else 0
     for server in range(servers):
         if ("ps", server) not in found:
-            yield Absence(RANK_SPANS, f"the span file of parameter server {server}", "is absent", ("rank-*",))
+            yield MissingEvidence(RANK_SPANS, f"the span file of parameter server {server}", "is absent", ("rank-*",))
 
 
-def _own_ranks(evidence: Evidence) -> Iterator[Absence]:
-    """TFCluster.run says how many nodes it starts; each runs a main function."""
+def _own_ranks(evidence: Evidence) -> Iterator[MissingEvidence]:
+    """Yields missing main functions: TFCluster.run records the number of its nodes."""
     driver = evidence.driver_process
     nodes = sum(span.attrs.get("nodes", 0) for span in driver.named(kinds.TFCLUSTER_RUN)) if driver else 0
     mains = sum("role" in span.attrs for process in evidence.processes for span in process.spans)
     if ended_well(evidence) and mains < nodes:
-        yield Absence(
+        yield MissingEvidence(
             RANK_SPANS, f"spans of {nodes - mains} of {nodes} nodes of TFCluster.run", "are absent", ALL_LANES
         )  # fmt: skip
 
 
-def _workers(evidence: Evidence) -> Iterator[Absence]:
-    """Each executor that ran Python has a daemon, and its tasks have workers that recorded meanwhile."""
+def _workers(evidence: Evidence) -> Iterator[MissingEvidence]:
+    """Yields executors that ran Python but have no span files of a daemon or of workers."""
     gone = killed(evidence)
     for executor, container in evidence.executor_containers.items():
         lines = [line for line in evidence.container_log(container) if line.logger == _RUNS_PYTHON]
@@ -82,14 +91,14 @@ def _workers(evidence: Evidence) -> Iterator[Absence]:
         lanes = lanes_of(evidence, container)
         if lines and all(process.forked or process.rank is not None for process in here):
             how = "is absent, though it ran Python by its log"
-            yield Absence(WORKER_SPANS, f"the span file of executor {executor}'s Python daemon", how, lanes)
+            yield MissingEvidence(WORKER_SPANS, f"the span file of executor {executor}'s Python daemon", how, lanes)
         elif lines and not any(process.forked for process in here):
             how = "are absent, though it ran Python by its log"
-            yield Absence(WORKER_SPANS, f"all span files of executor {executor}'s Python workers", how, lanes)
+            yield MissingEvidence(WORKER_SPANS, f"all span files of executor {executor}'s Python workers", how, lanes)
 
 
-def _relatives(evidence: Evidence) -> Iterator[Absence]:
-    """Processes that another one names: those that it started, and the one that started it."""
+def _relatives(evidence: Evidence) -> Iterator[MissingEvidence]:
+    """Yields processes without span files that are the child or the parent of another process."""
     there = {(process.path.parent.name, process.process.pid) for process in evidence.processes}
     told: set[tuple[str, int]] = set()
     gone = killed(evidence)  # it may have died before it wrote a line
@@ -99,13 +108,17 @@ def _relatives(evidence: Evidence) -> Iterator[Absence]:
             if (directory, pid) not in there and (directory, pid) not in told and directory not in gone:
                 told.add((directory, pid))
                 what = f"the span file of process {pid} in {directory}"
-                yield Absence(
-                    kind, what, f"is absent, though process {process.process.pid} {how}", lanes_of(evidence, directory)
+                yield MissingEvidence(
+                    kind,
+                    what,
+                    f"is absent, though process {process.process.pid} {how}",
+                    lanes_of(evidence, directory),
+                    process=process_id(directory, pid),
                 )
 
 
-def _named(process: RecordedProcess) -> Iterator[tuple[int, Kind, str]]:
-    """Pids in the same container: what kind of process each is, and how it is known."""
+def _named(process: RecordedProcess) -> Iterator[tuple[int, EvidenceKind, str]]:
+    """Yields PIDs in the same container, with the kind of their spans and the proof of their existence."""
     for instant in process.instants:
         if instant.name == kinds.WORKER_FORKED:
             yield instant.attrs["pid"], WORKER_SPANS, "forked it as a Python worker"
@@ -117,34 +130,34 @@ def _named(process: RecordedProcess) -> Iterator[tuple[int, Kind, str]]:
         yield process.parent, WORKER_SPANS, "was forked by it"
 
 
-def _counters(evidence: Evidence) -> Iterator[Absence]:
-    if evidence.own or evidence.job.get("workers", 1) < 2:
+def _counters(evidence: Evidence) -> Iterator[MissingEvidence]:
+    if evidence.topology.user_script or evidence.job.get("workers", 1) < 2:
         return
     for process in trainers(evidence.processes):
         who = process.process
         if process.instant(kinds.TRANSPORT) is None:
-            yield Absence(
+            yield MissingEvidence(
                 COUNTERS, f"the transport counters of {who.role} {who.index}", "are absent from its span file"
             )
 
 
-def _parts(evidence: Evidence) -> Iterator[Absence]:
-    """Files without their first line, with a damaged one, with less than the recorder counted, or without an end."""
+def _parts(evidence: Evidence) -> Iterator[MissingEvidence]:
+    """Yields span files without a first line or an end, with damaged lines, or with fewer lines than were recorded."""
     gone = killed(evidence)
     for path in sorted((evidence.path / "spans").rglob("spans-*.jsonl")):
         directory = path.parent.name
         process = read(path)
         how = _defect(process)
         # TensorFlow's own parameter server serves until TensorFlowOnSpark kills it
-        ends_so = directory in gone or (process and process.process.role == "ps" and evidence.own)
+        ends_so = directory in gone or (process and process.process.role == "ps" and evidence.topology.user_script)
         if how and not (process and ends_so and process.bad_lines <= 1):
-            yield Absence(
+            yield MissingEvidence(
                 _kind(process, directory), f"the span file {directory}/{path.name}", how, lanes_of(evidence, directory)
             )
 
 
 def _defect(process: RecordedProcess | None) -> str:
-    """What is wrong with a file; empty if it is whole."""
+    """Returns the defect of a file; empty if it is complete."""
     if process is None:
         return "does not begin with the line that says whose it is"
     if process.bad_lines:
@@ -161,14 +174,14 @@ def _defect(process: RecordedProcess | None) -> str:
     return ""
 
 
-def _kind(process: RecordedProcess | None, directory: str) -> Kind:
+def _kind(process: RecordedProcess | None, directory: str) -> EvidenceKind:
     if process is None:
         return DRIVER_SPANS if directory == "driver" else WORKER_SPANS
     return {"driver": DRIVER_SPANS, "python-worker": WORKER_SPANS}.get(process.process.role, RANK_SPANS)
 
 
-def _lost(evidence: Evidence) -> Iterator[Absence]:
-    """What a disk refused: by the recorders' own counts, and where not even they could be written, by stderr."""
+def _lost(evidence: Evidence) -> Iterator[MissingEvidence]:
+    """Yields lines that a disk refused, by the counts of recorders, or by stderr if those could not be written."""
     counts = {(p.path.parent.name, p.process.pid): p.cost.lost_lines for p in evidence.processes if p.cost}
     logs = evidence.path / "logs"
     for path in (logs / "driver.stderr", *sorted(logs.glob("containers/*/stderr"))):
@@ -178,6 +191,8 @@ def _lost(evidence: Evidence) -> Iterator[Absence]:
             counts[key] = max(counts.get(key, 0), int(count))
     for (directory, pid), lost in counts.items():
         if lost:
-            kind = WORKER_SPANS if directory != "driver" else RANK_SPANS if evidence.native else DRIVER_SPANS
+            kind = (
+                WORKER_SPANS if directory != "driver" else DRIVER_SPANS if evidence.topology.has_spark else RANK_SPANS
+            )
             what, how = f"{lost} lines of the spans of process {pid} in {directory}", "were refused by its disk"
-            yield Absence(kind, what, how, lanes_of(evidence, directory))
+            yield MissingEvidence(kind, what, how, lanes_of(evidence, directory), process=process_id(directory, pid))

@@ -14,9 +14,9 @@ from typing import Any
 
 from dlobd.attribution.importers.event_log import TaskMetrics
 from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.sources.absence import Absence, ended_well
-from dlobd.attribution.sources.kinds import Kind
+from dlobd.attribution.sources.kinds import EvidenceKind
 from dlobd.attribution.sources.logs import LIMITS
+from dlobd.attribution.sources.missing_evidence import MissingEvidence, ended_well
 from dlobd.record.run import Check, Number, Plane, Verdict
 from dlobd.schema import Clip, Runnable
 
@@ -45,7 +45,7 @@ class Facts:
     clips: tuple[Clip, ...]
     wall_ns: int
     planes: tuple[Plane, ...] | None
-    absences: tuple[Absence, ...]
+    absences: tuple[MissingEvidence, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Rule:
     code: str
     sources: tuple[str, str]
     compare: Callable[[Facts], Compared | None]
-    needs: tuple[Kind, ...] = ()
+    needs: tuple[EvidenceKind, ...] = ()
     whole: bool = False
 
     def decide(self, facts: Facts) -> Check | None:
@@ -121,7 +121,7 @@ def _json_number(value: Number | None) -> Number | None:
 
 def training_job(evidence: Evidence) -> dict[str, Any]:
     """Returns the settings of dlobd's own training job; empty for a user's script."""
-    return {} if evidence.own else evidence.job
+    return {} if evidence.topology.user_script else evidence.job
 
 
 def completed(evidence: Evidence) -> bool:
@@ -147,7 +147,11 @@ def passes(evidence: Evidence) -> int | None:
 
 def external(evidence: Evidence) -> str:
     """Returns a doubt if the cluster is external."""
-    return "the cluster is external: its logs may be incomplete, and other users share it" if evidence.external else ""
+    return (
+        "the cluster is external: its logs may be incomplete, and other users share it"
+        if evidence.topology.external
+        else ""
+    )
 
 
 def daemon_trouble(evidence: Evidence, *kinds: str) -> str:
@@ -164,7 +168,7 @@ def daemon_trouble(evidence: Evidence, *kinds: str) -> str:
 
 def repeated_tasks(evidence: Evidence) -> str:
     """Returns a doubt if Spark repeated a task, which reads and feeds its input again."""
-    if evidence.driver_log.gone:
+    if evidence.driver.log.gone:
         return "an executor was lost, and Spark repeated its tasks"
     if any(not task.ok for task in ended_tasks(evidence)):
         return "a task failed, and Spark repeated it"
@@ -181,7 +185,7 @@ def ended_tasks(evidence: Evidence) -> list[TaskMetrics]:
 
 def other_clocks(evidence: Evidence) -> str:
     """Returns a doubt if logs of other hosts were aligned by wall clocks, with unknown error."""
-    _ = evidence.processes, evidence.yarn, evidence.driver_log  # reading them finds the other clocks
+    _ = evidence.processes, evidence.yarn, evidence.driver.log  # reading them finds the other clocks
     return "logs of other hosts were aligned by their wall clocks" if evidence.alignment.moved else ""
 
 

@@ -50,12 +50,12 @@ def _window(facts: Facts) -> Compared | None:
     Not seen to fail in a run so far; a test shifts the end of the window.
     """
     evidence, window = facts.evidence, facts.evidence.window
-    if evidence.by_hand or not evidence.processes:  # a window by hand is the ResourceManager's
+    if evidence.topology.by_hand or not evidence.processes:  # a window by hand is the ResourceManager's
         return None
     outside = [window["exec_ns"] - process.opened_ns for process in evidence.processes]
     driver = evidence.driver_process
     # processes in containers may outlive spark-submit by YARN's clean-up
-    if driver and window["exit_code"] == 0 and not window["ended_by"] and not evidence.cluster_mode:
+    if driver and window["exit_code"] == 0 and not window["ended_by"] and evidence.topology.driver_ends_in_window:
         outside.append(driver.last_ns - window["exit_ns"])
     outside_ns = max(*outside, 0)
     message = "all processes recorded inside the time that the client measured"

@@ -29,7 +29,7 @@ def _put(facts: Facts) -> Compared | None:
     Docs of ef82ce2 (missing evidence): failed for a bundle without the span file of a Python worker that feeds.
     """
     evidence = facts.evidence
-    stored = sum(evidence.file_bytes.values()) * training_job(evidence).get("epochs", 0)
+    stored = sum(evidence.hdfs.file_bytes.values()) * training_job(evidence).get("epochs", 0)
     put = _bytes(evidence, kinds.PUT)
     if not stored or not _is_fed(evidence):
         return None

@@ -54,7 +54,7 @@ def _input_read_by_spark(facts: Facts) -> Compared | None:
     """
     evidence = facts.evidence
     job, times = training_job(evidence), passes(evidence)
-    stored = sum(evidence.file_bytes.values()) * (times or 0)
+    stored = sum(evidence.hdfs.file_bytes.values()) * (times or 0)
     if not stored or job["input"] != "feed" or cut_short(evidence):
         return None
     if not (tasks := ended_tasks(evidence)):
@@ -71,16 +71,16 @@ def _input_sent_by_datanodes(facts: Facts) -> Compared | None:
     reported then. Today the missing trace makes it unknown.
     """
     evidence, window = facts.evidence, facts.evidence.window
-    blocks = {block for found in evidence.blocks.values() for block in found}
-    lengths = evidence.file_bytes.values()
+    blocks = {block for found in evidence.hdfs.blocks.values() for block in found}
+    lengths = evidence.hdfs.file_bytes.values()
     expected = sum(n + CRC_BYTES * -(-n // CHUNK_BYTES) for n in lengths) * (passes(evidence) or 0)
     if not expected or not blocks or cut_short(evidence):
         return None
-    if not evidence.transfers:
+    if not evidence.hdfs.transfers:
         return unknown("the DataNodes' client traces have no transfer")
     sent = sum(
         transfer.bytes
-        for transfer in evidence.transfers
+        for transfer in evidence.hdfs.transfers
         if transfer.operation == "HDFS_READ"
         and transfer.block in blocks
         and window["exec_ns"] <= transfer.end_ns <= window["exit_ns"]
@@ -95,7 +95,7 @@ def _input_checksums(facts: Facts) -> Compared | None:
     Detects errors of dlobd's own computation, such as that for files of several blocks (commit 65b340f). Not seen to
     fail in a run so far; a test edits a checksum.
     """
-    staged, kept = facts.evidence.checksums.get("staged") or {}, facts.evidence.checksums.get("hdfs") or {}
+    staged, kept = facts.evidence.hdfs.checksums.get("staged") or {}, facts.evidence.hdfs.checksums.get("hdfs") or {}
     if not staged:
         return None
     if not staged.keys() <= kept.keys():  # of other block or chunk sizes HDFS's checksum cannot equal dlobd's
@@ -113,14 +113,14 @@ def _files_written(facts: Facts) -> Compared | None:
     """
     evidence = facts.evidence
     folder = f"{training_job(evidence).get('run_dir', '')}/"
-    if folder == "/" or not evidence.processes or evidence.native:
+    if folder == "/" or not evidence.processes or not evidence.topology.has_spark:
         return None
     written = sum(_is_write_below(span, folder) for process in evidence.processes for span in process.spans)
-    if not evidence.audits:
+    if not evidence.hdfs.audits:
         return unknown("the NameNode's audit log is missing")
     created = sum(
         line.command == "create" and line.path.startswith(folder) and line.at_ns >= evidence.window["exec_ns"]
-        for line in evidence.audits
+        for line in evidence.hdfs.audits
     )
     message = f"the ranks recorded {written:,} written files; the NameNode created {created:,}"
     return Compared(written == created, message, written, created, trouble(evidence))

@@ -23,7 +23,7 @@ def _at(line: LogLine | None) -> int | None:
 
 def _submission(evidence: Evidence) -> Iterator[Message]:
     """Between the client, the ResourceManager and the ApplicationMaster."""
-    points, app, am = evidence.submit_log.points, evidence.yarn.application.at, evidence.application_master
+    points, app, am = evidence.submitter.log.points, evidence.yarn.application.at, evidence.application_master
     attempt = evidence.yarn.attempt(evidence.attempts.am).at
     yield "submission", _at(points.get("submitting")), app.get("SUBMITTED")
     yield "answer to the submission", app.get("NEW_SAVING"), _at(points.get("submitted"))
@@ -56,7 +56,7 @@ def _containers(evidence: Evidence) -> Iterator[Message]:
 
 def _executors(evidence: Evidence) -> Iterator[Message]:
     """Between the driver and its executors."""
-    driver = evidence.driver_log
+    driver = evidence.driver.log
     for executor, log in evidence.executors.items():
         registered = driver.registered.get(executor)
         yield f"executor {executor}: registration", _at(log.connecting), _at(registered)
@@ -83,9 +83,10 @@ def _ranks(evidence: Evidence) -> Iterator[Message]:
 
 def _staging(evidence: Evidence) -> Iterator[Message]:
     """Between spark-submit and the NameNode."""
-    for line, path, next_line_ns in evidence.submit_log.uploads:
-        created = next((a.at_ns for a in evidence.audits if a.command == "create" and a.path == path), None)
-        permitted = next((a.at_ns for a in evidence.audits if a.command == "setPermission" and a.path == path), None)
+    for line, path, next_line_ns in evidence.submitter.log.uploads:
+        audits = [audit for audit in evidence.hdfs.audits if audit.path == path]
+        created = next((audit.at_ns for audit in audits if audit.command == "create"), None)
+        permitted = next((audit.at_ns for audit in audits if audit.command == "setPermission"), None)
         yield f"upload of {path}", line.at_ns, created
         yield f"permissions of {path}", permitted, next_line_ns
 

@@ -101,7 +101,7 @@ def _words(evidence: Evidence) -> str:
         min(_failures(evidence), default=(0, None))[1]
         or said
         or _reported(evidence)
-        or (f"YARN's final status is {evidence.rm_app.get('finalStatus')}" if evidence.by_hand else None)
+        or (f"YARN's final status is {evidence.rm_app.get('finalStatus')}" if evidence.topology.by_hand else None)
         or _last_line(evidence)
     )
 
@@ -150,7 +150,7 @@ def _submitter_killed(evidence: Evidence) -> str | None:
     """A signal that killed spark-submit or, as its child, the driver's Python."""
     code = evidence.window["exit_code"]
     if code < 0:
-        who = "the ranks' parent process" if evidence.native else "spark-submit"
+        who = "spark-submit" if evidence.topology.has_spark else "the ranks' parent process"
         return f"{who} was killed by {_signal_name(-code)}"
     if 128 < code < 160 and not _said(evidence):  # a shell adds 128 to the signal
         return f"the driver's Python was killed by {_signal_name(code - 128)}"
@@ -227,7 +227,7 @@ def _lost_nodes(evidence: Evidence) -> Iterator[tuple[int, str]]:
 def _lost_executors(evidence: Evidence) -> Iterator[tuple[int, str]]:
     """The time and the cause of each executor that was lost with its node, by the driver's log: on an external cluster
     the ResourceManager's lines about nodes do not belong to an application."""
-    for lost in evidence.driver_log.lost:
+    for lost in evidence.driver.log.lost:
         yield lost.at_ns, f"node {lost.host} was lost while the job ran, with {_name(evidence, lost.container)}"
 
 
@@ -245,7 +245,11 @@ def _name(evidence: Evidence, container: str) -> str:
     if executor := evidence.executor_of.get(container):
         return f"executor {executor} ({container})"
     if container in evidence.attempts.ams or container.endswith("_000001"):
-        who = "the driver's JVM, which is the ApplicationMaster" if evidence.cluster_mode else "the ApplicationMaster"
+        who = (
+            "the driver's JVM, which is the ApplicationMaster"
+            if evidence.topology.driver_in_container
+            else "the ApplicationMaster"
+        )
         return f"{who} ({container})"
     return container
 
@@ -264,5 +268,5 @@ def _said(evidence: Evidence) -> str | None:
 
 def _reported(evidence: Evidence) -> str | None:
     """The first error that YARN or the driver's JVM wrote."""
-    words = [*evidence.rm_app.get("diagnostics", "").splitlines(), *evidence.driver_log.errors]
+    words = [*evidence.rm_app.get("diagnostics", "").splitlines(), *evidence.driver.log.errors]
     return next((line for line in words if line.strip()), None)

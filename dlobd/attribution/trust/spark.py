@@ -21,16 +21,16 @@ def _tasks(facts: Facts) -> Compared | None:
     removes lines.
     """
     evidence = facts.evidence
-    if evidence.native:
+    if not evidence.topology.has_spark:
         return None
-    started = {task.id for job in evidence.driver_log.jobs for task in job.tasks}
+    started = {task.id for job in evidence.driver.log.jobs for task in job.tasks}
     ended = {task.id for task in ended_tasks(evidence)}
     if not started:
         return None
     if not ended:
         return unknown("Spark's event log has no ended task")
-    doubt = "the script may set its log level, and leave tasks running" if evidence.own else ""
-    if any("Dropped" in line.message and DROPPED in line.message for line in evidence.driver_lines):
+    doubt = "the script may set its log level, and leave tasks running" if evidence.topology.user_script else ""
+    if any("Dropped" in line.message and DROPPED in line.message for line in evidence.driver.lines):
         doubt = "Spark dropped events of its event log, because the driver was busy"
     message = f"the driver's log starts {len(started):,} tasks; the event log ends {len(ended):,}"
     return Compared(started == ended, message, len(started), len(ended), doubt)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from statistics import fmean
-from typing import Any
 
 from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.importers.facts import RankResult
 from dlobd.attribution.importers.recorder import trainers
 from dlobd.attribution.sources import kinds
-from dlobd.attribution.sources.absence import ended_well
+from dlobd.attribution.sources.missing_evidence import ended_well
 from dlobd.attribution.trust.base import Compared, Facts, Rule, repeated_tasks
 from dlobd.experiment import channels
 from dlobd.experiment.files import most_steps, steps_per_epoch
@@ -28,7 +28,7 @@ def _experiment(facts: Facts) -> Experiment | None:
     return facts.experiment if isinstance(facts.experiment, Experiment) else None
 
 
-def _results(evidence: Evidence) -> list[dict[str, Any]]:
+def _results(evidence: Evidence) -> list[RankResult]:
     """The done-markers by rank."""
     return [evidence.results[rank] for rank in sorted(evidence.results)]
 
@@ -60,13 +60,13 @@ def _steps(facts: Facts) -> Compared | None:
     return Compared(all(taken == wanted for taken in found), message, min(found), wanted)
 
 
-def _wanted_steps(experiment: Experiment, results: Sequence[dict[str, Any]]) -> tuple[int, str]:
+def _wanted_steps(experiment: Experiment, results: Sequence[RankResult]) -> tuple[int, str]:
     """The number of steps, and the limit that ended training early.
 
     Time ends all ranks after the step of rank 0, but only if that much time has passed. Accuracy ends them after the
     first evaluation that reached the target."""
     most, chief = most_steps(experiment), results[0]
-    for found in chief.get("evaluations", ()) if experiment.target_accuracy else ():
+    for found in (chief.get("evaluations") or ()) if experiment.target_accuracy else ():
         taken = found["epoch"] * steps_per_epoch(experiment)
         if found["samples"] and found["right"] / found["samples"] >= experiment.target_accuracy and taken <= most:
             most, limit = taken, f" (accuracy {experiment.target_accuracy:g} after epoch {found['epoch']})"
@@ -124,7 +124,7 @@ def _loss_finite(facts: Facts) -> Compared | None:
 
 
 def _losses(facts: Facts) -> list[list[float]]:
-    return [result["losses"] for result in _results(facts.evidence)]
+    return [list(result["losses"]) for result in _results(facts.evidence)]
 
 
 def _finite(facts: Facts) -> bool:

@@ -10,7 +10,7 @@ from dlobd import spans as kinds
 from dlobd.attribution import recording_cost
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.lanes import application, hdfs_use, tasks
-from dlobd.attribution.sources.absence import Absence
+from dlobd.attribution.sources.missing_evidence import MissingEvidence
 from dlobd.schema import Trace
 from dlobd.tracing import clock
 
@@ -21,7 +21,7 @@ _LOST = re.compile(r"BLOCK\* removeDeadDatanode: lost heartbeat from (\S+),")
 """The NameNode gives a DataNode up. Until then it was in the pipelines of writes, which waited for it."""
 
 
-def warnings(evidence: Evidence, absences: Sequence[Absence], trace: Trace) -> list[str]:
+def warnings(evidence: Evidence, absences: Sequence[MissingEvidence], trace: Trace) -> list[str]:
     """Returns all of them, one line each."""
     return [
         *(f"missing: {one.sentence}" for one in absences),
@@ -82,7 +82,7 @@ def _spans(evidence: Evidence, trace: Trace) -> Iterator[str]:
 
 def _own_configuration(evidence: Evidence) -> Iterator[str]:
     """Settings of a script's own SparkConf that override the line that submitted it."""
-    driver = evidence.driver_process if evidence.own else None
+    driver = evidence.driver_process if evidence.topology.user_script else None
     ready = driver.instant(kinds.SPARK_CONTEXT_READY) if driver else None
     if ready is None:
         return

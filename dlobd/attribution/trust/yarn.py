@@ -45,7 +45,7 @@ def _memory(facts: Facts) -> Compared | None:
     charges the last containers. The check uses the REST record since, which is complete.
     """
     evidence = facts.evidence
-    if not evidence.on_yarn:
+    if not evidence.topology.has_yarn:
         return None
     charged = evidence.rm_app.get("memorySeconds")
     if charged is None:
@@ -72,7 +72,7 @@ def _containers(facts: Facts) -> Compared | None:
     Detects containers whose logs were not collected. Not seen to fail in a run so far; a test edits YARN's summary.
     """
     evidence = facts.evidence
-    if not evidence.on_yarn:
+    if not evidence.topology.has_yarn:
         return None
     allocated = _summary(evidence, _CONTAINERS)
     if allocated is None or not evidence.yarn.containers:
@@ -91,7 +91,7 @@ def _inside(facts: Facts) -> Compared | None:
     shifts the finish time.
     """
     evidence, window = facts.evidence, facts.evidence.window
-    if not evidence.on_yarn or evidence.by_hand:  # a window by hand is the ResourceManager's own
+    if not evidence.topology.has_yarn or evidence.topology.by_hand:  # a window by hand is the ResourceManager's own
         return None
     start_ms, finish_ms = _summary(evidence, _START_MS), _summary(evidence, _FINISH_MS)
     if start_ms is None or finish_ms is None:
@@ -100,7 +100,7 @@ def _inside(facts: Facts) -> Compared | None:
         return unknown("the ResourceManager reports no start and end of the application")
     place = WallToMonotonic(evidence.anchors)
     early_ns = window["exec_ns"] - place.ms(start_ms + 1)  # a timestamp t stands for [t, t + 1 ms)
-    late_ns = place.ms(finish_ms) - window["exit_ns"] - (0 if evidence.cluster_mode else LEAVES_NS)
+    late_ns = place.ms(finish_ms) - window["exit_ns"] - (0 if evidence.topology.driver_in_container else LEAVES_NS)
     outside_ns, allowed_ns = max(early_ns, late_ns, 0), abs(place.step_ns)
     message = "by YARN's clock the application ran while spark-submit did"
     if outside_ns > allowed_ns:

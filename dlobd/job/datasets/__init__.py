@@ -1,1 +1,1 @@
-"""Data sets, and the format in which they lie in HDFS. `base` is the contract, one file a data set."""
+"""Data sets, and their format in HDFS. `base` is the contract; each data set is a file."""

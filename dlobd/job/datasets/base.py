@@ -1,15 +1,14 @@
 """The data-set contract.
 
 A data set
-    1. is made of an experiment (`of`), and then knows its sizes, and what its images and labels are, without opening a
-       file;
-    2. names the files it is made of (`files`), so that they can be checked and staged; one that is generated has none;
-    3. checks what it reads, each time, against published checksums;
-    4. gives images and labels as they are, in pieces (`chunks`), in the order in which they are asked for: what a
-       trainer does to them is the trainer's time, and the whole of it need not fit into memory;
-    5. says whether any order may be asked for (`permutes`). Where not, every rank gets a stretch of the published
-       order, and a seed does not change which;
-    6. may say `anywhere = True`: it has no files, and any process on any node makes the same samples.
+    1. is made from an experiment (`of`), and then has its sizes, shape, dtype and classes without opening a file;
+    2. lists its source files (`files`), so that they can be checked and staged; a generated data set has none;
+    3. compares its files with published checksums at each reading;
+    4. yields unchanged images and labels in pieces (`chunks`), in the requested order: preprocessing belongs to the
+       trainer's time, and the data set need not fit into memory;
+    5. allows any order or not (`permutes`). If not, every rank has a contiguous part of the published order, for any
+       seed;
+    6. may set `anywhere = True`: it has no files, and any process on any node makes the same samples.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlobd.axes import DATASETS
-from dlobd.job.datasets import own
+from dlobd.job.datasets import user
 from dlobd.job.datasets.tfrecord import Layout
 from dlobd.schema import Experiment
 
@@ -32,15 +31,15 @@ Samples = tuple[NDArray[Any], NDArray[Any]]
 """Images [n, *shape] of the data set's dtype, and labels [n] of any integer type."""
 
 Order = NDArray[np.int64] | range
-"""Positions in the published order: a stretch of it takes no memory, however long it is."""
+"""Positions in the published order; a range needs no memory."""
 
 
 class Dataset(Protocol):
-    """Images with one label each."""
+    """A set of labelled images."""
 
     name: ClassVar[str]
     permutes: ClassVar[bool]
-    """Whether `chunks` takes any order."""
+    """True if `chunks` accepts any order."""
 
     @property
     def train_size(self) -> int: ...
@@ -50,33 +49,33 @@ class Dataset(Protocol):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one image."""
+        """Shape of an image."""
 
     @property
     def dtype(self) -> str:
-        """Of its values: uint8, from 0 to 255, or float32, as a model is to see them."""
+        """Type of the values: uint8 from 0 to 255, or float32 as the model's input."""
 
     @property
     def classes(self) -> int:
-        """Labels are 0 .. classes - 1."""
+        """Number of classes; labels are 0 .. classes - 1."""
 
     @classmethod
     def of(cls, experiment: Experiment) -> Self:
-        """As an experiment wants it. Opens no file.
+        """Makes the data set of an experiment, without opening a file.
 
         Raises:
-            ValueError: what the experiment says of it makes no data set; one line.
+            ValueError: the experiment's settings of it are invalid; one line.
         """
 
     def files(self) -> list[Path]:
-        """The files of the data set on this machine; they need not exist.
+        """Returns the files of the data set on this machine; they need not exist.
 
         Raises:
             SetupError: this installation has no folder for them.
         """
 
     def chunks(self, split: Split, order: Order, samples: int) -> Iterator[Samples]:
-        """The samples at the positions `order` of the published order, `samples` at once, the last time maybe fewer.
+        """Yields the samples at the positions `order` of the published order, in pieces of at most `samples`.
 
         Raises:
             SetupError: a file is missing, truncated or has a wrong checksum.
@@ -84,40 +83,42 @@ class Dataset(Protocol):
 
 
 def dataset_of(experiment: Experiment) -> Dataset:
-    """The data set of an experiment.
+    """Makes the data set of an experiment.
 
     Raises:
         SetupError: it is not available here.
-        UsageError: it is the user's own, and what it says makes no data set; one line.
+        UsageError: it is a user's data set with invalid properties; one line.
     """
-    if own.is_own(experiment.dataset):
+    if user.is_users(experiment.dataset):
         return declared(experiment)
     dataset: Dataset = DATASETS.get(experiment.dataset).of(experiment)
     return dataset
 
 
 def declared(experiment: Experiment) -> Dataset:
-    """As `dataset_of`, also where its files are not here: for what a data set says of itself.
+    """Makes the data set of an experiment without a check of its files, to read its properties.
 
     Raises:
-        ValueError: what the experiment says of it makes no data set; one line.
+        ValueError: the experiment's settings of it are invalid; one line.
     """
     dataset: Dataset
-    if own.is_own(experiment.dataset):
-        dataset = own.dataset_of(experiment)
+    if user.is_users(experiment.dataset):
+        dataset = user.dataset_of(experiment)
     else:
         dataset = DATASETS.declared(experiment.dataset).of(experiment)
     return dataset
 
 
 def layout_of(dataset: Dataset) -> Layout:
-    """How its records lie in a file."""
+    """Returns the layout of its records in a file."""
     return Layout(dataset.shape, dataset.dtype, dataset.classes)
 
 
 def partition(size: int, workers: int, seed: int, train_samples: int, permutes: bool = True) -> Sequence[Order]:
-    """Which of `size` samples each worker gets, in its order: equal parts of the first `train_samples` of a seeded
-    permutation, or of the published order where the data set takes no other.
+    """Returns each worker's positions among `size` samples, in its order.
+
+    They are equal parts of the first `train_samples` of a seeded permutation, or of the published order if the data set
+    allows no other.
 
     Raises:
         ValueError: there are fewer samples, or they do not divide equally.
@@ -125,6 +126,6 @@ def partition(size: int, workers: int, seed: int, train_samples: int, permutes: 
     if train_samples > size or train_samples % workers:
         raise ValueError(f"{train_samples} of {size} samples cannot be split evenly across {workers} workers")
     if not permutes:
-        each = train_samples // workers
-        return [range(first, first + each) for first in range(0, train_samples, each)]
+        samples = train_samples // workers
+        return [range(first, first + samples) for first in range(0, train_samples, samples)]
     return np.split(np.random.default_rng(seed).permutation(size)[:train_samples], workers)

@@ -1,7 +1,7 @@
-"""CIFAR-10 in its binary version: the part of it that comes with a checkout, and the whole of it once it was fetched.
+"""CIFAR-10 in its binary version: the part in the repository, and the whole data set after a download.
 
-A part and the whole are two data sets with two names, so that a configuration, its key and every report tell them
-apart (terms: data/cifar-10/README.md).
+They are two data sets with two names, so that a configuration, its key and every report distinguish them (terms:
+data/cifar-10/README.md).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ FOLDER = "cifar-10"
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A file of records: a label byte, then 1,024 red, 1,024 green and 1,024 blue ones.
+    """A file of records: a label byte, then 1,024 bytes each of red, green and blue.
 
     Args:
         md5: of the records.
-        packed: bytes and md5 of the file, where it is compressed.
+        packed: size and md5 of the file, if it is compressed.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Batch:
 
     @property
     def bytes(self) -> int:
-        """Of the records."""
+        """Size of the records."""
         return self.records * RECORD_BYTES
 
 
@@ -76,7 +76,7 @@ PARTIAL: dict[Split, tuple[Batch, ...]] = {
 
 
 class _Batches(InMemory):
-    """Reads `cifar-10/` in a data folder; 30 MB a batch are kept once they were read."""
+    """Reader of `cifar-10/` in a data folder; it caches 30 MB a batch."""
 
     batches: ClassVar[dict[Split, tuple[Batch, ...]]]
     remedy: ClassVar[str]
@@ -86,13 +86,13 @@ class _Batches(InMemory):
     permutes: ClassVar[bool] = True
 
     def files(self) -> list[Path]:
-        """The batches, all in one folder. See `dlobd.job.datasets.base.Dataset`."""
+        """Returns the batches, all in one folder. See `dlobd.job.datasets.base.Dataset`."""
         first = data_file(f"{FOLDER}/{self.batches['train'][0].name}")
         folder = first.parent if first else fetched_dir() / FOLDER
         return [folder / batch.name for split in self.batches.values() for batch in split]
 
     def load(self, split: Split) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-        """All images [n, 32, 32, 3] and labels [n], in the published order."""
+        """Reads all images [n, 32, 32, 3] and labels [n], in the published order."""
         folder = self.files()[0].parent
         batches = self.batches[split]
         size = sum(batch.records for batch in batches)
@@ -103,14 +103,14 @@ class _Batches(InMemory):
             records = np.frombuffer(data, np.uint8).reshape(-1, RECORD_BYTES)
             part = slice(at, at + batch.records)
             labels[part] = records[:, 0]
-            # a file has one plane a colour, and a model wants one pixel's colours side by side
+            # from one plane a colour to adjacent colours of each pixel
             images[part] = records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
             at += batch.records
         return images, labels
 
 
 class Cifar10(_Batches):
-    """The whole of it, as `dlobd data fetch cifar10` leaves it."""
+    """The whole data set of `dlobd data fetch cifar10`."""
 
     name: ClassVar[str] = "cifar10"
     train_size: ClassVar[int] = 50_000
@@ -130,11 +130,11 @@ class Cifar10Partial(_Batches):
 
 
 def _records_of(path: Path, batch: Batch, remedy: str) -> bytes:
-    """The records of a file whose size and checksums are the published ones."""
+    """Reads the records of a file, and compares size and checksums with the published values."""
     size, md5 = batch.packed or (batch.bytes, batch.md5)
     data = checked(path, size, md5, remedy)
     if batch.packed:
         data = gzip.decompress(data)
-        if (found := md5_of(data)) != batch.md5:
-            raise SetupError(f"the content of data file {path} has md5 {found}, not {batch.md5}.", remedy)
+        if (actual := md5_of(data)) != batch.md5:
+            raise SetupError(f"the content of data file {path} has md5 {actual}, not {batch.md5}.", remedy)
     return data

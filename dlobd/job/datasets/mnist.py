@@ -1,4 +1,4 @@
-"""MNIST, from the four original IDX files that come with dlobd (terms: data/mnist/README.md)."""
+"""MNIST, from the four original IDX files in the package (terms: data/mnist/README.md)."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _FILES = {
 }
 
 
-_REMEDY = "restore the file from the repository, or set DLOBD_DATA to a folder that holds mnist/"
+_REMEDY = "restore the file from the repository, or set DLOBD_DATA to a folder that contains mnist/"
 
 
 class Mnist(InMemory):
-    """Reads `mnist/` in the shipped data, or in the folder that the environment's DLOBD_DATA names; 47 MB."""
+    """Reader of `mnist/` in the shipped data, or in the folder of the variable DLOBD_DATA; 47 MB."""
 
     name: ClassVar[str] = "mnist"
     train_size: ClassVar[int] = 60_000
@@ -38,15 +38,15 @@ class Mnist(InMemory):
     permutes: ClassVar[bool] = True
 
     def files(self) -> list[Path]:
-        """The four files. See `dlobd.job.datasets.base.Dataset`."""
-        own = os.environ.get("DLOBD_DATA")
-        named = Path(own).expanduser() / "mnist" if own else None
-        # a folder that holds another data set only says nothing of this one
-        folder = named if named and named.is_dir() else shipped("data/mnist")
+        """Returns the four files. See `dlobd.job.datasets.base.Dataset`."""
+        variable = os.environ.get("DLOBD_DATA")
+        users = Path(variable).expanduser() / "mnist" if variable else None
+        # the user's folder may contain other data sets only
+        folder = users if users and users.is_dir() else shipped("data/mnist")
         return [folder / name for name in _FILES]
 
     def load(self, split: Split) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-        """All images [n, 28, 28] and labels [n], in the published order.
+        """Reads all images [n, 28, 28] and labels [n], in the published order.
 
         Raises:
             SetupError: a file is missing, truncated or has a wrong checksum.
@@ -57,9 +57,9 @@ class Mnist(InMemory):
 
 
 def _idx(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    """An IDX file: two zero bytes, 8 for uint8, the number of dimensions, each dimension, the values."""
+    """Reads an IDX file: two zero bytes, 8 for uint8, the number of dimensions, each dimension, the values."""
     data = gzip.decompress(checked(path, *_FILES[path.name], _REMEDY))
     header = np.frombuffer(data, ">u4", 1 + len(shape))
-    # the checksum was right, so a different shape is a bug in dlobd
+    # the checksum is correct, so a different shape is a bug in dlobd
     assert tuple(header) == (0x800 + len(shape), *shape), f"{path}: unexpected IDX header {header}"
     return np.frombuffer(data, np.uint8, offset=header.nbytes).reshape(shape)

@@ -1,7 +1,6 @@
-"""Writes one file of a data set, in the format of `tfrecord`, piece by piece.
+"""Writing of one file of a data set, in the format of `tfrecord`, piece by piece.
 
-It needs nothing but a data set and a storage, so that any process can write any part: the command that stages, or one
-on a node.
+It needs only a data set and a storage, so any process can write any part: the staging command, or a process on a node.
 """
 
 from __future__ import annotations
@@ -12,22 +11,22 @@ from dlobd import spans as kinds
 from dlobd.errors import SetupError
 from dlobd.hadoop.checksum import FileChecksum
 from dlobd.hadoop.file_system import Storage
-from dlobd.job.datasets import own, tfrecord
+from dlobd.job.datasets import tfrecord, user
 from dlobd.job.datasets.base import Dataset, Order, Split, layout_of
 
 MIN_BLOCK_BYTES = 1 << 20
 """HDFS refuses smaller blocks (dfs.namenode.fs-limits.min-block-size)."""
 
 PIECE_BYTES = 8 << 20
-"""What is encoded and written at once: the data set need not fit into memory."""
+"""Size of a piece that is encoded and written at once: the data set need not fit into memory."""
 
 
 class Part:
-    """One file of records, encoded piece by piece while it is written: anew where a write begins anew.
+    """A file of records, encoded piece by piece during a write, and again if the write is repeated.
 
     Args:
         order: the positions of its samples in the split.
-        block_size_mb: of its blocks in HDFS; 0: the file is one block.
+        block_size_mb: size of its blocks in HDFS; 0: the file is one block.
     """
 
     def __init__(self, dataset: Dataset, split: Split, order: Order, block_size_mb: int = 0) -> None:
@@ -43,13 +42,13 @@ class Part:
         self.checksum = FileChecksum(self.block_bytes)
         samples = max(1, PIECE_BYTES // self._layout.record_bytes)
         done = 0
-        for images, labels in own.chunks(self._dataset, self._split, self._order, samples):
+        for images, labels in user.chunks(self._dataset, self._split, self._order, samples):
             try:
                 piece = tfrecord.encode(images, labels, self._layout)
             except tfrecord.BadSample as error:
                 sample = int(self._order[done + error.at])
                 raise SetupError(
-                    f"Data set {own.described(self._dataset)}, {self._split} sample {sample}: {error}."
+                    f"Data set {user.described(self._dataset)}, {self._split} sample {sample}: {error}."
                 ) from error
             done += len(images)
             self.checksum.add(piece)
@@ -57,10 +56,10 @@ class Part:
 
 
 def write_part(part: Part, storage: Storage, path: str) -> str:
-    """Writes a part; returns the checksum that HDFS should have of it.
+    """Writes a part; returns the checksum that HDFS should report.
 
     Raises:
-        SetupError: a file of the data set is missing or damaged, or a sample is not as the data set announced it.
+        SetupError: a file of the data set is missing or damaged, or a sample contradicts the data set's properties.
         HdfsError, OSError: the storage refused.
     """
     storage.write(path, part, kinds.DATA_SET, part.block_bytes)

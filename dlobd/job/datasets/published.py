@@ -1,4 +1,4 @@
-"""What published data sets share: files with known checksums, and a split that is kept in memory once it was read."""
+"""Shared parts of published data sets: files with known checksums, and splits cached in memory."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from dlobd.schema import Experiment
 
 
 class InMemory:
-    """The part of a data set that is the same for all whose splits fit into memory; see `base.Dataset`."""
+    """Base of data sets whose splits fit into memory; see `base.Dataset`."""
 
     def __init__(self) -> None:
         self._read: dict[Split, tuple[NDArray[np.uint8], NDArray[np.uint8]]] = {}
 
     @classmethod
     def of(cls, experiment: Experiment) -> Self:
-        """The same for every experiment."""
+        """Makes the data set, which is equal for every experiment."""
         return cls()
 
     def chunks(self, split: Split, order: Order, samples: int) -> Iterator[Samples]:
@@ -36,7 +36,7 @@ class InMemory:
             yield images[part], labels[part]
 
     def load(self, split: Split) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-        """All images [n, *shape] and labels [n], in the published order.
+        """Reads all images [n, *shape] and labels [n], in the published order.
 
         Raises:
             SetupError: a file is missing, truncated or has a wrong checksum.
@@ -45,7 +45,7 @@ class InMemory:
 
 
 def checked(path: Path, size: int, md5: str, remedy: str) -> bytes:
-    """The content of a file whose size and md5 are the published ones.
+    """Reads a file, and compares size and md5 with the published values.
 
     Raises:
         SetupError: it is missing, truncated or has a wrong checksum.
@@ -56,11 +56,11 @@ def checked(path: Path, size: int, md5: str, remedy: str) -> bytes:
         raise SetupError(f"data file {path} cannot be read: {error.strerror}.", remedy) from None
     if len(data) < size:
         raise SetupError(f"data file {path} is truncated: {len(data)} of {size} bytes.", remedy)
-    if (found := md5_of(data)) != md5:
-        raise SetupError(f"data file {path} has md5 {found}, not {md5}.", remedy)
+    if (actual := md5_of(data)) != md5:
+        raise SetupError(f"data file {path} has md5 {actual}, not {md5}.", remedy)
     return data
 
 
 def md5_of(data: bytes) -> str:
-    """In hexadecimal digits."""
+    """Returns the md5 in hexadecimal digits."""
     return hashlib.md5(data, usedforsecurity=False).hexdigest()

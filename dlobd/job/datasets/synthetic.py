@@ -1,13 +1,13 @@
-"""Images that are generated: of any shape and number, the same for the same seed, on any machine.
+"""Generated images of any shape and number, equal for equal seeds on any machine.
 
-An image is the pattern of its class plus noise, so that a model can learn it and a loss falls. A pattern is coarse, at
-most 8 cells along an axis: convolutions see it as well as a dense layer does, and 1,000 patterns take little memory.
+An image is the pattern of its class plus noise, so that a model can learn and its loss falls. A pattern is coarse, at
+most 8 cells along an axis: convolutions and dense layers can learn it, and 1,000 patterns need little memory.
 
     pattern of class c       uniform in 0 .. 127, by cells
     image, and its label     pattern[label] + noise, uniform in 0 .. 127; the label is uniform
 
-All random numbers are words of numpy's Philox, a counter-based generator whose output is defined by its algorithm: the
-key is (seed, stream), and each chunk of samples has a counter of its own. So a chunk can be made alone, by any process.
+All random numbers are words of numpy's Philox, a counter-based generator whose algorithm defines its output: the key is
+(seed, stream), and each chunk of samples has its own counter. So any process can generate any chunk separately.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from dlobd.job.datasets.base import Order, Samples, Split
 from dlobd.schema import Experiment
 
 CHUNK_BYTES = 1 << 20
-"""Images that are generated at once, about; it decides which sample has which random numbers."""
+"""Approximate size of a chunk of images. The random numbers of a sample depend on it."""
 
 CELLS = 8
-"""Of a pattern, along an axis."""
+"""Largest number of cells of a pattern along an axis."""
 
 MAX_DIMENSIONS = 4
 MAX_IMAGE_BYTES = 64 << 20
@@ -37,7 +37,7 @@ _STREAMS = {"train": 0, "test": 1, "patterns": 2}
 
 
 class Synthetic:
-    """So many samples as an experiment asks for."""
+    """Generated data set with the experiment's number of samples."""
 
     name: ClassVar[str] = "synthetic"
     dtype: ClassVar[str] = "uint8"
@@ -55,16 +55,16 @@ class Synthetic:
 
     @classmethod
     def of(cls, experiment: Experiment) -> Self:
-        """Its shape, classes, sizes and seed are the experiment's."""
+        """Makes the data set with the experiment's shape, classes, sizes and seed."""
         e = experiment
         return cls(shape_of(e.synthetic_shape), e.synthetic_classes, e.train_samples, e.test_samples, e.seed)
 
     def files(self) -> list[Path]:
-        """None."""
+        """Returns no files."""
         return []
 
     def chunks(self, split: Split, order: Order, samples: int) -> Iterator[Samples]:
-        """See `dlobd.job.datasets.base.Dataset`. Stretches of the order are fast, and any other one is slow."""
+        """See `dlobd.job.datasets.base.Dataset`. Consecutive positions are fast, other orders are slow."""
         number, chunk = -1, (np.empty(0, np.uint8), np.empty(0, np.int64))
         for begin in range(0, len(order), samples):
             positions = np.asarray(order[begin : begin + samples])
@@ -80,7 +80,6 @@ class Synthetic:
             yield images, labels
 
     def _chunk(self, split: Split, number: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        """All samples of a chunk."""
         n = self._chunk_samples
         random = self._words(split, number, n + -(-n * math.prod(self.shape) // 8))
         labels = (random[:n] % np.uint64(self.classes)).astype(np.int64)
@@ -90,30 +89,29 @@ class Synthetic:
         return images, labels
 
     def _patterns(self, labels: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """The pattern of each label."""
         coarse = [min(size, CELLS) for size in self.shape]
         if self._cells is None:
             values = self.classes * math.prod(coarse)
             cells = _bytes(self._words("patterns", 0, -(-values // 8)))[:values]
             self._cells = (cells >> np.uint8(1)).reshape(self.classes, *coarse)
         patterns: NDArray[np.uint8] = self._cells[labels]
-        for axis, (size, cells_there) in enumerate(zip(self.shape, coarse, strict=True), 1):
-            if size > cells_there:
-                patterns = patterns.take(np.arange(size) * cells_there // size, axis=axis)
+        for axis, (size, cells_here) in enumerate(zip(self.shape, coarse, strict=True), 1):
+            if size > cells_here:
+                patterns = patterns.take(np.arange(size) * cells_here // size, axis=axis)
         return patterns
 
     def _words(self, stream: str, number: int, count: int) -> NDArray[np.uint64]:
-        """Random words; the counter's upper half tells chunks apart, so that they never meet."""
+        """Returns random words. The chunk's number is the counter's upper half, so chunks never share words."""
         generator = np.random.Philox(key=[self._seed, _STREAMS[stream]], counter=[0, 0, number, 0])
         words: NDArray[np.uint64] = generator.random_raw(count)
         return words
 
 
 def shape_of(text: str) -> tuple[int, ...]:
-    """The shape that an experiment gives as "32x32x3".
+    """Parses a shape such as "32x32x3".
 
     Raises:
-        ValueError: it is none, or an image would be too large; one line.
+        ValueError: it is not a shape, or an image is too large; one line.
     """
     sizes = text.split("x")
     if len(sizes) > MAX_DIMENSIONS or not all(re.fullmatch(r"[1-9][0-9]{0,8}", size) for size in sizes):
@@ -122,10 +120,10 @@ def shape_of(text: str) -> tuple[int, ...]:
         )
     shape = tuple(map(int, sizes))
     if (size := math.prod(shape)) > MAX_IMAGE_BYTES:
-        raise ValueError(f"synthetic_shape {text} has {size} values, and at most {MAX_IMAGE_BYTES} are possible.")
+        raise ValueError(f"synthetic_shape {text} has {size} values, more than {MAX_IMAGE_BYTES}.")
     return shape
 
 
 def _bytes(words: NDArray[np.uint64]) -> NDArray[np.uint8]:
-    """The lowest byte of a word first, whatever this machine's order is."""
+    # the lowest byte of a word first, on any machine
     return words.astype("<u8", copy=False).view(np.uint8)

@@ -1,14 +1,14 @@
-"""Images as TFRecord files whose records all have one length.
+"""TFRecord files of images, with records of equal length.
 
-A record is a standard `tf.train.Example {image: bytes, label: int64}`, so tf.data reads the file as it is; because all
-lengths are equal, Spark's `sc.binaryRecords` reads it as well, without a SQL session. Everything but the image, the
-label and the checksum is the same in every record: the template. So a block is decoded by slicing, and any byte that
-differs from the template is noticed.
+A record is a standard `tf.train.Example {image: bytes, label: int64}`, which tf.data reads directly; because all
+lengths are equal, Spark's `sc.binaryRecords` reads it too, without a SQL session. All bytes except the image, the label
+and the checksum are equal in every record: the template. So slicing decodes a block, and other bytes are compared with
+the template.
 
     uint64 length | uint32 masked crc32c of length | Example | uint32 masked crc32c of Example      little-endian
 
-A label is a varint of so many bytes as the largest one needs: smaller ones are filled up with zeros, which is not the
-shortest form of a varint, and one that every reader of protocol buffers takes.
+All labels are varints with the length of the largest label: smaller labels are padded with zeros, which is not the
+shortest varint, but which every reader of protocol buffers accepts.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from numpy.typing import NDArray
 from dlobd.hadoop.crc32c import crc32c
 
 DTYPES = ("uint8", "float32")
-"""Of images. Bytes are scaled to [0, 1] when they are decoded; floats are taken as they are, little-endian."""
+"""Types of images. Decoding scales bytes to [0, 1]; floats are little-endian and not scaled."""
 
 
 class BadSample(ValueError):
-    """A sample does not fit its layout; `at` is its place among those that were to be encoded."""
+    """Mismatch of a sample and its layout; `at` is the position of the sample in its batch."""
 
     def __init__(self, text: str, at: int = 0) -> None:
         super().__init__(text)
@@ -43,11 +43,11 @@ _FOOTER_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the parts of a record lie.
+    """Layout of a record.
 
     Args:
         shape: of one image.
-        dtype: of its values, one of `DTYPES`.
+        dtype: of its values; a member of `DTYPES`.
         classes: labels are 0 .. classes - 1.
     """
 
@@ -62,12 +62,12 @@ class Layout:
 
     @property
     def image_bytes(self) -> int:
-        """Length of one image."""
+        """Size of an image."""
         return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
     @property
     def template(self) -> bytes:
-        """A whole record, with zeros in place of image, label and the Example's checksum."""
+        """A record with zeros for image, label and the Example's checksum."""
         return self._parts[0]
 
     @property
@@ -82,7 +82,7 @@ class Layout:
 
     @property
     def label_bytes(self) -> int:
-        """Seven bits a byte."""
+        """Size of a label's varint: seven bits a byte."""
         return max(1, -(-(self.classes - 1).bit_length() // 7))
 
     @property
@@ -92,12 +92,12 @@ class Layout:
 
     @property
     def crc(self) -> slice:
-        """The Example's checksum inside the record: it tells one sample from another."""
+        """The Example's checksum inside the record, which serves as an ID of the sample."""
         return slice(self.record_bytes - _FOOTER_BYTES, self.record_bytes)
 
     @property
     def record_bytes(self) -> int:
-        """Length of one record in the file, in bytes: the `recordLength` of `sc.binaryRecords`."""
+        """Size of a record in the file: the `recordLength` of `sc.binaryRecords`."""
         return len(self.template)
 
     @property
@@ -107,8 +107,8 @@ class Layout:
 
 @cache
 def _parts(image_bytes: int, label_bytes: int) -> tuple[bytes, int, int]:
-    """The template, and where image and label begin in it."""
-    # marks that cannot occur in what surrounds them: they are found again and set to zero
+    """Returns the template, and the positions of image and label."""
+    # marks that cannot occur in the other bytes: they are located and then set to zero
     image, label = b"\xff" * image_bytes, b"\x7f" * label_bytes
     # map<string, Feature> is a repeated {1: key, 2: Feature}; Feature is {1: BytesList} or {3: Int64List (packed)}
     image_entry = _field(1, b"image") + _field(2, _field(1, _field(1, image)))
@@ -125,21 +125,21 @@ def _parts(image_bytes: int, label_bytes: int) -> tuple[bytes, int, int]:
 
 
 def encode(images: NDArray[Any], labels: NDArray[Any], layout: Layout) -> bytes:
-    """TFRecords of images [n, *shape] and labels [n], in their order.
+    """Encodes images [n, *shape] and labels [n] as TFRecords, in order.
 
     Raises:
-        BadSample: lengths differ, images are not of the layout's shape and type, or a label is none of its classes.
+        BadSample: lengths differ, images have another shape or type than the layout, or a label is not a class.
     """
     if len(images) != len(labels):
         raise BadSample(f"{len(images)} images have {len(labels)} labels")
     if images.shape[1:] != layout.shape or images.dtype != np.dtype(layout.dtype):
-        found = f"{images.dtype} {list(images.shape[1:])}"
-        raise BadSample(f"images are {found}, and {layout.dtype} {list(layout.shape)} were announced")
+        actual = f"{images.dtype} {list(images.shape[1:])}"
+        raise BadSample(f"images are {actual}, not {layout.dtype} {list(layout.shape)}")
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
-        raise BadSample(f"labels are {labels.dtype} {list(labels.shape[1:])}, and one integer a sample is needed")
+        raise BadSample(f"labels are {labels.dtype} {list(labels.shape[1:])}, not one integer a sample")
     if len(wrong := np.flatnonzero((labels < 0) | (labels >= layout.classes))):
         at = int(wrong[0])
-        raise BadSample(f"label {int(labels[at])} is none of the {layout.classes} classes from 0 on", at)
+        raise BadSample(f"label {int(labels[at])} is not one of the {layout.classes} classes from 0 on", at)
     records = np.tile(np.frombuffer(layout.template, np.uint8), (len(images), 1))
     values = np.ascontiguousarray(images, np.dtype(layout.dtype).newbyteorder("<"))
     records[:, layout.image] = values.reshape(len(images), math.prod(layout.shape)).view(np.uint8)
@@ -150,7 +150,7 @@ def encode(images: NDArray[Any], labels: NDArray[Any], layout: Layout) -> bytes:
 
 
 def decode_block(block: bytes, layout: Layout) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-    """Images [n, *shape], bytes scaled to [0, 1], and labels [n] of a block of whole records.
+    """Decodes a block to images [n, *shape], bytes scaled to [0, 1], and labels [n].
 
     Raises:
         ValueError: see `checked_records`.
@@ -165,15 +165,15 @@ def decode_block(block: bytes, layout: Layout) -> tuple[NDArray[np.float32], NDA
 
 
 def checked_records(block: bytes, layout: Layout) -> NDArray[np.uint8]:
-    """The records [n, record_bytes] of a block, not copied.
+    """Returns the records [n, record_bytes] of a block as a view, after a comparison with the template.
 
-    Checksums of the Examples are not computed again: HDFS checks its own on every read.
+    It does not compute the Examples' checksums: HDFS checks its own at every read.
 
     Raises:
         ValueError: the block does not consist of whole records of this layout.
     """
     if not block or len(block) % layout.record_bytes:
-        raise ValueError(f"a block of {len(block)} bytes is not made of records of {layout.record_bytes} bytes")
+        raise ValueError(f"a block of {len(block)} bytes does not consist of records of {layout.record_bytes} bytes")
     records = np.frombuffer(block, np.uint8).reshape(-1, layout.record_bytes)
     template = np.frombuffer(layout.template, np.uint8)
     for fixed in (
@@ -188,9 +188,9 @@ def checked_records(block: bytes, layout: Layout) -> NDArray[np.uint8]:
 
 
 def _varints(labels: NDArray[Any], size: int) -> NDArray[np.uint8]:
-    """Varints [n, size] of labels: seven bits a byte, the lowest first; the highest bit says that another one follows.
+    """Encodes labels as varints [n, size]: seven bits a byte, the lowest first; the highest bit marks a continuation.
 
-    One byte is the label itself."""
+    In one byte the varint is the label itself."""
     shifts = np.arange(size, dtype=np.int64) * 7
     parts = (labels.astype(np.int64)[:, np.newaxis] >> shifts & 0x7F).astype(np.uint8)
     parts[:, :-1] |= 0x80
@@ -198,7 +198,7 @@ def _varints(labels: NDArray[Any], size: int) -> NDArray[np.uint8]:
 
 
 def _labels(varints: NDArray[np.uint8]) -> NDArray[np.int32]:
-    """Labels [n] of varints [n, size]."""
+    """Decodes varints [n, size] to labels [n]."""
     if varints.shape[1] == 1:
         return varints[:, 0].astype(np.int32)
     shifts = np.arange(varints.shape[1], dtype=np.int32) * 7
@@ -207,7 +207,7 @@ def _labels(varints: NDArray[np.uint8]) -> NDArray[np.int32]:
 
 
 def _field(number: int, value: bytes) -> bytes:
-    """A protobuf field of wire type 2: tag, length, value."""
+    """Encodes a protobuf field of wire type 2: tag, length, value."""
     return _varint(number << 3 | 2) + _varint(len(value)) + value
 
 
@@ -221,6 +221,5 @@ def _varint(value: int) -> bytes:
 
 
 def _masked_crc32c(rows: NDArray[np.uint8]) -> NDArray[np.uint32]:
-    """TFRecord's masked CRC-32C of each row."""
     crc = crc32c(rows)
     return (crc >> np.uint32(15) | crc << np.uint32(17)) + np.uint32(0xA282EAD8)

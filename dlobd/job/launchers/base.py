@@ -2,11 +2,11 @@
 
 A launcher runs inside the driver, after SparkContext is up:
     1. it gives every executor a role and starts `main(job, node)` there, in a process that outlives Spark's tasks. Each
-       rank is told the addresses of all ranks, and `place` makes its `Node` of them: no other word on peers, channel or
-       exchange passes from a launcher to a rank;
-    2. it feeds `blocks`, one partition per rank and epoch, until the ranks have taken everything or say that they want
-       no more (`Feed.stop`); without blocks the ranks read for themselves, and there is nothing to feed;
-    3. it waits until every rank has said that it is done, or one has failed;
+       rank receives the addresses of all ranks, and `place` makes its `Node` from them; a rank receives nothing else
+       about peers, channel and exchange;
+    2. it feeds `blocks`, one partition per rank and epoch, until the ranks have taken all of them or stop the feed
+       (`Feed.stop`). Without blocks the ranks read their files themselves;
+    3. it waits until every rank is done, or a rank has failed;
     4. it stops the ranks.
 It records spans of layer `launcher` for its own work, and of layer `feed` for the queue.
 """
@@ -15,24 +15,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from dlobd.axes import EXCHANGES
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
 
+    from dlobd.job.description import Job
+
 FIRST_LOOK_S, LONGEST_PAUSE_S = 2.0, 10.0
-"""The driver looks at the markers after so long, then after pauses twice as long each, up to the second: a rank whose
-host cannot reach the driver is noticed, and a NameNode is asked a few times in a job."""
+"""The first pause before the driver reads the markers, and the longest: pauses double. So the driver notices a rank
+whose host cannot reach it, with a few requests to the NameNode in a job."""
 
 ROLES = ("chief", "worker", "ps", "evaluator")
-"""TensorFlow's own words. Rank 0 is the chief; worker i is rank i + 1."""
+"""TensorFlow's names. Rank 0 is the chief; worker i is rank i + 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """How many executors take each role. A cluster needs a chief: one rank must save."""
+    """The number of executors of each role. A cluster needs a chief, which saves the model."""
 
     chief: int = 1
     worker: int = 0
@@ -41,12 +43,12 @@ class Roles:
 
     @property
     def executors(self) -> int:
-        """All of them together."""
+        """Executors of all roles."""
         return self.chief + self.worker + self.ps + self.evaluator
 
     @property
     def ranks(self) -> int:
-        """Those that train: chief and workers."""
+        """Executors that train: chief and workers."""
         return self.chief + self.worker
 
 
@@ -54,20 +56,20 @@ class Feed(Protocol):
     """The trainer's end of the queue."""
 
     def next_block(self) -> bytes | None:
-        """The next block of records, or None once the feed has ended."""
+        """Returns the next block of records, or None after the end of the feed."""
 
     def stop(self) -> None:
-        """Says that no block is wanted any more, although some may come. Called at most once, as the last."""
+        """Stops the feed, although blocks may be left. Called at most once, as the last call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """What a trainer is told about itself and its peers.
+    """The role of a trainer, and its peers.
 
     Args:
-        peers: host:port of all ranks, in the order of their ranks; a free port of each, held for it by its launcher.
-        environment: what the exchange wants to find in the environment of this process before it joins.
-        feed: None where ranks read for themselves.
+        peers: host:port of all ranks, by rank; a free port of each, reserved by its launcher.
+        environment: variables that the exchange needs before it joins.
+        feed: None if ranks read their files themselves.
     """
 
     role: str
@@ -78,7 +80,7 @@ class Node:
 
     @property
     def ranks(self) -> int:
-        """How many there are."""
+        """Number of ranks."""
         return len(self.peers)
 
     @property
@@ -88,61 +90,74 @@ class Node:
 
 
 def role_of(rank: int) -> tuple[str, int]:
-    """Role and index of a rank."""
+    """Returns role and index of a rank."""
     return ("worker", rank - 1) if rank else ("chief", 0)
 
 
-def place(job: Any, rank: int, peers: Sequence[str], feed: Feed | None) -> Node:
-    """The node of a rank, in the rank's own process.
+def rank_name(rank: int) -> str:
+    """Returns role and index in one string."""
+    role, index = role_of(rank)
+    return f"{role} {index}"
+
+
+def place(job: Job, rank: int, peers: Sequence[str], feed: Feed | None) -> Node:
+    """Makes the node of a rank, in the rank's own process.
 
     Args:
-        job: its `exchange` says what it wants in the environment.
+        job: its `exchange` defines the environment.
     """
     environment = EXCHANGES.get(job.exchange).environment(peers, rank)
     return Node(*role_of(rank), tuple(peers), feed, environment)
 
 
-Main = Callable[[Any, Node], None]
+Main = Callable[["Job", Node], None]
 """A trainer's main function: `main(job, node)`."""
 
 
 class Launcher(Protocol):
-    """One way to start trainers: on Spark's executors, or, with `sc` None, without Spark."""
+    """A way to start trainers: on Spark's executors, or, with `sc` None, without Spark."""
 
     def spark_conf(self) -> dict[str, str]:
-        """Spark settings that spark-submit needs for this launcher."""
+        """Returns the Spark settings that spark-submit needs for this launcher."""
 
     def launch(
-        self, sc: SparkContext, main: Main, job: Any, roles: Roles, blocks: RDD[bytes] | None, epochs: int, done: Done
+        self,
+        sc: SparkContext,
+        main: Main,
+        job: Job,
+        roles: Roles,
+        blocks: RDD[bytes] | None,
+        epochs: int,
+        status: Status,
     ) -> None:
         """Runs the four steps above.
 
         Raises:
-            TrainingFailed: a rank failed; its one-line cause is in the message.
+            TrainingFailed: a rank failed; the message is its cause in one line.
         """
 
 
-class Done(Protocol):
-    """How ranks say that they have finished, evaluated and saved."""
+class Status(Protocol):
+    """The status of all ranks, from their messages and markers."""
 
     def finished(self) -> frozenset[int]:
-        """Ranks that are done, as far as the driver was told or has looked."""
+        """Returns the ranks that are known to be done: trained, evaluated and saved."""
 
     def failure(self) -> str | None:
-        """The cause in one line, if a rank has failed, as far as the driver was told or has looked."""
+        """Returns the known cause of a failure in one line; None without a failure."""
 
-    def last_word(self) -> str | None:
-        """The same, after a look at the markers: something has failed, and perhaps nobody could tell why."""
+    def final_failure(self) -> str | None:
+        """Returns the cause after the job has failed: waits for late messages, and reads the markers."""
 
-    def wait(self, known: frozenset[int], within_s: float) -> None:
-        """Returns as soon as more ranks than those are done, or one has failed; at the latest after so long."""
+    def wait(self, finished: frozenset[int], timeout_s: float) -> None:
+        """Waits until more ranks than `finished` are done, or a rank has failed, or the timeout is over."""
 
     def report_failure(self, cause: str) -> None:
-        """Leaves what a rank says of itself. Called on an executor, so it must pickle."""
+        """Reports the failure of a rank, by the rank. Called on an executor, so it must pickle."""
 
     def report_death(self, cause: str) -> None:
-        """Leaves a word for a rank that could not speak. It outranks failures: its peers fail because of it."""
+        """Reports the death of a rank, by another process. It overrides the later failures of its peers."""
 
 
 class TrainingFailed(Exception):
-    """A rank failed; the message is its cause in one line."""
+    """Failure of a rank; the message is its cause in one line."""

@@ -2,9 +2,9 @@
 
     task of rank r:  all-gather addresses -> TF_CONFIG -> the trainer's main function
 
-Only spans are added: around its import and `MirroredStrategyRunner.run` on the driver, around each task and its
-all-gather. It has no feed, so ranks read for themselves. A rank is no process of its own, so no other one watches it:
-that one hangs is noticed by the deadline of the job.
+Only spans are added: around its import and `MirroredStrategyRunner.run` on the driver, and around each task and its
+all-gather. It has no feed, so ranks read their files themselves. A rank has no process of its own that could be
+watched: only the deadline of the job detects a rank that hangs.
 """
 
 from __future__ import annotations
@@ -17,28 +17,37 @@ from typing import TYPE_CHECKING, Any
 
 from dlobd import spans as kinds
 from dlobd import tracing
-from dlobd.job.launchers.barrier import BARRIER_PATIENCE_S
-from dlobd.job.launchers.base import Done, Main, Roles, TrainingFailed, place, role_of
+from dlobd.job.launchers.barrier import BARRIER_TIMEOUT_S
+from dlobd.job.launchers.base import Main, Roles, Status, TrainingFailed, place, role_of
+from dlobd.job.launchers.failure import failure_line
 from dlobd.job.launchers.imports import on_import
-from dlobd.job.launchers.reason import one_line
-from dlobd.job.launchers.watching import watched
+from dlobd.job.launchers.liveness import watched
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
 
+    from dlobd.job.description import Job
+
 
 class DistributorLauncher:
-    """See `dlobd.job.launchers.base`. Chief and workers only; they read for themselves."""
+    """See `dlobd.job.launchers.base`. Chief and workers only, without a feed."""
 
     def spark_conf(self) -> dict[str, str]:
-        """The worker daemon that carries dlobd's recorder."""
+        """Selects the worker daemon with dlobd's recorder."""
         return {
             "spark.python.daemon.module": "dlobd.job.launchers.distributor_daemon",
-            "spark.barrier.sync.timeout": str(BARRIER_PATIENCE_S),  # Spark's own is a year
+            "spark.barrier.sync.timeout": str(BARRIER_TIMEOUT_S),  # Spark's own is a year
         }
 
     def launch(
-        self, sc: SparkContext, main: Main, job: Any, roles: Roles, blocks: RDD[bytes] | None, epochs: int, done: Done
+        self,
+        sc: SparkContext,
+        main: Main,
+        job: Job,
+        roles: Roles,
+        blocks: RDD[bytes] | None,
+        epochs: int,
+        status: Status,
     ) -> None:
         """See `dlobd.job.launchers.base`."""
         if blocks is not None:
@@ -46,23 +55,23 @@ class DistributorLauncher:
         with tracing.span(kinds.IMPORT_DISTRIBUTOR):
             from spark_tensorflow_distributor import MirroredStrategyRunner
         with tracing.span(kinds.MIRRORED_STRATEGY_RUNNER):
-            # a strategy of the trainer's own: its exchange
+            # the trainer has its own strategy: its exchange
             runner = MirroredStrategyRunner(
                 num_slots=roles.ranks, use_gpu=job.device == "gpu", use_custom_strategy=True
             )
         program = runner._get_spark_task_program
         runner._get_spark_task_program = lambda function, **arguments: _Task(program(function, **arguments))
         try:
-            with watched(sc, done), tracing.span(kinds.BARRIER_JOB):
+            with watched(sc, status), tracing.span(kinds.BARRIER_JOB):
                 runner.run(_DistributorMain(main, job))
         except Exception as error:
-            raise TrainingFailed(one_line(error, done)) from error
-        if failure := done.failure():
+            raise TrainingFailed(failure_line(error, status)) from error
+        if failure := status.failure():
             raise TrainingFailed(failure)
 
 
 class _Task:
-    """The distributor's function for one barrier task, as a whole."""
+    """The distributor's function for one barrier task, as one span."""
 
     def __init__(self, inner: Callable[[Iterator[int]], list[Any]]) -> None:
         self._inner = inner
@@ -76,22 +85,22 @@ class _Task:
 
 
 class _DistributorMain:
-    """`main(job, node)` in the form that the distributor calls, without arguments. Runs in the Python worker."""
+    """Adapter of `main(job, node)` to a function without arguments. Runs in the Python worker."""
 
-    def __init__(self, main: Main, job: Any) -> None:
+    def __init__(self, main: Main, job: Job) -> None:
         self._main = main
         self._job = job
 
     def __call__(self) -> None:
-        told = json.loads(os.environ["TF_CONFIG"])
-        rank = int(told["task"]["index"])
+        config = json.loads(os.environ["TF_CONFIG"])
+        rank = int(config["task"]["index"])
         tracing.identify(*role_of(rank))
-        self._main(self._job, place(self._job, rank, told["cluster"]["worker"], None))
+        self._main(self._job, place(self._job, rank, config["cluster"]["worker"], None))
         tracing.flush()
 
 
 def install() -> None:
-    """Makes the all-gather of the tasks visible in this process and its forks; imports nothing."""
+    """Records the all-gather of the tasks in this process and its forks; imports nothing."""
     on_import("pyspark.taskcontext", None, _record_all_gather)
 
 

@@ -1,4 +1,4 @@
-"""The worker daemon for spark-tensorflow-distributor: it records, and imports nothing of it."""
+"""Worker daemon for spark-tensorflow-distributor: it records, and does not import the package."""
 
 from dlobd.job.launchers.distributor import install
 from dlobd.job.launchers.worker_daemon import serve

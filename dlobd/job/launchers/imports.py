@@ -1,11 +1,12 @@
-"""Records imports: how long each package takes, for whom; and the first import of a module, from any caller, which is
-prepared before its first use."""
+"""Records of imports: the duration of each package's import and its importer; hooks at a module's first import; and the
+import of TensorFlow without Keras."""
 
 from __future__ import annotations
 
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -18,18 +19,16 @@ from dlobd.spans import SpanKind
 from dlobd.tracing.clock import monotonic_ns
 
 LONG_NS = 1_000_000
-"""Shorter imports are too many for a line each: their time stays with who imports them."""
+"""Shorter imports are too many for a line each: their time stays with their importer."""
 
 LAUNCHERS = {"tensorflowonspark": kinds.IMPORT_TENSORFLOWONSPARK}
-"""Packages whose import is a span in every process, because the user's own Python worker may import them."""
+"""Packages whose import is a span in every process: the user's Python workers may import them."""
 
 
 def on_import(name: str, kind: SpanKind | None, prepare: Callable[[ModuleType], None] = lambda module: None) -> None:
     """Records a span of `kind`, if any, around the import of `name`, and calls `prepare(module)` at its end.
 
-    Imports nothing.
-
-    A module that is there already is prepared at once.
+    It imports nothing. A module that is already loaded is prepared at once.
     """
     if name in sys.modules:
         prepare(sys.modules[name])
@@ -38,7 +37,7 @@ def on_import(name: str, kind: SpanKind | None, prepare: Callable[[ModuleType], 
 
 
 class _FirstImport(importlib.abc.MetaPathFinder):
-    """Finds nothing itself."""
+    """A finder that delegates to the others, and wraps the loader of one module."""
 
     def __init__(self, name: str, kind: SpanKind | None, prepare: Callable[[ModuleType], None]) -> None:
         self._name = name
@@ -53,7 +52,7 @@ class _FirstImport(importlib.abc.MetaPathFinder):
         try:
             sys.meta_path.remove(self)
         except ValueError:
-            return None  # another thread was faster
+            return None  # another thread has imported it
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.loader is not None:
             spec.loader = _Loader(spec.loader, self._kind, self._prepare)
@@ -61,7 +60,7 @@ class _FirstImport(importlib.abc.MetaPathFinder):
 
 
 class _Before(importlib.abc.Loader):
-    """Stands before a module's own loader, which may load others too, and steps back once it is used."""
+    """A wrapper of a module's own loader, which removes itself at its first use: a loader may serve other modules."""
 
     def __init__(self, own: importlib.abc.Loader) -> None:
         self._own = own
@@ -76,7 +75,7 @@ class _Before(importlib.abc.Loader):
 
 
 class _Loader(_Before):
-    """Records an import, and prepares the module."""
+    """A loader that records an import, and prepares the module."""
 
     def __init__(self, own: importlib.abc.Loader, kind: SpanKind | None, prepare: Callable[[ModuleType], None]) -> None:
         super().__init__(own)
@@ -92,14 +91,15 @@ class _Loader(_Before):
 
 
 def record_packages() -> None:
-    """From now on, an instant says of each package how long its import took in this process and its forks, and which
-    package, if any, imported it. Harmless when called twice; imports nothing."""
+    """Records an instant for each later import of a package in this process and its forks: its duration and importer.
+
+    A second call does nothing. It imports nothing."""
     if not any(isinstance(finder, _Packages) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Packages())
 
 
 class _Packages(importlib.abc.MetaPathFinder):
-    """Finds nothing itself. Modules of a package that import each other are one import of it."""
+    """A finder that wraps the loaders of all packages. Imports inside a package count as one import."""
 
     def __init__(self) -> None:
         self._local = local()
@@ -113,7 +113,7 @@ class _Packages(importlib.abc.MetaPathFinder):
             return None
         before, self._local.finding = getattr(self._local, "finding", ""), name
         try:
-            spec = self._found(name, path, target)
+            spec = self._find(name, path, target)
         finally:
             self._local.finding = before
         if spec is not None and spec.loader is not None and hasattr(spec.loader, "exec_module"):
@@ -121,16 +121,16 @@ class _Packages(importlib.abc.MetaPathFinder):
         return spec
 
     def _stack(self) -> list[_Import]:
-        """What this thread imports now, the innermost last."""
+        """Returns the unfinished imports of this thread, the innermost last."""
         stack: list[_Import] | None = getattr(self._local, "stack", None)
         if stack is None:
             stack = self._local.stack = []
         return stack
 
-    def _found(
+    def _find(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None
     ) -> importlib.machinery.ModuleSpec | None:
-        for finder in [each for each in sys.meta_path if each is not self]:
+        for finder in [finder for finder in sys.meta_path if finder is not self]:
             find = getattr(finder, "find_spec", None)
             if find is not None and (spec := find(name, path, target)) is not None:
                 return spec  # type: ignore[no-any-return]
@@ -138,15 +138,15 @@ class _Packages(importlib.abc.MetaPathFinder):
 
 
 class _Import:
-    """One that is under way, and how long it has taken for others."""
+    """An unfinished import, and the time of the imports nested in it."""
 
     def __init__(self, package: str) -> None:
         self.package = package
-        self.others_ns = 0
+        self.nested_ns = 0
 
 
 class _Timed(_Before):
-    """Notes how long an import took, and for whom."""
+    """A loader that records the duration and the importer of an import."""
 
     def __init__(self, own: importlib.abc.Loader, package: str, stack: list[_Import]) -> None:
         super().__init__(own)
@@ -155,18 +155,36 @@ class _Timed(_Before):
 
     def exec_module(self, module: ModuleType) -> None:
         self._step_back(module)
-        own, by = _Import(self._package), self._stack[-1] if self._stack else None
+        current, importer = _Import(self._package), self._stack[-1] if self._stack else None
         kind = LAUNCHERS.get(self._package)
-        begun_ns = monotonic_ns()
-        self._stack.append(own)
+        start_ns = monotonic_ns()
+        self._stack.append(current)
         try:
             with tracing.span(kind) if kind else nullcontext():
                 self._own.exec_module(module)
         finally:
             self._stack.pop()
-            ns = monotonic_ns() - begun_ns
-            if by is not None:
-                by.others_ns += ns
+            ns = monotonic_ns() - start_ns
+            if importer is not None:
+                importer.nested_ns += ns
             if ns >= LONG_NS:
-                whose, own_ns = by.package if by else "", ns - own.others_ns
-                tracing.instant(kinds.PACKAGE_IMPORTED, package=self._package, by=whose, ns=ns, own_ns=own_ns)
+                by, own_ns = importer.package if importer else "", ns - current.nested_ns
+                tracing.instant(kinds.PACKAGE_IMPORTED, package=self._package, by=by, ns=ns, own_ns=own_ns)
+
+
+def import_tensorflow() -> None:
+    """Imports TensorFlow without Keras, which takes a fifth of the import and which no model here uses.
+
+    Later code that uses `tf.keras`, or imports keras, still gets it: TensorFlow loads it on demand.
+    """
+    with tracing.span(kinds.IMPORT_TENSORFLOW):
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+        loaded = "keras" in sys.modules or "tensorflow" in sys.modules
+        if not loaded:
+            # None makes `import keras` fail, and TensorFlow continues without it
+            sys.modules["keras"] = None  # type: ignore[assignment]
+        try:
+            import tensorflow  # noqa: F401
+        finally:
+            if not loaded:
+                del sys.modules["keras"]

@@ -1,6 +1,6 @@
-"""Carries the trainers' log lines to the driver while they come, so that the user need not visit containers.
+"""Stream of the trainers' log lines to the driver, so that the user need not open the containers' logs.
 
-One TCP listener on the driver, on the address it was told, with a secret of its own. Lines are text and only printed.
+The driver listens on one address, with its own secret. Lines are text and only printed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CONNECT_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where lines go. `secret` is of this run; it travels inside the job, never in a log."""
+    """Address of the listener. The secret of the run travels inside the job, never in a log."""
 
     host: str
     port: int
@@ -31,9 +31,9 @@ class Address:
 
 @contextmanager
 def listen(host: str) -> Iterator[tuple[Address, set[str]]]:
-    """Prints what arrives on stdout, each line with its sender's name, until the context ends.
+    """Prints received lines on stdout, each with its sender's name, until the context ends.
 
-    Yields where to send to, and the names of those that have connected, which grows.
+    Yields the address, and the growing set of connected senders.
     """
     secret = secrets.token_hex(16)
     senders: set[str] = set()
@@ -60,9 +60,9 @@ def listen(host: str) -> Iterator[tuple[Address, set[str]]]:
 
 
 def forward(source: BinaryIO, name: str, address: Address) -> None:
-    """Sends every line of `source` as `name: line`; also to this process's stderr, which the container keeps.
+    """Sends every line of `source` as `name: line`; also to this process's stderr, which is the container's log.
 
-    A driver that cannot be reached costs only its copy: the lines stay in the container's log.
+    If the driver is unreachable, the lines are only in the container's log.
     """
     try:
         sink = socket.create_connection((address.host, address.port), CONNECT_TIMEOUT_S)

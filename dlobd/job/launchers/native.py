@@ -1,8 +1,8 @@
-"""The same training as plain processes, one per rank: what a job costs without Spark, YARN and HDFS.
+"""The same training as plain processes, one per rank: the cost of a job without Spark, YARN and HDFS.
 
-    parent: start a process per rank (each imports TensorFlow at once) -> tell each its place -> wait for all
+    parent: start a process per rank (each imports TensorFlow at once) -> send the assignments -> wait for all
 
-The parent is the job's one process that dlobd starts and watches; ranks die with it. They meet over loopback.
+dlobd starts and watches only the parent; ranks die with it. They connect over loopback.
 """
 
 from __future__ import annotations
@@ -15,103 +15,106 @@ import subprocess
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dlobd import spans as kinds
 from dlobd import tracing
-from dlobd.job.launchers.barrier import in_words, start_child, tell
-from dlobd.job.launchers.base import Done, Main, Roles, TrainingFailed
-from dlobd.job.launchers.death import MemoryGroup, how
-from dlobd.job.launchers.own_address import own_address
-from dlobd.job.launchers.visible_gpus import VISIBLE, address
-from dlobd.job.launchers.watching import LOOK_S, JoinWatch, meets_by_tensorflow
+from dlobd.job.device_config import VISIBLE, gpu_id
+from dlobd.job.launchers import trainer_process
+from dlobd.job.launchers.addresses import rank_address
+from dlobd.job.launchers.base import Main, Roles, Status, TrainingFailed, rank_name
+from dlobd.job.launchers.failure import MemoryGroup, exit_status
+from dlobd.job.launchers.liveness import CHECK_S, JoinWatch, uses_tensorflow_servers
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
 
+    from dlobd.job.description import Job
+
 HOST = "127.0.0.1"
 GRACE_S = 5.0
-"""For ranks to end after SIGTERM, once one of them has failed."""
+"""Timeout between SIGTERM and SIGKILL, after a rank has failed."""
 
 
 class NativeLauncher:
-    """See `dlobd.job.launchers.base`. Chief and workers only; nothing is fed."""
+    """See `dlobd.job.launchers.base`. Chief and workers only, without a feed."""
 
     def spark_conf(self) -> dict[str, str]:
-        """Nothing: there is no Spark."""
+        """Returns no settings: there is no Spark."""
         return {}
 
     def launch(
         self,
         sc: SparkContext | None,
         main: Main,
-        job: Any,
+        job: Job,
         roles: Roles,
         blocks: RDD[bytes] | None,
         epochs: int,
-        done: Done,
+        status: Status,
     ) -> None:
         """See `dlobd.job.launchers.base`; `sc` and `blocks` are None."""
-        # what a killed rank leaves there goes with the job
+        # files of a killed rank are deleted with the job's directory
         with tempfile.TemporaryDirectory(prefix="tmp-", dir=job.run_dir) as tmp_dir:
-            self._launch(main, job, roles, done, {**os.environ, "TMPDIR": tmp_dir})
+            self._launch(main, job, roles, status, {**os.environ, "TMPDIR": tmp_dir})
 
-    def _launch(self, main: Main, job: Any, roles: Roles, done: Done, environment: dict[str, str]) -> None:
+    def _launch(self, main: Main, job: Job, roles: Roles, status: Status, environment: dict[str, str]) -> None:
         ranks: list[subprocess.Popen[bytes]] = []
         try:
             with tracing.span(kinds.START_RANKS):
                 for rank in range(roles.ranks):
                     spans = Path(job.spans_dir).parent / f"rank-{rank}"
-                    # one by one: what was started is ended, also when the next one cannot be
-                    gpu = {VISIBLE: address(rank)} if job.device == "gpu" else {}
-                    ranks.append(start_child(env={**environment, **gpu, "LOG_DIRS": str(spans)}))
+                    gpu = {VISIBLE: gpu_id(rank)} if job.device == "gpu" else {}
+                    # appended in turn: `end` ends them also if a later one does not start
+                    ranks.append(trainer_process.start({**environment, **gpu, "LOG_DIRS": str(spans)}))
             with tracing.span(kinds.TELL_PLACES):
                 work = pickle.dumps((main, job))
                 addresses = free_addresses(roles.ranks)
                 for rank, process in enumerate(ranks):
                     assert process.stdin is not None
-                    tell(process.stdin, work, rank, addresses, fed=False)
+                    trainer_process.assign(process.stdin, work, rank, addresses, fed=False)
                     process.stdin.close()
             with tracing.span(kinds.WAIT_FOR_RANKS):
-                servers = dict(zip(in_words(roles.ranks), addresses, strict=True)) if meets_by_tensorflow(job) else {}
-                wait(ranks, done, JoinWatch(servers))
+                servers = {rank_name(rank): address for rank, address in enumerate(addresses)}
+                wait(ranks, status, JoinWatch(servers if uses_tensorflow_servers(job) else {}))
         except BrokenPipeError:
-            wait(ranks, done)  # one has ended before it was told its place: this says which, and how
+            wait(ranks, status)  # raises the cause: a rank has ended before its assignment
             raise
         finally:
             end(ranks)
 
 
 def free_addresses(count: int) -> list[str]:
-    """Free ports for TensorFlow's servers, all different because they are held together."""
-    with ExitStack() as held:
-        host, found = own_address() or HOST, []
+    """Returns free ports for TensorFlow's servers; they differ because all are reserved at once."""
+    with ExitStack() as sockets:
+        host = rank_address() or HOST
+        addresses: list[str] = []
         for _ in range(count):
-            reserved = held.enter_context(socket.socket())
+            reserved = sockets.enter_context(socket.socket())
             reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             reserved.bind((host, 0))
-            found.append(f"{host}:{reserved.getsockname()[1]}")
-        return found
+            addresses.append(f"{host}:{reserved.getsockname()[1]}")
+        return addresses
 
 
-def wait(ranks: list[subprocess.Popen[bytes]], done: Done, joining: JoinWatch | None = None) -> None:
-    """Returns when all ranks have ended well. The job's own deadline is its parent's: `dlobd.run.submit`.
+def wait(ranks: list[subprocess.Popen[bytes]], status: Status, join_watch: JoinWatch | None = None) -> None:
+    """Waits until all ranks have succeeded. `dlobd.run.submit` has the job's deadline.
 
     Raises:
-        TrainingFailed: one has not, or some do not join.
+        TrainingFailed: a rank has failed, or does not join.
     """
-    with ExitStack() as opened:
+    with ExitStack() as stack:
         memory = MemoryGroup.read()
         poller = select.poll()
         rank_of: dict[int, int] = {}
         for rank, process in enumerate(ranks):
             fd = os.pidfd_open(process.pid)
-            opened.callback(os.close, fd)
+            stack.callback(os.close, fd)
             poller.register(fd, select.POLLIN)
             rank_of[fd] = rank
         while rank_of:
-            events = poller.poll(LOOK_S * 1000)
-            if joining and (cause := joining.look()):
+            events = poller.poll(CHECK_S * 1000)
+            if join_watch and (cause := join_watch.check()):
                 raise TrainingFailed(cause)
             for fd, _ in events:
                 poller.unregister(fd)
@@ -119,16 +122,16 @@ def wait(ranks: list[subprocess.Popen[bytes]], done: Done, joining: JoinWatch | 
                 code = ranks[rank].wait()
                 tracing.instant(kinds.RANK_EXITED, rank=rank)
                 if code:
-                    died = f"trainer process {ranks[rank].pid} of rank {rank} died: {how(code, memory)}"
-                    raise TrainingFailed(done.last_word() or died)
+                    cause = f"trainer process {ranks[rank].pid} of rank {rank} died: {exit_status(code, memory)}"
+                    raise TrainingFailed(status.final_failure() or cause)
 
 
 def end(ranks: list[subprocess.Popen[bytes]]) -> None:
-    """Ends what still runs: after a failure, ranks wait for the one that is gone."""
-    left = [process for process in ranks if process.poll() is None]
-    for process in left:
+    """Ends the ranks that still run: after a failure they would wait for the failed rank."""
+    running = [process for process in ranks if process.poll() is None]
+    for process in running:
         process.terminate()
-    for process in left:
+    for process in running:
         try:
             process.wait(GRACE_S)
         except subprocess.TimeoutExpired:

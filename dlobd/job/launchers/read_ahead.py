@@ -1,7 +1,7 @@
-"""A feed whose blocks are taken before the trainer asks for them, by a thread of its own.
+"""A feed with a thread that reads blocks before the trainer asks for them.
 
-TensorFlowOnSpark feeds each epoch by a Spark task of its own, which ends once its blocks are taken: without a reserve
-the trainer waits while the next one starts, and while its own process and the queue manager's hand over each block.
+TensorFlowOnSpark feeds each epoch by its own Spark task, which ends once its blocks are taken. Without a reserve the
+trainer waits for the start of the next task, and for the transfer of each block from the queue manager's process.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from dlobd import spans as kinds
 from dlobd import tracing
 
 END_S = 5.0
-"""For the thread to end after `stop`."""
+"""Timeout for the thread to end after `stop`."""
 
 
 class ReadAhead:
     """See `dlobd.job.launchers.base.Feed`.
 
     Args:
-        take: the next block, or None at the end of the feed; called by the thread.
-        wanted: how many blocks the trainer asks for at most; no more than these are taken.
-        ahead: how many blocks may have been taken that the trainer has not asked for; at least 1.
-        stop: says that no more are wanted, and ends a `take` that still waits for one.
+        take: returns the next block, or None at the end of the feed; called by the thread.
+        limit: the largest number of blocks that the trainer asks for, and the thread takes.
+        ahead: the largest number of blocks in the reserve; at least 1.
+        stop: stops the feed, and ends a `take` that waits for a block.
     """
 
     def __init__(
         self,
         take: Callable[[], bytes | None],
-        wanted: int,
+        limit: int,
         ahead: int,
         stop: Callable[[], None] = lambda: None,
     ) -> None:
         self._take = take
         self._stop = stop
         self._stopped = False
-        self._wanted = wanted
+        self._limit = limit
         self._ahead = ahead
         self._blocks: deque[bytes] = deque()
         self._ended = False
@@ -47,7 +47,7 @@ class ReadAhead:
         self._thread.start()
 
     def next_block(self) -> bytes | None:
-        """The next block, or None once the feed has ended. Raises what `take` raised, once no block is left."""
+        """Returns the next block, or None after the end of the feed. Raises errors of `take` after the last block."""
         with self._changed:
             if not self._blocks and not self._ended:
                 with tracing.span(kinds.AWAIT_BLOCK):
@@ -61,7 +61,7 @@ class ReadAhead:
         return None
 
     def stop(self) -> None:
-        """See the contract. What was taken ahead is dropped."""
+        """Stops the feed, and drops the reserve."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
@@ -72,19 +72,19 @@ class ReadAhead:
         failure = None
         try:
             with tracing.span(kinds.READ_AHEAD):
-                for _ in range(self._wanted):
+                for _ in range(self._limit):
                     block = self._take()
                     if block is None or self._stopped:
                         break
-                    self._keep(block)
-        except BaseException as error:  # noqa: BLE001  the trainer raises it: this thread has nobody to tell
+                    self._put(block)
+        except BaseException as error:  # noqa: BLE001  `next_block` raises it in the trainer
             failure = error
         with self._changed:
             self._failure = failure
             self._ended = True
             self._changed.notify_all()
 
-    def _keep(self, block: bytes) -> None:
+    def _put(self, block: bytes) -> None:
         with self._changed:
             self._blocks.append(block)
             self._changed.notify_all()

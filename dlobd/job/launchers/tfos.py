@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.job.launchers import tfos_compat
-from dlobd.job.launchers.base import LONGEST_PAUSE_S, Done, Feed, Main, Roles, TrainingFailed, place
+from dlobd.job.launchers.base import LONGEST_PAUSE_S, Feed, Main, Roles, Status, TrainingFailed, place
+from dlobd.job.launchers.failure import failure_line
+from dlobd.job.launchers.liveness import JoinWatch, uses_tensorflow_servers, watched
 from dlobd.job.launchers.read_ahead import ReadAhead
-from dlobd.job.launchers.reason import one_line
-from dlobd.job.launchers.watching import JoinWatch, meets_by_tensorflow, watched
 from dlobd.spans import Cause
 
 if TYPE_CHECKING:
@@ -21,32 +21,31 @@ if TYPE_CHECKING:
 
     from dlobd.job.description import Job
 
-WATCH_S = 0.5
-"""How often the driver looks whether executors are still there, while it waits for a word of the ranks."""
+CHECK_EXECUTORS_S = 0.5
+"""Interval between checks of the executors, while the driver waits for the ranks."""
 
 SHUTDOWN_SLEEP_S = 0.1
 RESERVATION_TIMEOUT_S = 120
 FEED_TIMEOUT_S = 7 * 24 * 3600
-"""What TensorFlowOnSpark lets the ranks take for one partition. An epoch may last as long as the job, whose deadline,
-`timeout_s`, is at most this; a rank that dies is noticed without it."""
-
+"""TensorFlowOnSpark's timeout for one partition: the longest `timeout_s` of a job, because an epoch may last as long as
+the job. The death of a rank is detected without it."""
 
 AHEAD_BYTES = 8 << 20
-"""Of blocks that a trainer takes ahead: some hundred steps on MNIST, which last longer than the start of a task."""
+"""Size of the blocks that a trainer reads ahead: some hundred steps on MNIST, longer than the start of a task."""
 
 
 class TfosLauncher:
-    """TensorFlowOnSpark: InputMode.SPARK with blocks to feed, else InputMode.TENSORFLOW."""
+    """Launcher with TensorFlowOnSpark: InputMode.SPARK with blocks to feed, else InputMode.TENSORFLOW."""
 
     def spark_conf(self) -> dict[str, str]:
-        """The worker daemon that carries dlobd's hooks; reuse, because the trainer is a child of the Python worker."""
+        """Selects the worker daemon with dlobd's hooks, and reuse: the trainer is a child of the Python worker."""
         return {
             "spark.python.daemon.module": "dlobd.job.launchers.tfos_daemon",
             "spark.python.worker.reuse": "true",
         }
 
     def _prepared(self) -> Any:
-        """The module TFCluster, made importable and measurable."""
+        """Returns the module TFCluster, importable and with spans."""
         tfos_compat.install()
         from tensorflowonspark import TFCluster, TFSparkNode
 
@@ -54,26 +53,33 @@ class TfosLauncher:
         return TFCluster
 
     def _reads_ahead(self) -> bool:
-        """Whether a trainer takes blocks before its step loop asks for them."""
+        """Returns True if a trainer takes blocks before its step loop asks for them."""
         return True
 
     def _shutdown_sleep_s(self, roles: Roles) -> float | None:
-        """At most so long TFCluster.shutdown sleeps before it looks again; None leaves its 5 s."""
-        # with parameter servers it counts how often it sees them alone: that is a time, not a poll
+        """Returns the longest sleep of TFCluster.shutdown between two checks; None keeps its 5 s."""
+        # with parameter servers it counts the checks that see only them: there the sleep is a timeout
         return None if roles.ps or roles.evaluator else SHUTDOWN_SLEEP_S
 
     def launch(
-        self, sc: SparkContext, main: Main, job: Any, roles: Roles, blocks: RDD[bytes] | None, epochs: int, done: Done
+        self,
+        sc: SparkContext,
+        main: Main,
+        job: Job,
+        roles: Roles,
+        blocks: RDD[bytes] | None,
+        epochs: int,
+        status: Status,
     ) -> None:
         """See `dlobd.job.launchers.base`."""
         with tracing.span(kinds.IMPORT_TENSORFLOWONSPARK):
             TFCluster = self._prepared()  # noqa: N806  a module of that name
         TFCluster.time = NamedSleep(kinds.TFCLUSTER_SHUTDOWN_POLL, at_most_s=self._shutdown_sleep_s(roles))
         watch = _ExecutorWatch(sc)
-        # num_gpus: those that Spark assigned; without it TensorFlowOnSpark takes one that nvidia-smi calls free
-        tf_args = Namespace(job=job, markers=done, num_gpus=int(job.device == "gpu"))
+        # num_gpus: the GPUs that Spark assigned; without it TensorFlowOnSpark takes a free GPU of nvidia-smi
+        tf_args = Namespace(job=job, markers=status, num_gpus=int(job.device == "gpu"))
         try:
-            with tracing.span(kinds.TFCLUSTER_RUN), watched(sc, done):
+            with tracing.span(kinds.TFCLUSTER_RUN), watched(sc, status):
                 cluster = TFCluster.run(
                     sc,
                     _TfosMain(main, blocks is not None, self._reads_ahead()),
@@ -85,63 +91,60 @@ class TfosLauncher:
                     eval_node=roles.evaluator > 0,
                     reservation_timeout=RESERVATION_TIMEOUT_S,
                 )
-            nodes = cluster.cluster_info if meets_by_tensorflow(job) else []
-            joining = JoinWatch({f"{n['job_name']} {n['task_index']}": f"{n['host']}:{n['port']}" for n in nodes})
+            nodes = cluster.cluster_info if uses_tensorflow_servers(job) else []
+            join_watch = JoinWatch({f"{n['job_name']} {n['task_index']}": f"{n['host']}:{n['port']}" for n in nodes})
             if blocks is not None:
-                with (
-                    tracing.span(kinds.FEED_JOB),
-                    watched(sc, done, joining),
-                ):
-                    _train(cluster, blocks, epochs, done, may_end_early=job.may_end_early)
+                with tracing.span(kinds.FEED_JOB), watched(sc, status, join_watch):
+                    _train(cluster, blocks, epochs, status, may_end_early=job.may_end_early)
         except tfos_compat.NotRegistered as error:
             raise TrainingFailed(_unregistered(error, roles)) from error
-        except SystemExit as error:  # TensorFlowOnSpark's way to say that the start job failed
-            raise TrainingFailed(
-                one_line(Exception(TFCluster.tf_status.get("error", "start job failed")), done)
-            ) from error
+        except SystemExit as error:  # TensorFlowOnSpark exits if the start job failed
+            cause = Exception(TFCluster.tf_status.get("error", "start job failed"))
+            raise TrainingFailed(failure_line(cause, status)) from error
         except Exception as error:
-            raise TrainingFailed(one_line(error, done)) from error
+            raise TrainingFailed(failure_line(error, status)) from error
         with tracing.span(kinds.AWAIT_TRAINERS, kinds.DONE_MARKER_POLL.wait(int(LONGEST_PAUSE_S * 1e9))):
-            while len(finished := done.finished()) < roles.ranks:
-                failure = done.failure() or TFCluster.tf_status.get("error") or watch.lost() or joining.look()
+            while len(finished := status.finished()) < roles.ranks:
+                failure = status.failure() or TFCluster.tf_status.get("error") or watch.lost() or join_watch.check()
                 if failure:
-                    raise TrainingFailed(one_line(Exception(failure), done))
-                done.wait(finished, WATCH_S)
+                    raise TrainingFailed(failure_line(Exception(failure), status))
+                status.wait(finished, CHECK_EXECUTORS_S)
         with tracing.span(kinds.TFCLUSTER_SHUTDOWN):
             cluster.shutdown(timeout=0)
 
 
-def _train(cluster: Any, blocks: RDD[bytes], epochs: int, done: Done, may_end_early: bool) -> None:
-    """Feeds all epochs in one Spark job; or each in a job of its own, until the ranks want no more: TensorFlowOnSpark
-    reads what is left of a job to its end, and throws it away."""
+def _train(cluster: Any, blocks: RDD[bytes], epochs: int, status: Status, may_end_early: bool) -> None:
+    """Feeds all epochs in one Spark job, or in a job per epoch if the ranks may end early.
+
+    TensorFlowOnSpark reads a job to its end, and discards the blocks that the ranks do not take."""
     if not may_end_early:
         cluster.train(blocks, epochs, feed_timeout=FEED_TIMEOUT_S)
         return
     for _ in range(epochs):
         cluster.train(blocks, 1, feed_timeout=FEED_TIMEOUT_S)
-        # a feed task asks the server to stop, but not if it began after its rank had said so
-        if cluster.server.done or done.finished():
+        # a feed task stops the server, but not if it began after its rank had stopped the feed
+        if cluster.server.done or status.finished():
             return
 
 
 def _unregistered(error: tfos_compat.NotRegistered, roles: Roles) -> str:
-    """Which nodes are missing, by what the registered ones are."""
+    """Names the missing nodes, from the registered nodes."""
     counts = {"chief": roles.chief, "worker": roles.worker, "ps": roles.ps, "evaluator": roles.evaluator}
-    wanted = {(role, index) for role, count in counts.items() for index in range(count)}
-    missing = " and ".join(f"{role} {index}" for role, index in sorted(wanted - error.registered))
+    expected = {(role, index) for role, count in counts.items() for index in range(count)}
+    missing = " and ".join(f"{role} {index}" for role, index in sorted(expected - error.registered))
     return f"{missing} did not register with TensorFlowOnSpark within {RESERVATION_TIMEOUT_S} s"
 
 
 def _blocks_ahead(job: Job) -> int:
-    """How many blocks a trainer may take ahead of its steps; 0: it takes each when it needs it.
+    """Returns the number of blocks that a trainer may read ahead of its steps; 0 for no reading ahead.
 
-    At most half of a partition. Once all blocks of a feed task are taken, its executor begins the next task that Spark
-    has: were that possible before the steps have come near, it would get partitions that another rank then lacks."""
+    It is at most half of a partition. Once all blocks of a feed task are taken, its executor begins Spark's next task:
+    if that were possible long before the steps, it would take partitions of other ranks."""
     return min(AHEAD_BYTES // (job.batch_size * job.layout.record_bytes), job.steps_per_epoch // 2)
 
 
 class _TfosMain:
-    """`main(job, node)` in the form that TensorFlowOnSpark calls, `main(tf_args, ctx)`. Runs in the trainer process."""
+    """Adapter of `main(job, node)` to TensorFlowOnSpark's `main(tf_args, ctx)`. Runs in the trainer process."""
 
     def __init__(self, main: Main, fed: bool, ahead: bool) -> None:
         self._main = main
@@ -153,7 +156,7 @@ class _TfosMain:
         feed: Feed | None = _TfosFeed(ctx) if self._fed else None
         if feed and self._ahead and (ahead := _blocks_ahead(tf_args.job)):
             feed = ReadAhead(feed.next_block, tf_args.job.most_steps, ahead, feed.stop)
-        # TensorFlowOnSpark's own rendezvous has told each node where all are
+        # from TensorFlowOnSpark's rendezvous
         peers = [address for role in ("chief", "worker") for address in ctx.cluster_spec.get(role, ())]
         rank = peers.index(ctx.cluster_spec[ctx.job_name][ctx.task_index])
         self._main(tf_args.job, place(tf_args.job, rank, peers, feed))
@@ -161,7 +164,7 @@ class _TfosMain:
 
 
 class _TfosFeed:
-    """TensorFlowOnSpark's DataFeed, one block an item."""
+    """Adapter of TensorFlowOnSpark's DataFeed: an item is a block."""
 
     def __init__(self, ctx: Any) -> None:
         with tracing.span(kinds.CONNECT_TO_QUEUE):
@@ -176,14 +179,14 @@ class _TfosFeed:
     def stop(self) -> None:
         with tracing.span(kinds.TERMINATE_FEED):
             self._feed.terminate()
-        self._feed.queue_in.put(None)  # the end of the feed, for a thread that still waits for a block
+        self._feed.queue_in.put(None)  # the end of the feed, for a thread that waits for a block
 
 
 class FeedTask:
-    """TFSparkNode.train's function for one partition, with the queue's put and join timed.
+    """TFSparkNode.train's function for one partition, with spans of the queue's put and join.
 
     Args:
-        join_poll_ns: how long the join may sleep after the queue was taken.
+        join_poll_ns: the join's longest sleep after the queue is empty.
     """
 
     def __init__(self, inner: Callable[[Iterator[bytes]], Any], join_poll_ns: int) -> None:
@@ -194,12 +197,12 @@ class FeedTask:
         from pyspark import TaskContext
 
         context = TaskContext.get()
-        # a Python worker is reused for several tasks: the attempt tells whose spans these are
+        # a Python worker serves several tasks: the attempt assigns the spans to a task
         with tracing.span(kinds.FEED_TASK, task_attempt=context.taskAttemptId() if context else None):
             return self._inner(self._timed(blocks))
 
     def _timed(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
-        """Between two `yield`s TensorFlowOnSpark puts the block; inside `next` Spark reads it."""
+        """Yields the blocks: after a `yield` TensorFlowOnSpark puts the block; inside `next` Spark reads it."""
         count = 0
         while True:
             with tracing.span(kinds.READ_BLOCK):
@@ -209,12 +212,12 @@ class FeedTask:
             count += 1
             with tracing.span(kinds.PUT, bytes=len(block)):
                 yield block
-        # what follows in TFSparkNode._train: wait until the trainer has taken everything
+        # TFSparkNode._train now waits until the trainer has taken all blocks
         tracing.instant(kinds.FEED_EXHAUSTED, blocks=count, join_poll_ns=self._join_poll_ns)
 
 
 class StartTask:
-    """TFSparkNode.run's function for one executor, as a whole: what has no name inside it is the launcher's too."""
+    """TFSparkNode.run's function for one executor, as one span of the launcher."""
 
     def __init__(self, inner: Callable[[Any], Any]) -> None:
         self._inner = inner
@@ -228,10 +231,10 @@ class StartTask:
 def record_driver(
     node: Any, join_poll_ns: int, feed_task: type[FeedTask] = FeedTask, start_task: type[StartTask] | None = StartTask
 ) -> None:
-    """Spans around the tasks that TensorFlowOnSpark makes on the driver.
+    """Wraps the tasks that TensorFlowOnSpark makes on the driver.
 
     Args:
-        feed_task, start_task: stand around each; None: the caller has its own.
+        feed_task, start_task: the wrappers; None if the caller wraps the task itself.
     """
     original_train, original_run = node.train, node.run
     if not getattr(original_train, "dlobd", False):
@@ -246,11 +249,11 @@ def record_driver(
 
 
 class NamedSleep:
-    """Stands in for the module `time` inside TensorFlowOnSpark, so that its sleeps carry a name.
+    """A replacement of the module `time` inside TensorFlowOnSpark, which records its sleeps.
 
     Args:
-        waits_for: whom they may be waiting for.
-        at_most_s: of each sleep; None: as long as TensorFlowOnSpark asks for.
+        waits_for: span kinds that a sleep may be waiting for.
+        at_most_s: the longest sleep; None keeps TensorFlowOnSpark's duration.
     """
 
     def __init__(self, cause: Cause, waits_for: tuple[str, ...] = (), at_most_s: float | None = None) -> None:
@@ -259,6 +262,7 @@ class NamedSleep:
         self._at_most_s = at_most_s
 
     def sleep(self, seconds: float) -> None:
+        """Sleeps inside a span."""
         seconds = seconds if self._at_most_s is None else min(seconds, self._at_most_s)
         wait = {"waits_for": self._waits_for, **self._cause.wait(int(seconds * 1.1e9), f"sleep {seconds:g} s")}
         with tracing.span(kinds.SLEEP, wait):
@@ -266,16 +270,16 @@ class NamedSleep:
 
 
 class _ExecutorWatch:
-    """Notices an executor that is lost while no Spark job runs."""
+    """Detector of executors that are lost while no Spark job runs."""
 
     def __init__(self, sc: SparkContext) -> None:
         self._sc = sc
-        self._first = self._now()
+        self._initial = self._current()
 
-    def _now(self) -> set[str]:
+    def _current(self) -> set[str]:
         ids = self._sc._jsc.sc().getExecutorIds()
         return {ids.apply(i) for i in range(ids.size())}
 
     def lost(self) -> str | None:
-        gone = self._first - self._now()
-        return f"executor {min(gone)} was lost while its trainer was still working" if gone else None
+        lost = self._initial - self._current()
+        return f"executor {min(lost)} was lost while its trainer was still working" if lost else None

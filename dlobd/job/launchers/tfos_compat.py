@@ -1,17 +1,17 @@
-"""Makes TensorFlowOnSpark 2.2.5 importable on current software, and measurable. Installed before its first import.
+"""Compatibility of TensorFlowOnSpark 2.2.5 with current software, and its spans. Installed before its first import.
 
-What it changes, on the driver and on every executor:
-    pkg_resources       a stand-in where setuptools no longer brings it; TensorFlowOnSpark asks it for one version
-    TensorFlow          imported when first used, in the trainer, instead of on the driver and in every Python worker
-    host                the channel's interface, or TFOS_BIND_IP, names the address to advertise; the latter also where
-                        the driver listens; else the default route's, as stock
-    rdma=True           refused: TensorFlow 2 has no RDMA transport, and a silent fallback would be a lie
-    trainer process     watched: one that is killed is reported; stock waits for its queue until the feed times out
-    waits               end when what they wait for is there: the reservations at both ends (stock looks once a second)
-                        and the feed's join (once a second); all their timeouts and error checks stay
-    queues              those of the manager's process are of its threads; stock's are multiprocessing's, which pass
+Changes on the driver and on every executor:
+    pkg_resources       a replacement if setuptools no longer has it; TensorFlowOnSpark reads one version from it
+    TensorFlow          imported at first use, in the trainer, instead of on the driver and in every Python worker
+    host                the channel's interface or TFOS_BIND_IP is the address to advertise; the driver listens on
+                        TFOS_BIND_IP; else the default route's address, as in the original
+    rdma=True           refused: TensorFlow 2 has no RDMA transport, and a silent fallback would be wrong
+    trainer process     its death is reported; the original waits for its queue until the feed times out
+    waits               end at once, not at the next poll: the reservations at both ends and the feed's join (the
+                        original polls once a second); all timeouts and error checks stay
+    queues              of the manager's process belong to its threads; the original's are multiprocessing's, which pass
                         each item through a pipe from this process to itself
-Everything else only records spans around the original calls. The other polls and sleeps stay, and are named.
+All other changes only record spans around the original calls. The other polls and sleeps stay, with a name.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from typing import Any
 
 from dlobd import spans as kinds
 from dlobd import tracing
-from dlobd.job.launchers.death import MemoryGroup, how
-from dlobd.job.launchers.own_address import BIND_IP, own_address
+from dlobd.job.launchers.addresses import BIND_IP, rank_address
+from dlobd.job.launchers.failure import MemoryGroup, exit_status
 from dlobd.spans import SpanKind
 
 STOCK_POLL_NS = 1_000_000_000
 """TensorFlowOnSpark's own polls sleep 1 s: reservation.py at both ends, and the feed's join in TFSparkNode.py."""
 
 POLL_S = 0.05
-"""How often a wait for reservations looks here."""
+"""Interval between two checks of the reservations."""
 
 
 def install() -> None:
-    """Prepares this process. Harmless when called twice."""
+    """Prepares this process. A second call does nothing."""
     if "tensorflowonspark.TFSparkNode" in sys.modules:
         return
     provide_pkg_resources()
@@ -53,7 +53,7 @@ def install() -> None:
 
     _choose_host(util, reservation)
     TFNode.start_cluster_server = _refuse_rdma(TFNode.start_cluster_server)
-    TFManager.JoinableQueue = queue.Queue  # only its server's threads use it: everybody else has a proxy
+    TFManager.JoinableQueue = queue.Queue  # only its server's threads use it: other processes have a proxy
     TFManager.start = timed(kinds.TFMANAGER_START)(TFManager.start)
     reservation.Client.register = timed(kinds.REGISTER_RESERVATION)(reservation.Client.register)
     wait = kinds.COMPAT_RESERVATION_POLL.wait(int(POLL_S * 1e9))
@@ -68,7 +68,7 @@ def install() -> None:
 
 
 def provide_pkg_resources() -> None:
-    """Lets TensorFlowOnSpark be imported where setuptools 82 or later is installed, or none."""
+    """Replaces pkg_resources for TensorFlowOnSpark if setuptools is missing, or is version 82 or later."""
     try:
         import pkg_resources  # noqa: F401
     except ImportError:
@@ -103,12 +103,12 @@ def _import_tensorflow_late() -> None:
 def _choose_host(util: Any, reservation: Any) -> None:
     address = os.environ.get(BIND_IP)
     routed = util.get_ip_address
-    util.get_ip_address = lambda: own_address() or routed()
+    util.get_ip_address = lambda: rank_address() or routed()
     if not address:
         return
 
     def start_listening_socket(server: Any) -> socket.socket:
-        # the original listens on every interface and unpickles what arrives; this one only where it was told
+        # the original listens on every interface and unpickles all messages; this listens on one address only
         for port in server.get_server_ports():
             listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -125,14 +125,14 @@ def _choose_host(util: Any, reservation: Any) -> None:
 
 
 def _await_at_client(client: Any) -> Any:
-    """reservation.Client.await_reservations: asks until all are there, then for what they are."""
+    """Replaces reservation.Client.await_reservations: polls until all nodes are registered, then returns them."""
     while not client._request("QUERY"):
         time.sleep(POLL_S)
     return client.get_reservations()
 
 
 def _await_at_server(original: Callable[..., Any]) -> Callable[..., Any]:
-    """reservation.Server.await_reservations, which is called once there is something to do: return, or fail."""
+    """Delays reservation.Server.await_reservations until it can return or fail at once."""
 
     def await_reservations(server: Any, sc: Any, status: Any = MappingProxyType({}), timeout: float = 600) -> Any:
         deadline = time.monotonic() + timeout
@@ -147,20 +147,20 @@ _joining = threading.local()
 
 
 class JoinThread(threading.Thread):
-    """What TFSparkNode sees as `Thread`: a feed task starts one, which ends once its queue has been taken."""
+    """A replacement of `Thread` in TFSparkNode: a feed task starts a thread, which ends once its queue is empty."""
 
     def start(self) -> None:
-        """Starts it, and lets `JoinTime.sleep` know what its caller waits for."""
+        """Starts the thread, and stores it for `JoinTime.sleep`, which waits for it."""
         super().start()
         _joining.thread = self
 
 
 class JoinTime:
-    """What TFSparkNode sees as the module `time`. A class, because it must pickle by reference."""
+    """A replacement of the module `time` in TFSparkNode. A class, because it must pickle by reference."""
 
     @staticmethod
     def sleep(seconds: float) -> None:
-        """Sleeps, but no longer than until the thread has ended that this thread started last."""
+        """Sleeps until the end of the thread that this thread started last, at most `seconds`."""
         thread = getattr(_joining, "thread", None)
         if thread is not None and thread.is_alive():
             thread.join(seconds)
@@ -179,7 +179,7 @@ def _refuse_rdma(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class NotRegistered(Exception):
-    """The reservation server has waited too long; `registered` are the (role, index) of those that came."""
+    """Timeout of the reservation server; `registered` has role and index of the registered nodes."""
 
     def __init__(self, registered: set[tuple[str, int]]) -> None:
         super().__init__(f"only {len(registered)} nodes registered with TensorFlowOnSpark")
@@ -187,7 +187,7 @@ class NotRegistered(Exception):
 
 
 def naming(original: Callable[..., Any]) -> Callable[..., Any]:
-    """TensorFlowOnSpark's wait for reservations, whose failure does not say whose is missing."""
+    """Adds the registered nodes to the failure of TensorFlowOnSpark's wait for reservations."""
 
     @functools.wraps(original)
     def await_reservations(server: Any, *args: Any, **kwargs: Any) -> Any:
@@ -201,7 +201,7 @@ def naming(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def timed(kind: SpanKind, wait: dict[str, Any] | None = None) -> Callable[[Any], Any]:
-    """A decorator that records a span around a third party's function."""
+    """Returns a decorator that records a span around a third-party function."""
 
     def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
@@ -215,14 +215,14 @@ def timed(kind: SpanKind, wait: dict[str, Any] | None = None) -> Callable[[Any],
 
 
 class WatchedProcess(multiprocessing.Process):
-    """A trainer process. Its death by a signal or an exit code reaches the error queue and the job.
+    """A trainer process. Its death by a signal or an exit code is reported to the error queue and the job.
 
-    `args[0]` is what TFCluster.run was given as tf_args; its `markers`, if any, get the cause.
+    `args[0]` is the tf_args of TFCluster.run; its `markers`, if any, receive the cause.
     """
 
     def start(self) -> None:
         """Forks the trainer, and watches it from a thread of the Python worker, which Spark keeps for reuse."""
-        tf_args = self._args[0]  # type: ignore[attr-defined]  # multiprocessing forgets it once the child runs
+        tf_args = self._args[0]  # type: ignore[attr-defined]  # multiprocessing deletes it in `start`
         with tracing.span(kinds.FORK_TRAINER) as span:
             super().start()
             span.note(pid=self.pid)
@@ -235,24 +235,25 @@ class WatchedProcess(multiprocessing.Process):
         self.join()
         deadline = time.monotonic() + 1
         while self.exitcode is None and time.monotonic() < deadline:
-            time.sleep(0.01)  # another thread that joins has taken its status from the kernel, and not yet noted it
+            time.sleep(0.01)  # another joining thread has read the status from the kernel, and has not stored it yet
         if not self.exitcode:
             return
-        cause = f"trainer process {self.pid} died: {how(self.exitcode, memory)}"
+        cause = f"trainer process {self.pid} died: {exit_status(self.exitcode, memory)}"
         tracing.instant(kinds.TRAINER_DIED, cause=cause, pid=self.pid, code=self.exitcode)
         tracing.flush()
         try:
             TFSparkNode.TFSparkNode.mgr.get_queue("error").put(cause)
         except (OSError, EOFError):
-            pass  # the manager is gone too; the executor's loss is reported by Spark itself
+            pass  # the manager has ended too; Spark reports the loss of the executor
         markers = getattr(tf_args, "markers", None)
         if markers and self.exitcode < 0:
             markers.report_death(cause)
         elif markers:
-            markers.report_failure(cause)  # the first one counts: a trainer that could speak has spoken
+            # the first report counts: this one is ignored if the trainer has reported its own failure
+            markers.report_failure(cause)
 
 
 class Multiprocessing:
-    """What TFSparkNode sees as the module `multiprocessing`. A class, because it must pickle by reference."""
+    """A replacement of the module `multiprocessing` in TFSparkNode. A class, because it must pickle by reference."""
 
     Process = WatchedProcess

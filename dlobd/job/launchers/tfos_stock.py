@@ -1,12 +1,12 @@
-"""TensorFlowOnSpark 2.2.5 as published, so that numbers are its own: the reference for what `tfos` and `barrier` save.
+"""TensorFlowOnSpark 2.2.5 as published: the baseline for the savings of `tfos` and `barrier`.
 
-It is only made importable (a stand-in for pkg_resources, on the driver and on the executors). TensorFlow is imported on
-the driver and in every Python worker, hosts are chosen by the default route, and all polls and sleeps are as they are.
+The only change makes it importable (a replacement of pkg_resources, on the driver and on the executors). TensorFlow is
+imported on the driver and in every Python worker, the default route chooses hosts, and all polls and sleeps stay.
 
-Only spans are added: around TFCluster.run, train and shutdown on the driver, around its start and feed
-tasks on the executors, and around the import of TensorFlow. What happens inside a start task beside that import (the
-queue manager, the rendezvous with its polls, the fork) is not told apart: it stays `launcher`. That a trainer was
-killed is recorded too, but not reported: as published, the job ends when a peer fails or a timeout is over.
+Spans are added around TFCluster.run, train and shutdown on the driver, around its start and feed tasks on the
+executors, and around the import of TensorFlow. The rest of a start task (the queue manager, the rendezvous with its
+polls, the fork) is not divided: it stays `launcher`. The death of a trainer is recorded but not reported: as published,
+the job ends when a peer fails or a timeout is over.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from typing import Any
 from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.job.launchers.base import Roles
-from dlobd.job.launchers.death import MemoryGroup, how
+from dlobd.job.launchers.failure import MemoryGroup, exit_status
 from dlobd.job.launchers.imports import on_import
 from dlobd.job.launchers.tfos import StartTask, TfosLauncher, record_driver
 from dlobd.job.launchers.tfos_compat import STOCK_POLL_NS, naming, provide_pkg_resources, timed
 
 DRIVER_OVERHEAD_MB = 1024
-"""Room beside the driver's heap for a Python that has imported TensorFlow."""
+"""Memory beside the driver's heap for a Python process with TensorFlow."""
 
 
 class TfosStockLauncher(TfosLauncher):
-    """See the module; roles, feed and done-markers as with `tfos`."""
+    """Launcher of this module; roles, feed and done-markers as in `tfos`."""
 
     def spark_conf(self) -> dict[str, str]:
-        """As for `tfos`, but the worker daemon only records and makes TensorFlowOnSpark importable."""
+        """Selects a worker daemon that only records, and makes TensorFlowOnSpark importable."""
         return {
             **super().spark_conf(),
             "spark.python.daemon.module": "dlobd.job.launchers.tfos_stock_daemon",
@@ -56,35 +56,37 @@ class TfosStockLauncher(TfosLauncher):
 
 
 def record_reservations(reservation: Any) -> None:
-    """A span around the driver's wait for reservations, whose failure names those that came."""
+    """Records the driver's wait for reservations; its failure names the registered nodes."""
     wait = kinds.TFOS_RESERVATION_POLL.wait(STOCK_POLL_NS)
     waiting = timed(kinds.AWAIT_RESERVATIONS, wait)(naming(reservation.Server.await_reservations))
     reservation.Server.await_reservations = waiting
 
 
 class WatchedStartTask(StartTask):
-    """A start task whose trainer's death is recorded."""
+    """A start task that records the death of its trainer."""
 
     def __call__(self, executor_ids: Any) -> Any:
-        """Starts the node, and watches what it forked."""
+        """Starts the node, and watches the forked trainer."""
         result = super().__call__(executor_ids)
-        # beside the trainer there is the queue manager, which multiprocessing names after its class
-        for child in [child for child in multiprocessing.active_children() if child.name.startswith("Process-")]:
-            watched = (child.pid, MemoryGroup.read())
-            threading.Thread(target=record_death, args=watched, name="dlobd-watch", daemon=True).start()
+        # the other child is the queue manager, whose name is that of its class
+        for child in multiprocessing.active_children():
+            if child.name.startswith("Process-"):
+                arguments = (child.pid, MemoryGroup.read())
+                threading.Thread(target=record_death, args=arguments, name="dlobd-watch", daemon=True).start()
         return result
 
 
 def record_death(pid: int, memory: MemoryGroup | None = None) -> None:
-    """Waits until a child of this process has ended, and records it if it was killed. It sleeps in the kernel,
-    reports to no other process, and leaves the child's exit status to be collected."""
+    """Waits for the end of a child, and records it if the child was killed.
+
+    It blocks in the kernel, reports to no other process, and leaves the exit status for the parent's `wait`."""
     try:
         ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     except ChildProcessError:
-        return  # its status was taken before
+        return  # its status was collected before
     if ended is not None and ended.si_code != os.CLD_EXITED:
         code = -ended.si_status
-        cause = f"trainer process {pid} died: {how(code, memory)}"
+        cause = f"trainer process {pid} died: {exit_status(code, memory)}"
         tracing.instant(kinds.TRAINER_DIED, cause=cause, pid=pid, code=code)
         tracing.flush()
 

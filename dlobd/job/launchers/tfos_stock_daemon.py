@@ -1,4 +1,4 @@
-"""The worker daemon for TensorFlowOnSpark as published: it records, and imports nothing of TensorFlowOnSpark."""
+"""Worker daemon for TensorFlowOnSpark as published: it records, and does not import TensorFlowOnSpark."""
 
 from dlobd.job.launchers.tfos_stock import install
 from dlobd.job.launchers.worker_daemon import serve

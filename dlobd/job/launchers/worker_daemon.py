@@ -1,6 +1,6 @@
-"""PySpark's worker daemon with the recorder open. Spark starts it with `spark.python.daemon.module`.
+"""PySpark's worker daemon with a recorder. Spark starts it by `spark.python.daemon.module`.
 
-It must start no thread: it forks every Python worker.
+It must start no thread, because it forks every Python worker.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def serve(prepare: Callable[[], None] = lambda: None) -> None:
     """Opens the recorder in the container's log directory and becomes `pyspark.daemon`.
 
     Args:
-        prepare: what a launcher imports before the first fork, so that no Python worker has to.
+        prepare: imports modules before the first fork, so that no Python worker has to import them.
     """
     log_dirs = os.environ.get("LOG_DIRS", "")
     if log_dirs:
@@ -26,23 +26,23 @@ def serve(prepare: Callable[[], None] = lambda: None) -> None:
     with tracing.span(kinds.IMPORT_PYSPARK):
         prepare()
         from pyspark.daemon import manager
-    _note_forks()
+    _record_forks()
     tracing.instant(kinds.PYTHON_DAEMON_UP)
     tracing.flush()
     manager()
 
 
-def _note_forks() -> None:
-    """Each worker that is forked from now on is noted: one without a span file of its own is missed then."""
+def _record_forks() -> None:
+    # without these instants the loss of a worker's span file would go unnoticed
     daemon, fork = os.getpid(), os.fork
 
-    def noted() -> int:
+    def recorded_fork() -> int:
         pid = fork()
         if pid and os.getpid() == daemon:  # a worker may fork too
             tracing.instant(kinds.WORKER_FORKED, pid=pid)
         return pid
 
-    os.fork = noted
+    os.fork = recorded_fork
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""The layers that models are made of, over TensorFlow's own operations: importing Keras would cost seconds.
+"""Layers of models, from TensorFlow's own operations: the import of Keras takes seconds.
 
-This imports TensorFlow, and so is imported by `build` when it is called. A layer is called with its input and with
-`training`, as a model is; images are [n, height, width, channels].
+This module imports TensorFlow, so `build` imports it late. A layer is called with its input and `training`, as a model
+is; images are [n, height, width, channels].
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ import tensorflow as tf
 
 Shape = Sequence[int]
 Values = Callable[[Shape], Any]
-"""Initial values of a variable, by its shape: [height, width, in, out] of a convolution, [in, out] of a dense layer."""
+"""Function from a shape to initial values: [height, width, in, out] of a convolution, [in, out] of a dense layer."""
 
 Layer = Callable[[Any, bool], Any]
 
 MOVING_DECAY = 0.9
-"""Of batch normalisation's moving statistics, a step. Like the next, what tf_cnn_benchmarks has for ResNet."""
+"""Decay of batch normalisation's moving statistics in a step. It and EPSILON are tf_cnn_benchmarks' for ResNet."""
 
 EPSILON = 1e-5
 
 
 class Initial:
-    """Random initial values. Each call has its own numbers, from the seed and how many calls were before it: models
-    that are built alike from one seed are equal, in any process and on any device."""
+    """Random initial values, from the seed and the number of the call.
+
+    Models with equal builds and seeds are equal, in any process and on any device."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -34,47 +35,47 @@ class Initial:
 
     def _next(self) -> dict[str, Any]:
         self._calls += 1
-        # named: which algorithm TensorFlow would select depends on the device
+        # explicit, because TensorFlow's default algorithm depends on the device
         return {"seed": [self._seed, self._calls], "alg": "philox"}
 
     def normal(self, deviation: float) -> Values:
-        """Gaussian around 0."""
+        """Returns a Gaussian distribution around 0."""
         return lambda shape: tf.random.stateless_normal(shape, stddev=deviation, **self._next())
 
     def truncated_normal(self, deviation: float) -> Values:
-        """Gaussian around 0, without what is more than two deviations away."""
+        """Returns a Gaussian distribution around 0, truncated at two deviations."""
         return lambda shape: tf.random.stateless_truncated_normal(shape, stddev=deviation, **self._next())
 
     def he(self, shape: Shape) -> Any:
-        """Gaussian of variance 2 / inputs, for layers before a ReLU: He et al. (2015), arXiv 1502.01852."""
+        """Draws from a Gaussian of variance 2 / inputs, for layers before a ReLU: He et al., arXiv 1502.01852."""
         return self.normal(math.sqrt(2 / _inputs(shape)))(shape)
 
     def glorot(self, shape: Shape) -> Any:
-        """Uniform of variance 2 / (inputs + outputs): Glorot and Bengio (2010)."""
+        """Draws uniformly with variance 2 / (inputs + outputs): Glorot and Bengio (2010)."""
         return self._uniform(shape, 2 / (_inputs(shape) + math.prod(shape[:-2]) * shape[-1]))
 
     def xavier(self, shape: Shape) -> Any:
-        """Uniform of variance 1 / inputs: what Caffe's filler of this name does unless told otherwise."""
+        """Draws uniformly with variance 1 / inputs, as Caffe's filler of this name does by default."""
         return self._uniform(shape, 1 / _inputs(shape))
 
     def _uniform(self, shape: Shape, variance: float) -> Any:
-        most = math.sqrt(3 * variance)
-        return tf.random.stateless_uniform(shape, minval=-most, maxval=most, **self._next())
+        limit = math.sqrt(3 * variance)
+        return tf.random.stateless_uniform(shape, minval=-limit, maxval=limit, **self._next())
 
 
 def _inputs(shape: Shape) -> int:
-    """How many values each output of a layer is a sum of."""
+    """Counts the terms in the sum of an output."""
     return math.prod(shape[:-1])
 
 
 def variable(values: Any, name: str, trainable: bool = True) -> Any:
-    """A variable of a model: every rank applies the same update, so the first replica's is everybody's."""
+    """Makes a variable of a model: every rank applies the same update, so the first replica's value is valid."""
     first = tf.VariableAggregation.ONLY_FIRST_REPLICA
     return tf.Variable(values, trainable=trainable, aggregation=first, name=name)
 
 
 class Chain(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
-    """Layers, each on the output of the one before."""
+    """Layers in sequence."""
 
     def __init__(self, name: str, *layers: Layer) -> None:
         super().__init__(name=name)
@@ -136,10 +137,10 @@ class Dense(tf.Module):  # type: ignore[misc]
 class BatchNorm(tf.Module):  # type: ignore[misc]
     """Batch normalisation of each channel: Ioffe and Szegedy (2015), arXiv 1502.03167.
 
-    A training call normalises with mean and variance of this rank's own batch, whatever the other ranks have. The
-    moving statistics, with which any other call normalises, follow the means over the ranks: of the means, which is the
-    mean of the global batch, and of the variances, which is not its variance: what the ranks' means differ by is not in
-    it. As in TensorFlow's fused operation and in Caffe, they follow the unbiased variance.
+    A training call normalises with mean and variance of this rank's batch only. Other calls normalise with the moving
+    statistics, which follow averages over the ranks. The average of the means is the mean of the global batch. The
+    average of the variances is not its variance, because it excludes the differences between the ranks' means. As in
+    TensorFlow's fused operation and in Caffe, the variance is unbiased.
     """
 
     def __init__(self, name: str, channels: int) -> None:
@@ -164,42 +165,42 @@ class BatchNorm(tf.Module):  # type: ignore[misc]
         """See `FollowsBatches`."""
         if self._of_batch is None:
             raise ValueError(f"{self.name} was not called with training=True")
-        taken, self._of_batch = self._of_batch, None  # a traced tensor is of no use after its trace
-        return taken
+        statistics, self._of_batch = self._of_batch, None  # a traced tensor is invalid after its trace
+        return statistics
 
     def update_moving_statistics(self, mean: Any, variance: Any) -> None:
         """See `FollowsBatches`."""
-        for moving, now in ((self.moving_mean, mean), (self.moving_variance, variance)):
-            moving.assign_sub((1 - MOVING_DECAY) * (moving - now))
+        for moving, current in ((self.moving_mean, mean), (self.moving_variance, variance)):
+            moving.assign_sub((1 - MOVING_DECAY) * (moving - current))
 
 
 def relu(values: Any, training: bool = False) -> Any:
-    """max(0, value)."""
+    """Returns max(0, value)."""
     return tf.nn.relu(values)
 
 
 def flat(values: Any, training: bool = False) -> Any:
-    """[n, ...] -> [n, values]."""
+    """Flattens [n, ...] to [n, values]."""
     return tf.reshape(values, [-1, math.prod(values.shape[1:])])
 
 
 def spatial_mean(images: Any, training: bool = False) -> Any:
-    """[n, height, width, channels] -> [n, channels]."""
+    """Averages [n, height, width, channels] to [n, channels]."""
     return tf.reduce_mean(images, [1, 2])
 
 
 def max_pool(size: int, stride: int, padding: str = "SAME") -> Layer:
-    """The largest of each square."""
+    """Returns a layer with the maximum of each square."""
     return lambda images, training: tf.nn.max_pool2d(images, size, stride, padding)
 
 
 def mean_pool(size: int, stride: int, padding: str = "SAME") -> Layer:
-    """The mean of each square, of its part inside of the image."""
+    """Returns a layer with the mean of each square, over its part inside the image."""
     return lambda images, training: tf.nn.avg_pool2d(images, size, stride, padding)
 
 
 def scaled(factor: float, offset: float, images: tuple[int, int, int]) -> Layer:
-    """The first layer: factor x value + offset, and images without an axis for channels get it.
+    """Returns the first layer: factor x value + offset, with an axis for channels.
 
     Args:
         images: height, width and channels.
@@ -208,7 +209,7 @@ def scaled(factor: float, offset: float, images: tuple[int, int, int]) -> Layer:
 
 
 def image_of(shape: tuple[int, ...]) -> tuple[int, int, int]:
-    """Height, width and channels of images; [height, width] has one channel.
+    """Returns height, width and channels of images; [height, width] has one channel.
 
     Raises:
         ValueError: it is not the shape of an image.
@@ -220,5 +221,5 @@ def image_of(shape: tuple[int, ...]) -> tuple[int, int, int]:
 
 
 def halved(size: int, times: int) -> int:
-    """A side after so many layers of stride 2 that keep what is over."""
+    """Returns a side after `times` layers of stride 2 that round up."""
     return math.ceil(size / (1 << times))

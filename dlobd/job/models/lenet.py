@@ -36,5 +36,5 @@ def build(image_shape: tuple[int, ...], classes: int, seed: int) -> Any:
 
 
 def _side(size: int) -> int:
-    """What both convolutions and poolings leave of a side."""
+    # after both convolutions and poolings
     return ((size - 4) // 2 - 4) // 2

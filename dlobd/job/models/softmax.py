@@ -7,16 +7,15 @@ from typing import Any
 
 
 def build(image_shape: tuple[int, ...], classes: int, seed: int) -> Any:
-    """A tf.Module whose call maps float32 images [n, *image_shape] to logits [n, classes]. `seed` is not needed here:
-    the weights start at zero, which is a fixed and sound start for a convex loss."""
+    """See `dlobd.job.models.base.Build`. `seed` is not used: the weights start at zero, as a convex loss allows."""
     import tensorflow as tf
 
     values = math.prod(image_shape)
 
-    class SoftmaxRegression(tf.Module):  # type: ignore[misc]  # defined here: TensorFlow is imported late
+    class SoftmaxRegression(tf.Module):  # type: ignore[misc]  # defined here, because TensorFlow is imported late
         def __init__(self) -> None:
             super().__init__(name="softmax_regression")
-            # every rank applies the same reduced gradient, so the first replica's update is everybody's
+            # every rank applies the same reduced gradient, so the first replica's value is valid
             first = tf.VariableAggregation.ONLY_FIRST_REPLICA
             self.weights = tf.Variable(tf.zeros([values, classes]), aggregation=first, name="weights")
             self.bias = tf.Variable(tf.zeros([classes]), aggregation=first, name="bias")

@@ -1,10 +1,10 @@
-"""The augmentation contract, and its members.
+"""Contract and members of augmentations.
 
 An augmentation
-    1. is a pure function of a batch of training images, of what tells the batch from others, of seed and step: not of
-       the rank, because Spark feeds a file to whichever rank it comes to. Its random numbers come from stateless ops
-       with the algorithm Philox, which gives the same ones eagerly and in a tf.data pipeline, on a CPU and on a GPU;
-    2. keeps shape and type of the images.
+    1. is a pure function of a batch of training images, an ID of the batch, seed and step. It does not depend on the
+       rank, because Spark may feed a file to any rank. Its random numbers come from stateless ops with the algorithm
+       Philox, whose values are equal eagerly and in a tf.data pipeline, on a CPU and on a GPU;
+    2. preserves shape and type of the images.
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 PAD = 4
-"""Pixels of black around an image, out of which an image is cropped."""
+"""Black pixels on each side of an image before the crop."""
 
 
 class Augment(Protocol):
-    """What a row of the registry `augmentations` points to."""
+    """Object of a row of the registry `augmentations`."""
 
     def __call__(self, tf: Any, images: Any, seed: int, batch: Any, step: Any) -> Any:
-        """Other images of the same classes.
+        """Returns changed images of the same classes.
 
         Args:
             images: float32, [n, height, width] or [n, height, width, channels].
-            batch: what tells it from the other ranks', below 2 ** 32: a number or a scalar tensor.
+            batch: an ID that differs between the ranks' batches, below 2 ** 32: a number or a scalar tensor.
             step: of this rank, from 0: a number or a scalar tensor.
         """
 
 
 def flip_crop(tf: Any, images: Any, seed: int, batch: Any, step: Any) -> Any:
-    """A crop of the image padded by 4 pixels, half of them flipped left to right, each at random (He et al. 2015)."""
+    """Crops each padded image at random, and flips half of them left to right, at random (He et al. 2015)."""
     samples, height, width = tf.unstack(tf.shape(images)[:3])
 
-    def draw(which: int, below: int) -> Any:
-        # no two draws of a job share a seed: batches, steps and draws each have their own digits of it
-        seeds = tf.stack([tf.cast(batch, tf.int64) * (1 << 31) + seed, tf.cast(step, tf.int64) * 3 + which])
+    def draw(number: int, below: int) -> Any:
+        # no two draws of a job share a seed: batch, step and number of the draw have their own digits of it
+        seeds = tf.stack([tf.cast(batch, tf.int64) * (1 << 31) + seed, tf.cast(step, tf.int64) * 3 + number])
         return tf.random.stateless_uniform([samples, 1], seeds, 0, below, tf.int32, alg="philox")
 
     top, left, flipped = draw(0, 2 * PAD + 1), draw(1, 2 * PAD + 1), draw(2, 2)

@@ -1,7 +1,7 @@
-"""Deadlines for a trainer's waits that could last for ever.
+"""Deadlines for a trainer's waits that could last forever.
 
-Such a wait is inside third-party code, such as a queue's socket, which no exception from dlobd reaches. So a thread
-watches, and ends the process with its cause.
+Such a wait is inside third-party code, such as a queue's socket, which dlobd cannot interrupt by an exception. So a
+thread checks the deadline, and ends the process with the cause.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-LOOK_S = 0.5
-"""How often the thread looks: a deadline is late by at most this."""
+CHECK_S = 0.5
+"""Interval between checks: the largest delay of a deadline."""
 
 
 class Deadlines:
-    """Of one trainer, whose main thread waits for one thing at a time.
+    """Deadlines of a trainer, whose main thread has one wait at a time.
 
     Args:
-        give_up: called with the cause, in the watching thread, when a deadline has passed; it should not return.
+        give_up: called with the cause after a deadline, in the checking thread; it should not return.
     """
 
     def __init__(self, give_up: Callable[[str], None]) -> None:
@@ -29,7 +29,7 @@ class Deadlines:
 
     @contextmanager
     def within(self, seconds: float, cause: Callable[[], str]) -> Iterator[None]:
-        """Gives up unless the block ends in time. `cause` says in one line what did not happen; asked only then."""
+        """Gives up unless the block ends in time. `cause` returns the cause in one line; it is called only then."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._watch, name="dlobd-deadline", daemon=True)
             self._thread.start()
@@ -41,7 +41,7 @@ class Deadlines:
 
     def _watch(self) -> None:
         while True:
-            time.sleep(LOOK_S)
+            time.sleep(CHECK_S)
             watched = self._watched
             if watched and time.monotonic() > watched[0]:
                 self._give_up(watched[1]())

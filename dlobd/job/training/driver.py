@@ -1,4 +1,4 @@
-"""The driver of a training job: SparkContext, input, launcher, stop. Reads as the order in which a job happens."""
+"""The driver of a training job, in the order of its work: SparkContext, input, launcher, stop."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.axes import LAUNCHERS
 from dlobd.job.description import Job, Markers
-from dlobd.job.launchers import driver_clock
+from dlobd.job.job_status import JobStatus
+from dlobd.job.launchers.addresses import serve_clock
 from dlobd.job.launchers.base import Roles
 from dlobd.job.launchers.imports import record_packages
-from dlobd.job.outcome import Outcome
 from dlobd.job.training import trainer
-from dlobd.job.training.meeting import address_book, notices
+from dlobd.job.training.rendezvous import serve_rank_status, serve_rendezvous
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
 
 
 ONE_SPLIT_A_FILE = {"spark.hadoop.mapreduce.input.fileinputformat.split.minsize": str(1 << 60)}
-"""Hadoop splits a file at its blocks, unless a split must be larger than that: no file is as large as this."""
+"""Hadoop splits a file at its blocks, unless the minimum size of a split is larger: no file is as large as this."""
 
 
 def run(job_file: str) -> None:
     """Runs the job described by `job_file`.
 
     Raises:
-        TrainingFailed: a rank failed; its one-line cause is in the message.
+        TrainingFailed: a rank failed; the message is its cause in one line.
     """
     job = Job.read(job_file)
     tracing.start(os.environ.get("LOG_DIRS", job.spans_dir).split(",")[0], "driver")
@@ -44,9 +44,9 @@ def run(job_file: str) -> None:
 
 def _launch(sc: SparkContext | None, job: Job, blocks: RDD[bytes] | None) -> None:
     roles = Roles(chief=1, worker=job.workers - 1)
-    with address_book(sc, job), notices(sc, job) as told:
-        done = Outcome(Markers(job), told)
-        LAUNCHERS.get(job.launcher)().launch(sc, trainer.main, job, roles, blocks, job.fed_epochs, done)
+    with serve_rendezvous(sc, job), serve_rank_status(sc, job) as server:
+        status = JobStatus(Markers(job), server)
+        LAUNCHERS.get(job.launcher)().launch(sc, trainer.main, job, roles, blocks, job.fed_epochs, status)
     tracing.instant(kinds.LAUNCHER_SHUT_DOWN)
 
 
@@ -57,7 +57,7 @@ def _run_on_spark(job: Job) -> None:
     with tracing.span(kinds.SPARK_CONTEXT):
         sc = SparkContext(conf=SparkConf().setAppName(f"dlobd {job.name}").setAll(ONE_SPLIT_A_FILE.items()))
     tracing.instant(kinds.SPARK_CONTEXT_READY, application_id=sc.applicationId)
-    driver_clock.serve(sc)  # until this process ends
+    serve_clock(sc)  # until this process ends
     try:
         _launch(sc, job, _blocks(sc, job) if job.input == "feed" else None)
     finally:
@@ -67,10 +67,10 @@ def _run_on_spark(job: Job) -> None:
 
 
 def _blocks(sc: SparkContext, job: Job) -> RDD[bytes]:
-    """The training files as an RDD of blocks, one partition per worker.
+    """Returns the training files as an RDD of blocks, one partition per worker.
 
-    What Spark takes for a record is a block: a file is whole blocks, and Python need not put them together, sample by
-    sample, in a Python worker of its own beside the one that feeds."""
+    A record of Spark is a block: a file consists of whole blocks. So no additional Python worker has to join samples to
+    blocks."""
     with tracing.span(kinds.INPUT_SPLITS):
         blocks = sc.binaryRecords(f"{job.fs_uri}{job.train_dir}", job.batch_size * job.layout.record_bytes)
         partitions = blocks.getNumPartitions()
@@ -80,12 +80,12 @@ def _blocks(sc: SparkContext, job: Job) -> RDD[bytes]:
 
 
 def main(argv: list[str]) -> int:
-    """Entry of jobs/train.py. Returns the exit code; the cause of a failure is one line on stderr."""
+    """Runs jobs/train.py; returns the exit code. The cause of a failure is one line on stderr."""
     import sys
 
     try:
         run(argv[0])
-    except Exception as error:  # noqa: BLE001  whatever it was, its cause must reach the user in one line
+    except Exception as error:  # noqa: BLE001  the cause of any error must reach the user in one line
         cause = " ".join(str(error).split())[:500] or type(error).__name__
         print(f"dlobd: job failed: {cause}", file=sys.stderr, flush=True)
         tracing.instant(kinds.JOB_FAILED, cause=cause)

@@ -1,10 +1,10 @@
-"""The two ways in which a trainer gets its batches, behind one call.
+"""The two sources of a trainer's batches, behind one call.
 
     feed    Spark reads HDFS; the launcher's queue delivers blocks of records
     read    the trainer reads its own file, from HDFS by WebHDFS, in a tf.data pipeline that prefetches
 
-Both give rank r block t of file r as its batch t, so that a seeded run trains on the same batches in the same order.
-Both augment it in the same way, which depends on the batch, seed and step alone.
+In both, batch t of rank r is block t of file r: a seeded run trains on the same batches in the same order. Both augment
+a batch equally, as a function of batch, seed and step only.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from dlobd.job.training.augmentation import Augment
 from dlobd.job.training.deadline import Deadlines
 
 PREFETCH = 8
-"""Batches that wait decoded for the step loop."""
+"""Number of decoded batches in reserve for the step loop."""
 
-FEED_PATIENCE_S = 60.0
-"""How long a trainer waits for its next block. Spark reads a block in milliseconds, and from a slow HDFS in seconds."""
+FEED_TIMEOUT_S = 60.0
+"""Timeout of a trainer's next block. Spark reads a block in milliseconds, and from a slow HDFS in seconds."""
 
 PIECE_BYTES = 1 << 20
-"""What is read at once, in whole batches: each piece costs a call from TensorFlow into Python, which holds its lock."""
+"""Size of one read, in whole batches: each piece is a call from TensorFlow into Python, which holds its lock."""
 
 Batch = tuple[Any, Any]
 """Images [n, *image_shape] and labels [n], as tensors; see `dlobd.job.datasets.tfrecord.decode_block`."""
 
 
 def batches(tf: Any, job: Job, node: Node, deadlines: Deadlines) -> Iterator[Batch]:
-    """This rank's batches of all epochs that may be needed, in their order."""
+    """Yields this rank's batches of all epochs, in order."""
     augment: Augment | None = AUGMENTATIONS.get(job.augment)
     if job.input == "read":
         return _read(tf, job, node.rank, augment)
@@ -51,10 +51,10 @@ def _feed(tf: Any, job: Job, node: Node, deadlines: Deadlines, augment: Augment 
         augmented = tf.function(lambda images, batch, step: augment(tf, images, job.seed, batch, step))
 
     def stalled() -> str:
-        return f"the feed stalled: no block came for {FEED_PATIENCE_S:.0f} s, after {taken} of {job.most_steps}"
+        return f"the feed stalled: no block came for {FEED_TIMEOUT_S:.0f} s, after {taken} of {job.most_steps}"
 
     while True:
-        with deadlines.within(FEED_PATIENCE_S, stalled):
+        with deadlines.within(FEED_TIMEOUT_S, stalled):
             block = node.feed.next_block()
         if not block:
             return
@@ -65,8 +65,8 @@ def _feed(tf: Any, job: Job, node: Node, deadlines: Deadlines, augment: Augment 
         if augment:
             with tracing.span(kinds.AUGMENT):
                 first = int.from_bytes(block[job.layout.crc], "little")
-                told = tf.constant(first, tf.int64), tf.constant(taken - 1, tf.int64)
-                batch = augmented(batch[0], *told), batch[1]
+                batch_id, step = tf.constant(first, tf.int64), tf.constant(taken - 1, tf.int64)
+                batch = augmented(batch[0], batch_id, step), batch[1]
         yield batch
 
 
@@ -75,9 +75,9 @@ def _read(tf: Any, job: Job, rank: int, augment: Augment | None) -> Iterator[Bat
     path = f"{job.train_dir}/{part_name(rank)}"
     batch_bytes = job.batch_size * layout.record_bytes
     piece_bytes = max(1, PIECE_BYTES // batch_bytes) * batch_bytes
-    broken: list[Exception] = []
+    errors: list[Exception] = []
 
-    def pieces() -> Iterator[bytes]:  # runs in a thread of tf.data, so it keeps the step loop's from Python's lock
+    def pieces() -> Iterator[bytes]:  # runs in a thread of tf.data, which competes with the step loop for Python's lock
         storage = job.storage()
         try:
             for _ in range(job.fed_epochs):
@@ -86,7 +86,7 @@ def _read(tf: Any, job: Job, rank: int, augment: Augment | None) -> Iterator[Bat
                         checked_records(piece, layout)
                     yield piece
         except failures() as error:
-            broken.append(error)  # TensorFlow would bury it in an error of its own
+            errors.append(error)  # TensorFlow would wrap it in its own error
 
     def batches(piece: Any) -> Any:
         records = tf.io.decode_raw(piece, tf.uint8)
@@ -110,17 +110,17 @@ def _read(tf: Any, job: Job, rank: int, augment: Augment | None) -> Iterator[Bat
         with tracing.span(kinds.NEXT_BATCH):
             batch = next(iterator, None)
         if batch is None:
-            if broken:
-                raise broken[0]
+            if errors:
+                raise errors[0]
             return
         yield batch
 
 
 def _untuned(tf: Any) -> Any:
-    """Options of a pipeline without tf.data's autotuning: nothing here is left to it.
+    """Returns options of a pipeline without tf.data's autotuning, which has nothing to tune here.
 
-    Its thread sleeps between two looks, the longer the older the pipeline is, up to a minute. When the pipeline ends
-    it may miss the call to wake up: then the trainer waits for it, after its last step.
+    Its thread sleeps longer as the pipeline becomes older, up to a minute. It may miss the wake-up at the end of the
+    pipeline: then the trainer waits for it, after its last step.
     """
     options = tf.data.Options()
     options.autotune.enabled = False
@@ -128,7 +128,7 @@ def _untuned(tf: Any) -> Any:
 
 
 def _decoded(tf: Any, records: Any, layout: Layout) -> Batch:
-    """What `decode_block` does, by TensorFlow: of records [n, record_bytes] that were checked."""
+    """Decodes checked records [n, record_bytes] as `decode_block` does, by TensorFlow."""
     images = records[:, layout.image.start : layout.image.stop]
     if layout.dtype == "uint8":
         values = tf.cast(images, tf.float32) / 255.0

@@ -1,15 +1,15 @@
-"""The loop of one rank: a batch, a step; and what is done between them.
+"""The training loop of a rank: a batch, a step, and the work between steps.
 
-    after a step            (chief) a checkpoint, if one is due
-    after an epoch          its mean loss; (chief) an evaluation, if one is due: the others wait in their next step
+    after a step            (chief) a checkpoint, if due
+    after an epoch          its mean loss; (chief) an evaluation, if due: the others wait in their next step
 
-All ranks take the same steps. The last one is the first of these:
+All ranks take the same steps. Training ends with the first of these steps:
 
-    `epochs`, `max_steps`   their last one
-    `max_seconds`           the first step into which any rank goes when so much time has passed since its first batch:
-                            it says so in the step's exchange
-    `target_accuracy`       the last step of the first epoch after which an evaluation reaches it: the chief says so in
-                            an exchange of its own, after each evaluation
+    `epochs`, `max_steps`   the last step that they allow
+    `max_seconds`           the first step that any rank begins after this time since its first batch; the rank votes
+                            for the end in the step's exchange
+    `target_accuracy`       the last step of the first epoch whose evaluation reaches it; the chief votes for the end in
+                            a separate exchange after each evaluation (`StopVote`)
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from dlobd import tracing
 from dlobd.hadoop.file_system import Storage
 from dlobd.job.description import Job
 from dlobd.job.launchers.base import Node
-from dlobd.job.training import storing
-from dlobd.job.training.agreement import Agreement
+from dlobd.job.training import checkpointing
 from dlobd.job.training.evaluation import Evaluation
 from dlobd.job.training.inputs import Batch
 from dlobd.job.training.step import Step
+from dlobd.network.exchanges.base import Exchange
 from dlobd.tracing.clock import monotonic_ns
 
 
 class Loop:
-    """Of one rank; made once its model and its step are."""
+    """Loop of a rank, with its model and step."""
 
     def __init__(
-        self, tf: Any, job: Job, node: Node, step: Step, agreement: Agreement, model: Any, storage: Storage
+        self, tf: Any, job: Job, node: Node, step: Step, stop_vote: StopVote, model: Any, storage: Storage
     ) -> None:
         self._tf = tf
         self._job = job
         self._node = node
         self._step = step
-        self._agreement = agreement
+        self._stop_vote = stop_vote
         self._model = model
         self._storage = storage
         self._chief = node.rank == 0
@@ -49,14 +49,14 @@ class Loop:
         self._losses: list[float] = []
         self._evaluations: list[dict[str, int]] = []
         self._samples = 0
-        self._began_ns = 0
+        self._start_ns = 0
 
     def run(self, incoming: Iterator[Batch]) -> dict[str, Any]:
-        """Takes all steps; what the rank reports of them.
+        """Takes all steps, and returns the rank's report.
 
         Raises:
-            RuntimeError: the input ended before.
-            FloatingPointError: the loss became no number.
+            RuntimeError: the input ended early.
+            FloatingPointError: the loss is not finite.
         """
         ended_by, ended_ns = "", 0
         while not ended_by:
@@ -76,35 +76,36 @@ class Loop:
             "losses": self._losses,
             "evaluations": self._evaluations,
             "ended_by": ended_by,
-            # from the first batch to the last step, also where nothing is recorded
-            "loop_ns": ended_ns - self._began_ns,
+            # from the first batch to the last step, also without a recorder
+            "loop_ns": ended_ns - self._start_ns,
         }
 
     def _take(self, incoming: Iterator[Batch]) -> str:
-        """One step. The key of the experiment by which it was the last one; empty if another one follows, as far as is
-        known before an evaluation."""
+        """Takes a step; returns the key of the experiment that ends training with it.
+
+        The result is empty if another step follows, unless the evaluation after this step ends training."""
         job, k = self._job, len(self._losses)
         batch = next(incoming, None)
         if batch is None:
             raise RuntimeError(f"the input ended after {k} of {job.most_steps} steps")
         if k == 0:
             tracing.instant(kinds.FIRST_BATCH)
-            self._began_ns = monotonic_ns()
-        late = job.max_seconds > 0 and monotonic_ns() - self._began_ns >= job.max_seconds * 1_000_000_000
-        loss, enough = self._step(k, *batch, enough=late)
+            self._start_ns = monotonic_ns()
+        late = job.max_seconds > 0 and monotonic_ns() - self._start_ns >= job.max_seconds * 1_000_000_000
+        loss, stop = self._step(k, *batch, stop=late)
         if k == 0:
             tracing.instant(kinds.FIRST_STEP_DONE)
         self._losses.append(loss)
         self._samples += len(batch[1])
         if k + 1 == job.most_steps:
             return "epochs" if k + 1 == job.steps else "max_steps"
-        return "max_seconds" if enough else ""
+        return "max_seconds" if stop else ""
 
     def _after_step(self, last: bool) -> bool:
-        """Whether the ranks agree that the accuracy is reached; not asked after the last step."""
+        """Returns True if the ranks agree that the accuracy is reached; they do not vote after the last step."""
         job, taken = self._job, len(self._losses)
         if self._chief and job.checkpoint_every_steps and taken % job.checkpoint_every_steps == 0:
-            storing.checkpoint(self._tf, job, self._model, self._storage, taken)
+            checkpointing.checkpoint(self._tf, job, self._model, self._storage, taken)
         epoch, rest = divmod(taken, job.steps_per_epoch)
         if rest:
             return False
@@ -112,11 +113,34 @@ class Loop:
         if not job.evaluate_every_epochs or epoch % job.evaluate_every_epochs:
             return False
         reached = self._chief and self._evaluate(epoch) >= job.target_accuracy
-        return job.target_accuracy > 0 and not last and self._agreement(epoch, reached)
+        return job.target_accuracy > 0 and not last and self._stop_vote(epoch, reached)
 
     def _evaluate(self, epoch: int) -> float:
-        """The accuracy of the model as it is."""
-        samples, right = self._evaluation()
-        tracing.instant(kinds.EPOCH_EVALUATED, epoch=epoch, samples=samples, right=right)
-        self._evaluations.append({"epoch": epoch, "samples": samples, "right": right})
-        return right / samples if samples else 0.0
+        """Returns the accuracy of the current model."""
+        samples, correct = self._evaluation()
+        tracing.instant(kinds.EPOCH_EVALUATED, epoch=epoch, samples=samples, right=correct)
+        self._evaluations.append({"epoch": epoch, "samples": samples, "right": correct})
+        return correct / samples if samples else 0.0
+
+
+class StopVote:
+    """A vote of all ranks on the end of training, by their exchange. All ranks call it equally often."""
+
+    def __init__(self, tf: Any, job: Job, exchange: Exchange) -> None:
+        self._tf = tf
+        self._ranks = job.workers
+        self._exchange = exchange
+        self._kind = kinds.AGREE if exchange.inside_step else kinds.AGREE_OUTSIDE
+        self._inside = tf.function(self._run, autograph=False) if exchange.inside_step else None
+
+    def __call__(self, call: int, stop: bool) -> bool:
+        """Returns True if any rank votes for the end. `call` is the number of the vote, equal on all ranks."""
+        with tracing.span(self._kind, {"call": call}):
+            vote = self._tf.constant(float(stop))
+            return float(self._inside(vote) if self._inside else self._reduce(vote)) > 0
+
+    def _run(self, vote: Any) -> Any:
+        return self._exchange.run(self._reduce, (vote,))
+
+    def _reduce(self, vote: Any) -> Any:
+        return self._exchange.reduce(self._tf, [vote], self._ranks)[0]

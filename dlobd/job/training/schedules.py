@@ -1,8 +1,7 @@
-"""The contract of a learning rate's schedule, its members, and the warm-up that goes with any of them.
+"""Contract and members of learning-rate schedules, and the warm-up that any of them may follow.
 
-A schedule is a function of TensorFlow, the job and the number of the step, from 0. That number is an int64 tensor and
-never a Python number: a schedule is compiled as a part of the step. Epochs are turned into steps by cutting off, as
-tf_cnn_benchmarks does.
+A schedule is a function of TensorFlow, the job and the number of the step, from 0. The number is an int64 tensor, not a
+Python number: a schedule is compiled as a part of the step. Epochs are rounded down to steps, as in tf_cnn_benchmarks.
 """
 
 from __future__ import annotations
@@ -14,38 +13,38 @@ from dlobd.job.description import Job
 
 
 class Schedule(Protocol):
-    """What a row of the registry `schedules` points to."""
+    """Object of a row of the registry `schedules`."""
 
     def __call__(self, tf: Any, job: Job, step: Any) -> Any:
-        """The learning rate of a step, a float32 scalar."""
+        """Returns the learning rate of a step, a float32 scalar."""
 
 
 def constant(tf: Any, job: Job, step: Any) -> Any:
-    """The job's learning rate."""
+    """Returns the job's learning rate."""
     return tf.constant(job.learning_rate, tf.float32)
 
 
 def step(tf: Any, job: Job, step: Any) -> Any:
-    """The job's, times learning_rate_decay_factor after every num_epochs_per_decay epochs.
+    """Multiplies the job's learning rate by learning_rate_decay_factor after every num_epochs_per_decay epochs.
 
-    As tf_cnn_benchmarks with the flags of these names; epochs count from the start, with those of the warm-up."""
+    It equals tf_cnn_benchmarks with flags of these names; epochs count from the start, warm-up included."""
     decays = step // max(1, _steps(job, job.num_epochs_per_decay))
     return job.learning_rate * tf.pow(job.learning_rate_decay_factor, tf.cast(decays, tf.float32))
 
 
 def cosine(tf: Any, job: Job, step: Any) -> Any:
-    """From the job's down to 0 at the end, by half a cosine that begins after the warm-up.
+    """Lowers the job's learning rate to 0 at the end, by half a cosine that begins after the warm-up.
 
-    Loshchilov and Hutter, SGDR (2017), equation 5, without restarts and with 0 as the lowest."""
+    Loshchilov and Hutter, SGDR (2017), equation 5, without restarts and with 0 as the minimum."""
     warmup = _steps(job, job.warmup_epochs)
     progress = tf.cast(step - warmup, tf.float32) / float(job.steps - warmup)
     return job.learning_rate / 2 * (1 + tf.cos(math.pi * progress))
 
 
 def learning_rate(tf: Any, job: Job, schedule: Schedule, step: Any) -> Any:
-    """The schedule's, but in the steps of the warm-up, over which it rises linearly to the job's.
+    """Returns the schedule's learning rate; during the warm-up, a linear rise to the job's learning rate.
 
-    Goyal et al., Accurate, Large Minibatch SGD (2017), section 2.2. The first step has the first part of it, not 0."""
+    Goyal et al., Accurate, Large Minibatch SGD (2017), section 2.2. The first step has the first increment, not 0."""
     scheduled = schedule(tf, job, step)
     warmup = _steps(job, job.warmup_epochs)
     if not warmup:

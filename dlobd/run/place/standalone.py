@@ -26,7 +26,7 @@ from dlobd.hadoop.embedded.cluster import EmbeddedCluster
 from dlobd.hadoop.embedded.configuration import LOOPBACK, work_dir_name
 from dlobd.hadoop.embedded.processes import MARK, die_with_parent
 from dlobd.job.description import Job
-from dlobd.job.launchers.visible_gpus import address
+from dlobd.job.device_config import gpu_id
 from dlobd.paths import cluster_dir, spark_home
 from dlobd.run.collect import embedded as evidence
 from dlobd.run.observer import Report, prefixed
@@ -210,7 +210,7 @@ class SparkDaemons:
         if not count:
             return {}
         last = min((worker + 1) * count, self._experiment.workers * gpus_of(self._experiment))
-        addresses = [address(number) for number in range(worker * count, last)]
+        addresses = [gpu_id(number) for number in range(worker * count, last)]
         file = self._home / f"worker-{worker}-gpus.json"
         gpu = {"componentName": "spark.worker", "resourceName": "gpu"}
         file.write_text(json.dumps([{"id": gpu, "addresses": addresses}]))

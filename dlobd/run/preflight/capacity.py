@@ -11,7 +11,7 @@ from dlobd.experiment import spark_submit_line
 from dlobd.experiment.memory import STEP_MB
 from dlobd.hadoop.embedded.configuration import ClusterSettings
 from dlobd.hadoop.embedded.startup import available_memory_bytes
-from dlobd.job.launchers.visible_gpus import VISIBLE, named
+from dlobd.job.device_config import VISIBLE, visible_gpus
 from dlobd.run.schedulers.spark_submit import DRIVER_MEMORY_MB
 from dlobd.run.schedulers.standalone import DAEMON_MEMORY_MB, MAX_WORKERS
 from dlobd.run.schedulers.yarn import AM_MEMORY_MB, MIN_OVERHEAD_MB
@@ -191,7 +191,7 @@ def gpus_here() -> int:
         count = int(pynvml.nvmlDeviceGetCount())
     finally:
         pynvml.nvmlShutdown()
-    visible = named()
+    visible = visible_gpus()
     return count if visible is None else min(count, len(visible))
 
 
@@ -206,7 +206,7 @@ def check_gpus(experiment: Runnable) -> None:
         return
     count = gpus_here()
     if not count:
-        hidden = f", and {VISIBLE} names none" if named() == [] else ""
+        hidden = f", and {VISIBLE} names none" if visible_gpus() == [] else ""
         raise SetupError(f"device gpu: no NVIDIA GPU was found on this machine{hidden}.", ON_CPU)
     if experiment.scheduler == "yarn":
         raise SetupError(

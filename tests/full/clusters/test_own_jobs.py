@@ -8,12 +8,13 @@ import time
 from pathlib import Path
 
 import pytest
-from cluster.conftest import until
-from cluster.deletions import unnoticed
-from cluster.test_ways import explained
 
 from dlobd.attribution.attribute import attribute
+from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.lanes.assemble import assemble
+from tests.cluster.conftest import until
+from tests.cluster.deletions import unnoticed
+from tests.cluster.test_ways import explained
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -104,7 +105,7 @@ def test_another_attempt_of_the_application(dlobd, tmp_path, mode, master) -> No
     else:
         assert found["spark"]["lost task of collect"] > 0
     # what made it again was started: another ApplicationMaster, and other executors
-    path = attribute(assemble(ended.bundle.path)).segments
+    path = attribute(assemble(Evidence(ended.bundle.path))).segments
     after = {(s.span.lane.rstrip("0123456789"), s.span.name) for s in path if s.span and s.start_ns > killed_ns}
     assert {("application", "AM logs in"), ("executor-", "executor logs in")} <= after
     assert {clip["kind"] for clip in run["clips"]} & {"inconsistent", "cycle"} == set()

@@ -13,16 +13,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cluster.conftest import until, warnings_of
-from cluster.deletions import unnoticed
-from cluster.test_by_hand import prepared, small_archive, submitted
-from cluster.test_ways import explained, same_training
 
 from dlobd import load_sweep
 from dlobd.bundle.store import Bundle
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
 from dlobd.hadoop.embedded.configuration import ClusterSettings
 from dlobd.hadoop.webhdfs import connect
+from tests.cluster.conftest import until, warnings_of
+from tests.cluster.deletions import unnoticed
+from tests.cluster.test_by_hand import prepared, small_archive, submitted
+from tests.cluster.test_ways import explained, same_training
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
 

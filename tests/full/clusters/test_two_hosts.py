@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from cluster.test_ways import explained, same_training
 
 from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.lanes.assemble import assembled
+from dlobd.attribution.lanes.assemble import assemble
 from dlobd.bundle.store import Bundle
+from tests.cluster.test_ways import explained, same_training
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(580)]
 
@@ -59,13 +59,13 @@ def test_workers_on_two_hosts(two_hosts: Any) -> None:
 
 def slept_before_closing(bundle: Bundle) -> list[int]:
     """Nanoseconds of each sleep of an HDFS client that may close its file later."""
-    spans = assembled(Evidence(bundle.path)).spans
+    spans = assemble(Evidence(bundle.path)).spans
     return [span.end_ns - span.start_ns for span in spans if span.cause.startswith("HDFS client's close retry")]
 
 
 def executors(evidence: Evidence) -> list[str]:
     """The addresses at which executors offer their blocks, as the driver noted them."""
-    path = "driver.stderr" if not evidence.cluster_mode else f"containers/{evidence.containers[0]}/stderr"
+    path = "driver.stderr" if evidence.topology.client_has_driver_log else f"containers/{evidence.containers[0]}/stderr"
     log = (evidence.path / "logs" / path).read_text()
     return sorted(re.findall(r"Registering block manager \S+ with .* BlockManagerId\(\d+, (127[\d.]+),", log))
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from compose.cluster import PORTS, MiniCluster
-from compose.engine import BASE, TOP, Engine, NoEngineError, engine
 
 from dlobd.hadoop.embedded.ports import choose_ports
+from tests.compose.cluster import PORTS, MiniCluster
+from tests.compose.engine import BASE, TOP, Engine, NoEngineError, engine
 
 IMAGE = "dlobd:latest"
 BUILD_S = 900.0

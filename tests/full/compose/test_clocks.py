@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
-from cluster.test_ways import explained
-from compose.cluster import MiniCluster
-from compose.engine import TOP
 
 from dlobd.attribution.importers.evidence import Evidence
+from tests.cluster.test_ways import explained
+from tests.compose.cluster import MiniCluster
+from tests.compose.engine import TOP
 
 from .test_runs import record
 

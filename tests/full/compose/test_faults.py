@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from cluster.conftest import until
-from compose.cluster import FABRIC, PROJECT, MiniCluster
 
 from dlobd.bundle.store import Bundle
+from tests.cluster.conftest import until
+from tests.compose.cluster import FABRIC, PROJECT, MiniCluster
 
 from .test_runs import record
 
@@ -45,7 +45,7 @@ def training(cluster: MiniCluster, *settings: str) -> Iterator[subprocess.Popen[
 
 def ranks(cluster: MiniCluster) -> list[int]:
     """The workers that have a trainer."""
-    word = "pgrep -fc [d]lobd.job.launchers.child"
+    word = "pgrep -fc [d]lobd.job.launchers.trainer_process"
     return [i for i in (1, 2) if int(cluster.inside("worker", "sh", "-c", word, index=i).out.strip() or "0") > 0]
 
 

@@ -6,7 +6,8 @@ import re
 from typing import Any
 
 import pytest
-from compose.cluster import FABRIC, MiniCluster
+
+from tests.compose.cluster import FABRIC, MiniCluster
 
 from .test_runs import in_network, plane, record
 

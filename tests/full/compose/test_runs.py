@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster.deletions import unnoticed
-from cluster.test_ways import explained
-from compose.cluster import FABRIC, LAN, MiniCluster
 
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.bundle.store import Bundle
+from tests.cluster.deletions import unnoticed
+from tests.cluster.test_ways import explained
+from tests.compose.cluster import FABRIC, LAN, MiniCluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
 

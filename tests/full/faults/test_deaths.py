@@ -14,9 +14,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from faults import END_S, LONG, kept
 
 from dlobd.hadoop.embedded.processes import daemons_of
+from tests.faults import END_S, LONG, kept
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import psutil
 import pytest
-from cluster.conftest import QUICK, until
 
 from dlobd.experiment import files
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
 from dlobd.hadoop.file_system import WebHdfs
 from dlobd.run import staging
+from tests.cluster.conftest import QUICK, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 

@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster.conftest import until, warnings_of
-from cluster.test_ways import explained
-from faults import END_S, LONG, kept
 
 from dlobd.faults import queue_filler, sigstop
 from dlobd.hadoop import webhdfs
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
 from dlobd.hadoop.embedded.processes import ProcessId
 from dlobd.hadoop.embedded.state import read_state
+from tests.cluster.conftest import until, warnings_of
+from tests.cluster.test_ways import explained
+from tests.faults import END_S, LONG, kept
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
 

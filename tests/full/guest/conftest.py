@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from guest.fixtures import packages
-from guest.machine import Machine, run
+
+from tests.guest.fixtures import packages
+from tests.guest.machine import Machine, run
 
 __all__ = ["packages", "report"]
 

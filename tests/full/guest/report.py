@@ -18,8 +18,6 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # what tests share
 
-import ucx_ends
-
 from dlobd import spans as kinds
 from dlobd.attribution.importers import recorder
 from dlobd.channel import Channel
@@ -29,6 +27,7 @@ from dlobd.network.exchanges.outside_step import RENDEZVOUS
 from dlobd.network.rendezvous.store import KeyValueStore
 from dlobd.network.verdict.evidence import Snapshot, TransportEvidence, record
 from dlobd.network.verdict.rules import verdict
+from tests import ucx_ends
 
 ITERATIONS, MESSAGE_BYTES = 50, 4096
 CARRIED_BYTES = 2 * ITERATIONS * MESSAGE_BYTES

@@ -13,8 +13,9 @@ from typing import Any
 
 import psutil
 import pytest
-from guest.machine import GuestError, Machine, TookTooLongError, run
-from guest.packages import QEMU
+
+from tests.guest.machine import GuestError, Machine, TookTooLongError, run
+from tests.guest.packages import QEMU
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 

@@ -1,6 +1,6 @@
 """Training in the guest: minutes each, so that these tests have a shard of their own."""
 
-from cluster.conftest import alone, jars
-from guest.fixtures import packages
+from tests.cluster.conftest import alone, jars
+from tests.guest.fixtures import packages
 
 __all__ = ["alone", "jars", "packages"]

@@ -12,14 +12,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from cluster.test_ways import explained, same_training
-from guest.machine import Machine, run
 
 from dlobd.bundle.store import Bundle
 from dlobd.channel import Channel
 from dlobd.network.verdict.evidence import TransportEvidence
 from dlobd.network.verdict.rules import verdict
 from dlobd.paths import cache_dir
+from tests.cluster.test_ways import explained, same_training
+from tests.guest.machine import Machine, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(1260)]
 

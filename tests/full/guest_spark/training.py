@@ -8,7 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # what tests share
 
-from trainings import Way, trained
+from tests.trainings import Way, trained
 
 WAYS: list[Way] = [
     ("ring", "tcp@v0", "ucx", 1),

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import records
-from page_traces import CAPTURES, HOSTILE, finding, hostile, long_run
 from playwright.sync_api import Locator, Page
 
 from dlobd.bundle.store import Bundle
 from dlobd.report.page.data import document
 from dlobd.report.page.render import render
 from dlobd.report.page.source import Source
+from tests import records
+from tests.page_traces import CAPTURES, HOSTILE, finding, hostile, long_run
 
 Open = Callable[..., Any]
 Written = Callable[..., Path]

@@ -16,7 +16,7 @@ import pytest
 from dlobd.attribution.attribute import attribute
 from dlobd.attribution.carriers import Carrier, Carriers
 from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.lanes.assemble import assembled
+from dlobd.attribution.lanes.assemble import assemble
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -54,7 +54,7 @@ def starting(path: Path) -> tuple[int, int]:
     evidence = Evidence(path)
     known = Carriers(evidence)
     on_core_ns = waiting_ns = 0
-    for segment in attribute(assembled(evidence)).segments:
+    for segment in attribute(assemble(evidence)).segments:
         carrier = known.carrier(segment)
         if segment.span is None or segment.span.name not in STARTS or not isinstance(carrier, Carrier):
             continue

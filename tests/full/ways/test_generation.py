@@ -6,10 +6,10 @@ import re
 from typing import Any
 
 import pytest
-from cluster.conftest import warnings_of
-from cluster.test_ways import explained
 
 from dlobd.run.generation import BELOW
+from tests.cluster.conftest import warnings_of
+from tests.cluster.test_ways import explained
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import psutil
 import pytest
-from cluster.conftest import until, warnings_of
 
 from dlobd.bundle.store import Bundle
 from dlobd.layers import UNATTRIBUTED
+from tests.cluster.conftest import until, warnings_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(480)]
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import timens
-from cluster.test_ways import explained
 
 from dlobd.attribution.importers.evidence import Evidence
+from tests import timens
+from tests.cluster.test_ways import explained
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(580)]
 

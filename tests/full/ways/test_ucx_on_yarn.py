@@ -7,9 +7,10 @@ import dataclasses
 from typing import Any
 
 import pytest
-from cluster.test_exchanges import has_a_channel, record
-from cluster.test_ways import same_training
-from namespaces import INTERFACE, hosts
+
+from tests.cluster.test_exchanges import has_a_channel, record
+from tests.cluster.test_ways import same_training
+from tests.namespaces import INTERFACE, hosts
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from cluster.conftest import warnings_of
-from cluster.deletions import unnoticed
-from cluster.test_ways import explained, same_training
 
 from dlobd.attribution.trust.checks import RULES
+from tests.cluster.conftest import warnings_of
+from tests.cluster.deletions import unnoticed
+from tests.cluster.test_ways import explained, same_training
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -1,0 +1,117 @@
+"""The topology of a run: the process that dlobd starts, the place of the driver, and the manager of the executors.
+
+Lanes, sources and checks ask it for consequences, such as the lane that the client waits for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from dlobd.layers import CHANNEL, LAUNCHER, LAYERS, TENSORFLOW, USER, YARN
+
+DRIVER_LANE = "driver"
+SUBMITTER_LANE = "spark-submit"
+APPLICATION_LANE = "application"
+
+
+class Placement(Enum):
+    """The place of the driver, and the manager that starts executors."""
+
+    NATIVE = "plain processes: a parent and its ranks"
+    STANDALONE = "Spark's Master and Workers; the driver is a child of spark-submit"
+    LOCAL_CLUSTER = "Spark's Master and Workers in the driver's JVM"
+    YARN_CLIENT = "YARN; the driver is a child of spark-submit"
+    YARN_CLUSTER = "YARN; the driver is in the ApplicationMaster's container"
+
+
+_WITHOUT_YARN = {
+    "none": Placement.NATIVE,
+    "standalone": Placement.STANDALONE,
+    "local-cluster": Placement.LOCAL_CLUSTER,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """The topology of one run.
+
+    Attributes:
+        by_hand: True if the user submitted the application; the window is then the ResourceManager's.
+        external: True if dlobd did not start the cluster.
+        user_script: True for a script of the user, False for dlobd's training job.
+    """
+
+    placement: Placement
+    by_hand: bool = False
+    external: bool = False
+    user_script: bool = False
+
+    @classmethod
+    def of(cls, job: Mapping[str, object], by_hand: bool = False, external: bool = False) -> Topology:
+        """Returns the topology of a job. A job without a scheduler is of a version that had only YARN."""
+        scheduler = str(job.get("scheduler", "yarn"))
+        on_yarn = Placement.YARN_CLUSTER if job.get("deploy_mode") == "cluster" else Placement.YARN_CLIENT
+        placement = on_yarn if scheduler == "yarn" else _WITHOUT_YARN.get(scheduler, Placement.STANDALONE)
+        return cls(placement, by_hand, external, "script" in job)
+
+    @property
+    def has_spark(self) -> bool:
+        """True if the run has Spark and HDFS, False for plain processes on local files."""
+        return self.placement is not Placement.NATIVE
+
+    @property
+    def has_yarn(self) -> bool:
+        """True if YARN starts the executors."""
+        return self.placement in (Placement.YARN_CLIENT, Placement.YARN_CLUSTER)
+
+    @property
+    def driver_in_container(self) -> bool:
+        """True if the ApplicationMaster is the driver's JVM: its container has the driver's log."""
+        return self.placement is Placement.YARN_CLUSTER
+
+    @property
+    def layers(self) -> frozenset[str]:
+        """The layers that take part."""
+        if not self.has_spark:
+            return frozenset((LAUNCHER, TENSORFLOW, CHANNEL))
+        absent = {YARN: not self.has_yarn, USER: not self.user_script}
+        return frozenset(layer for layer in LAYERS if not absent.get(layer))
+
+    @property
+    def window_name(self) -> str:
+        """The two events that bound the window."""
+        if self.by_hand:
+            return "RM startedTime -> finishedTime"
+        return "spark-submit exec -> exit" if self.has_spark else "parent process exec -> exit"
+
+    @property
+    def launched_role(self) -> str:
+        """The role of the process that the client starts."""
+        return SUBMITTER_LANE if self.driver_in_container else DRIVER_LANE
+
+    @property
+    def client_waits_for(self) -> str:
+        """The lane that the client waits for."""
+        return APPLICATION_LANE if self.by_hand else self.launched_role
+
+    @property
+    def client_starts_jvm(self) -> bool:
+        """True if dlobd runs spark-submit, so that the logs of its JVM must be in the bundle."""
+        return self.has_spark and not self.by_hand
+
+    @property
+    def client_has_driver_log(self) -> bool:
+        """True if the output of the client's process has the driver's log."""
+        return not self.driver_in_container
+
+    @property
+    def driver_ends_in_window(self) -> bool:
+        """True if the driver must end before the client's process."""
+        return not (self.by_hand or self.driver_in_container)
+
+    @property
+    def all_processes_known(self) -> bool:
+        """True if no process of the run is unknown to dlobd on its machine."""
+        return not (self.external or self.by_hand)

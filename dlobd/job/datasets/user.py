@@ -1,0 +1,120 @@
+"""Data sets from a user's file or another package: any error of them becomes one line.
+
+They follow the contract of `base`; this module checks their properties and samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlobd import user_file
+from dlobd.axes import DATASETS
+from dlobd.errors import DlobdError, SetupError, UsageError
+from dlobd.job.datasets.tfrecord import DTYPES
+from dlobd.schema import Experiment
+
+
+def is_users(name: str) -> bool:
+    """Returns True for a data set that is not built in. An unknown name may be another package's."""
+    return user_file.named(name) is not None or name not in DATASETS.built_in()
+
+
+def dataset_of(experiment: Experiment) -> Any:
+    """Makes a `dlobd.job.datasets.base.Dataset`.
+
+    Raises:
+        UsageError: its file does not load or has changed, or its properties are invalid.
+        SetupError: its package is not installed.
+    """
+    name = experiment.dataset
+    if file := user_file.named(name):
+        kind = user_file.load(file, experiment.dataset_sha256, lambda: user_file.read(file.path))
+    else:
+        kind = DATASETS.get(name)
+    try:
+        dataset = kind.of(experiment)
+        wrong = _wrong(dataset)
+    except (DlobdError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # a file may also call sys.exit
+        raise UsageError(f"data set {name}: {_error_line(error, kind)}.") from error
+    if wrong:
+        raise UsageError(f"data set {name}: {wrong}.", "see the contract in dlobd/job/datasets/base.py")
+    return dataset
+
+
+def described(dataset: Any) -> str:
+    """Returns a data set's name, and the file of a user's data set."""
+    path = user_file.path_of(type(dataset))
+    return f"{dataset.name} of {path}" if path else str(dataset.name)
+
+
+def files(dataset: Any) -> list[Path]:
+    """Returns the source files of the data set.
+
+    Raises:
+        SetupError: it raised; one line. Errors of built-in data sets are not converted.
+    """
+    try:
+        return [Path(path) for path in dataset.files()]
+    except (DlobdError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        if type(dataset).__module__.startswith("dlobd."):
+            raise
+        raise SetupError(f"Data set {described(dataset)}, its files: {_error_line(error, type(dataset))}.") from error
+
+
+def chunks(dataset: Any, split: str, order: Any, samples: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    """Yields the samples of an order as arrays, and checks their number.
+
+    Raises:
+        SetupError: it raised, or yielded fewer or more samples; one line. Errors of built-in data sets are not
+            converted.
+    """
+    count = 0
+    try:
+        for images, labels in dataset.chunks(split, order, samples):
+            count += len(labels)
+            yield np.asarray(images), np.asarray(labels)
+    except (DlobdError, KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:
+        if type(dataset).__module__.startswith("dlobd."):
+            raise
+        raise SetupError(f"Data set {described(dataset)}, {split}: {_error_line(error, type(dataset))}.") from error
+    if count != len(order):
+        raise SetupError(f"Data set {described(dataset)}, {split}: it yielded {count} samples instead of {len(order)}.")
+
+
+def _error_line(error: BaseException, kind: Any) -> str:
+    return user_file.error_line(
+        error, (user_file.path_of(kind) if isinstance(kind, type) else None) or str(kind.__module__)
+    )
+
+
+def _wrong(dataset: Any) -> str:
+    """Returns the first invalid property of a data set in one line; empty if all are valid."""
+
+    def positive(value: object) -> bool:
+        return type(value) is int and value > 0
+
+    for name in ("train_size", "test_size", "classes"):
+        if not positive(value := getattr(dataset, name)):
+            return f"{name} is {value!r}, not a positive integer"
+    shape = dataset.shape
+    if not isinstance(shape, tuple) or not shape or not all(map(positive, shape)):
+        return f"shape is {shape!r}, not a tuple of positive sizes such as (28, 28)"
+    if dataset.dtype not in DTYPES:
+        return f"dtype is {dataset.dtype!r}, not one of {', '.join(DTYPES)}"
+    if not isinstance(dataset.name, str) or type(dataset.permutes) is not bool:
+        return "name must be a string, and permutes must be True or False"
+    for name in ("files", "chunks"):
+        if not callable(getattr(dataset, name)):
+            return f"{name} is not a method"
+    return ""

@@ -1,0 +1,75 @@
+"""Devices and threads of a rank: the GPUs that CUDA may show to a process, and TensorFlow's settings.
+
+A user may have reserved some GPUs for other processes with `CUDA_VISIBLE_DEVICES`.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dlobd.job.description import Job
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+"""The environment variable with numbers or IDs of GPUs; launchers pass a Spark task's GPUs in it."""
+
+NO_GPU = "-1"
+
+
+def visible_gpus() -> list[str] | None:
+    """Returns the GPUs that the variable lists, up to the first invalid entry, as CUDA does; None if it is not set."""
+    if VISIBLE not in os.environ:
+        return None
+    gpus: list[str] = []
+    for gpu in os.environ[VISIBLE].split(","):
+        if not gpu.strip() or gpu.strip().startswith("-"):
+            break
+        gpus.append(gpu.strip())
+    return gpus
+
+
+def gpu_id(number: int) -> str:
+    """Returns CUDA's ID of the GPU with this number among the GPUs that this process may use.
+
+    Raises:
+        IndexError: the variable lists fewer GPUs.
+    """
+    gpus = visible_gpus()
+    return str(number) if gpus is None else gpus[number]
+
+
+def configure(tf: Any, job: Job) -> None:
+    """Sets device and threads, before TensorFlow has used any device.
+
+    Raises:
+        RuntimeError: the job asks for a GPU, and the scheduler assigned none to this rank.
+    """
+    if job.device == "cpu":
+        os.environ[VISIBLE] = NO_GPU  # never use a GPU without a request
+        tf.config.set_visible_devices([], "GPU")
+    elif os.environ.get(VISIBLE, "") in ("", NO_GPU):
+        raise RuntimeError("device gpu: the scheduler assigned no GPU to this rank")
+    if job.intra_op_threads:
+        tf.config.threading.set_intra_op_parallelism_threads(job.intra_op_threads)
+    if job.inter_op_threads:
+        tf.config.threading.set_inter_op_parallelism_threads(job.inter_op_threads)
+
+
+def effective(tf: Any, job: Job) -> dict[str, str | int]:
+    """Returns the settings of TensorFlow's context: device, cores, threads (0: TensorFlow's default).
+
+    Raises:
+        RuntimeError: they differ from the job's settings.
+    """
+    settings: dict[str, str | int] = {
+        "device": "gpu" if tf.config.list_logical_devices("GPU") else "cpu",
+        "cores": len(os.sched_getaffinity(0)),
+        "intra_op_threads": tf.config.threading.get_intra_op_parallelism_threads(),
+        "inter_op_threads": tf.config.threading.get_inter_op_parallelism_threads(),
+    }
+    wrong = [f"{name} {value}" for name, value in settings.items() if name != "cores" and value != getattr(job, name)]
+    if wrong:
+        assigned = f" although it was assigned GPU {os.environ.get(VISIBLE)}" if job.device == "gpu" else ""
+        raise RuntimeError(f"TensorFlow has {' and '.join(wrong)}, not what the job asks for{assigned}")
+    return settings

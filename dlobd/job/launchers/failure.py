@@ -1,0 +1,101 @@
+"""The cause of a failure in one line: of a Spark job, whose error has three stack traces, and of a trainer process.
+
+A process that the kernel killed for lack of memory looks like any `kill -9`, and YARN does not know the limits of a
+container that it runs in itself. So the kernel's own counter is read.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+from dlobd.hadoop.failures import failures
+from dlobd.job.launchers.base import Status
+
+ROOT = Path("/")
+
+_FILES = {"memory": ("memory.oom_control", "memory.limit_in_bytes"), "": ("memory.events", "memory.max")}
+"""Files with the kernel's count of kills, and with the limit, of control groups of version 1 and 2. Source:
+Documentation/admin-guide/cgroup-v1/memory.rst and cgroup-v2.rst of Linux."""
+
+_OWN = "dlobd: job failed: "
+"""Prefix of the launcher of a packed environment, if a node lacks its interpreter (`dlobd.run.packing`)."""
+
+_MARKS = ("died: ", "Reason: ", "ExecutorLostFailure", "Error: ", "Exception: ")
+_NOISE = ("at ", "py4j", "org.apache.spark.SparkException")
+
+
+def failure_line(error: Exception, status: Status) -> str:
+    """Returns the cause that a rank reported, else the cause that a node reported, else the line of `error` with it."""
+    try:
+        if failure := status.final_failure():
+            return failure
+    except failures():
+        pass  # HDFS itself has failed, which `error` reports
+    lines = [line.strip() for line in str(error).splitlines()]
+    if own := next((line for line in lines if line.startswith(_OWN)), None):
+        return own.removeprefix(_OWN)
+    for mark in _MARKS:
+        for line in reversed(lines):
+            if mark in line and not line.startswith(_NOISE):
+                return line
+    return next((line for line in lines if line), type(error).__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryGroup:
+    """The control group of this process and its children.
+
+    Args:
+        kills: processes that the kernel has killed in it because of its limit; None if it does not count.
+        limit_mb: None for no limit.
+    """
+
+    kills: int | None
+    limit_mb: int | None
+
+    @classmethod
+    def read(cls, root: Path = ROOT) -> MemoryGroup:
+        """Reads the current values."""
+        try:
+            lines = (root / "proc/self/cgroup").read_text().splitlines()
+        except OSError:
+            lines = []
+        for line in lines:
+            _, controllers, path = line.split(":", 2)
+            controller = "memory" if "memory" in controllers.split(",") else controllers
+            if controller not in _FILES:
+                continue
+            top = root / "sys/fs/cgroup" / controller
+            # a container mounts its group at the place of the machine's root group
+            for directory in (top / path.lstrip("/"), top):
+                counters, limit = (_text(directory / name) for name in _FILES[controller])
+                if kills := re.search(r"^oom_kill (\d+)$", counters, re.MULTILINE):
+                    return cls(int(kills[1]), int(limit) >> 20 if limit.strip().isdecimal() else None)
+        return cls(None, None)
+
+
+def exit_status(code: int, before: MemoryGroup | None = None) -> str:
+    """Formats an exit status: `killed by signal 9`, `exit code 1`.
+
+    Args:
+        code: as in subprocess: a negative code is a signal.
+        before: the control group at the start of the process.
+    """
+    if code >= 0:
+        return f"exit code {code}"
+    text = f"killed by signal {-code}"
+    now = MemoryGroup.read() if code == -signal.SIGKILL and before else None
+    if now and before and now.kills is not None and now.kills > (before.kills or 0):
+        limit = f", whose limit is {now.limit_mb} MB" if now.limit_mb is not None else ""
+        text += f" (by the kernel: out of memory in the control group of its host{limit})"
+    return text
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""

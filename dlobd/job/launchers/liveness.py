@@ -1,0 +1,113 @@
+"""Liveness of ranks: a launcher checks that they join and have not failed, and ends the wait for them otherwise.
+
+A trainer waits for its peers inside TensorFlow's C++, which holds the interpreter: no other thread of it runs then, and
+not even SIGTERM ends it. So another process checks that all ranks have joined: a rank that has joined has started its
+TensorFlow server, which listens.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from dlobd.axes import EXCHANGES
+from dlobd.hadoop.failures import failures
+from dlobd.job.launchers.base import Status
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+    from dlobd.job.description import Job
+
+JOIN_TIMEOUT_S = 60.0
+"""Longest wait for a rank after the first rank listens. All start together, and import TensorFlow first."""
+
+CHECK_S = 2.0
+"""Interval between two checks of the markers in HDFS, and of the TensorFlow servers."""
+
+CONNECT_S = 2.0
+
+
+def uses_tensorflow_servers(job: Job) -> bool:
+    """Returns True if ranks start TensorFlow's servers; dlobd's own exchanges have their own deadlines."""
+    return bool(EXCHANGES.declared(job.exchange).inside_step)
+
+
+class JoinWatch:
+    """Detector of ranks that do not join TensorFlow's cluster.
+
+    Args:
+        addresses: name of a rank -> host:port of its TensorFlow server.
+    """
+
+    def __init__(self, addresses: Mapping[str, str]) -> None:
+        self._missing = dict(addresses)
+        self._count = len(addresses)
+        self._next_s = 0.0
+        self._first_s: float | None = None  # first time at which a rank listened
+
+    def check(self) -> str | None:
+        """Connects to the servers that have not listened yet, at most every `CHECK_S`.
+
+        Returns the ranks for which the others have waited too long, in one line."""
+        if not self._missing or time.monotonic() < self._next_s:
+            return None
+        self._next_s = time.monotonic() + CHECK_S
+        for rank, address in list(self._missing.items()):
+            if _listens(address):
+                del self._missing[rank]
+        if not self._missing or len(self._missing) == self._count:
+            return None
+        self._first_s = self._first_s or time.monotonic()
+        if time.monotonic() - self._first_s < JOIN_TIMEOUT_S:
+            return None
+        missing = " and ".join(f"{rank} at {address}" for rank, address in self._missing.items())
+        return f"{missing} did not join TensorFlow's cluster within {JOIN_TIMEOUT_S:.0f} s of the others"
+
+
+def _listens(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), CONNECT_S).close()
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def watched(sc: SparkContext, status: Status, join_watch: JoinWatch | None = None) -> Iterator[None]:
+    """Cancels Spark's jobs when a rank fails or does not join: their tasks could hang."""
+    stop = threading.Event()
+
+    def watch() -> None:
+        while not stop.wait(CHECK_S):
+            if join_watch and (cause := join_watch.check()):
+                status.report_failure(cause)
+            try:
+                failed = status.failure()
+            except failures():
+                continue  # a process that needs HDFS will report it
+            if failed:
+                sc.cancelAllJobs()
+                return
+
+    thread = threading.Thread(target=watch, name="dlobd-watch", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(CHECK_S + CONNECT_S)
+
+
+def await_joined(addresses: Mapping[str, str], report: Callable[[str], None], ended: threading.Event) -> None:
+    """Reports ranks that do not join, until `ended`."""
+    join_watch = JoinWatch(addresses)
+    while not ended.wait(CHECK_S):
+        if cause := join_watch.check():
+            report(cause)
+            return

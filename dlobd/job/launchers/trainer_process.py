@@ -1,0 +1,119 @@
+"""A trainer's own process: `python -m dlobd.job.launchers.trainer_process`, its assignment, and the pipe to it.
+
+    parent: start -> assign (rank, addresses of all ranks) -> blocks, if it feeds -> end of feed
+    child:  import TensorFlow -> read the assignment -> train
+
+The child imports TensorFlow before it reads its assignment: the import overlaps with the rendezvous. Messages on the
+pipe are a length and the bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import struct
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from typing import IO, BinaryIO
+
+from dlobd import spans as kinds
+from dlobd import tracing
+from dlobd.hadoop.embedded.processes import die_with_parent
+from dlobd.job.launchers.base import place, role_of
+from dlobd.job.launchers.imports import import_tensorflow, record_packages
+
+LENGTH = struct.Struct("<q")
+END_OF_FEED = -1
+
+
+def start(environment: Mapping[str, str], piped_output: bool = False) -> subprocess.Popen[bytes]:
+    """Starts a trainer's process, which waits for `assign` on its stdin.
+
+    Args:
+        piped_output: connect stdout and stderr to one pipe; otherwise the process inherits both.
+    """
+    command = [sys.executable, "-m", "dlobd.job.launchers.trainer_process"]
+    stdout, stderr = (subprocess.PIPE, subprocess.STDOUT) if piped_output else (None, None)
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=stdout, stderr=stderr, env=environment)
+
+
+def assign(pipe: IO[bytes], work: bytes, rank: int, addresses: Sequence[str], fed: bool) -> None:
+    """Sends the first message, a pickle, over the pipe between parent and child.
+
+    Args:
+        work: a pickle of (main, job). Only the child unpickles it, with all the imports that it needs.
+        fed: True if blocks follow.
+    """
+    write(pipe, pickle.dumps({"work": work, "rank": rank, "peers": addresses, "fed": fed}))
+
+
+def write(pipe: IO[bytes], data: bytes) -> None:
+    """Writes and flushes one message."""
+    pipe.write(LENGTH.pack(len(data)))
+    pipe.write(data)
+    pipe.flush()
+
+
+def write_end(pipe: IO[bytes]) -> None:
+    """Writes the mark for the end of the feed."""
+    pipe.write(LENGTH.pack(END_OF_FEED))
+    pipe.flush()
+
+
+def read(pipe: IO[bytes]) -> bytes | None:
+    """Reads one message; None at the end of the feed.
+
+    Raises:
+        EOFError: the writer has ended.
+    """
+    header = pipe.read(LENGTH.size)
+    if len(header) < LENGTH.size:
+        raise EOFError("the feeding Spark task has ended")
+    (length,) = LENGTH.unpack(header)
+    if length == END_OF_FEED:
+        return None
+    data = pipe.read(length)
+    if len(data) < length:
+        raise EOFError("the feeding Spark task ended inside a block")
+    return data
+
+
+class PipeFeed:
+    """The trainer's end of the feed; see `dlobd.job.launchers.base.Feed`."""
+
+    def __init__(self, pipe: BinaryIO) -> None:
+        self._pipe = pipe
+
+    def next_block(self) -> bytes | None:
+        """Reads the next block; None at the end of the feed."""
+        with tracing.span(kinds.GET) as span:
+            block = read(self._pipe)
+            span.note(bytes=len(block or b""))
+        return block
+
+    def stop(self) -> None:
+        """Closes the pipe: the writer then fails with BrokenPipeError."""
+        self._pipe.close()
+
+
+def run() -> None:
+    """Imports TensorFlow, reads the assignment, and trains."""
+    die_with_parent(signal.SIGKILL)  # a killed Spark task leaves no trainer behind
+    tracing.start(os.environ.get("LOG_DIRS", ".").split(",")[0], "trainer")
+    record_packages()
+    pipe = sys.stdin.buffer
+    import_tensorflow()
+    with tracing.span(kinds.AWAIT_PLACE):
+        message = read(pipe)
+    # it comes from the parent, over a pipe that no other process has
+    assignment = pickle.loads(message or b"")
+    tracing.identify(*role_of(assignment["rank"]))
+    main, job = pickle.loads(assignment["work"])
+    main(job, place(job, assignment["rank"], assignment["peers"], PipeFeed(pipe) if assignment["fed"] else None))
+    tracing.flush()
+
+
+if __name__ == "__main__":
+    run()

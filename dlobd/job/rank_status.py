@@ -1,0 +1,153 @@
+"""Status messages of ranks to the driver: a rank is done, or the cause of its failure.
+
+    rank, or its Python worker                                  driver
+             <--- nonce                                         a TCP connection for each message
+      {"done": rank}  or
+      {"failed": cause}  or                                     a line of JSON, and a MAC: the sender knows the
+      {"died": cause},  MAC(secret, "status", nonce, line) ---> run's secret, which is never sent
+             <--- MAC(secret, "received", nonce, line)          acknowledges the stored message
+
+Nothing is unpickled. A message repeats a marker in the job's storage, and follows it: a driver that a rank cannot reach
+reads the marker. Standard library only: Python workers import this early.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import socket
+import socketserver
+import sys
+import threading
+from collections.abc import Mapping
+from secrets import compare_digest
+
+from dlobd import spans as kinds
+from dlobd import tracing
+
+VARIABLE = "_DLOBD_RANK_STATUS"
+"""Variable with host, port and secret of the driver's server, as JSON. For dlobd's processes only."""
+
+LINE_BYTES = 1 << 16
+TIMEOUT_S = 2.0
+"""Timeout of each step of a message. A rank that cannot reach the driver ends after it: its marker is written."""
+
+
+def _mac(secret: bytes, kind: bytes, message: bytes) -> bytes:
+    # BLAKE2's own keyed mode, not OpenSSL's, whose locks a fork may leave taken: see `dlobd.tracing.clock_sync`
+    return hashlib.blake2s(kind + message, key=secret).hexdigest().encode()
+
+
+class StatusServer:
+    """The driver's server for status messages. Its threads end with `close`.
+
+    Args:
+        host: the address to listen on.
+        ranks: the number of ranks.
+
+    Raises:
+        OSError: the driver cannot listen on this address.
+    """
+
+    def __init__(self, host: str, ranks: int) -> None:
+        self._ranks = ranks
+        self._done: set[int] = set()
+        self._causes: dict[str, str] = {}
+        self._changed = threading.Condition()
+        self._secret = secrets.token_hex(16)
+        status = self
+
+        class Handler(socketserver.StreamRequestHandler):
+            timeout = TIMEOUT_S
+
+            def handle(self) -> None:
+                try:
+                    status._receive(self)
+                except (OSError, ValueError) as error:
+                    # in one write, because threads share stderr
+                    sys.stderr.write(f"dlobd: refused a status message of {self.client_address[0]}: {error}\n")
+
+        self._server = socketserver.ThreadingTCPServer((host, 0), Handler)
+        self._server.daemon_threads = True
+        options = {"poll_interval": 0.1}
+        threading.Thread(target=self._server.serve_forever, kwargs=options, name="dlobd-status", daemon=True).start()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Environment of the senders."""
+        host, port = self._server.server_address[:2]
+        return {VARIABLE: json.dumps({"host": host, "port": port, "secret": self._secret})}
+
+    def close(self) -> None:
+        """Stops the server."""
+        self._server.shutdown()
+        self._server.server_close()
+
+    def done(self) -> frozenset[int]:
+        """Returns the ranks that have reported that they are done."""
+        with self._changed:
+            return frozenset(self._done)
+
+    def failure(self) -> str | None:
+        """Returns the first cause of a death, else the first cause of a failure."""
+        with self._changed:
+            return self._causes.get("died") or self._causes.get("failed")
+
+    def final_failure(self, timeout_s: float) -> str | None:
+        """Returns the cause after the report of a death, or after the timeout."""
+        with self._changed:
+            self._changed.wait_for(lambda: "died" in self._causes, timeout_s)
+        return self.failure()
+
+    def wait(self, finished: frozenset[int], timeout_s: float) -> None:
+        """Waits until more ranks than `finished` are done, or a rank has failed, or the timeout is over."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._done > finished or bool(self._causes), timeout_s)
+
+    def _receive(self, handler: socketserver.StreamRequestHandler) -> None:
+        """Raises ValueError for an invalid message, and for a message of another run."""
+        secret, nonce = self._secret.encode(), secrets.token_hex(16).encode()
+        handler.wfile.write(nonce + b"\n")
+        line, proof = handler.rfile.readline(LINE_BYTES), handler.rfile.readline(LINE_BYTES)
+        if not compare_digest(proof.strip(), _mac(secret, b"status", nonce + line)):
+            raise ValueError("its sender does not know the run's secret")
+        self._store(json.loads(line))
+        handler.wfile.write(_mac(secret, b"received", nonce + line) + b"\n")
+
+    def _store(self, message: object) -> None:
+        match message:
+            case {"done": int(rank)} if 0 <= rank < self._ranks:
+                tracing.instant(kinds.RANK_DONE, rank=rank)
+                with self._changed:
+                    self._done.add(rank)
+                    self._changed.notify_all()
+            case {"failed": str(cause)}:
+                self._store_cause("failed", cause)
+            case {"died": str(cause)}:
+                self._store_cause("died", cause)
+            case _:
+                raise ValueError(f"its content is {message!r:.80}")
+
+    def _store_cause(self, kind: str, cause: str) -> None:
+        with self._changed:
+            self._causes.setdefault(kind, cause)
+            self._changed.notify_all()
+
+
+def send(message: Mapping[str, str | int], environment: Mapping[str, str] = os.environ) -> bool:
+    """Sends a message to the driver. Returns False without a driver, or if it cannot be reached; never raises."""
+    try:
+        server = json.loads(environment[VARIABLE])
+        address, secret = (str(server["host"]), int(server["port"])), str(server["secret"]).encode()
+    except (KeyError, TypeError, ValueError):
+        return False
+    line = json.dumps(message).encode() + b"\n"
+    try:
+        with socket.create_connection(address, TIMEOUT_S) as connection, connection.makefile("rb") as responses:
+            nonce = responses.readline(LINE_BYTES).strip()
+            connection.sendall(line + _mac(secret, b"status", nonce + line) + b"\n")
+            return compare_digest(responses.readline(LINE_BYTES).strip(), _mac(secret, b"received", nonce + line))
+    except OSError:
+        return False

@@ -1,0 +1,62 @@
+"""Checkpoints and the model: their writing by the chief, and the reading of the model."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from dlobd import spans as kinds
+from dlobd import tracing
+from dlobd.hadoop.file_system import Storage
+from dlobd.job.description import Job
+
+
+def checkpoint(tf: Any, job: Job, model: Any, storage: Storage, step: int) -> None:
+    """Stores the model's variables after `step` steps."""
+    with tracing.span(kinds.CHECKPOINT), tempfile.TemporaryDirectory() as local:
+        tf.train.Checkpoint(model=plain_copy(job, model)).write(f"{local}/ckpt-{step}")
+        _upload(storage, Path(local), f"{job.run_dir}/checkpoints", "checkpoint")
+
+
+def save(tf: Any, job: Job, model: Any, storage: Storage) -> None:
+    """Stores the model as a SavedModel, whose function `logits` maps any number of images to logits."""
+    with tracing.span(kinds.SAVE_MODEL), tempfile.TemporaryDirectory() as local:
+        exported = plain_copy(job, model)
+        exported.logits = logits(tf, job, exported)
+        tf.saved_model.save(exported, local)
+        _upload(storage, Path(local), f"{job.run_dir}/model", kinds.MODEL)
+
+
+def logits(tf: Any, job: Job, model: Any) -> Any:
+    """Compiles a function from any number of images to the model's logits."""
+    spec = tf.TensorSpec([None, *job.layout.shape], tf.float32)
+    return tf.function(lambda images: model(images, training=False), input_signature=[spec])
+
+
+def plain_copy(job: Job, model: Any) -> Any:
+    """Copies the model to variables that no exchange owns: saving the copy needs no other rank.
+
+    The copy includes the moving statistics, which the evaluation of the stored model uses."""
+    copy = job.build_model()
+    copy_values(copy, model)
+    return copy
+
+
+def copy_values(copy: Any, model: Any) -> None:
+    """Copies the current values of this rank's model."""
+    for variable, trained in zip(copy.variables, model.variables, strict=True):
+        variable.assign(trained.read_value())
+
+
+def _upload(storage: Storage, local: Path, directory: str, purpose: str) -> None:
+    for path in sorted(p for p in local.rglob("*") if p.is_file()):
+        storage.write(f"{directory}/{path.relative_to(local)}", path.read_bytes(), purpose)
+
+
+def download(storage: Storage, directory: str, local: Path, purpose: str) -> None:
+    """Copies all files below a directory of the storage to a local one."""
+    for remote in storage.files(directory):
+        path = local / remote.removeprefix(directory).lstrip("/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(storage.read(remote, purpose))

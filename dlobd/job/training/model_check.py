@@ -1,0 +1,108 @@
+"""A check of a user's model in a separate process: it builds the model, and computes the gradients of a step.
+
+`dlobd.run.own_model` starts it first in a run, with one JSON object on stdin. Each line on stdout is a JSON string, the
+next stage; the last line is an object, `{"wrong": ...}`, with one line of text, empty without an error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from dlobd import user_file
+from dlobd.axes import LOSSES, MODELS
+from dlobd.errors import DlobdError
+from dlobd.job.launchers.imports import import_tensorflow
+
+SAMPLES = 4
+"""Size of the batch: a number that is unlikely to occur in the model."""
+
+
+def main() -> int:
+    """Runs the check. Output of the model goes to stderr."""
+    request = json.load(sys.stdin)
+    with os.fdopen(os.dup(1), "w") as out:
+        os.dup2(2, 1)
+        wrong = ""
+        try:
+            for stage in _stages(request):
+                print(json.dumps(stage), file=out, flush=True)
+        except DlobdError as error:
+            wrong = error.what
+        except _Wrong as error:
+            wrong = str(error)
+        except BaseException as error:  # noqa: BLE001  any error of the file, also an exit, becomes one line
+            file = user_file.named(request["model"])
+            wrong = user_file.error_line(error, file.path if file else request["model"])
+        print(json.dumps({"wrong": wrong}), file=out, flush=True)
+    os._exit(0)  # the file may have started threads
+
+
+class _Wrong(Exception):
+    """Violation of the contract of `dlobd.job.models.base`."""
+
+
+def _stages(request: dict[str, Any]) -> Iterator[str]:
+    """Yields the name of each stage before it runs."""
+    yield "importing TensorFlow"
+    import_tensorflow()
+    import tensorflow as tf
+
+    model, shape, classes = request["model"], tuple(request["shape"]), request["classes"]
+    yield "loading the file"
+    file = user_file.named(model)
+    build = user_file.load(file, request["sha256"], lambda: str(request["text"])) if file else MODELS.get(model)
+    yield "building the model"
+    tf.random.set_seed(request["seed"])
+    built = build(shape, classes, request["seed"])
+    if not isinstance(built, tf.Module):
+        raise _Wrong(f"model {model} gives an object of type {type(built).__name__}, and a tf.Module is needed")
+    if not callable(built):
+        raise _Wrong(f"model {model} gives a tf.Module that cannot be called: it needs __call__(images, training)")
+    if not built.trainable_variables:
+        raise _Wrong(f"model {model} has no trainable variables")
+    yield "calling the model"
+    _step(tf, built, request, shape, classes)
+
+
+def _step(tf: Any, model: Any, request: dict[str, Any], shape: tuple[int, ...], classes: int) -> None:
+    """Compiles forward and backward as a step does, and forward for a batch of any size as the stored model does."""
+    name, dataset = request["model"], request["dataset"]
+
+    def logits_of(images: Any, training: bool) -> Any:
+        logits = model(images, training=training)
+        needed = f"data set {dataset} has {classes} classes: {(SAMPLES, classes)} is needed"
+        if not tf.is_tensor(logits):
+            raise _Wrong(
+                f"model {name} gives an object of type {type(logits).__name__}, and a tensor of logits is needed"
+            )
+        if logits.shape.rank != 2 or logits.shape[1] != classes or logits.shape[0] not in (None, images.shape[0]):
+            actual = tuple(logits.shape) if logits.shape.rank is not None else "unknown"
+            raise _Wrong(f"model {name} gives logits of shape {actual}, and {needed}")
+        if logits.dtype != tf.float32:
+            raise _Wrong(f"model {name} gives logits of {logits.dtype.name}, and float32 is needed")
+        return logits
+
+    def forward_and_backward(images: Any, labels: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = LOSSES.get(request["loss"])(tf, logits_of(images, training=True), labels)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        pairs = zip(model.trainable_variables, gradients, strict=True)
+        if unused := [variable.name for variable, gradient in pairs if gradient is None]:
+            raise _Wrong(f"model {name}: the loss does not depend on {', '.join(unused)}")
+        return loss
+
+    unconverted = tf.autograph.experimental.do_not_convert
+    random = tf.random.Generator.from_seed(request["seed"])
+    images = random.uniform((SAMPLES, *shape))
+    labels = random.uniform((SAMPLES,), maxval=classes, dtype=tf.int32)
+    tf.function(unconverted(forward_and_backward))(images, labels)
+    any_size = tf.TensorSpec([None, *shape], tf.float32)
+    tf.function(unconverted(lambda images: logits_of(images, training=False))).get_concrete_function(any_size)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

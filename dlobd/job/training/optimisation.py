@@ -1,0 +1,79 @@
+"""Contracts and members of losses and optimisers.
+
+A loss is a function of TensorFlow, logits and labels. It returns the mean over the batch as a scalar: all ranks have
+batches of one size, so the mean of their losses is the loss of the global batch.
+
+An optimiser
+    1. is made once in each rank, inside the exchange's scope, after the model (`Make`). Its state is variables that it
+       makes then, with equal values on all ranks;
+    2. updates the variables (`apply`) from the means of the gradients over all ranks, equal on all ranks, in the order
+       of the variables. `apply` is compiled as a part of the step, and so keeps no step number in Python: the learning
+       rate of the step is a tensor. The gradients already include weight decay (`dlobd.job.training.update`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from dlobd.job.description import Job
+
+
+class Loss(Protocol):
+    """Object of a row of the registry `losses`."""
+
+    def __call__(self, tf: Any, logits: Any, labels: Any) -> Any:
+        """Returns a scalar from float32 logits [n, classes] and int32 labels [n]."""
+
+
+def softmax_cross_entropy(tf: Any, logits: Any, labels: Any) -> Any:
+    """Returns the cross-entropy of the softmax of the logits against the label."""
+    return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
+
+
+class Optimiser(Protocol):
+    """Optimiser of a model's variables."""
+
+    def apply(self, tf: Any, gradients: Sequence[Any], learning_rate: Any) -> None:
+        """Updates the variables from one gradient a variable."""
+
+
+class Make(Protocol):
+    """Object of a row of the registry `optimisers`."""
+
+    def __call__(self, tf: Any, variables: Sequence[Any], job: Job) -> Optimiser:
+        """Makes the optimiser of a model's trainable variables, with the job's settings."""
+
+
+class Sgd:
+    """Stochastic gradient descent: variable -= learning rate x gradient."""
+
+    def __init__(self, tf: Any, variables: Sequence[Any], job: Job) -> None:
+        self._variables = variables
+
+    def apply(self, tf: Any, gradients: Sequence[Any], learning_rate: Any) -> None:
+        """See the contract."""
+        for variable, gradient in zip(self._variables, gradients, strict=True):
+            variable.assign_sub(learning_rate * gradient)
+
+
+class Momentum:
+    """The heavy ball: velocity = momentum x velocity + gradient, variable -= learning rate x velocity.
+
+    The velocity is TensorFlow's; Caffe's includes the learning rate, which is equivalent at a constant rate."""
+
+    def __init__(self, tf: Any, variables: Sequence[Any], job: Job) -> None:
+        first = tf.VariableAggregation.ONLY_FIRST_REPLICA
+        self._variables = variables
+        self._momentum = job.momentum
+        self._velocities = [
+            tf.Variable(tf.zeros(variable.shape), trainable=False, aggregation=first, name="velocity")
+            for variable in variables
+        ]
+
+    def apply(self, tf: Any, gradients: Sequence[Any], learning_rate: Any) -> None:
+        """See the contract."""
+        for variable, velocity, gradient in zip(self._variables, self._velocities, gradients, strict=True):
+            new_velocity = self._momentum * velocity + gradient
+            velocity.assign(new_velocity)
+            variable.assign_sub(learning_rate * new_velocity)

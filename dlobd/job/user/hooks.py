@@ -1,0 +1,340 @@
+"""Hooks for a user's unchanged script: spans around the calls of PySpark and TensorFlowOnSpark.
+
+On the driver, from before the script's first line: imports, SparkContext, SparkSession, long calls into the JVM, and
+TensorFlowOnSpark's entry points. On executors, in the worker daemon: tasks of PySpark's workers, and
+TensorFlowOnSpark's tasks and feed. All other time belongs to the user, in one span `user code`.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from types import FunctionType, ModuleType
+from typing import Any
+
+from dlobd import spans as kinds
+from dlobd import tracing
+from dlobd.job.launchers import tfos_compat, tfos_stock
+from dlobd.job.launchers.addresses import serve_clock
+from dlobd.job.launchers.imports import on_import
+from dlobd.job.launchers.tfos import FeedTask, NamedSleep, record_driver
+from dlobd.job.launchers.tfos_compat import STOCK_POLL_NS, timed
+from dlobd.tracing.clock import monotonic_ns
+
+LONG_CALL_NS = 1_000_000
+"""Shorter calls into the JVM are too many for a span each: their time stays with the calling code."""
+
+CHUNK = 64
+CHUNK_NS = 10_000_000
+"""Limits of a chunk in items and time: a feed of single rows has a span per chunk."""
+
+DAEMONS = {"tfos": "dlobd.job.user.daemon", "tfos-stock": "dlobd.job.user.stock_daemon"}
+"""Launcher to the worker daemon with its hooks."""
+
+
+def prepare_driver(launcher: str) -> None:
+    """Prepares the driver's Python; imports neither PySpark nor TensorFlowOnSpark.
+
+    Args:
+        launcher: tfos, or tfos-stock for TensorFlowOnSpark as published.
+    """
+    tfos_compat.provide_pkg_resources()
+    on_import("pyspark", kinds.IMPORT_PYSPARK, _record_pyspark)
+    on_import("tensorflow", kinds.IMPORT_TENSORFLOW)
+    on_import(
+        "tensorflowonspark", kinds.IMPORT_TENSORFLOWONSPARK, functools.partial(_prepare_tensorflowonspark, launcher)
+    )
+
+
+def prepare_daemon(launcher: str) -> None:
+    """Prepares the worker daemon, and so every Python worker that it forks."""
+    on_import("pyspark.worker", kinds.IMPORT_PYSPARK_WORKER, _record_worker)
+    on_import("tensorflow", kinds.IMPORT_TENSORFLOW)
+    if launcher == "tfos":
+        tfos_compat.install()
+        _record_feed()
+    else:
+        tfos_compat.provide_pkg_resources()
+        on_import("tensorflowonspark", kinds.IMPORT_TENSORFLOWONSPARK, lambda module: _record_feed())
+
+
+# --- driver: PySpark ---
+
+
+class _Wait:
+    """Flag of the driver, True inside a recorded wait: calls into the JVM are part of the wait then, not work."""
+
+    active = False
+
+
+def _record_pyspark(pyspark: ModuleType) -> None:
+    from py4j.java_gateway import GatewayClient
+    from pyspark.sql import SparkSession
+
+    context = pyspark.SparkContext
+    original_init = context.__init__
+
+    @functools.wraps(original_init)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        tracing.instant(kinds.SPARK_CONTEXT_START)
+        with tracing.span(kinds.SPARK_CONTEXT):
+            original_init(self, *args, **kwargs)
+        conf = self.getConf()
+        slots = int(conf.get("spark.executor.cores", "1")) // int(conf.get("spark.task.cpus", "1"))
+        tracing.instant(kinds.SPARK_CONTEXT_READY, application_id=self.applicationId, master=self.master, slots=slots)
+        self._dlobd_clock = serve_clock(self)
+
+    original_stop = context.stop
+
+    @functools.wraps(original_stop)
+    def stop(self: Any) -> None:
+        with tracing.span(kinds.SPARK_CONTEXT_STOP):
+            original_stop(self)
+        if server := getattr(self, "_dlobd_clock", None):
+            server.close()
+        tracing.instant(kinds.SPARK_CONTEXT_STOPPED)
+
+    original_level = context.setLogLevel
+
+    @functools.wraps(original_level)
+    def set_log_level(self: Any, level: Any) -> None:
+        tracing.instant(kinds.LOG_LEVEL, level=str(level))
+        original_level(self, level)
+
+    context.__init__, context.stop, context.setLogLevel = init, stop, set_log_level
+    SparkSession.Builder.getOrCreate = timed(kinds.SPARK_SESSION)(SparkSession.Builder.getOrCreate)
+    original_send = GatewayClient.send_command
+
+    @functools.wraps(original_send)
+    def send_command(self: Any, command: str, *args: Any, **kwargs: Any) -> Any:
+        begin_ns = monotonic_ns()
+        try:
+            return original_send(self, command, *args, **kwargs)
+        finally:
+            end_ns = monotonic_ns()
+            if _Wait.active:
+                pass
+            elif end_ns - begin_ns >= LONG_CALL_NS:
+                tracing.past(kinds.JVM_CALL, begin_ns, end_ns, _method(command), jvm_call=True)
+            else:
+                tracing.left_out()
+
+    GatewayClient.send_command = send_command
+
+
+def _method(command: str) -> str:
+    """Returns the method that a py4j command calls, such as `collectAndServe`."""
+    words = command.split("\n", 3)
+    if words[0] == "c" and len(words) > 2:
+        return words[2]
+    return f"new {words[1].rpartition('.')[2]}" if words[0] == "i" and len(words) > 1 else "look up"
+
+
+# --- driver: TensorFlowOnSpark ---
+
+
+def _prepare_tensorflowonspark(launcher: str, package: ModuleType) -> None:
+    if launcher == "tfos":
+        tfos_compat.install()
+    from tensorflowonspark import TFCluster, TFParallel, TFSparkNode, reservation
+
+    join_poll_ns = 0 if launcher == "tfos" else STOCK_POLL_NS
+    record_driver(TFSparkNode, join_poll_ns, UserFeedTask, start_task=None)
+    if launcher != "tfos":
+        tfos_stock.record_reservations(reservation)
+    TFCluster.time = NamedSleep(kinds.TFCLUSTER_SHUTDOWN_POLL, (kinds.WAIT_TRAINERS,))
+    reservation.Server.await_reservations = _waiting(reservation.Server.await_reservations)
+    node_run, parallel_run = TFSparkNode.run, TFParallel.run
+
+    @functools.wraps(node_run)
+    def run(fn: Any, *args: Any, **kwargs: Any) -> tfos_stock.WatchedStartTask:
+        return UserStartTask(node_run(UserMain(fn), *args, **kwargs))
+
+    @functools.wraps(parallel_run)
+    def run_parallel(sc: Any, map_fn: Any, *args: Any, **kwargs: Any) -> Any:
+        return parallel_run(sc, UserMain(map_fn), *args, **kwargs)
+
+    TFSparkNode.run = run
+    TFParallel.run = timed(kinds.TFPARALLEL_RUN)(run_parallel)
+    TFSparkNode.inference = _wrapping(TFSparkNode.inference, functools.partial(UserFeedTask, join_poll_ns=join_poll_ns))
+    TFSparkNode.shutdown = _wrapping(TFSparkNode.shutdown, ShutdownTask)
+    TFCluster.run = _recorded_run(TFCluster.run)
+    cluster = TFCluster.TFCluster
+    feeding = timed(kinds.TFCLUSTER_TRAIN)
+    cluster.train = feeding(_waiting(cluster.train))
+    cluster.inference = timed(kinds.TFCLUSTER_INFERENCE)(cluster.inference)
+    shutdown = timed(kinds.TFCLUSTER_SHUTDOWN)(cluster.shutdown)
+
+    @functools.wraps(shutdown)
+    def shut_down(self: Any, *args: Any, **kwargs: Any) -> None:
+        shutdown(self, *args, **kwargs)
+        tracing.instant(kinds.LAUNCHER_SHUT_DOWN)
+
+    cluster.shutdown = shut_down
+
+
+def _recorded_run(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Records TFCluster.run with its number of nodes."""
+
+    @functools.wraps(original)
+    def run(sc: Any, map_fun: Any, tf_args: Any, num_executors: int, *args: Any, **kwargs: Any) -> Any:
+        with tracing.span(kinds.TFCLUSTER_RUN, nodes=num_executors):
+            return original(sc, map_fun, tf_args, num_executors, *args, **kwargs)
+
+    return run
+
+
+def _waiting(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wait(*args: Any, **kwargs: Any) -> Any:
+        _Wait.active = True
+        try:
+            return original(*args, **kwargs)
+        finally:
+            _Wait.active = False
+
+    return wait
+
+
+def _wrapping(original: Callable[..., Any], task: Callable[[Any], Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wrap(*args: Any, **kwargs: Any) -> Any:
+        return task(original(*args, **kwargs))
+
+    return wrap
+
+
+# --- functions for executors: classes, so that they pickle by reference ---
+
+
+class _StartedBy:
+    """The process of this executor's start task; a trainer in another process was forked for it."""
+
+    pid = 0
+
+
+class UserStartTask(tfos_stock.WatchedStartTask):
+    """TFSparkNode.run's function for one executor."""
+
+    def __call__(self, executor_ids: Any) -> Any:
+        """Stores this process's ID."""
+        _StartedBy.pid = os.getpid()
+        return super().__call__(executor_ids)
+
+
+class UserMain:
+    """The user's main function in a rank."""
+
+    def __init__(self, main: Callable[[Any, Any], Any]) -> None:
+        self._main = main
+
+    def __call__(self, args: Any, ctx: Any) -> Any:
+        """Calls the function, in the Python worker or in a process that was forked for it."""
+        # TFParallel has no roles: all ranks are workers
+        role, index = (ctx.job_name, ctx.task_index) if ctx.job_name else ("worker", ctx.worker_num)
+        in_task = os.getpid() == _StartedBy.pid or not ctx.job_name
+        if not in_task:
+            tracing.identify(role, index)
+        try:
+            with tracing.span(kinds.USER_MAIN, role=role, index=index, in_task=in_task):
+                return self._main(args, ctx)
+        finally:
+            tracing.flush()
+
+
+class UserFeedTask(FeedTask):
+    """Feeding of one partition, for training or for inference."""
+
+    def _timed(self, blocks: Iterator[Any]) -> Iterator[Any]:
+        """Yields the rows as FeedTask yields blocks, with spans per chunk: rows are too many for two spans each."""
+        count = 0
+        while True:
+            with tracing.span(kinds.READ_ROWS):
+                chunk = list(_chunk(blocks))
+            if not chunk:
+                break
+            count += len(chunk)
+            with tracing.span(kinds.PUT, items=len(chunk)):
+                yield from chunk
+        tracing.instant(kinds.FEED_EXHAUSTED, items=count, join_poll_ns=self._join_poll_ns)
+
+
+def _chunk(items: Iterator[Any]) -> Iterator[Any]:
+    until_ns = monotonic_ns() + CHUNK_NS
+    for item in islice(items, CHUNK):
+        yield item
+        if monotonic_ns() >= until_ns:
+            break
+
+
+class ShutdownTask:
+    """TFSparkNode.shutdown's function for one executor; its sleep is the user's grace_secs."""
+
+    def __init__(self, inner: FunctionType) -> None:
+        self._inner = inner
+
+    def __call__(self, items: Any) -> Any:
+        """Stops the queues."""
+        # the function was pickled by value: `time` is in its own globals, not in a module
+        function_globals = self._inner.__globals__
+        function_globals["time"] = NamedSleep(kinds.TFCLUSTER_GRACE_SECS, (kinds.WAIT_TRAINER,))
+        try:
+            with tracing.span(kinds.SHUTDOWN_TASK):
+                return self._inner(items)
+        finally:
+            function_globals["time"] = time
+
+
+# --- executors ---
+
+
+def _record_worker(worker: Any) -> None:
+    """Records the user's code of a task, in a new Python worker."""
+    worker.read_command = timed(kinds.UNPICKLE_FUNCTION)(worker.read_command)
+    original = getattr(worker, "capture_outputs", None)
+    if original is None:
+        return  # another version of PySpark: its time stays in the task
+
+    @contextmanager
+    def capture_outputs() -> Iterator[None]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        with (
+            tracing.span(kinds.USER_CODE, task_attempt=context.taskAttemptId() if context else None),
+            original(),
+        ):
+            yield
+
+    worker.capture_outputs = capture_outputs
+
+
+def _counted_get(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Records DataFeed.next_batch with its number of rows, from which the feeder's put of them is known."""
+
+    @functools.wraps(original)
+    def next_batch(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with tracing.span(kinds.GET) as span:
+            batch = original(self, *args, **kwargs)
+            # with an input mapping the batch has a list for each tensor
+            rows = next(iter(batch.values()), ()) if isinstance(batch, dict) else batch
+            span.note(items=len(rows))
+            return batch
+
+    return next_batch
+
+
+def _record_feed() -> None:
+    """Records both ends of the queue in a trainer."""
+    from tensorflowonspark import TFNode
+
+    feed = TFNode.DataFeed
+    if hasattr(feed.next_batch, "__wrapped__"):
+        return
+    feed.next_batch = _counted_get(feed.next_batch)
+    feed.batch_results = timed(kinds.PUT_RESULTS)(feed.batch_results)
+    feed.terminate = timed(kinds.TERMINATE_FEED)(feed.terminate)

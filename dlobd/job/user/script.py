@@ -1,0 +1,80 @@
+"""The driver of a user's script: it installs the hooks, and then runs the script as Python would."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+
+from dlobd import spans as kinds
+from dlobd import tracing
+from dlobd.job.launchers.imports import record_packages
+from dlobd.job.user.hooks import prepare_driver
+
+
+def main(argv: list[str]) -> None:
+    """Runs jobs/user.py, `LAUNCHER SPANS_DIR SCRIPT ARGUMENTS...`, and exits as the script does."""
+    launcher, spans_dir, script, *arguments = argv
+    # absolute: the script may change its directory
+    tracing.start(Path(os.environ.get("LOG_DIRS", spans_dir).split(",")[0]).absolute(), "driver")
+    record_packages()
+    with tracing.span(kinds.DRIVER):
+        with tracing.span(kinds.INSTALL_HOOKS):
+            prepare_driver(launcher)
+        code = _run(script, arguments)
+    tracing.flush()
+    sys.exit(code)
+
+
+def _run(script: str, arguments: list[str]) -> str | int | None:
+    """Runs the script as `__main__`; returns its exit code or message."""
+    module = ModuleType("__main__")
+    module.__file__ = script
+    module.__builtins__ = __builtins__  # type: ignore[attr-defined]
+    # functions of `__main__` pickle by value, as in any script
+    sys.modules["__main__"] = module
+    sys.argv = [script, *arguments]
+    sys.path[0] = str(Path(script).resolve().parent)
+    try:
+        with tracing.span(kinds.USER_CODE):
+            with io.open_code(script) as file:
+                code = compile(file.read(), script, "exec")
+            exec(code, vars(module))
+    except SystemExit as error:
+        if error.code:
+            cause = _status_error() or (
+                f"the script exited with code {error.code}" if isinstance(error.code, int) else str(error.code)
+            )
+            tracing.instant(kinds.JOB_FAILED, cause=cause)
+        return error.code
+    except BaseException as error:  # noqa: BLE001  any error ends the script
+        # the user's traceback must not contain dlobd's frame
+        error.__traceback__ = error.__traceback__.tb_next if error.__traceback__ else None
+        sys.excepthook(type(error), error, error.__traceback__)
+        tracing.instant(kinds.JOB_FAILED, cause=_last_line(error))
+        return 1
+    return 0
+
+
+def _last_line(error: BaseException) -> str:
+    """Returns the last line of its traceback; for an error from a Spark task, the last line of the task's traceback."""
+    return _task_error(str(error)) or traceback.format_exception_only(error)[-1].strip().splitlines()[0]
+
+
+def _status_error() -> str | None:
+    """Returns the cause of a failed start job, which TensorFlowOnSpark does not print."""
+    cluster = sys.modules.get("tensorflowonspark.TFCluster")
+    error = getattr(cluster, "tf_status", {}).get("error")
+    return (_task_error(error) or error.splitlines()[0]) if error else None
+
+
+def _task_error(text: str) -> str | None:
+    """Returns the last line of a failed task's Python traceback in Spark's message."""
+    _, separator, rest = text.rpartition("Traceback (most recent call last):")
+    if not separator:
+        return None
+    lines = [line for line in rest.splitlines() if line and not line.startswith((" ", "\t"))]
+    return lines[0] if lines else None

@@ -1,0 +1,155 @@
+"""The scripts of analysis/, run as a person runs them, on captured bundles."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.analysis_scripts import TOP, script
+from tests.repeats import experiment, on_disk, record
+
+DATA = TOP / "tests" / "data"
+
+
+def test_the_overhead_table_of_a_real_run(tmp_path: Path) -> None:
+    """One row a layer with the seconds of run.json, and the two pictures, from the bundle alone."""
+    done = script("layer_breakdown.py", DATA / "quick-run", "-o", tmp_path / "new", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    run = json.loads((DATA / "quick-run" / "run.json").read_text())
+    spark = next(layer for layer in run["layers"] if layer["layer"] == "spark")
+    row = next(line for line in done.stdout.splitlines() if line.split()[:1] == ["Spark"])
+    assert row.split()[1:3] == ["1", f"{spark['ns'] / 1e9:.3f}"]
+    wall = next(line for line in done.stdout.splitlines() if line.split()[:1] == ["wall"])
+    assert wall.split()[2] == f"{run['wall_ns'] / 1e9:.3f}"
+    assert (tmp_path / "new" / "layer-breakdown.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in (tmp_path / "new" / "layer-breakdown.svg").read_text()
+    assert done.stdout.splitlines()[-1] == str(tmp_path / "new" / "layer-breakdown.svg")
+
+
+def test_a_run_that_is_not_ok_is_marked(tmp_path: Path) -> None:
+    """Alone its table is made, and says so; among others it is refused."""
+    done = script("layer_breakdown.py", DATA / "killed-trainer", cwd=tmp_path)
+    assert done.returncode == 0
+    assert re.search(r"^run \S+ is failed: ", done.stdout, re.MULTILINE)
+    done = script("layer_breakdown.py", DATA / "quick-run", DATA / "killed-trainer", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "it cannot be part of a mean" in done.stderr
+
+
+def test_several_runs_become_means(tmp_path: Path) -> None:
+    """The same run twice: two runs, and no deviation."""
+    done = script("layer_breakdown.py", DATA / "quick-run", DATA / "quick-run", cwd=tmp_path)
+    wall = next(line for line in done.stdout.splitlines() if line.split()[:1] == ["wall"])
+    assert wall.split()[1] == "2"
+    assert wall.split()[3] == "0.000"
+    assert (tmp_path / "layer-breakdown.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("runs", "code", "said"),
+    [
+        (["none"], 7, "there is no run"),
+        ([DATA / "quick-run", DATA / "killed-trainer"], 2, "cannot be part of a mean"),
+    ],
+)
+def test_what_has_no_table_is_refused_in_one_line(tmp_path: Path, runs: list[object], code: int, said: str) -> None:
+    """The documented exit code and one line, no traceback, no picture."""
+    done = script("layer_breakdown.py", *runs, cwd=tmp_path)
+    assert done.returncode == code
+    (line,) = done.stderr.splitlines()
+    assert said in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_that_cannot_be_made_is_refused_in_one_line(tmp_path: Path) -> None:
+    """A file stands where the directory is to be."""
+    (tmp_path / "file").write_text("")
+    done = script("layer_breakdown.py", DATA / "quick-run", "-o", tmp_path / "file" / "x", cwd=tmp_path)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert "cannot be used" in line
+
+
+def test_stack_overhead_of_real_runs(tmp_path: Path) -> None:
+    """A native and a fed run of one job: seconds on top of native, by layer, the published figures, two pictures."""
+    runs = [DATA / name / "run.json" for name in ("native-run", "quick-run")]
+    done = script("stack_overhead.py", *runs, "-o", tmp_path, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    native, stack = (json.loads(path.read_text()) for path in runs)
+    more = f"{(stack['wall_ns'] - native['wall_ns']) / 1e9:.3g}"
+    row = next(line.split() for line in done.stdout.splitlines() if line.split()[:2] == ["tfos", "feed"])
+    assert row[2:5] == ["1", f"{stack['wall_ns'] / 1e9:.3g}", more]
+    assert "warning: Runs without a series are paired" in done.stdout
+    assert "15.5 %" in done.stdout
+    assert (tmp_path / "stack-overhead.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in (tmp_path / "stack-overhead.svg").read_text()
+
+
+def test_amortisation_of_a_series(tmp_path: Path) -> None:
+    """Fixed cost, cost per epoch, predictions, and whether a long run is inside; two pictures."""
+    every, ways = [], (("native", 9.0), ("barrier feed", 30.0))
+    for repeat in range(1, 7):
+        for way, fixed_s in ways:
+            for epochs in (1, 2, 3, *((8,) if repeat == 1 else ())):
+                layers, each_s = {"tensorflow": fixed_s + 2 * epochs}, [2.0] * epochs
+                run = record(len(every), experiment(way, epochs=epochs), layers, sum(each_s), each_s)
+                every.append((repeat, run))
+    done = script("amortisation.py", on_disk(tmp_path / "runs", every), "-o", tmp_path, "--epochs", 20, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = [line.split() for line in done.stdout.splitlines()]
+    for words in (
+        "barrier feed 6 30 (30 to 30) 2 (2 to 2) 206 (206 to 206) 96.9%",
+        "barrier feed 20 70 (70 to 70) 0% 1.43 (1.43 to 1.43)",
+    ):
+        assert words.split() in lines
+    assert [line[-1] for line in lines if line[2:3] == ["8"] or line[1:2] == ["8"]] == ["inside", "inside"]
+    assert (tmp_path / "amortisation.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in (tmp_path / "amortisation.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "runs", "code", "said"),
+    [
+        ("stack_overhead.py", [DATA / "quick-run"], 2, "No native run is ok"),
+        ("stack_overhead.py", [DATA / "own-run"], 2, "your own script"),
+        ("stack_overhead.py", ["series-none.json"], 7, "cannot be read"),
+        ("amortisation.py", [DATA / "quick-run"], 2, "no repeat with runs of several numbers of epochs"),
+        ("resource_use.py", [DATA / "quick-run"], 2, "has no samples of its resources"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_in_one_line(
+    tmp_path: Path, name: str, runs: list[object], code: int, said: str
+) -> None:
+    """The documented exit code and one line, no traceback, no picture."""
+    done = script(name, *runs, cwd=tmp_path)
+    assert done.returncode == code
+    (line,) = done.stderr.splitlines()
+    assert said in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_cost_of_a_span_is_measured(tmp_path: Path) -> None:
+    """Recording costs more than not recording; both lines name nanoseconds."""
+    done = script("span_cost.py", "--spans", 500, "--repeats", 3, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    cost = dict(re.findall(r"^(on|off) +(\d+) ns a span", done.stdout, re.MULTILINE))
+    assert int(cost["on"]) > int(cost["off"])
+
+
+def test_the_width_of_clock_offsets_is_measured(tmp_path: Path) -> None:
+    """By processes of two clocks, where this user may make another one; the truth is always inside."""
+    done = script("clock_width.py", "--exchanges", 200, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert float(re.findall(r"one alone: median ([\d.]+) us", done.stdout)[0]) > 0
+    (inside, of) = re.findall(r"inside in (\d+) of (\d+)", done.stdout)[0]
+    assert inside == of != "0"
+
+
+def test_scripts_stay_short() -> None:
+    """What is longer than 60 lines belongs into analysis/studies."""
+    scripts = list((TOP / "analysis").glob("*.py"))
+    assert len(scripts) >= 2
+    assert all(len(path.read_text().splitlines()) <= 60 for path in scripts)

@@ -1,0 +1,119 @@
+"""Log lines and clocks over real sockets."""
+
+from __future__ import annotations
+
+import io
+import json
+import socket
+import time
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from dlobd.job.launchers import addresses, log_stream
+from dlobd.tracing import clock, clock_sync
+
+
+def until(condition: Callable[[], Any]) -> Any:
+    """What `condition` returns once it is true."""
+    deadline = time.monotonic() + 20
+    while not (found := condition()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return found
+
+
+def test_log_lines_reach_the_driver_with_their_senders_name(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each line whole, in order, with the rank's name; the container's own log has them too."""
+    with log_stream.listen("127.0.0.1") as (address, senders):
+        log_stream.forward(io.BytesIO(b"one\ntwo \xff\nlast without end"), "rank 1", address)
+        printed = ""
+
+        def arrived() -> bool:
+            nonlocal printed
+            printed += capsys.readouterr().out
+            return "last" in printed
+
+        err = capsys.readouterr()
+        printed += err.out
+        until(arrived)
+    assert printed.splitlines() == ["rank 1: one", "rank 1: two \ufffd", "rank 1: last without end"]
+    assert err.err == "one\ntwo \ufffd\nlast without end"
+    assert senders == {"rank 1"}
+
+
+class Conf(dict[str, str]):
+    """Settings of a SparkContext."""
+
+
+class Context:
+    """As much of a SparkContext as the driver's clock needs."""
+
+    def __init__(self, **conf: str) -> None:
+        self.environment = {"PYTHONHASHSEED": "0"}
+        self._conf = Conf({name.replace("_", "."): value for name, value in conf.items()})
+
+    def getConf(self) -> Conf:  # noqa: N802  Spark's name
+        return self._conf
+
+
+def test_python_workers_are_told_where_the_drivers_clock_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By PySpark's environment, in which nothing else changes; the listener is where Spark's driver listens."""
+    monkeypatch.delenv(addresses.BIND_IP, raising=False)
+    sc: Any = Context(spark_driver_bindAddress="127.0.0.3", spark_driver_host="127.0.0.2")
+    server = addresses.serve_clock(sc)
+    assert server is not None
+    told = json.loads(sc.environment.pop(clock_sync.VARIABLE))
+    assert sc.environment == {"PYTHONHASHSEED": "0"}
+    assert (told["host"], told["domain"]) == ("127.0.0.3", clock.domain())
+    assert len(clock_sync.Peer(**told).exchange()) == clock_sync.BURST
+    server.close()
+
+
+def test_a_driver_listens_on_one_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where Spark itself was told to listen on all; an address that cannot be had costs the offsets only."""
+    monkeypatch.delenv(addresses.BIND_IP, raising=False)
+    everywhere: Any = Context(spark_driver_bindAddress="0.0.0.0", spark_driver_host="127.0.0.2")
+    assert addresses.driver_host(everywhere) == "127.0.0.2"
+    assert addresses.driver_host(cast(Any, Context())) == socket.gethostname()
+    monkeypatch.setenv(addresses.BIND_IP, "192.0.2.1")
+    nowhere: Any = Context()
+    assert addresses.serve_clock(nowhere) is None
+    assert nowhere.environment == {"PYTHONHASHSEED": "0"}
+
+
+def test_a_stranger_is_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    """Who does not know the run's secret is hung up on; each listener has a secret of its own."""
+    with log_stream.listen("127.0.0.1") as (address, senders), log_stream.listen("127.0.0.1") as (other, _):
+        assert address.secret != other.secret
+        with socket.create_connection((address.host, address.port), 5) as stranger:
+            stranger.sendall(b"guess\nhello\n")
+            stranger.settimeout(10)
+            try:
+                assert stranger.recv(1) == b""
+            except ConnectionResetError:
+                pass  # it hung up with our second line unread
+    assert "hello" not in capsys.readouterr().out
+    assert senders == set()
+
+
+def test_a_driver_that_is_gone_costs_only_its_copy(capsys: pytest.CaptureFixture[str]) -> None:
+    """The trainer's output is read to its end, so that it never blocks on a full pipe."""
+    with log_stream.listen("127.0.0.1") as (address, _):
+        pass
+    source = io.BytesIO(b"line\n" * 1000)
+    log_stream.forward(source, "rank 0", address)
+    assert source.read() == b""
+    assert capsys.readouterr().err == "line\n" * 1000
+
+
+def test_the_listener_binds_only_where_it_was_told() -> None:
+    """Another address of this machine is refused."""
+    with log_stream.listen("127.0.0.2") as (address, _):
+        with socket.socket() as probe:
+            probe.settimeout(5)
+            assert probe.connect_ex(("127.0.0.3", address.port)) != 0
+        with socket.socket() as probe:
+            probe.settimeout(5)
+            assert probe.connect_ex(("127.0.0.2", address.port)) == 0

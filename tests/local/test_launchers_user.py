@@ -1,0 +1,161 @@
+"""Hooks for a person's own script: what they add, and that they change nothing."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from dlobd import spans as kinds
+from dlobd.attribution.importers import recorder
+from dlobd.attribution.importers.recorder import RecordedProcess
+from dlobd.job.user import hooks
+
+
+def python(code: str, spans: Path) -> RecordedProcess:
+    """Runs `code` with a recorder open; what it recorded."""
+    head = f"from dlobd import tracing\ntracing.start({str(spans)!r}, 'driver')\nfrom dlobd.job.user import hooks\n"
+    done = subprocess.run(
+        [sys.executable, "-c", head + code + "\ntracing.flush()\n"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert done.returncode == 0, done.stderr
+    (process,) = recorder.read_all(spans)
+    return process
+
+
+def test_a_feed_of_rows_is_timed_by_chunks(tmp_path: Path) -> None:
+    """Every row is fed once, in order; far fewer spans than rows."""
+    process = python(
+        """
+rows = list(hooks.UserFeedTask(lambda rows: [list(rows)], 0)(iter(range(1000))))[0]
+assert rows == list(range(1000))
+""",
+        tmp_path,
+    )
+    puts = process.named("put")
+    assert sum(span.attrs["items"] for span in puts) == 1000
+    assert 1000 / hooks.CHUNK <= len(puts) < 100
+    assert process.instant("feed exhausted").attrs["items"] == 1000  # type: ignore[union-attr]
+
+
+def test_a_slow_source_is_not_read_ahead() -> None:
+    """Rows that come slowly are fed one by one: nobody waits for a full chunk."""
+    read: list[int] = []
+
+    def slow() -> Iterator[int]:
+        for n in range(3):
+            read.append(n)
+            hooks.time.sleep(0.02)
+            yield n
+
+    fed = hooks.UserFeedTask(list, 0)._timed(slow())
+    assert next(fed) == 0
+    assert read == [0]
+
+
+def test_a_main_function_is_a_rank(tmp_path: Path) -> None:
+    """Role, index and whether it is the Python worker itself; its result and arguments are untouched."""
+    process = python(
+        """
+from types import SimpleNamespace
+ctx = SimpleNamespace(job_name="chief", task_index=0)
+inside = hooks.UserMain(lambda args, ctx: (args, ctx.job_name))
+assert hooks.UserStartTask(lambda ids: inside("a", ctx))([0]) == ("a", "chief")
+hooks._StartedBy.pid = 0
+assert inside("a", ctx) == ("a", "chief")
+assert hooks.UserMain(lambda args, ctx: 7)("a", SimpleNamespace(job_name="", worker_num=2)) == 7
+""",
+        tmp_path,
+    )
+    found = [(s.attrs["role"], s.attrs["index"], s.attrs["in_task"]) for s in process.named(kinds.USER_CODE)]
+    assert found == [("chief", 0, True), ("chief", 0, False), ("worker", 2, True)]
+    assert process.process.role == "chief"  # a process of its own says so; a Python worker does not
+
+
+def test_what_travels_pickles_by_reference() -> None:
+    """Executors find the classes in dlobd, whatever the script is."""
+    assert b"dlobd.job.user.hooks" in pickle.dumps(hooks.UserMain(len))  # type: ignore[arg-type]
+    assert b"dlobd.job.user.hooks" in pickle.dumps(hooks.ShutdownTask(os.path.join))  # type: ignore[arg-type]
+
+
+def test_the_sleep_of_a_shutdown_has_a_name(tmp_path: Path) -> None:
+    """grace_secs is slept inside a function that travelled by value; its module's `time` is not the one it uses."""
+    process = python(
+        """
+import time
+from pyspark import cloudpickle
+def stop(items):
+    time.sleep(0.01)
+    return items
+task = cloudpickle.loads(cloudpickle.dumps(hooks.ShutdownTask(stop)))
+assert task([1]) == [1]
+assert task._inner.__globals__["time"] is time
+""",
+        tmp_path,
+    )
+    (sleep,) = process.named("sleep")
+    assert sleep.wait["waits_for"] == ["@trainer"]
+    assert sleep.wait["cause"] == "TFCluster.shutdown(grace_secs) (sleep 0.01 s)"
+    assert sleep.parent == process.named("shutdown task")[0].id
+
+
+def test_the_hooks_import_nothing_themselves(tmp_path: Path) -> None:
+    """A script that needs neither PySpark nor TensorFlowOnSpark does not pay for them; one that does gets its own."""
+    process = python(
+        """
+import sys
+hooks.prepare_driver("tfos")
+assert not {"pyspark", "tensorflow", "tensorflowonspark"} & set(sys.modules)
+import json.tool
+from tensorflowonspark import TFCluster, TFNode
+assert "tensorflow" not in sys.modules
+assert TFCluster.run.__name__ == "run" and TFCluster.TFCluster.train.__wrapped__
+import tensorflowonspark
+assert type(tensorflowonspark.__loader__).__module__ != "dlobd.job.launchers.imports"
+""",
+        tmp_path,
+    )
+    names = [span.name for span in process.spans]
+    assert "import tensorflowonspark" in names
+    assert "import pyspark" in names
+
+
+def test_py4j_commands_have_names() -> None:
+    """A call by its method, a constructor by its class."""
+    assert hooks._method("c\no12\ncollectAndServe\ne\n") == "collectAndServe"
+    assert hooks._method("i\norg.apache.spark.SparkConf\nbtrue\ne\n") == "new SparkConf"
+    assert hooks._method("r\nu\nPythonRDD\nrj\ne\n") == "look up"
+
+
+def test_calls_that_are_too_short_for_a_span_are_counted(tmp_path: Path) -> None:
+    """A long call into the JVM is a span; short ones are a number; inside a recorded wait neither is."""
+    process = python(
+        f"""
+import time, pyspark, pyspark.sql
+from py4j.java_gateway import GatewayClient
+GatewayClient.send_command = lambda self, command, seconds: time.sleep(seconds)
+hooks._record_pyspark(pyspark)
+client = object.__new__(GatewayClient)
+for _ in range(3):
+    client.send_command("c\\no12\\nsize\\ne\\n", 0)
+client.send_command("c\\no12\\ncollectAndServe\\ne\\n", {2 * hooks.LONG_CALL_NS / 1e9})
+hooks._Wait.active = True
+client.send_command("c\\no12\\nsize\\ne\\n", 0)
+hooks.LONG_CALL_NS = 10**12  # however busy the machine is
+hooks._Wait.active = False
+client.send_command("c\\no12\\nsize\\ne\\n", 0)
+""",
+        tmp_path,
+    )
+    names = [span.name for span in process.spans]
+    assert "JVM: collectAndServe" in names
+    assert process.cost is not None
+    assert process.cost.left_out + names.count("JVM: size") == 4
+    assert process.cost.left_out >= 1

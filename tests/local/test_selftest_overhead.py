@@ -1,0 +1,35 @@
+"""The step loop with the real trainer."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dlobd.selftest.step_loop import Loop
+
+SHORT_LOOP = """
+import json, sys
+from dataclasses import asdict
+from pathlib import Path
+from dlobd.selftest import step_loop
+step_loop.WARM_UP_STEPS, step_loop.PAIRS, step_loop.BLOCK_STEPS = 5, 3, 4
+print(json.dumps(asdict(step_loop.run(Path(sys.argv[1]), 0))))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_the_loop_runs_the_real_trainer(tmp_path: Path) -> None:
+    """Every pair is measured, and the file has the steps of the blocks with recording."""
+    command = [sys.executable, "-c", SHORT_LOOP, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=170, check=True)
+    loop = Loop(**json.loads(done.stdout.splitlines()[-1]))
+    assert len(loop.on_ns) == len(loop.off_ns) == 3
+    assert min(*loop.on_ns, *loop.off_ns) > 0
+    lines = [line for path in tmp_path.glob("spans-*.jsonl") for line in path.read_text().splitlines()]
+    steps = [line for line in lines if '"n":"step"' in line or '"n":"first step"' in line]
+    assert len(steps) == 5 + 3 * 4 + 1

@@ -1,0 +1,192 @@
+"""A run may have died anywhere, and its bundle may lack anything: what is there is shown, and it still adds up."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dlobd.attribution.attribute import attribute
+from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.importers.log4j import LogLine
+from dlobd.attribution.lanes.assemble import assemble
+from dlobd.attribution.lanes.ranks import last_executor
+from dlobd.errors import BundleError
+from dlobd.schema import Trace
+
+DATA = Path(__file__).parents[1] / "data"
+FILES = sorted(
+    str(path.relative_to(DATA / "quick-run"))
+    for part in ("evidence", "logs", "spans")
+    for path in (DATA / "quick-run" / part).rglob("*")
+    if path.is_file()
+)
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    """A copy of the captured good run, to be damaged."""
+    return Path(shutil.copytree(DATA / "quick-run", tmp_path / "run"))
+
+
+def adds_up(trace: Trace) -> None:
+    """The parts sum to the wall, none is negative, and spans are well formed."""
+    found = attribute(trace)
+    assert sum(layer.ns for layer in found.layers) + found.unattributed_ns == trace.wall_ns
+    assert all(layer.ns >= 0 for layer in found.layers)
+    assert all(span.end_ns >= span.start_ns for span in trace.spans)
+    assert len({span.id for span in trace.spans}) == len(trace.spans)
+
+
+def test_ids_are_unique_and_lanes_are_those_of_the_chain() -> None:
+    """client -> driver -> application and executors -> ranks, each with spans that have an id of their own."""
+    trace = assemble(Evidence(DATA / "quick-run"))
+    adds_up(trace)
+    assert set(trace.lanes) == {"client", "driver", "application", "executor-1", "executor-2", "rank-0", "rank-1"}
+    assert trace.lanes[0] == "client"
+
+
+def test_every_wait_is_for_a_lane_that_exists() -> None:
+    """No symbolic name is left, nobody waits for a lane without spans, and for itself only the one that arrived last,
+    whose wait was over before it began."""
+    for run in ("quick-run", "killed-trainer"):
+        trace = assemble(Evidence(DATA / run))
+        lanes = set(trace.lanes)
+        waits = [(span, target) for span in trace.spans for target in span.waits_for]
+        assert len(waits) > 10
+        assert {target for _, target in waits} <= lanes
+        own = [span for span, target in waits if span.lane == target]
+        assert all(span.released_ns is not None and span.released_ns <= span.start_ns for span in own)
+
+
+def test_the_same_bundle_gives_the_same_trace() -> None:
+    """Assembling is a function of the files."""
+    assert assemble(Evidence(DATA / "quick-run")) == assemble(Evidence(DATA / "quick-run"))
+
+
+NEEDED = ("evidence/window.json", "evidence/job.json")
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name not in NEEDED])
+def test_any_file_may_be_missing_or_cut(bundle: Path, name: str) -> None:
+    """Without one file, with a half of it, or with an empty one, the rest is shown and still sums exactly."""
+    path = bundle / name
+    whole = path.read_bytes()
+    for data in (whole[: len(whole) // 2], whole[:-7], b""):
+        path.write_bytes(data)
+        adds_up(assemble(Evidence(bundle)))
+    path.unlink()
+    adds_up(assemble(Evidence(bundle)))
+
+
+@pytest.mark.parametrize("name", NEEDED)
+def test_without_window_or_job_there_is_no_trace(bundle: Path, name: str) -> None:
+    """A run of unknown topology is not taken for another one: missing or damaged, the file is named."""
+    path = bundle / name
+    for data in (path.read_bytes()[:-7], b"", b"[]"):
+        path.write_bytes(data)
+        with pytest.raises(BundleError, match=f"{name} is damaged"):
+            assemble(Evidence(bundle))
+    path.unlink()
+    with pytest.raises(BundleError, match=" has no "):
+        assemble(Evidence(bundle))
+
+
+@pytest.mark.parametrize("part", ["spans", "logs", "logs/containers", "logs/daemons"])
+def test_a_whole_part_may_be_missing(bundle: Path, part: str) -> None:
+    """YARN's logs may be gone, or nothing but the window be left."""
+    shutil.rmtree(bundle / part)
+    adds_up(assemble(Evidence(bundle)))
+
+
+def test_with_the_window_alone_everything_waits_for_spark_submit(bundle: Path) -> None:
+    """The wall is known, and it is nobody's: shown as such, not left out."""
+    for part in ("spans", "logs"):
+        shutil.rmtree(bundle / part)
+    (bundle / "evidence" / "driver-jvm.log").unlink()
+    trace = assemble(Evidence(bundle))
+    found = attribute(trace)
+    assert {span.lane for span in trace.spans} == {"client"}
+    assert found.unattributed_ns > 0.99 * trace.wall_ns
+    adds_up(trace)
+
+
+def test_a_killed_executor_is_closed_at_its_last_evidence(bundle: Path) -> None:
+    """An executor's log and JVM log end in the middle of its task: the task is truncated at its container's end."""
+    container = next((bundle / "logs" / "containers").glob("*_000003"))
+    stderr = container / "stderr"
+    text = stderr.read_text()
+    stderr.write_text(text[: text.index("Finished task")])
+    jvm = container / "jvm.log"
+    jvm.write_text("".join(line for line in jvm.read_text().splitlines(keepends=True) if "exit" not in line))
+    spans = assemble(Evidence(bundle)).spans
+    cut = [span for span in spans if span.truncated]
+    assert {span.lane for span in cut} == {"executor-2"}
+    assert all(span.name.startswith("task of") for span in cut)
+    ends = [span.end_ns for span in spans if span.lane == "executor-2"]
+    assert max(span.end_ns for span in cut) == max(ends)
+    adds_up(assemble(Evidence(bundle)))
+
+
+def test_a_repeated_task_does_not_make_its_executor_look_as_if_it_did_two_things_at_once() -> None:
+    """After a failed task the executor takes the next: tasks of a lane follow each other, also where one has no end."""
+    trace = assemble(Evidence(DATA / "killed-trainer"))
+    for lane in ("executor-1", "executor-2"):
+        tasks = sorted(
+            (span.start_ns, span.end_ns)
+            for span in trace.spans
+            if span.lane == lane and span.name.startswith("task of")
+        )
+        assert len(tasks) >= 3
+        assert all(end <= start for (_, end), (start, _) in pairwise(tasks))
+
+
+def test_an_executor_that_registers_too_late_released_nobody(bundle: Path) -> None:
+    """On a slow machine Spark goes on without it, after its own patience: the wait for executors was not released, and
+    nothing of that contradicts anything."""
+    log = bundle / "logs" / "driver.stderr"
+    lines = log.read_text().splitlines(keepends=True)
+    (ready,) = [line for line in lines if "SchedulerBackend is ready" in line]
+    last = [line for line in lines if ": Registered executor" in line][-1]
+    early_ns = int(last.split()[0]) - 100_000_000
+    log.write_text("".join(lines).replace(ready, f"{early_ns} {ready.partition(' ')[2]}"))
+    trace = assemble(Evidence(bundle))
+    (wait,) = [span for span in trace.spans if span.name == "wait for executors"]
+    assert (wait.end_ns, wait.released_ns) == (early_ns, None)
+    assert trace.clips == ()
+    adds_up(trace)
+
+
+def test_only_as_many_executors_are_waited_for_as_were_requested_at_first() -> None:
+    """Also in a script that trains nothing, whose ranks do not tell: the third one came in place of a lost one."""
+    line = LogLine(0, "INFO", "yarn.YarnAllocator", "Submitted 2 unlocalized container requests.", "AM")
+    registered = {name: LogLine(at_ns, "INFO", "", "", "") for name, at_ns in (("1", 20), ("2", 10), ("3", 30))}
+    found: Any = SimpleNamespace(
+        executors=registered,
+        driver=SimpleNamespace(log=SimpleNamespace(registered=registered)),
+        application_master=SimpleNamespace(requested=line),
+    )
+    assert last_executor(found, ()) == "1"
+    found.application_master.requested = None
+    assert last_executor(found, ()) == "3"
+
+
+def test_an_executor_that_replaces_a_lost_one_is_not_the_way_to_the_first_step(bundle: Path) -> None:
+    """YARN gives another container for one that was lost, and nothing was trained there: start-up stays what it was."""
+    before = assemble(Evidence(bundle))
+    log = bundle / "logs" / "driver.stderr"
+    lines = log.read_text().splitlines(keepends=True)
+    last = next(line for line in reversed(lines) if ": Registered executor" in line)
+    late_ns = int(lines[-1].split()[0])
+    log.write_text("".join([*lines, f"{late_ns} {last.partition(' ')[2]}".replace("with ID 2", "with ID 3")]))
+    assert "with ID 3" in log.read_text()
+    trace = assemble(Evidence(bundle))
+    assert [event.event for event in trace.startup] == [event.event for event in before.startup]
+    (wait,) = [span for span in trace.spans if span.name == "wait for executors"]
+    # the ApplicationMaster's log does not name its container: what the wait was for is not certain any more
+    assert replace(wait, unknown=False) in before.spans

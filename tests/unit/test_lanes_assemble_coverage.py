@@ -1,0 +1,47 @@
+"""A run whose logs have calls of Hadoop's RPC clients and phases of Spark's JVMs: how much of its wall was seen."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from dlobd.attribution.attribute import attribute
+from dlobd.attribution.evidence_quality import quality
+from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.lanes import jvm
+from dlobd.attribution.lanes.assemble import assemble
+from dlobd.schema import Trace
+
+SEEN = Path(__file__).parents[1] / "data" / "seen-run"
+
+
+@pytest.fixture(scope="module")
+def trace() -> Trace:
+    """The run's spans."""
+    return assemble(Evidence(SEEN))
+
+
+def test_four_fifths_of_the_wall_were_measured_or_waits_whose_length_was_read(trace: Trace) -> None:
+    """The rest lies between marks: mostly JVMs that load their main classes."""
+    seen: Counter[str] = Counter()
+    for segment in attribute(trace).segments:
+        known = quality(segment)
+        cause = segment.span.cause_kind if segment.span else None
+        if known == "named wait" and not (cause and cause.period_is_read):
+            known = "unexplained"  # of a length that is only believed
+        seen[known] += segment.end_ns - segment.start_ns
+    assert (seen["measured"] + seen["named wait"]) / trace.wall_ns >= 0.8
+
+
+def test_every_phase_that_the_table_has_is_in_some_lane(trace: Trace) -> None:
+    """A message that Spark words otherwise would lose its phase unnoticed."""
+    made = {span.kind for span in trace.spans}
+    assert {phase.kind for phase in (*jvm.DRIVER, *jvm.APPLICATION_MASTER, *jvm.REQUEST, *jvm.EXECUTOR)} <= made
+    assert {name for name, _ in jvm.FIRST} | {"create JVM", "configure log4j", "GC pause"} <= made
+
+
+def test_what_logs_say_at_once_does_not_contradict_each_other(trace: Trace) -> None:
+    """Spans of several sources nest in each lane."""
+    assert [clip for clip in attribute(trace).clips if clip.kind == "inconsistent"] == []

@@ -1,0 +1,42 @@
+"""What a run says about the machine it ran on."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from pathlib import Path
+
+import pytest
+
+import dlobd
+from dlobd.run import provenance
+
+
+def test_the_platform_is_this_machine() -> None:
+    """Real values of this machine, all of them plain JSON."""
+    found = provenance.platform()
+    assert json.loads(json.dumps(found)) == found
+    assert (found["system"], found["architecture"]) == (platform.system(), platform.machine())
+    assert found["cores"] == os.cpu_count()
+    memory = found["memory_bytes"]
+    assert isinstance(memory, int)
+    total = int(next(line for line in Path("/proc/meminfo").read_text().splitlines() if "MemTotal" in line).split()[1])
+    assert memory == total * 1024
+
+
+def test_versions_of_everything_that_takes_part() -> None:
+    """Python, Java as given, Hadoop, and each package; what is not installed is null instead of left out."""
+    found = provenance.versions("17.0.1")
+    assert (found["dlobd"], found["java"], found["hadoop"]) == (dlobd.__version__, "17.0.1", provenance.HADOOP_VERSION)
+    assert found["python"] == platform.python_version()
+    assert found["tensorflowonspark"] == "2.2.5"
+    assert provenance.versions(None)["java"] is None
+
+
+def test_a_package_that_is_not_there_has_no_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trainer's machine may lack what the driver has."""
+    monkeypatch.setattr(provenance, "_PACKAGES", ("no-such-package-of-anybody", "numpy"))
+    found = provenance.versions(None)
+    assert found["no-such-package-of-anybody"] is None
+    assert found["numpy"]

@@ -1,0 +1,110 @@
+"""The configuration of an external cluster: read as Hadoop reads it, and refused in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dlobd.errors import UsageError
+from dlobd.hadoop.site_files import Address, HadoopConf
+from tests.hadoop_conf import write
+
+
+def test_addresses_of_a_plain_cluster(tmp_path: Path) -> None:
+    """What is not set has Hadoop's default; each address names the key that it comes from."""
+    write(tmp_path, core={"fs.defaultFS": "hdfs://nn.example:8020/"}, yarn={"yarn.resourcemanager.hostname": "rm"})
+    conf = HadoopConf.read(tmp_path)
+    conf.check_supported()
+    assert conf.fs_uri == "hdfs://nn.example:8020"
+    assert conf.namenodes() == [Address("nn.example:9870", "fs.defaultFS")]
+    assert conf.resourcemanagers() == [Address("rm:8088", "yarn.resourcemanager.hostname")]
+
+
+def test_all_interfaces_are_no_address(tmp_path: Path) -> None:
+    """0.0.0.0 is where a daemon listens; clients use its host, with the port that was set."""
+    write(
+        tmp_path,
+        core={"fs.defaultFS": "hdfs://nn"},
+        hdfs={"dfs.namenode.http-address": "0.0.0.0:50070"},
+        yarn={"yarn.resourcemanager.hostname": "rm", "yarn.resourcemanager.webapp.address": "${yarn.host}:1"},
+    )
+    conf = HadoopConf.read(tmp_path)
+    assert conf.namenodes() == [Address("nn:50070", "dfs.namenode.http-address")]
+    assert conf.get("yarn.resourcemanager.webapp.address") == "${yarn.host}:1", "what is unknown stays as it is"
+
+
+def test_high_availability_has_several_addresses(tmp_path: Path) -> None:
+    """A nameservice's NameNodes and the ResourceManagers' ids, with ${...} replaced."""
+    write(
+        tmp_path,
+        core={"fs.defaultFS": "hdfs://ns1"},
+        hdfs={
+            "dfs.ha.namenodes.ns1": "nn1, nn2",
+            "dfs.namenode.http-address.ns1.nn1": "a:1",
+            "dfs.namenode.http-address.ns1.nn2": "${second}:2",
+            "second": "b",
+        },
+        yarn={
+            "yarn.resourcemanager.ha.enabled": "true",
+            "yarn.resourcemanager.ha.rm-ids": "rm1,rm2",
+            "yarn.resourcemanager.webapp.address.rm1": "c:3",
+            "yarn.resourcemanager.hostname.rm2": "d",
+        },
+    )
+    conf = HadoopConf.read(tmp_path)
+    assert [address.netloc for address in conf.namenodes()] == ["a:1", "b:2"]
+    assert conf.namenodes()[1].key == "dfs.namenode.http-address.ns1.nn2"
+    assert conf.resourcemanagers() == [
+        Address("c:3", "yarn.resourcemanager.webapp.address.rm1"),
+        Address("d:8088", "yarn.resourcemanager.hostname.rm2"),
+    ]
+
+
+def test_variables_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """${env.NAME} and its defaults, and no endless loop where a property names itself."""
+    write(
+        tmp_path,
+        core={"a": "${env.DL_HOST}", "b": "${env.DL_NONE:-x}", "c": "${env.DL_NONE}", "d": "${d}", "e": "${a}-${b}"},
+    )
+    monkeypatch.setenv("DL_HOST", "h")
+    monkeypatch.delenv("DL_NONE", raising=False)
+    conf = HadoopConf.read(tmp_path)
+    assert [conf.get(key) for key in "abcde"] == ["h", "x", "${env.DL_NONE}", "${d}", "h-x"]
+
+
+@pytest.mark.parametrize(
+    ("sites", "words"),
+    [
+        ({"core": {"hadoop.security.authentication": "kerberos"}}, "hadoop.security.authentication=kerberos"),
+        ({"hdfs": {"dfs.http.policy": "HTTPS_ONLY"}}, "dfs.http.policy=HTTPS_ONLY"),
+        ({"yarn": {"yarn.http.policy": "HTTPS_ONLY"}}, "yarn.http.policy=HTTPS_ONLY"),
+        ({"hdfs": {"dfs.webhdfs.enabled": "false"}}, "dfs.webhdfs.enabled=false"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_by_its_key(
+    tmp_path: Path, sites: dict[str, dict[str, str]], words: str
+) -> None:
+    """Kerberos, HTTPS only, no WebHDFS."""
+    with pytest.raises(UsageError, match=words):
+        HadoopConf.read(write(tmp_path, **sites)).check_supported()
+
+
+def test_a_directory_that_is_no_configuration(tmp_path: Path) -> None:
+    """Missing directory, missing file, broken XML, other XML, no HDFS, no host: one line each, with the file's name."""
+    with pytest.raises(UsageError, match="is not a directory"):
+        HadoopConf.read(tmp_path / "none")
+    with pytest.raises(UsageError, match=r"core-site\.xml cannot be read"):
+        HadoopConf.read(tmp_path)
+    write(tmp_path, core={"fs.defaultFS": "file:///"})
+    conf = HadoopConf.read(tmp_path)
+    with pytest.raises(UsageError, match="is 'file:///': dlobd needs HDFS"):
+        assert conf.fs_uri
+    with pytest.raises(UsageError, match=r"yarn\.resourcemanager\.hostname"):
+        conf.resourcemanagers()
+    (tmp_path / "hdfs-site.xml").write_text("<configuration><property>")
+    with pytest.raises(UsageError, match=r"hdfs-site\.xml is not XML"):
+        HadoopConf.read(tmp_path)
+    (tmp_path / "hdfs-site.xml").write_text("<html/>")
+    with pytest.raises(UsageError, match="its root is <html>"):
+        HadoopConf.read(tmp_path)
