@@ -23,10 +23,10 @@ from dlobd.bundle.store import Bundle
 from dlobd.errors import DlobdError
 from dlobd.experiment.own_job import from_dict
 from dlobd.report.export.otlp import otlp
+from dlobd.report.export.perfetto import trace_events
 from dlobd.report.page.data import document
 from dlobd.report.page.render import render
 from dlobd.report.page.source import source
-from dlobd.report.export.perfetto import trace_events
 from tests.captured import DATA, copy_of
 
 DEADLINE_S = 60
