@@ -21,8 +21,8 @@ def findings(context: Context) -> list[Finding]:
     """Returns findings above noise before others, and the largest saving first."""
     earlier_walls_ns = (context.evidence.noise or {}).get("earlier_walls_ns") or ()
     noise_ns = noise.noise_ns(earlier_walls_ns, context.trace.wall_ns)
-    found = [_finding(candidate, saves_ns, lo_ns, noise_ns) for candidate, saves_ns, lo_ns in _bounded(context)]
-    return sorted(found, key=lambda one: (not one.above_noise, -one.saves_ns, one.finding))
+    rows = [_finding(candidate, saves_ns, lo_ns, noise_ns) for candidate, saves_ns, lo_ns in _bounded(context)]
+    return sorted(rows, key=lambda row: (not row.above_noise, -row.saves_ns, row.finding))
 
 
 def _bounded(context: Context) -> Iterator[tuple[Candidate, int, int]]:
