@@ -1,7 +1,7 @@
 """A model or data set from the user's own file, named as `path/to/net.py:build`.
 
-The file is one module. It is loaded from its text, so that every process runs what was read and hashed once, and a
-process on another machine needs no file. Modules beside it are not found: what it imports has to be installed.
+The file is a single module, loaded from its text: all processes run the text that was hashed, and other machines need
+no file. It can import only installed modules, none from its own directory.
 """
 
 from __future__ import annotations
@@ -24,35 +24,35 @@ _REFERENCE = re.compile(r"(?P<path>.*\.py)(?::(?P<attribute>.*))?", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class OwnFile:
-    """What a setting names: the file, as the user wrote it, and the function or class in it."""
+    """A user's file, with its path as the user wrote it, and the function or class in it."""
 
     path: str
     attribute: str
 
 
 def named(value: str) -> OwnFile | None:
-    """The file and function that a setting names; None where it is another kind of name.
+    """Returns the file and function of a setting; None for the name of a registry.
 
     Raises:
-        UsageError: it names a file, but no function or class in it.
+        UsageError: the setting names a file without a function or class.
     """
-    found = _REFERENCE.fullmatch(value)
-    if found is None:
+    match = _REFERENCE.fullmatch(value)
+    if match is None:
         return None
-    attribute = found["attribute"] or ""
+    attribute = match["attribute"] or ""
     if not attribute.isidentifier():
-        raise UsageError(f"{value} does not say what in {found['path']} is meant.", f"{found['path']}:NAME")
-    return OwnFile(found["path"], attribute)
+        raise UsageError(f"{value} names no function or class in {match['path']}.", f"{match['path']}:NAME")
+    return OwnFile(match["path"], attribute)
 
 
 def read(path: str, sha256: str = "") -> str:
-    """The text of the file.
+    """Reads the text of a file.
 
     Args:
-        sha256: what it has to be; empty if it may be any.
+        sha256: required hash; empty to accept any.
 
     Raises:
-        UsageError: it cannot be read, or is not what it was.
+        UsageError: the file cannot be read, or has another hash.
     """
     try:
         text = Path(path).expanduser().read_bytes().decode()
@@ -60,7 +60,7 @@ def read(path: str, sha256: str = "") -> str:
         raise UsageError(f"{path} cannot be read: {error.strerror}.", "name a .py file on this machine") from None
     except UnicodeDecodeError:
         raise UsageError(f"{path} is not UTF-8 text.", "name a .py file") from None
-    except (RuntimeError, ValueError) as error:  # of ~ before a name that no user has; of a NUL
+    except (RuntimeError, ValueError) as error:  # an unknown user after ~; a NUL character
         raise UsageError(f"{path!r} is not the path of a file: {error}.", "name a .py file on this machine") from None
     return _checked(path, text, sha256)
 
@@ -68,37 +68,37 @@ def read(path: str, sha256: str = "") -> str:
 def _checked(path: str, text: str, sha256: str) -> str:
     if sha256 and (found := sha256_of(text)) != sha256:
         raise UsageError(
-            f"{path} has changed: its sha256 is {found[:12]}..., and {sha256[:12]}... was to be run.",
-            "restore the file, or begin anew with the changed one",
+            f"{path} has changed: its sha256 is {found[:12]}... instead of {sha256[:12]}....",
+            "restore the file, or start a new run with the changed file",
         )
     return text
 
 
 def sha256_of(text: str) -> str:
-    """Hexadecimal sha256 of a file with this text."""
+    """Returns the hexadecimal sha256 of a file with this text."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def load(own: OwnFile, sha256: str, text: Callable[[], str]) -> Any:
-    """The function or class, of a module that is loaded once in a process.
+    """Returns the function or class. A process loads the module once.
 
     Args:
-        sha256: of the file.
-        text: gives the file's text, and is asked once in a process.
+        sha256: hash of the file.
+        text: returns the text of the file; called once per process.
 
     Raises:
-        UsageError: the text is not the one with this sha256, it raised, or has no such function or class; one line.
+        UsageError: the text has another hash, raised an exception, or lacks the function or class.
     """
     name = f"dlobd_own_{sha256[:16]}"
     module = sys.modules.get(name) or _executed(name, own.path, _checked(own.path, text(), sha256))
-    if not callable(found := getattr(module, own.attribute, None)):
-        there = [key for key, value in vars(module).items() if getattr(value, "__module__", "") == name]
-        raise UsageError(f"{own.path} has no function or class {own.attribute!r}; it has {', '.join(there) or 'none'}.")
-    return found
+    if not callable(member := getattr(module, own.attribute, None)):
+        names = [key for key, value in vars(module).items() if getattr(value, "__module__", "") == name]
+        raise UsageError(f"{own.path} has no function or class {own.attribute!r}; it has {', '.join(names) or 'none'}.")
+    return member
 
 
-def said(error: BaseException, path: str) -> str:
-    """What went wrong, and the last line of the file that led to it: `net.py, line 3: ValueError: ...`."""
+def error_line(error: BaseException, path: str) -> str:
+    """Returns an error with the last line of the file in its traceback: `net.py, line 3: ValueError: ...`."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
     if isinstance(error, SyntaxError) and error.filename == path:
         lines = [error.lineno]
@@ -108,20 +108,20 @@ def said(error: BaseException, path: str) -> str:
 
 
 def path_of(thing: type) -> str | None:
-    """The file that a class was loaded from by `load`, as the user named it; None for any other class."""
+    """Returns the user's path of the file from which `load` loaded a class; None for any other class."""
     loader = getattr(sys.modules.get(thing.__module__), "__loader__", None)
     return loader.path if isinstance(loader, _FromText) else None
 
 
 class _FromText(importlib.abc.ExecutionLoader):
-    """Loads a module from the text that a file had. Tracebacks show its lines, also where there is no such file."""
+    """A loader of modules from text. Tracebacks show its lines even without the file."""
 
     def __init__(self, path: str, text: str) -> None:
         self.path = path
         self._text = text
 
     def get_filename(self, fullname: str) -> str:
-        """As the user wrote it."""
+        """Returns the user's path."""
         return self.path
 
     def get_source(self, fullname: str) -> str:
@@ -141,5 +141,5 @@ def _executed(name: str, path: str, text: str) -> Any:
         raise
     except BaseException as error:
         del sys.modules[name]
-        raise UsageError(f"{said(error, path)}.", "correct the file; it has to load by itself") from error
+        raise UsageError(f"{error_line(error, path)}.", "correct the file; it must load without other files") from error
     return module

@@ -312,7 +312,9 @@ def _check_member(name: str, value: str, where: str) -> None:
     """It is a member of the field's axis that jobs may use."""
     registry = REGISTRIES[AXES[name]]
     if value not in registry.names():
-        raise UsageError(f"{where}: {unknown(registry.one, value, registry.names())}", f"dlobd list {registry.kind}")
+        raise UsageError(
+            f"{where}: {unknown(registry.singular, value, registry.names())}", f"dlobd list {registry.kind}"
+        )
     if why := registry.row(value).unavailable:
         raise UsageError(f"{where}: {name} {value} cannot be used by a job: {why}.", f"dlobd list {registry.kind}")
 

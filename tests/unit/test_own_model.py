@@ -73,8 +73,8 @@ def test_an_experiment_holds_the_name_and_the_sha256_of_the_file(here: Path) -> 
     ("sets", "line"),
     [
         (["model=none.py:build"], "--set model=none.py:build: model none.py cannot be read: No such file"),
-        (["model=net.py"], "net.py does not say what in net.py is meant. Next: net.py:NAME"),
-        (["model=net.py:a-b"], "net.py:a-b does not say what in net.py is meant"),
+        (["model=net.py"], "net.py names no function or class in net.py. Next: net.py:NAME"),
+        (["model=net.py:a-b"], "net.py:a-b names no function or class in net.py"),
         (["model=."], "Unknown model '.'"),
         (["model_sha256=" + 64 * "0"], "model_sha256 cannot be set: it is computed from the file that model names"),
         (["model_sha256=x", "model=net.py:build"], "model_sha256 cannot be set"),
@@ -100,7 +100,7 @@ def test_a_stored_experiment_needs_no_file_until_it_runs(here: Path) -> None:
     with pytest.raises(UsageError, match=r"net\.py cannot be read"):
         runner.check(one)
     Path("net.py").write_text("a = 2")
-    with pytest.raises(UsageError, match=r"net\.py has changed: its sha256 is .* was to be run"):
+    with pytest.raises(UsageError, match=r"net\.py has changed: its sha256 is .* instead of "):
         runner.check(one)
     with pytest.raises(UsageError, match="needs the sha256 of its file"):
         files.from_dict({**stored, "model_sha256": ""})

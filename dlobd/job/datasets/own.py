@@ -94,7 +94,9 @@ def chunks(dataset: Any, split: str, order: Any, samples: int) -> Iterator[tuple
 
 
 def _said(error: BaseException, kind: Any) -> str:
-    return own_file.said(error, (own_file.path_of(kind) if isinstance(kind, type) else None) or str(kind.__module__))
+    return own_file.error_line(
+        error, (own_file.path_of(kind) if isinstance(kind, type) else None) or str(kind.__module__)
+    )
 
 
 def _wrong(dataset: Any) -> str:

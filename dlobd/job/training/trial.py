@@ -36,7 +36,7 @@ def main() -> int:
             wrong = str(error)
         except BaseException as error:  # noqa: BLE001  whatever the file does, it becomes one line
             own = own_file.named(told["model"])
-            wrong = own_file.said(error, own.path if own else told["model"])
+            wrong = own_file.error_line(error, own.path if own else told["model"])
         print(json.dumps({"wrong": wrong}), file=out, flush=True)
     os._exit(0)  # whatever threads the file has started
 
