@@ -169,7 +169,7 @@ class Clip:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """All spans of a run on one time axis. The wall is [start_ns, end_ns) of the main lane."""
+    """All spans of a run on one time axis. The wall time is [start_ns, end_ns) of the main lane."""
 
     start_ns: int
     end_ns: int
@@ -197,7 +197,7 @@ class Trace:
 
 @described()
 class LayerTime:
-    """A layer's part of the wall; lo <= ns <= hi.
+    """A layer's part of the wall time; lo <= ns <= hi.
 
     `measured_ns`, `between_marks_ns`, `named_wait_ns` and `unexplained_ns` sum to `ns`."""
 
@@ -214,7 +214,7 @@ class LayerTime:
     )
     hi_ns: int = member(
         "Upper bound of ns.",
-        "`ns` + resolution of each boundary with another layer + `hi_ns` of its own intervals; at most the wall",
+        "`ns` + resolution of each boundary with another layer + `hi_ns` of its own intervals; at most the wall time",
     )
     measured_ns: int = member(
         "Part of ns in calls or phases with an observed start and end.", "sum of its segments whose span is `measured`"
