@@ -1,4 +1,4 @@
-"""The axes of an experiment, a registry each. To add a member, write its file and add its row."""
+"""Registries of an experiment's axes. To add a member, write its file and add its row."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ LAUNCHERS = Registry(
         Row(
             "torch-distributor",
             "pyspark's TorchDistributor",
-            unavailable="it starts PyTorch's launcher, and dlobd's trainers are TensorFlow's",
+            unavailable="it starts PyTorch's launcher; dlobd's trainers use TensorFlow",
         ),
         Row(
             "native",
@@ -117,7 +117,7 @@ SCHEDULERS = Registry(
             "dlobd.run.schedulers.standalone:LocalClusterScheduler",
             ("pyspark",),
         ),
-        Row("none", "no Spark: what launcher native goes with", "dlobd.run.schedulers.none:NoScheduler"),
+        Row("none", "no Spark; for launcher native", "dlobd.run.schedulers.none:NoScheduler"),
     ],
 )
 
@@ -135,20 +135,20 @@ CHANNELS = Registry("channels", [Row(transport.name, transport.title) for transp
 LIBRARIES = Registry(
     "libraries",
     [
-        Row("auto", "the first that the exchange can use and that carries the channel"),
-        Row("tensorflow", "TensorFlow's own gRPC; its exchanges alone use it", needs=("tensorflow",)),
+        Row("auto", "first library that the exchange can use and that carries the channel"),
+        Row("tensorflow", "TensorFlow's own gRPC, only for TensorFlow's exchanges", needs=("tensorflow",)),
         Row("sockets", "TCP sockets of the standard library", "dlobd.network.channels.sockets:SocketsChannel"),
         Row("grpc", "gRPC, a call per message", "dlobd.network.channels.grpc:GrpcChannel", ("grpc",)),
         Row(
             "ucx",
-            "UCX (libucp), by a binding of dlobd's own",
+            "UCX (libucp), by dlobd's own binding",
             "dlobd.network.channels.ucx.channel:UcxChannel",
             ("cffi",),
         ),
-        Row("mpi", "MPICH by mpi4py; its exchange alone uses it", needs=("mpi4py",)),
+        Row("mpi", "MPICH by mpi4py, only for exchange mpi", needs=("mpi4py",)),
     ],
 )
-"""Whose code carries a channel's bytes."""
+"""Libraries that carry a channel's bytes."""
 
 EXCHANGES = Registry(
     "exchanges",
@@ -201,11 +201,11 @@ EXCHANGES = Registry(
 PLANES = Registry(
     "planes",
     [
-        Row("exchange", "the channel is asked of the gradient exchange only"),
-        Row("all", "it is asked of Spark and HDFS too, as where IPoIB carries every socket"),
+        Row("exchange", "only the gradient exchange uses the channel"),
+        Row("all", "Spark and HDFS use it as well, as if IPoIB carries every socket"),
     ],
 )
-"""Of which ways between a job's processes the channel is asked; each has a verdict all the same."""
+"""Traffic for which the channel is requested. All traffic gets a verdict."""
 
 OPTIMISERS = Registry(
     "optimisers",
@@ -223,14 +223,19 @@ OPTIMISERS = Registry(
 SCHEDULES = Registry(
     "schedules",
     [
-        Row("constant", "the learning rate stays as it is", "dlobd.job.training.schedules:constant", ("tensorflow",)),
+        Row("constant", "constant learning rate", "dlobd.job.training.schedules:constant", ("tensorflow",)),
         Row(
             "step",
-            "x learning_rate_decay_factor every num_epochs_per_decay epochs",
+            "learning rate x learning_rate_decay_factor every num_epochs_per_decay epochs",
             "dlobd.job.training.schedules:step",
             ("tensorflow",),
         ),
-        Row("cosine", "falls to 0 by half a cosine", "dlobd.job.training.schedules:cosine", ("tensorflow",)),
+        Row(
+            "cosine",
+            "learning rate falls to 0 along half a cosine",
+            "dlobd.job.training.schedules:cosine",
+            ("tensorflow",),
+        ),
     ],
 )
 
@@ -249,7 +254,7 @@ LOSSES = Registry(
 AUGMENTATIONS = Registry(
     "augmentations",
     [
-        Row("none", "training images as they are"),
+        Row("none", "unchanged training images"),
         Row(
             "flip-crop",
             "random flip and random crop after padding by 4 pixels (He et al. 2015)",
@@ -258,7 +263,7 @@ AUGMENTATIONS = Registry(
         ),
     ],
 )
-"""What is done to training images, batch by batch; images of the test set stay as they are."""
+"""Changes of training images, batch by batch. Test images are unchanged."""
 
 DEVICES = Registry(
     "devices",
@@ -266,7 +271,7 @@ DEVICES = Registry(
         Row("cpu", "the cores of an executor's container"),
         Row(
             "gpu",
-            "one GPU per rank, requested from YARN or Spark; not run on a GPU yet",
+            "one GPU per rank, requested from YARN or Spark; not tested on a GPU yet",
         ),
     ],
 )
@@ -274,12 +279,12 @@ DEVICES = Registry(
 PAGE_CACHES = Registry(
     "page-caches",
     [
-        Row("as-is", "as the runs before have left it; how much was there is reported"),
-        Row("warm", "the training files' blocks are read once before the window"),
+        Row("as-is", "unchanged; the report has the cached share"),
+        Row("warm", "dlobd reads the training files' blocks before the window"),
         Row("cold", "the kernel drops the training files' blocks before the window; not on an external cluster"),
     ],
 )
-"""What the DataNodes' machines have of the training files in memory when the window begins."""
+"""State of the training files in the DataNodes' page caches at the start of the window."""
 
 INPUTS = Registry(
     "inputs",
@@ -302,7 +307,7 @@ PLACES = Registry(
         Row("embedded", "the embedded cluster's YARN and HDFS", "dlobd.run.place.embedded:EmbeddedKind"),
     ],
 )
-"""Where a job runs: the first that serves an experiment. It is never named: it follows from scheduler and cluster."""
+"""Places where a job runs. The first that can run an experiment is used; no setting names it."""
 
 VIEWS = Registry(
     "views",
@@ -315,7 +320,7 @@ VIEWS = Registry(
         Row("resources", "CPU, memory, disk, network; Spark's task metrics", "dlobd.report.terminal.views:resources"),
     ],
 )
-"""What `dlobd show` can print of a run; without a choice the first, with `--full` the others, in this order."""
+"""Views of `dlobd show`: by default the first, with `--full` the others in this order."""
 
 REGISTRIES: dict[str, Registry] = {
     registry.kind: registry

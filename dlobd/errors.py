@@ -1,15 +1,15 @@
-"""The failures dlobd expects, each with its exit code and what to do next.
+"""Expected failures, with exit codes and next steps.
 
-    DlobdError                      one clear line, never a traceback
+    DlobdError                      one line, never a traceback
     ├── UsageError            2     the command line or an experiment file is wrong
     ├── SetupError            3     this machine lacks something: Java, jars, memory, disk, ports, data
-    ├── ClusterError          4     HDFS or YARN did not start, or stopped answering
-    ├── RunFailed             5     the job ran and failed; its bundle says why
+    ├── ClusterError          4     HDFS or YARN did not start, or stopped responding
+    ├── RunFailed             5     the job ran and failed; its bundle has the reason
     ├── RunInvalid            6     the job ended, but its result cannot be trusted
     ├── BundleError           7     a run bundle is missing, damaged or of a newer schema
-    ├── Busy                  8     another dlobd command holds what this one needs
+    ├── Busy                  8     another dlobd command uses the same cluster or file
     ├── Regression            9     `dlobd check`: significant regression above the limit
-    └── Undecided            10     `dlobd check`: too few runs to tell
+    └── Undecided            10     `dlobd check`: too few runs to decide
     (Interrupted            130     Ctrl-C or SIGTERM)
 
 An error is one line with three parts: what failed, why, and the next step.
@@ -35,7 +35,7 @@ class DlobdError(Exception):
 
     @property
     def line(self) -> str:
-        """The single line that the user sees."""
+        """The line that the user sees."""
         return f"{self.what} Next: {self.remedy}" if self.remedy else self.what
 
 
@@ -52,7 +52,7 @@ class SetupError(DlobdError):
 
 
 class ClusterError(DlobdError):
-    """HDFS or YARN did not start, or stopped answering."""
+    """HDFS or YARN did not start, or stopped responding."""
 
     exit_code = 4
 
@@ -76,7 +76,7 @@ class BundleError(DlobdError):
 
 
 class Busy(DlobdError):
-    """Another dlobd command holds what this one needs."""
+    """Another dlobd command uses the same cluster or file."""
 
     exit_code = 8
 

@@ -1,4 +1,4 @@
-"""Which dlobd this is: its version, its content, and the Python that has it."""
+"""Identifies an installation of dlobd: its version, the hash of its files, and its Python."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from dlobd.paths import PACKAGE, python
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """A dlobd that is installed somewhere.
+    """An installation of dlobd.
 
     Args:
-        version: with a digest of its files, such as 0.2.0+0123456789ab: two commits have the same number.
-        python: the interpreter below which it and all that it needs is found.
+        version: version with a digest of the files, such as 0.2.0+0123456789ab, since commits share a version.
+        python: interpreter with dlobd and its dependencies.
     """
 
     version: str
@@ -28,19 +28,19 @@ class Installed:
 
 
 def this() -> Installed:
-    """The one that runs this."""
+    """Returns the running installation."""
     return Installed(f"{__version__}+{digest(files())[:12]}", str(python()))
 
 
 def files() -> tuple[Path, ...]:
-    """The package's own files, in a fixed order; what a wheel carries beside them is not the package."""
-    found = (path for path in sorted(PACKAGE.rglob("*")) if path.is_file() and "__pycache__" not in path.parts)
-    return tuple(path for path in found if "_shipped" not in path.relative_to(PACKAGE).parts)
+    """Returns the files of the package in a fixed order, without the folders that a wheel adds."""
+    paths = (path for path in sorted(PACKAGE.rglob("*")) if path.is_file() and "__pycache__" not in path.parts)
+    return tuple(path for path in paths if "_shipped" not in path.relative_to(PACKAGE).parts)
 
 
-def digest(found: Sequence[Path]) -> str:
-    """Hexadecimal sha256 of the package's files, with their names."""
+def digest(paths: Sequence[Path]) -> str:
+    """Returns the hexadecimal sha256 of files with their names."""
     total = hashlib.sha256()
-    for file in found:
+    for file in paths:
         total.update(f"{file.relative_to(PACKAGE)}\n".encode() + file.read_bytes())
     return total.hexdigest()

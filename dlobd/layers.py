@@ -1,6 +1,6 @@
-"""The table of layers: where time can go, from which event to which, by which source, and what it cannot see.
+"""The table of layers: their time begins and ends, their sources and their limits. Stdlib only.
 
-Stdlib only: the cluster's Python imports this unchanged. `docs/layers.md` is made from this table.
+`docs/layers.md` is generated from this table.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One place where a job's time can go."""
+    """A component that takes a job's time."""
 
     name: str
     group: str
     title: str
-    colour: str  # of Okabe and Ito, whose eight are told apart by colour-blind readers; the ninth is Tol's
+    colour: str  # from Okabe and Ito's palette for colour-blind readers; the ninth is Tol's
     opens: str
     closes: str
     source: str
@@ -31,7 +31,7 @@ _ROWS = (
         "just before exec of spark-submit",
         "observed exit of spark-submit",
         "own clock",
-        "nothing; it is our own process",
+        "nothing; it is dlobd's own process",
     ),
     Layer(
         "yarn",
@@ -116,7 +116,7 @@ _ROWS = (
 )
 
 LAYERS: dict[str, Layer] = {row.name: row for row in _ROWS}
-"""Name to layer, in the order in which every report lists them."""
+"""Layers by name, in the order of reports."""
 
 CLIENT, YARN, SPARK, LAUNCHER, FEED, HDFS, TENSORFLOW, USER, CHANNEL = LAYERS
 

@@ -1,7 +1,7 @@
-"""Where dlobd's files lie: those that come with it, those that it keeps, and where pip put Spark; how one is written.
+"""Paths of dlobd's files, of its caches and of Spark; functions that write and lock files.
 
-A checkout has jobs, configuration and data sets at its top (`jobs/`, `yarn/`, `data/`); a wheel carries the same
-folders under `dlobd/_shipped`. What can be fetched or built again is kept in the cache directory.
+A checkout has jobs, configuration and data sets at its top (`jobs/`, `yarn/`, `data/`); a wheel has the same folders
+under `dlobd/_shipped`. The cache directory has files that can be fetched or built again.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ FETCHED = "data"
 """Names in the cache directory."""
 
 TEMPORARY = Path("/tmp")
-"""Holds the links of `plain`: not TMPDIR, which may differ between the command that starts a cluster and the next."""
+"""Directory for the links of `plain`. TMPDIR may differ between two commands that use the same cluster."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9_/.+@=~-]*")
 
 PACKAGE = Path(__file__).resolve().parent
-"""The installed package: what a node gets as a zip, and what dlobd's own processes need on their path."""
+"""The installed package: sent to nodes as a zip, and on the path of dlobd's own processes."""
 
 
 def shipped(name: str) -> Path:
-    """The folder or file `name`, such as `yarn` or `data/mnist`.
+    """Returns the path of a folder or file that comes with dlobd, such as `yarn` or `data/mnist`.
 
     Raises:
-        SetupError: this installation does not hold it.
+        SetupError: this installation lacks it.
     """
     for top in (PACKAGE / "_shipped", PACKAGE.parent):
         path = top / name
@@ -48,8 +48,9 @@ def shipped(name: str) -> Path:
 
 
 def data_file(name: str) -> Path | None:
-    """The file `name` of a data set, such as `cifar-10/data_batch_1.bin`: in the folder that DLOBD_DATA names, among
-    those that were fetched, or in a checkout. None if it is nowhere."""
+    """Returns the path of a data set's file, such as `cifar-10/data_batch_1.bin`; None if there is none.
+
+    Searches DLOBD_DATA, the fetched files, and the checkout, in this order."""
     own = os.environ.get("DLOBD_DATA")
     tops = [Path(own).expanduser()] if own else []
     for top in (*tops, fetched_dir(), PACKAGE / "_shipped" / "data", PACKAGE.parent / "data"):
@@ -59,44 +60,44 @@ def data_file(name: str) -> Path | None:
 
 
 def fetched_dir() -> Path:
-    """Data sets that `dlobd data fetch` fetched; not created."""
+    """Returns the directory of `dlobd data fetch`; does not create it."""
     return cache_dir() / FETCHED
 
 
 def spark_home() -> Path:
-    """Where pip put Spark; PySpark is not imported.
+    """Returns the directory where pip installed Spark, without importing PySpark.
 
     Raises:
-        SetupError: it is not installed.
+        SetupError: PySpark is not installed.
     """
-    found = importlib.util.find_spec("pyspark")
-    if found is None or not found.origin:
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or not spec.origin:
         raise SetupError("The Python package pyspark is not installed.", "reinstall dlobd with its dependencies")
-    return plain(Path(found.origin).parent)
+    return plain(Path(spec.origin).parent)
 
 
 def python() -> Path:
-    """The interpreter that runs this, by a plain name below which it finds its virtual environment."""
+    """Returns the running interpreter, by a plain path in its virtual environment."""
     executable = Path(sys.executable)
     return plain(executable.parent.parent) / executable.parent.name / executable.name
 
 
 def python_path() -> str:
-    """PYTHONPATH for a child of this process: what finds this dlobd comes first."""
+    """Returns PYTHONPATH for a child process, with this dlobd first."""
     return os.pathsep.join([str(PACKAGE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 def plain(path: Path, longest: int | None = None) -> Path:
-    """`path` by a name that Spark's and Hadoop's scripts, URIs and configuration files leave as it is.
+    """Returns a path that scripts, URIs and configuration files of Spark and Hadoop do not change.
 
-    They split or replace spaces, quotes, commas, dollars and letters beyond ASCII. Where the path has one, a link in
-    `/tmp/dlobd-UID` stands for all up to the last such part. It stays: a cluster that stays goes on to use it.
+    They split or replace spaces, quotes, commas, dollars and letters beyond ASCII. If the path has such a part, a link
+    in `/tmp/dlobd-UID` replaces it and its parents. The link stays, since a running cluster may use it.
 
     Args:
-        longest: a path of more bytes gets a link as well.
+        longest: longer paths, in bytes, get a link as well.
 
     Raises:
-        SetupError: there can be no such link.
+        SetupError: the link cannot be created.
     """
     path = path.absolute()
     awkward = [i for i, part in enumerate(path.parts) if not _PLAIN.fullmatch(part)]
@@ -109,9 +110,9 @@ def plain(path: Path, longest: int | None = None) -> Path:
 
 
 def resolved_plain(directory: Path) -> Path:
-    """`directory`, or where links to it are resolved to a name that is not plain, another one for the same purpose.
+    """Returns `directory`, or another directory for the same purpose if it resolves to a path that is not plain.
 
-    Spark finds its configuration as a Java resource: that resolves links, and then reads `%20` as it stands.
+    Spark finds its configuration as a Java resource, which resolves links and does not decode `%20`.
     """
     real = os.path.realpath(directory)
     if _PLAIN.fullmatch(real):
@@ -121,7 +122,7 @@ def resolved_plain(directory: Path) -> Path:
 
 
 def links_dir() -> Path:
-    """Where the links of `plain` lie; not created."""
+    """Returns the directory of the links of `plain`; does not create it."""
     return TEMPORARY / f"dlobd-{os.getuid()}"
 
 
@@ -130,25 +131,25 @@ def _digest(path: str) -> str:
 
 
 def _linked(top: Path) -> Path:
-    """The link to `top`; made if it is not there."""
+    """Returns the link to `top`; creates it if needed."""
     with _own_links(str(top)) as links:
         link = links / _digest(str(top))
         if not (link.is_symlink() and os.readlink(link) == str(top)):
-            aside = link.with_name(f".{link.name}-{os.getpid()}-{threading.get_ident()}")
-            aside.unlink(missing_ok=True)  # of a process that was killed
-            aside.symlink_to(top)
-            aside.replace(link)
+            temporary = link.with_name(f".{link.name}-{os.getpid()}-{threading.get_ident()}")
+            temporary.unlink(missing_ok=True)  # left by a killed process
+            temporary.symlink_to(top)
+            temporary.replace(link)
     return link
 
 
 @contextmanager
 def _own_links(path: str) -> Iterator[Path]:
-    """`links_dir`, made; no other user may write there, or a link could lead a run anywhere."""
+    """Creates and yields `links_dir`. No other user may write there: a foreign link could redirect a run."""
     directory = links_dir()
     try:
         directory.mkdir(mode=0o700, exist_ok=True)
-        found = directory.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        status = directory.lstat()
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
             raise PermissionError(f"{directory} is not a directory that only this user can write to")
         yield directory
     except OSError as error:
@@ -160,29 +161,29 @@ def _own_links(path: str) -> Iterator[Path]:
 
 
 def cluster_dir() -> Path:
-    """The work directory of the one embedded cluster that `dlobd run` and `dlobd cluster` share."""
+    """Returns the work directory of the embedded cluster, shared by `dlobd run` and `dlobd cluster`."""
     return cache_dir() / CLUSTER
 
 
 def native_dir() -> Path:
-    """Data sets and outputs of jobs that run without HDFS."""
+    """Returns the directory for data sets and outputs of jobs without HDFS."""
     return cache_dir() / NATIVE
 
 
 def cache_dir() -> Path:
-    """`$DLOBD_CACHE`, else `$XDG_CACHE_HOME/dlobd`, else `~/.cache/dlobd`; not created."""
+    """Returns `$DLOBD_CACHE`, else `$XDG_CACHE_HOME/dlobd`, else `~/.cache/dlobd`; does not create it."""
     own = os.environ.get("DLOBD_CACHE")
     if own:
         return Path(own).expanduser().absolute()
     xdg = os.environ.get("XDG_CACHE_HOME", "")
-    # the XDG specification says that a relative path is to be ignored
+    # the XDG specification ignores relative paths
     root = Path(xdg) if os.path.isabs(xdg) else Path.home() / ".cache"
     return root / "dlobd"
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Waits for and holds the lock file at `path`. The kernel frees it when the process ends, however it ends.
+    """Waits for the lock file at `path` and holds it. The kernel releases it at any end of the process.
 
     Raises:
         SetupError: the directory cannot be written.
@@ -194,7 +195,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def make_writable(directory: Path) -> None:
-    """Makes a directory. Raises SetupError if this user cannot write there."""
+    """Creates a directory. Raises SetupError if this user cannot write there."""
     try:
         # resolved: a link of `plain` may be older than the directory
         Path(os.path.realpath(directory)).mkdir(parents=True, exist_ok=True)
@@ -207,25 +208,25 @@ def make_writable(directory: Path) -> None:
 
 
 def sha256_of(path: Path) -> str:
-    """Hexadecimal sha256 of a file's content."""
+    """Returns the hexadecimal sha256 of a file's content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def replace_file(path: Path, data: bytes, durable: bool = True) -> None:
-    """Writes a file so that a crash of this process leaves the old one or the new one, never a part.
+    """Replaces a file atomically: a crash of this process leaves the old or the new content.
 
     Args:
-        durable: a crash of the machine too, at the cost of waiting for the disk.
+        durable: True to survive a crash of the machine as well; waits for the disk.
     """
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with aside.open("wb") as file:
+        with temporary.open("wb") as file:
             file.write(data)
             file.flush()
             if durable:
                 os.fsync(file.fileno())
-        os.replace(aside, path)
+        os.replace(temporary, path)
         if durable:
             directory = os.open(path.parent, os.O_RDONLY)
             try:
@@ -233,4 +234,4 @@ def replace_file(path: Path, data: bytes, durable: bool = True) -> None:
             finally:
                 os.close(directory)
     finally:
-        aside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)

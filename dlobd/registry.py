@@ -1,7 +1,7 @@
-"""A registry: name -> lazily imported object, or the reason why it is not available here. `dlobd.axes` has them all.
+"""Registries: name -> lazily imported object, or the reason why it is not available. `dlobd.axes` has all of them.
 
-Listing a registry imports nothing: a member whose library is missing is still listed, with that reason. Other packages
-add members by entry points, whose values are `module:attribute`; a name of dlobd's own is dlobd's.
+Listing a registry imports nothing: a member whose library is missing is listed with that reason. Other packages add
+members by entry points with values `module:attribute`; names of dlobd's own members take precedence.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class Row:
 
     Args:
         target: "module:attribute"; empty for a property of TensorFlow, Spark or YARN that needs no code in dlobd.
-        needs: modules that must be importable for it to work.
-        unavailable: why it cannot be used anywhere with this version; empty if it can.
-        data_file: a file below a data folder without which it is not available; empty if it needs none.
-        without_data: why that file may not be there, and what to do.
-        part_of: the member of which it is only a part, so that every report must say so; empty if it is whole.
-        package: the package and its version that added it by an entry point; empty for dlobd's own.
+        needs: modules that must be importable.
+        unavailable: reason why this version cannot use it on any machine; empty if it can.
+        data_file: required file below a data folder; empty if there is none.
+        without_data: reason for a missing data file, and remedy.
+        part_of: the whole member, if this one is a part of it and every report must state that; else empty.
+        package: package and version that added it by an entry point; empty for dlobd's own.
     """
 
     name: str
@@ -44,10 +44,10 @@ class Row:
     package: str = ""
 
     def reason(self) -> str | None:
-        """Why the member is not available here; None if it is."""
+        """Returns the reason why the member is not available here; None if it is."""
         if self.unavailable:
             return self.unavailable
-        if self.package:  # only its top: to look for a module below imports the package
+        if self.package:  # only the top package: searching for a submodule imports the package
             modules: tuple[str, ...] = (self.target.partition(":")[0].partition(".")[0],)
         else:
             modules = (*self.needs, self.target.partition(":")[0]) if self.target else self.needs
@@ -58,11 +58,11 @@ class Row:
 
 
 class Registry:
-    """The members of one axis, in the order in which they are listed.
+    """The members of one axis, in display order.
 
     Args:
         kind: the axis, in the plural: models, datasets, ...
-        group: of the entry points by which other packages add members; empty where they cannot.
+        group: entry-point group for members of other packages; empty if they cannot add any.
     """
 
     def __init__(self, kind: str, rows: Iterable[Row], group: str = "") -> None:
@@ -71,8 +71,8 @@ class Registry:
         self.group = group
 
     @property
-    def one(self) -> str:
-        """One member of the axis, in words: model, deploy mode."""
+    def singular(self) -> str:
+        """Noun for a member of the axis: model, deploy mode."""
         words = self.kind.replace("-", " ")
         if words.endswith("ies"):
             return words.removesuffix("ies") + "y"
@@ -85,47 +85,50 @@ class Registry:
         return {**self._rows, **{name: row for name, row in _added(self.group).items() if name not in self._rows}}
 
     def names(self) -> tuple[str, ...]:
-        """All members, available or not."""
+        """Returns all members, available or not."""
         return tuple(self._all())
 
     def built_in(self) -> tuple[str, ...]:
-        """The members that come with dlobd; it looks for no other."""
+        """Returns the members that come with dlobd, without a search for others."""
         return tuple(self._rows)
 
     def available(self) -> list[tuple[str, str, str | None]]:
-        """(name, title, reason) of each member; reason is None where it is available."""
+        """Returns (name, title, reason) of the members; reason is None for an available member."""
         return [(row.name, row.title, row.reason()) for row in self]
 
     def row(self, name: str) -> Row:
-        """The row of `name`.
+        """Returns the row of `name`.
 
         Raises:
-            UsageError: no such member; the nearest is named.
+            UsageError: there is no such member; the message has the most similar name.
         """
         if name in self._rows:
             return self._rows[name]
         if name not in (members := self._all()):
-            raise UsageError(unknown(self.one, name, members), f"dlobd list {self.kind}")
+            raise UsageError(unknown(self.singular, name, members), f"dlobd list {self.kind}")
         return members[name]
 
     def get(self, name: str) -> Any:
-        """The object of `name`, imported now; None for a member that needs no code in dlobd.
+        """Imports and returns the object of `name`; None for a member without code in dlobd.
 
         Raises:
-            UsageError: no such member; the nearest is named.
+            UsageError: there is no such member; the message has the most similar name.
             SetupError: it is not available here.
         """
         row = self.row(name)
         if reason := row.reason():
-            raise SetupError(f"{self.one.capitalize()} {name!r} is not available: {reason}.", f"dlobd list {self.kind}")
+            raise SetupError(
+                f"{self.singular.capitalize()} {name!r} is not available: {reason}.", f"dlobd list {self.kind}"
+            )
         return self._imported(row)
 
     def declared(self, name: str) -> Any:
-        """As `get`, also where what it needs to work is not installed: for what a member says of itself. Only for
-        members whose own module needs nothing of that.
+        """Like `get`, but skips the dependency check; use it to read class-level declarations.
+
+        The module of the member must not import its dependencies.
 
         Raises:
-            UsageError: no such member; the nearest is named.
+            UsageError: there is no such member; the message has the most similar name.
         """
         return self._imported(self.row(name))
 
@@ -144,7 +147,7 @@ class Registry:
 
 
 def _added(group: str) -> dict[str, Row]:
-    """The members that other packages add; of two with one name the first that Python finds."""
+    """Returns the members of other packages. Of two with the same name, the first on Python's path counts."""
     rows: dict[str, Row] = {}
     for point in metadata.entry_points(group=group) if group else ():
         package = f"{point.dist.name} {point.dist.version}" if point.dist else "unknown"
@@ -154,7 +157,7 @@ def _added(group: str) -> dict[str, Row]:
 
 
 def unknown(kind: str, name: str, valid: Iterable[str]) -> str:
-    """One sentence on a name that does not exist, with the nearest that does; `kind` is in the singular."""
+    """Returns a message about an unknown name, with the most similar valid name; `kind` is a singular noun."""
     names = list(valid)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}?" if near else f"it is one of: {', '.join(names)}."

@@ -1,4 +1,4 @@
-"""The data model: frozen, stdlib only, the same on the driver, on executors and in analysis.
+"""The data model of driver, executors and analysis. Frozen dataclasses, stdlib only.
 
 All times are integers of nanoseconds on CLOCK_MONOTONIC of one clock domain (host, boot, time namespace).
 """
@@ -25,7 +25,7 @@ MAIN_LANE = "client"
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One operating-system process of a run. `role` is client, driver, application-master, executor,
+    """An operating-system process of a run. `role` is client, driver, application-master, executor,
     python-worker, chief, worker, ps or evaluator; `start_ns` is None where it is not known."""
 
     host: str
@@ -151,13 +151,13 @@ class NotMeasured:
 
     @property
     def took_no_part(self) -> bool:
-        """Whether there was no such layer, so that it took no time."""
+        """True if the run had no such layer, so that it took no time."""
         return not self.inside
 
 
 @described()
 class Clip:
-    """A correction that had to be made to the evidence: shown, never silent."""
+    """A correction of the evidence, which reports list."""
 
     kind: str = member("outside window, crossing, inconsistent, cycle or truncated.")
     span: str = member("ID of the span, or of a message that was received before it was sent.")
@@ -169,7 +169,7 @@ class Clip:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """All spans of a run on one time axis. The wall is [start_ns, end_ns) of the main lane."""
+    """All spans of a run on one time axis. The wall time is [start_ns, end_ns) of the main lane."""
 
     start_ns: int
     end_ns: int
@@ -179,7 +179,7 @@ class Trace:
     not_measured: tuple[NotMeasured, ...] = ()
     startup: tuple[Event, ...] = ()
     teardown: tuple[Event, ...] = ()
-    clips: tuple[Clip, ...] = ()  # what importers found that contradicts itself
+    clips: tuple[Clip, ...] = ()  # contradictions that importers corrected
 
     @property
     def wall_ns(self) -> int:
@@ -197,7 +197,7 @@ class Trace:
 
 @described()
 class LayerTime:
-    """A layer's part of the wall; lo <= ns <= hi.
+    """A layer's part of the wall time; lo <= ns <= hi.
 
     `measured_ns`, `between_marks_ns`, `named_wait_ns` and `unexplained_ns` sum to `ns`."""
 
@@ -214,7 +214,7 @@ class LayerTime:
     )
     hi_ns: int = member(
         "Upper bound of ns.",
-        "`ns` + resolution of each boundary with another layer + `hi_ns` of its own intervals; at most the wall",
+        "`ns` + resolution of each boundary with another layer + `hi_ns` of its own intervals; at most the wall time",
     )
     measured_ns: int = member(
         "Part of ns in calls or phases with an observed start and end.", "sum of its segments whose span is `measured`"
@@ -237,7 +237,7 @@ class LayerTime:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A piece of the attributed wall: which span of which lane had it. `span` is None where nothing was open."""
+    """A piece of the wall time with the span that it belongs to. `span` is None if no span was open."""
 
     start_ns: int
     end_ns: int
@@ -249,7 +249,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Attribution:
-    """The wall split by layer: sum(layer.ns) + unattributed_ns == wall_ns, always."""
+    """The wall time by layer: sum(layer.ns) + unattributed_ns == wall_ns, always."""
 
     wall_ns: int
     layers: tuple[LayerTime, ...]
@@ -267,7 +267,7 @@ class Attribution:
 
 @described(kw_only=True)
 class Experiment:
-    """One point of the space that dlobd measures. Equal fields, equal key."""
+    """The settings of a training run. Equal fields give an equal key."""
 
     name: str = member("Name.")
     scheduler: str = member("Scheduler.")
@@ -343,7 +343,7 @@ DEFAULTS: Mapping[str, str | int | float] = {
 
 @described()
 class OwnJob:
-    """The user's own script, run unchanged. Equal fields, equal key."""
+    """The user's own script, run unchanged. Equal fields give an equal key."""
 
     name: str = member("Name.")
     scheduler: str = member("Scheduler.")
@@ -362,4 +362,4 @@ class OwnJob:
 
 
 Runnable = Experiment | OwnJob
-"""What a run runs."""
+"""The configuration of a run."""

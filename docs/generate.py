@@ -124,13 +124,13 @@ own files have to be brought along ([cluster](cluster.md#by-hand)).
 
 | Question | Finds |
 |---|---|
-| files are as sealed | a changed, added or missing file, unless the bundle was sealed again |
-| hash is as noted (`--against HASH`) | any change, whoever sealed it |
+| files match their hashes | a changed, added or missing file, unless the bundle was sealed again |
+| hash matches the noted hash (`--against HASH`) | any change, even in a bundle that was sealed again |
 | configuration, key and job agree | settings that the job did not get |
-| report follows from the evidence | a figure of run.json that does not come out of the evidence again |
+| report matches the evidence | a figure of run.json that recomputation does not reproduce |
 | the checks of the run, computed again | sources that contradict each other |
 
-Exit code 7 if an answer is no or a check fails. Hashes are unkeyed: whoever changes a file can seal the bundle again.
+Exit code 7 if an answer is no or a check fails. Hashes have no key: anybody can change a file and seal the bundle again.
 `dlobd run` and `dlobd show` print the bundle's hash, which covers all its files. Note it where the bundle's holder
 cannot change it, and compare it with `--against`.
 

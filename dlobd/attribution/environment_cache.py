@@ -1,7 +1,7 @@
-"""Tells whether a run started with its environment in memory, or had to read it from disk. Pure.
+"""Computes the share of a run's environment that was in the page cache at its start. Pure.
 
-A job reads its files through the page cache. So the bytes that it needs of a file are those that the kernel has in
-memory after the job; of TensorFlow's libraries that is less than half. The share that was there before is the result.
+A job reads its files through the page cache. So the bytes that it needs of a file are those in the page cache after the
+job; of TensorFlow's libraries that is less than half. The result is the share of them that was there before.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 from dlobd.record.resources import EnvironmentCache, EnvironmentPart, cache_state
 
 USED_BYTES = 16 << 20
-"""A part with less in memory at the end was not used."""
+"""A part with fewer bytes in memory after the job was not used."""
 
 
 def environment_cache(evidence: Mapping[str, Any] | None) -> EnvironmentCache | None:
-    """Returns the member `environment_cache` of run.json; None if nothing was read."""
+    """Returns the member `environment_cache` of run.json; None without readings."""
     if not evidence:
         return None
     parts = tuple(_part(name, sizes["before"], sizes["after"]) for name, sizes in evidence.items())
@@ -25,7 +25,7 @@ def environment_cache(evidence: Mapping[str, Any] | None) -> EnvironmentCache | 
 
 
 def not_warm(cache: EnvironmentCache) -> list[EnvironmentPart]:
-    """Returns the parts that were used, and not in memory at the start."""
+    """Returns the used parts that were not in memory at the start."""
     return [part for part in cache.parts if part.state in ("cold", "partly")]
 
 
@@ -38,7 +38,7 @@ def warnings(cache: EnvironmentCache | None) -> list[str]:
     """Returns a warning if the start was not warm."""
     if cache is None or cache.state in (None, "warm"):
         return []
-    state = "cold" if cache.state == "cold" else "partially cold"
+    state = "cold" if cache.state == "cold" else "partly cold"
     parts = ", ".join(f"{in_memory(part)} of {part.part}" for part in not_warm(cache))
     return [f"{state} start: {parts} were in the page cache"]
 

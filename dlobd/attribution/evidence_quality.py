@@ -1,11 +1,11 @@
-"""How well the time of a span or of a piece of the wall is known. Pure.
+"""Classifies the evidence for the time of a span or of a segment. Pure.
 
-    measured        begin and end of one call or of one phase were observed
-    between marks   two marks of different things; nothing inside was observed. So is the own time of a whole process,
-                    task or thread: the time that no span inside it covers
-    named wait      a configured poll, heartbeat or sleep; `Cause.period_is_read` says whether its length was read
+    measured        begin and end of one call or phase were observed
+    between marks   nothing was observed between two marks of different things; also the own time of a whole process,
+                    task or thread, which no span inside it covers
+    named wait      a configured poll, heartbeat or sleep; `Cause.period_is_read` is True if its length was measured
     unexplained, unattributed
-                    as attribution found it
+                    as in the attribution
 
 The row of a span's kind in `dlobd.spans` has the quality of its own time.
 """
@@ -21,7 +21,7 @@ Quality = Literal["measured", "between marks", "named wait", "unexplained", "una
 
 
 def quality(segment: Segment) -> Quality:
-    """Returns the quality of the evidence for a piece of the wall."""
+    """Returns the quality of the evidence for a segment."""
     if segment.span is None:
         return "unattributed"
     if segment.kind == "cause":

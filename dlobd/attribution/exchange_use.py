@@ -12,9 +12,8 @@ from dlobd.record.run import ExchangeUse
 
 def exchange_use(evidence: Evidence) -> tuple[ExchangeUse, ...]:
     """Returns the exchanges of each rank whose exchange lies outside of its steps, without truncated ones."""
-    ranks = sorted(trainers(evidence.processes), key=lambda one: (one.process.role, one.process.index))
-    found = [_use(rank) for rank in ranks]
-    return tuple(use for use in found if use is not None)
+    ranks = sorted(trainers(evidence.processes), key=lambda rank: (rank.process.role, rank.process.index))
+    return tuple(use for rank in ranks if (use := _use(rank)) is not None)
 
 
 def overlap(compute_ns: int, exchange_ns: int, steps_ns: int) -> float | None:
@@ -32,10 +31,10 @@ def _use(rank: RecordedProcess) -> ExchangeUse | None:
     if not exchanges:
         return None
     inside = [span for span in rank.spans if span.parent in exchanges and not span.truncated]
-    told = {span.name for span in inside}
+    recorded = {span.name for span in inside}
 
     def part_ns(name: str) -> int | None:
-        return _sum([span for span in inside if span.name == name]) if name in told else None
+        return _sum([span for span in inside if span.name == name]) if name in recorded else None
 
     compute_ns = _sum([span for span in parts if span.name in (kinds.FORWARD_AND_BACKWARD, kinds.APPLY)])
     exchange_ns = _sum([span for span in parts if span.id in exchanges])

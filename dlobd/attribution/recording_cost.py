@@ -22,7 +22,7 @@ from dlobd.record.run import LoopCost, RecordingCost
 from dlobd.schema import Segment, Span
 
 BUDGET = 0.01
-"""Share of the wall, and of a training loop, above which recording gets a warning."""
+"""Largest share of the wall time, and of a training loop, that recording takes without a warning."""
 
 _LOST = re.compile(r"dlobd: (\d+) lines of spans of process (\d+) are lost")
 _ADDED_LOGS = (
@@ -75,16 +75,16 @@ def warnings(cost: RecordingCost | None) -> Iterator[str]:
         return
     if cost.recording == "off":
         yield "recording was off (DLOBD_TRACE): no breakdown by layer; wall time and training loop are valid"
-    shares = {"the wall": cost.chain_share}
+    shares = {"the wall time": cost.chain_share}
     if cost.loop:
         shares[f"the training loop of {cost.loop.rank}"] = cost.loop.share
-    for what, share in shares.items():
+    for whole, share in shares.items():
         if share is not None and share > BUDGET:
-            yield f"recording cost about {100 * share:.1f} % of {what}, above the limit of {BUDGET:.0%}"
+            yield f"recording took about {100 * share:.1f} % of {whole}; the limit is {100 * BUDGET:.0f} %"
 
 
 def lost_lines(evidence: Evidence) -> int:
-    """Counts the lines that could not be written to disk, by the recorders' counts and their messages on stderr."""
+    """Counts the lines that could not be written to disk, from the recorders' counts and messages on stderr."""
     lost: dict[int, int] = {p.process.pid: p.cost.lost_lines for p in evidence.processes if p.cost}
     logs = evidence.path / "logs"
     for path in (logs / "driver.stderr", *logs.glob("containers/*/stderr")):
@@ -99,22 +99,22 @@ def _added_logs(bundle: Path) -> Iterator[Path]:
 
 
 def _on_chain(spans: Iterable[Span], segments: Iterable[Segment]) -> int:
-    """Counts spans that began in a stretch of the wall attributed to their own lane; all others delayed nothing."""
+    """Counts spans that began in wall time of their own lane. Other spans delayed nothing."""
     starts: dict[str, list[int]] = defaultdict(list)
     for span in spans:
         if span.source == OWN_MARK:
             starts[span.lane].append(span.start_ns)
     for own in starts.values():
         own.sort()
-    found = 0
+    count = 0
     for segment in segments:
         own = starts.get(segment.chain[-1], [])
-        found += bisect_left(own, segment.end_ns) - bisect_left(own, segment.start_ns)
-    return found
+        count += bisect_left(own, segment.end_ns) - bisect_left(own, segment.start_ns)
+    return count
 
 
 def _loop(processes: Iterable[RecordedProcess], span_ns: int | None) -> LoopCost | None:
-    """Returns the cost in the longest training loop, with the spans of all its threads: they share one interpreter."""
+    """Returns the cost in the longest training loop. All its threads count, since they share one interpreter."""
     slowest: tuple[int, int, RecordedProcess] | None = None
     for process in processes:
         first, last = process.instant(kinds.FIRST_BATCH), process.instant(kinds.LAST_STEP_DONE)

@@ -3,7 +3,7 @@
 Names, units and sums are those of https://github.com/LucaCanali/sparkMeasure, `StageMetrics.aggregateStageMetrics`:
 times are whole milliseconds, nanoseconds are divided by 10^6 in each stage, and `resultSize` and `peakExecutionMemory`
 are the largest stage's. `elapsedTime` is from tasks, as in its task metrics. Failed tasks are included where Spark has
-metrics of them, as in Spark's own sums of a stage. Times of parallel tasks add up: they may exceed the wall.
+metrics of them, as in Spark's own sums of a stage. Times of parallel tasks add up: they may exceed the wall time.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ METRICS: Mapping[str, Metric] = {
         "ms", "Time that tasks ran in executors; Spark counts each CPU of a task (SPARK-51666).", "Executor Run Time"
     ),
     "executorCpuTime": Metric(
-        "ms", "CPU time of it in the executors' JVMs, without Python workers.", "Executor CPU Time"
+        "ms", "CPU time of tasks in the executors' JVMs, without Python workers.", "Executor CPU Time"
     ),
     "executorDeserializeTime": Metric("ms", "Time to deserialise tasks.", "Executor Deserialize Time"),
-    "executorDeserializeCpuTime": Metric("ms", "CPU time of it.", "Executor Deserialize CPU Time"),
+    "executorDeserializeCpuTime": Metric("ms", "CPU time to deserialise tasks.", "Executor Deserialize CPU Time"),
     "resultSerializationTime": Metric("ms", "Time to serialise results.", "Result Serialization Time"),
     "jvmGCTime": Metric("ms", "Garbage collection in executors' JVMs while tasks ran.", "JVM GC Time"),
     "shuffleFetchWaitTime": Metric(
@@ -40,15 +40,15 @@ METRICS: Mapping[str, Metric] = {
     ),
     "shuffleWriteTime": Metric("ms", "Time tasks wrote shuffle data.", "Shuffle Write Metrics/Shuffle Write Time"),
     "resultSize": Metric("bytes", "Size of the results of one stage.", "Result Size"),
-    "diskBytesSpilled": Metric("bytes", "Spilled to disk.", "Disk Bytes Spilled"),
-    "memoryBytesSpilled": Metric("bytes", "The same in memory, before it was spilled.", "Memory Bytes Spilled"),
+    "diskBytesSpilled": Metric("bytes", "Bytes spilled to disk.", "Disk Bytes Spilled"),
+    "memoryBytesSpilled": Metric("bytes", "Size in memory of spilled data.", "Memory Bytes Spilled"),
     "peakExecutionMemory": Metric(
         "bytes", "Memory for shuffles, aggregations and joins of all tasks of one stage.", "Peak Execution Memory"
     ),
     "recordsRead": Metric("records", "Records read by Spark's own input formats.", "Input Metrics/Records Read"),
-    "bytesRead": Metric("bytes", "Bytes read by them.", "Input Metrics/Bytes Read"),
+    "bytesRead": Metric("bytes", "Bytes read by Spark's own input formats.", "Input Metrics/Bytes Read"),
     "recordsWritten": Metric("records", "Records written by Spark's output formats.", "Output Metrics/Records Written"),
-    "bytesWritten": Metric("bytes", "Bytes written by them.", "Output Metrics/Bytes Written"),
+    "bytesWritten": Metric("bytes", "Bytes written by Spark's output formats.", "Output Metrics/Bytes Written"),
     "shuffleRecordsRead": Metric("records", "Records read from shuffles.", "Shuffle Read Metrics/Total Records Read"),
     "shuffleTotalBlocksFetched": Metric(
         "blocks",
@@ -57,10 +57,10 @@ METRICS: Mapping[str, Metric] = {
         "Shuffle Read Metrics/Remote Blocks Fetched",
     ),
     "shuffleLocalBlocksFetched": Metric(
-        "blocks", "Those from the same executor.", "Shuffle Read Metrics/Local Blocks Fetched"
+        "blocks", "Shuffle blocks from the same executor.", "Shuffle Read Metrics/Local Blocks Fetched"
     ),
     "shuffleRemoteBlocksFetched": Metric(
-        "blocks", "Those from other executors.", "Shuffle Read Metrics/Remote Blocks Fetched"
+        "blocks", "Shuffle blocks from other executors.", "Shuffle Read Metrics/Remote Blocks Fetched"
     ),
     "shuffleTotalBytesRead": Metric(
         "bytes",
@@ -68,10 +68,16 @@ METRICS: Mapping[str, Metric] = {
         "Shuffle Read Metrics/Local Bytes Read",
         "Shuffle Read Metrics/Remote Bytes Read",
     ),
-    "shuffleLocalBytesRead": Metric("bytes", "Those from the same executor.", "Shuffle Read Metrics/Local Bytes Read"),
-    "shuffleRemoteBytesRead": Metric("bytes", "Those from other executors.", "Shuffle Read Metrics/Remote Bytes Read"),
+    "shuffleLocalBytesRead": Metric(
+        "bytes", "Shuffle bytes from the same executor.", "Shuffle Read Metrics/Local Bytes Read"
+    ),
+    "shuffleRemoteBytesRead": Metric(
+        "bytes", "Shuffle bytes from other executors.", "Shuffle Read Metrics/Remote Bytes Read"
+    ),
     "shuffleRemoteBytesReadToDisk": Metric(
-        "bytes", "Those of the latter that went to disk.", "Shuffle Read Metrics/Remote Bytes Read To Disk"
+        "bytes",
+        "Shuffle bytes from other executors that went to disk.",
+        "Shuffle Read Metrics/Remote Bytes Read To Disk",
     ),
     "shuffleBytesWritten": Metric(
         "bytes", "Bytes written for shuffles.", "Shuffle Write Metrics/Shuffle Bytes Written"
@@ -92,7 +98,7 @@ COUNTS: Mapping[str, Metric] = {
 NANOSECONDS = ("executorCpuTime", "executorDeserializeCpuTime", "shuffleWriteTime")
 """Metrics that Spark writes in nanoseconds; all other times are in milliseconds."""
 LARGEST = ("resultSize", "peakExecutionMemory")
-"""Metrics of which a run has the largest stage's."""
+"""Metrics whose value for a run is the largest stage's."""
 
 
 def spark_metrics(tasks: Sequence[TaskMetrics], calls: Mapping[tuple[int, int], str]) -> SparkMetrics | None:

@@ -60,11 +60,11 @@ def throughput(evidence: Evidence) -> Throughput | None:
 def _with_input(chief: RecordedProcess, steps: Sequence[RecordedSpan]) -> list[int]:
     """Returns, for all steps except the first, the time since the previous step, or since the last pause after it."""
     ends = sorted(span.end_ns for span in chief.spans if span.name in PAUSES)
-    found = []
+    lengths_ns = []
     for before, step in pairwise(steps):
         last = bisect_right(ends, step.start_ns)
-        found.append(step.end_ns - max((before.end_ns, *ends[last - 1 : last])))
-    return found
+        lengths_ns.append(step.end_ns - max((before.end_ns, *ends[last - 1 : last])))
+    return lengths_ns
 
 
 def _quantiles(lengths: Sequence[int]) -> Quantiles:

@@ -1,5 +1,7 @@
-"""By what a run's bytes went, plane by plane: what ranks recorded of their exchange, and whose addresses Spark and HDFS
-used. Pure. The rules are those of `dlobd.network.verdict`."""
+"""Finds the transport of each plane of a run, from records of the ranks and addresses of Spark and HDFS. Pure.
+
+The rules are those of `dlobd.network.verdict`.
+"""
 
 from __future__ import annotations
 
@@ -19,43 +21,43 @@ EXCHANGE, GRPC, SPARK, HDFS = "exchange", "tensorflow-grpc", "spark", "hdfs"
 
 
 def planes(experiment: Runnable, evidence: Evidence) -> tuple[Plane, ...] | None:
-    """The verdicts; None for the user's own script, whose ranks record nothing of their exchange."""
+    """Returns a verdict per plane; None for the user's own script, whose ranks do not record their exchange."""
     if isinstance(experiment, OwnJob):
         return None
     ranks = list(_ranks(evidence))
     channel = Channel.parse(experiment.channel)
     requested_of_all = channel if experiment.planes == "all" else None
-    found = []
-    if experiment.workers > 1:  # one rank alone has nobody to exchange with
+    verdicts = []
+    if experiment.workers > 1:  # a single rank exchanges nothing
         exchange = verdict(EXCHANGE, channel, ranks)
-        found.append(exchange)
+        verdicts.append(exchange)
         if library(experiment.exchange, experiment.channel, experiment.channel_library) == "tensorflow":
-            found.append(replace(exchange, plane=GRPC))
-    snapshots = [*(one.after for one in ranks), *_client(evidence)]
+            verdicts.append(replace(exchange, plane=GRPC))
+    snapshots = [*(rank.after for rank in ranks), *_client(evidence)]
     for plane, addresses in ((SPARK, evidence.spark_addresses), (HDFS, evidence.hdfs.datanode_addresses)):
         if addresses:
-            found.append(plane_of_addresses(plane, requested_of_all, addresses, snapshots))
-    return tuple(found)
+            verdicts.append(plane_of_addresses(plane, requested_of_all, addresses, snapshots))
+    return tuple(verdicts)
 
 
-def disagreements(found: Sequence[Plane] | None) -> list[str]:
-    """One line for each plane where what was used is not what was asked for."""
-    return [line for plane in found or () if (line := plane.disagreement())]
+def disagreements(verdicts: Sequence[Plane] | None) -> list[str]:
+    """Returns a line for each plane that did not use the requested transport."""
+    return [line for plane in verdicts or () if (line := plane.disagreement())]
 
 
 def _client(evidence: Evidence) -> Iterator[Snapshot]:
-    """Of dlobd's machine, where the driver is in client mode."""
-    if (found := evidence.client_interfaces) is not None:
+    """Yields the interfaces of dlobd's machine, on which the driver runs in client mode."""
+    if (interfaces := evidence.client_interfaces) is not None:
         try:
-            yield Snapshot.from_json(found)
+            yield Snapshot.from_json(interfaces)
         except (KeyError, TypeError):
-            return  # the driver's address is then one of an unknown interface
+            return  # the interface of the driver's address is unknown then
 
 
 def _ranks(evidence: Evidence) -> Iterator[TransportEvidence]:
     for process in evidence.processes:
-        if (said := process.instant(kinds.TRANSPORT)) is not None:
+        if (mark := process.instant(kinds.TRANSPORT)) is not None:
             try:
-                yield TransportEvidence.from_attrs(said.attrs)
+                yield TransportEvidence.from_attrs(mark.attrs)
             except (KeyError, TypeError):
-                continue  # the verdict then lacks a rank, and says so
+                continue  # the verdict then reports a missing rank

@@ -1,7 +1,7 @@
-"""Verifies that a bundle is intact, and that its report follows from its evidence. Needs no cluster.
+"""Verifies the files of a bundle by their hashes, and its report by recomputation from the evidence. Needs no cluster.
 
-Stored hashes find a changed file. They are unkeyed: whoever changes a bundle can seal it again. A hash that was noted
-elsewhere finds that too. Computing run.json anew from the raw evidence finds a report that does not follow from it.
+Stored hashes detect a changed file. They are unkeyed: anybody can change a bundle and seal it again. A hash that was
+noted elsewhere detects that as well. Recomputation detects a run.json that does not match the raw evidence.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to one question of the verification."""
+    """The result of one part of the verification."""
 
     question: str
     ok: bool
@@ -39,7 +39,7 @@ class Verification:
     """The result of a verification.
 
     Attributes:
-        checks: as computed anew; empty if they cannot be computed.
+        checks: recomputed checks; empty if recomputation failed.
     """
 
     answers: tuple[Answer, ...]
@@ -47,7 +47,7 @@ class Verification:
 
     @property
     def failed(self) -> list[str]:
-        """The questions and the codes of the checks that failed."""
+        """The failed parts, and the codes of failed checks."""
         wrong = [answer.question for answer in self.answers if not answer.ok]
         return wrong + [check.code for check in self.checks if check.verdict == "fail"]
 
@@ -56,7 +56,7 @@ def verify(bundle: Bundle, against: str = "") -> Verification:
     """Verifies a bundle.
 
     Args:
-        against: the bundle's hash as it was noted elsewhere; empty if it was not.
+        against: hash of the bundle that was noted elsewhere; empty without one.
 
     Raises:
         BundleError: run.json cannot be read, or the run was never submitted, so that there is nothing to compute.
@@ -64,23 +64,23 @@ def verify(bundle: Bundle, against: str = "") -> Verification:
     run = bundle.read()
     try:
         problems = bundle.verify()
-        answers = [_answer("files are as sealed", problems, f"{len(bundle.files())} files")]
+        answers = [_answer("files match their hashes", problems, f"{len(bundle.files())} files")]
     except BundleError as error:
-        answers = [Answer("files are as sealed", False, error.what)]
+        answers = [Answer("files match their hashes", False, error.what)]
     if against:
         found = str(bundle.digest)
         same = found == against.strip().lower()
-        answers.append(Answer("hash is as noted", same, found if same else f"{found}, noted was {against}"))
+        answers.append(Answer("hash matches the noted hash", same, found if same else f"{found} instead of {against}"))
     try:
         experiment = from_dict(asdict(run.configuration), "configuration of run.json")
     except DlobdError as error:
-        return Verification((*answers, Answer("configuration is an experiment", False, error.what)))
+        return Verification((*answers, Answer("configuration is valid", False, error.what)))
     answers.append(_configuration(run, experiment, bundle))
     try:
         computed = record.computed(bundle, experiment)
     except (DlobdError, OSError, ValueError, KeyError, TypeError, IndexError) as error:
         why = f"it cannot be recomputed: {type(error).__name__}: {error}"
-        return Verification((*answers, Answer("report follows from the evidence", False, why)))
+        return Verification((*answers, Answer("report matches the evidence", False, why)))
     return Verification((*answers, _report(run, computed)), computed.checks)
 
 
@@ -90,13 +90,13 @@ def _answer(question: str, differences: list[str], otherwise: str) -> Answer:
 
 
 def _configuration(run: Run, experiment: Runnable, bundle: Bundle) -> Answer:
-    """Compares run.json's configuration with its key, and with the settings that the job got."""
+    """Compares run.json's configuration with its key, and with the settings of the job."""
     question = "configuration, key and job agree"
     differences = []
     if key(experiment) != run.experiment_key:
-        differences.append(f"the configuration has key {key(experiment)}, run.json says {run.experiment_key}")
+        differences.append(f"the configuration has key {key(experiment)}, run.json has {run.experiment_key}")
     if experiment.name != run.experiment:
-        differences.append(f"the configuration is of {experiment.name}, run.json says {run.experiment}")
+        differences.append(f"the configuration has name {experiment.name}, run.json has {run.experiment}")
     job = reading.read_json(bundle.path / files.JOB, dict[str, Any])
     if not isinstance(job, dict):
         reason = job.reason if isinstance(job, reading.Damaged) else "is missing"
@@ -111,23 +111,23 @@ def _configuration(run: Run, experiment: Runnable, bundle: Bundle) -> Answer:
 
 
 def _report(run: Run, computed: Computed) -> Answer:
-    """Compares the stored members of run.json with those that were computed anew."""
-    stored, found = (json.loads(json.dumps(each.to_json())) for each in (run, computed))
+    """Compares the stored members of run.json with the recomputed ones."""
+    stored, found = (json.loads(json.dumps(record_.to_json())) for record_ in (run, computed))
     differences = [line for name in found for line in _differences(name, stored[name], found[name])]
-    made = run.versions.get("dlobd")
-    by = f" (made by dlobd {made}, this is {__version__})" if made != __version__ else ""
+    version = run.versions.get("dlobd")
+    by = f" (written by dlobd {version}, recomputed by {__version__})" if version != __version__ else ""
     lines = [line + by for line in differences]
-    return _answer("report follows from the evidence", lines, f"{len(found)} fields, number for number{by}")
+    return _answer("report matches the evidence", lines, f"{len(found)} fields are equal{by}")
 
 
 def _differences(path: str, stored: Any, computed: Any) -> Iterator[str]:
-    """The leaves that differ, with their path."""
+    """Yields the leaves that differ, with their paths."""
     if isinstance(stored, dict) and isinstance(computed, dict):
         for name in sorted(stored.keys() | computed.keys()):
             yield from _differences(f"{path}.{name}", stored.get(name), computed.get(name))
     elif isinstance(stored, list) and isinstance(computed, list) and len(stored) == len(computed):
-        for number, (one, other) in enumerate(zip(stored, computed, strict=True)):
-            yield from _differences(f"{path}[{number}]", one, other)
+        for index, (old, new) in enumerate(zip(stored, computed, strict=True)):
+            yield from _differences(f"{path}[{index}]", old, new)
     elif stored != computed:
         yield f"{path}: {_short(stored)} stored, {_short(computed)} computed"
 

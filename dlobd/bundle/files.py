@@ -1,4 +1,4 @@
-"""THE table of the files in a bundle that several modules use. Names are relative to the bundle."""
+"""Names of files in a bundle that several modules use, relative to the bundle."""
 
 from __future__ import annotations
 

@@ -12,16 +12,15 @@ DIFFERENCE = 2.77
 """Number of standard deviations by which two equal runs differ in 95 % of cases: 1.96 times the root of 2."""
 
 UNKNOWN_NOISE = 0.10
-"""Share of the wall, used while too few runs are stored. On the machines of docs/results.md single runs differ by 5 to
-13 %."""
+"""Share of the wall time, used with too few stored runs. Single runs of docs/results.md differ by 5 to 13 %."""
 
 
 def run_variation(walls_ns: Sequence[int]) -> float | None:
-    """Returns the standard deviation of walls as a share of their mean; None for fewer than `ENOUGH_RUNS`."""
+    """Returns the standard deviation of wall times as a share of their mean; None for fewer than `ENOUGH_RUNS`."""
     return statistics.stdev(walls_ns) / statistics.fmean(walls_ns) if len(walls_ns) >= ENOUGH_RUNS else None
 
 
 def noise_ns(earlier_walls_ns: Sequence[int], wall_ns: int) -> int:
-    """Returns the difference of two equal runs that 95 % of cases stay below, in nanoseconds; see `UNKNOWN_NOISE`."""
+    """Returns an upper bound of the difference of two equal runs in 95 % of cases; see `UNKNOWN_NOISE`."""
     variation = run_variation(earlier_walls_ns)
     return round((UNKNOWN_NOISE if variation is None else DIFFERENCE * variation) * wall_ns)

@@ -1,7 +1,7 @@
 """Reads the files of a bundle. All other modules read evidence through these functions.
 
-A file of a bundle may be anything: its writer was killed, a disk was full, somebody copied half of it or put a link in
-its place. A reader gets the content, `Missing` or `Damaged`, and never an exception, a hang or another program's data.
+A file of a bundle may be truncated, partially copied, or replaced by a link. A reader gets the content, `Missing` or
+`Damaged`, and never an exception, a hang or another program's data.
 """
 
 from __future__ import annotations
@@ -291,10 +291,10 @@ def _object_checker(shapes: Mapping[str, Any], required: Set[str], *, closed: bo
 
 def _union_checker(checkers: list[Checker]) -> Checker:
     def check(value: object, where: str) -> str | None:
-        problems = [one(value, where) for one in checkers]
+        problems = [check_value(value, where) for check_value in checkers]
         if None in problems:
             return None
-        # the problem of a member that lies deeper says more than "is no null"
+        # the problem of a nested member is more specific than "is not null"
         return max((problem for problem in problems if problem), key=len)
 
     return check
@@ -314,7 +314,9 @@ def _tuple_checker(checkers: list[Checker]) -> Checker:
         if not isinstance(value, list) or len(value) != len(checkers):
             return _differs(value, where, f"array of {len(checkers)}")
         pairs = enumerate(zip(checkers, value, strict=True))
-        return next((problem for i, (one, item) in pairs if (problem := one(item, f"{where}[{i}]"))), None)
+        return next(
+            (problem for i, (check_item, item) in pairs if (problem := check_item(item, f"{where}[{i}]"))), None
+        )
 
     return check
 
@@ -323,8 +325,8 @@ def _dict_checker(check_value: Checker) -> Checker:
     def check(value: object, where: str) -> str | None:
         if not isinstance(value, dict):
             return _differs(value, where, "object")
-        found = ((name, check_value(item, f"{where}.{name}" if where else name)) for name, item in value.items())
-        return next((problem for _, problem in found if problem), None)
+        problems = (check_value(item, f"{where}.{name}" if where else name) for name, item in value.items())
+        return next(filter(None, problems), None)
 
     return check
 

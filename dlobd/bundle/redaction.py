@@ -1,4 +1,4 @@
-"""Secrets are removed from text on its way into a bundle, so that a bundle can be handed on."""
+"""Removes secrets from text before it is written to a bundle, so that a bundle can be shared."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 REDACTED = b"[redacted]"
 
 # A name that ends in one of these words has a secret as its value. Not every name with "token" in it: YARN's logs are
-# full of token managers. What comes before the word is left out of the patterns, so that they are linear in the text.
+# full of token managers. The patterns omit the text before the word, so that they are linear in the text.
 _WORD = (
     rb"(?P<key>(?:authkey|passw(?:or)?d|passphrase|secret|token|credentials?|(?:api|access|private|secret)[_.-]?key)"
 )
@@ -26,11 +26,11 @@ _SECRETS = [
 ]
 _XML_SECRET = re.compile(rb"(?i)" + _WORD + rb"</name>\s*<value>)(?P<value>[^<]+)")
 _HINTS = (b"key", b"passw", b"passphrase", b"secret", b"token", b"credential")
-"""A line without any of these holds no secret: looking for them first makes it ten times as fast."""
+"""A line without any of these has no secret. The search for them makes redaction ten times as fast."""
 
 
 def redact(data: bytes) -> bytes:
-    """`data` with the values of authkeys, passwords, tokens and secrets replaced; quotes stay, so JSON stays JSON."""
+    """Replaces the values of authkeys, passwords, tokens and secrets. Quotes stay, so that JSON stays valid."""
     lines = data.splitlines(keepends=True)
     for at, line in enumerate(lines):
         lower = line.lower()
@@ -43,9 +43,9 @@ def redact(data: bytes) -> bytes:
 
 
 def redact_words(words: Sequence[str]) -> list[str]:
-    """The words of a command line, with secrets replaced, also where option and value are two words."""
-    found: list[str] = json.loads(redact(json.dumps(list(words)).encode()))
-    return found
+    """Replaces secrets in the words of a command line, also in a word that follows its option."""
+    redacted: list[str] = json.loads(redact(json.dumps(list(words)).encode()))
+    return redacted
 
 
 def _hide(match: re.Match[bytes]) -> bytes:

@@ -1,13 +1,13 @@
 """Run bundles on disk: `<out>/<experiment>/<run>/{run.json, spans/, evidence/, logs/, hashes}`.
 
-    run.json    what was run, and what came out; `dlobd.record` declares it
-    spans/      one JSON-lines file a process, as `dlobd.tracing` wrote it
-    evidence/   third-party records that the importers read
-    logs/       everything else that helps to understand a failure
-    hashes      sha256 of each file of the bundle, in the form that `sha256sum -c` reads
+    run.json    configuration and results; `dlobd.record` declares it
+    spans/      a JSON-lines file per process, written by `dlobd.tracing`
+    evidence/   records of other programs for the importers
+    logs/       other files for the analysis of a failure
+    hashes      sha256 of all files, in the format of `sha256sum -c`
 
-Everything else in the directory can be regenerated from these, and may be deleted. Secrets are removed from text on its
-way into a bundle, so that a bundle can be passed on.
+Other files in the directory can be regenerated, and may be deleted. Secrets are removed from text before it is written,
+so that a bundle can be shared.
 """
 
 from __future__ import annotations
@@ -36,40 +36,40 @@ from dlobd.schema import SCHEMA_VERSION
 LATEST = "latest"
 
 RUN_ID = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{4}")
-"""UTC start and four random digits: run ids sort by time."""
+"""UTC start and four random digits: run IDs sort by time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """One run's directory."""
+    """The directory of a run."""
 
     path: Path
 
     @property
     def run_id(self) -> str:
-        """The run's id: the directory's name."""
+        """ID of the run, the directory's name."""
         return self.path.name
 
     @property
     def spans(self) -> Path:
-        """Span files."""
+        """Directory of span files."""
         return self.path / "spans"
 
     @property
     def evidence(self) -> Path:
-        """Records that importers read."""
+        """Directory of records for importers."""
         return self.path / "evidence"
 
     @property
     def logs(self) -> Path:
-        """Logs for people."""
+        """Directory of logs."""
         return self.path / "logs"
 
     def write(self, run: Run | Mapping[str, Any]) -> None:
         """Writes run.json atomically.
 
         Raises:
-            BundleError: `run` is not valid, or the disk refuses.
+            BundleError: `run` is not valid, or cannot be written.
         """
         text = json.dumps(run.to_json() if isinstance(run, Run) else run, indent=1, allow_nan=False, default=str) + "\n"
         validate(json.loads(text), str(self.path))
@@ -126,9 +126,9 @@ class Bundle:
             self.add(log, f"logs/{log.name}")
 
     def note_collected(self, missing: Sequence[str], metrics: Mapping[str, Any]) -> None:
-        """Writes missing evidence, metrics and the inventory, which has the sizes of all files."""
-        found = {name: (self.path / name).stat().st_size for name in self.files() if name not in (RUN, COLLECTED)}
-        noted = {"missing": list(missing), "metrics": metrics, "files": found}
+        """Writes missing evidence, metrics and the inventory with the sizes of all files."""
+        sizes = {name: (self.path / name).stat().st_size for name in self.files() if name not in (RUN, COLLECTED)}
+        noted = {"missing": list(missing), "metrics": metrics, "files": sizes}
         self.add_bytes(json.dumps(noted, indent=1).encode(), COLLECTED)
 
     def seal(self) -> None:
@@ -176,7 +176,7 @@ def create(out: Path, experiment: str, now: datetime | None = None) -> Bundle:
     """Creates an empty bundle for a run of `experiment` under `out`.
 
     Raises:
-        BundleError: the directory cannot be made.
+        BundleError: the directory cannot be created.
     """
     stamp = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%SZ")
     try:
@@ -208,8 +208,8 @@ def at(out: Path, experiment: str, run_id: str) -> Bundle:
 
 def bundles(out: Path) -> list[Bundle]:
     """Returns all bundles under `out`, oldest first."""
-    found = [path for path in out.glob("*/*") if RUN_ID.fullmatch(path.name) and path.is_dir()]
-    return [Bundle(path.resolve()) for path in sorted(found, key=lambda path: path.name)]
+    paths = [path for path in out.glob("*/*") if RUN_ID.fullmatch(path.name) and path.is_dir()]
+    return [Bundle(path.resolve()) for path in sorted(paths, key=lambda path: path.name)]
 
 
 def find(ref: str | Path, out: Path) -> Bundle:
@@ -233,11 +233,11 @@ def find(ref: str | Path, out: Path) -> Bundle:
         return matches[0]
     if matches:
         raise BundleError(f"{ref} names {len(matches)} runs in {out}: {', '.join(b.run_id for b in matches)}.")
-    raise BundleError(f"there is no run {ref} in {out}.", "use a bundle path, a run id or 'latest', or set --out DIR")
+    raise BundleError(f"there is no run {ref} in {out}.", "use a bundle path, a run ID or 'latest', or set --out DIR")
 
 
 def validate(run: Any, label: str) -> None:
-    """Checks a run.json object against its schema, and the sums of its layers and of their parts.
+    """Checks the schema of a run.json object, and the sums of its layers and their parts.
 
     Raises:
         BundleError: a check fails; the message names the first violation.

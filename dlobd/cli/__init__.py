@@ -1,6 +1,6 @@
-"""The `dlobd` command, one file a verb: parse, call one function, print, exit code.
+"""The `dlobd` command. Each verb has a file that parses options, calls one function, prints, and returns an exit code.
 
-Verbs import what they need when they are called: `dlobd --help` loads neither pandas nor Spark.
+Verbs import the rest of dlobd when they are called: `dlobd --help` loads neither pandas nor Spark.
 """
 
 from __future__ import annotations

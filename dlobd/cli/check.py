@@ -26,8 +26,8 @@ def check(
 ) -> int:
     """Check that a series is not slower than its baseline; for CI.
 
-    Exit code 0: the wall is within --max-regression. 9: the wall or a layer is significantly slower. 10: too few runs
-    to decide; the message states how many may suffice. 2: the environments differ. See docs/comparing.md.
+    Exit code 0: the wall time is within --max-regression. 9: wall time or a layer is significantly slower. 10: too few
+    runs to decide; the message states how many may suffice. 2: the environments differ. See docs/comparing.md.
     """
     from dlobd.compare import comparison
     from dlobd.compare.compatibility import ORDER
@@ -51,12 +51,12 @@ def check(
             print(f"not decided: {judged_line(open_layer)}")
     if decided.outcome == "regression":
         raise Regression(
-            f"{series} is slower than {against} by more than {max_regression:.1%}: {why}.",
+            f"{series} is slower than {against} by more than {100 * max_regression:.1f} %: {why}.",
             f"dlobd compare {against} {series}",
         )
     if decided.outcome == "inconclusive":
         raise Undecided(
-            f"{series} may or may not be slower than {against} by more than {max_regression:.1%}: {why}.",
-            f"make {decided.runs_needed} runs of each side" if decided.runs_needed else "make more runs of each side",
+            f"{series} may or may not be slower than {against} by more than {100 * max_regression:.1f} %: {why}.",
+            f"run each side {decided.runs_needed} times" if decided.runs_needed else "run each side more often",
         )
     return 0

@@ -10,18 +10,18 @@ from dlobd.cli.options import Json
 from dlobd.cli.printing import print_json
 from dlobd.errors import DlobdError
 
-app = typer.Typer(help="An embedded cluster that stays up for many runs.", no_args_is_help=True)
+app = typer.Typer(help="Start, show and stop an embedded cluster for many runs.", no_args_is_help=True)
 
 
 @app.command()
 def up(
     hosts: Annotated[
         str | None,
-        typer.Option("--hosts", help="Loopback addresses, one DataNode and NodeManager each: 127.0.0.2,127.0.0.3."),
+        typer.Option("--hosts", help="Loopback addresses with a DataNode and a NodeManager each: 127.0.0.2,127.0.0.3."),
     ] = None,
     conf: Annotated[
         list[str] | None,
-        typer.Option("--conf", metavar="KEY=VALUE", help="A Hadoop setting of its daemons and clients; repeatable."),
+        typer.Option("--conf", metavar="KEY=VALUE", help="Hadoop setting of daemons and clients; repeatable."),
     ] = None,
 ) -> None:
     """Start HDFS and YARN and keep them running for later `dlobd run` commands."""

@@ -16,7 +16,7 @@ from dlobd.errors import UsageError
 def collect(
     ref: Annotated[
         str,
-        typer.Argument(metavar="[RUN]", help="Run id, application id, or latest (the most recent uncollected run)."),
+        typer.Argument(metavar="[RUN]", help="Run ID, application ID, or latest (the last uncollected run)."),
     ] = "latest",
     hadoop_conf: HadoopConf = None,
     out: Out = RUNS,
@@ -33,7 +33,7 @@ def collect(
     if hadoop_conf is None and os.environ.get("HADOOP_CONF_DIR"):
         hadoop_conf = Path(os.environ["HADOOP_CONF_DIR"])
     if hadoop_conf is None:
-        raise UsageError("No cluster was given.", "add --hadoop-conf DIR, or set HADOOP_CONF_DIR")
+        raise UsageError("collect needs an external cluster.", "add --hadoop-conf DIR, or set HADOOP_CONF_DIR")
     with Progress() as progress:
         path = collect_application(ref, ExternalCluster(hadoop_conf), out, progress)
     return print_result(Bundle(path))

@@ -16,7 +16,7 @@ def compare(
     first: Annotated[str, typer.Argument(metavar="A", help=f"Baseline: {RUNSET}.")],
     second: Annotated[
         str | None,
-        typer.Argument(metavar="[B]", help="Candidate, named like A; by default the other points of A."),
+        typer.Argument(metavar="[B]", help="Candidate, named like A; default: the other points of A."),
     ] = None,
     margin: Annotated[
         float, typer.Option("--margin", parser=share, metavar="SHARE", help="Margin of equivalence, relative to A.")
@@ -25,7 +25,7 @@ def compare(
     out: Out = RUNS,
     as_json: Json = False,
 ) -> int:
-    """Compare the wall and each layer of B with A: faster, slower, equivalent or inconclusive, with intervals.
+    """Compare wall time and each layer of B with A: faster, slower, equivalent or inconclusive, with intervals.
 
     The run is the unit. Points of one series are compared within its repeats, other runs as two samples. Exit code 2
     if the environments of the runs differ, unless allowed. See docs/comparing.md.

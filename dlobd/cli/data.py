@@ -10,7 +10,7 @@ import typer
 from dlobd.cli.options import Json
 from dlobd.cli.printing import print_json
 
-app = typer.Typer(help="Data sets on this machine.", no_args_is_help=True)
+app = typer.Typer(help="List and fetch data sets.", no_args_is_help=True)
 
 
 @app.command(name="list")
@@ -44,7 +44,7 @@ def fetch(
         Path | None, typer.Option("--to", metavar="DIR", help="Data folder for the files. Default: the cache.")
     ] = None,
 ) -> None:
-    """Fetch a whole data set, and verify its published checksums. A download that broke off is resumed."""
+    """Fetch a whole data set, verify its published checksums, and resume an interrupted download."""
     from dlobd.paths import fetched_dir
     from dlobd.run import data_sets
     from dlobd.run.progress import Progress

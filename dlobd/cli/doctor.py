@@ -19,19 +19,17 @@ def doctor(
         typer.Option(
             "--require",
             metavar="CHANNEL",
-            help="Fail without rdma, ipoib@IFACE, tcp@IFACE, tcp@NETWORK, shm; repeatable.",
+            help="Fail without this channel: rdma, ipoib@IFACE, tcp@IFACE, tcp@NETWORK or shm; repeatable.",
         ),
     ] = None,
-    allow_soft: Annotated[
-        bool, typer.Option("--allow-soft", help="With --require: accept an RDMA device in software (Soft-RoCE).")
-    ] = False,
+    allow_soft: Annotated[bool, typer.Option("--allow-soft", help="With --require rdma: accept Soft-RoCE.")] = False,
 ) -> int:
-    """Check this machine, and list the ports open during a run.
+    """Check this machine and list the ports that a run opens.
 
-    --noise also measures how late timers expire and how much equal loops vary; --hadoop-conf also checks that cluster.
+    --noise also measures late timers and the variation of equal loops; --hadoop-conf also checks that cluster.
 
-    Exit code 3 if a run would fail because of this machine, or if a required channel is missing; 4 if only the
-    cluster does not answer."""
+    Exit code 3: a run would fail on this machine, or a required channel is missing. 4: only the cluster does not
+    answer."""
     import dataclasses
 
     from dlobd.report.noise import machine_line

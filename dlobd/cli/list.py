@@ -19,7 +19,7 @@ def list_(
 ) -> None:
     """List experiments, sweeps, models, data sets, launchers and other choices.
 
-    A choice that is not available is shown with the reason.
+    Unavailable choices have a reason.
     """
     from dlobd.axes import REGISTRIES
     from dlobd.experiment.files import experiments

@@ -1,7 +1,7 @@
-"""The command line as a whole: its verbs, one line for an expected failure, a documented exit code for everything.
+"""The command line: its verbs, errors as one line, and documented exit codes.
 
-Results go to stdout, progress and failures to stderr. The traceback of an unexpected failure goes into a file, whose
-path is in the line.
+Results go to stdout, progress and failures to stderr. The traceback of an unexpected failure goes into a file; the
+error line has its path.
 """
 
 from __future__ import annotations
@@ -42,8 +42,7 @@ from dlobd.errors import DlobdError, Interrupted, SetupError, UsageError
 
 app = typer.Typer(
     name="dlobd",
-    help="Where did the time go? Runs a deep-learning job through HDFS, Spark on YARN and TensorFlow, "
-    "and shows how long each layer took.",
+    help="Run a deep-learning job through HDFS, Spark on YARN and TensorFlow, and show how long each layer took.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -67,11 +66,11 @@ def _top(version: Annotated[bool, typer.Option("--version", help="Print the vers
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command line; returns the exit code."""
+    """Runs a command line; returns the exit code."""
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         command = typer.main.get_command(app)
-        # typer's own way to run it would turn Ctrl-C and a closed stdout into exit codes of its choice
+        # typer's own runner replaces the exit codes of Ctrl-C and of a closed stdout
         with command.make_context("dlobd", list(sys.argv[1:] if argv is None else argv)) as context:
             code = command.invoke(context)
         sys.stdout.flush()
@@ -83,22 +82,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _fail("interrupted.", Interrupted.exit_code)
     except BrokenPipeError:
-        # the reader of the output, such as `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would complain at exit
+        # the reader of the output, such as `head`, has ended
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # otherwise Python reports an error at exit
         return 0
     except typer.TyperException as error:
-        message = error.format_message()  # empty where only help was asked for, and has been printed
+        message = error.format_message()  # empty if only help was requested, which is printed already
         return _fail(f"{message} Next: dlobd --help", UsageError.exit_code) if message else UsageError.exit_code
     except ModuleNotFoundError as error:
         if not error.name or error.name.split(".")[0] == "dlobd":
-            return _fail(f"unexpected failure: {_last_words()} Its traceback is in {_keep_traceback()}", 1)
+            return _fail(f"unexpected failure: {_unexpected()} Its traceback is in {_keep_traceback()}", 1)
         missing = SetupError(
             f"the Python package {error.name} is not installed; dlobd alone only reads bundles.",
             "pip install 'dlobd[run]'",
         )
         return _fail(missing.line, missing.exit_code)
-    except Exception:  # noqa: BLE001  the user gets one line, whatever it was; the traceback is kept
-        return _fail(f"unexpected failure: {_last_words()} Its traceback is in {_keep_traceback()}", 1)
+    except Exception:  # noqa: BLE001  the user gets one line; the traceback is kept in a file
+        return _fail(f"unexpected failure: {_unexpected()} Its traceback is in {_keep_traceback()}", 1)
 
 
 def _fail(line: str, code: int) -> int:
@@ -107,12 +106,12 @@ def _fail(line: str, code: int) -> int:
 
 
 def _interrupt(*_: object) -> NoReturn:
-    # once: a second signal must not break off the stopping of daemons
+    # only once: a second signal must not interrupt the stop of daemons
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
-def _last_words() -> str:
+def _unexpected() -> str:
     kind, error, _ = sys.exc_info()
     return f"{kind.__name__ if kind else ''}: {str(error)[:200]}."
 

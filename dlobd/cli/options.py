@@ -1,4 +1,4 @@
-"""Options that several commands share, and what stands for a run's status."""
+"""Options that several commands share, and the exit code of each run status."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RUNS = Path("runs")
 Out = Annotated[Path, typer.Option("--out", help="Directory for run bundles.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and the spark-submit command; start nothing.")]
-RunRef = Annotated[str, typer.Argument(metavar="[RUN]", help="Bundle path, run id, or latest.")]
+RunRef = Annotated[str, typer.Argument(metavar="[RUN]", help="Bundle path, run ID, or latest.")]
 HadoopConf = Annotated[
     Path | None,
     typer.Option(
@@ -33,8 +33,8 @@ Allow = Annotated[
     typer.Option(
         "--allow",
         metavar="KIND",
-        help="Compare although this differs: machine, versions, code, recording, page-cache, order; or keep the runs "
-        "of a busy machine: busy. Repeatable.",
+        help="Accept a difference in machine, versions, code, recording, page-cache or order; busy: accept runs on a "
+        "busy machine. Repeatable.",
     ),
 ]
 
@@ -44,14 +44,14 @@ EXIT_CODES = {
     "invalid": RunInvalid.exit_code,
     "interrupted": Interrupted.exit_code,
 }
-"""Status of a run to the exit code of `dlobd run`."""
+"""Run status -> exit code of `dlobd run`."""
 
 
 def allowed(kinds: list[str] | None) -> list[str]:
-    """What `--allow` names.
+    """Checks the kinds that `--allow` names.
 
     Raises:
-        UsageError: there is no such kind.
+        UsageError: a kind does not exist.
     """
     from dlobd.compare.compatibility import KINDS
     from dlobd.registry import unknown
@@ -63,16 +63,16 @@ def allowed(kinds: list[str] | None) -> list[str]:
 
 
 def share(text: str) -> float:
-    """`5%` or `0.05` as a share of 1, as an option's parser.
+    """Parses `5%` or `0.05` as a share.
 
     Raises:
-        BadParameter: it is no number between 0 and 1.
+        BadParameter: the text is not a number between 0 and 1.
     """
     number, percent, rest = text.strip().partition("%")
     try:
-        found = float(number) / (100 if percent else 1)
+        value = float(number) / (100 if percent else 1)
     except ValueError:
-        found = -1.0
-    if rest or not 0 < found < 1:
-        raise typer.BadParameter(f"{text!r} is no share. Write it as 5% or 0.05")
-    return found
+        value = -1.0
+    if rest or not 0 < value < 1:
+        raise typer.BadParameter(f"{text!r} is not a share. Write it as 5% or 0.05")
+    return value

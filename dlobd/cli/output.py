@@ -1,4 +1,4 @@
-"""Files that commands write where the user says: whole, or not at all."""
+"""Writes files at the user's paths: complete, or not at all."""
 
 from __future__ import annotations
 
@@ -17,56 +17,58 @@ Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing file
 
 
 def check_free(path: Path, force: bool) -> None:
-    """Asked before anything is computed.
+    """Checks before any computation that a file may be written.
 
     Raises:
-        UsageError: the file is there, and may not be overwritten.
+        UsageError: the file exists, and `force` is False.
     """
     if path.exists() and not force:
         raise UsageError(f"{path} already exists.", "add --force, or choose another -o FILE")
 
 
 def write(path: Path, text: str) -> None:
-    """Writes the file, and says so. Text that UTF-8 does not have is escaped.
+    """Writes a file and prints its path. Characters that UTF-8 cannot encode are escaped.
 
     Raises:
-        UsageError: it cannot be written.
+        UsageError: the file cannot be written.
     """
-    with writing(path) as beside, open(beside, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+    with (
+        writing(path) as temporary,
+        open(temporary, "w", encoding="utf-8", errors="backslashreplace", newline="") as file,
+    ):
         file.write(text)
 
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[Path]:
-    """The name under which to write what becomes `path` when the block ends, and says so then.
+    """Yields a temporary path that replaces `path` when the block ends.
 
-    Until then it is another file beside it: one that is there already stays whole whatever happens, and nothing is left
-    if the block fails. What a symbolic link names is replaced, not the link; a file keeps its permissions; what is no
-    file, such as a pipe, is written to as it is.
+    If the block fails, an existing file is unchanged, and the temporary file is removed. A symbolic link stays, and its
+    target is replaced. A file keeps its permissions. A pipe or device is written directly.
 
     Raises:
-        UsageError: it cannot be written.
+        UsageError: the file cannot be written.
     """
-    whole = Path(os.path.realpath(path))
-    beside = whole.with_name(f".dlobd-{os.getpid()}.part")
+    target = Path(os.path.realpath(path))
+    temporary = target.with_name(f".dlobd-{os.getpid()}.part")
     try:
         if path.exists() and not path.is_file():
             yield path
         else:
             try:
-                yield beside
-                if whole.exists():
-                    shutil.copymode(whole, beside)
-                _keep(beside)
-                os.replace(beside, whole)
+                yield temporary
+                if target.exists():
+                    shutil.copymode(target, temporary)
+                _sync(temporary)
+                os.replace(temporary, target)
             finally:
-                beside.unlink(missing_ok=True)
+                temporary.unlink(missing_ok=True)
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror or error}.", "choose another -o FILE") from error
     print(f"Wrote {path}")
 
 
-def _keep(path: Path) -> None:
-    """Onto the disk: else a machine that loses its power may have the new name without the content."""
+def _sync(path: Path) -> None:
+    # without fsync, a power failure may leave the new name without the content
     with open(path, "rb") as file:
         os.fsync(file.fileno())

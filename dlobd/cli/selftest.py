@@ -15,7 +15,7 @@ def selftest(
     full: Annotated[
         bool,
         typer.Option(
-            "--full/--quick", help="All points with all sizes, and controls (about 80 minutes), or five runs."
+            "--full/--quick", help="Run all points with all sizes and controls (about 80 minutes), or five runs."
         ),
     ] = False,
     overhead: Annotated[
@@ -24,7 +24,7 @@ def selftest(
     repeats: Annotated[
         int,
         typer.Option(
-            "--repeats", min=1, max=1000, help="With --overhead: runs with recording on, and as many with it off."
+            "--repeats", min=1, max=1000, help="With --overhead: number of runs with recording on, and with it off."
         ),
     ] = 6,
     seed: Annotated[int, typer.Option("--seed", help="With --overhead: seed for the run order.")] = 0,
@@ -36,7 +36,7 @@ def selftest(
 ) -> int:
     """Check the breakdown by injecting known delays into real runs.
 
-    The runs use the embedded cluster. Each delay must be attributed to the layer that it was injected into."""
+    The runs use the embedded cluster. A delay must appear in the layer that it was injected into."""
     from dlobd.run.progress import Progress
 
     if overhead:

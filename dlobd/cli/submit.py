@@ -19,7 +19,9 @@ def submit(
     settings: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="KEY=VALUE", help="Settings that spark-submit has no option for, such as timeout_s."
+            "--set",
+            metavar="KEY=VALUE",
+            help="Setting without an option of spark-submit, such as timeout_s; repeatable.",
         ),
     ] = None,
     out: Out = RUNS,
@@ -29,7 +31,7 @@ def submit(
 ) -> int:
     """Run your own spark-submit command; show where its time went.
 
-    It runs unchanged except for the recording: on the embedded cluster, or on an external one with --hadoop-conf."""
+    The command runs with recording added, on the embedded cluster or, with --hadoop-conf, on an external one."""
     from dlobd.experiment import own_job
 
     return run_one(

@@ -42,13 +42,13 @@ def sweep(
     wanted = sweeps.load(file, print_note)
     cluster = external_cluster(hadoop_conf, archive)
     if cluster:
-        wanted = _possible_there(wanted)
-    _say_impossible(wanted)
+        wanted = _possible_on_cluster(wanted)
+    _print_impossible(wanted)
     series = scheduling.opened(wanted.points, order_seed, out, cluster, wanted.axes, wanted.scaling)
     return run_series(series, repeats, dry_run, cluster, _show)
 
 
-def _possible_there(wanted: Sweep) -> Sweep:
+def _possible_on_cluster(wanted: Sweep) -> Sweep:
     """Moves points that cannot run on an external cluster to the impossible ones."""
     from dlobd.run.place import external
 
@@ -62,7 +62,7 @@ def _possible_there(wanted: Sweep) -> Sweep:
     return replace(wanted, points=points, impossible=impossible)
 
 
-def _say_impossible(wanted: Sweep) -> None:
+def _print_impossible(wanted: Sweep) -> None:
     """Prints the excluded and impossible combinations. Raises UsageError unless impossible ones may be skipped."""
     for label in wanted.excluded:
         print_note(f"excluded: {label}")

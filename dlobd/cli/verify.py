@@ -14,18 +14,18 @@ from dlobd.errors import BundleError
 def verify(
     run: RunRef = "latest",
     against: Annotated[
-        str, typer.Option("--against", metavar="HASH", help="The bundle's hash, as it was noted elsewhere.")
+        str, typer.Option("--against", metavar="HASH", help="Hash of the bundle that you noted earlier.")
     ] = "",
-    full: Annotated[bool, typer.Option("--full", help="List the checks that passed, too.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="List passed checks as well.")] = False,
     out: Out = RUNS,
     as_json: Json = False,
 ) -> int:
     """Recompute a run's report from its raw evidence and compare.
 
-    Verifies the bundle's files by their hashes, and repeats the checks of the run.
-    Hashes are unkeyed: whoever changes a bundle can seal it again. `dlobd run` and `dlobd show` print the bundle's
-    hash; --against compares it with the hash that was noted, and finds any change.
-    Exit code 7 if anything differs or a check fails.
+    Verifies the hashes of the bundle's files, and repeats the checks of the run.
+    Hashes are unkeyed: anybody can change a bundle and seal it again. `dlobd run` and `dlobd show` print the bundle's
+    hash; --against compares it with a hash that you noted earlier.
+    Exit code 7: a difference, or a failed check.
     """
     import dataclasses
 

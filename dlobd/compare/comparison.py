@@ -184,7 +184,7 @@ def _usable(baseline: RunSet, candidate: RunSet, allowed: Collection[str]) -> _U
         if not kept_members:
             raise UsageError(
                 f"{side.label} has no usable run: {'; '.join(left_out)}.",
-                f"run more, or add --allow {BUSY} if the machine was only busy",
+                f"run again on a quiet machine, or add --allow {BUSY} for busy machines",
             )
     runs = [tuple(member.run for member in kept_members) for kept_members in members]
     return _Usable(baseline, candidate, paired, (runs[0], runs[1]), tuple(left_out))

@@ -158,10 +158,10 @@ def order(baseline: Sequence[Run], candidate: Sequence[Run]) -> list[Difference]
 
 def refuse(found: Sequence[Difference], allowed: Collection[str]) -> None:
     """Refuse differences that are not allowed. Raises UsageError."""
-    if refused := [one for one in found if one.kind not in allowed]:
-        allow = " ".join(f"--allow {one.kind}" for one in refused)
+    if refused := [difference for difference in found if difference.kind not in allowed]:
+        allow = " ".join(f"--allow {difference.kind}" for difference in refused)
         raise UsageError(
-            f"The runs are from different environments: {'. '.join(one.line for one in refused)}.",
+            f"The runs are from different environments: {'. '.join(difference.line for difference in refused)}.",
             f"compare runs of one environment, or add {allow}",
         )
 
@@ -178,9 +178,9 @@ def why_unusable(run: Run, busy_percent: float | None, keep_busy: bool = False) 
     if keep_busy:
         return ""
     if run.busy:
-        return "was held up by other processes"
+        return "was delayed by other processes"
     if _stolen(run):
-        return f"lost more than {STOLEN_SHARE:.0%} of the CPU time to other virtual machines"
+        return f"lost more than {100 * STOLEN_SHARE:.0f} % of the CPU time to other virtual machines"
     if busy_percent is not None and busy_percent > BUSY_PERCENT:
         return f"began while {busy_percent:.0f} % of the cores were busy"
     return ""
@@ -245,4 +245,4 @@ def _apart(shares: Sequence[float]) -> bool:
 
 
 def _range(shares: Sequence[float]) -> str:
-    return f"{min(shares):.0%} to {max(shares):.0%}"
+    return f"{100 * min(shares):.0f} to {100 * max(shares):.0f} %"

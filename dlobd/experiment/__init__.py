@@ -1,5 +1,4 @@
-"""What is to be run: TOML files and command lines to an Experiment or an OwnJob, every value checked.
+"""Experiments: from TOML files and command lines to a checked Experiment or OwnJob.
 
-Here belongs what decides whether an experiment makes sense before anything is started; `shipped/` holds those that come
-with dlobd.
+All checks take place before a run starts. `shipped/` has the built-in experiments.
 """

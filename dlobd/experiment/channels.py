@@ -1,4 +1,4 @@
-"""Which channel library carries an experiment's exchange, and which settings of both contradict each other. Pure."""
+"""Selects the channel library of an exchange, and finds contradictory settings of both. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SERVED = ("tf-ps", "ps", "ps-async")
 """Exchanges that have parameter servers."""
 
 ASYNCHRONOUS = ("ps-async",)
-"""Exchanges in which ranks do not wait for each other; a test compares this with their declarations."""
+"""Exchanges in which ranks do not wait for each other. A test compares it with their declarations."""
 
 _PLAIN = {
     "optimiser": "sgd",
@@ -46,14 +46,14 @@ _WHY_PLAIN = "its ranks take plain steps of SGD, and do not agree on when to end
 
 
 def libraries(exchange: str, transport: str) -> tuple[str, ...]:
-    """Return the libraries that can carry an exchange over a transport, in order of preference."""
+    """Returns the libraries that can carry an exchange over a transport, in order of preference."""
     if transport not in TRANSPORTS:
         return ()
     return tuple(name for name in TRANSPORTS[transport].libraries if name in USES.get(exchange, ()))
 
 
 def library(exchange: str, channel: str, requested: str) -> str:
-    """Return the library to use for a checked combination: the requested one, or the first for `auto`."""
+    """Returns the library to use for a checked combination: the requested one, or the first for `auto`."""
     if requested != AUTO:
         return requested
     possible = libraries(exchange, Channel.parse(channel).transport)
@@ -61,7 +61,7 @@ def library(exchange: str, channel: str, requested: str) -> str:
 
 
 def wrong(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
-    """Yield (field, problem, remedy) for each setting of channel or exchange that is impossible or has no effect."""
+    """Yields (field, problem, remedy) for each setting of channel or exchange that is impossible or has no effect."""
     exchange, requested = experiment.exchange, experiment.channel_library
     transport = Channel.parse(experiment.channel).transport
     possible = libraries(exchange, transport)
@@ -87,7 +87,7 @@ def wrong(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
 
 
 def reason(exchange: str, transport: str, name: str) -> str:
-    """Return why an exchange cannot use a library over a transport; empty if it can."""
+    """Returns the reason why an exchange cannot use a library over a transport; empty if it can."""
     if name not in USES.get(exchange, ()):
         return f"exchange {exchange} does not use it"
     if name not in TRANSPORTS[transport].libraries:

@@ -1,7 +1,7 @@
-"""Experiment files: TOML -> Experiment, every key, type, range and name checked before anything is started.
+"""Experiment files: TOML -> Experiment. Keys, types, ranges and names are checked before a run starts.
 
 The keys of a file are the fields of `dlobd.schema.Experiment`; `dlobd.schema.DEFAULTS` lists the optional ones.
-`extends = "NAME"` takes missing keys from a shipped experiment. The name defaults to the file's name.
+`extends = "NAME"` takes missing keys from a built-in experiment. The name defaults to the file's name.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dlobd.registry import unknown
 from dlobd.schema import DEFAULTS, Experiment, Runnable
 
 FIELDS: dict[str, type] = get_type_hints(Experiment)
-"""Field to type: str, int or float."""
+"""Field -> type: str, int or float."""
 
 AXES = {
     "scheduler": "schedulers",
@@ -48,7 +48,7 @@ AXES = {
     "channel_library": "libraries",
     "planes": "planes",
 }
-"""Field to the registry that holds its names."""
+"""Field -> registry of its names."""
 
 RANGES: dict[str, tuple[float, float]] = {
     "workers": (1, 1000),
@@ -65,7 +65,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "checkpoint_every_steps": (1, 10**9),
     "min_accuracy": (0, 1),
     "seed": (0, 2**31 - 1),
-    "replication": (1, 512),  # HDFS's own highest
+    "replication": (1, 512),  # HDFS's own maximum
     "executor_memory_mb": (450, 10**6),  # Spark refuses a heap below 1.5 x 300 MB
     "executor_overhead_mb": (0, 10**6),
     "timeout_s": (10, 7 * 24 * 3600),
@@ -89,13 +89,13 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a value was written, for the sentence that says what is wrong with it."""
+    """The place of a value, for error messages."""
 
     label: str
     text: str = ""
 
     def at(self, key: str) -> str:
-        """`label:line` if the line of `key` is known."""
+        """Returns `label:line`; only the label if the line of `key` is unknown."""
         for number, line in enumerate(self.text.splitlines(), 1):
             if re.match(rf"\s*\[*\s*[\"']?{re.escape(key)}[\"']?\s*[=\].]", line):
                 return f"{self.label}:{number}"
@@ -103,25 +103,26 @@ class Source:
 
 
 def experiments() -> list[tuple[str, str]]:
-    """(name, title) of the shipped experiments."""
+    """Returns (name, title) of the built-in experiments."""
     return titles(_shipped_files())
 
 
 def titles(paths: Sequence[Path]) -> list[tuple[str, str]]:
-    """(name, title) of files; the title is a file's first line, a comment."""
+    """Returns (name, title) of files. The title is the comment in the first line."""
     return [(path.stem, path.read_text().partition("\n")[0].lstrip("# ")) for path in paths]
 
 
 def load(
-    name_or_path: str | Path, overrides: Sequence[str] = (), told: Callable[[str], None] = lambda line: None
+    name_or_path: str | Path, overrides: Sequence[str] = (), note: Callable[[str], None] = lambda line: None
 ) -> Experiment:
-    """Reads a shipped experiment or a TOML file, and applies `key=value` overrides, the last one winning.
+    """Reads a built-in experiment or a TOML file, and applies `key=value` overrides; the last override wins.
 
     Args:
-        told: gets a line for each user choice that changes other settings of a built-in experiment.
+        note: called with a line for each choice of the user that changes other settings of a built-in experiment.
 
     Raises:
-        UsageError: the file is missing or not TOML, or a key, type, range or name is wrong; file and line are named.
+        UsageError: the file is missing or not TOML, or a key, type, range or name is wrong; the message has file and
+            line.
     """
     path = locate(str(name_or_path), _shipped_files(), "experiment")
     values, sources = read(path)
@@ -133,26 +134,26 @@ def load(
             raise UsageError(f"{source.label}: expected key=value.", f"--set {key}=VALUE")
         values[key], sources[key] = _parse(key, text.strip(), source), source
     values.setdefault("name", path.stem)
-    return build(values, sources, Source(str(path)), told)
+    return build(values, sources, Source(str(path)), note)
 
 
 def parse_value(name: str, text: str, label: str) -> Any:
-    """One value as a command line has it, of the right type, range and name.
+    """Parses and checks a value of the command line.
 
     Raises:
-        UsageError: it is not.
+        UsageError: the value is not valid.
     """
     source = Source(label)
     return check_value(name, _parse(name, text, source), source)
 
 
 def from_dict(values: Mapping[str, Any], label: str = "configuration") -> Experiment:
-    """The experiment of a stored `configuration`, as `dataclasses.asdict` gave it.
+    """Builds the experiment of a stored `configuration`, the result of `dataclasses.asdict`.
 
-    The user's own files, and packages with models or data sets, need not be here: a run looks for them.
+    The user's own files, and packages with models or data sets, may be missing: a run searches for them.
 
     Raises:
-        UsageError: it is not one that this version can run.
+        UsageError: this version cannot run it.
     """
     source = Source(label)
     return build(dict(values), dict.fromkeys(values, source), source, stored=True)
@@ -165,17 +166,17 @@ def key(experiment: Runnable) -> str:
 
 
 def steps_per_epoch(experiment: Experiment) -> int:
-    """Steps of one pass over the training samples; all workers take each step together."""
+    """Returns the steps of a pass over the training samples; all workers take a step together."""
     return experiment.train_samples // (experiment.workers * experiment.batch_size)
 
 
 def steps(experiment: Experiment) -> int:
-    """Steps of all epochs."""
+    """Returns the steps of all epochs."""
     return experiment.epochs * steps_per_epoch(experiment)
 
 
 def most_steps(experiment: Experiment) -> int:
-    """Steps of a run that neither time nor accuracy ends."""
+    """Returns the steps of a run that ends neither by time nor by accuracy."""
     return min(steps(experiment), experiment.max_steps or steps(experiment))
 
 
@@ -184,10 +185,10 @@ def _shipped_files() -> list[Path]:
 
 
 def locate(name_or_path: str, shipped: Sequence[Path], kind: str) -> Path:
-    """The shipped file of this name, or the user's own.
+    """Returns the path of a built-in file or of the user's own file.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there is no such file.
     """
     files = {path.stem: path for path in shipped}
     if name_or_path in files:
@@ -202,10 +203,10 @@ def locate(name_or_path: str, shipped: Sequence[Path], kind: str) -> Path:
 
 
 def read(path: Path, seen: tuple[Path, ...] = (), kind: str = "experiment") -> tuple[dict[str, Any], dict[str, Source]]:
-    """The values of a file over those of the experiment it extends, unchecked, each with its source.
+    """Reads the unchecked values of a file and of the experiment that it extends, with their sources.
 
     Raises:
-        UsageError: a file cannot be read, is not TOML, or what it extends does not exist.
+        UsageError: a file cannot be read, is not TOML, or extends an unknown experiment.
     """
     try:
         source = Source(str(path), path.read_text(encoding="utf-8"))
@@ -230,12 +231,12 @@ def read(path: Path, seen: tuple[Path, ...] = (), kind: str = "experiment") -> t
 
 
 def _parse(name: str, text: str, source: Source) -> str | int | float:
-    """A value of the command line, as the type of its field."""
+    """Converts a value of the command line to the type of its field."""
     if name not in FIELDS:
         raise UsageError(f"{source.label}: {unknown('key', name, FIELDS)}")
     wanted = FIELDS[name]
     try:
-        # float() takes "nan" and "inf": the range check refuses them
+        # float() accepts "nan" and "inf"; the range check refuses them
         return text if wanted is str else int(text) if wanted is int else float(text)
     except ValueError:
         raise UsageError(f"{source.label}: {name} must be {_TYPE_NAMES[wanted]}, not {text!r}.") from None
@@ -245,13 +246,16 @@ def build(
     values: dict[str, Any],
     sources: dict[str, Source],
     whole: Source,
-    told: Callable[[str], None] = lambda line: None,
+    note: Callable[[str], None] = lambda line: None,
     stored: bool = False,
 ) -> Experiment:
-    """The experiment of these values, checked one by one and together; see `load`. What has no source is in `whole`.
+    """Builds an experiment; checks its values and their combination. See `load`.
+
+    Args:
+        whole: source of values without an own source.
 
     Raises:
-        UsageError: a key, type, range, name or combination is wrong; it is said where.
+        UsageError: a key, type, range, name or combination is wrong; the message has the place.
     """
     given = {**DEFAULTS, **values}
     checked: dict[str, Any] = {
@@ -262,24 +266,25 @@ def build(
     if missing := [name for name in FIELDS if name not in checked]:
         raise UsageError(f"{whole.label}: missing: {', '.join(missing)}.", 'add them, or extends = "softmax-mnist"')
     defaults = set(map(str, _shipped_files()))
-    said = {name: source.at(name) for name, source in sources.items() if source.label not in defaults}
-    changed, lines = ways.implied(checked, said)
+    given_at = {name: source.at(name) for name, source in sources.items() if source.label not in defaults}
+    changed, lines = ways.implied(checked, given_at)
     for line in lines:
-        told(line)
+        note(line)
     experiment = Experiment(**checked | changed)
     _check_together(experiment, sources, whole, stored)
     if stored or not (sizes := memory.derived(experiment)):
         return experiment
-    told(f"derived: {', '.join(f'{name}={value}' for name, value in sizes.items())}")
+    note(f"derived: {', '.join(f'{name}={value}' for name, value in sizes.items())}")
     return dataclasses.replace(experiment, **sizes)  # type: ignore[arg-type]
 
 
 def check_value(name: str, value: Any, source: Source, stored: bool = False) -> Any:
-    """One value: its key exists, its type and range are right, and its name is in its registry. A stored model or data
-    set may be another package's, which is not here.
+    """Checks key, type, range and registry of a value; returns it.
+
+    A stored model or data set may belong to a package that is not installed.
 
     Raises:
-        UsageError: they are not.
+        UsageError: the value is not valid.
     """
     where = source.at(name)
     if isinstance(value, dict):
@@ -309,16 +314,18 @@ def check_value(name: str, value: Any, source: Source, stored: bool = False) -> 
 
 
 def _check_member(name: str, value: str, where: str) -> None:
-    """It is a member of the field's axis that jobs may use."""
+    """Checks that a value is a member of the field's axis that jobs can use."""
     registry = REGISTRIES[AXES[name]]
     if value not in registry.names():
-        raise UsageError(f"{where}: {unknown(registry.one, value, registry.names())}", f"dlobd list {registry.kind}")
+        raise UsageError(
+            f"{where}: {unknown(registry.singular, value, registry.names())}", f"dlobd list {registry.kind}"
+        )
     if why := registry.row(value).unavailable:
         raise UsageError(f"{where}: {name} {value} cannot be used by a job: {why}.", f"dlobd list {registry.kind}")
 
 
 def _transport(channel: str, where: str) -> str:
-    """Of TRANSPORT[@DEVICE]: whether the device is there, its host says."""
+    """Returns the transport of TRANSPORT[@DEVICE]. The host checks the device later."""
     try:
         return Channel.parse(channel).transport
     except ValueError as error:
@@ -326,17 +333,17 @@ def _transport(channel: str, where: str) -> str:
 
 
 def _plain(number: float) -> str:
-    """All its digits: `:g` would round a bound to six."""
+    # `:g` rounds to six digits
     return str(int(number)) if number == int(number) else str(number)
 
 
 def _is(value: Any, kind: type) -> bool:
-    # exactly: in Python a boolean is an int
+    # isinstance() accepts a boolean as an int
     return type(value) is kind
 
 
 def _check_together(experiment: Experiment, sources: dict[str, Source], whole: Source, stored: bool) -> None:
-    """What must hold between fields."""
+    """Checks combinations of fields."""
 
     def refuse(name: str, why: str, remedy: str = "") -> UsageError:
         return UsageError(f"{sources.get(name, whole).at(name)}: {why}", remedy)
@@ -345,14 +352,14 @@ def _check_together(experiment: Experiment, sources: dict[str, Source], whole: S
     if experiment.train_samples < global_batch:
         raise refuse(
             "train_samples",
-            f"{training.batches(experiment)}, is more than the {experiment.train_samples} training samples.",
+            f"{training.batches(experiment)}, exceeds the {experiment.train_samples} training samples.",
             f"lower batch_size or workers, or train_samples = {global_batch}",
         )
     if rest := experiment.train_samples % global_batch:
         raise refuse(
             "train_samples",
             f"train_samples {experiment.train_samples} is not a multiple of workers x batch_size = {global_batch}: "
-            "every rank must take equally many full batches.",
+            "all ranks need the same number of full batches.",
             f"for example train_samples = {experiment.train_samples - rest}",
         )
     for name, why in own_files.contradictions(dataclasses.asdict(experiment)):
@@ -365,7 +372,7 @@ def _check_together(experiment: Experiment, sources: dict[str, Source], whole: S
 
 
 def _sizes(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
-    """(field, what is wrong, remedy) of what is asked of a data set and it does not have."""
+    """Yields (field, problem, remedy) of sizes and shapes that the data set does not have."""
     try:
         dataset = declared(experiment)
     except ValueError as error:
@@ -373,8 +380,8 @@ def _sizes(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
         return
     own = user_datasets.is_users(experiment.dataset)
     for name, size in (("train_samples", dataset.train_size), ("test_samples", dataset.test_size)):
-        if (asked := getattr(experiment, name)) > size:
-            has = f"{name} {asked} is more than the {size} that {experiment.dataset} has"
+        if (requested := getattr(experiment, name)) > size:
+            has = f"{name} {requested} exceeds the {size} samples of {experiment.dataset}"
             row = None if own else DATASETS.row(experiment.dataset)
             if row and row.part_of:
                 yield name, f"{has}: {row.title}.", f"`dlobd data fetch {row.part_of}`, then dataset={row.part_of}"

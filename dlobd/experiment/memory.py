@@ -1,13 +1,13 @@
-"""Memory of an executor where an experiment does not say it: `executor_memory_mb` or `executor_overhead_mb` is 0. Pure.
+"""Derives the memory of an executor if `executor_memory_mb` or `executor_overhead_mb` is 0. Pure.
 
-    heap        what Spark itself needs: it streams records through, block by block
-    overhead    launcher + model x max(1, batch / 50) + input, rounded up to what YARN hands out
+    heap        for Spark itself, which streams records block by block
+    overhead    launcher + model x max(1, batch / 50) + input, rounded up to YARN's increment
         launcher    Python workers and a trainer with SoftMax regression
-        model       what another model takes beyond that, with batches of up to 50
-        input       feed: a rank's partition, which TensorFlowOnSpark's queue holds whole, and once more on its way; the
-                    barrier launcher keeps it for later epochs. read: the batches that tf.data has ahead, as float32
+        model       additional memory of another model, with batches of up to 50
+        input       feed: a rank's partition, twice for TensorFlowOnSpark (in its queue and in transit); the barrier
+                    launcher keeps it for later epochs. read: the batches that tf.data prefetches, as float32
 
-Launcher and model are bounds found by running, not sizes measured: with them the runs of docs/results.md ended well.
+Launcher and model are bounds, not measured sizes: with them the runs of docs/results.md ended well.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ KEYS = ("executor_memory_mb", "executor_overhead_mb")
 
 HEAP_MB = 512
 LAUNCHER_MB = 1280
-"""Of every launcher that `ways.SUITS` does not name."""
+"""For launchers without a row in `ways.PREFERRED`."""
 
 MODEL_MB: Mapping[str, int] = {
     "softmax-regression": 0,
@@ -36,28 +36,28 @@ MODEL_MB: Mapping[str, int] = {
     "vgg16-cifar": 1792,
 }
 LARGEST_MB = max(MODEL_MB.values())
-"""For a model that is not dlobd's own."""
+"""For models of other packages and of users."""
 
 BATCH = 50
 BATCHES_AHEAD = 10
-"""That tf.data prefetches, decodes and hands over; see `dlobd.job.training.inputs`."""
+"""Batches that tf.data prefetches, decodes and hands over; see `dlobd.job.training.inputs`."""
 
 STEP_MB = 128
-"""Containers of the embedded cluster are multiples of it: yarn.scheduler.minimum-allocation-mb of yarn/base."""
+"""Increment of the embedded cluster's containers: yarn.scheduler.minimum-allocation-mb of yarn/base."""
 
 
 def derived(experiment: Experiment) -> dict[str, int]:
-    """The values of those keys that are 0.
+    """Returns values for the keys that are 0.
 
     Raises:
-        ValueError: the data set is none.
+        ValueError: the data set is not valid.
     """
-    found = {"executor_memory_mb": HEAP_MB, "executor_overhead_mb": _overhead_mb(experiment)}
-    return {name: found[name] for name in KEYS if not getattr(experiment, name)}
+    sizes = {"executor_memory_mb": HEAP_MB, "executor_overhead_mb": _overhead_mb(experiment)}
+    return {name: sizes[name] for name in KEYS if not getattr(experiment, name)}
 
 
 def _overhead_mb(experiment: Experiment) -> int:
-    launcher = ways.SUITS.get(experiment.launcher, {}).get("executor_overhead_mb", LAUNCHER_MB)
+    launcher = ways.PREFERRED.get(experiment.launcher, {}).get("executor_overhead_mb", LAUNCHER_MB)
     model = MODEL_MB.get(experiment.model, LARGEST_MB) * max(1, experiment.batch_size / BATCH)
     steps: int = math.ceil((launcher + model + _input_mb(experiment)) / STEP_MB)
     return steps * STEP_MB

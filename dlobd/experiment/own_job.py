@@ -1,7 +1,6 @@
-"""The user's own job: from a script or a spark-submit line to an OwnJob, everything checked before anything is started.
+"""The user's own job: from a script or a spark-submit line to a checked OwnJob.
 
-Defaults are those of the built-in main experiment. Settings are those of an experiment, as far as they are not the
-script's own affair.
+Defaults are those of the built-in main experiment. The script itself decides the settings of training.
 """
 
 from __future__ import annotations
@@ -28,46 +27,46 @@ DEFAULTS = "softmax-mnist"
 """The built-in experiment that supplies the defaults."""
 
 SETTINGS = tuple(field.name for field in fields(OwnJob) if field.name in experiments.FIELDS)
-"""What `--set` may say of an own job."""
+"""Keys of `--set` for an own job."""
 
-SAID_BY_LINE = {
+SPARK_SETTINGS = {
     "spark.executor.instances": "workers",
     "spark.executor.memory": "executor_memory_mb",
     "spark.executor.memoryOverhead": "executor_overhead_mb",
     "spark.submit.deployMode": "deploy_mode",
 }
-"""Spark's setting -> dlobd's."""
+"""Spark's setting -> dlobd's setting."""
 
 ENTRY = "user.py"
-"""Of jobs/: what spark-submit starts, and what starts the script."""
+"""File in jobs/ that spark-submit starts, and that starts the script."""
 
-Told = Callable[[str], None]
+Note = Callable[[str], None]
 
 NOT_A_JOB = ("--kill", "--status", "--version", "--help", "-h", "--usage-error", "--remote")
 
 
 def from_script(
-    script: str, arguments: Sequence[str], overrides: Sequence[str] = (), told: Told = lambda line: None
+    script: str, arguments: Sequence[str], overrides: Sequence[str] = (), note: Note = lambda line: None
 ) -> OwnJob:
-    """A script with its arguments, and `key=value` overrides, the last one winning.
+    """Builds the job of a script with its arguments and `key=value` overrides; the last override wins.
 
     Args:
-        told: as in `files.load`.
+        note: as in `files.load`.
 
     Raises:
-        UsageError: there is no such script, or a key, type, range or name is wrong.
+        UsageError: the script is missing, or a key, type, range or name is wrong.
     """
-    return _build(script, arguments, _overrides(overrides), told)
+    return _build(script, arguments, _overrides(overrides), note)
 
 
-def from_line(words: Sequence[str], overrides: Sequence[str] = (), told: Told = lambda line: None) -> OwnJob:
-    """A spark-submit line. Each of its options is kept; settings that it does not say may be said by `overrides`.
+def from_line(words: Sequence[str], overrides: Sequence[str] = (), note: Note = lambda line: None) -> OwnJob:
+    """Builds the job of a spark-submit line. Its options are kept; `overrides` may add other settings.
 
     Args:
-        told: as in `files.load`.
+        note: as in `files.load`.
 
     Raises:
-        UsageError: it is no such line, names no Python script, or asks for what cannot be recorded.
+        UsageError: the line is not spark-submit's, has no Python script, or needs a feature that cannot be recorded.
     """
     line = spark_options.parse(words)
     settings = line.settings
@@ -77,7 +76,7 @@ def from_line(words: Sequence[str], overrides: Sequence[str] = (), told: Told = 
         raise UsageError(
             f"--set scheduler={values['scheduler']}: a spark-submit command runs on YARN.", "use dlobd run --job"
         )
-    for key, name in SAID_BY_LINE.items():
+    for key, name in SPARK_SETTINGS.items():
         if key not in settings:
             continue
         if name in values:
@@ -85,15 +84,15 @@ def from_line(words: Sequence[str], overrides: Sequence[str] = (), told: Told = 
         number = spark_options.megabytes(settings[key]) if name.endswith("_mb") else None
         text = settings[key] if number is None else str(number)
         values[name] = experiments.parse_value(name, text, f"spark-submit's {key}")
-    by_line = {name: f"the spark-submit line's {key}" for key, name in SAID_BY_LINE.items() if key in settings}
-    return _build(line.script, line.arguments, values, told, spark_options.words_of(line.options), by_line)
+    by_line = {name: f"the spark-submit line's {key}" for key, name in SPARK_SETTINGS.items() if key in settings}
+    return _build(line.script, line.arguments, values, note, spark_options.words_of(line.options), by_line)
 
 
 def from_dict(values: Mapping[str, Any], label: str = "configuration") -> Runnable:
-    """What a stored `configuration` says was run, as `dataclasses.asdict` gave it: an experiment, or an own job.
+    """Builds the experiment or own job of a stored `configuration`, the result of `dataclasses.asdict`.
 
     Raises:
-        UsageError: it is not one that this version can run.
+        UsageError: this version cannot run it.
     """
     if "script" not in values:
         return experiments.from_dict(values, label)
@@ -106,7 +105,7 @@ def from_dict(values: Mapping[str, Any], label: str = "configuration") -> Runnab
 
 
 def daemon_conf(job: OwnJob) -> dict[str, str]:
-    """Spark settings that the hooks need: those of the launcher, with the worker daemon that records any script."""
+    """Returns the Spark settings of the hooks: the launcher's, and the recording worker daemon."""
     conf: dict[str, str] = LAUNCHERS.get(job.launcher)().spark_conf()
     return {**conf, "spark.python.daemon.module": DAEMONS[job.launcher]}
 
@@ -132,25 +131,25 @@ def _overrides(overrides: Sequence[str]) -> dict[str, Any]:
 def _build(
     script: str,
     arguments: Sequence[str],
-    said: Mapping[str, Any],
-    told: Told,
+    given: Mapping[str, Any],
+    note: Note,
     options: tuple[str, ...] = (),
     by_line: Mapping[str, str] = MappingProxyType({}),
 ) -> OwnJob:
-    """`by_line`: the settings given on the spark-submit line, and how."""
+    """Builds the job. `by_line`: settings of the spark-submit line -> their place."""
     sha256 = _sha256(script)
     main = experiments.load(DEFAULTS)
     values = {name: getattr(main, name) for name in SETTINGS}
     values["name"] = re.sub(r"[^A-Za-z0-9._-]", "-", Path(script).stem).lstrip("-._") or "job"
-    values |= said
-    where = {name: f"--set {name}={value}" for name, value in said.items()} | dict(by_line)
+    values |= given
+    where = {name: f"--set {name}={value}" for name, value in given.items()} | dict(by_line)
     if values["scheduler"] == "none":
         raise UsageError(
             "scheduler none runs only dlobd's own trainers: it cannot record your script.", "--set scheduler=yarn"
         )
     if not values["executor_memory_mb"]:
         raise UsageError(
-            "executor_memory_mb 0: what your own script needs cannot be derived.", "--set executor_memory_mb=1024"
+            "executor_memory_mb 0: the memory of your own script cannot be derived.", "--set executor_memory_mb=1024"
         )
     changed, lines = ways.implied(values, where)
     values |= changed
@@ -171,7 +170,7 @@ def _build(
             "rename the script, or --set deploy_mode=client",
         )
     for text in lines:
-        told(text)
+        note(text)
     return OwnJob(
         **values, script=script, script_sha256=sha256, arguments=tuple(arguments), options=options
     )  # fmt: skip
@@ -190,14 +189,14 @@ def _sha256(script: str) -> str:
 
 
 def _refuse(line: spark_options.Line, settings: Mapping[str, str]) -> None:
-    """What a spark-submit line may say, but not here."""
+    """Refuses options that are valid for spark-submit, but not for a recorded run."""
     given = {name for name, _ in line.options}
     for name in NOT_A_JOB:
         if name in given:
             raise UsageError(f"{name} does not submit a job to this cluster.", "omit it")
     if "--class" in given:
         raise UsageError(
-            f"--class: {line.script} would run in the JVM alone, and dlobd records only Python.",
+            f"--class: {line.script} would run in the JVM only, and dlobd records only Python.",
             "name a .py file",
         )
     ours = (sys.executable, str(python()))
@@ -211,5 +210,5 @@ def _refuse(line: spark_options.Line, settings: Mapping[str, str]) -> None:
         ("spark.python.use.daemon", ("true",), "the worker daemon is dlobd's"),
     ):
         if key in settings and settings[key] not in allowed:
-            remedy = f"{key}={allowed[-1]}, or leave it out" if allowed else "leave it out"
+            remedy = f"{key}={allowed[-1]}, or omit it" if allowed else "omit it"
             raise UsageError(f"{key}={settings[key]} is not supported: {why}.", remedy)

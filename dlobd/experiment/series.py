@@ -63,7 +63,7 @@ class Series:
     seed: int
     out: Path
     begun: tuple[StartedRun, ...] = ()
-    cluster: str = ""  # an external one, by its file system; runs on two clusters are not compared
+    cluster: str = ""  # file system of an external cluster; runs on different clusters are not compared
     axes: tuple[str, ...] = ()
     scaling: str = ""
 
@@ -121,12 +121,12 @@ def load(path: Path) -> Series:
 def read(document: Any, path: Path) -> Series:
     """Parses the document that `write` wrote. Raises BundleError."""
     if not isinstance(document, dict):
-        raise BundleError(f"{path} is damaged: it is no object.", "remove it to start over")
+        raise BundleError(f"{path} is damaged: it is not a JSON object.", "remove it to start over")
     try:
         if document["series_version"] > VERSION:
             raise BundleError(f"{path} was written by a newer dlobd.", "use that version")
         points = {label: from_dict(values, str(path)) for label, values in document["points"].items()}
-        begun = tuple(StartedRun(**one) for one in document["begun"])
+        begun = tuple(StartedRun(**run) for run in document["begun"])
         sweep = document.get("sweep", {"axes": (), "scaling": ""})
         axes = tuple(str(name) for name in sweep["axes"])
         return Series(points, document["seed"], path.parent, begun, document.get("cluster", ""), axes, sweep["scaling"])

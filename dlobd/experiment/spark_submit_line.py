@@ -1,4 +1,4 @@
-"""spark-submit's command line: taken apart, and two of them put together. Pure but for reading a properties file."""
+"""Parses and merges spark-submit command lines. Pure, except that it reads a properties file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KEYS = {
     "--archives": "spark.yarn.dist.archives",
     "--queue": "spark.yarn.queue",
 }
-"""Option to the setting that says the same."""
+"""Option -> equivalent setting."""
 
 WITH_VALUE = (
     *KEYS,
@@ -55,12 +55,12 @@ JOINED = {
     "spark.executor.extraJavaOptions": " ",
     "spark.yarn.am.extraJavaOptions": " ",
 }
-"""Settings of which both sides' values are needed, with what stands between them."""
+"""Settings whose values are joined, with the separator."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A spark-submit line. An option is (name, value); its value is None where it takes none."""
+    """A spark-submit line. An option is (name, value); the value is None for a flag."""
 
     program: str
     options: tuple[tuple[str, str | None], ...]
@@ -69,28 +69,28 @@ class Line:
 
     @property
     def settings(self) -> dict[str, str]:
-        """Setting to value, whichever way it was said; what stands on the line outranks a properties file."""
-        found: dict[str, str] = {}
+        """Values by setting, from options, --conf and properties file; the file has the lowest priority."""
+        values: dict[str, str] = {}
         for name, value in self.options:
             if name == "--properties-file" and value:
-                found |= _properties(value)
+                values |= _properties(value)
         for name, value in self.options:
             if name == "--conf" and value:
                 key, _, text = value.partition("=")
-                found[key.strip()] = text.strip()
-        return found | {KEYS[name]: value for name, value in self.options if name in KEYS and value is not None}
+                values[key.strip()] = text.strip()
+        return values | {KEYS[name]: value for name, value in self.options if name in KEYS and value is not None}
 
 
 def parse(words: Sequence[str]) -> Line:
-    """Takes a line apart; its first word is the program.
+    """Parses a line; its first word is the program.
 
     Raises:
-        UsageError: it is not a spark-submit line with an option before, and a script after, everything else.
+        UsageError: the line is not spark-submit with options, then a script, then its arguments.
     """
     if not words or Path(words[0]).name not in ("spark-submit", "spark-submit.sh"):
-        said = f"not {words[0]!r}" if words else "and nothing was given"
+        got = f"not {words[0]!r}" if words else "but there is none"
         raise UsageError(
-            f"dlobd submit takes a spark-submit command, {said}.",
+            f"dlobd submit needs a spark-submit command, {got}.",
             "dlobd submit -- spark-submit [options] script.py [args]",
         )
     options: list[tuple[str, str | None]] = []
@@ -118,30 +118,30 @@ def parse(words: Sequence[str]) -> Line:
 
 
 def merged(ours: Sequence[str], theirs: Sequence[str]) -> tuple[str, ...]:
-    """dlobd's command merged with the user's options, which take precedence; values that add up are combined.
+    """Merges dlobd's command with the user's options, which take precedence; joins values of `JOINED`.
 
     Args:
-        ours: a whole line.
-        theirs: options alone.
+        ours: a complete line.
+        theirs: options only.
     """
     line = parse(ours)
-    said = parse(("spark-submit", *theirs, "script")).settings
-    added = line.settings
-    kept = [(name, value) for name, value in line.options if _key(name, value) not in said]
-    both = [key for key in JOINED if key in said and key in added]
+    user_settings = parse(("spark-submit", *theirs, "script")).settings
+    own_settings = line.settings
+    kept = [(name, value) for name, value in line.options if _key(name, value) not in user_settings]
+    both = [key for key in JOINED if key in user_settings and key in own_settings]
     own = [option for option in parse(("spark-submit", *theirs, "script")).options if _key(*option) not in both]
-    options = [*kept, *own, *(_option(key, f"{said[key]}{JOINED[key]}{added[key]}") for key in both)]
+    options = [*kept, *own, *(_option(key, f"{user_settings[key]}{JOINED[key]}{own_settings[key]}") for key in both)]
     words = [word for name, value in options for word in (name, value) if word is not None]
     return (line.program, *words, line.script, *line.arguments)
 
 
 def words_of(options: Iterable[tuple[str, str | None]]) -> tuple[str, ...]:
-    """Options as words."""
+    """Returns options as words of a command line."""
     return tuple(word for option in options for word in option if word is not None)
 
 
 def megabytes(text: str) -> int | None:
-    """A size as Spark reads one whose unit is MiB unless it is said; None if it is none."""
+    """Parses a size like Spark, with MiB as the default unit; returns None for other text."""
     match = re.fullmatch(r"\s*(\d+)\s*([kmgt]?)b?\s*", text.lower())
     if match is None:
         return None
@@ -160,10 +160,10 @@ def _option(key: str, value: str) -> tuple[str, str]:
 
 
 def _properties(path: str) -> dict[str, str]:
-    """Keys and values of a properties file, as far as Spark's own files go.
+    """Reads keys and values of a properties file in the subset of the format that Spark's own files use.
 
     Raises:
-        UsageError: it cannot be read.
+        UsageError: the file cannot be read.
     """
     try:
         text = Path(path).read_text(encoding="utf-8", errors="replace")

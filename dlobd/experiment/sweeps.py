@@ -1,8 +1,8 @@
-"""Sweep files: TOML -> the experiments of all combinations of the axes' values, checked before anything is started.
+"""Sweep files: TOML -> checked experiments of all combinations of the axes' values.
 
-A sweep file is an experiment file with tables: `[axes]` has a list of values a key, `[sweep]` says how the points
-belong together (`SETTINGS`), and each `[[exclude]]` names values of axes whose combination is left out. The sweep's
-name is the file's name unless it is given; it is also the name of every point's experiment.
+A sweep file is an experiment file with tables: `[axes]` has a list of values per key, `[sweep]` has `SETTINGS`, and
+`[[exclude]]` tables have combinations to leave out. The default name of the sweep is the file's name; all its
+experiments have the name of the sweep.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from dlobd.schema import DEFAULTS, Experiment
 SETTINGS: Mapping[str, Any] = {"scaling": "weak", "fit_train_samples": False, "skip_impossible": False}
 """Keys of `[sweep]` and their defaults.
 
-scaling: what is kept when `workers` vary. `weak` keeps `batch_size`, the batch of a worker; `strong` keeps the global
-    batch, which is workers x batch_size of the experiment outside of `[axes]`. Both keep `train_samples`.
+scaling: `weak` keeps `batch_size`, the batch of a worker, for all `workers`; `strong` keeps the global batch, which is
+    workers x batch_size of the experiment outside of `[axes]`. Both keep `train_samples`.
 fit_train_samples: lowers `train_samples` to the largest number that all points divide into full batches.
-skip_impossible: leaves out combinations that are no valid experiment, and says so, instead of refusing the sweep.
+skip_impossible: skips combinations that are no valid experiment, with a note, instead of refusing the sweep.
 """
 
 SCALINGS = ("weak", "strong")
@@ -35,12 +35,12 @@ SCALINGS = ("weak", "strong")
 MAX_POINTS = 1000
 
 Choice = Mapping[str, Any]
-"""Axis to value."""
+"""Axis -> value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """What a file asks for. `points` is label to experiment; `impossible` is label to what is wrong, one line each."""
+    """The content of a sweep file. `points` are experiments by label; `impossible` are problems by label."""
 
     name: str
     axes: tuple[str, ...]
@@ -52,12 +52,12 @@ class Sweep:
 
 
 def sweeps() -> list[tuple[str, str]]:
-    """(name, title) of the shipped sweeps."""
+    """Returns (name, title) of the built-in sweeps."""
     return files.titles(_shipped_files())
 
 
-def load(name_or_path: str | Path, told: Callable[[str], None] = lambda line: None) -> Sweep:
-    """Reads a shipped sweep or a TOML file. Combinations that are no valid experiment are in `impossible`.
+def load(name_or_path: str | Path, note: Callable[[str], None] = lambda line: None) -> Sweep:
+    """Reads a built-in sweep or a TOML file. Combinations that are no valid experiment are in `impossible`.
 
     Args:
         told: gets a line for each setting that follows from others.
@@ -89,7 +89,7 @@ def load(name_or_path: str | Path, told: Callable[[str], None] = lambda line: No
     excluded = tuple(label for label, choice in labels.items() if any(e.items() <= choice.items() for e in excludes))
     wanted = {label: choice for label, choice in labels.items() if label not in excluded}
     sources |= dict.fromkeys(axes, whole)
-    points, impossible = _points(base, sources, whole, wanted, settings, told)
+    points, impossible = _points(base, sources, whole, wanted, settings, note)
     if not wanted:
         raise UsageError(f"{whole.at('exclude')}: every combination is excluded.", "remove an exclude")
     return Sweep(base["name"], varying, settings["scaling"], points, impossible, excluded, settings["skip_impossible"])
@@ -101,9 +101,9 @@ def _points(
     whole: Source,
     wanted: Mapping[str, Choice],
     settings: Mapping[str, Any],
-    told: Callable[[str], None],
+    note: Callable[[str], None],
 ) -> tuple[dict[str, Experiment], dict[str, str]]:
-    """The experiments of the wanted combinations, and what is wrong with the others."""
+    """Returns the experiments of the wanted combinations, and the problems of impossible ones."""
     impossible: dict[str, str] = {}
     given: dict[str, dict[str, Any]] = {}
     for label, choice in wanted.items():
@@ -115,23 +115,23 @@ def _points(
     if settings["fit_train_samples"]:
         samples = _fitting(base, given.values(), whole)
         if samples != base["train_samples"]:
-            told(f"train_samples={samples} instead of {base['train_samples']}: all points divide it into full batches")
+            note(f"train_samples={samples} instead of {base['train_samples']}: all points divide it into full batches")
         given = {label: {**values, "train_samples": samples} for label, values in given.items()}
         fitted["train_samples"] = whole
-    said: dict[str, None] = {}
+    notes: dict[str, None] = {}
     points = {}
     for label, values in given.items():
         try:
-            points[label] = files.build(values, fitted, whole, lambda line: said.setdefault(line))
+            points[label] = files.build(values, fitted, whole, lambda line: notes.setdefault(line))
         except UsageError as error:
             impossible[label] = error.line
-    for line in said:
-        told(line)
+    for line in notes:
+        note(line)
     return points, {label: impossible[label] for label in wanted if label in impossible}
 
 
 def _values(base: Mapping[str, Any], choice: Choice, scaling: str, whole: Source) -> dict[str, Any]:
-    """The values of one point's experiment, not checked together. Raises UsageError."""
+    """Returns the values of a point, without checks of their combination. Raises UsageError."""
     values = {**base, **choice}
     if scaling == "strong":
         global_batch, workers = base["workers"] * values["batch_size"], values["workers"]
@@ -146,20 +146,20 @@ def _values(base: Mapping[str, Any], choice: Choice, scaling: str, whole: Source
 
 
 def _fitting(base: Mapping[str, Any], points: Iterable[Mapping[str, Any]], whole: Source) -> int:
-    """The largest number of training samples, at most that of the file, that all points divide. Raises UsageError."""
+    """Returns the largest number of training samples up to the file's that all points divide. Raises UsageError."""
     least = math.lcm(*(values["workers"] * values["batch_size"] for values in points))
     fitting: int = base["train_samples"] // least * least
     if not fitting:
         raise UsageError(
             f"{whole.at('fit_train_samples')}: train_samples {base['train_samples']} is less than {least}, the least "
             "number that all points divide into full batches.",
-            "more train_samples, or values of workers and batch_size with common factors",
+            "raise train_samples, or use values of workers and batch_size with common factors",
         )
     return fitting
 
 
 def _axes(table: Any, whole: Source) -> dict[str, tuple[Any, ...]]:
-    """Axis to its values, each checked by itself."""
+    """Returns the checked values of the axes."""
     if table is None:
         raise UsageError(f"{whole.label} has no table [axes].", "dlobd run runs an experiment")
     if not isinstance(table, dict) or not table:
@@ -180,7 +180,7 @@ def _axes(table: Any, whole: Source) -> dict[str, tuple[Any, ...]]:
             raise UsageError(f"{where}: axis {name} has {twice[0]!r} twice.", "remove one of the two")
         axes[name] = found
     if (size := math.prod(map(len, axes.values()))) > MAX_POINTS:
-        raise UsageError(f"{whole.at('axes')}: {size} points are more than the {MAX_POINTS} that a sweep may have.")
+        raise UsageError(f"{whole.at('axes')}: {size} points exceed the limit of {MAX_POINTS}.")
     return axes
 
 
@@ -208,7 +208,7 @@ def _check_scaling(settings: Mapping[str, Any], axes: Mapping[str, Any], whole: 
 
 
 def _excludes(tables: Any, axes: Mapping[str, Sequence[Any]], whole: Source) -> list[Choice]:
-    """What is left out: combinations of values that the axes have."""
+    """Checks and returns the excluded combinations."""
     where = whole.at("exclude")
     if not isinstance(tables, list) or not all(isinstance(table, dict) and table for table in tables):
         raise UsageError(f"{where}: exclude must be a list of tables of axis = value.", "write [[exclude]]")
@@ -222,7 +222,7 @@ def _excludes(tables: Any, axes: Mapping[str, Sequence[Any]], whole: Source) -> 
 
 
 def _label(choice: Choice, varying: Sequence[str]) -> str:
-    """Only of what varies: `workers=2 launcher=tfos`. A single point is called `point`."""
+    """Returns a label of the varying axes: `workers=2 launcher=tfos`; `point` for a single point."""
     return " ".join(f"{name}={choice[name]}" for name in varying) or "point"
 
 

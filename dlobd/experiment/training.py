@@ -1,4 +1,4 @@
-"""What must hold between the settings of a training. Pure."""
+"""Checks combinations of training settings. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dlobd.schema import Experiment
 
 
 def batches(experiment: Experiment) -> str:
-    """Samples a step, of one worker and of all, in words."""
-    return f"batch {experiment.batch_size} a worker, {experiment.workers * experiment.batch_size} in all"
+    """Returns the samples of a step as text: of a worker, and of all workers."""
+    return f"batch {experiment.batch_size} per worker, {experiment.workers * experiment.batch_size} in all"
 
 
 def wrong(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
-    """(field, what is wrong, remedy) of each setting of the training that would have no effect, or not work."""
+    """Yields (field, problem, remedy) of training settings that have no effect or do not work."""
     if experiment.optimiser == "momentum" and not experiment.momentum:
         yield "optimiser", "optimiser momentum with momentum 0 is sgd.", 'momentum = 0.9, or optimiser = "sgd"'
     if experiment.optimiser == "sgd" and experiment.momentum:
@@ -30,14 +30,14 @@ def wrong(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
         why = f"warmup_epochs {experiment.warmup_epochs:g} must be less than epochs, which is {experiment.epochs}."
         yield "warmup_epochs", why, "lower warmup_epochs, or raise epochs"
     if experiment.target_accuracy and not experiment.evaluate_every_epochs:
-        why = f"target_accuracy {experiment.target_accuracy:g} needs evaluate_every_epochs above 0: else nothing looks."
+        why = f"target_accuracy {experiment.target_accuracy:g} needs evaluate_every_epochs above 0, to evaluate it."
         yield "target_accuracy", why, "evaluate_every_epochs = 1, or target_accuracy = 0"
     if experiment.evaluate_every_epochs > experiment.epochs:
         every = experiment.evaluate_every_epochs
-        why = f"evaluate_every_epochs {every} is more than epochs, which is {experiment.epochs}."
+        why = f"evaluate_every_epochs {every} exceeds epochs, which is {experiment.epochs}."
         yield "evaluate_every_epochs", why, f"evaluate_every_epochs = {experiment.epochs}, or raise epochs"
     if experiment.device == "gpu" and experiment.scheduler == "local-cluster":
-        yield "device", "device gpu needs a scheduler that hands out GPUs; local-cluster does not.", 'device = "cpu"'
+        yield "device", "device gpu needs a scheduler that allocates GPUs; local-cluster does not.", 'device = "cpu"'
     if experiment.max_seconds >= experiment.timeout_s:
         why = f"max_seconds {experiment.max_seconds} must be less than timeout_s, which is {experiment.timeout_s}."
         yield "max_seconds", why, "lower max_seconds, or raise timeout_s"

@@ -1,6 +1,6 @@
-"""Ways to run a job: what a choice of launcher or scheduler needs elsewhere, and who said what. Pure.
+"""Settings that a launcher or scheduler implies. Pure.
 
-What the user set is never changed; other settings are implied where there is only one choice.
+Settings of the user are never changed. Other settings are implied if there is only one choice.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dlobd.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """With `field` = `value` nothing else than `needs` works."""
+    """A rule: `field` = `value` works only with `needs`."""
 
     field: str
     value: str
@@ -41,51 +41,51 @@ RULES = (
 )
 
 # TensorFlow is imported in every Python worker too, and YARN counts a fork's memory again
-SUITS: dict[str, dict[str, int]] = {"tfos-stock": {"executor_overhead_mb": 2560}}
-"""What a launcher wants otherwise than the shipped experiments say; another value may work as well."""
+PREFERRED: dict[str, dict[str, int]] = {"tfos-stock": {"executor_overhead_mb": 2560}}
+"""Defaults of a launcher that replace those of the built-in experiments. Other values may work as well."""
 
 
-def implied(values: Mapping[str, Any], said: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
-    """What follows from what was said: the values that change, and a line for each choice that changes some.
+def implied(values: Mapping[str, Any], given: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
+    """Returns the implied values, and a line for each choice that implies some.
 
     Args:
-        values: of an experiment or own job, checked one by one.
-        said: key to where the user wrote it, such as `--set launcher=native`; all others are defaults.
+        values: checked values of an experiment or own job.
+        given: place of the keys that the user set, such as `--set launcher=native`; other keys have defaults.
 
     Raises:
-        UsageError: what was said contradicts itself; one line says all that has to change.
+        UsageError: the user's settings contradict each other; the message has all required changes.
     """
     changed: dict[str, Any] = {}
     lines = []
     for rule in RULES:
         now = {**values, **changed}
-        if now.get(rule.field) != rule.value or (rule.field not in said and rule.field not in changed):
+        if now.get(rule.field) != rule.value or (rule.field not in given and rule.field not in changed):
             continue
         lacking = {name: value for name, value in rule.needs.items() if name in now and now[name] != value}
-        if against := [name for name in lacking if name in said]:
-            raise _contradiction(rule, lacking, {name: (said[name], now[name]) for name in against})
+        if against := [name for name in lacking if name in given]:
+            raise _contradiction(rule, lacking, {name: (given[name], now[name]) for name in against})
         changed |= lacking
         lines += _lines(rule.field, rule.value, lacking)
-    if "launcher" in said:
-        wanted = SUITS.get(values["launcher"], {})
-        suits = {name: value for name, value in wanted.items() if name in values and name not in said}
-        changed |= suits
-        lines += _lines("launcher", values["launcher"], suits)
+    if "launcher" in given:
+        wanted = PREFERRED.get(values["launcher"], {})
+        preferred = {name: value for name, value in wanted.items() if name in values and name not in given}
+        changed |= preferred
+        lines += _lines("launcher", values["launcher"], preferred)
     return changed, lines
 
 
-def _lines(field: str, value: str, brought: Mapping[str, Any]) -> list[str]:
-    return [f"implied by {field}={value}: {', '.join(_settings(brought))}"] if brought else []
+def _lines(field: str, value: str, implied_: Mapping[str, Any]) -> list[str]:
+    return [f"implied by {field}={value}: {', '.join(_settings(implied_))}"] if implied_ else []
 
 
 def _contradiction(rule: Rule, lacking: Mapping[str, str], against: Mapping[str, tuple[str, Any]]) -> UsageError:
-    """`against`: what was said otherwise, where and how."""
+    """Returns the error. `against`: contradicting keys -> their place and value."""
     options = [where for where, _ in against.values() if where.startswith("--")]
-    given = [f"{_and(options)} {'was' if len(options) == 1 else 'were'} given"] if options else []
-    given += [f"{where} has {name}={value}" for name, (where, value) in against.items() if where not in options]
+    places = [f"{_and(options)} {'was' if len(options) == 1 else 'were'} given"] if options else []
+    places += [f"{where} has {name}={value}" for name, (where, value) in against.items() if where not in options]
     remedy = " ".join(f"--set {setting}" for setting in _settings({name: lacking[name] for name in against}))
     return UsageError(
-        f"{rule.field} {rule.value} needs {_and(_settings(lacking))}, but {_and(given)}: {rule.why}.",
+        f"{rule.field} {rule.value} needs {_and(_settings(lacking))}, but {_and(places)}: {rule.why}.",
         f"{remedy}, or another {rule.field}",
     )
 

@@ -1,5 +1,6 @@
-"""Micro-benchmarks of channels and exchanges: real processes, on one host or on hosts that are network namespaces.
+"""Micro-benchmarks of channels and exchanges, with processes on one host or in network namespaces.
 
-`ends` measures a channel between two processes, `perftest` does the same by UCX's own program, `ranks` an exchange
-between many; `hosts` makes the links. Nothing here needs a cluster, or TensorFlow for exchanges of dlobd's own.
+`ends` measures a channel between two processes, `perftest` does the same with UCX's own program, `ranks` measures an
+exchange between many processes, and `hosts` creates the links. They need no cluster; dlobd's own exchanges need no
+TensorFlow.
 """

@@ -1,13 +1,12 @@
 """A channel between two processes: latency of a ping-pong, and bandwidth one way.
 
-    python -m dlobd.microbench.ends PLAN             one end; the address of the listening one goes in by stdin
+    python -m dlobd.microbench.ends PLAN             an end; reads the address of the listening end from stdin
 
-latency      a message goes there and one of the same size comes back: half of the time of a round trip
-bandwidth    messages go there, and an empty one comes back at the end; where a library moves on what was begun, WINDOW
-             of them are under way at once, as in UCX's own program, and else they go one after the other
+latency      half of a round trip of two messages of the same size
+bandwidth    messages in one direction, then an empty answer; WINDOW messages are in transit if the library makes
+             progress in the background, as in UCX's own program, otherwise one
 
-Each figure is a mean over `calls`, after `warm_up_calls` that do not count. Figures of several runs are compared, not
-figures within one.
+A figure is a mean over `calls`, after `warm_up_calls`. Compare figures of several runs, not within a run.
 """
 
 from __future__ import annotations
@@ -32,17 +31,17 @@ from dlobd.microbench.hosts import Host
 from dlobd.network.channels.base import Connection, OpenChannel
 
 PATIENCE_S = 60.0
-"""For the whole of a measurement; a call that takes longer has failed."""
+"""Deadline of a measurement."""
 
 WINDOW = 32
-"""Of `ucx_perftest`, unless it is told otherwise (option -O)."""
+"""Default of `ucx_perftest` (option -O)."""
 
 SECRET = b"of a micro-benchmark"
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """What is measured: latency or bandwidth, of messages of so many bytes."""
+    """A measurement: latency or bandwidth of messages of one size."""
 
     what: str
     size_bytes: int
@@ -52,7 +51,7 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What one end does. `core` is that on which it runs."""
+    """The work of an end, which runs on `core`."""
 
     library: str
     transport: str
@@ -65,28 +64,28 @@ class Plan:
 def measured(
     library: str, transport: str, device: str, hosts: Sequence[Host], measures: Sequence[Measure]
 ) -> dict[Measure, float]:
-    """Seconds one way of each latency, and of each message of each bandwidth.
+    """Measures seconds of one direction for a latency, and seconds per message for a bandwidth.
 
     Args:
-        hosts: of the two ends; each runs on a core of its own.
+        hosts: hosts of the two ends, which run on different cores.
 
     Raises:
-        SetupError: an end has failed, which is told in one line.
+        SetupError: an end failed.
     """
     with ExitStack() as opened:
         ends = [
             opened.enter_context(_End(Plan(library, transport, device, rank == 0, rank, tuple(measures)), host))
             for rank, host in enumerate(hosts)
         ]
-        ends[1].tell(ends[0].line())
-        found = json.loads(ends[1].line())
+        ends[1].write(ends[0].line())
+        seconds = json.loads(ends[1].line())
         for end in ends:
             end.ended()
-    return dict(zip(measures, found, strict=True))
+    return dict(zip(measures, seconds, strict=True))
 
 
 class _End:
-    """A process, ended with the block."""
+    """The process of an end; the end of the block kills it."""
 
     def __init__(self, plan: Plan, host: Host) -> None:
         self._name = f"{plan.library} over {plan.transport}"
@@ -106,18 +105,18 @@ class _End:
         with self._process:
             self._process.kill()
 
-    def tell(self, line: str) -> None:
-        """Hands a line to it."""
+    def write(self, line: str) -> None:
+        """Writes a line to its stdin."""
         assert self._process.stdin is not None
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
 
     def line(self) -> str:
-        """The next line that it says. Its calls have deadlines, so that it ends."""
+        """Returns its next line of output. Its calls have deadlines, so that it ends."""
         assert self._process.stdout is not None
-        if not (said := self._process.stdout.readline().strip()):
+        if not (line := self._process.stdout.readline().strip()):
             self._fail()
-        return said
+        return line
 
     def ended(self) -> None:
         """Waits for its end."""
@@ -127,14 +126,14 @@ class _End:
     def _fail(self) -> None:
         assert self._process.stderr is not None
         self._process.kill()
-        why = self._process.stderr.read().strip().splitlines()[-1:] or ["it said nothing"]
+        why = self._process.stderr.read().strip().splitlines()[-1:] or ["no message"]
         raise SetupError(f"An end of {self._name} failed: {why[0]}", "dlobd doctor")
 
 
 def main() -> None:
-    """See the module."""
+    """Runs an end."""
     values: Mapping[str, Any] = json.loads(sys.argv[1])
-    plan = Plan(**{**values, "measures": tuple(Measure(**each) for each in values["measures"])})
+    plan = Plan(**{**values, "measures": tuple(Measure(**measure) for measure in values["measures"])})
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[plan.core % len(cores)]})
     deadline_s = time.monotonic() + PATIENCE_S
@@ -146,9 +145,9 @@ def main() -> None:
     else:
         connection = channel.connect(sys.stdin.readline().strip(), deadline_s)
     window = WINDOW if channel.capabilities.moves else 0
-    found = [_measure(connection, plan.listens, each, window, deadline_s) for each in plan.measures]
+    seconds = [_measure(connection, plan.listens, measure, window, deadline_s) for measure in plan.measures]
     if not plan.listens:
-        print(json.dumps(found), flush=True)
+        print(json.dumps(seconds), flush=True)
     _turn(connection, plan.listens, deadline_s)
     channel.close()
 
@@ -159,10 +158,10 @@ def _measure(connection: Connection, listens: bool, measure: Measure, window: in
     run = _ping_pong if measure.what == "latency" else partial(_stream, window=window)
     run(connection, listens, message, into, measure.warm_up_calls, deadline_s)
     _turn(connection, listens, deadline_s)
-    began_s = time.perf_counter()
+    start_s = time.perf_counter()
     run(connection, listens, message, into, measure.calls, deadline_s)
-    took_s = time.perf_counter() - began_s
-    return took_s / measure.calls / (2 if measure.what == "latency" else 1)
+    elapsed_s = time.perf_counter() - start_s
+    return elapsed_s / measure.calls / (2 if measure.what == "latency" else 1)
 
 
 def _ping_pong(connection: Connection, listens: bool, message: Any, into: Any, calls: int, deadline_s: float) -> None:
@@ -185,21 +184,21 @@ def _stream(
             connection.recv(into, deadline_s)
         connection.send(b"", deadline_s)
         return
-    under_way: deque[Any] = deque()  # all of the same memory, which nobody changes
+    pending: deque[Any] = deque()  # all of the same memory, which does not change
     for _ in range(calls):
         if not window:
             connection.send(message, deadline_s)
-        elif (begun := connection.begin_send(message)) is not None:
-            under_way.append(begun)
-        if len(under_way) > window:
-            connection.finish_send(under_way.popleft(), deadline_s)
-    for begun in under_way:
-        connection.finish_send(begun, deadline_s)
+        elif (send := connection.begin_send(message)) is not None:
+            pending.append(send)
+        if len(pending) > window:
+            connection.finish_send(pending.popleft(), deadline_s)
+    for send in pending:
+        connection.finish_send(send, deadline_s)
     connection.recv(into, deadline_s)
 
 
 def _turn(connection: Connection, listens: bool, deadline_s: float) -> None:
-    """Both ends are here."""
+    """Synchronises both ends."""
     _ping_pong(connection, listens, b"", bytearray(1), 1, deadline_s)
 
 

@@ -1,5 +1,4 @@
-"""Hosts as network namespaces, with a bridge of a namespace of its own between them: real links, made and removed by
-whoever measures, which carry nothing of anybody else."""
+"""Hosts as network namespaces, connected by a bridge in a further namespace. The links carry no other traffic."""
 
 from __future__ import annotations
 
@@ -19,37 +18,37 @@ INTERFACE = "eth1"
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A namespace, and its address on the link; of this machine itself the namespace is empty."""
+    """A namespace and its address on the link; the namespace of this machine is empty."""
 
     namespace: str
     address: str
 
     @property
     def command(self) -> tuple[str, ...]:
-        """How a command line begins that runs there: `ip netns exec NAME`."""
+        """Prefix of a command line for this host: `ip netns exec NAME`."""
         return ("ip", "netns", "exec", self.namespace) if self.namespace else ()
 
 
 @contextmanager
 def hosts(count: int, rate: str = "") -> Iterator[list[Host]]:
-    """So many hosts, each with an interface eth1 on one network.
+    """Creates hosts with an interface eth1 on a common network; removes them at the end of the block.
 
     Args:
-        rate: of each one's sending, as tc writes it: 1gbit; empty for as fast as the machine is.
+        rate: limit of a host's sending rate in tc's syntax, such as 1gbit; empty for no limit.
 
     Raises:
-        SetupError: there may be no namespaces here.
+        SetupError: namespaces cannot be created.
     """
     if shutil.which("ip") is None or os.geteuid():
         raise SetupError("Network namespaces need root and iproute2.", "run this as root, with iproute2 installed")
     prefix = f"dlobd-{os.getpid()}-{time.monotonic_ns() % 100_000}"
     switch, names = f"{prefix}-s", [f"{prefix}-{number}" for number in range(count)]
-    made = []
+    created = []
     try:
         try:
             for name in (switch, *names):
                 _ip("netns", "add", name)
-                made.append(name)
+                created.append(name)
                 _ip("-n", name, "link", "set", "lo", "up")
             _ip("-n", switch, "link", "add", "br0", "type", "bridge")
             _ip("-n", switch, "link", "set", "br0", "up")
@@ -57,12 +56,12 @@ def hosts(count: int, rate: str = "") -> Iterator[list[Host]]:
                 _link(switch, name, number, rate)
         except subprocess.CalledProcessError as error:
             why = error.stderr.decode().strip()
-            raise SetupError(f"This machine makes no network namespaces: {why}.", "use another machine") from error
+            raise SetupError(f"Network namespaces cannot be created: {why}.", "use another machine") from error
         for name in names:
             _await_up(name)
         yield [Host(name, f"10.79.0.{number}") for number, name in enumerate(names, 1)]
     finally:
-        for name in made:
+        for name in created:
             subprocess.run(["ip", "netns", "delete", name], capture_output=True, timeout=20, check=False)
 
 
@@ -77,7 +76,7 @@ def _link(switch: str, name: str, number: int, rate: str) -> None:
 
 
 def _await_up(name: str) -> None:
-    """UCX calls an interface unavailable until its state is UP."""
+    # an interface is unavailable to UCX until its state is UP
     until_s = time.monotonic() + UP_S
     while "state UP" not in _ip("-n", name, "link", "show", INTERFACE):
         if time.monotonic() > until_s:

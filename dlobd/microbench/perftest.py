@@ -1,7 +1,7 @@
-"""UCX's own program, ucx_perftest, with the libucp that the channel uses: what C reaches by the same library.
+"""Runs UCX's own C program, ucx_perftest, with the channel's libucp, as a reference.
 
-Its tests tag_lat and tag_bw do what `ends` does; tag_bw keeps up to 32 messages under way, its own default. It comes
-with UCX (Debian: ucx-utils), or with the package `libucx-cu13`, whose program runs with another libucp of its version.
+Its tests tag_lat and tag_bw correspond to `ends`; tag_bw keeps up to 32 messages in transit, its default. It comes with
+UCX (Debian: ucx-utils), or with the package `libucx-cu13`, whose program runs with another libucp of its version.
 """
 
 from __future__ import annotations
@@ -20,19 +20,22 @@ from dlobd.network.channels.ucx.library import load
 from dlobd.network.channels.ucx.worker import settings
 
 PORT = 13337
-"""Its own default; on hosts that are namespaces, or loopback."""
+"""Default port of ucx_perftest."""
 
 TESTS = {"latency": "tag_lat", "bandwidth": "tag_bw"}
 
 LISTENS_S = 10.0
-"""How long it may take until it listens."""
+"""Timeout until the server listens."""
 
 
 def measured(program: Path, transport: str, hosts: Sequence[Host], interface: str, measure: Measure) -> float:
-    """Seconds one way of a latency, or of a message of a bandwidth; the server on the first host.
+    """Measures seconds of one direction for a latency, or seconds per message for a bandwidth.
+
+    Args:
+        hosts: hosts of server and client.
 
     Raises:
-        SetupError: the program fails, which is told in one line.
+        SetupError: the program failed.
     """
     library = load()
     chosen = settings("shm", "") if transport == "shm" else {"TLS": "tcp", "NET_DEVICES": interface}
@@ -63,16 +66,16 @@ def measured(program: Path, transport: str, hosts: Sequence[Host], interface: st
             if done.returncode == 0:
                 break
             if time.monotonic() > until_s or serving.poll() is not None:
-                why = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["it said nothing"]
+                why = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["no message"]
                 raise SetupError(f"{program.name} failed: {why[0]}", "dlobd doctor")
             time.sleep(0.05)
         serving.wait(PATIENCE_S)
     return _seconds(done.stdout, measure)
 
 
-def _seconds(said: str, measure: Measure) -> float:
-    """Of its CSV: header, and one line of figures; latencies are microseconds, its MB/s are MiB/s."""
-    header, *lines = [line.split(",") for line in said.splitlines() if "," in line]
+def _seconds(output: str, measure: Measure) -> float:
+    # the CSV has a header and a line of figures: microseconds for latencies, and MiB/s labelled as MB/s
+    header, *lines = [line.split(",") for line in output.splitlines() if "," in line]
     figures = dict(zip(header, map(float, lines[-1]), strict=True))
     if measure.what == "latency":
         return figures["overall_lat"] / 1e6

@@ -1,12 +1,12 @@
-"""An exchange between ranks that are processes, one a host: how long an all-reduce takes, or a whole exchange.
+"""Measures an all-reduce, or a whole exchange, between rank processes on separate hosts.
 
-    python -m dlobd.microbench.ranks PLAN            one rank, or the driver, which says where its key-value store is
+    python -m dlobd.microbench.ranks PLAN            a rank, or the driver, which prints the address of its store
 
-all-reduce   of one array of float32, as MPI_Allreduce does it: no packing, and no barrier in between
+all-reduce   of an array of float32, like MPI_Allreduce: without packing, and without a barrier between calls
 exchange     of tensors: pack, wait for peers, wire and unpack, as in a training step
 
-Each figure is a mean over `calls`, after one that does not count, and the largest over all ranks. `MPI_Allreduce` is
-MPICH's own call, beside which the others are put; all others are rows of the registry `exchanges`.
+A figure is a mean over `calls` after a warm-up call, and the maximum over all ranks. `MPI_Allreduce` is MPICH's own
+call, the reference; the others are rows of the registry `exchanges`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from dlobd.network.rendezvous.pmi import PmiServer
 from dlobd.network.rendezvous.store import KeyValueStore
 
 PATIENCE_S = 120.0
-"""For one rank's next word. Exchanges have deadlines of their own."""
+"""Timeout for the exit of a rank. Exchanges have their own deadlines."""
 
 SECRET = "of a micro-benchmark"
 
@@ -44,12 +44,12 @@ MPI_ALLREDUCE = "MPI_Allreduce"
 DRIVER = -1
 
 PORT = 23456
-"""Of TensorFlow's servers; hosts are namespaces, whose ports are free."""
+"""Port of TensorFlow's servers; all ports of a namespace are free."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What is measured: an all-reduce of one array, or an exchange of tensors of these shapes, of float32."""
+    """A measurement: an all-reduce of an array, or an exchange of tensors with these shapes, of float32."""
 
     shapes: tuple[tuple[int, ...], ...]
     calls: int
@@ -57,16 +57,16 @@ class Work:
 
     @property
     def bytes(self) -> int:
-        """Of all tensors."""
+        """Size of all tensors."""
         return sum(4 * int(np.prod(shape)) for shape in self.shapes)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What one rank does.
+    """The work of a process.
 
-    rank: DRIVER for the process that has what the driver has in a job: key-value store and PMI server.
-    book: the value of RENDEZVOUS, which the driver says.
+    rank: rank, or DRIVER for the process with the key-value store and the PMI server.
+    book: the value of RENDEZVOUS, which the driver prints.
     """
 
     exchange: str
@@ -82,30 +82,30 @@ class Plan:
 def measured(
     exchange: str, channel: str, library: str, hosts: Sequence[Host], works: Sequence[Work], servers: int = 1
 ) -> list[float]:
-    """Seconds of each work.
+    """Measures the seconds per call of the works.
 
     Args:
         exchange: a row of the registry, or MPI_ALLREDUCE.
-        hosts: of the ranks.
+        hosts: hosts of the ranks.
 
     Raises:
-        SetupError: a rank has failed, which is told in one line.
+        SetupError: a rank failed.
     """
     first = Plan(exchange, channel, library, servers, DRIVER, tuple(host.address for host in hosts), "", tuple(works))
     with ExitStack() as opened:
-        # a process of its own: MPI lets no other thread run while it begins
-        book = opened.enter_context(_Rank(first, hosts[0])).said()
+        # the driver is a separate process, because MPI_Init blocks the other threads
+        book = opened.enter_context(_Rank(first, hosts[0])).line()
         ranks = [
             opened.enter_context(_Rank(replace(first, rank=rank, book=book), host)) for rank, host in enumerate(hosts)
         ]
-        found = [json.loads(rank.said()) for rank in ranks]
+        seconds = [json.loads(rank.line()) for rank in ranks]
         for rank in ranks:
             rank.ended()
-    return [max(each) for each in zip(*found, strict=True)]
+    return [max(of_ranks) for of_ranks in zip(*seconds, strict=True)]
 
 
 class _Rank:
-    """A process, ended with the block."""
+    """The process of a rank; the end of the block kills it."""
 
     def __init__(self, plan: Plan, host: Host) -> None:
         self.plan = plan
@@ -129,8 +129,8 @@ class _Rank:
         with self._process:
             self._process.kill()
 
-    def said(self) -> str:
-        """The next line that it says."""
+    def line(self) -> str:
+        """Returns its next line of output."""
         assert self._process.stdout is not None
         if not (line := self._process.stdout.readline().strip()):
             self._fail()
@@ -144,16 +144,16 @@ class _Rank:
     def _fail(self) -> None:
         assert self._process.stderr is not None
         self._process.kill()
-        why = self._process.stderr.read().strip().splitlines()[-1:] or ["it said nothing"]
-        who = f"rank {self.plan.rank}" if self.plan.rank >= 0 else "the driver"
-        raise SetupError(f"Exchange {self.plan.exchange} failed in {who}: {why[0]}", "dlobd doctor")
+        why = self._process.stderr.read().strip().splitlines()[-1:] or ["no message"]
+        name = f"rank {self.plan.rank}" if self.plan.rank >= 0 else "the driver"
+        raise SetupError(f"Exchange {self.plan.exchange} failed in {name}: {why[0]}", "dlobd doctor")
 
 
 def main() -> None:
-    """See the module."""
+    """Runs a rank or the driver."""
     values: Mapping[str, Any] = json.loads(sys.argv[1])
     works = tuple(
-        Work(tuple(tuple(shape) for shape in each["shapes"]), each["calls"], each["whole"]) for each in values["works"]
+        Work(tuple(tuple(shape) for shape in work["shapes"]), work["calls"], work["whole"]) for work in values["works"]
     )
     plan = Plan(**{**values, "works": works, "addresses": tuple(values["addresses"])})
     if plan.rank == DRIVER:
@@ -165,13 +165,13 @@ def main() -> None:
     peers = [f"{address}:{PORT + rank}" for rank, address in enumerate(plan.addresses)]
     tf = _tensorflow(exchange, peers, plan.rank)
     exchange.join(tf, peers, plan.rank)
-    found = [_seconds(_call(plan, exchange, tf, work), work.calls) for work in plan.works]
-    print(json.dumps(found), flush=True)
+    seconds = [_seconds(_call(plan, exchange, tf, work), work.calls) for work in plan.works]
+    print(json.dumps(seconds), flush=True)
     exchange.close()
 
 
 def _drive(plan: Plan) -> None:
-    """Until stdin ends, or this process is ended."""
+    """Serves until stdin ends or the process is killed."""
     host, ranks, secret = plan.addresses[0], len(plan.addresses), SECRET.encode()
     with closing(KeyValueStore(host, ranks, secret)) as book, closing(PmiServer(host, ranks, secret)) as pmi:
         print(json.dumps({"address": book.address, "pmi": pmi.address, "secret": SECRET}), flush=True)
@@ -179,7 +179,7 @@ def _drive(plan: Plan) -> None:
 
 
 def _tensorflow(exchange: Any, peers: Sequence[str], rank: int) -> Any:
-    """TensorFlow where the exchange is its own; dlobd's needs nothing of it: arrays show their memory as tensors do."""
+    """Returns TensorFlow for its own exchanges. dlobd's exchanges use only the buffer protocol, which arrays have."""
     if exchange.inside_step or type(exchange).__module__.rpartition(".")[2].startswith("tf_"):
         os.environ.update(exchange.environment(peers, rank))
         import tensorflow
@@ -189,7 +189,7 @@ def _tensorflow(exchange: Any, peers: Sequence[str], rank: int) -> Any:
 
 
 def _call(plan: Plan, exchange: Any, tf: Any, work: Work) -> Callable[[], Any]:
-    """What is called once for each figure's share."""
+    """Returns the function to measure."""
     random = np.random.default_rng(plan.rank)
     arrays = [random.standard_normal(shape).astype(np.float32) for shape in work.shapes]
     ranks = len(plan.addresses)
@@ -212,10 +212,10 @@ def _call(plan: Plan, exchange: Any, tf: Any, work: Work) -> Callable[[], Any]:
 
 def _seconds(call: Callable[[], Any], calls: int) -> float:
     call()
-    began_s = time.perf_counter()
+    start_s = time.perf_counter()
     for _ in range(calls):
         call()
-    return (time.perf_counter() - began_s) / calls
+    return (time.perf_counter() - start_s) / calls
 
 
 if __name__ == "__main__":

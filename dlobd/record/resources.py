@@ -78,7 +78,7 @@ class LayerUse:
     """Use of dlobd's machine while the attributed time was a layer's; None where none of it was sampled."""
 
     layer: str = member("A layer, or unattributed.")
-    ns: int = member("Its time of the wall.", "as `layers[].ns`, and `unattributed_ns`")
+    ns: int = member("Wall time of the layer.", "as `layers[].ns`, and `unattributed_ns`")
     sampled_ns: int = member("Sampled part of it.", "as `hosts[].sampled_ns`, of its segments")
     cpu_busy_share: float | None = member("Share of all cores that was busy.", "`cpu_busy_ns / (sampled_ns * cores)`")
     gpu_busy_share: float | None = member(
@@ -126,7 +126,7 @@ class ResourceUse:
 
 @described()
 class LaneTime:
-    """Split of a part of the wall by the state of the threads that execute it: on a core, ready, blocked, unknown.
+    """Split of a part of the wall time by the state of the threads that execute it: on a core, ready, blocked, unknown.
 
     The last four sum to `ns`; `lo` and `hi` bound the first two."""
 
@@ -161,7 +161,7 @@ class LayerWaits(LaneTime):
 
 @described()
 class ThreadUse:
-    """Counters of one process in the window. Sums over threads are thread time, which is no part of the wall."""
+    """Counters of one process in the window. Sums over threads are thread time, not wall time."""
 
     host: str = member("Its host.")
     role: str = member("Its role.")
@@ -207,9 +207,9 @@ class Pressure:
 
 @described()
 class CoreWaits:
-    """Split of the wall by the state of its threads. See `dlobd.attribution.core_waits`."""
+    """Split of the wall time by the state of its threads. See `dlobd.attribution.core_waits`."""
 
-    whole: LaneTime = member("The whole wall.")
+    whole: LaneTime = member("All of the wall time.")
     layers: tuple[LayerWaits, ...] = member("Each layer, and unattributed.")
     unknown: tuple[tuple[str, int], ...] = member(
         "[reason, ns] of the unknown part of the whole.",
@@ -223,10 +223,12 @@ class CoreWaits:
         "sum, over the stretches between two samples, of the machine's CPU time - that of the run's processes",
     )
     held_up_ns: int | None = member(
-        "Time of the wall in which the run waited for cores that those processes had; null likewise.",
+        "Wall time in which the run waited for cores that other processes used; null likewise.",
         "sum, over these stretches, of the run's waiting x the foreign share of the CPU time",
     )
-    busy: bool | None = member("True if that exceeds 2 % of the wall; comparisons leave such runs out by default.")
+    busy: bool | None = member(
+        "True if held_up_ns exceeds 2 % of the wall time; comparisons leave such runs out by default."
+    )
 
 
 # ---- caches, imports

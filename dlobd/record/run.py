@@ -106,7 +106,7 @@ class Metrics:
 
 @described()
 class HdfsUse:
-    """HDFS work for one purpose. Times are sums over all lanes, which overlap: they are no part of the wall."""
+    """HDFS work for one purpose. Times are sums over all lanes, which overlap: they are not wall time."""
 
     purpose: str = member("staging, reading, checkpoint, model, event log ...")
     operations: int | None = member(
@@ -147,7 +147,7 @@ class RankSteps:
         "Time for which the trainer waited for blocks.", "sum of the spans `get` and `await block`", default=None
     )
     main_ns: int | None = member(
-        "Your own main function; only for your own script.",
+        "Time of your own main function; only for your own script.",
         "its span `user code`; null if it was truncated",
         default=None,
     )
@@ -327,9 +327,9 @@ class Plane:
         if self.agrees is not False:
             return ""
         if self.kind == "unknown":
-            return f"{self.plane}: {self.asked} was asked for, and it was not used: {self.evidence[-1]}"
+            return f"{self.plane}: {self.asked} was requested and not used: {self.evidence[-1]}"
         where = self.device or self.interface
-        line = f"{self.plane}: {self.asked} was asked for, and {self.kind}{f' ({where})' if where else ''} was used"
+        line = f"{self.plane}: {self.asked} was requested, and {self.kind}{f' ({where})' if where else ''} was used"
         # the name of an interface does not identify its network
         return f"{line}: {self.evidence[-1]}" if "/" in self.asked else line
 
@@ -387,13 +387,13 @@ class RecordingCost:
     )
     chain_spans: int = member(
         "Spans along the attributed chain.",
-        "own marks that begin in a segment of the wall that belongs to their lane, without those of other threads",
+        "own marks that begin in wall time of their lane, without those of other threads",
         unit="spans",
     )
     chain_ns: int | None = member(
         "Estimated cost of recording them; included in the layers' numbers.", "`chain_spans * span_cost_ns`"
     )
-    chain_share: float | None = member("Share of the wall.", "`chain_ns / wall_ns`")
+    chain_share: float | None = member("Share of the wall time.", "`chain_ns / wall_ns`")
     loop: LoopCost | None = member("Training loop of the slowest rank; null if no rank recorded its training.")
 
 
@@ -423,24 +423,24 @@ class Check:
 
 @described()
 class Finding:
-    """One cause of overhead, its evidence, and the setting that would lower it."""
+    """A cause of overhead, its evidence, and the setting that saves time."""
 
-    finding: str = member("Name in the table of remedies, and section in docs/findings.md.")
+    finding: str = member("Code of the finding, and section in docs/findings.md.")
     layer: str = member("Layer of the time.")
-    says: str = member("One sentence with figures.")
-    ns: int = member("Time of the wall that the cause has.", "sum of its pieces of the attributed wall")
+    says: str = member("A sentence with the time and its share of the wall time.")
+    ns: int = member("Wall time of the cause.", "sum of its segments of the attribution")
     saves_ns: int = member(
-        "Upper bound of the time by which the wall would be shorter without it.",
-        "wall - the wall of the trace replayed without the cause; see findings.md",
+        "Upper bound of the saving.",
+        "wall time - wall time of the trace replayed without the cause; see findings.md",
     )
     lo_ns: int = member(
-        "The same less the uncertainty of boundaries.",
+        "Lower bound of the saving.",
         "`saves_ns` - the uncertainty of the boundaries of the removed spans; above 0",
     )
     above_noise: bool = member("True if lo_ns exceeds the difference of equal runs. Such findings come first.")
     evidence: tuple[str, ...] = member("Spans with their lengths, figures of other sources; one line each.")
-    remedy: str = member("The setting, as in an experiment or on spark-submit's line.")
-    unless: str = member("Circumstances that would change the verdict.")
+    remedy: str = member("The change to make, as an imperative, with the setting.")
+    unless: str = member('Condition under which the remedy does not help; it continues "unless".')
 
 
 @described()
@@ -469,7 +469,7 @@ class Noise:
     load_1m: float = member("Load average over the last minute.", unit="processes", source="/proc/loadavg")
     machine: str = member("The measured machine: all of the cluster, or only the client.", default="")
     earlier_walls_ns: tuple[int, ...] | None = member(
-        "Walls of earlier runs of the same experiment on this machine, oldest first. null: not read.",
+        "Wall times of earlier runs of the same experiment on this machine, oldest first. null: not read.",
         "`wall_ns` of the `ok` runs among the latest 50 in its folder with its `experiment_key` and machine",
         default=None,
     )
@@ -498,10 +498,10 @@ class Computed:
     window: Window | None = member("The interval that the wall time covers.", default=None)
     wall_ns: int | None = member("Length of the window.", "`window.end_ns - window.start_ns`", default=None)
     layers: tuple[LayerTime, ...] = member(
-        "The wall split by layer: `ns` of all layers and `unattributed_ns` sum to `wall_ns` exactly.", default=()
+        "The wall time by layer: `ns` of all layers and `unattributed_ns` sum to `wall_ns` exactly.", default=()
     )
     unattributed_ns: int | None = member(
-        "Wall time in which no span was open, or whose layer only a missing source could tell.",
+        "Wall time without an open span, or whose layer is only in a missing source.",
         "sum of the segments of the main lane without an open span",
         default=None,
     )
@@ -539,11 +539,11 @@ class Computed:
         default=None,
     )
     core_waits: CoreWaits | None = member(
-        "The wall by the state of its threads: on a core, waiting for a core, or blocked. null: no thread was read.",
+        "The wall time by the state of its threads: on a core, waiting for a core, or blocked. null: no readings.",
         default=None,
     )
     imports: tuple[Import, ...] = member("Imports of Python packages, by process and importer.", default=())
-    findings: tuple[Finding, ...] = member("Causes of overhead that a setting would lower, by saving.", default=())
+    findings: tuple[Finding, ...] = member("Causes of overhead with a setting that saves time, by saving.", default=())
     spark_metrics: SparkMetrics | None = member(
         "Spark's own metrics of its tasks, in sparkMeasure's names and units. null: no task ended.", default=None
     )
@@ -619,17 +619,17 @@ class Run(Computed):
 
     @property
     def own(self) -> bool:
-        """Whether the user's own script was run."""
+        """True if the user's own script was run."""
         return isinstance(self.configuration, OwnJob)
 
     @property
     def busy(self) -> bool:
-        """Whether other processes of the machine delayed the run; False if that is unknown."""
+        """True if other processes of the machine delayed the run; False if that is unknown."""
         return bool(self.core_waits and self.core_waits.busy)
 
     @property
     def unexplained_ns(self) -> int:
-        """Time of the wall that no evidence explains, inside layers and outside of them."""
+        """Wall time that no evidence explains, inside and outside of layers."""
         return (self.unattributed_ns or 0) + sum(layer.unexplained_ns for layer in self.layers)
 
     def from_submit_ns(self, epoch: Epoch) -> int | None:

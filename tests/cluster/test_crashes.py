@@ -26,7 +26,7 @@ def test_a_killed_trainer(dlobd: Any) -> None:
     assert ended.code == 5
     assert ended.line == f"dlobd: run failed: worker 0: trainer process {pid} died: killed by signal 9"
     record = kept(ended.bundle, "failed")
-    assert any(warning.startswith("YARN calls the application SUCCEEDED") for warning in record["warnings"])
+    assert any(warning.startswith("YARN's final status is SUCCEEDED") for warning in record["warnings"])
 
 
 def test_an_interrupted_run(dlobd: Any) -> None:

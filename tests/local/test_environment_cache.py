@@ -101,8 +101,8 @@ def test_a_comparison_does_not_mix_cold_and_warm_unknowingly(java_home: Path) ->
     cold, warm = (records.run(environment_cache=plain(looked(java_home, how))) for how in ("dropped", "read"))
     warm = dataclasses.replace(warm, run_id="20260102T030405Z-0a1c")
     (difference,) = compatibility.differences([cold, warm])
-    assert difference.line == "page-cache: 0% to 100% of the needed files of the environment were in memory"
+    assert difference.line == "page-cache: 0 to 100 % of the needed files of the environment were in memory"
     assert compatibility.differences([warm]) == []
-    with pytest.raises(UsageError, match="page-cache: 0% to 100% of the needed files"):
+    with pytest.raises(UsageError, match="page-cache: 0 to 100 % of the needed files"):
         compatibility.refuse([difference], ())
     compatibility.refuse([difference], ("page-cache",))

@@ -92,7 +92,7 @@ ANNOUNCED = {
     ("return cls()", "raise ValueError('lost')"): "stripes.py, line 14: ValueError: lost.",
     ("import numpy", "import nmpy"): "stripes.py, line 1: ModuleNotFoundError: No module named 'nmpy'.",
     ("class Stripes", "class Other"): "stripes.py has no function or class 'Stripes'; it has Other.",
-    ("train_size, test_size = 4000", "train_size, test_size = 100"): "train_samples 400 is more than the 100 that",
+    ("train_size, test_size = 4000", "train_size, test_size = 100"): "train_samples 400 exceeds the 100 samples of",
 }
 
 

@@ -145,7 +145,7 @@ def test_more_than_the_partial_set_has_is_refused(name: str, asked: int, size: i
     with pytest.raises(UsageError) as caught:
         files.load("softmax-mnist", overrides)
     assert caught.value.line == (
-        f"--set {name}={asked}: {name} {asked} is more than the {size} that cifar10-partial has: CIFAR-10, partial: "
+        f"--set {name}={asked}: {name} {asked} exceeds the {size} samples of cifar10-partial: CIFAR-10, partial: "
         "10,000 of 50,000 training and 1,000 of 10,000 test images. "
         "Next: `dlobd data fetch cifar10`, then dataset=cifar10"
     )

@@ -276,7 +276,7 @@ def test_check_has_an_exit_code_for_each_outcome(tmp_path: Path, capsys: pytest.
     assert cli.main(["check", str(few), "--against", str(base)]) == 10
     said = capsys.readouterr().err
     assert "may or may not be slower" in said
-    assert "of each side" in said
+    assert "run each side" in said
     assert cli.main(["check", str(same), "--against", str(base), *limit, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["outcome"] == "pass"
     assert cli.main(["check", str(same), "--against", str(base), "--max-regression", "much"]) == 2

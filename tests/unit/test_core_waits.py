@@ -190,9 +190,9 @@ def test_a_comparison_leaves_a_busy_run_out_unless_it_is_told() -> None:
     every = without_series("", [busy, records.run()])
     kept, (line,) = every.usable()
     assert kept.members == every.members[1:]
-    assert line == f"run {busy.run_id} was held up by other processes"
+    assert line == f"run {busy.run_id} was delayed by other processes"
     assert every.usable(keep_busy=True) == (every, ())
     for keep, begin in ((False, "Left out: 1 of 2 runs"), (True, "Kept although disturbed: ")):
-        (line,) = [line for line in script.checked(every, keep)[1] if "held up" in line]
+        (line,) = [line for line in script.checked(every, keep)[1] if "delayed by" in line]
         assert line.startswith(begin)
     assert not Carriers(evidence()).any

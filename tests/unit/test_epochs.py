@@ -119,13 +119,13 @@ def test_time_to_accuracy_on_both_clocks(tmp_path: Path) -> None:
     assert reached["from_first_touch_ns"] == known_ns - found["first_touch"]["at_ns"]
     assert reached["from_first_touch_ns"] < reached["from_submit_ns"]
     answers = {answer.question: answer for answer in verify(bundle).answers}
-    assert answers["report follows from the evidence"].ok, answers
+    assert answers["report matches the evidence"].ok, answers
 
     found["time_to_accuracy"]["from_submit_ns"] -= 1
     bundle.write(found)
     bundle.seal()
     answers = {answer.question: answer for answer in verify(bundle).answers}
-    assert "time_to_accuracy.from_submit_ns" in answers["report follows from the evidence"].detail
+    assert "time_to_accuracy.from_submit_ns" in answers["report matches the evidence"].detail
 
 
 def test_a_target_that_was_not_reached_is_null_with_its_reason(tmp_path: Path) -> None:

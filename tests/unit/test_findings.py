@@ -171,7 +171,7 @@ def test_a_cold_start_is_told_from_a_slow_import() -> None:
     found = findings(case(slow, environment_cache=EnvironmentCache("cold", (part,))))
     assert found[0].finding == "cold-start"
     assert found[0].saves_ns == 22.5 * S
-    assert found[0].evidence[-1] == "environment: 10 of 944 MB were in memory"
+    assert found[0].evidence[-1] == "environment: 10 of 944 MB were in the page cache"
     assert findings(case(slow, environment_cache=EnvironmentCache("warm", (replace(part, state="warm"),)))) == []
     assert findings(case(slow)) == []
 

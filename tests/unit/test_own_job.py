@@ -93,7 +93,7 @@ def test_a_line_says_the_settings_it_has_words_for(script: str) -> None:
     ("options", "what"),
     [
         (("--master", "local[2]"), "spark.master=local[2] is not supported: the job runs on YARN. Next: "),
-        (("--class", "a.B"), "would run in the JVM alone"),
+        (("--class", "a.B"), "would run in the JVM only"),
         (("--executor-cores", "4"), "an executor runs one task at a time"),
         (("--conf", "spark.dynamicAllocation.enabled=true"), "a run has a fixed number of executors"),
         (("--conf", "spark.pyspark.python=python3"), "the Python that dlobd is installed in"),

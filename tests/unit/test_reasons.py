@@ -181,7 +181,7 @@ def test_what_yarn_calls_a_success_is_a_failure_with_a_warning(run: Path) -> Non
     """In client mode YARN sees the ApplicationMaster alone."""
     assert json.loads((run / "evidence" / "rm-app.json").read_text())["finalStatus"] == "SUCCEEDED"
     (warning,) = trouble(Evidence(run))
-    assert warning.startswith("YARN calls the application SUCCEEDED, although the job failed")
+    assert warning.startswith("YARN's final status is SUCCEEDED although the job failed")
     change(run, exit_code=0)
     assert trouble(Evidence(run)) == []
 
@@ -217,14 +217,14 @@ def test_a_datanode_that_fell_silent_is_a_warning(run: Path, address: str, name:
 def test_an_application_that_never_started_is_explained_by_the_resourcemanager(run: Path) -> None:
     """Its own words without their date, cut between words where they are long."""
     change(run, ended_by="accept timeout", diagnostics="[Sat Nov 21 10:00:00 +0000 2026] Queue's limit exceeded. \n")
-    cause = "still ACCEPTED after accept_timeout_s = 7 s; the ResourceManager says: "
+    cause = "still ACCEPTED after accept_timeout_s = 7 s; YARN's diagnostics: "
     assert reasons.never_started(Evidence(run), 7) == f"{cause}Queue's limit exceeded."
     change(run, diagnostics="word " * 100)
     long = reasons.never_started(Evidence(run), 7)
     assert len(long) <= reasons.MAX_REASON_CHARACTERS
     assert long.endswith("word ...")
     change(run, diagnostics="")
-    assert reasons.never_started(Evidence(run), 7) == f"{cause}nothing"
+    assert reasons.never_started(Evidence(run), 7) == f"{cause}none"
 
 
 def test_a_timeout_names_a_trainer_that_had_died(run: Path) -> None:

@@ -168,7 +168,7 @@ def test_a_wall_clock_that_was_stepped_moves_no_figure(tmp_path: Path) -> None:
         path.write_text("".join(json.dumps(stepped(json.loads(line))) + "\n" for line in path.read_text().splitlines()))
     after = filled(bundle, anchors=[stepped(item) for item in window["anchors"]])
     (warning,) = set(after["warnings"]) - set(before["warnings"])
-    assert warning.startswith("the wall clock was stepped by -3.000 s while the job was running")
+    assert warning.startswith("the wall clock was stepped by -3.000 s during the job")
     for name in (
         "wall_ns",
         "layers",
@@ -214,19 +214,19 @@ def test_hdfs_outages_that_were_survived_are_warnings(tmp_path: Path) -> None:
         (
             "namenode",
             "Connection refused",
-            "namenode (127.0.0.1:5) died while the job was running: rank 0 (chief): gone",
+            "namenode (127.0.0.1:5) died during the job: rank 0 (chief): gone",
         ),
         (
             "namenode",
             'rank 0 (chief): HdfsError: End of File Exception between local host is: "a"; destination host is: "b":1',
-            "namenode (127.0.0.1:5) died while the job was running: rank 0 (chief): HdfsError: End of File",
+            "namenode (127.0.0.1:5) died during the job: rank 0 (chief): HdfsError: End of File",
         ),
         ("datanode-1", "anything", "rank 0 (chief): gone"),
         ("", "anything", "rank 0 (chief): gone"),
         (
             "datanode-1",
             "rank 1 (worker): the DataNode",
-            "datanode-1 (127.0.0.1:5) died while the job was running: rank 1",
+            "datanode-1 (127.0.0.1:5) died during the job: rank 1",
         ),
     ],
 )

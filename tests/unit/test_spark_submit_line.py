@@ -32,7 +32,7 @@ def test_a_line_is_taken_apart() -> None:
 @pytest.mark.parametrize(
     ("words", "what"),
     [
-        ([], "takes a spark-submit command, and nothing was given"),
+        ([], "needs a spark-submit command, but there is none"),
         (["python", "s.py"], "not 'python'"),
         (["spark-submit"], "names no script"),
         (["spark-submit", "--executor-memory"], "--executor-memory needs a value"),

@@ -134,7 +134,7 @@ def test_doubts_about_a_comparison_are_warnings() -> None:
     for changes, said in (
         ({"platform": {"system": "Linux", "cores": 8}}, "machine: cores 2 and 8"),
         ({"versions": {"dlobd": "0.2.0"}}, "versions: dlobd 0.1.0 and 0.2.0"),
-        ({"page_cache": PageCache("as-is", 5, 100, 5)}, "5% to 90% of the training files were in memory"),
+        ({"page_cache": PageCache("as-is", 5, 100, 5)}, "5 to 90 % of the training files were in memory"),
     ):
         (line,) = stack_overhead(runset(changed(every, 2, **changes))).warnings
         assert line.startswith("Different environments, ")
@@ -159,7 +159,7 @@ def test_runs_disturbed_by_other_machines_are_left_out_and_listed() -> None:
     assert [point.runs for point in found.points] == [7, 6]
     (line,) = found.warnings
     assert line == (
-        f"Left out: 1 of 14 runs: run {every[3].run.run_id} lost more than 10% of the CPU time to other virtual "
+        f"Left out: 1 of 14 runs: run {every[3].run.run_id} lost more than 10 % of the CPU time to other virtual "
         "machines."
     )
 

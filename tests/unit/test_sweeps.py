@@ -120,7 +120,7 @@ def test_what_a_choice_implies_is_said_once(tmp_path: Path) -> None:
         ("[axes]\nseed = [1]\n[[exclude]]\nworkers = 2\n", r"s\.toml:4: exclude 1: Unknown axis 'workers'"),
         ("[axes]\nseed = [1]\n[[exclude]]\n", r"s\.toml:4: exclude must be a list of tables"),
         ("[axes]\nseed = [1]\n[[exclude]]\nseed = 1\n", r"s\.toml:4: every combination is excluded"),
-        (f"[axes]\nseed = {list(range(40))}\nworkers = {list(range(1, 40))}\n", r"s\.toml:2: 1560 points are more"),
+        (f"[axes]\nseed = {list(range(40))}\nworkers = {list(range(1, 40))}\n", r"s\.toml:2: 1560 points exceed"),
         ("[axes\n", r"s\.toml is not valid TOML"),
     ],
 )

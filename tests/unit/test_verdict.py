@@ -179,7 +179,7 @@ def test_addresses_outside_the_network_are_named(tmp_path: Path) -> None:
     """The interface's name would not help."""
     (case,) = (case for case in CASES if case.name == "a network that one host did not use")
     assert decided(case, tmp_path).disagreement() == (
-        "exchange: tcp@10.0.0.0/24 was asked for, and tcp (eth0) was used: 10.3.0.2 is not in 10.0.0.0/24"
+        "exchange: tcp@10.0.0.0/24 was requested, and tcp (eth0) was used: 10.3.0.2 is not in 10.0.0.0/24"
     )
 
 

@@ -20,7 +20,7 @@ from dlobd.experiment.files import key
 from tests.captured import DATA
 
 RUN_ID = "20260102T030405Z-0a1b"
-SEALED, REPORT = "files are as sealed", "report follows from the evidence"
+SEALED, REPORT = "files match their hashes", "report matches the evidence"
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +148,7 @@ def test_a_noted_hash_finds_a_bundle_that_was_sealed_again(bundle: Bundle) -> No
     report("git", "commit", value="0" * 40)(bundle.path)
     bundle.seal()
     assert verify(bundle).failed == []
-    assert verify(bundle, noted).failed == ["hash is as noted"]
+    assert verify(bundle, noted).failed == ["hash matches the noted hash"]
 
 
 def test_the_command_line_checks_a_noted_hash(bundle: Bundle, capsys: pytest.CaptureFixture[str]) -> None:

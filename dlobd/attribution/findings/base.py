@@ -37,26 +37,27 @@ class Context:
     @cached_property
     def outer(self) -> Mapping[str, Span]:
         """The parent of each span after normalisation of its lane, by the ID of the span."""
-        found: dict[str, Span] = {}
+        parents: dict[str, Span] = {}
         for lane in self.what_if.lanes.values():
             open_: list[Span] = []
             for nested in lane.nested:
                 del open_[nested.depth :]
                 if open_:
-                    found[nested.span.id] = open_[-1]
+                    parents[nested.span.id] = open_[-1]
                 open_.append(nested.span)
-        return found
+        return parents
 
     def spans_around(self, span: Span) -> Iterator[Span]:
         """Yields a span and its ancestors, innermost first."""
-        at: Span | None = span
-        while at is not None:
-            yield at
-            at = self.outer.get(at.id)
+        ancestor: Span | None = span
+        while ancestor is not None:
+            yield ancestor
+            ancestor = self.outer.get(ancestor.id)
 
-    def share(self, ns: int) -> str:
-        """Returns a text such as `1.234 of 30.047 s`."""
-        return f"{ns / 1e9:.3f} of {self.trace.wall_ns / 1e9:.3f} s"
+    def time(self, ns: int) -> str:
+        """Returns a time and its share of the wall time: `3.2 s (9.4 %)`."""
+        length = f"{ns / 1e9:.1f} s" if ns >= 100_000_000 else f"{ns / 1e6:.0f} ms"
+        return f"{length} ({100 * ns / self.trace.wall_ns:.1f} %)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ Finder = Callable[[Context], Candidate | None]
 
 @dataclass
 class WallShare:
-    """The share of the attributed wall that belongs to some spans."""
+    """The share of the wall time that belongs to some spans."""
 
     ns: int = 0
     uncertain_ns: int = 0
@@ -96,7 +97,7 @@ class WallShare:
     counts: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
 
     def add(self, segment: Segment, span: Span) -> None:
-        """Adds a piece of the wall that belongs to `span`."""
+        """Adds a segment that belongs to `span`."""
         length_ns = segment.end_ns - segment.start_ns
         name = span.cause if segment.kind == "cause" else span.name
         key = (segment.layer, name, quality(segment), span.source)
@@ -113,14 +114,14 @@ class WallShare:
 
 def wall_share(context: Context, wanted: Callable[[Span, bool], bool]) -> WallShare:
     """Sums the wall time of wanted spans. The second argument of `wanted` is that of `Retain`."""
-    found = WallShare()
+    share = WallShare()
     for segment in context.attribution.segments:
         if segment.span is not None and wanted(segment.span, segment.kind != "span"):
-            found.add(segment, segment.span)
-    return found
+            share.add(segment, segment.span)
+    return share
 
 
-def _line(layer: str, name: str, how: str, source: str, ns: int, count: int) -> str:
+def _line(layer: str, name: str, quality_: str, source: str, ns: int, count: int) -> str:
     pieces = "1 piece" if count == 1 else f"{count} pieces"
-    seen = f"{how}, {source}" if source else how
-    return f"{LAYERS[layer].title}, {name}: {ns / 1e9:.3f} s in {pieces} ({seen})"
+    origin = f"{quality_}, {source}" if source else quality_
+    return f"{LAYERS[layer].title}, {name}: {ns / 1e9:.3f} s in {pieces} ({origin})"

@@ -22,8 +22,8 @@ def findings(context: Context) -> list[Finding]:
     measured = context.evidence.noise
     earlier_walls_ns = (measured.get("earlier_walls_ns") if measured else None) or ()
     noise_ns = noise.noise_ns(earlier_walls_ns, context.trace.wall_ns)
-    found = [_finding(candidate, saves_ns, lo_ns, noise_ns) for candidate, saves_ns, lo_ns in _bounded(context)]
-    return sorted(found, key=lambda one: (not one.above_noise, -one.saves_ns, one.finding))
+    rows = [_finding(candidate, saves_ns, lo_ns, noise_ns) for candidate, saves_ns, lo_ns in _bounded(context)]
+    return sorted(rows, key=lambda row: (not row.above_noise, -row.saves_ns, row.finding))
 
 
 def _bounded(context: Context) -> Iterator[tuple[Candidate, int, int]]:

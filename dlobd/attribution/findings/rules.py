@@ -1,4 +1,4 @@
-"""Table of rules about certain kinds of spans: the setting, and the time that stays in any context.
+"""Table of rules about certain kinds of spans: sentence, setting, and the time that stays in any context.
 
 The rows of `dlobd.spans` say which kinds of spans and which named waits support a finding. A rule takes these spans out
 of the trace, except for the time of each span that stays in any context.
@@ -29,23 +29,22 @@ class Rule:
         finding: code in the columns `findings` of span kinds and causes.
         inside: only spans inside a span of one of these kinds count.
         outside: spans inside a span of one of these kinds do not count.
+        sentence: the finding; `{time}` stands for its time and share of the wall time.
+        remedy: an imperative with the setting.
+        unless: a clause that follows "unless".
         at_least_ns: time of each span that stays in any context.
         helps: False if the experiment has the remedy already.
     """
 
     finding: str
     layer: str
-    what: str
+    sentence: str
     remedy: str
     unless: str
     inside: tuple[SpanKind, ...] = ()
     outside: tuple[SpanKind, ...] = ()
     at_least_ns: int = 0
     helps: Callable[[Experiment], bool] | None = None
-
-    @property
-    def _anyway(self) -> str:
-        return f"; {self.at_least_ns / S:.1f} s of each would be there anyway" if self.at_least_ns else ""
 
     def __call__(self, context: Context) -> Candidate | None:
         """Returns the candidate finding; None if no wall time is involved, or if the setting is there already."""
@@ -68,19 +67,19 @@ class Rule:
             length_ns = span.end_ns - span.start_ns
             return Fraction(min(self.at_least_ns, length_ns), length_ns) if length_ns > 0 else 1
 
-        found = wall_share(context, wanted)
-        if not found.ns:
+        share = wall_share(context, wanted)
+        if not share.ns:
             return None
         return Candidate(
             self.finding,
             self.layer,
-            f"{self.what}: {context.share(found.ns)}{self._anyway}.",
-            found.ns,
-            found.evidence,
+            self.sentence.format(time=context.time(share.ns)),
+            share.ns,
+            share.evidence,
             self.remedy,
             self.unless,
             retain,
-            uncertain_ns=found.uncertain_ns,
+            uncertain_ns=share.uncertain_ns,
         )
 
 
@@ -88,118 +87,118 @@ RULES = (
     Rule(
         "queue",
         "yarn",
-        "YARN let the application wait for a container",
-        "spark.yarn.queue: a queue with room; or its yarn.scheduler.capacity.<queue>.capacity, and "
-        "yarn.scheduler.capacity.maximum-am-resource-percent for the ApplicationMaster",
-        "the queue had room: then nodes lacked memory or cores of the size that was asked for",
+        "The application waited {time} for YARN to allocate containers.",
+        "use a queue with free capacity (spark.yarn.queue), or raise yarn.scheduler.capacity.<queue>.capacity; for the "
+        "ApplicationMaster raise yarn.scheduler.capacity.maximum-am-resource-percent",
+        "the queue had free capacity, and the nodes lacked memory or cores for containers of this size",
         at_least_ns=HEARTBEAT_NS,
     ),
     Rule(
         "localisation",
         "yarn",
-        "The job's files were uploaded, and copied to each container before it started",
-        "spark.yarn.archive=hdfs:///...: what every job needs lies in HDFS once, for all users, and nodes keep it; "
-        "and fewer or smaller --py-files, --files and --archives",
-        "the files were in the nodes' caches already: then it is the NodeManager that was slow",
+        "Uploading and localising the job's files took {time}.",
+        "put Spark's jars in HDFS once (spark.yarn.archive=hdfs:///...), so that NodeManagers cache them; ship fewer "
+        "or smaller --py-files, --files and --archives",
+        "the NodeManagers had the files in their caches already; then a NodeManager was slow",
     ),
     Rule(
         "resource-manager",
         "yarn",
-        "The ResourceManager was slow to answer, to register or to end the application",
-        "heap and threads of the ResourceManager: YARN_RESOURCEMANAGER_HEAPSIZE, "
+        "The ResourceManager took {time} to answer, to register or to end the application.",
+        "raise heap and threads of the ResourceManager: YARN_RESOURCEMANAGER_HEAPSIZE, "
         "yarn.resourcemanager.client.thread-count, yarn.resourcemanager.scheduler.client.thread-count",
-        "the client waited for a core itself (see how the wall passed), or the network lost packets",
+        "the client itself waited for a core (see dlobd show --full), or the network lost packets",
         at_least_ns=100 * MS,
     ),
     Rule(
         "node-manager",
         "yarn",
-        "The NodeManagers took long to prepare and to start containers",
-        "a faster disk for yarn.nodemanager.local-dirs, and less load on the nodes",
-        "the node was busy with other containers at that time",
+        "The NodeManagers took {time} to prepare and start containers.",
+        "use a faster disk for yarn.nodemanager.local-dirs, and run fewer containers per node",
+        "other containers kept the node busy at that time",
         at_least_ns=300 * MS,
     ),
     Rule(
         "garbage",
         "spark",
-        "JVMs stood still to collect garbage",
-        "executor_memory_mb (spark.executor.memory), or spark.driver.memory: the heap of the JVM that collected",
-        "few pauses are long because the machine swapped: then it is memory of the node that lacks",
+        "Garbage collection stopped JVMs for {time}.",
+        "raise the heap of that JVM: executor_memory_mb (spark.executor.memory), or spark.driver.memory",
+        "a few pauses are long because the machine swapped; then the node needs more memory",
     ),
     Rule(
         "polls",
         "launcher",
-        "TensorFlowOnSpark slept in polls",
-        'launcher = "tfos" or "barrier", which are told instead of asking; a small grace_secs in TFCluster.shutdown',
-        "the sleep covers work that takes as long: the bound says so",
+        "TensorFlowOnSpark slept {time} between polls.",
+        'use launcher = "tfos" or "barrier", which do not poll; pass a small grace_secs to TFCluster.shutdown',
+        "other work took as long as the sleep; the upper bound accounts for that",
         helps=lambda chosen: chosen.launcher in ("tfos-stock", "distributor"),
     ),
     Rule(
         "feed",
         "feed",
-        "The trainers were fed through Spark, row by row or block by block",
-        'input = "read" (InputMode.TENSORFLOW): the trainers read HDFS themselves; or launcher = "barrier", whose '
-        "feed is a pipe of blocks",
-        "the trainers, not the feed, were slow: then the feed's puts were blocked, which is the trainers' time",
+        "Feeding the trainers through Spark took {time}.",
+        'use input = "read" (InputMode.TENSORFLOW), so that trainers read HDFS themselves; or launcher = "barrier", '
+        "which feeds blocks through a pipe",
+        "the trainers were slower than the feed, which then waited for them",
         helps=lambda chosen: chosen.input == "feed",
     ),
     Rule(
         "hdfs-data",
         "hdfs",
-        "DataNodes were slow to serve or to take data",
-        "disks and load of the DataNodes that served it; more replicas (replication) or short-circuit reads for reads, "
-        'fewer for writes; page_cache = "warm" tells whether it was the disk',
-        "the reader was slow: then its own core waits show it, and audits of the DataNodes' times are shorter",
+        "DataNodes took {time} to serve or store data.",
+        "check disks and load of the DataNodes; use more replicas (replication) or short-circuit reads for reads, "
+        'fewer replicas for writes; run with page_cache = "warm" to see if the disk is the cause',
+        "the reader was slow; then it waited for a core, or the DataNode's own times are shorter",
         outside=(WRITE_STAGING, UPLOAD_TO_STAGING),
     ),
     Rule(
         "name-node",
         "hdfs",
-        "The NameNode was slow to answer",
-        "heap and threads of the NameNode: HDFS_NAMENODE_OPTS, dfs.namenode.handler.count; fewer and larger files",
-        "the NameNode was in safe mode, or its disk of edits was slow",
+        "The NameNode took {time} to answer.",
+        "raise heap and threads of the NameNode (HDFS_NAMENODE_OPTS, dfs.namenode.handler.count); use fewer and "
+        "larger files",
+        "the NameNode was in safe mode, or the disk of its edit log was slow",
     ),
     Rule(
         "close-retry",
         "hdfs",
-        "HDFS clients slept before they closed a file again",
-        "dfs.client.block.write.locateFollowingBlock.initial.delay.ms = 40 instead of the default 400: of clients, and "
-        "of DataNodes, which are the clients of what WebHDFS writes",
-        "a DataNode was slow to report its blocks: then the first try is not the last",
+        "HDFS clients waited {time} before they retried file closes.",
+        "set dfs.client.block.write.locateFollowingBlock.initial.delay.ms=40 (default 400) in hdfs-site.xml of clients "
+        "and DataNodes; a DataNode is the client for WebHDFS writes",
+        "DataNodes report blocks late; then the first retry fails as well",
     ),
     Rule(
         "evaluations",
         "tensorflow",
-        "Training stood still while the chief evaluated the model",
-        "evaluate_every_epochs: fewer of them; or fewer test_samples",
-        "the evaluation at the end is the one that counts: it is needed once",
+        "Evaluations by the chief stopped training for {time}.",
+        "evaluate less often: raise evaluate_every_epochs, or lower test_samples",
+        "the evaluation at the end took the time; it is needed once",
         inside=(EVALUATE,),
         helps=lambda chosen: chosen.evaluate_every_epochs > 0,
     ),
     Rule(
         "input-pipeline",
         "tensorflow",
-        "Steps waited for their next batch to be decoded or augmented",
-        'augment = "none", or more threads for the input (executor_cores, inter_op_threads); records that need no '
+        "Steps waited {time} for their next batch to be decoded or augmented.",
+        'use augment = "none", more threads for the input (executor_cores, inter_op_threads), or records that need no '
         "decoding",
-        "the steps are short: then any input is slower than they are; or the input's threads had the cores that steps "
-        "needed: then more is saved than waiting",
+        "any input is slower than these short steps; if input threads take cores from steps, more time can be saved",
         outside=(EVALUATE,),
     ),
     Rule(
         "exchange",
         "channel",
-        "Ranks waited for each other's gradients on their way",
-        'a faster channel (channel = "rdma" where there is such a device, shm on one host), another exchange, or a '
-        "larger batch_size: fewer exchanges for the same samples",
-        "runs with another channel, in turns, show no difference: then it is not the network, but what packs and sums",
+        "Ranks waited {time} for the gradients of other ranks in transit.",
+        'use a faster channel (channel = "rdma" with such a device, "shm" on one host), another exchange, or a larger '
+        "batch_size, which needs fewer exchanges",
+        "interleaved runs with another channel show no difference; then packing and summing take the time",
     ),
     Rule(
         "lost-work",
         "spark",
-        "Containers were lost, and their work was done again",
-        "what the warnings name as the reason: executor_overhead_mb where YARN killed a container for its memory, "
-        "yarn.nm.liveness-monitor.expiry-interval-ms for how long a dead node goes unnoticed",
-        "somebody ended it on purpose",
+        "Spark repeated the work of lost containers for {time}.",
+        "see the warnings for the reason: raise executor_overhead_mb if YARN killed a container for its memory; lower "
+        "yarn.nm.liveness-monitor.expiry-interval-ms to detect dead nodes earlier",
+        "somebody killed the containers on purpose",
     ),
 )

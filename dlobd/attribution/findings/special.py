@@ -14,8 +14,7 @@ from dlobd.schema import Experiment, Span
 from dlobd.spans import CHECKPOINT, STEP
 
 SHORT_STEP_NS = 10_000_000
-"""A good part of a shorter step does not depend on the number of samples: a call into TensorFlow, and the messages of
-each collective."""
+"""Much of a shorter step does not depend on the number of samples: a call into TensorFlow, messages of collectives."""
 
 SMALL_BATCH = 32
 """Samples per worker. The size of a larger batch is a decision about training, not about overhead."""
@@ -24,61 +23,67 @@ LARGER = 10
 """Factor of the batch size that the bound of short steps assumes, with steps as long as before."""
 
 MOST = Fraction(2, 3)
-"""Share of the lost time from which on the last rank is a straggler; below it ranks take turns."""
+"""Least share of the lost time that makes the last rank a straggler; below it ranks take turns."""
 
 MUCH_LONGER = 3
 """Length of an outlier, as a multiple of the median."""
 
 COLD = Rule(
-    "cold-start", "tensorflow", "Python's packages were imported, and their files were not in memory",
-    "run it once more: the page cache of each node is warm then; or an environment on a faster disk, and nodes with "
-    "memory to keep it",
-    "the next run is as slow: then it is not the disk",
+    "cold-start",
+    "tensorflow",
+    "Python imports took {time}, because their files were not in the page cache. A warm import takes about 2.5 s.",
+    "run it again with a warm page cache on each node; or put the environment on a faster disk, on nodes with free "
+    "memory",
+    "the next run is as slow; then the disk is not the cause",
     at_least_ns=5 * S // 2,
-)  # fmt: skip
+)
 """The same import of TensorFlow took 2.5 s with its files in memory, and 25 s without."""
 
 
 def checkpoints(context: Context) -> Candidate | None:
-    """Finds time of checkpoints that a smaller number of them saves; the excess of an outlier has another cause."""
+    """Finds the time that fewer checkpoints save. The excess of an outlier has another cause."""
     every = [span for span in context.trace.spans if span.kind is CHECKPOINT]
     usual_ns = round(statistics.median(span.end_ns - span.start_ns for span in every)) if every else 0
 
-    def around(span: Span) -> Span | None:
-        return next((one for one in context.spans_around(span) if one.kind is CHECKPOINT), None)
+    def checkpoint_around(span: Span) -> Span | None:
+        return next((outer for outer in context.spans_around(span) if outer.kind is CHECKPOINT), None)
 
     def retain(span: Span, waited: bool) -> Fraction | int:
-        one = around(span)
-        length_ns = one.end_ns - one.start_ns if one else 0
+        checkpoint = checkpoint_around(span)
+        length_ns = checkpoint.end_ns - checkpoint.start_ns if checkpoint else 0
         return Fraction(max(0, length_ns - MUCH_LONGER * usual_ns), length_ns) if length_ns > 0 else 1
 
-    found = wall_share(context, lambda span, waited: around(span) is not None)
-    if not found.ns:
+    share = wall_share(context, lambda span, waited: checkpoint_around(span) is not None)
+    if not share.ns:
         return None
+    count = "1 checkpoint" if len(every) == 1 else f"{len(every)} checkpoints"
     return Candidate(
-        "checkpoints", "tensorflow",
-        f"Training stood still for {len(every)} checkpoints, half of them within {usual_ns / 1e9:.3f} s: "
-        f"{context.share(found.ns)}.",
-        found.ns, found.evidence, "checkpoint_every_steps: fewer of them",
-        "each is so long because HDFS was slow: then hdfs-data, name-node or close-retry says so too",
-        retain=retain, uncertain_ns=found.uncertain_ns,
-    )  # fmt: skip
+        "checkpoints",
+        "tensorflow",
+        f"{count} stopped training for {context.time(share.ns)}, with a median of {usual_ns / 1e9:.1f} s.",
+        share.ns,
+        share.evidence,
+        "checkpoint less often: raise checkpoint_every_steps",
+        "HDFS was slow; then see the findings hdfs-data, name-node and close-retry first",
+        retain=retain,
+        uncertain_ns=share.uncertain_ns,
+    )
 
 
 def cold_start(context: Context) -> Candidate | None:
-    """Finds imports of a run whose environment was not in memory."""
+    """Finds imports of a run whose environment was not in the page cache."""
     cache = context.environment_cache
     if cache is None or cache.state not in ("cold", "partly") or (candidate := COLD(context)) is None:
         return None
-    parts = (f"{part.part}: {in_memory(part)} were in memory" for part in not_warm(cache))
+    parts = (f"{part.part}: {in_memory(part)} were in the page cache" for part in not_warm(cache))
     return replace(candidate, evidence=(*candidate.evidence, *parts))
 
 
 def straggler(context: Context) -> Candidate | None:
     """Finds a rank that is the last in most collectives, in start-up or step after step.
 
-    Without that rank the last but one is the last: the difference is the cost, without checkpoints and evaluations,
-    which that rank does for all and which have findings of their own."""
+    Its cost is the time between the last but one rank and itself. Checkpoints and evaluations, which it does for all
+    ranks, are not counted: they have findings of their own."""
     groups = context.what_if.members
     pauses = [span for span in context.trace.spans if span.kind.pauses_training]
     late: Counter[str] = Counter()
@@ -100,16 +105,20 @@ def straggler(context: Context) -> Candidate | None:
         return None
     host = next(span.process.host for span in context.trace.spans if span.lane == lane)
     return Candidate(
-        "straggler", "tensorflow", f"The other ranks waited for {lane}: {context.share(ns)}.", ns,
+        "straggler",
+        "tensorflow",
+        f"The other ranks waited {context.time(ns)} for {lane}.",
+        ns,
         (
             f"{lane} on {host} was the last of all ranks at {times[lane]} of {len(groups)} collectives",
-            f"by {ns / 1e9:.3f} of {sum(late.values()) / 1e9:.3f} s by which any rank was the last",
+            f"it caused {ns / 1e9:.3f} of the {sum(late.values()) / 1e9:.3f} s that ranks waited for the last rank",
         ),
-        f"the node of {lane}, {host}: its cores, disk and memory, and what else runs there; or an exchange in which "
-        "nobody waits (exchange = \"ps-async\")",
-        "it waited for its input, or has more samples than the others, or another one is late in the next run",
-        saves_ns=ns, uncertain_ns=uncertain[lane],
-    )  # fmt: skip
+        f"check cores, disk, memory and other processes of {host}, the node of {lane}; or use an exchange without "
+        'waits (exchange = "ps-async")',
+        f"{lane} waited for its input or has more samples, or another rank is late in the next run",
+        saves_ns=ns,
+        uncertain_ns=uncertain[lane],
+    )
 
 
 def _overlap_ns(between: tuple[int, int], span: Span) -> int:
@@ -122,7 +131,7 @@ def short_steps(context: Context) -> Candidate | None:
     for span in context.trace.spans:
         if span.kind is STEP and span.call:
             lengths[span.lane].append(span.end_ns - span.start_ns)
-    medians = [statistics.median(each) for each in lengths.values()]
+    medians = [statistics.median(lane) for lane in lengths.values()]
     if not isinstance(context.chosen, Experiment) or context.chosen.batch_size >= SMALL_BATCH:
         return None
     if not medians or max(medians) > SHORT_STEP_NS:
@@ -131,18 +140,21 @@ def short_steps(context: Context) -> Candidate | None:
     def wanted(span: Span, waited: bool) -> bool:
         return not waited and "short-steps" in span.kind.findings
 
-    found = wall_share(context, wanted)
-    if not found.ns:
+    share = wall_share(context, wanted)
+    if not share.ns:
         return None
-    count, now = max(map(len, lengths.values())), context.chosen.batch_size
+    count, batch_size = max(map(len, lengths.values())), context.chosen.batch_size
     return Candidate(
-        "short-steps", "tensorflow",
-        f"{count} steps, half of them shorter than {max(medians) / 1e6:.2f} ms: {context.share(found.ns)}.",
-        found.ns, found.evidence,
-        f"batch_size = {LARGER * now} instead of {now}, with a learning rate to match",
-        "accuracy is worse with fewer steps; or a step takes as much longer as it has more samples",
-        retain=lambda span, waited: Fraction(1, LARGER) if wanted(span, waited) else 1, uncertain_ns=found.uncertain_ns,
-    )  # fmt: skip
+        "short-steps",
+        "tensorflow",
+        f"{count} steps with a median of {max(medians) / 1e6:.2f} ms took {context.time(share.ns)}.",
+        share.ns,
+        share.evidence,
+        f"use batch_size = {LARGER * batch_size} instead of {batch_size}, and adapt the learning rate",
+        "accuracy falls with fewer steps, or steps of a larger batch take proportionally longer",
+        retain=lambda span, waited: Fraction(1, LARGER) if wanted(span, waited) else 1,
+        uncertain_ns=share.uncertain_ns,
+    )
 
 
 def contention(context: Context) -> Candidate | None:
@@ -152,16 +164,20 @@ def contention(context: Context) -> Candidate | None:
         return None
     whole, held_up_ns = waits.whole, waits.held_up_ns
     return Candidate(
-        "contention", "client",
-        f"The run waited for cores that other processes had: {context.share(held_up_ns)}.", held_up_ns,
-        (f"other processes used {(waits.foreign_cpu_ns or 0) / 1e9:.1f} s of CPU (/proc, sampled)",
-         f"the wall's threads waited for a core: {whole.waiting_ns / 1e9:.3f} s, at least "  # noqa: ISC004
-         f"{whole.waiting_lo_ns / 1e9:.3f} (schedstat)"),
-        "end what else runs on these nodes, or keep it off the cores of YARN's containers (cgroups: "
-        "yarn.nodemanager.linux-container-executor.cgroups.strict-resource-usage)",
-        "the other processes are the user's own job's, started by it outside of YARN's sight",
-        saves_ns=held_up_ns, uncertain_ns=max(0, whole.waiting_ns - whole.waiting_lo_ns),
-    )  # fmt: skip
+        "contention",
+        "client",
+        f"Other processes on the machine kept this run waiting for cores for {context.time(held_up_ns)}.",
+        held_up_ns,
+        (
+            f"other processes used {(waits.foreign_cpu_ns or 0) / 1e9:.1f} s of CPU time (/proc, sampled)",
+            f"schedstat: {whole.waiting_ns / 1e9:.1f} s waiting for cores, at least {whole.waiting_lo_ns / 1e9:.1f} s",
+        ),
+        "stop other work on these nodes, or isolate the CPU of containers with cgroups "
+        "(yarn.nodemanager.linux-container-executor.cgroups.strict-resource-usage=true)",
+        "those processes belong to your job, started outside of YARN containers",
+        saves_ns=held_up_ns,
+        uncertain_ns=max(0, whole.waiting_ns - whole.waiting_lo_ns),
+    )
 
 
 SPECIAL: dict[str, Finder] = {

@@ -95,7 +95,7 @@ class Rule:
         found = self.compare(facts)
         if found is None:
             return None
-        lacking = next((one for one in facts.absences if one.kind in self.needs), None)
+        lacking = next((absence for absence in facts.absences if absence.kind in self.needs), None)
         if lacking is not None:
             found = unknown(f"{lacking.what} {lacking.how}")
         elif found.holds is False and found.doubt:
@@ -116,7 +116,7 @@ def _json_number(value: Number | None) -> Number | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-# ---- questions that several checks ask
+# ---- questions of several checks
 
 
 def training_job(evidence: Evidence) -> dict[str, Any]:

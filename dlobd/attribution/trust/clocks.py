@@ -41,7 +41,7 @@ def _differences(evidence: Evidence) -> list[int]:
 def _distance(known: list[int], value: int) -> int:
     """The distance to the nearest known value."""
     index = bisect_left(known, value)
-    return min((abs(value - one) for one in known[max(index - 1, 0) : index + 1]), default=0)
+    return min((abs(value - difference) for difference in known[max(index - 1, 0) : index + 1]), default=0)
 
 
 def _window(facts: Facts) -> Compared | None:

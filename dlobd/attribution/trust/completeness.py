@@ -10,11 +10,11 @@ INCONSISTENT_SHARE = 0.01
 
 
 def _complete(facts: Facts) -> Compared:
-    """Every source on which the breakdown depends is there, from its begin to its end.
+    """Every source on which the breakdown depends is complete.
 
     Failed in the real runs of tests/full/ways/test_missing_evidence.py: a silenced log, a full disk, a truncated file.
     """
-    needed = [one for one in facts.absences if one.kind.decides]
+    needed = [absence for absence in facts.absences if absence.kind.decides]
     message = needed[0].sentence if needed else "every source of the breakdown is complete"
     return Compared(not needed, message, len(needed), 0)
 
@@ -28,7 +28,7 @@ def _consistent(facts: Facts) -> Compared:
     allowed_ns = round(INCONSISTENT_SHARE * facts.wall_ns)
     message = (
         f"spans contradict each other for {found_ns / 1e9:.3f} s; "
-        f"the limit is {INCONSISTENT_SHARE:.0%} of the wall time, {allowed_ns / 1e9:.3f} s"
+        f"the limit is {100 * INCONSISTENT_SHARE:.0f} % of the wall time, {allowed_ns / 1e9:.3f} s"
     )
     return Compared(found_ns <= allowed_ns, message, found_ns, allowed_ns)
 

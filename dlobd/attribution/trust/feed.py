@@ -1,4 +1,4 @@
-"""Checks of the data path: bytes and samples that feed tasks hand over, that ranks take, and that they train on."""
+"""Checks of the data path: bytes and samples that feed tasks put, ranks take, and ranks train on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A check of causality: what one process receives was sent before, by the logs of both processes."""
+"""A check of causality: a message is sent before it is received, by the logs of both processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reason why a job did not end well, in one line, from a bundle's evidence."""
+"""Finds the reason of a failed job in a bundle's evidence, in one line."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from dlobd.schema import Runnable
 
 MAX_REASON_CHARACTERS = 300
 
-_SAID = re.compile(r"^dlobd: job failed: (.*)$", re.MULTILINE)
-_OF_A_RANK = re.compile(r"(rank|chief|worker) \d+|trainer process|executor ")
-_OF_HDFS = re.compile(r"NameNode|DataNode|hdfs|blk_|datanode|Connection refused|:\d+ failed on|destination host is")
+_FAILURE_MESSAGE = re.compile(r"^dlobd: job failed: (.*)$", re.MULTILINE)
+_ABOUT_RANK = re.compile(r"(rank|chief|worker) \d+|trainer process|executor ")
+_ABOUT_HDFS = re.compile(r"NameNode|DataNode|hdfs|blk_|datanode|Connection refused|:\d+ failed on|destination host is")
 _CONTAINER_EXIT = re.compile(r"Exit code from container (\S+) is : (\d+)")
 _REFUSED = re.compile(r"InvalidResourceRequestException: (?:Invalid resource request! )?(.*?)[, ]*$", re.MULTILINE)
 _MEMORY_LIMIT = re.compile(r"containerID=(container_\w+)\] is running (.* memory limit\. Current usage: [^;]+ used)")
 
-_STAMP = re.compile(r"^(\d{6,} \S+|\d\d/\d\d/\d\d \S+) (?=[A-Z]+ )")
+_TIMESTAMP = re.compile(r"^(\d{6,} \S+|\d\d/\d\d/\d\d \S+) (?=[A-Z]+ )")
 """The timestamp of a log4j line, in dlobd's pattern and in Spark's."""
-_CHATTER = re.compile(
-    rf"(?:{_STAMP.pattern[1:]})?(?:TRACE|DEBUG|INFO|WARN|WARNING:?) |at \S+\(|\.\.\. \d+ (?:common|more)"
+_NOT_AN_ERROR = re.compile(
+    rf"(?:{_TIMESTAMP.pattern[1:]})?(?:TRACE|DEBUG|INFO|WARN|WARNING:?) |at \S+\(|\.\.\. \d+ (?:common|more)"
     r"|\S+Z \S+ INFO |Provider '|priority = |loggerContextFactory = "
 )
 """Lines of Java's logs that are no errors; the last alternatives are log4j's own lines."""
 
-_RACE = re.compile(
+_WEB_UI_RACE = re.compile(
     r"JavaSparkContext\.\s*: (java\.(?:util\.ConcurrentModification|lang\.IllegalState)Exception).*sparkproject\.jetty",
     re.DOTALL,
 )
-_LOST_RACE = "Spark's driver hit a race condition while setting up its web pages"
+_WEB_UI_RACE_TEXT = "Spark's driver hit a race condition while setting up its web pages"
 """Spark 4.3 in client mode on YARN: one thread attaches the pages (SparkUI.attachAllHandlers), and another adds YARN's
 filter to them (YarnSchedulerBackend's AddWebUIFilter). dlobd switches the pages off; a user's job may not."""
 
 
 def ended_badly(evidence: Evidence, limits: Runnable) -> str | None:
-    """Returns the reason if a job that was not interrupted did not end with exit code 0; None otherwise.
+    """Returns the reason of a job that was not interrupted and failed; None for others.
 
     Args:
-        limits: have timeout_s and accept_timeout_s.
+        limits: has timeout_s and accept_timeout_s.
     """
     window = evidence.window
     if window["ended_by"] == "timeout":
@@ -66,7 +66,7 @@ def failure(evidence: Evidence) -> str:
         or _without_hdfs(evidence, "namenode")
         or min([*_deaths(evidence), *_lost_nodes(evidence), *_lost_executors(evidence)], default=(0, None))[1]
         or _without_hdfs(evidence, "datanode")
-        or _words(evidence)
+        or _message(evidence)
     )
     return one_line(reason)
 
@@ -74,15 +74,15 @@ def failure(evidence: Evidence) -> str:
 def timed_out(evidence: Evidence, timeout_s: int) -> str:
     """Returns the reason of a job that dlobd ended after `timeout_s`."""
     deadline_ns = evidence.window["exec_ns"] + timeout_s * 1_000_000_000
-    dead = min(((at_ns, words) for at_ns, words in _trainer_deaths(evidence) if at_ns < deadline_ns), default=None)
+    death = min((candidate for candidate in _trainer_deaths(evidence) if candidate[0] < deadline_ns), default=None)
     reason = f"not finished after timeout_s = {timeout_s} s"
-    return one_line(f"{dead[1]}; {reason}" if dead else f"{reason}; raise it with --set timeout_s=...")
+    return one_line(f"{death[1]}; {reason}" if death else f"{reason}; raise it with --set timeout_s=...")
 
 
 def never_started(evidence: Evidence, accept_timeout_s: int) -> str:
     """Returns the ResourceManager's reason for an application that stayed in ACCEPTED."""
-    words = re.sub(r"^\[[^]]*\]", "", evidence.window["diagnostics"].strip()) or "nothing"
-    return one_line(f"still ACCEPTED after accept_timeout_s = {accept_timeout_s} s; the ResourceManager says: {words}")
+    diagnostics = re.sub(r"^\[[^]]*\]", "", evidence.window["diagnostics"].strip()) or "none"
+    return one_line(f"still ACCEPTED after accept_timeout_s = {accept_timeout_s} s; YARN's diagnostics: {diagnostics}")
 
 
 def one_line(reason: str) -> str:
@@ -90,16 +90,16 @@ def one_line(reason: str) -> str:
     return textwrap.shorten(reason, MAX_REASON_CHARACTERS, placeholder=" ...")
 
 
-def _words(evidence: Evidence) -> str:
-    """The message of a rank, the driver or YARN, in this order: a driver may only know that its Spark job failed."""
-    said = _said(evidence)
-    if said and _OF_A_RANK.match(said):
-        return said
-    if said and (race := _RACE.search(said)):
-        return f"{_LOST_RACE} ({race[1]}); remove spark.ui.enabled=true"
+def _message(evidence: Evidence) -> str:
+    """Returns the message of a rank, the driver or YARN, in this order: a driver may only report a failed Spark job."""
+    message = _driver_message(evidence)
+    if message and _ABOUT_RANK.match(message):
+        return message
+    if message and (race := _WEB_UI_RACE.search(message)):
+        return f"{_WEB_UI_RACE_TEXT} ({race[1]}); remove spark.ui.enabled=true"
     return (
         min(_failures(evidence), default=(0, None))[1]
-        or said
+        or message
         or _reported(evidence)
         or (f"YARN's final status is {evidence.rm_app.get('finalStatus')}" if evidence.topology.by_hand else None)
         or _last_line(evidence)
@@ -107,11 +107,11 @@ def _words(evidence: Evidence) -> str:
 
 
 def _last_line(evidence: Evidence) -> str:
-    """The exit code, and the last line of stderr that is neither a log line nor a stack frame."""
+    """Returns the exit code, and the last line of stderr that is neither a log line nor a stack frame."""
     exited = f"spark-submit exited with code {evidence.window['exit_code']}"
     lines = [line.strip() for line in reading.lines(evidence.path / files.DRIVER_STDERR)]
-    said = next((line for line in reversed(lines) if line and not _CHATTER.match(line)), "")
-    return f"{exited}: {_STAMP.sub('', said)}" if said else exited
+    message = next((line for line in reversed(lines) if line and not _NOT_AN_ERROR.match(line)), "")
+    return f"{exited}: {_TIMESTAMP.sub('', message)}" if message else exited
 
 
 def diverged(evidence: Evidence) -> bool:
@@ -120,7 +120,7 @@ def diverged(evidence: Evidence) -> bool:
 
 
 def _failures(evidence: Evidence) -> Iterator[tuple[int, str]]:
-    """The time and the cause of each rank that recorded its failure; HDFS may not have taken its done-marker."""
+    """Yields the time and the cause of failures that ranks recorded, also without a done-marker in HDFS."""
     for process in evidence.processes:
         for instant in process.instants:
             if instant.name == kinds.RANK_FAILED:
@@ -128,18 +128,16 @@ def _failures(evidence: Evidence) -> Iterator[tuple[int, str]]:
 
 
 def _without_hdfs(evidence: Evidence, kind: str) -> str | None:
-    """The daemon of this kind that died, if the message is about HDFS."""
-    words = _words(evidence)
+    """Returns the reason if the message is about HDFS and a daemon of this kind died."""
+    message = _message(evidence)
     for daemon in evidence.daemons:
-        if daemon["kind"] == kind and not daemon["alive"] and _OF_HDFS.search(words):
-            return (
-                f"{daemon['name']} ({daemon['host']}:{daemon['ports']['http']}) died while the job was running: {words}"
-            )
+        if daemon["kind"] == kind and not daemon["alive"] and _ABOUT_HDFS.search(message):
+            return f"{daemon['name']} ({daemon['host']}:{daemon['ports']['http']}) died during the job: {message}"
     return None
 
 
 def _signal_name(number: int) -> str:
-    """`signal 9 (SIGKILL)`."""
+    """Returns a text such as `signal 9 (SIGKILL)`."""
     try:
         return f"signal {number} ({signal.Signals(number).name})"
     except ValueError:  # a real-time signal
@@ -147,18 +145,18 @@ def _signal_name(number: int) -> str:
 
 
 def _submitter_killed(evidence: Evidence) -> str | None:
-    """A signal that killed spark-submit or, as its child, the driver's Python."""
+    """Returns the reason if a signal killed spark-submit or its child, the driver's Python."""
     code = evidence.window["exit_code"]
     if code < 0:
-        who = "spark-submit" if evidence.topology.has_spark else "the ranks' parent process"
-        return f"{who} was killed by {_signal_name(-code)}"
-    if 128 < code < 160 and not _said(evidence):  # a shell adds 128 to the signal
+        process = "spark-submit" if evidence.topology.has_spark else "the ranks' parent process"
+        return f"{process} was killed by {_signal_name(-code)}"
+    if 128 < code < 160 and not _driver_message(evidence):  # a shell adds 128 to the signal
         return f"the driver's Python was killed by {_signal_name(code - 128)}"
     return None
 
 
 def _memory_limits(evidence: Evidence) -> Iterator[str]:
-    """Containers that a NodeManager killed because they exceeded their memory."""
+    """Yields containers that a NodeManager killed because they exceeded their memory."""
     for line in evidence.yarn.diagnostics:
         if match := _MEMORY_LIMIT.search(line):
             yield (
@@ -168,7 +166,7 @@ def _memory_limits(evidence: Evidence) -> Iterator[str]:
 
 
 def _refused(evidence: Evidence) -> str | None:
-    """YARN's answer to an ApplicationMaster that requested containers too large for every node."""
+    """Returns YARN's answer to an ApplicationMaster that requested containers too large for every node."""
     for log in sorted((evidence.path / files.CONTAINER_LOGS).glob("*_000001/stderr")):
         if match := _REFUSED.search(reading.text(log)):
             return f"YARN refused the request for executors: {match[1]}"
@@ -176,7 +174,7 @@ def _refused(evidence: Evidence) -> str | None:
 
 
 def _deaths(evidence: Evidence) -> Iterator[tuple[int, str]]:
-    """The time and the cause of each process in a container that was killed or failed while the job ran."""
+    """Yields the time and the cause of processes in containers that were killed or failed while the job ran."""
     yield from _trainer_deaths(evidence)
     user_exit = evidence.application_master.user_exit
     if user_exit and 128 < user_exit[1] < 193:
@@ -186,12 +184,12 @@ def _deaths(evidence: Evidence) -> Iterator[tuple[int, str]]:
             continue  # the container passes on the exit code of the driver's Python
         # 143: the NodeManager's own SIGTERM, at the end of an application
         if code not in (0, 143) and at_ns <= evidence.window["exit_ns"]:
-            how = f"was killed by {_signal_name(code - 128)}" if 128 < code < 193 else f"exited with code {code}"
-            yield at_ns, f"{_name(evidence, container)} {how}"
+            end = f"was killed by {_signal_name(code - 128)}" if 128 < code < 193 else f"exited with code {code}"
+            yield at_ns, f"{_name(evidence, container)} {end}"
 
 
 def _trainer_deaths(evidence: Evidence) -> Iterator[tuple[int, str]]:
-    """The time and the cause of each trainer that a signal killed, as its parent saw it."""
+    """Yields the time and the cause of trainers that a signal killed, as recorded by their parents."""
     ranks = {process.process.pid: process.process for process in evidence.processes}
     for instant in (instant for process in evidence.processes for instant in process.instants):
         code = instant.attrs.get("code", 0)
@@ -203,7 +201,7 @@ def _trainer_deaths(evidence: Evidence) -> Iterator[tuple[int, str]]:
 
 
 def _lost_nodes(evidence: Evidence) -> Iterator[tuple[int, str]]:
-    """The time of the last log line, and the cause, of each NodeManager that the ResourceManager marked lost."""
+    """Yields the last log line's time and the cause of NodeManagers that the ResourceManager marked lost."""
     for lost in evidence.yarn.lost_nodes:
         port = int(lost.node.rpartition(":")[2])
         daemon = next((d for d in evidence.daemons if d["kind"] == "nodemanager" and d["ports"]["rpc"] == port), None)
@@ -214,25 +212,26 @@ def _lost_nodes(evidence: Evidence) -> Iterator[tuple[int, str]]:
             c for c, marks in evidence.yarn.containers.items() if marks.source.get("RUNNING", "").startswith(own)
         ]
         with_ = f", with {', '.join(_name(evidence, c) for c in sorted(containers))}" if containers else ""
-        how = "stopped responding" if daemon is None or daemon["alive"] else "died"
+        state = "stopped responding" if daemon is None or daemon["alive"] else "died"
         yield (
             lines[-1].at_ns if lines else lost.at_ns,
             (
-                f"{name} {how}: YARN got no heartbeat from its node {lost.node} for {lost.patience} "
+                f"{name} {state}: YARN got no heartbeat from its node {lost.node} for {lost.patience} "
                 f"and marked it lost{with_}"
             ),
         )
 
 
 def _lost_executors(evidence: Evidence) -> Iterator[tuple[int, str]]:
-    """The time and the cause of each executor that was lost with its node, by the driver's log: on an external cluster
-    the ResourceManager's lines about nodes do not belong to an application."""
+    """Yields the time and the cause of executors that were lost with their nodes, by the driver's log.
+
+    On an external cluster the ResourceManager's lines about nodes do not belong to an application."""
     for lost in evidence.driver.log.lost:
         yield lost.at_ns, f"node {lost.host} was lost while the job ran, with {_name(evidence, lost.container)}"
 
 
 def _exits(evidence: Evidence) -> Iterator[tuple[int, str, int]]:
-    """The time, the container and the exit code of each exit in the NodeManagers' logs."""
+    """Yields time, container and exit code of the exits in the NodeManagers' logs."""
     number = (evidence.window["application_id"] or "application_none").removeprefix("application_")
     for path in sorted((evidence.path / files.DAEMON_LOGS).glob("nodemanager-*.log")):
         for line in log4j.read(path, path.name):
@@ -245,28 +244,26 @@ def _name(evidence: Evidence, container: str) -> str:
     if executor := evidence.executor_of.get(container):
         return f"executor {executor} ({container})"
     if container in evidence.attempts.ams or container.endswith("_000001"):
-        who = (
-            "the driver's JVM, which is the ApplicationMaster"
-            if evidence.topology.driver_in_container
-            else "the ApplicationMaster"
-        )
-        return f"{who} ({container})"
+        in_container = evidence.topology.driver_in_container
+        role = "the driver's JVM, which is the ApplicationMaster" if in_container else "the ApplicationMaster"
+        return f"{role} ({container})"
     return container
 
 
-def _said(evidence: Evidence) -> str | None:
-    """The driver's last message. spark-submit copies both outputs into its standard output, and YARN into that of the
-    ApplicationMaster."""
+def _driver_message(evidence: Evidence) -> str | None:
+    """Returns the driver's last message about a failure.
+
+    spark-submit copies both outputs into its standard output, and YARN into that of the ApplicationMaster."""
     outputs = [evidence.path / name for name in (files.DRIVER_STDOUT, files.DRIVER_STDERR)]
     outputs.append(evidence.path / files.CONTAINER_LOGS / evidence.attempts.am / "stdout")
-    said = [str(line) for path in outputs for line in _SAID.findall(reading.text(path))]
-    # the user's own script prints what it likes; the driver's record has its last line
+    messages = [str(line) for path in outputs for line in _FAILURE_MESSAGE.findall(reading.text(path))]
+    # a user's script may not print it; the driver's span file has it
     driver = evidence.driver_process
-    said += [str(i.attrs.get("cause")) for i in driver.instants if i.name == kinds.JOB_FAILED] if driver else []
-    return said[-1].strip() if said else None
+    messages += [str(i.attrs.get("cause")) for i in driver.instants if i.name == kinds.JOB_FAILED] if driver else []
+    return messages[-1].strip() if messages else None
 
 
 def _reported(evidence: Evidence) -> str | None:
-    """The first error that YARN or the driver's JVM wrote."""
-    words = [*evidence.rm_app.get("diagnostics", "").splitlines(), *evidence.driver.log.errors]
-    return next((line for line in words if line.strip()), None)
+    """Returns the first error that YARN or the driver's JVM logged."""
+    lines = [*evidence.rm_app.get("diagnostics", "").splitlines(), *evidence.driver.log.errors]
+    return next((line for line in lines if line.strip()), None)

@@ -1,4 +1,4 @@
-"""Warnings of a run besides its status: trouble around the job, and misleading signs."""
+"""Warnings of a run besides its status: faults around the job, and misleading signs."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from dlobd.schema import Trace
 from dlobd.tracing import clock
 
 _STARTUP = "STARTUP_MSG:"
-"""Begin of the first line of a Hadoop daemon's log."""
+"""Prefix of the first line of a Hadoop daemon's log."""
 
 _LOST = re.compile(r"BLOCK\* removeDeadDatanode: lost heartbeat from (\S+),")
-"""The NameNode gives a DataNode up. Until then it was in the pipelines of writes, which waited for it."""
+"""The NameNode declares a DataNode dead. Until then writes waited for it in their pipelines."""
 
 
 def warnings(evidence: Evidence, absences: Sequence[MissingEvidence], trace: Trace) -> list[str]:
-    """Returns all of them, one line each."""
+    """Returns all warnings, one line each."""
     return [
-        *(f"missing: {one.sentence}" for one in absences),
+        *(f"missing: {absence.sentence}" for absence in absences),
         *trouble(evidence),
         *_spans(evidence, trace),
         *hdfs_use.outages(evidence),
@@ -42,8 +42,8 @@ def trouble(evidence: Evidence) -> list[str]:
 def _status_of_yarn(evidence: Evidence) -> Iterator[str]:
     if evidence.window["exit_code"] != 0 and evidence.rm_app.get("finalStatus") == "SUCCEEDED":
         yield (
-            "YARN calls the application SUCCEEDED, although the job failed: in client mode YARN sees only the "
-            "ApplicationMaster"
+            "YARN's final status is SUCCEEDED although the job failed: in client mode it is that of the "
+            "ApplicationMaster only"
         )
 
 
@@ -63,10 +63,10 @@ def _daemons(evidence: Evidence) -> Iterator[str]:
 
 
 def _silent_datanode(evidence: Evidence, address: str) -> Iterator[str]:
-    """A DataNode that the NameNode gave up, unless it died; `address` is that of its block transfers."""
-    known = [each for each in evidence.daemons if address == f"{each['host']}:{each['ports'].get('data')}"]
-    if all(each["alive"] for each in known):
-        name = f"{known[0]['name']} ({address})" if known else f"the DataNode at {address}"
+    """Warns about a DataNode that the NameNode declared dead, unless it died. `address` is that of block transfers."""
+    nodes = [daemon for daemon in evidence.daemons if address == f"{daemon['host']}:{daemon['ports'].get('data')}"]
+    if all(node["alive"] for node in nodes):
+        name = f"{nodes[0]['name']} ({address})" if nodes else f"the DataNode at {address}"
         yield f"{name} stopped responding: writes waited for it until the NameNode declared it dead"
 
 
@@ -81,7 +81,7 @@ def _spans(evidence: Evidence, trace: Trace) -> Iterator[str]:
 
 
 def _own_configuration(evidence: Evidence) -> Iterator[str]:
-    """Settings of a script's own SparkConf that override the line that submitted it."""
+    """Warns about settings of a script's own SparkConf that override its spark-submit line."""
     driver = evidence.driver_process if evidence.topology.user_script else None
     ready = driver.instant(kinds.SPARK_CONTEXT_READY) if driver else None
     if ready is None:
@@ -93,11 +93,10 @@ def _own_configuration(evidence: Evidence) -> Iterator[str]:
 
 
 def _clocks(evidence: Evidence, trace: Trace) -> Iterator[str]:
-    """Warnings about steps of clocks, clock alignment and its uncertainty."""
     if step_ns := clock.stepped_ns(evidence.anchors):
         yield (
-            f"the wall clock was stepped by {step_ns / 1e9:+.3f} s while the job was running: dates in logs shifted, "
-            "but no figure did, because all use the monotonic clock"
+            f"the wall clock was stepped by {step_ns / 1e9:+.3f} s during the job: dates in logs are shifted; "
+            "figures use the monotonic clock"
         )
     for moved in evidence.alignment.clocks.values():
         yield (
@@ -109,8 +108,8 @@ def _clocks(evidence: Evidence, trace: Trace) -> Iterator[str]:
                 (at_ns + moved.offset.at(at_ns).lo_ns - trace.start_ns) / 1e9 for at_ns in (earliest_ns, latest_ns)
             )
             yield (
-                f"the monotonic clock of {moved.host} was stepped between {first_s:.3f} and {last_s:.3f} s: times in "
-                "between are uncertain by the size of the step"
+                f"the monotonic clock of {moved.host} was stepped between {first_s:.3f} and {last_s:.3f} s: times "
+                "between them are uncertain by the step"
             )
     if evidence.alignment.moved:
         moved_logs = len(evidence.alignment.moved)

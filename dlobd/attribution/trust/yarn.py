@@ -1,4 +1,4 @@
-"""Checks of YARN: what the ResourceManager reports about an application, against logs and the client's clock."""
+"""Checks of YARN: reports of the ResourceManager about an application, against logs and the client's clock."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ def _memory(facts: Facts) -> Compared | None:
     if not total:
         return unknown("the ResourceManager's log has no container")
     used = total // NS_PER_S
-    allowed = MEMORY_SHARE * max(used, charged) + LATE_S * sum(capacity[one] for one in evidence.yarn.containers)
+    allowed = MEMORY_SHARE * max(used, charged) + LATE_S * sum(
+        capacity[container] for container in evidence.yarn.containers
+    )
     message = f"the containers used {used:,} MB-seconds by YARN's log; the ResourceManager charges {charged:,}"
     return Compared(abs(used - charged) <= allowed, message, used, charged, _doubt(evidence))
 

@@ -106,7 +106,7 @@ def test_kill_9_of_a_process_fails_the_run_and_keeps_its_evidence(dlobd: Any, vi
     assert re.fullmatch(cause, record["reason"])
     app = json.loads((ended.bundle.evidence / "rm-app.json").read_text())
     assert not yarn_says or re.fullmatch(yarn_says, app["finalStatus"])
-    warned = [warning for warning in record["warnings"] if warning.startswith("YARN calls the application SUCCEEDED")]
+    warned = [warning for warning in record["warnings"] if warning.startswith("YARN's final status is SUCCEEDED")]
     assert bool(warned) == (app["finalStatus"] == "SUCCEEDED")
     assert (ended.bundle.evidence / "event-log.jsonl").stat().st_size > 0
 

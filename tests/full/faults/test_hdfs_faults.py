@@ -114,7 +114,7 @@ def test_a_datanode_that_dies_with_the_only_replica_fails_the_run(alone: Any, wa
     name = holder(alone, path)
     daemon(alone, name).kill(signal.SIGKILL)
     cause = failed(started.ended(END_S))["reason"]
-    assert re.match(rf"{name} \(127\.0\.0\.1:\d+\) died while the job was running: ", cause)
+    assert re.match(rf"{name} \(127\.0\.0\.1:\d+\) died during the job: ", cause)
     assert f"{job['train_dir']}/part-0000" in cause
 
 
@@ -125,9 +125,7 @@ def test_a_namenode_that_dies_fails_the_run(alone: Any) -> None:
     daemon(alone, "namenode").kill(signal.SIGKILL)
     record = failed(started.ended(END_S))
     # the rank's own words, or those of the DataNode that was writing its checkpoint
-    assert re.match(
-        r"namenode \(127\.0\.0\.1:\d+\) died while the job was running: rank 0 \(chief\): ", record["reason"]
-    )
+    assert re.match(r"namenode \(127\.0\.0\.1:\d+\) died during the job: rank 0 \(chief\): ", record["reason"])
     assert re.search(
         "refused the connection|Connection refused|Connection reset|EOFException|broke the connection off",
         record["reason"],

@@ -59,9 +59,7 @@ def test_an_application_that_yarn_never_starts(dlobd: Any, shared_cluster: Embed
     with held(shared_cluster):
         ended = dlobd.run(f"accept_timeout_s={ACCEPT_TIMEOUT_S}", within_s=END_S)
     assert ended.code == 5
-    said = (
-        f"dlobd: run failed: still ACCEPTED after accept_timeout_s = {ACCEPT_TIMEOUT_S} s; the ResourceManager says: "
-    )
+    said = f"dlobd: run failed: still ACCEPTED after accept_timeout_s = {ACCEPT_TIMEOUT_S} s; YARN's diagnostics: "
     assert re.fullmatch(re.escape(said) + words, ended.line), ended.line
     record = ended.bundle.read_json()
     assert sum(layer["ns"] for layer in record["layers"]) + record["unattributed_ns"] == record["wall_ns"] > 0
