@@ -29,7 +29,8 @@ MINUTES = {
 
 ROOMS = {
     "ways": (
-        "dlobd/attribution/", "dlobd/axes.py", "dlobd/channel.py", "dlobd/experiment/", "dlobd/faults/", "dlobd/job/",
+        "dlobd/attribution/", "dlobd/evidence/", "dlobd/findings/", "dlobd/measures/", "dlobd/record/", "dlobd/recompute/",
+        "dlobd/fields.py", "dlobd/timeline/", "dlobd/axes.py", "dlobd/channel.py", "dlobd/experiment/", "dlobd/faults/", "dlobd/job/",
         "dlobd/microbench/", "dlobd/network/", "dlobd/user_file.py", "dlobd/registry.py", "dlobd/run/schedulers/",
         "dlobd/schema.py", "dlobd/selftest/", "dlobd/spans.py", "dlobd/tracing/", "tests/full/ways/",
     ),
@@ -38,7 +39,7 @@ ROOMS = {
         "dlobd/report/", "dlobd/run/", "jobs/", "tests/full/clusters/",
     ),
     "faults": (
-        "dlobd/attribution/trust/", "dlobd/bundle/", "dlobd/cli/",
+        "dlobd/trust/", "dlobd/bundle/", "dlobd/cli/",
         "dlobd/errors.py", "dlobd/hadoop/", "dlobd/job/launchers/", "dlobd/layers.py", "dlobd/paths.py", "dlobd/run/",
         "yarn/", "tests/full/faults/",
     ),

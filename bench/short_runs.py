@@ -27,7 +27,7 @@ from typing import NoReturn
 from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.attribution.attribute import attribute
-from dlobd.attribution.importers import recorder
+from dlobd.evidence import recorder
 from dlobd.schema import MAIN_LANE, Process, Span, Trace
 
 LAYERS = ("launcher", "hdfs", "feed", "channel", "tensorflow")

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from dlobd.attribution.frames import RunBundle
+    from dlobd.measures.frames import RunBundle
 
 __version__ = "0.2.0.dev0"
 
@@ -23,7 +23,7 @@ def load(path: str | Path) -> RunBundle:
         BundleError: it is missing, damaged or of a newer version.
     """
     # imported here: pandas costs half a second, and the cluster's processes import this package too
-    from dlobd.attribution.frames import RunBundle
+    from dlobd.measures.frames import RunBundle
 
     return RunBundle(path)
 

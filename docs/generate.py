@@ -5,7 +5,7 @@ command in `commands/`, and the terminal picture.
     python docs/generate.py --check            exit 1 if one of them is stale
     python docs/generate.py picture BUNDLE     write breakdown.svg from a real run
 
-Names, units, descriptions and formulas come from `dlobd.layers`, `dlobd.attribution.trust`, `dlobd.record` and
+Names, units, descriptions and formulas come from `dlobd.layers`, `dlobd.trust`, `dlobd.record` and
 `dlobd.schema`. `command_pages.py`, beside this file, has the pages of the commands.
 """
 
@@ -25,18 +25,18 @@ from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.text import Text
 
-from dlobd.attribution import spark_metrics
-from dlobd.attribution.sources.kinds import KINDS
-from dlobd.attribution.trust.checks import RULES
 from dlobd.bundle import store
+from dlobd.evidence.expected.kinds import KINDS
 from dlobd.fields import numbers
 from dlobd.layers import LAYERS, UNATTRIBUTED
+from dlobd.measures import spark_metrics
 from dlobd.record.run import Run
 from dlobd.report.terminal import views
 from dlobd.selftest import report
 from dlobd.selftest.injection_points import POINTS
 from dlobd.selftest.plans import SIZES_S
 from dlobd.spans import BETWEEN_MARKS, MEASURED, SPANS, OwnQuality
+from dlobd.trust.checks import RULES
 
 DOCS = Path(__file__).parent
 
@@ -74,7 +74,7 @@ The colours are from the colour-blind-safe Okabe-Ito palette.
 TRUST_PAGE = """\
 # Trust
 
-<!-- Made by docs/generate.py; change that, or the docstrings in dlobd/attribution/trust. -->
+<!-- Made by docs/generate.py; change that, or the docstrings in dlobd/trust. -->
 
 A run is `ok` if its job ended well and no check fails. The first check that fails makes it `invalid`, and its message
 is the `reason`. A failed job is `failed`, whatever its checks say.
@@ -98,7 +98,7 @@ report is at worst less well supported.
 
 {checks}
 
-The docstring of each check in `dlobd/attribution/trust` names the commit or the run in which it failed for a good
+The docstring of each check in `dlobd/trust` names the commit or the run in which it failed for a good
 reason, or says that it has not failed yet.
 
 ## Missing evidence
@@ -130,7 +130,7 @@ own files have to be brought along ([cluster](cluster.md#by-hand)).
 | report matches the evidence | a figure of run.json that recomputation does not reproduce |
 | the checks of the run, computed again | sources that contradict each other |
 
-Exit code 7 if an answer is no or a check fails. Hashes have no key: anybody can change a file and seal the bundle again.
+Exit code 7 if an answer is no or a check fails. Hashes have no key: anyone can change a file and seal the bundle again.
 `dlobd run` and `dlobd show` print the bundle's hash, which covers all its files. Note it where the bundle's holder
 cannot change it, and compare it with `--against`.
 
@@ -376,7 +376,7 @@ def _kinds(layer: str, quality: OwnQuality) -> str:
 
 def metrics_page() -> str:
     """One row per number, grouped by the member of run.json that holds it."""
-    from dlobd.attribution import frames
+    from dlobd.measures import frames
 
     groups: dict[str, list[tuple[str, ...]]] = {"": []}
     for number in numbers(Run):

@@ -7,13 +7,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from dlobd.attribution import record
 from dlobd.attribution.attribute import attribute
-from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.lanes.assemble import assemble
 from dlobd.bundle.store import Bundle
+from dlobd.evidence.evidence import Evidence
 from dlobd.experiment.own_job import from_dict
+from dlobd.recompute import computed as record
 from dlobd.schema import Attribution, Trace
+from dlobd.timeline.assemble import assemble
 
 DATA = Path(__file__).parent / "data"
 NAMES = ("killed-trainer", "native-run", "own-run", "quick-run", "sampled-run", "seen-run")

@@ -13,20 +13,20 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from dlobd.attribution import record
-from dlobd.attribution.frames import RunBundle
-from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.lanes.assemble import assemble
-from dlobd.attribution.verification import verify
 from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
 from dlobd.errors import DlobdError
+from dlobd.evidence.evidence import Evidence
 from dlobd.experiment.own_job import from_dict
+from dlobd.measures.frames import RunBundle
+from dlobd.recompute import computed as record
+from dlobd.recompute.verification import verify
 from dlobd.report.export.otlp import otlp
 from dlobd.report.export.perfetto import trace_events
 from dlobd.report.page.data import document
 from dlobd.report.page.render import render
 from dlobd.report.page.source import source
+from dlobd.timeline.assemble import assemble
 from tests.captured import DATA, copy_of
 
 DEADLINE_S = 60

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from dlobd import spans as kinds
-from dlobd.attribution.importers import recorder
 from dlobd.bundle.store import Bundle
+from dlobd.evidence import recorder
 from tests.captured import copy_of
 
 DATA = Path(__file__).parent / "data"

@@ -1,6 +1,6 @@
 """Test accuracy over time, epoch by epoch, on two clocks: from submit, and from the first touch of the data.
 
-The second clock is MLPerf's, without initialisation. See `dlobd.attribution.epochs`.
+The second clock is MLPerf's, without initialisation. See `dlobd.measures.epochs`.
 """
 
 from __future__ import annotations

@@ -31,11 +31,11 @@ from analysis.studies.estimates import Groups
 from analysis.studies.pictures import LINES
 from analysis.studies.script import Shown
 from analysis.studies.variation import Variation, slow_throughout, variation
-from dlobd.attribution.statistics import CONFIDENCE
 from dlobd.compare.compatibility import NATIVE, experiment
 from dlobd.compare.median import Estimate
 from dlobd.compare.runset import Repeat, RunSet, load
 from dlobd.errors import UsageError
+from dlobd.measures.statistics import CONFIDENCE
 from dlobd.record.run import Run
 
 SHORT = 3

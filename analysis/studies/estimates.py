@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from dlobd.attribution.statistics import CONFIDENCE
 from dlobd.compare.median import Estimate, fewest_repeats
+from dlobd.measures.statistics import CONFIDENCE
 
 ENOUGH = fewest_repeats()
 """Fewer repeats give no interval of 95 %."""

@@ -21,9 +21,9 @@ import dlobd
 from analysis.studies.pictures import HATCHES, colour
 from analysis.studies.script import Shown
 from dlobd.attribution.attribute import attribute
-from dlobd.attribution.frames import RunBundle
 from dlobd.errors import UsageError
 from dlobd.layers import LAYERS
+from dlobd.measures.frames import RunBundle
 from dlobd.record.run import Run
 from dlobd.schema import Segment
 

@@ -1,8 +1,7 @@
-"""A bundle in, numbers out. Pure: no cluster, no clock; the same files give the same numbers.
+"""The kernel: a Trace in, the wall split by layer out. Only `spans`, `layers` and `schema` may enter.
 
-importers/    parsers for third-party and dlobd's own records
-lanes/        one sequential timeline each, and who waits for whom
-nesting       one lane made orderly
-attribute     the wall split by layer
-trust/        may the result be believed: checks, reasons, warnings
+nesting           makes one lane orderly; each correction is a Clip
+attribute         splits the wall by the rules of docs/methodology.md
+evidence_quality  measured, between marks, named wait, unexplained
+what_if           replays the trace with less of something
 """

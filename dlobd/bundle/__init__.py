@@ -1,1 +1,1 @@
-"""Run bundles on disk: files, schema, hashes, and redaction. `dlobd.attribution` interprets their evidence."""
+"""Run bundles on disk: files, schema, hashes, and redaction. `dlobd.evidence` parses them."""

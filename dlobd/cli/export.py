@@ -15,8 +15,8 @@ from dlobd.cli.output import Force, check_free, write, writing
 from dlobd.errors import BundleError, UsageError
 
 if TYPE_CHECKING:
-    from dlobd.attribution.importers.evidence import Evidence
     from dlobd.bundle.store import Bundle
+    from dlobd.evidence.evidence import Evidence
     from dlobd.schema import ClockAnchor
 
 
@@ -35,7 +35,7 @@ class Format(NamedTuple):
 
 
 def _mlperf_log(bundle: Bundle, output: Path) -> None:
-    from dlobd.attribution.importers.evidence import Evidence
+    from dlobd.evidence.evidence import Evidence
     from dlobd.report.export.mlperf_log import RULES, mlperf_log
 
     write(output, mlperf_log(bundle.read(), _anchor(Evidence(bundle.path))))
@@ -44,9 +44,9 @@ def _mlperf_log(bundle: Bundle, output: Path) -> None:
 
 
 def _otlp(bundle: Bundle, output: Path) -> None:
-    from dlobd.attribution.importers.evidence import Evidence
-    from dlobd.attribution.lanes.assemble import assemble
+    from dlobd.evidence.evidence import Evidence
     from dlobd.report.export.otlp import otlp
+    from dlobd.timeline.assemble import assemble
 
     evidence = Evidence(bundle.path)
     request = otlp(assemble(evidence), bundle.read().run_id, _anchor(evidence))
@@ -68,7 +68,7 @@ def _table(name: str) -> Callable[[Bundle, Path], None]:
     """Return a function that writes a data frame of `RunBundle`: as Parquet for .parquet, else as CSV."""
 
     def written(bundle: Bundle, output: Path) -> None:
-        from dlobd.attribution.frames import RunBundle
+        from dlobd.measures.frames import RunBundle
         from dlobd.report.export import frame_file
 
         frame = getattr(RunBundle(bundle.path), name)()

@@ -23,9 +23,9 @@ def trace(
 
     bundle = store.find(run, out)
     check_free(output, force)
-    from dlobd.attribution.importers.evidence import Evidence
-    from dlobd.attribution.lanes.assemble import assemble
+    from dlobd.evidence.evidence import Evidence
     from dlobd.report.export.perfetto import trace_events
+    from dlobd.timeline.assemble import assemble
 
     evidence = Evidence(bundle.path)
     events = trace_events(assemble(evidence), evidence.resources)

@@ -29,8 +29,8 @@ def verify(
     """
     import dataclasses
 
-    from dlobd.attribution.verification import verify as verified
     from dlobd.bundle import store
+    from dlobd.recompute.verification import verify as verified
 
     bundle = store.find(run, out)
     found = verified(bundle, against)

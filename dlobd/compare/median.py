@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dlobd.attribution.statistics import CONFIDENCE
+from dlobd.measures.statistics import CONFIDENCE
 
 ROUNDING = 1e-9
 

@@ -109,7 +109,7 @@ class GpuUse:
 
 @described()
 class ResourceUse:
-    """Resources by sampling. See `dlobd.attribution.resource_use`."""
+    """Resources by sampling. See `dlobd.measures.resource_use`."""
 
     period_ns: int = member("Requested distance of samples.", source="constant of the sampler")
     samples: int = member("Samples in the window.", unit="samples", source="evidence/resources.jsonl")
@@ -207,7 +207,7 @@ class Pressure:
 
 @described()
 class CoreWaits:
-    """Split of the wall time by the state of its threads. See `dlobd.attribution.core_waits`."""
+    """Split of the wall time by the state of its threads. See `dlobd.measures.core_waits`."""
 
     whole: LaneTime = member("All of the wall time.")
     layers: tuple[LayerWaits, ...] = member("Each layer, and unattributed.")
@@ -288,7 +288,7 @@ class EnvironmentPart:
 
 @described()
 class EnvironmentCache:
-    """State of a run's environment in the page cache at its start. See `dlobd.attribution.environment_cache`."""
+    """State of a run's environment in the page cache at its start. See `dlobd.measures.environment_cache`."""
 
     state: CacheState | None = member("State of the coldest part.")
     parts: tuple[EnvironmentPart, ...] = member("Parts of the environment.")
@@ -332,7 +332,7 @@ class StageMetrics:
 
 @described()
 class SparkMetrics:
-    """Spark's metrics of its tasks, in sparkMeasure's names and units. See `dlobd.attribution.spark_metrics`."""
+    """Spark's metrics of its tasks, in sparkMeasure's names and units. See `dlobd.measures.spark_metrics`."""
 
     metrics: Mapping[str, int] = member("Sums over all stages; see below.", "sums over the stages", unit="as below")
     failed_tasks: int = member(

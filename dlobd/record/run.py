@@ -194,7 +194,7 @@ class Quantiles:
 
 @described()
 class Throughput:
-    """Samples per second of the whole job. See `dlobd.attribution.throughput`."""
+    """Samples per second of the whole job. See `dlobd.measures.throughput`."""
 
     warmup_steps: int = member(
         "First steps, which are left out.", unit="steps", source="constant, tf_cnn_benchmarks' default"
@@ -355,7 +355,7 @@ class LoopCost:
 
 @described()
 class RecordingCost:
-    """Cost of recording a run. See `dlobd.attribution.recording_cost`."""
+    """Cost of recording a run. See `dlobd.measures.recording_cost`."""
 
     recording: Literal["on", "off"] = member("off: DLOBD_TRACE was off, so there is no breakdown by layer.")
     span_cost_ns: int | None = member(

@@ -6,10 +6,10 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 
 from dlobd import spans as kinds
-from dlobd.attribution.statistics import fewest
 from dlobd.axes import DATASETS
 from dlobd.experiment.training import batches
 from dlobd.layers import LAYERS, UNATTRIBUTED
+from dlobd.measures.statistics import fewest
 from dlobd.record.run import Check, RankSteps, Run
 from dlobd.report import text
 from dlobd.schema import Clip, Experiment, LayerTime

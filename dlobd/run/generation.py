@@ -6,12 +6,11 @@ import json
 from dataclasses import asdict
 
 from dlobd import user_file
-from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.trust import reasons
 from dlobd.axes import SCHEDULERS
 from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
 from dlobd.errors import ClusterError
+from dlobd.evidence.evidence import Evidence
 from dlobd.job.datasets.base import dataset_of, layout_of
 from dlobd.job.generation import Request
 from dlobd.paths import plain, shipped
@@ -22,6 +21,7 @@ from dlobd.run.place.base import Place
 from dlobd.run.schedulers.base import Submission
 from dlobd.run.submit import submit
 from dlobd.schema import Experiment
+from dlobd.trust import reasons
 
 FROM_BYTES = 512 << 20
 """Smallest size generated on the nodes. Spark starts in 15 to 20 s; a client generates and writes about as much in that

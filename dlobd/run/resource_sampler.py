@@ -7,7 +7,7 @@ It runs as a separate process, so that it does not slow down the measured proces
     process   for each new process, and again after it has executed another program
     sample    counters since the start of the machine or process, all read at the same time
 
-`dlobd.attribution.importers.resources` reads them. Command lines are never written, because they may contain secrets.
+`dlobd.evidence.resources` reads them. Command lines are never written, because they may contain secrets.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@
     store     write run.json and the hashes
 
 The steps exchange only files in the bundle, so that everything after `collect` can be repeated on any machine without a
-cluster (`dlobd.attribution.record.computed`).
+cluster (`dlobd.recompute.computed.computed`).
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ from pathlib import Path
 
 from dlobd import spans as kinds
 from dlobd import tracing
-from dlobd.attribution import record
-from dlobd.attribution.trust import reasons
 from dlobd.bundle import files, store
 from dlobd.bundle.redaction import redact_words
 from dlobd.bundle.store import Bundle
@@ -38,6 +36,7 @@ from dlobd.hadoop.webhdfs import words
 from dlobd.job.datasets.base import dataset_of
 from dlobd.job.description import Job
 from dlobd.paths import native_dir, plain
+from dlobd.recompute import computed as record
 from dlobd.run import (
     generation,
     machine_noise,
@@ -59,6 +58,7 @@ from dlobd.run.run_record import RunInProgress
 from dlobd.run.schedulers.base import Command
 from dlobd.schema import Experiment, OwnJob, Runnable
 from dlobd.tracing import span_cost
+from dlobd.trust import reasons
 
 _SAMPLER_MARGIN_S = 300.0
 """Time beyond the job's own timeout to end it. dlobd stops the sampler long before."""

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from dlobd import tracing
-from dlobd.attribution.recording_cost import BUDGET
 from dlobd.bundle.store import Bundle
 from dlobd.compare.median import Estimate, Spread, fewest_repeats, ratio, spread
 from dlobd.experiment.files import steps
+from dlobd.measures.recording_cost import BUDGET
 from dlobd.run import runner
 from dlobd.run.place import embedded
 from dlobd.run.place.base import needs_cluster

@@ -11,11 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dlobd.attribution.attribute import attribute
-from dlobd.attribution.importers import log4j
-from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.importers.rpc import Call, calls
-from dlobd.attribution.lanes.assemble import assemble
 from dlobd.bundle.store import Bundle
+from dlobd.evidence import log4j
+from dlobd.evidence.evidence import Evidence
+from dlobd.evidence.rpc import Call, calls
 from dlobd.experiment import files, own_job
 from dlobd.faults import hooks, injection_log, queue_filler, sigstop, slow_disk
 from dlobd.faults.injection_log import Injection
@@ -35,6 +34,7 @@ from dlobd.selftest import score
 from dlobd.selftest.injection_points import DISK, POINTS, QUEUE, Point
 from dlobd.selftest.plans import EXPERIMENT, Plan
 from dlobd.selftest.score import Recovery
+from dlobd.timeline.assemble import assemble
 
 REPEATS = 2
 """The largest number of repetitions of a run with hidden or missing delays."""

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from dlobd.attribution.importers.rpc import Call
+from dlobd.evidence.rpc import Call
 from dlobd.faults.injection_log import Injection
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.schema import Attribution, Segment

@@ -21,13 +21,13 @@ from typing import Any
 import psutil
 import pytest
 
-from dlobd.attribution.recording_cost import BUDGET
 from dlobd.bundle.store import Bundle
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
 from dlobd.hadoop.embedded.configuration import ClusterSettings, work_dir_name
 from dlobd.hadoop.embedded.jars import resolve_jars
 from dlobd.hadoop.embedded.java import find_java
 from dlobd.hadoop.embedded.processes import daemons_of
+from dlobd.measures.recording_cost import BUDGET
 from dlobd.paths import cache_dir
 
 QUICK = "softmax-mnist-quick"

@@ -7,10 +7,10 @@ import os
 import shutil
 from pathlib import Path
 
-from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.sources.missing import missing
 from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
+from dlobd.evidence.evidence import Evidence
+from dlobd.evidence.expected.missing import missing
 
 
 def unnoticed(bundle: Bundle, scratch: Path) -> list[str]:

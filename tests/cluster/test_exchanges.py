@@ -10,10 +10,10 @@ import psutil
 import pytest
 
 from dlobd import spans as kinds
-from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.importers.recorder import read_all
-from dlobd.attribution.lanes.assemble import assemble
 from dlobd.bundle.store import Bundle
+from dlobd.evidence.evidence import Evidence
+from dlobd.evidence.recorder import read_all
+from dlobd.timeline.assemble import assemble
 from tests.cluster.test_ways import explained, same_training
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]

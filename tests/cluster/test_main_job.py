@@ -14,10 +14,10 @@ import pytest
 
 import dlobd as package
 from dlobd.attribution.attribute import attribute, attribute_lane
-from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.lanes.assemble import assemble
+from dlobd.evidence.evidence import Evidence
 from dlobd.fields import json_schema
 from dlobd.record.run import Run
+from dlobd.timeline.assemble import assemble
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from dlobd.attribution import record
-from dlobd.attribution.importers import recorder
 from dlobd.attribution.nesting import by_lane
 from dlobd.bundle.store import Bundle
+from dlobd.evidence import recorder
 from dlobd.experiment import own_job
+from dlobd.recompute import computed as record
 from dlobd.schema import Attribution, Event, Span, Trace
 from tests.captured import DATA, Captured
 

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from dlobd import spans as kinds
-from dlobd.attribution.importers import recorder
 from dlobd.axes import EXCHANGES
 from dlobd.channel import Channel
+from dlobd.evidence import recorder
 from dlobd.network.collectives.mesh import ExchangeFailed
 from dlobd.network.exchanges import outside_step
 from dlobd.network.exchanges.base import Exchange, Settings

@@ -15,9 +15,9 @@ from statistics import median
 
 import pytest
 
-from dlobd.attribution.importers import recorder
-from dlobd.attribution.importers.alignment import Alignment
-from dlobd.attribution.importers.timestamp import error_of
+from dlobd.evidence import recorder
+from dlobd.evidence.alignment import Alignment
+from dlobd.evidence.timestamp import error_of
 from dlobd.tracing import clock, clock_sync
 from dlobd.tracing.clock_offset import Exchange, Offset
 from dlobd.tracing.clock_sync import VARIABLE, Peer, Server, peer

@@ -12,9 +12,9 @@ from typing import Any, cast
 import pytest
 
 from dlobd import spans as kinds
-from dlobd.attribution import core_waits
-from dlobd.attribution.importers import recorder, resources
-from dlobd.attribution.importers.evidence import Evidence
+from dlobd.evidence import recorder, resources
+from dlobd.evidence.evidence import Evidence
+from dlobd.measures import core_waits
 from dlobd.run.resource_sampler import Assignment, sampling
 from dlobd.schema import Process, Segment, Span
 from dlobd.tracing import process_use

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from dlobd.attribution import environment_cache as attribution
 from dlobd.compare import compatibility
 from dlobd.errors import UsageError
 from dlobd.fields import plain
+from dlobd.measures import environment_cache as attribution
 from dlobd.record.resources import EnvironmentCache, EnvironmentPart
 from dlobd.run import page_cache
 from tests import records

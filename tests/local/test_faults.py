@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from dlobd.attribution.importers import recorder
+from dlobd.evidence import recorder
 from dlobd.faults import hooks, injection_log, sigstop, slow_disk
 from dlobd.hadoop.embedded.processes import ProcessId, identify
 from dlobd.selftest import score

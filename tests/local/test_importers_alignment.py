@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 
 from dlobd import spans as kinds
-from dlobd.attribution import record
 from dlobd.attribution.attribute import attribute
-from dlobd.attribution.importers.alignment import Alignment, Log
-from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.importers.timestamp import error_of
-from dlobd.attribution.lanes import causality
-from dlobd.attribution.lanes.assemble import assemble
 from dlobd.bundle.store import Bundle
+from dlobd.evidence.alignment import Alignment, Log
+from dlobd.evidence.evidence import Evidence
+from dlobd.evidence.timestamp import error_of
 from dlobd.experiment import files
+from dlobd.recompute import computed as record
 from dlobd.run import run_record as run_records
 from dlobd.schema import Attribution, ClockAnchor, Process, Span
+from dlobd.timeline import causality
+from dlobd.timeline.assemble import assemble
 
 QUICK_RUN = Path(__file__).parents[1] / "data" / "quick-run"
 HOUR_NS = 3_600_000_000_000

@@ -11,11 +11,11 @@ from typing import cast
 
 import pytest
 
-from dlobd.attribution.importers import recorder
-from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.importers.recorder import RecordedProcess
-from dlobd.attribution.imports import imports
+from dlobd.evidence import recorder
+from dlobd.evidence.evidence import Evidence
+from dlobd.evidence.recorder import RecordedProcess
 from dlobd.fields import plain
+from dlobd.measures.imports import imports
 from dlobd.paths import python_path
 
 BEGIN = """

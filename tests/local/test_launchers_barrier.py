@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from dlobd.attribution.importers import recorder
+from dlobd.evidence import recorder
 
 
 def test_a_trainer_does_not_outlive_its_killed_task(tmp_path: Path) -> None:

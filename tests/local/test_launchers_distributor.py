@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from dlobd.attribution.importers import recorder
+from dlobd.evidence import recorder
 
 WORKER = """
 import sys

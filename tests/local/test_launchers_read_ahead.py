@@ -16,7 +16,7 @@ import pytest
 
 from dlobd import spans as kinds
 from dlobd import tracing
-from dlobd.attribution.importers import recorder
+from dlobd.evidence import recorder
 from dlobd.job.description import Job, Markers
 from dlobd.job.launchers import tfos
 from dlobd.job.launchers.base import Node

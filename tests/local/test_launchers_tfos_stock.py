@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from dlobd.attribution.importers import recorder
+from dlobd.evidence import recorder
 from dlobd.job.launchers.tfos import TfosLauncher
 from dlobd.job.launchers.tfos_stock import TfosStockLauncher
 

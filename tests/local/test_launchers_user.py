@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dlobd import spans as kinds
-from dlobd.attribution.importers import recorder
-from dlobd.attribution.importers.recorder import RecordedProcess
+from dlobd.evidence import recorder
+from dlobd.evidence.recorder import RecordedProcess
 from dlobd.job.user import hooks
 
 

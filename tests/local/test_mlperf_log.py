@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from dlobd import cli
-from dlobd.attribution import record
 from dlobd.bundle.store import Bundle
 from dlobd.experiment import own_job
+from dlobd.recompute import computed as record
 from dlobd.report.export.mlperf_log import RULES
 from dlobd.schema import Experiment
 from tests.epoch_marks import DATA, marked

@@ -26,12 +26,12 @@ from bench.pathologies.stage import Ended, Stage
 from bench.pathologies.table import HEALTHY, PATHOLOGIES, Pathology
 from bench.publish import PAGE, markers
 from dlobd import spans as kinds
-from dlobd.attribution.findings.find import FINDERS
 from dlobd.errors import Busy, SetupError, UsageError
 from dlobd.experiment import files, own_job
 from dlobd.faults import injection_log, queue_filler, slow_disk
 from dlobd.faults.observed_run import ObservedRun
 from dlobd.faults.triggers import FileAppears, LogLine
+from dlobd.findings.find import FINDERS
 from dlobd.hadoop.embedded.processes import ProcessId, identify
 from dlobd.record.run import Finding
 from dlobd.run import page_cache

@@ -14,8 +14,8 @@ from typing import Any
 import psutil
 import pytest
 
-from dlobd.attribution.importers import resources
-from dlobd.attribution.importers.resources import Counter, SampledHost
+from dlobd.evidence import resources
+from dlobd.evidence.resources import Counter, SampledHost
 from dlobd.run.resource_sampler import Assignment, ProcessTree, sampling
 from dlobd.tracing import clock
 

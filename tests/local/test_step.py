@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dlobd.attribution.importers import recorder
-from dlobd.attribution.importers.recorder import RecordedProcess
+from dlobd.evidence import recorder
+from dlobd.evidence.recorder import RecordedProcess
 
 CODE = """
 import sys

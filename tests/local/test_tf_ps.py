@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from dlobd import spans as kinds
-from dlobd.attribution.importers import recorder
 from dlobd.channel import Channel
+from dlobd.evidence import recorder
 from dlobd.network.exchanges import outside_step
 from dlobd.network.rendezvous.store import KeyValueStore
 from dlobd.network.verdict.evidence import TransportEvidence

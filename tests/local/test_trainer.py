@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from dlobd import tracing
-from dlobd.attribution.importers import recorder
+from dlobd.evidence import recorder
 from dlobd.job.description import Job, Markers
 from dlobd.job.launchers.base import Node
 from dlobd.job.training import trainer

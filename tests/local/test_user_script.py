@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dlobd.attribution.importers import recorder
+from dlobd.evidence import recorder
 
 ENTRY = Path(__file__).parents[2] / "jobs" / "user.py"
 

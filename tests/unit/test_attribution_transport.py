@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.transport import SPARK, planes
 from dlobd.bundle import files
+from dlobd.evidence.evidence import Evidence
 from dlobd.experiment.files import load
+from dlobd.measures.transport import SPARK, planes
 from dlobd.record.run import Plane
 from tests.counter_trees import Host
 

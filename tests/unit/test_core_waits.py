@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from analysis.studies import script
 from dlobd import spans as kinds
-from dlobd.attribution import core_waits
-from dlobd.attribution.carriers import BETWEEN, BY_YARN, NO_SPAN, Carrier, Carriers
-from dlobd.attribution.importers import recorder
-from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.importers.topology import Placement, Topology
 from dlobd.compare.runset import without_series
+from dlobd.evidence import recorder
+from dlobd.evidence.evidence import Evidence
+from dlobd.evidence.topology import Placement, Topology
 from dlobd.fields import plain
+from dlobd.measures import core_waits
+from dlobd.measures.lane_threads import BETWEEN, BY_YARN, NO_SPAN, Carrier, Carriers
 from dlobd.schema import Process, Segment, Span
 from dlobd.tracing import clock, process_use
 from dlobd.tracing.recorder import Recorder

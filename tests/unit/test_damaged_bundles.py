@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dlobd.attribution import record
 from dlobd.bundle import files, reading
 from dlobd.bundle.store import Bundle
+from dlobd.recompute import computed as record
 from tests.captured import NAMES, copy_of
 from tests.damage import DAMAGE, NESTED, check, experiment, names
 

@@ -11,14 +11,15 @@ import pandas as pd
 import pytest
 
 import dlobd
-from dlobd.attribution import frames, record
-from dlobd.attribution.epochs import epochs, first_touch, time_to_accuracy
-from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.verification import verify
 from dlobd.bundle import store
 from dlobd.bundle.store import Bundle
+from dlobd.evidence.evidence import Evidence
 from dlobd.experiment import own_job
 from dlobd.experiment.files import key
+from dlobd.measures import frames
+from dlobd.measures.epochs import epochs, first_touch, time_to_accuracy
+from dlobd.recompute import computed as record
+from dlobd.recompute.verification import verify
 from dlobd.schema import Experiment
 from tests.epoch_marks import DATA, RIGHT, marked
 

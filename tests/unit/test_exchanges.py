@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from dlobd.attribution.lanes import exchange
 from dlobd.axes import EXCHANGES
 from dlobd.bundle import store
 from dlobd.experiment.files import key
 from dlobd.network.exchanges.tf_ring import TfRing
 from dlobd.registry import Registry, Row
 from dlobd.schema import Experiment
+from dlobd.timeline import exchange
 
 
 @pytest.mark.parametrize("name", EXCHANGES.names())

@@ -15,10 +15,10 @@ import pytest
 
 import dlobd
 from dlobd import cli
-from dlobd.attribution import frames
 from dlobd.cli import output
 from dlobd.cli.export import FORMATS
 from dlobd.errors import UsageError
+from dlobd.measures import frames
 from dlobd.report.export import frame_file
 
 DATA = Path(__file__).parents[1] / "data"

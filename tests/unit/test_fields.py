@@ -9,8 +9,8 @@ from typing import Literal
 import jsonschema
 import pytest
 
-from dlobd.attribution.statistics import fewest
 from dlobd.fields import decoded, described, json_schema, member, numbers, plain
+from dlobd.measures.statistics import fewest
 from dlobd.record.run import QUANTILE, Quantiles, Run
 from tests.records import run
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from dlobd.attribution.attribute import attribute
-from dlobd.attribution.findings.base import Context
-from dlobd.attribution.findings.find import FINDERS, findings
-from dlobd.attribution.findings.rules import RULES, S
-from dlobd.attribution.findings.special import LARGER
 from dlobd.bundle.noise import UNKNOWN_NOISE, noise_ns
 from dlobd.experiment import files
+from dlobd.findings.base import Context
+from dlobd.findings.find import FINDERS, findings
+from dlobd.findings.rules import RULES, S
+from dlobd.findings.special import LARGER
 from dlobd.layers import LAYERS
 from dlobd.record.resources import CoreWaits, EnvironmentCache, EnvironmentPart, LaneTime
 from dlobd.record.run import Finding

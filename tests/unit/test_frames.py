@@ -8,9 +8,9 @@ import pytest
 
 import dlobd
 from dlobd import spans as kinds
-from dlobd.attribution import frames
 from dlobd.bundle import files, store
 from dlobd.errors import BundleError
+from dlobd.measures import frames
 from dlobd.schema import Process, Span, Trace
 from tests.records import run_record
 
@@ -45,9 +45,9 @@ def _trace() -> Trace:
 @pytest.fixture
 def bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> store.Bundle:
     """A bundle whose evidence assembles to `_trace`; assembling has tests of its own."""
-    stand_in = ModuleType("dlobd.attribution.lanes.assemble")
+    stand_in = ModuleType("dlobd.timeline.assemble")
     stand_in.assemble = lambda evidence: _trace()  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "dlobd.attribution.lanes.assemble", stand_in)
+    monkeypatch.setitem(sys.modules, "dlobd.timeline.assemble", stand_in)
     bundle = store.create(tmp_path, "softmax-mnist")
     bundle.write(run_record(bundle.run_id))
     return bundle

@@ -7,12 +7,12 @@ from typing import Any
 
 from dlobd import spans as kinds
 from dlobd.attribution.attribute import attribute
-from dlobd.attribution.importers.feed import given_ns, room_ns
-from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
-from dlobd.attribution.lanes import rank as rank_lane
-from dlobd.attribution.lanes.ranks import Rank
-from dlobd.attribution.record import _feed_waits
+from dlobd.evidence.feed import given_ns, room_ns
+from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
+from dlobd.recompute.computed import _feed_waits
 from dlobd.schema import MAIN_LANE, Process, Span, Trace
+from dlobd.timeline import rank as rank_lane
+from dlobd.timeline.ranks import Rank
 
 
 def moved(start_ns: int, end_ns: int, size: int | None, truncated: bool = False) -> RecordedSpan:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from dlobd.attribution.importers import hdfs, log4j
-from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.lanes import hdfs_use
-from dlobd.attribution.lanes.assemble import assemble
+from dlobd.evidence import hdfs, log4j
+from dlobd.evidence.evidence import Evidence
 from dlobd.fields import plain
+from dlobd.timeline import hdfs_use
+from dlobd.timeline.assemble import assemble
 
 QUICK = Path(__file__).parents[1] / "data" / "quick-run"
 

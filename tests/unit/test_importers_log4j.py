@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dlobd.attribution.importers import jvm, log4j
+from dlobd.evidence import jvm, log4j
 
 FAILED_TASK = """\
 5052106251625 2026-11-21T03:04:24.823 ERROR executor.Executor: Exception in task 3.0 in stage 1.0 (TID 5)

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from dlobd.attribution.attribute import attribute
-from dlobd.attribution.importers import log4j, spark
-from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
-from dlobd.attribution.lanes import executor
-from dlobd.attribution.lanes.assemble import assemble
-from dlobd.attribution.lanes.ranks import Rank
-from dlobd.attribution.lanes.tasks import critical, lost
+from dlobd.evidence import log4j, spark
+from dlobd.evidence.evidence import Evidence
+from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
 from dlobd.schema import Process
+from dlobd.timeline import executor
+from dlobd.timeline.assemble import assemble
+from dlobd.timeline.ranks import Rank
+from dlobd.timeline.tasks import critical, lost
 
 DATA = Path(__file__).parents[1] / "data"
 

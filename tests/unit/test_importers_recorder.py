@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dlobd.attribution.importers import recorder
-from dlobd.attribution.lanes.builder import LaneBuilder
+from dlobd.evidence import recorder
+from dlobd.timeline.builder import LaneBuilder
 from dlobd.tracing.clock_offset import Exchange
 from dlobd.tracing.recorder import Cost
 

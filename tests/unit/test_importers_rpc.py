@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dlobd import spans as kinds
-from dlobd.attribution.importers import log4j, rpc
-from dlobd.attribution.importers.feed import without_reads
-from dlobd.attribution.importers.recorder import RecordedSpan
-from dlobd.attribution.importers.rpc import Call
-from dlobd.attribution.lanes import calls as call_spans
-from dlobd.attribution.lanes.builder import LaneBuilder
+from dlobd.evidence import log4j, rpc
+from dlobd.evidence.feed import without_reads
+from dlobd.evidence.recorder import RecordedSpan
+from dlobd.evidence.rpc import Call
 from dlobd.schema import Process
+from dlobd.timeline import calls as call_spans
+from dlobd.timeline.builder import LaneBuilder
 
 DRIVER = """\
 16522441757635 2026-11-25T00:48:22.707 TRACE ipc.ProtobufRpcEngine2 [Thread-4]: 19: Call -> /127.0.0.1:11538: getNewApplication 

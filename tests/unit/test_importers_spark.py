@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from dlobd.attribution.importers import log4j, spark
-from dlobd.attribution.importers.evidence import Evidence
+from dlobd.evidence import log4j, spark
+from dlobd.evidence.evidence import Evidence
 
 DATA = Path(__file__).parents[1] / "data"
 

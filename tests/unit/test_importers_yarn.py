@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from dlobd.attribution.importers import attempts, log4j, yarn
-from dlobd.attribution.importers.evidence import Evidence
+from dlobd.evidence import attempts, log4j, yarn
+from dlobd.evidence.evidence import Evidence
 
 DATA = Path(__file__).parents[1] / "data"
 APP = "application_1795230150220_0001"

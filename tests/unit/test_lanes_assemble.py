@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from dlobd.attribution.attribute import attribute
-from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.importers.log4j import LogLine
-from dlobd.attribution.lanes.assemble import assemble
-from dlobd.attribution.lanes.ranks import last_executor
 from dlobd.errors import BundleError
+from dlobd.evidence.evidence import Evidence
+from dlobd.evidence.log4j import LogLine
 from dlobd.schema import Trace
+from dlobd.timeline.assemble import assemble
+from dlobd.timeline.ranks import last_executor
 
 DATA = Path(__file__).parents[1] / "data"
 FILES = sorted(

@@ -9,10 +9,10 @@ import pytest
 
 from dlobd.attribution.attribute import attribute
 from dlobd.attribution.evidence_quality import quality
-from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.lanes import jvm
-from dlobd.attribution.lanes.assemble import assemble
+from dlobd.evidence.evidence import Evidence
 from dlobd.schema import Trace
+from dlobd.timeline import jvm
+from dlobd.timeline.assemble import assemble
 
 SEEN = Path(__file__).parents[1] / "data" / "seen-run"
 

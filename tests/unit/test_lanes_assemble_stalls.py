@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from dlobd.attribution.attribute import attribute
-from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.importers.log4j import LogLine, read
-from dlobd.attribution.lanes.assemble import assemble
+from dlobd.evidence.evidence import Evidence
+from dlobd.evidence.log4j import LogLine, read
 from dlobd.schema import Attribution
+from dlobd.timeline.assemble import assemble
 
 QUICK = Path(__file__).parents[1] / "data" / "quick-run"
 AM, EXECUTOR_1, EXECUTOR_2 = (f"containers/container_1795263978565_0001_01_00000{n}/stderr" for n in (1, 2, 3))

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from dlobd import spans as kinds
-from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
-from dlobd.attribution.lanes.assemble import _Waits
-from dlobd.attribution.lanes.ranks import Rank
+from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
 from dlobd.schema import Process
+from dlobd.timeline.assemble import _Waits
+from dlobd.timeline.ranks import Rank
 
 WORKER, TRAINER = 11, 12
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dlobd import spans as kinds
-from dlobd.attribution.importers import log4j
-from dlobd.attribution.importers.jvm import JvmLife
-from dlobd.attribution.lanes import jvm
-from dlobd.attribution.lanes.builder import LaneBuilder
+from dlobd.evidence import log4j
+from dlobd.evidence.jvm import JvmLife
 from dlobd.schema import Process
+from dlobd.timeline import jvm
+from dlobd.timeline.builder import LaneBuilder
 
 EXECUTOR = """\
 17455972922675 2026-11-25T01:03:56.238 INFO util.SignalUtils [main]: Registering signal handler for INT

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from dlobd.attribution.attribute import attribute
-from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.lanes.assemble import assemble
 from dlobd.errors import UsageError
+from dlobd.evidence.evidence import Evidence
 from dlobd.hadoop import aggregated_logs
 from dlobd.run import manual_submission, orphans
 from dlobd.run.collect import external
 from dlobd.schema import Trace
+from dlobd.timeline.assemble import assemble
 
 QUICK_RUN = Path(__file__).parents[1] / "data" / "quick-run"
 

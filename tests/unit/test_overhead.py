@@ -11,16 +11,17 @@ from typing import Any
 import pytest
 
 from dlobd import tracing
-from dlobd.attribution import record, recording_cost
-from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.lanes.assemble import assemble
-from dlobd.attribution.verification import verify
 from dlobd.bundle.store import Bundle
+from dlobd.evidence.evidence import Evidence
 from dlobd.experiment import own_job
 from dlobd.experiment.files import load
+from dlobd.measures import recording_cost
 from dlobd.paths import shipped
+from dlobd.recompute import computed as record
+from dlobd.recompute.verification import verify
 from dlobd.run import commands
 from dlobd.schema import Segment
+from dlobd.timeline.assemble import assemble
 from dlobd.tracing import span_cost
 from tests.captured import copy_of
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.trust import reasons
-from dlobd.attribution.trust.warnings import trouble
+from dlobd.evidence.evidence import Evidence
+from dlobd.trust import reasons
+from dlobd.trust.warnings import trouble
 
 DATA = Path(__file__).parents[1] / "data"
 APP = "1795263978565_0001"

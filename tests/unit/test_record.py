@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from dlobd.attribution import record
-from dlobd.attribution.importers.recorder import read
 from dlobd.bundle import store
 from dlobd.bundle.store import Bundle
+from dlobd.evidence.recorder import read
 from dlobd.experiment import files
+from dlobd.recompute import computed as record
 from dlobd.run import run_record as run_records
 from dlobd.schema import Experiment
 from tests.captured import Captured

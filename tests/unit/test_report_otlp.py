@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.lanes.assemble import assemble
+from dlobd.evidence.evidence import Evidence
 from dlobd.report.export.otlp import otlp
 from dlobd.schema import ClockAnchor, Event, Process, Trace
 from dlobd.spans import SpanKind
+from dlobd.timeline.assemble import assemble
 from tests.strategies import span, traces
 
 DATA = Path(__file__).parents[1] / "data"

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlobd.attribution.attribute import arranged, releases
-from dlobd.attribution.importers import resources
-from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.lanes.assemble import assemble
+from dlobd.evidence import resources
+from dlobd.evidence.evidence import Evidence
 from dlobd.report.export.perfetto import microseconds, trace_events
 from dlobd.schema import Event, Process, Trace
+from dlobd.timeline.assemble import assemble
 from tests.strategies import span, traces
 
 

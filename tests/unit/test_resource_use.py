@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlobd.attribution.importers import resources
-from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.importers.resources import Counter
-from dlobd.attribution.importers.topology import Placement, Topology
-from dlobd.attribution.resource_use import resource_use
+from dlobd.evidence import resources
+from dlobd.evidence.evidence import Evidence
+from dlobd.evidence.resources import Counter
+from dlobd.evidence.topology import Placement, Topology
 from dlobd.fields import plain
+from dlobd.measures.resource_use import resource_use
 from dlobd.schema import Process, Segment
 
 S = 1_000_000_000

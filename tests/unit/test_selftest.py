@@ -11,9 +11,8 @@ from rich.console import Console
 
 from dlobd import spans as kinds
 from dlobd.attribution.attribute import attribute
-from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.importers.rpc import Call
-from dlobd.attribution.lanes.assemble import assemble
+from dlobd.evidence.evidence import Evidence
+from dlobd.evidence.rpc import Call
 from dlobd.faults import injection_log
 from dlobd.faults.injection_log import Injection
 from dlobd.layers import LAYERS
@@ -22,6 +21,7 @@ from dlobd.selftest import paired_controls, plans, runs, score
 from dlobd.selftest import report as report
 from dlobd.selftest.injection_points import POINTS
 from dlobd.selftest.runs import SelftestRun
+from dlobd.timeline.assemble import assemble
 from tests.records import run as run_of
 from tests.strategies import span
 

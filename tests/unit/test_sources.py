@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from dlobd import spans as kinds
-from dlobd.attribution import record
-from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.importers.recorder import read
-from dlobd.attribution.sources import kinds as source_kinds
-from dlobd.attribution.sources.missing import missing
 from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
 from dlobd.errors import BundleError
+from dlobd.evidence.evidence import Evidence
+from dlobd.evidence.expected import kinds as source_kinds
+from dlobd.evidence.expected.missing import missing
+from dlobd.evidence.recorder import read
 from dlobd.experiment.own_job import from_dict
 from dlobd.layers import UNATTRIBUTED
+from dlobd.recompute import computed as record
 from tests.captured import DATA, Captured, copy_of
 
 RUNS = ("quick-run", "own-run", "native-run", "killed-trainer")

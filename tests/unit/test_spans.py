@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from dlobd import spans as kinds
-from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
-from dlobd.attribution.lanes.builder import LaneBuilder
 from dlobd.errors import BundleError
+from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
 from dlobd.layers import LAYERS
 from dlobd.schema import Process
+from dlobd.timeline.builder import LaneBuilder
 
 
 def test_a_span_of_an_unregistered_kind_is_refused() -> None:

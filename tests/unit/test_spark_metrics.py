@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dlobd.attribution.importers import event_log
-from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.spark_metrics import METRICS, spark_metrics
+from dlobd.evidence import event_log
+from dlobd.evidence.evidence import Evidence
 from dlobd.fields import plain
+from dlobd.measures.spark_metrics import METRICS, spark_metrics
 
 DATA = Path(__file__).parents[1] / "data"
 LINES = (DATA / "event-log.jsonl").read_text().splitlines()

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.statistics import fewest, quantile
-from dlobd.attribution.throughput import throughput
+from dlobd.evidence.evidence import Evidence
+from dlobd.measures.statistics import fewest, quantile
+from dlobd.measures.throughput import throughput
 
 DATA = Path(__file__).parents[1] / "data"
 

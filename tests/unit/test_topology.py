@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dlobd.attribution.importers.topology import Placement, Topology
+from dlobd.evidence.topology import Placement, Topology
 
 CLIENT, CLUSTER = {"deploy_mode": "client"}, {"deploy_mode": "cluster"}
 

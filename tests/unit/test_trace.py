@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from dlobd import spans as kinds
 from dlobd import tracing
-from dlobd.attribution.importers import recorder
-from dlobd.attribution.importers.recorder import RecordedProcess
+from dlobd.evidence import recorder
+from dlobd.evidence.recorder import RecordedProcess
 from dlobd.tracing.clock import FakeClock
 from dlobd.tracing.recorder import Recorder
 

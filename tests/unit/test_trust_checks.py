@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from dlobd.attribution import record
-from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.sources.missing import missing
-from dlobd.attribution.trust import completeness
-from dlobd.attribution.trust.base import Facts
-from dlobd.attribution.trust.checks import RULES, checks
 from dlobd.bundle.store import Bundle
+from dlobd.evidence.evidence import Evidence
+from dlobd.evidence.expected.missing import missing
 from dlobd.experiment import own_job
 from dlobd.experiment.files import key
+from dlobd.recompute import computed as record
 from dlobd.record.run import Check, Plane
+from dlobd.trust import completeness
+from dlobd.trust.base import Facts
+from dlobd.trust.checks import RULES, checks
 from tests.captured import DATA, NAMES, Captured, copy_of
 
 S, MS = 10**9, 10**6

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.trust import completeness, training
-from dlobd.attribution.trust.base import Facts
+from dlobd.evidence.evidence import Evidence
 from dlobd.experiment import files
 from dlobd.record.run import Check
 from dlobd.schema import Clip, Experiment
+from dlobd.trust import completeness, training
+from dlobd.trust.base import Facts
 
 DATA = Path(__file__).parents[1] / "data"
 WALL_NS = 10**10

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from dlobd import cli
-from dlobd.attribution import record
-from dlobd.attribution.verification import verify
 from dlobd.bundle.store import Bundle
 from dlobd.experiment import own_job
 from dlobd.experiment.files import key
+from dlobd.recompute import computed as record
+from dlobd.recompute.verification import verify
 from tests.captured import DATA
 
 RUN_ID = "20260102T030405Z-0a1b"

@@ -1,4 +1,4 @@
-"""Export of a data frame of `dlobd.attribution.frames` as CSV or Parquet.
+"""Export of a data frame of `dlobd.measures.frames` as CSV or Parquet.
 
 Columns that hold dicts, such as the attributes of spans, become JSON text in both.
 """

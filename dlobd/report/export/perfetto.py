@@ -15,8 +15,8 @@ from typing import Any
 
 from dlobd.attribution.attribute import Release, arranged, attribute, critical_path, releases
 from dlobd.attribution.evidence_quality import quality
-from dlobd.attribution.importers.resources import SampledHost
 from dlobd.attribution.nesting import by_lane
+from dlobd.evidence.resources import SampledHost
 from dlobd.layers import LAYERS
 from dlobd.schema import Event, Process, Segment, Span, Trace
 

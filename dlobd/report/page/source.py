@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from dlobd.attribution.attribute import attribute
-from dlobd.attribution.frames import RunBundle
 from dlobd.bundle.store import Bundle
 from dlobd.errors import DlobdError
+from dlobd.measures.frames import RunBundle
 from dlobd.record.run import Run
 from dlobd.schema import Attribution, Trace
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from dlobd.attribution.attribute import attribute
-from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.lanes.assemble import assemble
+from dlobd.evidence.evidence import Evidence
+from dlobd.timeline.assemble import assemble
 from tests.cluster.conftest import until
 from tests.cluster.deletions import unnoticed
 from tests.cluster.test_ways import explained

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.lanes.assemble import assemble
 from dlobd.bundle.store import Bundle
+from dlobd.evidence.evidence import Evidence
+from dlobd.timeline.assemble import assemble
 from tests.cluster.test_ways import explained, same_training
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(580)]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dlobd.attribution.importers.evidence import Evidence
+from dlobd.evidence.evidence import Evidence
 from tests.cluster.test_ways import explained
 from tests.compose.cluster import MiniCluster
 from tests.compose.engine import TOP

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from dlobd.attribution.importers.evidence import Evidence
 from dlobd.bundle.store import Bundle
+from dlobd.evidence.evidence import Evidence
 from tests.cluster.deletions import unnoticed
 from tests.cluster.test_ways import explained
 from tests.compose.cluster import FABRIC, LAN, MiniCluster

@@ -19,8 +19,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))  # what tests share
 
 from dlobd import spans as kinds
-from dlobd.attribution.importers import recorder
 from dlobd.channel import Channel
+from dlobd.evidence import recorder
 from dlobd.network.channels.base import Traffic
 from dlobd.network.devices import devices
 from dlobd.network.exchanges.outside_step import RENDEZVOUS

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from dlobd.attribution.attribute import attribute
-from dlobd.attribution.carriers import Carrier, Carriers
-from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.lanes.assemble import assemble
+from dlobd.evidence.evidence import Evidence
+from dlobd.measures.lane_threads import Carrier, Carriers
+from dlobd.timeline.assemble import assemble
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dlobd.attribution.importers.evidence import Evidence
+from dlobd.evidence.evidence import Evidence
 from tests import timens
 from tests.cluster.test_ways import explained
 

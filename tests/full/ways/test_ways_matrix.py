@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dlobd.attribution.trust.checks import RULES
+from dlobd.trust.checks import RULES
 from tests.cluster.conftest import warnings_of
 from tests.cluster.deletions import unnoticed
 from tests.cluster.test_ways import explained, same_training

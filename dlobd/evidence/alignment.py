@@ -1,0 +1,225 @@
+"""Evidence of several hosts on one axis: monotonic clocks of other hosts are aligned with that of the window.
+
+A process names its clock domain. A log does not, but its wall and monotonic times differ by as much as those of the
+recorded processes of its host, so that it belongs to the domain whose anchors are the nearest.
+
+If a domain exchanged messages with the window's (`dlobd.tracing.clock_sync`), a time is moved by the middle of the
+interval that they leave for the offset, and becomes a `Timestamp` whose error is half of that interval. Without
+messages it is moved by the difference of the wall clocks, and its error is unknown.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from dlobd.bundle import files, reading
+from dlobd.evidence import jvm, log4j
+from dlobd.evidence.jvm import JvmLife
+from dlobd.evidence.log4j import LogLine
+from dlobd.evidence.recorder import RecordedProcess
+from dlobd.evidence.timestamp import Timestamp
+from dlobd.schema import ClockAnchor
+from dlobd.tracing.clock_offset import Exchange, Offset
+
+OTHER_CLOCK_NS = 1_000_000_000
+"""Clocks whose wall-minus-monotonic times differ by less are the same clock: the wall times of a log have 1 ms."""
+
+Move = Callable[[int], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """A log with wall and monotonic times, and the JVM's own log without wall times, if its JVM wrote one."""
+
+    path: Path
+    jvm_log: Path | None = None
+
+
+def logs_of(bundle: Path) -> list[Log]:
+    """Returns all logs of a bundle."""
+    jvm_logs = {bundle / files.DRIVER_STDERR: bundle / files.DRIVER_JVM_LOG}
+    paths = (path for path in sorted((bundle / "logs").rglob("*")) if reading.is_file(path))
+    return [Log(path, jvm_logs.get(path, path.with_name("jvm.log"))) for path in paths]
+
+
+@dataclass(frozen=True, slots=True)
+class MovedClock:
+    """A clock domain that is aligned by messages. `error_ns` is the largest error of its times in the evidence."""
+
+    domain: str
+    pairs: int
+    offset: Offset
+    error_ns: int
+
+    @property
+    def host(self) -> str:
+        """The host of the domain."""
+        return self.domain.partition("/")[0]
+
+
+class Alignment:
+    """Moves times to the clock of the window; without a reference everything stays as it is.
+
+    Args:
+        reference: anchors of the window's clock, the earliest first.
+        processes: the recorded processes, with their own times.
+        logs: all logs of the bundle.
+
+    Attributes:
+        clocks: the other clocks that exchanged messages with the window's, by domain.
+        moved: hosts, and paths of logs, whose times are moved by wall clocks.
+    """
+
+    def __init__(
+        self,
+        reference: Sequence[ClockAnchor],
+        processes: Sequence[RecordedProcess] = (),
+        logs: Iterable[Log] = (),
+    ) -> None:
+        self._domain = reference[0].domain if reference else None
+        self._offset_ns = _ahead_ns(reference[0]) if reference else None
+        self._ahead_ns: dict[str, list[int]] = defaultdict(list)
+        exchanges: dict[str, list[Exchange]] = defaultdict(list)
+        for anchor in reference:
+            self._ahead_ns[anchor.domain].append(_ahead_ns(anchor))
+        for process in processes:
+            self._ahead_ns[process.domain] += map(_ahead_ns, process.anchors)
+            exchanges[process.domain] += [pair for domain, pair in process.exchanges if domain == self._domain]
+        self._offsets = {
+            domain: Offset(pairs) for domain, pairs in exchanges.items() if pairs and domain != self._domain
+        }
+        logs = list(logs)
+        self._log_offsets_ns = {log.path: log4j.offset_ns(log.path) for log in logs}
+        self.clocks = {
+            domain: MovedClock(domain, len(exchanges[domain]), offset, self._worst_ns(domain, processes, logs))
+            for domain, offset in self._offsets.items()
+        }
+        self.moved = {process.process.host for process in processes if self._by_wall_clock(*_clock_of(process))}
+        self.moved |= {
+            str(path)
+            for path, offset_ns in self._log_offsets_ns.items()
+            if self._by_wall_clock(self._domain_of_log(offset_ns), offset_ns)
+        }
+
+    def process(self, process: RecordedProcess) -> RecordedProcess:
+        """Returns a process with all its times moved."""
+        move = self._move(*_clock_of(process))
+        if move is None:
+            return process
+        begun_ns = process.process.start_ns
+        return replace(
+            process,
+            process=replace(process.process, start_ns=None if begun_ns is None else move(begun_ns)),
+            opened_ns=move(process.opened_ns),
+            last_ns=move(process.last_ns),
+            spans=[replace(one, start_ns=move(one.start_ns), end_ns=move(one.end_ns)) for one in process.spans],
+            instants=[replace(instant, at_ns=move(instant.at_ns)) for instant in process.instants],
+            uses=[replace(use, at_ns=move(use.at_ns)) for use in process.uses],
+            anchors=[replace(anchor, monotonic_ns=move(anchor.monotonic_ns)) for anchor in process.anchors],
+        )
+
+    def log(self, path: Path, source: str) -> list[LogLine]:
+        """Returns the lines of a log, with their times moved."""
+        move = self._move_of_log(path)
+        lines = log4j.read(path, source)
+        return [replace(line, at_ns=move(line.at_ns)) for line in lines] if move else lines
+
+    def jvm(self, life: JvmLife | None, log: Path) -> JvmLife | None:
+        """Moves a JVM's life, whose own log has no wall clock; `log` is another log of the same JVM."""
+        move = self._move_of_log(log)
+        if life is None or move is None:
+            return life
+        return replace(
+            life,
+            start_ns=move(life.start_ns),
+            exit_ns=None if life.exit_ns is None else move(life.exit_ns),
+            created_ns=None if life.created_ns is None else move(life.created_ns),
+            pauses=tuple((move(begin), move(end)) for begin, end in life.pauses),
+        )
+
+    def log4j_configured(self, path: Path) -> tuple[int, int] | None:
+        """`log4j.configured` of a log, moved."""
+        move, bounds = self._move_of_log(path), log4j.configured(path)
+        return (move(bounds[0]), move(bounds[1])) if move and bounds else bounds
+
+    def _move_of_log(self, path: Path) -> Move | None:
+        offset_ns = self._log_offsets_ns[path] if path in self._log_offsets_ns else log4j.offset_ns(path)
+        return self._move(self._domain_of_log(offset_ns), offset_ns)
+
+    def _domain_of_log(self, offset_ns: int | None) -> str | None:
+        """Returns the domain in which wall and monotonic time differ by `offset_ns`; if in doubt the window's."""
+        if offset_ns is None:
+            return None
+        near = [
+            (abs(offset_ns - ahead_ns), domain != self._domain, domain)
+            for domain, readings in self._ahead_ns.items()
+            for ahead_ns in readings
+            if abs(offset_ns - ahead_ns) <= OTHER_CLOCK_NS
+        ]
+        return min(near)[2] if near else None
+
+    def _move(self, domain: str | None, offset_ns: int | None) -> Move | None:
+        """Returns a function that moves the times of a clock; None if they stay.
+
+        Args:
+            domain: None if unknown.
+            offset_ns: wall time minus monotonic time of the clock, if known.
+        """
+        if domain is not None and domain in self._offsets:
+            return self._by_messages(self._offsets[domain])
+        if not (by_ns := self._by_wall_clock(domain, offset_ns)):
+            return None
+        return lambda at_ns: at_ns + by_ns
+
+    def _by_wall_clock(self, domain: str | None, offset_ns: int | None) -> int:
+        """Returns by how much the times of a clock are moved because of its wall clock; 0 if they are not."""
+        if self._offset_ns is None or offset_ns is None or domain == self._domain or domain in self._offsets:
+            return 0
+        by_ns = offset_ns - self._offset_ns
+        return by_ns if abs(by_ns) > OTHER_CLOCK_NS else 0
+
+    @staticmethod
+    def _by_messages(offset: Offset) -> Move:
+        def move(at_ns: int) -> int:
+            bounds = offset.at(at_ns)
+            return Timestamp(at_ns + (bounds.lo_ns + bounds.hi_ns) // 2, (bounds.width_ns + 1) // 2)
+
+        return move
+
+    def _worst_ns(self, domain: str, processes: Iterable[RecordedProcess], logs: Iterable[Log]) -> int:
+        times = {at_ns for process in processes if process.domain == domain for at_ns in _times_of_process(process)}
+        for log in logs:
+            if self._domain_of_log(self._log_offsets_ns[log.path]) == domain:
+                times.update(_times_of_log(log))
+        offset = self._offsets[domain]
+        return max(((offset.at(at_ns).width_ns + 1) // 2 for at_ns in times), default=0)
+
+
+def _times_of_process(process: RecordedProcess) -> Iterator[int]:
+    if process.process.start_ns is not None:
+        yield process.process.start_ns
+    yield from (process.opened_ns, process.last_ns)
+    for span in process.spans:
+        yield from (span.start_ns, span.end_ns)
+    yield from (instant.at_ns for instant in process.instants)
+    yield from (use.at_ns for use in process.uses)
+    yield from (anchor.monotonic_ns for anchor in process.anchors)
+
+
+def _times_of_log(log: Log) -> Iterator[int]:
+    yield from (at_ns for at_ns, _ in log4j.stamps(log.path))
+    yield from log4j.configured(log.path) or ()
+    if log.jvm_log and (life := jvm.read(log.jvm_log)):
+        yield from (at_ns for at_ns in (life.start_ns, life.exit_ns, life.created_ns) if at_ns is not None)
+        yield from (at_ns for pause in life.pauses for at_ns in pause)
+
+
+def _clock_of(process: RecordedProcess) -> tuple[str, int | None]:
+    return process.domain, _ahead_ns(process.anchors[0]) if process.anchors else None
+
+
+def _ahead_ns(anchor: ClockAnchor) -> int:
+    return anchor.wall_ns - anchor.monotonic_ns

@@ -1,0 +1,340 @@
+"""The evidence of one run in a bundle, parsed once.
+
+What is absent is empty, not an error: a run may have died early.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from dlobd import schema
+from dlobd.bundle import files, reading
+from dlobd.bundle.reading import Damaged
+from dlobd.evidence import event_log, facts, hdfs, jvm, recorder, resources, spark, yarn
+from dlobd.evidence.alignment import Alignment, logs_of
+from dlobd.evidence.attempts import Attempts
+from dlobd.evidence.documents import Documents
+from dlobd.evidence.event_log import Application, EventLog, TaskMetrics
+from dlobd.evidence.jvm_records import JvmRecords
+from dlobd.evidence.log4j import LogLine
+from dlobd.evidence.recorder import RecordedProcess
+from dlobd.evidence.topology import Topology
+from dlobd.tracing.clock import WallToMonotonic
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A bundle's logs and records, read when first used. No property changes the answer of another one."""
+
+    path: Path
+
+    @cached_property
+    def window(self) -> facts.Window:
+        """The window. Raises BundleError if it is missing or damaged."""
+        window: facts.Window = self._documents.needed(files.WINDOW)
+        return window
+
+    @cached_property
+    def _documents(self) -> Documents:
+        return Documents(self.path)
+
+    @cached_property
+    def damaged(self) -> dict[str, str]:
+        """Name of each file that cannot be used, or not completely -> the reason."""
+        found = self._documents.damaged | dict(reading.damage(self.path))
+        if bad := [(name, result) for name, result in self._results.items() if isinstance(result, Damaged)]:
+            name, result = bad[0]
+            found[files.MARKERS] = f"is damaged: {name}: {result.reason}"
+        if self.resources is None and reading.size(self.path / files.RESOURCES):
+            found.setdefault(files.RESOURCES, "has no sample")
+        for name, log in ((files.EVENT_LOG, self.event_log), (files.RESOURCES, self.resources)):
+            if log and log.damaged_lines:
+                found[name] = f"has {log.damaged_lines} damaged lines"
+        return found
+
+    @cached_property
+    def anchors(self) -> tuple[schema.ClockAnchor, ...]:
+        """Wall-clock anchors of the client and of every recorded process."""
+        return (*self._own_anchors, *(anchor for process in self.processes for anchor in process.anchors))
+
+    @cached_property
+    def _own_anchors(self) -> list[schema.ClockAnchor]:
+        window: dict[str, Any] = self._documents.needed(files.WINDOW)
+        return [schema.ClockAnchor(**anchor) for anchor in window["anchors"]]
+
+    @property
+    def domain(self) -> str:
+        """The clock domain of the client, and of the window: host and boot."""
+        return self._own_anchors[0].domain
+
+    @property
+    def host(self) -> str:
+        """The host of the client."""
+        return self.domain.split("/")[0]
+
+    @cached_property
+    def clock_differences_ns(self) -> list[int]:
+        """Wall clock minus monotonic clock at each reading of both."""
+        every = (*self._own_anchors, *(anchor for process in self._recorded for anchor in process.anchors))
+        return [anchor.wall_ns - anchor.monotonic_ns for anchor in every]
+
+    @cached_property
+    def processes(self) -> list[RecordedProcess]:
+        """All processes that recorded spans, without those of a lost attempt."""
+        counting = [one for one in self._recorded if one.path.parent.name not in self.lost_containers]
+        return sorted(map(self.alignment.process, counting), key=lambda process: process.opened_ns)
+
+    @cached_property
+    def _recorded(self) -> list[RecordedProcess]:
+        return recorder.read_all(self.path / "spans")
+
+    @cached_property
+    def alignment(self) -> Alignment:
+        """The conversion of other hosts' clocks to the clock of the window."""
+        reference = self._own_anchors if self._documents.has(files.WINDOW) else []
+        return Alignment(reference, self._recorded, logs_of(self.path))
+
+    @cached_property
+    def driver_process(self) -> RecordedProcess | None:
+        """The Python process of the driver."""
+        return next((p for p in self.processes if p.process.role == "driver"), None)
+
+    @cached_property
+    def chief(self) -> RecordedProcess | None:
+        """The trainer that evaluates; rank 0 of a training job."""
+        return next((p for p in self.processes if p.process.role == "chief"), None)
+
+    @cached_property
+    def job(self) -> dict[str, Any]:
+        """`dlobd.job.description.Job` as a dict. Raises BundleError if it is missing or damaged."""
+        job: dict[str, Any] = self._documents.needed(files.JOB)
+        return job
+
+    @cached_property
+    def topology(self) -> Topology:
+        """The topology of the run. Raises BundleError if the job is missing or damaged."""
+        # only from an external cluster is evidence collected by the interfaces of the cluster
+        external = self.on_file(files.RM_ATTEMPTS) or files.RM_ATTEMPTS in self._documents.damaged
+        return Topology.of(self.job, self._documents.has(files.WINDOW) and self.window.get("by_hand", False), external)
+
+    @cached_property
+    def span_cost(self) -> facts.SpanCost | None:
+        """The measured cost of a span; None if it was not measured."""
+        return self._documents.get(files.SPAN_COST, None)
+
+    @cached_property
+    def collected(self) -> facts.Collected:
+        """The report of the collection of this evidence."""
+        return self._documents.get(files.COLLECTED, facts.Collected(missing=[], metrics={}))
+
+    @cached_property
+    def submitter(self) -> JvmRecords:
+        """The JVM of spark-submit."""
+        return JvmRecords(
+            lambda: self._log("driver.stderr"),
+            lambda: self.alignment.jvm(jvm.read(self.path / files.DRIVER_JVM_LOG), self.path / files.DRIVER_STDERR),
+        )
+
+    @cached_property
+    def driver(self) -> JvmRecords:
+        """The JVM of the SparkContext."""
+        if self.topology.client_has_driver_log:
+            return self.submitter
+        am = self.attempts.am
+        return JvmRecords(lambda: self.container_log(am) if am else [], lambda: self.container_jvm(am) if am else None)
+
+    @cached_property
+    def yarn(self) -> yarn.YarnLife:
+        """The application at the ResourceManager and the NodeManagers."""
+        managers = [line for path in self._daemons("nodemanager") for line in self._log(f"daemons/{path.name}")]
+        application_id = self.window["application_id"] or "application_0_0"
+        life = yarn.life(self._log("daemons/resourcemanager.log"), managers, application_id)
+        if not life.application.at and self.rm_app.get("startedTime"):
+            yarn.add_rest_times(life, self.rm_app, WallToMonotonic(self.anchors[:1]).ms)
+        return life
+
+    @cached_property
+    def rm_app(self) -> facts.RmApplication:
+        """The ResourceManager's REST record of the application; empty without one."""
+        return self._documents.get(files.RM_APPLICATION, facts.RmApplication())
+
+    @cached_property
+    def container_beans(self) -> list[facts.ContainerBean]:
+        """The NodeManagers' metrics of containers; empty if they were not collected."""
+        return self._documents.get(files.NM_CONTAINERS, [])
+
+    @cached_property
+    def containers(self) -> list[str]:
+        """Container ids of all attempts, each attempt's ApplicationMaster first."""
+        return sorted(path.name for path in (self.path / files.CONTAINER_LOGS).glob("container_*"))
+
+    @cached_property
+    def attempts(self) -> Attempts:
+        """The application's attempts."""
+        return Attempts(self.containers)
+
+    @cached_property
+    def lost_containers(self) -> list[str]:
+        """Containers of attempts whose driver was lost with its ApplicationMaster: all work was repeated."""
+        return [
+            one
+            for one in self.containers
+            if self.topology.driver_in_container and self.attempts.am_of(one) != self.attempts.am
+        ]
+
+    @cached_property
+    def am_logs(self) -> dict[str, spark.AmLog]:
+        """The ApplicationMaster's log of each attempt, by its container."""
+        return {container: spark.application_master(self.container_log(container)) for container in self.attempts.ams}
+
+    @property
+    def application_master(self) -> spark.AmLog:
+        """The ApplicationMaster's log of the last attempt."""
+        return self.am_logs.get(self.attempts.am, spark.AmLog())
+
+    def am_log_of(self, container: str) -> spark.AmLog:
+        """Returns the log of the ApplicationMaster of a container's attempt."""
+        return self.am_logs.get(self.attempts.am_of(container), spark.AmLog())
+
+    @cached_property
+    def executor_containers(self) -> dict[str, str]:
+        """Executor id to the directory of its logs and spans: a container's on YARN."""
+        if self.topology.has_yarn:
+            logs = (log for own, log in self.am_logs.items() if own not in self.lost_containers)
+            return {executor: container for log in logs for executor, container in log.containers.items()}
+        logs_below = self.path / files.CONTAINER_LOGS
+        return {path.name.removeprefix("executor_"): path.name for path in logs_below.glob("executor_*")}
+
+    @cached_property
+    def executor_of(self) -> dict[str, str]:
+        """Container -> the executor in it."""
+        return {container: executor for executor, container in self.executor_containers.items()}
+
+    @cached_property
+    def executors(self) -> dict[str, spark.ExecutorLog]:
+        """Executor id to its log."""
+        ids = self.executor_containers
+        return {executor: spark.executor(self.container_log(container)) for executor, container in sorted(ids.items())}
+
+    @cached_property
+    def daemons(self) -> list[facts.Daemon]:
+        """The cluster's daemons when the evidence was collected: name, kind, host, ports, alive."""
+        return self._documents.get(files.DAEMONS, [])
+
+    @cached_property
+    def daemon_logs(self) -> list[str]:
+        """The names of the daemons with a log; nodemanager-0 and the like."""
+        return [path.stem for path in self._daemons("")]
+
+    def daemon_log(self, name: str) -> list[LogLine]:
+        """Returns the lines of a daemon's log during the run; names are such as nodemanager-0."""
+        return self._log(f"daemons/{name}.log")
+
+    @cached_property
+    def hdfs(self) -> hdfs.HdfsLife:
+        """The records of HDFS."""
+        return hdfs.HdfsLife(
+            lambda name: self._log(f"daemons/{name}"),
+            [path.name for path in self._daemons("datanode") if path.stem.endswith("clienttrace")],
+            self._documents.get(files.BLOCKS, {}),
+            self._documents.get(files.CHECKSUMS, facts.Checksums()),
+        )
+
+    @cached_property
+    def event_log(self) -> EventLog:
+        """Spark's event log; empty if it is missing."""
+        return event_log.parse(reading.lines(self.path / files.EVENT_LOG))
+
+    @property
+    def spark_application(self) -> Application | None:
+        """The application by Spark's event log; None if the log does not have its start."""
+        return self.event_log.application
+
+    @cached_property
+    def spark_addresses(self) -> tuple[str, ...]:
+        """The addresses of Spark's driver and executors, by its event log; host names without a known address."""
+        known: dict[str, str] = self._documents.get(files.HOSTS, {})
+        # one host may be there by both: a driver by its address, an executor by its name
+        return tuple(sorted({known.get(host, host) for host in self.event_log.hosts}))
+
+    @cached_property
+    def client_interfaces(self) -> dict[str, Any] | None:
+        """The network interfaces of the client after the run, as JSON; None if they were not recorded."""
+        return self._documents.get(files.CLIENT_INTERFACES, None)
+
+    @property
+    def tasks(self) -> list[TaskMetrics]:
+        """The tasks with an end in Spark's event log."""
+        return self.event_log.tasks
+
+    @property
+    def stage_calls(self) -> dict[tuple[int, int], str]:
+        """ID and attempt of each completed stage -> the call that created it."""
+        return self.event_log.stage_calls
+
+    @cached_property
+    def noise(self) -> dict[str, Any] | None:
+        """The noise of the machine just before the window; None if it was not measured."""
+        return self._documents.get(files.NOISE, None)
+
+    @cached_property
+    def page_cache(self) -> dict[str, Any] | None:
+        """The training files in the page cache just before the window; None if unknown."""
+        return self._documents.get(files.PAGE_CACHE, None)
+
+    @cached_property
+    def environment_cache(self) -> dict[str, facts.BeforeAndAfter] | None:
+        """The files of the job's environment in the page cache before and after the run; None if unknown."""
+        return self._documents.get(files.ENVIRONMENT_CACHE, None)
+
+    @cached_property
+    def resources(self) -> resources.SampledHost | None:
+        """The samples of the client's machine and its processes; None if it was not sampled."""
+        return resources.read(reading.lines(self.path / files.RESOURCES))
+
+    @cached_property
+    def markers(self) -> dict[str, str]:
+        """Name of each marker file of the ranks -> its text."""
+        return self._documents.get(files.MARKERS, {})
+
+    @cached_property
+    def results(self) -> dict[int, facts.RankResult]:
+        """Rank -> the content of its done-marker."""
+        found = [result for result in self._results.values() if not isinstance(result, Damaged)]
+        return {result["rank"]: result for result in found}
+
+    @cached_property
+    def _results(self) -> dict[str, facts.RankResult | Damaged]:
+        markers = {name: text for name, text in self.markers.items() if name.startswith("rank-")}
+        return {name: reading.parse_json(text, facts.RankResult) for name, text in markers.items()}
+
+    def on_file(self, name: str) -> bool:
+        """Returns True if the bundle has a regular file of that name."""
+        return reading.is_file(self.path / name)
+
+    def container_log(self, container: str) -> list[LogLine]:
+        """Returns the lines of the JVM's log in a container."""
+        return self._log(f"containers/{container}/stderr")
+
+    def log4j(self, container: str = "") -> tuple[int, int] | None:
+        """Returns begin and end of log4j's configuration in a container's JVM; without one, in spark-submit's."""
+        name = f"containers/{container}/stderr" if container else "driver.stderr"
+        return self.alignment.log4j_configured(self.path / "logs" / name)
+
+    def container_jvm(self, container: str) -> jvm.JvmLife | None:
+        """Returns the life of a container's JVM."""
+        stderr = self.path / files.CONTAINER_LOGS / container / "stderr"
+        return self.alignment.jvm(jvm.read(stderr.with_name("jvm.log")), stderr)
+
+    def recorded_in(self, container: str) -> list[RecordedProcess]:
+        """Returns the processes that recorded spans in a container."""
+        return [process for process in self.processes if process.path.parent.name == container]
+
+    def _log(self, name: str) -> list[LogLine]:
+        return self.alignment.log(self.path / "logs" / name, name)
+
+    def _daemons(self, prefix: str) -> list[Path]:
+        return sorted((self.path / files.DAEMON_LOGS).glob(f"{prefix}*.log"))

@@ -1,0 +1,276 @@
+"""Finds logs that are absent, or lack their begin or end: of the driver, of containers and of daemons.
+
+ApplicationMaster, driver and daemons name the containers of a run independently of each other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from dlobd.bundle import files
+from dlobd.evidence import hdfs, jvm
+from dlobd.evidence.evidence import Evidence
+from dlobd.evidence.expected import kinds
+from dlobd.evidence.expected.kinds import EvidenceKind
+from dlobd.evidence.expected.missing_evidence import ALL_LANES, MissingEvidence, ended_well, killed
+from dlobd.evidence.log4j import LogLine
+from dlobd.spans import LOG_LEVEL, SPARK_CONTEXT
+
+FULL_LEVELS = ("ALL", "TRACE", "DEBUG", "INFO")
+"""Levels of a log that has the lines that are read."""
+
+DRIVER_ENDS = ("Successfully stopped SparkContext", "Shutdown hook called", "SparkContext already stopped")
+SUBMITTER_ENDS = ("(state: FINISHED)", "final status:", "Shutdown hook called")
+EXECUTOR_ENDS = (
+    "Driver commanded a shutdown",
+    "Shutdown hook called",
+    "RECEIVED SIGNAL",
+    "disconnected during shutdown",
+)
+CONTAINER_BEGINS = "Registering signal handler for TERM"
+MASTER_ENDS = ("Unregistering ApplicationMaster", "Shutdown hook called", "RECEIVED SIGNAL")
+"""The first message of such a process, and the last messages of a process that was not killed."""
+
+LIMITS = ("max_steps", "max_seconds", "target_accuracy")
+"""Settings of a job with which it may leave a part of its input unread."""
+
+_MASTER = re.compile(r"container_(?:e\d+_)?\d+_\d+_\d+_000001")
+
+
+def absences(evidence: Evidence) -> Iterator[MissingEvidence]:
+    """Yields logs that are absent, or lack their begin or end."""
+    topology = evidence.topology
+    if not topology.by_hand or evidence.on_file(files.DRIVER_STDERR):
+        yield from _driver(evidence)
+    elif topology.client_has_driver_log:
+        yield MissingEvidence(kinds.DRIVER_LOG, files.DRIVER_STDERR, "is absent", ALL_LANES)
+    if not topology.has_spark:
+        return
+    if topology.has_yarn:
+        yield from _master(evidence)
+    yield from _executors(evidence)
+    yield from _daemons(evidence)
+
+
+# ---- the driver
+
+
+def _driver(evidence: Evidence) -> Iterator[MissingEvidence]:
+    for name in (files.DRIVER_STDERR, files.DRIVER_STDOUT):
+        kind = kinds.DRIVER_OUTPUT if name == files.DRIVER_STDOUT else _of_driver(evidence)
+        if not evidence.on_file(name):
+            yield MissingEvidence(kind, name, "is absent", ALL_LANES if kind.decides else ())
+    topology = evidence.topology
+    if not topology.client_starts_jvm:
+        return
+    life = jvm.read(evidence.path / files.DRIVER_JVM_LOG)
+    if life is None:
+        yield MissingEvidence(kinds.DRIVER_JVM, files.DRIVER_JVM_LOG, "is absent, or has no line", ALL_LANES)
+    elif ended_well(evidence) and life.exit_ns is None:
+        yield MissingEvidence(kinds.DRIVER_JVM, files.DRIVER_JVM_LOG, "ends before its JVM exited", ALL_LANES)
+    if evidence.on_file(files.DRIVER_STDERR) and ended_well(evidence):
+        lines = evidence.submitter.lines
+        name = files.DRIVER_STDERR
+        if topology.client_has_driver_log:
+            silenced = [*_silenced(evidence, name)]
+            yield from silenced or _whole(kinds.DRIVER_LOG, name, lines, DRIVER_ENDS, ALL_LANES)
+            yield from _headless(evidence, lines, name)
+        else:
+            yield from _whole(kinds.DRIVER_LOG, name, lines, SUBMITTER_ENDS, ALL_LANES)
+
+
+def _of_driver(evidence: Evidence) -> EvidenceKind:
+    return kinds.DRIVER_LOG if evidence.topology.has_spark else kinds.NATIVE_LOG
+
+
+def _headless(evidence: Evidence, lines: Sequence[LogLine], name: str) -> Iterator[MissingEvidence]:
+    """Yields a log of the driver's JVM that begins after its SparkContext was created."""
+    driver = evidence.driver_process
+    context = driver.named(SPARK_CONTEXT) if driver else ()
+    if lines and context and "JVM SparkContext" not in evidence.driver.log.points:
+        yield MissingEvidence(kinds.DRIVER_LOG, name, "begins after the SparkContext was made", ALL_LANES)
+
+
+def _silenced(evidence: Evidence, name: str) -> Iterator[MissingEvidence]:
+    """Yields the time after which the user's script disabled that log."""
+    driver = evidence.driver_process
+    for instant in driver.instants if driver else ():
+        level = str(instant.attrs.get("level", "")).upper()
+        if instant.name == LOG_LEVEL and level not in FULL_LEVELS:
+            how = f"has only lines of level {level} from then on that the script called setLogLevel"
+            yield MissingEvidence(kinds.DRIVER_LOG, name, how, ALL_LANES, instant.at_ns)
+
+
+def _whole(
+    kind: EvidenceKind,
+    name: str,
+    lines: Sequence[LogLine],
+    ends: Sequence[str],
+    lanes: tuple[str, ...],
+    begins: str = "",
+) -> Iterator[MissingEvidence]:
+    if not lines:
+        yield MissingEvidence(kind, name, "has no line with the stamps of dlobd's log4j2 pattern", lanes)
+    elif begins and not any(begins in line.message for line in lines[:5]):
+        yield MissingEvidence(kind, name, f"begins late: its first line is {lines[0].message[:60]!r}", lanes)
+    elif not any(end in line.message for line in lines for end in ends):
+        yield MissingEvidence(
+            kind, name, f"ends early: its last line is {lines[-1].message[:60]!r}", lanes, lines[-1].at_ns
+        )
+
+
+# ---- containers
+
+
+def _master(evidence: Evidence) -> Iterator[MissingEvidence]:
+    """Yields defects of the ApplicationMaster's log, if the application was accepted and ended well."""
+    if not ended_well(evidence) or not evidence.window["application_id"]:
+        return
+    container = next(filter(_MASTER.fullmatch, reversed(evidence.attempts.ams)), None)
+    name = f"{files.CONTAINER_LOGS}/{container or 'the ApplicationMaster'}"
+    if container is None or not evidence.on_file(f"{name}/stderr"):
+        yield MissingEvidence(kinds.MASTER_LOG, f"{name}/stderr", "is absent", ALL_LANES)
+    else:
+        lines = evidence.container_log(container)
+        silenced = [*_silenced(evidence, f"{name}/stderr")] if evidence.topology.driver_in_container else []
+        yield from silenced or _whole(
+            kinds.MASTER_LOG, f"{name}/stderr", lines, MASTER_ENDS, ALL_LANES, CONTAINER_BEGINS
+        )
+        if evidence.topology.driver_in_container:
+            yield from _headless(evidence, lines, f"{name}/stderr")
+        for executor in sorted(evidence.driver.log.registered.keys() - evidence.executor_containers.keys()):
+            how = f"does not name the container of executor {executor}, which registered"
+            yield MissingEvidence(kinds.MASTER_LOG, f"{name}/stderr", how, ALL_LANES)
+    if container is not None:
+        yield from _jvm_log(evidence, container)
+
+
+def _executors(evidence: Evidence) -> Iterator[MissingEvidence]:
+    if not ended_well(evidence):
+        return
+    gone = killed(evidence)
+    for executor in sorted(evidence.driver.log.registered.keys() | evidence.executor_containers.keys()):
+        container = evidence.executor_containers.get(executor)
+        if container is None:
+            if not evidence.topology.has_yarn:
+                what = f"{files.CONTAINER_LOGS}/executor_{executor}/stderr"
+                yield MissingEvidence(
+                    kinds.EXECUTOR_LOG, what, "is absent", (f"executor-{executor}", "rank-*", "driver")
+                )
+            continue  # the ApplicationMaster's log lacks it
+        name = f"{files.CONTAINER_LOGS}/{container}/stderr"
+        lanes = (f"executor-{executor}", "rank-*", "driver")
+        if not evidence.on_file(name):
+            if executor in evidence.driver.log.registered:
+                yield MissingEvidence(kinds.EXECUTOR_LOG, name, "is absent", lanes)
+        elif container not in gone:
+            lines = evidence.container_log(container)
+            yield from _whole(kinds.EXECUTOR_LOG, name, lines, EXECUTOR_ENDS, lanes, CONTAINER_BEGINS)
+        if executor in evidence.driver.log.registered:
+            yield from _jvm_log(evidence, container)
+
+
+def _jvm_log(evidence: Evidence, container: str) -> Iterator[MissingEvidence]:
+    name = f"{files.CONTAINER_LOGS}/{container}/jvm.log"
+    if jvm.read(evidence.path / name) is None:
+        yield MissingEvidence(kinds.CONTAINER_JVM, name, "is absent, or has no line")
+
+
+# ---- daemons
+
+
+def _daemons(evidence: Evidence) -> Iterator[MissingEvidence]:
+    """Yields missing logs of daemons. On an external cluster the collection itself reports missing logs."""
+    if evidence.topology.external or not ended_well(evidence):
+        return
+    for daemon in evidence.daemons:
+        name = f"{files.DAEMON_LOGS}/{daemon['name']}.log"
+        if daemon["name"] in WANTED_ON_YARN and not evidence.topology.has_yarn:
+            continue
+        if not evidence.on_file(name):
+            yield MissingEvidence(
+                kinds.kind_of(name) or kinds.DAEMON_LOGS, name, "is absent, though that daemon ran", ALL_LANES
+            )
+    yield from of_hdfs(evidence)
+    if evidence.topology.has_yarn:
+        yield from _resourcemanager(evidence)
+        yield from _nodemanagers(evidence)
+
+
+WANTED_ON_YARN = ("resourcemanager",)
+"""Daemons that log nothing of a job without YARN."""
+
+
+def _resourcemanager(evidence: Evidence) -> Iterator[MissingEvidence]:
+    at = evidence.yarn.application.at
+    name = f"{files.DAEMON_LOGS}/resourcemanager.log"
+    if not evidence.on_file(name):
+        yield MissingEvidence(kinds.RM_LOG, name, "is absent", ALL_LANES)
+    elif "ACCEPTED" not in at:
+        yield MissingEvidence(kinds.RM_LOG, name, "begins after the application was accepted", ALL_LANES)
+    elif "FINISHED" not in at:
+        yield MissingEvidence(kinds.RM_LOG, name, "ends before the application finished", ALL_LANES)
+
+
+def _nodemanagers(evidence: Evidence) -> Iterator[MissingEvidence]:
+    """Yields containers without lines in any NodeManager's log."""
+    containers = {c: i for i, c in evidence.executor_containers.items() if i in evidence.driver.log.registered}
+    containers |= {c: "AM" for c in evidence.attempts.ams if _MASTER.fullmatch(c)}
+    for container in sorted(containers):
+        marks = evidence.yarn.containers.get(container)
+        if marks is None or "START_REQUEST" not in marks.at:
+            yield MissingEvidence(
+                kinds.NM_LOG, f"the NodeManager log of {container}", "is absent, or begins after its start", ALL_LANES
+            )
+        elif "RUNNING" not in marks.at:
+            yield MissingEvidence(kinds.NM_LOG, f"the NodeManager log of {container}", "ends before it ran", ALL_LANES)
+
+
+def of_hdfs(evidence: Evidence) -> Iterator[MissingEvidence]:
+    """Yields missing logs of the NameNode and the DataNodes."""
+    audit = f"{files.DAEMON_LOGS}/namenode-audit.log"
+    if not evidence.hdfs.audits:
+        yield MissingEvidence(kinds.AUDIT_LOG, audit, "is absent, or has no line")
+    else:
+        known = {one.path for one in evidence.hdfs.audits}
+        if lost := [path for _, path, _ in evidence.submitter.log.uploads if path not in known]:
+            yield MissingEvidence(
+                kinds.AUDIT_LOG, audit, f"does not have the upload of {lost[0]}: its begin is missing"
+            )
+        elif _closed_unseen(evidence):
+            yield MissingEvidence(kinds.AUDIT_LOG, audit, "does not have the end of the event log: it ends early")
+    namenode = f"{files.DAEMON_LOGS}/namenode.log"
+    if not evidence.on_file(namenode):
+        yield MissingEvidence(kinds.NAMENODE_LOG, namenode, "is absent")
+    yield from _datanodes(evidence)
+
+
+def _closed_unseen(evidence: Evidence) -> bool:
+    """Returns True if Spark closed its event log, but no rename or earlier removal of it was audited."""
+    number = str(evidence.window["application_id"])
+    closing = evidence.driver.log.points.get("event log closing")
+    if closing is None or any(one.command == "rename" and number in one.path for one in evidence.hdfs.audits):
+        return False
+    created = [one.path for one in evidence.hdfs.audits if one.command == "create" and number in one.path]
+    return not any(hdfs.removed(evidence.hdfs.audits, path, closing.at_ns) for path in created)
+
+
+def _datanodes(evidence: Evidence) -> Iterator[MissingEvidence]:
+    """Yields missing client traces: their names have numbers from 0, and together they have each block of the input."""
+    there = sorted(path.name for path in (evidence.path / files.DAEMON_LOGS).glob("datanode-*-clienttrace.log"))
+    wanted = [f"datanode-{i}-clienttrace.log" for i in range(max(len(there), _count(evidence, "datanode")))]
+    for name in wanted:
+        if name not in there:
+            yield MissingEvidence(kinds.TRACE_LOG, f"{files.DAEMON_LOGS}/{name}", "is absent")
+    read = {transfer.block for transfer in evidence.hdfs.transfers}
+    blocks = {block for found in evidence.hdfs.blocks.values() for block in found}
+    whole = not any(evidence.job.get(limit) for limit in LIMITS)
+    if whole and (unread := sorted(blocks - read)) and len(wanted) == len(there):
+        yield MissingEvidence(
+            kinds.TRACE_LOG, "DataNode client trace", f"has no transfer of {unread[0]}, which the job read"
+        )
+
+
+def _count(evidence: Evidence, kind: str) -> int:
+    return sum(daemon["kind"] == kind for daemon in evidence.daemons)

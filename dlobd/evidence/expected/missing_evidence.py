@@ -1,0 +1,60 @@
+"""Evidence that is missing, and the lanes whose spans are unknown without it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dlobd.evidence.evidence import Evidence
+from dlobd.evidence.expected.kinds import EvidenceKind
+
+ALL_LANES = ("*",)
+
+
+@dataclass(frozen=True, slots=True)
+class MissingEvidence:
+    """A source that is absent, or whose begin or end is missing.
+
+    Attributes:
+        what: the name of the file, or a description of the process.
+        how: the defect, and its proof.
+        lanes: patterns (`fnmatch`) of the lanes whose spans may contain time of other layers.
+        since_ns: end of the spans that are not affected; 0 if all are.
+        layers: layers of the kind that take part in the run.
+        process: ID of the process whose span file is missing or incomplete.
+    """
+
+    kind: EvidenceKind
+    what: str
+    how: str
+    lanes: tuple[str, ...] = ()
+    since_ns: int = 0
+    layers: tuple[str, ...] = ()
+    process: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """A line for users: the missing source, its defect, and the consequence."""
+        layers = f"; layers: {', '.join(self.layers)}" if self.layers else ""
+        return f"{self.what} {self.how}; unknown therefore: {self.kind.unknown}{layers}"
+
+
+def process_id(directory: str, pid: int | str) -> str:
+    """Returns the ID of a process that recorded spans: PIDs are unique in a container only."""
+    return f"{directory}/{pid}"
+
+
+def ended_well(evidence: Evidence) -> bool:
+    """Returns True if no process of the run was killed, so that each source must be complete."""
+    return bool(evidence.window["exit_code"] == 0 and not evidence.window["ended_by"])
+
+
+def killed(evidence: Evidence) -> set[str]:
+    """Returns the containers of lost executors and of lost attempts, whose records may be cut."""
+    gone = evidence.driver.log.gone
+    lost = (found for executor, found in evidence.executor_containers.items() if executor in gone)
+    return {*lost, *evidence.lost_containers}
+
+
+def recorded(evidence: Evidence) -> bool:
+    """Returns True if the recorder was on; a bundle without this setting is of a version that always recorded."""
+    return evidence.span_cost is None or evidence.span_cost["recording"] != "off"

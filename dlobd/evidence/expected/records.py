@@ -1,0 +1,100 @@
+"""Finds missing records of the cluster, of Spark and of the ranks, and missing files of the inventory."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from dlobd.bundle import files, reading
+from dlobd.evidence.evidence import Evidence
+from dlobd.evidence.expected import kinds
+from dlobd.evidence.expected.missing_evidence import MissingEvidence, ended_well, process_id
+from dlobd.evidence.expected.spans import lanes_of
+
+
+def absences(evidence: Evidence) -> Iterator[MissingEvidence]:
+    """Yields records that are absent or cut."""
+    if not ended_well(evidence):
+        return
+    topology = evidence.topology
+    if topology.has_spark:
+        yield from _event_log(evidence)
+    if topology.has_yarn and not evidence.rm_app.get("id"):
+        yield MissingEvidence(kinds.RM_RECORD, files.RM_APPLICATION, "is absent, or has no application")
+    if topology.external and not evidence.on_file(files.HOSTS):
+        yield MissingEvidence(kinds.HOSTS, files.HOSTS, "is absent")
+    if topology.user_script:
+        if not evidence.on_file(files.SCRIPT):
+            yield MissingEvidence(kinds.CODE, files.SCRIPT, "is absent")
+        return
+    if not evidence.on_file(files.MARKERS):
+        yield MissingEvidence(kinds.MARKERS, files.MARKERS, "is absent")
+    for name in (files.BLOCKS, files.CHECKSUMS) if _inventoried(evidence) and topology.has_spark else ():
+        if not evidence.on_file(name):
+            yield MissingEvidence(kinds.INPUT_RECORDS, name, "is absent")
+
+
+def _inventoried(evidence: Evidence) -> bool:
+    """Returns True if the collection left a record; only the oldest bundles have none."""
+    return evidence.on_file(files.COLLECTED)
+
+
+def _event_log(evidence: Evidence) -> Iterator[MissingEvidence]:
+    log = evidence.event_log
+    if not log.lines:
+        if _inventoried(evidence) and not any(line.startswith("event log: ") for line in evidence.collected["missing"]):
+            yield MissingEvidence(kinds.EVENT_LOG, files.EVENT_LOG, "is absent, or empty")
+    elif log.application is None:
+        yield MissingEvidence(
+            kinds.EVENT_LOG, files.EVENT_LOG, "does not have the application's start: its begin is missing"
+        )
+    elif not log.has_end:
+        yield MissingEvidence(kinds.EVENT_LOG, files.EVENT_LOG, "does not have the application's end: it ends early")
+
+
+def damaged(evidence: Evidence, known: Collection[MissingEvidence]) -> Iterator[MissingEvidence]:
+    """Yields each file that cannot be used, or not completely, unless it is in `known`.
+
+    A process that was killed leaves half a line, so that its log is damaged only if the run ended well.
+    """
+    for name, reason in evidence.damaged.items():
+        cut = name in (files.EVENT_LOG, files.RESOURCES) and evidence.on_file(name) and not ended_well(evidence)
+        if not cut and not any(_is_about(one, name) for one in known):
+            yield _of_file(evidence, name, reason)
+
+
+def uncollected(evidence: Evidence, known: Collection[MissingEvidence]) -> Iterator[MissingEvidence]:
+    """Yields each file of the inventory that is absent from the bundle or has another size, unless it is in `known`."""
+    inventory: dict[str, int] = evidence.collected.get("files", {})
+    if not inventory and any(process.parent is not None for process in evidence.processes):
+        yield MissingEvidence(kinds.INVENTORY, files.COLLECTED, "is absent, or has no inventory")
+    for name, size in inventory.items():
+        path = evidence.path / name
+        if any(_is_about(one, name) for one in known):
+            continue
+        there = reading.size(path)
+        if there is None:
+            how = "was collected, and is absent"
+        elif there != size:
+            how = f"had {size} bytes when it was collected, and has {there}"
+        else:
+            continue
+        yield _of_file(evidence, name, how)
+
+
+def _is_about(missing: MissingEvidence, name: str) -> bool:
+    """Returns True if the missing evidence is that file; a span file is identified by its process."""
+    directory, _, file = name.removeprefix("spans/").rpartition("/")
+    if file.startswith("spans-"):
+        return missing.process == process_id(directory, file.split("-")[1])
+    return missing.what == name
+
+
+def _of_file(evidence: Evidence, name: str, how: str) -> MissingEvidence:
+    kind = kinds.kind_of(name) or kinds.CONTAINER_FILES
+    parts = name.split("/")
+    if kind is kinds.EXECUTOR_LOG and parts[2] in evidence.attempts.ams and evidence.topology.has_yarn:
+        kind = kinds.MASTER_LOG
+    if kind is kinds.DRIVER_LOG and not evidence.topology.has_spark:
+        kind = kinds.NATIVE_LOG
+    lanes = lanes_of(evidence, parts[1] if parts[0] == "spans" else parts[-2]) if kind.missing else ()
+    return MissingEvidence(kind, name, how, lanes)

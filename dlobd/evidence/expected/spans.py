@@ -1,0 +1,198 @@
+"""Finds span files that are absent or incomplete; each process of a run must have one.
+
+Other sources prove the processes: the client started the driver, the job has its ranks, an executor's log shows that it
+ran Python, and a process names its children and its parent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from dlobd import spans as kinds
+from dlobd.bundle import reading
+from dlobd.evidence.evidence import Evidence
+from dlobd.evidence.expected.kinds import COUNTERS, DRIVER_SPANS, RANK_SPANS, WORKER_SPANS, EvidenceKind
+from dlobd.evidence.expected.missing_evidence import (
+    ALL_LANES,
+    MissingEvidence,
+    ended_well,
+    killed,
+    process_id,
+    recorded,
+)
+from dlobd.evidence.recorder import RecordedProcess, read, trainers
+
+SERVING = ("ps", "ps-async")
+
+_LOST = re.compile(r"dlobd: (\d+) lines of spans of process (\d+) are lost")
+_RUNS_PYTHON = "python.PythonRunner"
+_PYTHON_DONE = "Times: "
+
+
+def absences(evidence: Evidence) -> Iterator[MissingEvidence]:
+    """Yields processes without spans and incomplete span files; nothing if the recorder was off."""
+    if not recorded(evidence):
+        return
+    if evidence.driver_process is None:
+        yield MissingEvidence(DRIVER_SPANS, "the span file of the driver", "is absent", ALL_LANES)
+    yield from _ranks(evidence)
+    yield from _workers(evidence)
+    if ended_well(evidence):
+        yield from _relatives(evidence)
+        yield from _counters(evidence)
+        yield from _parts(evidence)
+    yield from _lost(evidence)
+
+
+def lanes_of(evidence: Evidence, directory: str) -> tuple[str, ...]:
+    """Returns the lanes that are unknown without a process of this directory: of its executor, ranks and driver."""
+    executor = evidence.executor_of.get(directory)
+    return (f"executor-{executor}", "rank-*", "driver") if executor else ALL_LANES
+
+
+def _ranks(evidence: Evidence) -> Iterator[MissingEvidence]:
+    found = {(process.process.role, process.process.index) for process in evidence.processes}
+    if evidence.topology.user_script:
+        yield from _own_ranks(evidence)
+        return
+    workers = evidence.job.get("workers", 0) if ended_well(evidence) else 0  # one that failed may have started none
+    for rank in range(workers):
+        who = ("chief", 0) if rank == 0 else ("worker", rank - 1)
+        if who not in found:
+            yield MissingEvidence(
+                RANK_SPANS, f"the span file of rank {rank} ({who[0]} {who[1]})", "is absent", ALL_LANES
+            )
+    servers = evidence.job.get("exchange_servers", 1) if evidence.job.get("exchange") in SERVING and workers > 1 else 0
+    for server in range(servers):
+        if ("ps", server) not in found:
+            yield MissingEvidence(RANK_SPANS, f"the span file of parameter server {server}", "is absent", ("rank-*",))
+
+
+def _own_ranks(evidence: Evidence) -> Iterator[MissingEvidence]:
+    """Yields missing main functions: TFCluster.run records the number of its nodes."""
+    driver = evidence.driver_process
+    nodes = sum(span.attrs.get("nodes", 0) for span in driver.named(kinds.TFCLUSTER_RUN)) if driver else 0
+    mains = sum("role" in span.attrs for process in evidence.processes for span in process.spans)
+    if ended_well(evidence) and mains < nodes:
+        yield MissingEvidence(
+            RANK_SPANS, f"spans of {nodes - mains} of {nodes} nodes of TFCluster.run", "are absent", ALL_LANES
+        )  # fmt: skip
+
+
+def _workers(evidence: Evidence) -> Iterator[MissingEvidence]:
+    """Yields executors that ran Python but have no span files of a daemon or of workers."""
+    gone = killed(evidence)
+    for executor, container in evidence.executor_containers.items():
+        lines = [line for line in evidence.container_log(container) if line.logger == _RUNS_PYTHON]
+        if container in gone and not any(line.message.startswith(_PYTHON_DONE) for line in lines):
+            continue  # it may have died while its first worker started
+        here = evidence.recorded_in(container)
+        lanes = lanes_of(evidence, container)
+        if lines and all(process.forked or process.rank is not None for process in here):
+            how = "is absent, though it ran Python by its log"
+            yield MissingEvidence(WORKER_SPANS, f"the span file of executor {executor}'s Python daemon", how, lanes)
+        elif lines and not any(process.forked for process in here):
+            how = "are absent, though it ran Python by its log"
+            yield MissingEvidence(WORKER_SPANS, f"all span files of executor {executor}'s Python workers", how, lanes)
+
+
+def _relatives(evidence: Evidence) -> Iterator[MissingEvidence]:
+    """Yields processes without span files that are the child or the parent of another process."""
+    there = {(process.path.parent.name, process.process.pid) for process in evidence.processes}
+    told: set[tuple[str, int]] = set()
+    gone = killed(evidence)  # it may have died before it wrote a line
+    for process in evidence.processes:
+        directory = process.path.parent.name
+        for pid, kind, how in _named(process):
+            if (directory, pid) not in there and (directory, pid) not in told and directory not in gone:
+                told.add((directory, pid))
+                what = f"the span file of process {pid} in {directory}"
+                yield MissingEvidence(
+                    kind,
+                    what,
+                    f"is absent, though process {process.process.pid} {how}",
+                    lanes_of(evidence, directory),
+                    process=process_id(directory, pid),
+                )
+
+
+def _named(process: RecordedProcess) -> Iterator[tuple[int, EvidenceKind, str]]:
+    """Yields PIDs in the same container, with the kind of their spans and the proof of their existence."""
+    for instant in process.instants:
+        if instant.name == kinds.WORKER_FORKED:
+            yield instant.attrs["pid"], WORKER_SPANS, "forked it as a Python worker"
+    for span in process.spans:
+        if span.name in (kinds.FORK_TRAINER, kinds.START_CHILD) and "pid" in span.attrs:
+            yield span.attrs["pid"], RANK_SPANS, "started it as a trainer"
+    if process.forked and (process.parent or 0) > 1:
+        assert process.parent is not None
+        yield process.parent, WORKER_SPANS, "was forked by it"
+
+
+def _counters(evidence: Evidence) -> Iterator[MissingEvidence]:
+    if evidence.topology.user_script or evidence.job.get("workers", 1) < 2:
+        return
+    for process in trainers(evidence.processes):
+        who = process.process
+        if process.instant(kinds.TRANSPORT) is None:
+            yield MissingEvidence(
+                COUNTERS, f"the transport counters of {who.role} {who.index}", "are absent from its span file"
+            )
+
+
+def _parts(evidence: Evidence) -> Iterator[MissingEvidence]:
+    """Yields span files without a first line or an end, with damaged lines, or with fewer lines than were recorded."""
+    gone = killed(evidence)
+    for path in sorted((evidence.path / "spans").rglob("spans-*.jsonl")):
+        directory = path.parent.name
+        process = read(path)
+        how = _defect(process)
+        # TensorFlow's own parameter server serves until TensorFlowOnSpark kills it
+        ends_so = directory in gone or (process and process.process.role == "ps" and evidence.topology.user_script)
+        if how and not (process and ends_so and process.bad_lines <= 1):
+            yield MissingEvidence(
+                _kind(process, directory), f"the span file {directory}/{path.name}", how, lanes_of(evidence, directory)
+            )
+
+
+def _defect(process: RecordedProcess | None) -> str:
+    """Returns the defect of a file; empty if it is complete."""
+    if process is None:
+        return "does not begin with the line that says whose it is"
+    if process.bad_lines:
+        return f"has {process.bad_lines} damaged lines"
+    if process.cost and process.cost_at != process.cost.lines:
+        return f"has {process.cost_at} lines where its recorder wrote {process.cost.lines}"
+    if opened := [span.name for span in process.spans if span.truncated]:
+        return f"ends early: {opened[0]!r} and {len(opened) - 1} more spans have no end" if opened[1:] else (
+            f"ends early: {opened[0]!r} has no end"
+        )  # fmt: skip
+    own = process.process.role == "driver" or process.rank is not None
+    if own and process.cost is None:
+        return "ends early: it does not say what recording cost"
+    return ""
+
+
+def _kind(process: RecordedProcess | None, directory: str) -> EvidenceKind:
+    if process is None:
+        return DRIVER_SPANS if directory == "driver" else WORKER_SPANS
+    return {"driver": DRIVER_SPANS, "python-worker": WORKER_SPANS}.get(process.process.role, RANK_SPANS)
+
+
+def _lost(evidence: Evidence) -> Iterator[MissingEvidence]:
+    """Yields lines that a disk refused, by the counts of recorders, or by stderr if those could not be written."""
+    counts = {(p.path.parent.name, p.process.pid): p.cost.lost_lines for p in evidence.processes if p.cost}
+    logs = evidence.path / "logs"
+    for path in (logs / "driver.stderr", *sorted(logs.glob("containers/*/stderr"))):
+        directory = "driver" if path.parent == logs else path.parent.name
+        for count, pid in _LOST.findall(reading.text(path)):
+            key = (directory, int(pid))
+            counts[key] = max(counts.get(key, 0), int(count))
+    for (directory, pid), lost in counts.items():
+        if lost:
+            kind = (
+                WORKER_SPANS if directory != "driver" else DRIVER_SPANS if evidence.topology.has_spark else RANK_SPANS
+            )
+            what, how = f"{lost} lines of the spans of process {pid} in {directory}", "were refused by its disk"
+            yield MissingEvidence(kind, what, how, lanes_of(evidence, directory), process=process_id(directory, pid))

@@ -1,0 +1,192 @@
+"""HDFS's side of a run: the NameNode's audit log and the DataNodes' client trace."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from dlobd.evidence.facts import BlockLocations, Checksums
+from dlobd.evidence.log4j import LogLine
+from dlobd.spans import CLOSE_RETRY
+
+# fields are told apart by tabs: a path may hold spaces
+_AUDIT = re.compile(r"allowed=(\w+)\t.*?cmd=([^\t]+)\tsrc=([^\t]+)\tdst=([^\t]+)\t.*?proto=(\w+)")
+_TRACE = re.compile(
+    r"bytes: (\d{1,19}), op: (HDFS_\w+), cliID: (\S+), offset: (\d+), "
+    r".*blockid: \S*?:?(blk_\d+)_\d+, duration\(ns\): (\d{1,19})"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """One operation at the NameNode, at the time it was logged."""
+
+    at_ns: int
+    command: str
+    path: str
+    target: str
+    protocol: str
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """One block transfer at a DataNode. A read's duration includes its client's back-pressure; a write's spans the
+    whole open stream. `bytes` of a read include checksums, about 0.8 %."""
+
+    end_ns: int
+    operation: str  # HDFS_READ or HDFS_WRITE
+    bytes: int
+    duration_ns: int
+    block: str
+    client: str
+
+    @property
+    def start_ns(self) -> int:
+        """The start of the transfer."""
+        return self.end_ns - self.duration_ns
+
+
+def audits(lines: Iterable[LogLine]) -> Iterator[Audit]:
+    """Yields the audited operations of the NameNode."""
+    for line in lines:
+        match = _AUDIT.search(line.message)
+        if match:
+            yield Audit(line.at_ns, match[2], match[3], match[4], match[5])
+
+
+def removed(audits: Iterable[Audit], path: str, until_ns: int) -> bool:
+    """Returns True if a file, or a directory above it, was deleted by then."""
+    deleted = (one.path.rstrip("/") for one in audits if one.command == "delete" and one.at_ns <= until_ns)
+    return any(f"{path}/".startswith(f"{top}/") for top in deleted)
+
+
+def transfers(lines: Iterable[LogLine]) -> Iterator[Transfer]:
+    """The DataNodes' block transfers."""
+    for line in lines:
+        match = _TRACE.search(line.message)
+        if match:
+            yield Transfer(line.at_ns, match[2], int(match[1]), int(match[6]), match[5], match[3])
+
+
+"""A client that closes a file before its DataNode has reported the last block is told to wait; each time twice as
+long. The default of the setting that the cause names."""
+
+_NOT_COMPLETE = re.compile(r"BLOCK\* \S+ is COMMITTED but not COMPLETE.* in file (\S+)")
+_CLOSED = re.compile(r"DIR\* completeFile: (\S+) is closed by ")
+
+
+@dataclass(frozen=True, slots=True)
+class CloseRetry:
+    """A close that the NameNode did not accept yet; the client then slept `delay_ns`, by its default, or for less if
+    its next try came sooner. `next_ns` is when that came, if the log says so."""
+
+    at_ns: int
+    path: str
+    delay_ns: int
+    next_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CloseAnswer:
+    """The NameNode's log line of an attempt to close a file: it is closed, or a block has too few replicas."""
+
+    at_ns: int
+    path: str
+    closed: bool
+
+
+def close_answers(lines: Iterable[LogLine]) -> Iterator[CloseAnswer]:
+    """The answered closes in the NameNode's log."""
+    for line in lines:
+        again = _NOT_COMPLETE.search(line.message)
+        if match := again or _CLOSED.search(line.message):
+            yield CloseAnswer(line.at_ns, match[1], again is None)
+
+
+def close_retries(lines: Iterable[LogLine]) -> Iterator[CloseRetry]:
+    """The refused closes in the NameNode's log."""
+    seen: Counter[str] = Counter()
+    refused: dict[str, int] = {}
+    for answer in close_answers(lines):
+        path = answer.path
+        if (at_ns := refused.pop(path, None)) is not None:
+            yield _retry(path, at_ns, seen[path], answer.at_ns)
+            seen[path] += 1
+        if not answer.closed:
+            refused[path] = answer.at_ns
+    for path, at_ns in refused.items():
+        yield _retry(path, at_ns, seen[path], None)
+
+
+def _retry(path: str, at_ns: int, number: int, next_ns: int | None) -> CloseRetry:
+    default_ns = CLOSE_RETRY.period_ns << number
+    return CloseRetry(at_ns, path, default_ns if next_ns is None else min(default_ns, next_ns - at_ns), next_ns)
+
+
+def blocks(located: Mapping[str, BlockLocations]) -> dict[str, set[str]]:
+    """Returns the names of the blocks of each file, by its path."""
+    return {
+        path: {f"blk_{block['block']['blockId']}" for block in answer["LocatedBlocks"]["locatedBlocks"]}
+        for path, answer in located.items()
+    }
+
+
+def lengths(located: Mapping[str, BlockLocations]) -> dict[str, int]:
+    """Returns the length in bytes of each file, by its path."""
+    return {path: answer["LocatedBlocks"]["fileLength"] for path, answer in located.items()}
+
+
+def datanodes(located: Mapping[str, BlockLocations]) -> tuple[str, ...]:
+    """Returns the addresses of the DataNodes that have the blocks."""
+    found = [block for answer in located.values() for block in answer["LocatedBlocks"]["locatedBlocks"]]
+    return tuple(sorted({place["ipAddr"] for block in found for place in block["locations"]}))
+
+
+class HdfsLife:
+    """The records of HDFS, read when first used."""
+
+    def __init__(
+        self,
+        log: Callable[[str], list[LogLine]],
+        traces: Sequence[str],
+        located: Mapping[str, BlockLocations],
+        checksums: Checksums,
+    ) -> None:
+        self._log = log
+        self._traces = traces
+        self._located = located
+        self.checksums = checksums
+
+    @cached_property
+    def audits(self) -> list[Audit]:
+        """The operations of the NameNode."""
+        return list(audits(self._log("namenode-audit.log")))
+
+    @cached_property
+    def transfers(self) -> list[Transfer]:
+        """The transfers of the DataNodes, by their end."""
+        found = [transfer for name in self._traces for transfer in transfers(self._log(name))]
+        return sorted(found, key=lambda t: t.end_ns)
+
+    @cached_property
+    def close_retries(self) -> list[CloseRetry]:
+        """Closes of files that the NameNode did not accept at once."""
+        return list(close_retries(self._log("namenode.log")))
+
+    @cached_property
+    def blocks(self) -> dict[str, set[str]]:
+        """Path of each input file -> its blocks."""
+        return blocks(self._located)
+
+    @cached_property
+    def file_bytes(self) -> dict[str, int]:
+        """Path of each input file -> its length."""
+        return lengths(self._located)
+
+    @cached_property
+    def datanode_addresses(self) -> tuple[str, ...]:
+        """Addresses of the DataNodes that have blocks of the input files."""
+        return datanodes(self._located)

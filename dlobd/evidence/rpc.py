@@ -1,0 +1,74 @@
+"""Calls of Hadoop's RPC clients inside Spark's JVMs, from the two lines that ProtobufRpcEngine2 logs of each, in the
+thread that makes the call: when it begins, before a connection is looked for, and when it has its answer.
+
+    19: Call -> /127.0.0.1:8020: getListing "/user"
+    19: Response <- localhost/127.0.0.1:8020: getListing
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from dlobd.evidence.log4j import LogLine
+
+_LOGGER = "ipc.ProtobufRpcEngine2"
+_LINE = re.compile(r'(\d+): (Call ->|Response <-|Exception <-) (\S+): (\w+)(?: "([^"]*)")?')
+
+YARN_METHODS = frozenset(
+    {
+        # ApplicationClientProtocol, of the ResourceManager
+        "failApplicationAttempt", "forceKillApplication", "getApplicationAttemptReport", "getApplicationAttempts",
+        "getApplicationReport", "getApplications", "getAttributesToNodes", "getClusterMetrics",
+        "getClusterNodeAttributes", "getClusterNodeLabels", "getClusterNodes", "getContainerReport", "getContainers",
+        "getLabelsToNodes", "getNewApplication", "getNewReservation", "getNodeToLabels", "getNodesToAttributes",
+        "getQueueInfo", "getQueueUserAcls", "getResourceProfile", "getResourceProfiles", "getResourceTypeInfo",
+        "moveApplicationAcrossQueues", "signalToContainer", "submitApplication", "updateApplicationPriority",
+        "updateApplicationTimeouts",
+        # ApplicationMasterProtocol, of the ResourceManager
+        "allocate", "finishApplicationMaster", "registerApplicationMaster",
+        # ContainerManagementProtocol, of a NodeManager
+        "getContainerStatuses", "startContainers", "stopContainers", "updateContainer",
+    }
+)  # fmt: skip
+"""Calls of YARN's daemons, by the protocols of Hadoop 3.5."""
+
+_OF_SEVERAL = frozenset({"getDelegationToken", "renewDelegationToken", "cancelDelegationToken"})
+"""Methods of the NameNode's and of the ResourceManager's protocol: the line does not tell whose."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call that was answered, or failed with an exception."""
+
+    method: str
+    path: str  # of a file, where the call is about one
+    thread: str
+    start_ns: int
+    end_ns: int
+
+    @property
+    def layer(self) -> Literal["yarn", "hdfs"]:
+        """Whose daemon was called."""
+        return "yarn" if self.method in YARN_METHODS else "hdfs"
+
+
+def calls(lines: Iterable[LogLine]) -> list[Call]:
+    """Returns the calls of one JVM, by their start. Leaves out calls without an answer: their process died.
+
+    A thread makes one call at a time, so that an answer is that of the thread's last call.
+    """
+    found: list[Call] = []
+    open_: dict[str, tuple[LogLine, re.Match[str]]] = {}
+    for line in lines:
+        match = _LINE.match(line.message) if line.logger == _LOGGER else None
+        if match is None or match[4] in _OF_SEVERAL:
+            continue
+        if match[2] == "Call ->":
+            open_[match[1]] = line, match
+        elif (begun := open_.pop(match[1], None)) and begun[1][4] == match[4]:
+            first, call = begun
+            found.append(Call(call[4], call[5] or "", first.thread, first.at_ns, line.at_ns))
+    return sorted(found, key=lambda call: call.start_ns)

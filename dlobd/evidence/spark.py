@@ -1,0 +1,285 @@
+"""Spark's side of a run: what the driver's, the ApplicationMaster's and the executors' logs say, with %nano stamps.
+
+The event log knows the same tasks in milliseconds; it is kept as evidence and for audits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from dlobd.evidence.log4j import LogLine
+
+_STARTING = re.compile(r"Starting task (\d+)\.\d+ in stage (\d+)\.\d+ \(TID (\d+)\) \((\S+?),\s*executor (\S+?),")
+_RUNNING = re.compile(r"Running task \S+ in stage \S+ \(TID (\d+)\)$")
+_READING = re.compile(r"Started reading broadcast variable (\d+) ")
+_READ = re.compile(r"Block broadcast_(\d+) stored as values")
+_RUNNER = re.compile(r"Python daemon module in PySpark is set to ")
+_PYTHON = re.compile(r"Starting Python task execution - task \S+ in stage \S+ \(TID (\d+)\)$")
+_OF_TASK = re.compile(r"\(TID (\d+)\)$")
+_GOT = re.compile(r"Got assigned task (\d+)$")
+_ENDED = re.compile(r"(?:Finished task|Exception in task|Executor killed task) \S+ in stage \S+ \(TID (\d+)\)")
+_DONE = re.compile(r"Finished task \S+ in stage \S+ \(TID (\d+)\) in \d+ ms")
+_JOB = re.compile(r"Got (?:map stage )?job (\d+) \((.*)\) with")
+_JOB_END = re.compile(r"Job (\d+) (finished|failed)")
+_STAGE = re.compile(r"Submitting (?:ShuffleMap|Result)Stage (\d+) ")
+_TASK_SET = re.compile(r"Adding task set (\d+)\.\d+ with ")
+_REGISTERED = re.compile(r"Registered executor .* with ID (\S+?),")
+_LAUNCHING = re.compile(r"Launching container (container_\S+) on host (\S+) for executor with ID (\S+) ")
+_GONE = re.compile(r"Lost executor (\S+) on ")
+_LOST = re.compile(r"Lost executor (\S+) on (\S+): .*(container_\S+) on host.*Container released on a \*lost\* node")
+_UPLOAD = re.compile(r"Uploading resource .+? -> (?:hdfs://[^/]+)?(/.*)")
+_ASKING = re.compile(r"progress reporter thread with \(heartbeat: (\d+), initial allocation: (\d+)\) intervals")
+_USER_EXIT = re.compile(r"User application exited with status (\d+)$")
+_PYTHON_TIMES = re.compile(r"Times: total = (-?\d+), .*\bfinish = (-?\d+).*\(TID (\d+)\)$")
+_SPLIT = re.compile(r"Task \(TID (\d+)\) input split: hdfs://[^/]+(/.*):(\d+)\+(\d+)")
+
+
+@dataclass(slots=True)
+class Task:
+    """One attempt of a task, as the driver sees it; `index` is that of its partition in the stage."""
+
+    id: int
+    stage: int
+    executor: str
+    start_ns: int
+    end_ns: int | None = None  # when the driver had its result
+    index: int = 0
+
+
+@dataclass(slots=True)
+class Job:
+    """One Spark job with its tasks."""
+
+    id: int
+    name: str
+    start_ns: int
+    end_ns: int | None = None
+    stages: dict[int, list[int]] = field(default_factory=dict)  # when each was begun, and when its tasks were there
+    tasks: list[Task] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class LostExecutor:
+    """An executor whose container YARN gave up with the node that it ran on."""
+
+    at_ns: int
+    container: str
+    host: str
+
+
+@dataclass(slots=True)
+class DriverLog:
+    """Named points of the driver's JVM, its jobs, and the uploads of its staging directory."""
+
+    points: dict[str, LogLine] = field(default_factory=dict)
+    jobs: list[Job] = field(default_factory=list)
+    registered: dict[str, LogLine] = field(default_factory=dict)
+    uploads: list[tuple[LogLine, str, int]] = field(default_factory=list)  # begin, HDFS path, next line's time
+    errors: list[str] = field(default_factory=list)
+    lost: list[LostExecutor] = field(default_factory=list)
+    gone: dict[str, int] = field(default_factory=dict)  # executor id -> when the driver gave it up, for any reason
+
+
+DRIVER_POINTS = {
+    "JVM SparkContext": "Running Spark version",
+    "connecting": "Connecting to master spark://",
+    "connected": "Connected to Spark cluster with app ID",
+    "application id": "Application ID is assigned",
+    "submitting": "Submitting application application_",
+    "submitted": "Submitted application application_",
+    "running": "has started running",
+    "ready": "SchedulerBackend is ready for scheduling",
+    "stopping": "SparkContext is stopping",
+    "executors told": "Shutting down all executors",
+    "event log closing": "Stopping event writer for",
+    "stopped": "Successfully stopped SparkContext",
+    "shutdown hook": "Shutdown hook called",
+}
+"""Name of a point -> what its line holds."""
+
+
+def driver(lines: Sequence[LogLine]) -> DriverLog:
+    """Reads the log of the JVM that has the SparkContext."""
+    log = DriverLog()
+    jobs: dict[int, Job] = {}
+    stage_job: dict[int, Job] = {}
+    tasks: dict[int, Task] = {}
+    newest: Job | None = None
+    lines = [line for line in lines if line.level != "TRACE"]  # calls, which `rpc` reads
+    for index, line in enumerate(lines):
+        for name, text in DRIVER_POINTS.items():
+            if text in line.message and name not in log.points:
+                log.points[name] = line
+        if match := _JOB.search(line.message):
+            newest = jobs[int(match[1])] = Job(int(match[1]), match[2].split(" at ")[0], line.at_ns)
+        elif (match := _STAGE.search(line.message)) and newest:
+            # Spark submits a job's later stages when earlier ones are done: they belong to one that has not ended
+            open_ = [job for job in jobs.values() if job.end_ns is None]
+            stage_job[int(match[1])] = open_[-1] if open_ else newest
+            stage_job[int(match[1])].stages[int(match[1])] = [line.at_ns]
+        elif match := _TASK_SET.search(line.message):
+            if job := stage_job.get(int(match[1])):
+                job.stages[int(match[1])].append(line.at_ns)
+        elif match := _STARTING.search(line.message):
+            if job := stage_job.get(int(match[2])):
+                task = Task(int(match[3]), int(match[2]), match[5], line.at_ns, index=int(match[1]))
+                tasks[task.id] = task
+                job.tasks.append(task)
+        elif match := _DONE.search(line.message):
+            if int(match[1]) in tasks:
+                tasks[int(match[1])].end_ns = line.at_ns
+        elif match := _JOB_END.search(line.message):
+            if int(match[1]) in jobs:
+                jobs[int(match[1])].end_ns = line.at_ns
+        elif match := _REGISTERED.search(line.message):
+            log.registered.setdefault(match[1], line)
+        elif match := _GONE.search(line.message):
+            log.gone.setdefault(match[1], line.at_ns)
+            if released := _LOST.search(line.message):
+                log.lost.append(LostExecutor(line.at_ns, released[3].rstrip("."), released[2]))
+        elif match := _UPLOAD.search(line.message):
+            after = lines[index + 1].at_ns if index + 1 < len(lines) else line.at_ns
+            log.uploads.append((line, match[1], after))
+        if line.level == "ERROR":
+            log.errors.append(line.message)
+    log.jobs = list(jobs.values())
+    return log
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """How the ApplicationMaster asks for its containers: at `from_ns`, and then after pauses that double from the first
+    to the longest while containers are missing. As `ApplicationMaster.allocationThreadImpl` of Spark 4.3 does."""
+
+    from_ns: int
+    first_pause_ns: int
+    longest_pause_ns: int
+
+    def around(self, at_ns: int) -> tuple[int, int]:
+        """Returns its last request before `at_ns` and its next; both are its first request before that."""
+        before_ns, next_ns, pause_ns = self.from_ns, self.from_ns, self.first_pause_ns
+        while next_ns < at_ns and pause_ns > 0:
+            before_ns, next_ns = next_ns, next_ns + min(pause_ns, self.longest_pause_ns)
+            pause_ns *= 2
+        return before_ns, next_ns
+
+
+@dataclass(slots=True)
+class AmLog:
+    """The ApplicationMaster's log: its executors, and in cluster mode the driver's Python."""
+
+    first: LogLine | None = None
+    registering: LogLine | None = None
+    requests: list[LogLine] = field(default_factory=list)
+    asking: Asking | None = None
+    unregistering: LogLine | None = None
+    containers: dict[str, str] = field(default_factory=dict)  # executor id -> container id
+    launching: dict[str, LogLine] = field(default_factory=dict)  # by container id
+    user_exit: tuple[int, int] | None = None  # time and exit code of the driver's Python, if it failed
+
+    @property
+    def requested(self) -> LogLine | None:
+        """The first request for executors' containers."""
+        return self.requests[0] if self.requests else None
+
+    def requested_before(self, at_ns: int | None) -> int | None:
+        """Returns the time of the last request before `at_ns`, when its container was allocated; else of the first."""
+        made = [line.at_ns for line in self.requests]
+        return max((ns for ns in made if at_ns is not None and ns <= at_ns), default=made[0] if made else None)
+
+
+def application_master(lines: Iterable[LogLine]) -> AmLog:
+    """Reads the log of one attempt's ApplicationMaster."""
+    log = AmLog()
+    for line in lines:
+        log.first = log.first or line
+        if "Registering the ApplicationMaster" in line.message:
+            log.registering = log.registering or line
+        elif "container requests" in line.message and "Submitted" in line.message:
+            log.requests.append(line)
+        elif log.asking is None and (match := _ASKING.search(line.message)):
+            log.asking = Asking(line.at_ns, int(match[2]) * 1_000_000, int(match[1]) * 1_000_000)
+        elif "Unregistering ApplicationMaster" in line.message:
+            log.unregistering = log.unregistering or line
+        elif log.user_exit is None and (match := _USER_EXIT.search(line.message)):
+            log.user_exit = line.at_ns, int(match[1])
+        elif match := _LAUNCHING.search(line.message):
+            log.containers[match[3]] = match[1]
+            log.launching[match[1]] = line
+    return log
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Input that a task is about to open: an HDFS path, and how many of its bytes."""
+
+    path: str
+    bytes: int
+    at_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class PythonTimes:
+    """A Python worker's own times of a task, in milliseconds: in total, and after it had the function."""
+
+    total_ms: int
+    finish_ms: int
+
+
+@dataclass(slots=True)
+class ExecutorLog:
+    """The log of one executor; task IDs are Spark's TIDs."""
+
+    first: LogLine | None = None
+    connecting: LogLine | None = None
+    registered: LogLine | None = None
+    shutdown: LogLine | None = None
+    got: dict[int, int] = field(default_factory=dict)
+    finished: dict[int, int] = field(default_factory=dict)  # also those that failed or were killed
+    splits: dict[int, Split] = field(default_factory=dict)  # by TID
+    running: dict[int, int] = field(default_factory=dict)
+    python: dict[int, int] = field(default_factory=dict)  # when a task's Python function was about to be run
+    python_times: dict[int, list[PythonTimes]] = field(default_factory=dict)  # of each Python function of a task
+    deserialised: dict[int, int] = field(default_factory=dict)  # when a task asked for the first broadcast
+    broadcasts: list[tuple[int, int]] = field(default_factory=list)  # begin and end of each that a task read
+    functions: list[tuple[int, int]] = field(default_factory=list)  # from a task's broadcast to its Python function
+
+
+def executor(lines: Iterable[LogLine]) -> ExecutorLog:
+    """Reads one executor's log."""
+    log = ExecutorLog()
+    reading: dict[tuple[str, str], int] = {}
+    read: dict[str, int] = {}  # thread of a task -> when its first broadcast was there
+    for line in lines:
+        log.first = log.first or line
+        message = line.message
+        if message.startswith("Connecting to driver"):
+            log.connecting = log.connecting or line
+        elif "Successfully registered with driver" in message:
+            log.registered = log.registered or line
+        elif "Driver commanded a shutdown" in message:
+            log.shutdown = log.shutdown or line
+        elif match := _GOT.search(message):
+            log.got[int(match[1])] = line.at_ns
+        elif match := _SPLIT.search(message):
+            log.splits[int(match[1])] = Split(match[2], int(match[4]), line.at_ns)
+        elif match := _RUNNING.search(message):
+            log.running[int(match[1])] = line.at_ns
+        elif match := _PYTHON.search(message):
+            log.python[int(match[1])] = line.at_ns
+        elif (match := _READING.search(message)) and (task := _OF_TASK.search(line.thread)):
+            reading[line.thread, match[1]] = line.at_ns
+            log.deserialised.setdefault(int(task[1]), line.at_ns)
+        elif match := _READ.search(message):
+            if (begun_ns := reading.pop((line.thread, match[1]), None)) is not None:
+                log.broadcasts.append((begun_ns, line.at_ns))
+                read.setdefault(line.thread, line.at_ns)
+        elif _RUNNER.match(message) and (read_ns := read.get(line.thread)) is not None:
+            log.functions.append((read_ns, line.at_ns))
+        elif match := _PYTHON_TIMES.search(message):
+            log.python_times.setdefault(int(match[3]), []).append(PythonTimes(int(match[1]), int(match[2])))
+        elif match := _ENDED.search(message):
+            log.finished.setdefault(int(match[1]), line.at_ns)
+    return log

@@ -1,0 +1,129 @@
+"""YARN's side of a run, from the ResourceManager's and the NodeManagers' logs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dlobd.evidence.attempts import CONTAINER, attempt_of
+from dlobd.evidence.log4j import LogLine
+
+_ATTEMPT = re.compile(r"\bappattempt_\d+_\d+_(\d+)\b")
+
+
+@dataclass(slots=True)
+class Marks:
+    """First time of each named transition, and the log it stands in."""
+
+    at: dict[str, int] = field(default_factory=dict)
+    source: dict[str, str] = field(default_factory=dict)
+
+    def put(self, name: str, line: LogLine) -> None:
+        """Keeps the first line of a name."""
+        if name not in self.at:
+            self.at[name] = line.at_ns
+            self.source[name] = f"{line.source}: {line.message[:120]}"
+
+
+@dataclass(frozen=True, slots=True)
+class LostNode:
+    """A node of which the ResourceManager heard nothing for too long."""
+
+    at_ns: int
+    node: str  # host:port of its NodeManager
+    patience: str  # as the ResourceManager writes it: 30 secs
+
+
+@dataclass(slots=True)
+class YarnLife:
+    """An application's and its containers' transitions.
+
+    application: SUBMITTED ACCEPTED RUNNING FINISHING FINISHED; ATTEMPT_RUNNING and such are the first of any attempt
+    attempts (by number, from 1): SUBMITTED SCHEDULED ALLOCATED LAUNCHED RUNNING FINAL_SAVING FINISHED FAILED
+    containers (by id): ALLOCATED ACQUIRED START_REQUEST LOCALIZING SCHEDULED RUNNING EXITED COMPLETED; not those that
+        were reserved and never allocated
+    """
+
+    application: Marks
+    attempts: dict[int, Marks]
+    containers: dict[str, Marks]
+    diagnostics: list[str]
+    lost_nodes: list[LostNode]
+
+    def attempt(self, container: str) -> Marks:
+        """Returns the ResourceManager's marks of a container's attempt."""
+        return self.attempts.get(attempt_of(container), Marks())
+
+
+def add_rest_times(life: YarnLife, record: Mapping[str, Any], monotonic_ns: Callable[[int], int]) -> None:
+    """Adds times of the ResourceManager's REST record, for an application without the ResourceManager's log.
+
+    Args:
+        monotonic_ns: places milliseconds since the epoch on the monotonic axis.
+    """
+    for state, key in (("SUBMITTED", "startedTime"), ("FINISHED", "finishedTime")):
+        if record.get(key):
+            life.application.at[state] = monotonic_ns(record[key])
+            life.application.source[state] = f"RM REST: {key}"
+
+
+# in the ResourceManager: `APP State change from A to B on event = E`
+_APP_STATE = re.compile(r"State change from (\w+) to (\w+) on event")
+_RM_CONTAINER = re.compile(r"Container Transitioned from (\w+) to (\w+)")
+_EXPIRED = re.compile(r"Expired:(\S+:\d+) Timed out after (\d+ secs)")
+_NM_CONTAINER = re.compile(r"transitioned from (\w+) to (\w+)")
+
+
+def life(resourcemanager: Iterable[LogLine], nodemanagers: Iterable[LogLine], application_id: str) -> YarnLife:
+    """All transitions of one application.
+
+    Args:
+        application_id: as YARN writes it, application_<timestamp>_<number>.
+    """
+    number = application_id.removeprefix("application_")
+    # application 1000 is not application 10000
+    ours = re.compile(rf"(?<!\d){re.escape(number)}(?!\d)")
+    result = YarnLife(Marks(), {}, {}, [], [])
+
+    def container_of(message: str) -> Marks | None:
+        match = CONTAINER.search(message)
+        return result.containers.setdefault(match[0], Marks()) if match and match[1] == number else None
+
+    for line in resourcemanager:
+        if expired := _EXPIRED.search(line.message):
+            result.lost_nodes.append(LostNode(line.at_ns, expired[1], expired[2]))
+        if not ours.search(line.message):
+            continue
+        if line.logger.endswith("RMAppImpl") and (state := _APP_STATE.search(line.message)):
+            result.application.put(state[2], line)
+        elif line.logger.endswith("RMAppAttemptImpl") and (state := _APP_STATE.search(line.message)):
+            result.application.put(f"ATTEMPT_{state[2]}", line)
+            if attempt := _ATTEMPT.search(line.message):
+                result.attempts.setdefault(int(attempt[1]), Marks()).put(state[2], line)
+        elif line.logger.endswith("RMContainerImpl") and (state := _RM_CONTAINER.search(line.message)):
+            marks = container_of(line.message)
+            if marks:
+                # the ResourceManager learns RUNNING one heartbeat late: the NodeManager's own line counts
+                marks.put({"RUNNING": "RM_RUNNING"}.get(state[2], state[2]), line)
+        elif line.level in ("WARN", "ERROR"):
+            result.diagnostics.append(line.message)
+    for line in nodemanagers:
+        if not ours.search(line.message):
+            continue
+        if "Start request for" in line.message:
+            name = "START_REQUEST"
+        elif line.logger.endswith("ContainerImpl") and (state := _NM_CONTAINER.search(line.message)):
+            name = "EXITED" if state[2].startswith("EXITED") else state[2]
+        else:
+            if "is running" in line.message and "memory limit" in line.message:
+                result.diagnostics.append(line.message)
+            continue
+        if marks := container_of(line.message):
+            marks.put(name, line)
+    # of a reservation that is dropped, because another node had room, the scheduler logs no end, and it charges nothing
+    for name, marks in list(result.containers.items()):
+        if "RESERVED" in marks.at and "ALLOCATED" not in marks.at:
+            del result.containers[name]
+    return result

@@ -1,0 +1,127 @@
+"""Contract of a rule: it reads the context of a run, and returns a candidate finding or None."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from dlobd.attribution.evidence_quality import quality
+from dlobd.attribution.what_if import Retain, WhatIf
+from dlobd.evidence.evidence import Evidence
+from dlobd.layers import LAYERS
+from dlobd.record.resources import CoreWaits, EnvironmentCache
+from dlobd.schema import Attribution, Runnable, Segment, Span, Trace
+
+MOST_NAMES = 4
+"""Number of span names in the evidence of a finding."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """Input of a rule. `core_waits` and `environment_cache` are those members of run.json."""
+
+    evidence: Evidence
+    chosen: Runnable
+    trace: Trace
+    attribution: Attribution
+    core_waits: CoreWaits | None
+    environment_cache: EnvironmentCache | None
+
+    @cached_property
+    def what_if(self) -> WhatIf:
+        """The trace, ready for replays."""
+        return WhatIf(self.trace)
+
+    @cached_property
+    def outer(self) -> Mapping[str, Span]:
+        """The parent of each span after normalisation of its lane, by the ID of the span."""
+        parents: dict[str, Span] = {}
+        for lane in self.what_if.lanes.values():
+            open_: list[Span] = []
+            for nested in lane.nested:
+                del open_[nested.depth :]
+                if open_:
+                    parents[nested.span.id] = open_[-1]
+                open_.append(nested.span)
+        return parents
+
+    def spans_around(self, span: Span) -> Iterator[Span]:
+        """Yields a span and its ancestors, innermost first."""
+        ancestor: Span | None = span
+        while ancestor is not None:
+            yield ancestor
+            ancestor = self.outer.get(ancestor.id)
+
+    def time(self, ns: int) -> str:
+        """Returns a time and its share of the wall time: `3.2 s (9.4 %)`."""
+        length = f"{ns / 1e9:.1f} s" if ns >= 100_000_000 else f"{ns / 1e6:.0f} ms"
+        return f"{length} ({100 * ns / self.trace.wall_ns:.1f} %)"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A finding before its bound is computed by a replay.
+
+    Attributes:
+        ns: wall time of the cause.
+        retain: retained share of each span; None: `saves_ns` is the bound, because the cause is not a set of spans.
+        uncertain_ns: uncertainty of the boundaries of the removed time.
+
+    The other attributes are those of `dlobd.record.run.Finding`.
+    """
+
+    finding: str
+    layer: str
+    says: str
+    ns: int
+    evidence: tuple[str, ...]
+    remedy: str
+    unless: str
+    retain: Retain | None = None
+    saves_ns: int = 0
+    uncertain_ns: int = 0
+
+
+Finder = Callable[[Context], Candidate | None]
+
+
+@dataclass
+class WallShare:
+    """The share of the wall time that belongs to some spans."""
+
+    ns: int = 0
+    uncertain_ns: int = 0
+    lengths: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)  # layer, name, quality, source
+    counts: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
+
+    def add(self, segment: Segment, span: Span) -> None:
+        """Adds a segment that belongs to `span`."""
+        length_ns = segment.end_ns - segment.start_ns
+        name = span.cause if segment.kind == "cause" else span.name
+        key = (segment.layer, name, quality(segment), span.source)
+        self.ns += length_ns
+        self.uncertain_ns += min(length_ns, span.resolution_ns)
+        self.lengths[key] += length_ns
+        self.counts[key] += 1
+
+    @property
+    def evidence(self) -> tuple[str, ...]:
+        """The largest entries, one line per entry."""
+        return tuple(_line(*key, ns, self.counts[key]) for key, ns in self.lengths.most_common(MOST_NAMES))
+
+
+def wall_share(context: Context, wanted: Callable[[Span, bool], bool]) -> WallShare:
+    """Sums the wall time of wanted spans. The second argument of `wanted` is that of `Retain`."""
+    share = WallShare()
+    for segment in context.attribution.segments:
+        if segment.span is not None and wanted(segment.span, segment.kind != "span"):
+            share.add(segment, segment.span)
+    return share
+
+
+def _line(layer: str, name: str, quality_: str, source: str, ns: int, count: int) -> str:
+    pieces = "1 piece" if count == 1 else f"{count} pieces"
+    origin = f"{quality_}, {source}" if source else quality_
+    return f"{LAYERS[layer].title}, {name}: {ns / 1e9:.3f} s in {pieces} ({origin})"

@@ -1,0 +1,56 @@
+"""Computes the findings of a run: applies every rule, bounds its saving by a replay, and compares it with noise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dlobd.bundle import noise
+from dlobd.findings.base import Candidate, Context, Finder
+from dlobd.findings.rules import RULES
+from dlobd.findings.special import SPECIAL
+from dlobd.record.run import Finding
+
+FINDERS: dict[str, Finder] = {**{rule.finding: rule for rule in RULES}, **SPECIAL}
+"""Rules by the code of their finding; docs/findings.md has a section about each."""
+
+WORTH_NS = 1_000_000
+"""Smallest saving that is reported."""
+
+
+def findings(context: Context) -> list[Finding]:
+    """Returns findings above noise before others, and the largest saving first."""
+    measured = context.evidence.noise
+    earlier_walls_ns = (measured.get("earlier_walls_ns") if measured else None) or ()
+    noise_ns = noise.noise_ns(earlier_walls_ns, context.trace.wall_ns)
+    rows = [_finding(candidate, saves_ns, lo_ns, noise_ns) for candidate, saves_ns, lo_ns in _bounded(context)]
+    return sorted(rows, key=lambda row: (not row.above_noise, -row.saves_ns, row.finding))
+
+
+def _bounded(context: Context) -> Iterator[tuple[Candidate, int, int]]:
+    """Yields candidates with the upper and lower bound of their saving; skips a lower bound of 0 or less."""
+    for finder in FINDERS.values():
+        if (candidate := finder(context)) is None:
+            continue
+        saves_ns = (
+            context.what_if.saved_ns(candidate.retain)
+            if candidate.retain
+            else min(candidate.saves_ns, context.trace.wall_ns)
+        )
+        lo_ns = saves_ns - candidate.uncertain_ns
+        if saves_ns >= WORTH_NS and lo_ns > 0:
+            yield candidate, saves_ns, lo_ns
+
+
+def _finding(candidate: Candidate, saves_ns: int, lo_ns: int, noise_ns: int) -> Finding:
+    return Finding(
+        candidate.finding,
+        candidate.layer,
+        candidate.says,
+        candidate.ns,
+        saves_ns,
+        lo_ns,
+        lo_ns > noise_ns,
+        candidate.evidence,
+        candidate.remedy,
+        candidate.unless,
+    )

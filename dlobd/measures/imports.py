@@ -1,0 +1,28 @@
+"""Lists the Python packages that each process imported, the importer of each, and the time. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from dlobd import spans as kinds
+from dlobd.evidence.evidence import Evidence
+from dlobd.record.resources import Import
+from dlobd.schema import Process
+
+
+def imports(evidence: Evidence) -> tuple[Import, ...]:
+    """Returns one row per process, package and importer, the longest imports of a process first.
+
+    The time of a package that was imported in several pieces is their sum."""
+    totals: dict[tuple[Process, str, str], list[int]] = defaultdict(lambda: [0, 0])
+    for recorded in evidence.processes:
+        for instant in recorded.instants:
+            if instant.name == kinds.PACKAGE_IMPORTED:
+                total = totals[recorded.process, instant.attrs["package"], instant.attrs["by"]]
+                total[0] += instant.attrs["ns"]
+                total[1] += instant.attrs["own_ns"]
+    rows = [
+        Import(process.role, process.index, process.pid, package, by, ns, own_ns)
+        for (process, package, by), (ns, own_ns) in totals.items()
+    ]
+    return tuple(sorted(rows, key=lambda row: (row.role, row.index, row.pid, -row.ns, row.package, row.by)))

@@ -1,0 +1,133 @@
+"""Computes the recording overhead of a run from its bundle: counted where possible, else estimated. Pure.
+
+Counted by the recorder itself: spans, lines, bytes, lost lines, and the time of writing them. Estimated: the number of
+spans times the cost of a span on the client's machine before the window (evidence/span_cost.json), along the attributed
+chain, and in the training loop of the slowest rank. `dlobd selftest --overhead` measures the estimated quantity.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from dlobd import spans as kinds
+from dlobd.bundle import files, reading
+from dlobd.evidence.evidence import Evidence
+from dlobd.evidence.recorder import RecordedProcess
+from dlobd.record.run import LoopCost, RecordingCost
+from dlobd.schema import Segment, Span
+from dlobd.timeline.builder import OWN_MARK
+
+BUDGET = 0.01
+"""Largest share of the wall time, and of a training loop, that recording takes without a warning."""
+
+_LOST = re.compile(r"dlobd: (\d+) lines of spans of process (\d+) are lost")
+_ADDED_LOGS = (
+    files.DRIVER_JVM_LOG,
+    files.EVENT_LOG,
+    f"{files.CONTAINER_LOGS}/*/jvm.log",
+    f"{files.DAEMON_LOGS}/*-audit.log",
+    f"{files.DAEMON_LOGS}/*-clienttrace.log",
+)
+"""Logs that exist only because of dlobd's settings."""
+
+
+def overhead(
+    evidence: Evidence, spans: Sequence[Span], segments: Sequence[Segment], wall_ns: int
+) -> RecordingCost | None:
+    """Returns the member `overhead` of run.json; None if the cost per span was not measured.
+
+    Args:
+        spans: the spans of the trace.
+        segments: the segments of its attribution.
+    """
+    known = evidence.span_cost
+    if not known:
+        return None
+    span_ns: int | None = known["span_ns"]
+    costs = [process.cost for process in evidence.processes if process.cost]
+    on_chain = _on_chain(spans, segments)
+    chain_ns = on_chain * span_ns if span_ns is not None else None
+    return RecordingCost(
+        recording=known["recording"],
+        span_cost_ns=span_ns,
+        spans=sum(len(process.spans) for process in evidence.processes),
+        lines=sum(process.lines for process in evidence.processes),
+        lost_lines=lost_lines(evidence),
+        left_out=sum(cost.left_out for cost in costs) if costs else None,
+        flush_ns=sum(cost.wall_ns for cost in costs) if costs else None,
+        flush_cpu_ns=sum(cost.cpu_ns for cost in costs) if costs else None,
+        span_bytes=sum(reading.size(process.path) or 0 for process in evidence.processes),
+        log_bytes=sum(reading.size(path) or 0 for path in _added_logs(evidence.path)),
+        chain_spans=on_chain,
+        chain_ns=chain_ns,
+        chain_share=_share(chain_ns, wall_ns),
+        loop=_loop(evidence.processes, span_ns),
+    )
+
+
+def warnings(cost: RecordingCost | None) -> Iterator[str]:
+    """Yields warnings about switched-off or expensive recording."""
+    if cost is None:
+        return
+    if cost.recording == "off":
+        yield "recording was off (DLOBD_TRACE): no breakdown by layer; wall time and training loop are valid"
+    shares = {"the wall time": cost.chain_share}
+    if cost.loop:
+        shares[f"the training loop of {cost.loop.rank}"] = cost.loop.share
+    for whole, share in shares.items():
+        if share is not None and share > BUDGET:
+            yield f"recording took about {100 * share:.1f} % of {whole}; the limit is {100 * BUDGET:.0f} %"
+
+
+def lost_lines(evidence: Evidence) -> int:
+    """Counts the lines that could not be written to disk, from the recorders' counts and messages on stderr."""
+    lost: dict[int, int] = {p.process.pid: p.cost.lost_lines for p in evidence.processes if p.cost}
+    logs = evidence.path / "logs"
+    for path in (logs / "driver.stderr", *logs.glob("containers/*/stderr")):
+        for count, pid in _LOST.findall(reading.text(path)):
+            lost[int(pid)] = max(lost.get(int(pid), 0), int(count))
+    return sum(lost.values())
+
+
+def _added_logs(bundle: Path) -> Iterator[Path]:
+    for pattern in _ADDED_LOGS:
+        yield from bundle.glob(pattern)
+
+
+def _on_chain(spans: Iterable[Span], segments: Iterable[Segment]) -> int:
+    """Counts spans that began in wall time of their own lane. Other spans delayed nothing."""
+    starts: dict[str, list[int]] = defaultdict(list)
+    for span in spans:
+        if span.source == OWN_MARK:
+            starts[span.lane].append(span.start_ns)
+    for own in starts.values():
+        own.sort()
+    count = 0
+    for segment in segments:
+        own = starts.get(segment.chain[-1], [])
+        count += bisect_left(own, segment.end_ns) - bisect_left(own, segment.start_ns)
+    return count
+
+
+def _loop(processes: Iterable[RecordedProcess], span_ns: int | None) -> LoopCost | None:
+    """Returns the cost in the longest training loop. All its threads count, since they share one interpreter."""
+    slowest: tuple[int, int, RecordedProcess] | None = None
+    for process in processes:
+        first, last = process.instant(kinds.FIRST_BATCH), process.instant(kinds.LAST_STEP_DONE)
+        if first and last and (slowest is None or last.at_ns - first.at_ns > slowest[0]):
+            slowest = (last.at_ns - first.at_ns, first.at_ns, process)
+    if slowest is None:
+        return None
+    length_ns, first_ns, process = slowest
+    spans = sum(first_ns <= span.start_ns < first_ns + length_ns for span in process.spans)
+    cost_ns = spans * span_ns if span_ns is not None else None
+    rank = f"{process.process.role} {process.process.index}"
+    return LoopCost(rank, length_ns, spans, cost_ns, _share(cost_ns, length_ns))
+
+
+def _share(part_ns: int | None, whole_ns: int) -> float | None:
+    return part_ns / whole_ns if part_ns is not None and whole_ns else None

@@ -1,0 +1,288 @@
+"""Computes a run's resource use by layer and by process, from samples of dlobd's machine. Pure.
+
+Each figure is the growth of a counter over a stretch of time, with the counter linear between two samples. A layer's
+stretches are its segments of the attributed wall, so that layers sum to the machine's figure exactly. Work of other
+lanes meanwhile is included: the figure is the load of the machine while the run's time was a layer's.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from dlobd.evidence.evidence import Evidence
+from dlobd.evidence.resources import Counter, HostSample, ProcessSample, SampledHost, SampledProcess
+from dlobd.layers import LAYERS, UNATTRIBUTED
+from dlobd.record.resources import GpuUse, HostUse, LayerUse, ProcessUse, ResourceUse
+from dlobd.schema import Segment
+
+OTHER = "other"
+"""The role of any other process, such as a shell."""
+
+_COUNTERS: Mapping[str, Callable[[HostSample], int | None]] = {
+    "cpu_busy_ns": lambda sample: sample.cpu_busy_ns,
+    "disk_read_bytes": lambda sample: sample.disk_read_bytes,
+    "disk_written_bytes": lambda sample: sample.disk_written_bytes,
+    "loopback_bytes": lambda sample: sample.loopback_bytes,
+    "net_received_bytes": lambda sample: sample.net_received_bytes,
+    "net_sent_bytes": lambda sample: sample.net_sent_bytes,
+}
+_MAIN_CLASSES = {
+    "org.apache.spark.executor.YarnCoarseGrainedExecutorBackend": "executor",
+    "org.apache.spark.executor.CoarseGrainedExecutorBackend": "executor",
+    "org.apache.spark.deploy.yarn.ApplicationMaster": "application-master",
+    "org.apache.spark.deploy.yarn.ExecutorLauncher": "application-master",
+    "org.apache.spark.deploy.master.Master": "spark-master",
+    "org.apache.spark.deploy.worker.Worker": "spark-worker",
+}
+
+Window = tuple[int, int]
+_Counters = Mapping[str, Counter | None]
+
+
+def resource_use(evidence: Evidence, segments: Sequence[Segment], window: Window) -> ResourceUse | None:
+    """Returns the member `resources` of run.json; None for a run without samples in its window.
+
+    Args:
+        segments: the segments of the attribution, which tile the window.
+    """
+    found = evidence.resources
+    if found is None or not _sampled(found, *window):
+        return None
+    counters = {name: _counter(found, of) for name, of in _COUNTERS.items()}
+    gpus = [_gpu_busy(found, index) for index in range(len(found.gpus))]
+    times = [sample.at_ns for sample in found.samples]
+    cost = Counter((sample.at_ns, sample.cost_ns) for sample in found.samples)
+    return ResourceUse(
+        period_ns=found.period_ns,
+        samples=sum(window[0] <= at_ns <= window[1] for at_ns in times),
+        longest_gap_ns=max((after - before for before, after in pairwise(times)), default=0),
+        cost_ns=cost.between(*window),
+        hosts=(_host(found, counters, window),),
+        processes=_processes(evidence, found, window),
+        layers=_layers(found, counters, gpus, segments),
+        gpus=tuple(_gpu(found, index, busy, window) for index, busy in enumerate(gpus)),
+    )
+
+
+def _counter(found: SampledHost, of: Callable[[HostSample], int | None]) -> Counter | None:
+    """Returns None if it was not read in every sample."""
+    readings = [(sample.at_ns, of(sample)) for sample in found.samples]
+    known = [(at_ns, value) for at_ns, value in readings if value is not None]
+    return Counter(known) if len(known) == len(readings) else None
+
+
+def _sampled(found: SampledHost, start_ns: int, end_ns: int) -> int:
+    """Returns the part of a stretch between the first sample and the last."""
+    first_ns, last_ns = found.samples[0].at_ns, found.samples[-1].at_ns
+    return max(0, min(end_ns, last_ns) - max(start_ns, first_ns))
+
+
+def _growth(counters: _Counters, stretches: Sequence[Window]) -> dict[str, int | None]:
+    return {
+        name: sum(counter.between(*stretch) for stretch in stretches) if counter else None
+        for name, counter in counters.items()
+    }
+
+
+# ---- hosts and layers
+
+
+def _host(found: SampledHost, counters: _Counters, window: Window) -> HostUse:
+    stolen = Counter((sample.at_ns, sample.cpu_stolen_ns) for sample in found.samples)
+    grown = _growth(counters, [window])
+    return HostUse(
+        host=found.host,
+        machine=found.machine,
+        cores=found.cores,
+        memory_bytes=found.memory_bytes,
+        sampled_ns=_sampled(found, *window),
+        cpu_busy_ns=grown["cpu_busy_ns"] or 0,
+        cpu_stolen_ns=stolen.between(*window),
+        processes_cpu_ns=sum(_cpu(process).between(*window) for process in found.processes),
+        unseen_cpu_ns=_unseen_ns(found),
+        memory_used_peak_bytes=max(sample.memory_bytes for sample in _within(found, window)),
+        disk_read_bytes=grown["disk_read_bytes"],
+        disk_written_bytes=grown["disk_written_bytes"],
+        loopback_bytes=grown["loopback_bytes"],
+        net_received_bytes=grown["net_received_bytes"] or 0,
+        net_sent_bytes=grown["net_sent_bytes"] or 0,
+    )
+
+
+def _within(found: SampledHost, window: Window) -> list[HostSample]:
+    """Returns the samples of a window; the nearest sample if it is shorter than a period."""
+    inside = [sample for sample in found.samples if window[0] <= sample.at_ns <= window[1]]
+    return inside or [min(found.samples, key=lambda sample: abs(sample.at_ns - window[0]))]
+
+
+def _layers(
+    found: SampledHost, counters: _Counters, gpus: Sequence[Counter], segments: Sequence[Segment]
+) -> tuple[LayerUse, ...]:
+    stretches: dict[str, list[Window]] = defaultdict(list)
+    for segment in segments:
+        stretches[segment.layer].append((segment.start_ns, segment.end_ns))
+    order = [*LAYERS, UNATTRIBUTED]
+    return tuple(_layer(found, counters, gpus, layer, stretches[layer]) for layer in sorted(stretches, key=order.index))
+
+
+def _layer(
+    found: SampledHost, counters: _Counters, gpus: Sequence[Counter], layer: str, stretches: Sequence[Window]
+) -> LayerUse:
+    sampled_ns = sum(_sampled(found, *stretch) for stretch in stretches)
+    grown = _growth(counters, stretches) if sampled_ns else dict.fromkeys(counters)
+    cpu_busy_ns = grown["cpu_busy_ns"]
+    gpu_busy_ns = sum(gpu.between(*stretch) for gpu in gpus for stretch in stretches)
+    return LayerUse(
+        layer=layer,
+        ns=sum(end_ns - start_ns for start_ns, end_ns in stretches),
+        sampled_ns=sampled_ns,
+        cpu_busy_share=cpu_busy_ns / (sampled_ns * found.cores) if cpu_busy_ns is not None else None,
+        gpu_busy_share=gpu_busy_ns / (sampled_ns * len(gpus)) if sampled_ns and gpus else None,
+        **grown,
+    )
+
+
+# ---- processes
+
+
+def _cpu(process: SampledProcess) -> Counter:
+    return _history(process, lambda sample: sample.cpu_ns) or Counter([])
+
+
+def _history(process: SampledProcess, of: Callable[[ProcessSample], int | None]) -> Counter | None:
+    """Returns a counter of a process, from 0 at its start; None if it is not known."""
+    readings = [(sample.at_ns, value) for sample in process.samples if (value := of(sample)) is not None]
+    if readings and process.start_ns is not None and process.start_ns < readings[0][0]:
+        readings.insert(0, (process.start_ns, 0))
+    return Counter(readings) if readings else None
+
+
+def _unseen_ns(found: SampledHost) -> int:
+    """Returns the CPU time of ended children that no sample contains: of processes shorter than a period, and of the
+    ends of all others. The kernel adds it to the parent that waits for them."""
+    last_ns = found.samples[-1].at_ns
+    sampled = [process for process in found.processes if process.samples]
+    ended: dict[int, list[SampledProcess]] = defaultdict(list)
+    for process in sampled:
+        if process.samples[-1].at_ns < last_ns:
+            ended[process.parent].append(process)
+
+    def seen_below_ns(process: SampledProcess) -> int:
+        """Returns the sampled CPU time of its ended children, which it has reaped, or would have."""
+        return sum(
+            child.samples[-1].cpu_ns + max(child.samples[-1].reaped_ns, seen_below_ns(child))
+            for child in ended[process.pid]
+        )
+
+    reaped = ((process, process.samples[-1].reaped_ns - process.samples[0].reaped_ns) for process in sampled)
+    return sum(max(0, reaped_ns - seen_below_ns(process)) for process, reaped_ns in reaped)
+
+
+def _processes(evidence: Evidence, found: SampledHost, window: Window) -> tuple[ProcessUse, ...]:
+    """Returns one row per process of a known role, and one per name of all others."""
+    rows: list[ProcessUse] = []
+    others: dict[str, list[ProcessUse]] = defaultdict(list)
+    for process, role, index in with_roles(evidence, found):
+        if process.samples and process.samples[-1].at_ns >= window[0]:
+            row = _process(process, role, index, window)
+            (others[process.name] if role == OTHER else rows).append(row)
+    rows.sort(key=lambda row: (row.role, row.index, row.pid or 0))
+    return (*rows, *(_added_up(alike) for _, alike in sorted(others.items())))
+
+
+def _process(process: SampledProcess, role: str, index: int, window: Window) -> ProcessUse:
+    read = _history(process, lambda sample: sample.read_bytes)
+    written = _history(process, lambda sample: sample.write_bytes)
+    return ProcessUse(
+        role=role,
+        index=index,
+        pid=process.pid,
+        name=process.name,
+        count=1,
+        cpu_ns=_cpu(process).between(*window),
+        rss_peak_bytes=max(sample.rss_bytes for sample in process.samples),
+        read_bytes=read.between(*window) if read else None,
+        write_bytes=written.between(*window) if written else None,
+    )
+
+
+def _added_up(rows: Sequence[ProcessUse]) -> ProcessUse:
+    """Returns several processes as one row, with the largest memory."""
+    return replace(
+        rows[0],
+        pid=None,
+        count=len(rows),
+        cpu_ns=sum(row.cpu_ns for row in rows),
+        rss_peak_bytes=max(row.rss_peak_bytes for row in rows),
+        read_bytes=_total(row.read_bytes for row in rows),
+        write_bytes=_total(row.write_bytes for row in rows),
+    )
+
+
+def _total(values: Iterable[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def with_roles(evidence: Evidence, found: SampledHost) -> Iterator[tuple[SampledProcess, str, int]]:
+    """Yields the processes with their roles and indices."""
+    roles = _roles(evidence, found)
+    for process in found.processes:
+        yield process, *(roles.get(process.pid) or _by_program(process) or (OTHER, 0))
+
+
+def _roles(evidence: Evidence, found: SampledHost) -> dict[int, tuple[str, int]]:
+    """Returns the roles of process IDs, as known from dlobd, the submission and the processes' own records."""
+    roles = {pid: _named(name) for name, pid in found.roots.items()}
+    roles[evidence.window["pid"]] = (evidence.topology.launched_role, 0)
+    for recorded in evidence.processes:
+        if recorded.domain == found.domain:
+            roles[recorded.process.pid] = (recorded.process.role, recorded.process.index)
+    return roles
+
+
+def _named(name: str) -> tuple[str, int]:
+    """Splits a daemon's name into role and index: `datanode-1`."""
+    role, _, index = name.rpartition("-")
+    return (role, int(index)) if role and index.isdecimal() else (name, 0)
+
+
+def _by_program(process: SampledProcess) -> tuple[str, int] | None:
+    role = _MAIN_CLASSES.get(process.main_class or "")
+    executor = process.executor or ""
+    return (role, int(executor) if executor.isdecimal() else 0) if role else None
+
+
+# ---- GPUs
+
+
+def _gpu_busy(found: SampledHost, index: int) -> Counter:
+    """Returns the busy time of a GPU. Its driver reports the share of a short period, which stands for the time since
+    the previous sample."""
+    total_ns, readings = 0, [(found.samples[0].at_ns, 0)]
+    for before, after in pairwise(found.samples):
+        if gpu := after.gpus[index]:
+            total_ns += gpu[0] * (after.at_ns - before.at_ns) // 100
+        readings.append((after.at_ns, total_ns))
+    return Counter(readings)
+
+
+def _gpu(found: SampledHost, index: int, busy: Counter, window: Window) -> GpuUse:
+    readings = list(_gpu_samples(found, index, window))
+    sampled_ns = _sampled(found, *window)
+    return GpuUse(
+        index=index,
+        name=found.gpus[index]["name"],
+        memory_bytes=found.gpus[index]["memory_bytes"],
+        busy_share=busy.between(*window) / sampled_ns if readings and sampled_ns else None,
+        memory_used_peak_bytes=max((memory for _, memory in readings), default=None),
+    )
+
+
+def _gpu_samples(found: SampledHost, index: int, window: Window) -> Iterator[tuple[int, int]]:
+    for sample in _within(found, window):
+        if gpu := sample.gpus[index]:
+            yield gpu

@@ -1,0 +1,259 @@
+"""Builds the lane of the YARN application: from the submit RPC over the start of the ApplicationMaster to its end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from dlobd import spans as kinds
+from dlobd.evidence import rpc
+from dlobd.evidence.attempts import attempt_of
+from dlobd.evidence.evidence import Evidence
+from dlobd.evidence.log4j import RESOLUTION_NS
+from dlobd.evidence.spark import Asking
+from dlobd.evidence.topology import APPLICATION_LANE, DRIVER_LANE
+from dlobd.evidence.yarn import Marks
+from dlobd.schema import Process, Span
+from dlobd.spans import SpanKind
+from dlobd.timeline import calls, jvm
+from dlobd.timeline.builder import LaneBuilder
+
+RM_LOG = "RM log"
+NM_LOG = "NM log"
+RM_REST = "RM REST"
+REST_RESOLUTION_NS = 1_000_000
+"""REST has milliseconds."""
+
+
+def nm_heartbeat(evidence: Evidence) -> dict[str, Any]:
+    """How often a NodeManager reports, by the settings of the run where they are known: fields of a span."""
+    settings = evidence.event_log.hadoop_settings
+    set_ms = settings.get("yarn.resourcemanager.nodemanagers.heartbeat-interval-ms", "")
+    if set_ms.isdigit():
+        return kinds.NM_HEARTBEAT_SET.fields(int(set_ms) * 1_000_000)
+    return kinds.NM_HEARTBEAT.fields()
+
+
+def build(evidence: Evidence, host: str) -> list[Span]:
+    """Returns the spans of the application; none if it was never submitted."""
+    lane = LaneBuilder(APPLICATION_LANE, Process(host, "application-master", 0, 0))
+    app = evidence.yarn.application.at
+    lane.add(kinds.ACCEPT_APPLICATION, app.get("SUBMITTED"), app.get("ACCEPTED"), RM_LOG, resolution_ns=RESOLUTION_NS)
+    asked_ns, source = (app["ACCEPTED"], RM_LOG) if "ACCEPTED" in app else (app.get("SUBMITTED"), RM_REST)
+    for container in evidence.attempts.ams[:-1]:
+        asked_ns, source = _add_lost_attempt(lane, evidence, container, asked_ns, source), RM_LOG
+    last = evidence.attempts.am
+    from_ns = _add_start(lane, evidence, last, asked_ns, source)
+    am = evidence.application_master
+    unregister = am.unregistering.at_ns if am.unregistering else None
+    finished = app.get("FINISHED")
+    python = evidence.driver_process
+    until_ns = unregister or finished
+    if evidence.topology.driver_in_container:
+        # the container's process is the driver: its start ends at the start of its Python
+        kind = kinds.AM_RUNS_DRIVER
+        until_ns = (max((span.end_ns for span in python.spans), default=None) if python else None) or until_ns
+    else:
+        kind = kinds.AM_SERVES_DRIVER  # an idle ApplicationMaster only waits for its driver
+    lane.add(kind, from_ns, until_ns, f"AM log, {RM_LOG}", waits_for=(DRIVER_LANE,))
+    _add_jvm(lane, evidence, last, from_ns)
+    lane.add(kinds.AM_STOPS, until_ns, unregister or finished, "AM log", resolution_ns=RESOLUTION_NS)
+    lane.add(kinds.UNREGISTER_APPLICATION, unregister, finished, "AM log, " + RM_LOG, resolution_ns=RESOLUTION_NS)
+    return lane.spans
+
+
+def _add_start(
+    lane: LaneBuilder, evidence: Evidence, container: str, asked_ns: int | None, asked_source: str
+) -> int | None:
+    """Adds an ApplicationMaster's container and process until it serves or is the driver. Returns that time."""
+    marks = evidence.yarn.containers.get(container, Marks()).at
+    am = evidence.am_log_of(container)
+    life = evidence.container_jvm(container) if container else None
+    begun = (life.start_ns if life else am.first.at_ns if am.first else None, "AM log")
+    add_container_start(lane, marks, "AM", asked_ns, asked_source, begun, nm_heartbeat(evidence))
+    running_ns = evidence.yarn.attempt(container).at.get("RUNNING")
+    if evidence.topology.driver_in_container:
+        python = evidence.driver_process
+        from_ns = python.process.start_ns if python else None
+        registering_ns = None
+    else:
+        # it registers, and requests containers immediately
+        from_ns = running_ns or (am.requested.at_ns if am.requested else None)
+        registering_ns = am.registering.at_ns if am.registering else None
+    add_process_start(
+        lane,
+        AM_START,
+        (marks.get("RUNNING"), life.start_ns if life else None, am.first.at_ns if am.first else None),
+        (registering_ns or from_ns, "/proc" if evidence.topology.driver_in_container else "AM log", from_ns is None),
+    )
+    lane.add(kinds.REGISTER_APPLICATION, registering_ns, running_ns, f"AM log, {RM_LOG}", resolution_ns=RESOLUTION_NS)
+    return from_ns
+
+
+def lost_ns(evidence: Evidence, container: str) -> int | None:
+    """Returns the last known time of the ApplicationMaster of a lost attempt."""
+    life, marks = evidence.container_jvm(container), evidence.yarn.containers.get(container, Marks()).at
+    last = evidence.container_log(container)[-1:]
+    ends = (life.exit_ns if life else None, marks.get("EXITED"), last[0].at_ns if last else None)
+    return next(filter(None, ends), None)
+
+
+def _add_lost_attempt(
+    lane: LaneBuilder, evidence: Evidence, container: str, asked_ns: int | None, asked_source: str
+) -> int | None:
+    """Adds an attempt whose ApplicationMaster was lost. Returns the start of the next attempt.
+
+    In cluster mode the driver and its work are lost with it; in client mode the driver continues."""
+    gone_ns, number = lost_ns(evidence, container), attempt_of(container)
+    again_ns = evidence.yarn.attempts.get(number + 1, Marks()).at.get("SUBMITTED") or gone_ns
+    if evidence.topology.driver_in_container:
+        lane.add(kinds.LOST_ATTEMPT, asked_ns, gone_ns, f"{RM_LOG}, {NM_LOG}", resolution_ns=RESOLUTION_NS)
+    else:
+        from_ns = _add_start(lane, evidence, container, asked_ns, asked_source)
+        _add_jvm(lane, evidence, container, from_ns)
+        lane.add(kinds.AM_SERVES_DRIVER, from_ns, gone_ns, f"AM log, {NM_LOG}", waits_for=(DRIVER_LANE,))
+    lane.add(kinds.NOTICE_LOST_ATTEMPT, gone_ns, again_ns, f"{NM_LOG}, {RM_LOG}", resolution_ns=RESOLUTION_NS)
+    return again_ns
+
+
+def lost_attempts(evidence: Evidence) -> Iterator[str]:
+    """Yields a line for each attempt of the application that was repeated."""
+    for container in evidence.attempts.ams[:-1]:
+        gone_ns, number = lost_ns(evidence, container), attempt_of(container)
+        begun_ns = evidence.yarn.containers.get(container, Marks()).at.get("ALLOCATED")
+        how = f" after {(gone_ns - begun_ns) / 1e9:.3f} s" if gone_ns and begun_ns else ""
+        what = "the driver and all its work were" if evidence.topology.driver_in_container else "its executors were"
+        yield f"lost work: attempt {number} of the application lost its ApplicationMaster{how}; {what} started again"
+
+
+def _add_jvm(lane: LaneBuilder, evidence: Evidence, container: str, registered_ns: int | None) -> None:
+    """Adds phases of the ApplicationMaster's JVM. In cluster mode the driver's lane continues after them."""
+    if not container:
+        return
+    lines = evidence.container_log(container)
+    life = evidence.container_jvm(container)
+    first = evidence.am_log_of(container).first
+    jvm.add_boot(lane, life, evidence.log4j(container), first, "AM JVM log", "AM log")
+    jvm.add_phases(lane, lines, jvm.APPLICATION_MASTER, "AM log", registered_ns)
+    if registered_ns:
+        calls.place(
+            lane, rpc.calls(lines), lambda call: call.thread == "main" and call.start_ns < registered_ns, "AM log",
+            [(registered_ns, sys.maxsize)],
+        )  # fmt: skip
+    jvm.add_pauses(lane, life, life.start_ns if life else None, registered_ns, "AM JVM log")
+
+
+def add_container_start(
+    lane: LaneBuilder,
+    marks: dict[str, int],
+    what: str,
+    asked_ns: int | None,
+    asked_source: str,
+    begun: tuple[int | None, str],
+    allocated_by: dict[str, Any],
+    asking: Asking | None = None,
+) -> None:
+    """Adds a container from its request to the start of its process, with the same steps for AM and executors.
+
+    Args:
+        asking: the times at which the ApplicationMaster requests containers, if its log shows them.
+        begun: start of the process and its source, for steps that no log of a daemon separates.
+        allocated_by: heartbeat that the allocation waits for, as fields of a span.
+    """
+    begun_ns, begun_source = begun
+    if "ALLOCATED" not in marks:
+        until = (marks["START_REQUEST"], NM_LOG) if "START_REQUEST" in marks else begun
+        launched = "START_REQUEST" in marks
+        kind = kinds.ALLOCATE_AND_LAUNCH_CONTAINER if launched else kinds.ALLOCATE_TO_START_CONTAINER
+        source, resolution_ns = f"{asked_source}, {until[1]}", _resolution_ns(asked_source)
+        lane.add(kind, asked_ns, until[0], source, detail=what, resolution_ns=resolution_ns)
+    elif "START_REQUEST" not in marks:
+        handed_ns = marks.get("ACQUIRED") or marks["ALLOCATED"]
+        source = f"{RM_LOG}, {begun_source}"
+        lane.add(
+            kinds.LOCALISE_AND_START_CONTAINER, handed_ns, begun_ns, source, detail=what, resolution_ns=RESOLUTION_NS
+        )
+    lane.add(
+        kinds.ALLOCATE_CONTAINER,
+        asked_ns,
+        marks.get("ALLOCATED"),
+        f"{asked_source}, {RM_LOG}",
+        detail=what,
+        resolution_ns=RESOLUTION_NS,
+        # the CapacityScheduler allocates when a node reports
+        **allocated_by,
+    )
+    _add_hand_out(lane, marks, what, asking)
+    taken_ns = marks.get("ACQUIRED")
+    # the ResourceManager itself launches its AM's container; executors' are launched by the AM
+    launch = kinds.LAUNCH_AM_CONTAINER if what == "AM" else kinds.AM_LAUNCHES_CONTAINER
+    lane.add(launch, taken_ns, marks.get("START_REQUEST"), f"{RM_LOG}, {NM_LOG}", resolution_ns=RESOLUTION_NS)
+    for kind, opens, closes in (
+        (kinds.PREPARE_CONTAINER, "START_REQUEST", "LOCALIZING"),
+        (kinds.LOCALISE_CONTAINER, "LOCALIZING", "SCHEDULED"),
+        (kinds.START_CONTAINER, "SCHEDULED", "RUNNING"),
+    ):
+        lane.add(kind, marks.get(opens), marks.get(closes), NM_LOG, detail=what, resolution_ns=RESOLUTION_NS)
+
+
+def _add_hand_out(lane: LaneBuilder, marks: dict[str, int], what: str, asking: Asking | None) -> None:
+    """Adds the time from the allocation of a container to its handover.
+
+    The ResourceManager itself takes the AM's container. An executor's container waits for the next request of the AM,
+    whose interval YARN sets; a later request is Spark's time."""
+    allocated_ns, handed_ns = marks.get("ALLOCATED"), marks.get("ACQUIRED")
+    if allocated_ns is None or handed_ns is None or what == "AM" or asking is None:
+        heartbeat = {} if what == "AM" else kinds.AM_HEARTBEAT.fields()
+        lane.add(kinds.HAND_OUT_CONTAINER, allocated_ns, handed_ns, RM_LOG, detail=what, resolution_ns=RESOLUTION_NS,
+                 **heartbeat)  # fmt: skip
+        return
+    before_ns, next_ns = asking.around(allocated_ns)
+    due_ns = min(max(next_ns, allocated_ns), handed_ns)
+    if before_ns < next_ns:
+        lane.add(
+            kinds.HAND_OUT_CONTAINER, allocated_ns, due_ns, f"{RM_LOG}, AM log",
+            detail=what, resolution_ns=RESOLUTION_NS, **kinds.AM_HEARTBEAT_READ.fields(next_ns - before_ns),
+        )  # fmt: skip
+    else:
+        due_ns = allocated_ns  # before its first request
+    lane.add(kinds.AM_ASKS_FOR_CONTAINER, due_ns, handed_ns, f"AM log, {RM_LOG}", resolution_ns=RESOLUTION_NS)
+
+
+def _resolution_ns(source: str) -> int:
+    return REST_RESOLUTION_NS if source == RM_REST else RESOLUTION_NS
+
+
+class ProcessStart(NamedTuple):
+    """Kinds of spans and sources of the start of a container's process."""
+
+    script: SpanKind
+    boots: SpanKind
+    registers: SpanKind
+    jvm_log: str
+    log: str
+
+
+AM_START = ProcessStart(kinds.AM_LAUNCH_SCRIPT, kinds.AM_JVM_BOOTS, kinds.AM_REGISTERS, "AM JVM log", "AM log")
+EXECUTOR_START = ProcessStart(
+    kinds.EXECUTOR_LAUNCH_SCRIPT, kinds.EXECUTOR_JVM_BOOTS, kinds.EXECUTOR_REGISTERS, "executor JVM log", "executor log"
+)
+
+
+def add_process_start(
+    lane: LaneBuilder,
+    start: ProcessStart,
+    begun: tuple[int | None, int | None, int | None],
+    ended: tuple[int | None, str, bool],
+) -> None:
+    """Adds the process of a container from its start to its registration, in the parts that its own records show.
+
+    Args:
+        begun: start by the NodeManager, start of the JVM, and first line of its log.
+        ended: registration or end, the source of that time, and True if it never registered.
+    """
+    running_ns, jvm_ns, logged_ns = begun
+    end_ns, end_source, truncated = ended
+    lane.add(start.script, running_ns, jvm_ns or logged_ns or end_ns, f"{NM_LOG}, {start.jvm_log}")
+    lane.add(start.boots, jvm_ns, logged_ns or end_ns, f"{start.jvm_log}, {start.log}")
+    lane.add(start.registers, logged_ns, end_ns, f"{start.log}, {end_source}", truncated=truncated)

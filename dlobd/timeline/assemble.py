@@ -1,0 +1,244 @@
+"""Assembles the evidence of a bundle into one trace. Pure: the same files give the same trace, without a cluster.
+
+    client -> driver -> { application, executor-1 .. executor-n } -> rank-0 .. rank-(n-1)
+
+Each arrow is a wait of the left lane for the right lane; each lane has a module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from dlobd import spans as kinds
+from dlobd.evidence.evidence import Evidence
+from dlobd.evidence.expected.missing import missing, not_measured, unknown
+from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
+from dlobd.evidence.timestamp import widened_event, widened_span
+from dlobd.schema import MAIN_LANE, NOT_PART, NotMeasured, Process, Span, Trace
+from dlobd.timeline import anatomy, causality, exchange, hdfs_use, native
+from dlobd.timeline import application as application_lane
+from dlobd.timeline import driver as driver_lane
+from dlobd.timeline import executor as executor_lane
+from dlobd.timeline import rank as rank_lane
+from dlobd.timeline import servers as servers_lane
+from dlobd.timeline.builder import LaneBuilder
+from dlobd.timeline.driver import last_notice_ns, last_task
+from dlobd.timeline.ranks import TRAINING, Rank, last_executor
+from dlobd.timeline.ranks import ranks as ranks_of
+
+FEEDS = (kinds.FEED_JOB, kinds.TFCLUSTER_TRAIN)
+"""Waits of the driver that end with Spark's tasks, and that trainers can delay."""
+
+IN_OWN_MAIN = NotMeasured(
+    "channel",
+    "tensorflow",
+    "your main function is one span: its steps, what they compute and exchange, are not told apart",
+)
+NO_RANKS = NotMeasured("channel", "", "no rank of TensorFlowOnSpark ran")
+IN_USER_CODE = NotMeasured("hdfs", "user", "what your code, or PySpark's loop around it, reads and writes itself")
+
+WITHOUT_YARN = NotMeasured("yarn", "", f"{NOT_PART}: Spark's own Master and Workers hand out the executors")
+
+
+def assemble(evidence: Evidence) -> Trace:
+    """Returns the trace of a run.
+
+    Raises:
+        BundleError: nothing was submitted, so that there is no window.
+    """
+    if not evidence.topology.has_spark:
+        return native.assemble(evidence)
+    window = evidence.window
+    host = evidence.host
+    ranks = ranks_of(evidence)
+    waits = _Waits(evidence, ranks)
+    spans = _client(evidence, host)
+    spans += driver_lane.build(evidence, host, last_executor(evidence, ranks), waits.resolve, waits.held_ns)
+    spans += application_lane.build(evidence, host)
+    for executor, container in evidence.executor_containers.items():
+        here = [rank for rank in ranks if rank.executor == executor]
+        in_task = [(rank, *bounds) for rank in here if (bounds := waits.in_task(rank))]
+        work = executor_lane.Executor(executor, container, _tasks(evidence, executor), here, in_task)
+        lane = executor_lane.build(evidence, host, work, waits.resolve)
+        spans += lane
+        start_ns = min((span.start_ns for span in lane), default=None)
+        puts = [put for process in evidence.recorded_in(container) for put in process.named(kinds.PUT)]
+        for rank in here:
+            inside = any(rank is other for other, _, _ in in_task)
+            # the same role may have run on another executor before
+            other_ns = [r.end_ns for r in ranks if r.lane == rank.lane and r.start_ns < rank.start_ns]
+            before_ns = min(max([*other_ns, rank.start_ns if start_ns is None else start_ns]), rank.start_ns)
+            own = executor_lane.lane_of(executor)
+            spans += rank_lane.build(rank, own, before_ns, inside, waits.exit_of(rank), waits.resolve, puts)
+            start_ns = rank.end_ns
+    spans += servers_lane.build(evidence)
+    spans += hdfs_use.close_retries(evidence, spans)
+    startup, teardown = anatomy.events(evidence, ranks)
+    if evidence.topology.by_hand:
+        spans = [*_inside(spans, window["exec_ns"], window["exit_ns"])]
+    absences = missing(evidence)
+    spans = [widened_span(span) for span in unknown(spans, absences)]
+    return Trace(
+        start_ns=window["exec_ns"],
+        end_ns=window["exit_ns"],
+        spans=tuple(spans),
+        anchors=evidence.anchors,
+        intervals=tuple(hdfs_use.intervals(evidence)),
+        not_measured=(*_not_measured(evidence, ranks), *not_measured(absences)),
+        startup=tuple(map(widened_event, startup)),
+        teardown=tuple(map(widened_event, teardown)),
+        clips=(*causality.reversed_messages(evidence), *causality.reversed_waits(spans)),
+    )
+
+
+def _not_measured(evidence: Evidence, ranks: Sequence[Rank]) -> tuple[NotMeasured, ...]:
+    own = (IN_OWN_MAIN if ranks else NO_RANKS, IN_USER_CODE)
+    found = own if evidence.topology.user_script else exchange.not_measured(evidence.job)
+    return found if evidence.topology.has_yarn else (*found, WITHOUT_YARN)
+
+
+def _inside(spans: Iterable[Span], start_ns: int, end_ns: int) -> Iterator[Span]:
+    """Yields spans cut to the window: the driver of an application submitted by hand outlives it."""
+    for span in spans:
+        begin_ns, until_ns = max(span.start_ns, start_ns), min(span.end_ns, end_ns)
+        if begin_ns < until_ns:
+            yield (
+                span
+                if (begin_ns, until_ns) == (span.start_ns, span.end_ns)
+                else replace(span, start_ns=begin_ns, end_ns=until_ns)
+            )
+
+
+def _client(evidence: Evidence, host: str) -> list[Span]:
+    window, waits_for = evidence.window, evidence.topology.client_waits_for
+    lane = LaneBuilder(MAIN_LANE, Process(host, MAIN_LANE, 0, 0))
+    if evidence.topology.by_hand:
+        lane.add(
+            kinds.APPLICATION, window["exec_ns"], window["exit_ns"], application_lane.RM_REST,
+            waits_for=(waits_for,), resolution_ns=application_lane.REST_RESOLUTION_NS,
+        )  # fmt: skip
+        return lane.spans
+    lane.add(kinds.START_SPARK_SUBMIT, window["exec_ns"], window["started_ns"], driver_lane.CLIENT)
+    lane.add(
+        kinds.WAIT_FOR_SPARK_SUBMIT, window["started_ns"], window["exit_ns"], driver_lane.CLIENT,
+        waits_for=(waits_for,),
+    )  # fmt: skip
+    return lane.spans
+
+
+def _tasks(evidence: Evidence, executor: str) -> list[Any]:
+    tasks = [(job, task) for job in evidence.driver.log.jobs for task in job.tasks if task.executor == executor]
+    return sorted(tasks, key=lambda pair: pair[1].start_ns)
+
+
+class _Waits:
+    """Finder of the release of recorded waits. A recorded wait contains a role, because no process knows lanes."""
+
+    def __init__(self, evidence: Evidence, ranks: Sequence[Rank]) -> None:
+        self._evidence = evidence
+        self._ranks = ranks
+        self._containers = evidence.executor_containers
+        self._tasks = {executor: _tasks(evidence, executor) for executor in self._containers}
+        self._finished = {executor: log.finished for executor, log in evidence.executors.items()}
+        # times and lanes of reservations
+        self._reservations = sorted((s.end_ns, lane) for s, lane in self._named(kinds.REGISTER_RESERVATION))
+        # TensorFlowOnSpark as published records no reservations; the last start task to begin reserves last
+        self._starts = sorted((s.start_ns, lane) for s, lane in self._named(kinds.START_TASK))
+
+    def _named(self, name: str) -> Iterator[tuple[RecordedSpan, str]]:
+        """Yields the spans of a kind in all containers, with their lanes."""
+        for executor, container in self._containers.items():
+            for process in self._evidence.recorded_in(container):
+                for span in process.named(name):
+                    yield span, self._lane(executor, process)
+
+    def _lane(self, executor: str, process: RecordedProcess) -> str:
+        own = next((rank.lane for rank in self._ranks if rank.whole and rank.process is process), None)
+        return own or executor_lane.lane_of(executor)
+
+    def exit_of(self, rank: Rank) -> int | None:
+        """Returns the time at which the executor's task saw its trainer's process end, if it waited for it."""
+        container = self._containers[rank.executor]
+        ends = [s.end_ns for p in self._evidence.recorded_in(container) for s in p.named(kinds.WAIT_FOR_TRAINER)]
+        return max(ends, default=None)
+
+    def in_task(self, rank: Rank) -> tuple[int, int] | None:
+        """Returns start and end of a trainer inside a Spark task; None for a process beside the task."""
+        if not rank.whole:
+            return rank.start_ns, rank.end_ns
+        trainer = next(iter(rank.named(kinds.TRAINER)), None)
+        if trainer is None or not rank.process.forked:
+            return None  # a separate process, for which the task waits in a recorded wait
+        if self._left_behind(rank):
+            return None  # the feed's task may begin before the trainer, and end after it
+        for _, task in self._tasks[rank.executor]:
+            end_ns = self._finished[rank.executor].get(task.id)
+            if task.start_ns <= trainer.start_ns and (end_ns is None or trainer.end_ns <= end_ns):
+                return rank.start_ns, trainer.end_ns
+        return None
+
+    def _left_behind(self, rank: Rank) -> bool:
+        """Returns True if a task started the trainer as a process and ended: the trainer is fed."""
+        here = self._evidence.recorded_in(self._containers[rank.executor])
+        started = {process.process.pid for process in here if process.named(kinds.START_TASK)}
+        return rank.process.parent in started
+
+    def held_ns(self, wait: RecordedSpan) -> int | None:
+        """Returns the end of the time in which trainers delayed a feed.
+
+        Then all are idle, and the last task's blocks are consumed. None for a wait that is not for a feed, or if the
+        trainers discarded blocks."""
+        if wait.name not in FEEDS or (last := last_task(self._evidence, wait)) is None:
+            return None
+        task = last[1]
+        fed = executor_lane.latest([r for r in self._ranks if r.executor == task.executor], wait.end_ns)
+        done_ns = self._finished.get(task.executor, {}).get(task.id)
+        if fed is None or done_ns is None:
+            return None
+        taken_ns = executor_lane.consumed_ns(fed, done_ns)
+        busy = [r.finished[1] for r in self._ranks if r.start_ns < wait.end_ns and r.finished > (False, wait.start_ns)]
+        return None if taken_ns is None else min(max(taken_ns, *busy), wait.end_ns) if busy else taken_ns
+
+    def _slept_for(self, sleep: RecordedSpan, trainer: Rank) -> dict[str, Any]:
+        """Returns the release of a sleep in TFCluster.shutdown, which lasts until Spark has no job.
+
+        The last task of the job that ended releases it, delayed by a trainer inside that task; else the end of the
+        trainer."""
+        jobs = [j for j in self._evidence.driver.log.jobs if j.end_ns and sleep.start_ns < j.end_ns <= sleep.end_ns]
+        ended = max(jobs, key=lambda job: job.end_ns or 0, default=None)
+        if ended and (tasks := [task for task in ended.tasks if task.end_ns is not None]):
+            last = max(tasks, key=lambda task: task.end_ns or 0)
+            return {"waits_for": (executor_lane.lane_of(last.executor),), "released_ns": last.end_ns}
+        unfinished, done_ns = trainer.finished
+        at_work = unfinished or done_ns >= sleep.end_ns
+        return {"waits_for": (trainer.lane,), "released_ns": None if at_work else max(done_ns, sleep.start_ns)}
+
+    def resolve(self, span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
+        """Returns fields of Span for a recorded wait."""
+        target = next(iter(wait.get("waits_for", ())), "")
+        if target == kinds.WAIT_LAST_RESERVATION and (last := _last_before(self._reservations, span.end_ns)):
+            return {**wait, "waits_for": (last[1],), "released_ns": last[0]}
+        if target == kinds.WAIT_LAST_RESERVATION and (last := _last_before(self._starts, span.end_ns)):
+            return {**wait, "waits_for": (last[1],)}
+        if target == kinds.WAIT_TRAINERS:
+            meant = [r for r in self._ranks if r.start_ns < span.end_ns and r.finished > (False, span.start_ns)]
+            training = [rank for rank in meant if rank.role in TRAINING]
+            trainer = max(training or meant, key=lambda rank: rank.finished, default=None)
+            if trainer is None:
+                return {**wait, "waits_for": ()}
+            if span.name == kinds.SLEEP:
+                return {**wait, **self._slept_for(span, trainer)}
+            if span.name == kinds.AWAIT_TRAINERS and last_notice_ns(self._evidence.driver_process, span):
+                return {"waits_for": (trainer.lane,)}  # by notice: no poll delayed it
+            done = trainer.named(kinds.WRITE_DONE_MARKER)
+            # the marker exists before the call that writes it returns
+            released = min(done[-1].end_ns, span.end_ns) if done and span.name == kinds.AWAIT_TRAINERS else None
+            return {**wait, "waits_for": (trainer.lane,), "released_ns": released}
+        return {**wait, "waits_for": tuple(w for w in wait.get("waits_for", ()) if not w.startswith("@"))}
+
+
+def _last_before(marks: Sequence[tuple[int, str]], end_ns: int) -> tuple[int, str] | None:
+    """Returns the last mark before the end of a wait: a script may start several clusters."""
+    return max((mark for mark in marks if mark[0] <= end_ns), default=None)

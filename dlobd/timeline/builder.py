@@ -1,0 +1,103 @@
+"""Makes spans with IDs, and copies recorded spans to a lane."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from dlobd.errors import BundleError
+from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
+from dlobd.schema import Process, Span
+from dlobd.spans import SpanKind, cause_of, kind_of
+
+OWN_MARK = "own mark"
+
+
+class LaneBuilder:
+    """Collector of the spans of one lane."""
+
+    def __init__(self, lane: str, process: Process) -> None:
+        self.lane = lane
+        self.process = process
+        self.spans: list[Span] = []
+
+    def add(self, kind: SpanKind, start_ns: int | None, end_ns: int | None, source: str, **more: Any) -> None:
+        """Adds [start, end), unless a bound is unknown or the interval is empty.
+
+        A span that ends before it starts is added: its sources contradict each other, and `nesting` counts a clip."""
+        if start_ns is None or end_ns is None or end_ns == start_ns:
+            return
+        process = more.pop("process", self.process)
+        span_id = f"{self.lane}/{len(self.spans)}"
+        self.spans.append(Span(span_id, None, kind, process, self.lane, start_ns, end_ns, source=source, **more))
+
+    def add_recorded(
+        self,
+        process: RecordedProcess,
+        spans: Iterable[RecordedSpan] | None = None,
+        resolve: Callable[[RecordedSpan, dict[str, Any]], dict[str, Any]] = lambda span, wait: wait,
+    ) -> None:
+        """Adds recorded spans of `process`.
+
+        Args:
+            spans: the spans to add; None: all spans of its main thread.
+            resolve: turns a recorded wait, which names roles (`@feeder`), into fields of Span.
+
+        Raises:
+            BundleError: the registry has no such kind of span.
+        """
+        prefix = f"{self.lane}/{process.process.pid}-{process.opened_ns}"
+        for span in [s for s in process.spans if not s.thread] if spans is None else spans:
+            wait = dict(resolve(span, dict(span.wait)))
+            wait["waits_for"] = tuple(wait.get("waits_for", ()))
+            if cause := wait.get("cause"):
+                wait["cause_kind"] = cause_of(cause)
+            kind, detail = _registered(span, process)
+            self.spans.append(
+                Span(
+                    f"{prefix}-{span.id}",
+                    f"{prefix}-{span.parent}" if span.parent else None,
+                    kind,
+                    process.process,
+                    self.lane,
+                    span.start_ns,
+                    # a span without an end has no known length
+                    span.end_ns if span.truncated else max(span.end_ns, span.start_ns + 1),
+                    detail=detail,
+                    source=OWN_MARK,
+                    truncated=span.truncated,
+                    attrs=span.attrs,
+                    rendezvous=_key(span),
+                    call=span.call,
+                    **wait,
+                )
+            )
+
+
+def _registered(span: RecordedSpan, process: RecordedProcess) -> tuple[SpanKind, str]:
+    if (found := kind_of(span.layer, span.name)) is None:
+        raise BundleError(
+            f"{process.path} has a span of unknown kind: layer {span.layer!r}, name {span.name!r}.",
+            "read the run with the version of dlobd that recorded it",
+        )
+    return found
+
+
+def _key(span: RecordedSpan) -> str:
+    """Returns the key that all members of a collective share, such as `step 7`."""
+    return f"{span.rendezvous} {span.call}" if span.rendezvous and span.call is not None else span.rendezvous
+
+
+def of_threads(
+    lane: str,
+    process: RecordedProcess,
+    spans: Sequence[RecordedSpan],
+    resolve: Callable[[RecordedSpan, dict[str, Any]], dict[str, Any]],
+) -> list[Span]:
+    """Returns spans of the other threads of a process; each thread works in parallel and has a lane of its own."""
+    found: list[Span] = []
+    for thread in sorted({span.thread for span in spans if span.thread}):
+        beside = LaneBuilder(f"{lane}/{thread}", process.process)
+        beside.add_recorded(process, [span for span in spans if span.thread == thread], resolve)
+        found += beside.spans
+    return found

@@ -1,0 +1,70 @@
+"""Places calls of Hadoop's RPC clients as spans of YARN and HDFS, inside the span of Spark that they interrupt.
+
+Only calls of the lane's own thread count: calls of other threads delay nothing by themselves.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from dlobd import spans as kinds
+from dlobd.evidence.log4j import RESOLUTION_NS
+from dlobd.evidence.rpc import Call
+from dlobd.layers import YARN
+from dlobd.schema import Span
+from dlobd.timeline.builder import LaneBuilder
+
+
+def place(
+    lane: LaneBuilder,
+    calls: Iterable[Call],
+    carries: Callable[[Call], bool],
+    source: str,
+    elsewhere: Sequence[tuple[int, int]] = (),
+) -> None:
+    """Adds the calls of the lane's own thread.
+
+    Leaves out calls inside a wait for another lane before its release, such as a poll of a state: they do not delay it.
+
+    Args:
+        carries: returns True if the call's thread executes the lane at that time.
+        elsewhere: sorted, disjoint intervals in which another thread executes the lane; they are left out.
+    """
+    waits = [span for span in lane.spans if span.waits_for]
+    for call in calls:
+        if not carries(call) or any(_holds(wait, call.start_ns) for wait in waits):
+            continue
+        attrs = {"path": call.path} if call.path else {}
+        kind = kinds.RPC if call.layer == YARN else kinds.NAMENODE_CALL
+        for start_ns, end_ns in _without(call.start_ns, call.end_ns, elsewhere):
+            lane.add(kind, start_ns, end_ns, source, detail=call.method, resolution_ns=RESOLUTION_NS, attrs=attrs)
+
+
+def _without(start_ns: int, end_ns: int, others: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yields the parts of [start_ns, end_ns) outside of `others`, which are sorted and disjoint."""
+    for begun_ns, ended_ns in others[bisect_right(others, start_ns, key=lambda other: other[1]) :]:
+        if begun_ns >= end_ns:
+            break
+        if start_ns < begun_ns:
+            yield start_ns, begun_ns
+        start_ns = ended_ns
+    if start_ns < end_ns:
+        yield start_ns, end_ns
+
+
+def _holds(wait: Span, at_ns: int) -> bool:
+    return wait.start_ns <= at_ns < (wait.end_ns if wait.released_ns is None else wait.released_ns)
+
+
+def poll_ns(calls: Sequence[Call], method: str, end_ns: int) -> int | None:
+    """Returns the sleep of a poller before its last call of `method` that began before `end_ns`.
+
+    It lasts from the answer to the previous call of the same thread; None without two such calls."""
+    last, before = None, None
+    for call in calls:
+        if call.method == method and call.start_ns < end_ns:
+            last, before = call, last
+    if last is None or before is None or last.thread != before.thread:
+        return None
+    return last.start_ns - before.end_ns

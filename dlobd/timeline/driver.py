@@ -1,0 +1,378 @@
+"""Builds the driver's lane: its Python, and the JVM's work under its calls.
+
+In client mode it begins with spark-submit's JVM, the parent of the Python process. In cluster mode spark-submit has a
+lane of its own that waits for the application, and the driver runs in the ApplicationMaster's container.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dlobd import spans as kinds
+from dlobd.evidence import rpc
+from dlobd.evidence.evidence import Evidence
+from dlobd.evidence.log4j import RESOLUTION_NS
+from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
+from dlobd.evidence.rpc import Call
+from dlobd.evidence.spark import DriverLog, Job, Task
+from dlobd.evidence.topology import APPLICATION_LANE, DRIVER_LANE, SUBMITTER_LANE, Placement
+from dlobd.schema import Process, Span
+from dlobd.spans import SpanKind
+from dlobd.timeline import calls, jvm
+from dlobd.timeline.application import RM_LOG
+from dlobd.timeline.builder import OWN_MARK, LaneBuilder, of_threads
+from dlobd.timeline.executor import DRIVER_LOG, EXECUTOR_LOG, lane_of
+from dlobd.timeline.tasks import critical
+from dlobd.tracing.clock import tick_ns
+
+SUBMIT_LOG = "spark-submit log"
+JVM_LOG = "driver JVM log"
+CLIENT = "client clock"
+AUDIT_LOG = "NN audit log"
+
+Resolve = Callable[[RecordedSpan, dict[str, Any]], dict[str, Any]]
+HeldNs = Callable[[RecordedSpan], int | None]
+
+
+def build(
+    evidence: Evidence, host: str, last_executor: str | None, resolve: Resolve, held_ns: HeldNs = lambda wait: None
+) -> list[Span]:
+    """Returns the spans of the driver, and in cluster mode also those of spark-submit's own lane.
+
+    Args:
+        last_executor: the last executor that registered, if any.
+        resolve: replaces the roles in a recorded wait by lanes.
+        held_ns: end of the time in which trainers delayed a feed; None for any other wait.
+    """
+    driver = LaneBuilder(DRIVER_LANE, Process(host, "driver", 0, evidence.window["pid"]))
+    python = evidence.driver_process
+    threads = of_threads(DRIVER_LANE, python, python.spans, resolve) if python else []
+    if evidence.topology.by_hand:
+        # the window begins after the start of spark-submit, and ends before its end
+        _add_driver(driver, evidence, last_executor, resolve, held_ns)
+        return driver.spans
+    if evidence.topology.driver_in_container:
+        submitter = LaneBuilder(SUBMITTER_LANE, Process(host, SUBMITTER_LANE, 0, evidence.window["pid"]))
+        _add_submitter(submitter, evidence)
+        _add_driver(driver, evidence, last_executor, resolve, held_ns)
+        return [*submitter.spans, *driver.spans, *threads]
+    begun_ns = evidence.driver_process.process.start_ns if evidence.driver_process else None
+    _add_start(driver, evidence, begun_ns)
+    _add_driver(driver, evidence, last_executor, resolve, held_ns)
+    _add_submission(driver, evidence)
+    _add_exit(driver, evidence)
+    calls.place(
+        driver,
+        evidence.submitter.calls,
+        lambda call: call.thread == "main" and call.start_ns < (begun_ns or 0),
+        JVM_LOG,
+    )
+    return [*driver.spans, *threads]
+
+
+def _add_start(lane: LaneBuilder, evidence: Evidence, next_ns: int | None) -> None:
+    """Adds the time from exec to the SparkSubmit JVM, and on to its child at `next_ns`."""
+    window, life = evidence.window, evidence.submitter.life
+    jvm_ns = life.start_ns if life else None
+    lane.add(kinds.SPARK_SUBMIT_SCRIPT, window["started_ns"], jvm_ns, f"{CLIENT}, {JVM_LOG}")
+    lane.add(
+        kinds.SUBMIT_JVM_STARTS,
+        jvm_ns,
+        next_ns or window["exit_ns"],
+        f"{JVM_LOG}, /proc",
+        resolution_ns=tick_ns() if next_ns else 1,
+    )
+    jvm.add_boot(lane, life, evidence.log4j(), None, JVM_LOG, SUBMIT_LOG)
+    jvm.add_pauses(lane, life, jvm_ns, next_ns, JVM_LOG)
+
+
+def _add_driver(
+    lane: LaneBuilder, evidence: Evidence, last_executor: str | None, resolve: Resolve, held_ns: HeldNs
+) -> None:
+    """Adds the driver's Python from start to end, with the JVM's work under its calls."""
+    python = evidence.driver_process
+    if python is None:
+        return
+    first_ns = python.spans[0].start_ns if python.spans else python.last_ns
+    start_ns = python.process.start_ns
+    lane.add(kinds.DRIVER_PYTHON_STARTS, start_ns, first_ns, f"/proc, {OWN_MARK}", resolution_ns=tick_ns())
+    lane.add_recorded(python, resolve=resolve)
+    _add_context(lane, evidence, python, last_executor)
+    _add_jobs(lane, evidence, python, held_ns)
+    _add_stop(lane, evidence, python)
+    _add_jvm(lane, evidence)
+    for wait in python.named(kinds.AWAIT_TRAINERS):
+        lane.add(kinds.LAST_NOTICE_HEARD, last_notice_ns(python, wait), wait.end_ns, OWN_MARK)
+
+
+def last_notice_ns(python: RecordedProcess | None, wait: RecordedSpan) -> int | None:
+    """Returns the time of the last rank's done notice inside a wait for trainers; None without one."""
+    told = [i.at_ns for i in python.instants if i.name == kinds.RANK_DONE] if python else []
+    return max((at_ns for at_ns in told if wait.start_ns <= at_ns < wait.end_ns), default=None)
+
+
+def _add_jvm(lane: LaneBuilder, evidence: Evidence) -> None:
+    """Adds the JVM's work in the thread that Python's calls wait for."""
+    context = evidence.driver.log.points.get("JVM SparkContext")
+    if context is None or not context.thread:
+        return
+    lines = [line for line in evidence.driver.lines if line.thread == context.thread and line.at_ns >= context.at_ns]
+    jvm.add_phases(lane, lines, jvm.DRIVER, DRIVER_LOG)
+    calls.place(lane, rpc.calls(lines), lambda call: True, DRIVER_LOG)
+    jvm.add_pauses(lane, evidence.driver.life, context.at_ns, _at(evidence.driver.log, "submitting"), JVM_LOG)
+
+
+def _add_exit(lane: LaneBuilder, evidence: Evidence) -> None:
+    """Adds the end of a driver in client mode: its Python ends, its JVM stops, spark-submit exits."""
+    python, life = evidence.driver_process, evidence.driver.life
+    window_end_ns = evidence.window["exit_ns"]
+    if python is None:
+        return
+    last_ns = max((span.end_ns for span in python.spans), default=python.last_ns)
+    exit_ns = life.exit_ns if life else None
+    lane.add(kinds.DRIVER_PYTHON_EXITS, last_ns, exit_ns or window_end_ns, f"{OWN_MARK}, {JVM_LOG}")
+    lane.add(kinds.JVM_PROCESS_EXITS, exit_ns, window_end_ns, f"{JVM_LOG}, {CLIENT}")
+
+
+def _add_submitter(lane: LaneBuilder, evidence: Evidence) -> None:
+    """Adds spark-submit in cluster mode: staging, submission, and a poll of the application once a second."""
+    log, life, window = evidence.submitter.log, evidence.submitter.life, evidence.window
+    assigned = log.points.get("application id")
+    _add_start(lane, evidence, assigned.at_ns if assigned else None)
+    submitted = log.points.get("submitted")
+    lane.add(kinds.PREPARE_SUBMISSION, assigned.at_ns if assigned else None, _at(log, "submitting"), SUBMIT_LOG)
+    _add_submission(lane, evidence)
+    exit_ns = (life.exit_ns if life else None) or window["exit_ns"]
+    # clients see FINISHED before the ResourceManager has completed it
+    finished_ns = evidence.yarn.application.at.get("FINISHED")
+    lane.add(
+        kinds.WAIT_FOR_APPLICATION,
+        submitted.at_ns if submitted else None,
+        exit_ns,
+        f"{SUBMIT_LOG}, {JVM_LOG}",
+        resolution_ns=RESOLUTION_NS,
+        waits_for=(APPLICATION_LANE,),
+        released_ns=None if finished_ns is None else min(finished_ns, exit_ns),
+        **_report_poll(evidence.submitter.calls, exit_ns),
+    )
+    lane.add(kinds.JVM_PROCESS_EXITS, exit_ns, window["exit_ns"], f"{JVM_LOG}, {CLIENT}")
+    jvm.add_phases(lane, evidence.submitter.lines, jvm.SUBMISSION, SUBMIT_LOG)
+    calls.place(lane, evidence.submitter.calls, lambda call: call.thread == "main", SUBMIT_LOG)
+
+
+def _report_poll(made: Sequence[Call], end_ns: int) -> dict[str, Any]:
+    """Returns the poll of a wait that ended at `end_ns` as fields of a span; two successive calls show its period."""
+    read_ns = calls.poll_ns(made, "getApplicationReport", end_ns)
+    return kinds.REPORT_POLL.fields() if read_ns is None else kinds.REPORT_POLL_READ.fields(read_ns)
+
+
+def _at(log: DriverLog, name: str) -> int | None:
+    return log.points[name].at_ns if name in log.points else None
+
+
+def _add_submission(lane: LaneBuilder, evidence: Evidence) -> None:
+    """Adds staging and the submit RPC."""
+    log = evidence.submitter.log
+    permitted = {call.path: call.end_ns for call in evidence.submitter.calls if call.method == "setPermission"}
+    for line, path, next_line_ns in log.uploads:
+        attrs = {"purpose": "staging", "path": path}
+        if path in permitted:
+            lane.add(
+                kinds.UPLOAD_TO_STAGING, line.at_ns, permitted[path], SUBMIT_LOG,
+                resolution_ns=RESOLUTION_NS, attrs=attrs,
+            )  # fmt: skip
+            continue
+        # Spark sets the file's permission after the copy: the NameNode's record of that call is the end of the upload
+        done = next((a.at_ns for a in evidence.hdfs.audits if a.command == "setPermission" and a.path == path), None)
+        lane.add(
+            kinds.WRITE_STAGING,
+            line.at_ns,
+            done or next_line_ns,
+            f"{SUBMIT_LOG}, {AUDIT_LOG if done else SUBMIT_LOG}",
+            resolution_ns=RESOLUTION_NS,
+            attrs=attrs,
+        )
+    lane.add(kinds.SUBMIT_RPC, _at(log, "submitting"), _at(log, "submitted"), SUBMIT_LOG, resolution_ns=RESOLUTION_NS)
+
+
+def _add_context(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess, last_executor: str | None) -> None:
+    """Adds the parts of `SparkContext(...)`: the JVM's start, and the waits for the ApplicationMaster and executors."""
+    context = next(iter(python.named(kinds.SPARK_CONTEXT)), None)
+    if context is None:
+        return
+    log = evidence.driver.log
+    waiting_ns = _ADD_MANAGER[evidence.topology.placement](lane, evidence, context)
+    registered = log.registered.get(last_executor) if last_executor else None
+    ready_ns = _at(log, "ready") or context.end_ns
+    # after maxRegisteredResourcesWaitingTime Spark continues without the rest: a later registration released nothing
+    in_time = registered is not None and registered.at_ns <= ready_ns
+    lane.add(
+        kinds.WAIT_FOR_EXECUTORS,
+        waiting_ns,
+        ready_ns,
+        DRIVER_LOG,
+        resolution_ns=RESOLUTION_NS,
+        waits_for=(lane_of(last_executor),) if last_executor else (),
+        released_ns=registered.at_ns if registered and in_time else None,
+        **kinds.EXECUTORS_POLL.fields(),
+    )
+
+
+def _add_registration(lane: LaneBuilder, evidence: Evidence, context: RecordedSpan) -> int | None:
+    """Adds the registration of a driver that is the ApplicationMaster. Returns its end."""
+    registered_ns = evidence.yarn.attempt(evidence.attempts.am).at.get("RUNNING")
+    registering = evidence.application_master.registering
+    source = f"{DRIVER_LOG}, {RM_LOG}"
+    for kind, begin_ns in (
+        (kinds.SPARK_ENV_STARTS, _at(evidence.driver.log, "JVM SparkContext")),
+        (kinds.REGISTER_APPLICATION, registering.at_ns if registering else None),
+    ):
+        lane.add(kind, begin_ns, registered_ns, source, resolution_ns=RESOLUTION_NS)
+    return registered_ns
+
+
+def _add_master(lane: LaneBuilder, evidence: Evidence, context: RecordedSpan) -> int | None:
+    """Adds the registration with Spark's Master. Returns its end."""
+    log = evidence.driver.log
+    _add_points(
+        lane,
+        log,
+        (kinds.SPARK_ENV_STARTS, "JVM SparkContext", "connecting"),
+        (kinds.REGISTER_WITH_MASTER, "connecting", "connected"),
+    )
+    return _at(log, "connected")
+
+
+def _add_wait_for_am(lane: LaneBuilder, evidence: Evidence, context: RecordedSpan) -> int | None:
+    """Adds the submission by the driver's JVM, and its wait for the ApplicationMaster. Returns the end of the wait."""
+    log = evidence.driver.log
+    _add_points(
+        lane,
+        log,
+        (kinds.SPARK_ENV_STARTS, "JVM SparkContext", "application id"),
+        (kinds.PREPARE_SUBMISSION, "application id", "submitting"),
+    )
+    running_ns = _at(log, "running")
+    lane.add(
+        kinds.WAIT_FOR_AM,
+        _at(log, "submitted"),
+        running_ns or context.end_ns,
+        DRIVER_LOG,
+        resolution_ns=RESOLUTION_NS,
+        waits_for=(APPLICATION_LANE,),
+        released_ns=evidence.yarn.application.at.get("ATTEMPT_RUNNING"),
+        **_report_poll(evidence.submitter.calls, running_ns or context.end_ns),
+    )
+    return running_ns
+
+
+def _add_points(lane: LaneBuilder, log: DriverLog, *rows: tuple[SpanKind, str, str]) -> None:
+    for kind, opens, closes in rows:
+        lane.add(kind, _at(log, opens), _at(log, closes), DRIVER_LOG, resolution_ns=RESOLUTION_NS)
+
+
+_ADD_MANAGER = {
+    Placement.YARN_CLUSTER: _add_registration,
+    Placement.YARN_CLIENT: _add_wait_for_am,
+    Placement.STANDALONE: _add_master,
+    Placement.LOCAL_CLUSTER: _add_master,
+}
+"""Placement of the driver -> the function that adds the start of its manager."""
+
+
+def _add_jobs(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess, held_ns: HeldNs) -> None:
+    """Adds Spark jobs. A job inside a recorded wait belongs to it: only its submission is the driver's own time."""
+    spans = [span for span in python.spans if not span.thread]
+    waits = [span for span in spans if span.wait]
+    calls = [span for span in spans if span.attrs.get("jvm_call")]
+    free: list[Job] = []
+    for wait in waits:
+        _add_end_of_feed(lane, evidence, wait, held_ns(wait))
+    for job in evidence.driver.log.jobs:
+        around = next((w for w in waits if w.start_ns <= job.start_ns < w.end_ns), None)
+        if around is None:
+            free.append(job)
+            continue
+        lane.add(
+            kinds.SUBMIT_JOB, around.start_ns, job.start_ns, f"{OWN_MARK}, {DRIVER_LOG}",
+            detail=job.name, resolution_ns=RESOLUTION_NS,
+        )  # fmt: skip
+    if evidence.topology.user_script:
+        # this lane does not wait for jobs of other threads
+        within = [([job for job in free if c.start_ns <= job.start_ns < c.end_ns], c.end_ns) for c in calls]
+    else:
+        within = [([job], evidence.window["exit_ns"]) for job in free]
+    for jobs, end_ns in within:
+        _add_waited(lane, evidence, jobs, end_ns)
+
+
+def last_task(evidence: Evidence, wait: RecordedSpan) -> tuple[Job, Task] | None:
+    """Returns the last completed task of the jobs that were submitted inside a wait; None without one."""
+    ended = [
+        (task.end_ns, task.id, job, task)
+        for job in evidence.driver.log.jobs
+        if wait.start_ns <= job.start_ns < wait.end_ns
+        for task in job.tasks
+        if task.end_ns is not None and task.end_ns <= wait.end_ns
+    ]
+    return max(ended)[2:] if ended else None
+
+
+def _add_end_of_feed(lane: LaneBuilder, evidence: Evidence, wait: RecordedSpan, held_ns: int | None) -> None:
+    """Adds the end of a feed's job after the trainers stop delaying it: its last task ends and reports, the job ends.
+
+    Args:
+        held_ns: end of the time in which trainers delayed it; None for a wait that is not for a feed.
+    """
+    if held_ns is None or (last := last_task(evidence, wait)) is None:
+        return
+    job, task = last
+    assert task.end_ns is not None
+    lane.add(
+        kinds.WAIT_FOR_TASKS, min(held_ns, task.end_ns), task.end_ns, DRIVER_LOG,
+        detail=job.name, resolution_ns=RESOLUTION_NS, waits_for=(lane_of(task.executor),),
+    )  # fmt: skip
+    lane.add(
+        kinds.END_JOB, max(held_ns, task.end_ns), wait.end_ns, f"{DRIVER_LOG}, {OWN_MARK}",
+        detail=job.name, resolution_ns=RESOLUTION_NS,
+    )  # fmt: skip
+
+
+def _add_waited(lane: LaneBuilder, evidence: Evidence, jobs: Sequence[Job], end_ns: int) -> None:
+    """Adds jobs that this lane waits for, sequential or concurrent, until `end_ns`."""
+    free_ns = 0
+    for job in jobs:
+        if job.end_ns is not None and job.start_ns >= free_ns:
+            free_ns = min(job.end_ns, end_ns)
+            lane.add(kinds.JOB, job.start_ns, free_ns, DRIVER_LOG, detail=job.name, resolution_ns=RESOLUTION_NS)
+    finished = {name: log.finished for name, log in evidence.executors.items()}
+    log = evidence.driver.log
+    registered = {executor: line.at_ns for executor, line in log.registered.items()}
+    for link in critical(jobs, finished, end_ns, log.gone, registered):
+        lane.add(
+            kinds.WAIT_FOR_TASKS if link.executor else kinds.LOST_TASK, link.start_ns, link.end_ns,
+            f"{DRIVER_LOG}, {EXECUTOR_LOG}", detail=link.job, resolution_ns=RESOLUTION_NS,
+            waits_for=(lane_of(link.executor),) if link.executor else (),
+        )  # fmt: skip
+
+
+def _add_stop(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess) -> None:
+    """Adds the end of the event log inside `SparkContext.stop`: its last bytes and its rename are HDFS's time."""
+    closing = evidence.driver.log.points.get("event log closing")
+    stop = next(iter(python.named(kinds.SPARK_CONTEXT_STOP)), None)
+    if closing is None or stop is None:
+        return
+    attrs = {"purpose": "event log", "path": f"/spark-events/{evidence.window['application_id']}"}
+    made = [call for call in evidence.driver.calls if call.start_ns > closing.at_ns]
+    last = next((call for call in made if call.method.startswith("rename") and call.thread == closing.thread), None)
+    if last is not None:
+        lane.add(kinds.STOP_EVENT_LOG, closing.at_ns, last.end_ns, DRIVER_LOG, resolution_ns=RESOLUTION_NS, attrs=attrs)
+        return
+    renamed = [a.at_ns for a in evidence.hdfs.audits if a.command == "rename" and "/spark-events/" in a.path]
+    after = [at_ns for at_ns in renamed if closing.at_ns < at_ns <= stop.end_ns]
+    lane.add(
+        kinds.CLOSE_EVENT_LOG, closing.at_ns, after[0] if after else None, f"{DRIVER_LOG}, {AUDIT_LOG}",
+        resolution_ns=RESOLUTION_NS,
+        attrs=attrs,
+    )  # fmt: skip

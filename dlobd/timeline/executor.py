@@ -1,0 +1,335 @@
+"""Builds the lane of one executor: start of its container, JVM, tasks, and spans of its Python workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dlobd import spans as kinds
+from dlobd.evidence import rpc
+from dlobd.evidence.attempts import attempt_of
+from dlobd.evidence.evidence import Evidence
+from dlobd.evidence.feed import room_ns, without_reads
+from dlobd.evidence.jvm import JvmLife
+from dlobd.evidence.log4j import RESOLUTION_NS
+from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
+from dlobd.evidence.spark import Job, Task
+from dlobd.evidence.topology import APPLICATION_LANE, DRIVER_LANE
+from dlobd.evidence.yarn import Marks
+from dlobd.schema import Process, Span
+from dlobd.timeline import calls, jvm
+from dlobd.timeline.application import (
+    EXECUTOR_START,
+    RM_LOG,
+    add_container_start,
+    add_process_start,
+    lost_ns,
+    nm_heartbeat,
+)
+from dlobd.timeline.builder import OWN_MARK, LaneBuilder, of_threads
+from dlobd.timeline.ranks import ROLES, Rank
+from dlobd.tracing.clock import tick_ns
+
+DRIVER_LOG = "driver log"
+AM_LOG = "AM log"
+EXECUTOR_LOG = "executor log"
+EXECUTOR_JVM_LOG = "executor JVM log"
+TASK_THREAD = "Executor task launch worker for task "
+
+
+def lane_of(executor: str) -> str:
+    """Returns the lane of an executor by Spark's executor ID."""
+    return f"executor-{executor}"
+
+
+Resolve = Callable[[RecordedSpan, dict[str, Any]], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Executor:
+    """One executor and its work.
+
+    Attributes:
+        container: the directory of its logs and spans.
+        tasks: its tasks with their jobs, in the order of their start.
+        ranks: its trainers.
+        in_task: trainers inside a Spark task, with start and end.
+    """
+
+    id: str
+    container: str
+    tasks: Sequence[tuple[Job, Task]]
+    ranks: Sequence[Rank]
+    in_task: Sequence[tuple[Rank, int, int]]
+
+
+def build(evidence: Evidence, host: str, executor: Executor, resolve: Resolve) -> list[Span]:
+    """Returns the spans of an executor.
+
+    Args:
+        resolve: replaces the roles in a recorded wait by lanes.
+    """
+    container = executor.container
+    lane = LaneBuilder(lane_of(executor.id), Process(host, "executor", _index(executor.id), 0))
+    add_start = _add_yarn_start if evidence.topology.has_yarn else _add_master_start
+    add_start(lane, evidence, executor)
+    life, log = evidence.container_jvm(container), evidence.executors[executor.id]
+    marks = evidence.yarn.containers.get(container, Marks()).at
+    registered = evidence.driver.log.registered.get(executor.id)
+    ready_ns = registered.at_ns if registered else None
+    end_ns = _end(life, marks)
+    jvm_ns = life.start_ns if life else None
+    add_process_start(
+        lane,
+        EXECUTOR_START,
+        (marks.get("RUNNING"), jvm_ns, log.first.at_ns if log.first else None),
+        (ready_ns or end_ns, DRIVER_LOG, ready_ns is None),
+    )
+    jvm.add_boot(lane, life, evidence.log4j(container), log.first, EXECUTOR_JVM_LOG, EXECUTOR_LOG)
+    jvm.add_phases(lane, evidence.container_log(container), jvm.EXECUTOR, EXECUTOR_LOG, ready_ns)
+    jvm.add_pauses(lane, life, jvm_ns, ready_ns, EXECUTOR_JVM_LOG)
+    _add_tasks(lane, executor.tasks, log.finished, ready_ns, end_ns)
+    _add_parts(lane, evidence, executor)
+    for rank, start_ns, until_ns in executor.in_task:
+        lane.add(kinds.TRAINER_IN_TASK, start_ns, until_ns, OWN_MARK, waits_for=(rank.lane,))
+    beside = _add_python(lane, evidence, executor, resolve)
+    return [*lane.spans, *beside]
+
+
+def _add_master_start(lane: LaneBuilder, evidence: Evidence, executor: Executor) -> None:
+    """Adds the time until Spark's Master and a Worker have started the executor's JVM."""
+    connected, life = evidence.driver.log.points.get("connected"), evidence.container_jvm(executor.container)
+    lane.add(
+        kinds.MASTER_STARTS_EXECUTOR, connected.at_ns if connected else None,
+        life.start_ns if life else None, f"{DRIVER_LOG}, {EXECUTOR_JVM_LOG}", resolution_ns=RESOLUTION_NS,
+    )  # fmt: skip
+
+
+def _add_yarn_start(lane: LaneBuilder, evidence: Evidence, executor: Executor) -> None:
+    """Adds the request for the executor's container, and the container's start by YARN."""
+    container, life = executor.container, evidence.container_jvm(executor.container)
+    marks = evidence.yarn.containers.get(container, Marks()).at
+    am, first = evidence.am_log_of(container), evidence.executors[executor.id].first
+    requested = am.requested_before(marks.get("ALLOCATED"))
+    accepted_ns = evidence.yarn.attempt(container).at.get("RUNNING")
+    if not evidence.topology.driver_in_container:
+        _add_wait_for_am(lane, evidence, container, accepted_ns)
+    if am.requested is None or requested == am.requested.at_ns:
+        lane.add(
+            kinds.AM_PREPARES_REQUEST, accepted_ns, requested, f"{RM_LOG}, {AM_LOG}",
+            resolution_ns=RESOLUTION_NS,
+        )  # fmt: skip
+    else:  # it replaces a lost executor: the ApplicationMaster first had to notice the loss
+        lost = [at_ns for at_ns in evidence.driver.log.gone.values() if requested is not None and at_ns < requested]
+        lane.add(
+            kinds.NOTICE_LOST_EXECUTOR, max(lost, default=None), requested, f"{DRIVER_LOG}, {AM_LOG}",
+            resolution_ns=RESOLUTION_NS,
+        )  # fmt: skip
+    if accepted_ns is not None and requested is not None and not evidence.topology.driver_in_container:
+        lines = evidence.container_log(evidence.attempts.am_of(container))
+        jvm.add_phases(lane, lines, jvm.REQUEST, AM_LOG, requested)
+        calls.place(
+            lane, rpc.calls(lines), lambda call: call.thread == "main" and accepted_ns < call.start_ns < requested,
+            AM_LOG,
+        )  # fmt: skip
+    begun = (life.start_ns if life else first.at_ns if first else None, EXECUTOR_LOG)
+    add_container_start(lane, marks, "executor", requested, AM_LOG, begun, nm_heartbeat(evidence), am.asking)
+
+
+def _add_wait_for_am(lane: LaneBuilder, evidence: Evidence, container: str, accepted_ns: int | None) -> None:
+    """Adds the wait for the next ApplicationMaster, before an executor of a later attempt is requested."""
+    before = [am for am in evidence.attempts.ams if attempt_of(am) < attempt_of(container)]
+    if before:
+        lane.add(
+            kinds.WAIT_FOR_NEXT_AM, lost_ns(evidence, before[-1]), accepted_ns, RM_LOG,
+            resolution_ns=RESOLUTION_NS, waits_for=(APPLICATION_LANE,),
+        )  # fmt: skip
+
+
+def _add_python(lane: LaneBuilder, evidence: Evidence, executor: Executor, resolve: Resolve) -> list[Span]:
+    """Adds the Python daemon and workers. Returns the spans of lanes beside the executor's."""
+    ranks, here = executor.ranks, evidence.recorded_in(executor.container)
+    room = _room(here, ranks)
+
+    def own(span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
+        if span.name == kinds.PUT and (at_ns := room.get(span.start_ns)) is not None:
+            # there is room from then on: the rest is the pipe's own time
+            if at_ns <= span.start_ns:
+                return {}
+            if at_ns < span.end_ns:  # otherwise the pipe took the block in parts
+                lane.add(kinds.WRITE_BLOCK, at_ns, span.end_ns, OWN_MARK)
+        if wait.get("waits_for") == [kinds.WAIT_TRAINER]:
+            rank = latest(ranks, span.end_ns)
+            if rank and span.name == kinds.SLEEP and not rank.finished[0]:
+                wait["released_ns"] = min(max(rank.finished[1], span.start_ns), span.end_ns)
+            return {**wait, "waits_for": (rank.lane,) if rank else ()}
+        return resolve(span, wait)
+
+    found: list[Span] = []
+    taken: list[tuple[int, int]] = []
+    for process in here:
+        if process.process.role in ROLES:
+            continue
+        if not process.forked:
+            lane.add(
+                kinds.START_PYTHON_DAEMON, process.process.start_ns, process.opened_ns, "/proc, " + OWN_MARK,
+                resolution_ns=tick_ns(), process=process.process,
+            )  # fmt: skip
+        # a user's script may run several workers in one task; dlobd's own job never does
+        user_worker = evidence.topology.user_script and process.forked
+        if user_worker and process.spans:
+            # imports of PySpark until the first function is unpickled, inside the task that waits for them
+            lane.add(
+                kinds.PYTHON_WORKER_STARTS, process.opened_ns, process.spans[0].start_ns, OWN_MARK,
+                process=process.process,
+            )  # fmt: skip
+        spans, beside = _one_at_a_time(_outside(process, ranks), taken if user_worker else [])
+        lane.add_recorded(process, spans, resolve=own)
+        _add_joins(lane, process, ranks)
+        second = LaneBuilder(f"{lane.lane}/python-{process.process.pid}", process.process)
+        second.add_recorded(process, beside, resolve=own)
+        found += second.spans
+        found += of_threads(lane.lane, process, _outside(process, ranks, threads=True), own)
+    return found
+
+
+def _outside(process: RecordedProcess, ranks: Sequence[Rank], threads: bool = False) -> list[RecordedSpan]:
+    """Returns spans of a Python worker outside of its ranks: of its main thread, or of its other threads."""
+    as_rank = {id(span) for rank in ranks if rank.process is process for span in rank.spans}
+    return [span for span in process.spans if bool(span.thread) == threads and id(span) not in as_rank]
+
+
+def _one_at_a_time(
+    spans: Sequence[RecordedSpan], taken: list[tuple[int, int]]
+) -> tuple[list[RecordedSpan], list[RecordedSpan]]:
+    """Separates concurrent spans of a Python worker, which go to a lane beside the executor's lane.
+
+    One task may have several workers that exchange rows. Extends `taken`, the intervals in which workers are busy."""
+    tops = [span for span in spans if not span.parent]
+    beside = [t for t in tops if any(t.start_ns < end_ns and start_ns < t.end_ns for start_ns, end_ns in taken)]
+    taken += [(top.start_ns, top.end_ns) for top in tops if top not in beside]
+
+    def is_beside(span: RecordedSpan) -> bool:
+        return any(top.start_ns <= span.start_ns < top.end_ns or top is span for top in beside)
+
+    return [s for s in spans if not is_beside(s)], [s for s in spans if is_beside(s)]
+
+
+def _room(processes: Sequence[RecordedProcess], ranks: Sequence[Rank]) -> dict[int, int]:
+    """Maps the start of each put to the time at which the pipe had room for it; empty if the feed is not a pipe."""
+    capacity = next((pipe.attrs["capacity_bytes"] for p in processes if (pipe := p.instant(kinds.FEED_PIPE))), None)
+    if capacity is None:
+        return {}
+    gets = [get for rank in ranks for get in rank.named(kinds.GET)]
+    return room_ns([put for process in processes for put in process.named(kinds.PUT)], gets, capacity)
+
+
+def latest(ranks: Sequence[Rank], before_ns: int) -> Rank | None:
+    """Returns the trainer that started last before `before_ns`."""
+    return max((rank for rank in ranks if rank.start_ns < before_ns), key=lambda rank: rank.start_ns, default=None)
+
+
+def consumed_ns(rank: Rank, before_ns: int) -> int | None:
+    """Returns the time at which the trainer had consumed the feed; None if it discarded blocks.
+
+    That is its last get of a block, or its last put of results, before the end of a feed task."""
+    if any(span.start_ns < before_ns for span in rank.named(kinds.TERMINATE_FEED)):
+        return None
+    spans = rank.named(kinds.GET) + rank.named(kinds.PUT_RESULTS)
+    return max((span.end_ns for span in spans if span.end_ns <= before_ns), default=None)
+
+
+def _add_tasks(
+    lane: LaneBuilder,
+    tasks: Sequence[tuple[Job, Task]],
+    finished: dict[int, int],
+    ready_ns: int | None,
+    end_ns: int | None,
+) -> None:
+    """Adds the scheduling and the run of tasks, and the idle time until the driver has the next job."""
+    free_ns = ready_ns
+    # a task without an end had ended before the next start: an executor with one core runs one task at a time
+    starts = [task.start_ns for _, task in tasks]
+    for (job, task), next_ns in zip(tasks, [*starts[1:], end_ns], strict=False):
+        asked_ns = max(job.start_ns, free_ns or job.start_ns)
+        lane.add(
+            kinds.WAIT_FOR_JOB, free_ns, min(asked_ns, task.start_ns), DRIVER_LOG, waits_for=(DRIVER_LANE,),
+            resolution_ns=RESOLUTION_NS,
+        )  # fmt: skip
+        lane.add(kinds.SCHEDULE_TASK, asked_ns, task.start_ns, DRIVER_LOG, resolution_ns=RESOLUTION_NS)
+        begun_ns, *offered = job.stages.get(task.stage, [0])
+        if offered and asked_ns <= begun_ns:  # the executor waited for its stage
+            lane.add(kinds.SUBMIT_STAGE, begun_ns, offered[0], DRIVER_LOG, resolution_ns=RESOLUTION_NS)
+            lane.add(kinds.OFFER_TASK, offered[0], task.start_ns, DRIVER_LOG, resolution_ns=RESOLUTION_NS)
+        done_ns = finished.get(task.id)
+        free_ns = done_ns or next_ns
+        lane.add(
+            kinds.TASK, task.start_ns, free_ns, f"{DRIVER_LOG}, {EXECUTOR_LOG}", detail=job.name,
+            resolution_ns=RESOLUTION_NS, truncated=done_ns is None, attrs={"task": task.id, "job": job.id},
+        )  # fmt: skip
+        # the driver may send the next task before it handles the result of this task
+        told_ns = min(filter(None, (task.end_ns, next_ns)), default=None)
+        if done_ns is not None and told_ns is not None and done_ns < told_ns:
+            lane.add(
+                kinds.REPORT_TASK, done_ns, told_ns, f"{EXECUTOR_LOG}, {DRIVER_LOG}",
+                detail=job.name, resolution_ns=RESOLUTION_NS,
+            )  # fmt: skip
+            free_ns = told_ns
+    lane.add(kinds.WAIT_FOR_JOB, free_ns, end_ns, EXECUTOR_LOG, waits_for=(DRIVER_LANE,), resolution_ns=RESOLUTION_NS)
+
+
+def _add_parts(lane: LaneBuilder, evidence: Evidence, executor: Executor) -> None:
+    """Adds the work of the executor's JVM in the thread of each task, if its log shows it."""
+    container, log = executor.container, evidence.executors[executor.id]
+    processes = [p for p in evidence.recorded_in(container) if not p.forked and p.process.role not in ROLES]
+    daemons = [p.process.start_ns for p in processes if p.process.start_ns]
+    sources = f"{DRIVER_LOG}, {EXECUTOR_LOG}"
+    for _, task in executor.tasks:
+        got, running, python = (found.get(task.id) for found in (log.got, log.running, log.python))
+        if split := log.splits.get(task.id):
+            lane.add(kinds.OPEN_INPUT, split.at_ns, python, EXECUTOR_LOG, resolution_ns=RESOLUTION_NS)
+        lane.add(kinds.SEND_TASK, task.start_ns, got, sources, resolution_ns=RESOLUTION_NS)
+        lane.add(kinds.START_TASK_THREAD, got, running, EXECUTOR_LOG, resolution_ns=RESOLUTION_NS)
+        lane.add(
+            kinds.DESERIALISE_TASK, running, log.deserialised.get(task.id), EXECUTOR_LOG,
+            resolution_ns=RESOLUTION_NS,
+        )  # fmt: skip
+        begun_ns = min((at_ns for at_ns in daemons if python is not None and at_ns > python), default=None)
+        if begun_ns is not None and begun_ns < log.finished.get(task.id, begun_ns):
+            lane.add(
+                kinds.LAUNCH_PYTHON_DAEMON, python, begun_ns, f"{EXECUTOR_LOG}, /proc", resolution_ns=tick_ns()
+            )  # fmt: skip
+    for kind, found in ((kinds.READ_BROADCAST, log.broadcasts), (kinds.DESERIALISE_FUNCTION, log.functions)):
+        for begun_ns, ended_ns in found:
+            lane.add(kind, begun_ns, ended_ns, EXECUTOR_LOG, resolution_ns=RESOLUTION_NS)
+    # the thread of a task reads input while the Python worker works; only a read of a block waits for that thread
+    in_python = [apart for process in evidence.recorded_in(container) for apart in without_reads(process.spans)]
+    calls.place(
+        lane, rpc.calls(evidence.container_log(container)), lambda call: call.thread.startswith(TASK_THREAD),
+        EXECUTOR_LOG, sorted(in_python),
+    )  # fmt: skip
+
+
+def _add_joins(lane: LaneBuilder, process: RecordedProcess, ranks: Sequence[Rank]) -> None:
+    """Adds the wait of a feed task, after its last block, for the trainer to consume all; stock polls once a second."""
+    exhausted = [instant for instant in process.instants if instant.name == kinds.FEED_EXHAUSTED]
+    for feed in process.named(kinds.FEED_TASK):
+        ends = [instant for instant in exhausted if feed.start_ns <= instant.at_ns <= feed.end_ns]
+        if ends:
+            rank = latest(ranks, feed.end_ns)
+            period_ns = ends[-1].attrs.get("join_poll_ns", kinds.FEED_JOIN_POLL.period_ns)
+            lane.add(
+                kinds.JOIN_QUEUE, ends[-1].at_ns, feed.end_ns, OWN_MARK, process=process.process,
+                waits_for=(rank.lane,) if rank else (),
+                released_ns=consumed_ns(rank, feed.end_ns) if rank else None,
+                truncated=feed.truncated, **(kinds.FEED_JOIN_POLL.fields(period_ns) if period_ns else {}),
+            )  # fmt: skip
+
+
+def _end(life: JvmLife | None, marks: dict[str, int]) -> int | None:
+    return (life.exit_ns if life else None) or marks.get("EXITED") or marks.get("COMPLETED")
+
+
+def _index(executor: str) -> int:
+    return int(executor) if executor.isdigit() else 0

@@ -1,0 +1,232 @@
+"""Sums the use of HDFS: operations, bytes, and time.
+
+Time is a number if dlobd's own client measured it, or if a log shows both ends; else it is an interval.
+
+The upper bound of a read by Spark lasts from the line before the task opens its input until its last block was sent; it
+contains calls of the NameNode, connections, and the reader's own work. The upper bound of localisation by a NodeManager
+is the sum of the DataNodes' durations, which contain the reader's back-pressure. The lower bound is the number of bytes
+divided by the rate of the fastest transfer of the run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from dlobd import spans as kinds
+from dlobd.bundle import files, reading
+from dlobd.evidence.evidence import Evidence
+from dlobd.evidence.hdfs import CloseRetry, Transfer
+from dlobd.evidence.log4j import RESOLUTION_NS
+from dlobd.evidence.topology import APPLICATION_LANE
+from dlobd.layers import HDFS
+from dlobd.record.run import HdfsUse
+from dlobd.schema import Interval, Span
+from dlobd.timeline.executor import lane_of
+
+CLIENT_TRACE = "DN client trace"
+AUDIT_LOG = "NN audit log"
+ALL_CALLS = "all calls of the NameNode"
+MARKER_LOOKS = "of these, looks for done-markers"
+OPENED = f"executor log, {CLIENT_TRACE}"
+COMPLETE = "complete"
+"""The client's call of the NameNode that closes a file."""
+VERBS = {kinds.READ_FILE: "read", kinds.WRITE_FILE: "write", kinds.STREAM: "read"}
+MIN_RATE_BYTES = 1 << 20
+"""Smallest transfer that measures the peak rate; smaller transfers measure latency."""
+
+
+def intervals(evidence: Evidence) -> list[Interval]:
+    """Returns HDFS time inside spans of other layers: input of executors' JVMs, and localisation by NodeManagers."""
+    rate = _peak_bytes_per_s(evidence.hdfs.transfers)
+    found: list[Interval] = []
+    for executor, log in evidence.executors.items():
+        for task, split in sorted(log.splits.items()):
+            end = log.finished.get(task) or evidence.window["exit_ns"]
+            reads = _reads(evidence.hdfs.transfers, evidence.hdfs.blocks.get(split.path, set()), split.at_ns, end)
+            if reads:
+                # from the line before it opens the file: no log of HDFS has the time before the first byte, at the
+                # NameNode or until a DataNode accepts
+                last = max(t.end_ns for t in reads)
+                bounds = _at_peak_ns(split.bytes, rate), last - split.at_ns
+                found.append(_interval(kinds.READ_INPUT, "spark", lane_of(executor), split.at_ns, last, bounds, OPENED))
+    for container, marks in sorted(evidence.yarn.containers.items()):
+        opened, closed = marks.at.get("LOCALIZING"), marks.at.get("SCHEDULED")
+        if opened is None or closed is None:
+            continue
+        owner = evidence.executor_of.get(container)
+        lane = lane_of(owner) if owner else APPLICATION_LANE
+        reads = [t for t in evidence.hdfs.transfers if t.operation == "HDFS_READ" and opened <= t.end_ns <= closed]
+        if reads:
+            bounds = _at_peak_ns(sum(t.bytes for t in reads), rate), sum(t.duration_ns for t in reads)
+            found.append(_interval("localise", "yarn", lane, opened, closed, bounds, CLIENT_TRACE))
+    return found
+
+
+def close_retries(evidence: Evidence, spans: Iterable[Span]) -> list[Span]:
+    """Returns the client's sleeps inside writes: time of HDFS that a setting causes, not a disk."""
+    with_path = [span for span in spans if span.layer == HDFS and span.attrs.get("path")]
+    tries = [span for span in with_path if _completes(span)]
+    written = [span for span in with_path if not _completes(span)]
+    found: list[Span] = []
+    for retry in evidence.hdfs.close_retries:
+        path = retry.path.removesuffix(".inprogress")
+        for span in written:
+            if span.start_ns <= retry.at_ns < span.end_ns and span.attrs["path"] == path:
+                mine = [t for t in tries if t.lane == span.lane and t.attrs["path"] == retry.path]
+                found.append(_retry_span(span, retry, _sleep(span, retry, mine), len(found)))
+    return found
+
+
+def _completes(span: Span) -> bool:
+    return span.kind is kinds.NAMENODE_CALL and span.detail == COMPLETE
+
+
+def _sleep(write: Span, retry: CloseRetry, tries: Iterable[Span]) -> tuple[int, int]:
+    """Returns start and end of a client's sleep, between two of its own calls if it logged them."""
+    starts_ns = min((t.end_ns for t in tries if t.start_ns <= retry.at_ns < t.end_ns), default=retry.at_ns)
+    next_ns = min((t.start_ns for t in tries if t.start_ns >= starts_ns), default=write.end_ns)
+    return starts_ns, min(starts_ns + retry.delay_ns, next_ns, write.end_ns)
+
+
+def _retry_span(write: Span, retry: CloseRetry, slept: tuple[int, int], number: int) -> Span:
+    by: dict[str, Any] = (
+        {**kinds.CLOSE_RETRY.fields(retry.delay_ns), "source": "NN log, client's default"}
+        if retry.next_ns is None
+        else {**kinds.CLOSE_RETRY_READ.fields(retry.delay_ns), "source": "NN log"}
+    )
+    return Span(
+        f"{write.id}/retry-{number}",
+        None,
+        kinds.SLEEP_BEFORE_CLOSE,
+        write.process,
+        write.lane,
+        *slept,
+        **by,
+        resolution_ns=RESOLUTION_NS,
+    )
+
+
+def _interval(
+    name: str, inside: str, lane: str, start: int, end: int, bounds_ns: tuple[int, int], hi_source: str
+) -> Interval:
+    lo_source = f"bytes / fastest {CLIENT_TRACE} rate"
+    hi_ns = min(bounds_ns[1], end - start)
+    return Interval("hdfs", inside, lane, start, end, min(bounds_ns[0], hi_ns), hi_ns, lo_source, hi_source, name)
+
+
+def _at_peak_ns(size: int, rate: float | None) -> int:
+    return round(size / rate * 1e9) if rate else 0
+
+
+def _reads(transfers: Iterable[Transfer], blocks: set[str], start: int, end: int) -> list[Transfer]:
+    # one task at a time reads an input file, so that block and time identify the task
+    return [t for t in transfers if t.operation == "HDFS_READ" and t.block in blocks and start <= t.end_ns <= end]
+
+
+def _peak_bytes_per_s(transfers: Iterable[Transfer]) -> float | None:
+    rates = [t.bytes / t.duration_ns * 1e9 for t in transfers if t.bytes >= MIN_RATE_BYTES and t.duration_ns > 0]
+    return max(rates, default=None)
+
+
+def outages(evidence: Evidence) -> list[str]:
+    """Returns a line for each failed DataNode whose reads and writes succeeded at another replica."""
+    given_up = Counter(
+        (instant.attrs["address"], instant.attrs["how"])
+        for process in evidence.processes
+        for instant in process.instants
+        if instant.name == kinds.DATANODE_GIVEN_UP
+    )
+    return [
+        f"the DataNode at {address} {how}: {count} reads and writes were tried at another one"
+        for (address, how), count in sorted(given_up.items())
+    ]
+
+
+def summary(evidence: Evidence, spans: Iterable[Span], found: Iterable[Interval]) -> tuple[HdfsUse, ...]:
+    """Returns HDFS work by purpose. Times are sums over all lanes, which overlap: they are no part of the wall."""
+    rows: dict[str, dict[str, Any]] = {}
+    for span in spans:
+        purpose = span.attrs.get("purpose")
+        if span.layer != "hdfs" or not purpose:
+            continue
+        begin, _, end = span.source.partition(", ")
+        verb = VERBS.get(span.kind, "")
+        if span.kind is kinds.STREAM and purpose == kinds.INPUT:
+            verb = ""  # the row "read input" is the interval of Spark's own reads
+        name = f"{verb} {purpose}" if verb else purpose
+        row = rows.setdefault(name, _row(name, 0, begin, end or begin))
+        row["operations"] += 1
+        row["ns"] += max(0, span.end_ns - span.start_ns)  # a span that ends before its start is counted as a clip
+        row["bytes"] += span.attrs.get("bytes", 0)
+    for row in rows.values():
+        row["lo_ns"] = row["hi_ns"] = row["ns"]
+    if "staging" in rows:
+        staged = _written(
+            evidence, {a.path for a in evidence.hdfs.audits if "/.sparkStaging/" in a.path and a.command == "create"}
+        )
+        rows["staging"]["bytes"] = staged
+    if "event log" in rows:
+        rows["event log"]["bytes"] = _size(evidence)
+    for interval in found:
+        row = rows.setdefault(interval.name, _row(interval.name, None, interval.lo_source, interval.hi_source))
+        row["operations"] += 1
+        row["lo_ns"] += interval.lo_ns
+        row["hi_ns"] += interval.hi_ns
+    if kinds.READ_INPUT in rows:
+        rows[kinds.READ_INPUT]["bytes"] = sum(
+            split.bytes for log in evidence.executors.values() for split in log.splits.values()
+        )
+    if "localise" in rows:
+        rows["localise"]["bytes"] = _localised(evidence)
+    return tuple(HdfsUse(**row) for row in (*rows.values(), *_calls(evidence)))
+
+
+def _calls(evidence: Evidence) -> list[dict[str, Any]]:
+    """Returns the number of NameNode calls in the window: all of them, and the driver's looks for ranks' markers.
+
+    The looks are dlobd's own overhead. No log has the length of these calls."""
+    start_ns, end_ns = evidence.window["exec_ns"], evidence.window["exit_ns"]
+    asked = [a for a in evidence.hdfs.audits if start_ns <= a.at_ns < end_ns]
+    if not asked:
+        return []
+    looks = [a for a in asked if a.command == "listStatus" and a.path == f"{evidence.job.get('run_dir')}/done"]
+    rows = [(ALL_CALLS, asked)] if evidence.topology.user_script else [(ALL_CALLS, asked), (MARKER_LOOKS, looks)]
+    unknown = {"bytes": None, "lo_ns": None, "hi_ns": None}
+    return [_row(purpose, None, AUDIT_LOG, AUDIT_LOG) | unknown | {"operations": len(of)} for purpose, of in rows]
+
+
+def _row(purpose: str, ns: int | None, begin: str, end: str) -> dict[str, Any]:
+    return {
+        "purpose": purpose, "operations": 0, "bytes": 0, "ns": ns, "lo_ns": 0, "hi_ns": 0,
+        "source_begin": begin, "source_end": end,
+    }  # fmt: skip
+
+
+def _written(evidence: Evidence, paths: set[str]) -> int | None:
+    """Returns the bytes that DataNodes wrote during the creation of the staging files; None without a client trace."""
+    times = [a.at_ns for a in evidence.hdfs.audits if a.path in paths]
+    if not times or not evidence.hdfs.transfers:
+        return None
+    first, last = min(times), max(times)
+    return sum(t.bytes for t in evidence.hdfs.transfers if t.operation == "HDFS_WRITE" and first <= t.end_ns <= last)
+
+
+def _localised(evidence: Evidence) -> int:
+    windows = [
+        (marks.at["LOCALIZING"], marks.at["SCHEDULED"])
+        for marks in evidence.yarn.containers.values()
+        if {"LOCALIZING", "SCHEDULED"} <= set(marks.at)
+    ]
+    reads = {
+        (t.end_ns, t.block): t.bytes
+        for t in evidence.hdfs.transfers
+        for opened, closed in windows
+        if t.operation == "HDFS_READ" and opened <= t.end_ns <= closed
+    }
+    return sum(reads.values())
+
+
+def _size(evidence: Evidence) -> int | None:
+    return reading.size(evidence.path / files.EVENT_LOG)

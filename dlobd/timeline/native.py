@@ -1,0 +1,127 @@
+"""Assembles the trace of a job without Spark, YARN and HDFS: the parent process and its ranks.
+
+client -> driver (the parent) -> rank-0 .. rank-(n-1)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dlobd import spans as kinds
+from dlobd.evidence.evidence import Evidence
+from dlobd.evidence.expected.missing import missing, not_measured, unknown
+from dlobd.evidence.facts import Window
+from dlobd.evidence.recorder import RecordedProcess, RecordedSpan, trainers
+from dlobd.schema import MAIN_LANE, NOT_PART, Event, NotMeasured, Process, Span, Trace
+from dlobd.spans import InstantKind
+from dlobd.timeline import exchange
+from dlobd.timeline import rank as rank_lane
+from dlobd.timeline import servers as servers_lane
+from dlobd.timeline.builder import OWN_MARK, LaneBuilder
+from dlobd.timeline.ranks import Rank
+from dlobd.tracing.clock import tick_ns
+
+CLIENT = "client clock"
+PARENT = "driver"
+
+PLAIN_PROCESSES = tuple(
+    NotMeasured(layer, "", f"{NOT_PART}: plain processes on local files") for layer in ("yarn", "spark", "feed", "hdfs")
+)
+
+
+def assemble(evidence: Evidence) -> Trace:
+    """Returns the trace of a native run.
+
+    Raises:
+        BundleError: nothing was started, so that there is no window.
+    """
+    window = evidence.window
+    host = evidence.host
+    ranks = [_rank(process) for process in trainers(evidence.processes)]
+    spans = _client(window, host)
+    spans += _parent(evidence, host, ranks)
+    for rank in ranks:
+        spans += rank_lane.build(
+            rank, PARENT, window["started_ns"], False, _exit_of(evidence.driver_process, rank.process), _resolve
+        )
+    spans += servers_lane.build(evidence)
+    startup, teardown = _anatomy(evidence, ranks)
+    absences = missing(evidence)
+    return Trace(
+        start_ns=window["exec_ns"],
+        end_ns=window["exit_ns"],
+        spans=tuple(unknown(spans, absences)),
+        anchors=evidence.anchors,
+        not_measured=(*exchange.not_measured(evidence.job), *PLAIN_PROCESSES, *not_measured(absences)),
+        startup=startup,
+        teardown=teardown,
+    )
+
+
+def _rank(process: RecordedProcess) -> Rank:
+    start_ns = process.opened_ns if process.forked else process.process.start_ns or process.opened_ns
+    who = process.process
+    return Rank(process, "", who.role, who.index, start_ns, process.last_ns, whole=True)
+
+
+def _client(window: Window, host: str) -> list[Span]:
+    lane = LaneBuilder(MAIN_LANE, Process(host, MAIN_LANE, 0, 0))
+    lane.add(kinds.START_PARENT, window["exec_ns"], window["started_ns"], CLIENT)
+    lane.add(kinds.WAIT_FOR_PARENT, window["started_ns"], window["exit_ns"], CLIENT, waits_for=(PARENT,))
+    return lane.spans
+
+
+def _parent(evidence: Evidence, host: str, ranks: list[Rank]) -> list[Span]:
+    """Returns the spans of the parent's Python: its start, its recorded spans, its exit."""
+    window, python = evidence.window, evidence.driver_process
+    lane = LaneBuilder(PARENT, Process(host, "driver", 0, window["pid"]))
+    if python is None:
+        return []
+
+    def resolve(span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
+        if kinds.WAIT_TRAINERS not in wait.get("waits_for", ()):
+            return _resolve(span, wait)
+        return {**wait, "waits_for": tuple(rank.lane for rank in ranks)}  # the last rank to end releases it
+
+    first_ns = min((span.start_ns for span in python.spans), default=python.opened_ns)
+    last_ns = max((span.end_ns for span in python.spans), default=python.last_ns)
+    lane.add(kinds.PARENT_PYTHON_STARTS, window["started_ns"], first_ns, f"{CLIENT}, {OWN_MARK}")
+    lane.add_recorded(python, resolve=resolve)
+    lane.add(kinds.PARENT_PYTHON_EXITS, last_ns, window["exit_ns"], f"{OWN_MARK}, {CLIENT}")
+    return lane.spans
+
+
+def _resolve(span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
+    return {**wait, "waits_for": tuple(lane for lane in wait.get("waits_for", ()) if not lane.startswith("@"))}
+
+
+def _exit_of(parent: RecordedProcess | None, rank: RecordedProcess) -> int | None:
+    """Returns the time at which the parent saw the rank's process end."""
+    exits = [i for i in parent.instants if i.name == kinds.RANK_EXITED] if parent else []
+    return next((instant.at_ns for instant in exits if instant.attrs.get("rank") == rank.rank), None)
+
+
+def _anatomy(evidence: Evidence, ranks: list[Rank]) -> tuple[tuple[Event, ...], tuple[Event, ...]]:
+    """Returns start-up along the rank whose first step was last, and teardown along the chief."""
+    window, parent = evidence.window, evidence.driver_process
+    firsts = [(at.at_ns, rank) for rank in ranks if (at := rank.process.instant(kinds.FIRST_STEP_DONE))]
+    slowest = max(firsts, key=lambda pair: pair[0])[1] if firsts else None
+    chief = next((rank.process for rank in ranks if rank.role == "chief"), None)
+    startup = [Event(kinds.PARENT_EXEC, window["exec_ns"], CLIENT)]
+    teardown = [Event(kinds.PARENT_EXIT, window["exit_ns"], CLIENT)]
+    if parent and parent.process.start_ns is not None:
+        startup.append(Event(kinds.PARENT_PYTHON_UP, parent.process.start_ns, "/proc", resolution_ns=tick_ns()))
+    if slowest:
+        process = slowest.process
+        startup.append(Event(kinds.RANK_PROCESS_UP, process.opened_ns, OWN_MARK, lane=slowest.lane))
+        startup += _instants(process, kinds.TENSORFLOW_IMPORTED, kinds.RANKS_JOINED, kinds.FIRST_BATCH)
+        startup += _instants(process, kinds.FIRST_STEP_DONE)
+    if chief:
+        teardown += _instants(chief, kinds.LAST_STEP_DONE, kinds.SAVED, kinds.EVALUATED)
+    if parent:
+        teardown += _instants(parent, kinds.LAUNCHER_SHUT_DOWN)
+    return tuple(sorted(startup, key=lambda e: e.at_ns)), tuple(sorted(teardown, key=lambda e: e.at_ns))
+
+
+def _instants(process: RecordedProcess, *events: InstantKind) -> list[Event]:
+    return [Event(event, at.at_ns, OWN_MARK) for event in events if (at := process.instant(event))]

@@ -1,0 +1,71 @@
+"""Builds the lane of one rank: the trainer from its start to its end, after its preparation by its executor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dlobd import spans as kinds
+from dlobd.evidence.feed import given_ns
+from dlobd.evidence.recorder import RecordedSpan
+from dlobd.schema import Span
+from dlobd.timeline.builder import OWN_MARK, LaneBuilder, of_threads
+from dlobd.timeline.ranks import Rank
+
+Resolve = Callable[[RecordedSpan, dict[str, Any]], dict[str, Any]]
+
+
+def reader_of(rank: Rank) -> str:
+    """Returns the lane of the threads that read for this rank, tf.data's or its launcher's; one works at a time."""
+    return f"{rank.lane}/reader"
+
+
+def build(
+    rank: Rank,
+    executor: str,
+    executor_start_ns: int,
+    in_task: bool,
+    exit_ns: int | None,
+    resolve: Resolve,
+    puts: Sequence[RecordedSpan] = (),
+) -> list[Span]:
+    """Returns the spans of a rank.
+
+    Args:
+        executor: lane of the executor whose Python worker forked the trainer, or is the trainer.
+        executor_start_ns: start of that lane, or the previous end of this lane.
+        in_task: True if the trainer is the Python worker itself, inside its Spark task.
+        exit_ns: exit that its parent observed, if the parent waited for it.
+        resolve: replaces the roles in recorded waits by lanes outside of this rank.
+        puts: puts of its executor into its feed.
+    """
+    process = rank.process
+    lane = LaneBuilder(rank.lane, process.process)
+    lane.add(kinds.NOT_YET_FORKED, executor_start_ns, rank.start_ns, OWN_MARK, waits_for=(executor,))
+    if rank.whole:
+        root = kinds.PYTHON_WORKER if in_task else kinds.TRAINER_PROCESS
+        lane.add(root, rank.start_ns, rank.end_ns, OWN_MARK if process.forked else f"/proc, {OWN_MARK}")
+    lane.add(kinds.TRAINER_PROCESS_EXITS, rank.end_ns, exit_ns, OWN_MARK)
+
+    # an executor may have fed another trainer before
+    given = given_ns(rank.named(kinds.GET), [put for put in puts if rank.start_ns <= put.start_ns <= rank.end_ns])
+    reader = LaneBuilder(reader_of(rank), process.process)
+
+    def own(span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
+        if span.name == kinds.GET and (at_ns := given.get(span.start_ns)):
+            # the wait is over from then on: the queue hands over the block
+            if at_ns <= span.start_ns:
+                return {}
+            if at_ns < span.end_ns:  # otherwise the put returned after the get: the queue had the block before
+                taking = reader if span.thread and not rank.main else lane
+                taking.add(kinds.TAKE_BLOCK, at_ns, span.end_ns, OWN_MARK)
+        target = {kinds.WAIT_FEEDER: executor, kinds.WAIT_READER: reader_of(rank)}.get(
+            next(iter(wait.get("waits_for", ())), "")
+        )
+        return {**wait, "waits_for": (target,)} if target else resolve(span, wait)
+
+    lane.add_recorded(process, [span for span in rank.spans if not span.thread], resolve=own)
+    if rank.main:  # the user's own script may have any threads
+        return [*lane.spans, *of_threads(rank.lane, process, rank.spans, own)]
+    reader.add_recorded(process, [span for span in rank.spans if span.thread], resolve=own)
+    return [*lane.spans, *reader.spans]

@@ -1,0 +1,99 @@
+"""Finds the trainers of a run: one rank per trainer, which is a process or a part of a Python worker's life."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from dlobd import spans as kinds
+from dlobd.evidence.evidence import Evidence
+from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
+
+_REQUESTS = re.compile(r"Submitted (\d+) unlocalized container requests")
+ROLES = ("chief", "master", "worker", "ps", "evaluator")
+TRAINING = ("chief", "master", "worker")
+"""Roles that end by themselves; a ps or an evaluator ends on request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """A trainer on an executor.
+
+    `main` is the user's main function, if the script is the user's own. `whole` is True if the process was only the
+    trainer, from `start_ns` to `end_ns`."""
+
+    process: RecordedProcess
+    executor: str
+    role: str
+    index: int
+    start_ns: int
+    end_ns: int
+    whole: bool
+    main: RecordedSpan | None = None
+
+    @property
+    def lane(self) -> str:
+        """`rank-0` for the chief, `rank-(i + 1)` for worker i; other roles by their name."""
+        if self.role in TRAINING:
+            return f"rank-{self.index + 1 if self.role == 'worker' else self.index}"
+        return f"{self.role}-{self.index}"
+
+    @property
+    def spans(self) -> list[RecordedSpan]:
+        """Its recorded spans, of all threads."""
+        if self.whole:
+            return self.process.spans
+        return [s for s in self.process.spans if self.start_ns <= s.start_ns and s.end_ns <= self.end_ns]
+
+    def named(self, name: str) -> list[RecordedSpan]:
+        """Returns all its spans of a kind."""
+        return [span for span in self.spans if span.name == name]
+
+    @property
+    def finished(self) -> tuple[bool, int]:
+        """Order of ranks by the end of their work; a rank without an end is last."""
+        if self.main is not None:
+            return self.main.truncated, self.main.end_ns
+        # the process may continue: inside a Spark task it is Spark's own Python worker
+        done = self.named(kinds.WRITE_DONE_MARKER)
+        return not done, done[-1].end_ns if done else self.process.last_ns
+
+
+def ranks(evidence: Evidence) -> list[Rank]:
+    """Returns all trainers, by executor and time. A role may occur again if a script trains several times."""
+    found: list[Rank] = []
+    for executor, container in evidence.executor_containers.items():
+        for process in evidence.recorded_in(container):
+            if not is_server(evidence, process):
+                found += _of(process, executor)
+    return found
+
+
+def is_server(evidence: Evidence, process: RecordedProcess) -> bool:
+    """Returns True for dlobd's parameter servers, which do not train. A ps of a script is TensorFlow's."""
+    return process.process.role == "ps" and not evidence.topology.user_script
+
+
+def last_executor(evidence: Evidence, found: Sequence[Rank]) -> str | None:
+    """Returns the last registered executor of those on which `found` trained.
+
+    Only as many count as were requested at first: a replacement of a lost executor delays nothing."""
+    trained = {rank.executor for rank in found} or evidence.executors.keys()
+    registered = sorted((line.at_ns, e) for e, line in evidence.driver.log.registered.items() if e in trained)
+    requested = evidence.application_master.requested
+    wanted = _REQUESTS.search(requested.message) if requested else None
+    in_time = registered[: int(wanted[1])] if wanted else registered
+    return in_time[-1][1] if in_time else None
+
+
+def _of(process: RecordedProcess, executor: str) -> Iterator[Rank]:
+    mains = [span for span in process.spans if "role" in span.attrs]
+    role, index = process.process.role, process.process.index
+    if role in ROLES:
+        start_ns = process.opened_ns if process.forked else process.process.start_ns or process.opened_ns
+        yield Rank(process, executor, role, index, start_ns, process.last_ns, True, mains[0] if mains else None)
+        return
+    for main in mains:
+        role, index = main.attrs["role"], main.attrs["index"]
+        yield Rank(process, executor, role, index, main.start_ns, main.end_ns, False, main)

@@ -1,0 +1,111 @@
+"""Finds the critical attempts of Spark's tasks, and the attempts that were lost. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from dlobd.evidence.evidence import Evidence
+from dlobd.evidence.spark import Job, Task
+
+_NONE: Mapping[str, int] = {}
+
+
+class Link(NamedTuple):
+    """An interval of a job, and the executor of the task that the job waited for.
+
+    Without an executor it is the time of an attempt that had to be repeated."""
+
+    job: str
+    executor: str
+    start_ns: int
+    end_ns: int
+
+
+class Lost(NamedTuple):
+    """An attempt of a task whose result came from another attempt, the winner."""
+
+    job: Job
+    task: Task
+    winner: Task
+
+    @property
+    def again(self) -> bool:
+        """True if the work was repeated after this attempt, False if a concurrent attempt did it."""
+        return self.task.start_ns < self.winner.start_ns
+
+
+def lost(jobs: Iterable[Job]) -> Iterator[Lost]:
+    """Yields attempts whose result came from another attempt: of a lost executor, a failed task or a slow task.
+
+    Yields nothing of a task that never succeeded."""
+    for job in jobs:
+        done: dict[tuple[int, int], Task] = {}
+        for task in sorted((t for t in job.tasks if t.end_ns is not None), key=lambda t: t.end_ns or 0):
+            done.setdefault((task.stage, task.index), task)
+        for task in job.tasks:
+            winner = done.get((task.stage, task.index))
+            if winner is not None and winner is not task and task.end_ns is None:
+                yield Lost(job, task, winner)
+
+
+def lost_work(evidence: Evidence) -> Iterator[str]:
+    """Yields a line for each lost attempt. Its time is in the wall only if a job waited for it."""
+    for one in lost(evidence.driver.log.jobs):
+        log = evidence.executors.get(one.task.executor)
+        ended_ns = log.finished.get(one.task.id) if log else None
+        how = "whose end it did not log" if ended_ns is None else f"after {(ended_ns - one.task.start_ns) / 1e9:.3f} s"
+        yield (
+            f"lost work: an attempt of task {one.task.index} of {one.job.name} on executor {one.task.executor}, {how}; "
+            f"the one that counts ran on executor {one.winner.executor}"
+        )
+
+
+def _latest_first(one: Lost) -> int:
+    return -one.task.start_ns
+
+
+def critical(
+    jobs: Iterable[Job],
+    finished: Mapping[str, Mapping[int, int]],
+    end_ns: int,
+    gone: Mapping[str, int] = _NONE,
+    registered: Mapping[str, int] = _NONE,
+) -> Iterator[Link]:
+    """Yields the critical intervals of `jobs`, last first.
+
+    Each is the task that ended last before the next began: the next waited for its stage or its executor. A lost
+    attempt precedes its repetition; between them lies the start of the executor, if it was new.
+
+    Args:
+        finished: ends of tasks by executor, from the executor's log.
+        end_ns: end of the search.
+        gone, registered: by executor, the times of its loss and of its registration at the driver.
+    """
+    jobs = list(jobs)
+    in_vain = {one.task.id: one for one in lost(jobs)}
+    # the first of several overwrites the others
+    failed = {one.winner.id: one.task for one in sorted(in_vain.values(), key=_latest_first) if one.again}
+    ended = sorted(
+        # an executor may still clean up after the end of its job
+        (min(finished[task.executor][task.id], job.end_ns or end_ns, end_ns), task.start_ns, task.id, task, job)
+        for job in jobs
+        for task in job.tasks
+        if task.id not in in_vain and task.id in finished.get(task.executor, {})
+    )
+    while ended:
+        done_ns, begin_ns, _, task, job = ended.pop()
+        if begin_ns >= done_ns:
+            continue
+        yield Link(job.name, task.executor, begin_ns, done_ns)
+        if (before := failed.get(task.id)) is not None:
+            over_ns = finished.get(before.executor, {}).get(before.id) or gone.get(before.executor) or begin_ns
+            here_ns = min(registered.get(task.executor, 0), begin_ns)
+            if before.start_ns < over_ns < here_ns:
+                yield Link(job.name, task.executor, over_ns, here_ns)
+            else:
+                over_ns = begin_ns
+            yield Link(job.name, "", before.start_ns, over_ns)
+            begin_ns = before.start_ns
+        while ended and ended[-1][0] > begin_ns:
+            ended.pop()

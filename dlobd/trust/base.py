@@ -1,0 +1,194 @@
+"""The contract of a check: one quantity from two independent sources, and how the two must compare.
+
+A check detects measurement bugs of dlobd, Spark or Hadoop. It passes, fails, or is unknown. It is unknown if a source
+is incomplete, or if the evidence contains an innocent explanation of a difference (a doubt). It never fails for
+legitimate behaviour of a run. A check that does not apply to a way of running returns nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from dlobd.evidence.event_log import TaskMetrics
+from dlobd.evidence.evidence import Evidence
+from dlobd.evidence.expected.kinds import EvidenceKind
+from dlobd.evidence.expected.logs import LIMITS
+from dlobd.evidence.expected.missing_evidence import MissingEvidence, ended_well
+from dlobd.record.run import Check, Number, Plane, Verdict
+from dlobd.schema import Clip, Runnable
+
+NS_PER_S = 10**9
+
+BUSY_NS = 1_000_000_000
+"""A busy machine may suspend a thread for this long between an event and the timestamp that records it.
+
+Measured with seven runnable threads per core: at most 20 ms between two clock readings, and 340 ms between an event of
+Spark's driver and its log line.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The inputs of a check.
+
+    Attributes:
+        clips: corrections that attribution made to the spans.
+        planes: transports that carried the bytes; None for a user's own script.
+        absences: sources that are missing or incomplete.
+    """
+
+    evidence: Evidence
+    experiment: Runnable
+    clips: tuple[Clip, ...]
+    wall_ns: int
+    planes: tuple[Plane, ...] | None
+    absences: tuple[MissingEvidence, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The result of a comparison.
+
+    Attributes:
+        holds: None if the sources do not allow a decision.
+        message: both figures in plain words, or the reason why no decision is possible.
+        doubt: an innocent explanation of a difference; a check with a doubt never fails.
+    """
+
+    holds: bool | None
+    message: str
+    left: Number | None = None
+    right: Number | None = None
+    doubt: str = ""
+
+
+def unknown(message: str) -> Compared:
+    """Returns a comparison without a verdict."""
+    return Compared(None, message)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A check before it is applied to a run.
+
+    Attributes:
+        code: a stable slug, which the status of a run and other programs may depend on.
+        sources: of the left and of the right figure.
+        compare: returns None if the check does not apply to this run.
+        needs: the check is unknown if a source of one of these kinds is incomplete.
+        whole: the check applies only to jobs that ended well and whose ranks all left a result.
+    """
+
+    code: str
+    sources: tuple[str, str]
+    compare: Callable[[Facts], Compared | None]
+    needs: tuple[EvidenceKind, ...] = ()
+    whole: bool = False
+
+    def decide(self, facts: Facts) -> Check | None:
+        """Returns the check of one run, or None if it does not apply."""
+        if self.whole and not completed(facts.evidence):
+            return None
+        found = self.compare(facts)
+        if found is None:
+            return None
+        lacking = next((absence for absence in facts.absences if absence.kind in self.needs), None)
+        if lacking is not None:
+            found = unknown(f"{lacking.what} {lacking.how}")
+        elif found.holds is False and found.doubt:
+            found = Compared(None, f"{found.message}; this may be harmless: {found.doubt}", found.left, found.right)
+        verdict: Verdict = "unknown" if found.holds is None else "pass" if found.holds else "fail"
+        left_source, right_source = self.sources
+        left, right = _json_number(found.left), _json_number(found.right)
+        return Check(self.code, verdict, found.message, left, left_source, right, right_source)
+
+    @property
+    def description(self) -> str:
+        """The first sentence of the comparison's docstring."""
+        return (self.compare.__doc__ or "").split("\n\n")[0].replace("\n    ", " ")
+
+
+def _json_number(value: Number | None) -> Number | None:
+    """JSON has no NaN and no infinity; the message has them."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+# ---- questions of several checks
+
+
+def training_job(evidence: Evidence) -> dict[str, Any]:
+    """Returns the settings of dlobd's own training job; empty for a user's script."""
+    return {} if evidence.topology.user_script else evidence.job
+
+
+def completed(evidence: Evidence) -> bool:
+    """Returns True if the job ended well and each rank left a result, so that sums over the whole job must agree."""
+    # in client mode YARN reports success for jobs that failed: the results of the ranks decide
+    return ended_well(evidence) and len(evidence.results) >= training_job(evidence).get("workers", 0)
+
+
+def cut_short(evidence: Evidence) -> bool:
+    """Returns True if training stopped before its last epoch ended, so that input was read and never used."""
+    job = training_job(evidence)
+    taken = [result["steps"] for result in evidence.results.values()]
+    return any(job.get(limit) for limit in LIMITS) and bool(taken) and min(taken) < job["steps"]
+
+
+def passes(evidence: Evidence) -> int | None:
+    """Returns how often the job reads its input; the barrier launcher feeds later epochs from memory."""
+    job = training_job(evidence)
+    if not job:
+        return None
+    return 1 if job["input"] == "feed" and job["launcher"] == "barrier" else int(job["epochs"])
+
+
+def external(evidence: Evidence) -> str:
+    """Returns a doubt if the cluster is external."""
+    return (
+        "the cluster is external: its logs may be incomplete, and other users share it"
+        if evidence.topology.external
+        else ""
+    )
+
+
+def daemon_trouble(evidence: Evidence, *kinds: str) -> str:
+    """Returns a doubt if a daemon of these kinds died or was restarted during the run."""
+    for daemon in evidence.daemons:
+        name = str(daemon["name"])
+        if name.startswith(kinds):
+            if not daemon["alive"]:
+                return f"{name} died during the run"
+            if any(line.message.startswith("STARTUP_MSG:") for line in evidence.daemon_log(name)):
+                return f"{name} was restarted during the run"
+    return ""
+
+
+def repeated_tasks(evidence: Evidence) -> str:
+    """Returns a doubt if Spark repeated a task, which reads and feeds its input again."""
+    if evidence.driver.log.gone:
+        return "an executor was lost, and Spark repeated its tasks"
+    if any(not task.ok for task in ended_tasks(evidence)):
+        return "a task failed, and Spark repeated it"
+    return ""
+
+
+def ended_tasks(evidence: Evidence) -> list[TaskMetrics]:
+    """Returns the tasks of Spark's event log; none if the log has an unknown form."""
+    try:
+        return evidence.tasks
+    except (KeyError, TypeError):
+        return []
+
+
+def other_clocks(evidence: Evidence) -> str:
+    """Returns a doubt if logs of other hosts were aligned by wall clocks, with unknown error."""
+    _ = evidence.processes, evidence.yarn, evidence.driver.log  # reading them finds the other clocks
+    return "logs of other hosts were aligned by their wall clocks" if evidence.alignment.moved else ""
+
+
+def several_clocks(evidence: Evidence) -> str:
+    """Returns a doubt if the evidence has timestamps of several clocks, however they were aligned."""
+    return other_clocks(evidence) or ("evidence has several clocks" if evidence.alignment.clocks else "")

@@ -1,0 +1,269 @@
+"""Finds the reason of a failed job in a bundle's evidence, in one line."""
+
+from __future__ import annotations
+
+import re
+import signal
+import textwrap
+from collections.abc import Iterator
+
+from dlobd import spans as kinds
+from dlobd.bundle import files, reading
+from dlobd.evidence import log4j
+from dlobd.evidence.evidence import Evidence
+from dlobd.schema import Runnable
+
+MAX_REASON_CHARACTERS = 300
+
+_FAILURE_MESSAGE = re.compile(r"^dlobd: job failed: (.*)$", re.MULTILINE)
+_ABOUT_RANK = re.compile(r"(rank|chief|worker) \d+|trainer process|executor ")
+_ABOUT_HDFS = re.compile(r"NameNode|DataNode|hdfs|blk_|datanode|Connection refused|:\d+ failed on|destination host is")
+_CONTAINER_EXIT = re.compile(r"Exit code from container (\S+) is : (\d+)")
+_REFUSED = re.compile(r"InvalidResourceRequestException: (?:Invalid resource request! )?(.*?)[, ]*$", re.MULTILINE)
+_MEMORY_LIMIT = re.compile(r"containerID=(container_\w+)\] is running (.* memory limit\. Current usage: [^;]+ used)")
+
+_TIMESTAMP = re.compile(r"^(\d{6,} \S+|\d\d/\d\d/\d\d \S+) (?=[A-Z]+ )")
+"""The timestamp of a log4j line, in dlobd's pattern and in Spark's."""
+_NOT_AN_ERROR = re.compile(
+    rf"(?:{_TIMESTAMP.pattern[1:]})?(?:TRACE|DEBUG|INFO|WARN|WARNING:?) |at \S+\(|\.\.\. \d+ (?:common|more)"
+    r"|\S+Z \S+ INFO |Provider '|priority = |loggerContextFactory = "
+)
+"""Lines of Java's logs that are no errors; the last alternatives are log4j's own lines."""
+
+_WEB_UI_RACE = re.compile(
+    r"JavaSparkContext\.\s*: (java\.(?:util\.ConcurrentModification|lang\.IllegalState)Exception).*sparkproject\.jetty",
+    re.DOTALL,
+)
+_WEB_UI_RACE_TEXT = "Spark's driver hit a race condition while setting up its web pages"
+"""Spark 4.3 in client mode on YARN: one thread attaches the pages (SparkUI.attachAllHandlers), and another adds YARN's
+filter to them (YarnSchedulerBackend's AddWebUIFilter). dlobd switches the pages off; a user's job may not."""
+
+
+def ended_badly(evidence: Evidence, limits: Runnable) -> str | None:
+    """Returns the reason of a job that was not interrupted and failed; None for others.
+
+    Args:
+        limits: has timeout_s and accept_timeout_s.
+    """
+    window = evidence.window
+    if window["ended_by"] == "timeout":
+        return timed_out(evidence, limits.timeout_s)
+    if window["ended_by"] == "accept timeout":
+        return never_started(evidence, limits.accept_timeout_s)
+    return failure(evidence) if window["exit_code"] else None
+
+
+def failure(evidence: Evidence) -> str:
+    """Returns the reason of a job with an exit code other than 0.
+
+    A rank that lost its peer fails as well, and often reports it first. So the death of a process takes precedence over
+    any message, and the earliest death over later deaths.
+    """
+    reason = (
+        _submitter_killed(evidence)
+        or next(_memory_limits(evidence), None)
+        or _refused(evidence)
+        or _without_hdfs(evidence, "namenode")
+        or min([*_deaths(evidence), *_lost_nodes(evidence), *_lost_executors(evidence)], default=(0, None))[1]
+        or _without_hdfs(evidence, "datanode")
+        or _message(evidence)
+    )
+    return one_line(reason)
+
+
+def timed_out(evidence: Evidence, timeout_s: int) -> str:
+    """Returns the reason of a job that dlobd ended after `timeout_s`."""
+    deadline_ns = evidence.window["exec_ns"] + timeout_s * 1_000_000_000
+    death = min((candidate for candidate in _trainer_deaths(evidence) if candidate[0] < deadline_ns), default=None)
+    reason = f"not finished after timeout_s = {timeout_s} s"
+    return one_line(f"{death[1]}; {reason}" if death else f"{reason}; raise it with --set timeout_s=...")
+
+
+def never_started(evidence: Evidence, accept_timeout_s: int) -> str:
+    """Returns the ResourceManager's reason for an application that stayed in ACCEPTED."""
+    diagnostics = re.sub(r"^\[[^]]*\]", "", evidence.window["diagnostics"].strip()) or "none"
+    return one_line(f"still ACCEPTED after accept_timeout_s = {accept_timeout_s} s; YARN's diagnostics: {diagnostics}")
+
+
+def one_line(reason: str) -> str:
+    """Returns one line, shortened to a readable length; the evidence has the rest."""
+    return textwrap.shorten(reason, MAX_REASON_CHARACTERS, placeholder=" ...")
+
+
+def _message(evidence: Evidence) -> str:
+    """Returns the message of a rank, the driver or YARN, in this order: a driver may only report a failed Spark job."""
+    message = _driver_message(evidence)
+    if message and _ABOUT_RANK.match(message):
+        return message
+    if message and (race := _WEB_UI_RACE.search(message)):
+        return f"{_WEB_UI_RACE_TEXT} ({race[1]}); remove spark.ui.enabled=true"
+    return (
+        min(_failures(evidence), default=(0, None))[1]
+        or message
+        or _reported(evidence)
+        or (f"YARN's final status is {evidence.rm_app.get('finalStatus')}" if evidence.topology.by_hand else None)
+        or _last_line(evidence)
+    )
+
+
+def _last_line(evidence: Evidence) -> str:
+    """Returns the exit code, and the last line of stderr that is neither a log line nor a stack frame."""
+    exited = f"spark-submit exited with code {evidence.window['exit_code']}"
+    lines = [line.strip() for line in reading.lines(evidence.path / files.DRIVER_STDERR)]
+    message = next((line for line in reversed(lines) if line and not _NOT_AN_ERROR.match(line)), "")
+    return f"{exited}: {_TIMESTAMP.sub('', message)}" if message else exited
+
+
+def diverged(evidence: Evidence) -> bool:
+    """Returns True if a rank stopped because its loss was no longer finite."""
+    return any(process.instant(kinds.DIVERGED) for process in evidence.processes)
+
+
+def _failures(evidence: Evidence) -> Iterator[tuple[int, str]]:
+    """Yields the time and the cause of failures that ranks recorded, also without a done-marker in HDFS."""
+    for process in evidence.processes:
+        for instant in process.instants:
+            if instant.name == kinds.RANK_FAILED:
+                yield instant.at_ns, str(instant.attrs.get("cause"))
+
+
+def _without_hdfs(evidence: Evidence, kind: str) -> str | None:
+    """Returns the reason if the message is about HDFS and a daemon of this kind died."""
+    message = _message(evidence)
+    for daemon in evidence.daemons:
+        if daemon["kind"] == kind and not daemon["alive"] and _ABOUT_HDFS.search(message):
+            return f"{daemon['name']} ({daemon['host']}:{daemon['ports']['http']}) died during the job: {message}"
+    return None
+
+
+def _signal_name(number: int) -> str:
+    """Returns a text such as `signal 9 (SIGKILL)`."""
+    try:
+        return f"signal {number} ({signal.Signals(number).name})"
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
+
+
+def _submitter_killed(evidence: Evidence) -> str | None:
+    """Returns the reason if a signal killed spark-submit or its child, the driver's Python."""
+    code = evidence.window["exit_code"]
+    if code < 0:
+        process = "spark-submit" if evidence.topology.has_spark else "the ranks' parent process"
+        return f"{process} was killed by {_signal_name(-code)}"
+    if 128 < code < 160 and not _driver_message(evidence):  # a shell adds 128 to the signal
+        return f"the driver's Python was killed by {_signal_name(code - 128)}"
+    return None
+
+
+def _memory_limits(evidence: Evidence) -> Iterator[str]:
+    """Yields containers that a NodeManager killed because they exceeded their memory."""
+    for line in evidence.yarn.diagnostics:
+        if match := _MEMORY_LIMIT.search(line):
+            yield (
+                f"{_name(evidence, match[1])} was killed by YARN: it was running {match[2]}; "
+                "raise executor_overhead_mb or lower batch_size"
+            )
+
+
+def _refused(evidence: Evidence) -> str | None:
+    """Returns YARN's answer to an ApplicationMaster that requested containers too large for every node."""
+    for log in sorted((evidence.path / files.CONTAINER_LOGS).glob("*_000001/stderr")):
+        if match := _REFUSED.search(reading.text(log)):
+            return f"YARN refused the request for executors: {match[1]}"
+    return None
+
+
+def _deaths(evidence: Evidence) -> Iterator[tuple[int, str]]:
+    """Yields the time and the cause of processes in containers that were killed or failed while the job ran."""
+    yield from _trainer_deaths(evidence)
+    user_exit = evidence.application_master.user_exit
+    if user_exit and 128 < user_exit[1] < 193:
+        yield user_exit[0], f"the driver's Python was killed by {_signal_name(user_exit[1] - 128)}"
+    for at_ns, container, code in _exits(evidence):
+        if user_exit and container.endswith("_000001"):
+            continue  # the container passes on the exit code of the driver's Python
+        # 143: the NodeManager's own SIGTERM, at the end of an application
+        if code not in (0, 143) and at_ns <= evidence.window["exit_ns"]:
+            end = f"was killed by {_signal_name(code - 128)}" if 128 < code < 193 else f"exited with code {code}"
+            yield at_ns, f"{_name(evidence, container)} {end}"
+
+
+def _trainer_deaths(evidence: Evidence) -> Iterator[tuple[int, str]]:
+    """Yields the time and the cause of trainers that a signal killed, as recorded by their parents."""
+    ranks = {process.process.pid: process.process for process in evidence.processes}
+    for instant in (instant for process in evidence.processes for instant in process.instants):
+        code = instant.attrs.get("code", 0)
+        # the NodeManager itself sends SIGTERM at the end of an application
+        if instant.name == kinds.TRAINER_DIED and code < 0 and code != -signal.SIGTERM:
+            rank = ranks.get(instant.attrs["pid"])
+            cause = str(instant.attrs["cause"])
+            yield instant.at_ns, f"{rank.role} {rank.index}: {cause}" if rank else cause
+
+
+def _lost_nodes(evidence: Evidence) -> Iterator[tuple[int, str]]:
+    """Yields the last log line's time and the cause of NodeManagers that the ResourceManager marked lost."""
+    for lost in evidence.yarn.lost_nodes:
+        port = int(lost.node.rpartition(":")[2])
+        daemon = next((d for d in evidence.daemons if d["kind"] == "nodemanager" and d["ports"]["rpc"] == port), None)
+        name = daemon["name"] if daemon else "a NodeManager"
+        lines = evidence.daemon_log(name)
+        own = f"daemons/{name}.log"
+        containers = [
+            c for c, marks in evidence.yarn.containers.items() if marks.source.get("RUNNING", "").startswith(own)
+        ]
+        with_ = f", with {', '.join(_name(evidence, c) for c in sorted(containers))}" if containers else ""
+        state = "stopped responding" if daemon is None or daemon["alive"] else "died"
+        yield (
+            lines[-1].at_ns if lines else lost.at_ns,
+            (
+                f"{name} {state}: YARN got no heartbeat from its node {lost.node} for {lost.patience} "
+                f"and marked it lost{with_}"
+            ),
+        )
+
+
+def _lost_executors(evidence: Evidence) -> Iterator[tuple[int, str]]:
+    """Yields the time and the cause of executors that were lost with their nodes, by the driver's log.
+
+    On an external cluster the ResourceManager's lines about nodes do not belong to an application."""
+    for lost in evidence.driver.log.lost:
+        yield lost.at_ns, f"node {lost.host} was lost while the job ran, with {_name(evidence, lost.container)}"
+
+
+def _exits(evidence: Evidence) -> Iterator[tuple[int, str, int]]:
+    """Yields time, container and exit code of the exits in the NodeManagers' logs."""
+    number = (evidence.window["application_id"] or "application_none").removeprefix("application_")
+    for path in sorted((evidence.path / files.DAEMON_LOGS).glob("nodemanager-*.log")):
+        for line in log4j.read(path, path.name):
+            match = _CONTAINER_EXIT.search(line.message)
+            if match and f"_{number}_" in match[1]:
+                yield line.at_ns, match[1], int(match[2])
+
+
+def _name(evidence: Evidence, container: str) -> str:
+    if executor := evidence.executor_of.get(container):
+        return f"executor {executor} ({container})"
+    if container in evidence.attempts.ams or container.endswith("_000001"):
+        in_container = evidence.topology.driver_in_container
+        role = "the driver's JVM, which is the ApplicationMaster" if in_container else "the ApplicationMaster"
+        return f"{role} ({container})"
+    return container
+
+
+def _driver_message(evidence: Evidence) -> str | None:
+    """Returns the driver's last message about a failure.
+
+    spark-submit copies both outputs into its standard output, and YARN into that of the ApplicationMaster."""
+    outputs = [evidence.path / name for name in (files.DRIVER_STDOUT, files.DRIVER_STDERR)]
+    outputs.append(evidence.path / files.CONTAINER_LOGS / evidence.attempts.am / "stdout")
+    messages = [str(line) for path in outputs for line in _FAILURE_MESSAGE.findall(reading.text(path))]
+    # a user's script may not print it; the driver's span file has it
+    driver = evidence.driver_process
+    messages += [str(i.attrs.get("cause")) for i in driver.instants if i.name == kinds.JOB_FAILED] if driver else []
+    return messages[-1].strip() if messages else None
+
+
+def _reported(evidence: Evidence) -> str | None:
+    """Returns the first error that YARN or the driver's JVM logged."""
+    lines = [*evidence.rm_app.get("diagnostics", "").splitlines(), *evidence.driver.log.errors]
+    return next((line for line in lines if line.strip()), None)

@@ -1,0 +1,116 @@
+"""Warnings of a run besides its status: faults around the job, and misleading signs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from dlobd import spans as kinds
+from dlobd.evidence.evidence import Evidence
+from dlobd.evidence.expected.missing_evidence import MissingEvidence
+from dlobd.measures import recording_cost
+from dlobd.schema import Trace
+from dlobd.timeline import application, hdfs_use, tasks
+from dlobd.tracing import clock
+
+_STARTUP = "STARTUP_MSG:"
+"""Prefix of the first line of a Hadoop daemon's log."""
+
+_LOST = re.compile(r"BLOCK\* removeDeadDatanode: lost heartbeat from (\S+),")
+"""The NameNode declares a DataNode dead. Until then writes waited for it in their pipelines."""
+
+
+def warnings(evidence: Evidence, absences: Sequence[MissingEvidence], trace: Trace) -> list[str]:
+    """Returns all warnings, one line each."""
+    return [
+        *(f"missing: {absence.sentence}" for absence in absences),
+        *trouble(evidence),
+        *_spans(evidence, trace),
+        *hdfs_use.outages(evidence),
+        *application.lost_attempts(evidence),
+        *tasks.lost_work(evidence),
+        *_clocks(evidence, trace),
+    ]
+
+
+def trouble(evidence: Evidence) -> list[str]:
+    """Returns the warnings about YARN's status and about daemons that died, were restarted or stopped responding."""
+    return [*_status_of_yarn(evidence), *_daemons(evidence)]
+
+
+def _status_of_yarn(evidence: Evidence) -> Iterator[str]:
+    if evidence.window["exit_code"] != 0 and evidence.rm_app.get("finalStatus") == "SUCCEEDED":
+        yield (
+            "YARN's final status is SUCCEEDED although the job failed: in client mode it is that of the "
+            "ApplicationMaster only"
+        )
+
+
+def _daemons(evidence: Evidence) -> Iterator[str]:
+    for daemon in evidence.daemons:
+        lines = evidence.daemon_log(daemon["name"])
+        for before, after in pairwise(lines):
+            if after.message.startswith(_STARTUP):
+                away_s = (after.at_ns - before.at_ns) / 1e9
+                yield f"{daemon['name']} was restarted during the run: its log was silent for {away_s:.1f} s"
+        if not daemon["alive"]:
+            yield f"{daemon['name']} died during the run"
+        if daemon["kind"] == "namenode":
+            for line in lines:
+                if lost := _LOST.match(line.message):
+                    yield from _silent_datanode(evidence, lost[1])
+
+
+def _silent_datanode(evidence: Evidence, address: str) -> Iterator[str]:
+    """Warns about a DataNode that the NameNode declared dead, unless it died. `address` is that of block transfers."""
+    nodes = [daemon for daemon in evidence.daemons if address == f"{daemon['host']}:{daemon['ports'].get('data')}"]
+    if all(node["alive"] for node in nodes):
+        name = f"{nodes[0]['name']} ({address})" if nodes else f"the DataNode at {address}"
+        yield f"{name} stopped responding: writes waited for it until the NameNode declared it dead"
+
+
+def _spans(evidence: Evidence, trace: Trace) -> Iterator[str]:
+    if truncated := sum(span.truncated for span in trace.spans):
+        yield f"{truncated} spans have no recorded end: their process was killed or still running"
+    yield from _own_configuration(evidence)
+    if damaged := sum(process.bad_lines for process in evidence.processes):
+        yield f"{damaged} lines of span files are truncated: their process was killed while writing"
+    if lost := recording_cost.lost_lines(evidence):
+        yield f"{lost} lines of span files are lost: they could not be written to disk"
+
+
+def _own_configuration(evidence: Evidence) -> Iterator[str]:
+    """Warns about settings of a script's own SparkConf that override its spark-submit line."""
+    driver = evidence.driver_process if evidence.topology.user_script else None
+    ready = driver.instant(kinds.SPARK_CONTEXT_READY) if driver else None
+    if ready is None:
+        return
+    if str(ready.attrs.get("master", "")).startswith("local["):
+        yield f"the script set its master to {ready.attrs['master']}: it ran inside the driver, without executors"
+    if ready.attrs.get("slots", 1) != 1:
+        yield f"the script lets an executor run {ready.attrs['slots']} tasks at once: they overlap in its lane"
+
+
+def _clocks(evidence: Evidence, trace: Trace) -> Iterator[str]:
+    if step_ns := clock.stepped_ns(evidence.anchors):
+        yield (
+            f"the wall clock was stepped by {step_ns / 1e9:+.3f} s during the job: dates in logs are shifted; "
+            "figures use the monotonic clock"
+        )
+    for moved in evidence.alignment.clocks.values():
+        yield (
+            f"{moved.host} has a different clock: aligned by {moved.pairs} message pairs, to within "
+            f"{moved.error_ns / 1e3:.0f} us at worst"
+        )
+        for earliest_ns, latest_ns in moved.offset.steps:
+            first_s, last_s = (
+                (at_ns + moved.offset.at(at_ns).lo_ns - trace.start_ns) / 1e9 for at_ns in (earliest_ns, latest_ns)
+            )
+            yield (
+                f"the monotonic clock of {moved.host} was stepped between {first_s:.3f} and {last_s:.3f} s: times "
+                "between them are uncertain by the step"
+            )
+    if evidence.alignment.moved:
+        moved_logs = len(evidence.alignment.moved)
+        yield f"{moved_logs} sources with other clocks were aligned by wall clocks, with unknown error"
