@@ -29,10 +29,11 @@ MINUTES = {
 
 ROOMS = {
     "ways": (
-        "dlobd/attribution/", "dlobd/evidence/", "dlobd/findings/", "dlobd/measures/", "dlobd/record/", "dlobd/recompute/",
-        "dlobd/fields.py", "dlobd/timeline/", "dlobd/axes.py", "dlobd/channel.py", "dlobd/experiment/", "dlobd/faults/", "dlobd/job/",
-        "dlobd/microbench/", "dlobd/network/", "dlobd/user_file.py", "dlobd/registry.py", "dlobd/run/schedulers/",
-        "dlobd/schema.py", "dlobd/selftest/", "dlobd/spans.py", "dlobd/tracing/", "tests/full/ways/",
+        "dlobd/attribution/", "dlobd/axes.py", "dlobd/channel.py", "dlobd/evidence/", "dlobd/experiment/",
+        "dlobd/faults/", "dlobd/fields.py", "dlobd/findings/", "dlobd/job/", "dlobd/measures/", "dlobd/microbench/",
+        "dlobd/network/", "dlobd/recompute/", "dlobd/record/", "dlobd/registry.py", "dlobd/run/schedulers/",
+        "dlobd/schema.py", "dlobd/selftest/", "dlobd/spans.py", "dlobd/timeline/", "dlobd/tracing/",
+        "dlobd/user_file.py", "tests/full/ways/",
     ),
     "clusters": (
         "dlobd/compare/", "dlobd/experiment/", "dlobd/hadoop/", "dlobd/installation.py", "dlobd/job/user/",
