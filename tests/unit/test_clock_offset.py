@@ -109,7 +109,7 @@ def test_a_stepped_clock_is_two_lines() -> None:
 
 def test_what_cannot_be_is_refused() -> None:
     """No exchange says nothing; an answer before its question is no exchange."""
-    with pytest.raises(ValueError, match="nothing is known"):
+    with pytest.raises(ValueError, match="the offset is unknown"):
         Offset([])
     with pytest.raises(ValueError, match="ran backwards"):
         Offset([Exchange(10, 20, 20, 9)])

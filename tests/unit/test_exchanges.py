@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
 from dlobd.axes import EXCHANGES
-from dlobd.bundle import store
-from dlobd.experiment.files import key
 from dlobd.network.exchanges.tf_ring import TfRing
 from dlobd.registry import Registry, Row
-from dlobd.schema import Experiment
 from dlobd.timeline import exchange
 
 
@@ -24,25 +20,13 @@ def test_an_exchange_inside_of_the_step_says_that_it_has_no_number(name: str) ->
 
 
 def test_what_an_exchange_declares_is_read_without_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A report is made where TensorFlow may not be installed; a bundle without the key is of the time of one exchange;
-    of an exchange of a later version nothing is claimed."""
+    """A report needs no TensorFlow; an exchange of a later version is unknown."""
     row = Row("tf-ring", "t", "dlobd.network.exchanges.tf_ring:TfRing", ("no_such_module",))
     monkeypatch.setattr(exchange, "EXCHANGES", Registry("exchanges", [row]))
     expected = (TfRing.not_measured,)
-    assert exchange.not_measured({}) == exchange.not_measured({"exchange": "tf-ring"}) == expected
+    assert exchange.not_measured({"exchange": "tf-ring"}) == expected
     (unknown,) = exchange.not_measured({"exchange": "later"})
     assert "exchange later is not known" in unknown.why
-
-
-def test_an_exchange_of_earlier_bundles_has_its_name_of_now() -> None:
-    """Whether it is read from run.json or from what was handed to spark-submit."""
-    quick = Path(__file__).parents[1] / "data" / "quick-run"
-    assert '"exchange": "tf-collectives"' in (quick / "run.json").read_text()
-    configuration = store.find(str(quick), quick.parent).read().configuration
-    assert isinstance(configuration, Experiment)
-    assert configuration.exchange == "tf-ring"
-    assert key(configuration) == json.loads((quick / "run.json").read_text())["experiment_key"]
-    assert exchange.not_measured({"exchange": "tf-collectives"}) == (TfRing.not_measured,)
 
 
 def test_tensorflow_is_told_the_ranks_in_their_order() -> None:
