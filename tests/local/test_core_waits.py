@@ -14,6 +14,7 @@ import pytest
 from dlobd import spans as kinds
 from dlobd.evidence import recorder, resources
 from dlobd.evidence.evidence import Evidence
+from dlobd.evidence.topology import Placement, Topology
 from dlobd.measures import core_waits
 from dlobd.run.resource_sampler import Assignment, sampling
 from dlobd.schema import Process, Segment, Span
@@ -32,7 +33,7 @@ def test_a_process_that_is_gone_has_nothing() -> None:
 
 def evidence(**parts: Any) -> Evidence:
     """Of one host, whose window is no matter."""
-    plain = {"resources": None, "processes": [], "cluster_mode": False, "external": False, "by_hand": False}
+    plain = {"resources": None, "processes": [], "topology": Topology(Placement.YARN_CLIENT)}
     return cast(Evidence, SimpleNamespace(window={"pid": 99}, **plain | parts))
 
 
@@ -102,17 +103,17 @@ def test_a_hog_is_seen_as_waiting_for_a_core_and_the_machine_is_called_busy(tmp_
         (tmp_path / name / "spans").mkdir(parents=True)
     quiet, hogged = measured(tmp_path / "quiet", 0), measured(tmp_path / "hogged", 4)
     for found in (quiet, hogged):
-        whole = found["whole"]
-        assert whole["unknown_ns"] <= 0.1 * whole["ns"]
-        assert whole["on_core_hi_ns"] >= 290 * MS
-        assert whole["on_core_ns"] == pytest.approx(300 * MS, rel=0.15)
-        (row,) = [row for row in found["processes"] if row["role"] == "driver"]
-        assert row["source"] == "own marks, samples"
-    shares = [found["whole"]["waiting_ns"] / found["whole"]["ns"] for found in (quiet, hogged)]
+        whole = found.whole
+        assert whole.unknown_ns <= 0.1 * whole.ns
+        assert whole.on_core_hi_ns >= 290 * MS
+        assert whole.on_core_ns == pytest.approx(300 * MS, rel=0.15)
+        (row,) = [row for row in found.processes if row.role == "driver"]
+        assert row.source == "own marks, samples"
+    shares = [found.whole.waiting_ns / found.whole.ns for found in (quiet, hogged)]
     assert shares[1] > 0.6
     assert shares[1] > shares[0]
-    assert hogged["busy"]
-    assert hogged["held_up_ns"] > 0.5 * hogged["whole"]["waiting_ns"]
-    assert hogged["foreign_cpu_ns"] > 0.5 * hogged["whole"]["ns"]
-    (line,) = core_waits.warnings(hogged, hogged["whole"]["ns"])
+    assert hogged.busy
+    assert hogged.held_up_ns > 0.5 * hogged.whole.waiting_ns
+    assert hogged.foreign_cpu_ns > 0.5 * hogged.whole.ns
+    (line,) = core_waits.warnings(hogged, hogged.whole.ns)
     assert line.startswith("the machine was busy: ")

@@ -134,7 +134,7 @@ else:
     data = TFNode.DataFeed(TFManager.connect((where / "address").read_text(), b"key"))
     def take():
         return data.next_batch(1)[0]
-    feed = ReadAhead(take, wanted=40, ahead=20)
+    feed = ReadAhead(take, limit=40, ahead=20)
     taken = 0
     for _ in range(40):
         taken += len(feed.next_block())
