@@ -36,6 +36,16 @@ class OwnJob(TypedDict):
     run_dir: NotRequired[str]
 
 
+class GenerationJob(TypedDict):
+    """The experiment whose data set `dlobd.run.generation` makes; a training job has no `train_samples`."""
+
+    train_samples: int
+    test_samples: int
+    workers: int
+    scheduler: str
+    deploy_mode: str
+
+
 class TrainingJob(TypedDict):
     """`dlobd.job.description.Job`, as far as attribution reads it."""
 
@@ -203,7 +213,7 @@ class RankResult(TypedDict):
 
 DOCUMENTS: dict[str, Any] = {
     files.WINDOW: Window,
-    files.JOB: OwnJob | TrainingJob,
+    files.JOB: OwnJob | GenerationJob | TrainingJob,
     files.SPAN_COST: SpanCost,
     files.COLLECTED: Collected,
     files.NOISE: Noise,

@@ -100,7 +100,7 @@ def test_a_stored_experiment_needs_no_file_until_it_runs(here: Path) -> None:
     with pytest.raises(UsageError, match=r"net\.py cannot be read"):
         runner.check(one)
     Path("net.py").write_text("a = 2")
-    with pytest.raises(UsageError, match=r"net\.py has changed: its sha256 is .* instead of "):
+    with pytest.raises(UsageError, match=r"net\.py has changed: its sha256 begins with "):
         runner.check(one)
     with pytest.raises(UsageError, match="needs the sha256 of its file"):
         files.from_dict({**stored, "model_sha256": ""})
