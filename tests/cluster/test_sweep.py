@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 import dlobd
-from dlobd.run import series
+from dlobd.experiment import series
 from tests.cluster.conftest import until
 
 pytestmark = [pytest.mark.cluster]
