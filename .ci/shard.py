@@ -23,9 +23,10 @@ MAKE_TEST_MINUTES = 30
 """`make test` with its set-up, on an idle machine with two cores."""
 
 MINUTES = {
-    "ways": 30, "clusters": 26, "faults": 38, "guest": 6, "guest_spark": 15, "compose": 36, "page": 2, "damage": 35,
+    "ways": 37, "clusters": 26, "faults": 38, "guest": 6, "guest_spark": 15, "compose": 36, "page": 2, "damage": 35,
 }  # fmt: skip
-"""Measured on the same machine; a shard that is not listed is taken for the rest of the time."""
+"""Measured on the same machine; a shard that is not listed is taken for the rest of the time. `ways`: with the 5 minutes
+that `make test` may take beyond its figure. `damage` is an estimate."""
 
 ROOMS = {
     "ways": (
