@@ -25,7 +25,7 @@ MAKE_TEST_MINUTES = 30
 MINUTES = {
     "ways": 37, "clusters": 26, "faults": 38, "guest": 6, "guest_spark": 15, "compose": 36, "page": 2, "damage": 35,
 }  # fmt: skip
-"""Measured on the same machine; a shard that is not listed is taken for the rest of the time. `ways`: with the 5 minutes
+"""Measured on the same machine; a shard that is not listed is taken for the rest of the time. `ways`: with minutes
 that `make test` may take beyond its figure. `damage` is an estimate."""
 
 ROOMS = {
