@@ -35,20 +35,6 @@ class TaskMetrics:
     added: Mapping[str, Any] = field(default_factory=dict)  # name of an accumulable -> the update by this task
 
 
-@dataclass(frozen=True, slots=True)
-class Application:
-    """An application by its event log. Times are wall-clock milliseconds of the driver; `properties` are Spark's.
-    Unknown values are empty or None."""
-
-    id: str
-    name: str
-    start_ms: int
-    end_ms: int | None
-    spark_version: str
-    java_version: str
-    properties: Mapping[str, str]
-
-
 @dataclass(slots=True)
 class EventLog:
     """The events of one log.
@@ -58,8 +44,7 @@ class EventLog:
         stage_sums: ID and attempt of each completed stage -> its number of tasks, and the sums of its accumulables.
         hosts: addresses or names of the hosts with a block manager.
         hadoop_settings: Hadoop's configuration in the driver, with its defaults.
-        application: None if the log does not have the start of the application.
-        has_end: True if the log has the end of the application.
+        has_start, has_end: True if the log has the start, or the end, of the application.
     """
 
     tasks: list[TaskMetrics] = field(default_factory=list)
@@ -67,7 +52,7 @@ class EventLog:
     stage_sums: dict[tuple[int, int], tuple[int, dict[str, Any]]] = field(default_factory=dict)
     hosts: set[str] = field(default_factory=set)
     hadoop_settings: dict[str, str] = field(default_factory=dict)
-    application: Application | None = None
+    has_start: bool = False
     has_end: bool = False
     lines: int = 0
     damaged_lines: int = 0
@@ -76,7 +61,6 @@ class EventLog:
 def parse(lines: Iterable[str]) -> EventLog:
     """Reads an event log."""
     log = EventLog()
-    once: dict[str, Any] = {}  # the last one of each kind, of those that an application has once
     cpus: dict[int, float] = {}  # of each task, by resource profile
     profiles: dict[tuple[int, int], int] = {}  # by stage
     whole = True
@@ -100,14 +84,14 @@ def parse(lines: Iterable[str]) -> EventLog:
             _complete(log, event["Stage Info"])
         elif kind == _BLOCK_MANAGER:
             log.hosts.add(event["Block Manager ID"]["Host"])
-        else:
-            once[kind] = event
-            if kind == _ENVIRONMENT:
-                log.hadoop_settings |= event.get("Hadoop Properties", {})
+        elif kind == _ENVIRONMENT:
+            log.hadoop_settings |= event.get("Hadoop Properties", {})
+        elif kind == _START:
+            log.has_start = True
+        elif kind == _END:
+            log.has_end = True
     if log.damaged_lines > (not whole):
         log.tasks, log.stage_calls, log.stage_sums = [], {}, {}
-    log.application = _application(once)
-    log.has_end = _END in once
     return log
 
 
@@ -141,21 +125,6 @@ def _complete(log: EventLog, info: Mapping[str, Any]) -> None:
     log.stage_calls[stage] = info["Stage Name"].partition(" at ")[0]
     sums = {each.get("Name", ""): each.get("Value") for each in info.get("Accumulables", ())}
     log.stage_sums[stage] = info["Number of Tasks"], sums
-
-
-def _application(events: Mapping[str, Any]) -> Application | None:
-    log, environment, start, end = (events.get(kind, {}) for kind in (_LOG_START, _ENVIRONMENT, _START, _END))
-    if not start:
-        return None
-    return Application(
-        start["App ID"],
-        start["App Name"],
-        start["Timestamp"],
-        end.get("Timestamp"),
-        log.get("Spark Version", ""),
-        environment.get("JVM Information", {}).get("Java Version", ""),
-        environment.get("Spark Properties", {}),
-    )
 
 
 def _task(event: Mapping[str, Any], stage: tuple[int, int], cpus: float) -> TaskMetrics:

@@ -17,7 +17,7 @@ from dlobd.evidence import event_log, facts, hdfs, jvm, recorder, resources, spa
 from dlobd.evidence.alignment import Alignment, logs_of
 from dlobd.evidence.attempts import Attempts
 from dlobd.evidence.documents import Documents
-from dlobd.evidence.event_log import Application, EventLog, TaskMetrics
+from dlobd.evidence.event_log import EventLog, TaskMetrics
 from dlobd.evidence.jvm_records import JvmRecords
 from dlobd.evidence.log4j import LogLine
 from dlobd.evidence.recorder import RecordedProcess
@@ -162,11 +162,6 @@ class Evidence:
         return self._documents.get(files.RM_APPLICATION, facts.RmApplication())
 
     @cached_property
-    def container_beans(self) -> list[facts.ContainerBean]:
-        """The NodeManagers' metrics of containers; empty if they were not collected."""
-        return self._documents.get(files.NM_CONTAINERS, [])
-
-    @cached_property
     def containers(self) -> list[str]:
         """Container ids of all attempts, each attempt's ApplicationMaster first."""
         return sorted(path.name for path in (self.path / files.CONTAINER_LOGS).glob("container_*"))
@@ -224,11 +219,6 @@ class Evidence:
         """The cluster's daemons when the evidence was collected: name, kind, host, ports, alive."""
         return self._documents.get(files.DAEMONS, [])
 
-    @cached_property
-    def daemon_logs(self) -> list[str]:
-        """The names of the daemons with a log; nodemanager-0 and the like."""
-        return [path.stem for path in self._daemons("")]
-
     def daemon_log(self, name: str) -> list[LogLine]:
         """Returns the lines of a daemon's log during the run; names are such as nodemanager-0."""
         return self._log(f"daemons/{name}.log")
@@ -247,11 +237,6 @@ class Evidence:
     def event_log(self) -> EventLog:
         """Spark's event log; empty if it is missing."""
         return event_log.parse(reading.lines(self.path / files.EVENT_LOG))
-
-    @property
-    def spark_application(self) -> Application | None:
-        """The application by Spark's event log; None if the log does not have its start."""
-        return self.event_log.application
 
     @cached_property
     def spark_addresses(self) -> tuple[str, ...]:

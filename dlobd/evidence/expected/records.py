@@ -43,7 +43,7 @@ def _event_log(evidence: Evidence) -> Iterator[MissingEvidence]:
     if not log.lines:
         if _inventoried(evidence) and not any(line.startswith("event log: ") for line in evidence.collected["missing"]):
             yield MissingEvidence(kinds.EVENT_LOG, files.EVENT_LOG, "is absent, or empty")
-    elif log.application is None:
+    elif not log.has_start:
         yield MissingEvidence(
             kinds.EVENT_LOG, files.EVENT_LOG, "does not have the application's start: its begin is missing"
         )
