@@ -40,7 +40,7 @@ def exchanged(count: int) -> tuple[bool, list[Exchange]]:
 
 
 def main() -> None:
-    """Prints the widths, and whether the known shift was inside."""
+    """Print the widths, and whether the known shift was inside."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--exchanges", type=int, default=1000)
     other, pairs = exchanged(parser.parse_args().exchanges)

@@ -19,7 +19,7 @@ from dlobd.tracing import span_cost
 
 
 def main() -> None:
-    """Prints one line for each way, and how busy the machine is."""
+    """Print one line for each way, and how busy the machine is."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--spans", type=int, default=2000)
     parser.add_argument("--repeats", type=int, default=7)

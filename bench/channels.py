@@ -77,7 +77,7 @@ Found = dict[str, dict[str, float]]
 
 
 def main() -> int:
-    """Returns the exit code."""
+    """Return the exit code."""
     parser = command.parser(NAME, __doc__, repeats=6)
     beside = Path(sys.prefix, "lib", f"python{sys.version_info[0]}.{sys.version_info[1]}", "site-packages", "libucx")
     program = shutil.which(PERFTEST) or str(beside / "bin" / PERFTEST)

@@ -20,7 +20,7 @@ from dlobd.paths import shipped
 
 
 def main() -> None:
-    """Starts a cluster of its own without archive, every JVM of which writes its list."""
+    """Start a cluster of its own without archive, every JVM of which writes its list."""
     command, numbers = daemons.java_command, itertools.count()
     with tempfile.TemporaryDirectory(prefix="dl-", dir="/tmp") as name:
 

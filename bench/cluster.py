@@ -22,7 +22,7 @@ SECONDS = "all daemons ready, s"
 
 
 def measure(kept: Path, repeats: int, progress: Callable[[str], None]) -> list[dict[str, Any]]:
-    """Starts of a cluster of its own, each followed by its stop; those in the file `kept` are not repeated.
+    """Start of a cluster of its own, each followed by its stop; those in the file `kept` are not repeated.
 
     The first start formats HDFS and does not count."""
     found: list[dict[str, Any]] = json.loads(kept.read_text()) if kept.exists() else []

@@ -15,7 +15,7 @@ DOCS = Path("docs")
 
 
 def main(docs: Path = DOCS) -> None:
-    """Writes both sections."""
+    """Write both sections."""
     found = json.loads((docs / f"{launchers.NAME}.json").read_text())
     publish.publish(docs, launchers.NAME, found["facts"], launchers.tables(found["tables"]))
     found = json.loads((docs / f"{channels.NAME}.json").read_text())

@@ -138,7 +138,7 @@ def read(path: Path) -> list[dict[str, int]]:
 
 
 def record(path: Path, runs: int, seconds: float) -> int:
-    """Appends so many runs to a file (CSV, by gzip), as a batch of its own; returns how many there were time for."""
+    """Append so many runs to a file (CSV, by gzip), as a batch of its own; return how many there were time for."""
     earlier = read(path) if path.exists() else []
     batch = max((row["batch"] for row in earlier), default=0) + 1
     until_s = time.monotonic() + seconds
@@ -155,7 +155,7 @@ def record(path: Path, runs: int, seconds: float) -> int:
 
 
 def main() -> int:
-    """Returns the exit code."""
+    """Return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path)
     parser.add_argument("--runs", type=int, default=1000)

@@ -17,7 +17,7 @@ __all__ = ["__version__", "load", "load_sweep"]
 
 
 def load(path: str | Path) -> RunBundle:
-    """Opens a run bundle for analysis: `dlobd.load("runs/softmax-mnist/...").attribution()`.
+    """Open a run bundle for analysis: `dlobd.load("runs/softmax-mnist/...").attribution()`.
 
     Raises:
         BundleError: it is missing, damaged or of a newer version.

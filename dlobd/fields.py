@@ -63,7 +63,7 @@ def member(
     maximum: float | None = None,
     pattern: str = "",
 ) -> Any:
-    """Declares a field. Numbers are at least `minimum`; None stands for no limit."""
+    """Declare a field. Numbers are at least `minimum`; None stands for no limit."""
     limits = {"minimum": minimum, "maximum": maximum, "pattern": pattern or None}
     known = {name: limit for name, limit in limits.items() if limit is not None}
     return dataclasses.field(default=default, metadata={"about": Description(text, unit, formula, source, known)})
@@ -71,7 +71,7 @@ def member(
 
 @dataclass_transform(frozen_default=True, field_specifiers=(member,))
 def described(*, kw_only: bool = False) -> Callable[[type[T]], type[T]]:
-    """Makes a frozen dataclass whose fields are declared by `member`."""
+    """Make a frozen dataclass whose fields are declared by `member`."""
     return dataclass(frozen=True, slots=True, kw_only=kw_only)
 
 
@@ -86,7 +86,7 @@ class Number:
 
 
 def numbers(kind: type, path: str = "") -> Iterator[Number]:
-    """Yields the numbers of a class and of its parts, in the order of their declaration.
+    """Yield the numbers of a class and of its parts, in the order of their declaration.
 
     Raises:
         ValueError: a number is not described.
@@ -110,7 +110,7 @@ def _unit(name: str) -> str:
 
 
 def _leaves(kind: Any) -> Iterator[tuple[Any, str]]:
-    """Yields the types at the ends of a type, each with the suffix of its path."""
+    """Yield the types at the ends of a type, each with the suffix of its path."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
         for argument in arguments:
@@ -129,7 +129,7 @@ def _leaves(kind: Any) -> Iterator[tuple[Any, str]]:
 
 
 def json_schema(kind: Any) -> dict[str, Any]:
-    """Returns the JSON Schema of a class or type."""
+    """Return the JSON Schema of a class or type."""
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         hints = _hints(kind)
         return {
@@ -172,7 +172,7 @@ def _described(schema: dict[str, Any], about: Description | None) -> dict[str, A
 
 
 def decoded(kind: Any, value: Any) -> Any:
-    """Builds `value`, of JSON, as `kind`.
+    """Build `value`, of JSON, as `kind`.
 
     Raises:
         KeyError, TypeError: the value is not of that type.
@@ -195,7 +195,7 @@ def decoded(kind: Any, value: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Returns `value` as JSON has it: dataclasses as objects, tuples as arrays."""
+    """Return `value` as JSON has it: dataclasses as objects, tuples as arrays."""
     if dataclasses.is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):

@@ -28,18 +28,18 @@ class Installed:
 
 
 def this() -> Installed:
-    """Returns the running installation."""
+    """Return the running installation."""
     return Installed(f"{__version__}+{digest(files())[:12]}", str(python()))
 
 
 def files() -> tuple[Path, ...]:
-    """Returns the files of the package in a fixed order, without the folders that a wheel adds."""
+    """Return the files of the package in a fixed order, without the folders that a wheel adds."""
     paths = (path for path in sorted(PACKAGE.rglob("*")) if path.is_file() and "__pycache__" not in path.parts)
     return tuple(path for path in paths if "_shipped" not in path.relative_to(PACKAGE).parts)
 
 
 def digest(paths: Sequence[Path]) -> str:
-    """Returns the hexadecimal sha256 of files with their names."""
+    """Return the hexadecimal sha256 of files with their names."""
     total = hashlib.sha256()
     for file in paths:
         total.update(f"{file.relative_to(PACKAGE)}\n".encode() + file.read_bytes())

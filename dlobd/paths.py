@@ -35,7 +35,7 @@ PACKAGE = Path(__file__).resolve().parent
 
 
 def shipped(name: str) -> Path:
-    """Returns the path of a folder or file that comes with dlobd, such as `yarn` or `data/mnist`.
+    """Return the path of a folder or file that comes with dlobd, such as `yarn` or `data/mnist`.
 
     Raises:
         SetupError: this installation lacks it.
@@ -48,7 +48,7 @@ def shipped(name: str) -> Path:
 
 
 def data_file(name: str) -> Path | None:
-    """Returns the path of a data set's file, such as `cifar-10/data_batch_1.bin`; None if there is none.
+    """Return the path of a data set's file, such as `cifar-10/data_batch_1.bin`; None if there is none.
 
     Searches DLOBD_DATA, the fetched files, and the checkout, in this order."""
     own = os.environ.get("DLOBD_DATA")
@@ -60,12 +60,12 @@ def data_file(name: str) -> Path | None:
 
 
 def fetched_dir() -> Path:
-    """Returns the directory of `dlobd data fetch`; does not create it."""
+    """Return the directory of `dlobd data fetch`; does not create it."""
     return cache_dir() / FETCHED
 
 
 def spark_home() -> Path:
-    """Returns the directory where pip installed Spark, without importing PySpark.
+    """Return the directory where pip installed Spark, without importing PySpark.
 
     Raises:
         SetupError: PySpark is not installed.
@@ -77,18 +77,18 @@ def spark_home() -> Path:
 
 
 def python() -> Path:
-    """Returns the running interpreter, by a plain path in its virtual environment."""
+    """Return the running interpreter, by a plain path in its virtual environment."""
     executable = Path(sys.executable)
     return plain(executable.parent.parent) / executable.parent.name / executable.name
 
 
 def python_path() -> str:
-    """Returns PYTHONPATH for a child process, with this dlobd first."""
+    """Return PYTHONPATH for a child process, with this dlobd first."""
     return os.pathsep.join([str(PACKAGE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 def plain(path: Path, longest: int | None = None) -> Path:
-    """Returns a path that scripts, URIs and configuration files of Spark and Hadoop do not change.
+    """Return a path that scripts, URIs and configuration files of Spark and Hadoop do not change.
 
     They split or replace spaces, quotes, commas, dollars and letters beyond ASCII. If the path has such a part, a link
     in `/tmp/dlobd-UID` replaces it and its parents. The link stays, since a running cluster may use it.
@@ -110,7 +110,7 @@ def plain(path: Path, longest: int | None = None) -> Path:
 
 
 def resolved_plain(directory: Path) -> Path:
-    """Returns `directory`, or another directory for the same purpose if it resolves to a path that is not plain.
+    """Return `directory`, or another directory for the same purpose if it resolves to a path that is not plain.
 
     Spark finds its configuration as a Java resource, which resolves links and does not decode `%20`.
     """
@@ -122,7 +122,7 @@ def resolved_plain(directory: Path) -> Path:
 
 
 def links_dir() -> Path:
-    """Returns the directory of the links of `plain`; does not create it."""
+    """Return the directory of the links of `plain`; does not create it."""
     return TEMPORARY / f"dlobd-{os.getuid()}"
 
 
@@ -131,7 +131,7 @@ def _digest(path: str) -> str:
 
 
 def _linked(top: Path) -> Path:
-    """Returns the link to `top`; creates it if needed."""
+    """Return the link to `top`; creates it if needed."""
     with _own_links(str(top)) as links:
         link = links / _digest(str(top))
         if not (link.is_symlink() and os.readlink(link) == str(top)):
@@ -144,7 +144,7 @@ def _linked(top: Path) -> Path:
 
 @contextmanager
 def _own_links(path: str) -> Iterator[Path]:
-    """Creates and yields `links_dir`. No other user may write there: a foreign link could redirect a run."""
+    """Create and yield `links_dir`. No other user may write there: a foreign link could redirect a run."""
     directory = links_dir()
     try:
         directory.mkdir(mode=0o700, exist_ok=True)
@@ -161,17 +161,17 @@ def _own_links(path: str) -> Iterator[Path]:
 
 
 def cluster_dir() -> Path:
-    """Returns the work directory of the embedded cluster, shared by `dlobd run` and `dlobd cluster`."""
+    """Return the work directory of the embedded cluster, shared by `dlobd run` and `dlobd cluster`."""
     return cache_dir() / CLUSTER
 
 
 def native_dir() -> Path:
-    """Returns the directory for data sets and outputs of jobs without HDFS."""
+    """Return the directory for data sets and outputs of jobs without HDFS."""
     return cache_dir() / NATIVE
 
 
 def cache_dir() -> Path:
-    """Returns `$DLOBD_CACHE`, else `$XDG_CACHE_HOME/dlobd`, else `~/.cache/dlobd`; does not create it."""
+    """Return `$DLOBD_CACHE`, else `$XDG_CACHE_HOME/dlobd`, else `~/.cache/dlobd`; does not create it."""
     own = os.environ.get("DLOBD_CACHE")
     if own:
         return Path(own).expanduser().absolute()
@@ -183,7 +183,7 @@ def cache_dir() -> Path:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Waits for the lock file at `path` and holds it. The kernel releases it at any end of the process.
+    """Wait for the lock file at `path` and hold it. The kernel releases it at any end of the process.
 
     Raises:
         SetupError: the directory cannot be written.
@@ -195,7 +195,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def make_writable(directory: Path) -> None:
-    """Creates a directory. Raises SetupError if this user cannot write there."""
+    """Create a directory. Raises SetupError if this user cannot write there."""
     try:
         # resolved: a link of `plain` may be older than the directory
         Path(os.path.realpath(directory)).mkdir(parents=True, exist_ok=True)
@@ -208,13 +208,13 @@ def make_writable(directory: Path) -> None:
 
 
 def sha256_of(path: Path) -> str:
-    """Returns the hexadecimal sha256 of a file's content."""
+    """Return the hexadecimal sha256 of a file's content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def replace_file(path: Path, data: bytes, durable: bool = True) -> None:
-    """Replaces a file atomically: a crash of this process leaves the old or the new content.
+    """Replace a file atomically: a crash of this process leaves the old or the new content.
 
     Args:
         durable: True to survive a crash of the machine as well; waits for the disk.

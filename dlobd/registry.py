@@ -44,7 +44,7 @@ class Row:
     package: str = ""
 
     def reason(self) -> str | None:
-        """Returns the reason why the member is not available here; None if it is."""
+        """Return the reason why the member is not available here; None if it is."""
         if self.unavailable:
             return self.unavailable
         if self.package:  # only the top package: searching for a submodule imports the package
@@ -85,19 +85,19 @@ class Registry:
         return {**self._rows, **{name: row for name, row in _added(self.group).items() if name not in self._rows}}
 
     def names(self) -> tuple[str, ...]:
-        """Returns all members, available or not."""
+        """Return all members, available or not."""
         return tuple(self._all())
 
     def built_in(self) -> tuple[str, ...]:
-        """Returns the members that come with dlobd, without a search for others."""
+        """Return the members that come with dlobd, without a search for others."""
         return tuple(self._rows)
 
     def available(self) -> list[tuple[str, str, str | None]]:
-        """Returns (name, title, reason) of the members; reason is None for an available member."""
+        """Return (name, title, reason) of the members; reason is None for an available member."""
         return [(row.name, row.title, row.reason()) for row in self]
 
     def row(self, name: str) -> Row:
-        """Returns the row of `name`.
+        """Return the row of `name`.
 
         Raises:
             UsageError: there is no such member; the message has the most similar name.
@@ -109,7 +109,7 @@ class Registry:
         return members[name]
 
     def get(self, name: str) -> Any:
-        """Imports and returns the object of `name`; None for a member without code in dlobd.
+        """Import and return the object of `name`; None for a member without code in dlobd.
 
         Raises:
             UsageError: there is no such member; the message has the most similar name.
@@ -147,7 +147,7 @@ class Registry:
 
 
 def _added(group: str) -> dict[str, Row]:
-    """Returns the members of other packages. Of two with the same name, the first on Python's path counts."""
+    """Return the members of other packages. Of two with the same name, the first on Python's path counts."""
     rows: dict[str, Row] = {}
     for point in metadata.entry_points(group=group) if group else ():
         package = f"{point.dist.name} {point.dist.version}" if point.dist else "unknown"
@@ -157,7 +157,7 @@ def _added(group: str) -> dict[str, Row]:
 
 
 def unknown(kind: str, name: str, valid: Iterable[str]) -> str:
-    """Returns a message about an unknown name, with the most similar valid name; `kind` is a singular noun."""
+    """Return a message about an unknown name, with the most similar valid name; `kind` is a singular noun."""
     names = list(valid)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}?" if near else f"it is one of: {', '.join(names)}."

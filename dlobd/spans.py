@@ -91,12 +91,12 @@ class Cause(str):
         return _cause, (str(self),)
 
     def text(self, details: str = "") -> str:
-        """Returns the cause as files and reports show it."""
+        """Return the cause as files and reports show it."""
         details = details or self.details
         return f"{self} ({details})" if details else str(self)
 
     def wait(self, period_ns: int = 0, details: str = "") -> dict[str, Any]:
-        """Returns the fields of a recorded wait.
+        """Return the fields of a recorded wait.
 
         Args:
             period_ns: the period that was read; 0: the default.
@@ -104,7 +104,7 @@ class Cause(str):
         return {"cause": self.text(details), "cause_period_ns": period_ns or self.period_ns}
 
     def fields(self, period_ns: int = 0) -> dict[str, Any]:
-        """Returns the fields of a `Span`; see `wait`."""
+        """Return the fields of a `Span`; see `wait`."""
         return {**self.wait(period_ns), "cause_kind": self}
 
 
@@ -212,7 +212,7 @@ class SpanKind(str):
         return _span, (self.layer, str(self))
 
     def text(self, detail: str = "") -> str:
-        """Returns the name of a span: the template with its variable part."""
+        """Return the name of a span: the template with its variable part."""
         return self.replace("{}", detail)
 
 
@@ -220,7 +220,7 @@ AM_ROLE = "application-master"
 
 
 def _am(name: str, quality: OwnQuality = MEASURED, *hidden_by: EvidenceFile) -> SpanKind:
-    """Returns a kind of span of an ApplicationMaster's process, which may lie in the lane of an executor."""
+    """Return a kind of span of an ApplicationMaster's process, which may lie in the lane of an executor."""
     return SpanKind(name, SPARK, quality, hidden_by=(AM_LOG, *hidden_by), role=AM_ROLE)
 
 
@@ -585,7 +585,7 @@ def _instant(name: str) -> InstantKind:
 
 @cache
 def kind_of(layer: str, name: str) -> tuple[SpanKind, str] | None:
-    """Finds the kind and the variable part of a recorded span; None if the registry has no such kind."""
+    """Find the kind and the variable part of a recorded span; None if the registry has no such kind."""
     if (kind := SPANS.get((layer, name))) is not None:
         return kind, ""
     for kind in sorted(SPANS.values(), key=len, reverse=True):
@@ -597,11 +597,11 @@ def kind_of(layer: str, name: str) -> tuple[SpanKind, str] | None:
 
 @cache
 def cause_of(text: str) -> Cause | None:
-    """Finds the row of a recorded cause; None if the registry has no such cause."""
+    """Find the row of a recorded cause; None if the registry has no such cause."""
     rows = [row for row in CAUSES.values() if text.startswith(row)]
     return max(rows, key=len, default=None)
 
 
 def server_lane(server: int, rank: int) -> str:
-    """Returns the lane of a parameter server's work for one worker; its thread is called `rank-R`."""
+    """Return the lane of a parameter server's work for one worker; its thread is called `rank-R`."""
     return f"ps-{server}/rank-{rank}"

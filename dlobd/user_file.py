@@ -32,7 +32,7 @@ class UserFile:
 
 
 def named(value: str) -> UserFile | None:
-    """Parses the reference in a setting; None if it is another kind of name.
+    """Parse the reference in a setting; None if it is another kind of name.
 
     Raises:
         UsageError: it names a file, but no function or class in it.
@@ -47,7 +47,7 @@ def named(value: str) -> UserFile | None:
 
 
 def read(path: str, sha256: str = "") -> str:
-    """Reads the text of the file.
+    """Read the text of the file.
 
     Args:
         sha256: of the expected text; empty for any text.
@@ -76,12 +76,12 @@ def _checked(path: str, text: str, sha256: str) -> str:
 
 
 def sha256_of(text: str) -> str:
-    """Returns the hexadecimal sha256 of a file with this text."""
+    """Return the hexadecimal sha256 of a file with this text."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def load(file: UserFile, sha256: str, text: Callable[[], str]) -> Any:
-    """Returns the function or class, from a module that is loaded once in a process.
+    """Return the function or class, from a module that is loaded once in a process.
 
     Args:
         sha256: of the file.
@@ -100,7 +100,7 @@ def load(file: UserFile, sha256: str, text: Callable[[], str]) -> Any:
 
 
 def error_line(error: BaseException, path: str) -> str:
-    """Formats an error with the last line of the file in its stack: `net.py, line 3: ValueError: ...`."""
+    """Format an error with the last line of the file in its stack: `net.py, line 3: ValueError: ...`."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
     if isinstance(error, SyntaxError) and error.filename == path:
         lines = [error.lineno]
@@ -110,7 +110,7 @@ def error_line(error: BaseException, path: str) -> str:
 
 
 def path_of(kind: type) -> str | None:
-    """Returns the path of a class that `load` has loaded, as the user wrote it; None for other classes."""
+    """Return the path of a class that `load` has loaded, as the user wrote it; None for other classes."""
     loader = getattr(sys.modules.get(kind.__module__), "__loader__", None)
     return loader.path if isinstance(loader, _FromText) else None
 

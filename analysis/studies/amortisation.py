@@ -176,20 +176,20 @@ def amortisation(runs: RunSet, keep_busy: bool = False) -> Amortisation:
 
 
 def parser(doc: str | None) -> ArgumentParser:
-    """Returns the parser of the script; `doc` is its help."""
+    """Return the parser of the script; `doc` is its help."""
     made = script.parser(doc, disturbed=True)
     made.add_argument("--epochs", type=int, nargs="+", default=[8, 50], metavar="N", help="epochs to predict")
     return made
 
 
 def report(asked: Namespace) -> Shown:
-    """Estimates the lines of the given runs; without native runs there is no picture."""
+    """Estimate the lines of the given runs; without native runs there is no picture."""
     found = amortisation(load(asked.runs), asked.keep_disturbed)
     return pieces(found, asked.epochs), picture(found) if found.against else None
 
 
 def pieces(found: Amortisation, epochs: Sequence[int]) -> list[str]:
-    """Returns the warnings and tables to print, with predictions for these numbers of epochs."""
+    """Return the warnings and tables to print, with predictions for these numbers of epochs."""
     tables = (table(found), prediction_table(found, epochs), check_table(found))
     return [
         *(f"warning: {words}" for words in found.warnings),

@@ -76,14 +76,14 @@ def overhead_table(runs: Sequence[Run]) -> pd.DataFrame:
 
 
 def parser(doc: str | None) -> ArgumentParser:
-    """Returns the parser of the script; `doc` is its help."""
+    """Return the parser of the script; `doc` is its help."""
     made = ArgumentParser(description=doc, formatter_class=RawDescriptionHelpFormatter)
     made.add_argument("runs", nargs="+", metavar="RUN", help="bundle of a run")
     return made
 
 
 def report(asked: Namespace) -> Shown:
-    """Returns the table and its picture; see `overhead_table`."""
+    """Return the table and its picture; see `overhead_table`."""
     runs = [dlobd.load(run).run for run in asked.runs]
     table = overhead_table(runs)
     pieces = [
@@ -96,7 +96,7 @@ def report(asked: Namespace) -> Shown:
 
 
 def picture(table: pd.DataFrame) -> Figure:
-    """Draws an overhead table as one stacked bar. Unexplained time is hatched, inside its layer as well."""
+    """Draw an overhead table as one stacked bar. Unexplained time is hatched, inside its layer as well."""
     figure = Figure(figsize=(9, 3.2), layout="constrained")
     axes = figure.subplots()
     left = 0.0

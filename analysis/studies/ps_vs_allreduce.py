@@ -40,7 +40,7 @@ def contestants(count: int) -> Mapping[str, tuple[str, str, int]]:
 
 
 def parser(doc: str | None) -> ArgumentParser:
-    """Returns the parser of the script; `doc` is its help."""
+    """Return the parser of the script; `doc` is its help."""
     parser = ArgumentParser(description=doc, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4, 8], metavar="N", help="2 to 16 each")
     parser.add_argument("--repeats", type=int, default=3, metavar="N")

@@ -42,14 +42,14 @@ PATTERNS = ("", "", "///", "", "...", "xxx", "", "++")
 
 
 def parser(doc: str | None) -> ArgumentParser:
-    """Returns the parser of the script; `doc` is its help."""
+    """Return the parser of the script; `doc` is its help."""
     made = ArgumentParser(description=doc, formatter_class=RawDescriptionHelpFormatter)
     made.add_argument("run", metavar="RUN", help="bundle of a run")
     return made
 
 
 def report(asked: Namespace) -> Shown:
-    """Returns the means by layer and the chart of a run. Raises UsageError as `layer_table`."""
+    """Return the means by layer and the chart of a run. Raises UsageError as `layer_table`."""
     bundle = dlobd.load(asked.run)
     run = bundle.run
     means = layer_table(run).to_string(index=False, float_format="%.3f", na_rep="-")

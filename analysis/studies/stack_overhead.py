@@ -100,13 +100,13 @@ def share(point: Point, group: str) -> Estimate | None:
 
 
 def report(asked: Namespace) -> Shown:
-    """Compares the given runs with the native ones among them."""
+    """Compare the given runs with the native ones among them."""
     found = stack_overhead(load(asked.runs), asked.keep_disturbed)
     return pieces(found), picture(found)
 
 
 def pieces(found: StackOverhead) -> list[str]:
-    """Returns the warnings and tables to print."""
+    """Return the warnings and tables to print."""
     return [
         *(f"warning: {words}" for words in found.warnings),
         f"Wall and stack overhead, mean seconds with 95 % intervals. {estimates.BY_ITSELF}",

@@ -28,14 +28,14 @@ WARM_UP = Pathology("warm up", "not scored", "", job(QUICK))
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Returns the exit code."""
+    """Return the exit code."""
     parser = command.parser(publish.NAME, __doc__)
     parser.add_argument("--only", nargs="+", metavar="NAME", default=[], help="names of the table, in lower case")
     return command.run(parser.parse_args(words), publish.NAME, _measure)
 
 
 def chosen(only: Sequence[str]) -> list[Pathology]:
-    """Returns the pathologies with these names, or all.
+    """Return the pathologies with these names, or all.
 
     Raises:
         UsageError: the table has no such name.
@@ -70,7 +70,7 @@ def _measure(asked: argparse.Namespace, progress: Progress) -> list[Path]:
 
 
 def run(stage: Stage, pathology: Pathology) -> Result:
-    """Runs one pathology. If it cannot run here, the result has the reason.
+    """Run one pathology. If it cannot run here, the result has the reason.
 
     Raises:
         Busy: another command uses the cluster.

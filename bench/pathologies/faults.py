@@ -40,7 +40,7 @@ BUSY = "import os, sys\nwhile os.getppid() == int(sys.argv[1]):\n    for _ in ra
 
 
 def at(name: str, trigger: Trigger, inject: Callable[[ObservedRun, Moment], None]) -> Beside:
-    """Injects a fault once its trigger has come. The fault ends with the context."""
+    """Inject a fault once its trigger has come. The fault ends with the context."""
     return lambda run: armed(run, [Fault(name, trigger, inject)])
 
 
@@ -48,7 +48,7 @@ def at(name: str, trigger: Trigger, inject: Callable[[ObservedRun, Moment], None
 
 
 def daemon_stopped(kind: str, seconds: float, trigger: Trigger) -> Beside:
-    """Stops the daemons of a kind; without a kind, the daemon whose log has the trigger's line."""
+    """Stop the daemons of a kind; without a kind, the daemon whose log has the trigger's line."""
     name = f"{kind or 'daemon'} stopped"
 
     def inject(run: ObservedRun, moment: Moment) -> None:
@@ -58,7 +58,7 @@ def daemon_stopped(kind: str, seconds: float, trigger: Trigger) -> Beside:
 
 
 def trainer_stopped(seconds: float) -> Beside:
-    """Stops one trainer once, while it imports TensorFlow."""
+    """Stop one trainer once, while it imports TensorFlow."""
 
     def inject(run: ObservedRun, moment: Moment) -> None:
         if (process := moment.process) is not None:
@@ -68,7 +68,7 @@ def trainer_stopped(seconds: float) -> Beside:
 
 
 def trainer_hampered(stop_s: float, go_s: float) -> Beside:
-    """Stops one trainer again and again, from its first step to its last."""
+    """Stop one trainer again and again, from its first step to its last."""
 
     def inject(run: ObservedRun, moment: Moment) -> None:
         process = moment.process
@@ -84,7 +84,7 @@ def trainer_hampered(stop_s: float, go_s: float) -> Beside:
 
 
 def container_killed(number: int, begun: Path, after_s: float) -> Beside:
-    """Kills the JVM of the application's N-th container, some time after the job has made the file `begun`."""
+    """Kill the JVM of the application's N-th container, some time after the job has made the file `begun`."""
 
     def inject(run: ObservedRun, moment: Moment) -> None:
         run.over.wait(after_s)
@@ -105,7 +105,7 @@ def _log(run: ObservedRun, name: str, seconds: float, start_ns: int) -> None:
 
 
 def queue_filled(seconds: float, trigger: Trigger, memory_mb: int = 0) -> Beside:
-    """Lets another application hold memory of the queue, until some time after the trigger."""
+    """Let another application hold memory of the queue, until some time after the trigger."""
 
     @contextmanager
     def beside(run: ObservedRun) -> Iterator[None]:
@@ -127,7 +127,7 @@ def queue_filled(seconds: float, trigger: Trigger, memory_mb: int = 0) -> Beside
 
 @contextmanager
 def hogs(count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Runs `count` processes that keep a core busy each; none belongs to the run."""
+    """Run `count` processes that keep a core busy each; none belongs to the run."""
     processes: list[subprocess.Popen[bytes]] = []
     try:
         words = [sys.executable, "-c", BUSY, str(os.getpid())]
@@ -141,7 +141,7 @@ def hogs(count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
 
 
 def busy(count: int) -> Beside:
-    """Runs busy processes beside the whole run."""
+    """Run busy processes beside the whole run."""
 
     @contextmanager
     def beside(run: ObservedRun) -> Iterator[None]:
@@ -152,7 +152,7 @@ def busy(count: int) -> Beside:
 
 
 def busy_in_training(count: int) -> Beside:
-    """Runs busy processes from the first step to the last."""
+    """Run busy processes from the first step to the last."""
 
     def inject(run: ObservedRun, moment: Moment) -> None:
         start_ns = time.monotonic_ns()
@@ -164,7 +164,7 @@ def busy_in_training(count: int) -> Beside:
 
 
 def disk_slowed(bytes_per_s: int) -> Beside:
-    """Limits what the DataNodes read from their disk."""
+    """Limit what the DataNodes read from their disk."""
 
     @contextmanager
     def beside(run: ObservedRun) -> Iterator[None]:
@@ -177,7 +177,7 @@ def disk_slowed(bytes_per_s: int) -> Beside:
 
 
 def environment_dropped(bytes_per_s: int) -> Beside:
-    """Drops the files of the environment from memory before the run, and limits what the NodeManagers and their
+    """Drop the files of the environment from memory before the run, and limit what the NodeManagers and their
     containers read from the disk of these files."""
 
     @contextmanager
@@ -192,7 +192,7 @@ def environment_dropped(bytes_per_s: int) -> Beside:
 
 
 def environment(java_home: Path) -> list[Path]:
-    """Returns the files of the environment that dlobd inspects, and all other files of TensorFlow."""
+    """Return the files of the environment that dlobd inspects, and all other files of TensorFlow."""
     files = {path for paths in page_cache.environment_parts(java_home).values() for path in paths}
     spec = find_spec("tensorflow")
     for place in spec.submodule_search_locations or () if spec else ():
@@ -201,7 +201,7 @@ def environment(java_home: Path) -> list[Path]:
 
 
 def drop(paths: Sequence[Path]) -> None:
-    """Drops files from memory, except for files that are gone or not readable."""
+    """Drop files from memory, except for files that are gone or not readable."""
     for path in paths:
         try:
             page_cache.drop([path])

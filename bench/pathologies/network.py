@@ -16,7 +16,7 @@ RATE = "100mbit"
 
 @contextmanager
 def narrow_loopback() -> Iterator[tuple[str, ...]]:
-    """Creates a network namespace whose loopback carries `RATE`; yields the command prefix that runs in it.
+    """Create a network namespace whose loopback carries `RATE`; yields the command prefix that runs in it.
 
     Raises:
         SetupError: namespaces are not allowed here.

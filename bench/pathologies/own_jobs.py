@@ -52,14 +52,14 @@ def submit(
     settings: Sequence[str] = (),
     beside: Sequence[Beside] = (),
 ) -> Ended:
-    """Runs a script by `dlobd submit`."""
+    """Run a script by `dlobd submit`."""
     sets = [word for setting in settings for word in ("--set", setting)]
     line = ["spark-submit", *options, str(script), *arguments]
     return stage.run(directory, ["submit", "--out", str(directory), *sets, "--", *line], beside)
 
 
 def large_file(stage: Stage, directory: Path) -> Ended:
-    """Uploads a file of random bytes with the job."""
+    """Upload a file of random bytes with the job."""
     path = directory / "random"
     directory.mkdir(parents=True, exist_ok=True)
     try:
@@ -72,7 +72,7 @@ def large_file(stage: Stage, directory: Path) -> Ended:
 
 
 def many_files(stage: Stage, directory: Path) -> Ended:
-    """Uploads an archive of small files, which every node unpacks."""
+    """Upload an archive of small files, which every node unpacks."""
     path = directory / "small.zip"
     directory.mkdir(parents=True, exist_ok=True)
     try:
@@ -90,18 +90,18 @@ def rows(stage: Stage, directory: Path) -> Ended:
 
 
 def collecting(stage: Stage, directory: Path) -> Ended:
-    """Lets the JVMs of driver and executors collect garbage all the time."""
+    """Let the JVMs of driver and executors collect garbage all the time."""
     options = ("--driver-java-options", JVM, "--conf", f"spark.executor.extraJavaOptions={JVM}")
     return submit(stage, directory, SUMS, options)
 
 
 def executor_killed(stage: Stage, directory: Path) -> Ended:
-    """Kills the only executor of a Spark job in the middle of a task."""
+    """Kill the only executor of a Spark job in the middle of a task."""
     return _killed(stage, directory, 2, (), ("workers=1",))
 
 
 def master_killed(stage: Stage, directory: Path) -> Ended:
-    """Kills the ApplicationMaster, which contains the driver, while tasks run; a second attempt is allowed."""
+    """Kill the ApplicationMaster, which contains the driver, while tasks run; a second attempt is allowed."""
     options = ("--deploy-mode", "cluster", "--conf", "spark.yarn.maxAppAttempts=2")
     return _killed(stage, directory, 1, options, ())
 

@@ -16,7 +16,7 @@ NAME = "pathologies"
 
 
 def write(docs: Path, made: Sequence[Result], healthy: Sequence[Result]) -> Path:
-    """Writes both tables between the page's markers."""
+    """Write both tables between the page's markers."""
     runs = list(_runs((*made, *healthy)))
     busy = [result.busy_percent for result in (*made, *healthy) if result.bundle]
     facts = [*(publish.machine(runs) if runs else ()), *publish.loaded(busy)]
@@ -26,7 +26,7 @@ def write(docs: Path, made: Sequence[Result], healthy: Sequence[Result]) -> Path
 
 
 def parts(made: Sequence[Result], healthy: Sequence[Result]) -> list[str]:
-    """Returns the tables and the totals."""
+    """Return the tables and the totals."""
     columns = ["pathology", "construction", "expected", "first above noise", "saves at most", "wall", "right?"]
     return [
         markdown(columns, map(_row, made)),
@@ -37,7 +37,7 @@ def parts(made: Sequence[Result], healthy: Sequence[Result]) -> list[str]:
 
 
 def summary(made: Sequence[Result], healthy: Sequence[Result]) -> str:
-    """Returns the sentence with the totals."""
+    """Return the sentence with the totals."""
     right = sum(result.right for result in made)
     loud = sum(bool(result.above_noise) for result in healthy)
     lost = sum(bool(result.why_not) or not result.wall_ns for result in healthy)
@@ -46,7 +46,7 @@ def summary(made: Sequence[Result], healthy: Sequence[Result]) -> str:
 
 
 def line(result: Result) -> str:
-    """Returns the progress line of a run that has ended."""
+    """Return the progress line of a run that has ended."""
     if result.why_not:
         return f"{result.name}: could not run: {result.why_not}"
     found = f"{result.first} ({_s(result.saves_ns)} of {_s(result.wall_ns)})" if result.first else "nothing above noise"
@@ -75,7 +75,7 @@ def _verdict(result: Result) -> str:
 
 
 def _plain(text: str) -> str:
-    """Removes characters that would end a cell."""
+    """Remove characters that would end a cell."""
     return " ".join(text.replace("|", "/").split())
 
 
@@ -84,7 +84,7 @@ def _s(ns: int) -> str:
 
 
 def _runs(every: Sequence[Result]) -> list[Run]:
-    """Returns the records of the runs that ended well."""
+    """Return the records of the runs that ended well."""
     records = []
     for result in every:
         if result.bundle and result.status == "ok":

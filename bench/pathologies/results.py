@@ -50,7 +50,7 @@ class Result:
 
 
 def of_run(pathology: Pathology, ended: Ended, busy_percent: float) -> Result:
-    """Returns the result of a run that has ended."""
+    """Return the result of a run that has ended."""
     if ended.bundle is None:
         return not_run(pathology, ended.failure or f"exit code {ended.code}, and no bundle", busy_percent)
     try:
@@ -64,7 +64,7 @@ def of_run(pathology: Pathology, ended: Ended, busy_percent: float) -> Result:
 def of_record(
     pathology: Pathology, record: Mapping[str, Any], bundle: str, why_not: str, busy_percent: float
 ) -> Result:
-    """Returns the result of a run.json."""
+    """Return the result of a run.json."""
     loud = [finding for finding in record.get("findings") or () if finding["above_noise"]]
     first: Mapping[str, Any] = loud[0] if loud else {"finding": "", "saves_ns": 0}
     return Result(
@@ -84,24 +84,24 @@ def of_record(
 
 
 def not_run(pathology: Pathology, why_not: str, busy_percent: float) -> Result:
-    """Returns the result of a pathology that could not run."""
+    """Return the result of a pathology that could not run."""
     return Result(pathology.name, pathology.how, pathology.expected, "", "", "", why_not, "", 0, 0, (), busy_percent)
 
 
 def directory(out: Path, pathology: Pathology) -> Path:
-    """Returns the directory of a run's bundle and result."""
+    """Return the directory of a run's bundle and result."""
     return out / "".join(letter if letter.isalnum() else "-" for letter in pathology.name.lower())
 
 
 def store(out: Path, pathology: Pathology, result: Result) -> None:
-    """Stores a result."""
+    """Store a result."""
     path = directory(out, pathology)
     path.mkdir(parents=True, exist_ok=True)
     replace_file(path / FILE, (json.dumps(asdict(result), indent=1) + "\n").encode())
 
 
 def stored(out: Path, pathology: Pathology) -> Result | None:
-    """Returns the result of an earlier call; None if there is none, or if the table has changed since."""
+    """Return the result of an earlier call; None if there is none, or if the table has changed since."""
     try:
         kept = json.loads((directory(out, pathology) / FILE).read_text())
         result = Result(**{**kept, "above_noise": tuple(kept["above_noise"])})

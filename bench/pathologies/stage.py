@@ -64,7 +64,7 @@ class Stage:
         return self._cluster
 
     def close(self) -> None:
-        """Stops the cluster."""
+        """Stop the cluster."""
         cluster, self._cluster = self._cluster, None
         if cluster is not None:
             cluster.stop(self.progress)
@@ -77,7 +77,7 @@ class Stage:
         host: Sequence[str] = (),
         longest_s: float = LONGEST_S,
     ) -> Ended:
-        """Runs `dlobd WORDS` to its end, with faults beside it.
+        """Run `dlobd WORDS` to its end, with faults beside it.
 
         Args:
             directory: for the command's output and the injection log; the command puts its bundle there too.
@@ -113,7 +113,7 @@ class Stage:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """Ends a process by SIGTERM, and after a deadline by SIGKILL."""
+    """End a process by SIGTERM, and after a deadline by SIGKILL."""
     if process.poll() is None:
         process.terminate()
         try:
@@ -124,7 +124,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 def bundle_named(output: str) -> Path | None:
-    """Returns the bundle that the last line of a command's output names."""
+    """Return the bundle that the last line of a command's output names."""
     *_, last = output.splitlines() or [""]
     return Path(last.removeprefix("bundle: ")) if last.startswith("bundle: ") else None
 

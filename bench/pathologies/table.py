@@ -47,7 +47,7 @@ class Pathology:
 
 
 def job(experiment: str, *settings: str, beside: Sequence[Beside] = ()) -> Make:
-    """Runs dlobd's own training."""
+    """Run dlobd's own training."""
 
     def make(stage: Stage, directory: Path) -> Ended:
         return stage.run(directory, _words(experiment, settings, directory), beside)
@@ -56,7 +56,7 @@ def job(experiment: str, *settings: str, beside: Sequence[Beside] = ()) -> Make:
 
 
 def in_narrow_network(experiment: str, *settings: str) -> Make:
-    """Runs dlobd's own training and its daemons in a network namespace whose loopback is slow."""
+    """Run dlobd's own training and its daemons in a network namespace whose loopback is slow."""
 
     def make(stage: Stage, directory: Path) -> Ended:
         with narrow_loopback() as host:

@@ -36,7 +36,7 @@ Kind = Literal["span", "cause", "unexplained", "unattributed"]
 
 
 def attribute(trace: Trace) -> Attribution:
-    """Splits the wall of a run, [trace.start_ns, trace.end_ns), by layer.
+    """Split the wall of a run, [trace.start_ns, trace.end_ns), by layer.
 
     Raises:
         BundleError: a span has a layer that does not exist, or the window ends before it starts.
@@ -52,7 +52,7 @@ def attribute(trace: Trace) -> Attribution:
 
 
 def arranged(trace: Trace) -> dict[str, Lane]:
-    """Returns the normalised lanes of a run over its window, always with the main lane."""
+    """Return the normalised lanes of a run over its window, always with the main lane."""
     lanes = {MAIN_LANE: arrange((), trace.start_ns, trace.end_ns)}
     for name, spans in by_lane(trace.spans).items():
         lanes[name] = arrange(spans, trace.start_ns, trace.end_ns)
@@ -60,7 +60,7 @@ def arranged(trace: Trace) -> dict[str, Lane]:
 
 
 def releases(trace: Trace, lanes: dict[str, Lane]) -> list[Release]:
-    """Finds the release of each wait, by the rules of the attribution; for pictures.
+    """Find the release of each wait, by the rules of the attribution; for pictures.
 
     Leaves out a wait without a known release by another lane before its own end.
 
@@ -82,7 +82,7 @@ def releases(trace: Trace, lanes: dict[str, Lane]) -> list[Release]:
 
 
 def attribute_lane(trace: Trace, lane: str) -> Attribution:
-    """Splits one lane by layer, from its first to its last instant; for the spread between ranks.
+    """Split one lane by layer, from its first to its last instant; for the spread between ranks.
 
     Counts only its own spans, so that a wait stays in the layer that waits.
 
@@ -103,7 +103,7 @@ def attribute_lane(trace: Trace, lane: str) -> Attribution:
 
 
 def critical_path(attribution: Attribution) -> list[Segment]:
-    """Returns the attributed wall from start to end, with equal neighbours joined.
+    """Return the attributed wall from start to end, with equal neighbours joined.
 
     Equal means lane, layer, kind and span name: a thousand steps in a row are one entry. A joined segment keeps its
     first span."""
@@ -141,7 +141,7 @@ class Attributor:
         self._last_to_enter = self._collectives(trace.spans)
 
     def resolve(self, lane: str, start_ns: int, end_ns: int, waiting: Span | None, chain: tuple[str, ...]) -> None:
-        """Assigns every instant of [start_ns, end_ns) to a layer, by the work of `lane`.
+        """Assign every instant of [start_ns, end_ns) to a layer, by the work of `lane`.
 
         Args:
             waiting: the span that this lane replaces; None for the main lane.
@@ -176,7 +176,7 @@ class Attributor:
     def _delegate(
         self, span: Span, lane: str | None, start_ns: int, end_ns: int, resolution_ns: int, chain: tuple[str, ...]
     ) -> None:
-        """Replaces [start_ns, end_ns) of a waiting span by the work of `lane`. Its end has `resolution_ns`."""
+        """Replace [start_ns, end_ns) of a waiting span by the work of `lane`. Its end has `resolution_ns`."""
         if start_ns >= end_ns:
             return
         self._edge(end_ns, resolution_ns)
@@ -190,7 +190,7 @@ class Attributor:
             self.resolve(lane, start_ns, end_ns, span, (*chain, lane))
 
     def _releasing_lane(self, span: Span) -> str | None:
-        """Returns the lane that released a wait: the lane that was busy until the latest time before the release.
+        """Return the lane that released a wait: the lane that was busy until the latest time before the release.
 
         Of several that were busy at the release, the lane that ends last. Ignores lanes without evidence; None if no
         lane is left."""
@@ -204,7 +204,7 @@ class Attributor:
         return max(busy)[2] if busy else None
 
     def releasing(self, nested: NestedSpan) -> tuple[Span, int] | None:
-        """Returns the span of another lane that released a wait, and the time; None if there is none.
+        """Return the span of another lane that released a wait, and the time; None if there is none.
 
         In a collective it is the last member to enter; else the last span of the releasing lane before the release."""
         span = nested.span
@@ -248,11 +248,11 @@ class Attributor:
         self.segments.append(Segment(start_ns, end_ns, layer, span, kind, chain))
 
     def _edge(self, at_ns: int, resolution_ns: int) -> None:
-        """Notes the uncertainty of a boundary; of two edges that meet, the coarser counts."""
+        """Note the uncertainty of a boundary; of two edges that meet, the coarser counts."""
         self.edges_ns[at_ns] = max(self.edges_ns.get(at_ns, 0), resolution_ns)
 
     def _collectives(self, spans: Iterable[Span]) -> dict[str, Span]:
-        """Maps the ID of each member of a collective to the member that released it: the last to start before its end.
+        """Map the ID of each member of a collective to the member that released it: the last to start before its end.
 
         A member that starts after the end of another member contradicts the evidence: counted as a clip."""
         groups: dict[str, list[Span]] = defaultdict(list)
@@ -341,7 +341,7 @@ def _sum(
 
 
 def _overlaps(intervals: Sequence[Interval], segments: Iterable[Segment]) -> Iterable[tuple[Interval, int]]:
-    """Yields each interval with the attributed time of the layer `inside` within its bounds."""
+    """Yield each interval with the attributed time of the layer `inside` within its bounds."""
     wanted = {(interval.lane, interval.inside) for interval in intervals}
     own: dict[tuple[str, str], list[Segment]] = defaultdict(list)
     for segment in segments:
@@ -359,7 +359,7 @@ def _overlaps(intervals: Sequence[Interval], segments: Iterable[Segment]) -> Ite
 
 
 def _merged(clips: Iterable[Clip]) -> tuple[Clip, ...]:
-    """Merges clips of one kind and span, in the order of first appearance."""
+    """Merge clips of one kind and span, in the order of first appearance."""
     total: Counter[tuple[str, str]] = Counter()
     for clip in clips:
         total[clip.kind, clip.span] += clip.ns
@@ -371,7 +371,7 @@ def _largest_first(sums: Counter[str]) -> tuple[tuple[str, int], ...]:
 
 
 def _length(cause: Cause | None) -> Literal["read", "default"] | None:
-    """Returns the source of the length of a cause's period; None if the cause is not registered."""
+    """Return the source of the length of a cause's period; None if the cause is not registered."""
     return None if cause is None else "read" if cause.period_is_read else "default"
 
 

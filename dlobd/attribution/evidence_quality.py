@@ -21,7 +21,7 @@ Quality = Literal["measured", "between marks", "named wait", "unexplained", "una
 
 
 def quality(segment: Segment) -> Quality:
-    """Returns the quality of the evidence for a segment."""
+    """Return the quality of the evidence for a segment."""
     if segment.span is None:
         return "unattributed"
     if segment.kind == "cause":
@@ -32,5 +32,5 @@ def quality(segment: Segment) -> Quality:
 
 
 def own_quality(span: Span) -> OwnQuality:
-    """Returns the quality of a span's own time. A span whose end was not observed is between marks."""
+    """Return the quality of a span's own time. A span whose end was not observed is between marks."""
     return BETWEEN_MARKS if span.truncated else span.kind.quality

@@ -47,7 +47,7 @@ class Lane:
     clips: tuple[Clip, ...]
 
     def backwards(self, start_ns: int, end_ns: int) -> Iterator[Piece]:
-        """Yields the pieces inside [start_ns, end_ns), cut to it, latest first."""
+        """Yield the pieces inside [start_ns, end_ns), cut to it, latest first."""
         index = bisect_left(self.pieces, end_ns, key=lambda piece: piece.start_ns) - 1
         while index >= 0 and self.pieces[index].end_ns > start_ns:
             piece = self.pieces[index]
@@ -55,20 +55,20 @@ class Lane:
             index -= 1
 
     def last_busy(self, at_ns: int) -> Piece | None:
-        """Returns the latest piece with an open span, cut at `at_ns`; None if there is none."""
+        """Return the latest piece with an open span, cut at `at_ns`; None if there is none."""
         index = bisect_left(self.pieces, at_ns, key=lambda piece: piece.start_ns) - 1
         while index >= 0 and self.pieces[index].span is None:
             index -= 1  # two pieces without a span never touch, so this steps once
         return self.pieces[index]._replace(end_ns=min(self.pieces[index].end_ns, at_ns)) if index >= 0 else None
 
     def busy_until(self, at_ns: int) -> int | None:
-        """Returns the latest instant until `at_ns` at which a span was open; None if there is none."""
+        """Return the latest instant until `at_ns` at which a span was open; None if there is none."""
         piece = self.last_busy(at_ns)
         return piece.end_ns if piece else None
 
 
 def by_lane(spans: Iterable[Span]) -> dict[str, list[Span]]:
-    """Groups spans by lane, in the given order."""
+    """Group spans by lane, in the given order."""
     lanes: dict[str, list[Span]] = {}
     for span in spans:
         lanes.setdefault(span.lane, []).append(span)
@@ -76,7 +76,7 @@ def by_lane(spans: Iterable[Span]) -> dict[str, list[Span]]:
 
 
 def arrange(spans: Sequence[Span], start_ns: int, end_ns: int) -> Lane:
-    """Normalises the spans of one lane in the window [start_ns, end_ns).
+    """Normalise the spans of one lane in the window [start_ns, end_ns).
 
     Costs O(n log n). Leaves out spans that cover no time.
     """
@@ -92,7 +92,7 @@ def arrange(spans: Sequence[Span], start_ns: int, end_ns: int) -> Lane:
 def _clip_to_parents(
     spans: Sequence[Span], start_ns: int, end_ns: int, clips: list[Clip]
 ) -> list[tuple[int, int, int, int]]:
-    """Cuts each span to the window and to its recorded parent. Returns (start, -end, depth, index), sorted."""
+    """Cut each span to the window and to its recorded parent. Returns (start, -end, depth, index), sorted."""
     first = {span.id: index for index, span in reversed(list(enumerate(spans)))}
     depths = _depths(spans, first)
     bounds: dict[int, tuple[int, int]] = {}
@@ -113,7 +113,7 @@ def _clip_to_parents(
 
 
 def _cut(inner: tuple[int, int], outer: tuple[int, int], kind: str, span: Span, clips: list[Clip]) -> tuple[int, int]:
-    """Cuts `inner` to `outer`; the lost time becomes a clip."""
+    """Cut `inner` to `outer`; the lost time becomes a clip."""
     low = min(max(inner[0], outer[0]), outer[1])
     high = max(min(inner[1], outer[1]), low)
     lost = (inner[1] - inner[0]) - (high - low)
@@ -123,12 +123,12 @@ def _cut(inner: tuple[int, int], outer: tuple[int, int], kind: str, span: Span, 
 
 
 def _kind(cut_ns: int, one: Span, other: Span) -> str:
-    """Returns "crossing" if two spans cross by at most their uncertainty, else "inconsistent"."""
+    """Return "crossing" if two spans cross by at most their uncertainty, else "inconsistent"."""
     return "crossing" if cut_ns <= one.resolution_ns + other.resolution_ns else "inconsistent"
 
 
 def _depths(spans: Sequence[Span], first: dict[str, int]) -> list[int]:
-    """Counts the recorded ancestors of each span in this lane. Ignores a parent that leads back to its child."""
+    """Count the recorded ancestors of each span in this lane. Ignores a parent that leads back to its child."""
     depths = [-1] * len(spans)
     for index in range(len(spans)):
         path: list[int] = []
@@ -145,7 +145,7 @@ def _depths(spans: Sequence[Span], first: dict[str, int]) -> list[int]:
 
 
 def _nest(spans: Sequence[Span], bounds: list[tuple[int, int, int, int]], clips: list[Clip]) -> list[NestedSpan]:
-    """Removes the remaining crossings, from the earliest start to the latest, outer before inner.
+    """Remove the remaining crossings, from the earliest start to the latest, outer before inner.
 
     Two spans cross if the later span (B) begins inside the earlier span (A) and ends outside of it. The smaller
     correction is made: either B loses its tail and lies inside A, or B follows A. In the second case B gets the shared
@@ -205,5 +205,5 @@ def _innermost(nested: Sequence[NestedSpan], start_ns: int, end_ns: int) -> Iter
 
 
 def extent(spans: Sequence[Span]) -> tuple[int, int]:
-    """Returns the first start and the last end of spans; (0, 0) without spans."""
+    """Return the first start and the last end of spans; (0, 0) without spans."""
     return min((s.start_ns for s in spans), default=0), max((s.end_ns for s in spans), default=0)

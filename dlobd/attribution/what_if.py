@@ -50,16 +50,16 @@ class WhatIf:
         self.waiting = _waiting(trace)
 
     def wall_ns(self, retain: Retain) -> int:
-        """Returns the length of the window with the retained shares."""
+        """Return the length of the window with the retained shares."""
         return _Replay(self, retain).at(MAIN_LANE, self.trace.end_ns) - self.trace.start_ns
 
     def saved_ns(self, retain: Retain) -> int:
-        """Returns an upper bound of the time that the window would be shorter; at least 0."""
+        """Return an upper bound of the time that the window would be shorter; at least 0."""
         return max(0, self.trace.wall_ns - self.wall_ns(retain))
 
 
 def _waiting(trace: Trace) -> dict[str, str]:
-    """Maps each lane to the first lane that waits for it, preferably a lane that began earlier.
+    """Map each lane to the first lane that waits for it, preferably a lane that began earlier.
 
     A lane that begins at the same time, as a rank's does with its executor's, begins because of it."""
     begins: dict[str, int] = {}
@@ -84,7 +84,7 @@ class _Replay:
         self._busy: set[str] = set()  # lanes in progress: a wait that leads back to such a lane has no information
 
     def at(self, lane: str, at_ns: int) -> int:
-        """Returns the new position of an instant of a lane."""
+        """Return the new position of an instant of a lane."""
         index = bisect_left(self._of.starts[lane], at_ns) - 1
         if index < 0:
             return at_ns
@@ -111,11 +111,11 @@ class _Replay:
         return begin_ns + at_ns - piece.start_ns
 
     def _is_known(self, lane: str, at_ns: int) -> bool:
-        """Returns True if the new position of that instant can be computed without a cycle."""
+        """Return True if the new position of that instant can be computed without a cycle."""
         return lane not in self._busy or bisect_left(self._of.starts[lane], at_ns) <= len(self._done[lane])
 
     def _end(self, lane: str, piece: Piece, begin_ns: int, until_ns: int) -> int:
-        """Returns the new end of a piece, or of its first part, that begins at `begin_ns`."""
+        """Return the new end of a piece, or of its first part, that begins at `begin_ns`."""
         span = piece.span
         if span is None:
             return self._begin_of_next(lane, piece, begin_ns, until_ns)
@@ -140,13 +140,13 @@ class _Replay:
         return int(length_ns * self._retain(span, waited))
 
     def _entry(self, lane: str, piece: Piece, begin_ns: int, member: Span) -> int:
-        """Returns the new time at which a member enters its collective."""
+        """Return the new time at which a member enters its collective."""
         if member.lane == lane:
             return begin_ns + max(0, min(member.start_ns, piece.end_ns) - piece.start_ns)
         return self.at(member.lane, member.start_ns)
 
     def _released(self, span: Span, start_ns: int, begin_ns: int, released_ns: int) -> int:
-        """Returns the new release of a wait: after the last of its lanes, with the old delay.
+        """Return the new release of a wait: after the last of its lanes, with the old delay.
 
         The delay can be shortened like the rest of the wait after the release."""
         busy: dict[str, int] = {}
@@ -162,7 +162,7 @@ class _Replay:
         return max(begin_ns, *(self.at(name, until_ns) + late_ns for name, until_ns in busy.items()))
 
     def _begin_of_next(self, lane: str, piece: Piece, begin_ns: int, until_ns: int) -> int:
-        """Returns the end of a gap: when the waiting lane reaches the old position, or else after the old length."""
+        """Return the end of a gap: when the waiting lane reaches the old position, or else after the old length."""
         by = self._of.waiting.get(lane)
         if lane == MAIN_LANE or by is None:
             return begin_ns + until_ns - piece.start_ns

@@ -16,11 +16,11 @@ UNKNOWN_NOISE = 0.10
 
 
 def run_variation(walls_ns: Sequence[int]) -> float | None:
-    """Returns the standard deviation of wall times as a share of their mean; None for fewer than `ENOUGH_RUNS`."""
+    """Return the standard deviation of wall times as a share of their mean; None for fewer than `ENOUGH_RUNS`."""
     return statistics.stdev(walls_ns) / statistics.fmean(walls_ns) if len(walls_ns) >= ENOUGH_RUNS else None
 
 
 def noise_ns(earlier_walls_ns: Sequence[int], wall_ns: int) -> int:
-    """Returns an upper bound of the difference of two equal runs in 95 % of cases; see `UNKNOWN_NOISE`."""
+    """Return an upper bound of the difference of two equal runs in 95 % of cases; see `UNKNOWN_NOISE`."""
     variation = run_variation(earlier_walls_ns)
     return round((UNKNOWN_NOISE if variation is None else DIFFERENCE * variation) * wall_ns)

@@ -48,7 +48,7 @@ class Damaged:
 
 
 def read_bytes(path: Path) -> bytes | Missing | Damaged:
-    """Returns the content of a regular file of at most `LIMIT_BYTES`. Follows no link below the bundle's directory."""
+    """Return the content of a regular file of at most `LIMIT_BYTES`. Follows no link below the bundle's directory."""
     if link := _linked_directory(path):
         return Damaged(f"lies below {link}, which is a link")
     try:
@@ -73,13 +73,13 @@ def read_bytes(path: Path) -> bytes | Missing | Damaged:
 
 
 def read_text(path: Path) -> str | Missing | Damaged:
-    """Returns the text of a file, with U+FFFD for bytes that are not UTF-8 and newlines as in Python's text files."""
+    """Return the text of a file, with U+FFFD for bytes that are not UTF-8 and newlines as in Python's text files."""
     content = read_bytes(path)
     return io.TextIOWrapper(io.BytesIO(content), "utf-8", "replace").read() if isinstance(content, bytes) else content
 
 
 def read_json(path: Path, shape: type[T]) -> T | Missing | Damaged:
-    """Returns the JSON value of a file, if it has the shape of a type: a TypedDict, a list, a union and the like."""
+    """Return the JSON value of a file, if it has the shape of a type: a TypedDict, a list, a union and the like."""
     content = read_bytes(path)
     if not isinstance(content, bytes):
         return content
@@ -88,7 +88,7 @@ def read_json(path: Path, shape: type[T]) -> T | Missing | Damaged:
 
 
 def parse_json(text: str | bytes, shape: type[T]) -> T | Damaged:
-    """Returns a JSON value, if it has the shape of a type; `reason` of the damage stands alone."""
+    """Return a JSON value, if it has the shape of a type; `reason` of the damage stands alone."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -98,24 +98,24 @@ def parse_json(text: str | bytes, shape: type[T]) -> T | Damaged:
 
 
 def text(path: Path) -> str:
-    """Returns the text of a file; an empty string if it is missing or damaged, which `damage` reports."""
+    """Return the text of a file; an empty string if it is missing or damaged, which `damage` reports."""
     content = read_text(path)
     return content if isinstance(content, str) else ""
 
 
 def lines(path: Path) -> list[str]:
-    """Returns the lines of a file without their newlines; none if it is missing or damaged, which `damage` reports."""
+    """Return the lines of a file without their newlines; none if it is missing or damaged, which `damage` reports."""
     content = text(path)
     return content.removesuffix("\n").split("\n") if content else []
 
 
 def is_file(path: Path) -> bool:
-    """Returns True for a regular file that is no link."""
+    """Return True for a regular file that is no link."""
     return size(path) is not None
 
 
 def size(path: Path) -> int | None:
-    """Returns the size in bytes of a regular file that is no link; None for everything else."""
+    """Return the size in bytes of a regular file that is no link; None for everything else."""
     try:
         status = path.lstat()
     except (OSError, ValueError):  # a ValueError: the name has a null character
@@ -124,7 +124,7 @@ def size(path: Path) -> int | None:
 
 
 def damage(bundle: Path) -> Iterator[tuple[str, str]]:
-    """Yields name and reason of each entry below a bundle's parts that cannot be read as a file or a directory."""
+    """Yield name and reason of each entry below a bundle's parts that cannot be read as a file or a directory."""
     for part in PARTS:
         root = bundle / part
         if (root.is_symlink() or root.exists()) and (root.is_symlink() or not root.is_dir()):
@@ -166,7 +166,7 @@ def _too_large() -> str:
 
 
 def _linked_directory(path: Path) -> str:
-    """Returns the directory between a bundle and its file that is a link; empty if none is."""
+    """Return the directory between a bundle and its file that is a link; empty if none is."""
     for parent in path.parents:
         if parent.is_symlink():
             return parent.name
@@ -203,7 +203,7 @@ class OrNull:
 
 
 def mismatch(value: object, shape: Any, where: str = "") -> str | None:
-    """Compares a JSON value with a type; returns its first difference, or None.
+    """Compare a JSON value with a type; return its first difference, or None.
 
     A dataclass stands for the object with its fields. Members that a TypedDict does not declare are ignored. An int has
     at most 64 bits; a bool is no int.
@@ -260,7 +260,7 @@ def _checker(shape: Any) -> Checker:
 
 
 def is_int(value: object) -> TypeGuard[int]:
-    """Returns True for an integer of at most 64 bits; not for a bool."""
+    """Return True for an integer of at most 64 bits; not for a bool."""
     return type(value) is int and -MAX_INT <= value < MAX_INT
 
 

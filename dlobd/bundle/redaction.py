@@ -30,7 +30,7 @@ _HINTS = (b"key", b"passw", b"passphrase", b"secret", b"token", b"credential")
 
 
 def redact(data: bytes) -> bytes:
-    """Replaces the values of authkeys, passwords, tokens and secrets. Quotes stay, so that JSON stays valid."""
+    """Replace the values of authkeys, passwords, tokens and secrets. Quotes stay, so that JSON stays valid."""
     lines = data.splitlines(keepends=True)
     for at, line in enumerate(lines):
         lower = line.lower()
@@ -43,7 +43,7 @@ def redact(data: bytes) -> bytes:
 
 
 def redact_words(words: Sequence[str]) -> list[str]:
-    """Replaces secrets in the words of a command line, also in a word that follows its option."""
+    """Replace secrets in the words of a command line, also in a word that follows its option."""
     redacted: list[str] = json.loads(redact(json.dumps(list(words)).encode()))
     return redacted
 

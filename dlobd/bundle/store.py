@@ -66,7 +66,7 @@ class Bundle:
         return self.path / "logs"
 
     def write(self, run: Run | Mapping[str, Any]) -> None:
-        """Writes run.json atomically.
+        """Write run.json atomically.
 
         Raises:
             BundleError: `run` is not valid, or cannot be written.
@@ -79,11 +79,11 @@ class Bundle:
             raise BundleError(f"{self.path}/run.json cannot be written: {error.strerror}.") from error
 
     def read(self) -> Run:
-        """Reads run.json as a Run. Raises as `read_json`."""
+        """Read run.json as a Run. Raises as `read_json`."""
         return Run.from_json(self.read_json())
 
     def read_json(self) -> dict[str, Any]:
-        """Reads and validates run.json.
+        """Read and validates run.json.
 
         Raises:
             BundleError: it is missing, damaged or of another schema version.
@@ -104,7 +104,7 @@ class Bundle:
         return run
 
     def add(self, source: Path, name: str) -> Path:
-        """Copies a file into the bundle, without secrets in its text.
+        """Copy a file into the bundle, without secrets in its text.
 
         Args:
             name: its name there, such as `logs/driver.log`.
@@ -112,7 +112,7 @@ class Bundle:
         return self.add_bytes(source.read_bytes(), name)
 
     def add_bytes(self, data: bytes, name: str) -> Path:
-        """Writes `data` into the bundle, without secrets in its text. See `add`."""
+        """Write `data` into the bundle, without secrets in its text. See `add`."""
         path = self.path / name
         if self.path not in path.resolve().parents or Path(name).parts[0] not in PARTS:
             raise ValueError(f"{name!r} does not lie in {', '.join(PARTS)}")
@@ -121,18 +121,18 @@ class Bundle:
         return path
 
     def redact_driver_logs(self) -> None:
-        """Removes secrets from the driver's logs, which are written in place while it runs."""
+        """Remove secrets from the driver's logs, which are written in place while it runs."""
         for log in sorted(self.logs.glob("driver.*")):
             self.add(log, f"logs/{log.name}")
 
     def note_collected(self, missing: Sequence[str], metrics: Mapping[str, Any]) -> None:
-        """Writes missing evidence, metrics and the inventory with the sizes of all files."""
+        """Write missing evidence, metrics and the inventory with the sizes of all files."""
         sizes = {name: (self.path / name).stat().st_size for name in self.files() if name not in (RUN, COLLECTED)}
         noted = {"missing": list(missing), "metrics": metrics, "files": sizes}
         self.add_bytes(json.dumps(noted, indent=1).encode(), COLLECTED)
 
     def seal(self) -> None:
-        """Writes `hashes`, the last file of a bundle."""
+        """Write `hashes`, the last file of a bundle."""
         lines = [f"{sha256_of(self.path / name)}  {name}\n" for name in self.files()]
         replace_file(self.path / "hashes", "".join(lines).encode())
 
@@ -146,7 +146,7 @@ class Bundle:
         return sha256_of(path) if reading.is_file(path) else None
 
     def verify(self) -> list[str]:
-        """Returns the differences from `hashes`, one line each; empty if the bundle is unchanged.
+        """Return the differences from `hashes`, one line each; empty if the bundle is unchanged.
 
         Raises:
             BundleError: it was never sealed, or `hashes` is damaged.
@@ -167,13 +167,13 @@ class Bundle:
         return sorted(problems)
 
     def files(self) -> list[str]:
-        """Returns the names of all files that `hashes` covers."""
+        """Return the names of all files that `hashes` covers."""
         paths = [self.path / "run.json", *(p for part in PARTS for p in (self.path / part).rglob("*"))]
         return sorted(str(path.relative_to(self.path)) for path in paths if reading.is_file(path))
 
 
 def create(out: Path, experiment: str, now: datetime | None = None) -> Bundle:
-    """Creates an empty bundle for a run of `experiment` under `out`.
+    """Create an empty bundle for a run of `experiment` under `out`.
 
     Raises:
         BundleError: the directory cannot be created.
@@ -196,7 +196,7 @@ def create(out: Path, experiment: str, now: datetime | None = None) -> Bundle:
 
 
 def at(out: Path, experiment: str, run_id: str) -> Bundle:
-    """Returns the bundle of run `run_id`, creating it if needed. Raises BundleError if that fails."""
+    """Return the bundle of run `run_id`, creating it if needed. Raises BundleError if that fails."""
     bundle = Bundle((out / experiment / run_id).resolve())
     try:
         for part in PARTS:
@@ -207,13 +207,13 @@ def at(out: Path, experiment: str, run_id: str) -> Bundle:
 
 
 def bundles(out: Path) -> list[Bundle]:
-    """Returns all bundles under `out`, oldest first."""
+    """Return all bundles under `out`, oldest first."""
     paths = [path for path in out.glob("*/*") if RUN_ID.fullmatch(path.name) and path.is_dir()]
     return [Bundle(path.resolve()) for path in sorted(paths, key=lambda path: path.name)]
 
 
 def find(ref: str | Path, out: Path) -> Bundle:
-    """Returns the bundle of `ref`: its path, its run.json, a run ID or a prefix of it, or `latest`.
+    """Return the bundle of `ref`: its path, its run.json, a run ID or a prefix of it, or `latest`.
 
     Raises:
         BundleError: there is none, or several.
@@ -237,7 +237,7 @@ def find(ref: str | Path, out: Path) -> Bundle:
 
 
 def validate(run: Any, label: str) -> None:
-    """Checks the schema of a run.json object, and the sums of its layers and their parts.
+    """Check the schema of a run.json object, and the sums of its layers and their parts.
 
     Raises:
         BundleError: a check fails; the message names the first violation.

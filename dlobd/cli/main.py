@@ -66,7 +66,7 @@ def _top(version: Annotated[bool, typer.Option("--version", help="Print the vers
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command line; returns the exit code."""
+    """Run a command line; return the exit code."""
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         command = typer.main.get_command(app)

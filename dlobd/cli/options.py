@@ -48,7 +48,7 @@ EXIT_CODES = {
 
 
 def allowed(kinds: list[str] | None) -> list[str]:
-    """Checks the kinds that `--allow` names.
+    """Check the kinds that `--allow` names.
 
     Raises:
         UsageError: a kind does not exist.
@@ -63,7 +63,7 @@ def allowed(kinds: list[str] | None) -> list[str]:
 
 
 def share(text: str) -> float:
-    """Parses `5%` or `0.05` as a share.
+    """Parse `5%` or `0.05` as a share.
 
     Raises:
         BadParameter: the text is not a number between 0 and 1.

@@ -17,7 +17,7 @@ Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing file
 
 
 def check_free(path: Path, force: bool) -> None:
-    """Checks before any computation that a file may be written.
+    """Check before any computation that a file may be written.
 
     Raises:
         UsageError: the file exists, and `force` is False.
@@ -27,7 +27,7 @@ def check_free(path: Path, force: bool) -> None:
 
 
 def write(path: Path, text: str) -> None:
-    """Writes a file and prints its path. Characters that UTF-8 cannot encode are escaped.
+    """Write a file and print its path. Characters that UTF-8 cannot encode are escaped.
 
     Raises:
         UsageError: the file cannot be written.
@@ -41,7 +41,7 @@ def write(path: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[Path]:
-    """Yields a temporary path that replaces `path` when the block ends.
+    """Yield a temporary path that replaces `path` when the block ends.
 
     If the block fails, an existing file is unchanged, and the temporary file is removed. A symbolic link stays, and its
     target is replaced. A file keeps its permissions. A pipe or device is written directly.

@@ -78,7 +78,7 @@ def run(
 
 
 def run_one(chosen: Runnable, out: Path, dry_run: bool, cluster: ExternalCluster | None = None) -> int:
-    """Executes a run, or prints its plan with `dry_run`; returns the exit code."""
+    """Execute a run, or print its plan with `dry_run`; return the exit code."""
     from dlobd.bundle import store
     from dlobd.run import runner
     from dlobd.run.progress import Progress
@@ -113,7 +113,7 @@ def _run_series(
     dry_run: bool,
     cluster: ExternalCluster | None,
 ) -> int:
-    """Makes the missing runs of a series; returns the exit code of the worst run."""
+    """Make the missing runs of a series; return the exit code of the worst run."""
     points = {experiment.name: experiment for experiment in every}
     if len(points) < len(every):
         raise UsageError("Two of the experiments have the same name.", "give each its own name = ... in its file")
@@ -134,7 +134,7 @@ def _run_series(
 
 
 def _compare(series: Series, labels: Sequence[str], repeats: int, console: Console) -> None:
-    """Prints the comparison of the first point with the others, or the reason why there is none."""
+    """Print the comparison of the first point with the others, or the reason why there is none."""
     from dlobd.compare.comparison import compare
     from dlobd.compare.runset import of_series
     from dlobd.report.comparison import show
@@ -152,7 +152,7 @@ def _compare(series: Series, labels: Sequence[str], repeats: int, console: Conso
 
 
 def external_cluster(hadoop_conf: Path | None, archive: Path | None) -> ExternalCluster | None:
-    """Returns the external cluster that the options name; None without one."""
+    """Return the external cluster that the options name; None without one."""
     from dlobd.run.place.external import ExternalCluster
 
     if hadoop_conf is None and archive is not None:

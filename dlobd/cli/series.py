@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def run_series(series: Series, repeats: int, dry_run: bool, cluster: ExternalCluster | None, shown: Shown) -> int:
-    """Makes the missing runs of a series; returns the exit code of the worst run.
+    """Make the missing runs of a series; return the exit code of the worst run.
 
     Args:
         dry_run: only print every run in order, with the ID of runs that exist.

@@ -49,7 +49,7 @@ def sweep(
 
 
 def _possible_on_cluster(wanted: Sweep) -> Sweep:
-    """Moves points that cannot run on an external cluster to the impossible ones."""
+    """Move points that cannot run on an external cluster to the impossible ones."""
     from dlobd.run.place import external
 
     points, impossible = {}, dict(wanted.impossible)
@@ -63,7 +63,7 @@ def _possible_on_cluster(wanted: Sweep) -> Sweep:
 
 
 def _print_impossible(wanted: Sweep) -> None:
-    """Prints the excluded and impossible combinations. Raises UsageError unless impossible ones may be skipped."""
+    """Print the excluded and impossible combinations. Raises UsageError unless impossible ones may be skipped."""
     for label in wanted.excluded:
         print_note(f"excluded: {label}")
     for label, why in wanted.impossible.items():
@@ -77,7 +77,7 @@ def _print_impossible(wanted: Sweep) -> None:
 
 
 def _show(series: Series, bundles: Mapping[Cell, Bundle], found: Mapping[str, Sequence[Run]]) -> None:
-    """Prints a table of the points, and writes the data frame of the sweep."""
+    """Print a table of the points, and write the data frame of the sweep."""
     from rich.console import Console
 
     from dlobd.compare.sweeps import write_csv

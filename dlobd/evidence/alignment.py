@@ -39,7 +39,7 @@ class Log:
 
 
 def logs_of(bundle: Path) -> list[Log]:
-    """Returns all logs of a bundle."""
+    """Return all logs of a bundle."""
     jvm_logs = {bundle / files.DRIVER_STDERR: bundle / files.DRIVER_JVM_LOG}
     paths = (path for path in sorted((bundle / "logs").rglob("*")) if reading.is_file(path))
     return [Log(path, jvm_logs.get(path, path.with_name("jvm.log"))) for path in paths]
@@ -105,7 +105,7 @@ class Alignment:
         }
 
     def process(self, process: RecordedProcess) -> RecordedProcess:
-        """Returns a process with all its times moved."""
+        """Return a process with all its times moved."""
         move = self._move(*_clock_of(process))
         if move is None:
             return process
@@ -122,13 +122,13 @@ class Alignment:
         )
 
     def log(self, path: Path, source: str) -> list[LogLine]:
-        """Returns the lines of a log, with their times moved."""
+        """Return the lines of a log, with their times moved."""
         move = self._move_of_log(path)
         lines = log4j.read(path, source)
         return [replace(line, at_ns=move(line.at_ns)) for line in lines] if move else lines
 
     def jvm(self, life: JvmLife | None, log: Path) -> JvmLife | None:
-        """Moves a JVM's life, whose own log has no wall clock; `log` is another log of the same JVM."""
+        """Move a JVM's life, whose own log has no wall clock; `log` is another log of the same JVM."""
         move = self._move_of_log(log)
         if life is None or move is None:
             return life
@@ -150,7 +150,7 @@ class Alignment:
         return self._move(self._domain_of_log(offset_ns), offset_ns)
 
     def _domain_of_log(self, offset_ns: int | None) -> str | None:
-        """Returns the domain in which wall and monotonic time differ by `offset_ns`; if in doubt the window's."""
+        """Return the domain in which wall and monotonic time differ by `offset_ns`; if in doubt the window's."""
         if offset_ns is None:
             return None
         near = [
@@ -162,7 +162,7 @@ class Alignment:
         return min(near)[2] if near else None
 
     def _move(self, domain: str | None, offset_ns: int | None) -> Move | None:
-        """Returns a function that moves the times of a clock; None if they stay.
+        """Return a function that moves the times of a clock; None if they stay.
 
         Args:
             domain: None if unknown.
@@ -175,7 +175,7 @@ class Alignment:
         return lambda at_ns: at_ns + by_ns
 
     def _by_wall_clock(self, domain: str | None, offset_ns: int | None) -> int:
-        """Returns by how much the times of a clock are moved because of its wall clock; 0 if they are not."""
+        """Return by how much the times of a clock are moved because of its wall clock; 0 if they are not."""
         if self._offset_ns is None or offset_ns is None or domain == self._domain or domain in self._offsets:
             return 0
         by_ns = offset_ns - self._offset_ns

@@ -11,7 +11,7 @@ CONTAINER = re.compile(r"\bcontainer_(?:e\d+_)?(\d+_\d+)_(\d+)_\d+\b")
 
 
 def attempt_of(container: str) -> int:
-    """Returns the number of a container's attempt, from 1; 0 for a name that is no container ID."""
+    """Return the number of a container's attempt, from 1; 0 for a name that is no container ID."""
     match = CONTAINER.search(container)
     return int(match[2]) if match else 0
 
@@ -35,5 +35,5 @@ class Attempts:
         return self.ams[-1] if self._ams else ""
 
     def am_of(self, container: str) -> str:
-        """Returns the ApplicationMaster's container of a container's attempt; empty without an attempt."""
+        """Return the ApplicationMaster's container of a container's attempt; empty without an attempt."""
         return self._ams.get(attempt_of(container), "")

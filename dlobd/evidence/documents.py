@@ -30,16 +30,16 @@ class Documents:
             self._found[files.WINDOW] = Damaged("is damaged: it ends before it begins")
 
     def has(self, name: str) -> bool:
-        """Returns True if a document is neither missing nor damaged."""
+        """Return True if a document is neither missing nor damaged."""
         return not isinstance(self._found[name], Missing | Damaged)
 
     def get(self, name: str, otherwise: T) -> T:
-        """Returns a document; `otherwise` if it is missing or damaged."""
+        """Return a document; `otherwise` if it is missing or damaged."""
         document = self._found[name]
         return otherwise if isinstance(document, Missing | Damaged) else document
 
     def needed(self, name: str) -> Any:
-        """Returns the window or the job.
+        """Return the window or the job.
 
         Raises:
             BundleError: the document is missing or damaged.

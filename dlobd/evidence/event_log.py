@@ -59,7 +59,7 @@ class EventLog:
 
 
 def parse(lines: Iterable[str]) -> EventLog:
-    """Reads an event log."""
+    """Read an event log."""
     log = EventLog()
     cpus: dict[int, float] = {}  # of each task, by resource profile
     profiles: dict[tuple[int, int], int] = {}  # by stage
@@ -96,7 +96,7 @@ def parse(lines: Iterable[str]) -> EventLog:
 
 
 def _event(line: str) -> dict[str, Any] | reading.Damaged | None:
-    """Returns an event; None for one of a kind that is not read."""
+    """Return an event; None for one of a kind that is not read."""
     if not any(f'"{kind}"' in line for kind in _EVENTS):
         # most events: they are not parsed, but a line that is cut is noticed
         return None if line.startswith("{") and line.rstrip().endswith("}") else reading.Damaged("it is cut")

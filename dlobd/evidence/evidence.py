@@ -191,7 +191,7 @@ class Evidence:
         return self.am_logs.get(self.attempts.am, spark.AmLog())
 
     def am_log_of(self, container: str) -> spark.AmLog:
-        """Returns the log of the ApplicationMaster of a container's attempt."""
+        """Return the log of the ApplicationMaster of a container's attempt."""
         return self.am_logs.get(self.attempts.am_of(container), spark.AmLog())
 
     @cached_property
@@ -220,7 +220,7 @@ class Evidence:
         return self._documents.get(files.DAEMONS, [])
 
     def daemon_log(self, name: str) -> list[LogLine]:
-        """Returns the lines of a daemon's log during the run; names are such as nodemanager-0."""
+        """Return the lines of a daemon's log during the run; names are such as nodemanager-0."""
         return self._log(f"daemons/{name}.log")
 
     @cached_property
@@ -297,25 +297,25 @@ class Evidence:
         return {name: reading.parse_json(text, facts.RankResult) for name, text in markers.items()}
 
     def on_file(self, name: str) -> bool:
-        """Returns True if the bundle has a regular file of that name."""
+        """Return True if the bundle has a regular file of that name."""
         return reading.is_file(self.path / name)
 
     def container_log(self, container: str) -> list[LogLine]:
-        """Returns the lines of the JVM's log in a container."""
+        """Return the lines of the JVM's log in a container."""
         return self._log(f"containers/{container}/stderr")
 
     def log4j(self, container: str = "") -> tuple[int, int] | None:
-        """Returns begin and end of log4j's configuration in a container's JVM; without one, in spark-submit's."""
+        """Return begin and end of log4j's configuration in a container's JVM; without one, in spark-submit's."""
         name = f"containers/{container}/stderr" if container else "driver.stderr"
         return self.alignment.log4j_configured(self.path / "logs" / name)
 
     def container_jvm(self, container: str) -> jvm.JvmLife | None:
-        """Returns the life of a container's JVM."""
+        """Return the life of a container's JVM."""
         stderr = self.path / files.CONTAINER_LOGS / container / "stderr"
         return self.alignment.jvm(jvm.read(stderr.with_name("jvm.log")), stderr)
 
     def recorded_in(self, container: str) -> list[RecordedProcess]:
-        """Returns the processes that recorded spans in a container."""
+        """Return the processes that recorded spans in a container."""
         return [process for process in self.processes if process.path.parent.name == container]
 
     def _log(self, name: str) -> list[LogLine]:

@@ -50,7 +50,7 @@ class Transfer:
 
 
 def audits(lines: Iterable[LogLine]) -> Iterator[Audit]:
-    """Yields the audited operations of the NameNode."""
+    """Yield the audited operations of the NameNode."""
     for line in lines:
         match = _AUDIT.search(line.message)
         if match:
@@ -58,7 +58,7 @@ def audits(lines: Iterable[LogLine]) -> Iterator[Audit]:
 
 
 def removed(audits: Iterable[Audit], path: str, until_ns: int) -> bool:
-    """Returns True if a file, or a directory above it, was deleted by then."""
+    """Return True if a file, or a directory above it, was deleted by then."""
     deleted = (one.path.rstrip("/") for one in audits if one.command == "delete" and one.at_ns <= until_ns)
     return any(f"{path}/".startswith(f"{top}/") for top in deleted)
 
@@ -127,7 +127,7 @@ def _retry(path: str, at_ns: int, number: int, next_ns: int | None) -> CloseRetr
 
 
 def blocks(located: Mapping[str, BlockLocations]) -> dict[str, set[str]]:
-    """Returns the names of the blocks of each file, by its path."""
+    """Return the names of the blocks of each file, by its path."""
     return {
         path: {f"blk_{block['block']['blockId']}" for block in answer["LocatedBlocks"]["locatedBlocks"]}
         for path, answer in located.items()
@@ -135,12 +135,12 @@ def blocks(located: Mapping[str, BlockLocations]) -> dict[str, set[str]]:
 
 
 def lengths(located: Mapping[str, BlockLocations]) -> dict[str, int]:
-    """Returns the length in bytes of each file, by its path."""
+    """Return the length in bytes of each file, by its path."""
     return {path: answer["LocatedBlocks"]["fileLength"] for path, answer in located.items()}
 
 
 def datanodes(located: Mapping[str, BlockLocations]) -> tuple[str, ...]:
-    """Returns the addresses of the DataNodes that have the blocks."""
+    """Return the addresses of the DataNodes that have the blocks."""
     found = [block for answer in located.values() for block in answer["LocatedBlocks"]["locatedBlocks"]]
     return tuple(sorted({place["ipAddr"] for block in found for place in block["locations"]}))
 
@@ -173,7 +173,7 @@ class HdfsLife:
 
     @cached_property
     def close_retries(self) -> list[CloseRetry]:
-        """Closes of files that the NameNode did not accept at once."""
+        """Close of files that the NameNode did not accept at once."""
         return list(close_retries(self._log("namenode.log")))
 
     @cached_property

@@ -34,13 +34,13 @@ def stamps(path: Path) -> list[int]:
 
 
 def collector(path: Path) -> str:
-    """Returns the garbage collector of the JVM that wrote `path`, such as G1; empty if its log lacks it."""
+    """Return the garbage collector of the JVM that wrote `path`, such as G1; empty if its log lacks it."""
     using = _USING.search(reading.text(path))
     return using[1] if using else ""
 
 
 def collections(path: Path) -> dict[int, str]:
-    """Maps the number of each collection of a JVM to its first line in the log."""
+    """Map the number of each collection of a JVM to its first line in the log."""
     found: dict[int, str] = {}
     for number, what in _COLLECTION.findall(reading.text(path)):
         found.setdefault(int(number), what)

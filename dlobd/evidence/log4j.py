@@ -46,7 +46,7 @@ def parse(lines: Iterable[str], source: str) -> Iterator[LogLine]:
 
 
 def offset_ns(path: Path) -> int | None:
-    """Returns wall clock minus monotonic clock by the first line of a file, to a millisecond."""
+    """Return wall clock minus monotonic clock by the first line of a file, to a millisecond."""
     return next((wall_ns - at_ns for at_ns, wall_ns in stamps(path)), None)
 
 

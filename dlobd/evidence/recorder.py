@@ -123,12 +123,12 @@ class RecordedProcess:
 
 
 def trainers(processes: Iterable[RecordedProcess]) -> list[RecordedProcess]:
-    """Returns the processes that train: the chief and the workers."""
+    """Return the processes that train: the chief and the workers."""
     return [process for process in processes if process.rank is not None]
 
 
 def read(path: Path) -> RecordedProcess | None:
-    """Reads the process that wrote `path`; None if its first line is not whole.
+    """Read the process that wrote `path`; None if its first line is not whole.
 
     A line that is cut, or that the recorder does not write, is counted as damaged and left out.
     """
@@ -167,7 +167,7 @@ def _process(line: Mapping[str, Any], path: Path, before: RecordedProcess | None
 
 
 def _add(process: RecordedProcess, line: Mapping[str, Any], open_spans: dict[int, RecordedSpan], ids: set[int]) -> bool:
-    """Adds a line to its process; returns False for a damaged one. Kinds of later versions are ignored."""
+    """Add a line to its process; return False for a damaged one. Kinds of later versions are ignored."""
     kind = line["k"]
     shape = LINES.get(kind)
     if shape is None:
@@ -231,13 +231,13 @@ def _add(process: RecordedProcess, line: Mapping[str, Any], open_spans: dict[int
 
 
 def _rendezvous(wait: dict[str, Any]) -> tuple[str, int | None]:
-    """Takes kind and number of a collective out of a recorded wait."""
+    """Take kind and number of a collective out of a recorded wait."""
     kind, call = str(wait.pop("rendezvous", "")), wait.pop("call", None)
     return kind, None if call is None else int(call)
 
 
 def read_all(directory: Path) -> list[RecordedProcess]:
-    """Reads all processes that wrote below `directory`, in the order in which they opened their files."""
+    """Read all processes that wrote below `directory`, in the order in which they opened their files."""
     found = [process for path in sorted(directory.rglob("spans-*.jsonl")) if (process := read(path))]
     return sorted(found, key=lambda p: p.opened_ns)
 

@@ -117,7 +117,7 @@ class Counter:
             before = value
 
     def at(self, at_ns: int) -> int:
-        """Returns the value at a time; 0 if it was never read."""
+        """Return the value at a time; 0 if it was never read."""
         after = bisect_right(self._times, at_ns)
         if after == 0:
             return self._values[0] if self._values else 0
@@ -132,7 +132,7 @@ class Counter:
 
 
 def read(lines: Iterable[str]) -> SampledHost | None:
-    """Reads a sampler's lines; None without a sample. A line that is cut, or of another form, is counted as damaged."""
+    """Read a sampler's lines; None without a sample. A line that is cut, or of another form, is counted as damaged."""
     host: SampledHost | None = None
     open_processes: dict[int, SampledProcess] = {}
     damaged_lines = 0
@@ -180,7 +180,7 @@ def _describe(found: SampledHost, line: dict[str, Any], known: dict[int, Sampled
 
 
 def _sample(host: SampledHost, line: Mapping[str, Any], known: Mapping[int, SampledProcess]) -> bool:
-    """Adds the readings of one point in time; returns False for a damaged line."""
+    """Add the readings of one point in time; return False for a damaged line."""
     at_ns, net, disk = line["t"], line["net"], line["disk"]
     readings = {pid: counters for pid, counters in line["p"].items() if pid.isdecimal()}
     if len(readings) < len(line["p"]) or not all(map(_whole, readings.values())) or len(line["gpu"]) != len(host.gpus):
@@ -207,7 +207,7 @@ def _sample(host: SampledHost, line: Mapping[str, Any], known: Mapping[int, Samp
 
 
 def _whole(counters: Sequence[int | None]) -> bool:
-    """Returns True if the counters of one process fit into a `ProcessSample`.
+    """Return True if the counters of one process fit into a `ProcessSample`.
 
     CPU time, that of ended children and memory are always known.
     """

@@ -56,7 +56,7 @@ class Call:
 
 
 def calls(lines: Iterable[LogLine]) -> list[Call]:
-    """Returns the calls of one JVM, by their start. Leaves out calls without an answer: their process died.
+    """Return the calls of one JVM, by their start. Leaves out calls without an answer: their process died.
 
     A thread makes one call at a time, so that an answer is that of the thread's last call.
     """

@@ -101,7 +101,7 @@ DRIVER_POINTS = {
 
 
 def driver(lines: Sequence[LogLine]) -> DriverLog:
-    """Reads the log of the JVM that has the SparkContext."""
+    """Read the log of the JVM that has the SparkContext."""
     log = DriverLog()
     jobs: dict[int, Job] = {}
     stage_job: dict[int, Job] = {}
@@ -158,7 +158,7 @@ class Asking:
     longest_pause_ns: int
 
     def around(self, at_ns: int) -> tuple[int, int]:
-        """Returns its last request before `at_ns` and its next; both are its first request before that."""
+        """Return its last request before `at_ns` and its next; both are its first request before that."""
         before_ns, next_ns, pause_ns = self.from_ns, self.from_ns, self.first_pause_ns
         while next_ns < at_ns and pause_ns > 0:
             before_ns, next_ns = next_ns, next_ns + min(pause_ns, self.longest_pause_ns)
@@ -185,13 +185,13 @@ class AmLog:
         return self.requests[0] if self.requests else None
 
     def requested_before(self, at_ns: int | None) -> int | None:
-        """Returns the time of the last request before `at_ns`, when its container was allocated; else of the first."""
+        """Return the time of the last request before `at_ns`, when its container was allocated; else of the first."""
         made = [line.at_ns for line in self.requests]
         return max((ns for ns in made if at_ns is not None and ns <= at_ns), default=made[0] if made else None)
 
 
 def application_master(lines: Iterable[LogLine]) -> AmLog:
-    """Reads the log of one attempt's ApplicationMaster."""
+    """Read the log of one attempt's ApplicationMaster."""
     log = AmLog()
     for line in lines:
         log.first = log.first or line
@@ -248,7 +248,7 @@ class ExecutorLog:
 
 
 def executor(lines: Iterable[LogLine]) -> ExecutorLog:
-    """Reads one executor's log."""
+    """Read one executor's log."""
     log = ExecutorLog()
     reading: dict[tuple[str, str], int] = {}
     read: dict[str, int] = {}  # thread of a task -> when its first broadcast was there

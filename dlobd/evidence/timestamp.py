@@ -23,17 +23,17 @@ class Timestamp(int):
 
 
 def error_of(at_ns: int | None) -> int:
-    """Returns how far a time may be off; 0 for one of the window's own clock, or if the error is unknown."""
+    """Return how far a time may be off; 0 for one of the window's own clock, or if the error is unknown."""
     return at_ns.error_ns if isinstance(at_ns, Timestamp) else 0
 
 
 def widened_span(span: Span) -> Span:
-    """Adds the largest error of a span's times to its resolution."""
+    """Add the largest error of a span's times to its resolution."""
     error_ns = max(map(error_of, (span.start_ns, span.end_ns, span.released_ns)))
     return replace(span, resolution_ns=span.resolution_ns + error_ns) if error_ns else span
 
 
 def widened_event(event: Event) -> Event:
-    """Adds the error of an event's time to its resolution."""
+    """Add the error of an event's time to its resolution."""
     error_ns = error_of(event.at_ns)
     return replace(event, resolution_ns=event.resolution_ns + error_ns) if error_ns else event

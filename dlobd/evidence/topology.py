@@ -50,7 +50,7 @@ class Topology:
 
     @classmethod
     def of(cls, job: Mapping[str, object], by_hand: bool = False, external: bool = False) -> Topology:
-        """Returns the topology of a job. A job without a scheduler is of a version that had only YARN."""
+        """Return the topology of a job. A job without a scheduler is of a version that had only YARN."""
         scheduler = str(job.get("scheduler", "yarn"))
         on_yarn = Placement.YARN_CLUSTER if job.get("deploy_mode") == "cluster" else Placement.YARN_CLIENT
         placement = on_yarn if scheduler == "yarn" else _WITHOUT_YARN.get(scheduler, Placement.STANDALONE)

@@ -21,7 +21,7 @@ class Marks:
     source: dict[str, str] = field(default_factory=dict)
 
     def put(self, name: str, line: LogLine) -> None:
-        """Keeps the first line of a name."""
+        """Keep the first line of a name."""
         if name not in self.at:
             self.at[name] = line.at_ns
             self.source[name] = f"{line.source}: {line.message[:120]}"
@@ -53,12 +53,12 @@ class YarnLife:
     lost_nodes: list[LostNode]
 
     def attempt(self, container: str) -> Marks:
-        """Returns the ResourceManager's marks of a container's attempt."""
+        """Return the ResourceManager's marks of a container's attempt."""
         return self.attempts.get(attempt_of(container), Marks())
 
 
 def add_rest_times(life: YarnLife, record: Mapping[str, Any], monotonic_ns: Callable[[int], int]) -> None:
-    """Adds times of the ResourceManager's REST record, for an application without the ResourceManager's log.
+    """Add times of the ResourceManager's REST record, for an application without the ResourceManager's log.
 
     Args:
         monotonic_ns: places milliseconds since the epoch on the monotonic axis.

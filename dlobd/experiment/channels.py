@@ -46,14 +46,14 @@ _WHY_PLAIN = "its ranks take plain steps of SGD, and do not agree on when to end
 
 
 def libraries(exchange: str, transport: str) -> tuple[str, ...]:
-    """Returns the libraries that can carry an exchange over a transport, in order of preference."""
+    """Return the libraries that can carry an exchange over a transport, in order of preference."""
     if transport not in TRANSPORTS:
         return ()
     return tuple(name for name in TRANSPORTS[transport].libraries if name in USES.get(exchange, ()))
 
 
 def library(exchange: str, channel: str, requested: str) -> str:
-    """Returns the library to use for a checked combination: the requested one, or the first for `auto`."""
+    """Return the library to use for a checked combination: the requested one, or the first for `auto`."""
     if requested != AUTO:
         return requested
     possible = libraries(exchange, Channel.parse(channel).transport)
@@ -61,7 +61,7 @@ def library(exchange: str, channel: str, requested: str) -> str:
 
 
 def wrong(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
-    """Yields (field, problem, remedy) for each setting of channel or exchange that is impossible or has no effect."""
+    """Yield (field, problem, remedy) for each setting of channel or exchange that is impossible or has no effect."""
     exchange, requested = experiment.exchange, experiment.channel_library
     transport = Channel.parse(experiment.channel).transport
     possible = libraries(exchange, transport)
@@ -87,7 +87,7 @@ def wrong(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
 
 
 def reason(exchange: str, transport: str, name: str) -> str:
-    """Returns the reason why an exchange cannot use a library over a transport; empty if it can."""
+    """Return the reason why an exchange cannot use a library over a transport; empty if it can."""
     if name not in USES.get(exchange, ()):
         return f"exchange {exchange} does not use it"
     if name not in TRANSPORTS[transport].libraries:

@@ -95,7 +95,7 @@ class Source:
     text: str = ""
 
     def at(self, key: str) -> str:
-        """Returns `label:line`; only the label if the line of `key` is unknown."""
+        """Return `label:line`; only the label if the line of `key` is unknown."""
         for number, line in enumerate(self.text.splitlines(), 1):
             if re.match(rf"\s*\[*\s*[\"']?{re.escape(key)}[\"']?\s*[=\].]", line):
                 return f"{self.label}:{number}"
@@ -103,19 +103,19 @@ class Source:
 
 
 def experiments() -> list[tuple[str, str]]:
-    """Returns (name, title) of the built-in experiments."""
+    """Return (name, title) of the built-in experiments."""
     return titles(_shipped_files())
 
 
 def titles(paths: Sequence[Path]) -> list[tuple[str, str]]:
-    """Returns (name, title) of files. The title is the comment in the first line."""
+    """Return (name, title) of files. The title is the comment in the first line."""
     return [(path.stem, path.read_text().partition("\n")[0].lstrip("# ")) for path in paths]
 
 
 def load(
     name_or_path: str | Path, overrides: Sequence[str] = (), note: Callable[[str], None] = lambda line: None
 ) -> Experiment:
-    """Reads a built-in experiment or a TOML file, and applies `key=value` overrides; the last override wins.
+    """Read a built-in experiment or a TOML file, and apply `key=value` overrides; the last override wins.
 
     Args:
         note: called with a line for each choice of the user that changes other settings of a built-in experiment.
@@ -138,7 +138,7 @@ def load(
 
 
 def parse_value(name: str, text: str, label: str) -> Any:
-    """Parses and checks a value of the command line.
+    """Parse and check a value of the command line.
 
     Raises:
         UsageError: the value is not valid.
@@ -148,7 +148,7 @@ def parse_value(name: str, text: str, label: str) -> Any:
 
 
 def from_dict(values: Mapping[str, Any], label: str = "configuration") -> Experiment:
-    """Builds the experiment of a stored `configuration`, the result of `dataclasses.asdict`.
+    """Build the experiment of a stored `configuration`, the result of `dataclasses.asdict`.
 
     The user's own files, and packages with models or data sets, may be missing: a run searches for them.
 
@@ -160,23 +160,23 @@ def from_dict(values: Mapping[str, Any], label: str = "configuration") -> Experi
 
 
 def key(experiment: Runnable) -> str:
-    """Returns a short hash of all fields: equal fields, equal key."""
+    """Return a short hash of all fields: equal fields, equal key."""
     text = json.dumps(dataclasses.asdict(experiment), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def steps_per_epoch(experiment: Experiment) -> int:
-    """Returns the steps of a pass over the training samples; all workers take a step together."""
+    """Return the steps of a pass over the training samples; all workers take a step together."""
     return experiment.train_samples // (experiment.workers * experiment.batch_size)
 
 
 def steps(experiment: Experiment) -> int:
-    """Returns the steps of all epochs."""
+    """Return the steps of all epochs."""
     return experiment.epochs * steps_per_epoch(experiment)
 
 
 def most_steps(experiment: Experiment) -> int:
-    """Returns the steps of a run that ends neither by time nor by accuracy."""
+    """Return the steps of a run that ends neither by time nor by accuracy."""
     return min(steps(experiment), experiment.max_steps or steps(experiment))
 
 
@@ -185,7 +185,7 @@ def _shipped_files() -> list[Path]:
 
 
 def locate(name_or_path: str, shipped: Sequence[Path], kind: str) -> Path:
-    """Returns the path of a built-in file or of the user's own file.
+    """Return the path of a built-in file or of the user's own file.
 
     Raises:
         UsageError: there is no such file.
@@ -203,7 +203,7 @@ def locate(name_or_path: str, shipped: Sequence[Path], kind: str) -> Path:
 
 
 def read(path: Path, seen: tuple[Path, ...] = (), kind: str = "experiment") -> tuple[dict[str, Any], dict[str, Source]]:
-    """Reads the unchecked values of a file and of the experiment that it extends, with their sources.
+    """Read the unchecked values of a file and of the experiment that it extends, with their sources.
 
     Raises:
         UsageError: a file cannot be read, is not TOML, or extends an unknown experiment.
@@ -231,7 +231,7 @@ def read(path: Path, seen: tuple[Path, ...] = (), kind: str = "experiment") -> t
 
 
 def _parse(name: str, text: str, source: Source) -> str | int | float:
-    """Converts a value of the command line to the type of its field."""
+    """Convert a value of the command line to the type of its field."""
     if name not in FIELDS:
         raise UsageError(f"{source.label}: {unknown('key', name, FIELDS)}")
     wanted = FIELDS[name]
@@ -249,7 +249,7 @@ def build(
     note: Callable[[str], None] = lambda line: None,
     stored: bool = False,
 ) -> Experiment:
-    """Builds an experiment; checks its values and their combination. See `load`.
+    """Build an experiment; checks its values and their combination. See `load`.
 
     Args:
         whole: source of values without an own source.
@@ -279,7 +279,7 @@ def build(
 
 
 def check_value(name: str, value: Any, source: Source, stored: bool = False) -> Any:
-    """Checks key, type, range and registry of a value; returns it.
+    """Check key, type, range and registry of a value; return it.
 
     A stored model or data set may belong to a package that is not installed.
 
@@ -314,7 +314,7 @@ def check_value(name: str, value: Any, source: Source, stored: bool = False) -> 
 
 
 def _check_member(name: str, value: str, where: str) -> None:
-    """Checks that a value is a member of the field's axis that jobs can use."""
+    """Check that a value is a member of the field's axis that jobs can use."""
     registry = REGISTRIES[AXES[name]]
     if value not in registry.names():
         raise UsageError(
@@ -325,7 +325,7 @@ def _check_member(name: str, value: str, where: str) -> None:
 
 
 def _transport(channel: str, where: str) -> str:
-    """Returns the transport of TRANSPORT[@DEVICE]. The host checks the device later."""
+    """Return the transport of TRANSPORT[@DEVICE]. The host checks the device later."""
     try:
         return Channel.parse(channel).transport
     except ValueError as error:
@@ -343,7 +343,7 @@ def _is(value: Any, kind: type) -> bool:
 
 
 def _check_together(experiment: Experiment, sources: dict[str, Source], whole: Source, stored: bool) -> None:
-    """Checks combinations of fields."""
+    """Check combinations of fields."""
 
     def refuse(name: str, why: str, remedy: str = "") -> UsageError:
         return UsageError(f"{sources.get(name, whole).at(name)}: {why}", remedy)
@@ -372,7 +372,7 @@ def _check_together(experiment: Experiment, sources: dict[str, Source], whole: S
 
 
 def _sizes(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
-    """Yields (field, problem, remedy) of sizes and shapes that the data set does not have."""
+    """Yield (field, problem, remedy) of sizes and shapes that the data set does not have."""
     try:
         dataset = declared(experiment)
     except ValueError as error:

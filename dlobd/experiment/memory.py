@@ -47,7 +47,7 @@ STEP_MB = 128
 
 
 def derived(experiment: Experiment) -> dict[str, int]:
-    """Returns values for the keys that are 0.
+    """Return values for the keys that are 0.
 
     Raises:
         ValueError: the data set is not valid.

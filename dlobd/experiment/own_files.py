@@ -20,12 +20,12 @@ _DIGEST = re.compile("[0-9a-f]{64}")
 
 
 def names_file(field: str, value: str) -> bool:
-    """Returns True if a setting names a user's own file. Raises UsageError if the name is malformed."""
+    """Return True if a setting names a user's own file. Raises UsageError if the name is malformed."""
     return field in SHA256 and user_file.named(value) is not None
 
 
 def digests(values: Mapping[str, Any], given: Collection[str], at: Callable[[str], str]) -> dict[str, str]:
-    """Returns the sha256 of the user's files that an experiment names.
+    """Return the sha256 of the user's files that an experiment names.
 
     Args:
         given: fields set by the user or by a file.
@@ -50,7 +50,7 @@ def digests(values: Mapping[str, Any], given: Collection[str], at: Callable[[str
 
 
 def contradictions(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yields (field, problem) of stored sha256s that contradict their settings."""
+    """Yield (field, problem) of stored sha256s that contradict their settings."""
     for field, sha256 in SHA256.items():
         names = user_file.named(values[field]) is not None
         if names and not _DIGEST.fullmatch(values[sha256]):

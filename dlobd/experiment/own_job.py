@@ -48,7 +48,7 @@ NOT_A_JOB = ("--kill", "--status", "--version", "--help", "-h", "--usage-error",
 def from_script(
     script: str, arguments: Sequence[str], overrides: Sequence[str] = (), note: Note = lambda line: None
 ) -> OwnJob:
-    """Builds the job of a script with its arguments and `key=value` overrides; the last override wins.
+    """Build the job of a script with its arguments and `key=value` overrides; the last override wins.
 
     Args:
         note: as in `files.load`.
@@ -60,7 +60,7 @@ def from_script(
 
 
 def from_line(words: Sequence[str], overrides: Sequence[str] = (), note: Note = lambda line: None) -> OwnJob:
-    """Builds the job of a spark-submit line. Its options are kept; `overrides` may add other settings.
+    """Build the job of a spark-submit line. Its options are kept; `overrides` may add other settings.
 
     Args:
         note: as in `files.load`.
@@ -89,7 +89,7 @@ def from_line(words: Sequence[str], overrides: Sequence[str] = (), note: Note = 
 
 
 def from_dict(values: Mapping[str, Any], label: str = "configuration") -> Runnable:
-    """Builds the experiment or own job of a stored `configuration`, the result of `dataclasses.asdict`.
+    """Build the experiment or own job of a stored `configuration`, the result of `dataclasses.asdict`.
 
     Raises:
         UsageError: this version cannot run it.
@@ -105,7 +105,7 @@ def from_dict(values: Mapping[str, Any], label: str = "configuration") -> Runnab
 
 
 def daemon_conf(job: OwnJob) -> dict[str, str]:
-    """Returns the Spark settings of the hooks: the launcher's, and the recording worker daemon."""
+    """Return the Spark settings of the hooks: the launcher's, and the recording worker daemon."""
     conf: dict[str, str] = LAUNCHERS.get(job.launcher)().spark_conf()
     return {**conf, "spark.python.daemon.module": DAEMONS[job.launcher]}
 
@@ -136,7 +136,7 @@ def _build(
     options: tuple[str, ...] = (),
     by_line: Mapping[str, str] = MappingProxyType({}),
 ) -> OwnJob:
-    """Builds the job. `by_line`: settings of the spark-submit line -> their place."""
+    """Build the job. `by_line`: settings of the spark-submit line -> their place."""
     sha256 = _sha256(script)
     main = experiments.load(DEFAULTS)
     values = {name: getattr(main, name) for name in SETTINGS}
@@ -189,7 +189,7 @@ def _sha256(script: str) -> str:
 
 
 def _refuse(line: spark_options.Line, settings: Mapping[str, str]) -> None:
-    """Refuses options that are valid for spark-submit, but not for a recorded run."""
+    """Refuse options that are valid for spark-submit, but not for a recorded run."""
     given = {name for name, _ in line.options}
     for name in NOT_A_JOB:
         if name in given:

@@ -80,7 +80,7 @@ class Series:
         return self.out / f"series-{self.key}.json"
 
     def order(self, repeats: int) -> list[Cell]:
-        """Returns the cells of a number of repeats in run order."""
+        """Return the cells of a number of repeats in run order."""
         cells = []
         for repeat in range(1, repeats + 1):
             labels = sorted(self.points)
@@ -89,7 +89,7 @@ class Series:
         return cells
 
     def ended(self) -> dict[Cell, Bundle]:
-        """Returns the bundles of ended runs by cell."""
+        """Return the bundles of ended runs by cell."""
         bundles = {}
         for begun in self.begun:
             bundle = Bundle((self.out / self.points[begun.point].name / begun.run_id).resolve())
@@ -102,12 +102,12 @@ class Series:
         return bundles
 
     def busy(self) -> dict[str, float]:
-        """Returns the utilisation of all cores before each run, in percent, by run ID."""
+        """Return the utilisation of all cores before each run, in percent, by run ID."""
         return {begun.run_id: begun.busy_percent for begun in self.begun}
 
 
 def load(path: Path) -> Series:
-    """Reads a series from its file.
+    """Read a series from its file.
 
     Raises:
         BundleError: it cannot be read, is damaged or of a newer version.
@@ -119,7 +119,7 @@ def load(path: Path) -> Series:
 
 
 def read(document: Any, path: Path) -> Series:
-    """Parses the document that `write` wrote. Raises BundleError."""
+    """Parse the document that `write` wrote. Raises BundleError."""
     if not isinstance(document, dict):
         raise BundleError(f"{path} is damaged: it is not a JSON object.", "remove it to start over")
     try:
@@ -135,7 +135,7 @@ def read(document: Any, path: Path) -> Series:
 
 
 def write(series: Series) -> None:
-    """Replaces the series' file atomically. Raises BundleError."""
+    """Replace the series' file atomically. Raises BundleError."""
     document = {
         "series_version": VERSION,
         "seed": series.seed,

@@ -82,7 +82,7 @@ class Line:
 
 
 def parse(words: Sequence[str]) -> Line:
-    """Parses a line; its first word is the program.
+    """Parse a line; its first word is the program.
 
     Raises:
         UsageError: the line is not spark-submit with options, then a script, then its arguments.
@@ -118,7 +118,7 @@ def parse(words: Sequence[str]) -> Line:
 
 
 def merged(ours: Sequence[str], theirs: Sequence[str]) -> tuple[str, ...]:
-    """Merges dlobd's command with the user's options, which take precedence; joins values of `JOINED`.
+    """Merge dlobd's command with the user's options, which take precedence; joins values of `JOINED`.
 
     Args:
         ours: a complete line.
@@ -136,12 +136,12 @@ def merged(ours: Sequence[str], theirs: Sequence[str]) -> tuple[str, ...]:
 
 
 def words_of(options: Iterable[tuple[str, str | None]]) -> tuple[str, ...]:
-    """Returns options as words of a command line."""
+    """Return options as words of a command line."""
     return tuple(word for option in options for word in option if word is not None)
 
 
 def megabytes(text: str) -> int | None:
-    """Parses a size like Spark, with MiB as the default unit; returns None for other text."""
+    """Parse a size like Spark, with MiB as the default unit; return None for other text."""
     match = re.fullmatch(r"\s*(\d+)\s*([kmgt]?)b?\s*", text.lower())
     if match is None:
         return None
@@ -160,7 +160,7 @@ def _option(key: str, value: str) -> tuple[str, str]:
 
 
 def _properties(path: str) -> dict[str, str]:
-    """Reads keys and values of a properties file in the subset of the format that Spark's own files use.
+    """Read keys and values of a properties file in the subset of the format that Spark's own files use.
 
     Raises:
         UsageError: the file cannot be read.

@@ -52,12 +52,12 @@ class Sweep:
 
 
 def sweeps() -> list[tuple[str, str]]:
-    """Returns (name, title) of the built-in sweeps."""
+    """Return (name, title) of the built-in sweeps."""
     return files.titles(_shipped_files())
 
 
 def load(name_or_path: str | Path, note: Callable[[str], None] = lambda line: None) -> Sweep:
-    """Reads a built-in sweep or a TOML file. Combinations that are no valid experiment are in `impossible`.
+    """Read a built-in sweep or a TOML file. Combinations that are no valid experiment are in `impossible`.
 
     Args:
         told: gets a line for each setting that follows from others.
@@ -103,7 +103,7 @@ def _points(
     settings: Mapping[str, Any],
     note: Callable[[str], None],
 ) -> tuple[dict[str, Experiment], dict[str, str]]:
-    """Returns the experiments of the wanted combinations, and the problems of impossible ones."""
+    """Return the experiments of the wanted combinations, and the problems of impossible ones."""
     impossible: dict[str, str] = {}
     given: dict[str, dict[str, Any]] = {}
     for label, choice in wanted.items():
@@ -131,7 +131,7 @@ def _points(
 
 
 def _values(base: Mapping[str, Any], choice: Choice, scaling: str, whole: Source) -> dict[str, Any]:
-    """Returns the values of a point, without checks of their combination. Raises UsageError."""
+    """Return the values of a point, without checks of their combination. Raises UsageError."""
     values = {**base, **choice}
     if scaling == "strong":
         global_batch, workers = base["workers"] * values["batch_size"], values["workers"]
@@ -146,7 +146,7 @@ def _values(base: Mapping[str, Any], choice: Choice, scaling: str, whole: Source
 
 
 def _fitting(base: Mapping[str, Any], points: Iterable[Mapping[str, Any]], whole: Source) -> int:
-    """Returns the largest number of training samples up to the file's that all points divide. Raises UsageError."""
+    """Return the largest number of training samples up to the file's that all points divide. Raises UsageError."""
     least = math.lcm(*(values["workers"] * values["batch_size"] for values in points))
     fitting: int = base["train_samples"] // least * least
     if not fitting:
@@ -159,7 +159,7 @@ def _fitting(base: Mapping[str, Any], points: Iterable[Mapping[str, Any]], whole
 
 
 def _axes(table: Any, whole: Source) -> dict[str, tuple[Any, ...]]:
-    """Returns the checked values of the axes."""
+    """Return the checked values of the axes."""
     if table is None:
         raise UsageError(f"{whole.label} has no table [axes].", "dlobd run runs an experiment")
     if not isinstance(table, dict) or not table:
@@ -208,7 +208,7 @@ def _check_scaling(settings: Mapping[str, Any], axes: Mapping[str, Any], whole: 
 
 
 def _excludes(tables: Any, axes: Mapping[str, Sequence[Any]], whole: Source) -> list[Choice]:
-    """Checks and returns the excluded combinations."""
+    """Check and return the excluded combinations."""
     where = whole.at("exclude")
     if not isinstance(tables, list) or not all(isinstance(table, dict) and table for table in tables):
         raise UsageError(f"{where}: exclude must be a list of tables of axis = value.", "write [[exclude]]")
@@ -222,7 +222,7 @@ def _excludes(tables: Any, axes: Mapping[str, Sequence[Any]], whole: Source) -> 
 
 
 def _label(choice: Choice, varying: Sequence[str]) -> str:
-    """Returns a label of the varying axes: `workers=2 launcher=tfos`; `point` for a single point."""
+    """Return a label of the varying axes: `workers=2 launcher=tfos`; `point` for a single point."""
     return " ".join(f"{name}={choice[name]}" for name in varying) or "point"
 
 

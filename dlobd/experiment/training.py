@@ -8,12 +8,12 @@ from dlobd.schema import Experiment
 
 
 def batches(experiment: Experiment) -> str:
-    """Returns the samples of a step as text: of a worker, and of all workers."""
+    """Return the samples of a step as text: of a worker, and of all workers."""
     return f"batch {experiment.batch_size} per worker, {experiment.workers * experiment.batch_size} in all"
 
 
 def wrong(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
-    """Yields (field, problem, remedy) of training settings that have no effect or do not work."""
+    """Yield (field, problem, remedy) of training settings that have no effect or do not work."""
     if experiment.optimiser == "momentum" and not experiment.momentum:
         yield "optimiser", "optimiser momentum with momentum 0 is sgd.", 'momentum = 0.9, or optimiser = "sgd"'
     if experiment.optimiser == "sgd" and experiment.momentum:

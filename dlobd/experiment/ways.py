@@ -46,7 +46,7 @@ PREFERRED: dict[str, dict[str, int]] = {"tfos-stock": {"executor_overhead_mb": 2
 
 
 def implied(values: Mapping[str, Any], given: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
-    """Returns the implied values, and a line for each choice that implies some.
+    """Return the implied values, and a line for each choice that implies some.
 
     Args:
         values: checked values of an experiment or own job.
@@ -79,7 +79,7 @@ def _lines(field: str, value: str, implied_: Mapping[str, Any]) -> list[str]:
 
 
 def _contradiction(rule: Rule, lacking: Mapping[str, str], against: Mapping[str, tuple[str, Any]]) -> UsageError:
-    """Returns the error. `against`: contradicting keys -> their place and value."""
+    """Return the error. `against`: contradicting keys -> their place and value."""
     options = [where for where, _ in against.values() if where.startswith("--")]
     places = [f"{_and(options)} {'was' if len(options) == 1 else 'were'} given"] if options else []
     places += [f"{where} has {name}={value}" for name, (where, value) in against.items() if where not in options]

@@ -46,7 +46,7 @@ Armed = Callable[[], int | None]
 
 
 def install(directory: str) -> None:
-    """Prepares this process for the delays of `directory`/plan.json: point to the seconds of each delay."""
+    """Prepare this process for the delays of `directory`/plan.json: point to the seconds of each delay."""
     where = Path(directory)
     plan: dict[str, list[float]] = json.loads((where / "plan.json").read_text())
     for module, points, prepare in _PATCHES:
@@ -55,7 +55,7 @@ def install(directory: str) -> None:
 
 
 def sitecustomize(directory: Path) -> str:
-    """Returns the text of a sitecustomize.py that prepares every Python process of a job."""
+    """Return the text of a sitecustomize.py that prepares every Python process of a job."""
     return f"from dlobd.faults import hooks\n\nhooks.install({str(directory)!r})\n"
 
 
@@ -70,12 +70,12 @@ class _Delay:
         self.passed = 0
 
     def once(self, armed: Armed = time.monotonic_ns, wait: Callable[[float], object] = time.sleep) -> None:
-        """Injects the only delay of a point that a run passes once."""
+        """Inject the only delay of a point that a run passes once."""
         if self._seconds:
             self._inject(0, armed, wait)
 
     def passing(self, armed: Armed = time.monotonic_ns, wait: Callable[[float], object] = time.sleep) -> None:
-        """Counts a pass, and injects the delay that is due."""
+        """Count a pass, and inject the delay that is due."""
         index, rest = divmod(self.passed - self.first, EVERY)
         self.passed += 1
         if rest == 0 and 0 <= index < len(self._seconds):
@@ -124,7 +124,7 @@ def _step(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> 
 
 
 def _exchange(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
-    """Delays the parts of an exchange outside of the compiled step."""
+    """Delay the parts of an exchange outside of the compiled step."""
     original = module._compute_function
 
     def compute_function(tf: Any, job: Any, workload: Any, update: Any, exchange: Any) -> Any:
@@ -169,7 +169,7 @@ class _Entered:
         self._count = itertools.count(1)
 
     def counted(self, barrier: Callable[..., Any]) -> Callable[..., Any]:
-        """Wraps the barrier, and counts its entries."""
+        """Wrap the barrier, and count its entries."""
 
         def entered(*args: Any) -> Any:
             os.pwrite(self._own, COUNT.pack(next(self._count)), 0)
@@ -178,7 +178,7 @@ class _Entered:
         return entered
 
     def others_have(self, count: int) -> bool:
-        """Returns whether all other ranks have entered `count` barriers."""
+        """Return whether all other ranks have entered `count` barriers."""
         counts = [os.pread(file, COUNT.size, 0) for file in self._files]
         return all(len(data) == COUNT.size and COUNT.unpack(data)[0] >= count for data in counts)
 

@@ -33,7 +33,7 @@ class Injection:
 
 
 def claim(directory: Path, point: str, index: int) -> bool:
-    """Returns True in exactly one process per delay, so that each delay is injected once."""
+    """Return True in exactly one process per delay, so that each delay is injected once."""
     try:
         os.close(os.open(directory / f"{point.replace('/', '-')}.{index}", os.O_CREAT | os.O_EXCL))
     except FileExistsError:
@@ -48,7 +48,7 @@ def inject(
     wait: Callable[[float], object] = time.sleep,
     since_ns: int | None = None,
 ) -> None:
-    """Waits in the calling thread, and logs the delay.
+    """Wait in the calling thread, and log the delay.
 
     Args:
         since_ns: the start of the delay, if the job has been held up since an earlier time; by default now.
@@ -59,7 +59,7 @@ def inject(
 
 
 def write(directory: Path, injection: Injection) -> None:
-    """Appends a record. Lines stay whole with concurrent writers."""
+    """Append a record. Lines stay whole with concurrent writers."""
     line = json.dumps(asdict(injection)).encode() + b"\n"
     fd = os.open(directory / FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
@@ -69,7 +69,7 @@ def write(directory: Path, injection: Injection) -> None:
 
 
 def read(directory: Path) -> list[Injection]:
-    """Returns all records by their start."""
+    """Return all records by their start."""
     try:
         lines = (directory / FILE).read_text().splitlines()
     except FileNotFoundError:
@@ -78,6 +78,6 @@ def read(directory: Path) -> list[Injection]:
 
 
 def missing(directory: Path, planned: list[str]) -> list[str]:
-    """Returns the planned faults that were never injected."""
+    """Return the planned faults that were never injected."""
     injected = {injection.point for injection in read(directory)}
     return [name for name in planned if name not in injected]

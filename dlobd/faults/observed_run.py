@@ -46,11 +46,11 @@ class ObservedRun:
         self._before = frozenset((*self._applications(), *self._driver_logs()))
 
     def began(self, bundle: Bundle) -> None:
-        """Announces the run's bundle."""
+        """Announce the run's bundle."""
         self.driver_log = bundle.logs / "driver.stderr"
 
     def logs(self) -> dict[str, Path]:
-        """Returns name and path of each log that exists.
+        """Return name and path of each log that exists.
 
         A daemon's log has the daemon's name; `spark-submit` is the client's log; `container-N` is that of the N-th
         container; `driver` is one of the latter two."""
@@ -64,15 +64,15 @@ class ObservedRun:
         return logs | ({DRIVER: driver} if driver else {})
 
     def concerns(self, line: str) -> bool:
-        """Returns whether a log line belongs to the run, not to the other application."""
+        """Return whether a log line belongs to the run, not to the other application."""
         return not self.other or self.other not in line
 
     def container(self, number: int) -> str:
-        """Returns the ID of the N-th container; empty before it has a log directory."""
+        """Return the ID of the N-th container; empty before it has a log directory."""
         return next((path.name for path in self._container_files(f"container_*_{number:06}")), "")
 
     def ranks(self, passed: str, but: str = "") -> Iterator[tuple[str, ProcessId]]:
-        """Yields role and process of each live rank that recorded `passed`, and did not record `but`."""
+        """Yield role and process of each live rank that recorded `passed`, and did not record `but`."""
         for path in self._container_files("container_*/spans-*.jsonl"):
             text = path.read_text(errors="replace")
             if passed not in text or (but and but in text):
@@ -102,7 +102,7 @@ class LogTail:
         self._rest: dict[str, str] = {}
 
     def lines(self) -> Iterator[tuple[str, str]]:
-        """Yields log name and text of each complete line since the last call."""
+        """Yield log name and text of each complete line since the last call."""
         for name, path in self._logs().items():
             if name not in self._offsets:
                 self._offsets[name] = 0
@@ -126,5 +126,5 @@ def _read_from(path: Path, offset: int) -> bytes:
 
 
 def _number(stderr: Path) -> int:
-    """Returns 1 for container_1795257292722_0002_01_000001/stderr."""
+    """Return 1 for container_1795257292722_0002_01_000001/stderr."""
     return int(stderr.parent.name.rpartition("_")[2])

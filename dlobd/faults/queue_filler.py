@@ -32,7 +32,7 @@ class Filler:
 
 @contextmanager
 def filled(cluster: EmbeddedCluster, memory_mb: int = 0) -> Iterator[Filler]:
-    """Runs another application whose ApplicationMaster holds memory of the queue.
+    """Run another application whose ApplicationMaster holds memory of the queue.
 
     Args:
         memory_mb: its memory; 0 for all memory that the queue gives to ApplicationMasters.

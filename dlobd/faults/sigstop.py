@@ -51,7 +51,7 @@ _GATE = _Gate()
 
 @contextmanager
 def stopped(targets: Callable[[], Sequence[ProcessId]]) -> Iterator[bool]:
-    """Stops processes while the context lasts. Yields False if nothing could be stopped in time.
+    """Stop processes while the context lasts. Yields False if nothing could be stopped in time.
 
     Args:
         targets: called again until all its processes are stopped, because a process may be starting another one.
@@ -90,7 +90,7 @@ def stop(
     over: threading.Event,
     within_s: float = STOPPED_WITHIN_S,
 ) -> None:
-    """Stops processes for some time, and logs the interval. Logs nothing if there was nothing to stop in time.
+    """Stop processes for some time, and log the interval. Logs nothing if there was nothing to stop in time.
 
     Args:
         targets: as for `stopped`.
@@ -111,7 +111,7 @@ def stop(
 
 
 def _is_stopped(process: ProcessId) -> bool:
-    """Returns whether the kernel has stopped every thread, or the process is gone."""
+    """Return whether the kernel has stopped every thread, or the process is gone."""
     try:
         threads = list(Path(f"/proc/{process.pid}/task").iterdir())
         states = [(thread / "stat").read_bytes().rpartition(b")")[2].split()[0] for thread in threads]

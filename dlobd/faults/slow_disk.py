@@ -24,7 +24,7 @@ GONE_S = 5.0
 
 
 def obstacle(path: Path) -> str:
-    """Returns why no disk can be slowed on this machine; empty if it can."""
+    """Return why no disk can be slowed on this machine; empty if it can."""
     if os.geteuid():
         return "it needs root"
     if not (BLKIO / LIMIT).exists():
@@ -38,7 +38,7 @@ def obstacle(path: Path) -> str:
 def slowed(
     point: str, processes: Sequence[ProcessId], files: Sequence[Path], bytes_per_s: int, directory: Path
 ) -> Iterator[None]:
-    """Limits the disk reads of `processes`, and logs the time that reading `files` took: their bytes over the rate.
+    """Limit the disk reads of `processes`, and log the time that reading `files` took: their bytes over the rate.
 
     The kernel drops the files from memory first. So the bytes that are in memory at the end came from the disk. Other
     reads of the processes, such as their own code, are slow too, but are not counted.

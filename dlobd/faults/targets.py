@@ -21,18 +21,18 @@ SPARK_SUBMIT_CLASS = "org.apache.spark.deploy.SparkSubmit"
 
 
 def daemons_of(cluster: EmbeddedCluster, kind: str) -> list[ProcessId]:
-    """Returns the running daemons of a kind, such as `datanode`, or the daemon of this name."""
+    """Return the running daemons of a kind, such as `datanode`, or the daemon of this name."""
     pids = [pid for name, pid in cluster.daemon_pids().items() if name.startswith(kind)]
     return [process for pid in pids if (process := identify(pid))]
 
 
 def daemons(kind: str) -> Targets:
-    """Returns the daemons of a kind; without a kind, the daemon whose log has the trigger's line."""
+    """Return the daemons of a kind; without a kind, the daemon whose log has the trigger's line."""
     return lambda run, moment: daemons_of(run.cluster, kind or moment.source)
 
 
 def container(number: int, holds: Holds = lambda process: True) -> Targets:
-    """Returns the processes of a container that fulfil a condition; a group of the line's match names the container."""
+    """Return the processes of a container that fulfil a condition; a group of the line's match names the container."""
 
     def targets(run: ObservedRun, moment: Moment) -> list[ProcessId]:
         name = moment.match[1] if moment.match and moment.match.re.groups else run.container(number)
@@ -42,18 +42,18 @@ def container(number: int, holds: Holds = lambda process: True) -> Targets:
 
 
 def spark_submit(run: ObservedRun, moment: Moment) -> list[ProcessId]:
-    """Returns spark-submit's JVM, which is the driver's JVM in client mode."""
+    """Return spark-submit's JVM, which is the driver's JVM in client mode."""
     below = psutil.Process().children(recursive=True)
     return [process for child in below if (process := identify(child.pid)) and fulfils(process, _is_spark_submit)]
 
 
 def driver_jvm(run: ObservedRun, moment: Moment) -> Sequence[ProcessId]:
-    """Returns the driver's JVM."""
+    """Return the driver's JVM."""
     return container(1, is_java)(run, moment) if run.cluster_mode else spark_submit(run, moment)
 
 
 def driver_python(holds: Holds) -> Targets:
-    """Returns the Python child of the driver's JVM, once it fulfils a condition."""
+    """Return the Python child of the driver's JVM, once it fulfils a condition."""
 
     def targets(run: ObservedRun, moment: Moment) -> list[ProcessId]:
         processes = []
@@ -69,7 +69,7 @@ def driver_python(holds: Holds) -> Targets:
 
 
 def fulfils(process: ProcessId, holds: Holds) -> bool:
-    """Returns whether a process fulfils a condition; False if it is gone."""
+    """Return whether a process fulfils a condition; False if it is gone."""
     try:
         return holds(psutil.Process(process.pid))
     except (psutil.Error, OSError):
@@ -77,17 +77,17 @@ def fulfils(process: ProcessId, holds: Holds) -> bool:
 
 
 def is_java(process: psutil.Process) -> bool:
-    """Returns whether the program is `java`."""
+    """Return whether the program is `java`."""
     return Path((process.cmdline() or [""])[0]).name == "java"
 
 
 def is_python(process: psutil.Process) -> bool:
-    """Returns whether the program is a Python interpreter."""
+    """Return whether the program is a Python interpreter."""
     return Path((process.cmdline() or [""])[0]).name.startswith("python")
 
 
 def is_python_daemon(process: psutil.Process) -> bool:
-    """Returns whether the process is Spark's Python daemon."""
+    """Return whether the process is Spark's Python daemon."""
     return is_python(process) and any(word.endswith("daemon") for word in process.cmdline())
 
 
@@ -96,7 +96,7 @@ def _is_spark_submit(process: psutil.Process) -> bool:
 
 
 def maps(library: str) -> Holds:
-    """Returns the condition that a Python process has loaded an extension module, which marks a moment of an import."""
+    """Return the condition that a Python process has loaded an extension module, which marks a moment of an import."""
 
     def holds(process: psutil.Process) -> bool:
         return is_python(process) and library in Path(f"/proc/{process.pid}/maps").read_text()

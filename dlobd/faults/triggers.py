@@ -47,7 +47,7 @@ class Recorded:
     chief: bool = True
 
     def seen(self, run: ObservedRun) -> Moment | None:
-        """Returns the first rank; the chief counts only if `chief` is set."""
+        """Return the first rank; the chief counts only if `chief` is set."""
         ranks = run.ranks(self.passed, self.but)
         return next((Moment(role, None, process) for role, process in ranks if self.chief or role != "chief"), None)
 
@@ -59,7 +59,7 @@ class FileAppears:
     path: Path
 
     def seen(self, run: ObservedRun) -> Moment | None:
-        """Returns the file, once it exists."""
+        """Return the file, once it exists."""
         return Moment(self.path.name) if self.path.exists() else None
 
 
@@ -77,7 +77,7 @@ class Fault:
 
 @contextmanager
 def armed(run: ObservedRun, faults: Sequence[Fault]) -> Iterator[None]:
-    """Injects each fault once, at its trigger. At the end of the context the run counts as over, and so does every
+    """Inject each fault once, at its trigger. At the end of the context the run counts as over, and so does every
     fault."""
     run.planned.extend(fault.name for fault in faults)
     watcher = threading.Thread(target=_watch, args=(run, LogTail(run.logs), list(faults)))
@@ -90,7 +90,7 @@ def armed(run: ObservedRun, faults: Sequence[Fault]) -> Iterator[None]:
 
 
 def wait_for(run: ObservedRun, trigger: Recorded | FileAppears) -> Moment | None:
-    """Waits for a trigger; None if the run ends before."""
+    """Wait for a trigger; None if the run ends before."""
     while (moment := trigger.seen(run)) is None:
         if run.over.wait(MARK_S):
             return None

@@ -1,4 +1,4 @@
-"""Contract of a rule: it reads the context of a run, and returns a candidate finding or None."""
+"""Contract of a rule: it reads the context of a run, and return a candidate finding or None."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ class Context:
         return parents
 
     def spans_around(self, span: Span) -> Iterator[Span]:
-        """Yields a span and its ancestors, innermost first."""
+        """Yield a span and its ancestors, innermost first."""
         ancestor: Span | None = span
         while ancestor is not None:
             yield ancestor
             ancestor = self.outer.get(ancestor.id)
 
     def time(self, ns: int) -> str:
-        """Returns a time and its share of the wall time: `3.2 s (9.4 %)`."""
+        """Return a time and its share of the wall time: `3.2 s (9.4 %)`."""
         length = f"{ns / 1e9:.1f} s" if ns >= 100_000_000 else f"{ns / 1e6:.0f} ms"
         return f"{length} ({100 * ns / self.trace.wall_ns:.1f} %)"
 
@@ -97,7 +97,7 @@ class WallShare:
     counts: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
 
     def add(self, segment: Segment, span: Span) -> None:
-        """Adds a segment that belongs to `span`."""
+        """Add a segment that belongs to `span`."""
         length_ns = segment.end_ns - segment.start_ns
         name = span.cause if segment.kind == "cause" else span.name
         key = (segment.layer, name, quality(segment), span.source)
@@ -113,7 +113,7 @@ class WallShare:
 
 
 def wall_share(context: Context, wanted: Callable[[Span, bool], bool]) -> WallShare:
-    """Sums the wall time of wanted spans. The second argument of `wanted` is that of `Retain`."""
+    """Sum the wall time of wanted spans. The second argument of `wanted` is that of `Retain`."""
     share = WallShare()
     for segment in context.attribution.segments:
         if segment.span is not None and wanted(segment.span, segment.kind != "span"):

@@ -18,7 +18,7 @@ WORTH_NS = 1_000_000
 
 
 def findings(context: Context) -> list[Finding]:
-    """Returns findings above noise before others, and the largest saving first."""
+    """Return findings above noise before others, and the largest saving first."""
     measured = context.evidence.noise
     earlier_walls_ns = (measured.get("earlier_walls_ns") if measured else None) or ()
     noise_ns = noise.noise_ns(earlier_walls_ns, context.trace.wall_ns)
@@ -27,7 +27,7 @@ def findings(context: Context) -> list[Finding]:
 
 
 def _bounded(context: Context) -> Iterator[tuple[Candidate, int, int]]:
-    """Yields candidates with the upper and lower bound of their saving; skips a lower bound of 0 or less."""
+    """Yield candidates with the upper and lower bound of their saving; skips a lower bound of 0 or less."""
     for finder in FINDERS.values():
         if (candidate := finder(context)) is None:
             continue

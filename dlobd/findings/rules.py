@@ -47,7 +47,7 @@ class Rule:
     helps: Callable[[Experiment], bool] | None = None
 
     def __call__(self, context: Context) -> Candidate | None:
-        """Returns the candidate finding; None if no wall time is involved, or if the setting is there already."""
+        """Return the candidate finding; None if no wall time is involved, or if the setting is there already."""
         if self.helps and isinstance(context.chosen, Experiment) and not self.helps(context.chosen):
             return None
 

@@ -41,7 +41,7 @@ COLD = Rule(
 
 
 def checkpoints(context: Context) -> Candidate | None:
-    """Finds the time that fewer checkpoints save. The excess of an outlier has another cause."""
+    """Find the time that fewer checkpoints save. The excess of an outlier has another cause."""
     every = [span for span in context.trace.spans if span.kind is CHECKPOINT]
     usual_ns = round(statistics.median(span.end_ns - span.start_ns for span in every)) if every else 0
 
@@ -71,7 +71,7 @@ def checkpoints(context: Context) -> Candidate | None:
 
 
 def cold_start(context: Context) -> Candidate | None:
-    """Finds imports of a run whose environment was not in the page cache."""
+    """Find imports of a run whose environment was not in the page cache."""
     cache = context.environment_cache
     if cache is None or cache.state not in ("cold", "partly") or (candidate := COLD(context)) is None:
         return None
@@ -80,7 +80,7 @@ def cold_start(context: Context) -> Candidate | None:
 
 
 def straggler(context: Context) -> Candidate | None:
-    """Finds a rank that is the last in most collectives, in start-up or step after step.
+    """Find a rank that is the last in most collectives, in start-up or step after step.
 
     Its cost is the time between the last but one rank and itself. Checkpoints and evaluations, which it does for all
     ranks, are not counted: they have findings of their own."""
@@ -126,7 +126,7 @@ def _overlap_ns(between: tuple[int, int], span: Span) -> int:
 
 
 def short_steps(context: Context) -> Candidate | None:
-    """Finds many short steps of few samples, which mostly do not compute."""
+    """Find many short steps of few samples, which mostly do not compute."""
     lengths: dict[str, list[int]] = defaultdict(list)
     for span in context.trace.spans:
         if span.kind is STEP and span.call:
@@ -158,7 +158,7 @@ def short_steps(context: Context) -> Candidate | None:
 
 
 def contention(context: Context) -> Candidate | None:
-    """Finds waits for cores that other processes used."""
+    """Find waits for cores that other processes used."""
     waits = context.core_waits
     if waits is None or not waits.held_up_ns:
         return None

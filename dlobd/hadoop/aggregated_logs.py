@@ -20,7 +20,7 @@ _LOG = re.compile(rb"^LogType:(\S+)\n(?:.*\n)*?LogLength:(\d+)\n(?:.*\n)*?LogCon
 
 
 def read(conf_dir: Path, java: Path, application_id: str, owner: str) -> dict[str, dict[str, bytes]]:
-    """Returns the log files by container ID and name; empty if YARN has none, or they cannot be read.
+    """Return the log files by container ID and name; empty if YARN has none, or they cannot be read.
 
     Args:
         conf_dir: HADOOP_CONF_DIR, which names the directory in HDFS.
@@ -40,7 +40,7 @@ def read(conf_dir: Path, java: Path, application_id: str, owner: str) -> dict[st
 
 
 def _dump(conf_dir: Path, java: Path, application_id: str, owner: str, folder: Path) -> None:
-    """Starts a JVM that writes a file per container below `folder`."""
+    """Start a JVM that writes a file per container below `folder`."""
     from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
     jars = spark_home() / "jars"
@@ -78,7 +78,7 @@ def _dump(conf_dir: Path, java: Path, application_id: str, owner: str, folder: P
 
 
 def split(data: bytes) -> Iterator[tuple[str, bytes]]:
-    """Splits the reader's file of a container; yields the name and content of each log file."""
+    """Split the reader's file of a container; yields the name and content of each log file."""
     at = 0
     while match := _LOG.search(data, at):
         at = match.end() + int(match[2])

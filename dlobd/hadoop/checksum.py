@@ -43,7 +43,7 @@ class FileChecksum:
         self._rest = b""  # of the last, incomplete chunk
 
     def add(self, data: bytes) -> None:
-        """Adds the next bytes of the file."""
+        """Add the next bytes of the file."""
         data = self._rest + data if self._rest else data
         whole = len(data) // CHUNK_BYTES
         self._rest = data[whole * CHUNK_BYTES :]
@@ -58,7 +58,7 @@ class FileChecksum:
                 self._block, self._chunks = hashlib.md5(usedforsecurity=False), 0
 
     def hexdigest(self) -> str:
-        """Returns WebHDFS's answer to GETFILECHECKSUM for the file so far: chunk size, chunks per block, MD5."""
+        """Return WebHDFS's answer to GETFILECHECKSUM for the file so far: chunk size, chunks per block, MD5."""
         blocks = list(self._blocks)
         if self._chunks or self._rest or not blocks:
             block = self._block.copy()
@@ -75,7 +75,7 @@ class FileChecksum:
 
 
 def same_form(algorithm: str, reported: str, noted: str | None) -> bool:
-    """Returns True if chunks and blocks of HDFS's checksum are those of ours, so that both can be compared.
+    """Return True if chunks and blocks of HDFS's checksum are those of ours, so that both can be compared.
 
     Args:
         algorithm, reported: the answer of WebHDFS; zeros may follow.
@@ -90,7 +90,7 @@ def _crcs(chunks: NDArray[np.uint8]) -> bytes:
 
 
 def file_checksum(data: bytes, block_bytes: int | None = None) -> str:
-    """Computes the checksum of a whole file."""
+    """Compute the checksum of a whole file."""
     checksum = FileChecksum(block_bytes)
     checksum.add(data)
     return checksum.hexdigest()

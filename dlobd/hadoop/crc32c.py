@@ -13,7 +13,7 @@ _HALF = np.uint32(16)
 
 @cache
 def _tables() -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-    """Returns the (reflected) state after 32 zero bits, by its low half and by its high half."""
+    """Return the (reflected) state after 32 zero bits, by its low half and by its high half."""
     state = np.arange(1 << 16, dtype=np.uint32)
     for _ in range(16):
         state = (state >> np.uint32(1)) ^ (state & np.uint32(1)) * np.uint32(0x82F63B78)
@@ -21,7 +21,7 @@ def _tables() -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
 
 
 def crc32c(rows: NDArray[np.uint8]) -> NDArray[np.uint32]:
-    """Computes the CRC-32C of each row. Rows advance together by four bytes: 60,000 of 784 bytes take 0.5 s."""
+    """Compute the CRC-32C of each row. Rows advance together by four bytes: 60,000 of 784 bytes take 0.5 s."""
     low, high = _tables()
     crc = np.full(len(rows), 0xFFFFFFFF, np.uint32)
     whole = rows.shape[1] // 4 * 4

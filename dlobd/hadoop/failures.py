@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 
 def failures() -> tuple[type[Exception], type[Exception]]:
-    """Returns the errors by which HDFS or a disk refuses or cannot be reached, for `except failures():`.
+    """Return the errors by which HDFS or a disk refuses or cannot be reached, for `except failures():`.
 
     Python evaluates the expression only after an exception, so that the HTTP client is imported only then.
     """
@@ -16,7 +16,7 @@ def failures() -> tuple[type[Exception], type[Exception]]:
 
 
 def causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yields an error and the errors that HTTP libraries have wrapped in it, outermost first."""
+    """Yield an error and the errors that HTTP libraries have wrapped in it, outermost first."""
     while error:
         yield error
         error = error.__cause__ or error.__context__

@@ -23,31 +23,31 @@ class Storage(Protocol):
     """Files by absolute path. `purpose` names an operation in the report, for example "checkpoint"."""
 
     def write(self, path: str, data: Data, purpose: str, block_bytes: int | None = None) -> None:
-        """Writes or replaces a file and creates its directories. `block_bytes` is its block size in HDFS."""
+        """Write or replace a file and create its directories. `block_bytes` is its block size in HDFS."""
 
     def create(self, path: str, data: bytes) -> bool:
-        """Writes a new file; returns False if it exists."""
+        """Write a new file; return False if it exists."""
 
     def rename(self, path: str, to: str) -> None:
         """Renames a file atomically to a name that does not exist."""
 
     def read(self, path: str, purpose: str) -> bytes:
-        """Reads a whole file."""
+        """Read a whole file."""
 
     def stream(self, path: str, piece_bytes: int, purpose: str) -> Iterator[bytes]:
-        """Yields a file in pieces; the last may be shorter. No span is open while the caller processes a piece."""
+        """Yield a file in pieces; the last may be shorter. No span is open while the caller processes a piece."""
 
     def sizes(self, directory: str) -> dict[str, int]:
-        """Returns the sizes of a directory's entries by name. Untimed, for polls and for sizes of staged files."""
+        """Return the sizes of a directory's entries by name. Untimed, for polls and for sizes of staged files."""
 
     def files(self, directory: str) -> list[str]:
-        """Returns the paths of all files below a directory."""
+        """Return the paths of all files below a directory."""
 
     def exists(self, path: str) -> bool:
-        """Returns True if the file or directory exists. Untimed."""
+        """Return True if the file or directory exists. Untimed."""
 
     def make_directory(self, path: str) -> None:
-        """Creates a directory and its parents, unless it exists."""
+        """Create a directory and its parents, unless it exists."""
 
 
 class WebHdfs:

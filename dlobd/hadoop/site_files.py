@@ -46,7 +46,7 @@ class HadoopConf:
 
     @classmethod
     def read(cls, directory: Path) -> HadoopConf:
-        """Reads the site files.
+        """Read the site files.
 
         Raises:
             UsageError: the directory or a file is missing, or a file is not a Hadoop configuration.
@@ -60,7 +60,7 @@ class HadoopConf:
         return cls(directory, properties)
 
     def get(self, key: str, default: str = "") -> str:
-        """Returns a property, with ${...} replaced by other properties, and ${env.NAME} by the environment."""
+        """Return a property, with ${...} replaced by other properties, and ${env.NAME} by the environment."""
         text = self.properties.get(key, default)
         for _ in range(MAX_SUBSTITUTIONS):
             match = _VARIABLE.search(text)
@@ -95,7 +95,7 @@ class HadoopConf:
         return f"hdfs://{parts.netloc}"
 
     def namenodes(self) -> list[Address]:
-        """Returns the web addresses of the NameNodes of `fs_uri`: one, or those of an HA nameservice."""
+        """Return the web addresses of the NameNodes of `fs_uri`: one, or those of an HA nameservice."""
         name = urlsplit(self.fs_uri).netloc
         host = name.rpartition(":")[0] or name
         key = "dfs.namenode.http-address"
@@ -106,7 +106,7 @@ class HadoopConf:
         return [self._address(key, host, NAMENODE_HTTP_PORT, instead="fs.defaultFS")]
 
     def resourcemanagers(self) -> list[Address]:
-        """Returns the web addresses of the ResourceManagers: one, or those of an HA pair."""
+        """Return the web addresses of the ResourceManagers: one, or those of an HA pair."""
         key, host_key = "yarn.resourcemanager.webapp.address", "yarn.resourcemanager.hostname"
         ids = _words(self.get("yarn.resourcemanager.ha.rm-ids")) if self._is("yarn.resourcemanager.ha.enabled") else []
         addresses = []
@@ -118,7 +118,7 @@ class HadoopConf:
         return addresses
 
     def check_supported(self) -> None:
-        """Raises UsageError if dlobd's HTTP clients cannot use the cluster."""
+        """Raise UsageError if dlobd's HTTP clients cannot use the cluster."""
         remedy = (
             "use a cluster without it; dlobd speaks WebHDFS and YARN's REST by plain HTTP with simple authentication"
         )
@@ -141,7 +141,7 @@ class HadoopConf:
         return self.get(key).lower() == "true"
 
     def _address(self, key: str, host: str, port: int, instead: str = "") -> Address:
-        """Returns the address of `key`, or `host` with the default port if it is not set or names all interfaces.
+        """Return the address of `key`, or `host` with the default port if it is not set or name all interfaces.
 
         Args:
             instead: the key of `host`.
@@ -160,7 +160,7 @@ def _words(text: str) -> list[str]:
 
 
 def _site(path: Path) -> dict[str, str]:
-    """Reads the properties of a site file. Raises UsageError."""
+    """Read the properties of a site file. Raises UsageError."""
     remedy = "--hadoop-conf needs core-site.xml, hdfs-site.xml and yarn-site.xml of the cluster"
     try:
         root = ElementTree.parse(path).getroot()

@@ -50,7 +50,7 @@ class HadoopWeb:
 
     @classmethod
     def connect(cls, conf: HadoopConf, user: str) -> HadoopWeb:
-        """Finds the active NameNode and ResourceManager.
+        """Find the active NameNode and ResourceManager.
 
         Raises:
             UsageError: the configuration names a cluster that dlobd cannot use.
@@ -62,18 +62,18 @@ class HadoopWeb:
         return cls(conf, user, namenode.url, manager.url, info.get("hadoopVersion"), home)
 
     def node_urls(self) -> list[str]:
-        """Returns the URLs of running NodeManagers, at most `MAX_NODES`."""
+        """Return the URLs of running NodeManagers, at most `MAX_NODES`."""
         return [url for _, url in self.nodes()][:MAX_NODES]
 
     def nodes(self) -> Iterator[tuple[str, str]]:
-        """Yields host and URL of each running NodeManager; nothing if the ResourceManager does not list them."""
+        """Yield host and URL of each running NodeManager; nothing if the ResourceManager does not list them."""
         answer = self.get_json(f"{self.rm_url}/ws/v1/cluster/nodes", states="RUNNING")
         for node in ((answer or {}).get("nodes") or {}).get("node", []):
             if node.get("nodeHTTPAddress"):
                 yield node.get("nodeHostName", ""), f"http://{node['nodeHTTPAddress']}"
 
     def node_resources(self) -> list[NodeResources]:
-        """Returns the resources of each running NodeManager; empty if the ResourceManager does not report them."""
+        """Return the resources of each running NodeManager; empty if the ResourceManager does not report them."""
         answer = self.get_json(f"{self.rm_url}/ws/v1/cluster/nodes", states="RUNNING")
         resources_of_nodes = []
         for node in ((answer or {}).get("nodes") or {}).get("node", []):
@@ -86,28 +86,28 @@ class HadoopWeb:
         return resources_of_nodes
 
     def setting(self, key: str) -> int | None:
-        """Returns a number of the ResourceManager's configuration; None if it does not report it."""
+        """Return a number of the ResourceManager's configuration; None if it does not report it."""
         value = self.property(self.rm_url, key) or ""
         return int(value) if value.isdecimal() else None
 
     def property(self, url: str, key: str) -> str | None:
-        """Returns a property of the configuration of the daemon at `url`; None if it does not report it."""
+        """Return a property of the configuration of the daemon at `url`; None if it does not report it."""
         answer = self.get_json(f"{url}/conf", format="json", name=key)
         value = ((answer or {}).get("property") or {}).get("value")
         return None if value is None else str(value)
 
     def application(self, application_id: str) -> dict[str, Any]:
-        """Returns the ResourceManager's record of an application; empty if there is none."""
+        """Return the ResourceManager's record of an application; empty if there is none."""
         return application_record(self.rm_url, application_id)
 
     def attempts(self, application_id: str) -> list[dict[str, Any]]:
-        """Returns the attempts of an application, oldest first, with the ApplicationMaster's container and node."""
+        """Return the attempts of an application, oldest first, with the ApplicationMaster's container and node."""
         answer = self.get_json(f"{self.rm_url}/ws/v1/cluster/apps/{application_id}/appattempts")
         return sorted(((answer or {}).get("appAttempts") or {}).get("appAttempt", []), key=lambda one: one.get("id", 0))
 
     @staticmethod
     def get_json(url: str, timeout_s: Timeout = TIMEOUT_S, **query: str) -> dict[str, Any] | None:
-        """Returns the JSON object at `url`; None without such an answer."""
+        """Return the JSON object at `url`; None without such an answer."""
         try:
             answer = requests.get(url, query, timeout=timeout_s, headers={"Accept": "application/json"})
             document = answer.json() if answer.ok else None
@@ -117,24 +117,24 @@ class HadoopWeb:
 
 
 def application_record(rm_url: str, application_id: str, timeout_s: Timeout = TIMEOUT_S) -> dict[str, Any]:
-    """Returns the ResourceManager's record of an application; empty without an answer."""
+    """Return the ResourceManager's record of an application; empty without an answer."""
     answer = HadoopWeb.get_json(f"{rm_url}/ws/v1/cluster/apps/{application_id}", timeout_s)
     return (answer or {}).get("app") or {}
 
 
 def active_namenode(conf: HadoopConf, user: str, timeout_s: Timeout = TIMEOUT_S) -> tuple[Address, str]:
-    """Returns the active NameNode and the user's home directory. Raises UsageError, ClusterError."""
+    """Return the active NameNode and the user's home directory. Raises UsageError, ClusterError."""
     return _first("HDFS", conf, conf.namenodes(), lambda address: _home(address.url, user, timeout_s), timeout_s)
 
 
 def active_resourcemanager(conf: HadoopConf, timeout_s: Timeout = TIMEOUT_S) -> tuple[Address, dict[str, Any]]:
-    """Returns the active ResourceManager and its cluster info. Raises UsageError, ClusterError."""
+    """Return the active ResourceManager and its cluster info. Raises UsageError, ClusterError."""
     managers = conf.resourcemanagers()
     return _first("YARN", conf, managers, lambda address: _active_manager(address, timeout_s), timeout_s)
 
 
 def running_nodes(resourcemanager: Address, timeout_s: Timeout = TIMEOUT_S) -> int | None:
-    """Returns the number of running NodeManagers; None if the ResourceManager does not report it."""
+    """Return the number of running NodeManagers; None if the ResourceManager does not report it."""
     answer = HadoopWeb.get_json(f"{resourcemanager.url}/ws/v1/cluster/metrics", timeout_s)
     count = ((answer or {}).get("clusterMetrics") or {}).get("activeNodes")
     return count if isinstance(count, int) else None
@@ -143,7 +143,7 @@ def running_nodes(resourcemanager: Address, timeout_s: Timeout = TIMEOUT_S) -> i
 def _first(
     who: str, conf: HadoopConf, addresses: Sequence[Address], ask: Callable[[Address], Answer], timeout_s: Timeout
 ) -> tuple[Address, Answer]:
-    """Returns the first address for which `ask` succeeds, and its answer. Others are on standby."""
+    """Return the first address for which `ask` succeeds, and its answer. Others are on standby."""
     reasons = []
     for address in addresses:
         try:
@@ -164,7 +164,7 @@ class _Refusal(Exception):
 
 
 def _home(url: str, user: str, timeout_s: Timeout) -> str:
-    """Returns the user's home directory. A NameNode on standby also knows homes, so the root is requested first."""
+    """Return the user's home directory. A NameNode on standby also knows homes, so the root is requested first."""
     for operation in ("GETFILESTATUS", "GETHOMEDIRECTORY"):
         answer = requests.get(f"{url}/webhdfs/v1/", {"op": operation, "user.name": user}, timeout=timeout_s)
         if answer.status_code == 401:
@@ -190,7 +190,7 @@ def _active_manager(address: Address, timeout_s: Timeout) -> dict[str, Any]:
 
 
 def _member(answer: requests.Response, name: str) -> Any:
-    """Returns a member of the JSON object in an answer. Raises _Refusal if there is none."""
+    """Return a member of the JSON object in an answer. Raises _Refusal if there is none."""
     try:
         document = answer.json()
     except requests.JSONDecodeError:
@@ -201,7 +201,7 @@ def _member(answer: requests.Response, name: str) -> Any:
 
 
 def _reason(error: Exception, timeout_s: Timeout) -> str:
-    """Describes a failed request without the classes that requests wraps around the cause."""
+    """Describe a failed request without the classes that requests wraps around the cause."""
     if isinstance(error, _Refusal):
         return " ".join(str(error).split())[:200]
     chain = list(causes(error))

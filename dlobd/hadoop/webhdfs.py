@@ -42,19 +42,19 @@ class Unreachable(HdfsError):  # type: ignore[misc]  # the package has no types
 
 
 def block_locations(url: str, user: str, path: str, length: int) -> Any:
-    """Returns WebHDFS's answer to GET_BLOCK_LOCATIONS of a whole file. Raises requests.RequestException."""
+    """Return WebHDFS's answer to GET_BLOCK_LOCATIONS of a whole file. Raises requests.RequestException."""
     query: dict[str, str | int] = {"op": "GET_BLOCK_LOCATIONS", "user.name": user, "offset": 0, "length": length}
     return requests.get(f"{url}/webhdfs/v1{path}", query, timeout=5).json()
 
 
 def words(error: Exception) -> str:
-    """Returns the message of an error without the Java stack that HDFS may append."""
+    """Return the message of an error without the Java stack that HDFS may append."""
     lines = [line.strip() for line in str(error).splitlines()]
     return " ".join(line for line in lines if not line.startswith(("at org.", "at java")))
 
 
 def _how(error: Exception, leg: str) -> str:
-    """Describes a failed exchange."""
+    """Describe a failed exchange."""
     chain = list(causes(error))
     if isinstance(error, requests.ConnectTimeout):
         return f"accepted no connection within {CONNECT_S:.0f} s"
@@ -123,7 +123,7 @@ class _Client(InsecureClient):  # type: ignore[misc]  # the package has no types
             del params["excludedatanodes"]
 
     def transfer_address(self, http_address: str) -> str | None:
-        """Returns the address for block transfers of the DataNode at `http_address`, according to the NameNode.
+        """Return the address for block transfers of the DataNode at `http_address`, according to the NameNode.
 
         Returns `http_address` if the NameNode no longer lists the DataNode and so will not choose it again, and None if
         the NameNode does not answer."""
@@ -146,7 +146,7 @@ class _Client(InsecureClient):  # type: ignore[misc]  # the package has no types
 
 
 def connect(url: str, user: str, timed: bool = True) -> _Client:
-    """Returns a client of the NameNode at `url`, for example http://127.0.0.1:9870.
+    """Return a client of the NameNode at `url`, for example http://127.0.0.1:9870.
 
     Args:
         timed: False for polls, whose time counts as waiting and not as HDFS.
@@ -162,7 +162,7 @@ def write(
     block_bytes: int | None = None,
     replication: int | None = None,
 ) -> None:
-    """Writes one file, replacing it.
+    """Write one file, replacing it.
 
     Args:
         data: bytes, or an iterable of pieces that restarts if the write is repeated with another DataNode.
@@ -194,7 +194,7 @@ def write(
 
 
 def create(client: _Client, path: str, data: bytes, replication: int | None = None) -> None:
-    """Writes one file that must not exist yet.
+    """Write one file that must not exist yet.
 
     Raises:
         Unreachable: the NameNode does not answer, or no DataNode does.
@@ -204,7 +204,7 @@ def create(client: _Client, path: str, data: bytes, replication: int | None = No
 
 
 def read(client: _Client, path: str, purpose: str) -> bytes:
-    """Reads one whole file.
+    """Read one whole file.
 
     Raises:
         Unreachable: the NameNode does not answer, or no DataNode that has the file.
@@ -222,7 +222,7 @@ def read(client: _Client, path: str, purpose: str) -> bytes:
 
 
 def stream(client: _Client, path: str, piece_bytes: int, purpose: str) -> Iterator[bytes]:
-    """Yields the file in pieces of `piece_bytes`; the last may be shorter. The wait for each piece is a span.
+    """Yield the file in pieces of `piece_bytes`; the last may be shorter. The wait for each piece is a span.
 
     No span is open while the caller processes a piece, because another thread may resume the generator.
 
@@ -255,7 +255,7 @@ def stream(client: _Client, path: str, piece_bytes: int, purpose: str) -> Iterat
 
 
 def _take(client: _Client, reader: Any, size_bytes: int | None) -> bytes:
-    """Reads the next bytes of a DataNode's answer."""
+    """Read the next bytes of a DataNode's answer."""
     try:
         data: bytes = reader.read(size_bytes)
     except (urllib3.exceptions.HTTPError, OSError) as error:
@@ -273,7 +273,7 @@ class _Datanodes:
         self._given_up = client.given_up
 
     def ask(self, operation: Callable[[], T]) -> T:
-        """Repeats `operation` until a DataNode answers, and returns its result."""
+        """Repeat `operation` until a DataNode answers, and return its result."""
         while True:
             try:
                 with self._client.without(list(self._given_up)):

@@ -24,7 +24,7 @@ MODEL_FILE = "model.py"
 
 
 def part_name(rank: int) -> str:
-    """Returns the name of a rank's training file."""
+    """Return the name of a rank's training file."""
     return f"part-{rank:05d}.tfrecord"
 
 
@@ -86,17 +86,17 @@ class Job:
 
     @property
     def steps_per_epoch(self) -> int:
-        """Steps in one pass over the training samples."""
+        """Step in one pass over the training samples."""
         return self.steps // self.epochs
 
     @property
     def most_steps(self) -> int:
-        """Steps of the job unless the ranks agree to end earlier."""
+        """Step of the job unless the ranks agree to end earlier."""
         return min(self.steps, self.max_steps or self.steps)
 
     @property
     def fed_epochs(self) -> int:
-        """Passes over the training samples for `most_steps`; the last one may be partial."""
+        """Pass over the training samples for `most_steps`; the last one may be partial."""
         return -(-self.most_steps // self.steps_per_epoch)
 
     @property
@@ -105,11 +105,11 @@ class Job:
         return self.max_seconds > 0 or self.target_accuracy > 0
 
     def storage(self) -> Storage:
-        """Opens a new connection to the storage of its files."""
+        """Open a new connection to the storage of its files."""
         return WebHdfs(self.webhdfs_url, self.user, self.replication) if self.webhdfs_url else LocalDirectory()
 
     def build_model(self) -> Any:
-        """Builds the model in the current strategy scope. Raises UsageError for a user's file that does not load."""
+        """Build the model in the current strategy scope. Raises UsageError for a user's file that does not load."""
         file = user_file.named(self.model)
         build = user_file.load(file, self.model_sha256, self._model_text) if file else MODELS.get(self.model)
         return build(self.image_shape, self.classes, self.seed)
@@ -118,17 +118,17 @@ class Job:
         return self.storage().read(f"{self.run_dir}/{MODEL_FILE}", kinds.MODEL_FILE).decode()
 
     def to_json(self) -> str:
-        """Encodes the job for spark-submit."""
+        """Encode the job for spark-submit."""
         return json.dumps(asdict(self), indent=1)
 
     @classmethod
     def read(cls, path: str | Path) -> Job:
-        """Reads a file of `to_json`. Raises as `from_dict`."""
+        """Read a file of `to_json`. Raises as `from_dict`."""
         return cls.from_dict(json.loads(Path(path).read_text()))
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Job:
-        """Makes the job of a job.json.
+        """Make the job of a job.json.
 
         Raises:
             TypeError: a field is missing or unknown.
@@ -146,7 +146,7 @@ class Markers:
         self._directory = f"{job.run_dir}/done"
 
     def report_done(self, rank: int, result: dict[str, Any]) -> None:
-        """Writes the rank's result.
+        """Write the rank's result.
 
         A reader of the marker may end this process at once. So the marker appears last: after HDFS has closed the file,
         up to 0.4 s after its bytes are written, and after all spans are on disk."""
@@ -158,11 +158,11 @@ class Markers:
             rank_status.send({"done": rank})
 
     def report_failure(self, cause: str) -> None:
-        """Writes the cause of a rank's failure, by the rank, in one line; the first report counts."""
+        """Write the cause of a rank's failure, by the rank, in one line; the first report counts."""
         self._report("failed", cause)
 
     def report_death(self, cause: str) -> None:
-        """Writes the cause of a rank's death, by another process. It overrides the failures of its peers."""
+        """Write the cause of a rank's death, by another process. It overrides the failures of its peers."""
         self._report("died", cause)
 
     def _report(self, name: str, cause: str) -> None:
@@ -174,7 +174,7 @@ class Markers:
         rank_status.send({name: line})
 
     def read(self) -> tuple[set[int], str | None]:
-        """Returns the ranks with a done-marker, and the line of the failure marker, if any."""
+        """Return the ranks with a done-marker, and the line of the failure marker, if any."""
         # an empty marker is not complete
         markers = [name for name, size in self._job.storage().sizes(self._directory).items() if size > 0]
         ranks = {int(name.removeprefix("rank-").removesuffix(".json")) for name in markers if name.startswith("rank-")}

@@ -18,7 +18,7 @@ NO_GPU = "-1"
 
 
 def visible_gpus() -> list[str] | None:
-    """Returns the GPUs that the variable lists, up to the first invalid entry, as CUDA does; None if it is not set."""
+    """Return the GPUs that the variable lists, up to the first invalid entry, as CUDA does; None if it is not set."""
     if VISIBLE not in os.environ:
         return None
     gpus: list[str] = []
@@ -30,7 +30,7 @@ def visible_gpus() -> list[str] | None:
 
 
 def gpu_id(number: int) -> str:
-    """Returns CUDA's ID of the GPU with this number among the GPUs that this process may use.
+    """Return CUDA's ID of the GPU with this number among the GPUs that this process may use.
 
     Raises:
         IndexError: the variable lists fewer GPUs.
@@ -40,7 +40,7 @@ def gpu_id(number: int) -> str:
 
 
 def configure(tf: Any, job: Job) -> None:
-    """Sets device and threads, before TensorFlow has used any device.
+    """Set device and threads, before TensorFlow has used any device.
 
     Raises:
         RuntimeError: the job asks for a GPU, and the scheduler assigned none to this rank.
@@ -57,7 +57,7 @@ def configure(tf: Any, job: Job) -> None:
 
 
 def effective(tf: Any, job: Job) -> dict[str, str | int]:
-    """Returns the settings of TensorFlow's context: device, cores, threads (0: TensorFlow's default).
+    """Return the settings of TensorFlow's context: device, cores, threads (0: TensorFlow's default).
 
     Raises:
         RuntimeError: they differ from the job's settings.

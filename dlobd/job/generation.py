@@ -31,17 +31,17 @@ class Request:
     user: str
 
     def to_json(self) -> str:
-        """Encodes the request for spark-submit."""
+        """Encode the request for spark-submit."""
         return json.dumps(asdict(self))
 
     @classmethod
     def read(cls, path: str) -> Request:
-        """Reads a file of `to_json`."""
+        """Read a file of `to_json`."""
         values = json.loads(Path(path).read_text())
         return cls(**values | {"experiment": Experiment(**values["experiment"])})
 
     def storage(self) -> Storage:
-        """Opens a new connection to the target storage."""
+        """Open a new connection to the target storage."""
         if not self.webhdfs_url:
             return LocalDirectory()
         return WebHdfs(self.webhdfs_url, self.user, self.experiment.replication)
@@ -58,7 +58,7 @@ class Written:
 
 
 def parts_of(experiment: Experiment, base: str) -> dict[str, Part]:
-    """Returns path to content of all files of a data set: one file per worker, and the test set."""
+    """Return path to content of all files of a data set: one file per worker, and the test set."""
     e = experiment
     dataset = dataset_of(e)
     orders = partition(dataset.train_size, e.workers, e.seed, e.train_samples, dataset.permutes)
@@ -70,12 +70,12 @@ def parts_of(experiment: Experiment, base: str) -> dict[str, Part]:
 
 
 def write_checksums(storage: Storage, base: str, checksums: dict[str, str]) -> None:
-    """Writes the last file: the checksums that HDFS should report; a check compares them after each run."""
+    """Write the last file: the checksums that HDFS should report; a check compares them after each run."""
     storage.write(f"{base}/{STAGED}", json.dumps(checksums).encode(), kinds.DATA_SET)
 
 
 def run(file: str) -> None:
-    """Makes the data set of the request in `file`.
+    """Make the data set of the request in `file`.
 
     Raises:
         RuntimeError: a task could not write its file; the message is one line.
@@ -96,7 +96,7 @@ def run(file: str) -> None:
 
 
 def write(request: Request, number: int) -> Written:
-    """Writes one file, as a task."""
+    """Write one file, as a task."""
     path, part = list(parts_of(request.experiment, request.base).items())[number]
     try:
         checksum, failure = write_part(part, request.storage(), path), ""
@@ -106,7 +106,7 @@ def write(request: Request, number: int) -> Written:
 
 
 def main(argv: list[str]) -> int:
-    """Runs jobs/generate.py; returns the exit code. The cause of a failure is one line on stderr."""
+    """Run jobs/generate.py; return the exit code. The cause of a failure is one line on stderr."""
     try:
         run(argv[0])
     except Exception as error:  # noqa: BLE001  the cause of any error must reach the user in one line

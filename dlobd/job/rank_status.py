@@ -81,33 +81,33 @@ class StatusServer:
         return {VARIABLE: json.dumps({"host": host, "port": port, "secret": self._secret})}
 
     def close(self) -> None:
-        """Stops the server."""
+        """Stop the server."""
         self._server.shutdown()
         self._server.server_close()
 
     def done(self) -> frozenset[int]:
-        """Returns the ranks that have reported that they are done."""
+        """Return the ranks that have reported that they are done."""
         with self._changed:
             return frozenset(self._done)
 
     def failure(self) -> str | None:
-        """Returns the first cause of a death, else the first cause of a failure."""
+        """Return the first cause of a death, else the first cause of a failure."""
         with self._changed:
             return self._causes.get("died") or self._causes.get("failed")
 
     def final_failure(self, timeout_s: float) -> str | None:
-        """Returns the cause after the report of a death, or after the timeout."""
+        """Return the cause after the report of a death, or after the timeout."""
         with self._changed:
             self._changed.wait_for(lambda: "died" in self._causes, timeout_s)
         return self.failure()
 
     def wait(self, finished: frozenset[int], timeout_s: float) -> None:
-        """Waits until more ranks than `finished` are done, or a rank has failed, or the timeout is over."""
+        """Wait until more ranks than `finished` are done, or a rank has failed, or the timeout is over."""
         with self._changed:
             self._changed.wait_for(lambda: self._done > finished or bool(self._causes), timeout_s)
 
     def _receive(self, handler: socketserver.StreamRequestHandler) -> None:
-        """Raises ValueError for an invalid message, and for a message of another run."""
+        """Raise ValueError for an invalid message, and for a message of another run."""
         secret, nonce = self._secret.encode(), secrets.token_hex(16).encode()
         handler.wfile.write(nonce + b"\n")
         line, proof = handler.rfile.readline(LINE_BYTES), handler.rfile.readline(LINE_BYTES)
@@ -137,7 +137,7 @@ class StatusServer:
 
 
 def send(message: Mapping[str, str | int], environment: Mapping[str, str] = os.environ) -> bool:
-    """Sends a message to the driver. Returns False without a driver, or if it cannot be reached; never raises."""
+    """Send a message to the driver. Returns False without a driver, or if it cannot be reached; never raises."""
     try:
         server = json.loads(environment[VARIABLE])
         address, secret = (str(server["host"]), int(server["port"])), str(server["secret"]).encode()

@@ -31,7 +31,7 @@ Pieces = list[tuple[Segment, Carrier | str]]
 
 
 def core_waits(evidence: Evidence, segments: Sequence[Segment], window: Window) -> CoreWaits | None:
-    """Returns the member `core_waits` of run.json; None without readings of a process.
+    """Return the member `core_waits` of run.json; None without readings of a process.
 
     Args:
         segments: the segments of the attribution, which tile the window.
@@ -61,7 +61,7 @@ def core_waits(evidence: Evidence, segments: Sequence[Segment], window: Window) 
 
 
 def warnings(waits: CoreWaits | None, wall_ns: int) -> list[str]:
-    """Returns a warning if other processes delayed the run."""
+    """Return a warning if other processes delayed the run."""
     if waits is None or not waits.busy:
         return []
     held_up_s, foreign_s = (waits.held_up_ns or 0) / 1e9, (waits.foreign_cpu_ns or 0) / 1e9
@@ -70,7 +70,7 @@ def warnings(waits: CoreWaits | None, wall_ns: int) -> list[str]:
 
 
 def _split(pieces: Pieces, unknown: Tally[str] | None = None) -> dict[str, int]:
-    """Splits pieces of the wall time; adds the unknown time to `unknown`, by its reason."""
+    """Split pieces of the wall time; adds the unknown time to `unknown`, by its reason."""
     overlaps: Tally[tuple[Carrier, int]] = Tally()
     ns = 0
     for segment, carrier in pieces:
@@ -103,7 +103,7 @@ def _split(pieces: Pieces, unknown: Tally[str] | None = None) -> dict[str, int]:
 
 
 def _by_others(evidence: Evidence, pieces: Pieces, window: Window) -> tuple[int | None, int | None]:
-    """Returns the CPU time of foreign processes, and the time for which the run waited for cores that they used.
+    """Return the CPU time of foreign processes, and the time for which the run waited for cores that they used.
 
     None if some of the run's processes are invisible: those of an external cluster may run on this machine too."""
     host = evidence.resources
@@ -128,7 +128,7 @@ def _by_others(evidence: Evidence, pieces: Pieces, window: Window) -> tuple[int 
 
 
 def _foreign(host: SampledHost) -> Iterator[tuple[Window, tuple[int, int]]]:
-    """Yields the CPU time between successive samples: of the run's processes, and of all processes."""
+    """Yield the CPU time between successive samples: of the run's processes, and of all processes."""
     at: dict[int, dict[int, ProcessSample]] = defaultdict(dict)
     for process in host.processes:
         for sample in process.samples:

@@ -16,7 +16,7 @@ USED_BYTES = 16 << 20
 
 
 def environment_cache(evidence: Mapping[str, Any] | None) -> EnvironmentCache | None:
-    """Returns the member `environment_cache` of run.json; None without readings."""
+    """Return the member `environment_cache` of run.json; None without readings."""
     if not evidence:
         return None
     parts = tuple(_part(name, sizes["before"], sizes["after"]) for name, sizes in evidence.items())
@@ -25,17 +25,17 @@ def environment_cache(evidence: Mapping[str, Any] | None) -> EnvironmentCache | 
 
 
 def not_warm(cache: EnvironmentCache) -> list[EnvironmentPart]:
-    """Returns the used parts that were not in memory at the start."""
+    """Return the used parts that were not in memory at the start."""
     return [part for part in cache.parts if part.state in ("cold", "partly")]
 
 
 def in_memory(part: EnvironmentPart) -> str:
-    """Returns the bytes before and after the job: 200 of 300 MB."""
+    """Return the bytes before and after the job: 200 of 300 MB."""
     return f"{(part.before_bytes or 0) / 1e6:.0f} of {(part.after_bytes or 0) / 1e6:.0f} MB"
 
 
 def warnings(cache: EnvironmentCache | None) -> list[str]:
-    """Returns a warning if the start was not warm."""
+    """Return a warning if the start was not warm."""
     if cache is None or cache.state in (None, "warm"):
         return []
     state = "cold" if cache.state == "cold" else "partly cold"

@@ -24,7 +24,7 @@ EXECUTOR_LOG = "executor log"
 
 
 def epochs(evidence: Evidence) -> tuple[Epoch, ...]:
-    """Returns the epochs that the chief completed, by its own marks.
+    """Return the epochs that the chief completed, by its own marks.
 
     The model that was stored after training is that of the last epoch: its accuracy belongs to that epoch, unless the
     epoch was evaluated by itself, or training went on after its end.
@@ -72,7 +72,7 @@ def _as_stored(last: Epoch, evidence: Evidence, chief: RecordedProcess) -> Epoch
 
 
 def first_touch(evidence: Evidence) -> Event | None:
-    """Returns the first open of a file of the training data.
+    """Return the first open of a file of the training data.
 
     The NameNode's audit log has it. Without HDFS or this log it is an executor's turn to its input split, which may be
     seconds before the JVM opens it, or the start of a rank's open: the second clock is then too long, never too short.
@@ -114,7 +114,7 @@ def _reads(evidence: Evidence) -> Iterator[Event]:
 def time_to_accuracy(
     target: float, found: Sequence[Epoch], start_ns: int, touched: Event | None, recorded: bool = True
 ) -> TimeToAccuracy | None:
-    """Returns the time to accuracy on both clocks; None without a target.
+    """Return the time to accuracy on both clocks; None without a target.
 
     Args:
         target: share of the test samples; 0: no target.

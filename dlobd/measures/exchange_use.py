@@ -11,13 +11,13 @@ from dlobd.record.run import ExchangeUse
 
 
 def exchange_use(evidence: Evidence) -> tuple[ExchangeUse, ...]:
-    """Returns the exchanges of each rank whose exchange lies outside of its steps, without truncated ones."""
+    """Return the exchanges of each rank whose exchange lies outside of its steps, without truncated ones."""
     ranks = sorted(trainers(evidence.processes), key=lambda rank: (rank.process.role, rank.process.index))
     return tuple(use for rank in ranks if (use := _use(rank)) is not None)
 
 
 def overlap(compute_ns: int, exchange_ns: int, steps_ns: int) -> float | None:
-    """Returns (M + P - U) / min(M, P), after Hashemi et al. 2019 (TicTac); None if one of them took no time.
+    """Return (M + P - U) / min(M, P), after Hashemi et al. 2019 (TicTac); None if one of them took no time.
 
     Without overlap, gaps between a step's parts make U longer than M + P: the result is then 0."""
     shorter_ns = min(compute_ns, exchange_ns)

@@ -11,7 +11,7 @@ from dlobd.schema import Process
 
 
 def imports(evidence: Evidence) -> tuple[Import, ...]:
-    """Returns one row per process, package and importer, the longest imports of a process first.
+    """Return one row per process, package and importer, the longest imports of a process first.
 
     The time of a package that was imported in several pieces is their sum."""
     totals: dict[tuple[Process, str, str], list[int]] = defaultdict(lambda: [0, 0])

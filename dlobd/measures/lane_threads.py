@@ -129,7 +129,7 @@ class Carriers:
         return who if who in self._carriers else (who.role, who.index)
 
     def rows(self, window: Window) -> tuple[ThreadUse, ...]:
-        """Returns the counters of each process with a known role."""
+        """Return the counters of each process with a known role."""
         rows = [
             _row(recorded.process, _merged(self._matched.get(id(recorded)), recorded), window,
                  "own marks, samples" if id(recorded) in self._matched else "own marks")
@@ -144,7 +144,7 @@ class Carriers:
         return tuple(sorted(rows, key=lambda row: (row.role, row.index, row.pid)))
 
     def pressure(self, window: Window) -> tuple[Pressure, ...]:
-        """Returns the stalls of each host's tasks."""
+        """Return the stalls of each host's tasks."""
         stalls: dict[str, list[tuple[int, tuple[int, int]]]] = defaultdict(list)
         for recorded in self._recorded:
             stalls[recorded.process.host] += [(use.at_ns, use.pressure) for use in recorded.uses if use.pressure]

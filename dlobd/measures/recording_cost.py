@@ -38,7 +38,7 @@ _ADDED_LOGS = (
 def overhead(
     evidence: Evidence, spans: Sequence[Span], segments: Sequence[Segment], wall_ns: int
 ) -> RecordingCost | None:
-    """Returns the member `overhead` of run.json; None if the cost per span was not measured.
+    """Return the member `overhead` of run.json; None if the cost per span was not measured.
 
     Args:
         spans: the spans of the trace.
@@ -70,7 +70,7 @@ def overhead(
 
 
 def warnings(cost: RecordingCost | None) -> Iterator[str]:
-    """Yields warnings about switched-off or expensive recording."""
+    """Yield warnings about switched-off or expensive recording."""
     if cost is None:
         return
     if cost.recording == "off":
@@ -84,7 +84,7 @@ def warnings(cost: RecordingCost | None) -> Iterator[str]:
 
 
 def lost_lines(evidence: Evidence) -> int:
-    """Counts the lines that could not be written to disk, from the recorders' counts and messages on stderr."""
+    """Count the lines that could not be written to disk, from the recorders' counts and messages on stderr."""
     lost: dict[int, int] = {p.process.pid: p.cost.lost_lines for p in evidence.processes if p.cost}
     logs = evidence.path / "logs"
     for path in (logs / "driver.stderr", *logs.glob("containers/*/stderr")):
@@ -99,7 +99,7 @@ def _added_logs(bundle: Path) -> Iterator[Path]:
 
 
 def _on_chain(spans: Iterable[Span], segments: Iterable[Segment]) -> int:
-    """Counts spans that began in wall time of their own lane. Other spans delayed nothing."""
+    """Count spans that began in wall time of their own lane. Other spans delayed nothing."""
     starts: dict[str, list[int]] = defaultdict(list)
     for span in spans:
         if span.source == OWN_MARK:
@@ -114,7 +114,7 @@ def _on_chain(spans: Iterable[Span], segments: Iterable[Segment]) -> int:
 
 
 def _loop(processes: Iterable[RecordedProcess], span_ns: int | None) -> LoopCost | None:
-    """Returns the cost in the longest training loop. All its threads count, since they share one interpreter."""
+    """Return the cost in the longest training loop. All its threads count, since they share one interpreter."""
     slowest: tuple[int, int, RecordedProcess] | None = None
     for process in processes:
         first, last = process.instant(kinds.FIRST_BATCH), process.instant(kinds.LAST_STEP_DONE)

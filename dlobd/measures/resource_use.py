@@ -43,7 +43,7 @@ _Counters = Mapping[str, Counter | None]
 
 
 def resource_use(evidence: Evidence, segments: Sequence[Segment], window: Window) -> ResourceUse | None:
-    """Returns the member `resources` of run.json; None for a run without samples in its window.
+    """Return the member `resources` of run.json; None for a run without samples in its window.
 
     Args:
         segments: the segments of the attribution, which tile the window.
@@ -68,14 +68,14 @@ def resource_use(evidence: Evidence, segments: Sequence[Segment], window: Window
 
 
 def _counter(found: SampledHost, of: Callable[[HostSample], int | None]) -> Counter | None:
-    """Returns None if it was not read in every sample."""
+    """Return None if it was not read in every sample."""
     readings = [(sample.at_ns, of(sample)) for sample in found.samples]
     known = [(at_ns, value) for at_ns, value in readings if value is not None]
     return Counter(known) if len(known) == len(readings) else None
 
 
 def _sampled(found: SampledHost, start_ns: int, end_ns: int) -> int:
-    """Returns the part of a stretch between the first sample and the last."""
+    """Return the part of a stretch between the first sample and the last."""
     first_ns, last_ns = found.samples[0].at_ns, found.samples[-1].at_ns
     return max(0, min(end_ns, last_ns) - max(start_ns, first_ns))
 
@@ -113,7 +113,7 @@ def _host(found: SampledHost, counters: _Counters, window: Window) -> HostUse:
 
 
 def _within(found: SampledHost, window: Window) -> list[HostSample]:
-    """Returns the samples of a window; the nearest sample if it is shorter than a period."""
+    """Return the samples of a window; the nearest sample if it is shorter than a period."""
     inside = [sample for sample in found.samples if window[0] <= sample.at_ns <= window[1]]
     return inside or [min(found.samples, key=lambda sample: abs(sample.at_ns - window[0]))]
 
@@ -153,7 +153,7 @@ def _cpu(process: SampledProcess) -> Counter:
 
 
 def _history(process: SampledProcess, of: Callable[[ProcessSample], int | None]) -> Counter | None:
-    """Returns a counter of a process, from 0 at its start; None if it is not known."""
+    """Return a counter of a process, from 0 at its start; None if it is not known."""
     readings = [(sample.at_ns, value) for sample in process.samples if (value := of(sample)) is not None]
     if readings and process.start_ns is not None and process.start_ns < readings[0][0]:
         readings.insert(0, (process.start_ns, 0))
@@ -161,7 +161,7 @@ def _history(process: SampledProcess, of: Callable[[ProcessSample], int | None])
 
 
 def _unseen_ns(found: SampledHost) -> int:
-    """Returns the CPU time of ended children that no sample contains: of processes shorter than a period, and of the
+    """Return the CPU time of ended children that no sample contains: of processes shorter than a period, and of the
     ends of all others. The kernel adds it to the parent that waits for them."""
     last_ns = found.samples[-1].at_ns
     sampled = [process for process in found.processes if process.samples]
@@ -171,7 +171,7 @@ def _unseen_ns(found: SampledHost) -> int:
             ended[process.parent].append(process)
 
     def seen_below_ns(process: SampledProcess) -> int:
-        """Returns the sampled CPU time of its ended children, which it has reaped, or would have."""
+        """Return the sampled CPU time of its ended children, which it has reaped, or would have."""
         return sum(
             child.samples[-1].cpu_ns + max(child.samples[-1].reaped_ns, seen_below_ns(child))
             for child in ended[process.pid]
@@ -182,7 +182,7 @@ def _unseen_ns(found: SampledHost) -> int:
 
 
 def _processes(evidence: Evidence, found: SampledHost, window: Window) -> tuple[ProcessUse, ...]:
-    """Returns one row per process of a known role, and one per name of all others."""
+    """Return one row per process of a known role, and one per name of all others."""
     rows: list[ProcessUse] = []
     others: dict[str, list[ProcessUse]] = defaultdict(list)
     for process, role, index in with_roles(evidence, found):
@@ -210,7 +210,7 @@ def _process(process: SampledProcess, role: str, index: int, window: Window) -> 
 
 
 def _added_up(rows: Sequence[ProcessUse]) -> ProcessUse:
-    """Returns several processes as one row, with the largest memory."""
+    """Return several processes as one row, with the largest memory."""
     return replace(
         rows[0],
         pid=None,
@@ -228,14 +228,14 @@ def _total(values: Iterable[int | None]) -> int | None:
 
 
 def with_roles(evidence: Evidence, found: SampledHost) -> Iterator[tuple[SampledProcess, str, int]]:
-    """Yields the processes with their roles and indices."""
+    """Yield the processes with their roles and indices."""
     roles = _roles(evidence, found)
     for process in found.processes:
         yield process, *(roles.get(process.pid) or _by_program(process) or (OTHER, 0))
 
 
 def _roles(evidence: Evidence, found: SampledHost) -> dict[int, tuple[str, int]]:
-    """Returns the roles of process IDs, as known from dlobd, the submission and the processes' own records."""
+    """Return the roles of process IDs, as known from dlobd, the submission and the processes' own records."""
     roles = {pid: _named(name) for name, pid in found.roots.items()}
     roles[evidence.window["pid"]] = (evidence.topology.launched_role, 0)
     for recorded in evidence.processes:
@@ -245,7 +245,7 @@ def _roles(evidence: Evidence, found: SampledHost) -> dict[int, tuple[str, int]]
 
 
 def _named(name: str) -> tuple[str, int]:
-    """Splits a daemon's name into role and index: `datanode-1`."""
+    """Split a daemon's name into role and index: `datanode-1`."""
     role, _, index = name.rpartition("-")
     return (role, int(index)) if role and index.isdecimal() else (name, 0)
 
@@ -260,7 +260,7 @@ def _by_program(process: SampledProcess) -> tuple[str, int] | None:
 
 
 def _gpu_busy(found: SampledHost, index: int) -> Counter:
-    """Returns the busy time of a GPU. Its driver reports the share of a short period, which stands for the time since
+    """Return the busy time of a GPU. Its driver reports the share of a short period, which stands for the time since
     the previous sample."""
     total_ns, readings = 0, [(found.samples[0].at_ns, 0)]
     for before, after in pairwise(found.samples):

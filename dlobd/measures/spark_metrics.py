@@ -102,7 +102,7 @@ LARGEST = ("resultSize", "peakExecutionMemory")
 
 
 def spark_metrics(tasks: Sequence[TaskMetrics], calls: Mapping[tuple[int, int], str]) -> SparkMetrics | None:
-    """Returns the member `spark_metrics` of run.json; None for a run without an ended task.
+    """Return the member `spark_metrics` of run.json; None for a run without an ended task.
 
     Args:
         calls: stage id and attempt to the call that made the stage, where known.

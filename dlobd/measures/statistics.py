@@ -9,7 +9,7 @@ CONFIDENCE = 0.95
 
 
 def fewest(q: float) -> int:
-    """Returns the least number of values whose maximum bounds quantile `q` with 95 % confidence.
+    """Return the least number of values whose maximum bounds quantile `q` with 95 % confidence.
 
     All of `n` independent values lie below the quantile with probability q^n.
     """
@@ -17,7 +17,7 @@ def fewest(q: float) -> int:
 
 
 def element(ordered: Sequence[int], q: float) -> int | None:
-    """Returns element floor(`q` n), counted from 0, of `n` values in rising order; None without values."""
+    """Return element floor(`q` n), counted from 0, of `n` values in rising order; None without values."""
     return ordered[min(len(ordered) - 1, int(q * len(ordered)))] if ordered else None
 
 

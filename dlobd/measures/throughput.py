@@ -36,7 +36,7 @@ PAUSES = (kinds.CHECKPOINT, kinds.EVALUATE, kinds.AGREE)
 
 
 def throughput(evidence: Evidence) -> Throughput | None:
-    """Returns the throughput of the steps after the first ten; None if fewer than two are left or recorded."""
+    """Return the throughput of the steps after the first ten; None if fewer than two are left or recorded."""
     chief = evidence.chief
     steps = [span for span in chief.steps() if not span.truncated] if chief else []
     if chief is None or len(steps) < WARMUP_STEPS + 2:
@@ -58,7 +58,7 @@ def throughput(evidence: Evidence) -> Throughput | None:
 
 
 def _with_input(chief: RecordedProcess, steps: Sequence[RecordedSpan]) -> list[int]:
-    """Returns, for all steps except the first, the time since the previous step, or since the last pause after it."""
+    """Return, for all steps except the first, the time since the previous step, or since the last pause after it."""
     ends = sorted(span.end_ns for span in chief.spans if span.name in PAUSES)
     lengths_ns = []
     for before, step in pairwise(steps):

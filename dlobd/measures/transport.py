@@ -21,7 +21,7 @@ EXCHANGE, GRPC, SPARK, HDFS = "exchange", "tensorflow-grpc", "spark", "hdfs"
 
 
 def planes(experiment: Runnable, evidence: Evidence) -> tuple[Plane, ...] | None:
-    """Returns a verdict per plane; None for the user's own script, whose ranks do not record their exchange."""
+    """Return a verdict per plane; None for the user's own script, whose ranks do not record their exchange."""
     if isinstance(experiment, OwnJob):
         return None
     ranks = list(_ranks(evidence))
@@ -41,12 +41,12 @@ def planes(experiment: Runnable, evidence: Evidence) -> tuple[Plane, ...] | None
 
 
 def disagreements(verdicts: Sequence[Plane] | None) -> list[str]:
-    """Returns a line for each plane that did not use the requested transport."""
+    """Return a line for each plane that did not use the requested transport."""
     return [line for plane in verdicts or () if (line := plane.disagreement())]
 
 
 def _client(evidence: Evidence) -> Iterator[Snapshot]:
-    """Yields the interfaces of dlobd's machine, on which the driver runs in client mode."""
+    """Yield the interfaces of dlobd's machine, on which the driver runs in client mode."""
     if (interfaces := evidence.client_interfaces) is not None:
         try:
             yield Snapshot.from_json(interfaces)

@@ -64,7 +64,7 @@ class Plan:
 def measured(
     library: str, transport: str, device: str, hosts: Sequence[Host], measures: Sequence[Measure]
 ) -> dict[Measure, float]:
-    """Measures seconds of one direction for a latency, and seconds per message for a bandwidth.
+    """Measure seconds of one direction for a latency, and seconds per message for a bandwidth.
 
     Args:
         hosts: hosts of the two ends, which run on different cores.
@@ -106,20 +106,20 @@ class _End:
             self._process.kill()
 
     def write(self, line: str) -> None:
-        """Writes a line to its stdin."""
+        """Write a line to its stdin."""
         assert self._process.stdin is not None
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
 
     def line(self) -> str:
-        """Returns its next line of output. Its calls have deadlines, so that it ends."""
+        """Return its next line of output. Its calls have deadlines, so that it ends."""
         assert self._process.stdout is not None
         if not (line := self._process.stdout.readline().strip()):
             self._fail()
         return line
 
     def ended(self) -> None:
-        """Waits for its end."""
+        """Wait for its end."""
         if self._process.wait(PATIENCE_S):
             self._fail()
 
@@ -131,7 +131,7 @@ class _End:
 
 
 def main() -> None:
-    """Runs an end."""
+    """Run an end."""
     values: Mapping[str, Any] = json.loads(sys.argv[1])
     plan = Plan(**{**values, "measures": tuple(Measure(**measure) for measure in values["measures"])})
     cores = sorted(os.sched_getaffinity(0))
@@ -198,7 +198,7 @@ def _stream(
 
 
 def _turn(connection: Connection, listens: bool, deadline_s: float) -> None:
-    """Synchronises both ends."""
+    """Synchronise both ends."""
     _ping_pong(connection, listens, b"", bytearray(1), 1, deadline_s)
 
 

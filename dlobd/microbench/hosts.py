@@ -31,7 +31,7 @@ class Host:
 
 @contextmanager
 def hosts(count: int, rate: str = "") -> Iterator[list[Host]]:
-    """Creates hosts with an interface eth1 on a common network; removes them at the end of the block.
+    """Create hosts with an interface eth1 on a common network; removes them at the end of the block.
 
     Args:
         rate: limit of a host's sending rate in tc's syntax, such as 1gbit; empty for no limit.

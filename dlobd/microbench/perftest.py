@@ -29,7 +29,7 @@ LISTENS_S = 10.0
 
 
 def measured(program: Path, transport: str, hosts: Sequence[Host], interface: str, measure: Measure) -> float:
-    """Measures seconds of one direction for a latency, or seconds per message for a bandwidth.
+    """Measure seconds of one direction for a latency, or seconds per message for a bandwidth.
 
     Args:
         hosts: hosts of server and client.

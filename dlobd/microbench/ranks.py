@@ -82,7 +82,7 @@ class Plan:
 def measured(
     exchange: str, channel: str, library: str, hosts: Sequence[Host], works: Sequence[Work], servers: int = 1
 ) -> list[float]:
-    """Measures the seconds per call of the works.
+    """Measure the seconds per call of the works.
 
     Args:
         exchange: a row of the registry, or MPI_ALLREDUCE.
@@ -130,14 +130,14 @@ class _Rank:
             self._process.kill()
 
     def line(self) -> str:
-        """Returns its next line of output."""
+        """Return its next line of output."""
         assert self._process.stdout is not None
         if not (line := self._process.stdout.readline().strip()):
             self._fail()
         return line
 
     def ended(self) -> None:
-        """Waits for its end."""
+        """Wait for its end."""
         if self._process.wait(PATIENCE_S):
             self._fail()
 
@@ -150,7 +150,7 @@ class _Rank:
 
 
 def main() -> None:
-    """Runs a rank or the driver."""
+    """Run a rank or the driver."""
     values: Mapping[str, Any] = json.loads(sys.argv[1])
     works = tuple(
         Work(tuple(tuple(shape) for shape in work["shapes"]), work["calls"], work["whole"]) for work in values["works"]
@@ -171,7 +171,7 @@ def main() -> None:
 
 
 def _drive(plan: Plan) -> None:
-    """Serves until stdin ends or the process is killed."""
+    """Serve until stdin ends or the process is killed."""
     host, ranks, secret = plan.addresses[0], len(plan.addresses), SECRET.encode()
     with closing(KeyValueStore(host, ranks, secret)) as book, closing(PmiServer(host, ranks, secret)) as pmi:
         print(json.dumps({"address": book.address, "pmi": pmi.address, "secret": SECRET}), flush=True)
@@ -179,7 +179,7 @@ def _drive(plan: Plan) -> None:
 
 
 def _tensorflow(exchange: Any, peers: Sequence[str], rank: int) -> Any:
-    """Returns TensorFlow for its own exchanges. dlobd's exchanges use only the buffer protocol, which arrays have."""
+    """Return TensorFlow for its own exchanges. dlobd's exchanges use only the buffer protocol, which arrays have."""
     if exchange.inside_step or type(exchange).__module__.rpartition(".")[2].startswith("tf_"):
         os.environ.update(exchange.environment(peers, rank))
         import tensorflow
@@ -189,7 +189,7 @@ def _tensorflow(exchange: Any, peers: Sequence[str], rank: int) -> Any:
 
 
 def _call(plan: Plan, exchange: Any, tf: Any, work: Work) -> Callable[[], Any]:
-    """Returns the function to measure."""
+    """Return the function to measure."""
     random = np.random.default_rng(plan.rank)
     arrays = [random.standard_normal(shape).astype(np.float32) for shape in work.shapes]
     ranks = len(plan.addresses)

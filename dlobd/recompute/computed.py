@@ -42,7 +42,7 @@ INTERRUPTED_LATE = "interrupted by the user or the system after the job had ende
 
 
 def computed(bundle: Bundle, experiment: Runnable) -> Computed:
-    """Computes the members of run.json from a bundle's evidence; equal bundles give equal results.
+    """Compute the members of run.json from a bundle's evidence; equal bundles give equal results.
 
     Raises:
         BundleError: nothing was submitted, so that there is no window; or the job's description is missing.
@@ -160,7 +160,7 @@ def _rank(process: RecordedProcess, machine: Mapping[str, Any]) -> RankSteps:
 
 
 def _feed_waits(process: RecordedProcess) -> list[RecordedSpan]:
-    """Returns the waits of the step loop: a thread that takes blocks in advance delays nothing."""
+    """Return the waits of the step loop: a thread that takes blocks in advance delays nothing."""
     return [span for name in (kinds.GET, kinds.AWAIT_BLOCK) for span in process.named(name) if not span.thread]
 
 
@@ -200,12 +200,12 @@ def _metrics(evidence: Evidence) -> Metrics:
 
 
 def _finite(loss: float | None) -> float | None:
-    """Returns None for a loss that is not a number, which JSON cannot express; the checks report it."""
+    """Return None for a loss that is not a number, which JSON cannot express; the checks report it."""
     return loss if loss is not None and math.isfinite(loss) else None
 
 
 def summary_line(run: Computed) -> str:
-    """Returns one line for progress: status and the largest layers."""
+    """Return one line for progress: status and the largest layers."""
     layers = sorted(run.layers, key=lambda layer: -layer.ns)[:3]
     parts = ", ".join(f"{layer.layer} {layer.ns / 1e9:.1f} s" for layer in layers)
     return f"{run.status}: {parts}" if parts else run.status

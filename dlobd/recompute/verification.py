@@ -53,7 +53,7 @@ class Verification:
 
 
 def verify(bundle: Bundle, against: str = "") -> Verification:
-    """Verifies a bundle.
+    """Verify a bundle.
 
     Args:
         against: hash of the bundle that was noted elsewhere; empty without one.
@@ -90,7 +90,7 @@ def _answer(question: str, differences: list[str], otherwise: str) -> Answer:
 
 
 def _configuration(run: Run, experiment: Runnable, bundle: Bundle) -> Answer:
-    """Compares run.json's configuration with its key, and with the settings of the job."""
+    """Compare run.json's configuration with its key, and with the settings of the job."""
     question = "configuration, key and job agree"
     differences = []
     if key(experiment) != run.experiment_key:
@@ -111,7 +111,7 @@ def _configuration(run: Run, experiment: Runnable, bundle: Bundle) -> Answer:
 
 
 def _report(run: Run, computed: Computed) -> Answer:
-    """Compares the stored members of run.json with the recomputed ones."""
+    """Compare the stored members of run.json with the recomputed ones."""
     stored, found = (json.loads(json.dumps(record_.to_json())) for record_ in (run, computed))
     differences = [line for name in found for line in _differences(name, stored[name], found[name])]
     version = run.versions.get("dlobd")
@@ -121,7 +121,7 @@ def _report(run: Run, computed: Computed) -> Answer:
 
 
 def _differences(path: str, stored: Any, computed: Any) -> Iterator[str]:
-    """Yields the leaves that differ, with their paths."""
+    """Yield the leaves that differ, with their paths."""
     if isinstance(stored, dict) and isinstance(computed, dict):
         for name in sorted(stored.keys() | computed.keys()):
             yield from _differences(f"{path}.{name}", stored.get(name), computed.get(name))

@@ -242,7 +242,7 @@ touch parts of its environment that differ by a few percent, so that no start fi
 
 
 def cache_state(share: float) -> CacheState:
-    """Returns the state of files with this share of their bytes in memory."""
+    """Return the state of files with this share of their bytes in memory."""
     return "cold" if share < COLD else "warm" if share >= WARM else "partly"
 
 

@@ -323,7 +323,7 @@ class Plane:
     )
 
     def disagreement(self) -> str:
-        """Returns one line if another channel was used than was requested; empty otherwise."""
+        """Return one line if another channel was used than was requested; empty otherwise."""
         if self.agrees is not False:
             return ""
         if self.kind == "unknown":
@@ -570,7 +570,7 @@ class Computed:
     warnings: tuple[str, ...] = member("Warnings for readers of the report, one line each.", default=())
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the members as JSON has them."""
+        """Return the members as JSON has them."""
         record: dict[str, Any] = plain(self)
         return record
 
@@ -605,7 +605,7 @@ class Run(Computed):
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Run:
-        """Builds the run of a run.json; `dlobd.bundle.store` validates it.
+        """Build the run of a run.json; `dlobd.bundle.store` validates it.
 
         Raises:
             KeyError, TypeError: it is not one.
@@ -614,7 +614,7 @@ class Run(Computed):
         return run
 
     def with_computed(self, computed: Computed) -> Run:
-        """Returns the run with these members computed from its evidence."""
+        """Return the run with these members computed from its evidence."""
         return dataclasses.replace(self, **{f.name: getattr(computed, f.name) for f in dataclasses.fields(Computed)})
 
     @property
@@ -633,14 +633,14 @@ class Run(Computed):
         return (self.unattributed_ns or 0) + sum(layer.unexplained_ns for layer in self.layers)
 
     def from_submit_ns(self, epoch: Epoch) -> int | None:
-        """Returns the time from the start of the window until an epoch's accuracy was known."""
+        """Return the time from the start of the window until an epoch's accuracy was known."""
         return epoch.known_ns - self.window.start_ns if self.window and epoch.known_ns is not None else None
 
     def from_first_touch_ns(self, epoch: Epoch) -> int | None:
-        """Returns the time from the first touch of the data until an epoch's accuracy was known."""
+        """Return the time from the first touch of the data until an epoch's accuracy was known."""
         touched = self.first_touch
         return epoch.known_ns - touched.at_ns if touched and epoch.known_ns is not None else None
 
     def event_ns(self, name: str) -> int | None:
-        """Returns the time of an event of start-up or teardown; the last one if every rank has it."""
+        """Return the time of an event of start-up or teardown; the last one if every rank has it."""
         return max((event.at_ns for event in (*self.startup, *self.teardown) if event.event == name), default=None)

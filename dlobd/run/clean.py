@@ -43,7 +43,7 @@ class KeptFiles:
 
 
 def kept(out: Path) -> list[KeptFiles]:
-    """Returns the entries of the cache and the run bundles below `out` that exist."""
+    """Return the entries of the cache and the run bundles below `out` that exist."""
     entries = [KeptFiles(name, title, (cache_dir() / name,), 0) for name, title in _CACHE.items()]
     # after the cluster, because running daemons use the links
     entries.append(
@@ -57,7 +57,7 @@ def kept(out: Path) -> list[KeptFiles]:
 
 
 def remove(entry: KeptFiles) -> None:
-    """Removes an entry.
+    """Remove an entry.
 
     Raises:
         Busy: a cluster runs in it.
@@ -91,7 +91,7 @@ def _remove_all(entry: KeptFiles) -> None:
 
 
 def _size_bytes(path: Path) -> int:
-    """Returns the disk usage of a tree. A file with several names counts once."""
+    """Return the disk usage of a tree. A file with several names counts once."""
     counted: set[tuple[int, int]] = set()
     total = 0
     for folder, _, names in os.walk(path):

@@ -25,13 +25,13 @@ from dlobd.schema import Experiment, OwnJob, Runnable
 
 
 def shell_line(command: Command) -> str:
-    """Formats a command for a shell, with the environment variables that it adds."""
+    """Format a command for a shell, with the environment variables that it adds."""
     variables = [f"{name}={shlex.quote(value)}" for name, value in sorted(command.environment.items())]
     return " ".join([*variables, shlex.join(command.argv)])
 
 
 def command_of(experiment: Runnable, target: Target | None, bundle: Path) -> Command:
-    """Returns the submit command. Options of a user's own line override those of dlobd."""
+    """Return the submit command. Options of a user's own line override those of dlobd."""
     if isinstance(experiment, OwnJob):
         conf = own_job.daemon_conf(experiment)
         entry, own = own_job.ENTRY, Path(experiment.script)
@@ -65,13 +65,13 @@ def command_of(experiment: Runnable, target: Target | None, bundle: Path) -> Com
 
 
 def _switches() -> dict[str, str]:
-    """Returns settings that switch the recorder off in containers if it is off here."""
+    """Return settings that switch the recorder off in containers if it is off here."""
     prefixes = ("spark.executorEnv", "spark.yarn.appMasterEnv") if tracing.switched_off() else ()
     return {f"{prefix}.{tracing.SWITCH}": "off" for prefix in prefixes}
 
 
 def job_of(experiment: Experiment, place: Place, staged: staging.StagedData, bundle: Bundle) -> Job:
-    """Describes the job: the fields that it shares with the experiment, and the paths of its files."""
+    """Describe the job: the fields that it shares with the experiment, and the paths of its files."""
     names = {field.name for field in fields(Job)} & {field.name for field in fields(Experiment)}
     common: dict[str, Any] = {name: getattr(experiment, name) for name in names} | place.job_fields()
     return Job(

@@ -76,7 +76,7 @@ class LocalDataSet:
 
 
 def local() -> list[LocalDataSet]:
-    """Lists all data sets. No file is opened."""
+    """List all data sets. No file is opened."""
     return [_local(name) for name in DATASETS.names()]
 
 
@@ -99,7 +99,7 @@ def _local(name: str) -> LocalDataSet:
 
 
 def published(name: str) -> Published:
-    """Returns the published form of a data set.
+    """Return the published form of a data set.
 
     Raises:
         UsageError: no data set of this name can be fetched.
@@ -120,7 +120,7 @@ def fetch(
     progress: Callable[[str], None],
     timeout_s: tuple[float, float] = TIMEOUT_S,
 ) -> Path:
-    """Puts all files of a data set into its folder below `top` and verifies them; returns the folder.
+    """Put all files of a data set into its folder below `top` and verify them; return the folder.
 
     Args:
         source: the URL of the archive, or of its directory (ends with "/"); or the path of either on this machine.
@@ -203,7 +203,7 @@ class _Mismatch(Exception):
 
 
 def _unpack(archive: Path, dataset: Published, folder: Path, remedy: str) -> None:
-    """Unpacks the members, and nothing else.
+    """Unpack the members, and nothing else.
 
     Raises:
         SetupError: the archive is damaged or has another content, or the folder cannot be written.
@@ -229,7 +229,7 @@ def _unpack(archive: Path, dataset: Published, folder: Path, remedy: str) -> Non
 
 
 def _write(source: IO[bytes], member: PublishedFile, folder: Path) -> None:
-    """Copies a member. It gets its name after its content was verified. Raises _Mismatch."""
+    """Copy a member. It gets its name after its content was verified. Raises _Mismatch."""
     partial = folder / f".{member.name}.{os.getpid()}"
     md5 = hashlib.md5(usedforsecurity=False)
     size = 0

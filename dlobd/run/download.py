@@ -39,7 +39,7 @@ class PublishedFile:
     md5: str
 
     def mismatch(self, path: Path) -> str:
-        """Compares a file with the published one; returns the difference in words, or an empty string."""
+        """Compare a file with the published one; return the difference in words, or an empty string."""
         with path.open("rb") as file:
             md5 = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
         if md5 == self.md5:
@@ -57,7 +57,7 @@ def download(
     progress: Callable[[str], None],
     timeout_s: tuple[float, float] = TIMEOUT_S,
 ) -> None:
-    """Downloads `file` to `path`.
+    """Download `file` to `path`.
 
     Args:
         remedy: the next step if the server does not deliver the right file.
@@ -99,7 +99,7 @@ def _append(
     progress: Callable[[str], None],
     timeout_s: tuple[float, float],
 ) -> None:
-    """Requests the bytes that the part lacks and writes them."""
+    """Request the bytes that the part lacks and write them."""
     had = _size(part)
     if had == file.bytes:
         return
@@ -125,7 +125,7 @@ def _append(
 
 
 def _range(response: requests.Response) -> tuple[int, int | None]:
-    """Returns the offset of the first byte of the answer, and the size of the whole file if the server states it."""
+    """Return the offset of the first byte of the answer, and the size of the whole file if the server states it."""
     if response.status_code == requests.codes.partial_content:
         span, _, total = response.headers.get("Content-Range", "").removeprefix("bytes ").partition("/")
         first = span.partition("-")[0]
@@ -152,7 +152,7 @@ def _receive(
 
 
 def _reason(error: Exception, timeout_s: tuple[float, float]) -> str:
-    """Describes a failed exchange by the exceptions that the two libraries have wrapped."""
+    """Describe a failed exchange by the exceptions that the two libraries have wrapped."""
     chain = list(causes(error))
 
     def any_of(*kinds: type[BaseException]) -> bool:
@@ -178,7 +178,7 @@ def _size(path: Path) -> int:
 
 
 def _note(part: Path) -> Path:
-    """Returns the path of the note that says which version of the file a part belongs to."""
+    """Return the path of the note that says which version of the file a part belongs to."""
     return part.with_name(f"{part.name}.json")
 
 
@@ -189,7 +189,7 @@ def _validator_of(response: requests.Response) -> str:
 
 
 def _validator(part: Path, url: str) -> str:
-    """Returns the validator by which the server can confirm the part's version; empty if there is none."""
+    """Return the validator by which the server can confirm the part's version; empty if there is none."""
     try:
         note = json.loads(_note(part).read_text())
     except (OSError, ValueError):  # there is none, or another command was killed while it wrote

@@ -32,7 +32,7 @@ BELOW = "logs/generation"
 
 
 def wanted(experiment: Experiment) -> bool:
-    """Returns True if the data set is large and can be generated anywhere, and a cluster exists."""
+    """Return True if the data set is large and can be generated anywhere, and a cluster exists."""
     if user_file.named(experiment.dataset):
         return False  # its class exists only here
     dataset = dataset_of(experiment)
@@ -42,7 +42,7 @@ def wanted(experiment: Experiment) -> bool:
 
 
 def make(experiment: Experiment, place: Place, bundle: Bundle, report: Report, base: str) -> None:
-    """Generates all files below `base`. The last file marks them as complete.
+    """Generate all files below `base`. The last file marks them as complete.
 
     Raises:
         ClusterError: the job failed or timed out. Its files count as absent, and its evidence is kept.

@@ -51,7 +51,7 @@ SHORT = Effort(timer_reads=2_000, sleeps=300, loops=8, pings=400, settle=2)
 
 
 def measure(effort: Effort = FULL) -> Noise:
-    """Runs all measurements in sequence.
+    """Run all measurements in sequence.
 
     Raises:
         OSError: loopback or /proc is missing.
@@ -93,7 +93,7 @@ def _sleeps(effort: Effort) -> list[int]:
 
 
 def _loops(effort: Effort) -> list[int]:
-    """Returns durations of equal work. Its size is chosen once, so that it takes about LOOP_NS."""
+    """Return durations of equal work. Its size is chosen once, so that it takes about LOOP_NS."""
 
     def work(rounds: int) -> int:
         start_ns = time.monotonic_ns()
@@ -110,7 +110,7 @@ def _loops(effort: Effort) -> list[int]:
 
 
 def _pings(effort: Effort) -> list[int]:
-    """Returns round-trip times over loopback to a thread. Connections of other processes are refused."""
+    """Return round-trip times over loopback to a thread. Connections of other processes are refused."""
     message = bytes(PING_BYTES)
     with socket.create_server(("127.0.0.1", 0), backlog=1) as listener:
         with socket.create_connection(listener.getsockname(), timeout=5) as client:
@@ -145,14 +145,14 @@ def _cpu_times() -> list[int]:
 
 
 def _steal_share(before: Sequence[int], after: Sequence[int]) -> float | None:
-    """Returns the share of steal, the eighth figure, in all CPU time between two readings of /proc/stat."""
+    """Return the share of steal, the eighth figure, in all CPU time between two readings of /proc/stat."""
     spent = [b - a for a, b in zip(before, after, strict=False)]
     total = sum(spent[:8])  # guest time is part of user time
     return spent[7] / total if len(spent) > 7 and total > 0 else None
 
 
 def earlier_walls_ns(bundle: Bundle, record: Mapping[str, Any]) -> list[int]:
-    """Returns the walls of the latest successful runs, oldest first. Damaged records are skipped.
+    """Return the walls of the latest successful runs, oldest first. Damaged records are skipped.
 
     Args:
         record: the record of the new run; experiment key and machine must be equal.

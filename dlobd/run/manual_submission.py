@@ -47,7 +47,7 @@ _TAG = re.compile(r"\bdlobd-(\d{8}t\d{6}z-[0-9a-f]{4})\b")
 
 
 def prepare(chosen: Runnable, cluster: ExternalCluster, out: Path, report: Report) -> tuple[Path, str]:
-    """Prepares a run without submitting it; returns its bundle and the shell line that submits it.
+    """Prepare a run without submitting it; return its bundle and the shell line that submits it.
 
     Raises:
         UsageError, SetupError, ClusterError: it cannot be prepared; no bundle is left.
@@ -76,7 +76,7 @@ def prepare(chosen: Runnable, cluster: ExternalCluster, out: Path, report: Repor
 
 
 def _describe(experiment: Experiment, job: Job, place: ExternalHadoop) -> None:
-    """Writes experiment and job to the run's directory in HDFS, so that any machine can collect the run."""
+    """Write experiment and job to the run's directory in HDFS, so that any machine can collect the run."""
     try:
         place.storage.write(f"{job.run_dir}/experiment.json", json.dumps(asdict(experiment)).encode(), "experiment")
         place.storage.write(f"{job.run_dir}/job.json", job.to_json().encode(), "job")
@@ -86,7 +86,7 @@ def _describe(experiment: Experiment, job: Job, place: ExternalHadoop) -> None:
 
 
 def logging_line(line: str, logs: Path) -> str:
-    """Returns a line for any POSIX shell that runs `line` and exits with the same code.
+    """Return a line for any POSIX shell that runs `line` and exits with the same code.
 
     Its stderr, which names the application, goes to the terminal and into driver.stderr; its stdout into driver.stdout.
     """
@@ -96,7 +96,7 @@ def logging_line(line: str, logs: Path) -> str:
 
 
 def collect_application(ref: str, cluster: ExternalCluster, out: Path, report: Report) -> Path:
-    """Fills the bundle of an ended application, or creates it if another machine prepared the run; returns its path.
+    """Fill the bundle of an ended application, or create it if another machine prepared the run; return its path.
 
     Args:
         ref: the ID of the application or of the run, or `latest` for the latest run in `out` that waits for it.
@@ -136,7 +136,7 @@ def collect_application(ref: str, cluster: ExternalCluster, out: Path, report: R
 
 
 def _window(application_id: str, rm_record: dict[str, Any]) -> dict[str, Any]:
-    """Returns the window as the ResourceManager observed it."""
+    """Return the window as the ResourceManager observed it."""
     anchor = clock.anchor()
     monotonic_ns = WallToMonotonic([anchor]).ms
     return {
@@ -153,7 +153,7 @@ def _window(application_id: str, rm_record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _run_id(ref: str, out: Path) -> str:
-    """Returns the run ID of `ref`."""
+    """Return the run ID of `ref`."""
     if store.RUN_ID.fullmatch(ref):
         return ref  # another machine may have prepared it
     if ref != store.LATEST:
@@ -178,7 +178,7 @@ def _waits(bundle: Bundle) -> bool:
 
 
 def _submitted(run_id: str, rm_url: str) -> str:
-    """Returns the ID of the only application of a run."""
+    """Return the ID of the only application of a run."""
     ids = [str(record["id"]) for record in orphans.applications(rm_url, orphans.tag_of(run_id)) or []]
     if len(ids) == 1:
         return ids[0]
@@ -203,7 +203,7 @@ def _check_ended(application_id: str, rm_record: dict[str, Any], rm_url: str) ->
 
 
 def _run_dir(application_id: str, rm_record: dict[str, Any], place: ExternalHadoop) -> str:
-    """Returns the run's directory in HDFS, from the application's tag."""
+    """Return the run's directory in HDFS, from the application's tag."""
     tag = _TAG.search(rm_record.get("applicationTags", ""))
     if tag is None:
         raise UsageError(
@@ -216,7 +216,7 @@ def _run_dir(application_id: str, rm_record: dict[str, Any], place: ExternalHado
 
 
 def _read(application_id: str, place: ExternalHadoop, run_dir: str) -> tuple[Experiment, Job]:
-    """Reads experiment and job as they were prepared."""
+    """Read experiment and job as they were prepared."""
     try:
         experiment = json.loads(place.storage.read(f"{run_dir}/experiment.json", "experiment"))
         return from_dict(experiment, run_dir), Job.from_dict(
@@ -231,7 +231,7 @@ def _read(application_id: str, place: ExternalHadoop, run_dir: str) -> tuple[Exp
 
 
 def _record(bundle: Bundle, experiment: Experiment) -> Run:
-    """Returns the record that `prepare` wrote, or a new one if another machine prepared the run."""
+    """Return the record that `prepare` wrote, or a new one if another machine prepared the run."""
     try:
         if (bundle.path / "run.json").exists():
             return bundle.read()
@@ -241,7 +241,7 @@ def _record(bundle: Bundle, experiment: Experiment) -> Run:
 
 
 def _model(bundle: Bundle, experiment: Experiment, place: ExternalHadoop, run_dir: str) -> list[str]:
-    """Copies the file of the user's model if another machine prepared the run."""
+    """Copy the file of the user's model if another machine prepared the run."""
     if user_file.named(experiment.model) is None or (bundle.path / files.MODEL).exists():
         return []
     try:

@@ -12,7 +12,7 @@ Report = Callable[[str], None]
 
 
 def prefixed(report: Report, phase: str) -> Report:
-    """Returns a `Report` that names the phase before each line."""
+    """Return a `Report` that names the phase before each line."""
     return lambda line: report(f"{phase}: {line}")
 
 
@@ -20,8 +20,8 @@ class RunObserver:
     """Hooks of a run. Subclasses override those that they need."""
 
     def created(self, bundle: Bundle) -> None:
-        """Receives the new bundle before anything is started."""
+        """Receive the new bundle before anything is started."""
 
     def submitting(self, command: Command) -> Command:
-        """Receives the submit command and returns the command to be used, for example with injected delays."""
+        """Receive the submit command and return the command to be used, for example with injected delays."""
         return command

@@ -28,7 +28,7 @@ SUBMITTED = "submitted"
 
 
 def tag_of(run_id: str) -> str:
-    """Returns the YARN tag of a run's application. YARN stores tags in lower case."""
+    """Return the YARN tag of a run's application. YARN stores tags in lower case."""
     return f"dlobd-{run_id.lower()}"
 
 
@@ -42,7 +42,7 @@ class Submission:
     owner: ProcessId
 
     def orphaned(self) -> bool:
-        """Returns True if its dlobd is certainly dead. On another machine this is unknown."""
+        """Return True if its dlobd is certainly dead. On another machine this is unknown."""
         here = clock.domain().split("/")
         there = self.domain.split("/")
         if there[0] != here[0] or "unknown" in there[1:] + here[1:]:
@@ -54,7 +54,7 @@ class Submission:
 
 @contextmanager
 def watched(run_id: str, rm_url: str | None) -> Iterator[None]:
-    """Keeps a note of the run until the context ends without an exception; else its application may still run.
+    """Keep a note of the run until the context ends without an exception; else its application may still run.
 
     Args:
         rm_url: the ResourceManager's URL; None if nothing outlives dlobd, so that no note is necessary.
@@ -75,7 +75,7 @@ def watched(run_id: str, rm_url: str | None) -> Iterator[None]:
 
 
 def end_orphans(rm_url: str, nm_urls: Sequence[str], report: Report) -> None:
-    """Ends the orphaned applications of this ResourceManager and reports each."""
+    """End the orphaned applications of this ResourceManager and report each."""
     for path in sorted(_directory().glob("*.json")):
         note = _read(path)
         if note is None or note.rm_url != rm_url or not note.orphaned():
@@ -92,7 +92,7 @@ def end_orphans(rm_url: str, nm_urls: Sequence[str], report: Report) -> None:
 
 
 def applications(rm_url: str, tag: str) -> list[dict[str, Any]] | None:
-    """Returns the ResourceManager's records of applications with a tag, oldest first; None without an answer."""
+    """Return the ResourceManager's records of applications with a tag, oldest first; None without an answer."""
     answer = HadoopWeb.get_json(f"{rm_url}/ws/v1/cluster/apps", applicationTags=tag)
     if answer is None:
         return None
@@ -105,7 +105,7 @@ def _directory() -> Path:
 
 
 def _read(path: Path) -> Submission | None:
-    """Returns a note; None if another command has removed it, or it is damaged or of another version."""
+    """Return a note; None if another command has removed it, or it is damaged or of another version."""
     try:
         raw = json.loads(path.read_text())
     except (OSError, ValueError):

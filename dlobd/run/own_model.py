@@ -36,7 +36,7 @@ TRIAL_TIMEOUT_S = 120
 
 
 def check(experiment: Experiment, report: Report | None = None) -> None:
-    """Tries the model unless it is one of dlobd's. The same model and data are tried once per process.
+    """Try the model unless it is one of dlobd's. The same model and data are tried once per process.
 
     Raises:
         UsageError: it does not load, build or train a step, or it does not fit the data set.
@@ -64,7 +64,7 @@ def check(experiment: Experiment, report: Report | None = None) -> None:
 
 
 def send(experiment: Experiment, job: Job, storage: Storage, bundle: Bundle) -> None:
-    """Copies the file of the user's model to the job's directory, where ranks read it, and into the bundle.
+    """Copy the file of the user's model to the job's directory, where ranks read it, and into the bundle.
 
     Raises:
         UsageError: it has changed since the experiment was read.
@@ -83,7 +83,7 @@ def send(experiment: Experiment, job: Job, storage: Storage, bundle: Bundle) -> 
 
 @cache
 def _try(request: str, model: str) -> None:
-    """Runs the trial. Raises UsageError if it fails."""
+    """Run the trial. Raises UsageError if it fails."""
     process = subprocess.Popen(
         # -P: as on another machine, modules of the current directory are not found
         [sys.executable, "-P", "-m", "dlobd.job.training.model_check"],
@@ -112,7 +112,7 @@ def _try(request: str, model: str) -> None:
 
 
 def _rest(process: subprocess.Popen[bytes]) -> bytes:
-    """Returns the output of a killed process. Children in another session may hold the pipe open."""
+    """Return the output of a killed process. Children in another session may hold the pipe open."""
     try:
         return process.communicate(timeout=END_S)[0]
     except subprocess.TimeoutExpired as error:

@@ -104,7 +104,7 @@ class Tarball:
         return sum(path.lstat().st_size for path in self.files.values())
 
     def chunks(self) -> Iterator[bytes]:
-        """Yields the uncompressed archive.
+        """Yield the uncompressed archive.
 
         Raises:
             SetupError: a file cannot be read, or it has changed.
@@ -129,7 +129,7 @@ class Tarball:
 
 
 def environment() -> Tarball:
-    """Returns the tarball of the current Python environment.
+    """Return the tarball of the current Python environment.
 
     Raises:
         SetupError: it cannot be packed.
@@ -145,7 +145,7 @@ def environment() -> Tarball:
 
 
 def spark_libs(jars: Path) -> Tarball:
-    """Returns the tarball of Spark's jars, for spark.yarn.archive."""
+    """Return the tarball of Spark's jars, for spark.yarn.archive."""
     files = {path.name: path for path in sorted(jars.glob("*.jar")) if not UNUSED_JARS.match(path.name)}
     names = "\n".join(f"{name} {path.stat().st_size}" for name, path in files.items())
     return Tarball(f"spark-libs-{_digest(names)}.tar", files, {})
@@ -163,12 +163,12 @@ def compressed(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def archive_name(path: Path) -> str:
-    """Returns the name of a user's archive in the cluster: the hash of its content, and the suffix that YARN needs."""
+    """Return the name of a user's archive in the cluster: the hash of its content, and the suffix that YARN needs."""
     return f"{ENVIRONMENT}-{sha256_of(path)[:16]}{_ending(path)}"
 
 
 def check_archive(path: Path) -> None:
-    """Checks that a user's conda-pack or venv-pack archive contains a Python of our minor version.
+    """Check that a user's conda-pack or venv-pack archive contains a Python of our minor version.
 
     Raises:
         UsageError: it does not, or YARN cannot unpack it.
@@ -201,7 +201,7 @@ def check_archive(path: Path) -> None:
 
 
 def package() -> Path:
-    """Writes dlobd as a zip for --py-files, from a checkout or a wheel; returns its path."""
+    """Write dlobd as a zip for --py-files, from a checkout or a wheel; return its path."""
     files = installation.files()
     path = cache_dir() / "packed" / f"dlobd-{installation.digest(files)[:16]}.zip"
     if not path.exists():
@@ -215,7 +215,7 @@ def package() -> Path:
 
 
 def _needed(site: Path) -> list[tuple[Distribution, bool]]:
-    """Selects the installed packages to be packed. The value is True if all files of a package are packed."""
+    """Select the installed packages to be packed. The value is True if all files of a package are packed."""
     found = importlib.metadata.distributions(path=[str(site)])
     installed = {_normal(each.metadata["Name"]): each for each in found if each.metadata["Name"]}
     requires = {name: _required(name, distribution) for name, distribution in installed.items()}
@@ -226,7 +226,7 @@ def _needed(site: Path) -> list[tuple[Distribution, bool]]:
 
 
 def _reached(start: Set[str], requires: Mapping[str, Set[str]], known: Set[str] = frozenset()) -> set[str]:
-    """Returns the installed packages of `start` with all requirements, except those of `known`."""
+    """Return the installed packages of `start` with all requirements, except those of `known`."""
     reached, left = set(known), set(start)
     while left:
         name = left.pop()
@@ -237,7 +237,7 @@ def _reached(start: Set[str], requires: Mapping[str, Set[str]], known: Set[str] 
 
 
 def _required(name: str, distribution: Distribution) -> set[str]:
-    """Returns the names of its requirements. Markers are ignored: packages for other systems are not installed."""
+    """Return the names of its requirements. Markers are ignored: packages for other systems are not installed."""
     found = set()
     for requirement in distribution.requires or []:
         if name == "dlobd" or not re.search(r"\bextra\b", requirement.partition(";")[2]):
@@ -250,7 +250,7 @@ def _normal(name: str) -> str:
 
 
 def _recorded(distribution: Distribution) -> str:
-    """Returns the installed files by the package's record. Raises SetupError for a package that cannot be packed."""
+    """Return the installed files by the package's record. Raises SetupError for a package that cannot be packed."""
     name = distribution.metadata["Name"]
     if json.loads(distribution.read_text("direct_url.json") or "{}").get("dir_info", {}).get("editable"):
         raise SetupError(
@@ -285,12 +285,12 @@ def _content(path: Path, size: int) -> Iterator[bytes]:
 
 
 def _padded(data: bytes, size: int | None = None) -> bytes:
-    """Pads a member of `size` bytes to a whole block."""
+    """Pad a member of `size` bytes to a whole block."""
     return data + bytes(-(len(data) if size is None else size) % tarfile.BLOCKSIZE)
 
 
 def _files(distribution: Distribution, site: Path, whole: bool) -> Iterator[Path]:
-    """Returns its files below site-packages, with compiled modules, because nodes would compile at every start; and its
+    """Return its files below site-packages, with compiled modules, because nodes would compile at every start; and its
     other files in `lib`, such as the libraries of mpich."""
     for file in distribution.files or []:
         path = Path(os.path.normpath(site / file))
@@ -302,7 +302,7 @@ def _files(distribution: Distribution, site: Path, whole: bool) -> Iterator[Path
 
 
 def _names(path: Path) -> Iterator[str]:
-    """Yields the names in an archive without unpacking more than necessary."""
+    """Yield the names in an archive without unpacking more than necessary."""
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             yield from archive.namelist()

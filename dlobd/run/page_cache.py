@@ -33,7 +33,7 @@ class Residency:
 
 
 def prepared(asked: str, paths: Sequence[Path]) -> dict[str, Any]:
-    """Brings files into the state that an experiment asks for; returns the state before and after, as evidence.
+    """Bring files into the state that an experiment asks for; return the state before and after, as evidence.
 
     Args:
         asked: a member of the registry `page-caches`.
@@ -57,7 +57,7 @@ def prepared(asked: str, paths: Sequence[Path]) -> dict[str, Any]:
 
 
 def residency(paths: Iterable[Path]) -> Residency:
-    """Measures how many bytes of the files are resident, in whole pages except at the end. Raises OSError."""
+    """Measure how many bytes of the files are resident, in whole pages except at the end. Raises OSError."""
     resident = total = 0
     for path in paths:
         with path.open("rb") as file:
@@ -69,7 +69,7 @@ def residency(paths: Iterable[Path]) -> Residency:
 
 
 def drop(paths: Iterable[Path]) -> None:
-    """Asks the kernel to drop the files' pages. Mapped pages and files in tmpfs stay."""
+    """Ask the kernel to drop the files' pages. Mapped pages and files in tmpfs stay."""
     for path in paths:
         with path.open("rb") as file:
             os.fdatasync(file.fileno())  # dirty pages would stay
@@ -77,7 +77,7 @@ def drop(paths: Iterable[Path]) -> None:
 
 
 def read(paths: Iterable[Path]) -> None:
-    """Reads the files once."""
+    """Read the files once."""
     for path in paths:
         with path.open("rb", buffering=0) as file:
             while file.read(READ_BYTES):
@@ -85,7 +85,7 @@ def read(paths: Iterable[Path]) -> None:
 
 
 def _resident(fd: int, begin: int, size: int) -> int:
-    """Returns the resident bytes of a part of a file."""
+    """Return the resident bytes of a part of a file."""
     libc = ctypes.CDLL(None, use_errno=True)
     # private and writable, because ctypes returns the address of writable memory only; nothing is written
     with mmap.mmap(fd, size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE, offset=begin) as mapped:
@@ -109,7 +109,7 @@ Parts = Mapping[str, Sequence[Path]]
 
 
 def environment_parts(java_home: Path | None) -> Parts:
-    """Returns the large files of a job's environment.
+    """Return the large files of a job's environment.
 
     Args:
         java_home: that of the JVMs; None for a job without any.
@@ -124,7 +124,7 @@ def environment_parts(java_home: Path | None) -> Parts:
 
 
 def environment_residency(parts: Parts) -> dict[str, dict[str, int] | None]:
-    """Measures the resident bytes of each part; None if the kernel does not report them.
+    """Measure the resident bytes of each part; None if the kernel does not report them.
 
     It reports them to the owner of a file and to users who may write it. For others it calls all pages resident.
     """
@@ -132,7 +132,7 @@ def environment_residency(parts: Parts) -> dict[str, dict[str, int] | None]:
 
 
 def environment_evidence(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Joins two measurements by part."""
+    """Join two measurements by part."""
     return {product: {"before": before[product], "after": after[product]} for product in before}
 
 
@@ -147,6 +147,6 @@ def _environment_residency(paths: Sequence[Path]) -> dict[str, int] | None:
 
 
 def _package(name: str) -> list[Path]:
-    """Returns the directory of a package without importing it; empty if it is not installed."""
+    """Return the directory of a package without importing it; empty if it is not installed."""
     spec = importlib.util.find_spec(name)
     return [Path(path) for path in spec.submodule_search_locations or ()] if spec else []

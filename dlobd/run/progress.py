@@ -45,7 +45,7 @@ class Progress:
         self._start_s = self._message_s = self._written_s = time.monotonic()
 
     def __call__(self, message: str) -> None:
-        """Shows a new step; the previous one has ended."""
+        """Show a new step; the previous one has ended."""
         with self._lock:
             message = " ".join(message.split())
             if not self._moving or _SHARE.sub("", message) != _SHARE.sub("", self._message):
@@ -55,7 +55,7 @@ class Progress:
             self._draw() if self._moving else self._line(message)
 
     def keep(self, message: str) -> None:
-        """Prints a line that stays."""
+        """Print a line that stays."""
         with self._lock:
             self._settle()
             self._line(" ".join(message.split()))
@@ -77,14 +77,14 @@ class Progress:
                     self._line(self._message)
 
     def _draw(self) -> None:
-        """Updates the last line."""
+        """Update the last line."""
         share = _SHARE.search(self._message)
         done, total = (int(share[1]), int(share[2])) if share else (0, None)
         for task in self._live.task_ids or [self._live.add_task("", total=total)]:
             self._live.update(task, description=self._message, completed=done)
 
     def _settle(self) -> None:
-        """Ends the updated line and continues below it."""
+        """End the updated line and continues below it."""
         if self._message and self._moving:
             for task in self._live.task_ids:
                 self._live.remove_task(task)
@@ -170,7 +170,7 @@ class Narrator:
     )
 
     def __init__(self, progress: Callable[[str], None], launcher: str, source: str | None) -> None:
-        """Takes the input of dlobd's own training as `source`; None for the user's own script."""
+        """Take the input of dlobd's own training as `source`; None for the user's own script."""
         self._progress = progress
         jobs = _JOBS.get((launcher.removesuffix("-stock"), source or ""), (("Got job ", "a Spark job runs"),))
         self._messages = (*self._MESSAGES, *jobs)

@@ -24,7 +24,7 @@ MACHINE = ("host", "processor", "cores", "memory_bytes", "kernel", OWN_SETTINGS)
 
 
 def platform() -> dict[str, str | int | float | None]:
-    """Describes this machine."""
+    """Describe this machine."""
     return {
         "system": machine.system(),
         "kernel": machine.release(),
@@ -39,7 +39,7 @@ def platform() -> dict[str, str | int | float | None]:
 
 
 def versions(java: str | None, hadoop: str | None = HADOOP_VERSION) -> dict[str, str | None]:
-    """Returns the versions of all components. `java` is that of Spark's driver, if it is known."""
+    """Return the versions of all components. `java` is that of Spark's driver, if it is known."""
     versions: dict[str, str | None] = {
         "dlobd": __version__,
         "python": machine.python_version(),
@@ -55,7 +55,7 @@ def versions(java: str | None, hadoop: str | None = HADOOP_VERSION) -> dict[str,
 
 
 def git() -> dict[str, str | bool | None] | None:
-    """Returns the commit of dlobd's checkout, and if it has changes; None for an installed wheel."""
+    """Return the commit of dlobd's checkout, and if it has changes; None for an installed wheel."""
     top = PACKAGE.parent
     if not (top / ".git").exists():
         return None

@@ -70,7 +70,7 @@ class Assignment:
 
 @contextmanager
 def sampling(path: Path, assignment: Assignment) -> Iterator[list[str]]:
-    """Samples into `path` during the context.
+    """Sample into `path` during the context.
 
     The first sample is taken before the context starts, the last one at its end. Yields a list that contains the reason
     after the context if sampling failed.
@@ -97,14 +97,14 @@ def sampling(path: Path, assignment: Assignment) -> Iterator[list[str]]:
 
 
 def _ready(process: subprocess.Popen[bytes]) -> bool:
-    """Waits for the first sample."""
+    """Wait for the first sample."""
     assert process.stdout is not None
     readable, _, _ = select.select([process.stdout], [], [], START_DEADLINE_S)
     return bool(readable and process.stdout.read(1))
 
 
 def _end(process: subprocess.Popen[bytes]) -> str:
-    """Stops the sampler, after its last sample; returns the last line of its stderr."""
+    """Stop the sampler, after its last sample; return the last line of its stderr."""
     process.terminate()
     try:
         _, errors = process.communicate(timeout=STOP_DEADLINE_S)
@@ -128,7 +128,7 @@ class ProcessTree:
         self._others: set[int] = set()
 
     def processes(self) -> list[psutil.Process]:
-        """Returns the current processes. The parent of each process of the machine is read once."""
+        """Return the current processes. The parent of each process of the machine is read once."""
         pids = set(psutil.pids())
         self._others &= pids
         self._members = {pid: process for pid, process in self._members.items() if pid in pids}
@@ -180,7 +180,7 @@ class Sampler:
         )
 
     def sample(self) -> None:
-        """Writes the new processes and one sample."""
+        """Write the new processes and one sample."""
         at_ns = clock.monotonic_ns()
         line: dict[str, Any] = {"k": "sample", "t": at_ns, "cpu": _cpu()}
         memory = psutil.virtual_memory()
@@ -205,7 +205,7 @@ class Sampler:
         return ((name, net) for name, net in psutil.net_io_counters(pernic=True).items() if name in self._interfaces)
 
     def _process(self, process: psutil.Process, begun_ns: int) -> list[int | None] | None:
-        """Returns the counters of a process; None if it has ended."""
+        """Return the counters of a process; None if it has ended."""
         try:
             with process.oneshot():
                 if self._programs.get(process) != (name := process.name()):
@@ -242,7 +242,7 @@ def _described(process: psutil.Process, name: str) -> dict[str, Any]:
 
 
 def _io(process: psutil.Process) -> list[int | None]:
-    """Returns bytes read from and written to disks. Only the owner and root may read them."""
+    """Return bytes read from and written to disks. Only the owner and root may read them."""
     try:
         counters = process.io_counters()
     except (psutil.AccessDenied, psutil.ZombieProcess):
@@ -262,7 +262,7 @@ def _ns(seconds: float) -> int:
 
 
 def _interfaces() -> set[str]:
-    """Returns loopback and interfaces with hardware, because bridges and tunnels carry the same bytes again; in a
+    """Return loopback and interfaces with hardware, because bridges and tunnels carry the same bytes again; in a
     container, which has no hardware, all interfaces."""
     every = set(psutil.net_io_counters(pernic=True))
     hardware = {name for name in every if _is_hardware("class/net", name)}
@@ -283,7 +283,7 @@ class _Gpu:
         self.memory_bytes = int(nvml.nvmlDeviceGetMemoryInfo(self._handle).total)
 
     def sample(self) -> list[int] | None:
-        """Returns the utilisation in percent during the library's last period, and the used bytes; None if unknown."""
+        """Return the utilisation in percent during the library's last period, and the used bytes; None if unknown."""
         try:
             busy = self._nvml.nvmlDeviceGetUtilizationRates(self._handle).gpu
             return [busy, self._nvml.nvmlDeviceGetMemoryInfo(self._handle).used]
@@ -292,7 +292,7 @@ class _Gpu:
 
 
 def _gpus() -> list[_Gpu]:
-    """Returns the GPUs of this machine; none without NVIDIA's driver."""
+    """Return the GPUs of this machine; none without NVIDIA's driver."""
     import pynvml  # imported only in this process, because it loads the driver's library
 
     try:
@@ -303,7 +303,7 @@ def _gpus() -> list[_Gpu]:
 
 
 def main() -> None:
-    """Samples once per period until SIGTERM, and then once more."""
+    """Sample once per period until SIGTERM, and then once more."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     path, assignment = Path(sys.argv[1]), Assignment(**json.loads(sys.argv[2]))
     with path.open("a", buffering=1) as file:  # line buffered

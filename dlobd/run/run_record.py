@@ -37,11 +37,11 @@ class SetupTimes:
         self.ns: dict[str, int | None] = {}
 
     def measure(self, phase: Phase) -> AbstractContextManager[None]:
-        """Measures the duration of a block."""
+        """Measure the duration of a block."""
         return timed(self.ns, f"{phase}_ns")
 
     def skip(self, phase: Phase) -> None:
-        """Notes that a phase was not necessary."""
+        """Note that a phase was not necessary."""
         self.ns[f"{phase}_ns"] = None
 
 
@@ -53,17 +53,17 @@ class RunInProgress:
         self.times = SetupTimes()
 
     def note(self, **members: Any) -> None:
-        """Replaces members of the record."""
+        """Replace members of the record."""
         self.run = replace(self.run, **members)
 
     def write(self, bundle: Bundle) -> None:
-        """Writes the record in its current state. Raises BundleError if the disk refuses."""
+        """Write the record in its current state. Raises BundleError if the disk refuses."""
         self.note(setup=dict(self.times.ns))
         bundle.write(self.run)
 
 
 def begin(bundle: Bundle, experiment: Runnable) -> Run:
-    """Returns the record of a run that has not been submitted."""
+    """Return the record of a run that has not been submitted."""
     return Run(
         status="interrupted",
         reason="ended before the job was submitted",

@@ -65,7 +65,7 @@ _SAMPLER_MARGIN_S = 300.0
 
 
 def plan(experiment: Runnable, lent: Lent = None) -> list[str]:
-    """Returns what `run` would do, a line per step, with the exact spark-submit line. Starts nothing.
+    """Return what `run` would do, a line per step, with the exact spark-submit line. Starts nothing.
 
     Facts that only a running cluster knows are in angle brackets, unless `dlobd cluster up` runs one.
 
@@ -100,7 +100,7 @@ def plan(experiment: Runnable, lent: Lent = None) -> list[str]:
 
 
 def check(experiment: Runnable, lent: Lent = None, report: Report | None = None) -> None:
-    """Checks the requirements of a run as far as possible before anything is started.
+    """Check the requirements of a run as far as possible before anything is started.
 
     Raises:
         UsageError: the user's model or data set does not work.
@@ -115,7 +115,7 @@ def check(experiment: Runnable, lent: Lent = None, report: Report | None = None)
 
 
 def _steps(experiment: Experiment) -> str:
-    """Returns the largest number of steps, and the limits that may end training earlier."""
+    """Return the largest number of steps, and the limits that may end training earlier."""
     limits = [f"{most_steps(experiment)} steps"]
     if experiment.max_seconds:
         limits.append(f"{experiment.max_seconds} s")
@@ -146,7 +146,7 @@ def run(
     lent: Lent = None,
     observer: RunObserver | None = None,
 ) -> Path:
-    """Executes one run; returns its bundle, also if the job failed.
+    """Execute one run; return its bundle, also if the job failed.
 
     Args:
         lent: the cluster of a series of runs, or an external one; without it the run starts and stops its own.
@@ -247,7 +247,7 @@ def prepare_job(
     report: Report,
     make: Callable[[str], None] | None = None,
 ) -> tuple[staging.StagedData, Job]:
-    """Stages the data set and describes the job in the bundle; returns both.
+    """Stages the data set and describes the job in the bundle; return both.
 
     Args:
         make: see `staging.stage`.
@@ -261,20 +261,20 @@ def prepare_job(
 
 
 def compute(experiment: Runnable, bundle: Bundle, run_record: RunInProgress, report: Report) -> None:
-    """Computes the attribution from the bundle's evidence and adds it to the record."""
+    """Compute the attribution from the bundle's evidence and add it to the record."""
     report("import: trace and attribution")
     with run_record.times.measure("import"):
         run_record.run = run_record.run.with_computed(record.computed(bundle, experiment))
 
 
 def _environment(kind: PlaceKind, command: Command) -> page_cache.Parts:
-    """Returns the files of the job's environment; other machines have their own."""
+    """Return the files of the job's environment; other machines have their own."""
     java_home = command.environment.get("JAVA_HOME")
     return page_cache.environment_parts(Path(java_home) if java_home else None) if kind.here else {}
 
 
 def _sampling(bundle: Bundle, place: Place, timeout_s: float) -> AbstractContextManager[list[str]]:
-    """Samples resource use while the job runs, unless recording is switched off."""
+    """Sample resource use while the job runs, unless recording is switched off."""
     if tracing.switched_off():
         return nullcontext([])
     roots = {"dlobd": os.getpid(), **place.daemon_pids()}
@@ -284,7 +284,7 @@ def _sampling(bundle: Bundle, place: Place, timeout_s: float) -> AbstractContext
 
 
 def _measure_noise(this: _Run, place: Place) -> None:
-    """Measures the machine's noise just before the window, and looks up the walls of earlier runs."""
+    """Measure the machine's noise just before the window, and looks up the walls of earlier runs."""
     this.report("prepare: measuring this machine's noise")
     try:
         noise = machine_noise.measure(machine_noise.SHORT)
@@ -296,7 +296,7 @@ def _measure_noise(this: _Run, place: Place) -> None:
 
 
 def _prepare_page_cache(experiment: Experiment, place: Place, train_dir: str, bundle: Bundle, report: Report) -> None:
-    """Brings the page cache into the state that the experiment requires. On other machines only reads over WebHDFS can
+    """Bring the page cache into the state that the experiment requires. On other machines only reads over WebHDFS can
     warm it, and its state remains unknown.
 
     Raises:
@@ -316,21 +316,21 @@ def _prepare_page_cache(experiment: Experiment, place: Place, train_dir: str, bu
 
 
 def _note_interrupt(run_record: RunInProgress) -> None:
-    """Notes an interrupt in the record, at whatever point Ctrl-C came."""
+    """Note an interrupt in the record, at whatever point Ctrl-C came."""
     if run_record.run.status != "interrupted":  # the result was complete
         reason = f"interrupted after the job had ended: it was {run_record.run.status}"
         run_record.note(status="interrupted", reason=reason)
 
 
 def _note_failure(run_record: RunInProgress, error: Exception) -> None:
-    """Notes that a step of dlobd failed after the job had been submitted. The evidence is kept."""
+    """Note that a step of dlobd failed after the job had been submitted. The evidence is kept."""
     if run_record.run.status == "interrupted":  # the result was not complete
         what = error.what if isinstance(error, DlobdError) else f"{type(error).__name__}: {error}"
         run_record.note(status="failed", reason=reasons.one_line(f"the run could not be completed: {what}"))
 
 
 def discard(bundle: Bundle, new: Sequence[Path]) -> None:
-    """Removes an empty bundle, and the new directories around it."""
+    """Remove an empty bundle, and the new directories around it."""
     shutil.rmtree(bundle.path, ignore_errors=True)
     for path in new:
         try:

@@ -38,7 +38,7 @@ def opened(
     axes: tuple[str, ...] = (),
     scaling: str = "",
 ) -> Series:
-    """Opens the series of these points in `out`, or creates it in memory.
+    """Open the series of these points in `out`, or create it in memory.
 
     Args:
         external_cluster: an external cluster.
@@ -72,7 +72,7 @@ class _Recorder(RunObserver):
         self.busy_percent = 0.0
 
     def created(self, bundle: Bundle) -> None:
-        """Adds the run of the current cell."""
+        """Add the run of the current cell."""
         started = StartedRun(self.cell.repeat, self.cell.point, bundle.run_id, self.busy_percent)
         self.series = replace(self.series, begun=(*self.series.begun, started))
         write(self.series)
@@ -81,7 +81,7 @@ class _Recorder(RunObserver):
 def run(
     series: Series, repeats: int, report: Report, keep: Report, external_cluster: ExternalCluster | None = None
 ) -> Series:
-    """Makes the missing runs up to a number of repeats. A failed run does not end the series.
+    """Make the missing runs up to a number of repeats. A failed run does not end the series.
 
     Everything that points lack on this machine is reported before the first run.
 
@@ -124,7 +124,7 @@ def run(
 
 
 def _check(points: Mapping[str, Runnable], alone: bool, keep: Report, check: Callable[[Runnable], object]) -> None:
-    """Raises the errors of `check`. If the series has several points, it first reports all of them."""
+    """Raise the errors of `check`. If the series has several points, it first reports all of them."""
     errors: dict[str, DlobdError] = {}
     for label, point in points.items():
         try:
@@ -142,7 +142,7 @@ def _check(points: Mapping[str, Runnable], alone: bool, keep: Report, check: Cal
 
 
 def busy_percent(seconds: float | None = None) -> float:
-    """Measures the utilisation of all cores. The load average would still include the previous run."""
+    """Measure the utilisation of all cores. The load average would still include the previous run."""
     return round(psutil.cpu_percent(interval=seconds or LOOK_S), 1)
 
 

@@ -42,7 +42,7 @@ class StagedData:
 
 
 def directory(experiment: Experiment) -> str:
-    """Returns the data set's directory below the top of its storage."""
+    """Return the data set's directory below the top of its storage."""
     e = experiment
     named = _own_name(e) if is_users(e.dataset) else e.dataset
     name = f"{named}-v{FORMAT}-w{e.workers}-n{e.train_samples}-t{e.test_samples}-s{e.seed}-r{e.replication}"
@@ -54,7 +54,7 @@ def directory(experiment: Experiment) -> str:
 
 
 def _own_name(experiment: Experiment) -> str:
-    """Names a user's data set by everything that is known to determine its content. Its files, which may be large, are
+    """Name a user's data set by everything that is known to determine its content. Its files, which may be large, are
     identified by size and time."""
     dataset = dataset_of(experiment)
     files = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files_of(dataset) if path.is_file()]
@@ -71,7 +71,7 @@ def stage(
     progress: Callable[[str], None],
     make: Callable[[str], None] | None = None,
 ) -> StagedData:
-    """Writes the training and test files unless they are there.
+    """Write the training and test files unless they are there.
 
     Args:
         make: writes all files below a directory; without it this process writes them.
@@ -101,7 +101,7 @@ def stage(
 
 
 def _write(experiment: Experiment, storage: Storage, base: str, progress: Callable[[str], None]) -> None:
-    """Writes all files of a data set. The last one marks them as complete."""
+    """Write all files of a data set. The last one marks them as complete."""
     checksums = {}
     for path, part in parts_of(experiment, base).items():
         progress(f"{path} ({part.bytes / 1e6:.1f} MB)")
@@ -112,7 +112,7 @@ def _write(experiment: Experiment, storage: Storage, base: str, progress: Callab
 def _check(
     sizes: Mapping[str, int], experiment: Experiment, record_bytes: int, directory: str, local: bool, remove: str
 ) -> None:
-    """Refuses files of unequal size: ranks would wait for a collective that the rank with the shortest never joins."""
+    """Refuse files of unequal size: ranks would wait for a collective that the rank with the shortest never joins."""
     samples = experiment.train_samples // experiment.workers
     wanted = {part_name(i): samples * record_bytes for i in range(experiment.workers)}
     for name in sorted(sizes.keys() | wanted.keys()):

@@ -53,7 +53,7 @@ def submit(
     follow: Callable[[str], None],
     on_abort: Callable[[str], str],
 ) -> Window:
-    """Runs `command` until it exits, or at most `timeout_s` seconds.
+    """Run `command` until it exits, or at most `timeout_s` seconds.
 
     Args:
         accept_timeout_s: longest time that YARN may leave the application without an ApplicationMaster.
@@ -124,13 +124,13 @@ def submit(
 
 
 def before_exec() -> None:
-    """Makes the child end with this process, before it executes the command."""
+    """Make the child end with this process, before it executes the command."""
     die_with_parent(signal.SIGKILL)
 
 
 @contextmanager
 def _exit_event(process: subprocess.Popen[bytes]) -> Iterator[Callable[[float], bool]]:
-    """Yields `exited(timeout_s)`, which returns as soon as the process ends: no poll interval distorts the window."""
+    """Yield `exited(timeout_s)`, which returns as soon as the process ends: no poll interval distorts the window."""
     fd = os.pidfd_open(process.pid)
     poller = select.poll()
     poller.register(fd, select.POLLIN)
@@ -141,7 +141,7 @@ def _exit_event(process: subprocess.Popen[bytes]) -> Iterator[Callable[[float], 
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """Ends the job's whole session: the JVM and the Python driver below it."""
+    """End the job's whole session: the JVM and the Python driver below it."""
     for number, timeout_s in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, GRACE_S)):
         try:
             os.killpg(process.pid, number)
@@ -164,7 +164,7 @@ class _Follower:
         self.application_id: str | None = None
 
     def waits_s(self) -> float:
-        """Returns how long YARN has had the application without starting it; 0 if there is none, or it has started."""
+        """Return how long YARN has had the application without starting it; 0 if there is none, or it has started."""
         return time.monotonic() - self._submitted_s if self._submitted_s else 0.0
 
     def follow(self) -> None:

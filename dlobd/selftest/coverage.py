@@ -35,7 +35,7 @@ class Coverage:
 
 
 def touched(injected: Iterable[Injection], attribution: Attribution) -> set[Named]:
-    """Returns the spans that contained a delay."""
+    """Return the spans that contained a delay."""
     spans = set()
     for injection in injected:
         inside: Counter[Named] = Counter()
@@ -48,7 +48,7 @@ def touched(injected: Iterable[Injection], attribution: Attribution) -> set[Name
 
 
 def of_run(attribution: Attribution, known: set[Named]) -> Coverage:
-    """Returns the coverage of a run by spans of these names. A poll or heartbeat does not belong to its span."""
+    """Return the coverage of a run by spans of these names. A poll or heartbeat does not belong to its span."""
     spent: Counter[Named] = Counter()
     asleep_ns = 0
     for segment in attribution.segments:

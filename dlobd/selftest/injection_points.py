@@ -83,7 +83,7 @@ def _line(text: str) -> re.Pattern[str]:
 
 
 def _call(method: str) -> re.Pattern[str]:
-    """Returns the pattern of the line that Hadoop's RPC client writes before a call."""
+    """Return the pattern of the line that Hadoop's RPC client writes before a call."""
     return re.compile(f"Call -> .*: {method}")
 
 

@@ -67,7 +67,7 @@ class Difference:
 
 
 def order(repeats: int, seed: int) -> list[tuple[int, str]]:
-    """Returns (repeat, way) of every run, in the order of execution."""
+    """Return (repeat, way) of every run, in the order of execution."""
     runs: list[tuple[int, str]] = []
     for repeat in range(1, repeats + 1):
         ways = list(WAYS)
@@ -84,7 +84,7 @@ def measure(
     progress: Callable[[str], None],
     report: Callable[[str], None],
 ) -> list[Measurement]:
-    """Executes all runs. A failed run has no figures, and does not end the measurement.
+    """Execute all runs. A failed run has no figures, and does not end the measurement.
 
     Args:
         out: directory of the bundles.
@@ -113,7 +113,7 @@ def measure(
 
 @contextmanager
 def _switched(way: str) -> Iterator[None]:
-    """Turns the recorder on or off in every process that starts within the context."""
+    """Turn the recorder on or off in every process that starts within the context."""
     before = os.environ.pop(tracing.SWITCH, None)
     if way == "off":
         os.environ[tracing.SWITCH] = way
@@ -144,7 +144,7 @@ def _measurement(repeat: int, way: str, bundle: Bundle, steps: int, busy: float)
 
 
 def difference(runs: list[Measurement], figure: str) -> Difference:
-    """Compares on with off; `figure` is a value of FIGURES."""
+    """Compare on with off; `figure` is a value of FIGURES."""
     values: dict[str, dict[int, float]] = {way: {} for way in WAYS}
     for run in runs:
         if (value := getattr(run, figure)) is not None:
@@ -157,13 +157,13 @@ def difference(runs: list[Measurement], figure: str) -> Difference:
 
 
 def share(runs: list[Measurement], added: Estimate | None) -> Estimate | None:
-    """Returns the added time of a step, as a share of a step of these runs without recording."""
+    """Return the added time of a step, as a share of a step of these runs without recording."""
     loops = [run.loop_ns / run.steps for run in runs if run.recording == "off" and run.loop_ns and run.steps]
     return added.times(1 / statistics.median(loops)) if loops and added else None
 
 
 def document(runs: list[Measurement], loops: Sequence[Loop], seed: int) -> dict[str, Any]:
-    """Returns all results, for `--json`."""
+    """Return all results, for `--json`."""
     differences: Mapping[str, Any] = {name: asdict(difference(runs, figure)) for name, figure in FIGURES.items()}
     added = added_ns(loops)
     part = share(runs, added)
@@ -182,7 +182,7 @@ def document(runs: list[Measurement], loops: Sequence[Loop], seed: int) -> dict[
 
 
 def report(runs: list[Measurement], loops: Sequence[Loop]) -> list[str]:
-    """Returns the results as lines: seconds first, then the ratio."""
+    """Return the results as lines: seconds first, then the ratio."""
     lines = []
     for name, figure in FIGURES.items():
         lines += _figure_lines(name, difference(runs, figure))

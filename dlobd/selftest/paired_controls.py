@@ -60,7 +60,7 @@ class Total:
 
 
 def of_run(way: str, block: int, injected: Iterable[Injection], attribution: Attribution) -> RunTotals:
-    """Returns the totals of a run; unexplained time belongs to no layer."""
+    """Return the totals of a run; unexplained time belongs to no layer."""
     into: Counter[str] = Counter()
     for injection in injected:
         point = POINTS[injection.point]
@@ -72,7 +72,7 @@ def of_run(way: str, block: int, injected: Iterable[Injection], attribution: Att
 
 
 def compared(delayed: Sequence[RunTotals], controls: Sequence[RunTotals]) -> list[Total]:
-    """Returns each layer of each way, over the blocks with both runs."""
+    """Return each layer of each way, over the blocks with both runs."""
     control = {(run.way, run.block): run for run in controls}
     pairs = [(run, control[run.way, run.block]) for run in delayed if (run.way, run.block) in control]
     rows = []

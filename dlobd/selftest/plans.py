@@ -54,7 +54,7 @@ class Plan:
         return "deploy_mode=cluster" in self.settings
 
     def repeat(self, points: Collection[str], attempt: int) -> Plan:
-        """Returns the repetition of some points. The user's own job needs all of its points."""
+        """Return the repetition of some points. The user's own job needs all of its points."""
         delays = {point: seconds for point, seconds in self.delays.items() if self.own or point in points}
         return replace(self, delays=delays, disk_bytes_per_s=0, attempt=attempt)
 
@@ -131,13 +131,13 @@ _DISK_BYTES_PER_S = 1_000_000
 
 
 def quick() -> list[Plan]:
-    """Returns five runs that pass every point of dlobd's own job."""
+    """Return five runs that pass every point of dlobd's own job."""
     ways = ("feed", "read", "ranks", "channel", "barrier")
     return [_plan(name, 2 if name == "feed" else 1, (0.05, 0.5), 0.5) for name in ways]
 
 
 def full(seed: int = 0, slow_disk: bool = False) -> list[Plan]:
-    """Returns runs with every point and size, in every way that passes the point, and as many controls.
+    """Return runs with every point and size, in every way that passes the point, and as many controls.
 
     Args:
         slow_disk: whether the disk of the DataNodes can be slowed here.

@@ -35,7 +35,7 @@ SHOWN = 4
 
 
 def document(rans: Sequence[SelftestRun]) -> dict[str, Any]:
-    """Returns all results as one JSON document; times in nanoseconds."""
+    """Return all results as one JSON document; times in nanoseconds."""
     scored = [recovery for ran in rans for recovery in ran.scored]
     return {
         "facts": facts(rans) if rans else [],
@@ -91,7 +91,7 @@ def _total(total: paired_controls.Total) -> dict[str, Any]:
 
 
 def _coverage(rans: Sequence[SelftestRun]) -> list[dict[str, Any]]:
-    """Returns a row per way: of its control, or of its run with delays if it has no control."""
+    """Return a row per way: of its control, or of its run with delays if it has no control."""
     delayed = [ran for ran in rans if not ran.plan.control]
     touched = {named for ran in delayed for named in coverage.touched(ran.injected, ran.attribution)}
     of_way: dict[str, SelftestRun] = {}
@@ -110,7 +110,7 @@ def _coverage(rans: Sequence[SelftestRun]) -> list[dict[str, Any]]:
 
 
 def facts(rans: Sequence[SelftestRun]) -> list[str]:
-    """Returns date, machine, versions and runs, one line each."""
+    """Return date, machine, versions and runs, one line each."""
     settings = ", ".join(sorted({setting for ran in rans for setting in ran.plan.settings}))
     first = rans[0].record
     machine, versions = first.platform, first.versions
@@ -127,13 +127,13 @@ def facts(rans: Sequence[SelftestRun]) -> list[str]:
 
 
 def never_delayed(recoveries: Iterable[Recovery]) -> list[str]:
-    """Returns the layers without a delay."""
+    """Return the layers without a delay."""
     delayed = {recovery.layer for recovery in recoveries}
     return [layer for layer in LAYERS if layer not in delayed]
 
 
 def tables(rans: Sequence[SelftestRun], console: Console) -> None:
-    """Prints all tables with rows, and the verdict."""
+    """Print all tables with rows, and the verdict."""
     whole = document(rans)
     matrix = (("delayed", *columns(whole)), matrix_rows(whole), "blamed, s")
     for header, rows, title in (
@@ -163,7 +163,7 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> 
 
 
 def exceptions(whole: Mapping[str, Any]) -> list[str]:
-    """Returns a line per delay that was not found, also of delays that were repeated."""
+    """Return a line per delay that was not found, also of delays that were repeated."""
     lines = []
     for delay in whole["delays"]:
         if delay["verdict"] != "found":
@@ -178,7 +178,7 @@ def exceptions(whole: Mapping[str, Any]) -> list[str]:
 
 
 def verdicts(whole: Mapping[str, Any]) -> list[str]:
-    """Returns a sentence on the delays, and one each on totals and coverage if there are any."""
+    """Return a sentence on the delays, and one each on totals and coverage if there are any."""
     scored = _scored(whole)
     right = sum(delay["verdict"] == "found" for delay in scored)
     target = f"at least {RIGHT:.0%} in its own layer, at most {WRONG:.0%} in any other"
@@ -210,7 +210,7 @@ def _scored(whole: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def by_point(whole: Mapping[str, Any]) -> list[list[str]]:
-    """Returns a row per point: the number of delays, the sums of their times, and the worst shares."""
+    """Return a row per point: the number of delays, the sums of their times, and the worst shares."""
     rows = []
     for name, point in POINTS.items():
         own = [delay for delay in _scored(whole) if delay["point"] == name]
@@ -238,12 +238,12 @@ def by_point(whole: Mapping[str, Any]) -> list[list[str]]:
 
 
 def columns(whole: Mapping[str, Any]) -> list[str]:
-    """Returns the names that were blamed at least once, in the order of the layers."""
+    """Return the names that were blamed at least once, in the order of the layers."""
     return [name for name in BLAMED if any(name in row for row in whole["confusion"].values())]
 
 
 def matrix_rows(whole: Mapping[str, Any]) -> list[list[str]]:
-    """Returns the confusion matrix in seconds, a row per delayed layer."""
+    """Return the confusion matrix in seconds, a row per delayed layer."""
     return [
         [layer, *(_s(row[name]) if name in row else "" for name in columns(whole))]
         for layer, row in whole["confusion"].items()
@@ -251,7 +251,7 @@ def matrix_rows(whole: Mapping[str, Any]) -> list[list[str]]:
 
 
 def line_rows(whole: Mapping[str, Any]) -> list[list[str]]:
-    """Returns the regression of each layer; without a slope if all delays had one size."""
+    """Return the regression of each layer; without a slope if all delays had one size."""
     rows = []
     for layer, line in whole["lines"].items():
         fitted = line["slope"] is not None
@@ -261,7 +261,7 @@ def line_rows(whole: Mapping[str, Any]) -> list[list[str]]:
 
 
 def total_rows(whole: Mapping[str, Any]) -> list[list[str]]:
-    """Returns a row per way and layer: means over the blocks, and the median error with its interval."""
+    """Return a row per way and layer: means over the blocks, and the median error with its interval."""
     rows = []
     for total in whole["totals"]:
         injected, added = total["injected_ns"], total["added_ns"]
@@ -282,7 +282,7 @@ def total_rows(whole: Mapping[str, Any]) -> list[list[str]]:
 
 
 def covered_rows(whole: Mapping[str, Any]) -> list[list[str]]:
-    """Returns a row per way: the touched share of its wall, and the longest other spans."""
+    """Return a row per way: the touched share of its wall, and the longest other spans."""
     rows = []
     for covered in whole["coverage"]:
         rest = ", ".join(f"{span['name']} {_s(span['ns'])}" for span in covered["untouched"][:SHOWN])
@@ -293,7 +293,7 @@ def covered_rows(whole: Mapping[str, Any]) -> list[list[str]]:
 
 
 def _awake(row: Mapping[str, Any]) -> float:
-    """Returns the touched share of a wall without its sleeps of known length."""
+    """Return the touched share of a wall without its sleeps of known length."""
     return float(row["touched_ns"] / (row["wall_ns"] - row["asleep_ns"]))
 
 

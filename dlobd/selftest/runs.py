@@ -84,7 +84,7 @@ class SelftestRun:
 def run(
     plans: Sequence[Plan], out: Path, progress: Callable[[str], None], report: Callable[[str], None]
 ) -> list[SelftestRun]:
-    """Runs all plans, and repeats hidden delays.
+    """Run all plans, and repeats hidden delays.
 
     Args:
         out: for the bundles. The injection logs are beside them, in injected/<run ID>.
@@ -107,7 +107,7 @@ def run(
 
 
 def attempts(plan: Plan, execute: Callable[[Plan], SelftestRun]) -> Iterator[SelftestRun]:
-    """Executes a plan, and repeats its hidden and missing delays at most `REPEATS` times."""
+    """Execute a plan, and repeat its hidden and missing delays at most `REPEATS` times."""
     for number in range(REPEATS + 1):
         ran = execute(plan)
         points = ran.repeatable if number < REPEATS else frozenset()
@@ -139,7 +139,7 @@ def _job(plan: Plan, directory: Path) -> Runnable:
 
 
 def score_run(plan: Plan, bundle: Path, directory: Path) -> SelftestRun:
-    """Compares the breakdown of a run with its injection log."""
+    """Compare the breakdown of a run with its injection log."""
     injected = injection_log.read(directory)
     attribution = attribute(assemble(Evidence(bundle)))
     recoveries = tuple(
@@ -152,7 +152,7 @@ def score_run(plan: Plan, bundle: Path, directory: Path) -> SelftestRun:
 
 
 def rpc_calls(plan: Plan, bundle: Path, point: Point) -> list[Call] | None:
-    """Returns the RPC calls in the log that triggers a point; None if it has no such calls."""
+    """Return the RPC calls in the log that triggers a point; None if it has no such calls."""
     log = _CLIENT_LOG.fullmatch(point.stop.trigger.log) if point.stop else None
     if log is None or point.layer not in ("yarn", "hdfs", "spark"):
         return None
@@ -163,7 +163,7 @@ def rpc_calls(plan: Plan, bundle: Path, point: Point) -> list[Call] | None:
 
 @contextmanager
 def _faults(plan: Plan, cluster: EmbeddedCluster, directory: Path) -> Iterator[ObservedRun]:
-    """Injects the delays of a plan that come from outside.
+    """Inject the delays of a plan that come from outside.
 
     Raises:
         ClusterError: YARN does not accept the application that fills the queue.
@@ -220,7 +220,7 @@ class _Hooked(RunObserver):
 
 @contextmanager
 def _slow_exec(plan: Mapping[str, Sequence[float]], directory: Path) -> Iterator[None]:
-    """Delays the child process before it becomes spark-submit."""
+    """Delay the child process before it becomes spark-submit."""
     original = submit.before_exec
 
     def late() -> None:

@@ -105,7 +105,7 @@ class Line:
 
 
 def held_up(injected: Injection, calls: Sequence[Call] | None) -> HeldUp:
-    """Returns the part of a delay that held up the job, by the calls of the RPC client beside it.
+    """Return the part of a delay that held up the job, by the calls of the RPC client beside it.
 
     A stopped daemon holds up its client from the call that waits at the end of the delay; without such a call it
     held up nothing. A stopped JVM of Spark must not be inside a call, which would look like a slow daemon.
@@ -125,7 +125,7 @@ def held_up(injected: Injection, calls: Sequence[Call] | None) -> HeldUp:
 
 
 def blame(injected: Injection, attribution: Attribution, run: str, calls: Sequence[Call] | None = None) -> Recovery:
-    """Looks up a delay in the attributed wall. Time outside of the window is unattributed.
+    """Look up a delay in the attributed wall. Time outside of the window is unattributed.
 
     Args:
         calls: as for `held_up`.
@@ -160,7 +160,7 @@ def _edge_within(segment: Segment, held: HeldUp) -> bool:
 
 
 def confusion(recoveries: Iterable[Recovery]) -> dict[str, dict[str, int]]:
-    """Returns delayed layer -> blamed layer -> nanoseconds, in the order of the layers."""
+    """Return delayed layer -> blamed layer -> nanoseconds, in the order of the layers."""
     total: dict[str, Counter[str]] = {}
     for recovery in recoveries:
         total.setdefault(recovery.layer, Counter()).update(recovery.blamed)
@@ -170,7 +170,7 @@ def confusion(recoveries: Iterable[Recovery]) -> dict[str, dict[str, int]]:
 
 
 def lines(recoveries: Sequence[Recovery]) -> dict[str, Line]:
-    """Fits the regression line of each layer."""
+    """Fit the regression line of each layer."""
     fitted = {}
     for layer in LAYERS:
         own = [recovery for recovery in recoveries if recovery.layer == layer]
@@ -191,6 +191,6 @@ def lines(recoveries: Sequence[Recovery]) -> dict[str, Line]:
 
 
 def missing(planned: Mapping[str, Sequence[float]], injected: Iterable[Injection]) -> list[str]:
-    """Returns the points of a plan with fewer delays than planned."""
+    """Return the points of a plan with fewer delays than planned."""
     count = Counter(injection.point for injection in injected)
     return [point for point, seconds in planned.items() if count[point] < len(seconds)]

@@ -60,7 +60,7 @@ class Loop:
 
 
 def added_ns(loops: Sequence[Loop]) -> Estimate | None:
-    """Returns the added time of a step: the median over processes, with its interval."""
+    """Return the added time of a step: the median over processes, with its interval."""
     return median(loop.added_ns for loop in loops)
 
 
@@ -78,7 +78,7 @@ class AlternatingFeed:
         self._began_ns = 0
 
     def next_block(self) -> bytes:
-        """Returns the same block each time."""
+        """Return the same block each time."""
         if not self._left:
             self._turn()
         self._left -= 1
@@ -103,12 +103,12 @@ class AlternatingFeed:
         self._began_ns = time.perf_counter_ns()
 
     def loop(self) -> Loop:
-        """Returns the measured times after the last turn."""
+        """Return the measured times after the last turn."""
         return Loop(tuple(self._took["off"]), tuple(self._took["on"]))
 
 
 def run(directory: Path, seed: int) -> Loop:
-    """Runs the loop of one rank on SoftMax in this process, which records from now on."""
+    """Run the loop of one rank on SoftMax in this process, which records from now on."""
     recorder = tracing.start(directory, "chief")
     if recorder is None:
         raise ValueError(f"{tracing.SWITCH} is off")
@@ -133,7 +133,7 @@ def _records(dataset: Dataset, split: Split, samples: int) -> bytes:
 
 
 def measure(seed: int) -> Loop | None:
-    """Executes `run` in a new process; None if it fails or exceeds `TIMEOUT_S`."""
+    """Execute `run` in a new process; None if it fails or exceeds `TIMEOUT_S`."""
     environment = {name: value for name, value in os.environ.items() if name != tracing.SWITCH}
     with tempfile.TemporaryDirectory(prefix="step-loop-") as directory:
         command = [sys.executable, "-m", __name__, directory, str(seed)]
@@ -147,7 +147,7 @@ def measure(seed: int) -> Loop | None:
 
 
 def processes(seed: int) -> list[Loop]:
-    """Executes `measure` `PROCESSES` times; returns the successful results."""
+    """Execute `measure` `PROCESSES` times; return the successful results."""
     return [loop for number in range(PROCESSES) if (loop := measure(PROCESSES * seed + number))]
 
 

@@ -24,7 +24,7 @@ Events = list[Event]
 
 
 def events(evidence: Evidence, ranks: Sequence[Rank]) -> tuple[tuple[Event, ...], tuple[Event, ...]]:
-    """Returns the events of start-up and of teardown, each sorted by time.
+    """Return the events of start-up and of teardown, each sorted by time.
 
     Args:
         ranks: the trainers.

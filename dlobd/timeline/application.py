@@ -36,7 +36,7 @@ def nm_heartbeat(evidence: Evidence) -> dict[str, Any]:
 
 
 def build(evidence: Evidence, host: str) -> list[Span]:
-    """Returns the spans of the application; none if it was never submitted."""
+    """Return the spans of the application; none if it was never submitted."""
     lane = LaneBuilder(APPLICATION_LANE, Process(host, "application-master", 0, 0))
     app = evidence.yarn.application.at
     lane.add(kinds.ACCEPT_APPLICATION, app.get("SUBMITTED"), app.get("ACCEPTED"), RM_LOG, resolution_ns=RESOLUTION_NS)
@@ -66,7 +66,7 @@ def build(evidence: Evidence, host: str) -> list[Span]:
 def _add_start(
     lane: LaneBuilder, evidence: Evidence, container: str, asked_ns: int | None, asked_source: str
 ) -> int | None:
-    """Adds an ApplicationMaster's container and process until it serves or is the driver. Returns that time."""
+    """Add an ApplicationMaster's container and process until it serves or is the driver. Returns that time."""
     marks = evidence.yarn.containers.get(container, Marks()).at
     am = evidence.am_log_of(container)
     life = evidence.container_jvm(container) if container else None
@@ -92,7 +92,7 @@ def _add_start(
 
 
 def lost_ns(evidence: Evidence, container: str) -> int | None:
-    """Returns the last known time of the ApplicationMaster of a lost attempt."""
+    """Return the last known time of the ApplicationMaster of a lost attempt."""
     life, marks = evidence.container_jvm(container), evidence.yarn.containers.get(container, Marks()).at
     last = evidence.container_log(container)[-1:]
     ends = (life.exit_ns if life else None, marks.get("EXITED"), last[0].at_ns if last else None)
@@ -102,7 +102,7 @@ def lost_ns(evidence: Evidence, container: str) -> int | None:
 def _add_lost_attempt(
     lane: LaneBuilder, evidence: Evidence, container: str, asked_ns: int | None, asked_source: str
 ) -> int | None:
-    """Adds an attempt whose ApplicationMaster was lost. Returns the start of the next attempt.
+    """Add an attempt whose ApplicationMaster was lost. Returns the start of the next attempt.
 
     In cluster mode the driver and its work are lost with it; in client mode the driver continues."""
     gone_ns, number = lost_ns(evidence, container), attempt_of(container)
@@ -118,7 +118,7 @@ def _add_lost_attempt(
 
 
 def lost_attempts(evidence: Evidence) -> Iterator[str]:
-    """Yields a line for each attempt of the application that was repeated."""
+    """Yield a line for each attempt of the application that was repeated."""
     for container in evidence.attempts.ams[:-1]:
         gone_ns, number = lost_ns(evidence, container), attempt_of(container)
         begun_ns = evidence.yarn.containers.get(container, Marks()).at.get("ALLOCATED")
@@ -128,7 +128,7 @@ def lost_attempts(evidence: Evidence) -> Iterator[str]:
 
 
 def _add_jvm(lane: LaneBuilder, evidence: Evidence, container: str, registered_ns: int | None) -> None:
-    """Adds phases of the ApplicationMaster's JVM. In cluster mode the driver's lane continues after them."""
+    """Add phases of the ApplicationMaster's JVM. In cluster mode the driver's lane continues after them."""
     if not container:
         return
     lines = evidence.container_log(container)
@@ -154,7 +154,7 @@ def add_container_start(
     allocated_by: dict[str, Any],
     asking: Asking | None = None,
 ) -> None:
-    """Adds a container from its request to the start of its process, with the same steps for AM and executors.
+    """Add a container from its request to the start of its process, with the same steps for AM and executors.
 
     Args:
         asking: the times at which the ApplicationMaster requests containers, if its log shows them.
@@ -198,7 +198,7 @@ def add_container_start(
 
 
 def _add_hand_out(lane: LaneBuilder, marks: dict[str, int], what: str, asking: Asking | None) -> None:
-    """Adds the time from the allocation of a container to its handover.
+    """Add the time from the allocation of a container to its handover.
 
     The ResourceManager itself takes the AM's container. An executor's container waits for the next request of the AM,
     whose interval YARN sets; a later request is Spark's time."""
@@ -246,7 +246,7 @@ def add_process_start(
     begun: tuple[int | None, int | None, int | None],
     ended: tuple[int | None, str, bool],
 ) -> None:
-    """Adds the process of a container from its start to its registration, in the parts that its own records show.
+    """Add the process of a container from its start to its registration, in the parts that its own records show.
 
     Args:
         begun: start by the NodeManager, start of the JVM, and first line of its log.

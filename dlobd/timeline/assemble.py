@@ -43,7 +43,7 @@ WITHOUT_YARN = NotMeasured("yarn", "", f"{NOT_PART}: Spark's own Master and Work
 
 
 def assemble(evidence: Evidence) -> Trace:
-    """Returns the trace of a run.
+    """Return the trace of a run.
 
     Raises:
         BundleError: nothing was submitted, so that there is no window.
@@ -100,7 +100,7 @@ def _not_measured(evidence: Evidence, ranks: Sequence[Rank]) -> tuple[NotMeasure
 
 
 def _inside(spans: Iterable[Span], start_ns: int, end_ns: int) -> Iterator[Span]:
-    """Yields spans cut to the window: the driver of an application submitted by hand outlives it."""
+    """Yield spans cut to the window: the driver of an application submitted by hand outlives it."""
     for span in spans:
         begin_ns, until_ns = max(span.start_ns, start_ns), min(span.end_ns, end_ns)
         if begin_ns < until_ns:
@@ -148,7 +148,7 @@ class _Waits:
         self._starts = sorted((s.start_ns, lane) for s, lane in self._named(kinds.START_TASK))
 
     def _named(self, name: str) -> Iterator[tuple[RecordedSpan, str]]:
-        """Yields the spans of a kind in all containers, with their lanes."""
+        """Yield the spans of a kind in all containers, with their lanes."""
         for executor, container in self._containers.items():
             for process in self._evidence.recorded_in(container):
                 for span in process.named(name):
@@ -159,13 +159,13 @@ class _Waits:
         return own or executor_lane.lane_of(executor)
 
     def exit_of(self, rank: Rank) -> int | None:
-        """Returns the time at which the executor's task saw its trainer's process end, if it waited for it."""
+        """Return the time at which the executor's task saw its trainer's process end, if it waited for it."""
         container = self._containers[rank.executor]
         ends = [s.end_ns for p in self._evidence.recorded_in(container) for s in p.named(kinds.WAIT_FOR_TRAINER)]
         return max(ends, default=None)
 
     def in_task(self, rank: Rank) -> tuple[int, int] | None:
-        """Returns start and end of a trainer inside a Spark task; None for a process beside the task."""
+        """Return start and end of a trainer inside a Spark task; None for a process beside the task."""
         if not rank.whole:
             return rank.start_ns, rank.end_ns
         trainer = next(iter(rank.named(kinds.TRAINER)), None)
@@ -180,13 +180,13 @@ class _Waits:
         return None
 
     def _left_behind(self, rank: Rank) -> bool:
-        """Returns True if a task started the trainer as a process and ended: the trainer is fed."""
+        """Return True if a task started the trainer as a process and ended: the trainer is fed."""
         here = self._evidence.recorded_in(self._containers[rank.executor])
         started = {process.process.pid for process in here if process.named(kinds.START_TASK)}
         return rank.process.parent in started
 
     def held_ns(self, wait: RecordedSpan) -> int | None:
-        """Returns the end of the time in which trainers delayed a feed.
+        """Return the end of the time in which trainers delayed a feed.
 
         Then all are idle, and the last task's blocks are consumed. None for a wait that is not for a feed, or if the
         trainers discarded blocks."""
@@ -202,7 +202,7 @@ class _Waits:
         return None if taken_ns is None else min(max(taken_ns, *busy), wait.end_ns) if busy else taken_ns
 
     def _slept_for(self, sleep: RecordedSpan, trainer: Rank) -> dict[str, Any]:
-        """Returns the release of a sleep in TFCluster.shutdown, which lasts until Spark has no job.
+        """Return the release of a sleep in TFCluster.shutdown, which lasts until Spark has no job.
 
         The last task of the job that ended releases it, delayed by a trainer inside that task; else the end of the
         trainer."""
@@ -216,7 +216,7 @@ class _Waits:
         return {"waits_for": (trainer.lane,), "released_ns": None if at_work else max(done_ns, sleep.start_ns)}
 
     def resolve(self, span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
-        """Returns fields of Span for a recorded wait."""
+        """Return fields of Span for a recorded wait."""
         target = next(iter(wait.get("waits_for", ())), "")
         if target == kinds.WAIT_LAST_RESERVATION and (last := _last_before(self._reservations, span.end_ns)):
             return {**wait, "waits_for": (last[1],), "released_ns": last[0]}
@@ -240,5 +240,5 @@ class _Waits:
 
 
 def _last_before(marks: Sequence[tuple[int, str]], end_ns: int) -> tuple[int, str] | None:
-    """Returns the last mark before the end of a wait: a script may start several clusters."""
+    """Return the last mark before the end of a wait: a script may start several clusters."""
     return max((mark for mark in marks if mark[0] <= end_ns), default=None)

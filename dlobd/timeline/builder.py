@@ -22,7 +22,7 @@ class LaneBuilder:
         self.spans: list[Span] = []
 
     def add(self, kind: SpanKind, start_ns: int | None, end_ns: int | None, source: str, **more: Any) -> None:
-        """Adds [start, end), unless a bound is unknown or the interval is empty.
+        """Add [start, end), unless a bound is unknown or the interval is empty.
 
         A span that ends before it starts is added: its sources contradict each other, and `nesting` counts a clip."""
         if start_ns is None or end_ns is None or end_ns == start_ns:
@@ -37,7 +37,7 @@ class LaneBuilder:
         spans: Iterable[RecordedSpan] | None = None,
         resolve: Callable[[RecordedSpan, dict[str, Any]], dict[str, Any]] = lambda span, wait: wait,
     ) -> None:
-        """Adds recorded spans of `process`.
+        """Add recorded spans of `process`.
 
         Args:
             spans: the spans to add; None: all spans of its main thread.
@@ -84,7 +84,7 @@ def _registered(span: RecordedSpan, process: RecordedProcess) -> tuple[SpanKind,
 
 
 def _key(span: RecordedSpan) -> str:
-    """Returns the key that all members of a collective share, such as `step 7`."""
+    """Return the key that all members of a collective share, such as `step 7`."""
     return f"{span.rendezvous} {span.call}" if span.rendezvous and span.call is not None else span.rendezvous
 
 
@@ -94,7 +94,7 @@ def of_threads(
     spans: Sequence[RecordedSpan],
     resolve: Callable[[RecordedSpan, dict[str, Any]], dict[str, Any]],
 ) -> list[Span]:
-    """Returns spans of the other threads of a process; each thread works in parallel and has a lane of its own."""
+    """Return spans of the other threads of a process; each thread works in parallel and has a lane of its own."""
     found: list[Span] = []
     for thread in sorted({span.thread for span in spans if span.thread}):
         beside = LaneBuilder(f"{lane}/{thread}", process.process)

@@ -23,7 +23,7 @@ def place(
     source: str,
     elsewhere: Sequence[tuple[int, int]] = (),
 ) -> None:
-    """Adds the calls of the lane's own thread.
+    """Add the calls of the lane's own thread.
 
     Leaves out calls inside a wait for another lane before its release, such as a poll of a state: they do not delay it.
 
@@ -42,7 +42,7 @@ def place(
 
 
 def _without(start_ns: int, end_ns: int, others: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yields the parts of [start_ns, end_ns) outside of `others`, which are sorted and disjoint."""
+    """Yield the parts of [start_ns, end_ns) outside of `others`, which are sorted and disjoint."""
     for begun_ns, ended_ns in others[bisect_right(others, start_ns, key=lambda other: other[1]) :]:
         if begun_ns >= end_ns:
             break
@@ -58,7 +58,7 @@ def _holds(wait: Span, at_ns: int) -> bool:
 
 
 def poll_ns(calls: Sequence[Call], method: str, end_ns: int) -> int | None:
-    """Returns the sleep of a poller before its last call of `method` that began before `end_ns`.
+    """Return the sleep of a poller before its last call of `method` that began before `end_ns`.
 
     It lasts from the answer to the previous call of the same thread; None without two such calls."""
     last, before = None, None

@@ -16,7 +16,7 @@ from dlobd.timeline.executor import lane_of
 
 
 def reversed_messages(evidence: Evidence) -> Iterator[Clip]:
-    """Yields messages between driver and executors that arrived before they were sent, beyond the uncertainty."""
+    """Yield messages between driver and executors that arrived before they were sent, beyond the uncertainty."""
     for what, sent_ns, received_ns in _messages(evidence):
         if sent_ns is None or received_ns is None:
             continue
@@ -26,7 +26,7 @@ def reversed_messages(evidence: Evidence) -> Iterator[Clip]:
 
 
 def _messages(evidence: Evidence) -> Iterator[tuple[str, int | None, int | None]]:
-    """Yields the messages with the times at which they were sent and received."""
+    """Yield the messages with the times at which they were sent and received."""
     driver = evidence.driver.log
     for executor, log in evidence.executors.items():
         here, registered = lane_of(executor), _at(driver.registered.get(executor))
@@ -46,7 +46,7 @@ def _at(line: LogLine | None) -> int | None:
 
 
 def reversed_waits(spans: Iterable[Span]) -> Iterator[Clip]:
-    """Yields waits that ended before their release, beyond the uncertainty of both."""
+    """Yield waits that ended before their release, beyond the uncertainty of both."""
     for span in spans:
         if span.released_ns is None or span.truncated:
             continue

@@ -38,7 +38,7 @@ HeldNs = Callable[[RecordedSpan], int | None]
 def build(
     evidence: Evidence, host: str, last_executor: str | None, resolve: Resolve, held_ns: HeldNs = lambda wait: None
 ) -> list[Span]:
-    """Returns the spans of the driver, and in cluster mode also those of spark-submit's own lane.
+    """Return the spans of the driver, and in cluster mode also those of spark-submit's own lane.
 
     Args:
         last_executor: the last executor that registered, if any.
@@ -72,7 +72,7 @@ def build(
 
 
 def _add_start(lane: LaneBuilder, evidence: Evidence, next_ns: int | None) -> None:
-    """Adds the time from exec to the SparkSubmit JVM, and on to its child at `next_ns`."""
+    """Add the time from exec to the SparkSubmit JVM, and on to its child at `next_ns`."""
     window, life = evidence.window, evidence.submitter.life
     jvm_ns = life.start_ns if life else None
     lane.add(kinds.SPARK_SUBMIT_SCRIPT, window["started_ns"], jvm_ns, f"{CLIENT}, {JVM_LOG}")
@@ -90,7 +90,7 @@ def _add_start(lane: LaneBuilder, evidence: Evidence, next_ns: int | None) -> No
 def _add_driver(
     lane: LaneBuilder, evidence: Evidence, last_executor: str | None, resolve: Resolve, held_ns: HeldNs
 ) -> None:
-    """Adds the driver's Python from start to end, with the JVM's work under its calls."""
+    """Add the driver's Python from start to end, with the JVM's work under its calls."""
     python = evidence.driver_process
     if python is None:
         return
@@ -107,13 +107,13 @@ def _add_driver(
 
 
 def last_notice_ns(python: RecordedProcess | None, wait: RecordedSpan) -> int | None:
-    """Returns the time of the last rank's done notice inside a wait for trainers; None without one."""
+    """Return the time of the last rank's done notice inside a wait for trainers; None without one."""
     told = [i.at_ns for i in python.instants if i.name == kinds.RANK_DONE] if python else []
     return max((at_ns for at_ns in told if wait.start_ns <= at_ns < wait.end_ns), default=None)
 
 
 def _add_jvm(lane: LaneBuilder, evidence: Evidence) -> None:
-    """Adds the JVM's work in the thread that Python's calls wait for."""
+    """Add the JVM's work in the thread that Python's calls wait for."""
     context = evidence.driver.log.points.get("JVM SparkContext")
     if context is None or not context.thread:
         return
@@ -124,7 +124,7 @@ def _add_jvm(lane: LaneBuilder, evidence: Evidence) -> None:
 
 
 def _add_exit(lane: LaneBuilder, evidence: Evidence) -> None:
-    """Adds the end of a driver in client mode: its Python ends, its JVM stops, spark-submit exits."""
+    """Add the end of a driver in client mode: its Python ends, its JVM stops, spark-submit exits."""
     python, life = evidence.driver_process, evidence.driver.life
     window_end_ns = evidence.window["exit_ns"]
     if python is None:
@@ -136,7 +136,7 @@ def _add_exit(lane: LaneBuilder, evidence: Evidence) -> None:
 
 
 def _add_submitter(lane: LaneBuilder, evidence: Evidence) -> None:
-    """Adds spark-submit in cluster mode: staging, submission, and a poll of the application once a second."""
+    """Add spark-submit in cluster mode: staging, submission, and a poll of the application once a second."""
     log, life, window = evidence.submitter.log, evidence.submitter.life, evidence.window
     assigned = log.points.get("application id")
     _add_start(lane, evidence, assigned.at_ns if assigned else None)
@@ -162,7 +162,7 @@ def _add_submitter(lane: LaneBuilder, evidence: Evidence) -> None:
 
 
 def _report_poll(made: Sequence[Call], end_ns: int) -> dict[str, Any]:
-    """Returns the poll of a wait that ended at `end_ns` as fields of a span; two successive calls show its period."""
+    """Return the poll of a wait that ended at `end_ns` as fields of a span; two successive calls show its period."""
     read_ns = calls.poll_ns(made, "getApplicationReport", end_ns)
     return kinds.REPORT_POLL.fields() if read_ns is None else kinds.REPORT_POLL_READ.fields(read_ns)
 
@@ -172,7 +172,7 @@ def _at(log: DriverLog, name: str) -> int | None:
 
 
 def _add_submission(lane: LaneBuilder, evidence: Evidence) -> None:
-    """Adds staging and the submit RPC."""
+    """Add staging and the submit RPC."""
     log = evidence.submitter.log
     permitted = {call.path: call.end_ns for call in evidence.submitter.calls if call.method == "setPermission"}
     for line, path, next_line_ns in log.uploads:
@@ -197,7 +197,7 @@ def _add_submission(lane: LaneBuilder, evidence: Evidence) -> None:
 
 
 def _add_context(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess, last_executor: str | None) -> None:
-    """Adds the parts of `SparkContext(...)`: the JVM's start, and the waits for the ApplicationMaster and executors."""
+    """Add the parts of `SparkContext(...)`: the JVM's start, and the waits for the ApplicationMaster and executors."""
     context = next(iter(python.named(kinds.SPARK_CONTEXT)), None)
     if context is None:
         return
@@ -220,7 +220,7 @@ def _add_context(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess,
 
 
 def _add_registration(lane: LaneBuilder, evidence: Evidence, context: RecordedSpan) -> int | None:
-    """Adds the registration of a driver that is the ApplicationMaster. Returns its end."""
+    """Add the registration of a driver that is the ApplicationMaster. Returns its end."""
     registered_ns = evidence.yarn.attempt(evidence.attempts.am).at.get("RUNNING")
     registering = evidence.application_master.registering
     source = f"{DRIVER_LOG}, {RM_LOG}"
@@ -233,7 +233,7 @@ def _add_registration(lane: LaneBuilder, evidence: Evidence, context: RecordedSp
 
 
 def _add_master(lane: LaneBuilder, evidence: Evidence, context: RecordedSpan) -> int | None:
-    """Adds the registration with Spark's Master. Returns its end."""
+    """Add the registration with Spark's Master. Returns its end."""
     log = evidence.driver.log
     _add_points(
         lane,
@@ -245,7 +245,7 @@ def _add_master(lane: LaneBuilder, evidence: Evidence, context: RecordedSpan) ->
 
 
 def _add_wait_for_am(lane: LaneBuilder, evidence: Evidence, context: RecordedSpan) -> int | None:
-    """Adds the submission by the driver's JVM, and its wait for the ApplicationMaster. Returns the end of the wait."""
+    """Add the submission by the driver's JVM, and its wait for the ApplicationMaster. Returns the end of the wait."""
     log = evidence.driver.log
     _add_points(
         lane,
@@ -282,7 +282,7 @@ _ADD_MANAGER = {
 
 
 def _add_jobs(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess, held_ns: HeldNs) -> None:
-    """Adds Spark jobs. A job inside a recorded wait belongs to it: only its submission is the driver's own time."""
+    """Add Spark jobs. A job inside a recorded wait belongs to it: only its submission is the driver's own time."""
     spans = [span for span in python.spans if not span.thread]
     waits = [span for span in spans if span.wait]
     calls = [span for span in spans if span.attrs.get("jvm_call")]
@@ -308,7 +308,7 @@ def _add_jobs(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess, he
 
 
 def last_task(evidence: Evidence, wait: RecordedSpan) -> tuple[Job, Task] | None:
-    """Returns the last completed task of the jobs that were submitted inside a wait; None without one."""
+    """Return the last completed task of the jobs that were submitted inside a wait; None without one."""
     ended = [
         (task.end_ns, task.id, job, task)
         for job in evidence.driver.log.jobs
@@ -320,7 +320,7 @@ def last_task(evidence: Evidence, wait: RecordedSpan) -> tuple[Job, Task] | None
 
 
 def _add_end_of_feed(lane: LaneBuilder, evidence: Evidence, wait: RecordedSpan, held_ns: int | None) -> None:
-    """Adds the end of a feed's job after the trainers stop delaying it: its last task ends and reports, the job ends.
+    """Add the end of a feed's job after the trainers stop delaying it: its last task ends and reports, the job ends.
 
     Args:
         held_ns: end of the time in which trainers delayed it; None for a wait that is not for a feed.
@@ -340,7 +340,7 @@ def _add_end_of_feed(lane: LaneBuilder, evidence: Evidence, wait: RecordedSpan, 
 
 
 def _add_waited(lane: LaneBuilder, evidence: Evidence, jobs: Sequence[Job], end_ns: int) -> None:
-    """Adds jobs that this lane waits for, sequential or concurrent, until `end_ns`."""
+    """Add jobs that this lane waits for, sequential or concurrent, until `end_ns`."""
     free_ns = 0
     for job in jobs:
         if job.end_ns is not None and job.start_ns >= free_ns:
@@ -358,7 +358,7 @@ def _add_waited(lane: LaneBuilder, evidence: Evidence, jobs: Sequence[Job], end_
 
 
 def _add_stop(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess) -> None:
-    """Adds the end of the event log inside `SparkContext.stop`: its last bytes and its rename are HDFS's time."""
+    """Add the end of the event log inside `SparkContext.stop`: its last bytes and its rename are HDFS's time."""
     closing = evidence.driver.log.points.get("event log closing")
     stop = next(iter(python.named(kinds.SPARK_CONTEXT_STOP)), None)
     if closing is None or stop is None:

@@ -10,7 +10,7 @@ from dlobd.schema import NotMeasured
 
 
 def not_measured(job: Mapping[str, Any]) -> tuple[NotMeasured, ...]:
-    """Returns the reason why the exchange has no number; empty if it has one.
+    """Return the reason why the exchange has no number; empty if it has one.
 
     Args:
         job: `dlobd.job.description.Job` as a dict.

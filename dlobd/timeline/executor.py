@@ -39,7 +39,7 @@ TASK_THREAD = "Executor task launch worker for task "
 
 
 def lane_of(executor: str) -> str:
-    """Returns the lane of an executor by Spark's executor ID."""
+    """Return the lane of an executor by Spark's executor ID."""
     return f"executor-{executor}"
 
 
@@ -65,7 +65,7 @@ class Executor:
 
 
 def build(evidence: Evidence, host: str, executor: Executor, resolve: Resolve) -> list[Span]:
-    """Returns the spans of an executor.
+    """Return the spans of an executor.
 
     Args:
         resolve: replaces the roles in a recorded wait by lanes.
@@ -98,7 +98,7 @@ def build(evidence: Evidence, host: str, executor: Executor, resolve: Resolve) -
 
 
 def _add_master_start(lane: LaneBuilder, evidence: Evidence, executor: Executor) -> None:
-    """Adds the time until Spark's Master and a Worker have started the executor's JVM."""
+    """Add the time until Spark's Master and a Worker have started the executor's JVM."""
     connected, life = evidence.driver.log.points.get("connected"), evidence.container_jvm(executor.container)
     lane.add(
         kinds.MASTER_STARTS_EXECUTOR, connected.at_ns if connected else None,
@@ -107,7 +107,7 @@ def _add_master_start(lane: LaneBuilder, evidence: Evidence, executor: Executor)
 
 
 def _add_yarn_start(lane: LaneBuilder, evidence: Evidence, executor: Executor) -> None:
-    """Adds the request for the executor's container, and the container's start by YARN."""
+    """Add the request for the executor's container, and the container's start by YARN."""
     container, life = executor.container, evidence.container_jvm(executor.container)
     marks = evidence.yarn.containers.get(container, Marks()).at
     am, first = evidence.am_log_of(container), evidence.executors[executor.id].first
@@ -138,7 +138,7 @@ def _add_yarn_start(lane: LaneBuilder, evidence: Evidence, executor: Executor) -
 
 
 def _add_wait_for_am(lane: LaneBuilder, evidence: Evidence, container: str, accepted_ns: int | None) -> None:
-    """Adds the wait for the next ApplicationMaster, before an executor of a later attempt is requested."""
+    """Add the wait for the next ApplicationMaster, before an executor of a later attempt is requested."""
     before = [am for am in evidence.attempts.ams if attempt_of(am) < attempt_of(container)]
     if before:
         lane.add(
@@ -148,7 +148,7 @@ def _add_wait_for_am(lane: LaneBuilder, evidence: Evidence, container: str, acce
 
 
 def _add_python(lane: LaneBuilder, evidence: Evidence, executor: Executor, resolve: Resolve) -> list[Span]:
-    """Adds the Python daemon and workers. Returns the spans of lanes beside the executor's."""
+    """Add the Python daemon and workers. Returns the spans of lanes beside the executor's."""
     ranks, here = executor.ranks, evidence.recorded_in(executor.container)
     room = _room(here, ranks)
 
@@ -195,7 +195,7 @@ def _add_python(lane: LaneBuilder, evidence: Evidence, executor: Executor, resol
 
 
 def _outside(process: RecordedProcess, ranks: Sequence[Rank], threads: bool = False) -> list[RecordedSpan]:
-    """Returns spans of a Python worker outside of its ranks: of its main thread, or of its other threads."""
+    """Return spans of a Python worker outside of its ranks: of its main thread, or of its other threads."""
     as_rank = {id(span) for rank in ranks if rank.process is process for span in rank.spans}
     return [span for span in process.spans if bool(span.thread) == threads and id(span) not in as_rank]
 
@@ -217,7 +217,7 @@ def _one_at_a_time(
 
 
 def _room(processes: Sequence[RecordedProcess], ranks: Sequence[Rank]) -> dict[int, int]:
-    """Maps the start of each put to the time at which the pipe had room for it; empty if the feed is not a pipe."""
+    """Map the start of each put to the time at which the pipe had room for it; empty if the feed is not a pipe."""
     capacity = next((pipe.attrs["capacity_bytes"] for p in processes if (pipe := p.instant(kinds.FEED_PIPE))), None)
     if capacity is None:
         return {}
@@ -226,12 +226,12 @@ def _room(processes: Sequence[RecordedProcess], ranks: Sequence[Rank]) -> dict[i
 
 
 def latest(ranks: Sequence[Rank], before_ns: int) -> Rank | None:
-    """Returns the trainer that started last before `before_ns`."""
+    """Return the trainer that started last before `before_ns`."""
     return max((rank for rank in ranks if rank.start_ns < before_ns), key=lambda rank: rank.start_ns, default=None)
 
 
 def consumed_ns(rank: Rank, before_ns: int) -> int | None:
-    """Returns the time at which the trainer had consumed the feed; None if it discarded blocks.
+    """Return the time at which the trainer had consumed the feed; None if it discarded blocks.
 
     That is its last get of a block, or its last put of results, before the end of a feed task."""
     if any(span.start_ns < before_ns for span in rank.named(kinds.TERMINATE_FEED)):
@@ -247,7 +247,7 @@ def _add_tasks(
     ready_ns: int | None,
     end_ns: int | None,
 ) -> None:
-    """Adds the scheduling and the run of tasks, and the idle time until the driver has the next job."""
+    """Add the scheduling and the run of tasks, and the idle time until the driver has the next job."""
     free_ns = ready_ns
     # a task without an end had ended before the next start: an executor with one core runs one task at a time
     starts = [task.start_ns for _, task in tasks]
@@ -280,7 +280,7 @@ def _add_tasks(
 
 
 def _add_parts(lane: LaneBuilder, evidence: Evidence, executor: Executor) -> None:
-    """Adds the work of the executor's JVM in the thread of each task, if its log shows it."""
+    """Add the work of the executor's JVM in the thread of each task, if its log shows it."""
     container, log = executor.container, evidence.executors[executor.id]
     processes = [p for p in evidence.recorded_in(container) if not p.forked and p.process.role not in ROLES]
     daemons = [p.process.start_ns for p in processes if p.process.start_ns]
@@ -312,7 +312,7 @@ def _add_parts(lane: LaneBuilder, evidence: Evidence, executor: Executor) -> Non
 
 
 def _add_joins(lane: LaneBuilder, process: RecordedProcess, ranks: Sequence[Rank]) -> None:
-    """Adds the wait of a feed task, after its last block, for the trainer to consume all; stock polls once a second."""
+    """Add the wait of a feed task, after its last block, for the trainer to consume all; stock polls once a second."""
     exhausted = [instant for instant in process.instants if instant.name == kinds.FEED_EXHAUSTED]
     for feed in process.named(kinds.FEED_TASK):
         ends = [instant for instant in exhausted if feed.start_ns <= instant.at_ns <= feed.end_ns]

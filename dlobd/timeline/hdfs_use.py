@@ -38,7 +38,7 @@ MIN_RATE_BYTES = 1 << 20
 
 
 def intervals(evidence: Evidence) -> list[Interval]:
-    """Returns HDFS time inside spans of other layers: input of executors' JVMs, and localisation by NodeManagers."""
+    """Return HDFS time inside spans of other layers: input of executors' JVMs, and localisation by NodeManagers."""
     rate = _peak_bytes_per_s(evidence.hdfs.transfers)
     found: list[Interval] = []
     for executor, log in evidence.executors.items():
@@ -65,7 +65,7 @@ def intervals(evidence: Evidence) -> list[Interval]:
 
 
 def close_retries(evidence: Evidence, spans: Iterable[Span]) -> list[Span]:
-    """Returns the client's sleeps inside writes: time of HDFS that a setting causes, not a disk."""
+    """Return the client's sleeps inside writes: time of HDFS that a setting causes, not a disk."""
     with_path = [span for span in spans if span.layer == HDFS and span.attrs.get("path")]
     tries = [span for span in with_path if _completes(span)]
     written = [span for span in with_path if not _completes(span)]
@@ -84,7 +84,7 @@ def _completes(span: Span) -> bool:
 
 
 def _sleep(write: Span, retry: CloseRetry, tries: Iterable[Span]) -> tuple[int, int]:
-    """Returns start and end of a client's sleep, between two of its own calls if it logged them."""
+    """Return start and end of a client's sleep, between two of its own calls if it logged them."""
     starts_ns = min((t.end_ns for t in tries if t.start_ns <= retry.at_ns < t.end_ns), default=retry.at_ns)
     next_ns = min((t.start_ns for t in tries if t.start_ns >= starts_ns), default=write.end_ns)
     return starts_ns, min(starts_ns + retry.delay_ns, next_ns, write.end_ns)
@@ -131,7 +131,7 @@ def _peak_bytes_per_s(transfers: Iterable[Transfer]) -> float | None:
 
 
 def outages(evidence: Evidence) -> list[str]:
-    """Returns a line for each failed DataNode whose reads and writes succeeded at another replica."""
+    """Return a line for each failed DataNode whose reads and writes succeeded at another replica."""
     given_up = Counter(
         (instant.attrs["address"], instant.attrs["how"])
         for process in evidence.processes
@@ -145,7 +145,7 @@ def outages(evidence: Evidence) -> list[str]:
 
 
 def summary(evidence: Evidence, spans: Iterable[Span], found: Iterable[Interval]) -> tuple[HdfsUse, ...]:
-    """Returns HDFS work by purpose. Times are sums over all lanes, which overlap: they are no part of the wall."""
+    """Return HDFS work by purpose. Times are sums over all lanes, which overlap: they are no part of the wall."""
     rows: dict[str, dict[str, Any]] = {}
     for span in spans:
         purpose = span.attrs.get("purpose")
@@ -184,7 +184,7 @@ def summary(evidence: Evidence, spans: Iterable[Span], found: Iterable[Interval]
 
 
 def _calls(evidence: Evidence) -> list[dict[str, Any]]:
-    """Returns the number of NameNode calls in the window: all of them, and the driver's looks for ranks' markers.
+    """Return the number of NameNode calls in the window: all of them, and the driver's looks for ranks' markers.
 
     The looks are dlobd's own overhead. No log has the length of these calls."""
     start_ns, end_ns = evidence.window["exec_ns"], evidence.window["exit_ns"]
@@ -205,7 +205,7 @@ def _row(purpose: str, ns: int | None, begin: str, end: str) -> dict[str, Any]:
 
 
 def _written(evidence: Evidence, paths: set[str]) -> int | None:
-    """Returns the bytes that DataNodes wrote during the creation of the staging files; None without a client trace."""
+    """Return the bytes that DataNodes wrote during the creation of the staging files; None without a client trace."""
     times = [a.at_ns for a in evidence.hdfs.audits if a.path in paths]
     if not times or not evidence.hdfs.transfers:
         return None

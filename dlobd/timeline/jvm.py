@@ -90,7 +90,7 @@ DRIVER = (
 def add_phases(
     lane: LaneBuilder, lines: Iterable[LogLine], phases: Iterable[Phase], source: str, until_ns: int | None = None
 ) -> None:
-    """Adds the phases in the log of one JVM, each after the begin of the previous phase.
+    """Add the phases in the log of one JVM, each after the begin of the previous phase.
 
     Args:
         until_ns: end of the activity, by the record of another process.
@@ -125,7 +125,7 @@ def add_boot(
     jvm_log: str,
     own_log: str,
 ) -> None:
-    """Adds the start of a JVM: its own creation, and the configuration of log4j.
+    """Add the start of a JVM: its own creation, and the configuration of log4j.
 
     Args:
         configured: begin and end of that configuration.
@@ -141,7 +141,7 @@ def add_boot(
 
 
 def add_pauses(lane: LaneBuilder, life: JvmLife | None, start_ns: int | None, end_ns: int | None, jvm_log: str) -> None:
-    """Adds the garbage collections in [start, end), in which the lane's work is in the JVM.
+    """Add the garbage collections in [start, end), in which the lane's work is in the JVM.
 
     Leaves out a pause inside a call that is answered later: the lane waits for another process then."""
     if life is None or life.created_ns is None or start_ns is None or end_ns is None:

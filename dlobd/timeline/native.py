@@ -30,7 +30,7 @@ PLAIN_PROCESSES = tuple(
 
 
 def assemble(evidence: Evidence) -> Trace:
-    """Returns the trace of a native run.
+    """Return the trace of a native run.
 
     Raises:
         BundleError: nothing was started, so that there is no window.
@@ -72,7 +72,7 @@ def _client(window: Window, host: str) -> list[Span]:
 
 
 def _parent(evidence: Evidence, host: str, ranks: list[Rank]) -> list[Span]:
-    """Returns the spans of the parent's Python: its start, its recorded spans, its exit."""
+    """Return the spans of the parent's Python: its start, its recorded spans, its exit."""
     window, python = evidence.window, evidence.driver_process
     lane = LaneBuilder(PARENT, Process(host, "driver", 0, window["pid"]))
     if python is None:
@@ -96,13 +96,13 @@ def _resolve(span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
 
 
 def _exit_of(parent: RecordedProcess | None, rank: RecordedProcess) -> int | None:
-    """Returns the time at which the parent saw the rank's process end."""
+    """Return the time at which the parent saw the rank's process end."""
     exits = [i for i in parent.instants if i.name == kinds.RANK_EXITED] if parent else []
     return next((instant.at_ns for instant in exits if instant.attrs.get("rank") == rank.rank), None)
 
 
 def _anatomy(evidence: Evidence, ranks: list[Rank]) -> tuple[tuple[Event, ...], tuple[Event, ...]]:
-    """Returns start-up along the rank whose first step was last, and teardown along the chief."""
+    """Return start-up along the rank whose first step was last, and teardown along the chief."""
     window, parent = evidence.window, evidence.driver_process
     firsts = [(at.at_ns, rank) for rank in ranks if (at := rank.process.instant(kinds.FIRST_STEP_DONE))]
     slowest = max(firsts, key=lambda pair: pair[0])[1] if firsts else None

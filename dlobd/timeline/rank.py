@@ -16,7 +16,7 @@ Resolve = Callable[[RecordedSpan, dict[str, Any]], dict[str, Any]]
 
 
 def reader_of(rank: Rank) -> str:
-    """Returns the lane of the threads that read for this rank, tf.data's or its launcher's; one works at a time."""
+    """Return the lane of the threads that read for this rank, tf.data's or its launcher's; one works at a time."""
     return f"{rank.lane}/reader"
 
 
@@ -29,7 +29,7 @@ def build(
     resolve: Resolve,
     puts: Sequence[RecordedSpan] = (),
 ) -> list[Span]:
-    """Returns the spans of a rank.
+    """Return the spans of a rank.
 
     Args:
         executor: lane of the executor whose Python worker forked the trainer, or is the trainer.

@@ -47,7 +47,7 @@ class Rank:
         return [s for s in self.process.spans if self.start_ns <= s.start_ns and s.end_ns <= self.end_ns]
 
     def named(self, name: str) -> list[RecordedSpan]:
-        """Returns all its spans of a kind."""
+        """Return all its spans of a kind."""
         return [span for span in self.spans if span.name == name]
 
     @property
@@ -61,7 +61,7 @@ class Rank:
 
 
 def ranks(evidence: Evidence) -> list[Rank]:
-    """Returns all trainers, by executor and time. A role may occur again if a script trains several times."""
+    """Return all trainers, by executor and time. A role may occur again if a script trains several times."""
     found: list[Rank] = []
     for executor, container in evidence.executor_containers.items():
         for process in evidence.recorded_in(container):
@@ -71,12 +71,12 @@ def ranks(evidence: Evidence) -> list[Rank]:
 
 
 def is_server(evidence: Evidence, process: RecordedProcess) -> bool:
-    """Returns True for dlobd's parameter servers, which do not train. A ps of a script is TensorFlow's."""
+    """Return True for dlobd's parameter servers, which do not train. A ps of a script is TensorFlow's."""
     return process.process.role == "ps" and not evidence.topology.user_script
 
 
 def last_executor(evidence: Evidence, found: Sequence[Rank]) -> str | None:
-    """Returns the last registered executor of those on which `found` trained.
+    """Return the last registered executor of those on which `found` trained.
 
     Only as many count as were requested at first: a replacement of a lost executor delays nothing."""
     trained = {rank.executor for rank in found} or evidence.executors.keys()

@@ -11,7 +11,7 @@ from dlobd.timeline.ranks import is_server
 
 
 def build(evidence: Evidence) -> Iterator[Span]:
-    """Yields the recorded spans of all servers, in lanes such as ps-0/rank-1."""
+    """Yield the recorded spans of all servers, in lanes such as ps-0/rank-1."""
     for process in evidence.processes:
         if is_server(evidence, process):
             yield from of_threads(f"ps-{process.process.index}", process, process.spans, lambda span, wait: wait)

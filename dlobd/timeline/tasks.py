@@ -36,7 +36,7 @@ class Lost(NamedTuple):
 
 
 def lost(jobs: Iterable[Job]) -> Iterator[Lost]:
-    """Yields attempts whose result came from another attempt: of a lost executor, a failed task or a slow task.
+    """Yield attempts whose result came from another attempt: of a lost executor, a failed task or a slow task.
 
     Yields nothing of a task that never succeeded."""
     for job in jobs:
@@ -50,7 +50,7 @@ def lost(jobs: Iterable[Job]) -> Iterator[Lost]:
 
 
 def lost_work(evidence: Evidence) -> Iterator[str]:
-    """Yields a line for each lost attempt. Its time is in the wall only if a job waited for it."""
+    """Yield a line for each lost attempt. Its time is in the wall only if a job waited for it."""
     for one in lost(evidence.driver.log.jobs):
         log = evidence.executors.get(one.task.executor)
         ended_ns = log.finished.get(one.task.id) if log else None
@@ -72,7 +72,7 @@ def critical(
     gone: Mapping[str, int] = _NONE,
     registered: Mapping[str, int] = _NONE,
 ) -> Iterator[Link]:
-    """Yields the critical intervals of `jobs`, last first.
+    """Yield the critical intervals of `jobs`, last first.
 
     Each is the task that ended last before the next began: the next waited for its stage or its executor. A lost
     attempt precedes its repetition; between them lies the start of the executor, if it was new.

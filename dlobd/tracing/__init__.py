@@ -61,12 +61,12 @@ _paused: Recorder | None = None
 
 
 def switched_off() -> bool:
-    """Returns True if this process and its children record nothing."""
+    """Return True if this process and its children record nothing."""
     return os.environ.get(SWITCH) == "off"
 
 
 def start(directory: str | Path, role: str, index: int = 0, threaded: bool = True) -> Recorder | None:
-    """Opens this process's recorder, unless it is switched off; a second call only changes role and index."""
+    """Open this process's recorder, unless it is switched off; a second call only changes role and index."""
     global _recorder
     if switched_off():
         return None
@@ -80,19 +80,19 @@ def start(directory: str | Path, role: str, index: int = 0, threaded: bool = Tru
 
 
 def directory() -> str:
-    """Returns the directory of this process's span file; empty without a recorder."""
+    """Return the directory of this process's span file; empty without a recorder."""
     return str(_recorder.directory) if _recorder is not None else ""
 
 
 def pause() -> None:
-    """Stops recording until `resume`; open spans stay open. A process measures the cost of recording with it."""
+    """Stop recording until `resume`; open spans stay open. A process measures the cost of recording with it."""
     global _recorder, _paused
     if _recorder is not None:
         _recorder, _paused = None, _recorder
 
 
 def resume() -> None:
-    """Ends a `pause`."""
+    """End a `pause`."""
     global _recorder, _paused
     if _paused is not None:
         _recorder, _paused = _paused, None
@@ -104,7 +104,7 @@ def _after_fork() -> None:
 
 
 def span(kind: SpanKind, wait: dict[str, Any] | None = None, detail: str = "", **attrs: Any) -> OpenSpan | _NoSpan:
-    """Records an interval of this process: `with span(spans.OPEN) as open_span: ...; open_span.note(bytes=n)`.
+    """Record an interval of this process: `with span(spans.OPEN) as open_span: ...; open_span.note(bytes=n)`.
 
     Args:
         wait: fields of the wait that differ between spans of one kind; the row of the kind has the others.
@@ -114,31 +114,31 @@ def span(kind: SpanKind, wait: dict[str, Any] | None = None, detail: str = "", *
 
 
 def instant(kind: InstantKind, at_ns: int | None = None, **attrs: Any) -> None:
-    """Records a point in time of this process: now, or at `at_ns`."""
+    """Record a point in time of this process: now, or at `at_ns`."""
     if _recorder is not None:
         _recorder.instant(kind, at_ns, **attrs)
 
 
 def past(kind: SpanKind, start_ns: int, end_ns: int, detail: str = "", **attrs: Any) -> None:
-    """Records an interval that has ended and is long enough for a span."""
+    """Record an interval that has ended and is long enough for a span."""
     if _recorder is not None:
         _recorder.past(kind, start_ns, end_ns, detail, **attrs)
 
 
 def left_out() -> None:
-    """Counts an interval that was too short for a span."""
+    """Count an interval that was too short for a span."""
     if _recorder is not None:
         _recorder.left_out()
 
 
 def identify(role: str, index: int) -> None:
-    """Records the new role of this process."""
+    """Record the new role of this process."""
     if _recorder is not None:
         _recorder.identify(role, index)
 
 
 def flush() -> None:
-    """Writes the buffered lines, for a process that ends without exit handlers."""
+    """Write the buffered lines, for a process that ends without exit handlers."""
     if _recorder is not None:
         _recorder.leave()
         _recorder.flush(last=True)

@@ -20,13 +20,13 @@ STEP_NS = 10_000_000
 
 
 def monotonic_ns() -> int:
-    """Reads CLOCK_MONOTONIC in nanoseconds."""
+    """Read CLOCK_MONOTONIC in nanoseconds."""
     return time.monotonic_ns()
 
 
 @contextmanager
 def timed(into: MutableMapping[str, int | None], name: str) -> Iterator[None]:
-    """Stores the duration of its block in `into[name]`, in nanoseconds, also if the block fails."""
+    """Store the duration of its block in `into[name]`, in nanoseconds, also if the block fails."""
     start_ns = monotonic_ns()
     try:
         yield
@@ -35,7 +35,7 @@ def timed(into: MutableMapping[str, int | None], name: str) -> Iterator[None]:
 
 
 def host_name() -> str:
-    """Returns the kernel's name of this host, or YARN's name if they differ: a container's host name is a number.
+    """Return the kernel's name of this host, or YARN's name if they differ: a container's host name is a number.
 
     A NodeManager passes NM_HOST to its containers: mostly the same name with a domain, or an address.
     """
@@ -46,7 +46,7 @@ def host_name() -> str:
 
 
 def domain() -> str:
-    """Returns this process's clock domain: monotonic times of two processes with equal domains are comparable."""
+    """Return this process's clock domain: monotonic times of two processes with equal domains are comparable."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             boot = file.read().strip()
@@ -57,7 +57,7 @@ def domain() -> str:
 
 
 def anchor(tries: int = 5) -> ClockAnchor:
-    """Reads both clocks together: the fastest of `tries` readings; its error is half its duration."""
+    """Read both clocks together: the fastest of `tries` readings; its error is half its duration."""
     best: tuple[int, int, int] | None = None
     for _ in range(tries):
         before = time.monotonic_ns()
@@ -71,7 +71,7 @@ def anchor(tries: int = 5) -> ClockAnchor:
 
 
 def process_start_ns(pid: int | str = "self") -> int | None:
-    """Returns the start of a process on the monotonic clock, to one kernel tick (`tick_ns`); None if it has ended."""
+    """Return the start of a process on the monotonic clock, to one kernel tick (`tick_ns`); None if it has ended."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             # the second field, the command, may hold spaces and brackets: split after its last bracket
@@ -84,7 +84,7 @@ def process_start_ns(pid: int | str = "self") -> int | None:
 
 
 def tick_ns() -> int:
-    """Returns the resolution of `process_start_ns`: 10 ms on most machines."""
+    """Return the resolution of `process_start_ns`: 10 ms on most machines."""
     return 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 
@@ -101,12 +101,12 @@ class WallToMonotonic:
         self._anchors = sorted(anchors, key=lambda a: a.wall_ns)
 
     def ns(self, wall_ns: int) -> int:
-        """Converts `wall_ns` (nanoseconds since the epoch)."""
+        """Convert `wall_ns` (nanoseconds since the epoch)."""
         nearest = min(self._anchors, key=lambda a: abs(a.wall_ns - wall_ns))
         return nearest.monotonic_ns + wall_ns - nearest.wall_ns
 
     def ms(self, wall_ms: int) -> int:
-        """Converts `wall_ms` (milliseconds since the epoch); the event lies in [t, t + 1 ms)."""
+        """Convert `wall_ms` (milliseconds since the epoch); the event lies in [t, t + 1 ms)."""
         return self.ns(wall_ms * 1_000_000)
 
     @property
@@ -117,7 +117,7 @@ class WallToMonotonic:
 
 
 def stepped_ns(anchors: Sequence[ClockAnchor]) -> int:
-    """Returns the largest step of the wall clock between two anchors of one domain; 0 if there was no step.
+    """Return the largest step of the wall clock between two anchors of one domain; 0 if there was no step.
 
     Slewing is no step: a kernel corrects at most 0.5 ms a second. Each reading has its own error.
     """

@@ -53,7 +53,7 @@ class Bounds:
         return self.hi_ns - self.lo_ns
 
     def joined(self, other: Bounds) -> Bounds:
-        """Returns the smallest interval that contains both."""
+        """Return the smallest interval that contains both."""
         return Bounds(min(self.lo_ns, other.lo_ns), max(self.hi_ns, other.hi_ns))
 
 
@@ -84,11 +84,11 @@ class Offset:
 
     @property
     def steps(self) -> tuple[tuple[int, int], ...]:
-        """Steps of a clock: (earliest, latest) time of a, in nanoseconds."""
+        """Step of a clock: (earliest, latest) time of a, in nanoseconds."""
         return tuple((before.end_ns, after.start_ns) for before, after in pairwise(self._lines))
 
     def at(self, a_ns: int) -> Bounds:
-        """Returns the offset at a time of clock a. Lines extend beyond the first and last exchange."""
+        """Return the offset at a time of clock a. Lines extend beyond the first and last exchange."""
         index = max(0, bisect_right(self._starts, a_ns) - 1)
         bounds = self._lines[index].at(a_ns)
         if a_ns > self._lines[index].end_ns and index + 1 < len(self._lines):
@@ -97,7 +97,7 @@ class Offset:
 
 
 def _longest(exchanges: Sequence[Exchange]) -> int:
-    """Counts the first exchanges that one line can explain, by doubling and bisection."""
+    """Count the first exchanges that one line can explain, by doubling and bisection."""
     low, step = 1, 1
     while low < len(exchanges) and _Lines(exchanges[: min(low + step, len(exchanges))]).possible:
         low = min(low + step, len(exchanges))
@@ -140,7 +140,7 @@ class _Lines:
         return bool(self._extremes)
 
     def at(self, a_ns: int) -> Bounds:
-        """Returns the lowest and highest possible offset at a time."""
+        """Return the lowest and highest possible offset at a time."""
         t = float(a_ns - self.start_ns)
         lo = min(lowest + r * t for r, lowest, _ in self._extremes)
         hi = max(highest + r * t for r, _, highest in self._extremes)
@@ -157,7 +157,7 @@ class _Lines:
         return min(y - r * x for x, y in self._above)
 
     def _possible_rates(self, bends: Sequence[float]) -> list[float]:
-        """Returns the bends at which a line is possible, and both ends of the interval of possible rates."""
+        """Return the bends at which a line is possible, and both ends of the interval of possible rates."""
         gaps = [self._lowest(r) - self._highest(r) for r in bends]  # convex in r; possible where not above 0
         rates = [r for r, gap in zip(bends, gaps, strict=True) if gap <= 0]
         for (r, gap), (s, next_gap) in zip(
@@ -173,7 +173,7 @@ def _slopes(hull: Sequence[_Point]) -> list[float]:
 
 
 def _hull(points: Iterable[_Point], sign: int) -> list[_Point]:
-    """Returns the lower hull (sign 1) or the upper hull (sign -1): other points never limit a line first."""
+    """Return the lower hull (sign 1) or the upper hull (sign -1): other points never limit a line first."""
     hull: list[_Point] = []
     for x, y in sorted(points, key=lambda point: (point[0], sign * point[1])):
         if hull and hull[-1][0] == x:

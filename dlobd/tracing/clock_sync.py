@@ -98,7 +98,7 @@ class Server:
                 # a response that cannot be sent: the client repeats its request
 
     def close(self) -> None:
-        """Stops the server."""
+        """Stop the server."""
         self._closed = True
         try:
             self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread
@@ -118,7 +118,7 @@ class Peer:
     domain: str
 
     def exchange(self, count: int = BURST) -> list[Exchange]:
-        """Makes up to `count` exchanges, fewer after a timeout; never raises."""
+        """Make up to `count` exchanges, fewer after a timeout; never raises."""
         secret = self.secret.encode()
         exchanges: list[Exchange] = []
         try:
@@ -143,7 +143,7 @@ class Peer:
 
 
 def peer(environment: Mapping[str, str] = os.environ) -> Peer | None:
-    """Returns the server that the environment names; None without one, or if it is in this process's clock domain."""
+    """Return the server that the environment names; None without one, or if it is in this process's clock domain."""
     try:
         server = Peer(**json.loads(environment[VARIABLE]))
     except (KeyError, TypeError, ValueError):
@@ -152,7 +152,7 @@ def peer(environment: Mapping[str, str] = os.environ) -> Peer | None:
 
 
 def main() -> None:
-    """Prints the clock domain of this process, and COUNT exchanges with the server in the environment, as JSON lines.
+    """Print the clock domain of this process, and COUNT exchanges with the server in the environment, as JSON lines.
 
     Run by `python -m dlobd.tracing.clock_sync COUNT` in `analysis/clock_width.py` and tests. The server may be in the
     same clock domain."""

@@ -52,7 +52,7 @@ class Threads:
         self._ended = [0, 0, 0, 0]
 
     def read(self) -> ThreadTimes | None:
-        """Reads the times; None if the process has ended, or the kernel does not count."""
+        """Read the times; None if the process has ended, or the kernel does not count."""
         try:
             readings = {tid: self._thread(tid) for tid in map(int, os.listdir(self._directory))}
         except OSError:
@@ -97,7 +97,7 @@ def _added(total: list[int], times: tuple[int, int], lane: bool) -> list[int]:
 
 
 def cpu_ns(pid: int) -> int | None:
-    """Returns the core time of a process's threads, ended threads included; None if the process has ended."""
+    """Return the core time of a process's threads, ended threads included; None if the process has ended."""
     try:
         return time.clock_gettime_ns((~pid << 3) | 2)  # the kernel's ID of that process's CPU clock
     except OSError:
@@ -105,7 +105,7 @@ def cpu_ns(pid: int) -> int | None:
 
 
 def read_bytes(pid: int) -> int | None:
-    """Returns the bytes that a process has read from disks; None if it has ended, or this user may not know."""
+    """Return the bytes that a process has read from disks; None if it has ended, or this user may not know."""
     try:
         return int(_content(f"/proc/{pid}/io").partition(b"\nread_bytes:")[2].split()[0])
     except (OSError, IndexError, ValueError):
@@ -113,7 +113,7 @@ def read_bytes(pid: int) -> int | None:
 
 
 def faults(pid: int) -> tuple[int, int | None] | None:
-    """Returns a process's major page faults, and its nanoseconds blocked by disks to one tick; None if it has ended.
+    """Return a process's major page faults, and its nanoseconds blocked by disks to one tick; None if it has ended.
 
     The second value is None if the kernel does not count it (`delayacct`)."""
     try:
@@ -126,7 +126,7 @@ def faults(pid: int) -> tuple[int, int | None] | None:
 
 @cache
 def counts_block_io() -> bool:
-    """Returns True if this kernel counts the time of threads blocked by disks."""
+    """Return True if this kernel counts the time of threads blocked by disks."""
     try:
         return _content("/proc/sys/kernel/task_delayacct").strip() == b"1"
     except OSError:
@@ -134,7 +134,7 @@ def counts_block_io() -> bool:
 
 
 def pressure() -> tuple[int, int] | None:
-    """Returns the nanoseconds since boot in which some task waited for a core, and in which some task was blocked by a
+    """Return the nanoseconds since boot in which some task waited for a core, and in which some task was blocked by a
     disk.
 
     None if the kernel does not count them."""

@@ -116,7 +116,7 @@ class OpenSpan:
         self._written = False
 
     def note(self, **attrs: Any) -> None:
-        """Adds attributes that are known only later, such as a number of bytes, to the end of the span."""
+        """Add attributes that are known only later, such as a number of bytes, to the end of the span."""
         self._noted = {**self._noted, **attrs} if self._noted else attrs
 
     def __enter__(self) -> OpenSpan:
@@ -151,7 +151,7 @@ class OpenSpan:
             recorder.flush()
 
     def line(self) -> str:
-        """Encodes the span without a line break: begin and end, or the begin alone if it is still open."""
+        """Encode the span without a line break: begin and end, or the begin alone if it is still open."""
         # This sets `_written` before it reads `_end_ns`, and `__exit__` sets `_end_ns` before it reads `_written`: the
         # end is written in any interleaving of two threads, at worst twice.
         self._written = True
@@ -228,7 +228,7 @@ class Recorder:
         self._reported_lost = 0
 
     def after_fork(self) -> None:
-        """Prepares a forked child: a new file, an empty stack, and a background thread at its first record.
+        """Prepare a forked child: a new file, an empty stack, and a background thread at its first record.
 
         IDs continue from the parent's: the end of a span that was open at the fork matches no span of the child."""
         if self._fd is not None:
@@ -237,12 +237,12 @@ class Recorder:
         self._open_file(self._role, self._index, forked=True)
 
     def identify(self, role: str, index: int) -> None:
-        """Records the new role of this process, for example rank 1 of the workers."""
+        """Record the new role of this process, for example rank 1 of the workers."""
         self._role, self._index = role, index
         self._append(self._process_line())
 
     def span(self, kind: SpanKind, wait: dict[str, Any] | None = None, detail: str = "", **attrs: Any) -> OpenSpan:
-        """Records an interval; see `dlobd.tracing.span`.
+        """Record an interval; see `dlobd.tracing.span`.
 
         Args:
             wait: may contain waits_for, released_ns, cause and cause_period_ns; for a member of a collective, the
@@ -251,14 +251,14 @@ class Recorder:
         return OpenSpan(self, kind, wait, detail, attrs)
 
     def instant(self, kind: InstantKind, at_ns: int | None = None, **attrs: Any) -> None:
-        """Records a point in time: now, or at `at_ns`."""
+        """Record a point in time: now, or at `at_ns`."""
         line: dict[str, Any] = {"k": "i", "n": kind, "t": self._now() if at_ns is None else at_ns}
         if attrs:
             line["a"] = attrs
         self._append(line)
 
     def past(self, kind: SpanKind, start_ns: int, end_ns: int, detail: str = "", **attrs: Any) -> None:
-        """Records an interval that has ended, of a kind whose short intervals get no span (see `left_out`)."""
+        """Record an interval that has ended, of a kind whose short intervals get no span (see `left_out`)."""
         main = get_ident() == self._main
         stack, thread = (self._main_stack, "") if main else self._of_thread()
         line = {"k": "s", "i": next(self._ids), "p": stack[-1] if stack else 0, "l": kind.layer, "n": kind.text(detail)}
@@ -270,12 +270,12 @@ class Recorder:
         self._append(line)
 
     def left_out(self) -> None:
-        """Counts an interval that was too short for `past`."""
+        """Count an interval that was too short for `past`."""
         with self._count_lock:
             self.cost.left_out += 1
 
     def flush(self, last: bool = False) -> None:
-        """Writes the buffered lines, and every `SUMS_S` the sums. A failing disk costs spans and a line on stderr, but
+        """Write the buffered lines, and every `SUMS_S` the sums. A failing disk costs spans and a line on stderr, but
         never the job.
 
         Args:
@@ -340,7 +340,7 @@ class Recorder:
             self.cost.lost_lines = lost  # the next line repeats these sums
 
     def _put(self, lines: list[str]) -> None:
-        """Appends lines to the file, and counts written and lost lines."""
+        """Append lines to the file, and counts written and lost lines."""
         assert self._fd is not None
         before = b"\n" if self._cut else b""
         data = before + ("\n".join(lines) + "\n").encode()
@@ -373,7 +373,7 @@ class Recorder:
             pass  # stderr may be on the same disk, or closed
 
     def exchange(self) -> None:
-        """Exchanges messages with the driver's clock, if it is another clock."""
+        """Exchange messages with the driver's clock, if it is another clock."""
         if self._peer is None:
             return
         for pair in self._peer.exchange():
@@ -390,12 +390,12 @@ class Recorder:
         self._exchanged_ns = self._now()
 
     def leave(self) -> None:
-        """Exchanges messages for the last time before the process ends."""
+        """Exchange messages for the last time before the process ends."""
         if self._now() - self._exchanged_ns >= FIRST_EXCHANGE_S * 1e9:
             self.exchange()
 
     def close(self) -> None:
-        """Writes the buffered lines, a last anchor and the cost, and stops the background thread."""
+        """Write the buffered lines, a last anchor and the cost, and stop the background thread."""
         self._stop.set()
         self.leave()
         with self._lock:
@@ -408,7 +408,7 @@ class Recorder:
                 self._introduced = False
 
     def _of_thread(self) -> tuple[list[int], str]:
-        """Returns stack and name of the current thread, which is not the main thread."""
+        """Return stack and name of the current thread, which is not the main thread."""
         state: tuple[list[int], str] | None = getattr(self._local, "stack_and_name", None)
         if state is None:
             state = self._local.stack_and_name = ([], threading.current_thread().name)
@@ -489,7 +489,7 @@ _encode = json.JSONEncoder(separators=(",", ":"), default=str).encode
 
 
 def _members(values: dict[str, Any]) -> str:
-    """Encodes `values` as a JSON object.
+    """Encode `values` as a JSON object.
 
     Nearly all values are numbers, strings and lists of one string. They bypass the encoder, which would cost more than
     the rest of the span."""

@@ -29,7 +29,7 @@ Span = Callable[..., AbstractContextManager[Any]]
 
 
 def evidence(directory: Path) -> dict[str, Any]:
-    """Returns the evidence for a bundle: the state of recording, and the cost of a span.
+    """Return the evidence for a bundle: the state of recording, and the cost of a span.
 
     Args:
         directory: for a temporary span file, on the disk of the run's span files.
@@ -42,7 +42,7 @@ def evidence(directory: Path) -> dict[str, Any]:
 
 
 def measured(directory: Path, spans: int, repeats: int) -> dict[str, list[float]]:
-    """Returns nanoseconds of CPU time a span, sorted, with one value a repeat.
+    """Return nanoseconds of CPU time a span, sorted, with one value a repeat.
 
     `on` includes encoding and writing; `off` is measured without a recorder. The measurements are interleaved, and the
     time of a loop without spans is subtracted from both."""
@@ -66,7 +66,7 @@ def measured(directory: Path, spans: int, repeats: int) -> dict[str, list[float]
 
 
 def _loop_ns(span: Span | None, flush: Callable[[], None], spans: int, other: bytes) -> float:
-    """Records the spans of a trainer's step loop, a wait with a size and a rendezvous, and then writes them.
+    """Record the spans of a trainer's step loop, a wait with a size and a rendezvous, and then writes them.
 
     Before each turn the core reads through `other`, which contains no zero."""
     spent_ns = 0

@@ -66,7 +66,7 @@ class Compared:
 
 
 def unknown(message: str) -> Compared:
-    """Returns a comparison without a verdict."""
+    """Return a comparison without a verdict."""
     return Compared(None, message)
 
 
@@ -89,7 +89,7 @@ class Rule:
     whole: bool = False
 
     def decide(self, facts: Facts) -> Check | None:
-        """Returns the check of one run, or None if it does not apply."""
+        """Return the check of one run, or None if it does not apply."""
         if self.whole and not completed(facts.evidence):
             return None
         found = self.compare(facts)
@@ -120,25 +120,25 @@ def _json_number(value: Number | None) -> Number | None:
 
 
 def training_job(evidence: Evidence) -> dict[str, Any]:
-    """Returns the settings of dlobd's own training job; empty for a user's script."""
+    """Return the settings of dlobd's own training job; empty for a user's script."""
     return {} if evidence.topology.user_script else evidence.job
 
 
 def completed(evidence: Evidence) -> bool:
-    """Returns True if the job ended well and each rank left a result, so that sums over the whole job must agree."""
+    """Return True if the job ended well and each rank left a result, so that sums over the whole job must agree."""
     # in client mode YARN reports success for jobs that failed: the results of the ranks decide
     return ended_well(evidence) and len(evidence.results) >= training_job(evidence).get("workers", 0)
 
 
 def cut_short(evidence: Evidence) -> bool:
-    """Returns True if training stopped before its last epoch ended, so that input was read and never used."""
+    """Return True if training stopped before its last epoch ended, so that input was read and never used."""
     job = training_job(evidence)
     taken = [result["steps"] for result in evidence.results.values()]
     return any(job.get(limit) for limit in LIMITS) and bool(taken) and min(taken) < job["steps"]
 
 
 def passes(evidence: Evidence) -> int | None:
-    """Returns how often the job reads its input; the barrier launcher feeds later epochs from memory."""
+    """Return how often the job reads its input; the barrier launcher feeds later epochs from memory."""
     job = training_job(evidence)
     if not job:
         return None
@@ -146,7 +146,7 @@ def passes(evidence: Evidence) -> int | None:
 
 
 def external(evidence: Evidence) -> str:
-    """Returns a doubt if the cluster is external."""
+    """Return a doubt if the cluster is external."""
     return (
         "the cluster is external: its logs may be incomplete, and other users share it"
         if evidence.topology.external
@@ -155,7 +155,7 @@ def external(evidence: Evidence) -> str:
 
 
 def daemon_trouble(evidence: Evidence, *kinds: str) -> str:
-    """Returns a doubt if a daemon of these kinds died or was restarted during the run."""
+    """Return a doubt if a daemon of these kinds died or was restarted during the run."""
     for daemon in evidence.daemons:
         name = str(daemon["name"])
         if name.startswith(kinds):
@@ -167,7 +167,7 @@ def daemon_trouble(evidence: Evidence, *kinds: str) -> str:
 
 
 def repeated_tasks(evidence: Evidence) -> str:
-    """Returns a doubt if Spark repeated a task, which reads and feeds its input again."""
+    """Return a doubt if Spark repeated a task, which reads and feeds its input again."""
     if evidence.driver.log.gone:
         return "an executor was lost, and Spark repeated its tasks"
     if any(not task.ok for task in ended_tasks(evidence)):
@@ -176,7 +176,7 @@ def repeated_tasks(evidence: Evidence) -> str:
 
 
 def ended_tasks(evidence: Evidence) -> list[TaskMetrics]:
-    """Returns the tasks of Spark's event log; none if the log has an unknown form."""
+    """Return the tasks of Spark's event log; none if the log has an unknown form."""
     try:
         return evidence.tasks
     except (KeyError, TypeError):
@@ -184,11 +184,11 @@ def ended_tasks(evidence: Evidence) -> list[TaskMetrics]:
 
 
 def other_clocks(evidence: Evidence) -> str:
-    """Returns a doubt if logs of other hosts were aligned by wall clocks, with unknown error."""
+    """Return a doubt if logs of other hosts were aligned by wall clocks, with unknown error."""
     _ = evidence.processes, evidence.yarn, evidence.driver.log  # reading them finds the other clocks
     return "logs of other hosts were aligned by their wall clocks" if evidence.alignment.moved else ""
 
 
 def several_clocks(evidence: Evidence) -> str:
-    """Returns a doubt if the evidence has timestamps of several clocks, however they were aligned."""
+    """Return a doubt if the evidence has timestamps of several clocks, however they were aligned."""
     return other_clocks(evidence) or ("evidence has several clocks" if evidence.alignment.clocks else "")

@@ -20,5 +20,5 @@ RULES: tuple[Rule, ...] = (
 
 
 def checks(facts: Facts) -> list[Check]:
-    """Returns the checks that apply to a run. The first one that fails is the reason why the run is invalid."""
+    """Return the checks that apply to a run. The first one that fails is the reason why the run is invalid."""
     return [check for rule in RULES if (check := rule.decide(facts)) is not None]

@@ -24,7 +24,7 @@ from dlobd.trust.base import (
 
 
 def trouble(evidence: Evidence) -> str:
-    """Returns a doubt if HDFS may have been asked more than once for the same bytes."""
+    """Return a doubt if HDFS may have been asked more than once for the same bytes."""
     doubt = external(evidence) or daemon_trouble(evidence, "namenode", "datanode") or repeated_tasks(evidence)
     if doubt:
         return doubt

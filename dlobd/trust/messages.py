@@ -92,7 +92,7 @@ def _staging(evidence: Evidence) -> Iterator[Message]:
 
 
 def messages(evidence: Evidence) -> Iterator[Message]:
-    """Yields all pairs of cause and effect."""
+    """Yield all pairs of cause and effect."""
     yield from _submission(evidence)
     yield from _containers(evidence)
     yield from _executors(evidence)

@@ -40,7 +40,7 @@ filter to them (YarnSchedulerBackend's AddWebUIFilter). dlobd switches the pages
 
 
 def ended_badly(evidence: Evidence, limits: Runnable) -> str | None:
-    """Returns the reason of a job that was not interrupted and failed; None for others.
+    """Return the reason of a job that was not interrupted and failed; None for others.
 
     Args:
         limits: has timeout_s and accept_timeout_s.
@@ -54,7 +54,7 @@ def ended_badly(evidence: Evidence, limits: Runnable) -> str | None:
 
 
 def failure(evidence: Evidence) -> str:
-    """Returns the reason of a job with an exit code other than 0.
+    """Return the reason of a job with an exit code other than 0.
 
     A rank that lost its peer fails as well, and often reports it first. So the death of a process takes precedence over
     any message, and the earliest death over later deaths.
@@ -72,7 +72,7 @@ def failure(evidence: Evidence) -> str:
 
 
 def timed_out(evidence: Evidence, timeout_s: int) -> str:
-    """Returns the reason of a job that dlobd ended after `timeout_s`."""
+    """Return the reason of a job that dlobd ended after `timeout_s`."""
     deadline_ns = evidence.window["exec_ns"] + timeout_s * 1_000_000_000
     death = min((candidate for candidate in _trainer_deaths(evidence) if candidate[0] < deadline_ns), default=None)
     reason = f"not finished after timeout_s = {timeout_s} s"
@@ -80,18 +80,18 @@ def timed_out(evidence: Evidence, timeout_s: int) -> str:
 
 
 def never_started(evidence: Evidence, accept_timeout_s: int) -> str:
-    """Returns the ResourceManager's reason for an application that stayed in ACCEPTED."""
+    """Return the ResourceManager's reason for an application that stayed in ACCEPTED."""
     diagnostics = re.sub(r"^\[[^]]*\]", "", evidence.window["diagnostics"].strip()) or "none"
     return one_line(f"still ACCEPTED after accept_timeout_s = {accept_timeout_s} s; YARN's diagnostics: {diagnostics}")
 
 
 def one_line(reason: str) -> str:
-    """Returns one line, shortened to a readable length; the evidence has the rest."""
+    """Return one line, shortened to a readable length; the evidence has the rest."""
     return textwrap.shorten(reason, MAX_REASON_CHARACTERS, placeholder=" ...")
 
 
 def _message(evidence: Evidence) -> str:
-    """Returns the message of a rank, the driver or YARN, in this order: a driver may only report a failed Spark job."""
+    """Return the message of a rank, the driver or YARN, in this order: a driver may only report a failed Spark job."""
     message = _driver_message(evidence)
     if message and _ABOUT_RANK.match(message):
         return message
@@ -107,7 +107,7 @@ def _message(evidence: Evidence) -> str:
 
 
 def _last_line(evidence: Evidence) -> str:
-    """Returns the exit code, and the last line of stderr that is neither a log line nor a stack frame."""
+    """Return the exit code, and the last line of stderr that is neither a log line nor a stack frame."""
     exited = f"spark-submit exited with code {evidence.window['exit_code']}"
     lines = [line.strip() for line in reading.lines(evidence.path / files.DRIVER_STDERR)]
     message = next((line for line in reversed(lines) if line and not _NOT_AN_ERROR.match(line)), "")
@@ -115,12 +115,12 @@ def _last_line(evidence: Evidence) -> str:
 
 
 def diverged(evidence: Evidence) -> bool:
-    """Returns True if a rank stopped because its loss was no longer finite."""
+    """Return True if a rank stopped because its loss was no longer finite."""
     return any(process.instant(kinds.DIVERGED) for process in evidence.processes)
 
 
 def _failures(evidence: Evidence) -> Iterator[tuple[int, str]]:
-    """Yields the time and the cause of failures that ranks recorded, also without a done-marker in HDFS."""
+    """Yield the time and the cause of failures that ranks recorded, also without a done-marker in HDFS."""
     for process in evidence.processes:
         for instant in process.instants:
             if instant.name == kinds.RANK_FAILED:
@@ -128,7 +128,7 @@ def _failures(evidence: Evidence) -> Iterator[tuple[int, str]]:
 
 
 def _without_hdfs(evidence: Evidence, kind: str) -> str | None:
-    """Returns the reason if the message is about HDFS and a daemon of this kind died."""
+    """Return the reason if the message is about HDFS and a daemon of this kind died."""
     message = _message(evidence)
     for daemon in evidence.daemons:
         if daemon["kind"] == kind and not daemon["alive"] and _ABOUT_HDFS.search(message):
@@ -137,7 +137,7 @@ def _without_hdfs(evidence: Evidence, kind: str) -> str | None:
 
 
 def _signal_name(number: int) -> str:
-    """Returns a text such as `signal 9 (SIGKILL)`."""
+    """Return a text such as `signal 9 (SIGKILL)`."""
     try:
         return f"signal {number} ({signal.Signals(number).name})"
     except ValueError:  # a real-time signal
@@ -145,7 +145,7 @@ def _signal_name(number: int) -> str:
 
 
 def _submitter_killed(evidence: Evidence) -> str | None:
-    """Returns the reason if a signal killed spark-submit or its child, the driver's Python."""
+    """Return the reason if a signal killed spark-submit or its child, the driver's Python."""
     code = evidence.window["exit_code"]
     if code < 0:
         process = "spark-submit" if evidence.topology.has_spark else "the ranks' parent process"
@@ -156,7 +156,7 @@ def _submitter_killed(evidence: Evidence) -> str | None:
 
 
 def _memory_limits(evidence: Evidence) -> Iterator[str]:
-    """Yields containers that a NodeManager killed because they exceeded their memory."""
+    """Yield containers that a NodeManager killed because they exceeded their memory."""
     for line in evidence.yarn.diagnostics:
         if match := _MEMORY_LIMIT.search(line):
             yield (
@@ -166,7 +166,7 @@ def _memory_limits(evidence: Evidence) -> Iterator[str]:
 
 
 def _refused(evidence: Evidence) -> str | None:
-    """Returns YARN's answer to an ApplicationMaster that requested containers too large for every node."""
+    """Return YARN's answer to an ApplicationMaster that requested containers too large for every node."""
     for log in sorted((evidence.path / files.CONTAINER_LOGS).glob("*_000001/stderr")):
         if match := _REFUSED.search(reading.text(log)):
             return f"YARN refused the request for executors: {match[1]}"
@@ -174,7 +174,7 @@ def _refused(evidence: Evidence) -> str | None:
 
 
 def _deaths(evidence: Evidence) -> Iterator[tuple[int, str]]:
-    """Yields the time and the cause of processes in containers that were killed or failed while the job ran."""
+    """Yield the time and the cause of processes in containers that were killed or failed while the job ran."""
     yield from _trainer_deaths(evidence)
     user_exit = evidence.application_master.user_exit
     if user_exit and 128 < user_exit[1] < 193:
@@ -189,7 +189,7 @@ def _deaths(evidence: Evidence) -> Iterator[tuple[int, str]]:
 
 
 def _trainer_deaths(evidence: Evidence) -> Iterator[tuple[int, str]]:
-    """Yields the time and the cause of trainers that a signal killed, as recorded by their parents."""
+    """Yield the time and the cause of trainers that a signal killed, as recorded by their parents."""
     ranks = {process.process.pid: process.process for process in evidence.processes}
     for instant in (instant for process in evidence.processes for instant in process.instants):
         code = instant.attrs.get("code", 0)
@@ -201,7 +201,7 @@ def _trainer_deaths(evidence: Evidence) -> Iterator[tuple[int, str]]:
 
 
 def _lost_nodes(evidence: Evidence) -> Iterator[tuple[int, str]]:
-    """Yields the last log line's time and the cause of NodeManagers that the ResourceManager marked lost."""
+    """Yield the last log line's time and the cause of NodeManagers that the ResourceManager marked lost."""
     for lost in evidence.yarn.lost_nodes:
         port = int(lost.node.rpartition(":")[2])
         daemon = next((d for d in evidence.daemons if d["kind"] == "nodemanager" and d["ports"]["rpc"] == port), None)
@@ -223,7 +223,7 @@ def _lost_nodes(evidence: Evidence) -> Iterator[tuple[int, str]]:
 
 
 def _lost_executors(evidence: Evidence) -> Iterator[tuple[int, str]]:
-    """Yields the time and the cause of executors that were lost with their nodes, by the driver's log.
+    """Yield the time and the cause of executors that were lost with their nodes, by the driver's log.
 
     On an external cluster the ResourceManager's lines about nodes do not belong to an application."""
     for lost in evidence.driver.log.lost:
@@ -231,7 +231,7 @@ def _lost_executors(evidence: Evidence) -> Iterator[tuple[int, str]]:
 
 
 def _exits(evidence: Evidence) -> Iterator[tuple[int, str, int]]:
-    """Yields time, container and exit code of the exits in the NodeManagers' logs."""
+    """Yield time, container and exit code of the exits in the NodeManagers' logs."""
     number = (evidence.window["application_id"] or "application_none").removeprefix("application_")
     for path in sorted((evidence.path / files.DAEMON_LOGS).glob("nodemanager-*.log")):
         for line in log4j.read(path, path.name):
@@ -251,7 +251,7 @@ def _name(evidence: Evidence, container: str) -> str:
 
 
 def _driver_message(evidence: Evidence) -> str | None:
-    """Returns the driver's last message about a failure.
+    """Return the driver's last message about a failure.
 
     spark-submit copies both outputs into its standard output, and YARN into that of the ApplicationMaster."""
     outputs = [evidence.path / name for name in (files.DRIVER_STDOUT, files.DRIVER_STDERR)]
@@ -264,6 +264,6 @@ def _driver_message(evidence: Evidence) -> str | None:
 
 
 def _reported(evidence: Evidence) -> str | None:
-    """Returns the first error that YARN or the driver's JVM logged."""
+    """Return the first error that YARN or the driver's JVM logged."""
     lines = [*evidence.rm_app.get("diagnostics", "").splitlines(), *evidence.driver.log.errors]
     return next((line for line in lines if line.strip()), None)

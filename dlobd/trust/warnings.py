@@ -22,7 +22,7 @@ _LOST = re.compile(r"BLOCK\* removeDeadDatanode: lost heartbeat from (\S+),")
 
 
 def warnings(evidence: Evidence, absences: Sequence[MissingEvidence], trace: Trace) -> list[str]:
-    """Returns all warnings, one line each."""
+    """Return all warnings, one line each."""
     return [
         *(f"missing: {absence.sentence}" for absence in absences),
         *trouble(evidence),
@@ -35,7 +35,7 @@ def warnings(evidence: Evidence, absences: Sequence[MissingEvidence], trace: Tra
 
 
 def trouble(evidence: Evidence) -> list[str]:
-    """Returns the warnings about YARN's status and about daemons that died, were restarted or stopped responding."""
+    """Return the warnings about YARN's status and about daemons that died, were restarted or stopped responding."""
     return [*_status_of_yarn(evidence), *_daemons(evidence)]
 
 

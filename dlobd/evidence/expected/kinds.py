@@ -180,5 +180,5 @@ KINDS = (
 
 
 def kind_of(name: str) -> EvidenceKind | None:
-    """Returns the kind of a file of a bundle; None if the table has none."""
+    """Return the kind of a file of a bundle; None if the table has none."""
     return next((kind for kind in KINDS if any(fnmatchcase(name, glob) for glob in kind.files)), None)

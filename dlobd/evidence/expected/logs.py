@@ -39,7 +39,7 @@ _MASTER = re.compile(r"container_(?:e\d+_)?\d+_\d+_\d+_000001")
 
 
 def absences(evidence: Evidence) -> Iterator[MissingEvidence]:
-    """Yields logs that are absent, or lack their begin or end."""
+    """Yield logs that are absent, or lack their begin or end."""
     topology = evidence.topology
     if not topology.by_hand or evidence.on_file(files.DRIVER_STDERR):
         yield from _driver(evidence)
@@ -85,7 +85,7 @@ def _of_driver(evidence: Evidence) -> EvidenceKind:
 
 
 def _headless(evidence: Evidence, lines: Sequence[LogLine], name: str) -> Iterator[MissingEvidence]:
-    """Yields a log of the driver's JVM that begins after its SparkContext was created."""
+    """Yield a log of the driver's JVM that begins after its SparkContext was created."""
     driver = evidence.driver_process
     context = driver.named(SPARK_CONTEXT) if driver else ()
     if lines and context and "JVM SparkContext" not in evidence.driver.log.points:
@@ -93,7 +93,7 @@ def _headless(evidence: Evidence, lines: Sequence[LogLine], name: str) -> Iterat
 
 
 def _silenced(evidence: Evidence, name: str) -> Iterator[MissingEvidence]:
-    """Yields the time after which the user's script disabled that log."""
+    """Yield the time after which the user's script disabled that log."""
     driver = evidence.driver_process
     for instant in driver.instants if driver else ():
         level = str(instant.attrs.get("level", "")).upper()
@@ -124,7 +124,7 @@ def _whole(
 
 
 def _master(evidence: Evidence) -> Iterator[MissingEvidence]:
-    """Yields defects of the ApplicationMaster's log, if the application was accepted and ended well."""
+    """Yield defects of the ApplicationMaster's log, if the application was accepted and ended well."""
     if not ended_well(evidence) or not evidence.window["application_id"]:
         return
     container = next(filter(_MASTER.fullmatch, reversed(evidence.attempts.ams)), None)
@@ -181,7 +181,7 @@ def _jvm_log(evidence: Evidence, container: str) -> Iterator[MissingEvidence]:
 
 
 def _daemons(evidence: Evidence) -> Iterator[MissingEvidence]:
-    """Yields missing logs of daemons. On an external cluster the collection itself reports missing logs."""
+    """Yield missing logs of daemons. On an external cluster the collection itself reports missing logs."""
     if evidence.topology.external or not ended_well(evidence):
         return
     for daemon in evidence.daemons:
@@ -214,7 +214,7 @@ def _resourcemanager(evidence: Evidence) -> Iterator[MissingEvidence]:
 
 
 def _nodemanagers(evidence: Evidence) -> Iterator[MissingEvidence]:
-    """Yields containers without lines in any NodeManager's log."""
+    """Yield containers without lines in any NodeManager's log."""
     containers = {c: i for i, c in evidence.executor_containers.items() if i in evidence.driver.log.registered}
     containers |= {c: "AM" for c in evidence.attempts.ams if _MASTER.fullmatch(c)}
     for container in sorted(containers):
@@ -228,7 +228,7 @@ def _nodemanagers(evidence: Evidence) -> Iterator[MissingEvidence]:
 
 
 def of_hdfs(evidence: Evidence) -> Iterator[MissingEvidence]:
-    """Yields missing logs of the NameNode and the DataNodes."""
+    """Yield missing logs of the NameNode and the DataNodes."""
     audit = f"{files.DAEMON_LOGS}/namenode-audit.log"
     if not evidence.hdfs.audits:
         yield MissingEvidence(kinds.AUDIT_LOG, audit, "is absent, or has no line")
@@ -247,7 +247,7 @@ def of_hdfs(evidence: Evidence) -> Iterator[MissingEvidence]:
 
 
 def _closed_unseen(evidence: Evidence) -> bool:
-    """Returns True if Spark closed its event log, but no rename or earlier removal of it was audited."""
+    """Return True if Spark closed its event log, but no rename or earlier removal of it was audited."""
     number = str(evidence.window["application_id"])
     closing = evidence.driver.log.points.get("event log closing")
     if closing is None or any(one.command == "rename" and number in one.path for one in evidence.hdfs.audits):
@@ -257,7 +257,7 @@ def _closed_unseen(evidence: Evidence) -> bool:
 
 
 def _datanodes(evidence: Evidence) -> Iterator[MissingEvidence]:
-    """Yields missing client traces: their names have numbers from 0, and together they have each block of the input."""
+    """Yield missing client traces: their names have numbers from 0, and together they have each block of the input."""
     there = sorted(path.name for path in (evidence.path / files.DAEMON_LOGS).glob("datanode-*-clienttrace.log"))
     wanted = [f"datanode-{i}-clienttrace.log" for i in range(max(len(there), _count(evidence, "datanode")))]
     for name in wanted:

@@ -14,7 +14,7 @@ from dlobd.schema import NotMeasured, Span
 
 
 def missing(evidence: Evidence) -> tuple[MissingEvidence, ...]:
-    """Returns the missing evidence; evidence on which the breakdown depends comes first.
+    """Return the missing evidence; evidence on which the breakdown depends comes first.
 
     Raises:
         BundleError: nothing was submitted, so that there is no window.
@@ -29,7 +29,7 @@ def missing(evidence: Evidence) -> tuple[MissingEvidence, ...]:
 
 
 def unknown(trace_spans: Iterable[Span], absences: Sequence[MissingEvidence]) -> Iterator[Span]:
-    """Yields the spans, with a mark if their own time may belong to another layer."""
+    """Yield the spans, with a mark if their own time may belong to another layer."""
     for span in trace_spans:
         hidden = any(_hides(one, span) for one in absences)
         yield replace(span, unknown=True) if hidden else span
@@ -44,7 +44,7 @@ def _hides(absence: MissingEvidence, span: Span) -> bool:
 
 
 def not_measured(absences: Sequence[MissingEvidence]) -> Iterator[NotMeasured]:
-    """Yields an entry for each layer that lacks evidence on which its time depends."""
+    """Yield an entry for each layer that lacks evidence on which its time depends."""
     for layer in LAYERS:
         if found := [one for one in absences if one.kind.decides and layer in one.layers]:
             more = f", and {len(found) - 1} more" if found[1:] else ""

@@ -39,22 +39,22 @@ class MissingEvidence:
 
 
 def process_id(directory: str, pid: int | str) -> str:
-    """Returns the ID of a process that recorded spans: PIDs are unique in a container only."""
+    """Return the ID of a process that recorded spans: PIDs are unique in a container only."""
     return f"{directory}/{pid}"
 
 
 def ended_well(evidence: Evidence) -> bool:
-    """Returns True if no process of the run was killed, so that each source must be complete."""
+    """Return True if no process of the run was killed, so that each source must be complete."""
     return bool(evidence.window["exit_code"] == 0 and not evidence.window["ended_by"])
 
 
 def killed(evidence: Evidence) -> set[str]:
-    """Returns the containers of lost executors and of lost attempts, whose records may be cut."""
+    """Return the containers of lost executors and of lost attempts, whose records may be cut."""
     gone = evidence.driver.log.gone
     lost = (found for executor, found in evidence.executor_containers.items() if executor in gone)
     return {*lost, *evidence.lost_containers}
 
 
 def recorded(evidence: Evidence) -> bool:
-    """Returns True if the recorder was on; a bundle without this setting is of a version that always recorded."""
+    """Return True if the recorder was on; a bundle without this setting is of a version that always recorded."""
     return evidence.span_cost is None or evidence.span_cost["recording"] != "off"

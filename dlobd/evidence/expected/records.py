@@ -12,7 +12,7 @@ from dlobd.evidence.expected.spans import lanes_of
 
 
 def absences(evidence: Evidence) -> Iterator[MissingEvidence]:
-    """Yields records that are absent or cut."""
+    """Yield records that are absent or cut."""
     if not ended_well(evidence):
         return
     topology = evidence.topology
@@ -34,7 +34,7 @@ def absences(evidence: Evidence) -> Iterator[MissingEvidence]:
 
 
 def _inventoried(evidence: Evidence) -> bool:
-    """Returns True if the collection left a record; only the oldest bundles have none."""
+    """Return True if the collection left a record; only the oldest bundles have none."""
     return evidence.on_file(files.COLLECTED)
 
 
@@ -52,7 +52,7 @@ def _event_log(evidence: Evidence) -> Iterator[MissingEvidence]:
 
 
 def damaged(evidence: Evidence, known: Collection[MissingEvidence]) -> Iterator[MissingEvidence]:
-    """Yields each file that cannot be used, or not completely, unless it is in `known`.
+    """Yield each file that cannot be used, or not completely, unless it is in `known`.
 
     A process that was killed leaves half a line, so that its log is damaged only if the run ended well.
     """
@@ -63,7 +63,7 @@ def damaged(evidence: Evidence, known: Collection[MissingEvidence]) -> Iterator[
 
 
 def uncollected(evidence: Evidence, known: Collection[MissingEvidence]) -> Iterator[MissingEvidence]:
-    """Yields each file of the inventory that is absent from the bundle or has another size, unless it is in `known`."""
+    """Yield each file of the inventory that is absent from the bundle or has another size, unless it is in `known`."""
     inventory: dict[str, int] = evidence.collected.get("files", {})
     if not inventory and any(process.parent is not None for process in evidence.processes):
         yield MissingEvidence(kinds.INVENTORY, files.COLLECTED, "is absent, or has no inventory")
@@ -82,7 +82,7 @@ def uncollected(evidence: Evidence, known: Collection[MissingEvidence]) -> Itera
 
 
 def _is_about(missing: MissingEvidence, name: str) -> bool:
-    """Returns True if the missing evidence is that file; a span file is identified by its process."""
+    """Return True if the missing evidence is that file; a span file is identified by its process."""
     directory, _, file = name.removeprefix("spans/").rpartition("/")
     if file.startswith("spans-"):
         return missing.process == process_id(directory, file.split("-")[1])

@@ -31,7 +31,7 @@ _PYTHON_DONE = "Times: "
 
 
 def absences(evidence: Evidence) -> Iterator[MissingEvidence]:
-    """Yields processes without spans and incomplete span files; nothing if the recorder was off."""
+    """Yield processes without spans and incomplete span files; nothing if the recorder was off."""
     if not recorded(evidence):
         return
     if evidence.driver_process is None:
@@ -46,7 +46,7 @@ def absences(evidence: Evidence) -> Iterator[MissingEvidence]:
 
 
 def lanes_of(evidence: Evidence, directory: str) -> tuple[str, ...]:
-    """Returns the lanes that are unknown without a process of this directory: of its executor, ranks and driver."""
+    """Return the lanes that are unknown without a process of this directory: of its executor, rank and driver."""
     executor = evidence.executor_of.get(directory)
     return (f"executor-{executor}", "rank-*", "driver") if executor else ALL_LANES
 
@@ -70,7 +70,7 @@ def _ranks(evidence: Evidence) -> Iterator[MissingEvidence]:
 
 
 def _own_ranks(evidence: Evidence) -> Iterator[MissingEvidence]:
-    """Yields missing main functions: TFCluster.run records the number of its nodes."""
+    """Yield missing main functions: TFCluster.run records the number of its nodes."""
     driver = evidence.driver_process
     nodes = sum(span.attrs.get("nodes", 0) for span in driver.named(kinds.TFCLUSTER_RUN)) if driver else 0
     mains = sum("role" in span.attrs for process in evidence.processes for span in process.spans)
@@ -81,7 +81,7 @@ def _own_ranks(evidence: Evidence) -> Iterator[MissingEvidence]:
 
 
 def _workers(evidence: Evidence) -> Iterator[MissingEvidence]:
-    """Yields executors that ran Python but have no span files of a daemon or of workers."""
+    """Yield executors that ran Python but have no span files of a daemon or of workers."""
     gone = killed(evidence)
     for executor, container in evidence.executor_containers.items():
         lines = [line for line in evidence.container_log(container) if line.logger == _RUNS_PYTHON]
@@ -98,7 +98,7 @@ def _workers(evidence: Evidence) -> Iterator[MissingEvidence]:
 
 
 def _relatives(evidence: Evidence) -> Iterator[MissingEvidence]:
-    """Yields processes without span files that are the child or the parent of another process."""
+    """Yield processes without span files that are the child or the parent of another process."""
     there = {(process.path.parent.name, process.process.pid) for process in evidence.processes}
     told: set[tuple[str, int]] = set()
     gone = killed(evidence)  # it may have died before it wrote a line
@@ -118,7 +118,7 @@ def _relatives(evidence: Evidence) -> Iterator[MissingEvidence]:
 
 
 def _named(process: RecordedProcess) -> Iterator[tuple[int, EvidenceKind, str]]:
-    """Yields PIDs in the same container, with the kind of their spans and the proof of their existence."""
+    """Yield PIDs in the same container, with the kind of their spans and the proof of their existence."""
     for instant in process.instants:
         if instant.name == kinds.WORKER_FORKED:
             yield instant.attrs["pid"], WORKER_SPANS, "forked it as a Python worker"
@@ -142,7 +142,7 @@ def _counters(evidence: Evidence) -> Iterator[MissingEvidence]:
 
 
 def _parts(evidence: Evidence) -> Iterator[MissingEvidence]:
-    """Yields span files without a first line or an end, with damaged lines, or with fewer lines than were recorded."""
+    """Yield span files without a first line or an end, with damaged lines, or with fewer lines than were recorded."""
     gone = killed(evidence)
     for path in sorted((evidence.path / "spans").rglob("spans-*.jsonl")):
         directory = path.parent.name
@@ -157,7 +157,7 @@ def _parts(evidence: Evidence) -> Iterator[MissingEvidence]:
 
 
 def _defect(process: RecordedProcess | None) -> str:
-    """Returns the defect of a file; empty if it is complete."""
+    """Return the defect of a file; empty if it is complete."""
     if process is None:
         return "does not begin with the line that says whose it is"
     if process.bad_lines:
@@ -181,7 +181,7 @@ def _kind(process: RecordedProcess | None, directory: str) -> EvidenceKind:
 
 
 def _lost(evidence: Evidence) -> Iterator[MissingEvidence]:
-    """Yields lines that a disk refused, by the counts of recorders, or by stderr if those could not be written."""
+    """Yield lines that a disk refused, by the counts of recorders, or by stderr if those could not be written."""
     counts = {(p.path.parent.name, p.process.pid): p.cost.lost_lines for p in evidence.processes if p.cost}
     logs = evidence.path / "logs"
     for path in (logs / "driver.stderr", *sorted(logs.glob("containers/*/stderr"))):

@@ -72,7 +72,7 @@ class ClassPath:
     archive: Path | None = None
 
     def options(self, conf_dir: Path) -> list[str]:
-        """Returns the options for the JVM, which ignores an archive that it cannot use."""
+        """Return the options for the JVM, which ignores an archive that it cannot use."""
         # the archive is valid for class paths with the same prefix, so the configuration comes last; no jar has files
         # of the same names
         archive = [] if self.archive is None else [*_IN_PLACE, f"-XX:SharedArchiveFile={self.archive}"]
@@ -80,7 +80,7 @@ class ClassPath:
 
 
 def prepare(java: Java, jars: Sequence[Path], progress: Callable[[str], None]) -> ClassPath:
-    """Returns the daemons' class path: the four `jars` and eight of pyspark, prepared if possible.
+    """Return the daemons' class path: the four `jars` and eight of pyspark, prepared if possible.
 
     Raises:
         SetupError: a jar of pyspark is missing.
@@ -102,7 +102,7 @@ def prepare(java: Java, jars: Sequence[Path], progress: Callable[[str], None]) -
 def _prepared(
     directory: Path, java: Java, plain: Sequence[Path], classes: bytes, progress: Callable[[str], None]
 ) -> ClassPath:
-    """Returns the class path in `directory`, after preparing it if necessary."""
+    """Return the class path in `directory`, after preparing it if necessary."""
     split = [path for path in plain if path.name.startswith(_SPLIT)]
     prepared = [directory / _SCANNED_JAR, *(directory / path.name for path in split)]
     jars = (prepared[0], *(directory / path.name if path in split else path for path in plain))
@@ -130,7 +130,7 @@ def _from_pyspark() -> list[Path]:
 
 
 def _remove_unused(directory: Path) -> None:
-    """Removes the incomplete `directory`, files of killed processes, and unused directories."""
+    """Remove the incomplete `directory`, files of killed processes, and unused directories."""
     for other in directory.parent.iterdir():
         unused = other.name.startswith(".making-") or time.time() - other.stat().st_mtime > UNUSED_S
         if other.is_dir() and (unused or other == directory):
@@ -138,7 +138,7 @@ def _remove_unused(directory: Path) -> None:
 
 
 def _split(directory: Path, sources: Sequence[Path]) -> None:
-    """Creates `directory` with copies of the jars without the scanned files, and a jar with these files."""
+    """Create `directory` with copies of the jars without the scanned files, and a jar with these files."""
     aside = Path(tempfile.mkdtemp(prefix=".making-", dir=directory.parent))
     try:
         with ZipFile(aside / _SCANNED_JAR, "w") as scanned:
@@ -154,7 +154,7 @@ def _split(directory: Path, sources: Sequence[Path]) -> None:
 
 
 def _copy(entry: ZipInfo, source: ZipFile, into: ZipFile) -> None:
-    """Copies a compressed entry unchanged, four times as fast as unpacking and packing."""
+    """Copy a compressed entry unchanged, four times as fast as unpacking and packing."""
     read, write = source.fp, into.fp
     assert read is not None
     assert write is not None
@@ -173,7 +173,7 @@ def _copy(entry: ZipInfo, source: ZipFile, into: ZipFile) -> None:
 
 
 def _make_archive(archive: Path, java: Java, jars: Sequence[Path], classes: bytes) -> None:
-    """Lets the JVM create the archive; an empty file if it cannot."""
+    """Let the JVM create the archive; an empty file if it cannot."""
     with tempfile.TemporaryDirectory(prefix=".making-", dir=archive.parent) as name:
         listed, partial = Path(name) / "classes", Path(name) / _ARCHIVE
         listed.write_bytes(classes)

@@ -48,7 +48,7 @@ class EmbeddedCluster:
     """
 
     def __init__(self, settings: ClusterSettings) -> None:
-        """Raises SetupError if Hadoop cannot use the path of the work directory."""
+        """Raise SetupError if Hadoop cannot use the path of the work directory."""
         self.settings = replace(settings, work_dir=configuration.work_dir_name(settings.work_dir))
         self._lock = WorkDirLock(self.work_dir)
         self._state: ClusterState | None = None
@@ -58,7 +58,7 @@ class EmbeddedCluster:
 
     @classmethod
     def attach(cls, work_dir: Path, hold: bool = True) -> EmbeddedCluster:
-        """Returns the cluster that runs in `work_dir`.
+        """Return the cluster that runs in `work_dir`.
 
         Args:
             hold: reserve the cluster for this command until `release`, `stop` or the end of the process; without it
@@ -145,7 +145,7 @@ class EmbeddedCluster:
         return self.endpoints.rm_url
 
     def log_files(self) -> dict[str, Path]:
-        """Returns the paths of the daemons' logs by name, and of their separate logs: namenode-audit,
+        """Return the paths of the daemons' logs by name, and of their separate logs: namenode-audit,
         resourcemanager-audit, datanode-0-clienttrace, nodemanager-0-audit. The latter exist after the first record."""
         extra = {
             "namenode": ("audit", "hdfs-audit.log"),
@@ -162,31 +162,31 @@ class EmbeddedCluster:
         return files
 
     def container_log_dirs(self, application_id: str) -> dict[str, Path]:
-        """Returns the log directories of an application's containers on all NodeManagers, ordered by container ID."""
+        """Return the log directories of an application's containers on all NodeManagers, ordered by container ID."""
         directories = self.work_dir.glob(f"nodemanager-*/userlogs/{application_id}/container_*")
         return {path.name: path for path in sorted(directories, key=lambda path: path.name) if path.is_dir()}
 
     def daemons_now(self) -> list[dict[str, Any]]:
-        """Returns name, kind, host and ports of each daemon, and if it runs."""
+        """Return name, kind, host and ports of each daemon, and if it runs."""
         alive = self._alive()
         return [{**asdict(daemon), "alive": daemon.name in alive} for daemon in self._running().daemons]
 
     def memory(self) -> dict[str, int]:
-        """Returns the resident bytes of each running daemon."""
+        """Return the resident bytes of each running daemon."""
         return {name: rss_bytes(process) for name, process in self._alive().items()}
 
     def daemon_pids(self) -> dict[str, int]:
-        """Returns the process ID of each running daemon."""
+        """Return the process ID of each running daemon."""
         return {name: process.pid for name, process in self._alive().items()}
 
     def status(self) -> ClusterStatus:
-        """Asks every daemon; takes at most a few seconds. Raises ClusterError if the cluster is not started."""
+        """Ask every daemon; takes at most a few seconds. Raises ClusterError if the cluster is not started."""
         return look(self._running(), self._alive(), self._rest)
 
     # ---- start
 
     def start(self, report: Callable[[str], None], timeout_s: float = START_TIMEOUT_S, stays: bool = False) -> None:
-        """Starts every daemon and returns when all are ready for a job. The content of HDFS is kept between starts.
+        """Start every daemon and returns when all are ready for a job. The content of HDFS is kept between starts.
 
         Args:
             report: receives a line per step.
@@ -216,7 +216,7 @@ class EmbeddedCluster:
             self._dismiss_watchdog()
 
     def restart(self, name: str, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Restarts a daemon with its configuration and ports, and returns when it is ready. It is killed if it runs. No
+        """Restarts a daemon with its configuration and ports, and return when it is ready. It is killed if it runs. No
         lock is necessary, because a restart may serve the job of another command.
 
         Raises:
@@ -299,7 +299,7 @@ class EmbeddedCluster:
     # ---- stop
 
     def stop(self, report: Callable[[str], None] | None = None) -> None:
-        """Stops every daemon and container of the work directory, in an order that allows each to end properly.
+        """Stop every daemon and container of the work directory, in an order that allows each to end properly.
 
         It takes at most 10 s; then all remaining processes are killed. HDFS's content, logs and configuration stay.
         Raises Busy if another command uses the cluster.
@@ -325,12 +325,12 @@ class EmbeddedCluster:
         self._forget()
 
     def release(self) -> None:
-        """Lets other commands use the cluster."""
+        """Let other commands use the cluster."""
         self._lock.release()
         self._rest.close()
 
     def _abandon(self) -> None:
-        """Cleans up after a failed start. Only HDFS's content and the logs stay."""
+        """Clean up after a failed start. Only HDFS's content and the logs stay."""
         if self._state is not None:
             end_everything(self.work_dir)
             self._forget()
@@ -367,7 +367,7 @@ class EmbeddedCluster:
         return self._state
 
     def _alive(self) -> dict[str, ProcessId]:
-        """Returns the running daemons. The state file is read, because another command may have restarted one."""
+        """Return the running daemons. The state file is read, because another command may have restarted one."""
         return (read_state(self.work_dir) or self._running()).alive()
 
     def _plans(self, kind: str) -> list[DaemonPlan]:

@@ -80,7 +80,7 @@ class DaemonPlan:
 
 
 def default_settings(hosts: str | None = None, own: Sequence[str] = ()) -> ClusterSettings:
-    """Returns the settings of the cluster in the cache directory, with DLOBD_PORT_BASE and DLOBD_HOSTS.
+    """Return the settings of the cluster in the cache directory, with DLOBD_PORT_BASE and DLOBD_HOSTS.
 
     Args:
         hosts: overrides DLOBD_HOSTS: loopback addresses separated by commas, with a DataNode and a NodeManager each.
@@ -100,7 +100,7 @@ def default_settings(hosts: str | None = None, own: Sequence[str] = ()) -> Clust
 
 
 def _loopback(host: str, origin: str) -> str:
-    """Checks that `host` is a loopback address."""
+    """Check that `host` is a loopback address."""
     try:
         if ipaddress.IPv4Address(host).is_loopback:
             return host
@@ -125,7 +125,7 @@ SITES = {
 
 
 def parse_user_settings(words: Iterable[str], reserved: Collection[str]) -> dict[str, str]:
-    """Parses settings of the form KEY=VALUE.
+    """Parse settings of the form KEY=VALUE.
 
     Args:
         reserved: keys that the cluster must set itself.
@@ -153,7 +153,7 @@ def _site(key: str) -> str | None:
 
 
 def user_name() -> str:
-    """Returns the user name that Hadoop's simple authentication gets from the operating system."""
+    """Return the user name that Hadoop's simple authentication gets from the operating system."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
@@ -164,7 +164,7 @@ def user_name() -> str:
 
 
 def work_dir_name(work_dir: Path) -> Path:
-    """Returns an absolute path of the work directory that is valid in Hadoop's configuration and for Unix sockets.
+    """Return an absolute path of the work directory that is valid in Hadoop's configuration and for Unix sockets.
 
     Raises:
         SetupError: there is no such path.
@@ -179,7 +179,7 @@ def work_dir_name(work_dir: Path) -> Path:
 
 
 def plan_hosts(settings: ClusterSettings) -> list[tuple[str, str, str]]:
-    """Returns name, kind and host of every daemon in start order."""
+    """Return name, kind and host of every daemon in start order."""
     return [
         ("namenode", "namenode", LOOPBACK),
         *((f"datanode-{i}", "datanode", host) for i, host in enumerate(settings.datanode_hosts)),
@@ -189,12 +189,12 @@ def plan_hosts(settings: ClusterSettings) -> list[tuple[str, str, str]]:
 
 
 def port_hosts(settings: ClusterSettings) -> list[str]:
-    """Returns the host of each port, in the order of `plan`."""
+    """Return the host of each port, in the order of `plan`."""
     return [host for _, kind, host in plan_hosts(settings) for _ in DAEMON_PORTS[kind]]
 
 
 def plan(settings: ClusterSettings, ports: Sequence[int]) -> list[DaemonPlan]:
-    """Assigns the ports, one for each of `port_hosts`, to the daemons."""
+    """Assign the ports, one for each of `port_hosts`, to the daemons."""
     left = iter(ports)
     return [
         DaemonPlan(name, kind, host, {port: next(left) for port in DAEMON_PORTS[kind]})
@@ -205,7 +205,7 @@ def plan(settings: ClusterSettings, ports: Sequence[int]) -> list[DaemonPlan]:
 def write_configuration(
     settings: ClusterSettings, daemons: Sequence[DaemonPlan], here: Collection[DaemonPlan] | None = None
 ) -> None:
-    """Replaces `<work dir>/conf/<daemon>`, `conf/client` and `conf/spark`.
+    """Replace `<work dir>/conf/<daemon>`, `conf/client` and `conf/spark`.
 
     Args:
         daemons: all daemons of the cluster, including NameNode and ResourceManager.
@@ -245,19 +245,19 @@ def spark_conf_dir(work_dir: Path) -> Path:
 
 
 def write_spark_configuration(directory: Path) -> None:
-    """Writes a log4j2 configuration with %nano timestamps, which Spark ships to every container. Raises SetupError."""
+    """Write a log4j2 configuration with %nano timestamps, which Spark ships to every container. Raises SetupError."""
     make_writable(directory)
     shutil.copyfile(_template("log4j2-spark"), directory / "log4j2.properties")
 
 
 def read_site(path: Path) -> dict[str, str]:
-    """Reads the properties of a Hadoop `*-site.xml`."""
+    """Read the properties of a Hadoop `*-site.xml`."""
     root = ElementTree.parse(path).getroot()
     return {p.findtext("name", ""): p.findtext("value", "") for p in root.iter("property")}
 
 
 def parse_template(text: str, values: Mapping[str, str], origin: str) -> dict[str, str]:
-    """Returns the properties of a template with placeholders filled in. Raises SetupError for a bad line."""
+    """Return the properties of a template with placeholders filled in. Raises SetupError for a bad line."""
     properties: dict[str, str] = {}
     for number, key, equals, value in _lines(text):
         try:
@@ -270,7 +270,7 @@ def parse_template(text: str, values: Mapping[str, str], origin: str) -> dict[st
 
 
 def _lines(text: str) -> Iterator[tuple[int, str, str, str]]:
-    """Yields number, key, equals sign and value of each line except comments. The sign is empty if it is missing."""
+    """Yield number, key, equals sign and value of each line except comments. The sign is empty if it is missing."""
     for number, line in enumerate(text.splitlines(), 1):
         if (line := line.strip()) and not line.startswith("#"):
             key, equals, value = line.partition("=")
@@ -303,7 +303,7 @@ def _template(name: str) -> Path:
 
 
 def _filled_in() -> set[str]:
-    """Returns the keys with an address, a port or a directory of this cluster in the templates."""
+    """Return the keys with an address, a port or a directory of this cluster in the templates."""
     templates = _template("core-site").parent.glob("*.properties")
     return {key for path in templates for _, key, _, value in _lines(path.read_text()) if "$" in value}
 

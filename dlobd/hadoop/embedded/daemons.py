@@ -32,7 +32,7 @@ HTTP_TIMEOUT_S = 5.0
 def java_command(
     java: Java, work_dir: Path, name: str, kind: str, classes: ClassPath, heap_mb: int, arguments: Sequence[str] = ()
 ) -> list[str]:
-    """Returns a daemon's command line. The first-tier JIT alone halves the start, and a daemon mostly waits."""
+    """Return a daemon's command line. The first-tier JIT alone halves the start, and a daemon mostly waits."""
     log_dir = work_dir / "log" / name
     return [
         str(java.command),
@@ -53,7 +53,7 @@ def java_command(
 
 
 def environment(java: Java, work_dir: Path, host: str) -> dict[str, str]:
-    """Returns a daemon's environment. Containers get the allowed variables of a NodeManager.
+    """Return a daemon's environment. Containers get the allowed variables of a NodeManager.
 
     Raises:
         ClusterError: the name of this host has no address.
@@ -78,7 +78,7 @@ def environment(java: Java, work_dir: Path, host: str) -> dict[str, str]:
 
 
 def start_process(command: Sequence[str], env: Mapping[str, str], log_dir: Path, name: str) -> subprocess.Popen[bytes]:
-    """Starts a JVM in a new session, so that Ctrl-C reaches only the command that owns it."""
+    """Start a JVM in a new session, so that Ctrl-C reaches only the command that owns it."""
     log_dir.mkdir(parents=True, exist_ok=True)
     with (log_dir / f"{name}.out").open("ab") as output:
         return subprocess.Popen(
@@ -101,7 +101,7 @@ class Rest:
         self._session.trust_env = False
 
     def get(self, url: str) -> Any:
-        """Returns the JSON answer; None without one."""
+        """Return the JSON answer; None without one."""
         try:
             answer = self._session.get(url, timeout=self._timeout_s, headers={"Accept": "application/json"})
             return answer.json() if answer.ok else None
@@ -109,7 +109,7 @@ class Rest:
             return None
 
     def bean(self, address: str, query: str) -> dict[str, Any]:
-        """Returns the first matching JMX bean of a Hadoop daemon; empty if there is none."""
+        """Return the first matching JMX bean of a Hadoop daemon; empty if there is none."""
         beans = (self.get(f"http://{address}/jmx?qry={query}") or {}).get("beans") or [{}]
         return dict(beans[0])
 
@@ -118,7 +118,7 @@ class Rest:
 
 
 def is_ready(daemon: DaemonPlan, resourcemanager: str, rest: Rest) -> bool:
-    """Returns True if a daemon is ready.
+    """Return True if a daemon is ready.
 
     A DataNode is asked directly, because the NameNode lists a dead one until its heartbeat expires. A NodeManager is
     ready when the ResourceManager at this web address can assign containers to it. The NameNode is also ready in safe
@@ -140,30 +140,30 @@ def is_ready(daemon: DaemonPlan, resourcemanager: str, rest: Rest) -> bool:
 
 
 def in_safe_mode(namenode: DaemonPlan, rest: Rest) -> bool:
-    """Returns True if HDFS refuses writes or does not answer."""
+    """Return True if HDFS refuses writes or does not answer."""
     bean = rest.bean(web_address(namenode), "Hadoop:service=NameNode,name=NameNodeInfo")
     return bool(bean.get("Safemode", "no answer"))
 
 
 def yarn_nodes(resourcemanager: str, rest: Rest) -> list[dict[str, Any]]:
-    """Returns the nodes that the ResourceManager knows."""
+    """Return the nodes that the ResourceManager knows."""
     nodes = (rest.get(f"http://{resourcemanager}/ws/v1/cluster/nodes") or {}).get("nodes") or {}
     return list(nodes.get("node") or [])
 
 
 def containers(nodemanager: DaemonPlan, rest: Rest) -> list[dict[str, Any]]:
-    """Returns the containers of a NodeManager; empty without an answer."""
+    """Return the containers of a NodeManager; empty without an answer."""
     answer = rest.get(f"http://{web_address(nodemanager)}/ws/v1/node/containers") or {}
     return list((answer.get("containers") or {}).get("container") or [])
 
 
 def web_address(daemon: DaemonPlan) -> str:
-    """Returns host:port of a daemon's web interface."""
+    """Return host:port of a daemon's web interface."""
     return f"{daemon.host}:{daemon.ports.get('web') or daemon.ports['http']}"
 
 
 def failure(log_dir: Path, name: str) -> str:
-    """Returns the line of a dead daemon's log, or else of its output, that most likely names the cause."""
+    """Return the line of a dead daemon's log, or else of its output, that most likely names the cause."""
     for path in (log_dir / f"{name}.log", log_dir / f"{name}.out"):
         try:
             lines = [line.strip() for line in path.read_text(errors="replace").splitlines() if line.strip()]
@@ -179,5 +179,5 @@ def failure(log_dir: Path, name: str) -> str:
 
 
 def is_port_clash(cause: str) -> bool:
-    """Returns True if a daemon ended because its port was taken between the check and its bind."""
+    """Return True if a daemon ended because its port was taken between the check and its bind."""
     return "BindException" in cause or "Address already in use" in cause

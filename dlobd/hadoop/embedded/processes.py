@@ -22,7 +22,7 @@ _LIBC = ctypes.CDLL(None)  # loaded at import, because loading between fork and 
 
 
 def die_with_parent(number: signal.Signals) -> None:
-    """Lets the kernel send a signal to this process when its parent ends in any way."""
+    """Let the kernel send a signal to this process when its parent ends in any way."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, number)
 
 
@@ -39,7 +39,7 @@ class ProcessId:
         return _stat(self.pid) == self.start_ticks
 
     def kill(self, number: signal.Signals) -> None:
-        """Sends a signal if the pid still belongs to this process."""
+        """Send a signal if the pid still belongs to this process."""
         if self.alive:
             try:
                 os.kill(self.pid, number)
@@ -48,19 +48,19 @@ class ProcessId:
 
 
 def identify(pid: int) -> ProcessId | None:
-    """Returns the process with this pid; None if there is none."""
+    """Return the process with this pid; None if there is none."""
     ticks = _stat(pid)
     return None if ticks is None else ProcessId(pid, ticks)
 
 
 def daemons_of(work_dir: Path) -> list[ProcessId]:
-    """Returns the running JVMs with this work directory's mark."""
+    """Return the running JVMs with this work directory's mark."""
     wanted = os.fsencode(f"{MARK}{work_dir}")
     return [process for process in _all() if wanted in _read(process.pid, "cmdline").split(b"\0")]
 
 
 def containers_of(work_dir: Path, application_id: str = "") -> list[ProcessId]:
-    """Returns the running processes of YARN containers with local directories in this work directory.
+    """Return the running processes of YARN containers with local directories in this work directory.
 
     Args:
         application_id: restricts the result to this application.
@@ -76,7 +76,7 @@ def containers_of(work_dir: Path, application_id: str = "") -> list[ProcessId]:
 
 
 def mentioning(word: str) -> list[ProcessId]:
-    """Returns the running processes with `word`, such as a container ID, in environment or command line."""
+    """Return the running processes with `word`, such as a container ID, in environment or command line."""
     wanted = os.fsencode(word)
     return [
         process
@@ -86,7 +86,7 @@ def mentioning(word: str) -> list[ProcessId]:
 
 
 def wait_gone(processes: Collection[ProcessId], deadline: float) -> list[ProcessId]:
-    """Waits until none of `processes` is alive or `deadline` (time.monotonic) has passed; returns those alive."""
+    """Wait until none of `processes` is alive or `deadline` (time.monotonic) has passed; return those alive."""
     while True:
         left = [process for process in processes if process.alive]
         if not left or time.monotonic() >= deadline:
@@ -95,7 +95,7 @@ def wait_gone(processes: Collection[ProcessId], deadline: float) -> list[Process
 
 
 def end(processes: Iterable[ProcessId], grace_s: float) -> None:
-    """Sends SIGTERM, and SIGKILL after `grace_s` seconds."""
+    """Send SIGTERM, and SIGKILL after `grace_s` seconds."""
     processes = list(processes)
     for process in processes:
         process.kill(signal.SIGTERM)
@@ -106,7 +106,7 @@ def end(processes: Iterable[ProcessId], grace_s: float) -> None:
 
 
 def rss_bytes(process: ProcessId) -> int:
-    """Returns the resident memory; 0 if the process has ended."""
+    """Return the resident memory; 0 if the process has ended."""
     fields = _read(process.pid, "statm").split() if process.alive else []
     return int(fields[1]) * os.sysconf("SC_PAGE_SIZE") if len(fields) > 1 else 0
 
@@ -120,7 +120,7 @@ def _all() -> Iterator[ProcessId]:
 
 
 def _read(pid: int, name: str) -> bytes:
-    """Reads a file of /proc/<pid>; empty if the process has ended or belongs to another user."""
+    """Read a file of /proc/<pid>; empty if the process has ended or belongs to another user."""
     try:
         return Path(f"/proc/{pid}/{name}").read_bytes()
     except OSError:
@@ -128,7 +128,7 @@ def _read(pid: int, name: str) -> bytes:
 
 
 def _stat(pid: int) -> int | None:
-    """Returns the start time in ticks; None if there is no such process or it is a zombie."""
+    """Return the start time in ticks; None if there is no such process or it is a zombie."""
     # the second field, the command, may contain spaces and brackets: split after the last bracket
     fields = _read(pid, "stat").rpartition(b")")[2].split()
     if len(fields) < 20 or fields[0] in (b"Z", b"X"):

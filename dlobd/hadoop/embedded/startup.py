@@ -33,7 +33,7 @@ class PortClash(Exception):
 
 
 def available_memory_bytes() -> int:
-    """Returns the available memory within the limit of this process's control group."""
+    """Return the available memory within the limit of this process's control group."""
     available = psutil.virtual_memory().available
     try:
         own = Path("/proc/self/cgroup").read_text().splitlines()[-1].removeprefix("0::/")
@@ -48,7 +48,7 @@ def available_memory_bytes() -> int:
 
 
 def check_memory(settings: ClusterSettings) -> None:
-    """Raises SetupError if the daemons do not fit into the available memory."""
+    """Raise SetupError if the daemons do not fit into the available memory."""
     count = len(configuration.plan_hosts(settings))
     needed = count * (settings.daemon_heap_mb + NON_HEAP_MB) << 20
     available = available_memory_bytes()
@@ -60,7 +60,7 @@ def check_memory(settings: ClusterSettings) -> None:
 
 
 def check_disk(work_dir: Path) -> None:
-    """Raises SetupError if the free disk is too small for HDFS."""
+    """Raise SetupError if the free disk is too small for HDFS."""
     free = shutil.disk_usage(work_dir).free
     if free < HDFS_RESERVE_BYTES:
         raise SetupError(
@@ -70,7 +70,7 @@ def check_disk(work_dir: Path) -> None:
 
 
 def prepare_directories(work_dir: Path) -> None:
-    """Clears the directories of logs and containers; the logs of the last start move to `log.previous`."""
+    """Clear the directories of logs and containers; the logs of the last start move to `log.previous`."""
     if (work_dir / "log").exists():
         shutil.rmtree(work_dir / "log.previous", ignore_errors=True)
         # no rename: in a container the directory may belong to a lower layer, which cannot be renamed
@@ -113,7 +113,7 @@ class Launch:
         """All started processes, to be reaped."""
 
     def run(self, progress: Callable[[str], None], deadline_s: float) -> None:
-        """Returns when every daemon is ready, and HDFS accepts writes if there is a DataNode.
+        """Return when every daemon is ready, and HDFS accepts writes if there is a DataNode.
 
         Raises:
             PortClash: the caller must start again with other ports.
@@ -147,7 +147,7 @@ class Launch:
         progress(f"cluster ready after {time.monotonic() - began:.1f} s")
 
     def start_again(self, name: str, deadline_s: float) -> None:
-        """Starts one daemon of a running cluster, and returns when it is ready. Raises ClusterError like `run`."""
+        """Start one daemon of a running cluster, and return when it is ready. Raises ClusterError like `run`."""
         began = time.monotonic()
         waiting = {daemon.name: daemon for daemon in self._here if daemon.name == name}
         self._start(waiting[name])
@@ -156,13 +156,13 @@ class Launch:
             time.sleep(POLL_S)
 
     def check(self) -> None:
-        """Raises PortClash or ClusterError if a daemon has ended."""
+        """Raise PortClash or ClusterError if a daemon has ended."""
         for name, child in self._running.items():
             if child.poll() is not None:
                 raise self._died(name, child.returncode)
 
     def _check(self, waiting: Mapping[str, DaemonPlan], began: float, deadline_s: float) -> None:
-        """Raises if a daemon has died or the timeout has expired."""
+        """Raise if a daemon has died or the timeout has expired."""
         self.check()
         if time.monotonic() - began > deadline_s:
             missing = ", ".join(waiting) or "HDFS is still in safe mode"
@@ -197,7 +197,7 @@ class Launch:
         return self._work_dir / "hdfs-formatted"
 
     def _start_format(self, progress: Callable[[str], None]) -> subprocess.Popen[bytes] | None:
-        """Starts `NameNode -format` if HDFS is new, or if the DataNodes have become too few to serve all blocks."""
+        """Start `NameNode -format` if HDFS is new, or if the DataNodes have become too few to serve all blocks."""
         count = len(self._settings.datanode_hosts)
         try:
             if int(self._format_record.read_text()) <= count:
@@ -211,7 +211,7 @@ class Launch:
         return self._spawn(self._namenode, ("-format", "-nonInteractive", "-force"))
 
     def _after_format(self, child: subprocess.Popen[bytes]) -> subprocess.Popen[bytes] | None:
-        """Starts the NameNode after `child` has formatted HDFS; returns `child` until then."""
+        """Start the NameNode after `child` has formatted HDFS; return `child` until then."""
         if child.poll() is None:
             return child
         if child.returncode != 0:

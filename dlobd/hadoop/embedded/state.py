@@ -45,20 +45,20 @@ class ClusterState:
     version: int = STATE_VERSION
 
     def alive(self) -> dict[str, ProcessId]:
-        """Returns the running daemons."""
+        """Return the running daemons."""
         if self.domain != clock.domain():
             return {}
         return {name: process for name, process in self.processes.items() if process.alive}
 
 
 def write_state(work_dir: Path, state: ClusterState) -> None:
-    """Replaces state.json atomically."""
+    """Replace state.json atomically."""
     # not durable: after a crash of the machine no cluster runs
     replace_file(work_dir / "state.json", (json.dumps(asdict(state), indent=1) + "\n").encode(), durable=False)
 
 
 def read_state(work_dir: Path) -> ClusterState | None:
-    """Reads the state; None if there is none. Raises ClusterError if it is damaged or of another version."""
+    """Read the state; None if there is none. Raises ClusterError if it is damaged or of another version."""
     path = work_dir / "state.json"
     try:
         return _from_json(json.loads(path.read_text()))
@@ -85,7 +85,7 @@ class WorkDirLock:
         self._fd: int | None = None
 
     def acquire(self) -> None:
-        """Takes the lock without waiting.
+        """Take the lock without waiting.
 
         Raises:
             Busy: another process has it; the message names the process.
@@ -112,7 +112,7 @@ class WorkDirLock:
         self._fd = fd
 
     def release(self) -> None:
-        """Frees the lock; does nothing if it is not held."""
+        """Free the lock; does nothing if it is not held."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None

@@ -49,7 +49,7 @@ class ClusterStatus:
 
 
 def look(state: ClusterState, alive: Mapping[str, ProcessId], rest: daemons.Rest) -> ClusterStatus:
-    """Asks every daemon; takes at most a few seconds. `alive` has the running ones by name."""
+    """Ask every daemon; takes at most a few seconds. `alive` has the running ones by name."""
     manager = daemons.web_address(_one(state, "resourcemanager"))
     listed = []
     for daemon in state.daemons:

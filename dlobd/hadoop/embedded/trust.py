@@ -19,7 +19,7 @@ _PASSWORD = "changeit"  # Java's default: a trust store contains no secrets
 
 
 def trust_options(java: Java, directory: Path) -> list[str]:
-    """Returns JVM options that make a bundled Java trust the authorities of Python; none for any other Java.
+    """Return JVM options that make a bundled Java trust the authorities of Python; none for any other Java.
 
     Args:
         directory: directory of the trust store.
@@ -47,7 +47,7 @@ def trust_options(java: Java, directory: Path) -> list[str]:
 
 
 def _authorities() -> list[bytes]:
-    """Returns the distinct DER certificates."""
+    """Return the distinct DER certificates."""
     context = ssl.create_default_context()
     for name in BUNDLES:
         path = os.environ.get(name)

@@ -21,7 +21,7 @@ END_DEADLINE_S = 10.0
 
 
 def start_watchdog(work_dir: Path, owner: ProcessId) -> subprocess.Popen[bytes]:
-    """Starts the watchdog in a new session, so that Ctrl-C does not reach it."""
+    """Start the watchdog in a new session, so that Ctrl-C does not reach it."""
     return subprocess.Popen(
         [sys.executable, "-m", __name__, str(work_dir), str(owner.pid), str(owner.start_ticks)],
         env={**os.environ, "PYTHONPATH": str(PACKAGE.parent)},
@@ -34,7 +34,7 @@ def start_watchdog(work_dir: Path, owner: ProcessId) -> subprocess.Popen[bytes]:
 
 
 def wait_for_end(owner: ProcessId) -> None:
-    """Waits until `owner` has ended."""
+    """Wait until `owner` has ended."""
     try:
         fd = os.pidfd_open(owner.pid)
     except OSError:  # ended already, or a kernel before 5.3
@@ -51,7 +51,7 @@ def wait_for_end(owner: ProcessId) -> None:
 
 
 def end_everything(work_dir: Path) -> None:
-    """Kills the daemons and containers of `work_dir`. No process needs an orderly end any more."""
+    """Kill the daemons and containers of `work_dir`. No process needs an orderly end any more."""
     deadline = time.monotonic() + END_DEADLINE_S
     # repeated until the list is empty: a container may start while the list is made
     while processes := [*daemons_of(work_dir), *containers_of(work_dir)]:
@@ -63,7 +63,7 @@ def end_everything(work_dir: Path) -> None:
 
 
 def main() -> None:
-    """Waits for the owner, then ends everything."""
+    """Wait for the owner, then end everything."""
     work_dir, pid, ticks = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     wait_for_end(ProcessId(pid, ticks))
     end_everything(work_dir)

@@ -61,21 +61,21 @@ class Dataset(Protocol):
 
     @classmethod
     def of(cls, experiment: Experiment) -> Self:
-        """Makes the data set of an experiment, without opening a file.
+        """Make the data set of an experiment, without opening a file.
 
         Raises:
             ValueError: the experiment's settings of it are invalid; one line.
         """
 
     def files(self) -> list[Path]:
-        """Returns the files of the data set on this machine; they need not exist.
+        """Return the files of the data set on this machine; they need not exist.
 
         Raises:
             SetupError: this installation has no folder for them.
         """
 
     def chunks(self, split: Split, order: Order, samples: int) -> Iterator[Samples]:
-        """Yields the samples at the positions `order` of the published order, in pieces of at most `samples`.
+        """Yield the samples at the positions `order` of the published order, in pieces of at most `samples`.
 
         Raises:
             SetupError: a file is missing, truncated or has a wrong checksum.
@@ -83,7 +83,7 @@ class Dataset(Protocol):
 
 
 def dataset_of(experiment: Experiment) -> Dataset:
-    """Makes the data set of an experiment.
+    """Make the data set of an experiment.
 
     Raises:
         SetupError: it is not available here.
@@ -96,7 +96,7 @@ def dataset_of(experiment: Experiment) -> Dataset:
 
 
 def declared(experiment: Experiment) -> Dataset:
-    """Makes the data set of an experiment without a check of its files, to read its properties.
+    """Make the data set of an experiment without a check of its files, to read its properties.
 
     Raises:
         ValueError: the experiment's settings of it are invalid; one line.
@@ -110,12 +110,12 @@ def declared(experiment: Experiment) -> Dataset:
 
 
 def layout_of(dataset: Dataset) -> Layout:
-    """Returns the layout of its records in a file."""
+    """Return the layout of its records in a file."""
     return Layout(dataset.shape, dataset.dtype, dataset.classes)
 
 
 def partition(size: int, workers: int, seed: int, train_samples: int, permutes: bool = True) -> Sequence[Order]:
-    """Returns each worker's positions among `size` samples, in its order.
+    """Return each worker's positions among `size` samples, in its order.
 
     They are equal parts of the first `train_samples` of a seeded permutation, or of the published order if the data set
     allows no other.

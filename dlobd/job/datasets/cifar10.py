@@ -86,13 +86,13 @@ class _Batches(InMemory):
     permutes: ClassVar[bool] = True
 
     def files(self) -> list[Path]:
-        """Returns the batches, all in one folder. See `dlobd.job.datasets.base.Dataset`."""
+        """Return the batches, all in one folder. See `dlobd.job.datasets.base.Dataset`."""
         first = data_file(f"{FOLDER}/{self.batches['train'][0].name}")
         folder = first.parent if first else fetched_dir() / FOLDER
         return [folder / batch.name for split in self.batches.values() for batch in split]
 
     def load(self, split: Split) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-        """Reads all images [n, 32, 32, 3] and labels [n], in the published order."""
+        """Read all images [n, 32, 32, 3] and labels [n], in the published order."""
         folder = self.files()[0].parent
         batches = self.batches[split]
         size = sum(batch.records for batch in batches)
@@ -130,7 +130,7 @@ class Cifar10Partial(_Batches):
 
 
 def _records_of(path: Path, batch: Batch, remedy: str) -> bytes:
-    """Reads the records of a file, and compares size and checksums with the published values."""
+    """Read the records of a file, and compares size and checksums with the published values."""
     size, md5 = batch.packed or (batch.bytes, batch.md5)
     data = checked(path, size, md5, remedy)
     if batch.packed:

@@ -38,7 +38,7 @@ class Mnist(InMemory):
     permutes: ClassVar[bool] = True
 
     def files(self) -> list[Path]:
-        """Returns the four files. See `dlobd.job.datasets.base.Dataset`."""
+        """Return the four files. See `dlobd.job.datasets.base.Dataset`."""
         variable = os.environ.get("DLOBD_DATA")
         users = Path(variable).expanduser() / "mnist" if variable else None
         # the user's folder may contain other data sets only
@@ -46,7 +46,7 @@ class Mnist(InMemory):
         return [folder / name for name in _FILES]
 
     def load(self, split: Split) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-        """Reads all images [n, 28, 28] and labels [n], in the published order.
+        """Read all images [n, 28, 28] and labels [n], in the published order.
 
         Raises:
             SetupError: a file is missing, truncated or has a wrong checksum.
@@ -57,7 +57,7 @@ class Mnist(InMemory):
 
 
 def _idx(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    """Reads an IDX file: two zero bytes, 8 for uint8, the number of dimensions, each dimension, the values."""
+    """Read an IDX file: two zero bytes, 8 for uint8, the number of dimensions, each dimension, the values."""
     data = gzip.decompress(checked(path, *_FILES[path.name], _REMEDY))
     header = np.frombuffer(data, ">u4", 1 + len(shape))
     # the checksum is correct, so a different shape is a bug in dlobd

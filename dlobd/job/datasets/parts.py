@@ -56,7 +56,7 @@ class Part:
 
 
 def write_part(part: Part, storage: Storage, path: str) -> str:
-    """Writes a part; returns the checksum that HDFS should report.
+    """Write a part; return the checksum that HDFS should report.
 
     Raises:
         SetupError: a file of the data set is missing or damaged, or a sample contradicts the data set's properties.

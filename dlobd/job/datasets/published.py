@@ -23,7 +23,7 @@ class InMemory:
 
     @classmethod
     def of(cls, experiment: Experiment) -> Self:
-        """Makes the data set, which is equal for every experiment."""
+        """Make the data set, which is equal for every experiment."""
         return cls()
 
     def chunks(self, split: Split, order: Order, samples: int) -> Iterator[Samples]:
@@ -36,7 +36,7 @@ class InMemory:
             yield images[part], labels[part]
 
     def load(self, split: Split) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-        """Reads all images [n, *shape] and labels [n], in the published order.
+        """Read all images [n, *shape] and labels [n], in the published order.
 
         Raises:
             SetupError: a file is missing, truncated or has a wrong checksum.
@@ -45,7 +45,7 @@ class InMemory:
 
 
 def checked(path: Path, size: int, md5: str, remedy: str) -> bytes:
-    """Reads a file, and compares size and md5 with the published values.
+    """Read a file, and compares size and md5 with the published values.
 
     Raises:
         SetupError: it is missing, truncated or has a wrong checksum.
@@ -62,5 +62,5 @@ def checked(path: Path, size: int, md5: str, remedy: str) -> bytes:
 
 
 def md5_of(data: bytes) -> str:
-    """Returns the md5 in hexadecimal digits."""
+    """Return the md5 in hexadecimal digits."""
     return hashlib.md5(data, usedforsecurity=False).hexdigest()

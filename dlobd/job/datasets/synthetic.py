@@ -55,12 +55,12 @@ class Synthetic:
 
     @classmethod
     def of(cls, experiment: Experiment) -> Self:
-        """Makes the data set with the experiment's shape, classes, sizes and seed."""
+        """Make the data set with the experiment's shape, classes, sizes and seed."""
         e = experiment
         return cls(shape_of(e.synthetic_shape), e.synthetic_classes, e.train_samples, e.test_samples, e.seed)
 
     def files(self) -> list[Path]:
-        """Returns no files."""
+        """Return no files."""
         return []
 
     def chunks(self, split: Split, order: Order, samples: int) -> Iterator[Samples]:
@@ -101,14 +101,14 @@ class Synthetic:
         return patterns
 
     def _words(self, stream: str, number: int, count: int) -> NDArray[np.uint64]:
-        """Returns random words. The chunk's number is the counter's upper half, so chunks never share words."""
+        """Return random words. The chunk's number is the counter's upper half, so chunks never share words."""
         generator = np.random.Philox(key=[self._seed, _STREAMS[stream]], counter=[0, 0, number, 0])
         words: NDArray[np.uint64] = generator.random_raw(count)
         return words
 
 
 def shape_of(text: str) -> tuple[int, ...]:
-    """Parses a shape such as "32x32x3".
+    """Parse a shape such as "32x32x3".
 
     Raises:
         ValueError: it is not a shape, or an image is too large; one line.

@@ -57,7 +57,7 @@ class Layout:
 
     @classmethod
     def of_job(cls, job: Mapping[str, Any]) -> Layout:
-        """Returns the layout of a job's files."""
+        """Return the layout of a job's files."""
         return cls(tuple(job["image_shape"]), str(job["dtype"]), int(job["classes"]))
 
     @property
@@ -107,7 +107,7 @@ class Layout:
 
 @cache
 def _parts(image_bytes: int, label_bytes: int) -> tuple[bytes, int, int]:
-    """Returns the template, and the positions of image and label."""
+    """Return the template, and the positions of image and label."""
     # marks that cannot occur in the other bytes: they are located and then set to zero
     image, label = b"\xff" * image_bytes, b"\x7f" * label_bytes
     # map<string, Feature> is a repeated {1: key, 2: Feature}; Feature is {1: BytesList} or {3: Int64List (packed)}
@@ -125,7 +125,7 @@ def _parts(image_bytes: int, label_bytes: int) -> tuple[bytes, int, int]:
 
 
 def encode(images: NDArray[Any], labels: NDArray[Any], layout: Layout) -> bytes:
-    """Encodes images [n, *shape] and labels [n] as TFRecords, in order.
+    """Encode images [n, *shape] and labels [n] as TFRecords, in order.
 
     Raises:
         BadSample: lengths differ, images have another shape or type than the layout, or a label is not a class.
@@ -150,7 +150,7 @@ def encode(images: NDArray[Any], labels: NDArray[Any], layout: Layout) -> bytes:
 
 
 def decode_block(block: bytes, layout: Layout) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-    """Decodes a block to images [n, *shape], bytes scaled to [0, 1], and labels [n].
+    """Decode a block to images [n, *shape], bytes scaled to [0, 1], and labels [n].
 
     Raises:
         ValueError: see `checked_records`.
@@ -165,7 +165,7 @@ def decode_block(block: bytes, layout: Layout) -> tuple[NDArray[np.float32], NDA
 
 
 def checked_records(block: bytes, layout: Layout) -> NDArray[np.uint8]:
-    """Returns the records [n, record_bytes] of a block as a view, after a comparison with the template.
+    """Return the records [n, record_bytes] of a block as a view, after a comparison with the template.
 
     It does not compute the Examples' checksums: HDFS checks its own at every read.
 
@@ -188,7 +188,7 @@ def checked_records(block: bytes, layout: Layout) -> NDArray[np.uint8]:
 
 
 def _varints(labels: NDArray[Any], size: int) -> NDArray[np.uint8]:
-    """Encodes labels as varints [n, size]: seven bits a byte, the lowest first; the highest bit marks a continuation.
+    """Encode labels as varints [n, size]: seven bits a byte, the lowest first; the highest bit marks a continuation.
 
     In one byte the varint is the label itself."""
     shifts = np.arange(size, dtype=np.int64) * 7
@@ -198,7 +198,7 @@ def _varints(labels: NDArray[Any], size: int) -> NDArray[np.uint8]:
 
 
 def _labels(varints: NDArray[np.uint8]) -> NDArray[np.int32]:
-    """Decodes varints [n, size] to labels [n]."""
+    """Decode varints [n, size] to labels [n]."""
     if varints.shape[1] == 1:
         return varints[:, 0].astype(np.int32)
     shifts = np.arange(varints.shape[1], dtype=np.int32) * 7
@@ -207,7 +207,7 @@ def _labels(varints: NDArray[np.uint8]) -> NDArray[np.int32]:
 
 
 def _field(number: int, value: bytes) -> bytes:
-    """Encodes a protobuf field of wire type 2: tag, length, value."""
+    """Encode a protobuf field of wire type 2: tag, length, value."""
     return _varint(number << 3 | 2) + _varint(len(value)) + value
 
 

@@ -20,12 +20,12 @@ from dlobd.schema import Experiment
 
 
 def is_users(name: str) -> bool:
-    """Returns True for a data set that is not built in. An unknown name may be another package's."""
+    """Return True for a data set that is not built in. An unknown name may be another package's."""
     return user_file.named(name) is not None or name not in DATASETS.built_in()
 
 
 def dataset_of(experiment: Experiment) -> Any:
-    """Makes a `dlobd.job.datasets.base.Dataset`.
+    """Make a `dlobd.job.datasets.base.Dataset`.
 
     Raises:
         UsageError: its file does not load or has changed, or its properties are invalid.
@@ -49,13 +49,13 @@ def dataset_of(experiment: Experiment) -> Any:
 
 
 def described(dataset: Any) -> str:
-    """Returns a data set's name, and the file of a user's data set."""
+    """Return a data set's name, and the file of a user's data set."""
     path = user_file.path_of(type(dataset))
     return f"{dataset.name} of {path}" if path else str(dataset.name)
 
 
 def files(dataset: Any) -> list[Path]:
-    """Returns the source files of the data set.
+    """Return the source files of the data set.
 
     Raises:
         SetupError: it raised; one line. Errors of built-in data sets are not converted.
@@ -71,7 +71,7 @@ def files(dataset: Any) -> list[Path]:
 
 
 def chunks(dataset: Any, split: str, order: Any, samples: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-    """Yields the samples of an order as arrays, and checks their number.
+    """Yield the samples of an order as arrays, and check their number.
 
     Raises:
         SetupError: it raised, or yielded fewer or more samples; one line. Errors of built-in data sets are not
@@ -99,7 +99,7 @@ def _error_line(error: BaseException, kind: Any) -> str:
 
 
 def _wrong(dataset: Any) -> str:
-    """Returns the first invalid property of a data set in one line; empty if all are valid."""
+    """Return the first invalid property of a data set in one line; empty if all are valid."""
 
     def positive(value: object) -> bool:
         return type(value) is int and value > 0

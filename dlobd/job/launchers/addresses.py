@@ -21,7 +21,7 @@ executors on other hosts, so that variable cannot serve."""
 
 
 def rank_address() -> str:
-    """Returns the address at which other ranks reach this host.
+    """Return the address at which other ranks reach this host.
 
     It is the address of the channel's device, if it has one (an interface or a network); else `TFOS_BIND_IP`; else
     empty, and the launcher chooses.
@@ -40,14 +40,14 @@ def rank_address() -> str:
 
 
 def driver_host(sc: SparkContext) -> str:
-    """Returns one address on which this driver listens for its executors, also if Spark listens on all addresses."""
+    """Return one address on which this driver listens for its executors, also if Spark listens on all addresses."""
     conf = sc.getConf()
     hosts = [conf.get("spark.driver.bindAddress"), os.environ.get(BIND_IP), conf.get("spark.driver.host")]
     return next((host for host in hosts if host and host not in ("0.0.0.0", "::")), socket.gethostname())
 
 
 def serve_clock(sc: SparkContext) -> clock_sync.Server | None:
-    """Starts the clock server, and passes its address to all Python workers that start from now on.
+    """Start the clock server, and pass its address to all Python workers that start from now on.
 
     The address travels with each Python function, as all of PySpark's environment: configuration and command line would
     expose its secret. Returns None if the driver cannot listen; the job continues without it.

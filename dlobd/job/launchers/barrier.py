@@ -43,7 +43,7 @@ class BarrierLauncher:
     """See `dlobd.job.launchers.base`. Chief and workers only."""
 
     def spark_conf(self) -> dict[str, str]:
-        """Selects the worker daemon with dlobd's recorder."""
+        """Select the worker daemon with dlobd's recorder."""
         return {
             "spark.python.daemon.module": "dlobd.job.launchers.worker_daemon",
             "spark.barrier.sync.timeout": str(BARRIER_TIMEOUT_S),  # Spark's own is a year
@@ -162,7 +162,7 @@ class _RankTask:
 
 
 def _environment(context: BarrierTaskContext) -> dict[str, str]:
-    """Returns this process's environment, with the GPUs that Spark assigned to the task."""
+    """Return this process's environment, with the GPUs that Spark assigned to the task."""
     gpu = context.resources().get("gpu")
     return {**os.environ, **({VISIBLE: ",".join(gpu.addresses)} if gpu else {})}
 

@@ -56,10 +56,10 @@ class Feed(Protocol):
     """The trainer's end of the queue."""
 
     def next_block(self) -> bytes | None:
-        """Returns the next block of records, or None after the end of the feed."""
+        """Return the next block of records, or None after the end of the feed."""
 
     def stop(self) -> None:
-        """Stops the feed, although blocks may be left. Called at most once, as the last call."""
+        """Stop the feed, although blocks may be left. Called at most once, as the last call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,18 +90,18 @@ class Node:
 
 
 def role_of(rank: int) -> tuple[str, int]:
-    """Returns role and index of a rank."""
+    """Return role and index of a rank."""
     return ("worker", rank - 1) if rank else ("chief", 0)
 
 
 def rank_name(rank: int) -> str:
-    """Returns role and index in one string."""
+    """Return role and index in one string."""
     role, index = role_of(rank)
     return f"{role} {index}"
 
 
 def place(job: Job, rank: int, peers: Sequence[str], feed: Feed | None) -> Node:
-    """Makes the node of a rank, in the rank's own process.
+    """Make the node of a rank, in the rank's own process.
 
     Args:
         job: its `exchange` defines the environment.
@@ -118,7 +118,7 @@ class Launcher(Protocol):
     """A way to start trainers: on Spark's executors, or, with `sc` None, without Spark."""
 
     def spark_conf(self) -> dict[str, str]:
-        """Returns the Spark settings that spark-submit needs for this launcher."""
+        """Return the Spark settings that spark-submit needs for this launcher."""
 
     def launch(
         self,
@@ -130,7 +130,7 @@ class Launcher(Protocol):
         epochs: int,
         status: Status,
     ) -> None:
-        """Runs the four steps above.
+        """Run the four steps above.
 
         Raises:
             TrainingFailed: a rank failed; the message is its cause in one line.
@@ -141,22 +141,22 @@ class Status(Protocol):
     """The status of all ranks, from their messages and markers."""
 
     def finished(self) -> frozenset[int]:
-        """Returns the ranks that are known to be done: trained, evaluated and saved."""
+        """Return the ranks that are known to be done: trained, evaluated and saved."""
 
     def failure(self) -> str | None:
-        """Returns the known cause of a failure in one line; None without a failure."""
+        """Return the known cause of a failure in one line; None without a failure."""
 
     def final_failure(self) -> str | None:
-        """Returns the cause after the job has failed: waits for late messages, and reads the markers."""
+        """Return the cause after the job has failed: waits for late messages, and read the markers."""
 
     def wait(self, finished: frozenset[int], timeout_s: float) -> None:
-        """Waits until more ranks than `finished` are done, or a rank has failed, or the timeout is over."""
+        """Wait until more ranks than `finished` are done, or a rank has failed, or the timeout is over."""
 
     def report_failure(self, cause: str) -> None:
-        """Reports the failure of a rank, by the rank. Called on an executor, so it must pickle."""
+        """Report the failure of a rank, by the rank. Called on an executor, so it must pickle."""
 
     def report_death(self, cause: str) -> None:
-        """Reports the death of a rank, by another process. It overrides the later failures of its peers."""
+        """Report the death of a rank, by another process. It overrides the later failures of its peers."""
 
 
 class TrainingFailed(Exception):

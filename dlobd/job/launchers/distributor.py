@@ -33,7 +33,7 @@ class DistributorLauncher:
     """See `dlobd.job.launchers.base`. Chief and workers only, without a feed."""
 
     def spark_conf(self) -> dict[str, str]:
-        """Selects the worker daemon with dlobd's recorder."""
+        """Select the worker daemon with dlobd's recorder."""
         return {
             "spark.python.daemon.module": "dlobd.job.launchers.distributor_daemon",
             "spark.barrier.sync.timeout": str(BARRIER_TIMEOUT_S),  # Spark's own is a year
@@ -100,7 +100,7 @@ class _DistributorMain:
 
 
 def install() -> None:
-    """Records the all-gather of the tasks in this process and its forks; imports nothing."""
+    """Record the all-gather of the tasks in this process and its forks; imports nothing."""
     on_import("pyspark.taskcontext", None, _record_all_gather)
 
 

@@ -28,7 +28,7 @@ _NOISE = ("at ", "py4j", "org.apache.spark.SparkException")
 
 
 def failure_line(error: Exception, status: Status) -> str:
-    """Returns the cause that a rank reported, else the cause that a node reported, else the line of `error` with it."""
+    """Return the cause that a rank reported, else the cause that a node reported, else the line of `error` with it."""
     try:
         if failure := status.final_failure():
             return failure
@@ -58,7 +58,7 @@ class MemoryGroup:
 
     @classmethod
     def read(cls, root: Path = ROOT) -> MemoryGroup:
-        """Reads the current values."""
+        """Read the current values."""
         try:
             lines = (root / "proc/self/cgroup").read_text().splitlines()
         except OSError:
@@ -78,7 +78,7 @@ class MemoryGroup:
 
 
 def exit_status(code: int, before: MemoryGroup | None = None) -> str:
-    """Formats an exit status: `killed by signal 9`, `exit code 1`.
+    """Format an exit status: `killed by signal 9`, `exit code 1`.
 
     Args:
         code: as in subprocess: a negative code is a signal.

@@ -26,7 +26,7 @@ LAUNCHERS = {"tensorflowonspark": kinds.IMPORT_TENSORFLOWONSPARK}
 
 
 def on_import(name: str, kind: SpanKind | None, prepare: Callable[[ModuleType], None] = lambda module: None) -> None:
-    """Records a span of `kind`, if any, around the import of `name`, and calls `prepare(module)` at its end.
+    """Record a span of `kind`, if any, around the import of `name`, and call `prepare(module)` at its end.
 
     It imports nothing. A module that is already loaded is prepared at once.
     """
@@ -91,7 +91,7 @@ class _Loader(_Before):
 
 
 def record_packages() -> None:
-    """Records an instant for each later import of a package in this process and its forks: its duration and importer.
+    """Record an instant for each later import of a package in this process and its forks: its duration and importer.
 
     A second call does nothing. It imports nothing."""
     if not any(isinstance(finder, _Packages) for finder in sys.meta_path):
@@ -121,7 +121,7 @@ class _Packages(importlib.abc.MetaPathFinder):
         return spec
 
     def _stack(self) -> list[_Import]:
-        """Returns the unfinished imports of this thread, the innermost last."""
+        """Return the unfinished imports of this thread, the innermost last."""
         stack: list[_Import] | None = getattr(self._local, "stack", None)
         if stack is None:
             stack = self._local.stack = []
@@ -173,7 +173,7 @@ class _Timed(_Before):
 
 
 def import_tensorflow() -> None:
-    """Imports TensorFlow without Keras, which takes a fifth of the import and which no model here uses.
+    """Import TensorFlow without Keras, which takes a fifth of the import and which no model here uses.
 
     Later code that uses `tf.keras`, or imports keras, still gets it: TensorFlow loads it on demand.
     """

@@ -33,7 +33,7 @@ CONNECT_S = 2.0
 
 
 def uses_tensorflow_servers(job: Job) -> bool:
-    """Returns True if ranks start TensorFlow's servers; dlobd's own exchanges have their own deadlines."""
+    """Return True if ranks start TensorFlow's servers; dlobd's own exchanges have their own deadlines."""
     return bool(EXCHANGES.declared(job.exchange).inside_step)
 
 
@@ -51,7 +51,7 @@ class JoinWatch:
         self._first_s: float | None = None  # first time at which a rank listened
 
     def check(self) -> str | None:
-        """Connects to the servers that have not listened yet, at most every `CHECK_S`.
+        """Connect to the servers that have not listened yet, at most every `CHECK_S`.
 
         Returns the ranks for which the others have waited too long, in one line."""
         if not self._missing or time.monotonic() < self._next_s:
@@ -105,7 +105,7 @@ def watched(sc: SparkContext, status: Status, join_watch: JoinWatch | None = Non
 
 
 def await_joined(addresses: Mapping[str, str], report: Callable[[str], None], ended: threading.Event) -> None:
-    """Reports ranks that do not join, until `ended`."""
+    """Report ranks that do not join, until `ended`."""
     join_watch = JoinWatch(addresses)
     while not ended.wait(CHECK_S):
         if cause := join_watch.check():

@@ -31,7 +31,7 @@ class Address:
 
 @contextmanager
 def listen(host: str) -> Iterator[tuple[Address, set[str]]]:
-    """Prints received lines on stdout, each with its sender's name, until the context ends.
+    """Print received lines on stdout, each with its sender's name, until the context ends.
 
     Yields the address, and the growing set of connected senders.
     """
@@ -60,7 +60,7 @@ def listen(host: str) -> Iterator[tuple[Address, set[str]]]:
 
 
 def forward(source: BinaryIO, name: str, address: Address) -> None:
-    """Sends every line of `source` as `name: line`; also to this process's stderr, which is the container's log.
+    """Send every line of `source` as `name: line`; also to this process's stderr, which is the container's log.
 
     If the driver is unreachable, the lines are only in the container's log.
     """

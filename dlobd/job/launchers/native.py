@@ -40,7 +40,7 @@ class NativeLauncher:
     """See `dlobd.job.launchers.base`. Chief and workers only, without a feed."""
 
     def spark_conf(self) -> dict[str, str]:
-        """Returns no settings: there is no Spark."""
+        """Return no settings: there is no Spark."""
         return {}
 
     def launch(
@@ -85,7 +85,7 @@ class NativeLauncher:
 
 
 def free_addresses(count: int) -> list[str]:
-    """Returns free ports for TensorFlow's servers; they differ because all are reserved at once."""
+    """Return free ports for TensorFlow's servers; they differ because all are reserved at once."""
     with ExitStack() as sockets:
         host = rank_address() or HOST
         addresses: list[str] = []
@@ -98,7 +98,7 @@ def free_addresses(count: int) -> list[str]:
 
 
 def wait(ranks: list[subprocess.Popen[bytes]], status: Status, join_watch: JoinWatch | None = None) -> None:
-    """Waits until all ranks have succeeded. `dlobd.run.submit` has the job's deadline.
+    """Wait until all ranks have succeeded. `dlobd.run.submit` has the job's deadline.
 
     Raises:
         TrainingFailed: a rank has failed, or does not join.
@@ -127,7 +127,7 @@ def wait(ranks: list[subprocess.Popen[bytes]], status: Status, join_watch: JoinW
 
 
 def end(ranks: list[subprocess.Popen[bytes]]) -> None:
-    """Ends the ranks that still run: after a failure they would wait for the failed rank."""
+    """End the ranks that still run: after a failure they would wait for the failed rank."""
     running = [process for process in ranks if process.poll() is None]
     for process in running:
         process.terminate()

@@ -47,7 +47,7 @@ class ReadAhead:
         self._thread.start()
 
     def next_block(self) -> bytes | None:
-        """Returns the next block, or None after the end of the feed. Raises errors of `take` after the last block."""
+        """Return the next block, or None after the end of the feed. Raises errors of `take` after the last block."""
         with self._changed:
             if not self._blocks and not self._ended:
                 with tracing.span(kinds.AWAIT_BLOCK):
@@ -61,7 +61,7 @@ class ReadAhead:
         return None
 
     def stop(self) -> None:
-        """Stops the feed, and drops the reserve."""
+        """Stop the feed, and drop the reserve."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()

@@ -38,14 +38,14 @@ class TfosLauncher:
     """Launcher with TensorFlowOnSpark: InputMode.SPARK with blocks to feed, else InputMode.TENSORFLOW."""
 
     def spark_conf(self) -> dict[str, str]:
-        """Selects the worker daemon with dlobd's hooks, and reuse: the trainer is a child of the Python worker."""
+        """Select the worker daemon with dlobd's hooks, and reuse: the trainer is a child of the Python worker."""
         return {
             "spark.python.daemon.module": "dlobd.job.launchers.tfos_daemon",
             "spark.python.worker.reuse": "true",
         }
 
     def _prepared(self) -> Any:
-        """Returns the module TFCluster, importable and with spans."""
+        """Return the module TFCluster, importable and with spans."""
         tfos_compat.install()
         from tensorflowonspark import TFCluster, TFSparkNode
 
@@ -53,11 +53,11 @@ class TfosLauncher:
         return TFCluster
 
     def _reads_ahead(self) -> bool:
-        """Returns True if a trainer takes blocks before its step loop asks for them."""
+        """Return True if a trainer takes blocks before its step loop asks for them."""
         return True
 
     def _shutdown_sleep_s(self, roles: Roles) -> float | None:
-        """Returns the longest sleep of TFCluster.shutdown between two checks; None keeps its 5 s."""
+        """Return the longest sleep of TFCluster.shutdown between two checks; None keeps its 5 s."""
         # with parameter servers it counts the checks that see only them: there the sleep is a timeout
         return None if roles.ps or roles.evaluator else SHUTDOWN_SLEEP_S
 
@@ -128,7 +128,7 @@ def _train(cluster: Any, blocks: RDD[bytes], epochs: int, status: Status, may_en
 
 
 def _unregistered(error: tfos_compat.NotRegistered, roles: Roles) -> str:
-    """Names the missing nodes, from the registered nodes."""
+    """Name the missing nodes, from the registered nodes."""
     counts = {"chief": roles.chief, "worker": roles.worker, "ps": roles.ps, "evaluator": roles.evaluator}
     expected = {(role, index) for role, count in counts.items() for index in range(count)}
     missing = " and ".join(f"{role} {index}" for role, index in sorted(expected - error.registered))
@@ -136,7 +136,7 @@ def _unregistered(error: tfos_compat.NotRegistered, roles: Roles) -> str:
 
 
 def _blocks_ahead(job: Job) -> int:
-    """Returns the number of blocks that a trainer may read ahead of its steps; 0 for no reading ahead.
+    """Return the number of blocks that a trainer may read ahead of its steps; 0 for no reading ahead.
 
     It is at most half of a partition. Once all blocks of a feed task are taken, its executor begins Spark's next task:
     if that were possible long before the steps, it would take partitions of other ranks."""
@@ -202,7 +202,7 @@ class FeedTask:
             return self._inner(self._timed(blocks))
 
     def _timed(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
-        """Yields the blocks: after a `yield` TensorFlowOnSpark puts the block; inside `next` Spark reads it."""
+        """Yield the blocks: after a `yield` TensorFlowOnSpark puts the block; inside `next` Spark reads it."""
         count = 0
         while True:
             with tracing.span(kinds.READ_BLOCK):
@@ -223,7 +223,7 @@ class StartTask:
         self._inner = inner
 
     def __call__(self, executor_ids: Any) -> Any:
-        """Starts the node."""
+        """Start the node."""
         with tracing.span(kinds.START_TASK):
             return self._inner(executor_ids)
 
@@ -231,7 +231,7 @@ class StartTask:
 def record_driver(
     node: Any, join_poll_ns: int, feed_task: type[FeedTask] = FeedTask, start_task: type[StartTask] | None = StartTask
 ) -> None:
-    """Wraps the tasks that TensorFlowOnSpark makes on the driver.
+    """Wrap the tasks that TensorFlowOnSpark makes on the driver.
 
     Args:
         feed_task, start_task: the wrappers; None if the caller wraps the task itself.
@@ -262,7 +262,7 @@ class NamedSleep:
         self._at_most_s = at_most_s
 
     def sleep(self, seconds: float) -> None:
-        """Sleeps inside a span."""
+        """Sleep inside a span."""
         seconds = seconds if self._at_most_s is None else min(seconds, self._at_most_s)
         wait = {"waits_for": self._waits_for, **self._cause.wait(int(seconds * 1.1e9), f"sleep {seconds:g} s")}
         with tracing.span(kinds.SLEEP, wait):

@@ -44,7 +44,7 @@ POLL_S = 0.05
 
 
 def install() -> None:
-    """Prepares this process. A second call does nothing."""
+    """Prepare this process. A second call does nothing."""
     if "tensorflowonspark.TFSparkNode" in sys.modules:
         return
     provide_pkg_resources()
@@ -68,7 +68,7 @@ def install() -> None:
 
 
 def provide_pkg_resources() -> None:
-    """Replaces pkg_resources for TensorFlowOnSpark if setuptools is missing, or is version 82 or later."""
+    """Replace pkg_resources for TensorFlowOnSpark if setuptools is missing, or is version 82 or later."""
     try:
         import pkg_resources  # noqa: F401
     except ImportError:
@@ -79,7 +79,7 @@ def provide_pkg_resources() -> None:
 
 
 def _import_tensorflow_late() -> None:
-    """Replaces tensorflowonspark.compat, whose first line imports TensorFlow (seconds, in every process)."""
+    """Replace tensorflowonspark.compat, whose first line imports TensorFlow (seconds, in every process)."""
     late = types.ModuleType("tensorflowonspark.compat")
 
     def is_gpu_available() -> bool:
@@ -125,14 +125,14 @@ def _choose_host(util: Any, reservation: Any) -> None:
 
 
 def _await_at_client(client: Any) -> Any:
-    """Replaces reservation.Client.await_reservations: polls until all nodes are registered, then returns them."""
+    """Replace reservation.Client.await_reservations: polls until all nodes are registered, then return them."""
     while not client._request("QUERY"):
         time.sleep(POLL_S)
     return client.get_reservations()
 
 
 def _await_at_server(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Delays reservation.Server.await_reservations until it can return or fail at once."""
+    """Delay reservation.Server.await_reservations until it can return or fail at once."""
 
     def await_reservations(server: Any, sc: Any, status: Any = MappingProxyType({}), timeout: float = 600) -> Any:
         deadline = time.monotonic() + timeout
@@ -150,7 +150,7 @@ class JoinThread(threading.Thread):
     """A replacement of `Thread` in TFSparkNode: a feed task starts a thread, which ends once its queue is empty."""
 
     def start(self) -> None:
-        """Starts the thread, and stores it for `JoinTime.sleep`, which waits for it."""
+        """Start the thread, and store it for `JoinTime.sleep`, which waits for it."""
         super().start()
         _joining.thread = self
 
@@ -160,7 +160,7 @@ class JoinTime:
 
     @staticmethod
     def sleep(seconds: float) -> None:
-        """Sleeps until the end of the thread that this thread started last, at most `seconds`."""
+        """Sleep until the end of the thread that this thread started last, at most `seconds`."""
         thread = getattr(_joining, "thread", None)
         if thread is not None and thread.is_alive():
             thread.join(seconds)
@@ -187,7 +187,7 @@ class NotRegistered(Exception):
 
 
 def naming(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the registered nodes to the failure of TensorFlowOnSpark's wait for reservations."""
+    """Add the registered nodes to the failure of TensorFlowOnSpark's wait for reservations."""
 
     @functools.wraps(original)
     def await_reservations(server: Any, *args: Any, **kwargs: Any) -> Any:
@@ -201,7 +201,7 @@ def naming(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def timed(kind: SpanKind, wait: dict[str, Any] | None = None) -> Callable[[Any], Any]:
-    """Returns a decorator that records a span around a third-party function."""
+    """Return a decorator that records a span around a third-party function."""
 
     def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
@@ -221,7 +221,7 @@ class WatchedProcess(multiprocessing.Process):
     """
 
     def start(self) -> None:
-        """Forks the trainer, and watches it from a thread of the Python worker, which Spark keeps for reuse."""
+        """Fork the trainer, and watches it from a thread of the Python worker, which Spark keeps for reuse."""
         tf_args = self._args[0]  # type: ignore[attr-defined]  # multiprocessing deletes it in `start`
         with tracing.span(kinds.FORK_TRAINER) as span:
             super().start()

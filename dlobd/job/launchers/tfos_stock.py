@@ -32,7 +32,7 @@ class TfosStockLauncher(TfosLauncher):
     """Launcher of this module; roles, feed and done-markers as in `tfos`."""
 
     def spark_conf(self) -> dict[str, str]:
-        """Selects a worker daemon that only records, and makes TensorFlowOnSpark importable."""
+        """Select a worker daemon that only records, and makes TensorFlowOnSpark importable."""
         return {
             **super().spark_conf(),
             "spark.python.daemon.module": "dlobd.job.launchers.tfos_stock_daemon",
@@ -56,7 +56,7 @@ class TfosStockLauncher(TfosLauncher):
 
 
 def record_reservations(reservation: Any) -> None:
-    """Records the driver's wait for reservations; its failure names the registered nodes."""
+    """Record the driver's wait for reservations; its failure names the registered nodes."""
     wait = kinds.TFOS_RESERVATION_POLL.wait(STOCK_POLL_NS)
     waiting = timed(kinds.AWAIT_RESERVATIONS, wait)(naming(reservation.Server.await_reservations))
     reservation.Server.await_reservations = waiting
@@ -66,7 +66,7 @@ class WatchedStartTask(StartTask):
     """A start task that records the death of its trainer."""
 
     def __call__(self, executor_ids: Any) -> Any:
-        """Starts the node, and watches the forked trainer."""
+        """Start the node, and watches the forked trainer."""
         result = super().__call__(executor_ids)
         # the other child is the queue manager, whose name is that of its class
         for child in multiprocessing.active_children():
@@ -77,7 +77,7 @@ class WatchedStartTask(StartTask):
 
 
 def record_death(pid: int, memory: MemoryGroup | None = None) -> None:
-    """Waits for the end of a child, and records it if the child was killed.
+    """Wait for the end of a child, and record it if the child was killed.
 
     It blocks in the kernel, reports to no other process, and leaves the exit status for the parent's `wait`."""
     try:
@@ -92,6 +92,6 @@ def record_death(pid: int, memory: MemoryGroup | None = None) -> None:
 
 
 def install() -> None:
-    """Makes TensorFlowOnSpark importable in this process and its forks; imports nothing."""
+    """Make TensorFlowOnSpark importable in this process and its forks; imports nothing."""
     provide_pkg_resources()
     on_import("tensorflow", kinds.IMPORT_TENSORFLOW)

@@ -29,7 +29,7 @@ END_OF_FEED = -1
 
 
 def start(environment: Mapping[str, str], piped_output: bool = False) -> subprocess.Popen[bytes]:
-    """Starts a trainer's process, which waits for `assign` on its stdin.
+    """Start a trainer's process, which waits for `assign` on its stdin.
 
     Args:
         piped_output: connect stdout and stderr to one pipe; otherwise the process inherits both.
@@ -40,7 +40,7 @@ def start(environment: Mapping[str, str], piped_output: bool = False) -> subproc
 
 
 def assign(pipe: IO[bytes], work: bytes, rank: int, addresses: Sequence[str], fed: bool) -> None:
-    """Sends the first message, a pickle, over the pipe between parent and child.
+    """Send the first message, a pickle, over the pipe between parent and child.
 
     Args:
         work: a pickle of (main, job). Only the child unpickles it, with all the imports that it needs.
@@ -50,20 +50,20 @@ def assign(pipe: IO[bytes], work: bytes, rank: int, addresses: Sequence[str], fe
 
 
 def write(pipe: IO[bytes], data: bytes) -> None:
-    """Writes and flushes one message."""
+    """Write and flush one message."""
     pipe.write(LENGTH.pack(len(data)))
     pipe.write(data)
     pipe.flush()
 
 
 def write_end(pipe: IO[bytes]) -> None:
-    """Writes the mark for the end of the feed."""
+    """Write the mark for the end of the feed."""
     pipe.write(LENGTH.pack(END_OF_FEED))
     pipe.flush()
 
 
 def read(pipe: IO[bytes]) -> bytes | None:
-    """Reads one message; None at the end of the feed.
+    """Read one message; None at the end of the feed.
 
     Raises:
         EOFError: the writer has ended.
@@ -87,19 +87,19 @@ class PipeFeed:
         self._pipe = pipe
 
     def next_block(self) -> bytes | None:
-        """Reads the next block; None at the end of the feed."""
+        """Read the next block; None at the end of the feed."""
         with tracing.span(kinds.GET) as span:
             block = read(self._pipe)
             span.note(bytes=len(block or b""))
         return block
 
     def stop(self) -> None:
-        """Closes the pipe: the writer then fails with BrokenPipeError."""
+        """Close the pipe: the writer then fails with BrokenPipeError."""
         self._pipe.close()
 
 
 def run() -> None:
-    """Imports TensorFlow, reads the assignment, and trains."""
+    """Import TensorFlow, read the assignment, and trains."""
     die_with_parent(signal.SIGKILL)  # a killed Spark task leaves no trainer behind
     tracing.start(os.environ.get("LOG_DIRS", ".").split(",")[0], "trainer")
     record_packages()

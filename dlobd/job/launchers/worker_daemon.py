@@ -14,7 +14,7 @@ from dlobd.job.launchers.imports import record_packages
 
 
 def serve(prepare: Callable[[], None] = lambda: None) -> None:
-    """Opens the recorder in the container's log directory and becomes `pyspark.daemon`.
+    """Open the recorder in the container's log directory and become `pyspark.daemon`.
 
     Args:
         prepare: imports modules before the first fork, so that no Python worker has to import them.

@@ -22,7 +22,7 @@ class Build(Protocol):
     """Object of a row of the registry `models`."""
 
     def __call__(self, image_shape: tuple[int, ...], classes: int, seed: int) -> Any:
-        """Builds a tf.Module, called with `(images, training=False)`.
+        """Build a tf.Module, called with `(images, training=False)`.
 
         It maps float32 images [n, *image_shape] to float32 logits [n, classes]. Images of a data set of bytes are in
         [0, 1]."""
@@ -33,12 +33,12 @@ class FollowsBatches(Protocol):
     """A submodule of a model with moving statistics; see `dlobd.job.models.layers.BatchNorm`."""
 
     def take_batch_statistics(self) -> tuple[Any, Any]:
-        """Returns mean and variance of this rank's batch as tensors, once after each training call."""
+        """Return mean and variance of this rank's batch as tensors, once after each training call."""
 
     def update_moving_statistics(self, mean: Any, variance: Any) -> None:
-        """Moves towards the means over the ranks of the batch statistics, which are equal on all ranks."""
+        """Move towards the means over the ranks of the batch statistics, which are equal on all ranks."""
 
 
 def following_batches(model: Any) -> list[FollowsBatches]:
-    """Returns the submodules with moving statistics, in TensorFlow's order, which is equal on all ranks."""
+    """Return the submodules with moving statistics, in TensorFlow's order, which is equal on all ranks."""
     return [module for module in (model, *model.submodules) if isinstance(module, FollowsBatches)]

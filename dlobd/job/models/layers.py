@@ -39,23 +39,23 @@ class Initial:
         return {"seed": [self._seed, self._calls], "alg": "philox"}
 
     def normal(self, deviation: float) -> Values:
-        """Returns a Gaussian distribution around 0."""
+        """Return a Gaussian distribution around 0."""
         return lambda shape: tf.random.stateless_normal(shape, stddev=deviation, **self._next())
 
     def truncated_normal(self, deviation: float) -> Values:
-        """Returns a Gaussian distribution around 0, truncated at two deviations."""
+        """Return a Gaussian distribution around 0, truncated at two deviations."""
         return lambda shape: tf.random.stateless_truncated_normal(shape, stddev=deviation, **self._next())
 
     def he(self, shape: Shape) -> Any:
-        """Draws from a Gaussian of variance 2 / inputs, for layers before a ReLU: He et al., arXiv 1502.01852."""
+        """Draw from a Gaussian of variance 2 / inputs, for layers before a ReLU: He et al., arXiv 1502.01852."""
         return self.normal(math.sqrt(2 / _inputs(shape)))(shape)
 
     def glorot(self, shape: Shape) -> Any:
-        """Draws uniformly with variance 2 / (inputs + outputs): Glorot and Bengio (2010)."""
+        """Draw uniformly with variance 2 / (inputs + outputs): Glorot and Bengio (2010)."""
         return self._uniform(shape, 2 / (_inputs(shape) + math.prod(shape[:-2]) * shape[-1]))
 
     def xavier(self, shape: Shape) -> Any:
-        """Draws uniformly with variance 1 / inputs, as Caffe's filler of this name does by default."""
+        """Draw uniformly with variance 1 / inputs, as Caffe's filler of this name does by default."""
         return self._uniform(shape, 1 / _inputs(shape))
 
     def _uniform(self, shape: Shape, variance: float) -> Any:
@@ -64,12 +64,12 @@ class Initial:
 
 
 def _inputs(shape: Shape) -> int:
-    """Counts the terms in the sum of an output."""
+    """Count the terms in the sum of an output."""
     return math.prod(shape[:-1])
 
 
 def variable(values: Any, name: str, trainable: bool = True) -> Any:
-    """Makes a variable of a model: every rank applies the same update, so the first replica's value is valid."""
+    """Make a variable of a model: every rank applies the same update, so the first replica's value is valid."""
     first = tf.VariableAggregation.ONLY_FIRST_REPLICA
     return tf.Variable(values, trainable=trainable, aggregation=first, name=name)
 
@@ -175,7 +175,7 @@ class BatchNorm(tf.Module):  # type: ignore[misc]
 
 
 def relu(values: Any, training: bool = False) -> Any:
-    """Returns max(0, value)."""
+    """Return max(0, value)."""
     return tf.nn.relu(values)
 
 
@@ -190,17 +190,17 @@ def spatial_mean(images: Any, training: bool = False) -> Any:
 
 
 def max_pool(size: int, stride: int, padding: str = "SAME") -> Layer:
-    """Returns a layer with the maximum of each square."""
+    """Return a layer with the maximum of each square."""
     return lambda images, training: tf.nn.max_pool2d(images, size, stride, padding)
 
 
 def mean_pool(size: int, stride: int, padding: str = "SAME") -> Layer:
-    """Returns a layer with the mean of each square, over its part inside the image."""
+    """Return a layer with the mean of each square, over its part inside the image."""
     return lambda images, training: tf.nn.avg_pool2d(images, size, stride, padding)
 
 
 def scaled(factor: float, offset: float, images: tuple[int, int, int]) -> Layer:
-    """Returns the first layer: factor x value + offset, with an axis for channels.
+    """Return the first layer: factor x value + offset, with an axis for channels.
 
     Args:
         images: height, width and channels.
@@ -209,7 +209,7 @@ def scaled(factor: float, offset: float, images: tuple[int, int, int]) -> Layer:
 
 
 def image_of(shape: tuple[int, ...]) -> tuple[int, int, int]:
-    """Returns height, width and channels of images; [height, width] has one channel.
+    """Return height, width and channels of images; [height, width] has one channel.
 
     Raises:
         ValueError: it is not the shape of an image.
@@ -221,5 +221,5 @@ def image_of(shape: tuple[int, ...]) -> tuple[int, int, int]:
 
 
 def halved(size: int, times: int) -> int:
-    """Returns a side after `times` layers of stride 2 that round up."""
+    """Return a side after `times` layers of stride 2 that round up."""
     return math.ceil(size / (1 << times))

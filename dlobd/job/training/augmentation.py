@@ -19,7 +19,7 @@ class Augment(Protocol):
     """Object of a row of the registry `augmentations`."""
 
     def __call__(self, tf: Any, images: Any, seed: int, batch: Any, step: Any) -> Any:
-        """Returns changed images of the same classes.
+        """Return changed images of the same classes.
 
         Args:
             images: float32, [n, height, width] or [n, height, width, channels].

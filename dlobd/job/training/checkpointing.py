@@ -13,14 +13,14 @@ from dlobd.job.description import Job
 
 
 def checkpoint(tf: Any, job: Job, model: Any, storage: Storage, step: int) -> None:
-    """Stores the model's variables after `step` steps."""
+    """Store the model's variables after `step` steps."""
     with tracing.span(kinds.CHECKPOINT), tempfile.TemporaryDirectory() as local:
         tf.train.Checkpoint(model=plain_copy(job, model)).write(f"{local}/ckpt-{step}")
         _upload(storage, Path(local), f"{job.run_dir}/checkpoints", "checkpoint")
 
 
 def save(tf: Any, job: Job, model: Any, storage: Storage) -> None:
-    """Stores the model as a SavedModel, whose function `logits` maps any number of images to logits."""
+    """Store the model as a SavedModel, whose function `logits` maps any number of images to logits."""
     with tracing.span(kinds.SAVE_MODEL), tempfile.TemporaryDirectory() as local:
         exported = plain_copy(job, model)
         exported.logits = logits(tf, job, exported)
@@ -29,13 +29,13 @@ def save(tf: Any, job: Job, model: Any, storage: Storage) -> None:
 
 
 def logits(tf: Any, job: Job, model: Any) -> Any:
-    """Compiles a function from any number of images to the model's logits."""
+    """Compile a function from any number of images to the model's logits."""
     spec = tf.TensorSpec([None, *job.layout.shape], tf.float32)
     return tf.function(lambda images: model(images, training=False), input_signature=[spec])
 
 
 def plain_copy(job: Job, model: Any) -> Any:
-    """Copies the model to variables that no exchange owns: saving the copy needs no other rank.
+    """Copy the model to variables that no exchange owns: saving the copy needs no other rank.
 
     The copy includes the moving statistics, which the evaluation of the stored model uses."""
     copy = job.build_model()
@@ -44,7 +44,7 @@ def plain_copy(job: Job, model: Any) -> Any:
 
 
 def copy_values(copy: Any, model: Any) -> None:
-    """Copies the current values of this rank's model."""
+    """Copy the current values of this rank's model."""
     for variable, trained in zip(copy.variables, model.variables, strict=True):
         variable.assign(trained.read_value())
 
@@ -55,7 +55,7 @@ def _upload(storage: Storage, local: Path, directory: str, purpose: str) -> None
 
 
 def download(storage: Storage, directory: str, local: Path, purpose: str) -> None:
-    """Copies all files below a directory of the storage to a local one."""
+    """Copy all files below a directory of the storage to a local one."""
     for remote in storage.files(directory):
         path = local / remote.removeprefix(directory).lstrip("/")
         path.parent.mkdir(parents=True, exist_ok=True)

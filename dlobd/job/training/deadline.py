@@ -29,7 +29,7 @@ class Deadlines:
 
     @contextmanager
     def within(self, seconds: float, cause: Callable[[], str]) -> Iterator[None]:
-        """Gives up unless the block ends in time. `cause` returns the cause in one line; it is called only then."""
+        """Give up unless the block ends in time. `cause` returns the cause in one line; it is called only then."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._watch, name="dlobd-deadline", daemon=True)
             self._thread.start()

@@ -26,7 +26,7 @@ ONE_SPLIT_A_FILE = {"spark.hadoop.mapreduce.input.fileinputformat.split.minsize"
 
 
 def run(job_file: str) -> None:
-    """Runs the job described by `job_file`.
+    """Run the job described by `job_file`.
 
     Raises:
         TrainingFailed: a rank failed; the message is its cause in one line.
@@ -67,7 +67,7 @@ def _run_on_spark(job: Job) -> None:
 
 
 def _blocks(sc: SparkContext, job: Job) -> RDD[bytes]:
-    """Returns the training files as an RDD of blocks, one partition per worker.
+    """Return the training files as an RDD of blocks, one partition per worker.
 
     A record of Spark is a block: a file consists of whole blocks. So no additional Python worker has to join samples to
     blocks."""
@@ -80,7 +80,7 @@ def _blocks(sc: SparkContext, job: Job) -> RDD[bytes]:
 
 
 def main(argv: list[str]) -> int:
-    """Runs jobs/train.py; returns the exit code. The cause of a failure is one line on stderr."""
+    """Run jobs/train.py; return the exit code. The cause of a failure is one line on stderr."""
     import sys
 
     try:

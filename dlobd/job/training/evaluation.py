@@ -23,7 +23,7 @@ Logits = Callable[[Any], Any]
 
 
 def evaluate(tf: Any, job: Job, storage: Storage) -> dict[str, Any]:
-    """Returns the accuracy of the stored model."""
+    """Return the accuracy of the stored model."""
     with tracing.span(kinds.EVALUATE), tempfile.TemporaryDirectory() as local:
         checkpointing.download(storage, f"{job.run_dir}/model", Path(local), kinds.MODEL)
         with tracing.span(kinds.LOAD_MODEL):
@@ -43,7 +43,7 @@ class Evaluation:
         self._copy: Any = None
 
     def __call__(self) -> tuple[int, int]:
-        """Returns the numbers of samples and of correct predictions."""
+        """Return the numbers of samples and of correct predictions."""
         with tracing.span(kinds.EVALUATE):
             if self._copy is None:  # compile once
                 self._copy = checkpointing.plain_copy(self._job, self._model)
@@ -53,7 +53,7 @@ class Evaluation:
 
 
 def _count(tf: Any, job: Job, storage: Storage, logits: Logits) -> tuple[int, int]:
-    """Returns the numbers of samples and of correct predictions on the test set."""
+    """Return the numbers of samples and of correct predictions on the test set."""
     samples = correct = 0
     at_once = max(1, min(EVALUATION_BATCH, EVALUATION_BYTES // job.layout.record_bytes))
     for piece in storage.stream(job.test_path, at_once * job.layout.record_bytes, kinds.TEST_SET):

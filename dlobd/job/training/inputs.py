@@ -36,7 +36,7 @@ Batch = tuple[Any, Any]
 
 
 def batches(tf: Any, job: Job, node: Node, deadlines: Deadlines) -> Iterator[Batch]:
-    """Yields this rank's batches of all epochs, in order."""
+    """Yield this rank's batches of all epochs, in order."""
     augment: Augment | None = AUGMENTATIONS.get(job.augment)
     if job.input == "read":
         return _read(tf, job, node.rank, augment)
@@ -117,7 +117,7 @@ def _read(tf: Any, job: Job, rank: int, augment: Augment | None) -> Iterator[Bat
 
 
 def _untuned(tf: Any) -> Any:
-    """Returns options of a pipeline without tf.data's autotuning, which has nothing to tune here.
+    """Return options of a pipeline without tf.data's autotuning, which has nothing to tune here.
 
     Its thread sleeps longer as the pipeline becomes older, up to a minute. It may miss the wake-up at the end of the
     pipeline: then the trainer waits for it, after its last step.
@@ -128,7 +128,7 @@ def _untuned(tf: Any) -> Any:
 
 
 def _decoded(tf: Any, records: Any, layout: Layout) -> Batch:
-    """Decodes checked records [n, record_bytes] as `decode_block` does, by TensorFlow."""
+    """Decode checked records [n, record_bytes] as `decode_block` does, by TensorFlow."""
     images = records[:, layout.image.start : layout.image.stop]
     if layout.dtype == "uint8":
         values = tf.cast(images, tf.float32) / 255.0

@@ -52,7 +52,7 @@ class Loop:
         self._start_ns = 0
 
     def run(self, incoming: Iterator[Batch]) -> dict[str, Any]:
-        """Takes all steps, and returns the rank's report.
+        """Take all steps, and return the rank's report.
 
         Raises:
             RuntimeError: the input ended early.
@@ -81,7 +81,7 @@ class Loop:
         }
 
     def _take(self, incoming: Iterator[Batch]) -> str:
-        """Takes a step; returns the key of the experiment that ends training with it.
+        """Take a step; return the key of the experiment that ends training with it.
 
         The result is empty if another step follows, unless the evaluation after this step ends training."""
         job, k = self._job, len(self._losses)
@@ -102,7 +102,7 @@ class Loop:
         return "max_seconds" if stop else ""
 
     def _after_step(self, last: bool) -> bool:
-        """Returns True if the ranks agree that the accuracy is reached; they do not vote after the last step."""
+        """Return True if the ranks agree that the accuracy is reached; they do not vote after the last step."""
         job, taken = self._job, len(self._losses)
         if self._chief and job.checkpoint_every_steps and taken % job.checkpoint_every_steps == 0:
             checkpointing.checkpoint(self._tf, job, self._model, self._storage, taken)
@@ -116,7 +116,7 @@ class Loop:
         return job.target_accuracy > 0 and not last and self._stop_vote(epoch, reached)
 
     def _evaluate(self, epoch: int) -> float:
-        """Returns the accuracy of the current model."""
+        """Return the accuracy of the current model."""
         samples, correct = self._evaluation()
         tracing.instant(kinds.EPOCH_EVALUATED, epoch=epoch, samples=samples, right=correct)
         self._evaluations.append({"epoch": epoch, "samples": samples, "right": correct})
@@ -134,7 +134,7 @@ class StopVote:
         self._inside = tf.function(self._run, autograph=False) if exchange.inside_step else None
 
     def __call__(self, call: int, stop: bool) -> bool:
-        """Returns True if any rank votes for the end. `call` is the number of the vote, equal on all ranks."""
+        """Return True if any rank votes for the end. `call` is the number of the vote, equal on all ranks."""
         with tracing.span(self._kind, {"call": call}):
             vote = self._tf.constant(float(stop))
             return float(self._inside(vote) if self._inside else self._reduce(vote)) > 0

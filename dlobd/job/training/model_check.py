@@ -22,7 +22,7 @@ SAMPLES = 4
 
 
 def main() -> int:
-    """Runs the check. Output of the model goes to stderr."""
+    """Run the check. Output of the model goes to stderr."""
     request = json.load(sys.stdin)
     with os.fdopen(os.dup(1), "w") as out:
         os.dup2(2, 1)
@@ -46,7 +46,7 @@ class _Wrong(Exception):
 
 
 def _stages(request: dict[str, Any]) -> Iterator[str]:
-    """Yields the name of each stage before it runs."""
+    """Yield the name of each stage before it runs."""
     yield "importing TensorFlow"
     import_tensorflow()
     import tensorflow as tf
@@ -69,7 +69,7 @@ def _stages(request: dict[str, Any]) -> Iterator[str]:
 
 
 def _step(tf: Any, model: Any, request: dict[str, Any], shape: tuple[int, ...], classes: int) -> None:
-    """Compiles forward and backward as a step does, and forward for a batch of any size as the stored model does."""
+    """Compile forward and backward as a step does, and forward for a batch of any size as the stored model does."""
     name, dataset = request["model"], request["dataset"]
 
     def logits_of(images: Any, training: bool) -> Any:

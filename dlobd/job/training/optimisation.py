@@ -23,11 +23,11 @@ class Loss(Protocol):
     """Object of a row of the registry `losses`."""
 
     def __call__(self, tf: Any, logits: Any, labels: Any) -> Any:
-        """Returns a scalar from float32 logits [n, classes] and int32 labels [n]."""
+        """Return a scalar from float32 logits [n, classes] and int32 labels [n]."""
 
 
 def softmax_cross_entropy(tf: Any, logits: Any, labels: Any) -> Any:
-    """Returns the cross-entropy of the softmax of the logits against the label."""
+    """Return the cross-entropy of the softmax of the logits against the label."""
     return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
 
 
@@ -35,14 +35,14 @@ class Optimiser(Protocol):
     """Optimiser of a model's variables."""
 
     def apply(self, tf: Any, gradients: Sequence[Any], learning_rate: Any) -> None:
-        """Updates the variables from one gradient a variable."""
+        """Update the variables from one gradient a variable."""
 
 
 class Make(Protocol):
     """Object of a row of the registry `optimisers`."""
 
     def __call__(self, tf: Any, variables: Sequence[Any], job: Job) -> Optimiser:
-        """Makes the optimiser of a model's trainable variables, with the job's settings."""
+        """Make the optimiser of a model's trainable variables, with the job's settings."""
 
 
 class Sgd:

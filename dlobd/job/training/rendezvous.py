@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def serve_rendezvous(sc: SparkContext | None, job: Job) -> Iterator[None]:
-    """Sets channel and rendezvous servers in the environment of ranks that start inside the context.
+    """Set channel and rendezvous servers in the environment of ranks that start inside the context.
 
     The secret of the run travels with each Python function: configuration and command line would expose it.
 
@@ -52,7 +52,7 @@ def serve_rendezvous(sc: SparkContext | None, job: Job) -> Iterator[None]:
 
 @contextmanager
 def serve_rank_status(sc: SparkContext | None, job: Job) -> Iterator[StatusServer | None]:
-    """Serves status messages of ranks that start inside the context.
+    """Serve status messages of ranks that start inside the context.
 
     Yields None without Spark, because the launcher sees the end of its ranks, and if the driver cannot listen: then it
     reads the markers."""

@@ -16,11 +16,11 @@ class Schedule(Protocol):
     """Object of a row of the registry `schedules`."""
 
     def __call__(self, tf: Any, job: Job, step: Any) -> Any:
-        """Returns the learning rate of a step, a float32 scalar."""
+        """Return the learning rate of a step, a float32 scalar."""
 
 
 def constant(tf: Any, job: Job, step: Any) -> Any:
-    """Returns the job's learning rate."""
+    """Return the job's learning rate."""
     return tf.constant(job.learning_rate, tf.float32)
 
 
@@ -42,7 +42,7 @@ def cosine(tf: Any, job: Job, step: Any) -> Any:
 
 
 def learning_rate(tf: Any, job: Job, schedule: Schedule, step: Any) -> Any:
-    """Returns the schedule's learning rate; during the warm-up, a linear rise to the job's learning rate.
+    """Return the schedule's learning rate; during the warm-up, a linear rise to the job's learning rate.
 
     Goyal et al., Accurate, Large Minibatch SGD (2017), section 2.2. The first step has the first increment, not 0."""
     scheduled = schedule(tf, job, step)

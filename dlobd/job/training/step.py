@@ -46,7 +46,7 @@ class Step:
         self._apply = None if exchange.inside_step else _apply_function(tf, update, exchange)
 
     def __call__(self, k: int, images: Any, labels: Any, stop: bool = False) -> tuple[float, bool]:
-        """Takes step number `k`, from 0; returns the mean loss, and True if any rank votes for the end.
+        """Take step number `k`, from 0; return the mean loss, and True if any rank votes for the end.
 
         With an asynchronous exchange both values are this rank's own.
 
@@ -63,7 +63,7 @@ class Step:
         return loss, any(votes)
 
     def _means(self, kind: SpanKind, k: int, *inputs: Any) -> list[float]:
-        """Returns the means of loss and optional vote."""
+        """Return the means of loss and optional vote."""
         if self._apply is not None:
             return self._in_parts(kind, k, *inputs)
         with tracing.span(kind, {"rendezvous": kinds.STEP_RENDEZVOUS, "call": k}):
@@ -85,12 +85,12 @@ class Step:
 
 
 def _reported(inputs: Sequence[Any]) -> int:
-    """Counts the exchanged values for the loop: the loss, and a vote if the inputs have one beside the batch."""
+    """Count the exchanged values for the loop: the loss, and a vote if the inputs have one beside the batch."""
     return len(inputs) - 1
 
 
 def _compute_function(tf: Any, job: Job, workload: Workload, update: Update, exchange: Exchange) -> Compute:
-    """Compiles forward and backward; with the exchange inside, the whole step."""
+    """Compile forward and backward; with the exchange inside, the whole step."""
     # AutoGraph would rewrite their source, which costs the first step half a second of CPU time
     unconverted = tf.autograph.experimental.do_not_convert
     take_statistics, apply = unconverted(update.take_statistics), unconverted(update.apply)
@@ -120,7 +120,7 @@ def _compute_function(tf: Any, job: Job, workload: Workload, update: Update, exc
 
 
 def _apply_function(tf: Any, update: Update, exchange: Exchange) -> Callable[[Sequence[Any]], None]:
-    """Compiles the update from the exchanged values."""
+    """Compile the update from the exchanged values."""
 
     @tf.function(reduce_retracing=True, autograph=False)  # type: ignore[untyped-decorator]
     def apply(reduced: Sequence[Any]) -> None:

@@ -42,7 +42,7 @@ _STACK = (
 
 
 def main(job: Job, node: Node) -> None:
-    """Trains as `node.rank`; writes a done-marker, or a failure marker with the cause in one line."""
+    """Train as `node.rank`; writes a done-marker, or a failure marker with the cause in one line."""
     markers = Markers(job)
     name = f"rank {node.rank} ({node.role})"
 
@@ -70,7 +70,7 @@ def main(job: Job, node: Node) -> None:
 
 
 def _message(error: BaseException) -> str:
-    """Returns an error's message without the stack that TensorFlow or HDFS includes in it."""
+    """Return an error's message without the stack that TensorFlow or HDFS includes in it."""
     lines = [line.strip() for line in str(error).splitlines()]
     return " ".join(line for line in lines if line and not line.startswith(_STACK))
 

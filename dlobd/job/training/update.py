@@ -45,11 +45,11 @@ class Update:
         return 2 * len(self._modules)
 
     def take_statistics(self) -> list[Any]:
-        """Returns mean and variance of this rank's batch for each module with statistics, in order."""
+        """Return mean and variance of this rank's batch for each module with statistics, in order."""
         return [tensor for module in self._modules for tensor in module.take_batch_statistics()]
 
     def apply(self, reduced: Sequence[Any]) -> None:
-        """Applies the means over the ranks, of statistics and then of gradients. To be compiled."""
+        """Apply the means over the ranks, of statistics and then of gradients. To be compiled."""
         statistics, gradients = reduced[: self.statistics], reduced[self.statistics :]
         for module, mean, variance in zip(self._modules, statistics[::2], statistics[1::2], strict=True):
             module.update_moving_statistics(mean, variance)
@@ -61,7 +61,7 @@ class Update:
             self._step.assign_add(1)
 
     def _decayed(self, gradients: Sequence[Any]) -> Sequence[Any]:
-        """Adds the gradient of weight_decay / 2 x the sum of the squares of all weights.
+        """Add the gradient of weight_decay / 2 x the sum of the squares of all weights.
 
         Variables of one dimension are excluded: biases, and the parameters of batch normalisation. The reported loss
             does not include it. tf_cnn_benchmarks excludes batch normalisation's parameters too, but not biases; Caffe

@@ -37,7 +37,7 @@ DAEMONS = {"tfos": "dlobd.job.user.daemon", "tfos-stock": "dlobd.job.user.stock_
 
 
 def prepare_driver(launcher: str) -> None:
-    """Prepares the driver's Python; imports neither PySpark nor TensorFlowOnSpark.
+    """Prepare the driver's Python; imports neither PySpark nor TensorFlowOnSpark.
 
     Args:
         launcher: tfos, or tfos-stock for TensorFlowOnSpark as published.
@@ -51,7 +51,7 @@ def prepare_driver(launcher: str) -> None:
 
 
 def prepare_daemon(launcher: str) -> None:
-    """Prepares the worker daemon, and so every Python worker that it forks."""
+    """Prepare the worker daemon, and so every Python worker that it forks."""
     on_import("pyspark.worker", kinds.IMPORT_PYSPARK_WORKER, _record_worker)
     on_import("tensorflow", kinds.IMPORT_TENSORFLOW)
     if launcher == "tfos":
@@ -127,7 +127,7 @@ def _record_pyspark(pyspark: ModuleType) -> None:
 
 
 def _method(command: str) -> str:
-    """Returns the method that a py4j command calls, such as `collectAndServe`."""
+    """Return the method that a py4j command calls, such as `collectAndServe`."""
     words = command.split("\n", 3)
     if words[0] == "c" and len(words) > 2:
         return words[2]
@@ -178,7 +178,7 @@ def _prepare_tensorflowonspark(launcher: str, package: ModuleType) -> None:
 
 
 def _recorded_run(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Records TFCluster.run with its number of nodes."""
+    """Record TFCluster.run with its number of nodes."""
 
     @functools.wraps(original)
     def run(sc: Any, map_fun: Any, tf_args: Any, num_executors: int, *args: Any, **kwargs: Any) -> Any:
@@ -221,7 +221,7 @@ class UserStartTask(tfos_stock.WatchedStartTask):
     """TFSparkNode.run's function for one executor."""
 
     def __call__(self, executor_ids: Any) -> Any:
-        """Stores this process's ID."""
+        """Store this process's ID."""
         _StartedBy.pid = os.getpid()
         return super().__call__(executor_ids)
 
@@ -233,7 +233,7 @@ class UserMain:
         self._main = main
 
     def __call__(self, args: Any, ctx: Any) -> Any:
-        """Calls the function, in the Python worker or in a process that was forked for it."""
+        """Call the function, in the Python worker or in a process that was forked for it."""
         # TFParallel has no roles: all ranks are workers
         role, index = (ctx.job_name, ctx.task_index) if ctx.job_name else ("worker", ctx.worker_num)
         in_task = os.getpid() == _StartedBy.pid or not ctx.job_name
@@ -250,7 +250,7 @@ class UserFeedTask(FeedTask):
     """Feeding of one partition, for training or for inference."""
 
     def _timed(self, blocks: Iterator[Any]) -> Iterator[Any]:
-        """Yields the rows as FeedTask yields blocks, with spans per chunk: rows are too many for two spans each."""
+        """Yield the rows as FeedTask yields blocks, with spans per chunk: rows are too many for two spans each."""
         count = 0
         while True:
             with tracing.span(kinds.READ_ROWS):
@@ -278,7 +278,7 @@ class ShutdownTask:
         self._inner = inner
 
     def __call__(self, items: Any) -> Any:
-        """Stops the queues."""
+        """Stop the queues."""
         # the function was pickled by value: `time` is in its own globals, not in a module
         function_globals = self._inner.__globals__
         function_globals["time"] = NamedSleep(kinds.TFCLUSTER_GRACE_SECS, (kinds.WAIT_TRAINER,))
@@ -293,7 +293,7 @@ class ShutdownTask:
 
 
 def _record_worker(worker: Any) -> None:
-    """Records the user's code of a task, in a new Python worker."""
+    """Record the user's code of a task, in a new Python worker."""
     worker.read_command = timed(kinds.UNPICKLE_FUNCTION)(worker.read_command)
     original = getattr(worker, "capture_outputs", None)
     if original is None:
@@ -314,7 +314,7 @@ def _record_worker(worker: Any) -> None:
 
 
 def _counted_get(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Records DataFeed.next_batch with its number of rows, from which the feeder's put of them is known."""
+    """Record DataFeed.next_batch with its number of rows, from which the feeder's put of them is known."""
 
     @functools.wraps(original)
     def next_batch(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -329,7 +329,7 @@ def _counted_get(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _record_feed() -> None:
-    """Records both ends of the queue in a trainer."""
+    """Record both ends of the queue in a trainer."""
     from tensorflowonspark import TFNode
 
     feed = TFNode.DataFeed

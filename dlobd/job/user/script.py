@@ -16,7 +16,7 @@ from dlobd.job.user.hooks import prepare_driver
 
 
 def main(argv: list[str]) -> None:
-    """Runs jobs/user.py, `LAUNCHER SPANS_DIR SCRIPT ARGUMENTS...`, and exits as the script does."""
+    """Run jobs/user.py, `LAUNCHER SPANS_DIR SCRIPT ARGUMENTS...`, and exit as the script does."""
     launcher, spans_dir, script, *arguments = argv
     # absolute: the script may change its directory
     tracing.start(Path(os.environ.get("LOG_DIRS", spans_dir).split(",")[0]).absolute(), "driver")
@@ -30,7 +30,7 @@ def main(argv: list[str]) -> None:
 
 
 def _run(script: str, arguments: list[str]) -> str | int | None:
-    """Runs the script as `__main__`; returns its exit code or message."""
+    """Run the script as `__main__`; return its exit code or message."""
     module = ModuleType("__main__")
     module.__file__ = script
     module.__builtins__ = __builtins__  # type: ignore[attr-defined]
@@ -60,19 +60,19 @@ def _run(script: str, arguments: list[str]) -> str | int | None:
 
 
 def _last_line(error: BaseException) -> str:
-    """Returns the last line of its traceback; for an error from a Spark task, the last line of the task's traceback."""
+    """Return the last line of its traceback; for an error from a Spark task, the last line of the task's traceback."""
     return _task_error(str(error)) or traceback.format_exception_only(error)[-1].strip().splitlines()[0]
 
 
 def _status_error() -> str | None:
-    """Returns the cause of a failed start job, which TensorFlowOnSpark does not print."""
+    """Return the cause of a failed start job, which TensorFlowOnSpark does not print."""
     cluster = sys.modules.get("tensorflowonspark.TFCluster")
     error = getattr(cluster, "tf_status", {}).get("error")
     return (_task_error(error) or error.splitlines()[0]) if error else None
 
 
 def _task_error(text: str) -> str | None:
-    """Returns the last line of a failed task's Python traceback in Spark's message."""
+    """Return the last line of a failed task's Python traceback in Spark's message."""
     _, separator, rest = text.rpartition("Traceback (most recent call last):")
     if not separator:
         return None

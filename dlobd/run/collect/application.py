@@ -25,7 +25,7 @@ ENDED = ("FINISHED", "FAILED", "KILLED")
 
 
 def kill_application(rm_url: str, application_id: str) -> None:
-    """Asks the ResourceManager to kill an application. Errors are ignored, because dlobd is exiting."""
+    """Ask the ResourceManager to kill an application. Errors are ignored, because dlobd is exiting."""
     try:
         url = f"{rm_url}/ws/v1/cluster/apps/{application_id}/state?user.name={user_name()}"
         requests.put(url, json={"state": "KILLED"}, timeout=3)
@@ -34,12 +34,12 @@ def kill_application(rm_url: str, application_id: str) -> None:
 
 
 def diagnostics(rm_url: str, application_id: str) -> str:
-    """Returns the ResourceManager's diagnostics of an application; empty without an answer."""
+    """Return the ResourceManager's diagnostics of an application; empty without an answer."""
     return str(application_record(rm_url, application_id, _SOON_S).get("diagnostics", ""))
 
 
 def await_end(rm_url: str, nm_urls: Sequence[str], application_id: str, kill: bool) -> dict[str, Any]:
-    """Waits until the application is final in the ResourceManager's accounts and its containers have exited.
+    """Wait until the application is final in the ResourceManager's accounts and its containers have exited.
 
     Args:
         nm_urls: the NodeManagers that may have its containers.
@@ -63,7 +63,7 @@ def await_end(rm_url: str, nm_urls: Sequence[str], application_id: str, kill: bo
 
 
 def _charged(record: dict[str, Any]) -> bool:
-    """Returns True if the application has ended and its memorySeconds are final.
+    """Return True if the application has ended and its memorySeconds are final.
 
     The scheduler accounts for the last containers shortly after the end and then forgets the application. Its record
     then has -1 running containers.
@@ -72,7 +72,7 @@ def _charged(record: dict[str, Any]) -> bool:
 
 
 def _containers(nm_urls: Sequence[str], application_id: str) -> list[str]:
-    """Returns the containers of the application that still run, according to the NodeManagers that answer."""
+    """Return the containers of the application that still run, according to the NodeManagers that answer."""
     number = application_id.removeprefix("application_")
     running = []
     for url in nm_urls:
@@ -83,7 +83,7 @@ def _containers(nm_urls: Sequence[str], application_id: str) -> list[str]:
 
 
 def executor_peak(nm_urls: Sequence[str], application_id: str, bundle: Bundle) -> int | None:
-    """Returns the peak resident memory of the largest executor container, including its trainer, in bytes.
+    """Return the peak resident memory of the largest executor container, including its trainer, in bytes.
 
     The NodeManager samples the container's process tree once per second and keeps the record for a minute after the
     container's end. None if it cannot be read.

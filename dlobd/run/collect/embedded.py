@@ -15,7 +15,7 @@ from dlobd.run.collect import application, hdfs
 
 
 def log_offsets(cluster: EmbeddedCluster) -> dict[str, int]:
-    """Returns the current sizes of the daemon logs in bytes. A run's part of the logs starts there."""
+    """Return the current sizes of the daemon logs in bytes. A run's part of the logs starts there."""
     return {name: _size(path) for name, path in cluster.log_files().items()}
 
 
@@ -31,7 +31,7 @@ def collect(
     bundle: Bundle,
     kill: bool,
 ) -> list[str]:
-    """Copies logs, spans, event log, REST record, markers and block locations into `bundle`, secrets redacted.
+    """Copy logs, spans, event log, REST record, markers and block locations into `bundle`, secrets redacted.
 
     Args:
         offsets: the result of `log_offsets` before the run.
@@ -54,7 +54,7 @@ def collect(
 
 
 def _directories(job: Job | None) -> tuple[str, str]:
-    """Returns the job's input and output directories in HDFS; empty for the user's own script."""
+    """Return the job's input and output directories in HDFS; empty for the user's own script."""
     return (job.train_dir, job.run_dir) if job else ("", "")
 
 
@@ -84,7 +84,7 @@ def _collect_logs(
     bundle: Bundle,
     names: tuple[str, ...] = ("",),
 ) -> list[str]:
-    """Copies logs and spans of containers or executors whose names start with one of `names`, and the daemons' lines
+    """Copy logs and spans of containers or executors whose names start with one of `names`, and the daemons' lines
     since `offsets`."""
     for container, directory in directories.items():
         for path in sorted(p for p in directory.iterdir() if p.is_file() and p.name.startswith(names)):
@@ -107,7 +107,7 @@ def _collect_logs(
 
 
 def _from(path: Path, begin: int) -> bytes:
-    """Reads a file from an offset; empty if there is no file."""
+    """Read a file from an offset; empty if there is no file."""
     if not path.exists():
         return b""
     with path.open("rb") as file:
@@ -116,5 +116,5 @@ def _from(path: Path, begin: int) -> bytes:
 
 
 def hdfs_of(cluster: EmbeddedCluster) -> hdfs.Hdfs:
-    """Returns the location of evidence in the embedded cluster's HDFS."""
+    """Return the location of evidence in the embedded cluster's HDFS."""
     return hdfs.Hdfs(cluster.endpoints.webhdfs_url, cluster.user, "/spark-events")

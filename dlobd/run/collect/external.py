@@ -56,19 +56,19 @@ class LogQuery:
 
     @property
     def marks(self) -> tuple[bytes, bytes]:
-        """Returns texts that mark the NameNode's lines about this user's operations and files."""
+        """Return texts that mark the NameNode's lines about this user's operations and files."""
         return f"ugi={self.user} ".encode(), f"{self.home}/".encode()
 
     @property
     def number(self) -> re.Pattern[bytes]:
-        """Returns the part that the application's ID and its containers' IDs share, and no other application's."""
+        """Return the part that the application's ID and its containers' IDs share, and no other application's."""
         return re.compile(rb"(?<!\d)" + self.application_id.removeprefix("application_").encode() + rb"(?!\d)")
 
 
 def gather(
     web: HadoopWeb, java: Path, asked: LogQuery, events_dir: str, train_dir: str, run_dir: str, bundle: Bundle
 ) -> list[str]:
-    """Collects all evidence of an ended application; returns a line for each missing source.
+    """Collect all evidence of an ended application; return a line for each missing source.
 
     Args:
         java: the `java` executable that reads aggregated logs.
@@ -86,7 +86,7 @@ def gather(
 
 
 def _settled(web: HadoopWeb, application_id: str) -> dict[str, Any]:
-    """Returns the ResourceManager's record, after log aggregation if YARN does that."""
+    """Return the ResourceManager's record, after log aggregation if YARN does that."""
     deadline = time.monotonic() + AGGREGATION_DEADLINE_S
     while True:
         record = web.application(application_id)
@@ -96,7 +96,7 @@ def _settled(web: HadoopWeb, application_id: str) -> dict[str, Any]:
 
 
 def _addresses(web: HadoopWeb) -> dict[str, str]:
-    """Returns the addresses of nodes by host name, because Spark's event log identifies executors by host name."""
+    """Return the addresses of nodes by host name, because Spark's event log identifies executors by host name."""
     addresses = {}
     for host, _ in list(web.nodes())[:MAX_NODES]:
         try:
@@ -117,7 +117,7 @@ def _containers(
     attempts: Iterable[dict[str, Any]],
     bundle: Bundle,
 ) -> list[str]:
-    """Copies logs and spans of all containers."""
+    """Copy logs and spans of all containers."""
     aggregated = record.get("logAggregationStatus", "DISABLED") != "DISABLED"
     if aggregated:
         logs = aggregated_logs.read(web.conf.directory, java, application_id, record.get("user", web.user))
@@ -144,7 +144,7 @@ def _containers(
 
 
 def _executors(bundle: Bundle, masters: Iterable[str], nodes: list[tuple[str, str]]) -> dict[str, list[str]]:
-    """Returns the NodeManagers that may have an executor container's logs, from the event log and the AM's log."""
+    """Return the NodeManagers that may have an executor container's logs, from the event log and the AM's log."""
     urls = dict.fromkeys(url for _, url in nodes[:MAX_NODES])
     executors: dict[str, list[str]] = {}
     events = bundle.evidence / "event-log.jsonl"
@@ -159,7 +159,7 @@ def _executors(bundle: Bundle, masters: Iterable[str], nodes: list[tuple[str, st
 
 
 def _from_nodes(container: str, urls: Iterable[str], bundle: Bundle) -> bool:
-    """Copies a container's log files from the first NodeManager that has them."""
+    """Copy a container's log files from the first NodeManager that has them."""
     for url in urls:
         answer = HadoopWeb.get_json(f"{url}/ws/v1/node/containers/{container}/logs") or {}
         info = answer.get("containerLogsInfo") or {}
@@ -184,7 +184,7 @@ def _add(bundle: Bundle, container: str, name: str, data: bytes) -> None:
 
 
 def _daemons(web: HadoopWeb, asked: LogQuery, bundle: Bundle) -> list[str]:
-    """Copies the daemons' log lines of this application, under the names that importers know."""
+    """Copy the daemons' log lines of this application, under the names that importers know."""
     missing = []
     if not _daemon(web.rm_url, "resourcemanager", "", asked, bundle):
         missing.append(
@@ -204,7 +204,7 @@ def _daemons(web: HadoopWeb, asked: LogQuery, bundle: Bundle) -> list[str]:
 
 
 def _datanodes(web: HadoopWeb) -> list[str]:
-    """Returns the URLs of the DataNodes from the NameNode."""
+    """Return the URLs of the DataNodes from the NameNode."""
     answer = web.get_json(f"{web.webhdfs_url}/jmx", qry="Hadoop:service=NameNode,name=NameNodeInfo")
     beans = (answer or {}).get("beans") or [{}]
     nodes = json.loads(beans[0].get("LiveNodes", "{}"))
@@ -212,7 +212,7 @@ def _datanodes(web: HadoopWeb) -> list[str]:
 
 
 def _daemon(url: str, kind: str, suffix: str, asked: LogQuery, bundle: Bundle) -> bool:
-    """Copies the logs of a daemon; returns False if none has lines about this application that importers read."""
+    """Copy the logs of a daemon; return False if none has lines about this application that importers read."""
     listing = _get(f"{url}/logs/")
     stamped = False
     for name in dict.fromkeys(_LINK.findall((listing or b"").decode(errors="replace"))):
@@ -230,7 +230,7 @@ def _daemon(url: str, kind: str, suffix: str, asked: LogQuery, bundle: Bundle) -
 
 
 def _ours(data: bytes, asked: LogQuery, kind: str) -> Iterator[bytes]:
-    """Returns the lines of this application: by its ID, or by time for HDFS, which does not know applications.
+    """Return the lines of this application: by its ID, or by time for HDFS, which does not know applications.
 
     Data of other users of the cluster never goes into a bundle.
     """
@@ -252,7 +252,7 @@ def _ms(stamp: bytes) -> int:
 
 
 def _get(url: str, last_bytes: int | None = None) -> bytes | None:
-    """Returns the content at `url`, or the end of it; None without an answer."""
+    """Return the content at `url`, or the end of it; None without an answer."""
     headers = {"Range": f"bytes=-{last_bytes}"} if last_bytes else {}
     try:
         answer = requests.get(url, timeout=TIMEOUT_S, headers=headers)

@@ -28,7 +28,7 @@ class Hdfs:
 
 
 def from_hdfs(hdfs: Hdfs, application_id: str, train_dir: str, run_dir: str, bundle: Bundle) -> list[str]:
-    """Copies event log, markers and block locations; returns a line for each missing source.
+    """Copy event log, markers and block locations; return a line for each missing source.
 
     Args:
         train_dir, run_dir: the job's input and output directories; empty if there is none.
@@ -74,7 +74,7 @@ def _blocks(client: Any, hdfs: Hdfs, train_dir: str, bundle: Bundle) -> None:
 
 
 def _checksums(client: Any, train_dir: str, bundle: Bundle) -> None:
-    """Copies HDFS's checksums of the input files and those of staging, which data sets of older versions lack."""
+    """Copy HDFS's checksums of the input files and those of staging, which data sets of older versions lack."""
     with client.read(f"{Path(train_dir).parent}/{STAGED}") as reader:
         noted: dict[str, str] = json.loads(reader.read() or b"{}")
     stored = {}

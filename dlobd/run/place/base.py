@@ -46,16 +46,16 @@ class Place(Protocol):
         """The ResourceManager, whose applications may outlive this process; None if nothing does."""
 
     def daemon_pids(self) -> dict[str, int]:
-        """Returns the daemons on this machine by name. Their resource use is sampled, with that of their children."""
+        """Return the daemons on this machine by name. Their resource use is sampled, with that of their children."""
 
     def target(self) -> Target | None:
-        """Returns the cluster as the scheduler sees it; None if there is none."""
+        """Return the cluster as the scheduler sees it; None if there is none."""
 
     def job_fields(self) -> dict[str, str]:
-        """Returns the fields of Job that name the storage: fs_uri, webhdfs_url, user."""
+        """Return the fields of Job that name the storage: fs_uri, webhdfs_url, user."""
 
     def prepare(self, run_dir: str) -> None:
-        """Creates the directories that the job writes to, and notes how long the daemons' logs are.
+        """Create the directories that the job writes to, and notes how long the daemons' logs are.
 
         Args:
             run_dir: the directory of the ranks' markers; empty for a job without markers.
@@ -65,7 +65,7 @@ class Place(Protocol):
         """
 
     def local_files(self, directory: str) -> list[Path] | None:
-        """Returns the files on this machine's disks with the content of a directory of the storage. In HDFS these are
+        """Return the files on this machine's disks with the content of a directory of the storage. In HDFS these are
         the blocks, including replicas. None: the blocks are on other machines.
 
         Raises:
@@ -73,10 +73,10 @@ class Place(Protocol):
         """
 
     def abort(self, application_id: str) -> str:
-        """Ends an application after dlobd has ended its driver; returns the scheduler's diagnostics before that."""
+        """End an application after dlobd has ended its driver; return the scheduler's diagnostics before that."""
 
     def collect(self, window: Window, job: Job | None, bundle: Bundle) -> tuple[list[str], Metrics]:
-        """Copies the evidence into the bundle; returns a line for each missing source, and metrics.
+        """Copy the evidence into the bundle; return a line for each missing source, and metrics.
 
         Args:
             job: None for the user's own script, whose files are unknown.
@@ -93,11 +93,11 @@ class PlaceKind(Protocol):
 
     @staticmethod
     def serves(experiment: Runnable, lent: Lent) -> bool:
-        """Returns True if the experiment runs here."""
+        """Return True if the experiment runs here."""
 
     @staticmethod
     def planned(experiment: Runnable, lent: Lent) -> tuple[str, Target | None]:
-        """Describes what `opened` would do, and returns the target as far as it is known. Starts nothing.
+        """Describe what `opened` would do, and return the target as far as it is known. Starts nothing.
 
         Raises:
             UsageError: the experiment cannot run here.
@@ -105,7 +105,7 @@ class PlaceKind(Protocol):
 
     @staticmethod
     def opened(experiment: Runnable, lent: Lent, times: SetupTimes, report: Report) -> AbstractContextManager[Place]:
-        """Opens the place. At the end of the context everything that was started for it stops; a lent cluster stays.
+        """Open the place. At the end of the context everything that was started for it stops; a lent cluster stays.
 
         Args:
             times: receives the durations of start and stop.
@@ -113,11 +113,11 @@ class PlaceKind(Protocol):
 
 
 def kind_of(experiment: Runnable, lent: Lent = None) -> PlaceKind:
-    """Returns the kind of place of an experiment. Some kind serves every valid experiment."""
+    """Return the kind of place of an experiment. Some kind serves every valid experiment."""
     kinds: list[PlaceKind] = [PLACES.get(row.name) for row in PLACES]
     return next(kind for kind in kinds if kind.serves(experiment, lent))
 
 
 def needs_cluster(experiment: Runnable) -> bool:
-    """Returns True if at least HDFS must run."""
+    """Return True if at least HDFS must run."""
     return experiment.scheduler != "none"

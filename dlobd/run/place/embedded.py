@@ -40,7 +40,7 @@ class EmbeddedHadoop:
     """
 
     def __init__(self, cluster: EmbeddedCluster, replication: int) -> None:
-        """Raises SetupError if the cluster has too few DataNodes."""
+        """Raise SetupError if the cluster has too few DataNodes."""
         datanodes = len(cluster.endpoints.dn_urls)
         if replication > datanodes:
             raise SetupError(
@@ -117,7 +117,7 @@ class EmbeddedHadoop:
 
 
 def target_of(cluster: EmbeddedCluster) -> Target:
-    """Returns the cluster as spark-submit sees it."""
+    """Return the cluster as spark-submit sees it."""
     return Target(
         client_conf_dir=cluster.client_conf_dir,
         spark_conf_dir=cluster.spark_conf_dir,
@@ -130,7 +130,7 @@ def target_of(cluster: EmbeddedCluster) -> Target:
 
 @contextmanager
 def cluster(times: SetupTimes, report: Report) -> Iterator[EmbeddedCluster]:
-    """Yields the cluster that `dlobd cluster up` left running, or starts one for the context."""
+    """Yield the cluster that `dlobd cluster up` left running, or start one for the context."""
     settings = default_settings()
     try:
         running = EmbeddedCluster.attach(settings.work_dir)
@@ -158,7 +158,7 @@ def cluster(times: SetupTimes, report: Report) -> Iterator[EmbeddedCluster]:
 
 @contextmanager
 def lent_or_own(lent: Lent, times: SetupTimes, report: Report) -> Iterator[EmbeddedCluster]:
-    """Yields the cluster of a series, or one for this run. Orphans of killed dlobd commands on it are ended."""
+    """Yield the cluster of a series, or one for this run. Orphans of killed dlobd commands on it are ended."""
     if lent is None:
         with cluster(times, report) as own:
             orphans.end_orphans(own.rm_url, own.endpoints.nm_urls, report)
@@ -172,7 +172,7 @@ def lent_or_own(lent: Lent, times: SetupTimes, report: Report) -> Iterator[Embed
 
 
 def planned() -> tuple[str, Target]:
-    """Describes what `cluster` would do, and returns its target as far as it is known."""
+    """Describe what `cluster` would do, and return its target as far as it is known."""
     work_dir = work_dir_name(cluster_dir())
     try:
         return f"use the cluster that runs in {work_dir}", target_of(EmbeddedCluster.attach(work_dir, hold=False))

@@ -57,7 +57,7 @@ class ExternalCluster:
     archive: Path | None = None
 
     def read(self) -> HadoopConf:
-        """Reads its configuration. The cluster is not asked for anything.
+        """Read its configuration. The cluster is not asked for anything.
 
         Raises:
             UsageError: the configuration or the archive cannot be used.
@@ -70,7 +70,7 @@ class ExternalCluster:
 
 
 def check(experiment: Runnable) -> None:
-    """Raises UsageError if the experiment cannot run there: another scheduler, or a cold page cache."""
+    """Raise UsageError if the experiment cannot run there: another scheduler, or a cold page cache."""
     if experiment.scheduler != "yarn":
         raise UsageError(
             f"--hadoop-conf needs scheduler = yarn, but {experiment.name} has {experiment.scheduler}.",
@@ -91,7 +91,7 @@ class ExternalHadoop:
     """
 
     def __init__(self, web: HadoopWeb, archive: Path | None, report: Report) -> None:
-        """Raises SetupError without a Java 17 for spark-submit."""
+        """Raise SetupError without a Java 17 for spark-submit."""
         java = find_java()
         self.web = web
         self.java_version: str | None = java.version
@@ -107,7 +107,7 @@ class ExternalHadoop:
 
     @classmethod
     def open(cls, cluster: ExternalCluster, report: Report) -> ExternalHadoop:
-        """Reaches the cluster.
+        """Reach the cluster.
 
         Raises:
             UsageError: its configuration cannot be used.
@@ -118,7 +118,7 @@ class ExternalHadoop:
         return cls(HadoopWeb.connect(conf, user_name()), cluster.archive, report)
 
     def with_replication(self, replication: int) -> ExternalHadoop:
-        """Returns the same cluster for one run, whose files in HDFS get this many replicas."""
+        """Return the same cluster for one run, whose files in HDFS get this many replicas."""
         place = copy(self)
         place.storage = WebHdfs(self.web.webhdfs_url, self.web.user, replication)
         return place
@@ -133,7 +133,7 @@ class ExternalHadoop:
         return f"{self.top}/dlobd/spark-events"
 
     def supply(self, times: SetupTimes) -> None:
-        """Ends orphans of killed dlobd commands, and uploads environment and jars unless the nodes have them.
+        """End orphans of killed dlobd commands, and uploads environment and jars unless the nodes have them.
 
         Raises:
             UsageError: the nodes have another dlobd.
@@ -145,7 +145,7 @@ class ExternalHadoop:
             self.upload()
 
     def upload(self) -> None:
-        """Uploads environment and jars unless the nodes have them. Raises what `supply` raises."""
+        """Upload environment and jars unless the nodes have them. Raises what `supply` raises."""
         if not self.web.node_urls():
             raise ClusterError(
                 f"No NodeManager is running according to {self.web.rm_url}.", "see its /cluster/nodes page"
@@ -210,17 +210,17 @@ class ExternalHadoop:
         return missing, {"executor_peak_bytes": application.executor_peak(nodes, window.application_id, bundle)}
 
     def gather(self, asked: evidence.LogQuery, train_dir: str, run_dir: str, bundle: Bundle) -> list[str]:
-        """Copies all evidence of an ended application that the cluster still has."""
+        """Copy all evidence of an ended application that the cluster still has."""
         return evidence.gather(self.web, self._java.command, asked, self.events_dir, train_dir, run_dir, bundle)
 
 
 def _uploads(conf: HadoopConf, archive: Path | None) -> bool:
-    """Returns True if nodes get dlobd through HDFS: the user brings an archive, or they have none."""
+    """Return True if nodes get dlobd through HDFS: the user brings an archive, or they have none."""
     return archive is not None or not nodes_have_dlobd(conf)
 
 
 def planned_target(conf: HadoopConf, archive: Path | None) -> Target:
-    """Returns the cluster as spark-submit sees it. Facts that only the cluster knows are in angle brackets."""
+    """Return the cluster as spark-submit sees it. Facts that only the cluster knows are in angle brackets."""
     home, name = "<hdfs-home>/dlobd", packing.ENVIRONMENT
     return Target(
         client_conf_dir=conf.directory,
@@ -246,7 +246,7 @@ def _work_dir() -> Path:
 
 
 def _own_address(url: str) -> str:
-    """Returns the local address of a connection to the cluster, by which its nodes can reach this machine."""
+    """Return the local address of a connection to the cluster, by which its nodes can reach this machine."""
     parts = urlsplit(url)
     try:
         with socket.create_connection((parts.hostname or "", parts.port or 80), timeout=5) as connection:

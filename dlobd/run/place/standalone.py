@@ -120,12 +120,12 @@ class StandaloneKind:
 
 
 def spark_home_in(work_dir: Path) -> Path:
-    """Returns the directory that `link_home` creates."""
+    """Return the directory that `link_home` creates."""
     return work_dir / "spark-home"
 
 
 def link_home(home: Path, work_dir: Path) -> Path:
-    """Creates a SPARK_HOME of links to `home`: Workers write to SPARK_HOME, which would be pip's directory.
+    """Create a SPARK_HOME of links to `home`: Workers write to SPARK_HOME, which would be pip's directory.
 
     Returns:
         The directory; executors' logs are in work/<application>/<executor> below it.
@@ -161,7 +161,7 @@ class SparkDaemons:
         self._started: list[subprocess.Popen[bytes]] = []
 
     def start(self, report: Report) -> str:
-        """Starts all daemons and returns the Master's address once every Worker has registered.
+        """Start all daemons and return the Master's address once every Worker has registered.
 
         Raises:
             ClusterError: a daemon ended or was not ready in time.
@@ -193,7 +193,7 @@ class SparkDaemons:
         return url
 
     def stop(self) -> None:
-        """Ends the Workers with their remaining executors, and then the Master."""
+        """End the Workers with their remaining executors, and then the Master."""
         for process in reversed(self._started):
             process.send_signal(signal.SIGTERM)
         for process in reversed(self._started):
@@ -205,7 +205,7 @@ class SparkDaemons:
         self._started.clear()
 
     def _gpus(self, worker: int, executors: int) -> dict[str, str]:
-        """Returns the environment that assigns GPUs to a Worker: consecutive ones, enough for its executors."""
+        """Return the environment that assigns GPUs to a Worker: consecutive ones, enough for its executors."""
         count = executors * gpus_of(self._experiment)
         if not count:
             return {}
@@ -235,7 +235,7 @@ class SparkDaemons:
         return log
 
     def _await(self, log: Path, pattern: re.Pattern[str], deadline: float) -> re.Match[str]:
-        """Waits for a line in a daemon's log."""
+        """Wait for a line in a daemon's log."""
         while not (match := pattern.search(log.read_text(errors="replace"))):
             if any(process.poll() is not None for process in self._started):
                 raise ClusterError(f"A Spark daemon exited during start-up; {_last_line(log)}", f"see {log}")

@@ -28,7 +28,7 @@ class ThisMachine:
     """A `Place` that is a directory in the cache. No daemon runs."""
 
     def __init__(self) -> None:
-        """Raises SetupError if the directory cannot be written."""
+        """Raise SetupError if the directory cannot be written."""
         directory = native_dir()
         make_writable(directory)
         self.java_version: str | None = None

@@ -35,7 +35,7 @@ class Upload:
         self._report = report
 
     def installation(self, archive: Path | None) -> PackedInstallation:
-        """Returns the installation that nodes use, after it has been written to HDFS if necessary.
+        """Return the installation that nodes use, after it has been written to HDFS if necessary.
 
         Args:
             archive: the user's own packed environment.
@@ -67,7 +67,7 @@ class Upload:
         return self._cached(what, tarball.name, tarball.size_bytes, pieces)
 
     def _cached(self, what: str, name: str, size_bytes: int, pieces: Iterator[bytes]) -> str:
-        """Returns the path of a file in HDFS, after writing `pieces` to it if it does not exist."""
+        """Return the path of a file in HDFS, after writing `pieces` to it if it does not exist."""
         path = f"{self._top}/dlobd/cache/{name}"
         part = f"{path}.{socket.gethostname()}-{time.time_ns()}.part"
         client = webhdfs.connect(self._web.webhdfs_url, self._web.user, timed=False)
@@ -91,7 +91,7 @@ class Upload:
         return path
 
     def _counted(self, what: str, size_bytes: int, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        """Yields the pieces, and reports the progress."""
+        """Yield the pieces, and report the progress."""
         done, reported_s = 0, time.monotonic()
         for piece in pieces:
             if time.monotonic() - reported_s > REPORT_S:

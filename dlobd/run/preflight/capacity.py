@@ -45,7 +45,7 @@ class Cluster:
     maximum_allocation: Node
 
     def rounded(self, container_mb: int) -> int:
-        """Returns the size of the container that YARN grants for a request."""
+        """Return the size of the container that YARN grants for a request."""
         return -(-container_mb // self.minimum_allocation_mb) * self.minimum_allocation_mb
 
 
@@ -53,13 +53,13 @@ class Cluster:
 
 
 def driver_mb(experiment: Runnable) -> int:
-    """Returns the memory of the driver, heap and overhead."""
+    """Return the memory of the driver, heap and overhead."""
     overhead = LAUNCHERS.get(experiment.launcher)().spark_conf().get("spark.driver.memoryOverhead")
     return DRIVER_MEMORY_MB + (int(overhead.removesuffix("m")) if overhead else MIN_OVERHEAD_MB)
 
 
 def cores_of(experiment: Runnable) -> int:
-    """Returns the cores of an executor. A user's own script sets them by its options; Spark's default on YARN is 1."""
+    """Return the cores of an executor. A user's own script sets them by its options; Spark's default on YARN is 1."""
     if isinstance(experiment, Experiment):
         return experiment.executor_cores
     line = spark_submit_line.parse(("spark-submit", *experiment.options, "script"))
@@ -68,12 +68,12 @@ def cores_of(experiment: Runnable) -> int:
 
 
 def gpus_of(experiment: Runnable) -> int:
-    """Returns the GPUs of an executor. A user's own script asks for GPUs in its own options."""
+    """Return the GPUs of an executor. A user's own script asks for GPUs in its own options."""
     return int(isinstance(experiment, Experiment) and experiment.device == "gpu")
 
 
 def demand_mb(experiment: Runnable) -> dict[str, int]:
-    """Returns the memory of each part of a job in MB, heap and overhead together."""
+    """Return the memory of each part of a job in MB, heap and overhead together."""
     executor_mb = experiment.executor_memory_mb + experiment.executor_overhead_mb
     parts = {f"{experiment.workers} executors": experiment.workers * executor_mb, "driver": driver_mb(experiment)}
     if experiment.scheduler == "yarn" and experiment.deploy_mode == "client":
@@ -88,14 +88,14 @@ def demand_mb(experiment: Runnable) -> dict[str, int]:
 
 
 def embedded(settings: ClusterSettings) -> Cluster:
-    """Returns the resources of the embedded cluster's YARN. Its scheduler counts vcores (DominantResourceCalculator in
+    """Return the resources of the embedded cluster's YARN. Its scheduler counts vcores (DominantResourceCalculator in
     yarn/base), and one container may fill a NodeManager; nothing limits a container to its vcores."""
     node = Node(settings.nodemanager_memory_mb, settings.nodemanager_vcores)
     return Cluster([node] * len(settings.nodemanager_hosts), STEP_MB, node)
 
 
 def check_yarn(experiment: Runnable, cluster: Cluster) -> None:
-    """Checks that an idle cluster can hold the job; YARN would leave the application in ACCEPTED without a reason.
+    """Check that an idle cluster can hold the job; YARN would leave the application in ACCEPTED without a reason.
 
     Raises:
         SetupError: the job needs more than YARN can ever give.
@@ -122,7 +122,7 @@ def check_yarn(experiment: Runnable, cluster: Cluster) -> None:
 
 
 def room(experiment: Runnable, cluster: Cluster) -> int:
-    """Returns how many executors fit if the ApplicationMaster (one vcore) runs on the node where it costs least."""
+    """Return how many executors fit if the ApplicationMaster (one vcore) runs on the node where it costs least."""
     executor_mb = cluster.rounded(experiment.executor_memory_mb + experiment.executor_overhead_mb)
     cores, master_mb = cores_of(experiment), _master_mb(experiment, cluster)
     fitting = [_fit(node, executor_mb, cores) for node in cluster.nodes]
@@ -160,7 +160,7 @@ def _nodes(nodes: Sequence[Node]) -> str:
 
 
 def check_memory(experiment: Runnable, settings: ClusterSettings) -> None:
-    """Checks that the embedded YARN and the memory of this machine suffice.
+    """Check that the embedded YARN and the memory of this machine suffice.
 
     Raises:
         SetupError: they do not.
@@ -180,7 +180,7 @@ def check_memory(experiment: Runnable, settings: ClusterSettings) -> None:
 
 
 def gpus_here() -> int:
-    """Returns how many NVIDIA GPUs dlobd may use here, according to NVML and CUDA_VISIBLE_DEVICES."""
+    """Return how many NVIDIA GPUs dlobd may use here, according to NVML and CUDA_VISIBLE_DEVICES."""
     import pynvml
 
     try:
@@ -196,7 +196,7 @@ def gpus_here() -> int:
 
 
 def check_gpus(experiment: Runnable) -> None:
-    """Checks that this machine has the GPUs of an experiment that runs here.
+    """Check that this machine has the GPUs of an experiment that runs here.
 
     Raises:
         SetupError: it has too few, or the scheduler cannot assign GPUs.

@@ -26,12 +26,12 @@ ANSWER_S = (3.0, 5.0)
 
 
 def nodes_have_dlobd(conf: HadoopConf) -> bool:
-    """Returns True if the configuration says that the nodes have dlobd, so that nothing must be uploaded."""
+    """Return True if the configuration says that the nodes have dlobd, so that nothing must be uploaded."""
     return bool(conf.get(VERSION))
 
 
 def check_nodes(web: HadoopWeb) -> None:
-    """Asks each NodeManager, at most MAX_NODES, for the version and path of its dlobd. They must equal ours.
+    """Ask each NodeManager, at most MAX_NODES, for the version and path of its dlobd. They must equal ours.
 
     Raises:
         UsageError: a node has another dlobd or does not report it.
@@ -49,7 +49,7 @@ def check_nodes(web: HadoopWeb) -> None:
 
 
 def check_capacity(experiment: Runnable, web: HadoopWeb) -> str:
-    """Checks that the cluster can hold the job while it is idle.
+    """Check that the cluster can hold the job while it is idle.
 
     YARN's API does not report whether its scheduler counts vcores. Only the largest container is held to them.
 
@@ -81,7 +81,7 @@ def check_capacity(experiment: Runnable, web: HadoopWeb) -> str:
 
 
 def checks(conf: HadoopConf) -> list[tuple[str, Callable[[], Diagnosis]]]:
-    """Returns the checks of `dlobd doctor` for this cluster."""
+    """Return the checks of `dlobd doctor` for this cluster."""
     return [(part, partial(check, conf)) for part, check in PARTS]
 
 

@@ -69,7 +69,7 @@ LISTENERS = (
 
 
 def listeners(conf_dir: Path | None = None) -> tuple[Listener, ...]:
-    """Returns the sockets that a run opens here, and on the nodes of an external cluster if `conf_dir` names one."""
+    """Return the sockets that a run opens here, and on the nodes of an external cluster if `conf_dir` names one."""
     if conf_dir is None:
         return LISTENERS
     node = "each host's address in the cluster"
@@ -78,7 +78,7 @@ def listeners(conf_dir: Path | None = None) -> tuple[Listener, ...]:
 
 
 def examine(conf_dir: Path | None = None, require: Sequence[str] = (), allow_soft: bool = False) -> list[Diagnosis]:
-    """Returns the diagnoses of all parts, in the order in which a run needs them.
+    """Return the diagnoses of all parts, in the order in which a run needs them.
 
     Args:
         conf_dir: HADOOP_CONF_DIR of the external cluster of the run. A request to it takes at most
@@ -102,7 +102,7 @@ def examine(conf_dir: Path | None = None, require: Sequence[str] = (), allow_sof
 
 
 def exit_code(diagnoses: Sequence[Diagnosis]) -> int:
-    """Returns the exit code that a run would have: 3 because of this machine, 4 because of the external cluster."""
+    """Return the exit code that a run would have: 3 because of this machine, 4 because of the external cluster."""
     broken = [one for one in diagnoses if one.verdict == "broken" and not one.optional]
     if not broken:
         return 0

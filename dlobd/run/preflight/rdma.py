@@ -38,13 +38,13 @@ PROBE_LIMIT_S = 60.0
 
 
 def locked_limit_bytes() -> int | None:
-    """Returns how much memory this user may lock (`ulimit -l`); None means no limit."""
+    """Return how much memory this user may lock (`ulimit -l`); None means no limit."""
     limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     return None if limit == resource.RLIM_INFINITY else limit
 
 
 def carry_bytes(device: str) -> TransportEvidence:
-    """Sends bytes over a device for a second, in a process of its own, and returns the evidence.
+    """Send bytes over a device for a second, in a process of its own, and return the evidence.
 
     Raises:
         OSError: the process failed; the message is the last line that it wrote.
@@ -60,7 +60,7 @@ def carry_bytes(device: str) -> TransportEvidence:
 
 
 def ucx_with_verbs() -> str:
-    """Describes the libucp that the ucx channel uses.
+    """Describe the libucp that the ucx channel uses.
 
     Raises:
         DlobdError: there is none, or its build has no verbs.
@@ -93,7 +93,7 @@ def _optional(part: str, verdict: Verdict, what: str, remedy: str = "") -> Diagn
 
 
 def examine(machine: Machine | None = None) -> list[Diagnosis]:
-    """Runs checks 1 to 7. Without a device there is one line."""
+    """Run checks 1 to 7. Without a device there is one line."""
     machine = machine or Machine()
     present = devices(machine.root)
     ipoib = _ipoib(machine)
@@ -117,7 +117,7 @@ def examine(machine: Machine | None = None) -> list[Diagnosis]:
 
 
 def channel(text: str) -> Channel:
-    """Parses a channel that the user requires.
+    """Parse a channel that the user requires.
 
     Raises:
         UsageError: there is no such channel; the message names the nearest.
@@ -135,7 +135,7 @@ def channel(text: str) -> Channel:
 def required(
     spec: Channel, diagnoses: Sequence[Diagnosis], allow_soft: bool, machine: Machine | None = None
 ) -> Diagnosis:
-    """Runs check 8: can this channel be used here? If not, the verdict is broken.
+    """Run check 8: can this channel be used here? If not, the verdict is broken.
 
     Args:
         diagnoses: the result of `examine`.

@@ -64,7 +64,7 @@ class Scheduler(Protocol):
     """A way to get executors."""
 
     def command(self, submission: Submission, target: Target | None, evidence: Path) -> Command:
-        """Returns the submit command.
+        """Return the submit command.
 
         Args:
             target: None without a cluster.

@@ -15,7 +15,7 @@ DRIVER_MEMORY_MB = 512
 
 
 def jvm_log(file: str | Path) -> str:
-    """Returns options for a JVM log with System.nanoTime timestamps: start-up, pauses and exit. log4j also reports its
+    """Return options for a JVM log with System.nanoTime timestamps: start-up, pause and exit. log4j also reports its
     start on stderr, by the wall clock.
 
     Without the recorder only start and end of the JVM are logged, and no RPC calls, so that the measured cost of
@@ -26,7 +26,7 @@ def jvm_log(file: str | Path) -> str:
 
 
 def common_conf(target: Target, submission: Submission) -> dict[str, str]:
-    """Returns settings for every scheduler that differ from Spark's defaults."""
+    """Return settings for every scheduler that differ from Spark's defaults."""
     return {
         # a fixed number of executors, all of them before the first job
         "spark.dynamicAllocation.enabled": "false",
@@ -50,7 +50,7 @@ def common_conf(target: Target, submission: Submission) -> dict[str, str]:
 
 
 def _one_task(submission: Submission) -> dict[str, str]:
-    """Returns settings that give each executor one task at a time, with all its cores and GPUs."""
+    """Return settings that give each executor one task at a time, with all its cores and GPUs."""
     cores, gpus = submission.executor_cores, submission.executor_gpus
     return {
         **({"spark.task.cpus": str(cores)} if cores > 1 else {}),
@@ -59,12 +59,12 @@ def _one_task(submission: Submission) -> dict[str, str]:
 
 
 def driver_address(target: Target) -> dict[str, str]:
-    """Returns the address of a driver beside spark-submit."""
+    """Return the address of a driver beside spark-submit."""
     return {"spark.driver.host": target.bind_ip, "spark.driver.bindAddress": target.bind_ip}
 
 
 def environment(target: Target) -> dict[str, str]:
-    """Returns the environment of spark-submit and its children."""
+    """Return the environment of spark-submit and its children."""
     modules = os.environ.get("PYTHONPATH")
     return {
         # a container's launch script quotes it, but does not escape its characters
@@ -89,5 +89,5 @@ def _plain(entry: str) -> str:
 
 
 def client_jvm_options(target: Target, evidence: Path) -> str:
-    """Returns options of the JVM that runs beside dlobd."""
+    """Return options of the JVM that runs beside dlobd."""
     return jvm_log(evidence / "driver-jvm.log") + f" -Djava.io.tmpdir={target.tmp_dir}"

@@ -42,7 +42,7 @@ class LocalClusterScheduler:
 
 
 def _command(submission: Submission, target: Target, evidence: Path, master: str) -> Command:
-    """Returns the spark-submit line for a Master at `master`, which may run in the driver's JVM.
+    """Return the spark-submit line for a Master at `master`, which may run in the driver's JVM.
 
     An executor's working directory is also its log directory. The Worker keeps it, with stdout and stderr.
     """

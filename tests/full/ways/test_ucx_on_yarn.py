@@ -27,7 +27,7 @@ def test_a_job_by_ucx(alone: Any, quick_run: Any, exchange: str, servers: int) -
     run = has_a_channel(ended.bundle)
     same_training(ended.bundle, quick_run.bundle)
     (plane,) = [plane for plane in record(ended.bundle)["transport"] if plane["plane"] == "exchange"]
-    assert any(f"ucx says tcp/{INTERFACE}" in line for line in plane["evidence"]), plane
+    assert any(f"ucx reports tcp/{INTERFACE}" in line for line in plane["evidence"]), plane
     assert any(host.address in line for line in [*plane["addresses"], *plane["evidence"]]), plane
     sent = {use["bytes"] for use in run["exchange"]}
     assert len(sent) == 1
