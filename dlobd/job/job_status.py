@@ -10,8 +10,7 @@ from dlobd.job.description import Markers
 from dlobd.job.launchers.base import FIRST_LOOK_S, LONGEST_PAUSE_S
 from dlobd.job.rank_status import StatusServer
 
-SETTLE_S = 0.5
-"""Wait for the report of a death after a failure: a peer of the dead rank may have reported first."""
+SETTLE_S = 0.5  # wait for the report of a death after a failure: a peer of the dead rank may have reported first
 
 
 class JobStatus:
@@ -33,37 +32,31 @@ class JobStatus:
         return _unpickled, (self._markers,)
 
     def finished(self) -> frozenset[int]:
-        """See the contract."""
         self._read_if_due()
         return self._marked[0] | (self._server.done() if self._server else frozenset())
 
     def failure(self) -> str | None:
-        """See the contract."""
         reported = self._server.failure() if self._server else None
         if reported is None:
             self._read_if_due()
         return reported or self._marked[1]
 
     def final_failure(self) -> str | None:
-        """See the contract."""
         reported = self._server.final_failure(SETTLE_S) if self._server else None
         if reported is None:
             self._read()
         return reported or self._marked[1]
 
     def wait(self, finished: frozenset[int], timeout_s: float) -> None:
-        """See the contract."""
         if self._server:
             self._server.wait(finished, timeout_s)
         else:
             time.sleep(timeout_s)
 
     def report_failure(self, cause: str) -> None:
-        """See the contract."""
         self._markers.report_failure(cause)
 
     def report_death(self, cause: str) -> None:
-        """See the contract."""
         self._markers.report_death(cause)
 
     def _read_if_due(self) -> None:

@@ -30,12 +30,8 @@ from dlobd.errors import SetupError
 from dlobd.microbench.hosts import Host
 from dlobd.network.channels.base import Connection, OpenChannel
 
-PATIENCE_S = 60.0
-"""Deadline of a measurement."""
-
-WINDOW = 32
-"""Default of `ucx_perftest` (option -O)."""
-
+PATIENCE_S = 60.0  # deadline of a measurement
+WINDOW = 32  # default of `ucx_perftest` (option -O)
 SECRET = b"of a micro-benchmark"
 
 

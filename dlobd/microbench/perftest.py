@@ -19,13 +19,9 @@ from dlobd.microbench.hosts import Host
 from dlobd.network.channels.ucx.library import load
 from dlobd.network.channels.ucx.worker import settings
 
-PORT = 13337
-"""Default port of ucx_perftest."""
-
+PORT = 13337  # default port of ucx_perftest
 TESTS = {"latency": "tag_lat", "bandwidth": "tag_bw"}
-
-LISTENS_S = 10.0
-"""Timeout until the server listens."""
+LISTENS_S = 10.0  # timeout until the server listens
 
 
 def measured(program: Path, transport: str, hosts: Sequence[Host], interface: str, measure: Measure) -> float:

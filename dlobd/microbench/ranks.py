@@ -34,17 +34,11 @@ from dlobd.network.exchanges.outside_step import RENDEZVOUS, OutsideStepExchange
 from dlobd.network.rendezvous.pmi import PmiServer
 from dlobd.network.rendezvous.store import KeyValueStore
 
-PATIENCE_S = 120.0
-"""Timeout for the exit of a rank. Exchanges have their own deadlines."""
-
+PATIENCE_S = 120.0  # timeout for the exit of a rank. Exchanges have their own deadlines.
 SECRET = "of a micro-benchmark"
-
 MPI_ALLREDUCE = "MPI_Allreduce"
-
 DRIVER = -1
-
-PORT = 23456
-"""Port of TensorFlow's servers; all ports of a namespace are free."""
+PORT = 23456  # port of TensorFlow's servers; all ports of a namespace are free
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path("/")
-"""Parent directory of `sys` and `proc`; tests use constructed trees."""
-
-NO_GID = "0000:0000:0000:0000:0000:0000:0000:0000"
-"""Unset row of the GID table."""
+ROOT = Path("/")  # parent directory of `sys` and `proc`; tests use constructed trees
+NO_GID = "0000:0000:0000:0000:0000:0000:0000:0000"  # unset row of the GID table
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +46,15 @@ class Device:
 
     Args:
         soft: its driver is software: useful for tests, meaningless for performance. Its `rate` is fictitious.
-        parent: the interface that carries a software device's packets.
-        bus: path of its hardware; interfaces of the same hardware have the same.
     """
 
     name: str
     ports: tuple[Port, ...]
     soft: bool | None
-    parent: str | None
+    parent: str | None  # the interface that carries a software device's packets
     driver: str | None
     firmware: str | None
-    bus: str | None
+    bus: str | None  # path of its hardware; interfaces of the same hardware have the same
 
 
 def read_text(path: Path) -> str | None:

@@ -21,15 +21,11 @@ import psutil
 from dlobd.errors import SetupError, UsageError
 
 SYSFS = Path("/sys/class/net")
-
 ETHERNET = 1
 INFINIBAND = 32
 LOOPBACK = 772
-
 _WORDS = {ETHERNET: "ethernet", INFINIBAND: "infiniband", LOOPBACK: "loopback"}
-
-_DISCARD_PORT = 9
-"""Port for route lookups, which send nothing."""
+_DISCARD_PORT = 9  # port for route lookups, which send nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,20 +33,16 @@ class Interface:
     """Interface. Values that the kernel does not report are None.
 
     Args:
-        type: ARPHRD number.
         state: the kernel's word: up, down, lowerlayerdown ...; loopback and tunnels are `unknown` while they are up.
-        addresses: IPv4 addresses.
-        speed_mbit_per_s: None for virtual interfaces, too.
-        mode: of IP over InfiniBand, datagram or connected; empty for others.
     """
 
     name: str
-    type: int | None
+    type: int | None  # ARPHRD number
     state: str | None
-    addresses: tuple[str, ...]
+    addresses: tuple[str, ...]  # IPv4 addresses
     mtu_bytes: int | None
-    speed_mbit_per_s: int | None
-    mode: str = ""
+    speed_mbit_per_s: int | None  # none for virtual interfaces, too
+    mode: str = ""  # of IP over InfiniBand, datagram or connected; empty for others
 
     @property
     def kind(self) -> str:

@@ -32,11 +32,8 @@ if TYPE_CHECKING:
 
     from dlobd.job.description import Job
 
-PIPE_BYTES = 1 << 20
-"""Capacity of the feed's pipe: about a dozen blocks. Linux allows this size to ordinary users."""
-
-BARRIER_TIMEOUT_S = 120
-"""Timeout of the all-gather. All tasks start together."""
+PIPE_BYTES = 1 << 20  # capacity of the feed's pipe: about a dozen blocks. Linux allows this size to ordinary users.
+BARRIER_TIMEOUT_S = 120  # timeout of the all-gather. All tasks start together.
 
 
 class BarrierLauncher:
@@ -59,7 +56,6 @@ class BarrierLauncher:
         epochs: int,
         status: Status,
     ) -> None:
-        """See `dlobd.job.launchers.base`."""
         rdd: RDD[Any] = sc.parallelize(range(roles.ranks), roles.ranks) if blocks is None else blocks
         try:
             with log_stream.listen(driver_host(sc)) as (address, senders), watched(sc, status):

@@ -28,8 +28,7 @@ FIRST_LOOK_S, LONGEST_PAUSE_S = 2.0, 10.0
 """The first pause before the driver reads the markers, and the longest: pauses double. So the driver notices a rank
 whose host cannot reach it, with a few requests to the NameNode in a job."""
 
-ROLES = ("chief", "worker", "ps", "evaluator")
-"""TensorFlow's names. Rank 0 is the chief; worker i is rank i + 1."""
+ROLES = ("chief", "worker", "ps", "evaluator")  # TensorFlow's names. Rank 0 is the chief; worker i is rank i + 1.
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,19 +63,13 @@ class Feed(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """The role of a trainer, and its peers.
-
-    Args:
-        peers: host:port of all ranks, by rank; a free port of each, reserved by its launcher.
-        environment: variables that the exchange needs before it joins.
-        feed: None if ranks read their files themselves.
-    """
+    """The role of a trainer, and its peers."""
 
     role: str
     index: int
-    peers: tuple[str, ...]
-    feed: Feed | None = None
-    environment: Mapping[str, str] = field(default_factory=dict)
+    peers: tuple[str, ...]  # host:port of all ranks, by rank; a free port of each, reserved by its launcher
+    feed: Feed | None = None  # none if ranks read their files themselves
+    environment: Mapping[str, str] = field(default_factory=dict)  # variables that the exchange needs before it joins
 
     @property
     def ranks(self) -> int:
@@ -110,8 +103,7 @@ def place(job: Job, rank: int, peers: Sequence[str], feed: Feed | None) -> Node:
     return Node(*role_of(rank), tuple(peers), feed, environment)
 
 
-Main = Callable[["Job", Node], None]
-"""A trainer's main function: `main(job, node)`."""
+Main = Callable[["Job", Node], None]  # a trainer's main function: `main(job, node)`
 
 
 class Launcher(Protocol):

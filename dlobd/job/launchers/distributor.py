@@ -49,7 +49,6 @@ class DistributorLauncher:
         epochs: int,
         status: Status,
     ) -> None:
-        """See `dlobd.job.launchers.base`."""
         if blocks is not None:
             raise ValueError("launcher 'distributor' has no feed; use input = \"read\"")
         with tracing.span(kinds.IMPORT_DISTRIBUTOR):

@@ -46,15 +46,10 @@ def failure_line(error: Exception, status: Status) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MemoryGroup:
-    """The control group of this process and its children.
+    """The control group of this process and its children."""
 
-    Args:
-        kills: processes that the kernel has killed in it because of its limit; None if it does not count.
-        limit_mb: None for no limit.
-    """
-
-    kills: int | None
-    limit_mb: int | None
+    kills: int | None  # processes that the kernel has killed in it because of its limit; None if it does not count
+    limit_mb: int | None  # none for no limit
 
     @classmethod
     def read(cls, root: Path = ROOT) -> MemoryGroup:

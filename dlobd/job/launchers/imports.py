@@ -18,8 +18,7 @@ from dlobd import tracing
 from dlobd.spans import SpanKind
 from dlobd.tracing.clock import monotonic_ns
 
-LONG_NS = 1_000_000
-"""Shorter imports are too many for a line each: their time stays with their importer."""
+LONG_NS = 1_000_000  # shorter imports are too many for a line each: their time stays with their importer
 
 LAUNCHERS = {"tensorflowonspark": kinds.IMPORT_TENSORFLOWONSPARK}
 """Packages whose import is a span in every process: the user's Python workers may import them."""

@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 JOIN_TIMEOUT_S = 60.0
 """Longest wait for a rank after the first rank listens. All start together, and import TensorFlow first."""
 
-CHECK_S = 2.0
-"""Interval between two checks of the markers in HDFS, and of the TensorFlow servers."""
-
+CHECK_S = 2.0  # interval between two checks of the markers in HDFS, and of the TensorFlow servers
 CONNECT_S = 2.0
 
 

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from dlobd.job.description import Job
 
 HOST = "127.0.0.1"
-GRACE_S = 5.0
-"""Timeout between SIGTERM and SIGKILL, after a rank has failed."""
+GRACE_S = 5.0  # timeout between SIGTERM and SIGKILL, after a rank has failed
 
 
 class NativeLauncher:

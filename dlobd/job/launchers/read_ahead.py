@@ -13,8 +13,7 @@ from collections.abc import Callable
 from dlobd import spans as kinds
 from dlobd import tracing
 
-END_S = 5.0
-"""Timeout for the thread to end after `stop`."""
+END_S = 5.0  # timeout for the thread to end after `stop`
 
 
 class ReadAhead:

@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
     from dlobd.job.description import Job
 
-CHECK_EXECUTORS_S = 0.5
-"""Interval between checks of the executors, while the driver waits for the ranks."""
-
+CHECK_EXECUTORS_S = 0.5  # interval between checks of the executors, while the driver waits for the ranks
 SHUTDOWN_SLEEP_S = 0.1
 RESERVATION_TIMEOUT_S = 120
 FEED_TIMEOUT_S = 7 * 24 * 3600
@@ -71,7 +69,6 @@ class TfosLauncher:
         epochs: int,
         status: Status,
     ) -> None:
-        """See `dlobd.job.launchers.base`."""
         with tracing.span(kinds.IMPORT_TENSORFLOWONSPARK):
             TFCluster = self._prepared()  # noqa: N806  a module of that name
         TFCluster.time = NamedSleep(kinds.TFCLUSTER_SHUTDOWN_POLL, at_most_s=self._shutdown_sleep_s(roles))

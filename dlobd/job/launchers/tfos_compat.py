@@ -39,8 +39,7 @@ from dlobd.spans import SpanKind
 STOCK_POLL_NS = 1_000_000_000
 """TensorFlowOnSpark's own polls sleep 1 s: reservation.py at both ends, and the feed's join in TFSparkNode.py."""
 
-POLL_S = 0.05
-"""Interval between two checks of the reservations."""
+POLL_S = 0.05  # interval between two checks of the reservations
 
 
 def install() -> None:

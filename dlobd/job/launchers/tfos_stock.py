@@ -24,8 +24,7 @@ from dlobd.job.launchers.imports import on_import
 from dlobd.job.launchers.tfos import StartTask, TfosLauncher, record_driver
 from dlobd.job.launchers.tfos_compat import STOCK_POLL_NS, naming, provide_pkg_resources, timed
 
-DRIVER_OVERHEAD_MB = 1024
-"""Memory beside the driver's heap for a Python process with TensorFlow."""
+DRIVER_OVERHEAD_MB = 1024  # memory beside the driver's heap for a Python process with TensorFlow
 
 
 class TfosStockLauncher(TfosLauncher):

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-PAD = 4
-"""Black pixels on each side of an image before the crop."""
+PAD = 4  # black pixels on each side of an image before the crop
 
 
 class Augment(Protocol):

@@ -11,8 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-CHECK_S = 0.5
-"""Interval between checks: the largest delay of a deadline."""
+CHECK_S = 0.5  # interval between checks: the largest delay of a deadline
 
 
 class Deadlines:

@@ -15,11 +15,8 @@ from dlobd.job.description import Job
 from dlobd.job.training import checkpointing
 
 EVALUATION_BATCH = 1000
-EVALUATION_BYTES = 32 << 20
-"""Largest number, and largest size, of test samples in memory at once."""
-
-Logits = Callable[[Any], Any]
-"""Function from images to logits, both tensors."""
+EVALUATION_BYTES = 32 << 20  # largest number, and largest size, of test samples in memory at once
+Logits = Callable[[Any], Any]  # function from images to logits, both tensors
 
 
 def evaluate(tf: Any, job: Job, storage: Storage) -> dict[str, Any]:

@@ -22,8 +22,7 @@ from dlobd.job.launchers.base import Node
 from dlobd.job.training.augmentation import Augment
 from dlobd.job.training.deadline import Deadlines
 
-PREFETCH = 8
-"""Number of decoded batches in reserve for the step loop."""
+PREFETCH = 8  # number of decoded batches in reserve for the step loop
 
 FEED_TIMEOUT_S = 60.0
 """Timeout of a trainer's next block. Spark reads a block in milliseconds, and from a slow HDFS in seconds."""

@@ -52,7 +52,6 @@ class Sgd:
         self._variables = variables
 
     def apply(self, tf: Any, gradients: Sequence[Any], learning_rate: Any) -> None:
-        """See the contract."""
         for variable, gradient in zip(self._variables, gradients, strict=True):
             variable.assign_sub(learning_rate * gradient)
 
@@ -72,7 +71,6 @@ class Momentum:
         ]
 
     def apply(self, tf: Any, gradients: Sequence[Any], learning_rate: Any) -> None:
-        """See the contract."""
         for variable, velocity, gradient in zip(self._variables, self._velocities, gradients, strict=True):
             new_velocity = self._momentum * velocity + gradient
             velocity.assign(new_velocity)

@@ -29,8 +29,7 @@ LONG_CALL_NS = 1_000_000
 """Shorter calls into the JVM are too many for a span each: their time stays with the calling code."""
 
 CHUNK = 64
-CHUNK_NS = 10_000_000
-"""Limits of a chunk in items and time: a feed of single rows has a span per chunk."""
+CHUNK_NS = 10_000_000  # limits of a chunk in items and time: a feed of single rows has a span per chunk
 
 DAEMONS = {"tfos": "dlobd.job.user.daemon", "tfos-stock": "dlobd.job.user.stock_daemon"}
 """Launcher to the worker daemon with its hooks."""

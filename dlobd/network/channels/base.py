@@ -36,8 +36,7 @@ from numpy.typing import NDArray
 
 from dlobd.channel import Kind
 
-Buffer = bytes | bytearray | memoryview | NDArray[Any]
-"""Contiguous memory. A buffer to receive into must be writable."""
+Buffer = bytes | bytearray | memoryview | NDArray[Any]  # contiguous memory. A buffer to receive into must be writable.
 
 
 class ChannelError(Exception):
@@ -70,43 +69,29 @@ class NotSupported(ChannelError):
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """Optional capabilities of a library.
+    """Optional capabilities of a library."""
 
-    Args:
-        iovec: sends and receives several buffers without joining them.
-        one_sided: has `register`, `put`, `get` and `flush`.
-        processes: its two ends may be in two processes.
-        hosts: its two ends may be on two hosts.
-        begins: has `begin_send` and `finish_send`.
-        moves: a started send progresses while the same end receives.
-    """
-
-    iovec: bool
-    one_sided: bool
-    processes: bool
-    hosts: bool
-    begins: bool = False
-    moves: bool = False
+    iovec: bool  # sends and receives several buffers without joining them
+    one_sided: bool  # has `register`, `put`, `get` and `flush`
+    processes: bool  # its two ends may be in two processes
+    hosts: bool  # its two ends may be on two hosts
+    begins: bool = False  # has `begin_send` and `finish_send`
+    moves: bool = False  # a started send progresses while the same end receives
 
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Totals of all connections of a channel. The end that calls `put` or `get` counts it.
-
-    Args:
-        device: empty if there is none.
-        lanes: TRANSPORT/DEVICE pairs that the library reports, as UCX writes them: rc_mlx5/mlx5_0:1.
-    """
+    """Totals of all connections of a channel. The end that calls `put` or `get` counts it."""
 
     kind: Kind
-    device: str
+    device: str  # empty if there is none
     sent_messages: int
     sent_bytes: int
     received_messages: int
     received_bytes: int
     put_bytes: int
     got_bytes: int
-    lanes: tuple[str, ...] = ()
+    lanes: tuple[str, ...] = ()  # TRANSPORT/DEVICE pairs that the library reports, as UCX writes them: rc_mlx5/mlx5_0:1
 
 
 class Connection(Protocol):

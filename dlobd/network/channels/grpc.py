@@ -51,20 +51,11 @@ from dlobd.network.channels.base import (
 from dlobd.network.channels.ip import counts_of, local_address, parse_address, source_towards
 
 LIBRARY = "grpc"
-
 SERVICE = "dlobd.Channel"
-
-MAX_BYTES = 2**31 - 1
-"""Maximum size of a message: gRPC's length limits are signed 32-bit numbers."""
-
-RETRY_S = 0.05
-"""Interval between attempts to reach a listener that does not exist yet, or is closing."""
-
-MAX_TIMEOUT_S = 10.0 * 365 * 86400
-"""Largest timeout: gRPC's time type overflows before infinity."""
-
-GRACE_S = 1.0
-"""Time for calls to end by themselves after their connections were closed."""
+MAX_BYTES = 2**31 - 1  # maximum size of a message: gRPC's length limits are signed 32-bit numbers
+RETRY_S = 0.05  # interval between attempts to reach a listener that does not exist yet, or is closing
+MAX_TIMEOUT_S = 10.0 * 365 * 86400  # largest timeout: gRPC's time type overflows before infinity
+GRACE_S = 1.0  # time for calls to end by themselves after their connections were closed
 
 MAX_GREETED = 256
 """Maximum number of clients between Hello and Join; the oldest are dropped and must repeat their Hello."""
@@ -161,11 +152,9 @@ class GrpcChannel:
         return connection
 
     def evidence(self) -> Traffic:
-        """See the contract."""
         return total_traffic(self._counts)
 
     def close(self) -> None:
-        """See the contract."""
         self._closed.set()
         for channel in list(self._dialling):
             channel.close()
@@ -250,7 +239,6 @@ class GrpcListener:
         self._server.start()
 
     def accept(self, deadline_s: float) -> GrpcConnection:
-        """See the contract."""
         with self._changed:
             left_s = max(0.0, deadline_s - time.monotonic())
             if not self._changed.wait_for(lambda: self._closed or self._arrived, left_s):
@@ -352,7 +340,6 @@ class GrpcConnection(MessageConnection):
         self.send_parts((message,), deadline_s)
 
     def recv(self, into: Buffer, deadline_s: float) -> int:
-        """See the contract."""
         return self.recv_parts((into,), deadline_s)
 
     def send_parts(self, parts: Sequence[Buffer], deadline_s: float) -> None:
@@ -368,7 +355,6 @@ class GrpcConnection(MessageConnection):
         self._counts.sent_bytes += len(message)
 
     def recv_parts(self, parts: Sequence[Buffer], deadline_s: float) -> int:
-        """See the contract."""
         into = [view(part) for part in parts]
         message = self._next(deadline_s)
         room = sum(part.nbytes for part in into)
@@ -384,7 +370,6 @@ class GrpcConnection(MessageConnection):
         return len(message)
 
     def close(self) -> None:
-        """See the contract."""
         raise NotImplementedError
 
     def _put(self, message: bytes, deadline_s: float) -> None:
@@ -452,7 +437,6 @@ class _ServerConnection(GrpcConnection):
         self._over = threading.Event()
 
     def close(self) -> None:
-        """See the contract."""
         closed = Closed(f"the connection to {self.peer} is closed")
         self._inbox.end(closed, at_once=True)
         self._outbox.end(closed, at_once=True)
@@ -601,7 +585,6 @@ class DaemonThreads(Executor):
         self._lock = threading.Lock()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """See `concurrent.futures.Executor`."""
         future: Future[Any] = Future()
         with self._lock:
             if self._idle:

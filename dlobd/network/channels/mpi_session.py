@@ -39,20 +39,11 @@ LIBRARY = "mpi"
 YIELD_S = 0.01
 """How long a rank yields its core between polls before it sleeps: a late wake-up rarely costs more than this."""
 
-SLEEP_S = 50e-6
-"""Interval between polls after that."""
-
-START_S = 120.0
-"""Timeout of the start of MPI: longer than the timeout of a PMI barrier, which ends it first."""
-
-END_S = 30.0
-"""Timeout of the end of MPI, once all ranks have called it."""
-
-_started = False
-"""MPI starts at most once in a process."""
-
-_STARTING = threading.Lock()
-"""Guards `_started`."""
+SLEEP_S = 50e-6  # interval between polls after that
+START_S = 120.0  # timeout of the start of MPI: longer than the timeout of a PMI barrier, which ends it first
+END_S = 30.0  # timeout of the end of MPI, once all ranks have called it
+_started = False  # MPI starts at most once in a process
+_STARTING = threading.Lock()  # guards `_started`
 
 
 def environment(transport: str, device: str) -> dict[str, str]:

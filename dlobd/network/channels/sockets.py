@@ -53,18 +53,13 @@ from dlobd.network.channels.base import (
 from dlobd.network.channels.ip import counts_of, local_address, parse_address, source_towards
 
 LIBRARY = "sockets"
-
-LENGTH = struct.Struct("<Q")
-"""Prefix of a message: the number of bytes that follow."""
-
-MAX_PARTS = 1024
-"""UIO_MAXIOV of Linux."""
+LENGTH = struct.Struct("<Q")  # prefix of a message: the number of bytes that follow
+MAX_PARTS = 1024  # UIO_MAXIOV of Linux
 
 TICK_S = 0.2
 """Longest time that a call blocks in the kernel before it checks its deadline; closer to the deadline it polls."""
 
-STAGE_BYTES = 8192
-"""Copying this many bytes costs less than the system call that the copy saves."""
+STAGE_BYTES = 8192  # copying this many bytes costs less than the system call that the copy saves
 
 SPINS = 20
 """Polls before a receiver sleeps: about 20 microseconds, which is what a wake-up costs. Each unsuccessful poll yields
@@ -80,27 +75,14 @@ buffer megabytes between the two ends, which then do not fit into the cache: an 
 as long. This many bytes per round trip are 3 GB/s, more than one thread copies; a farther peer needs a larger buffer,
 which the kernel tunes itself. Over loopback it makes no difference (docs/results.md)."""
 
-RETRY_S = 0.02
-"""Interval between attempts to connect to an address without a listener."""
-
-CHECK_S = 0.1
-"""Interval at which a waiting `connect` checks whether its channel was closed."""
-
-BACKLOG = 128
-"""Connections that were not greeted yet. The kernel retries further ones (tcp(7)); a job has fewer ranks."""
-
-REFUSED_KEPT = 100
-"""Number of refused peers that are remembered: a peer that retries forever must not fill the memory."""
-
-PAUSE_S = 0.1
-"""Pause after the kernel had no descriptor for a new connection: accept would fail again at once."""
-
+RETRY_S = 0.02  # interval between attempts to connect to an address without a listener
+CHECK_S = 0.1  # interval at which a waiting `connect` checks whether its channel was closed
+BACKLOG = 128  # connections that were not greeted yet. The kernel retries further ones (tcp(7)); a job has fewer ranks.
+REFUSED_KEPT = 100  # number of refused peers that are remembered: a peer that retries forever must not fill the memory
+PAUSE_S = 0.1  # pause after the kernel had no descriptor for a new connection: accept would fail again at once
 _NO_WAIT = socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT
-
 _MIN_RTT = struct.Struct("I")
-_MIN_RTT_AT = 148
-"""tcpi_min_rtt in struct tcp_info of linux/tcp.h, microseconds; since Linux 4.6."""
-
+_MIN_RTT_AT = 148  # tcpi_min_rtt in struct tcp_info of linux/tcp.h, microseconds; since Linux 4.6
 _TIMEVAL = struct.Struct("ll")
 
 
@@ -161,11 +143,9 @@ class SocketsChannel:
                 self._closed.wait(min(RETRY_S, left_s))
 
     def evidence(self) -> Traffic:
-        """See the contract."""
         return total_traffic(self._counts)
 
     def close(self) -> None:
-        """See the contract."""
         self._closed.set()
         for listener in self._listeners:  # first, because they make connections
             listener.close()
@@ -291,7 +271,6 @@ class SocketsListener:
         self._thread.start()
 
     def accept(self, deadline_s: float) -> SocketsConnection:
-        """See the contract."""
         with self._changed:
             left_s = max(0.0, deadline_s - time.monotonic())
             if not self._changed.wait_for(lambda: self._closed or self._arrived, left_s):
@@ -437,7 +416,6 @@ class SocketsConnection(MessageConnection):
         return self.recv_parts((into,), deadline_s)
 
     def send_parts(self, parts: Sequence[Buffer], deadline_s: float) -> None:
-        """See the contract."""
         views = [memory for part in parts if (memory := view(part)).nbytes]
         size = sum(part.nbytes for part in views)
         self._writer.send(views, size, deadline_s)
@@ -457,7 +435,6 @@ class SocketsConnection(MessageConnection):
         self._writer.finish(begun, deadline_s)
 
     def recv_parts(self, parts: Sequence[Buffer], deadline_s: float) -> int:
-        """See the contract."""
         views = [memory for part in parts if (memory := view(part)).nbytes]
         room = sum(part.nbytes for part in views)
         with self._receiving:

@@ -57,7 +57,6 @@ class Ring:
         return {(rank + 1) % size, (rank - 1) % size} - {rank}
 
     def __call__(self, array: NDArray[Any], deadline_s: float) -> None:
-        """See the contract."""
         mesh, size = self._mesh, self._mesh.size
         if size == 1:
             return
@@ -110,7 +109,6 @@ class HalvingDoubling:
         return folded | {_rank(place ^ (1 << bit), extra) for bit in range(core.bit_length() - 1)}
 
     def __call__(self, array: NDArray[Any], deadline_s: float) -> None:
-        """See the contract."""
         mesh, core = self._mesh, _core(self._mesh.size)
         extra = mesh.size - core
         if mesh.rank < 2 * extra and mesh.rank % 2 == 0:  # an excess rank

@@ -31,9 +31,7 @@ AllGather = Callable[[str, str], list[str]]
 """Takes a name and this rank's value, and returns the values that all ranks gave for that name, by rank."""
 
 _RANK = struct.Struct("<I")
-
-END_S = 5.0
-"""How long `close` waits for the sending thread, whose connections are closed by then."""
+END_S = 5.0  # how long `close` waits for the sending thread, whose connections are closed by then
 
 
 class ExchangeFailed(Exception):

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-FUSION_BYTES = 64 << 20
-"""Default size of a bucket: Horovod's default (HOROVOD_FUSION_THRESHOLD, 64 MB)."""
+FUSION_BYTES = 64 << 20  # default size of a bucket: Horovod's default (HOROVOD_FUSION_THRESHOLD, 64 MB)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,17 +30,10 @@ ASK_AFTER_S = 1.0
 disturb
 an exchange that takes seconds."""
 
-POLL_S = 0.05
-"""Interval between checks of the store's answer."""
-
-LEAVE_S = 30.0
-"""How long a finished rank waits for the others, after their last exchange."""
-
-END_S = 1.0
-"""Time for an abandoned call to return."""
-
-STUCK_S = 3.0
-"""How long ranks wait for each other at the store after their deadline, to find the rank that is stuck."""
+POLL_S = 0.05  # interval between checks of the store's answer
+LEAVE_S = 30.0  # how long a finished rank waits for the others, after their last exchange
+END_S = 1.0  # time for an abandoned call to return
+STUCK_S = 3.0  # how long ranks wait for each other at the store after their deadline, to find the rank that is stuck
 
 
 class MpiAllReduce(OutsideStepExchange):
@@ -79,11 +72,9 @@ class MpiPeers:
         self._thread.start()
 
     def barrier(self, call: int, deadline_s: float) -> None:
-        """See the contract."""
         self._barrier(deadline_s)
 
     def all_reduce(self, array: NDArray[Any], deadline_s: float) -> None:
-        """See the contract."""
         self._run(_Call(lambda: self.session.sum(array), deadline_s, "MPI did not complete an all-reduce", sleep=False))
 
     def carried(self) -> list[tuple[int, int, int]]:
@@ -94,7 +85,6 @@ class MpiPeers:
         """Return None: MPI does not count bytes; the kernel does."""
 
     def addresses(self) -> tuple[str, ...]:
-        """See the contract."""
         return self._addresses
 
     def fail(self) -> None:

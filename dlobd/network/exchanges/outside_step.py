@@ -51,25 +51,17 @@ exchange: the others have ended by then."""
 
 @dataclass(frozen=True, slots=True)
 class JoinContext:
-    """Everything that a rank needs to join the others.
-
-    Args:
-        peers: addresses host:port at which TensorFlow may listen, by rank; from the launcher.
-        channel: the device is never empty for tcp: the default is the address that the launcher gave this rank.
-        store: an authenticated client of the driver's store.
-        pmi: host:port of the driver's PMI server; empty if there is none.
-        deadline_s: of joining, a time of time.monotonic().
-    """
+    """Everything that a rank needs to join the others."""
 
     rank: int
-    peers: tuple[str, ...]
-    channel: Channel
+    peers: tuple[str, ...]  # addresses host:port at which TensorFlow may listen, by rank; from the launcher
+    channel: Channel  # the device is never empty for tcp: the default is the address that the launcher gave this rank
     library: str
     servers: int
-    store: StoreClient
-    pmi: str
+    store: StoreClient  # an authenticated client of the driver's store
+    pmi: str  # host:port of the driver's PMI server; empty if there is none
     secret: bytes
-    deadline_s: float
+    deadline_s: float  # of joining, a time of time.monotonic()
 
     @property
     def size(self) -> int:

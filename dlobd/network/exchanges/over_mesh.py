@@ -40,31 +40,24 @@ class MeshPeers:
         self._all_reduce = algorithm(joined)
 
     def barrier(self, call: int, deadline_s: float) -> None:
-        """See the contract."""
         mesh.barrier(self._mesh, deadline_s)
 
     def all_reduce(self, array: NDArray[Any], deadline_s: float) -> None:
-        """See the contract."""
         self._all_reduce(array, deadline_s)
 
     def carried(self) -> list[tuple[int, int, int]]:
-        """See the contract."""
         return self._mesh.carried()
 
     def evidence(self) -> Traffic | None:
-        """See the contract."""
         return self._channel.evidence()
 
     def addresses(self) -> tuple[str, ...]:
-        """See the contract."""
         return (self._mesh.address,)
 
     def fail(self) -> None:
-        """See the contract."""
         self._channel.close()
 
     def close(self) -> None:
-        """See the contract."""
         self._mesh.close()
         self._channel.close()
 

@@ -25,9 +25,7 @@ from dlobd.network.exchanges.outside_step import JoinContext, OutsideStepExchang
 from dlobd.network.rendezvous.store import RendezvousError
 
 JOB = "rank"
-
-LEAVE_S = 10.0
-"""How long a finished rank waits for the others, whose last sums may be in its process."""
+LEAVE_S = 10.0  # how long a finished rank waits for the others, whose last sums may be in its process
 
 NEVER_STALE = 1 << 62
 """Step number of pushes: an accumulator drops pushes of earlier steps than its own, but ranks leave a call together."""
@@ -77,7 +75,6 @@ class TfPsPeers:
         self._sum(np.ones(1, np.float32), 1, deadline_s)
 
     def all_reduce(self, array: NDArray[Any], deadline_s: float) -> None:
-        """See the contract."""
         array[...] = self._sum(array, self._servers, deadline_s)
         rank = self._context.rank
         for server, part in enumerate(shards(array.size, self._servers)):
@@ -95,7 +92,6 @@ class TfPsPeers:
         """Return None: TensorFlow does not count bytes; the kernel does."""
 
     def addresses(self) -> tuple[str, ...]:
-        """See the contract."""
         return (self._context.peers[self._context.rank],)
 
     def fail(self) -> None:

@@ -44,21 +44,14 @@ from dlobd.network.channels.sockets import REFUSED_KEPT, SocketsChannel, Sockets
 from dlobd.network.rendezvous.acceptor import FOREVER_S, Acceptor
 from dlobd.network.rendezvous.store import ANSWER_S, RendezvousError
 
-BARRIER_S = 60.0
-"""Timeout of a barrier. MPI has barriers at its start and end, when ranks have just found each other."""
-
-LINE_BYTES = 4096
-"""Maximum length of a line. Within the limits below the longest line puts a value, about 1400 bytes."""
-
-LINE_S = 5.0
-"""How long a rank may take to complete a line, or to read the answer."""
+BARRIER_S = 60.0  # timeout of a barrier. MPI has barriers at its start and end, when ranks have just found each other.
+LINE_BYTES = 4096  # maximum length of a line. Within the limits below the longest line puts a value, about 1400 bytes.
+LINE_S = 5.0  # how long a rank may take to complete a line, or to read the answer
 
 NAME_MAX, KEY_MAX, VALUE_MAX = 256, 64, 1024
 """Maximum lengths of names, keys and values, which ranks can ask for: those of MPICH's own process manager."""
 
-KEYS = 1 << 16
-"""Maximum number of keys, 70 MB. MPICH puts a few per rank."""
-
+KEYS = 1 << 16  # maximum number of keys, 70 MB. MPICH puts a few per rank.
 _HELLO = struct.Struct("<IId")  # rank, ranks, within_s
 _WHY_BYTES = 4096
 

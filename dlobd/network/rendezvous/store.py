@@ -24,11 +24,8 @@ from dlobd.network.channels.base import ChannelError, Closed, DeadlinePassed, Pe
 from dlobd.network.channels.sockets import SocketsChannel, SocketsConnection
 from dlobd.network.rendezvous.acceptor import FOREVER_S, Acceptor
 
-MESSAGE_BYTES = 1 << 20
-"""Maximum size of a message: sixteen ranks' worker addresses of a few kilobytes each."""
-
-ANSWER_S = 5.0
-"""How long the store may take to answer beyond the requested timeout."""
+MESSAGE_BYTES = 1 << 20  # maximum size of a message: sixteen ranks' worker addresses of a few kilobytes each
+ANSWER_S = 5.0  # how long the store may take to answer beyond the requested timeout
 
 SETTLE_S = 1.0
 """How long the store waits for news of a death: the kernel closes all connections of a dead process, this one perhaps

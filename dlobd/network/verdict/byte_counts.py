@@ -39,8 +39,7 @@ _HEADERS: dict[Framing, _Headers] = {
     "roce": _Headers(58, 0),
 }
 
-VERBS_MTU_BYTES = (256, 512, 1024, 2048, 4096)
-"""Payloads of a packet that InfiniBand defines, smallest first."""
+VERBS_MTU_BYTES = (256, 512, 1024, 2048, 4096)  # payloads of a packet that InfiniBand defines, smallest first
 
 ROCE_ROOM_BYTES = 96
 """Part of an interface's MTU that RoCE reserves: GRH 40, UDP 8, BTH 12, XRC 4, atomic 28, ICRC 4 (`iboe_get_mtu` in

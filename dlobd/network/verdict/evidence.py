@@ -33,8 +33,7 @@ from dlobd.network.devices import ROOT, read_number, read_text
 from dlobd.network.interfaces import interfaces
 from dlobd.tracing.clock import host_name
 
-WORD_BYTES = 4
-"""Unit of port_xmit_data."""
+WORD_BYTES = 4  # unit of port_xmit_data
 
 BYTES_RECEIVED, BYTES_SENT = 128, 200
 """Offsets in `struct tcp_info` of Linux's include/uapi/linux/tcp.h, which only grows at its end: bytes_received (Linux
@@ -43,23 +42,18 @@ BYTES_RECEIVED, BYTES_SENT = 128, 200
 TCP_INFO_BYTES = 216
 """Size of the part of the structure that is read; an older kernel returns less and does not count sent bytes."""
 
-MAPPED = "::ffff:"
-"""Prefix of an IPv4 address of an IPv6 socket (RFC 4291, 2.5.5.2), such as gRPC's."""
+MAPPED = "::ffff:"  # prefix of an IPv4 address of an IPv6 socket (RFC 4291, 2.5.5.2), such as gRPC's
 
 
 @dataclass(frozen=True, slots=True)
 class TcpSocket:
-    """A TCP connection, `host:port` of both ends, and the payload that it has carried.
-
-    Args:
-        again_bytes: retransmitted bytes; not part of `sent_bytes`, but counted by interfaces.
-    """
+    """A TCP connection, `host:port` of both ends, and the payload that it has carried."""
 
     local: str
     peer: str
     sent_bytes: int
     received_bytes: int
-    again_bytes: int = 0
+    again_bytes: int = 0  # retransmitted bytes; not part of `sent_bytes`, but counted by interfaces
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +77,12 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class PortCounts:
-    """Counters of a port of an RDMA device, `mlx5_0:1`.
-
-    Args:
-        interfaces: interfaces of the same hardware, which provide the port's GIDs or run IPoIB on it.
-    """
+    """Counters of a port of an RDMA device, `mlx5_0:1`."""
 
     name: str
     soft: bool | None
     link_layer: str | None
-    interfaces: tuple[str, ...]
+    interfaces: tuple[str, ...]  # interfaces of the same hardware, which provide the port's GIDs or run IPoIB on it
     counts: Counts
 
 
@@ -190,18 +180,14 @@ class TransportEvidence:
     """Evidence of a rank, or of a parameter server.
 
     Args:
-        rank: number of the rank or of the server.
-        library: the channel library: sockets, ucx, grpc, mpi, tensorflow.
         lanes: TRANSPORT/DEVICE pairs that the library reports, as UCX writes them: rc_mlx5/mlx5_0:1, sysv/memory.
-        traffic: of the rank's channel; None if the library does not count.
-        addresses: where the rank's channel listened.
     """
 
-    rank: int
-    library: str
+    rank: int  # number of the rank or of the server
+    library: str  # the channel library: sockets, ucx, grpc, mpi, tensorflow
     lanes: tuple[str, ...]
-    traffic: Traffic | None
-    addresses: tuple[str, ...]
+    traffic: Traffic | None  # of the rank's channel; None if the library does not count
+    addresses: tuple[str, ...]  # where the rank's channel listened
     before: Snapshot
     after: Snapshot
     server: bool = False

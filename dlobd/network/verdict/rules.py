@@ -45,15 +45,13 @@ from dlobd.network.verdict.byte_counts import (
 from dlobd.network.verdict.evidence import InterfaceCounts, PortCounts, Snapshot, TcpSocket, TransportEvidence, host_of
 from dlobd.record.run import Plane
 
-PARTLY = 0.1
-"""TCP connections with less than this share of the bytes were only used to set something up."""
+PARTLY = 0.1  # TCP connections with less than this share of the bytes were only used to set something up
 
 WHOLLY = 0.99
 """TCP connections with this share carried everything: a library counts bytes given to the kernel, the kernel those
 sent."""
 
-NOTICEABLE = 0.01
-"""Devices and interfaces with less than this share of the bytes are not named."""
+NOTICEABLE = 0.01  # devices and interfaces with less than this share of the bytes are not named
 
 LANES: tuple[tuple[str, Kind], ...] = (
     ("rc", "verbs"),
@@ -211,7 +209,6 @@ class HostVerdict:
     Args:
         homes: the interfaces of the used addresses; bytes between ranks of one host go over `lo` nevertheless.
         home_addresses: those addresses; `addresses` includes those that ranks reported of themselves.
-        excluded: kinds that were certainly not used.
     """
 
     kind: Kind
@@ -222,7 +219,7 @@ class HostVerdict:
     home_addresses: frozenset[str] = frozenset()
     addresses: frozenset[str] = frozenset()
     soft: bool = False
-    excluded: frozenset[Kind] = frozenset()
+    excluded: frozenset[Kind] = frozenset()  # kinds that were certainly not used
 
 
 def host_verdict(members: Sequence[TransportEvidence], ends: frozenset[tuple[str, str]], alone: bool) -> HostVerdict:

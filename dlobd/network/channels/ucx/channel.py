@@ -21,8 +21,7 @@ from dlobd.network.channels.ucx.worker import Context, Worker, port
 from dlobd.network.devices import devices
 
 LIBRARY = "ucx"
-ADDRESS_BYTES = 64 << 10
-"""Maximum size of a UCX address: on a host with many devices it has a few hundred bytes."""
+ADDRESS_BYTES = 64 << 10  # maximum size of a UCX address: on a host with many devices it has a few hundred bytes
 
 
 class UcxChannel:
@@ -101,7 +100,6 @@ class UcxChannel:
         )
 
     def close(self) -> None:
-        """See the contract."""
         with self._lock:
             self._closed = True
             connections = list(self._connections)
@@ -174,9 +172,7 @@ class UcxListener:
         self._channel = channel
 
     def accept(self, deadline_s: float) -> UcxConnection:
-        """See the contract."""
         return self._channel.upgrade(self._context, self._link.accept(deadline_s), deadline_s)
 
     def close(self) -> None:
-        """See the contract."""
         self._link.close()

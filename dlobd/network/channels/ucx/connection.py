@@ -81,7 +81,6 @@ class OneSided:
         return KEY.pack(self._own, address, size, zlib.crc32(rkey)) + rkey
 
     def put(self, source: Buffer, key: bytes, offset_bytes: int, deadline_s: float) -> None:
-        """See the contract."""
         size = view(source).nbytes
         place = self._place(key, offset_bytes, size)
         if size:
@@ -89,7 +88,6 @@ class OneSided:
         self.put_bytes += size
 
     def get(self, into: Buffer, key: bytes, offset_bytes: int, deadline_s: float) -> None:
-        """See the contract."""
         size = view(into).nbytes
         place = self._place(key, offset_bytes, size)
         if size:
@@ -98,7 +96,6 @@ class OneSided:
         self.got_bytes += size
 
     def flush(self, deadline_s: float) -> None:
-        """See the contract."""
         worker = self._worker
         with worker.lock:
             worker.check_peer("flush")
@@ -168,11 +165,8 @@ class OneSided:
                 return
 
 
-TAG, ANY = 1, 0
-"""A connection has a worker of its own, so one tag is enough."""
-
-MAX_PARTS = 1024
-"""Maximum number of parts of a message, as in the kernel's vectors."""
+TAG, ANY = 1, 0  # a connection has a worker of its own, so one tag is enough
+MAX_PARTS = 1024  # maximum number of parts of a message, as in the kernel's vectors
 
 
 class UcxConnection:
@@ -209,7 +203,6 @@ class UcxConnection:
     # ---- messages
 
     def send(self, message: Buffer, deadline_s: float) -> None:
-        """See the contract."""
         with self._sending:
             memory = self._memory(message)
             self._send(memory, len(memory), self._plain, len(memory), memory, deadline_s)
@@ -224,7 +217,6 @@ class UcxConnection:
         return begun
 
     def finish_send(self, begun: Any, deadline_s: float) -> None:
-        """See the contract."""
         request, memory, size = begun
         with self._finishing:  # not `_sending`: other sends may be started meanwhile
             self._begun.remove(begun)
@@ -232,7 +224,6 @@ class UcxConnection:
             self._sent(size)
 
     def recv(self, into: Buffer, deadline_s: float) -> int:
-        """See the contract."""
         with self._receiving:
             memory = self._memory(into)
             return self._recv(memory, len(memory), len(memory), self._plain, memory, deadline_s)
@@ -244,7 +235,6 @@ class UcxConnection:
             self._send(self._out, count, self._parts, size, kept, deadline_s)
 
     def recv_parts(self, parts: Sequence[Buffer], deadline_s: float) -> int:
-        """See the contract."""
         with self._receiving:
             count, room, kept = self._filled(self._in, parts)
             return self._recv(self._in, count, room, self._parts, kept, deadline_s)
@@ -332,17 +322,14 @@ class UcxConnection:
         return self._one_sided.register(memory)
 
     def put(self, source: Buffer, key: bytes, offset_bytes: int, deadline_s: float) -> None:
-        """See the contract."""
         with self._sending:
             self._one_sided.put(source, key, offset_bytes, deadline_s)
 
     def get(self, into: Buffer, key: bytes, offset_bytes: int, deadline_s: float) -> None:
-        """See the contract."""
         with self._sending:
             self._one_sided.get(into, key, offset_bytes, deadline_s)
 
     def flush(self, deadline_s: float) -> None:
-        """See the contract."""
         with self._sending:
             self._one_sided.flush(deadline_s)
 
@@ -365,7 +352,6 @@ class UcxConnection:
         )
 
     def close(self) -> None:
-        """See the contract."""
         with self._closing:
             if self._closed:
                 return

@@ -147,9 +147,7 @@ ucs_status_ptr_t ucp_get_nbx(ucp_ep_h ep, void *buffer, size_t count, uint64_t r
 const char *ucs_status_string(ucs_status_t status);
 """
 
-MAJOR = 1
-"""Major version of the declared interface: other major versions have other structures."""
-
+MAJOR = 1  # major version of the declared interface: other major versions have other structures
 FEATURE_TAG, FEATURE_RMA, FEATURE_WAKEUP = 1 << 0, 1 << 1, 1 << 4
 PARAM_FEATURES = 1 << 0
 WORKER_THREAD_MODE = 1 << 0
@@ -161,6 +159,5 @@ EP_ATTR_TRANSPORTS = 1 << 3
 OP_DATATYPE, OP_FLAGS = 1 << 3, 1 << 4
 DATATYPE_IOV = 2
 MEM_ADDRESS, MEM_LENGTH = 1 << 0, 1 << 1
-
 OK, INPROGRESS = 0, 1
 ERR_BUSY, ERR_LAST = -15, -100

@@ -21,14 +21,12 @@ from dlobd.errors import SetupError
 from dlobd.network.channels.base import environment_variables
 from dlobd.network.channels.ucx.declarations import CDEF, MAJOR
 
-VARIABLE = "DLOBD_UCX"
-"""Environment variable with the path of a custom libucp.so, as of HPC-X or MLNX_OFED."""
+VARIABLE = "DLOBD_UCX"  # environment variable with the path of a custom libucp.so, as of HPC-X or MLNX_OFED
 
 OLDEST_SYSTEM = (1, 17)
 """Older system libraries are skipped: 1.13 has no `ucp_ep_query` for transports, and lost its rc endpoints."""
 
-VERSION_S = 10.0
-"""Timeout for reading the version of a libucp."""
+VERSION_S = 10.0  # timeout for reading the version of a libucp
 
 _VERSION = """
 import ctypes, sys

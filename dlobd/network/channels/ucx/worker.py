@@ -209,14 +209,9 @@ BURST, SPIN, YIELD = 8, 16, 100
 and the number with yields before it sleeps. That is about 100 us, in which a message of a few KB arrives over an idle
 link, and then several times the cost of a wake-up."""
 
-TICK_S = 0.1
-"""Longest sleep: events that wake no thread, such as a vanished host, are checked at this interval."""
-
-LAST_S = 0.2
-"""How long messages are accepted after the peer's TCP connection has ended: they take another path."""
-
-CUT = b"!"
-"""Byte on the TCP connection: a call was abandoned, and its data must not be trusted."""
+TICK_S = 0.1  # longest sleep: events that wake no thread, such as a vanished host, are checked at this interval
+LAST_S = 0.2  # how long messages are accepted after the peer's TCP connection has ended: they take another path
+CUT = b"!"  # byte on the TCP connection: a call was abandoned, and its data must not be trusted
 
 
 class Progress:
@@ -364,11 +359,8 @@ class Progress:
             raise PeerClosed(f"the connection to {self.peer} cannot be used any more ({self.cut}): UCX cannot {what}")
 
 
-GIVE_UP_S = 0.1
-"""Extra time after the deadline for UCX to release the memory of an abandoned call."""
-
-CLOSE_S = 2.0
-"""Time for a closing endpoint to send pending data."""
+GIVE_UP_S = 0.1  # extra time after the deadline for UCX to release the memory of an abandoned call
+CLOSE_S = 2.0  # time for a closing endpoint to send pending data
 
 
 class Worker(Progress):

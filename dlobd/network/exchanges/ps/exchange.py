@@ -41,11 +41,8 @@ from dlobd.network.rendezvous.store import RendezvousError
 NOTICE_S = 5.0
 """How much longer a rank waits for a server than the server waits for the last rank, so that the server names it."""
 
-LEAVE_S = 10.0
-"""How long a finished rank waits for the others, whose last sums may be in its server."""
-
-FAREWELL_S = 1.0
-"""Timeout for telling a server that this rank leaves: few bytes, which a healthy server reads at once."""
+LEAVE_S = 10.0  # how long a finished rank waits for the others, whose last sums may be in its server
+FAREWELL_S = 1.0  # timeout for telling a server that this rank leaves: few bytes, which a healthy server reads at once
 
 
 class PsPeers:
@@ -88,7 +85,6 @@ class PsPeers:
         self._buffer += 1
 
     def carried(self) -> list[Transfer]:
-        """See the contract."""
         transfers, self._carried = self._carried, []
         return transfers
 
@@ -101,7 +97,6 @@ class PsPeers:
         return ()
 
     def fail(self) -> None:
-        """See the contract."""
         self._failed = True
         self._channel.close()
 

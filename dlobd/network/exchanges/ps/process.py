@@ -26,8 +26,7 @@ from dlobd.network.collectives.mesh import ExchangeFailed
 from dlobd.network.exchanges.ps.servers import END_S, TEXT_BYTES, AsynchronousServer, Server, SynchronousServer
 from dlobd.network.verdict.evidence import Snapshot, record
 
-RANK = struct.Struct("<I")
-"""First message of a worker."""
+RANK = struct.Struct("<I")  # first message of a worker
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,15 +32,12 @@ from dlobd.network.collectives.mesh import ExchangeFailed
 OK, FAILED = b"\0", b"\1"
 """First byte of the last answer. A failure has no second byte, so it fits into every worker's buffers."""
 
-TEXT_BYTES = 1 << 16
-"""Maximum length of a form or a reason."""
+TEXT_BYTES = 1 << 16  # maximum length of a form or a reason
 
 BETWEEN_CALLS_S = 7 * 86_400.0
 """How long a worker may compute, evaluate or save between two calls. The connection of a dead one ends."""
 
-END_S = 5.0
-"""Timeout for the end of a connection or of a process."""
-
+END_S = 5.0  # timeout for the end of a connection or of a process
 Key = tuple[str, int, int]
 
 
@@ -174,7 +171,6 @@ class SynchronousServer(Server):
         self._totals: dict[Key, NDArray[Any]] = {}
 
     def call(self, rank: int, connection: Connection, form: Form, own: NDArray[Any]) -> None:
-        """See the base."""
         self._forms[rank] = form
         try:
             self._barrier.wait(rank, self._check)
@@ -194,7 +190,6 @@ class SynchronousServer(Server):
         self._barrier.fail(f"rank {rank} has left")
 
     def fail(self, reason: str) -> None:
-        """See the base."""
         self._barrier.fail(reason)
 
     def _check(self) -> None:
@@ -240,7 +235,6 @@ class AsynchronousServer(Server):
         self._failure = ""
 
     def call(self, rank: int, connection: Connection, form: Form, own: NDArray[Any]) -> None:
-        """See the base."""
         if self._failure:
             _send_failure(connection, self._failure)
             raise ExchangeFailed(self._failure)
@@ -263,7 +257,6 @@ class AsynchronousServer(Server):
         """See the base. The others continue."""
 
     def fail(self, reason: str) -> None:
-        """See the base."""
         self._failure = self._failure or reason
 
 
