@@ -84,14 +84,14 @@ def bus_of(link: Path) -> str | None:
 
 def devices(root: Path = ROOT) -> tuple[Device, ...]:
     """Return all RDMA devices, by name; empty if the kernel has no RDMA."""
-    return tuple(_device(path) for path in _listed(root / "sys/class/infiniband"))
+    return tuple(_device(path) for path in listed(root / "sys/class/infiniband"))
 
 
 def _device(path: Path) -> Device:
     parent, bus = read_text(path / "parent"), bus_of(path)
     return Device(
         path.name,
-        tuple(_port(port) for port in sorted(_listed(path / "ports"), key=_number)),
+        tuple(_port(port) for port in sorted(listed(path / "ports"), key=_number)),
         _soft(path, parent),
         parent,
         _end_of(path / "device/driver"),
@@ -117,7 +117,7 @@ def _port(path: Path) -> Port:
         _word(path / "phys_state"),
         read_text(path / "rate"),
         read_text(path / "link_layer"),
-        tuple(gid for row in sorted(_listed(path / "gids"), key=_number) if (gid := _gid(path, row))),
+        tuple(gid for row in sorted(listed(path / "gids"), key=_number) if (gid := _gid(path, row))),
     )
 
 
@@ -141,7 +141,8 @@ def _end_of(link: Path) -> str | None:
         return None
 
 
-def _listed(directory: Path) -> list[Path]:
+def listed(directory: Path) -> list[Path]:
+    """Return the sorted entries of a directory; empty if there is none."""
     try:
         return sorted(directory.iterdir())
     except OSError:

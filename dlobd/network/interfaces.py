@@ -19,6 +19,7 @@ from pathlib import Path
 import psutil
 
 from dlobd.errors import SetupError, UsageError
+from dlobd.network.devices import read_number, read_text
 
 SYSFS = Path("/sys/class/net")
 ETHERNET = 1
@@ -186,30 +187,16 @@ def carrying(local: str, remote: str) -> Interface | None:
 
 
 def _interface(path: Path, addresses: tuple[str, ...]) -> Interface:
-    speed = _number(path / "speed")
+    speed = read_number(path / "speed")
     return Interface(
         name=path.name,
-        type=_number(path / "type"),
-        state=_word(path / "operstate"),
+        type=read_number(path / "type"),
+        state=read_text(path / "operstate"),
         addresses=addresses,
-        mtu_bytes=_number(path / "mtu"),
+        mtu_bytes=read_number(path / "mtu"),
         speed_mbit_per_s=speed if speed is not None and speed > 0 else None,
-        mode=_word(path / "mode") or "",
+        mode=read_text(path / "mode") or "",
     )
-
-
-def _word(path: Path) -> str | None:
-    try:
-        return path.read_text().strip() or None
-    except (OSError, UnicodeDecodeError):  # `speed` of a down interface is unreadable
-        return None
-
-
-def _number(path: Path) -> int | None:
-    try:
-        return int(_word(path) or "")
-    except ValueError:
-        return None
 
 
 def _ipv4() -> dict[str, list[str]]:

@@ -1,11 +1,14 @@
-"""IP addresses and routes of channels: which address an interface has, and which interface carries a connection."""
+"""Channels over IP: their base class, the address of an interface, and the interface that carries a connection."""
 
 from __future__ import annotations
 
-from dlobd.channel import TRANSPORTS
+import threading
+from typing import ClassVar
+
+from dlobd.channel import TRANSPORTS, transports_of
 from dlobd.errors import SetupError, UsageError
 from dlobd.network import interfaces
-from dlobd.network.channels.base import Counts
+from dlobd.network.channels.base import Closed, Connection, Listener, Traffic, total_traffic
 
 LOOPBACK = "127.0.0.1"
 
@@ -55,8 +58,58 @@ def parse_address(scheme: str, address: str) -> tuple[str, int]:
     return words[1], int(words[2])
 
 
-def counts_of(interface: interfaces.Interface | None) -> Counts:
-    """Return zero counts for a connection over an interface; TCP over InfiniBand is kind `ipoib`."""
+def traffic_over(interface: interfaces.Interface | None) -> Traffic:
+    """Return the counters of a new connection over an interface; TCP over InfiniBand is kind `ipoib`."""
     if interface is None or interface.type is None:
-        return Counts("unknown", interface.name if interface else "")
-    return Counts("ipoib" if interface.type == interfaces.INFINIBAND else "tcp", interface.name)
+        return Traffic("unknown", interface.name if interface else "")
+    return Traffic("ipoib" if interface.type == interfaces.INFINIBAND else "tcp", interface.name)
+
+
+class IpChannel:
+    """Base of channels whose connections are TCP connections; see `dlobd.network.channels.base.OpenChannel`.
+
+    Args:
+        device: the interface. Without one a listener uses loopback, and a connection follows the routes.
+        secret: the run's secret; may be empty.
+    """
+
+    library: ClassVar[str]
+
+    def __init__(self, transport: str = "tcp", device: str = "", secret: bytes = b"") -> None:
+        check_transport(self.library, transport)
+        self._transport = transport
+        self._device = device
+        self._secret = secret
+        self._listeners: list[Listener] = []
+        self._connections: list[Connection] = []
+        self._traffic: list[Traffic] = []
+        self._closed = threading.Event()
+
+    def evidence(self) -> Traffic:
+        """Return the traffic so far."""
+        return total_traffic(self._traffic)
+
+    def close(self) -> None:
+        """Close all listeners, which make connections, and then all connections."""
+        self._closed.set()
+        for listener in self._listeners:
+            listener.close()
+        for connection in self._connections:
+            connection.close()
+
+    def _check_open(self) -> None:
+        if self._closed.is_set():
+            raise Closed(f"this channel of {self.library} is closed")
+
+    def _keep(self, connection: Connection, traffic: Traffic) -> None:
+        self._traffic.append(traffic)
+        self._connections.append(connection)
+        if self._closed.is_set():
+            connection.close()  # a concurrent `close` may have missed it
+
+
+def check_transport(library: str, transport: str) -> None:
+    """Raise UsageError unless the library can carry the transport."""
+    carried = transports_of(library)
+    if transport not in carried:
+        raise UsageError(f"Library {library} cannot carry {transport!r}.", f"use {' or '.join(carried)}")

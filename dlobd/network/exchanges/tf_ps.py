@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from dlobd.network.collectives.mesh import ExchangeFailed
 from dlobd.network.exchanges.fusion import shards
 from dlobd.network.exchanges.outside_step import JoinContext, OutsideStepExchange
-from dlobd.network.rendezvous.store import RendezvousError
+from dlobd.network.rendezvous.acceptor import RendezvousError
 
 JOB = "rank"
 LEAVE_S = 10.0  # how long a finished rank waits for the others, whose last sums may be in its process

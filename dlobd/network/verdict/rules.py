@@ -25,8 +25,8 @@ If a network was requested, all used addresses must be in it, on every host: int
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Network, ip_address
 
 from dlobd.channel import TRANSPORTS, Channel, Kind
@@ -53,20 +53,13 @@ sent."""
 
 NOTICEABLE = 0.01  # devices and interfaces with less than this share of the bytes are not named
 
-LANES: tuple[tuple[str, Kind], ...] = (
-    ("rc", "verbs"),
-    ("dc", "verbs"),
-    ("ud", "verbs"),
-    ("srd", "verbs"),
-    ("tcp", "tcp"),
-    ("posix", "shm"),
-    ("sysv", "shm"),
-    ("xpmem", "shm"),
-    ("cma", "shm"),
-    ("knem", "shm"),
-    ("self", "local"),
-)
-"""Prefixes of UCX's transport names (its documentation of UCX_TLS), and their kinds."""
+LANES: Mapping[Kind, tuple[str, ...]] = {
+    "verbs": ("rc", "dc", "ud", "srd"),
+    "tcp": ("tcp",),
+    "shm": ("posix", "sysv", "xpmem", "cma", "knem"),
+    "local": ("self",),
+}
+"""Kinds, and prefixes of UCX's names of transports (its documentation of UCX_TLS)."""
 
 
 def verdict(plane: str, requested: Channel | None, ranks: Sequence[TransportEvidence]) -> Plane:
@@ -84,8 +77,7 @@ def verdict(plane: str, requested: Channel | None, ranks: Sequence[TransportEvid
         places.setdefault(one.place, []).append(one)
     ends = _ends(ranks)
     found = [host_verdict(members, ends, alone=len(places) == 1) for members in places.values()]
-    kinds = {one.kind for one in found}
-    kind: Kind = "unknown" if "unknown" in kinds else found[0].kind if len(kinds) == 1 else "mixed"
+    kind = _one({one.kind for one in found})
     return Plane(
         plane,
         kind,
@@ -128,9 +120,7 @@ def plane_of_addresses(
     """
     homes = {address: _home(address, snapshots) for address in addresses}
     found = [home for home in homes.values() if home is not None]
-    kinds = {kind_of(one) for one in found}
-    known = len(kinds) == 1 and None not in homes.values()
-    kind: Kind = kinds.pop() if known else "unknown" if None in homes.values() or not kinds else "mixed"
+    kind = _one({kind_of(home) if home else "unknown" for home in homes.values()})
     words = tuple(
         f"{address} is an address of {home.name if home else 'no interface of a host with a rank'}"
         for address, home in homes.items()
@@ -239,16 +229,11 @@ def host_verdict(members: Sequence[TransportEvidence], ends: frozenset[tuple[str
         words = (*words, f"TCP connections between ranks on {host.name} carried {host.tcp}")
     for rule in (_by_connections, _by_devices, _in_parts, _by_memory, _by_interfaces):
         if (found := rule(host, host.need)) is not None:
-            return HostVerdict(
-                found.kind,
-                (*words, *found.words),
-                found.devices,
-                found.interfaces,
-                found.homes,
-                found.home_addresses,
-                found.addresses | host.addresses,
-                found.soft,
-                host.excluded(host.need),
+            return replace(
+                found,
+                words=(*words, *found.words),
+                addresses=found.addresses | host.addresses,
+                excluded=host.excluded(host.need),
             )
     ports = tuple(describe_port(host.counted, port, host.need) for port in host.candidates) or (
         "this host has no RDMA device",
@@ -473,7 +458,7 @@ def _one(kinds: set[Kind]) -> Kind:
 
 def _claimed(member: TransportEvidence) -> frozenset[Kind]:
     """Return the kinds that the library reports; it reports IPoIB as TCP."""
-    kinds = {kind for lane in member.lanes for start, kind in LANES if lane.startswith(start)}
+    kinds = {kind for lane in member.lanes for kind, starts in LANES.items() if lane.startswith(starts)}
     if not kinds and member.traffic is not None:
         kinds = {member.traffic.kind} - {"unknown", "mixed"}
     if len(kinds) > 1:

@@ -36,7 +36,7 @@ from dlobd.network.exchanges.outside_step import (
 )
 from dlobd.network.exchanges.ps.process import RANK, ServerConfig, ServerProcess
 from dlobd.network.exchanges.ps.servers import BETWEEN_CALLS_S, OK, TEXT_BYTES
-from dlobd.network.rendezvous.store import RendezvousError
+from dlobd.network.rendezvous.acceptor import RendezvousError
 
 NOTICE_S = 5.0
 """How much longer a rank waits for a server than the server waits for the last rank, so that the server names it."""
