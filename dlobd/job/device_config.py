@@ -32,8 +32,7 @@ def visible_gpus() -> list[str] | None:
 def gpu_id(number: int) -> str:
     """Return CUDA's ID of the GPU with this number among the GPUs that this process may use.
 
-    Raises:
-        IndexError: the variable lists fewer GPUs.
+    Raises IndexError: the variable lists fewer GPUs.
     """
     gpus = visible_gpus()
     return str(number) if gpus is None else gpus[number]
@@ -42,8 +41,7 @@ def gpu_id(number: int) -> str:
 def configure(tf: Any, job: Job) -> None:
     """Set device and threads, before TensorFlow has used any device.
 
-    Raises:
-        RuntimeError: the job asks for a GPU, and the scheduler assigned none to this rank.
+    Raises RuntimeError: the job asks for a GPU, and the scheduler assigned none to this rank.
     """
     if job.device == "cpu":
         os.environ[VISIBLE] = NO_GPU  # never use a GPU without a request
@@ -59,8 +57,7 @@ def configure(tf: Any, job: Job) -> None:
 def effective(tf: Any, job: Job) -> dict[str, str | int]:
     """Return the settings of TensorFlow's context: device, cores, threads (0: TensorFlow's default).
 
-    Raises:
-        RuntimeError: they differ from the job's settings.
+    Raises RuntimeError: they differ from the job's settings.
     """
     settings: dict[str, str | int] = {
         "device": "gpu" if tf.config.list_logical_devices("GPU") else "cpu",

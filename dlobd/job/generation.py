@@ -77,8 +77,7 @@ def write_checksums(storage: Storage, base: str, checksums: dict[str, str]) -> N
 def run(file: str) -> None:
     """Make the data set of the request in `file`.
 
-    Raises:
-        RuntimeError: a task could not write its file; the message is one line.
+    Raises RuntimeError: a task could not write its file; the message is one line.
     """
     from pyspark import SparkConf, SparkContext
 

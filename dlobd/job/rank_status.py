@@ -47,8 +47,7 @@ class StatusServer:
         host: the address to listen on.
         ranks: the number of ranks.
 
-    Raises:
-        OSError: the driver cannot listen on this address.
+    Raises OSError: the driver cannot listen on this address.
     """
 
     def __init__(self, host: str, ranks: int) -> None:

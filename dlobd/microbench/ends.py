@@ -65,8 +65,7 @@ def measured(
     Args:
         hosts: hosts of the two ends, which run on different cores.
 
-    Raises:
-        SetupError: an end failed.
+    Raises SetupError: an end failed.
     """
     with ExitStack() as opened:
         ends = [

@@ -36,8 +36,7 @@ def hosts(count: int, rate: str = "") -> Iterator[list[Host]]:
     Args:
         rate: limit of a host's sending rate in tc's syntax, such as 1gbit; empty for no limit.
 
-    Raises:
-        SetupError: namespaces cannot be created.
+    Raises SetupError: namespaces cannot be created.
     """
     if shutil.which("ip") is None or os.geteuid():
         raise SetupError("Network namespaces need root and iproute2.", "run this as root, with iproute2 installed")

@@ -30,8 +30,7 @@ def measured(program: Path, transport: str, hosts: Sequence[Host], interface: st
     Args:
         hosts: hosts of server and client.
 
-    Raises:
-        SetupError: the program failed.
+    Raises SetupError: the program failed.
     """
     library = load()
     chosen = settings("shm", "") if transport == "shm" else {"TLS": "tcp", "NET_DEVICES": interface}

@@ -82,8 +82,7 @@ def measured(
         exchange: a row of the registry, or MPI_ALLREDUCE.
         hosts: hosts of the ranks.
 
-    Raises:
-        SetupError: a rank failed.
+    Raises SetupError: a rank failed.
     """
     first = Plan(exchange, channel, library, servers, DRIVER, tuple(host.address for host in hosts), "", tuple(works))
     with ExitStack() as opened:

@@ -165,8 +165,7 @@ def towards(host: str) -> Interface | None:
 
     Packets to this host's own addresses go over loopback.
 
-    Raises:
-        SetupError: there is no route.
+    Raises SetupError: there is no route.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:

@@ -26,8 +26,7 @@ def rank_address() -> str:
     It is the address of the channel's device, if it has one (an interface or a network); else `TFOS_BIND_IP`; else
     empty, and the launcher chooses.
 
-    Raises:
-        UsageError, SetupError: this host has no such interface, or it cannot be used.
+    Raises UsageError, SetupError: this host has no such interface, or it cannot be used.
     """
     # imported late: a Python worker must open its recorder first
     from dlobd.channel import Channel, over_ip

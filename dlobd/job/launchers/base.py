@@ -122,11 +122,7 @@ class Launcher(Protocol):
         epochs: int,
         status: Status,
     ) -> None:
-        """Run the four steps above.
-
-        Raises:
-            TrainingFailed: a rank failed; the message is its cause in one line.
-        """
+        """Run the four steps above. Raises TrainingFailed: a rank failed; the message is its cause in one line."""
 
 
 class Status(Protocol):

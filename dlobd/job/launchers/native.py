@@ -99,8 +99,7 @@ def free_addresses(count: int) -> list[str]:
 def wait(ranks: list[subprocess.Popen[bytes]], status: Status, join_watch: JoinWatch | None = None) -> None:
     """Wait until all ranks have succeeded. `dlobd.run.submit` has the job's deadline.
 
-    Raises:
-        TrainingFailed: a rank has failed, or does not join.
+    Raises TrainingFailed: a rank has failed, or does not join.
     """
     with ExitStack() as stack:
         memory = MemoryGroup.read()

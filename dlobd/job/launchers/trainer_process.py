@@ -63,11 +63,7 @@ def write_end(pipe: IO[bytes]) -> None:
 
 
 def read(pipe: IO[bytes]) -> bytes | None:
-    """Read one message; None at the end of the feed.
-
-    Raises:
-        EOFError: the writer has ended.
-    """
+    """Read one message; None at the end of the feed. Raises EOFError: the writer has ended."""
     header = pipe.read(LENGTH.size)
     if len(header) < LENGTH.size:
         raise EOFError("the feeding Spark task has ended")

@@ -54,9 +54,7 @@ class Loop:
     def run(self, incoming: Iterator[Batch]) -> dict[str, Any]:
         """Take all steps, and return the rank's report.
 
-        Raises:
-            RuntimeError: the input ended early.
-            FloatingPointError: the loss is not finite.
+        Raises RuntimeError: the input ended early; FloatingPointError: the loss is not finite.
         """
         ended_by, ended_ns = "", 0
         while not ended_by:

@@ -26,8 +26,7 @@ def serve_rendezvous(sc: SparkContext | None, job: Job) -> Iterator[None]:
 
     The secret of the run travels with each Python function: configuration and command line would expose it.
 
-    Raises:
-        SetupError: the driver cannot listen on its address.
+    Raises SetupError: the driver cannot listen on its address.
     """
     environment = os.environ if sc is None else sc.environment
     environment[CHANNEL] = job.channel

@@ -53,8 +53,7 @@ class Step:
         Args:
             stop: this rank's vote for the end; it has no effect without `max_seconds`.
 
-        Raises:
-            FloatingPointError: the loss is not finite. With a synchronous exchange all ranks raise it.
+        Raises FloatingPointError: the loss is not finite. With a synchronous exchange all ranks raise it.
         """
         vote = (self._tf.constant(float(stop)),) if self._votes else ()
         loss, *votes = self._means(kinds.STEP if k else kinds.FIRST_STEP, k, images, labels, *vote)

@@ -63,8 +63,7 @@ def answer(secret: bytes, greeting: bytes, hello: bytes) -> bytes | None:
 def check(secret: bytes, greeting: bytes, hello: bytes, answer: bytes, peer: str) -> None:
     """Check that the answer to a hello proves that the listening end knows the secret.
 
-    Raises:
-        Refused: it does not, or the listening end refused the hello.
+    Raises Refused: it does not, or the listening end refused the hello.
     """
     if answer == REFUSAL:
         raise Refused(f"{peer} refused this end: its secret is not that of the run")

@@ -38,7 +38,9 @@ from numpy.typing import NDArray
 
 from dlobd.channel import Kind
 
-Buffer = bytes | bytearray | memoryview | NDArray[Any]  # contiguous memory. A buffer to receive into must be writable.
+Array = NDArray[Any]  # of any type of element
+
+Buffer = bytes | bytearray | memoryview | Array  # contiguous memory. A buffer to receive into must be writable.
 
 
 class ChannelError(Exception):
@@ -230,11 +232,7 @@ class AcceptQueue(Generic[C]):
 
 
 def view(buffer: Buffer) -> memoryview:
-    """Return the bytes of a contiguous buffer without copying.
-
-    Raises:
-        ValueError: the buffer is not contiguous.
-    """
+    """Return the bytes of a contiguous buffer without copying. Raises ValueError: the buffer is not contiguous."""
     memory = memoryview(buffer)  # type: ignore[arg-type]  # numpy types declare the buffer protocol from 3.12 on
     if not memory.c_contiguous:
         raise ValueError("a channel's buffers must be contiguous")

@@ -168,8 +168,7 @@ class GrpcListener(AcceptQueue["_ServerConnection"]):
         host: the IPv4 address to listen on; never the wildcard address.
         accept: makes a connection from the peer's name, `host` and this listener.
 
-    Raises:
-        SetupError: the address cannot be bound.
+    Raises SetupError: the address cannot be bound.
     """
 
     def __init__(self, host: str, secret: bytes, accept: Callable[[str, str, GrpcListener], _ServerConnection]) -> None:

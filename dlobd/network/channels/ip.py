@@ -16,8 +16,7 @@ LOOPBACK = "127.0.0.1"
 def resolve(transport: str, device: str) -> tuple[interfaces.Interface, str]:
     """Return the interface and the IPv4 address of a device: a name, an address or a network; loopback if empty.
 
-    Raises:
-        UsageError, SetupError: see `dlobd.network.interfaces.resolve`; also if the transport needs a device.
+    Raises UsageError, SetupError: see `dlobd.network.interfaces.resolve`; also if the transport needs a device.
     """
     if not device and TRANSPORTS[transport].needs_device:
         raise UsageError(f"Channel {transport} needs the name of its interface.", f"write it as in {transport}@ib0")
@@ -32,8 +31,7 @@ def local_address(transport: str, device: str) -> str:
 def source_towards(transport: str, device: str, host: str) -> str:
     """Return the source address for connections to `host`; empty if the channel has no device.
 
-    Raises:
-        UsageError, SetupError: as `resolve`, or the route leads over another interface.
+    Raises UsageError, SetupError: as `resolve`, or the route leads over another interface.
     """
     if not device:
         return ""
@@ -47,11 +45,7 @@ def source_towards(transport: str, device: str, host: str) -> str:
 
 
 def parse_address(scheme: str, address: str) -> tuple[str, int]:
-    """Return host and port of a listener's address.
-
-    Raises:
-        ValueError: it is not an address of this library.
-    """
+    """Return host and port of a listener's address. Raises ValueError: it is not an address of this library."""
     words = address.split(":")
     if len(words) != 3 or words[0] != scheme or not words[2].isdecimal():
         raise ValueError(f"{address!r} is no address of library {scheme}; expected {scheme}:A.B.C.D:PORT")

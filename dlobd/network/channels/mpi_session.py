@@ -26,12 +26,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from numpy.typing import NDArray
-
 from dlobd.channel import transports_of
 from dlobd.errors import SetupError, UsageError
 from dlobd.network import interfaces
-from dlobd.network.channels.base import ChannelError, DeadlinePassed, environment_variables
+from dlobd.network.channels.base import Array, ChannelError, DeadlinePassed, environment_variables
 from dlobd.network.channels.ip import resolve
 
 LIBRARY = "mpi"
@@ -89,8 +87,7 @@ class MpiSession:
         preset: the result of `environment`; only the device may differ between ranks. It is set while MPI starts.
         pmi: a connection that speaks PMI, which MPI owns until this process ends; None for a single rank.
 
-    Raises:
-        SetupError: MPI was started in this process before, is not MPICH, or cannot use the transport.
+    Raises SetupError: MPI was started in this process before, is not MPICH, or cannot use the transport.
     """
 
     def __init__(self, preset: dict[str, str], pmi: socket.socket | None, rank: int = 0, size: int = 1) -> None:
@@ -133,11 +130,11 @@ class MpiSession:
         _unlink_segments()
         return session, world
 
-    def sum(self, array: NDArray[Any]) -> Any:
+    def sum(self, array: Array) -> Any:
         """Start to sum an array in place over all ranks; return the request."""
         return self.world.Iallreduce(self.mpi.IN_PLACE, array, op=self.mpi.SUM)
 
-    def all_reduce(self, array: NDArray[Any]) -> None:
+    def all_reduce(self, array: Array) -> None:
         """Call MPI_Allreduce, for comparison: it keeps its core busy and does not return if a rank has died."""
         self.world.Allreduce(self.mpi.IN_PLACE, array, op=self.mpi.SUM)
 
@@ -180,8 +177,7 @@ class MpiSession:
     def finalise(self) -> None:
         """End MPI. All ranks call it at about the same time. A rank that failed must not: it would wait for the others.
 
-        Raises:
-            ChannelError: MPI has failed.
+        Raises ChannelError: MPI has failed.
         """
         try:
             with _or_exit(END_S):

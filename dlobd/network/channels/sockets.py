@@ -200,8 +200,7 @@ class SocketsListener(AcceptQueue["SocketsConnection"]):
         host: the IPv4 address to listen on; never the wildcard address.
         make: makes a connection from a socket and its peer's name.
 
-    Raises:
-        SetupError: the address cannot be bound.
+    Raises SetupError: the address cannot be bound.
     """
 
     def __init__(self, host: str, secret: bytes, make: Callable[[socket.socket, str], SocketsConnection]) -> None:
@@ -393,8 +392,7 @@ class SocketsConnection(Connection):
 
         Bytes after the last received message are lost: the peer must be waiting for this end.
 
-        Raises:
-            Closed: the connection was closed before.
+        Raises Closed: the connection was closed before.
         """
         with self._writer.lock, self._receiving:
             if self._socket.fileno() < 0:
@@ -623,8 +621,7 @@ def wait(ready: select.poll, polls: bool, deadline_s: float, late: str) -> None:
     Args:
         polls: the call did not wait; otherwise it has waited for TICK_S in the kernel.
 
-    Raises:
-        DeadlinePassed: with `late` as its message.
+    Raises DeadlinePassed: with `late` as its message.
     """
     left_s = deadline_s - time.monotonic()
     if left_s <= 0:

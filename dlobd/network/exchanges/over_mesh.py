@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from numpy.typing import NDArray
-
-from dlobd.network.channels.base import OpenChannel, Traffic
+from dlobd.network.channels.base import Array, OpenChannel, Traffic
 from dlobd.network.collectives import all_reduce, mesh
 from dlobd.network.collectives.mesh import ExchangeFailed, Mesh
-from dlobd.network.exchanges.outside_step import JoinContext, OutsideStepExchange
+from dlobd.network.exchanges.outside_step import JoinContext, OutsideStepExchange, Peers
 from dlobd.network.rendezvous.acceptor import RendezvousError
 
 
 class _OverMesh(OutsideStepExchange):
-    """Exchange by an all-reduce over connections to some of the ranks."""
+    """Base of exchanges by an all-reduce over connections to some of the ranks."""
 
     algorithm: ClassVar[type[all_reduce.AllReduce]]
 
     def connect(self, context: JoinContext) -> MeshPeers:
-        """Connect to the partners of this rank."""
         channel = context.open_channel()
         rank, size = context.rank, context.size
         partners = self.algorithm.partners(rank, size) | mesh.barrier_partners(rank, size)
@@ -31,8 +28,8 @@ class _OverMesh(OutsideStepExchange):
         return MeshPeers(channel, joined, self.algorithm)
 
 
-class MeshPeers:
-    """Connections of a mesh; see `dlobd.network.exchanges.outside_step.Peers`."""
+class MeshPeers(Peers):
+    """Connections of a mesh."""
 
     def __init__(self, channel: OpenChannel, joined: Mesh, algorithm: type[all_reduce.AllReduce]) -> None:
         self._channel = channel
@@ -42,7 +39,7 @@ class MeshPeers:
     def barrier(self, call: int, deadline_s: float) -> None:
         mesh.barrier(self._mesh, deadline_s)
 
-    def all_reduce(self, array: NDArray[Any], deadline_s: float) -> None:
+    def all_reduce(self, array: Array, deadline_s: float) -> None:
         self._all_reduce(array, deadline_s)
 
     def carried(self) -> list[tuple[int, int, int]]:

@@ -26,8 +26,7 @@ class RankServer(ABC):
         ranks: number of ranks.
         secret: the run's secret; other clients are refused, with one line on stderr.
 
-    Raises:
-        SetupError: the address cannot be bound.
+    Raises SetupError: the address cannot be bound.
     """
 
     thread_name = "dlobd-ranks"

@@ -218,9 +218,7 @@ class PmiServer(RankServer):
 def requests(connected: socket.socket) -> Iterator[dict[str, str]]:
     """Yield the requests of a rank until it closes. A rank may be silent for as long as it computes.
 
-    Raises:
-        NotPmiError: a line is too long, too slow, or invalid.
-        OSError: the rank is gone.
+    Raises NotPmiError: a line is too long, too slow, or invalid; OSError: the rank is gone.
     """
     received = b""
     readable = select.poll()

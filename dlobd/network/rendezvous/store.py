@@ -57,7 +57,7 @@ class KeyValueStore(RankServer):
     def _register(self, message: dict[str, Any]) -> int:
         rank = message.get("rank")
         if not isinstance(rank, int) or not 0 <= rank < self._ranks:
-            raise RendezvousError(f"its rank {rank!r:.40} is not one of {self._ranks}")
+            raise RendezvousError(f"there is no rank {rank!r:.40} of {self._ranks}")
         with self._changed:
             if rank in self._present:
                 raise RendezvousError(f"rank {rank} has connected before")

@@ -63,8 +63,7 @@ class Library:
 def load() -> Library:
     """Find and load the libucp for channels, once per process.
 
-    Raises:
-        SetupError: there is none; the message lists all attempts.
+    Raises SetupError: there is none; the message lists all attempts.
     """
     return _load(os.environ.get(VARIABLE, ""))
 
@@ -98,8 +97,7 @@ def describe(verbs: bool = False) -> str:
     Args:
         verbs: require InfiniBand's verbs.
 
-    Raises:
-        SetupError: there is none, or it has no verbs.
+    Raises SetupError: there is none, or it has no verbs.
     """
     found = load()
     what = f"UCX {_dotted(found.version)} ({found.origin}: {found.path})"

@@ -36,8 +36,7 @@ from dlobd.network.devices import devices
 def settings(transport: str, device: str) -> dict[str, str]:
     """Return UCX's settings, without their prefix UCX_.
 
-    Raises:
-        UsageError, SetupError: the transport or its device cannot be used on this host.
+    Raises UsageError, SetupError: the transport or its device cannot be used on this host.
     """
     if transport == "shm":
         return {"TLS": "posix,sysv,cma"}
@@ -49,9 +48,7 @@ def settings(transport: str, device: str) -> dict[str, str]:
 def port(device: str) -> str:
     """Return DEVICE:PORT of an RDMA device of this host (default: port 1).
 
-    Raises:
-        UsageError: the device is missing or unknown.
-        SetupError: this host has no RDMA device.
+    Raises UsageError: the device is missing or unknown; SetupError: this host has no RDMA device.
     """
     found = [f"{one.name}:{each.number}" for one in devices() for each in one.ports]
     if not found:
@@ -77,8 +74,7 @@ def _interface(transport: str, device: str) -> str:
 class Context:
     """UCX context of one channel. It is destroyed once it is closed and has no users.
 
-    Raises:
-        UsageError, SetupError: the transport cannot be used here.
+    Raises UsageError, SetupError: the transport cannot be used here.
     """
 
     def __init__(self, transport: str, device: str) -> None:
@@ -372,8 +368,7 @@ class Worker(Progress):
     Args:
         peer: name for messages.
 
-    Raises:
-        ChannelError: UCX cannot create the worker.
+    Raises ChannelError: UCX cannot create the worker.
     """
 
     def __init__(self, context: Context, peer: str) -> None:
@@ -443,8 +438,7 @@ class Worker(Progress):
         Args:
             memory: object that keeps the request's buffers alive while UCX may use them.
 
-        Raises:
-            DeadlinePassed, PeerClosed, Closed, ChannelError: it failed, and the connection cannot be used any more.
+        Raises DeadlinePassed, PeerClosed, Closed, ChannelError: it failed, and the connection cannot be used any more.
         """
         status = self.status(request)
         if status is not None:
