@@ -23,7 +23,7 @@ from dlobd import tracing
 from dlobd.job.device_config import VISIBLE
 from dlobd.job.launchers import log_stream, trainer_process
 from dlobd.job.launchers.addresses import driver_host, rank_address
-from dlobd.job.launchers.base import Main, Roles, Status, TrainingFailed, rank_name
+from dlobd.job.launchers.base import Main, TrainingFailed, rank_name
 from dlobd.job.launchers.failure import MemoryGroup, exit_status, failure_line
 from dlobd.job.launchers.liveness import await_joined, uses_tensorflow_servers, watched
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark import RDD, BarrierTaskContext, SparkContext
 
     from dlobd.job.description import Job
+    from dlobd.job.rank_status import JobStatus
 
 PIPE_BYTES = 1 << 20  # capacity of the feed's pipe: about a dozen blocks. Linux allows this size to ordinary users.
 BARRIER_TIMEOUT_S = 120  # timeout of the all-gather. All tasks start together.
@@ -46,25 +47,16 @@ class BarrierLauncher:
             "spark.barrier.sync.timeout": str(BARRIER_TIMEOUT_S),  # Spark's own is a year
         }
 
-    def launch(
-        self,
-        sc: SparkContext,
-        main: Main,
-        job: Job,
-        roles: Roles,
-        blocks: RDD[bytes] | None,
-        epochs: int,
-        status: Status,
-    ) -> None:
-        rdd: RDD[Any] = sc.parallelize(range(roles.ranks), roles.ranks) if blocks is None else blocks
+    def launch(self, sc: SparkContext, main: Main, job: Job, blocks: RDD[bytes] | None, status: JobStatus) -> None:
+        rdd: RDD[Any] = sc.parallelize(range(job.workers), job.workers) if blocks is None else blocks
         try:
             with log_stream.listen(driver_host(sc)) as (address, senders), watched(sc, status):
-                fed_epochs = epochs if blocks is not None else 0
+                fed_epochs = job.fed_epochs if blocks is not None else 0
                 task = _RankTask(pickle.dumps((main, job)), fed_epochs, status, address, uses_tensorflow_servers(job))
                 with tracing.span(kinds.BARRIER_JOB):
                     rdd.barrier().mapPartitions(task).collect()
         except Exception as error:
-            missing = {f"rank {rank}" for rank in range(roles.ranks)} - senders
+            missing = {f"rank {rank}" for rank in range(job.workers)} - senders
             # Spark reports the timeout, or the connection of a waiting task just ends: whichever comes first
             if missing and any(words in str(error) for words in ("all barrier sync requests", "in allGather")):
                 cause = f"{' and '.join(sorted(missing))} did not reach the barrier within {BARRIER_TIMEOUT_S} s"
@@ -82,7 +74,7 @@ class _RankTask:
         watch: True if ranks join TensorFlow's cluster; then rank 0's task checks that all of them join.
     """
 
-    def __init__(self, work: bytes, epochs: int, status: Status, logs: log_stream.Address, watch: bool) -> None:
+    def __init__(self, work: bytes, epochs: int, status: JobStatus, logs: log_stream.Address, watch: bool) -> None:
         self._work = work
         self._epochs = epochs
         self._status = pickle.dumps(status)
@@ -148,9 +140,9 @@ class _RankTask:
                 self._report_failure(cause)
             raise RuntimeError(cause)
 
-    def _unpickled_status(self) -> Status:
+    def _unpickled_status(self) -> JobStatus:
         # late: it needs imports
-        status: Status = pickle.loads(self._status)
+        status: JobStatus = pickle.loads(self._status)
         return status
 
     def _report_failure(self, cause: str) -> None:

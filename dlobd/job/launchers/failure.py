@@ -10,9 +10,12 @@ import re
 import signal
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dlobd.hadoop.failures import failures
-from dlobd.job.launchers.base import Status
+
+if TYPE_CHECKING:
+    from dlobd.job.rank_status import JobStatus
 
 ROOT = Path("/")
 
@@ -27,7 +30,7 @@ _MARKS = ("died: ", "Reason: ", "ExecutorLostFailure", "Error: ", "Exception: ")
 _NOISE = ("at ", "py4j", "org.apache.spark.SparkException")
 
 
-def failure_line(error: Exception, status: Status) -> str:
+def failure_line(error: Exception, status: JobStatus) -> str:
     """Return the cause that a rank reported, else the cause that a node reported, else the line of `error` with it."""
     try:
         if failure := status.final_failure():

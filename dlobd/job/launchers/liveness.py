@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 
 from dlobd.axes import EXCHANGES
 from dlobd.hadoop.failures import failures
-from dlobd.job.launchers.base import Status
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
     from dlobd.job.description import Job
+    from dlobd.job.rank_status import JobStatus
 
 JOIN_TIMEOUT_S = 60.0
 """Longest wait for a rank after the first rank listens. All start together, and import TensorFlow first."""
@@ -77,7 +77,7 @@ def _listens(address: str) -> bool:
 
 
 @contextmanager
-def watched(sc: SparkContext, status: Status, join_watch: JoinWatch | None = None) -> Iterator[None]:
+def watched(sc: SparkContext, status: JobStatus, join_watch: JoinWatch | None = None) -> Iterator[None]:
     """Cancels Spark's jobs when a rank fails or does not join: their tasks could hang."""
     stop = threading.Event()
 

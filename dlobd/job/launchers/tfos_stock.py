@@ -18,7 +18,6 @@ from typing import Any
 
 from dlobd import spans as kinds
 from dlobd import tracing
-from dlobd.job.launchers.base import Roles
 from dlobd.job.launchers.failure import MemoryGroup, exit_status
 from dlobd.job.launchers.imports import on_import
 from dlobd.job.launchers.tfos import StartTask, TfosLauncher, record_driver
@@ -29,6 +28,9 @@ DRIVER_OVERHEAD_MB = 1024  # memory beside the driver's heap for a Python proces
 
 class TfosStockLauncher(TfosLauncher):
     """Launcher of this module; roles, feed and done-markers as in `tfos`."""
+
+    reads_ahead = False
+    shutdown_sleep_s = None
 
     def spark_conf(self) -> dict[str, str]:
         """Select a worker daemon that only records, and makes TensorFlowOnSpark importable."""
@@ -46,12 +48,6 @@ class TfosStockLauncher(TfosLauncher):
         record_driver(TFSparkNode, STOCK_POLL_NS, start_task=WatchedStartTask)
         record_reservations(reservation)
         return TFCluster
-
-    def _reads_ahead(self) -> bool:
-        return False
-
-    def _shutdown_sleep_s(self, roles: Roles) -> float | None:
-        return None
 
 
 def record_reservations(reservation: Any) -> None:

@@ -8,7 +8,7 @@ An optimiser
        makes then, with equal values on all ranks;
     2. updates the variables (`apply`) from the means of the gradients over all ranks, equal on all ranks, in the order
        of the variables. `apply` is compiled as a part of the step, and so keeps no step number in Python: the learning
-       rate of the step is a tensor. The gradients already include weight decay (`dlobd.job.training.update`).
+       rate of the step is a tensor. The gradients already include weight decay (`dlobd.job.training.step`).
 """
 
 from __future__ import annotations
