@@ -54,10 +54,10 @@ def measured(program: Path, transport: str, hosts: Sequence[Host], interface: st
         opened.callback(serving.kill)
         until_s = time.monotonic() + LISTENS_S
         while True:
+            client = command(1, hosts[0].address)
             done = subprocess.run(
-                command(1, hosts[0].address), env=environment, timeout=PATIENCE_S, check=False,
-                capture_output=True, text=True,
-            )  # fmt: skip
+                client, env=environment, timeout=PATIENCE_S, capture_output=True, text=True, check=False
+            )
             if done.returncode == 0:
                 break
             if time.monotonic() > until_s or serving.poll() is not None:

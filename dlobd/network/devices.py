@@ -42,15 +42,11 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """RDMA device.
-
-    Args:
-        soft: its driver is software: useful for tests, meaningless for performance. Its `rate` is fictitious.
-    """
+    """RDMA device."""
 
     name: str
     ports: tuple[Port, ...]
-    soft: bool | None
+    soft: bool | None  # its driver is software: useful for tests only; its `rate` is fictitious
     parent: str | None  # the interface that carries a software device's packets
     driver: str | None
     firmware: str | None

@@ -57,12 +57,7 @@ class Interface:
 
 
 def interfaces(root: Path = SYSFS, addresses: Mapping[str, Sequence[str]] | None = None) -> list[Interface]:
-    """Return all interfaces, by name.
-
-    Args:
-        root: directory with one directory per interface.
-        addresses: IPv4 addresses by interface; default: those of this process's network namespace.
-    """
+    """Return all interfaces in `root`, by name; by default with the IPv4 addresses of this network namespace."""
     known = _ipv4() if addresses is None else addresses
     try:
         # the bonding driver has a file there
@@ -86,17 +81,12 @@ def resolve(
     root: Path = SYSFS,
     addresses: Mapping[str, Sequence[str]] | None = None,
 ) -> tuple[Interface, str]:
-    """Return the interface of a device and its IPv4 address to use; the interface is up.
+    """Return the interface of a device, which is up, and the IPv4 address to use.
 
-    Args:
-        device: name of the interface, whose first address is used; an address of it; or a network in CIDR notation.
-        infiniband: require IP over InfiniBand.
-        root, addresses: see `interfaces`.
+    The device is the name of an interface, whose first address is used; an address; or a network in CIDR notation.
 
-    Raises:
-        UsageError: no interface has this name; the nearest name is suggested.
-        SetupError: no interface, or more than one, has such an address; or it has another type, is down, or has no
-            address.
+    Raises UsageError: no interface has this name; the nearest name is suggested. Raises SetupError: no interface, or
+    more than one, has such an address; or it is not IP over InfiniBand as required, is down, or has no address.
     """
     found = interfaces(root, addresses)
     network = network_of(device)
@@ -163,9 +153,7 @@ def with_address(address: str, root: Path = SYSFS) -> Interface | None:
 def towards(host: str) -> Interface | None:
     """Return the interface by which packets to an IPv4 address leave, by the kernel's routes; None if it is unknown.
 
-    Packets to this host's own addresses go over loopback.
-
-    Raises SetupError: there is no route.
+    Packets to this host's own addresses go over loopback. Raises SetupError: there is no route.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
@@ -177,10 +165,7 @@ def towards(host: str) -> Interface | None:
 
 
 def carrying(local: str, remote: str) -> Interface | None:
-    """Return the interface that carries a connection between two IPv4 addresses, the first one of this host.
-
-    Connections within a host go over loopback.
-    """
+    """Return the interface of a connection between two IPv4 addresses of which `local` is this host's."""
     both_here = with_address(remote) is not None
     return with_address("127.0.0.1" if both_here else local)
 

@@ -47,13 +47,13 @@ def begins_well(received: bytes | bytearray) -> bool:
 
 
 def hello(secret: bytes, greeting: bytes) -> bytes:
-    """Return the connecting end's answer to a greeting."""
+    """Return the connecting end's reply to a greeting."""
     own = nonce()
     return GREETING + own + _proof(secret, b"connect", _nonce_of(greeting), own)
 
 
 def answer(secret: bytes, greeting: bytes, hello: bytes) -> bytes | None:
-    """Return the listening end's answer to a hello; None if the hello does not prove knowledge of the secret."""
+    """Return the listening end's reply to a hello; None if the hello does not prove knowledge of the secret."""
     theirs, proof = _nonce_of(hello), hello[GREETING_BYTES:]
     if not hmac.compare_digest(proof, _proof(secret, b"connect", _nonce_of(greeting), theirs)):
         return None
@@ -61,10 +61,7 @@ def answer(secret: bytes, greeting: bytes, hello: bytes) -> bytes | None:
 
 
 def check(secret: bytes, greeting: bytes, hello: bytes, answer: bytes, peer: str) -> None:
-    """Check that the answer to a hello proves that the listening end knows the secret.
-
-    Raises Refused: it does not, or the listening end refused the hello.
-    """
+    """Raise Refused unless the answer to a hello proves that the listening end knows the secret."""
     if answer == REFUSAL:
         raise Refused(f"{peer} refused this end: its secret is not that of the run")
     expected = _proof(secret, b"listen", _nonce_of(greeting), _nonce_of(hello))

@@ -16,7 +16,7 @@ LOOPBACK = "127.0.0.1"
 def resolve(transport: str, device: str) -> tuple[interfaces.Interface, str]:
     """Return the interface and the IPv4 address of a device: a name, an address or a network; loopback if empty.
 
-    Raises UsageError, SetupError: see `dlobd.network.interfaces.resolve`; also if the transport needs a device.
+    Raises UsageError, SetupError: as `interfaces.resolve`; also if the transport needs a device.
     """
     if not device and TRANSPORTS[transport].needs_device:
         raise UsageError(f"Channel {transport} needs the name of its interface.", f"write it as in {transport}@ib0")
@@ -60,11 +60,10 @@ def traffic_over(interface: interfaces.Interface | None) -> Traffic:
 
 
 class IpChannel:
-    """Base of channels whose connections are TCP connections; see `dlobd.network.channels.base.OpenChannel`.
+    """Base of channels whose connections are TCP connections.
 
-    Args:
-        device: the interface. Without one a listener uses loopback, and a connection follows the routes.
-        secret: the run's secret; may be empty.
+    Without a device (an interface), a listener uses loopback and a connection follows the routes. The secret may be
+    empty.
     """
 
     library: ClassVar[str]

@@ -47,13 +47,8 @@ _STARTING = threading.Lock()  # guards `_started`
 def environment(transport: str, device: str) -> dict[str, str]:
     """Return the environment variables for MPICH, UCX and libfabric.
 
-    Args:
-        device: an interface, its IPv4 address or its network, empty for loopback; or an RDMA device with its port, as
-            in mlx5_0:1 (default: port 1).
-
-    Raises:
-        UsageError: MPI cannot carry the transport, or the transport needs a device.
-        SetupError: the interface cannot be used.
+    The device is an interface, its IPv4 address or its network, empty for loopback; or an RDMA device with its port, as
+    in mlx5_0:1 (default: port 1). Raises UsageError, SetupError: MPI cannot carry the transport, or use the device.
     """
     if transport not in transports_of(LIBRARY):
         carried = ", ".join(transports_of(LIBRARY))
@@ -81,13 +76,10 @@ class MpiSession:
 
     All ranks start it together. If one dies during the start, MPICH ends the processes of the others. If one dies
     later, MPI reports an error, or MPICH crashes: MPICH 5.0 over UCX does (SIGSEGV) in about one of ten cases, when it
-    sends to the dead rank. The process that ended first then tells which rank it was.
+    sends to the dead rank. The process that ended first then identifies the rank.
 
-    Args:
-        preset: the result of `environment`; only the device may differ between ranks. It is set while MPI starts.
-        pmi: a connection that speaks PMI, which MPI owns until this process ends; None for a single rank.
-
-    Raises SetupError: MPI was started in this process before, is not MPICH, or cannot use the transport.
+    MPI owns the PMI connection until this process ends; a single rank needs none. Raises SetupError: MPI was started in
+    this process before, is not MPICH, or cannot use the transport.
     """
 
     def __init__(self, preset: dict[str, str], pmi: socket.socket | None, rank: int = 0, size: int = 1) -> None:
@@ -151,14 +143,11 @@ class MpiSession:
         in a thread that it can abandon. MPI releases Python's lock meanwhile.
 
         Args:
-            deadline_s: a time of time.monotonic().
             what: the operation that failed, for the message.
             sleep: sleep between polls, because this rank only waits for others.
             given_up: returns True once the caller no longer waits.
 
-        Raises:
-            DeadlinePassed: the request is not complete in time; MPI cannot be used any more.
-            ChannelError: MPI has failed.
+        Raises DeadlinePassed: MPI cannot be used any more; ChannelError: MPI has failed.
         """
         sleeps_from_s = time.monotonic() + YIELD_S if sleep else deadline_s
         try:
@@ -175,7 +164,7 @@ class MpiSession:
             raise ChannelError(f"{what}: {_line(error)}") from error
 
     def finalise(self) -> None:
-        """End MPI. All ranks call it at about the same time. A rank that failed must not: it would wait for the others.
+        """End MPI, on all ranks at about the same time. A rank that failed must not: it would wait for the others.
 
         Raises ChannelError: MPI has failed.
         """

@@ -191,16 +191,11 @@ class _Handshake:
 
 
 class SocketsListener(AcceptQueue["SocketsConnection"]):
-    """Listener whose thread authenticates all new peers concurrently.
+    """Listener with a thread that authenticates all new peers concurrently.
 
-    A peer that does not know the run's secret, speaks another protocol, or stays silent for HANDSHAKE_S is refused
-    with one line on stderr; the listener continues.
-
-    Args:
-        host: the IPv4 address to listen on; never the wildcard address.
-        make: makes a connection from a socket and its peer's name.
-
-    Raises SetupError: the address cannot be bound.
+    A peer that does not know the run's secret, speaks another protocol, or stays silent for HANDSHAKE_S is refused with
+    one line on stderr; the listener continues. `host` is never the wildcard address. Raises SetupError: the address
+    cannot be bound.
     """
 
     def __init__(self, host: str, secret: bytes, make: Callable[[socket.socket, str], SocketsConnection]) -> None:
@@ -390,9 +385,7 @@ class SocketsConnection(Connection):
     def detach(self) -> socket.socket:
         """Close this connection and return its socket, blocking and without a timeout, for another protocol.
 
-        Bytes after the last received message are lost: the peer must be waiting for this end.
-
-        Raises Closed: the connection was closed before.
+        Bytes after the last received message are lost: the peer must be waiting. Raises Closed.
         """
         with self._writer.lock, self._receiving:
             if self._socket.fileno() < 0:
@@ -445,7 +438,7 @@ class SocketsConnection(Connection):
                     views[first] = views[first][filled:]
 
     def _skip(self, deadline_s: float) -> None:
-        """Discard the rest of a message that was rejected, or whose deadline passed."""
+        """Discard the rest of a message that was rejected or came too late."""
         while self._left:
             if self._start == self._end:
                 self._start, self._end = 0, self._receive_some([self._stage], 0, deadline_s)
@@ -518,11 +511,7 @@ class SocketWriter:
     """Sender of whole messages over a connected socket; several threads may call it.
 
     The kernel takes as much of a started message as fits. The rest is sent by `finish`, or by `push`, which the
-    receiving thread of the same end calls meanwhile.
-
-    Args:
-        lost: makes the exception for an error of the socket.
-        end: ends the connection for a reason.
+    receiving thread of the same end calls meanwhile. `end` ends the connection for a reason.
     """
 
     def __init__(
@@ -616,12 +605,9 @@ class SocketWriter:
 
 
 def wait(ready: select.poll, polls: bool, deadline_s: float, late: str) -> None:
-    """Wait after a call that would block.
+    """Wait after a call that would block. A call that did not poll has waited for TICK_S in the kernel already.
 
-    Args:
-        polls: the call did not wait; otherwise it has waited for TICK_S in the kernel.
-
-    Raises DeadlinePassed: with `late` as its message.
+    Raises DeadlinePassed with the message `late`.
     """
     left_s = deadline_s - time.monotonic()
     if left_s <= 0:

@@ -32,10 +32,7 @@ class AllReduce(Protocol):
         """Return the ranks that `rank` communicates with."""
 
     def __call__(self, array: Array, deadline_s: float) -> None:
-        """Sum in place. `array` is contiguous and has one dimension.
-
-        Raises ExchangeFailed: a peer is gone, or did not answer before the deadline, a time of time.monotonic().
-        """
+        """Sum in place. `array` is contiguous and has one dimension. Raises ExchangeFailed: a peer is gone or late."""
 
 
 class Ring:

@@ -1,9 +1,9 @@
-"""The connections of a rank to the peers of its collectives, with sends concurrent to receives, and a barrier.
+"""Connections of a rank to the peers of its collectives, which send and receive at the same time, and a barrier.
 
 A channel may block a `send` until its peer receives. Where all ranks send and receive at the same time, as in a ring,
 each needs a second thread to avoid a deadlock: a mesh has one, which sends what it is handed in that order. If the
-library can start a send without waiting, the thread is not needed for messages whose bytes are taken at once, such as
-small ones, nor for messages to the peer that this rank receives from meanwhile, if the library makes progress on them.
+library can start a send without waiting, the thread is not needed for messages that are taken at once, such as small
+ones, nor for messages to the peer that this rank receives from meanwhile, if the library makes progress on them.
 """
 
 from __future__ import annotations

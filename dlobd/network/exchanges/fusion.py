@@ -30,11 +30,9 @@ class _Place:
 
 
 class Fusion:
-    """The plan and its memory.
+    """The plan and its memory, from example tensors of which only shapes and types are used.
 
-    Args:
-        tensors: examples of the tensors of later calls; only shapes and types are used here.
-        bucket_bytes: largest bucket, unless a single tensor is larger.
+    A bucket has at most `bucket_bytes`, unless a single tensor is larger.
     """
 
     def __init__(self, tensors: Sequence[Array], bucket_bytes: int = FUSION_BYTES) -> None:

@@ -1,4 +1,4 @@
-"""MPI_Allreduce, in place on the fusion buffers: the reference for dlobd's own all-reduces.
+"""MPI_Allreduce in place on the fusion buffers, the reference for dlobd's own all-reduces.
 
 Ranks start MPI through the PMI server in the driver, whose address is in RENDEZVOUS. The collective is MPI_Iallreduce,
 polled until it is complete: it takes as long as MPI_Allreduce, but a waiting rank does not keep its core busy. MPI does

@@ -129,13 +129,7 @@ class TfPsPeers(Peers):
 
 
 class _Plan:
-    """The graph for arrays of one type and length.
-
-    Attributes:
-        parts: the non-empty shards of the array.
-        feeds, pulls: placeholder and sum of each part.
-        pushes: operations to run in addition.
-    """
+    """The graph for arrays of one type and length."""
 
     def __init__(self, tf: Any, array: Array, servers: int, rank: int, size: int) -> None:
         v1 = tf.compat.v1

@@ -21,12 +21,7 @@ class RendezvousError(Exception):
 class RankServer(ABC):
     """Server that accepts clients that know the secret, and serves each in a thread, until `close`.
 
-    Args:
-        host: the address to listen on, one of this host's.
-        ranks: number of ranks.
-        secret: the run's secret; other clients are refused, with one line on stderr.
-
-    Raises SetupError: the address cannot be bound.
+    Other clients are refused, with one line on stderr. Raises SetupError: the address cannot be bound.
     """
 
     thread_name = "dlobd-ranks"

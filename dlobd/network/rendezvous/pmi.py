@@ -253,9 +253,8 @@ def connect_pmi(address: str, rank: int, ranks: int, secret: bytes, deadline_s: 
     """Return a connection that speaks PMI, once all ranks have connected.
 
     MPI takes its descriptor as PMI_FD, together with PMI_RANK and PMI_SIZE. The caller closes it after MPI has ended.
-
-    Raises RendezvousError: the server does not answer in time, does not know the secret or refuses this rank; or a rank
-    is missing, which is named.
+    Raises RendezvousError: the server is late, does not know the secret or refuses this rank; or it names a missing
+    rank.
     """
     channel = SocketsChannel("tcp", "", secret)
     try:

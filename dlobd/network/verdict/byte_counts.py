@@ -91,7 +91,7 @@ NOTHING = ByteCounts(0, 0)
 
 
 def byte_counts(counts: Counts) -> ByteCounts | None:
-    """Return the bytes of counters; None if one of them is unknown."""
+    """Return the bytes of counters; None if a counter is unknown."""
     if counts.sent_bytes is None or counts.received_bytes is None:
         return None
     return ByteCounts(counts.sent_bytes, counts.received_bytes)
@@ -138,11 +138,7 @@ def kind_of(interface: InterfaceCounts) -> Kind:
 
 
 def describe_interface(interface: InterfaceCounts, need: ByteCounts, again_bytes: int = 0) -> str:
-    """Describe an interface's counters, with their payload compared to the exchanged bytes.
-
-    Args:
-        again_bytes: retransmitted bytes.
-    """
+    """Describe an interface's counters, with their payload compared to exchanged and retransmitted (`again`) bytes."""
     loopback = interface.name == "lo" or interface.type == LOOPBACK
     infiniband = interface.type == INFINIBAND
     other = "Ethernet" if interface.type == ETHERNET else f"type {interface.type or 'unknown'}"

@@ -145,7 +145,7 @@ class Snapshot:
         return snapshot
 
     def since(self, before: Snapshot) -> Snapshot:
-        """Return the differences to an earlier snapshot; parts that exist in only one of them are unknown."""
+        """Return the differences to an earlier snapshot. Parts that only one of them has are unknown."""
         return dataclasses.replace(
             self,
             ports=_differences(before.ports, self.ports, WORD_BYTES),

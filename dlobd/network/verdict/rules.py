@@ -63,11 +63,7 @@ LANES: Mapping[Kind, tuple[str, ...]] = {
 
 
 def verdict(plane: str, requested: Channel | None, ranks: Sequence[TransportEvidence]) -> Plane:
-    """Return the verdict on a plane by all ranks' evidence.
-
-    Args:
-        requested: the channel of the experiment; None if none was requested for this plane.
-    """
+    """Return the verdict on a plane by all ranks' evidence. Without a requested channel it agrees with nothing."""
     if not ranks:
         return Plane(
             plane, "unknown", "", "", (), False, ("no rank left evidence of its transport",), _text(requested), None
@@ -94,8 +90,8 @@ def verdict(plane: str, requested: Channel | None, ranks: Sequence[TransportEvid
 def _ends(ranks: Sequence[TransportEvidence]) -> frozenset[tuple[str, str]]:
     """Return local and peer address of the TCP connections between ranks, from both of their ends.
 
-    The connections of a rank that has ended are unknown, so the other end may be the only known one. It is a connection
-    between ranks, too, if it leads to a rank's listener, or from a rank's host to this rank's listener.
+    The connections of a rank that has ended are unknown. Then the other end counts if it leads to a rank's listener, or
+    from a rank's host to this rank's listener.
     """
     listened = {":".join(address.split(":")[-2:]) for one in ranks for address in one.addresses if ":" in address}
     hosts = {host_of(address) for address in listened}
@@ -111,12 +107,9 @@ def _ends(ranks: Sequence[TransportEvidence]) -> frozenset[tuple[str, str]]:
 def plane_of_addresses(
     plane: str, requested: Channel | None, addresses: Sequence[str], snapshots: Sequence[Snapshot]
 ) -> Plane:
-    """Return the verdict on a plane that only uses TCP (Spark, HDFS), by the interfaces of its addresses.
+    """Return the verdict on a plane that uses TCP without counters (Spark, HDFS), by the interfaces of its addresses.
 
-    Its bytes are not counted separately.
-
-    Args:
-        snapshots: of the hosts whose interfaces are known: those of the ranks.
+    The interfaces of a host are known by the snapshots of its ranks.
     """
     homes = {address: _home(address, snapshots) for address in addresses}
     found = [home for home in homes.values() if home is not None]
@@ -194,30 +187,23 @@ def _joined(parts: Iterable[frozenset[str]]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class HostVerdict:
-    """Verdict on the ranks of one host.
-
-    Args:
-        homes: the interfaces of the used addresses; bytes between ranks of one host go over `lo` nevertheless.
-        home_addresses: those addresses; `addresses` includes those that ranks reported of themselves.
-    """
+    """Verdict on the ranks of one host."""
 
     kind: Kind
     words: tuple[str, ...]
     devices: frozenset[str] = frozenset()
     interfaces: frozenset[str] = frozenset()
-    homes: frozenset[str] = frozenset()
+    homes: frozenset[str] = frozenset()  # of the used addresses; bytes between ranks of one host go over `lo`
     home_addresses: frozenset[str] = frozenset()
-    addresses: frozenset[str] = frozenset()
+    addresses: frozenset[str] = frozenset()  # `home_addresses`, and those that ranks reported of themselves
     soft: bool = False
     excluded: frozenset[Kind] = frozenset()  # kinds that were certainly not used
 
 
 def host_verdict(members: Sequence[TransportEvidence], ends: frozenset[tuple[str, str]], alone: bool) -> HostVerdict:
-    """Return the verdict on the ranks of one host and namespace.
+    """Return the verdict on the ranks of one host and namespace; `alone` if there are no ranks on other hosts.
 
-    Args:
-        ends: local and peer address of the TCP connections of all ranks.
-        alone: there are no ranks on other hosts.
+    `ends` are local and peer address of the TCP connections of all ranks.
     """
     host = _Host.of(members, ends, alone)
     words = tuple(_describe(member) for member in members)
@@ -243,19 +229,14 @@ def host_verdict(members: Sequence[TransportEvidence], ends: frozenset[tuple[str
 
 @dataclass(frozen=True, slots=True)
 class _Host:
-    """Evidence of one host.
-
-    Args:
-        need: the exchanged bytes; those of TCP connections if the library does not count.
-        tcp, sockets: TCP connections between ranks; `tcp` is None if they are unknown.
-    """
+    """Evidence of one host."""
 
     name: str
     alone: bool
     members: tuple[TransportEvidence, ...]
     counted: Snapshot
-    need: ByteCounts | None
-    tcp: ByteCounts | None
+    need: ByteCounts | None  # the exchanged bytes; those of TCP connections if the library does not count
+    tcp: ByteCounts | None  # of connections between ranks; None if they are unknown
     sockets: tuple[TcpSocket, ...]
     claimed: frozenset[Kind]
     addresses: frozenset[str]

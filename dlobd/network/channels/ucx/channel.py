@@ -29,9 +29,7 @@ ADDRESS_BYTES = 64 << 10  # maximum size of a UCX address: on a host with many d
 class UcxChannel:
     """Channel of library `ucx`.
 
-    Args:
-        device: an interface or its IPv4 address; DEVICE:PORT for rdma; empty for shm.
-        secret: the run's secret; may be empty.
+    The device is an interface or its IPv4 address; DEVICE:PORT for rdma; empty for shm. The secret may be empty.
     """
 
     capabilities: ClassVar[Capabilities] = Capabilities(one_sided=True, begins=True, moves=True)

@@ -38,12 +38,9 @@ MAX_PARTS = 1024  # maximum number of parts of a message, as in the kernel's vec
 
 
 class UcxConnection(Connection):
-    """One end of a connection.
+    """One end of a connection. It closes the TCP connection `link`, and releases its worker from the context.
 
-    Args:
-        worker: `close` unregisters it from its context.
-        link: the TCP connection to the peer, which this connection closes.
-        own, theirs: random names of the ends, so that a key of another connection is rejected.
+    `own` and `theirs` are random names of the ends, so that a key of another connection is rejected.
     """
 
     library = "ucx"
@@ -243,10 +240,7 @@ class UcxConnection(Connection):
         return size
 
     def _place(self, key: bytes, offset_bytes: int, size: int) -> tuple[int, Any]:
-        """Return address and UCX's key.
-
-        Checks bounds, because UCX does not on every transport: tcp would write over the heap.
-        """
+        """Return address and UCX's key. Check bounds, as UCX does not on tcp: it would write over the heap."""
         try:
             owner, address, length, checksum = KEY.unpack_from(key)
         except struct.error:
