@@ -30,19 +30,13 @@ def visible_gpus() -> list[str] | None:
 
 
 def gpu_id(number: int) -> str:
-    """Return CUDA's ID of the GPU with this number among the GPUs that this process may use.
-
-    Raises IndexError: the variable lists fewer GPUs.
-    """
+    """Return CUDA's ID of the GPU with this number among the usable GPUs. Raises IndexError: there are fewer."""
     gpus = visible_gpus()
     return str(number) if gpus is None else gpus[number]
 
 
 def configure(tf: Any, job: Job) -> None:
-    """Set device and threads, before TensorFlow has used any device.
-
-    Raises RuntimeError: the job asks for a GPU, and the scheduler assigned none to this rank.
-    """
+    """Set device and threads before TensorFlow uses a device. Raises RuntimeError: no GPU was assigned to this rank."""
     if job.device == "cpu":
         os.environ[VISIBLE] = NO_GPU  # never use a GPU without a request
         tf.config.set_visible_devices([], "GPU")

@@ -53,14 +53,7 @@ def _mac(secret: bytes, kind: bytes, message: bytes) -> bytes:
 
 
 class StatusServer:
-    """The driver's server for status messages. Its threads end with `close`.
-
-    Args:
-        host: the address to listen on.
-        ranks: the number of ranks.
-
-    Raises OSError: the driver cannot listen on this address.
-    """
+    """The driver's server for status messages. Raises OSError: it cannot listen on `host`."""
 
     def __init__(self, host: str, ranks: int) -> None:
         self._ranks = ranks
@@ -92,12 +85,10 @@ class StatusServer:
         return {VARIABLE: json.dumps({"host": host, "port": port, "secret": self._secret})}
 
     def close(self) -> None:
-        """Stop the server."""
         self._server.shutdown()
         self._server.server_close()
 
     def done(self) -> frozenset[int]:
-        """Return the ranks that have reported that they are done."""
         with self._changed:
             return frozenset(self._done)
 
@@ -107,13 +98,11 @@ class StatusServer:
             return self._causes.get("died") or self._causes.get("failed")
 
     def final_failure(self, timeout_s: float) -> str | None:
-        """Return the cause after the report of a death, or after the timeout."""
         with self._changed:
             self._changed.wait_for(lambda: "died" in self._causes, timeout_s)
         return self.failure()
 
     def wait(self, finished: frozenset[int], timeout_s: float) -> None:
-        """Wait until more ranks than `finished` are done, or a rank has failed, or the timeout is over."""
         with self._changed:
             self._changed.wait_for(lambda: self._done > finished or bool(self._causes), timeout_s)
 
@@ -148,7 +137,7 @@ class StatusServer:
 
 
 def send(message: Mapping[str, str | int], environment: Mapping[str, str] = os.environ) -> bool:
-    """Send a message to the driver. Returns False without a driver, or if it cannot be reached; never raises."""
+    """Send a message to the driver; return False without a driver, or if it cannot be reached. Never raises."""
     try:
         server = json.loads(environment[VARIABLE])
         address, secret = (str(server["host"]), int(server["port"])), str(server["secret"]).encode()
@@ -168,9 +157,7 @@ class JobStatus:
     """Status of a job's ranks, known to its driver from their messages and, at intervals, from their markers.
 
     Its pickle, for executors, contains the markers only, which have the same `report_failure` and `report_death`.
-
-    Args:
-        server: receives the messages; None if the driver cannot listen: then only the markers are read.
+    Without a server, as the driver cannot listen, only the markers are read.
     """
 
     def __init__(self, markers: Markers, server: StatusServer | None) -> None:

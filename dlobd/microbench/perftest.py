@@ -1,7 +1,7 @@
-"""Runs UCX's own C program, ucx_perftest, with the channel's libucp, as a reference.
+"""Measurement of UCX's own C program, ucx_perftest, with the channel's libucp, as a reference.
 
 Its tests tag_lat and tag_bw correspond to `ends`; tag_bw keeps up to 32 messages in transit, its default. It comes with
-UCX (Debian: ucx-utils), or with the package `libucx-cu13`, whose program runs with another libucp of its version.
+UCX (Debian: ucx-utils), or with the package `libucx-cu13`; its program runs with another libucp of its version.
 """
 
 from __future__ import annotations

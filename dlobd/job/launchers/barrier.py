@@ -38,10 +38,9 @@ BARRIER_TIMEOUT_S = 120  # timeout of the all-gather. All tasks start together.
 
 
 class BarrierLauncher:
-    """See `dlobd.job.launchers.base`. Chief and workers only."""
+    """Launcher with chief and workers only."""
 
     def spark_conf(self) -> dict[str, str]:
-        """Select the worker daemon with dlobd's recorder."""
         return {
             "spark.python.daemon.module": "dlobd.job.launchers.worker_daemon",
             "spark.barrier.sync.timeout": str(BARRIER_TIMEOUT_S),  # Spark's own is a year
@@ -150,13 +149,12 @@ class _RankTask:
 
 
 def _environment(context: BarrierTaskContext) -> dict[str, str]:
-    """Return this process's environment, with the GPUs that Spark assigned to the task."""
     gpu = context.resources().get("gpu")
     return {**os.environ, **({VISIBLE: ",".join(gpu.addresses)} if gpu else {})}
 
 
 def _feed(pipe: IO[bytes], blocks: Iterator[bytes], epochs: int) -> None:
-    """Feeds all epochs. Spark reads the partition once; later epochs come from the task's memory."""
+    """Feed all epochs. Spark reads the partition once; later epochs come from the task's memory."""
     tracing.instant(kinds.FEED_PIPE, capacity_bytes=fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES))
     epoch: list[bytes] = []
     while True:

@@ -48,7 +48,6 @@ class Node:
 
     @property
     def ranks(self) -> int:
-        """Number of ranks."""
         return len(self.peers)
 
     @property
@@ -69,11 +68,7 @@ def rank_name(rank: int) -> str:
 
 
 def place(job: Job, rank: int, peers: Sequence[str], feed: Feed | None) -> Node:
-    """Make the node of a rank, in the rank's own process.
-
-    Args:
-        job: its `exchange` defines the environment.
-    """
+    """Make the node of a rank, in the rank's own process. The job's `exchange` defines its environment."""
     environment = EXCHANGES.get(job.exchange).environment(peers, rank)
     return Node(*role_of(rank), tuple(peers), feed, environment)
 

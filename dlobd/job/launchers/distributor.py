@@ -31,10 +31,9 @@ if TYPE_CHECKING:
 
 
 class DistributorLauncher:
-    """See `dlobd.job.launchers.base`. Chief and workers only, without a feed."""
+    """Launcher with chief and workers only, without a feed."""
 
     def spark_conf(self) -> dict[str, str]:
-        """Select the worker daemon with dlobd's recorder."""
         return {
             "spark.python.daemon.module": "dlobd.job.launchers.distributor_daemon",
             "spark.barrier.sync.timeout": str(BARRIER_TIMEOUT_S),  # Spark's own is a year

@@ -1,4 +1,4 @@
-"""The cause of a failure in one line: of a Spark job, whose error has three stack traces, and of a trainer process.
+"""Cause of a failure in one line: of a Spark job, which reports three stack traces, and of a trainer process.
 
 A process that the kernel killed for lack of memory looks like any `kill -9`, and YARN does not know the limits of a
 container that it runs in itself. So the kernel's own counter is read.
@@ -56,7 +56,6 @@ class MemoryGroup:
 
     @classmethod
     def read(cls, root: Path = ROOT) -> MemoryGroup:
-        """Read the current values."""
         try:
             lines = (root / "proc/self/cgroup").read_text().splitlines()
         except OSError:
@@ -76,11 +75,9 @@ class MemoryGroup:
 
 
 def exit_status(code: int, before: MemoryGroup | None = None) -> str:
-    """Format an exit status: `killed by signal 9`, `exit code 1`.
+    """Format an exit status as in subprocess: `killed by signal 9`, `exit code 1`.
 
-    Args:
-        code: as in subprocess: a negative code is a signal.
-        before: the control group at the start of the process.
+    `before` is the control group at the start of the process.
     """
     if code >= 0:
         return f"exit code {code}"

@@ -29,7 +29,7 @@ LAUNCHERS = {"tensorflowonspark": kinds.IMPORT_TENSORFLOWONSPARK}
 def on_import(name: str, kind: SpanKind | None, prepare: Callable[[ModuleType], None] = lambda module: None) -> None:
     """Record a span of `kind`, if any, around the import of `name`, and call `prepare(module)` at its end.
 
-    It imports nothing. A module that is already loaded is prepared at once.
+    A module that is already loaded is prepared at once. Nothing is imported.
     """
     if name in sys.modules:
         prepare(sys.modules[name])
@@ -81,9 +81,7 @@ class _Wrapper(importlib.abc.Loader):
 
 
 def record_packages() -> None:
-    """Record an instant for each later import of a package in this process and its forks: its duration and importer.
-
-    A second call does nothing. It imports nothing."""
+    """Record an instant for each later import of a package in this process and its forks."""
     if not any(isinstance(finder, _Packages) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Packages())
 
@@ -133,7 +131,6 @@ class _Import:
 
 
 def _time(package: str, stack: list[_Import], execute: Callable[[], None], module: ModuleType) -> None:
-    """Record the duration and the importer of an import."""
     current, importer = _Import(package), stack[-1] if stack else None
     kind = LAUNCHERS.get(package)
     start_ns = monotonic_ns()

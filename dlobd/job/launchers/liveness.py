@@ -31,16 +31,12 @@ CONNECT_S = 2.0
 
 
 def uses_tensorflow_servers(job: Job) -> bool:
-    """Return True if ranks start TensorFlow's servers; dlobd's own exchanges have their own deadlines."""
+    """Return True if ranks start TensorFlow's servers. dlobd's own exchanges have their own deadlines."""
     return bool(EXCHANGES.declared(job.exchange).inside_step)
 
 
 class JoinWatch:
-    """Detector of ranks that do not join TensorFlow's cluster.
-
-    Args:
-        addresses: name of a rank -> host:port of its TensorFlow server.
-    """
+    """Detector of ranks that do not join TensorFlow's cluster, from the host:port of each rank's TensorFlow server."""
 
     def __init__(self, addresses: Mapping[str, str]) -> None:
         self._missing = dict(addresses)
@@ -49,9 +45,7 @@ class JoinWatch:
         self._first_s: float | None = None  # first time at which a rank listened
 
     def check(self) -> str | None:
-        """Connect to the servers that have not listened yet, at most every `CHECK_S`.
-
-        Returns the ranks for which the others have waited too long, in one line."""
+        """Connect to the missing servers, at most every `CHECK_S`; return the late ranks in one line."""
         if not self._missing or time.monotonic() < self._next_s:
             return None
         self._next_s = time.monotonic() + CHECK_S
@@ -78,7 +72,7 @@ def _listens(address: str) -> bool:
 
 @contextmanager
 def watched(sc: SparkContext, status: JobStatus, join_watch: JoinWatch | None = None) -> Iterator[None]:
-    """Cancels Spark's jobs when a rank fails or does not join: their tasks could hang."""
+    """Cancel Spark's jobs when a rank fails or does not join: their tasks could hang."""
     stop = threading.Event()
 
     def watch() -> None:

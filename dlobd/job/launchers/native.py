@@ -37,10 +37,9 @@ GRACE_S = 5.0  # timeout between SIGTERM and SIGKILL, after a rank has failed
 
 
 class NativeLauncher:
-    """See `dlobd.job.launchers.base`. Chief and workers only, without a feed."""
+    """Launcher without Spark, for chief and workers, without a feed."""
 
     def spark_conf(self) -> dict[str, str]:
-        """Return no settings: there is no Spark."""
         return {}
 
     def launch(
@@ -90,10 +89,7 @@ def free_addresses(count: int) -> list[str]:
 
 
 def wait(ranks: list[subprocess.Popen[bytes]], status: JobStatus, join_watch: JoinWatch | None = None) -> None:
-    """Wait until all ranks have succeeded. `dlobd.run.submit` has the job's deadline.
-
-    Raises TrainingFailed: a rank has failed, or does not join.
-    """
+    """Wait until all ranks have succeeded; `dlobd.run.submit` has the job's deadline. Raises TrainingFailed."""
     with ExitStack() as stack:
         memory = MemoryGroup.read()
         poller = select.poll()

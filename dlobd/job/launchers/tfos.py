@@ -39,7 +39,7 @@ class TfosLauncher:
     shutdown_sleep_s: ClassVar[float | None] = 0.1  # longest sleep in TFCluster.shutdown; None keeps its 5 s
 
     def spark_conf(self) -> dict[str, str]:
-        """Select the worker daemon with dlobd's hooks, and reuse: the trainer is a child of the Python worker."""
+        """Select the worker daemon with hooks, and reuse: the trainer is a child of the Python worker."""
         return {
             "spark.python.daemon.module": "dlobd.job.launchers.tfos_daemon",
             "spark.python.worker.reuse": "true",
@@ -94,9 +94,10 @@ class TfosLauncher:
 
 
 def _train(cluster: Any, blocks: RDD[bytes], epochs: int, status: JobStatus, may_end_early: bool) -> None:
-    """Feeds all epochs in one Spark job, or in a job per epoch if the ranks may end early.
+    """Feed all epochs in one Spark job, or in a job per epoch if the ranks may end early.
 
-    TensorFlowOnSpark reads a job to its end, and discards the blocks that the ranks do not take."""
+    TensorFlowOnSpark reads a job to its end, and discards the blocks that the ranks do not take.
+    """
     if not may_end_early:
         cluster.train(blocks, epochs, feed_timeout=FEED_TIMEOUT_S)
         return
@@ -108,7 +109,6 @@ def _train(cluster: Any, blocks: RDD[bytes], epochs: int, status: JobStatus, may
 
 
 def _unregistered(error: tfos_compat.NotRegistered, ranks: int) -> str:
-    """Name the missing nodes, from the registered nodes."""
     missing = " and ".join(rank_name(rank) for rank in range(ranks) if role_of(rank) not in error.registered)
     return f"{missing} did not register with TensorFlowOnSpark within {RESERVATION_TIMEOUT_S} s"
 
@@ -117,7 +117,8 @@ def _blocks_ahead(job: Job) -> int:
     """Return the number of blocks that a trainer may read ahead of its steps; 0 for no reading ahead.
 
     It is at most half of a partition. Once all blocks of a feed task are taken, its executor begins Spark's next task:
-    if that were possible long before the steps, it would take partitions of other ranks."""
+    long before the steps it would take partitions of other ranks.
+    """
     return min(AHEAD_BYTES // (job.batch_size * job.layout.record_bytes), job.steps_per_epoch // 2)
 
 
@@ -163,8 +164,7 @@ class _TfosFeed:
 class FeedTask:
     """TFSparkNode.train's function for one partition, with spans of the queue's put and join.
 
-    Args:
-        join_poll_ns: the join's longest sleep after the queue is empty.
+    `join_poll_ns` is the join's longest sleep after the queue is empty.
     """
 
     def __init__(self, inner: Callable[[Iterator[bytes]], Any], join_poll_ns: int) -> None:
@@ -201,7 +201,6 @@ class StartTask:
         self._inner = inner
 
     def __call__(self, executor_ids: Any) -> Any:
-        """Start the node."""
         with tracing.span(kinds.START_TASK):
             return self._inner(executor_ids)
 
@@ -209,11 +208,7 @@ class StartTask:
 def record_driver(
     node: Any, join_poll_ns: int, feed_task: type[FeedTask] = FeedTask, start_task: type[StartTask] | None = StartTask
 ) -> None:
-    """Wrap the tasks that TensorFlowOnSpark makes on the driver.
-
-    Args:
-        feed_task, start_task: the wrappers; None if the caller wraps the task itself.
-    """
+    """Wrap the tasks that TensorFlowOnSpark makes on the driver. None: the caller wraps the start itself."""
     original_train, original_run = node.train, node.run
     if not getattr(original_train, "dlobd", False):
         if start_task is not None:
@@ -227,12 +222,7 @@ def record_driver(
 
 
 class NamedSleep:
-    """A replacement of the module `time` inside TensorFlowOnSpark, which records its sleeps.
-
-    Args:
-        waits_for: span kinds that a sleep may be waiting for.
-        at_most_s: the longest sleep; None keeps TensorFlowOnSpark's duration.
-    """
+    """Replacement of the module `time` inside TensorFlowOnSpark, which records its sleeps, and may shorten them."""
 
     def __init__(self, cause: Cause, waits_for: tuple[str, ...] = (), at_most_s: float | None = None) -> None:
         self._cause = cause
@@ -240,7 +230,6 @@ class NamedSleep:
         self._at_most_s = at_most_s
 
     def sleep(self, seconds: float) -> None:
-        """Sleep inside a span."""
         seconds = seconds if self._at_most_s is None else min(seconds, self._at_most_s)
         wait = {"waits_for": self._waits_for, **self._cause.wait(int(seconds * 1.1e9), f"sleep {seconds:g} s")}
         with tracing.span(kinds.SLEEP, wait):

@@ -27,7 +27,7 @@ DRIVER_OVERHEAD_MB = 1024  # memory beside the driver's heap for a Python proces
 
 
 class TfosStockLauncher(TfosLauncher):
-    """Launcher of this module; roles, feed and done-markers as in `tfos`."""
+    """Launcher with the roles, the feed and the done-markers of `tfos`."""
 
     reads_ahead = False
     shutdown_sleep_s = None
@@ -58,10 +58,9 @@ def record_reservations(reservation: Any) -> None:
 
 
 class WatchedStartTask(StartTask):
-    """A start task that records the death of its trainer."""
+    """Start task that records the death of its trainer."""
 
     def __call__(self, executor_ids: Any) -> Any:
-        """Start the node, and watches the forked trainer."""
         result = super().__call__(executor_ids)
         # the other child is the queue manager, whose name is that of its class
         for child in multiprocessing.active_children():
@@ -72,9 +71,10 @@ class WatchedStartTask(StartTask):
 
 
 def record_death(pid: int, memory: MemoryGroup | None = None) -> None:
-    """Wait for the end of a child, and record it if the child was killed.
+    """Wait for the end of a child, and record it if a signal ended the child.
 
-    It blocks in the kernel, reports to no other process, and leaves the exit status for the parent's `wait`."""
+    It blocks in the kernel, reports to no other process, and leaves the exit status for the parent's `wait`.
+    """
     try:
         ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     except ChildProcessError:

@@ -30,10 +30,7 @@ ONE_SPLIT_A_FILE = {"spark.hadoop.mapreduce.input.fileinputformat.split.minsize"
 
 
 def run(job_file: str) -> None:
-    """Run the job described by `job_file`.
-
-    Raises TrainingFailed: a rank failed; the message is its cause in one line.
-    """
+    """Run the job described by `job_file`. Raises TrainingFailed with the cause of a rank's failure in one line."""
     job = Job.read(job_file)
     tracing.start(os.environ.get("LOG_DIRS", job.spans_dir).split(",")[0], "driver")
     record_packages()

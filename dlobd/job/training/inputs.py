@@ -145,13 +145,10 @@ def _decoded(tf: Any, records: Any, layout: Layout) -> Batch:
 
 
 class Deadlines:
-    """Deadlines of a trainer, whose main thread has one wait at a time.
+    """Deadlines of a trainer. Its main thread has one wait at a time.
 
     A wait inside third-party code, such as a queue's socket, cannot be interrupted by an exception. So a thread checks
-    the deadline, and ends the process with the cause.
-
-    Args:
-        give_up: called with the cause after a deadline, in the checking thread; it should not return.
+    the deadline, and calls `give_up` with the cause, which should not return.
     """
 
     def __init__(self, give_up: Callable[[str], None]) -> None:
@@ -161,7 +158,7 @@ class Deadlines:
 
     @contextmanager
     def within(self, seconds: float, cause: Callable[[], str]) -> Iterator[None]:
-        """Give up unless the block ends in time. `cause` returns the cause in one line; it is called only then."""
+        """Give up unless the block ends in time. `cause` is called only then; it returns one line."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._watch, name="dlobd-deadline", daemon=True)
             self._thread.start()

@@ -81,11 +81,12 @@ class Update:
             self._step.assign_add(1)
 
     def _decayed(self, gradients: Sequence[Any]) -> Sequence[Any]:
-        """Add the gradient of weight_decay / 2 x the sum of the squares of all weights.
+        """Add the gradient of weight_decay / 2 x the sum of the squares of all weights, which the reported loss
+        excludes.
 
-        Variables of one dimension are excluded: biases, and the parameters of batch normalisation. The reported loss
-            does not include it. tf_cnn_benchmarks excludes batch normalisation's parameters too, but not biases; Caffe
-            excludes nothing by default."""
+        Variables of one dimension are excluded: biases, and the parameters of batch normalisation. tf_cnn_benchmarks
+        excludes batch normalisation's parameters too, but not biases; Caffe excludes nothing by default.
+        """
         decay = self._job.weight_decay
         if not decay:
             return gradients
@@ -112,12 +113,9 @@ class Step:
     def __call__(self, k: int, images: Any, labels: Any, stop: bool = False) -> tuple[float, bool]:
         """Take step number `k`, from 0; return the mean loss, and True if any rank votes for the end.
 
-        With an asynchronous exchange both values are this rank's own.
-
-        Args:
-            stop: this rank's vote for the end; it has no effect without `max_seconds`.
-
-        Raises FloatingPointError: the loss is not finite. With a synchronous exchange all ranks raise it.
+        With an asynchronous exchange both values are this rank's own. `stop` is this rank's vote; it has no effect
+        without `max_seconds`. Raises FloatingPointError: the loss is not finite, on all ranks of a synchronous
+        exchange.
         """
         vote = (self._tf.constant(float(stop)),) if self._votes else ()
         loss, *votes = self._means(kinds.STEP if k else kinds.FIRST_STEP, k, images, labels, *vote)
@@ -126,7 +124,6 @@ class Step:
         return loss, any(votes)
 
     def _means(self, kind: SpanKind, k: int, *inputs: Any) -> list[float]:
-        """Return the means of loss and optional vote."""
         if self._apply is not None:
             return self._in_parts(kind, k, *inputs)
         with tracing.span(kind, {"rendezvous": kinds.STEP_RENDEZVOUS, "call": k}):
@@ -183,7 +180,6 @@ def _compute_function(tf: Any, job: Job, workload: Workload, update: Update, exc
 
 
 def _apply_function(tf: Any, update: Update, exchange: Exchange) -> Callable[[Sequence[Any]], None]:
-    """Compile the update from the exchanged values."""
 
     @tf.function(reduce_retracing=True, autograph=False)  # type: ignore[untyped-decorator]
     def apply(reduced: Sequence[Any]) -> None:

@@ -40,7 +40,7 @@ _STACK = (
 
 
 def main(job: Job, node: Node) -> None:
-    """Train as `node.rank`; writes a done-marker, or a failure marker with the cause in one line."""
+    """Train as `node.rank`; write a done-marker, or a failure marker with the cause in one line."""
     markers = Markers(job)
     name = f"rank {node.rank} ({node.role})"
 

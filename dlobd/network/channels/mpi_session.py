@@ -1,4 +1,4 @@
-"""MPI in this process: started over a PMI connection, and restricted to one transport.
+"""MPI in this process, which a PMI connection starts, restricted to one transport.
 
     transport     environment of MPICH, whose transport is UCX or libfabric (OFI)
     tcp, ipoib    MPICH_CH4_NETMOD=ucx UCX_TLS=tcp UCX_NET_DEVICES=INTERFACE

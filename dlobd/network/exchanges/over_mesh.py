@@ -60,12 +60,12 @@ class MeshPeers(Peers):
 
 
 class Ring(_OverMesh):
-    """Exchange by a ring all-reduce."""
+    """The exchange `ring`."""
 
     algorithm = all_reduce.Ring
 
 
 class HalvingDoubling(_OverMesh):
-    """Exchange by recursive halving and doubling."""
+    """The exchange `halving-doubling`."""
 
     algorithm = all_reduce.HalvingDoubling

@@ -128,11 +128,9 @@ class Snapshot:
         )
 
     def interface(self, name: str) -> InterfaceCounts | None:
-        """Return the interface of that name."""
         return next((one for one in self.interfaces if one.name == name), None)
 
     def home(self, address: str) -> str | None:
-        """Return the name of the interface that has an IPv4 address."""
         return next((one.name for one in self.interfaces if address in one.addresses), None)
 
     def to_json(self) -> dict[str, object]:
@@ -169,7 +167,6 @@ class TransportEvidence:
 
     @property
     def who(self) -> str:
-        """Name for messages."""
         return f"ps-{self.rank}" if self.server else f"rank {self.rank}"
 
     @property

@@ -63,7 +63,7 @@ LANES: Mapping[Kind, tuple[str, ...]] = {
 
 
 def verdict(plane: str, requested: Channel | None, ranks: Sequence[TransportEvidence]) -> Plane:
-    """Return the verdict on a plane by all ranks' evidence. Without a requested channel it agrees with nothing."""
+    """Return the verdict on a plane by all ranks' evidence. Its agreement is None without a requested channel."""
     if not ranks:
         return Plane(
             plane, "unknown", "", "", (), False, ("no rank left evidence of its transport",), _text(requested), None

@@ -53,10 +53,7 @@ class ServerConfig:
 
 
 class ServerProcess:
-    """Process of a server that listens at `address`.
-
-    Args:
-        deadline_s: until when it must listen, a time of time.monotonic().
+    """Process of a server that listens at `address`, at the latest at the deadline.
 
     Raises ExchangeFailed: it does not listen in time, or has ended; its stderr has the reason.
     """
@@ -78,7 +75,6 @@ class ServerProcess:
 
     @property
     def pid(self) -> int:
-        """Process ID."""
         return self._process.pid
 
     def close(self) -> None:
@@ -94,7 +90,6 @@ class ServerProcess:
         self._process.stdout.close()
 
     def _start(self, config: ServerConfig, deadline_s: float) -> str:
-        """Send the configuration and return the address."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         line = b""

@@ -52,18 +52,12 @@ class Form:
 
     @property
     def key(self) -> Key:
-        """The part that is the same in every exchange, and so identifies preallocated memory."""
+        """Identity of preallocated memory, which is the same in every exchange."""
         return self.dtype, self.elements, self.buffer
 
 
 class Server(ABC):
-    """Base of parameter servers.
-
-    Args:
-        index: number of this server.
-        connections: connection by rank, for all ranks from 0.
-        within_s: timeout of a call.
-    """
+    """Base of parameter servers, with a connection to each rank, and the timeout of a call."""
 
     def __init__(self, index: int, connections: Mapping[int, Connection], within_s: float) -> None:
         self._index = index
@@ -98,7 +92,7 @@ class Server(ABC):
 
     @abstractmethod
     def left(self, rank: int) -> None:
-        """Note that a worker has left without a failure."""
+        """Handle a worker that has left without a failure."""
 
     @abstractmethod
     def fail(self, reason: str) -> None:
@@ -190,13 +184,12 @@ class SynchronousServer(Server):
         self._barrier.fail(reason)
 
     def _check(self) -> None:
-        """Run by the last worker that has pushed."""
         for rank, form in self._forms.items():
             if form != self._forms[0]:
                 raise ExchangeFailed(f"rank {rank} pushed other shapes than rank 0: it runs something else")
 
     def _sum(self) -> None:
-        """Run by the last worker, while the other threads wait and none sends."""
+        """Sum in the last worker's thread, while the others wait and none sends."""
         key = self._forms[0].key
         first, *others = (self._pushed[rank, key] for rank in range(len(self._connections)))
         if key not in self._totals:
