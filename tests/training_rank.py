@@ -24,8 +24,7 @@ from dlobd.job.launchers.imports import import_tensorflow
 from dlobd.job.models import mlp
 from dlobd.job.training import schedules
 from dlobd.job.training.optimisation import Momentum, Sgd, softmax_cross_entropy
-from dlobd.job.training.step import Step
-from dlobd.job.training.update import Workload
+from dlobd.job.training.step import Step, Workload
 from dlobd.network.exchanges.base import Exchange, Settings
 from dlobd.network.exchanges.outside_step import RENDEZVOUS
 

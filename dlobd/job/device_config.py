@@ -30,21 +30,13 @@ def visible_gpus() -> list[str] | None:
 
 
 def gpu_id(number: int) -> str:
-    """Return CUDA's ID of the GPU with this number among the GPUs that this process may use.
-
-    Raises:
-        IndexError: the variable lists fewer GPUs.
-    """
+    """Return CUDA's ID of the GPU with this number among the usable GPUs. Raises IndexError: there are fewer."""
     gpus = visible_gpus()
     return str(number) if gpus is None else gpus[number]
 
 
 def configure(tf: Any, job: Job) -> None:
-    """Set device and threads, before TensorFlow has used any device.
-
-    Raises:
-        RuntimeError: the job asks for a GPU, and the scheduler assigned none to this rank.
-    """
+    """Set device and threads before TensorFlow uses a device. Raises RuntimeError: no GPU was assigned to this rank."""
     if job.device == "cpu":
         os.environ[VISIBLE] = NO_GPU  # never use a GPU without a request
         tf.config.set_visible_devices([], "GPU")
@@ -59,8 +51,7 @@ def configure(tf: Any, job: Job) -> None:
 def effective(tf: Any, job: Job) -> dict[str, str | int]:
     """Return the settings of TensorFlow's context: device, cores, threads (0: TensorFlow's default).
 
-    Raises:
-        RuntimeError: they differ from the job's settings.
+    Raises RuntimeError: they differ from the job's settings.
     """
     settings: dict[str, str | int] = {
         "device": "gpu" if tf.config.list_logical_devices("GPU") else "cpu",

@@ -36,7 +36,6 @@ class Request:
 
     @classmethod
     def read(cls, path: str) -> Request:
-        """Read a file of `to_json`."""
         values = json.loads(Path(path).read_text())
         return cls(**values | {"experiment": Experiment(**values["experiment"])})
 
@@ -75,11 +74,7 @@ def write_checksums(storage: Storage, base: str, checksums: dict[str, str]) -> N
 
 
 def run(file: str) -> None:
-    """Make the data set of the request in `file`.
-
-    Raises:
-        RuntimeError: a task could not write its file; the message is one line.
-    """
+    """Make the data set of the request in `file`. Raises RuntimeError: a task could not write its file."""
     from pyspark import SparkConf, SparkContext
 
     request = Request.read(file)

@@ -21,16 +21,28 @@ import socket
 import socketserver
 import sys
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from secrets import compare_digest
+from typing import TYPE_CHECKING
 
 from dlobd import spans as kinds
 from dlobd import tracing
+
+if TYPE_CHECKING:
+    from dlobd.job.description import Markers
 
 VARIABLE = "_DLOBD_RANK_STATUS"
 """Variable with host, port and secret of the driver's server, as JSON. For dlobd's processes only."""
 
 LINE_BYTES = 1 << 16
+
+FIRST_LOOK_S, LONGEST_PAUSE_S = 2.0, 10.0
+"""The first pause before the driver reads the markers, and the longest: pauses double. So the driver notices a rank
+whose host cannot reach it, with a few requests to the NameNode in a job."""
+
+SETTLE_S = 0.5  # wait for the report of a death after a failure: a peer of the dead rank may have reported first
+
 TIMEOUT_S = 2.0
 """Timeout of each step of a message. A rank that cannot reach the driver ends after it: its marker is written."""
 
@@ -41,15 +53,7 @@ def _mac(secret: bytes, kind: bytes, message: bytes) -> bytes:
 
 
 class StatusServer:
-    """The driver's server for status messages. Its threads end with `close`.
-
-    Args:
-        host: the address to listen on.
-        ranks: the number of ranks.
-
-    Raises:
-        OSError: the driver cannot listen on this address.
-    """
+    """The driver's server for status messages. Raises OSError: it cannot listen on `host`."""
 
     def __init__(self, host: str, ranks: int) -> None:
         self._ranks = ranks
@@ -81,12 +85,10 @@ class StatusServer:
         return {VARIABLE: json.dumps({"host": host, "port": port, "secret": self._secret})}
 
     def close(self) -> None:
-        """Stop the server."""
         self._server.shutdown()
         self._server.server_close()
 
     def done(self) -> frozenset[int]:
-        """Return the ranks that have reported that they are done."""
         with self._changed:
             return frozenset(self._done)
 
@@ -96,13 +98,11 @@ class StatusServer:
             return self._causes.get("died") or self._causes.get("failed")
 
     def final_failure(self, timeout_s: float) -> str | None:
-        """Return the cause after the report of a death, or after the timeout."""
         with self._changed:
             self._changed.wait_for(lambda: "died" in self._causes, timeout_s)
         return self.failure()
 
     def wait(self, finished: frozenset[int], timeout_s: float) -> None:
-        """Wait until more ranks than `finished` are done, or a rank has failed, or the timeout is over."""
         with self._changed:
             self._changed.wait_for(lambda: self._done > finished or bool(self._causes), timeout_s)
 
@@ -137,7 +137,7 @@ class StatusServer:
 
 
 def send(message: Mapping[str, str | int], environment: Mapping[str, str] = os.environ) -> bool:
-    """Send a message to the driver. Returns False without a driver, or if it cannot be reached; never raises."""
+    """Send a message to the driver; return False without a driver, or if it cannot be reached. Never raises."""
     try:
         server = json.loads(environment[VARIABLE])
         address, secret = (str(server["host"]), int(server["port"])), str(server["secret"]).encode()
@@ -151,3 +151,72 @@ def send(message: Mapping[str, str | int], environment: Mapping[str, str] = os.e
             return compare_digest(responses.readline(LINE_BYTES).strip(), _mac(secret, b"received", nonce + line))
     except OSError:
         return False
+
+
+class JobStatus:
+    """Status of a job's ranks, known to its driver from their messages and, at intervals, from their markers.
+
+    Its pickle, for executors, contains the markers only, which have the same `report_failure` and `report_death`.
+    Without a server, as the driver cannot listen, only the markers are read.
+    """
+
+    def __init__(self, markers: Markers, server: StatusServer | None) -> None:
+        self._markers = markers
+        self._server = server
+        self._lock = threading.Lock()
+        self._marked: tuple[frozenset[int], str | None] = (frozenset(), None)
+        self._pause_s = FIRST_LOOK_S
+        self._next_s = time.monotonic() + FIRST_LOOK_S
+
+    def __reduce__(self) -> tuple[Callable[[Markers], Markers], tuple[Markers]]:
+        return _unpickled, (self._markers,)
+
+    def finished(self) -> frozenset[int]:
+        """Return the ranks that are known to be done: trained, evaluated and saved."""
+        self._read_if_due()
+        return self._marked[0] | (self._server.done() if self._server else frozenset())
+
+    def failure(self) -> str | None:
+        """Return the known cause of a failure in one line; None without a failure."""
+        reported = self._server.failure() if self._server else None
+        if reported is None:
+            self._read_if_due()
+        return reported or self._marked[1]
+
+    def final_failure(self) -> str | None:
+        """Return the cause after the job has failed: wait for late messages, and read the markers."""
+        reported = self._server.final_failure(SETTLE_S) if self._server else None
+        if reported is None:
+            self._read()
+        return reported or self._marked[1]
+
+    def wait(self, finished: frozenset[int], timeout_s: float) -> None:
+        """Wait until more ranks than `finished` are done, or a rank has failed, or the timeout is over."""
+        if self._server:
+            self._server.wait(finished, timeout_s)
+        else:
+            time.sleep(timeout_s)
+
+    def report_failure(self, cause: str) -> None:
+        """Report the failure of a rank, by the rank."""
+        self._markers.report_failure(cause)
+
+    def report_death(self, cause: str) -> None:
+        """Report the death of a rank, by another process. It overrides the later failures of its peers."""
+        self._markers.report_death(cause)
+
+    def _read_if_due(self) -> None:
+        with self._lock:
+            if time.monotonic() < self._next_s:
+                return
+            self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
+            self._next_s = time.monotonic() + self._pause_s
+        self._read()
+
+    def _read(self) -> None:
+        ranks, failure = self._markers.read()
+        self._marked = frozenset(ranks), failure
+
+
+def _unpickled(markers: Markers) -> Markers:
+    return markers

@@ -13,29 +13,24 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from dlobd.axes import LIBRARIES
-from dlobd.errors import SetupError
-from dlobd.microbench.hosts import Host
-from dlobd.network.channels.base import Connection, OpenChannel
+from dlobd.fields import decoded
+from dlobd.microbench.hosts import Host, HostProcess
+from dlobd.network.channels.base import Buffer, Connection, OpenChannel
 
-PATIENCE_S = 60.0
-"""Deadline of a measurement."""
-
-WINDOW = 32
-"""Default of `ucx_perftest` (option -O)."""
-
+PATIENCE_S = 60.0  # deadline of a measurement
+WINDOW = 32  # default of `ucx_perftest` (option -O)
 SECRET = b"of a micro-benchmark"
 
 
@@ -69,12 +64,19 @@ def measured(
     Args:
         hosts: hosts of the two ends, which run on different cores.
 
-    Raises:
-        SetupError: an end failed.
+    Raises SetupError: an end failed.
     """
     with ExitStack() as opened:
         ends = [
-            opened.enter_context(_End(Plan(library, transport, device, rank == 0, rank, tuple(measures)), host))
+            opened.enter_context(
+                HostProcess(
+                    "dlobd.microbench.ends",
+                    Plan(library, transport, device, rank == 0, rank, tuple(measures)),
+                    host,
+                    f"An end of {library} over {transport} failed",
+                    PATIENCE_S,
+                )
+            )
             for rank, host in enumerate(hosts)
         ]
         ends[1].write(ends[0].line())
@@ -84,56 +86,9 @@ def measured(
     return dict(zip(measures, seconds, strict=True))
 
 
-class _End:
-    """The process of an end; the end of the block kills it."""
-
-    def __init__(self, plan: Plan, host: Host) -> None:
-        self._name = f"{plan.library} over {plan.transport}"
-        self._process = subprocess.Popen(
-            [*host.command, sys.executable, "-m", "dlobd.microbench.ends", json.dumps(asdict(plan))],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def __enter__(self) -> _End:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with self._process:
-            self._process.kill()
-
-    def write(self, line: str) -> None:
-        """Write a line to its stdin."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(line + "\n")
-        self._process.stdin.flush()
-
-    def line(self) -> str:
-        """Return its next line of output. Its calls have deadlines, so that it ends."""
-        assert self._process.stdout is not None
-        if not (line := self._process.stdout.readline().strip()):
-            self._fail()
-        return line
-
-    def ended(self) -> None:
-        """Wait for its end."""
-        if self._process.wait(PATIENCE_S):
-            self._fail()
-
-    def _fail(self) -> None:
-        assert self._process.stderr is not None
-        self._process.kill()
-        why = self._process.stderr.read().strip().splitlines()[-1:] or ["no message"]
-        raise SetupError(f"An end of {self._name} failed: {why[0]}", "dlobd doctor")
-
-
 def main() -> None:
     """Run an end."""
-    values: Mapping[str, Any] = json.loads(sys.argv[1])
-    plan = Plan(**{**values, "measures": tuple(Measure(**measure) for measure in values["measures"])})
+    plan: Plan = decoded(Plan, json.loads(sys.argv[1]))
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[plan.core % len(cores)]})
     deadline_s = time.monotonic() + PATIENCE_S
@@ -164,7 +119,9 @@ def _measure(connection: Connection, listens: bool, measure: Measure, window: in
     return elapsed_s / measure.calls / (2 if measure.what == "latency" else 1)
 
 
-def _ping_pong(connection: Connection, listens: bool, message: Any, into: Any, calls: int, deadline_s: float) -> None:
+def _ping_pong(
+    connection: Connection, listens: bool, message: Buffer, into: Buffer, calls: int, deadline_s: float
+) -> None:
     send, recv = connection.send, connection.recv
     if listens:
         for _ in range(calls):
@@ -177,7 +134,7 @@ def _ping_pong(connection: Connection, listens: bool, message: Any, into: Any, c
 
 
 def _stream(
-    connection: Connection, listens: bool, message: Any, into: Any, calls: int, deadline_s: float, window: int
+    connection: Connection, listens: bool, message: Buffer, into: Buffer, calls: int, deadline_s: float, window: int
 ) -> None:
     if listens:
         for _ in range(calls):

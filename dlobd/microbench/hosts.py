@@ -1,16 +1,22 @@
-"""Hosts as network namespaces, connected by a bridge in a further namespace. The links carry no other traffic."""
+"""Processes of a measurement, and hosts: network namespaces that a bridge in a further namespace connects.
+
+The links carry no other traffic.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from dlobd.errors import SetupError
+from dlobd.fields import plain
 
 UP_S = 10.0
 INTERFACE = "eth1"
@@ -18,9 +24,9 @@ INTERFACE = "eth1"
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A namespace and its address on the link; the namespace of this machine is empty."""
+    """A namespace and its address on the link."""
 
-    namespace: str
+    namespace: str  # empty for this machine
     address: str
 
     @property
@@ -29,15 +35,65 @@ class Host:
         return ("ip", "netns", "exec", self.namespace) if self.namespace else ()
 
 
+class HostProcess:
+    """A process of a measurement on a host, with a plan as its argument; the end of the block kills it."""
+
+    def __init__(self, module: str, plan: object, host: Host, failure: str, patience_s: float) -> None:
+        self._failure = failure  # begins the message of a failure
+        self._patience_s = patience_s
+        self._process = subprocess.Popen(
+            [*host.command, sys.executable, "-m", module, json.dumps(plain(plan))],
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+                "TF_CPP_MIN_LOG_LEVEL": "3",
+            },
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def __enter__(self) -> HostProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._process:
+            self._process.kill()
+
+    def write(self, line: str) -> None:
+        """Write a line to its stdin."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
+
+    def line(self) -> str:
+        """Return its next line of output. Its calls have deadlines, so that it ends."""
+        assert self._process.stdout is not None
+        if not (line := self._process.stdout.readline().strip()):
+            self._fail()
+        return line
+
+    def ended(self) -> None:
+        """Wait for its end."""
+        if self._process.wait(self._patience_s):
+            self._fail()
+
+    def _fail(self) -> None:
+        assert self._process.stderr is not None
+        self._process.kill()
+        why = self._process.stderr.read().strip().splitlines()[-1:] or ["no message"]
+        raise SetupError(f"{self._failure}: {why[0]}", "dlobd doctor")
+
+
 @contextmanager
 def hosts(count: int, rate: str = "") -> Iterator[list[Host]]:
-    """Create hosts with an interface eth1 on a common network; removes them at the end of the block.
+    """Create hosts with an interface eth1 on a common network; remove them at the end of the block.
 
     Args:
         rate: limit of a host's sending rate in tc's syntax, such as 1gbit; empty for no limit.
 
-    Raises:
-        SetupError: namespaces cannot be created.
+    Raises SetupError: namespaces cannot be created.
     """
     if shutil.which("ip") is None or os.geteuid():
         raise SetupError("Network namespaces need root and iproute2.", "run this as root, with iproute2 installed")

@@ -1,7 +1,7 @@
-"""Runs UCX's own C program, ucx_perftest, with the channel's libucp, as a reference.
+"""Measurement of UCX's own C program, ucx_perftest, with the channel's libucp, as a reference.
 
 Its tests tag_lat and tag_bw correspond to `ends`; tag_bw keeps up to 32 messages in transit, its default. It comes with
-UCX (Debian: ucx-utils), or with the package `libucx-cu13`, whose program runs with another libucp of its version.
+UCX (Debian: ucx-utils), or with the package `libucx-cu13`; its program runs with another libucp of its version.
 """
 
 from __future__ import annotations
@@ -19,13 +19,9 @@ from dlobd.microbench.hosts import Host
 from dlobd.network.channels.ucx.library import load
 from dlobd.network.channels.ucx.worker import settings
 
-PORT = 13337
-"""Default port of ucx_perftest."""
-
+PORT = 13337  # default port of ucx_perftest
 TESTS = {"latency": "tag_lat", "bandwidth": "tag_bw"}
-
-LISTENS_S = 10.0
-"""Timeout until the server listens."""
+LISTENS_S = 10.0  # timeout until the server listens
 
 
 def measured(program: Path, transport: str, hosts: Sequence[Host], interface: str, measure: Measure) -> float:
@@ -34,8 +30,7 @@ def measured(program: Path, transport: str, hosts: Sequence[Host], interface: st
     Args:
         hosts: hosts of server and client.
 
-    Raises:
-        SetupError: the program failed.
+    Raises SetupError: the program failed.
     """
     library = load()
     chosen = settings("shm", "") if transport == "shm" else {"TLS": "tcp", "NET_DEVICES": interface}
@@ -59,10 +54,10 @@ def measured(program: Path, transport: str, hosts: Sequence[Host], interface: st
         opened.callback(serving.kill)
         until_s = time.monotonic() + LISTENS_S
         while True:
+            client = command(1, hosts[0].address)
             done = subprocess.run(
-                command(1, hosts[0].address), env=environment, timeout=PATIENCE_S, check=False,
-                capture_output=True, text=True,
-            )  # fmt: skip
+                client, env=environment, timeout=PATIENCE_S, capture_output=True, text=True, check=False
+            )
             if done.returncode == 0:
                 break
             if time.monotonic() > until_s or serving.poll() is not None:

@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,25 +25,19 @@ import numpy as np
 
 from dlobd.axes import EXCHANGES
 from dlobd.channel import Channel
-from dlobd.errors import SetupError
-from dlobd.microbench.hosts import Host
+from dlobd.fields import decoded
+from dlobd.microbench.hosts import Host, HostProcess
 from dlobd.network.exchanges.base import Settings
 from dlobd.network.exchanges.mpi import MpiPeers
 from dlobd.network.exchanges.outside_step import RENDEZVOUS, OutsideStepExchange
 from dlobd.network.rendezvous.pmi import PmiServer
 from dlobd.network.rendezvous.store import KeyValueStore
 
-PATIENCE_S = 120.0
-"""Timeout for the exit of a rank. Exchanges have their own deadlines."""
-
+PATIENCE_S = 120.0  # timeout for the exit of a rank. Exchanges have their own deadlines.
 SECRET = "of a micro-benchmark"
-
 MPI_ALLREDUCE = "MPI_Allreduce"
-
 DRIVER = -1
-
-PORT = 23456
-"""Port of TensorFlow's servers; all ports of a namespace are free."""
+PORT = 23456  # port of TensorFlow's servers; all ports of a namespace are free
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,19 +56,15 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The work of a process.
-
-    rank: rank, or DRIVER for the process with the key-value store and the PMI server.
-    book: the value of RENDEZVOUS, which the driver prints.
-    """
+    """The work of a process."""
 
     exchange: str
     channel: str
     library: str
     servers: int
-    rank: int
+    rank: int  # or DRIVER for the process with the key-value store and the PMI server
     addresses: tuple[str, ...]
-    book: str
+    book: str  # the value of RENDEZVOUS, which the driver prints
     works: tuple[Work, ...]
 
 
@@ -88,15 +77,15 @@ def measured(
         exchange: a row of the registry, or MPI_ALLREDUCE.
         hosts: hosts of the ranks.
 
-    Raises:
-        SetupError: a rank failed.
+    Raises SetupError: a rank failed.
     """
     first = Plan(exchange, channel, library, servers, DRIVER, tuple(host.address for host in hosts), "", tuple(works))
     with ExitStack() as opened:
         # the driver is a separate process, because MPI_Init blocks the other threads
-        book = opened.enter_context(_Rank(first, hosts[0])).line()
+        book = opened.enter_context(_process(first, hosts[0])).line()
         ranks = [
-            opened.enter_context(_Rank(replace(first, rank=rank, book=book), host)) for rank, host in enumerate(hosts)
+            opened.enter_context(_process(replace(first, rank=rank, book=book), host))
+            for rank, host in enumerate(hosts)
         ]
         seconds = [json.loads(rank.line()) for rank in ranks]
         for rank in ranks:
@@ -104,58 +93,14 @@ def measured(
     return [max(of_ranks) for of_ranks in zip(*seconds, strict=True)]
 
 
-class _Rank:
-    """The process of a rank; the end of the block kills it."""
-
-    def __init__(self, plan: Plan, host: Host) -> None:
-        self.plan = plan
-        self._process = subprocess.Popen(
-            [*host.command, sys.executable, "-m", "dlobd.microbench.ranks", json.dumps(asdict(plan))],
-            env={
-                **os.environ,
-                "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-                "TF_CPP_MIN_LOG_LEVEL": "3",
-            },
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def __enter__(self) -> _Rank:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with self._process:
-            self._process.kill()
-
-    def line(self) -> str:
-        """Return its next line of output."""
-        assert self._process.stdout is not None
-        if not (line := self._process.stdout.readline().strip()):
-            self._fail()
-        return line
-
-    def ended(self) -> None:
-        """Wait for its end."""
-        if self._process.wait(PATIENCE_S):
-            self._fail()
-
-    def _fail(self) -> None:
-        assert self._process.stderr is not None
-        self._process.kill()
-        why = self._process.stderr.read().strip().splitlines()[-1:] or ["no message"]
-        name = f"rank {self.plan.rank}" if self.plan.rank >= 0 else "the driver"
-        raise SetupError(f"Exchange {self.plan.exchange} failed in {name}: {why[0]}", "dlobd doctor")
+def _process(plan: Plan, host: Host) -> HostProcess:
+    name = f"rank {plan.rank}" if plan.rank >= 0 else "the driver"
+    return HostProcess("dlobd.microbench.ranks", plan, host, f"Exchange {plan.exchange} failed in {name}", PATIENCE_S)
 
 
 def main() -> None:
     """Run a rank or the driver."""
-    values: Mapping[str, Any] = json.loads(sys.argv[1])
-    works = tuple(
-        Work(tuple(tuple(shape) for shape in work["shapes"]), work["calls"], work["whole"]) for work in values["works"]
-    )
-    plan = Plan(**{**values, "works": works, "addresses": tuple(values["addresses"])})
+    plan: Plan = decoded(Plan, json.loads(sys.argv[1]))
     if plan.rank == DRIVER:
         _drive(plan)
         return

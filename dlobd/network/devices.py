@@ -14,11 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path("/")
-"""Parent directory of `sys` and `proc`; tests use constructed trees."""
-
-NO_GID = "0000:0000:0000:0000:0000:0000:0000:0000"
-"""Unset row of the GID table."""
+ROOT = Path("/")  # parent directory of `sys` and `proc`; tests use constructed trees
+NO_GID = "0000:0000:0000:0000:0000:0000:0000:0000"  # unset row of the GID table
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,21 +42,15 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """RDMA device.
-
-    Args:
-        soft: its driver is software: useful for tests, meaningless for performance. Its `rate` is fictitious.
-        parent: the interface that carries a software device's packets.
-        bus: path of its hardware; interfaces of the same hardware have the same.
-    """
+    """RDMA device."""
 
     name: str
     ports: tuple[Port, ...]
-    soft: bool | None
-    parent: str | None
+    soft: bool | None  # its driver is software: useful for tests only; its `rate` is fictitious
+    parent: str | None  # the interface that carries a software device's packets
     driver: str | None
     firmware: str | None
-    bus: str | None
+    bus: str | None  # path of its hardware; interfaces of the same hardware have the same
 
 
 def read_text(path: Path) -> str | None:
@@ -89,14 +80,14 @@ def bus_of(link: Path) -> str | None:
 
 def devices(root: Path = ROOT) -> tuple[Device, ...]:
     """Return all RDMA devices, by name; empty if the kernel has no RDMA."""
-    return tuple(_device(path) for path in _listed(root / "sys/class/infiniband"))
+    return tuple(_device(path) for path in listed(root / "sys/class/infiniband"))
 
 
 def _device(path: Path) -> Device:
     parent, bus = read_text(path / "parent"), bus_of(path)
     return Device(
         path.name,
-        tuple(_port(port) for port in sorted(_listed(path / "ports"), key=_number)),
+        tuple(_port(port) for port in sorted(listed(path / "ports"), key=_number)),
         _soft(path, parent),
         parent,
         _end_of(path / "device/driver"),
@@ -122,7 +113,7 @@ def _port(path: Path) -> Port:
         _word(path / "phys_state"),
         read_text(path / "rate"),
         read_text(path / "link_layer"),
-        tuple(gid for row in sorted(_listed(path / "gids"), key=_number) if (gid := _gid(path, row))),
+        tuple(gid for row in sorted(listed(path / "gids"), key=_number) if (gid := _gid(path, row))),
     )
 
 
@@ -146,7 +137,8 @@ def _end_of(link: Path) -> str | None:
         return None
 
 
-def _listed(directory: Path) -> list[Path]:
+def listed(directory: Path) -> list[Path]:
+    """Return the sorted entries of a directory; empty if there is none."""
     try:
         return sorted(directory.iterdir())
     except OSError:

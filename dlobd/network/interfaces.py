@@ -19,17 +19,14 @@ from pathlib import Path
 import psutil
 
 from dlobd.errors import SetupError, UsageError
+from dlobd.network.devices import read_number, read_text
 
 SYSFS = Path("/sys/class/net")
-
 ETHERNET = 1
 INFINIBAND = 32
 LOOPBACK = 772
-
 _WORDS = {ETHERNET: "ethernet", INFINIBAND: "infiniband", LOOPBACK: "loopback"}
-
-_DISCARD_PORT = 9
-"""Port for route lookups, which send nothing."""
+_DISCARD_PORT = 9  # port for route lookups, which send nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,20 +34,16 @@ class Interface:
     """Interface. Values that the kernel does not report are None.
 
     Args:
-        type: ARPHRD number.
         state: the kernel's word: up, down, lowerlayerdown ...; loopback and tunnels are `unknown` while they are up.
-        addresses: IPv4 addresses.
-        speed_mbit_per_s: None for virtual interfaces, too.
-        mode: of IP over InfiniBand, datagram or connected; empty for others.
     """
 
     name: str
-    type: int | None
+    type: int | None  # ARPHRD number
     state: str | None
-    addresses: tuple[str, ...]
+    addresses: tuple[str, ...]  # IPv4 addresses
     mtu_bytes: int | None
-    speed_mbit_per_s: int | None
-    mode: str = ""
+    speed_mbit_per_s: int | None  # none for virtual interfaces, too
+    mode: str = ""  # of IP over InfiniBand, datagram or connected; empty for others
 
     @property
     def kind(self) -> str:
@@ -64,12 +57,7 @@ class Interface:
 
 
 def interfaces(root: Path = SYSFS, addresses: Mapping[str, Sequence[str]] | None = None) -> list[Interface]:
-    """Return all interfaces, by name.
-
-    Args:
-        root: directory with one directory per interface.
-        addresses: IPv4 addresses by interface; default: those of this process's network namespace.
-    """
+    """Return all interfaces in `root`, by name; by default with the IPv4 addresses of this network namespace."""
     known = _ipv4() if addresses is None else addresses
     try:
         # the bonding driver has a file there
@@ -93,17 +81,12 @@ def resolve(
     root: Path = SYSFS,
     addresses: Mapping[str, Sequence[str]] | None = None,
 ) -> tuple[Interface, str]:
-    """Return the interface of a device and its IPv4 address to use; the interface is up.
+    """Return the interface of a device, which is up, and the IPv4 address to use.
 
-    Args:
-        device: name of the interface, whose first address is used; an address of it; or a network in CIDR notation.
-        infiniband: require IP over InfiniBand.
-        root, addresses: see `interfaces`.
+    The device is the name of an interface, whose first address is used; an address; or a network in CIDR notation.
 
-    Raises:
-        UsageError: no interface has this name; the nearest name is suggested.
-        SetupError: no interface, or more than one, has such an address; or it has another type, is down, or has no
-            address.
+    Raises UsageError: no interface has this name; the nearest name is suggested. Raises SetupError: no interface, or
+    more than one, has such an address; or it is not IP over InfiniBand as required, is down, or has no address.
     """
     found = interfaces(root, addresses)
     network = network_of(device)
@@ -170,10 +153,7 @@ def with_address(address: str, root: Path = SYSFS) -> Interface | None:
 def towards(host: str) -> Interface | None:
     """Return the interface by which packets to an IPv4 address leave, by the kernel's routes; None if it is unknown.
 
-    Packets to this host's own addresses go over loopback.
-
-    Raises:
-        SetupError: there is no route.
+    Packets to this host's own addresses go over loopback. Raises SetupError: there is no route.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
@@ -185,39 +165,22 @@ def towards(host: str) -> Interface | None:
 
 
 def carrying(local: str, remote: str) -> Interface | None:
-    """Return the interface that carries a connection between two IPv4 addresses, the first one of this host.
-
-    Connections within a host go over loopback.
-    """
+    """Return the interface of a connection between two IPv4 addresses of which `local` is this host's."""
     both_here = with_address(remote) is not None
     return with_address("127.0.0.1" if both_here else local)
 
 
 def _interface(path: Path, addresses: tuple[str, ...]) -> Interface:
-    speed = _number(path / "speed")
+    speed = read_number(path / "speed")
     return Interface(
         name=path.name,
-        type=_number(path / "type"),
-        state=_word(path / "operstate"),
+        type=read_number(path / "type"),
+        state=read_text(path / "operstate"),
         addresses=addresses,
-        mtu_bytes=_number(path / "mtu"),
+        mtu_bytes=read_number(path / "mtu"),
         speed_mbit_per_s=speed if speed is not None and speed > 0 else None,
-        mode=_word(path / "mode") or "",
+        mode=read_text(path / "mode") or "",
     )
-
-
-def _word(path: Path) -> str | None:
-    try:
-        return path.read_text().strip() or None
-    except (OSError, UnicodeDecodeError):  # `speed` of a down interface is unreadable
-        return None
-
-
-def _number(path: Path) -> int | None:
-    try:
-        return int(_word(path) or "")
-    except ValueError:
-        return None
 
 
 def _ipv4() -> dict[str, list[str]]:

@@ -68,7 +68,7 @@ def test_a_deadline_ends_a_process_that_waits(tmp_path: object) -> None:
     """What is in time is let pass; what is not ends the process with the cause, also inside a read that never ends."""
     code = """
 import os, sys
-from dlobd.job.training.deadline import Deadlines
+from dlobd.job.training.inputs import Deadlines
 def give_up(cause):
     print(cause, flush=True)
     os._exit(7)

@@ -22,7 +22,7 @@ from dlobd.job.launchers import tfos
 from dlobd.job.launchers.base import Node
 from dlobd.job.launchers.read_ahead import ReadAhead
 from dlobd.job.training import inputs, trainer
-from dlobd.job.training.deadline import Deadlines
+from dlobd.job.training.inputs import Deadlines
 from tests.jobs import prepared
 
 PATIENCE_S = 20.0

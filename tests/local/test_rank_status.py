@@ -14,10 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from dlobd.job import job_status, rank_status
+from dlobd.job import rank_status
 from dlobd.job.description import Markers
-from dlobd.job.job_status import JobStatus
-from dlobd.job.rank_status import VARIABLE, StatusServer, send
+from dlobd.job.rank_status import VARIABLE, JobStatus, StatusServer, send
 from tests.jobs import job
 
 
@@ -115,7 +114,7 @@ def test_the_driver_does_not_read_markers_that_messages_announce(
     """The wait ends with the message."""
     readings = []
     monkeypatch.setattr(Markers, "read", lambda self: readings.append(1) or (set(), None))
-    monkeypatch.setattr(job_status, "SETTLE_S", 0.1)
+    monkeypatch.setattr(rank_status, "SETTLE_S", 0.1)
     monkeypatch.setenv(VARIABLE, server.environment[VARIABLE])
     status = JobStatus(markers, server)
     assert status.finished() == frozenset()
@@ -131,7 +130,7 @@ def test_the_driver_does_not_read_markers_that_messages_announce(
 
 def test_markers_replace_lost_messages(markers: Markers, monkeypatch: pytest.MonkeyPatch) -> None:
     """The driver reads them after a pause, and at once after a failure."""
-    monkeypatch.setattr(job_status, "FIRST_LOOK_S", 0.1)
+    monkeypatch.setattr(rank_status, "FIRST_LOOK_S", 0.1)
     status = JobStatus(markers, None)
     markers.report_done(0, {"rank": 0})
     assert status.finished() == frozenset()

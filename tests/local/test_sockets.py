@@ -16,7 +16,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlobd.network.channels import authentication, sockets
-from dlobd.network.channels.base import Closed, Connection, Counts, DeadlinePassed, Listener, MessageTooLong, PeerClosed
+from dlobd.network.channels.base import (
+    Closed,
+    Connection,
+    DeadlinePassed,
+    Listener,
+    MessageTooLong,
+    PeerClosed,
+    Traffic,
+)
 from dlobd.network.channels.sockets import SocketsChannel, SocketsConnection
 from tests.ranks import PATIENCE_S, on_ranks, soon
 
@@ -328,7 +336,7 @@ def test_a_near_peer_gets_a_small_send_buffer(
     with socket.create_server(("127.0.0.2", 0)) as listener:
         bare = socket.create_connection(listener.getsockname(), PATIENCE_S, (address, 0))
         there, _ = listener.accept()
-    end = SocketsConnection(bare, "the peer", Counts("tcp", "lo"))
+    end = SocketsConnection(bare, "the peer", Traffic("tcp", "lo"))
     taken = end.detach()
     found = taken.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
     assert (found == 2 * sockets.NEAR_SEND_BYTES) == limited  # socket(7): the kernel doubles it

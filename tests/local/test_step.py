@@ -23,7 +23,7 @@ from dlobd.job.training.optimisation import softmax_cross_entropy
 from dlobd.job.training.optimisation import Sgd
 from dlobd.job.training.schedules import constant
 from dlobd.job.training.step import Step
-from dlobd.job.training.update import Workload
+from dlobd.job.training.step import Workload
 
 class Exchange:
     # of two ranks, the other of which has no gradients

@@ -28,8 +28,7 @@ from dlobd.job.training import checkpointing, schedules
 from dlobd.job.training.evaluation import Evaluation, evaluate
 from dlobd.job.training.loop import StopVote
 from dlobd.job.training.optimisation import Momentum, Sgd, softmax_cross_entropy
-from dlobd.job.training.step import Step
-from dlobd.job.training.update import Workload
+from dlobd.job.training.step import Step, Workload
 
 pytestmark = pytest.mark.slow  # imports TensorFlow
 

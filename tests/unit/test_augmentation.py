@@ -19,7 +19,7 @@ from dlobd.job.description import Job, part_name
 from dlobd.job.launchers.base import Node
 from dlobd.job.training import inputs
 from dlobd.job.training.augmentation import flip_crop
-from dlobd.job.training.deadline import Deadlines
+from dlobd.job.training.inputs import Deadlines
 
 pytestmark = pytest.mark.slow  # each imports TensorFlow
 

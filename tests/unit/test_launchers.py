@@ -14,7 +14,7 @@ import pytest
 
 from dlobd import tracing
 from dlobd.job.launchers import addresses, tfos, trainer_process
-from dlobd.job.launchers.base import Node, Roles, place, role_of
+from dlobd.job.launchers.base import Node, place, role_of
 from dlobd.job.launchers.failure import failure_line
 
 PY4J = """\
@@ -63,14 +63,11 @@ class Markers:
 
 
 def test_ranks_are_chief_and_workers() -> None:
-    """The chief is rank 0, worker i rank i + 1; parameter servers and evaluators take executors but do not train."""
-    roles = Roles(worker=2, ps=3, evaluator=1)
-    assert (roles.executors, roles.ranks) == (7, 3)
+    """The chief is rank 0, worker i rank i + 1."""
     peers = ("a:1", "b:2", "c:3")
     assert (Node("chief", 0, peers).rank, Node("chief", 0, peers).ranks) == (0, 3)
     assert [Node("worker", index, peers).rank for index in range(2)] == [1, 2]
     assert [Node(*role_of(rank), peers).rank for rank in range(3)] == [0, 1, 2]
-    assert Roles().ranks == 1
 
 
 PEERS = ["a:1", "b:2", "c:3"]

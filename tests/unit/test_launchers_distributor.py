@@ -10,7 +10,7 @@ import pytest
 
 from dlobd.experiment import files
 from dlobd.job.launchers import distributor
-from dlobd.job.launchers.base import Node, Roles
+from dlobd.job.launchers.base import Node
 
 
 def test_a_rank_gets_its_place_from_the_distributors_own_rendezvous(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,4 +37,4 @@ def test_it_has_no_feed() -> None:
     assert told == ["implied by launcher=distributor: input=read"]
     unused: Any = None
     with pytest.raises(ValueError, match="has no feed"):
-        distributor.DistributorLauncher().launch(unused, unused, unused, Roles(), unused or object(), 1, unused)  # type: ignore[arg-type]
+        distributor.DistributorLauncher().launch(unused, unused, unused, unused or object(), unused)  # type: ignore[arg-type]

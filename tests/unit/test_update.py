@@ -12,7 +12,7 @@ import pytest
 from dlobd.axes import SCHEDULES
 from dlobd.job.training import schedules
 from dlobd.job.training.optimisation import Momentum, Sgd
-from dlobd.job.training.update import Update, Workload
+from dlobd.job.training.step import Update, Workload
 
 pytestmark = pytest.mark.slow  # imports TensorFlow
 

@@ -1,1 +1,1 @@
-"""How trainers are started on Spark's executors, or without Spark. `base` is the contract, one file a launcher."""
+"""Start of trainers on Spark's executors, or without Spark. `base` is the contract; each launcher has a file."""

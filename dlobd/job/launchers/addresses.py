@@ -21,13 +21,10 @@ executors on other hosts, so that variable cannot serve."""
 
 
 def rank_address() -> str:
-    """Return the address at which other ranks reach this host.
+    """Return the address at which other ranks reach this host: that of the channel's device, if it has one (an
+    interface or a network); else `TFOS_BIND_IP`; else empty, and the launcher chooses.
 
-    It is the address of the channel's device, if it has one (an interface or a network); else `TFOS_BIND_IP`; else
-    empty, and the launcher chooses.
-
-    Raises:
-        UsageError, SetupError: this host has no such interface, or it cannot be used.
+    Raises UsageError, SetupError: this host has no such interface, or it cannot be used.
     """
     # imported late: a Python worker must open its recorder first
     from dlobd.channel import Channel, over_ip
@@ -40,7 +37,7 @@ def rank_address() -> str:
 
 
 def driver_host(sc: SparkContext) -> str:
-    """Return one address on which this driver listens for its executors, also if Spark listens on all addresses."""
+    """Return an address on which this driver listens for its executors, also if Spark listens on all addresses."""
     conf = sc.getConf()
     hosts = [conf.get("spark.driver.bindAddress"), os.environ.get(BIND_IP), conf.get("spark.driver.host")]
     return next((host for host in hosts if host and host not in ("0.0.0.0", "::")), socket.gethostname())

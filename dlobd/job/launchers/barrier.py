@@ -23,7 +23,7 @@ from dlobd import tracing
 from dlobd.job.device_config import VISIBLE
 from dlobd.job.launchers import log_stream, trainer_process
 from dlobd.job.launchers.addresses import driver_host, rank_address
-from dlobd.job.launchers.base import Main, Roles, Status, TrainingFailed, rank_name
+from dlobd.job.launchers.base import Main, TrainingFailed, rank_name
 from dlobd.job.launchers.failure import MemoryGroup, exit_status, failure_line
 from dlobd.job.launchers.liveness import await_joined, uses_tensorflow_servers, watched
 
@@ -31,44 +31,31 @@ if TYPE_CHECKING:
     from pyspark import RDD, BarrierTaskContext, SparkContext
 
     from dlobd.job.description import Job
+    from dlobd.job.rank_status import JobStatus
 
-PIPE_BYTES = 1 << 20
-"""Capacity of the feed's pipe: about a dozen blocks. Linux allows this size to ordinary users."""
-
-BARRIER_TIMEOUT_S = 120
-"""Timeout of the all-gather. All tasks start together."""
+PIPE_BYTES = 1 << 20  # capacity of the feed's pipe: about a dozen blocks. Linux allows this size to ordinary users.
+BARRIER_TIMEOUT_S = 120  # timeout of the all-gather. All tasks start together.
 
 
 class BarrierLauncher:
-    """See `dlobd.job.launchers.base`. Chief and workers only."""
+    """Launcher with chief and workers only."""
 
     def spark_conf(self) -> dict[str, str]:
-        """Select the worker daemon with dlobd's recorder."""
         return {
             "spark.python.daemon.module": "dlobd.job.launchers.worker_daemon",
             "spark.barrier.sync.timeout": str(BARRIER_TIMEOUT_S),  # Spark's own is a year
         }
 
-    def launch(
-        self,
-        sc: SparkContext,
-        main: Main,
-        job: Job,
-        roles: Roles,
-        blocks: RDD[bytes] | None,
-        epochs: int,
-        status: Status,
-    ) -> None:
-        """See `dlobd.job.launchers.base`."""
-        rdd: RDD[Any] = sc.parallelize(range(roles.ranks), roles.ranks) if blocks is None else blocks
+    def launch(self, sc: SparkContext, main: Main, job: Job, blocks: RDD[bytes] | None, status: JobStatus) -> None:
+        rdd: RDD[Any] = sc.parallelize(range(job.workers), job.workers) if blocks is None else blocks
         try:
             with log_stream.listen(driver_host(sc)) as (address, senders), watched(sc, status):
-                fed_epochs = epochs if blocks is not None else 0
+                fed_epochs = job.fed_epochs if blocks is not None else 0
                 task = _RankTask(pickle.dumps((main, job)), fed_epochs, status, address, uses_tensorflow_servers(job))
                 with tracing.span(kinds.BARRIER_JOB):
                     rdd.barrier().mapPartitions(task).collect()
         except Exception as error:
-            missing = {f"rank {rank}" for rank in range(roles.ranks)} - senders
+            missing = {f"rank {rank}" for rank in range(job.workers)} - senders
             # Spark reports the timeout, or the connection of a waiting task just ends: whichever comes first
             if missing and any(words in str(error) for words in ("all barrier sync requests", "in allGather")):
                 cause = f"{' and '.join(sorted(missing))} did not reach the barrier within {BARRIER_TIMEOUT_S} s"
@@ -86,7 +73,7 @@ class _RankTask:
         watch: True if ranks join TensorFlow's cluster; then rank 0's task checks that all of them join.
     """
 
-    def __init__(self, work: bytes, epochs: int, status: Status, logs: log_stream.Address, watch: bool) -> None:
+    def __init__(self, work: bytes, epochs: int, status: JobStatus, logs: log_stream.Address, watch: bool) -> None:
         self._work = work
         self._epochs = epochs
         self._status = pickle.dumps(status)
@@ -152,9 +139,9 @@ class _RankTask:
                 self._report_failure(cause)
             raise RuntimeError(cause)
 
-    def _unpickled_status(self) -> Status:
+    def _unpickled_status(self) -> JobStatus:
         # late: it needs imports
-        status: Status = pickle.loads(self._status)
+        status: JobStatus = pickle.loads(self._status)
         return status
 
     def _report_failure(self, cause: str) -> None:
@@ -162,13 +149,12 @@ class _RankTask:
 
 
 def _environment(context: BarrierTaskContext) -> dict[str, str]:
-    """Return this process's environment, with the GPUs that Spark assigned to the task."""
     gpu = context.resources().get("gpu")
     return {**os.environ, **({VISIBLE: ",".join(gpu.addresses)} if gpu else {})}
 
 
 def _feed(pipe: IO[bytes], blocks: Iterator[bytes], epochs: int) -> None:
-    """Feeds all epochs. Spark reads the partition once; later epochs come from the task's memory."""
+    """Feed all epochs. Spark reads the partition once; later epochs come from the task's memory."""
     tracing.instant(kinds.FEED_PIPE, capacity_bytes=fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES))
     epoch: list[bytes] = []
     while True:

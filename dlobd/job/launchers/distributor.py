@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.job.launchers.barrier import BARRIER_TIMEOUT_S
-from dlobd.job.launchers.base import Main, Roles, Status, TrainingFailed, place, role_of
+from dlobd.job.launchers.base import Main, TrainingFailed, place, role_of
 from dlobd.job.launchers.failure import failure_line
 from dlobd.job.launchers.imports import on_import
 from dlobd.job.launchers.liveness import watched
@@ -27,29 +27,19 @@ if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
 
     from dlobd.job.description import Job
+    from dlobd.job.rank_status import JobStatus
 
 
 class DistributorLauncher:
-    """See `dlobd.job.launchers.base`. Chief and workers only, without a feed."""
+    """Launcher with chief and workers only, without a feed."""
 
     def spark_conf(self) -> dict[str, str]:
-        """Select the worker daemon with dlobd's recorder."""
         return {
             "spark.python.daemon.module": "dlobd.job.launchers.distributor_daemon",
             "spark.barrier.sync.timeout": str(BARRIER_TIMEOUT_S),  # Spark's own is a year
         }
 
-    def launch(
-        self,
-        sc: SparkContext,
-        main: Main,
-        job: Job,
-        roles: Roles,
-        blocks: RDD[bytes] | None,
-        epochs: int,
-        status: Status,
-    ) -> None:
-        """See `dlobd.job.launchers.base`."""
+    def launch(self, sc: SparkContext, main: Main, job: Job, blocks: RDD[bytes] | None, status: JobStatus) -> None:
         if blocks is not None:
             raise ValueError("launcher 'distributor' has no feed; use input = \"read\"")
         with tracing.span(kinds.IMPORT_DISTRIBUTOR):
@@ -57,7 +47,7 @@ class DistributorLauncher:
         with tracing.span(kinds.MIRRORED_STRATEGY_RUNNER):
             # the trainer has its own strategy: its exchange
             runner = MirroredStrategyRunner(
-                num_slots=roles.ranks, use_gpu=job.device == "gpu", use_custom_strategy=True
+                num_slots=job.workers, use_gpu=job.device == "gpu", use_custom_strategy=True
             )
         program = runner._get_spark_task_program
         runner._get_spark_task_program = lambda function, **arguments: _Task(program(function, **arguments))

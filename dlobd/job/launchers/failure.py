@@ -1,4 +1,4 @@
-"""The cause of a failure in one line: of a Spark job, whose error has three stack traces, and of a trainer process.
+"""Cause of a failure in one line: of a Spark job, which reports three stack traces, and of a trainer process.
 
 A process that the kernel killed for lack of memory looks like any `kill -9`, and YARN does not know the limits of a
 container that it runs in itself. So the kernel's own counter is read.
@@ -10,9 +10,12 @@ import re
 import signal
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dlobd.hadoop.failures import failures
-from dlobd.job.launchers.base import Status
+
+if TYPE_CHECKING:
+    from dlobd.job.rank_status import JobStatus
 
 ROOT = Path("/")
 
@@ -27,7 +30,7 @@ _MARKS = ("died: ", "Reason: ", "ExecutorLostFailure", "Error: ", "Exception: ")
 _NOISE = ("at ", "py4j", "org.apache.spark.SparkException")
 
 
-def failure_line(error: Exception, status: Status) -> str:
+def failure_line(error: Exception, status: JobStatus) -> str:
     """Return the cause that a rank reported, else the cause that a node reported, else the line of `error` with it."""
     try:
         if failure := status.final_failure():
@@ -46,19 +49,13 @@ def failure_line(error: Exception, status: Status) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MemoryGroup:
-    """The control group of this process and its children.
+    """The control group of this process and its children."""
 
-    Args:
-        kills: processes that the kernel has killed in it because of its limit; None if it does not count.
-        limit_mb: None for no limit.
-    """
-
-    kills: int | None
-    limit_mb: int | None
+    kills: int | None  # processes that the kernel has killed in it because of its limit; None if it does not count
+    limit_mb: int | None  # none for no limit
 
     @classmethod
     def read(cls, root: Path = ROOT) -> MemoryGroup:
-        """Read the current values."""
         try:
             lines = (root / "proc/self/cgroup").read_text().splitlines()
         except OSError:
@@ -78,11 +75,9 @@ class MemoryGroup:
 
 
 def exit_status(code: int, before: MemoryGroup | None = None) -> str:
-    """Format an exit status: `killed by signal 9`, `exit code 1`.
+    """Format an exit status as in subprocess: `killed by signal 9`, `exit code 1`.
 
-    Args:
-        code: as in subprocess: a negative code is a signal.
-        before: the control group at the start of the process.
+    `before` is the control group at the start of the process.
     """
     if code >= 0:
         return f"exit code {code}"

@@ -4,12 +4,14 @@ import of TensorFlow without Keras."""
 from __future__ import annotations
 
 import importlib.abc
-import importlib.machinery
 import importlib.util
 import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import partial
+from importlib.machinery import ModuleSpec
 from threading import local
 from types import ModuleType
 
@@ -18,8 +20,7 @@ from dlobd import tracing
 from dlobd.spans import SpanKind
 from dlobd.tracing.clock import monotonic_ns
 
-LONG_NS = 1_000_000
-"""Shorter imports are too many for a line each: their time stays with their importer."""
+LONG_NS = 1_000_000  # shorter imports are too many for a line each: their time stays with their importer
 
 LAUNCHERS = {"tensorflowonspark": kinds.IMPORT_TENSORFLOWONSPARK}
 """Packages whose import is a span in every process: the user's Python workers may import them."""
@@ -28,7 +29,7 @@ LAUNCHERS = {"tensorflowonspark": kinds.IMPORT_TENSORFLOWONSPARK}
 def on_import(name: str, kind: SpanKind | None, prepare: Callable[[ModuleType], None] = lambda module: None) -> None:
     """Record a span of `kind`, if any, around the import of `name`, and call `prepare(module)` at its end.
 
-    It imports nothing. A module that is already loaded is prepared at once.
+    A module that is already loaded is prepared at once. Nothing is imported.
     """
     if name in sys.modules:
         prepare(sys.modules[name])
@@ -44,9 +45,7 @@ class _FirstImport(importlib.abc.MetaPathFinder):
         self._kind = kind
         self._prepare = prepare
 
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         if name != self._name:
             return None
         try:
@@ -55,45 +54,34 @@ class _FirstImport(importlib.abc.MetaPathFinder):
             return None  # another thread has imported it
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader, self._kind, self._prepare)
+            spec.loader = _Wrapper(spec.loader, self._load)
         return spec
 
-
-class _Before(importlib.abc.Loader):
-    """A wrapper of a module's own loader, which removes itself at its first use: a loader may serve other modules."""
-
-    def __init__(self, own: importlib.abc.Loader) -> None:
-        self._own = own
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
-        return self._own.create_module(spec)
-
-    def _step_back(self, module: ModuleType) -> None:
-        module.__loader__ = self._own
-        if module.__spec__ is not None:
-            module.__spec__.loader = self._own
-
-
-class _Loader(_Before):
-    """A loader that records an import, and prepares the module."""
-
-    def __init__(self, own: importlib.abc.Loader, kind: SpanKind | None, prepare: Callable[[ModuleType], None]) -> None:
-        super().__init__(own)
-        self._kind = kind
-        self._prepare = prepare
-
-    def exec_module(self, module: ModuleType) -> None:
-        self._step_back(module)
-        recorded = tracing.span(self._kind) if self._kind else nullcontext()
-        with recorded:
-            self._own.exec_module(module)
+    def _load(self, execute: Callable[[], None], module: ModuleType) -> None:
+        with tracing.span(self._kind) if self._kind else nullcontext():
+            execute()
             self._prepare(module)
 
 
-def record_packages() -> None:
-    """Record an instant for each later import of a package in this process and its forks: its duration and importer.
+class _Wrapper(importlib.abc.Loader):
+    """A wrapper of a module's own loader, which removes itself at its first use: a loader may serve other modules."""
 
-    A second call does nothing. It imports nothing."""
+    def __init__(self, own: importlib.abc.Loader, load: Callable[[Callable[[], None], ModuleType], None]) -> None:
+        self._own = own
+        self._load = load
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._own.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__loader__ = self._own
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._own
+        self._load(partial(self._own.exec_module, module), module)
+
+
+def record_packages() -> None:
+    """Record an instant for each later import of a package in this process and its forks."""
     if not any(isinstance(finder, _Packages) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Packages())
 
@@ -104,9 +92,7 @@ class _Packages(importlib.abc.MetaPathFinder):
     def __init__(self) -> None:
         self._local = local()
 
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         package = name.partition(".")[0]
         stack = self._stack()
         if getattr(self._local, "finding", "") == name or (stack and stack[-1].package == package):
@@ -117,7 +103,7 @@ class _Packages(importlib.abc.MetaPathFinder):
         finally:
             self._local.finding = before
         if spec is not None and spec.loader is not None and hasattr(spec.loader, "exec_module"):
-            spec.loader = _Timed(spec.loader, package, stack)
+            spec.loader = _Wrapper(spec.loader, partial(_time, package, stack))
         return spec
 
     def _stack(self) -> list[_Import]:
@@ -127,49 +113,39 @@ class _Packages(importlib.abc.MetaPathFinder):
             stack = self._local.stack = []
         return stack
 
-    def _find(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None
-    ) -> importlib.machinery.ModuleSpec | None:
+    def _find(self, name: str, path: Sequence[str] | None, target: ModuleType | None) -> ModuleSpec | None:
         for finder in [finder for finder in sys.meta_path if finder is not self]:
             find = getattr(finder, "find_spec", None)
-            if find is not None and (spec := find(name, path, target)) is not None:
-                return spec  # type: ignore[no-any-return]
+            spec: ModuleSpec | None = find(name, path, target) if find else None
+            if spec is not None:
+                return spec
         return None
 
 
+@dataclass(slots=True)
 class _Import:
     """An unfinished import, and the time of the imports nested in it."""
 
-    def __init__(self, package: str) -> None:
-        self.package = package
-        self.nested_ns = 0
+    package: str
+    nested_ns: int = 0
 
 
-class _Timed(_Before):
-    """A loader that records the duration and the importer of an import."""
-
-    def __init__(self, own: importlib.abc.Loader, package: str, stack: list[_Import]) -> None:
-        super().__init__(own)
-        self._package = package
-        self._stack = stack
-
-    def exec_module(self, module: ModuleType) -> None:
-        self._step_back(module)
-        current, importer = _Import(self._package), self._stack[-1] if self._stack else None
-        kind = LAUNCHERS.get(self._package)
-        start_ns = monotonic_ns()
-        self._stack.append(current)
-        try:
-            with tracing.span(kind) if kind else nullcontext():
-                self._own.exec_module(module)
-        finally:
-            self._stack.pop()
-            ns = monotonic_ns() - start_ns
-            if importer is not None:
-                importer.nested_ns += ns
-            if ns >= LONG_NS:
-                by, own_ns = importer.package if importer else "", ns - current.nested_ns
-                tracing.instant(kinds.PACKAGE_IMPORTED, package=self._package, by=by, ns=ns, own_ns=own_ns)
+def _time(package: str, stack: list[_Import], execute: Callable[[], None], module: ModuleType) -> None:
+    current, importer = _Import(package), stack[-1] if stack else None
+    kind = LAUNCHERS.get(package)
+    start_ns = monotonic_ns()
+    stack.append(current)
+    try:
+        with tracing.span(kind) if kind else nullcontext():
+            execute()
+    finally:
+        stack.pop()
+        ns = monotonic_ns() - start_ns
+        if importer is not None:
+            importer.nested_ns += ns
+        if ns >= LONG_NS:
+            by, own_ns = importer.package if importer else "", ns - current.nested_ns
+            tracing.instant(kinds.PACKAGE_IMPORTED, package=package, by=by, ns=ns, own_ns=own_ns)
 
 
 def import_tensorflow() -> None:

@@ -16,33 +16,27 @@ from typing import TYPE_CHECKING
 
 from dlobd.axes import EXCHANGES
 from dlobd.hadoop.failures import failures
-from dlobd.job.launchers.base import Status
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
     from dlobd.job.description import Job
+    from dlobd.job.rank_status import JobStatus
 
 JOIN_TIMEOUT_S = 60.0
 """Longest wait for a rank after the first rank listens. All start together, and import TensorFlow first."""
 
-CHECK_S = 2.0
-"""Interval between two checks of the markers in HDFS, and of the TensorFlow servers."""
-
+CHECK_S = 2.0  # interval between two checks of the markers in HDFS, and of the TensorFlow servers
 CONNECT_S = 2.0
 
 
 def uses_tensorflow_servers(job: Job) -> bool:
-    """Return True if ranks start TensorFlow's servers; dlobd's own exchanges have their own deadlines."""
+    """Return True if ranks start TensorFlow's servers. dlobd's own exchanges have their own deadlines."""
     return bool(EXCHANGES.declared(job.exchange).inside_step)
 
 
 class JoinWatch:
-    """Detector of ranks that do not join TensorFlow's cluster.
-
-    Args:
-        addresses: name of a rank -> host:port of its TensorFlow server.
-    """
+    """Detector of ranks that do not join TensorFlow's cluster, from the host:port of each rank's TensorFlow server."""
 
     def __init__(self, addresses: Mapping[str, str]) -> None:
         self._missing = dict(addresses)
@@ -51,9 +45,7 @@ class JoinWatch:
         self._first_s: float | None = None  # first time at which a rank listened
 
     def check(self) -> str | None:
-        """Connect to the servers that have not listened yet, at most every `CHECK_S`.
-
-        Returns the ranks for which the others have waited too long, in one line."""
+        """Connect to the missing servers, at most every `CHECK_S`; return the late ranks in one line."""
         if not self._missing or time.monotonic() < self._next_s:
             return None
         self._next_s = time.monotonic() + CHECK_S
@@ -79,8 +71,8 @@ def _listens(address: str) -> bool:
 
 
 @contextmanager
-def watched(sc: SparkContext, status: Status, join_watch: JoinWatch | None = None) -> Iterator[None]:
-    """Cancels Spark's jobs when a rank fails or does not join: their tasks could hang."""
+def watched(sc: SparkContext, status: JobStatus, join_watch: JoinWatch | None = None) -> Iterator[None]:
+    """Cancel Spark's jobs when a rank fails or does not join: their tasks could hang."""
     stop = threading.Event()
 
     def watch() -> None:

@@ -31,10 +31,7 @@ class Address:
 
 @contextmanager
 def listen(host: str) -> Iterator[tuple[Address, set[str]]]:
-    """Print received lines on stdout, each with its sender's name, until the context ends.
-
-    Yields the address, and the growing set of connected senders.
-    """
+    """Print received lines on stdout until the context ends. Yields the address, and the growing set of senders."""
     secret = secrets.token_hex(16)
     senders: set[str] = set()
 

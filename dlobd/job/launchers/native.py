@@ -22,7 +22,7 @@ from dlobd import tracing
 from dlobd.job.device_config import VISIBLE, gpu_id
 from dlobd.job.launchers import trainer_process
 from dlobd.job.launchers.addresses import rank_address
-from dlobd.job.launchers.base import Main, Roles, Status, TrainingFailed, rank_name
+from dlobd.job.launchers.base import Main, TrainingFailed, rank_name
 from dlobd.job.launchers.failure import MemoryGroup, exit_status
 from dlobd.job.launchers.liveness import CHECK_S, JoinWatch, uses_tensorflow_servers
 
@@ -30,46 +30,37 @@ if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
 
     from dlobd.job.description import Job
+    from dlobd.job.rank_status import JobStatus
 
 HOST = "127.0.0.1"
-GRACE_S = 5.0
-"""Timeout between SIGTERM and SIGKILL, after a rank has failed."""
+GRACE_S = 5.0  # timeout between SIGTERM and SIGKILL, after a rank has failed
 
 
 class NativeLauncher:
-    """See `dlobd.job.launchers.base`. Chief and workers only, without a feed."""
+    """Launcher without Spark, for chief and workers, without a feed."""
 
     def spark_conf(self) -> dict[str, str]:
-        """Return no settings: there is no Spark."""
         return {}
 
     def launch(
-        self,
-        sc: SparkContext | None,
-        main: Main,
-        job: Job,
-        roles: Roles,
-        blocks: RDD[bytes] | None,
-        epochs: int,
-        status: Status,
+        self, sc: SparkContext | None, main: Main, job: Job, blocks: RDD[bytes] | None, status: JobStatus
     ) -> None:
-        """See `dlobd.job.launchers.base`; `sc` and `blocks` are None."""
         # files of a killed rank are deleted with the job's directory
         with tempfile.TemporaryDirectory(prefix="tmp-", dir=job.run_dir) as tmp_dir:
-            self._launch(main, job, roles, status, {**os.environ, "TMPDIR": tmp_dir})
+            self._launch(main, job, status, {**os.environ, "TMPDIR": tmp_dir})
 
-    def _launch(self, main: Main, job: Job, roles: Roles, status: Status, environment: dict[str, str]) -> None:
+    def _launch(self, main: Main, job: Job, status: JobStatus, environment: dict[str, str]) -> None:
         ranks: list[subprocess.Popen[bytes]] = []
         try:
             with tracing.span(kinds.START_RANKS):
-                for rank in range(roles.ranks):
+                for rank in range(job.workers):
                     spans = Path(job.spans_dir).parent / f"rank-{rank}"
                     gpu = {VISIBLE: gpu_id(rank)} if job.device == "gpu" else {}
                     # appended in turn: `end` ends them also if a later one does not start
                     ranks.append(trainer_process.start({**environment, **gpu, "LOG_DIRS": str(spans)}))
             with tracing.span(kinds.TELL_PLACES):
                 work = pickle.dumps((main, job))
-                addresses = free_addresses(roles.ranks)
+                addresses = free_addresses(job.workers)
                 for rank, process in enumerate(ranks):
                     assert process.stdin is not None
                     trainer_process.assign(process.stdin, work, rank, addresses, fed=False)
@@ -97,12 +88,8 @@ def free_addresses(count: int) -> list[str]:
         return addresses
 
 
-def wait(ranks: list[subprocess.Popen[bytes]], status: Status, join_watch: JoinWatch | None = None) -> None:
-    """Wait until all ranks have succeeded. `dlobd.run.submit` has the job's deadline.
-
-    Raises:
-        TrainingFailed: a rank has failed, or does not join.
-    """
+def wait(ranks: list[subprocess.Popen[bytes]], status: JobStatus, join_watch: JoinWatch | None = None) -> None:
+    """Wait until all ranks have succeeded; `dlobd.run.submit` has the job's deadline. Raises TrainingFailed."""
     with ExitStack() as stack:
         memory = MemoryGroup.read()
         poller = select.poll()

@@ -13,16 +13,15 @@ from collections.abc import Callable
 from dlobd import spans as kinds
 from dlobd import tracing
 
-END_S = 5.0
-"""Timeout for the thread to end after `stop`."""
+END_S = 5.0  # timeout for the thread to end after `stop`
 
 
 class ReadAhead:
-    """See `dlobd.job.launchers.base.Feed`.
+    """Feed with a reserve of blocks.
 
     Args:
         take: returns the next block, or None at the end of the feed; called by the thread.
-        limit: the largest number of blocks that the trainer asks for, and the thread takes.
+        limit: the largest number of blocks of the feed.
         ahead: the largest number of blocks in the reserve; at least 1.
         stop: stops the feed, and ends a `take` that waits for a block.
     """
@@ -61,7 +60,6 @@ class ReadAhead:
         return None
 
     def stop(self) -> None:
-        """Stop the feed, and drop the reserve."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()

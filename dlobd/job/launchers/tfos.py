@@ -5,15 +5,16 @@ from __future__ import annotations
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.job.launchers import tfos_compat
-from dlobd.job.launchers.base import LONGEST_PAUSE_S, Feed, Main, Roles, Status, TrainingFailed, place
+from dlobd.job.launchers.base import Feed, Main, TrainingFailed, place, rank_name, role_of
 from dlobd.job.launchers.failure import failure_line
 from dlobd.job.launchers.liveness import JoinWatch, uses_tensorflow_servers, watched
 from dlobd.job.launchers.read_ahead import ReadAhead
+from dlobd.job.rank_status import LONGEST_PAUSE_S, JobStatus
 from dlobd.spans import Cause
 
 if TYPE_CHECKING:
@@ -21,10 +22,7 @@ if TYPE_CHECKING:
 
     from dlobd.job.description import Job
 
-CHECK_EXECUTORS_S = 0.5
-"""Interval between checks of the executors, while the driver waits for the ranks."""
-
-SHUTDOWN_SLEEP_S = 0.1
+CHECK_EXECUTORS_S = 0.5  # interval between checks of the executors, while the driver waits for the ranks
 RESERVATION_TIMEOUT_S = 120
 FEED_TIMEOUT_S = 7 * 24 * 3600
 """TensorFlowOnSpark's timeout for one partition: the longest `timeout_s` of a job, because an epoch may last as long as
@@ -37,8 +35,11 @@ AHEAD_BYTES = 8 << 20
 class TfosLauncher:
     """Launcher with TensorFlowOnSpark: InputMode.SPARK with blocks to feed, else InputMode.TENSORFLOW."""
 
+    reads_ahead: ClassVar[bool] = True  # a trainer takes blocks before its step loop requests them
+    shutdown_sleep_s: ClassVar[float | None] = 0.1  # longest sleep in TFCluster.shutdown; None keeps its 5 s
+
     def spark_conf(self) -> dict[str, str]:
-        """Select the worker daemon with dlobd's hooks, and reuse: the trainer is a child of the Python worker."""
+        """Select the worker daemon with hooks, and reuse: the trainer is a child of the Python worker."""
         return {
             "spark.python.daemon.module": "dlobd.job.launchers.tfos_daemon",
             "spark.python.worker.reuse": "true",
@@ -52,29 +53,10 @@ class TfosLauncher:
         record_driver(TFSparkNode, join_poll_ns=0)
         return TFCluster
 
-    def _reads_ahead(self) -> bool:
-        """Return True if a trainer takes blocks before its step loop asks for them."""
-        return True
-
-    def _shutdown_sleep_s(self, roles: Roles) -> float | None:
-        """Return the longest sleep of TFCluster.shutdown between two checks; None keeps its 5 s."""
-        # with parameter servers it counts the checks that see only them: there the sleep is a timeout
-        return None if roles.ps or roles.evaluator else SHUTDOWN_SLEEP_S
-
-    def launch(
-        self,
-        sc: SparkContext,
-        main: Main,
-        job: Job,
-        roles: Roles,
-        blocks: RDD[bytes] | None,
-        epochs: int,
-        status: Status,
-    ) -> None:
-        """See `dlobd.job.launchers.base`."""
+    def launch(self, sc: SparkContext, main: Main, job: Job, blocks: RDD[bytes] | None, status: JobStatus) -> None:
         with tracing.span(kinds.IMPORT_TENSORFLOWONSPARK):
             TFCluster = self._prepared()  # noqa: N806  a module of that name
-        TFCluster.time = NamedSleep(kinds.TFCLUSTER_SHUTDOWN_POLL, at_most_s=self._shutdown_sleep_s(roles))
+        TFCluster.time = NamedSleep(kinds.TFCLUSTER_SHUTDOWN_POLL, at_most_s=self.shutdown_sleep_s)
         watch = _ExecutorWatch(sc)
         # num_gpus: the GPUs that Spark assigned; without it TensorFlowOnSpark takes a free GPU of nvidia-smi
         tf_args = Namespace(job=job, markers=status, num_gpus=int(job.device == "gpu"))
@@ -82,29 +64,27 @@ class TfosLauncher:
             with tracing.span(kinds.TFCLUSTER_RUN), watched(sc, status):
                 cluster = TFCluster.run(
                     sc,
-                    _TfosMain(main, blocks is not None, self._reads_ahead()),
+                    _TfosMain(main, blocks is not None, self.reads_ahead),
                     tf_args,
-                    roles.executors,
-                    roles.ps,
+                    job.workers,
                     input_mode=TFCluster.InputMode.TENSORFLOW if blocks is None else TFCluster.InputMode.SPARK,
                     master_node="chief",
-                    eval_node=roles.evaluator > 0,
                     reservation_timeout=RESERVATION_TIMEOUT_S,
                 )
             nodes = cluster.cluster_info if uses_tensorflow_servers(job) else []
             join_watch = JoinWatch({f"{n['job_name']} {n['task_index']}": f"{n['host']}:{n['port']}" for n in nodes})
             if blocks is not None:
                 with tracing.span(kinds.FEED_JOB), watched(sc, status, join_watch):
-                    _train(cluster, blocks, epochs, status, may_end_early=job.may_end_early)
+                    _train(cluster, blocks, job.fed_epochs, status, may_end_early=job.may_end_early)
         except tfos_compat.NotRegistered as error:
-            raise TrainingFailed(_unregistered(error, roles)) from error
+            raise TrainingFailed(_unregistered(error, job.workers)) from error
         except SystemExit as error:  # TensorFlowOnSpark exits if the start job failed
             cause = Exception(TFCluster.tf_status.get("error", "start job failed"))
             raise TrainingFailed(failure_line(cause, status)) from error
         except Exception as error:
             raise TrainingFailed(failure_line(error, status)) from error
         with tracing.span(kinds.AWAIT_TRAINERS, kinds.DONE_MARKER_POLL.wait(int(LONGEST_PAUSE_S * 1e9))):
-            while len(finished := status.finished()) < roles.ranks:
+            while len(finished := status.finished()) < job.workers:
                 failure = status.failure() or TFCluster.tf_status.get("error") or watch.lost() or join_watch.check()
                 if failure:
                     raise TrainingFailed(failure_line(Exception(failure), status))
@@ -113,10 +93,11 @@ class TfosLauncher:
             cluster.shutdown(timeout=0)
 
 
-def _train(cluster: Any, blocks: RDD[bytes], epochs: int, status: Status, may_end_early: bool) -> None:
-    """Feeds all epochs in one Spark job, or in a job per epoch if the ranks may end early.
+def _train(cluster: Any, blocks: RDD[bytes], epochs: int, status: JobStatus, may_end_early: bool) -> None:
+    """Feed all epochs in one Spark job, or in a job per epoch if the ranks may end early.
 
-    TensorFlowOnSpark reads a job to its end, and discards the blocks that the ranks do not take."""
+    TensorFlowOnSpark reads a job to its end, and discards the blocks that the ranks do not take.
+    """
     if not may_end_early:
         cluster.train(blocks, epochs, feed_timeout=FEED_TIMEOUT_S)
         return
@@ -127,11 +108,8 @@ def _train(cluster: Any, blocks: RDD[bytes], epochs: int, status: Status, may_en
             return
 
 
-def _unregistered(error: tfos_compat.NotRegistered, roles: Roles) -> str:
-    """Name the missing nodes, from the registered nodes."""
-    counts = {"chief": roles.chief, "worker": roles.worker, "ps": roles.ps, "evaluator": roles.evaluator}
-    expected = {(role, index) for role, count in counts.items() for index in range(count)}
-    missing = " and ".join(f"{role} {index}" for role, index in sorted(expected - error.registered))
+def _unregistered(error: tfos_compat.NotRegistered, ranks: int) -> str:
+    missing = " and ".join(rank_name(rank) for rank in range(ranks) if role_of(rank) not in error.registered)
     return f"{missing} did not register with TensorFlowOnSpark within {RESERVATION_TIMEOUT_S} s"
 
 
@@ -139,7 +117,8 @@ def _blocks_ahead(job: Job) -> int:
     """Return the number of blocks that a trainer may read ahead of its steps; 0 for no reading ahead.
 
     It is at most half of a partition. Once all blocks of a feed task are taken, its executor begins Spark's next task:
-    if that were possible long before the steps, it would take partitions of other ranks."""
+    long before the steps it would take partitions of other ranks.
+    """
     return min(AHEAD_BYTES // (job.batch_size * job.layout.record_bytes), job.steps_per_epoch // 2)
 
 
@@ -185,8 +164,7 @@ class _TfosFeed:
 class FeedTask:
     """TFSparkNode.train's function for one partition, with spans of the queue's put and join.
 
-    Args:
-        join_poll_ns: the join's longest sleep after the queue is empty.
+    `join_poll_ns` is the join's longest sleep after the queue is empty.
     """
 
     def __init__(self, inner: Callable[[Iterator[bytes]], Any], join_poll_ns: int) -> None:
@@ -223,7 +201,6 @@ class StartTask:
         self._inner = inner
 
     def __call__(self, executor_ids: Any) -> Any:
-        """Start the node."""
         with tracing.span(kinds.START_TASK):
             return self._inner(executor_ids)
 
@@ -231,11 +208,7 @@ class StartTask:
 def record_driver(
     node: Any, join_poll_ns: int, feed_task: type[FeedTask] = FeedTask, start_task: type[StartTask] | None = StartTask
 ) -> None:
-    """Wrap the tasks that TensorFlowOnSpark makes on the driver.
-
-    Args:
-        feed_task, start_task: the wrappers; None if the caller wraps the task itself.
-    """
+    """Wrap the tasks that TensorFlowOnSpark makes on the driver. None: the caller wraps the start itself."""
     original_train, original_run = node.train, node.run
     if not getattr(original_train, "dlobd", False):
         if start_task is not None:
@@ -249,12 +222,7 @@ def record_driver(
 
 
 class NamedSleep:
-    """A replacement of the module `time` inside TensorFlowOnSpark, which records its sleeps.
-
-    Args:
-        waits_for: span kinds that a sleep may be waiting for.
-        at_most_s: the longest sleep; None keeps TensorFlowOnSpark's duration.
-    """
+    """Replacement of the module `time` inside TensorFlowOnSpark, which records its sleeps, and may shorten them."""
 
     def __init__(self, cause: Cause, waits_for: tuple[str, ...] = (), at_most_s: float | None = None) -> None:
         self._cause = cause
@@ -262,7 +230,6 @@ class NamedSleep:
         self._at_most_s = at_most_s
 
     def sleep(self, seconds: float) -> None:
-        """Sleep inside a span."""
         seconds = seconds if self._at_most_s is None else min(seconds, self._at_most_s)
         wait = {"waits_for": self._waits_for, **self._cause.wait(int(seconds * 1.1e9), f"sleep {seconds:g} s")}
         with tracing.span(kinds.SLEEP, wait):

@@ -39,8 +39,7 @@ from dlobd.spans import SpanKind
 STOCK_POLL_NS = 1_000_000_000
 """TensorFlowOnSpark's own polls sleep 1 s: reservation.py at both ends, and the feed's join in TFSparkNode.py."""
 
-POLL_S = 0.05
-"""Interval between two checks of the reservations."""
+POLL_S = 0.05  # interval between two checks of the reservations
 
 
 def install() -> None:
@@ -79,7 +78,7 @@ def provide_pkg_resources() -> None:
 
 
 def _import_tensorflow_late() -> None:
-    """Replace tensorflowonspark.compat, whose first line imports TensorFlow (seconds, in every process)."""
+    """Replace tensorflowonspark.compat: its first line imports TensorFlow (seconds, in every process)."""
     late = types.ModuleType("tensorflowonspark.compat")
 
     def is_gpu_available() -> bool:
@@ -125,7 +124,7 @@ def _choose_host(util: Any, reservation: Any) -> None:
 
 
 def _await_at_client(client: Any) -> Any:
-    """Replace reservation.Client.await_reservations: polls until all nodes are registered, then return them."""
+    """Replace reservation.Client.await_reservations: poll until all nodes are registered, then return them."""
     while not client._request("QUERY"):
         time.sleep(POLL_S)
     return client.get_reservations()
@@ -147,16 +146,15 @@ _joining = threading.local()
 
 
 class JoinThread(threading.Thread):
-    """A replacement of `Thread` in TFSparkNode: a feed task starts a thread, which ends once its queue is empty."""
+    """Replacement of `Thread` in TFSparkNode: a feed task starts a thread, which ends once its queue is empty."""
 
     def start(self) -> None:
-        """Start the thread, and store it for `JoinTime.sleep`, which waits for it."""
         super().start()
         _joining.thread = self
 
 
 class JoinTime:
-    """A replacement of the module `time` in TFSparkNode. A class, because it must pickle by reference."""
+    """Replacement of the module `time` in TFSparkNode. A class, because it must pickle by reference."""
 
     @staticmethod
     def sleep(seconds: float) -> None:
@@ -215,13 +213,10 @@ def timed(kind: SpanKind, wait: dict[str, Any] | None = None) -> Callable[[Any],
 
 
 class WatchedProcess(multiprocessing.Process):
-    """A trainer process. Its death by a signal or an exit code is reported to the error queue and the job.
-
-    `args[0]` is the tf_args of TFCluster.run; its `markers`, if any, receive the cause.
-    """
+    """Trainer process. Its death by a signal or an exit code is reported to the error queue and the job."""
 
     def start(self) -> None:
-        """Fork the trainer, and watches it from a thread of the Python worker, which Spark keeps for reuse."""
+        """Fork the trainer, and watch it from a thread of the Python worker, which Spark keeps for reuse."""
         tf_args = self._args[0]  # type: ignore[attr-defined]  # multiprocessing deletes it in `start`
         with tracing.span(kinds.FORK_TRAINER) as span:
             super().start()
@@ -254,6 +249,6 @@ class WatchedProcess(multiprocessing.Process):
 
 
 class Multiprocessing:
-    """A replacement of the module `multiprocessing` in TFSparkNode. A class, because it must pickle by reference."""
+    """Replacement of the module `multiprocessing` in TFSparkNode. A class, because it must pickle by reference."""
 
     Process = WatchedProcess

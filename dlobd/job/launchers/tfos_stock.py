@@ -18,18 +18,19 @@ from typing import Any
 
 from dlobd import spans as kinds
 from dlobd import tracing
-from dlobd.job.launchers.base import Roles
 from dlobd.job.launchers.failure import MemoryGroup, exit_status
 from dlobd.job.launchers.imports import on_import
 from dlobd.job.launchers.tfos import StartTask, TfosLauncher, record_driver
 from dlobd.job.launchers.tfos_compat import STOCK_POLL_NS, naming, provide_pkg_resources, timed
 
-DRIVER_OVERHEAD_MB = 1024
-"""Memory beside the driver's heap for a Python process with TensorFlow."""
+DRIVER_OVERHEAD_MB = 1024  # memory beside the driver's heap for a Python process with TensorFlow
 
 
 class TfosStockLauncher(TfosLauncher):
-    """Launcher of this module; roles, feed and done-markers as in `tfos`."""
+    """Launcher with the roles, the feed and the done-markers of `tfos`."""
+
+    reads_ahead = False
+    shutdown_sleep_s = None
 
     def spark_conf(self) -> dict[str, str]:
         """Select a worker daemon that only records, and makes TensorFlowOnSpark importable."""
@@ -48,12 +49,6 @@ class TfosStockLauncher(TfosLauncher):
         record_reservations(reservation)
         return TFCluster
 
-    def _reads_ahead(self) -> bool:
-        return False
-
-    def _shutdown_sleep_s(self, roles: Roles) -> float | None:
-        return None
-
 
 def record_reservations(reservation: Any) -> None:
     """Record the driver's wait for reservations; its failure names the registered nodes."""
@@ -63,10 +58,9 @@ def record_reservations(reservation: Any) -> None:
 
 
 class WatchedStartTask(StartTask):
-    """A start task that records the death of its trainer."""
+    """Start task that records the death of its trainer."""
 
     def __call__(self, executor_ids: Any) -> Any:
-        """Start the node, and watches the forked trainer."""
         result = super().__call__(executor_ids)
         # the other child is the queue manager, whose name is that of its class
         for child in multiprocessing.active_children():
@@ -77,9 +71,10 @@ class WatchedStartTask(StartTask):
 
 
 def record_death(pid: int, memory: MemoryGroup | None = None) -> None:
-    """Wait for the end of a child, and record it if the child was killed.
+    """Wait for the end of a child, and record it if a signal ended the child.
 
-    It blocks in the kernel, reports to no other process, and leaves the exit status for the parent's `wait`."""
+    It blocks in the kernel, reports to no other process, and leaves the exit status for the parent's `wait`.
+    """
     try:
         ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     except ChildProcessError:

@@ -29,28 +29,22 @@ END_OF_FEED = -1
 
 
 def start(environment: Mapping[str, str], piped_output: bool = False) -> subprocess.Popen[bytes]:
-    """Start a trainer's process, which waits for `assign` on its stdin.
-
-    Args:
-        piped_output: connect stdout and stderr to one pipe; otherwise the process inherits both.
-    """
+    """Start a trainer's process, which waits for `assign` on its stdin. By default it inherits stdout and stderr."""
     command = [sys.executable, "-m", "dlobd.job.launchers.trainer_process"]
     stdout, stderr = (subprocess.PIPE, subprocess.STDOUT) if piped_output else (None, None)
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=stdout, stderr=stderr, env=environment)
 
 
 def assign(pipe: IO[bytes], work: bytes, rank: int, addresses: Sequence[str], fed: bool) -> None:
-    """Send the first message, a pickle, over the pipe between parent and child.
+    """Send the first message, a pickle, over the pipe between parent and child; `fed` if blocks follow.
 
-    Args:
-        work: a pickle of (main, job). Only the child unpickles it, with all the imports that it needs.
-        fed: True if blocks follow.
+    `work` is a pickle of (main, job). Only the child unpickles it, with all the imports that it needs.
     """
     write(pipe, pickle.dumps({"work": work, "rank": rank, "peers": addresses, "fed": fed}))
 
 
 def write(pipe: IO[bytes], data: bytes) -> None:
-    """Write and flush one message."""
+    """Write and flush a message."""
     pipe.write(LENGTH.pack(len(data)))
     pipe.write(data)
     pipe.flush()
@@ -63,11 +57,7 @@ def write_end(pipe: IO[bytes]) -> None:
 
 
 def read(pipe: IO[bytes]) -> bytes | None:
-    """Read one message; None at the end of the feed.
-
-    Raises:
-        EOFError: the writer has ended.
-    """
+    """Read a message; None at the end of the feed. Raises EOFError: the writer has ended."""
     header = pipe.read(LENGTH.size)
     if len(header) < LENGTH.size:
         raise EOFError("the feeding Spark task has ended")
@@ -81,13 +71,12 @@ def read(pipe: IO[bytes]) -> bytes | None:
 
 
 class PipeFeed:
-    """The trainer's end of the feed; see `dlobd.job.launchers.base.Feed`."""
+    """The trainer's end of the feed."""
 
     def __init__(self, pipe: BinaryIO) -> None:
         self._pipe = pipe
 
     def next_block(self) -> bytes | None:
-        """Read the next block; None at the end of the feed."""
         with tracing.span(kinds.GET) as span:
             block = read(self._pipe)
             span.note(bytes=len(block or b""))
@@ -99,7 +88,7 @@ class PipeFeed:
 
 
 def run() -> None:
-    """Import TensorFlow, read the assignment, and trains."""
+    """Import TensorFlow, read the assignment, and train."""
     die_with_parent(signal.SIGKILL)  # a killed Spark task leaves no trainer behind
     tracing.start(os.environ.get("LOG_DIRS", ".").split(",")[0], "trainer")
     record_packages()

@@ -16,8 +16,7 @@ from dlobd.job.launchers.imports import record_packages
 def serve(prepare: Callable[[], None] = lambda: None) -> None:
     """Open the recorder in the container's log directory and become `pyspark.daemon`.
 
-    Args:
-        prepare: imports modules before the first fork, so that no Python worker has to import them.
+    `prepare` imports modules before the first fork, so that no Python worker has to import them.
     """
     log_dirs = os.environ.get("LOG_DIRS", "")
     if log_dirs:

@@ -1,9 +1,9 @@
-"""Contract and members of augmentations.
+"""Augmentations, and their contract.
 
 An augmentation
     1. is a pure function of a batch of training images, an ID of the batch, seed and step. It does not depend on the
        rank, because Spark may feed a file to any rank. Its random numbers come from stateless ops with the algorithm
-       Philox, whose values are equal eagerly and in a tf.data pipeline, on a CPU and on a GPU;
+       Philox, which give the same values eagerly and in a tf.data pipeline, on a CPU and on a GPU;
     2. preserves shape and type of the images.
 """
 
@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-PAD = 4
-"""Black pixels on each side of an image before the crop."""
+PAD = 4  # black pixels on each side of an image before the crop
 
 
 class Augment(Protocol):
@@ -29,7 +28,7 @@ class Augment(Protocol):
 
 
 def flip_crop(tf: Any, images: Any, seed: int, batch: Any, step: Any) -> Any:
-    """Crops each padded image at random, and flips half of them left to right, at random (He et al. 2015)."""
+    """Crop each padded image at random, and flip half of them left to right, at random (He et al. 2015)."""
     samples, height, width = tf.unstack(tf.shape(images)[:3])
 
     def draw(number: int, below: int) -> Any:

@@ -20,7 +20,7 @@ def checkpoint(tf: Any, job: Job, model: Any, storage: Storage, step: int) -> No
 
 
 def save(tf: Any, job: Job, model: Any, storage: Storage) -> None:
-    """Store the model as a SavedModel, whose function `logits` maps any number of images to logits."""
+    """Store the model as a SavedModel. Its function `logits` maps any number of images to logits."""
     with tracing.span(kinds.SAVE_MODEL), tempfile.TemporaryDirectory() as local:
         exported = plain_copy(job, model)
         exported.logits = logits(tf, job, exported)

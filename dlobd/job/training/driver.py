@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
+import secrets
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlobd import spans as kinds
 from dlobd import tracing
-from dlobd.axes import LAUNCHERS
+from dlobd.axes import EXCHANGES, LAUNCHERS
 from dlobd.job.description import Job, Markers
-from dlobd.job.job_status import JobStatus
-from dlobd.job.launchers.addresses import serve_clock
-from dlobd.job.launchers.base import Roles
+from dlobd.job.launchers.addresses import CHANNEL, driver_host, serve_clock
 from dlobd.job.launchers.imports import record_packages
+from dlobd.job.rank_status import JobStatus, StatusServer
 from dlobd.job.training import trainer
-from dlobd.job.training.rendezvous import serve_rank_status, serve_rendezvous
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
@@ -26,11 +30,7 @@ ONE_SPLIT_A_FILE = {"spark.hadoop.mapreduce.input.fileinputformat.split.minsize"
 
 
 def run(job_file: str) -> None:
-    """Run the job described by `job_file`.
-
-    Raises:
-        TrainingFailed: a rank failed; the message is its cause in one line.
-    """
+    """Run the job described by `job_file`. Raises TrainingFailed with the cause of a rank's failure in one line."""
     job = Job.read(job_file)
     tracing.start(os.environ.get("LOG_DIRS", job.spans_dir).split(",")[0], "driver")
     record_packages()
@@ -43,10 +43,9 @@ def run(job_file: str) -> None:
 
 
 def _launch(sc: SparkContext | None, job: Job, blocks: RDD[bytes] | None) -> None:
-    roles = Roles(chief=1, worker=job.workers - 1)
     with serve_rendezvous(sc, job), serve_rank_status(sc, job) as server:
         status = JobStatus(Markers(job), server)
-        LAUNCHERS.get(job.launcher)().launch(sc, trainer.main, job, roles, blocks, job.fed_epochs, status)
+        LAUNCHERS.get(job.launcher)().launch(sc, trainer.main, job, blocks, status)
     tracing.instant(kinds.LAUNCHER_SHUT_DOWN)
 
 
@@ -79,10 +78,57 @@ def _blocks(sc: SparkContext, job: Job) -> RDD[bytes]:
     return blocks
 
 
+@contextmanager
+def serve_rendezvous(sc: SparkContext | None, job: Job) -> Iterator[None]:
+    """Set channel and rendezvous servers in the environment of ranks that start inside the context.
+
+    The secret of the run travels with each Python function: configuration and command line would expose it.
+
+    Raises SetupError: the driver cannot listen on its address.
+    """
+    environment = os.environ if sc is None else sc.environment
+    environment[CHANNEL] = job.channel
+    if EXCHANGES.declared(job.exchange).inside_step:
+        yield  # TensorFlow's servers have their own rendezvous
+        return
+    from dlobd.network.exchanges.outside_step import RENDEZVOUS
+    from dlobd.network.rendezvous.pmi import PmiServer
+    from dlobd.network.rendezvous.store import KeyValueStore
+
+    secret = secrets.token_hex(16)
+    host = socket.gethostbyname(driver_host(sc) if sc else "127.0.0.1")
+    with ExitStack() as stack:
+        store = stack.enter_context(closing(KeyValueStore(host, job.workers, secret.encode())))
+        servers = {"address": store.address, "secret": secret}
+        if job.library == "mpi":
+            server = stack.enter_context(closing(PmiServer(host, job.workers, secret.encode())))
+            servers["pmi"] = server.address
+        environment[RENDEZVOUS] = json.dumps(servers)
+        yield
+
+
+@contextmanager
+def serve_rank_status(sc: SparkContext | None, job: Job) -> Iterator[StatusServer | None]:
+    """Serve status messages of ranks that start inside the context.
+
+    Yields None without Spark, because the launcher sees the end of its ranks, and if the driver cannot listen: then it
+    reads the markers."""
+    if sc is None:
+        yield None
+        return
+    try:
+        server = StatusServer(socket.gethostbyname(driver_host(sc)), job.workers)
+    except OSError as error:
+        print(f"dlobd: the driver cannot receive the status of ranks: {error}", file=sys.stderr)
+        yield None
+        return
+    sc.environment.update(server.environment)
+    with closing(server):
+        yield server
+
+
 def main(argv: list[str]) -> int:
     """Run jobs/train.py; return the exit code. The cause of a failure is one line on stderr."""
-    import sys
-
     try:
         run(argv[0])
     except Exception as error:  # noqa: BLE001  the cause of any error must reach the user in one line

@@ -15,11 +15,8 @@ from dlobd.job.description import Job
 from dlobd.job.training import checkpointing
 
 EVALUATION_BATCH = 1000
-EVALUATION_BYTES = 32 << 20
-"""Largest number, and largest size, of test samples in memory at once."""
-
-Logits = Callable[[Any], Any]
-"""Function from images to logits, both tensors."""
+EVALUATION_BYTES = 32 << 20  # largest number, and largest size, of test samples in memory at once
+Logits = Callable[[Any], Any]  # function from images to logits, both tensors
 
 
 def evaluate(tf: Any, job: Job, storage: Storage) -> dict[str, Any]:
@@ -33,7 +30,7 @@ def evaluate(tf: Any, job: Job, storage: Storage) -> dict[str, Any]:
 
 
 class Evaluation:
-    """Evaluation of a model in training, by one rank, on a copy whose variables no exchange owns."""
+    """Evaluation of a model in training, by one rank, on a copy that no exchange owns."""
 
     def __init__(self, tf: Any, job: Job, model: Any, storage: Storage) -> None:
         self._tf = tf
@@ -53,7 +50,6 @@ class Evaluation:
 
 
 def _count(tf: Any, job: Job, storage: Storage, logits: Logits) -> tuple[int, int]:
-    """Return the numbers of samples and of correct predictions on the test set."""
     samples = correct = 0
     at_once = max(1, min(EVALUATION_BATCH, EVALUATION_BYTES // job.layout.record_bytes))
     for piece in storage.stream(job.test_path, at_once * job.layout.record_bytes, kinds.TEST_SET):

@@ -9,7 +9,10 @@ a batch equally, as a function of batch, seed and step only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from dlobd import spans as kinds
@@ -20,16 +23,16 @@ from dlobd.job.datasets.tfrecord import Layout, checked_records, decode_block
 from dlobd.job.description import Job, part_name
 from dlobd.job.launchers.base import Node
 from dlobd.job.training.augmentation import Augment
-from dlobd.job.training.deadline import Deadlines
 
-PREFETCH = 8
-"""Number of decoded batches in reserve for the step loop."""
+PREFETCH = 8  # number of decoded batches in reserve for the step loop
 
 FEED_TIMEOUT_S = 60.0
 """Timeout of a trainer's next block. Spark reads a block in milliseconds, and from a slow HDFS in seconds."""
 
 PIECE_BYTES = 1 << 20
 """Size of one read, in whole batches: each piece is a call from TensorFlow into Python, which holds its lock."""
+
+CHECK_S = 0.5  # interval between checks: the largest delay of a deadline
 
 Batch = tuple[Any, Any]
 """Images [n, *image_shape] and labels [n], as tensors; see `dlobd.job.datasets.tfrecord.decode_block`."""
@@ -139,3 +142,36 @@ def _decoded(tf: Any, records: Any, layout: Layout) -> Batch:
         sevens = tf.cast(records[:, layout.label.start : layout.label.stop] & 0x7F, tf.int32)
         labels = tf.reduce_sum(sevens * [1 << 7 * at for at in range(layout.label_bytes)], axis=1)
     return tf.reshape(values, [-1, *layout.shape]), labels
+
+
+class Deadlines:
+    """Deadlines of a trainer. Its main thread has one wait at a time.
+
+    A wait inside third-party code, such as a queue's socket, cannot be interrupted by an exception. So a thread checks
+    the deadline, and calls `give_up` with the cause, which should not return.
+    """
+
+    def __init__(self, give_up: Callable[[str], None]) -> None:
+        self._give_up = give_up
+        self._watched: tuple[float, Callable[[], str]] | None = None
+        self._thread: threading.Thread | None = None
+
+    @contextmanager
+    def within(self, seconds: float, cause: Callable[[], str]) -> Iterator[None]:
+        """Give up unless the block ends in time. `cause` is called only then; it returns one line."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._watch, name="dlobd-deadline", daemon=True)
+            self._thread.start()
+        self._watched = time.monotonic() + seconds, cause
+        try:
+            yield
+        finally:
+            self._watched = None
+
+    def _watch(self) -> None:
+        while True:
+            time.sleep(CHECK_S)
+            watched = self._watched
+            if watched and time.monotonic() > watched[0]:
+                self._give_up(watched[1]())
+                self._watched = None

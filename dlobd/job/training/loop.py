@@ -1,4 +1,4 @@
-"""The training loop of a rank: a batch, a step, and the work between steps.
+"""The training loop of a rank: batches, steps, and the work between steps.
 
     after a step            (chief) a checkpoint, if due
     after an epoch          its mean loss; (chief) an evaluation, if due: the others wait in their next step
@@ -54,9 +54,7 @@ class Loop:
     def run(self, incoming: Iterator[Batch]) -> dict[str, Any]:
         """Take all steps, and return the rank's report.
 
-        Raises:
-            RuntimeError: the input ended early.
-            FloatingPointError: the loss is not finite.
+        Raises RuntimeError: the input ended early; FloatingPointError: the loss is not finite.
         """
         ended_by, ended_ns = "", 0
         while not ended_by:
@@ -116,7 +114,6 @@ class Loop:
         return job.target_accuracy > 0 and not last and self._stop_vote(epoch, reached)
 
     def _evaluate(self, epoch: int) -> float:
-        """Return the accuracy of the current model."""
         samples, correct = self._evaluation()
         tracing.instant(kinds.EPOCH_EVALUATED, epoch=epoch, samples=samples, right=correct)
         self._evaluations.append({"epoch": epoch, "samples": samples, "right": correct})

@@ -17,8 +17,7 @@ from dlobd.axes import LOSSES, MODELS
 from dlobd.errors import DlobdError
 from dlobd.job.launchers.imports import import_tensorflow
 
-SAMPLES = 4
-"""Size of the batch: a number that is unlikely to occur in the model."""
+SAMPLES = 4  # size of the batch: a number that is unlikely to occur in the model
 
 
 def main() -> int:

@@ -8,7 +8,7 @@ An optimiser
        makes then, with equal values on all ranks;
     2. updates the variables (`apply`) from the means of the gradients over all ranks, equal on all ranks, in the order
        of the variables. `apply` is compiled as a part of the step, and so keeps no step number in Python: the learning
-       rate of the step is a tensor. The gradients already include weight decay (`dlobd.job.training.update`).
+       rate of the step is a tensor. The gradients already include weight decay (`dlobd.job.training.step`).
 """
 
 from __future__ import annotations
@@ -52,7 +52,6 @@ class Sgd:
         self._variables = variables
 
     def apply(self, tf: Any, gradients: Sequence[Any], learning_rate: Any) -> None:
-        """See the contract."""
         for variable, gradient in zip(self._variables, gradients, strict=True):
             variable.assign_sub(learning_rate * gradient)
 
@@ -72,7 +71,6 @@ class Momentum:
         ]
 
     def apply(self, tf: Any, gradients: Sequence[Any], learning_rate: Any) -> None:
-        """See the contract."""
         for variable, velocity, gradient in zip(self._variables, self._velocities, gradients, strict=True):
             new_velocity = self._momentum * velocity + gradient
             velocity.assign(new_velocity)

@@ -25,17 +25,19 @@ def constant(tf: Any, job: Job, step: Any) -> Any:
 
 
 def step(tf: Any, job: Job, step: Any) -> Any:
-    """Multiplies the job's learning rate by learning_rate_decay_factor after every num_epochs_per_decay epochs.
+    """Multiply the job's learning rate by learning_rate_decay_factor after every num_epochs_per_decay epochs.
 
-    It equals tf_cnn_benchmarks with flags of these names; epochs count from the start, warm-up included."""
+    It equals tf_cnn_benchmarks with flags of these names; epochs count from the start, warm-up included.
+    """
     decays = step // max(1, _steps(job, job.num_epochs_per_decay))
     return job.learning_rate * tf.pow(job.learning_rate_decay_factor, tf.cast(decays, tf.float32))
 
 
 def cosine(tf: Any, job: Job, step: Any) -> Any:
-    """Lowers the job's learning rate to 0 at the end, by half a cosine that begins after the warm-up.
+    """Lower the job's learning rate to 0 at the end, by half a cosine that begins after the warm-up.
 
-    Loshchilov and Hutter, SGDR (2017), equation 5, without restarts and with 0 as the minimum."""
+    Loshchilov and Hutter, SGDR (2017), equation 5, without restarts and with 0 as the minimum.
+    """
     warmup = _steps(job, job.warmup_epochs)
     progress = tf.cast(step - warmup, tf.float32) / float(job.steps - warmup)
     return job.learning_rate / 2 * (1 + tf.cos(math.pi * progress))

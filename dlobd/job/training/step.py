@@ -4,7 +4,7 @@
     forward and backward    logits, loss and gradients of this rank's batch, and its statistics if the model has any
     exchange                their means over all ranks (`dlobd.network.exchanges`), all in one call. With `max_seconds`
                             it includes one more scalar: this rank's vote for the end
-    apply                   the update, equal on all ranks (`dlobd.job.training.update`)
+    apply                   the update, equal on all ranks: it moves the statistics, and updates the variables
 
 With an exchange inside the step, the last three parts are compiled together, in one span, which is the collective. With
 an exchange outside, the step is a span with three inner spans: the parts around the exchange are compiled, and the span
@@ -18,18 +18,83 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.job.description import Job
-from dlobd.job.training.update import Update, Workload
+from dlobd.job.models.base import following_batches
+from dlobd.job.training import schedules
+from dlobd.job.training.optimisation import Loss, Optimiser
+from dlobd.job.training.schedules import Schedule
 from dlobd.network.exchanges.base import Exchange
 from dlobd.spans import SpanKind
 
 Compute = Callable[..., list[Any]]
 """Function from images, labels and an optional vote to the means of loss and vote, or, with the exchange outside, to
 this rank's values for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Model, loss, optimiser and schedule of a job."""
+
+    model: Any
+    loss: Loss
+    optimiser: Optimiser
+    schedule: Schedule
+
+
+class Update:
+    """The update of a rank; made inside the exchange's scope, after the optimiser, with its own step counter."""
+
+    def __init__(self, tf: Any, job: Job, workload: Workload) -> None:
+        self._tf = tf
+        self._job = job
+        self._workload = workload
+        self._modules = following_batches(workload.model)
+        first = tf.VariableAggregation.ONLY_FIRST_REPLICA
+        # a constant learning rate needs no counter, which would be a good part of a small model's update
+        self._counts = workload.schedule is not schedules.constant or job.warmup_epochs > 0
+        self._step = tf.Variable(0, dtype=tf.int64, trainable=False, aggregation=first, name="step")
+
+    @property
+    def statistics(self) -> int:
+        """Number of tensors of `take_statistics`."""
+        return 2 * len(self._modules)
+
+    def take_statistics(self) -> list[Any]:
+        """Return mean and variance of this rank's batch for each module with statistics, in order."""
+        return [tensor for module in self._modules for tensor in module.take_batch_statistics()]
+
+    def apply(self, reduced: Sequence[Any]) -> None:
+        """Apply the means over the ranks, of statistics and then of gradients. To be compiled."""
+        statistics, gradients = reduced[: self.statistics], reduced[self.statistics :]
+        for module, mean, variance in zip(self._modules, statistics[::2], statistics[1::2], strict=True):
+            module.update_moving_statistics(mean, variance)
+        learning_rate = schedules.learning_rate(
+            self._tf, self._job, self._workload.schedule, self._tf.identity(self._step)
+        )
+        self._workload.optimiser.apply(self._tf, self._decayed(gradients), learning_rate)
+        if self._counts:
+            self._step.assign_add(1)
+
+    def _decayed(self, gradients: Sequence[Any]) -> Sequence[Any]:
+        """Add the gradient of weight_decay / 2 x the sum of the squares of all weights, which the reported loss
+        excludes.
+
+        Variables of one dimension are excluded: biases, and the parameters of batch normalisation. tf_cnn_benchmarks
+        excludes batch normalisation's parameters too, but not biases; Caffe excludes nothing by default.
+        """
+        decay = self._job.weight_decay
+        if not decay:
+            return gradients
+        variables = self._workload.model.trainable_variables
+        return [
+            gradient + decay * variable if len(variable.shape) > 1 else gradient
+            for variable, gradient in zip(variables, gradients, strict=True)
+        ]
 
 
 class Step:
@@ -48,13 +113,9 @@ class Step:
     def __call__(self, k: int, images: Any, labels: Any, stop: bool = False) -> tuple[float, bool]:
         """Take step number `k`, from 0; return the mean loss, and True if any rank votes for the end.
 
-        With an asynchronous exchange both values are this rank's own.
-
-        Args:
-            stop: this rank's vote for the end; it has no effect without `max_seconds`.
-
-        Raises:
-            FloatingPointError: the loss is not finite. With a synchronous exchange all ranks raise it.
+        With an asynchronous exchange both values are this rank's own. `stop` is this rank's vote; it has no effect
+        without `max_seconds`. Raises FloatingPointError: the loss is not finite, on all ranks of a synchronous
+        exchange.
         """
         vote = (self._tf.constant(float(stop)),) if self._votes else ()
         loss, *votes = self._means(kinds.STEP if k else kinds.FIRST_STEP, k, images, labels, *vote)
@@ -63,7 +124,6 @@ class Step:
         return loss, any(votes)
 
     def _means(self, kind: SpanKind, k: int, *inputs: Any) -> list[float]:
-        """Return the means of loss and optional vote."""
         if self._apply is not None:
             return self._in_parts(kind, k, *inputs)
         with tracing.span(kind, {"rendezvous": kinds.STEP_RENDEZVOUS, "call": k}):
@@ -120,7 +180,6 @@ def _compute_function(tf: Any, job: Job, workload: Workload, update: Update, exc
 
 
 def _apply_function(tf: Any, update: Update, exchange: Exchange) -> Callable[[Sequence[Any]], None]:
-    """Compile the update from the exchanged values."""
 
     @tf.function(reduce_retracing=True, autograph=False)  # type: ignore[untyped-decorator]
     def apply(reduced: Sequence[Any]) -> None:

@@ -21,12 +21,10 @@ from dlobd.job.description import Job, Markers
 from dlobd.job.launchers.base import Node
 from dlobd.job.launchers.imports import import_tensorflow
 from dlobd.job.training import checkpointing
-from dlobd.job.training.deadline import Deadlines
 from dlobd.job.training.evaluation import evaluate
-from dlobd.job.training.inputs import batches
+from dlobd.job.training.inputs import Deadlines, batches
 from dlobd.job.training.loop import Loop, StopVote
-from dlobd.job.training.step import Step
-from dlobd.job.training.update import Workload
+from dlobd.job.training.step import Step, Workload
 from dlobd.network.exchanges.base import Exchange, Settings
 
 _STACK = (
@@ -42,7 +40,7 @@ _STACK = (
 
 
 def main(job: Job, node: Node) -> None:
-    """Train as `node.rank`; writes a done-marker, or a failure marker with the cause in one line."""
+    """Train as `node.rank`; write a done-marker, or a failure marker with the cause in one line."""
     markers = Markers(job)
     name = f"rank {node.rank} ({node.role})"
 

@@ -29,19 +29,16 @@ LONG_CALL_NS = 1_000_000
 """Shorter calls into the JVM are too many for a span each: their time stays with the calling code."""
 
 CHUNK = 64
-CHUNK_NS = 10_000_000
-"""Limits of a chunk in items and time: a feed of single rows has a span per chunk."""
+CHUNK_NS = 10_000_000  # limits of a chunk in items and time: a feed of single rows has a span per chunk
 
 DAEMONS = {"tfos": "dlobd.job.user.daemon", "tfos-stock": "dlobd.job.user.stock_daemon"}
 """Launcher to the worker daemon with its hooks."""
 
+Function = Callable[..., Any]  # of PySpark, TensorFlowOnSpark or the user
+
 
 def prepare_driver(launcher: str) -> None:
-    """Prepare the driver's Python; imports neither PySpark nor TensorFlowOnSpark.
-
-    Args:
-        launcher: tfos, or tfos-stock for TensorFlowOnSpark as published.
-    """
+    """Prepare the driver's Python for launcher `tfos` or `tfos-stock`. It imports no package."""
     tfos_compat.provide_pkg_resources()
     on_import("pyspark", kinds.IMPORT_PYSPARK, _record_pyspark)
     on_import("tensorflow", kinds.IMPORT_TENSORFLOW)
@@ -76,44 +73,37 @@ def _record_pyspark(pyspark: ModuleType) -> None:
     from pyspark.sql import SparkSession
 
     context = pyspark.SparkContext
-    original_init = context.__init__
 
-    @functools.wraps(original_init)
-    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+    @_replace(context, "__init__")
+    def init(original: Function, self: Any, *args: object, **kwargs: object) -> None:
         tracing.instant(kinds.SPARK_CONTEXT_START)
         with tracing.span(kinds.SPARK_CONTEXT):
-            original_init(self, *args, **kwargs)
+            original(self, *args, **kwargs)
         conf = self.getConf()
         slots = int(conf.get("spark.executor.cores", "1")) // int(conf.get("spark.task.cpus", "1"))
         tracing.instant(kinds.SPARK_CONTEXT_READY, application_id=self.applicationId, master=self.master, slots=slots)
         self._dlobd_clock = serve_clock(self)
 
-    original_stop = context.stop
-
-    @functools.wraps(original_stop)
-    def stop(self: Any) -> None:
+    @_replace(context, "stop")
+    def stop(original: Function, self: Any) -> None:
         with tracing.span(kinds.SPARK_CONTEXT_STOP):
-            original_stop(self)
+            original(self)
         if server := getattr(self, "_dlobd_clock", None):
             server.close()
         tracing.instant(kinds.SPARK_CONTEXT_STOPPED)
 
-    original_level = context.setLogLevel
-
-    @functools.wraps(original_level)
-    def set_log_level(self: Any, level: Any) -> None:
+    @_replace(context, "setLogLevel")
+    def set_log_level(original: Function, self: Any, level: object) -> None:
         tracing.instant(kinds.LOG_LEVEL, level=str(level))
-        original_level(self, level)
+        original(self, level)
 
-    context.__init__, context.stop, context.setLogLevel = init, stop, set_log_level
     SparkSession.Builder.getOrCreate = timed(kinds.SPARK_SESSION)(SparkSession.Builder.getOrCreate)
-    original_send = GatewayClient.send_command
 
-    @functools.wraps(original_send)
-    def send_command(self: Any, command: str, *args: Any, **kwargs: Any) -> Any:
+    @_replace(GatewayClient, "send_command")
+    def send_command(original: Function, self: Any, command: str, *args: object, **kwargs: object) -> object:
         begin_ns = monotonic_ns()
         try:
-            return original_send(self, command, *args, **kwargs)
+            return original(self, command, *args, **kwargs)
         finally:
             end_ns = monotonic_ns()
             if _Wait.active:
@@ -123,7 +113,21 @@ def _record_pyspark(pyspark: ModuleType) -> None:
             else:
                 tracing.left_out()
 
-    GatewayClient.send_command = send_command
+
+def _replace(owner: Any, name: str) -> Callable[[Function], Function]:
+    """Return a decorator: its function replaces an attribute, and receives the original as its first argument."""
+
+    def decorate(function: Function) -> Function:
+        original = getattr(owner, name)
+
+        @functools.wraps(original)
+        def replacement(*args: object, **kwargs: object) -> object:
+            return function(original, *args, **kwargs)
+
+        setattr(owner, name, replacement)
+        return function
+
+    return decorate
 
 
 def _method(command: str) -> str:
@@ -147,65 +151,50 @@ def _prepare_tensorflowonspark(launcher: str, package: ModuleType) -> None:
     if launcher != "tfos":
         tfos_stock.record_reservations(reservation)
     TFCluster.time = NamedSleep(kinds.TFCLUSTER_SHUTDOWN_POLL, (kinds.WAIT_TRAINERS,))
-    reservation.Server.await_reservations = _waiting(reservation.Server.await_reservations)
-    node_run, parallel_run = TFSparkNode.run, TFParallel.run
+    _replace(reservation.Server, "await_reservations")(_wait)
 
-    @functools.wraps(node_run)
-    def run(fn: Any, *args: Any, **kwargs: Any) -> tfos_stock.WatchedStartTask:
-        return UserStartTask(node_run(UserMain(fn), *args, **kwargs))
+    @_replace(TFSparkNode, "run")
+    def run(original: Function, fn: Function, *args: object, **kwargs: object) -> object:
+        return UserStartTask(original(UserMain(fn), *args, **kwargs))
 
-    @functools.wraps(parallel_run)
-    def run_parallel(sc: Any, map_fn: Any, *args: Any, **kwargs: Any) -> Any:
-        return parallel_run(sc, UserMain(map_fn), *args, **kwargs)
+    @_replace(TFParallel, "run")
+    def run_parallel(original: Function, sc: object, map_fn: Function, *args: object, **kwargs: object) -> object:
+        with tracing.span(kinds.TFPARALLEL_RUN):
+            return original(sc, UserMain(map_fn), *args, **kwargs)
 
-    TFSparkNode.run = run
-    TFParallel.run = timed(kinds.TFPARALLEL_RUN)(run_parallel)
-    TFSparkNode.inference = _wrapping(TFSparkNode.inference, functools.partial(UserFeedTask, join_poll_ns=join_poll_ns))
-    TFSparkNode.shutdown = _wrapping(TFSparkNode.shutdown, ShutdownTask)
-    TFCluster.run = _recorded_run(TFCluster.run)
+    @_replace(TFSparkNode, "inference")
+    def inference(original: Function, *args: object, **kwargs: object) -> object:
+        return UserFeedTask(original(*args, **kwargs), join_poll_ns=join_poll_ns)
+
+    @_replace(TFSparkNode, "shutdown")
+    def shutdown(original: Function, *args: object, **kwargs: object) -> object:
+        return ShutdownTask(original(*args, **kwargs))
+
+    @_replace(TFCluster, "run")
+    def run_cluster(original: Function, *args: object, **kwargs: object) -> object:
+        nodes = args[3] if len(args) > 3 else kwargs.get("num_executors")
+        with tracing.span(kinds.TFCLUSTER_RUN, nodes=nodes):
+            return original(*args, **kwargs)
+
     cluster = TFCluster.TFCluster
-    feeding = timed(kinds.TFCLUSTER_TRAIN)
-    cluster.train = feeding(_waiting(cluster.train))
+    _replace(cluster, "train")(_wait)
+    cluster.train = timed(kinds.TFCLUSTER_TRAIN)(cluster.train)
     cluster.inference = timed(kinds.TFCLUSTER_INFERENCE)(cluster.inference)
-    shutdown = timed(kinds.TFCLUSTER_SHUTDOWN)(cluster.shutdown)
 
-    @functools.wraps(shutdown)
-    def shut_down(self: Any, *args: Any, **kwargs: Any) -> None:
-        shutdown(self, *args, **kwargs)
+    @_replace(cluster, "shutdown")
+    def shut_down(original: Function, *args: object, **kwargs: object) -> None:
+        with tracing.span(kinds.TFCLUSTER_SHUTDOWN):
+            original(*args, **kwargs)
         tracing.instant(kinds.LAUNCHER_SHUT_DOWN)
 
-    cluster.shutdown = shut_down
 
-
-def _recorded_run(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Record TFCluster.run with its number of nodes."""
-
-    @functools.wraps(original)
-    def run(sc: Any, map_fun: Any, tf_args: Any, num_executors: int, *args: Any, **kwargs: Any) -> Any:
-        with tracing.span(kinds.TFCLUSTER_RUN, nodes=num_executors):
-            return original(sc, map_fun, tf_args, num_executors, *args, **kwargs)
-
-    return run
-
-
-def _waiting(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def wait(*args: Any, **kwargs: Any) -> Any:
-        _Wait.active = True
-        try:
-            return original(*args, **kwargs)
-        finally:
-            _Wait.active = False
-
-    return wait
-
-
-def _wrapping(original: Callable[..., Any], task: Callable[[Any], Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def wrap(*args: Any, **kwargs: Any) -> Any:
-        return task(original(*args, **kwargs))
-
-    return wrap
+def _wait(original: Function, *args: object, **kwargs: object) -> object:
+    """Call a function that waits for the cluster."""
+    _Wait.active = True
+    try:
+        return original(*args, **kwargs)
+    finally:
+        _Wait.active = False
 
 
 # --- functions for executors: classes, so that they pickle by reference ---
@@ -220,8 +209,7 @@ class _StartedBy:
 class UserStartTask(tfos_stock.WatchedStartTask):
     """TFSparkNode.run's function for one executor."""
 
-    def __call__(self, executor_ids: Any) -> Any:
-        """Store this process's ID."""
+    def __call__(self, executor_ids: object) -> object:
         _StartedBy.pid = os.getpid()
         return super().__call__(executor_ids)
 
@@ -229,11 +217,10 @@ class UserStartTask(tfos_stock.WatchedStartTask):
 class UserMain:
     """The user's main function in a rank."""
 
-    def __init__(self, main: Callable[[Any, Any], Any]) -> None:
+    def __init__(self, main: Function) -> None:
         self._main = main
 
-    def __call__(self, args: Any, ctx: Any) -> Any:
-        """Call the function, in the Python worker or in a process that was forked for it."""
+    def __call__(self, args: object, ctx: Any) -> object:
         # TFParallel has no roles: all ranks are workers
         role, index = (ctx.job_name, ctx.task_index) if ctx.job_name else ("worker", ctx.worker_num)
         in_task = os.getpid() == _StartedBy.pid or not ctx.job_name
@@ -263,7 +250,7 @@ class UserFeedTask(FeedTask):
         tracing.instant(kinds.FEED_EXHAUSTED, items=count, join_poll_ns=self._join_poll_ns)
 
 
-def _chunk(items: Iterator[Any]) -> Iterator[Any]:
+def _chunk(items: Iterator[object]) -> Iterator[object]:
     until_ns = monotonic_ns() + CHUNK_NS
     for item in islice(items, CHUNK):
         yield item
@@ -277,8 +264,7 @@ class ShutdownTask:
     def __init__(self, inner: FunctionType) -> None:
         self._inner = inner
 
-    def __call__(self, items: Any) -> Any:
-        """Stop the queues."""
+    def __call__(self, items: object) -> object:
         # the function was pickled by value: `time` is in its own globals, not in a module
         function_globals = self._inner.__globals__
         function_globals["time"] = NamedSleep(kinds.TFCLUSTER_GRACE_SECS, (kinds.WAIT_TRAINER,))
@@ -313,21 +299,6 @@ def _record_worker(worker: Any) -> None:
     worker.capture_outputs = capture_outputs
 
 
-def _counted_get(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Record DataFeed.next_batch with its number of rows, from which the feeder's put of them is known."""
-
-    @functools.wraps(original)
-    def next_batch(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with tracing.span(kinds.GET) as span:
-            batch = original(self, *args, **kwargs)
-            # with an input mapping the batch has a list for each tensor
-            rows = next(iter(batch.values()), ()) if isinstance(batch, dict) else batch
-            span.note(items=len(rows))
-            return batch
-
-    return next_batch
-
-
 def _record_feed() -> None:
     """Record both ends of the queue in a trainer."""
     from tensorflowonspark import TFNode
@@ -335,6 +306,15 @@ def _record_feed() -> None:
     feed = TFNode.DataFeed
     if hasattr(feed.next_batch, "__wrapped__"):
         return
-    feed.next_batch = _counted_get(feed.next_batch)
+
+    @_replace(feed, "next_batch")
+    def next_batch(original: Function, *args: object, **kwargs: object) -> object:
+        with tracing.span(kinds.GET) as span:
+            batch: Any = original(*args, **kwargs)
+            # with an input mapping the batch has a list for each tensor
+            rows = next(iter(batch.values()), ()) if isinstance(batch, dict) else batch
+            span.note(items=len(rows))  # from it the feeder's put of these rows is known
+            return batch
+
     feed.batch_results = timed(kinds.PUT_RESULTS)(feed.batch_results)
     feed.terminate = timed(kinds.TERMINATE_FEED)(feed.terminate)

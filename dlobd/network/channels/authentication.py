@@ -22,12 +22,9 @@ GREETING = b"dlobd channel 1\n"
 NONCE_BYTES = 16
 PROOF_BYTES = 32
 REFUSAL = b"refused: not the run's secret\n".ljust(PROOF_BYTES)
-
 GREETING_BYTES = len(GREETING) + NONCE_BYTES
 HELLO_BYTES = GREETING_BYTES + PROOF_BYTES
-
-HANDSHAKE_S = 5.0
-"""How long a listening end waits for a hello, which costs the other end a single HMAC."""
+HANDSHAKE_S = 5.0  # how long a listening end waits for a hello, which costs the other end a single HMAC
 
 
 class Refused(ChannelError):
@@ -50,13 +47,13 @@ def begins_well(received: bytes | bytearray) -> bool:
 
 
 def hello(secret: bytes, greeting: bytes) -> bytes:
-    """Return the connecting end's answer to a greeting."""
+    """Return the connecting end's reply to a greeting."""
     own = nonce()
     return GREETING + own + _proof(secret, b"connect", _nonce_of(greeting), own)
 
 
 def answer(secret: bytes, greeting: bytes, hello: bytes) -> bytes | None:
-    """Return the listening end's answer to a hello; None if the hello does not prove knowledge of the secret."""
+    """Return the listening end's reply to a hello; None if the hello does not prove knowledge of the secret."""
     theirs, proof = _nonce_of(hello), hello[GREETING_BYTES:]
     if not hmac.compare_digest(proof, _proof(secret, b"connect", _nonce_of(greeting), theirs)):
         return None
@@ -64,11 +61,7 @@ def answer(secret: bytes, greeting: bytes, hello: bytes) -> bytes | None:
 
 
 def check(secret: bytes, greeting: bytes, hello: bytes, answer: bytes, peer: str) -> None:
-    """Check that the answer to a hello proves that the listening end knows the secret.
-
-    Raises:
-        Refused: it does not, or the listening end refused the hello.
-    """
+    """Raise Refused unless the answer to a hello proves that the listening end knows the secret."""
     if answer == REFUSAL:
         raise Refused(f"{peer} refused this end: its secret is not that of the run")
     expected = _proof(secret, b"listen", _nonce_of(greeting), _nonce_of(hello))

@@ -6,11 +6,9 @@
        reused. It may wait for the peer's `recv`: callers must not rely on buffering.
     4. `recv` writes one whole message into the caller's buffer and returns its length. Messages of a connection arrive
        in the order in which they were sent. A message that does not fit is rejected before a byte of it is written.
-    5. `send_parts` and `recv_parts` do the same for a message in several buffers. A library that declares `iovec` does
-       not join them first.
-       A library that declares `begins` can start a send without waiting: `begin_send` returns a handle for
-       `finish_send`, which any thread may call, in the order of the starts. The handle is None if the bytes are taken
-       already.
+    5. `send_parts` and `recv_parts` do the same for a message in several buffers. A library that declares `begins` can
+       start a send without waiting: `begin_send` returns a handle for `finish_send`, which any thread may call, in the
+       order of the starts. The handle is None if the bytes are taken already.
     6. A library that declares `one_sided` lets its peer write and read registered memory: `register` returns a key for
        the peer, `put` and `get` check bounds before they touch memory, and the peer sees what was put once `flush`
        has returned. Other libraries raise `NotSupported`.
@@ -27,17 +25,22 @@ that the module of a library documents.
 from __future__ import annotations
 
 import os
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from numpy.typing import NDArray
 
 from dlobd.channel import Kind
 
-Buffer = bytes | bytearray | memoryview | NDArray[Any]
-"""Contiguous memory. A buffer to receive into must be writable."""
+Array = NDArray[Any]  # of any type of element
+
+Buffer = bytes | bytearray | memoryview | Array  # contiguous memory. A buffer to receive into must be writable.
 
 
 class ChannelError(Exception):
@@ -70,88 +73,103 @@ class NotSupported(ChannelError):
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """Optional capabilities of a library.
+    """Optional capabilities of a library."""
 
-    Args:
-        iovec: sends and receives several buffers without joining them.
-        one_sided: has `register`, `put`, `get` and `flush`.
-        processes: its two ends may be in two processes.
-        hosts: its two ends may be on two hosts.
-        begins: has `begin_send` and `finish_send`.
-        moves: a started send progresses while the same end receives.
-    """
-
-    iovec: bool
-    one_sided: bool
-    processes: bool
-    hosts: bool
-    begins: bool = False
-    moves: bool = False
+    one_sided: bool = False  # has `register`, `put`, `get` and `flush`
+    begins: bool = False  # has `begin_send` and `finish_send`
+    moves: bool = False  # a started send progresses while the same end receives
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Traffic:
-    """Totals of all connections of a channel. The end that calls `put` or `get` counts it.
+    """Traffic of a connection, or of all connections of a channel. The end that calls `put` or `get` counts it.
 
-    Args:
-        device: empty if there is none.
-        lanes: TRANSPORT/DEVICE pairs that the library reports, as UCX writes them: rc_mlx5/mlx5_0:1.
+    Counting needs no lock: one thread sends, and one thread receives. `lanes` are the TRANSPORT/DEVICE pairs that the
+    library reports, as UCX writes them: rc_mlx5/mlx5_0:1.
     """
 
     kind: Kind
-    device: str
-    sent_messages: int
-    sent_bytes: int
-    received_messages: int
-    received_bytes: int
-    put_bytes: int
-    got_bytes: int
+    device: str  # empty if there is none
+    sent_messages: int = 0
+    sent_bytes: int = 0
+    received_messages: int = 0
+    received_bytes: int = 0
+    put_bytes: int = 0
+    got_bytes: int = 0
     lanes: tuple[str, ...] = ()
 
 
-class Connection(Protocol):
-    """One of two connected ends. `peer` is the name of the other end for error messages."""
+def total_traffic(connections: Iterable[Traffic]) -> Traffic:
+    """Add up connections. Different kinds make `mixed`; several devices are joined by commas."""
+    every = list(connections)
+    kinds = {traffic.kind for traffic in every}
+    counters = [field.name for field in fields(Traffic) if field.name.endswith(("_messages", "_bytes"))]
+    return Traffic(
+        kinds.pop() if len(kinds) == 1 else "mixed" if kinds else "unknown",
+        ",".join(sorted({traffic.device for traffic in every if traffic.device})),
+        lanes=tuple(sorted({lane for traffic in every for lane in traffic.lanes})),
+        **{name: sum(getattr(traffic, name) for traffic in every) for name in counters},
+    )
 
-    peer: str
+
+class Connection(ABC):
+    """One of two connected ends. Calls of capabilities that the library does not declare raise NotSupported."""
+
+    library: ClassVar[str]
+    peer: str  # name of the other end, for error messages
 
     def send(self, message: Buffer, deadline_s: float) -> None:
         """Send one message. Raises DeadlinePassed, PeerClosed, Closed."""
+        self.send_parts((message,), deadline_s)
+
+    def recv(self, into: Buffer, deadline_s: float) -> int:
+        """Receive the next message at the start of `into`; return its length in bytes.
+
+        Raises DeadlinePassed, PeerClosed, Closed, MessageTooLong.
+        """
+        return self.recv_parts((into,), deadline_s)
+
+    @abstractmethod
+    def send_parts(self, parts: Sequence[Buffer], deadline_s: float) -> None:
+        """Send several buffers as one message. Raises as `send`."""
+
+    @abstractmethod
+    def recv_parts(self, parts: Sequence[Buffer], deadline_s: float) -> int:
+        """Receive the next message into consecutive buffers; return its length. Raises as `recv`."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close this end and wake all waiting callers of both ends."""
 
     def begin_send(self, message: Buffer) -> Any:
         """Start to send. Unless None is returned, the message must not change before `finish_send`.
 
-        Raises NotSupported, PeerClosed, Closed.
+        Raises PeerClosed, Closed.
         """
+        raise self._not_supported("start a send without waiting")
 
     def finish_send(self, begun: Any, deadline_s: float) -> None:
         """Wait for a started send. Raises as `send`."""
-
-    def recv(self, into: Buffer, deadline_s: float) -> int:
-        """Receive the next message at the start of `into` and return its length in bytes.
-
-        Raises DeadlinePassed, PeerClosed, Closed, MessageTooLong.
-        """
-
-    def send_parts(self, parts: Sequence[Buffer], deadline_s: float) -> None:
-        """Send several buffers as one message. Raises as `send`."""
-
-    def recv_parts(self, parts: Sequence[Buffer], deadline_s: float) -> int:
-        """Receive the next message into consecutive buffers and return its length. Raises as `recv`."""
+        raise self._not_supported("start a send without waiting")
 
     def register(self, memory: Buffer) -> bytes:
         """Let the peer write and read `memory` until this connection closes; return the key for the peer."""
+        raise self._not_supported("access memory of the peer")
 
     def put(self, source: Buffer, key: bytes, offset_bytes: int, deadline_s: float) -> None:
         """Write into the peer's registered memory. Raises OutOfBounds, and as `send`."""
+        raise self._not_supported("access memory of the peer")
 
     def get(self, into: Buffer, key: bytes, offset_bytes: int, deadline_s: float) -> None:
         """Fill `into` from the peer's registered memory. Raises OutOfBounds, and as `send`."""
+        raise self._not_supported("access memory of the peer")
 
     def flush(self, deadline_s: float) -> None:
         """Wait until the peer sees all that was put. Raises DeadlinePassed, PeerClosed, Closed."""
+        raise self._not_supported("access memory of the peer")
 
-    def close(self) -> None:
-        """Close this end and wake all waiting callers of both ends."""
+    def _not_supported(self, what: str) -> NotSupported:
+        return NotSupported(f"library {self.library} cannot {what}")
 
 
 class Listener(Protocol):
@@ -167,10 +185,9 @@ class Listener(Protocol):
 
 
 class OpenChannel(Protocol):
-    """A channel that one rank has opened with a library. `transports` are the names that the library can carry."""
+    """A channel that one rank has opened with a library."""
 
     capabilities: ClassVar[Capabilities]
-    transports: ClassVar[tuple[str, ...]]
 
     def listen(self, device: str = "") -> Listener:
         """Listen on a device; without one the library chooses it."""
@@ -185,76 +202,37 @@ class OpenChannel(Protocol):
         """Close all listeners and connections of this channel."""
 
 
-class MessageConnection:
-    """Base of connections that only send and receive whole messages: all other calls raise NotSupported."""
-
-    library: str
-
-    def begin_send(self, message: Buffer) -> Any:
-        """Raise NotSupported."""
-        raise NotSupported(f"library {self.library} cannot start a send without waiting")
-
-    def finish_send(self, begun: Any, deadline_s: float) -> None:
-        """Raise NotSupported."""
-        raise NotSupported(f"library {self.library} cannot start a send without waiting")
-
-    def register(self, memory: Buffer) -> bytes:
-        """Raise NotSupported."""
-        raise self._not_one_sided()
-
-    def put(self, source: Buffer, key: bytes, offset_bytes: int, deadline_s: float) -> None:
-        """Raise NotSupported."""
-        raise self._not_one_sided()
-
-    def get(self, into: Buffer, key: bytes, offset_bytes: int, deadline_s: float) -> None:
-        """Raise NotSupported."""
-        raise self._not_one_sided()
-
-    def flush(self, deadline_s: float) -> None:
-        """Raise NotSupported."""
-        raise self._not_one_sided()
-
-    def _not_one_sided(self) -> NotSupported:
-        return NotSupported(f"library {self.library} has no one-sided access to memory")
+C = TypeVar("C", bound=Connection)
 
 
-@dataclass(slots=True)
-class Counts:
-    """Traffic of one connection. It needs no lock: one thread sends, and one thread receives.
+class AcceptQueue(Generic[C]):
+    """Queue of the connections that a listener has made, until `accept` takes them."""
 
-    `kind` and `device` are those of the interface that carries the connection.
-    """
+    address: str
 
-    kind: Kind
-    device: str
-    sent_messages: int = 0
-    sent_bytes: int = 0
-    received_messages: int = 0
-    received_bytes: int = 0
+    def __init__(self) -> None:
+        self._arrived: deque[C] = deque()
+        self._changed = threading.Condition()
+        self._closed = False
 
+    def accept(self, deadline_s: float) -> C:
+        """Return the next connection. Raises DeadlinePassed, Closed."""
+        with self._changed:
+            left_s = max(0.0, deadline_s - time.monotonic())
+            if not self._changed.wait_for(lambda: self._closed or self._arrived, left_s):
+                raise DeadlinePassed(f"no peer connected to {self.address} in time")
+            if self._closed:
+                raise Closed(f"{self.address} is closed")
+            return self._arrived.popleft()
 
-def total_traffic(connections: Iterable[Counts]) -> Traffic:
-    """Add up connections. Different kinds make `mixed`; several devices are joined by commas."""
-    counts = list(connections)
-    kinds = {one.kind for one in counts}
-    return Traffic(
-        kind=kinds.pop() if len(kinds) == 1 else "mixed" if kinds else "unknown",
-        device=",".join(sorted({one.device for one in counts if one.device})),
-        sent_messages=sum(one.sent_messages for one in counts),
-        sent_bytes=sum(one.sent_bytes for one in counts),
-        received_messages=sum(one.received_messages for one in counts),
-        received_bytes=sum(one.received_bytes for one in counts),
-        put_bytes=0,
-        got_bytes=0,
-    )
+    def _deliver(self, connection: C) -> None:
+        with self._changed:
+            self._arrived.append(connection)
+            self._changed.notify_all()
 
 
 def view(buffer: Buffer) -> memoryview:
-    """Return the bytes of a contiguous buffer without copying.
-
-    Raises:
-        ValueError: the buffer is not contiguous.
-    """
+    """Return the bytes of a contiguous buffer without copying. Raises ValueError: the buffer is not contiguous."""
     memory = memoryview(buffer)  # type: ignore[arg-type]  # numpy types declare the buffer protocol from 3.12 on
     if not memory.c_contiguous:
         raise ValueError("a channel's buffers must be contiguous")

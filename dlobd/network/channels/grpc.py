@@ -22,49 +22,38 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections import deque
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from typing import Any, ClassVar
 
 import grpc
 
-from dlobd.channel import transports_of
-from dlobd.errors import SetupError, UsageError
+from dlobd.errors import SetupError
 from dlobd.network import interfaces
 from dlobd.network.channels import authentication
 from dlobd.network.channels.base import (
+    AcceptQueue,
     Buffer,
     Capabilities,
     ChannelError,
     Closed,
-    Counts,
+    Connection,
     DeadlinePassed,
-    MessageConnection,
     MessageTooLong,
     NotSupported,
     PeerClosed,
     Traffic,
-    total_traffic,
     view,
 )
-from dlobd.network.channels.ip import counts_of, local_address, parse_address, source_towards
+from dlobd.network.channels.ip import IpChannel, local_address, parse_address, source_towards, traffic_over
 
 LIBRARY = "grpc"
-
 SERVICE = "dlobd.Channel"
-
-MAX_BYTES = 2**31 - 1
-"""Maximum size of a message: gRPC's length limits are signed 32-bit numbers."""
-
-RETRY_S = 0.05
-"""Interval between attempts to reach a listener that does not exist yet, or is closing."""
-
-MAX_TIMEOUT_S = 10.0 * 365 * 86400
-"""Largest timeout: gRPC's time type overflows before infinity."""
-
-GRACE_S = 1.0
-"""Time for calls to end by themselves after their connections were closed."""
+MAX_BYTES = 2**31 - 1  # maximum size of a message: gRPC's length limits are signed 32-bit numbers
+RETRY_S = 0.05  # interval between attempts to reach a listener that does not exist yet, or is closing
+MAX_TIMEOUT_S = 10.0 * 365 * 86400  # largest timeout: gRPC's time type overflows before infinity
+GRACE_S = 1.0  # time for calls to end by themselves after their connections were closed
 
 MAX_GREETED = 256
 """Maximum number of clients between Hello and Join; the oldest are dropped and must repeat their Hello."""
@@ -99,33 +88,18 @@ SERVER = (
 )
 
 
-class GrpcChannel:
-    """Channel of library `grpc`; see `dlobd.network.channels.base.OpenChannel`.
+class GrpcChannel(IpChannel):
+    """Channel of library `grpc`. It cannot set a source address: `connect` fails if the routes lead elsewhere."""
 
-    Args:
-        transport: tcp or ipoib.
-        device: the interface. Without one a listener uses loopback, and a connection follows the routes. gRPC cannot
-            set a source address: `connect` fails if the routes lead over another interface.
-        secret: the run's secret; may be empty.
-    """
-
-    capabilities: ClassVar[Capabilities] = Capabilities(iovec=False, one_sided=False, processes=True, hosts=True)
-    transports: ClassVar[tuple[str, ...]] = transports_of(LIBRARY)
+    library = LIBRARY
+    capabilities: ClassVar[Capabilities] = Capabilities()
 
     def __init__(self, transport: str = "tcp", device: str = "", secret: bytes = b"") -> None:
-        if transport not in self.transports:
-            raise UsageError(f"Library {LIBRARY} cannot carry {transport!r}.", f"use {' or '.join(self.transports)}")
-        self._transport = transport
-        self._device = device
-        self._secret = secret
-        self._listeners: list[GrpcListener] = []
-        self._connections: list[GrpcConnection] = []
-        self._dialling: set[Any] = set()
-        self._counts: list[Counts] = []
-        self._closed = threading.Event()
+        super().__init__(transport, device, secret)
+        self._dialling: set[grpc.Channel] = set()
 
     def listen(self, device: str = "") -> GrpcListener:
-        """See the contract. Raises UsageError or SetupError if the interface cannot be used."""
+        """Listen on an interface. Raises UsageError or SetupError if it cannot be used."""
         self._check_open()
         host = local_address(self._transport, device or self._device)
         listener = GrpcListener(host, self._secret, self._accept)
@@ -133,21 +107,16 @@ class GrpcChannel:
         return listener
 
     def connect(self, address: str, deadline_s: float) -> GrpcConnection:
-        """See the contract.
-
-        Raises:
-            authentication.Refused: the other end does not know the secret.
-            SetupError: the route leads over another interface.
-        """
+        """Connect; raise Refused if the other end does not know the secret, SetupError for a wrong route."""
         host, port = parse_address(LIBRARY, address)
         source_towards(self._transport, self._device, host)
-        counts = counts_of(interfaces.towards(host))
+        traffic = traffic_over(interfaces.towards(host))
         self._check_open()
         channel = grpc.insecure_channel(f"ipv4:{host}:{port}", CLIENT)
         self._dialling.add(channel)
         try:
             self._authenticate(channel, address, deadline_s)
-            connection = _ClientConnection(channel, f"{host}:{port}", counts)
+            connection = _ClientConnection(channel, f"{host}:{port}", traffic)
         except BaseException as error:
             channel.close()
             if self._closed.is_set() and isinstance(error, ChannelError | grpc.RpcError | ValueError):
@@ -155,30 +124,16 @@ class GrpcChannel:
             raise
         finally:
             self._dialling.discard(channel)
-        self._keep(connection, counts)
-        if self._closed.is_set():
-            connection.close()  # a concurrent `close` may have missed it
+        self._keep(connection, traffic)
         return connection
 
-    def evidence(self) -> Traffic:
-        """See the contract."""
-        return total_traffic(self._counts)
-
     def close(self) -> None:
-        """See the contract."""
         self._closed.set()
         for channel in list(self._dialling):
             channel.close()
-        for listener in self._listeners:
-            listener.close()
-        for connection in self._connections:
-            connection.close()
+        super().close()
 
-    def _check_open(self) -> None:
-        if self._closed.is_set():
-            raise Closed(f"this channel of {LIBRARY} is closed")
-
-    def _authenticate(self, channel: Any, address: str, deadline_s: float) -> None:
+    def _authenticate(self, channel: grpc.Channel, address: str, deadline_s: float) -> None:
         say_hello, join = channel.unary_unary(f"/{SERVICE}/Hello"), channel.unary_unary(f"/{SERVICE}/Join")
         while True:
             self._check_open()
@@ -197,17 +152,14 @@ class GrpcChannel:
             return
 
     def _accept(self, peer: str, host: str, listener: GrpcListener) -> _ServerConnection:
-        counts = counts_of(interfaces.carrying(host, peer.rpartition(":")[0]))
-        connection = _ServerConnection(peer, counts, listener)
-        self._keep(connection, counts)
+        traffic = traffic_over(interfaces.carrying(host, peer.rpartition(":")[0]))
+        connection = _ServerConnection(peer, traffic, listener)
+        self._traffic.append(traffic)
+        self._connections.append(connection)
         return connection
 
-    def _keep(self, connection: GrpcConnection, counts: Counts) -> None:
-        self._counts.append(counts)
-        self._connections.append(connection)
 
-
-class GrpcListener:
+class GrpcListener(AcceptQueue["_ServerConnection"]):
     """Server on one address. It lives until the listener and all its connections are closed.
 
     A client that does not prove that it knows the run's secret is rejected with one line on stderr.
@@ -216,20 +168,17 @@ class GrpcListener:
         host: the IPv4 address to listen on; never the wildcard address.
         accept: makes a connection from the peer's name, `host` and this listener.
 
-    Raises:
-        SetupError: the address cannot be bound.
+    Raises SetupError: the address cannot be bound.
     """
 
     def __init__(self, host: str, secret: bytes, accept: Callable[[str, str, GrpcListener], _ServerConnection]) -> None:
+        super().__init__()
         self._host = host
         self._secret = secret
         self._accept = accept
         self._greeted: dict[str, bytes] = {}
         self._connections: dict[str, _ServerConnection] = {}
         self._open: set[int] = set()
-        self._arrived: deque[_ServerConnection] = deque()
-        self._changed = threading.Condition()
-        self._closed = False
         self._stopping = threading.Lock()
         self._threads = DaemonThreads(f"dlobd-{LIBRARY}")
         self._server: Any = grpc.server(self._threads, options=SERVER)
@@ -249,18 +198,8 @@ class GrpcListener:
         self.address = f"{LIBRARY}:{host}:{port}"
         self._server.start()
 
-    def accept(self, deadline_s: float) -> GrpcConnection:
-        """See the contract."""
-        with self._changed:
-            left_s = max(0.0, deadline_s - time.monotonic())
-            if not self._changed.wait_for(lambda: self._closed or self._arrived, left_s):
-                raise DeadlinePassed(f"no peer connected to {self.address} in time")
-            if self._closed:
-                raise Closed(f"{self.address} is closed")
-            return self._arrived.popleft()
-
     def close(self) -> None:
-        """See the contract. The server stops once its last connection is closed."""
+        """Stop accepting. The server stops once its last connection is closed."""
         with self._changed:
             self._closed = True
             arrived = list(self._arrived)
@@ -284,7 +223,7 @@ class GrpcListener:
             self._server.stop(GRACE_S).wait()
             self._threads.shutdown()
 
-    def _hello(self, request: bytes, context: Any) -> bytes:
+    def _hello(self, request: bytes, context: grpc.ServicerContext) -> bytes:
         greeting = authentication.greeting()
         with self._changed:
             if not self._closed:
@@ -292,15 +231,13 @@ class GrpcListener:
                 if len(self._greeted) > MAX_GREETED:
                     del self._greeted[next(iter(self._greeted))]
                 return greeting
-        context.abort(grpc.StatusCode.UNAVAILABLE, "the listener is closed")
-        raise AssertionError("abort raises")
+        raise _abort(context, "the listener is closed")
 
-    def _join(self, request: bytes, context: Any) -> bytes:
+    def _join(self, request: bytes, context: grpc.ServicerContext) -> bytes:
         with self._changed:
             greeting = self._greeted.pop(context.peer(), None)
         if greeting is None or len(request) != authentication.HELLO_BYTES or not authentication.begins_well(request):
-            self._reject(context, "it does not speak as a channel of dlobd")
-        assert greeting is not None  # `_reject` raises
+            raise self._reject(context, "it does not speak as a channel of dlobd")
         answer = authentication.answer(self._secret, greeting, request)
         if answer is None:
             authentication.report(self.address, _peer_name(context), "it does not know the run's secret")
@@ -310,53 +247,41 @@ class GrpcListener:
             self._connections[context.peer()] = connection
             if not self._closed:
                 self._open.add(id(connection))
-                self._arrived.append(connection)
-                self._changed.notify_all()
+                self._deliver(connection)
                 return answer
-        context.abort(grpc.StatusCode.UNAVAILABLE, "the listener is closed")
-        raise AssertionError("abort raises")
+        raise _abort(context, "the listener is closed")
 
     def _call(self, method: Callable[[_ServerConnection, bytes, Any], bytes]) -> Callable[[bytes, Any], bytes]:
         """Make a gRPC handler that dispatches to the connection of the caller."""
 
-        def handle(request: bytes, context: Any) -> bytes:
+        def handle(request: bytes, context: grpc.ServicerContext) -> bytes:
             with self._changed:
                 connection = self._connections.get(context.peer())
             if connection is None:
-                self._reject(context, "it was not authenticated")
-            assert connection is not None  # `_reject` raises
+                raise self._reject(context, "it was not authenticated")
             try:
                 return method(connection, request, context)
             except ChannelError as error:
-                context.abort(grpc.StatusCode.UNAVAILABLE, "it has closed the connection")
-                raise AssertionError("abort raises") from error
+                raise _abort(context, "it has closed the connection") from error
 
         return handle
 
-    def _reject(self, context: Any, why: str) -> None:
+    def _reject(self, context: grpc.ServicerContext, why: str) -> Exception:
         authentication.report(self.address, _peer_name(context), why)
-        context.abort(grpc.StatusCode.UNAUTHENTICATED, why)
+        return _abort(context, why, grpc.StatusCode.UNAUTHENTICATED)
 
 
-class GrpcConnection(MessageConnection):
+class GrpcConnection(Connection):
     """One end of a connection. Subclasses send and receive bytes objects."""
 
     library = LIBRARY
 
-    def __init__(self, peer: str, counts: Counts) -> None:
+    def __init__(self, peer: str, traffic: Traffic) -> None:
         self.peer = peer
-        self._counts = counts
-
-    def send(self, message: Buffer, deadline_s: float) -> None:
-        """See the contract. Raises NotSupported for a message larger than MAX_BYTES."""
-        self.send_parts((message,), deadline_s)
-
-    def recv(self, into: Buffer, deadline_s: float) -> int:
-        """See the contract."""
-        return self.recv_parts((into,), deadline_s)
+        self._traffic = traffic
 
     def send_parts(self, parts: Sequence[Buffer], deadline_s: float) -> None:
-        """See the contract. The parts are joined."""
+        """Join and send the parts. Raises NotSupported for a message larger than MAX_BYTES."""
         if len(parts) == 1 and isinstance(parts[0], bytes):
             message = parts[0]
         else:
@@ -364,11 +289,10 @@ class GrpcConnection(MessageConnection):
         if len(message) > MAX_BYTES:
             raise NotSupported(f"gRPC cannot carry a message of {len(message)} bytes; its limit is {MAX_BYTES}")
         self._put(message, deadline_s)
-        self._counts.sent_messages += 1
-        self._counts.sent_bytes += len(message)
+        self._traffic.sent_messages += 1
+        self._traffic.sent_bytes += len(message)
 
     def recv_parts(self, parts: Sequence[Buffer], deadline_s: float) -> int:
-        """See the contract."""
         into = [view(part) for part in parts]
         message = self._next(deadline_s)
         room = sum(part.nbytes for part in into)
@@ -379,26 +303,22 @@ class GrpcConnection(MessageConnection):
             size = min(part.nbytes, left.nbytes)
             part[:size] = left[:size]
             left = left[size:]
-        self._counts.received_messages += 1
-        self._counts.received_bytes += len(message)
+        self._traffic.received_messages += 1
+        self._traffic.received_bytes += len(message)
         return len(message)
 
-    def close(self) -> None:
-        """See the contract."""
-        raise NotImplementedError
+    @abstractmethod
+    def _put(self, message: bytes, deadline_s: float) -> None: ...
 
-    def _put(self, message: bytes, deadline_s: float) -> None:
-        raise NotImplementedError
-
-    def _next(self, deadline_s: float) -> bytes:
-        raise NotImplementedError
+    @abstractmethod
+    def _next(self, deadline_s: float) -> bytes: ...
 
 
 class _ClientConnection(GrpcConnection):
     """The connecting end, which makes the calls."""
 
-    def __init__(self, channel: Any, peer: str, counts: Counts) -> None:
-        super().__init__(peer, counts)
+    def __init__(self, channel: Any, peer: str, traffic: Traffic) -> None:
+        super().__init__(peer, traffic)
         self._channel = channel
         self._send = channel.unary_unary(f"/{SERVICE}/Send")
         self._receive = channel.unary_unary(f"/{SERVICE}/Receive")
@@ -407,7 +327,7 @@ class _ClientConnection(GrpcConnection):
         self._coming: Any = self._receive.future(b"")
 
     def close(self) -> None:
-        """See the contract. gRPC cancels all pending calls."""
+        # gRPC cancels all pending calls
         self._closed = True
         self._channel.close()
 
@@ -444,32 +364,31 @@ class _ClientConnection(GrpcConnection):
 class _ServerConnection(GrpcConnection):
     """The accepting end, which answers the calls."""
 
-    def __init__(self, peer: str, counts: Counts, listener: GrpcListener) -> None:
-        super().__init__(peer, counts)
+    def __init__(self, peer: str, traffic: Traffic, listener: GrpcListener) -> None:
+        super().__init__(peer, traffic)
         self._listener = listener
         self._inbox = Mailbox(peer)
         self._outbox = Mailbox(peer)
         self._over = threading.Event()
 
     def close(self) -> None:
-        """See the contract."""
         closed = Closed(f"the connection to {self.peer} is closed")
         self._inbox.end(closed, at_once=True)
         self._outbox.end(closed, at_once=True)
         self._over.set()
         self._listener.release(self)
 
-    def send_call(self, request: bytes, context: Any) -> bytes:
+    def send_call(self, request: bytes, context: grpc.ServicerContext) -> bytes:
         """Take a message of the peer; drop it if the peer gave it up at its deadline."""
         if context.add_callback(self._inbox.recheck):
             self._inbox.put(request, context.is_active)
         return b""
 
-    def receive_call(self, request: bytes, context: Any) -> bytes:
+    def receive_call(self, request: bytes, context: grpc.ServicerContext) -> bytes:
         """Return the next message for the peer."""
         return self._outbox.take()
 
-    def attend_call(self, request: bytes, context: Any) -> bytes:
+    def attend_call(self, request: bytes, context: grpc.ServicerContext) -> bytes:
         """Wait until either end leaves."""
         if context.add_callback(self._peer_left):
             self._over.wait()
@@ -491,11 +410,7 @@ class _ServerConnection(GrpcConnection):
 
 
 class Mailbox:
-    """Slot for one message between a thread of gRPC and a thread that sends or receives. `end` wakes both.
-
-    Args:
-        peer: name of the other end, for error messages.
-    """
+    """Slot for one message between a thread of gRPC and a thread that sends or receives. `end` wakes both."""
 
     def __init__(self, peer: str) -> None:
         self._peer = peer
@@ -505,11 +420,7 @@ class Mailbox:
         self._ended: ChannelError | None = None
 
     def put(self, message: bytes, wanted: Callable[[], bool]) -> None:
-        """Put a message once the slot is free, or drop it once `wanted` is False; `recheck` makes it ask again.
-
-        Raises:
-            ChannelError: the error given to `end`.
-        """
+        """Put a message once the slot is free, or drop it once `wanted` is False. Raises the error given to `end`."""
         with self._changed:
             self._wait(lambda: self._message is None or not wanted(), None)
             self._check()
@@ -517,12 +428,7 @@ class Mailbox:
                 self._place(message)
 
     def hand_over(self, message: bytes, deadline_s: float) -> None:
-        """Put a message and wait until it is taken; withdraw it at the deadline.
-
-        Raises:
-            DeadlinePassed: the message was not taken in time.
-            ChannelError: the error given to `end`.
-        """
+        """Put a message and wait until it is taken; withdraw it at the deadline. Raises the error given to `end`."""
         with self._changed:
             self._check()
             number = self._place(message)
@@ -535,12 +441,7 @@ class Mailbox:
                 self._check()
 
     def take(self, deadline_s: float | None = None) -> bytes:
-        """Wait for a message and take it; a message that was put before `end` is still delivered.
-
-        Raises:
-            DeadlinePassed: no message arrived in time.
-            ChannelError: the error given to `end`.
-        """
+        """Wait for a message and take it, also after `end`. Without a message, raise the error given to `end`."""
         with self._changed:
             self._wait(lambda: self._message is not None, deadline_s)
             message, self._message = self._message, None
@@ -552,11 +453,7 @@ class Mailbox:
             return message
 
     def end(self, error: ChannelError, at_once: bool = False) -> None:
-        """Wake all waiting threads with an error; the first error stays.
-
-        Args:
-            at_once: drop the message in the slot, and replace an earlier error.
-        """
+        """Wake all waiting threads with an error; `at_once` drops the message in the slot and an earlier error."""
         with self._changed:
             if at_once:
                 self._message = None
@@ -565,7 +462,7 @@ class Mailbox:
             self._changed.notify_all()
 
     def recheck(self) -> None:
-        """Make `put` ask again whether its message is wanted."""
+        """Make `put` check `wanted` again."""
         with self._changed:
             self._changed.notify_all()
 
@@ -601,7 +498,6 @@ class DaemonThreads(Executor):
         self._lock = threading.Lock()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """See `concurrent.futures.Executor`."""
         future: Future[Any] = Future()
         with self._lock:
             if self._idle:
@@ -639,6 +535,12 @@ def _timeout_s(deadline_s: float) -> float:
     return max(0.0, min(deadline_s - time.monotonic(), MAX_TIMEOUT_S))
 
 
-def _peer_name(context: Any) -> str:
+def _abort(context: grpc.ServicerContext, why: str, code: grpc.StatusCode = grpc.StatusCode.UNAVAILABLE) -> Exception:
+    """Abort a call. gRPC raises an exception, so that nothing is returned."""
+    context.abort(code, why)
+    return AssertionError("abort raises")
+
+
+def _peer_name(context: grpc.ServicerContext) -> str:
     """Return host:port of the caller; gRPC prefixes it with `ipv4:`."""
     return str(context.peer()).partition(":")[2]

@@ -1,11 +1,14 @@
-"""IP addresses and routes of channels: which address an interface has, and which interface carries a connection."""
+"""Channels over IP: their base class, the address of an interface, and the interface that carries a connection."""
 
 from __future__ import annotations
 
-from dlobd.channel import TRANSPORTS
+import threading
+from typing import ClassVar
+
+from dlobd.channel import TRANSPORTS, transports_of
 from dlobd.errors import SetupError, UsageError
 from dlobd.network import interfaces
-from dlobd.network.channels.base import Counts
+from dlobd.network.channels.base import Closed, Connection, Listener, Traffic, total_traffic
 
 LOOPBACK = "127.0.0.1"
 
@@ -13,8 +16,7 @@ LOOPBACK = "127.0.0.1"
 def resolve(transport: str, device: str) -> tuple[interfaces.Interface, str]:
     """Return the interface and the IPv4 address of a device: a name, an address or a network; loopback if empty.
 
-    Raises:
-        UsageError, SetupError: see `dlobd.network.interfaces.resolve`; also if the transport needs a device.
+    Raises UsageError, SetupError: as `interfaces.resolve`; also if the transport needs a device.
     """
     if not device and TRANSPORTS[transport].needs_device:
         raise UsageError(f"Channel {transport} needs the name of its interface.", f"write it as in {transport}@ib0")
@@ -29,8 +31,7 @@ def local_address(transport: str, device: str) -> str:
 def source_towards(transport: str, device: str, host: str) -> str:
     """Return the source address for connections to `host`; empty if the channel has no device.
 
-    Raises:
-        UsageError, SetupError: as `resolve`, or the route leads over another interface.
+    Raises UsageError, SetupError: as `resolve`, or the route leads over another interface.
     """
     if not device:
         return ""
@@ -44,19 +45,64 @@ def source_towards(transport: str, device: str, host: str) -> str:
 
 
 def parse_address(scheme: str, address: str) -> tuple[str, int]:
-    """Return host and port of a listener's address.
-
-    Raises:
-        ValueError: it is not an address of this library.
-    """
+    """Return host and port of a listener's address. Raises ValueError: it is not an address of this library."""
     words = address.split(":")
     if len(words) != 3 or words[0] != scheme or not words[2].isdecimal():
         raise ValueError(f"{address!r} is no address of library {scheme}; expected {scheme}:A.B.C.D:PORT")
     return words[1], int(words[2])
 
 
-def counts_of(interface: interfaces.Interface | None) -> Counts:
-    """Return zero counts for a connection over an interface; TCP over InfiniBand is kind `ipoib`."""
+def traffic_over(interface: interfaces.Interface | None) -> Traffic:
+    """Return the counters of a new connection over an interface; TCP over InfiniBand is kind `ipoib`."""
     if interface is None or interface.type is None:
-        return Counts("unknown", interface.name if interface else "")
-    return Counts("ipoib" if interface.type == interfaces.INFINIBAND else "tcp", interface.name)
+        return Traffic("unknown", interface.name if interface else "")
+    return Traffic("ipoib" if interface.type == interfaces.INFINIBAND else "tcp", interface.name)
+
+
+class IpChannel:
+    """Base of channels whose connections are TCP connections.
+
+    Without a device (an interface), a listener uses loopback and a connection follows the routes. The secret may be
+    empty.
+    """
+
+    library: ClassVar[str]
+
+    def __init__(self, transport: str = "tcp", device: str = "", secret: bytes = b"") -> None:
+        check_transport(self.library, transport)
+        self._transport = transport
+        self._device = device
+        self._secret = secret
+        self._listeners: list[Listener] = []
+        self._connections: list[Connection] = []
+        self._traffic: list[Traffic] = []
+        self._closed = threading.Event()
+
+    def evidence(self) -> Traffic:
+        """Return the traffic so far."""
+        return total_traffic(self._traffic)
+
+    def close(self) -> None:
+        """Close all listeners, which make connections, and then all connections."""
+        self._closed.set()
+        for listener in self._listeners:
+            listener.close()
+        for connection in self._connections:
+            connection.close()
+
+    def _check_open(self) -> None:
+        if self._closed.is_set():
+            raise Closed(f"this channel of {self.library} is closed")
+
+    def _keep(self, connection: Connection, traffic: Traffic) -> None:
+        self._traffic.append(traffic)
+        self._connections.append(connection)
+        if self._closed.is_set():
+            connection.close()  # a concurrent `close` may have missed it
+
+
+def check_transport(library: str, transport: str) -> None:
+    """Raise UsageError unless the library can carry the transport."""
+    carried = transports_of(library)
+    if transport not in carried:
+        raise UsageError(f"Library {library} cannot carry {transport!r}.", f"use {' or '.join(carried)}")

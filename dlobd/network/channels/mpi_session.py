@@ -1,4 +1,4 @@
-"""MPI in this process: started over a PMI connection, and restricted to one transport.
+"""MPI in this process, which a PMI connection starts, restricted to one transport.
 
     transport     environment of MPICH, whose transport is UCX or libfabric (OFI)
     tcp, ipoib    MPICH_CH4_NETMOD=ucx UCX_TLS=tcp UCX_NET_DEVICES=INTERFACE
@@ -26,12 +26,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from numpy.typing import NDArray
-
 from dlobd.channel import transports_of
 from dlobd.errors import SetupError, UsageError
 from dlobd.network import interfaces
-from dlobd.network.channels.base import ChannelError, DeadlinePassed, environment_variables
+from dlobd.network.channels.base import Array, ChannelError, DeadlinePassed, environment_variables
 from dlobd.network.channels.ip import resolve
 
 LIBRARY = "mpi"
@@ -39,32 +37,18 @@ LIBRARY = "mpi"
 YIELD_S = 0.01
 """How long a rank yields its core between polls before it sleeps: a late wake-up rarely costs more than this."""
 
-SLEEP_S = 50e-6
-"""Interval between polls after that."""
-
-START_S = 120.0
-"""Timeout of the start of MPI: longer than the timeout of a PMI barrier, which ends it first."""
-
-END_S = 30.0
-"""Timeout of the end of MPI, once all ranks have called it."""
-
-_started = False
-"""MPI starts at most once in a process."""
-
-_STARTING = threading.Lock()
-"""Guards `_started`."""
+SLEEP_S = 50e-6  # interval between polls after that
+START_S = 120.0  # timeout of the start of MPI: longer than the timeout of a PMI barrier, which ends it first
+END_S = 30.0  # timeout of the end of MPI, once all ranks have called it
+_started = False  # MPI starts at most once in a process
+_STARTING = threading.Lock()  # guards `_started`
 
 
 def environment(transport: str, device: str) -> dict[str, str]:
     """Return the environment variables for MPICH, UCX and libfabric.
 
-    Args:
-        device: an interface, its IPv4 address or its network, empty for loopback; or an RDMA device with its port, as
-            in mlx5_0:1 (default: port 1).
-
-    Raises:
-        UsageError: MPI cannot carry the transport, or the transport needs a device.
-        SetupError: the interface cannot be used.
+    The device is an interface, its IPv4 address or its network, empty for loopback; or an RDMA device with its port, as
+    in mlx5_0:1 (default: port 1). Raises UsageError, SetupError: MPI cannot carry the transport, or use the device.
     """
     if transport not in transports_of(LIBRARY):
         carried = ", ".join(transports_of(LIBRARY))
@@ -92,14 +76,10 @@ class MpiSession:
 
     All ranks start it together. If one dies during the start, MPICH ends the processes of the others. If one dies
     later, MPI reports an error, or MPICH crashes: MPICH 5.0 over UCX does (SIGSEGV) in about one of ten cases, when it
-    sends to the dead rank. The process that ended first then tells which rank it was.
+    sends to the dead rank. The process that ended first then identifies the rank.
 
-    Args:
-        preset: the result of `environment`; only the device may differ between ranks. It is set while MPI starts.
-        pmi: a connection that speaks PMI, which MPI owns until this process ends; None for a single rank.
-
-    Raises:
-        SetupError: MPI was started in this process before, is not MPICH, or cannot use the transport.
+    MPI owns the PMI connection until this process ends; a single rank needs none. Raises SetupError: MPI was started in
+    this process before, is not MPICH, or cannot use the transport.
     """
 
     def __init__(self, preset: dict[str, str], pmi: socket.socket | None, rank: int = 0, size: int = 1) -> None:
@@ -142,11 +122,11 @@ class MpiSession:
         _unlink_segments()
         return session, world
 
-    def sum(self, array: NDArray[Any]) -> Any:
+    def sum(self, array: Array) -> Any:
         """Start to sum an array in place over all ranks; return the request."""
         return self.world.Iallreduce(self.mpi.IN_PLACE, array, op=self.mpi.SUM)
 
-    def all_reduce(self, array: NDArray[Any]) -> None:
+    def all_reduce(self, array: Array) -> None:
         """Call MPI_Allreduce, for comparison: it keeps its core busy and does not return if a rank has died."""
         self.world.Allreduce(self.mpi.IN_PLACE, array, op=self.mpi.SUM)
 
@@ -163,14 +143,11 @@ class MpiSession:
         in a thread that it can abandon. MPI releases Python's lock meanwhile.
 
         Args:
-            deadline_s: a time of time.monotonic().
             what: the operation that failed, for the message.
             sleep: sleep between polls, because this rank only waits for others.
             given_up: returns True once the caller no longer waits.
 
-        Raises:
-            DeadlinePassed: the request is not complete in time; MPI cannot be used any more.
-            ChannelError: MPI has failed.
+        Raises DeadlinePassed: MPI cannot be used any more; ChannelError: MPI has failed.
         """
         sleeps_from_s = time.monotonic() + YIELD_S if sleep else deadline_s
         try:
@@ -187,10 +164,9 @@ class MpiSession:
             raise ChannelError(f"{what}: {_line(error)}") from error
 
     def finalise(self) -> None:
-        """End MPI. All ranks call it at about the same time. A rank that failed must not: it would wait for the others.
+        """End MPI, on all ranks at about the same time. A rank that failed must not: it would wait for the others.
 
-        Raises:
-            ChannelError: MPI has failed.
+        Raises ChannelError: MPI has failed.
         """
         try:
             with _or_exit(END_S):

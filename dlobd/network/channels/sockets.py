@@ -32,39 +32,32 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from dlobd.channel import transports_of
-from dlobd.errors import SetupError, UsageError
+from dlobd.errors import SetupError
 from dlobd.network import interfaces
 from dlobd.network.channels import authentication
 from dlobd.network.channels.base import (
+    AcceptQueue,
     Buffer,
     Capabilities,
     ChannelError,
     Closed,
-    Counts,
+    Connection,
     DeadlinePassed,
-    MessageConnection,
     MessageTooLong,
     PeerClosed,
     Traffic,
-    total_traffic,
     view,
 )
-from dlobd.network.channels.ip import counts_of, local_address, parse_address, source_towards
+from dlobd.network.channels.ip import IpChannel, local_address, parse_address, source_towards, traffic_over
 
 LIBRARY = "sockets"
-
-LENGTH = struct.Struct("<Q")
-"""Prefix of a message: the number of bytes that follow."""
-
-MAX_PARTS = 1024
-"""UIO_MAXIOV of Linux."""
+LENGTH = struct.Struct("<Q")  # prefix of a message: the number of bytes that follow
+MAX_PARTS = 1024  # UIO_MAXIOV of Linux
 
 TICK_S = 0.2
 """Longest time that a call blocks in the kernel before it checks its deadline; closer to the deadline it polls."""
 
-STAGE_BYTES = 8192
-"""Copying this many bytes costs less than the system call that the copy saves."""
+STAGE_BYTES = 8192  # copying this many bytes costs less than the system call that the copy saves
 
 SPINS = 20
 """Polls before a receiver sleeps: about 20 microseconds, which is what a wake-up costs. Each unsuccessful poll yields
@@ -80,27 +73,14 @@ buffer megabytes between the two ends, which then do not fit into the cache: an 
 as long. This many bytes per round trip are 3 GB/s, more than one thread copies; a farther peer needs a larger buffer,
 which the kernel tunes itself. Over loopback it makes no difference (docs/results.md)."""
 
-RETRY_S = 0.02
-"""Interval between attempts to connect to an address without a listener."""
-
-CHECK_S = 0.1
-"""Interval at which a waiting `connect` checks whether its channel was closed."""
-
-BACKLOG = 128
-"""Connections that were not greeted yet. The kernel retries further ones (tcp(7)); a job has fewer ranks."""
-
-REFUSED_KEPT = 100
-"""Number of refused peers that are remembered: a peer that retries forever must not fill the memory."""
-
-PAUSE_S = 0.1
-"""Pause after the kernel had no descriptor for a new connection: accept would fail again at once."""
-
+RETRY_S = 0.02  # interval between attempts to connect to an address without a listener
+CHECK_S = 0.1  # interval at which a waiting `connect` checks whether its channel was closed
+BACKLOG = 128  # connections that were not greeted yet. The kernel retries further ones (tcp(7)); a job has fewer ranks.
+REFUSED_KEPT = 100  # number of refused peers that are remembered: a peer that retries forever must not fill the memory
+PAUSE_S = 0.1  # pause after the kernel had no descriptor for a new connection: accept would fail again at once
 _NO_WAIT = socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT
-
 _MIN_RTT = struct.Struct("I")
-_MIN_RTT_AT = 148
-"""tcpi_min_rtt in struct tcp_info of linux/tcp.h, microseconds; since Linux 4.6."""
-
+_MIN_RTT_AT = 148  # tcpi_min_rtt in struct tcp_info of linux/tcp.h, microseconds; since Linux 4.6
 _TIMEVAL = struct.Struct("ll")
 
 
@@ -108,46 +88,22 @@ class _NotListening(Exception):
     """The peer does not listen, or no longer; `connect` may retry."""
 
 
-class SocketsChannel:
-    """Channel of library `sockets`; see `dlobd.network.channels.base.OpenChannel`.
+class SocketsChannel(IpChannel):
+    """Channel of library `sockets`."""
 
-    Args:
-        transport: tcp or ipoib.
-        device: the interface. Without one a listener uses loopback, and a connection follows the routes.
-        secret: the run's secret; may be empty.
-    """
-
-    capabilities: ClassVar[Capabilities] = Capabilities(
-        iovec=True, one_sided=False, processes=True, hosts=True, begins=True, moves=True
-    )
-    transports: ClassVar[tuple[str, ...]] = transports_of(LIBRARY)
-
-    def __init__(self, transport: str = "tcp", device: str = "", secret: bytes = b"") -> None:
-        if transport not in self.transports:
-            raise UsageError(f"Library {LIBRARY} cannot carry {transport!r}.", f"use {' or '.join(self.transports)}")
-        self._transport = transport
-        self._device = device
-        self._secret = secret
-        self._listeners: list[SocketsListener] = []
-        self._connections: list[SocketsConnection] = []
-        self._counts: list[Counts] = []
-        self._closed = threading.Event()
+    library = LIBRARY
+    capabilities: ClassVar[Capabilities] = Capabilities(begins=True, moves=True)
 
     def listen(self, device: str = "") -> SocketsListener:
-        """See the contract. Raises UsageError or SetupError if the interface cannot be used."""
+        """Listen on an interface. Raises UsageError or SetupError if it cannot be used."""
         self._check_open()
         host = local_address(self._transport, device or self._device)
-        listener = SocketsListener(host, LIBRARY, self._secret, self._connected)
+        listener = SocketsListener(host, self._secret, self._connected)
         self._listeners.append(listener)
         return listener
 
     def connect(self, address: str, deadline_s: float) -> SocketsConnection:
-        """See the contract.
-
-        Raises:
-            authentication.Refused: the other end does not know the secret.
-            SetupError: the route leads over another interface.
-        """
+        """Connect; raise Refused if the other end does not know the secret, SetupError for a wrong route."""
         host, port = parse_address(LIBRARY, address)
         source = source_towards(self._transport, self._device, host)
         while True:
@@ -160,29 +116,10 @@ class SocketsChannel:
                     raise DeadlinePassed(f"no listener at {address} answered in time: {error}") from error
                 self._closed.wait(min(RETRY_S, left_s))
 
-    def evidence(self) -> Traffic:
-        """See the contract."""
-        return total_traffic(self._counts)
-
-    def close(self) -> None:
-        """See the contract."""
-        self._closed.set()
-        for listener in self._listeners:  # first, because they make connections
-            listener.close()
-        for connection in self._connections:
-            connection.close()
-
-    def _check_open(self) -> None:
-        if self._closed.is_set():
-            raise Closed(f"this channel of {LIBRARY} is closed")
-
     def _connected(self, connected: socket.socket, peer: str) -> SocketsConnection:
-        counts = counts_of(interfaces.carrying(connected.getsockname()[0], connected.getpeername()[0]))
-        connection = SocketsConnection(connected, peer, counts)
-        self._counts.append(counts)
-        self._connections.append(connection)
-        if self._closed.is_set():
-            connection.close()  # a concurrent `close` may have missed it
+        traffic = traffic_over(interfaces.carrying(connected.getsockname()[0], connected.getpeername()[0]))
+        connection = SocketsConnection(connected, peer, traffic)
+        self._keep(connection, traffic)
         return connection
 
     def _try_connect(self, source: str, host: str, port: int, deadline_s: float) -> SocketsConnection:
@@ -253,24 +190,16 @@ class _Handshake:
     fault: str = ""
 
 
-class SocketsListener:
-    """Listener whose thread authenticates all new peers concurrently.
+class SocketsListener(AcceptQueue["SocketsConnection"]):
+    """Listener with a thread that authenticates all new peers concurrently.
 
-    A peer that does not know the run's secret, speaks another protocol, or stays silent for HANDSHAKE_S is refused
-    with one line on stderr; the listener continues.
-
-    Args:
-        host: the IPv4 address to listen on; never the wildcard address.
-        scheme: the first word of the address.
-        make: makes a connection from a socket and its peer's name.
-
-    Raises:
-        SetupError: the address cannot be bound.
+    A peer that does not know the run's secret, speaks another protocol, or stays silent for HANDSHAKE_S is refused with
+    one line on stderr; the listener continues. `host` is never the wildcard address. Raises SetupError: the address
+    cannot be bound.
     """
 
-    def __init__(
-        self, host: str, scheme: str, secret: bytes, make: Callable[[socket.socket, str], SocketsConnection]
-    ) -> None:
+    def __init__(self, host: str, secret: bytes, make: Callable[[socket.socket, str], SocketsConnection]) -> None:
+        super().__init__()
         self._secret = secret
         self._make = make
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
@@ -280,28 +209,15 @@ class SocketsListener:
         except OSError as error:
             self._socket.close()
             raise SetupError(f"Cannot listen on {host}: {error.strerror}.", "choose another interface") from error
-        self.address = f"{scheme}:{host}:{self._socket.getsockname()[1]}"
+        self.address = f"{LIBRARY}:{host}:{self._socket.getsockname()[1]}"
         self.refused: deque[str] = deque(maxlen=REFUSED_KEPT)  # log lines
-        self._arrived: deque[SocketsConnection] = deque()
-        self._changed = threading.Condition()
-        self._closed = False
         self._closing = threading.Lock()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK)
         self._thread = threading.Thread(target=self._serve, name=f"dlobd-listen-{self.address}", daemon=True)
         self._thread.start()
 
-    def accept(self, deadline_s: float) -> SocketsConnection:
-        """See the contract."""
-        with self._changed:
-            left_s = max(0.0, deadline_s - time.monotonic())
-            if not self._changed.wait_for(lambda: self._closed or self._arrived, left_s):
-                raise DeadlinePassed(f"no peer connected to {self.address} in time")
-            if self._closed:
-                raise Closed(f"{self.address} is closed")
-            return self._arrived.popleft()
-
     def close(self) -> None:
-        """See the contract. Peers that were never accepted are disconnected."""
+        """Stop accepting, and disconnect peers that were never accepted."""
         with self._closing:
             with self._changed:
                 if self._closed:
@@ -390,9 +306,7 @@ class SocketsListener:
         except OSError as error:
             self._refuse(one, error.strerror or str(error))
             return
-        with self._changed:
-            self._arrived.append(connection)  # `close` joins this thread before it clears the queue
-            self._changed.notify_all()
+        self._deliver(connection)  # `close` joins this thread before it clears the queue
 
     def _refuse(self, one: _Handshake, why: str) -> None:
         authentication.report(self.address, one.peer, why)
@@ -404,19 +318,19 @@ class SocketsListener:
         one.connected.close()
 
 
-class SocketsConnection(MessageConnection):
-    """One end of a connection; see `dlobd.network.channels.base.Connection`.
+class SocketsConnection(Connection):
+    """One end of a connection over an authenticated socket, which it closes.
 
-    Args:
-        connected: a connected and authenticated socket, which this connection closes.
+    A message that was sent partly at its deadline ends the connection. The next call skips the rest of a message that
+    was received partly at its deadline. Messages that were sent before `close` are still delivered.
     """
 
     library = LIBRARY
 
-    def __init__(self, connected: socket.socket, peer: str, counts: Counts) -> None:
+    def __init__(self, connected: socket.socket, peer: str, traffic: Traffic) -> None:
         self.peer = peer
         self._socket = connected
-        self._counts = counts
+        self._traffic = traffic
         self._writer = SocketWriter(connected, peer, self._lost, self._end_with)
         self._receiving = threading.Lock()
         self._ended = ""  # why this end is closed
@@ -428,36 +342,25 @@ class SocketsConnection(MessageConnection):
         self._either.register(connected, select.POLLIN | select.POLLOUT)
         _set_options(connected)
 
-    def send(self, message: Buffer, deadline_s: float) -> None:
-        """See the contract. A message that was sent partly at its deadline ends the connection."""
-        self.send_parts((message,), deadline_s)
-
-    def recv(self, into: Buffer, deadline_s: float) -> int:
-        """See the contract. The next call skips the rest of a message that was received partly at its deadline."""
-        return self.recv_parts((into,), deadline_s)
-
     def send_parts(self, parts: Sequence[Buffer], deadline_s: float) -> None:
-        """See the contract."""
         views = [memory for part in parts if (memory := view(part)).nbytes]
         size = sum(part.nbytes for part in views)
         self._writer.send(views, size, deadline_s)
-        self._counts.sent_messages += 1
-        self._counts.sent_bytes += size
+        self._traffic.sent_messages += 1
+        self._traffic.sent_bytes += size
 
     def begin_send(self, message: Buffer) -> PendingSend | None:
-        """See the contract. Sends at once what the kernel takes without waiting, unless another message is pending."""
+        """Send what the kernel takes without waiting, unless another message is pending."""
         memory = view(message)
         pending = self._writer.begin(memory)
-        self._counts.sent_messages += 1
-        self._counts.sent_bytes += memory.nbytes
+        self._traffic.sent_messages += 1
+        self._traffic.sent_bytes += memory.nbytes
         return pending
 
     def finish_send(self, begun: PendingSend, deadline_s: float) -> None:
-        """See the contract. The connection ends at the deadline."""
         self._writer.finish(begun, deadline_s)
 
     def recv_parts(self, parts: Sequence[Buffer], deadline_s: float) -> int:
-        """See the contract."""
         views = [memory for part in parts if (memory := view(part)).nbytes]
         room = sum(part.nbytes for part in views)
         with self._receiving:
@@ -470,12 +373,11 @@ class SocketsConnection(MessageConnection):
                     pass  # the next call skips the rest
                 raise MessageTooLong(f"a message of {size} bytes from {self.peer} does not fit into {room}")
             self._fill(_first_bytes(views, size), deadline_s)
-            self._counts.received_messages += 1
-            self._counts.received_bytes += size
+            self._traffic.received_messages += 1
+            self._traffic.received_bytes += size
         return size
 
     def close(self) -> None:
-        """See the contract. Messages that were sent before are still delivered."""
         self._end_with(f"the connection to {self.peer} is closed")
         with self._writer.lock, self._receiving:  # the kernel may reuse the descriptor: no call may still use it
             self._socket.close()
@@ -483,10 +385,7 @@ class SocketsConnection(MessageConnection):
     def detach(self) -> socket.socket:
         """Close this connection and return its socket, blocking and without a timeout, for another protocol.
 
-        Bytes after the last received message are lost: the peer must be waiting for this end.
-
-        Raises:
-            Closed: the connection was closed before.
+        Bytes after the last received message are lost: the peer must be waiting. Raises Closed.
         """
         with self._writer.lock, self._receiving:
             if self._socket.fileno() < 0:
@@ -539,7 +438,7 @@ class SocketsConnection(MessageConnection):
                     views[first] = views[first][filled:]
 
     def _skip(self, deadline_s: float) -> None:
-        """Discard the rest of a message that was rejected, or whose deadline passed."""
+        """Discard the rest of a message that was rejected or came too late."""
         while self._left:
             if self._start == self._end:
                 self._start, self._end = 0, self._receive_some([self._stage], 0, deadline_s)
@@ -612,22 +511,14 @@ class SocketWriter:
     """Sender of whole messages over a connected socket; several threads may call it.
 
     The kernel takes as much of a started message as fits. The rest is sent by `finish`, or by `push`, which the
-    receiving thread of the same end calls meanwhile.
-
-    Attributes:
-        pending: started messages that are not sent completely, in order. Only one thread starts messages.
-        lock: held while sending, and while removing from `pending`.
-
-    Args:
-        lost: makes the exception for an error of the socket.
-        end: ends the connection for a reason.
+    receiving thread of the same end calls meanwhile. `end` ends the connection for a reason.
     """
 
     def __init__(
         self, connected: socket.socket, peer: str, lost: Callable[[OSError], ChannelError], end: Callable[[str], None]
     ) -> None:
-        self.lock = threading.Lock()
-        self.pending: deque[PendingSend] = deque()
+        self.lock = threading.Lock()  # held while sending, and while removing from `pending`
+        self.pending: deque[PendingSend] = deque()  # incomplete messages, in order; only one thread starts messages
         self._socket = connected
         self._peer = peer
         self._lost = lost
@@ -714,13 +605,9 @@ class SocketWriter:
 
 
 def wait(ready: select.poll, polls: bool, deadline_s: float, late: str) -> None:
-    """Wait after a call that would block.
+    """Wait after a call that would block. A call that did not poll has waited for TICK_S in the kernel already.
 
-    Args:
-        polls: the call did not wait; otherwise it has waited for TICK_S in the kernel.
-
-    Raises:
-        DeadlinePassed: with `late` as its message.
+    Raises DeadlinePassed with the message `late`.
     """
     left_s = deadline_s - time.monotonic()
     if left_s <= 0:

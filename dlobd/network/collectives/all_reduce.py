@@ -10,11 +10,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dlobd.network.channels.base import Array
 from dlobd.network.collectives.mesh import Mesh
 
 SEGMENT_BYTES = 256 * 1024
@@ -31,12 +31,8 @@ class AllReduce(Protocol):
     def partners(rank: int, size: int) -> set[int]:
         """Return the ranks that `rank` communicates with."""
 
-    def __call__(self, array: NDArray[Any], deadline_s: float) -> None:
-        """Sum in place. `array` is contiguous and has one dimension.
-
-        Raises:
-            ExchangeFailed: a peer is gone, or did not answer before the deadline, a time of time.monotonic().
-        """
+    def __call__(self, array: Array, deadline_s: float) -> None:
+        """Sum in place. `array` is contiguous and has one dimension. Raises ExchangeFailed: a peer is gone or late."""
 
 
 class Ring:
@@ -53,18 +49,16 @@ class Ring:
 
     @staticmethod
     def partners(rank: int, size: int) -> set[int]:
-        """Return the next and the previous rank."""
         return {(rank + 1) % size, (rank - 1) % size} - {rank}
 
-    def __call__(self, array: NDArray[Any], deadline_s: float) -> None:
-        """See the contract."""
+    def __call__(self, array: Array, deadline_s: float) -> None:
         mesh, size = self._mesh, self._mesh.size
         if size == 1:
             return
         following, previous = (mesh.rank + 1) % size, (mesh.rank - 1) % size
         bounds = [index * len(array) // size for index in range(size + 1)]
 
-        def chunk(number: int) -> NDArray[Any]:
+        def chunk(number: int) -> Array:
             return array[bounds[number % size] : bounds[number % size + 1]]
 
         for segment in _segments(chunk(mesh.rank)):
@@ -101,7 +95,6 @@ class HalvingDoubling:
 
     @staticmethod
     def partners(rank: int, size: int) -> set[int]:
-        """Return the ranks of all pairs, and the neighbour of an excess rank."""
         core, extra = _core(size), size - _core(size)
         folded = {rank ^ 1} if rank < 2 * extra else set()
         if rank < 2 * extra and rank % 2 == 0:
@@ -109,8 +102,7 @@ class HalvingDoubling:
         place = _place(rank, extra)
         return folded | {_rank(place ^ (1 << bit), extra) for bit in range(core.bit_length() - 1)}
 
-    def __call__(self, array: NDArray[Any], deadline_s: float) -> None:
-        """See the contract."""
+    def __call__(self, array: Array, deadline_s: float) -> None:
         mesh, core = self._mesh, _core(self._mesh.size)
         extra = mesh.size - core
         if mesh.rank < 2 * extra and mesh.rank % 2 == 0:  # an excess rank
@@ -143,19 +135,19 @@ class HalvingDoubling:
         if mesh.rank < 2 * extra:
             self._send(mesh.rank - 1, array, deadline_s)
 
-    def _post(self, to: int, part: NDArray[Any], deadline_s: float) -> None:
+    def _post(self, to: int, part: Array, deadline_s: float) -> None:
         for segment in _segments(part):
             self._mesh.post(to, segment, deadline_s)
 
-    def _send(self, to: int, part: NDArray[Any], deadline_s: float) -> None:
+    def _send(self, to: int, part: Array, deadline_s: float) -> None:
         for segment in _segments(part):
             self._mesh.send(to, segment, deadline_s)
 
-    def _recv(self, sender: int, part: NDArray[Any], deadline_s: float) -> None:
+    def _recv(self, sender: int, part: Array, deadline_s: float) -> None:
         for segment in _segments(part):
             self._mesh.recv(sender, segment, deadline_s)
 
-    def _recv_and_add(self, sender: int, part: NDArray[Any], deadline_s: float) -> None:
+    def _recv_and_add(self, sender: int, part: Array, deadline_s: float) -> None:
         for segment in _segments(part):
             received = self._scratch.like(segment)
             self._mesh.recv(sender, received, deadline_s)
@@ -168,11 +160,11 @@ class _Scratch:
     def __init__(self) -> None:
         self._memory = np.empty(SEGMENT_BYTES, np.uint8)
 
-    def like(self, segment: NDArray[Any]) -> NDArray[Any]:
+    def like(self, segment: Array) -> Array:
         return self._memory[: segment.nbytes].view(segment.dtype)
 
 
-def _segments(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
+def _segments(array: Array) -> Iterator[Array]:
     """Cut the array into views of at most SEGMENT_BYTES; an empty array has none, at both ends."""
     step = max(1, SEGMENT_BYTES // array.itemsize)
     for start in range(0, len(array), step):

@@ -1,9 +1,9 @@
-"""The connections of a rank to the peers of its collectives, with sends concurrent to receives, and a barrier.
+"""Connections of a rank to the peers of its collectives, which send and receive at the same time, and a barrier.
 
 A channel may block a `send` until its peer receives. Where all ranks send and receive at the same time, as in a ring,
 each needs a second thread to avoid a deadlock: a mesh has one, which sends what it is handed in that order. If the
-library can start a send without waiting, the thread is not needed for messages whose bytes are taken at once, such as
-small ones, nor for messages to the peer that this rank receives from meanwhile, if the library makes progress on them.
+library can start a send without waiting, the thread is not needed for messages that are taken at once, such as small
+ones, nor for messages to the peer that this rank receives from meanwhile, if the library makes progress on them.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from dlobd.network.channels.base import (
     Closed,
     Connection,
     DeadlinePassed,
+    Listener,
     OpenChannel,
     view,
 )
@@ -30,10 +31,11 @@ from dlobd.network.channels.base import (
 AllGather = Callable[[str, str], list[str]]
 """Takes a name and this rank's value, and returns the values that all ranks gave for that name, by rank."""
 
-_RANK = struct.Struct("<I")
+RANK = struct.Struct("<I")  # the first message of the connecting rank
+END_S = 5.0  # how long `close` waits for the sending thread, whose connections are closed by then
 
-END_S = 5.0
-"""How long `close` waits for the sending thread, whose connections are closed by then."""
+
+NO_CAPABILITIES = Capabilities()
 
 
 class ExchangeFailed(Exception):
@@ -41,13 +43,7 @@ class ExchangeFailed(Exception):
 
 
 class Mesh:
-    """Connections of one rank. One thread uses it at a time; any thread may close it.
-
-    Args:
-        peers: connection by rank.
-        address: where this rank has listened.
-        capabilities: of the channel library.
-    """
+    """Connections of one rank. One thread uses it at a time; any thread may close it."""
 
     def __init__(
         self,
@@ -55,13 +51,12 @@ class Mesh:
         size: int,
         peers: Mapping[int, Connection],
         address: str = "",
-        capabilities: Capabilities | None = None,
+        capabilities: Capabilities = NO_CAPABILITIES,
     ) -> None:
         self.rank = rank
         self.size = size
-        self.address = address
-        self._begins = capabilities is not None and capabilities.begins
-        self._moves = capabilities is not None and capabilities.moves
+        self.address = address  # where this rank has listened
+        self._capabilities = capabilities
         self._begun: list[_Send] = []  # finished by this thread, in `drain`
         self._peers = dict(peers)
         self._queue: SimpleQueue[_Send | None] = SimpleQueue()
@@ -84,29 +79,17 @@ class Mesh:
     ) -> Mesh:
         """Connect to the partners, who must have this rank among theirs. All ranks call it.
 
-        Args:
-            device: to listen on; see `OpenChannel.listen`.
-            deadline_s: of the whole call, a time of time.monotonic().
-
-        Raises:
-            ExchangeFailed: a partner did not connect in time, or another rank connected.
+        Raises ExchangeFailed: a partner did not connect in time, or another rank connected.
         """
         listener = channel.listen(device)
         try:
             addresses = all_gather("listeners", listener.address)
             peers: dict[int, Connection] = {}
             # the lower rank connects: rank 0 accepts from no rank, so waits cannot form a cycle
-            below = {peer for peer in partners if peer < rank}
-            while below:
-                connection = listener.accept(deadline_s)
-                peer = _read_rank(connection, deadline_s)
-                if peer not in below:
-                    raise ExchangeFailed(f"{connection.peer} says that it is rank {peer}, which is not expected")
-                below.remove(peer)
-                peers[peer] = connection
+            accept_ranks(listener, {peer for peer in partners if peer < rank}, peers, deadline_s)
             for peer in sorted(peer for peer in partners if peer > rank):
                 peers[peer] = channel.connect(addresses[peer], deadline_s)
-                peers[peer].send(_RANK.pack(rank), deadline_s)
+                peers[peer].send(RANK.pack(rank), deadline_s)
         except DeadlinePassed as error:
             late = ", ".join(map(str, sorted(set(partners) - set(peers))))
             raise ExchangeFailed(f"rank {late} did not connect to rank {rank} in time") from error
@@ -120,14 +103,14 @@ class Mesh:
         """Send without waiting; the message must not change before `drain` has returned. Raises ExchangeFailed."""
         self._carried[self.rank, to] += view(message).nbytes
         begun = None
-        if self._begins:
+        if self._capabilities.begins:
             try:
                 if (begun := self._peers[to].begin_send(message)) is None:
                     return
             except ChannelError as error:
                 raise _failure(to, error) from error
         send = _Send(to, message, begun, deadline_s)
-        if begun is not None and self._moves:
+        if begun is not None and self._capabilities.moves:
             self._begun.append(send)
         else:
             self._enqueue(send)
@@ -216,13 +199,10 @@ class _Send:
 
 
 def barrier(mesh: Mesh, deadline_s: float) -> None:
-    """Wait until all ranks have called it.
+    """Wait until all ranks have called it. Raises ExchangeFailed, as an all-reduce.
 
     This is the dissemination barrier (Hensgen, Finkel and Manber 1988): in each of ceil(log2(size)) rounds a rank
     sends a token to one rank and receives one from another.
-
-    Raises:
-        ExchangeFailed: as an all-reduce.
     """
     token = bytearray(1)
     distance = 1
@@ -239,11 +219,21 @@ def barrier_partners(rank: int, size: int) -> set[int]:
     return {(rank + d) % size for d in distances} | {(rank - d) % size for d in distances}
 
 
-def _read_rank(connection: Connection, deadline_s: float) -> int:
-    memory = bytearray(_RANK.size)
-    connection.recv(memory, deadline_s)
-    (rank,) = _RANK.unpack(memory)
-    return int(rank)
+def accept_ranks(
+    listener: Listener, expected: Collection[int], connections: dict[int, Connection], deadline_s: float
+) -> None:
+    """Accept a connection from each expected rank, and add it to `connections`.
+
+    Raises ChannelError; ExchangeFailed if another rank connects.
+    """
+    while len(connections) < len(expected):
+        connection = listener.accept(deadline_s)
+        memory = bytearray(RANK.size)
+        connection.recv(memory, deadline_s)
+        (rank,) = RANK.unpack(memory)
+        if rank in connections or rank not in expected:
+            raise ExchangeFailed(f"{connection.peer} says that it is rank {rank}, which is not expected")
+        connections[rank] = connection
 
 
 def _failure(peer: int, error: ChannelError) -> ExchangeFailed:

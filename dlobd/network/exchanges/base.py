@@ -35,18 +35,12 @@ from dlobd.schema import NotMeasured
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings of an exchange, from the experiment.
-
-    Args:
-        library: a row of the registry `libraries`.
-        fusion_bytes: largest message, unless a single tensor is larger.
-        servers: number of parameter servers, for the exchanges that have them.
-    """
+    """Settings of an exchange, from the experiment."""
 
     channel: Channel
-    library: str
-    fusion_bytes: int
-    servers: int
+    library: str  # a row of the registry `libraries`
+    fusion_bytes: int  # largest message, unless a single tensor is larger
+    servers: int  # number of parameter servers, for the exchanges that have them
 
 
 class Exchange(Protocol):

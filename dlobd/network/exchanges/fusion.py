@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-FUSION_BYTES = 64 << 20
-"""Default size of a bucket: Horovod's default (HOROVOD_FUSION_THRESHOLD, 64 MB)."""
+from dlobd.network.channels.base import Array
+
+FUSION_BYTES = 64 << 20  # default size of a bucket: Horovod's default (HOROVOD_FUSION_THRESHOLD, 64 MB)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +30,12 @@ class _Place:
 
 
 class Fusion:
-    """The plan and its memory.
+    """The plan and its memory, from example tensors of which only shapes and types are used.
 
-    Args:
-        tensors: examples of the tensors of later calls; only shapes and types are used here.
-        bucket_bytes: largest bucket, unless a single tensor is larger.
+    A bucket has at most `bucket_bytes`, unless a single tensor is larger.
     """
 
-    def __init__(self, tensors: Sequence[NDArray[Any]], bucket_bytes: int = FUSION_BYTES) -> None:
+    def __init__(self, tensors: Sequence[Array], bucket_bytes: int = FUSION_BYTES) -> None:
         self._form = [(tensor.shape, tensor.dtype) for tensor in tensors]
         self._places: list[_Place] = []
         filled: list[int] = []  # elements of each bucket
@@ -52,25 +50,21 @@ class Fusion:
                 types.append(dtype)
             self._places.append(_Place(bucket, filled[bucket], filled[bucket] + count, shape))
             filled[bucket] += count
-        self.buckets: list[NDArray[Any]] = [np.empty(count, dtype) for count, dtype in zip(filled, types, strict=True)]
+        self.buckets: list[Array] = [np.empty(count, dtype) for count, dtype in zip(filled, types, strict=True)]
 
     @property
     def bytes(self) -> int:
         """Size of all buckets."""
         return sum(bucket.nbytes for bucket in self.buckets)
 
-    def pack(self, tensors: Sequence[NDArray[Any]]) -> None:
-        """Copy the tensors into the buckets.
-
-        Raises:
-            ValueError: their shapes or types differ from the plan's.
-        """
+    def pack(self, tensors: Sequence[Array]) -> None:
+        """Copy the tensors into the buckets. Raises ValueError: their shapes or types differ from the plan's."""
         if [(tensor.shape, tensor.dtype) for tensor in tensors] != self._form:
             raise ValueError("these tensors have other shapes or types than the fusion was planned for")
         for tensor, place in zip(tensors, self._places, strict=True):
             self.buckets[place.bucket][place.start : place.stop].reshape(place.shape)[...] = tensor
 
-    def unpack(self) -> list[NDArray[Any]]:
+    def unpack(self) -> list[Array]:
         """Return the tensors as views of the buckets: the next `pack` overwrites them."""
         return [self.buckets[place.bucket][place.start : place.stop].reshape(place.shape) for place in self._places]
 

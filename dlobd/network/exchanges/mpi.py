@@ -1,4 +1,4 @@
-"""MPI_Allreduce, in place on the fusion buffers: the reference for dlobd's own all-reduces.
+"""MPI_Allreduce in place on the fusion buffers, the reference for dlobd's own all-reduces.
 
 Ranks start MPI through the PMI server in the driver, whose address is in RENDEZVOUS. The collective is MPI_Iallreduce,
 polled until it is complete: it takes as long as MPI_Allreduce, but a waiting rank does not keep its core busy. MPI does
@@ -11,40 +11,33 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any
 
-from numpy.typing import NDArray
-
 from dlobd.channel import over_ip
-from dlobd.network.channels.base import ChannelError, DeadlinePassed
+from dlobd.network.channels.base import Array, ChannelError, DeadlinePassed
 from dlobd.network.channels.ip import local_address
 from dlobd.network.channels.mpi_session import MpiSession, environment
 from dlobd.network.collectives.mesh import ExchangeFailed
-from dlobd.network.exchanges.outside_step import JoinContext, OutsideStepExchange
+from dlobd.network.exchanges.outside_step import JoinContext, OutsideStepExchange, Peers
+from dlobd.network.rendezvous.acceptor import RendezvousError
 from dlobd.network.rendezvous.pmi import connect_pmi
-from dlobd.network.rendezvous.store import RendezvousError, StoreClient
+from dlobd.network.rendezvous.store import StoreClient
 
 ASK_AFTER_S = 1.0
 """Time after which a call asks the store for dead ranks, repeatedly. Two messages of a few bytes per second do not
 disturb
 an exchange that takes seconds."""
 
-POLL_S = 0.05
-"""Interval between checks of the store's answer."""
-
-LEAVE_S = 30.0
-"""How long a finished rank waits for the others, after their last exchange."""
-
-END_S = 1.0
-"""Time for an abandoned call to return."""
-
-STUCK_S = 3.0
-"""How long ranks wait for each other at the store after their deadline, to find the rank that is stuck."""
+POLL_S = 0.05  # interval between checks of the store's answer
+LEAVE_S = 30.0  # how long a finished rank waits for the others, after their last exchange
+END_S = 1.0  # time for an abandoned call to return
+STUCK_S = 3.0  # how long ranks wait for each other at the store after their deadline, to find the rank that is stuck
 
 
 class MpiAllReduce(OutsideStepExchange):
-    """Exchange by MPI."""
+    """The exchange `mpi`."""
 
     def connect(self, context: JoinContext) -> MpiPeers:
         """Start MPI in this process. Raises SetupError, too, if MPI cannot carry the transport."""
@@ -59,12 +52,11 @@ class MpiAllReduce(OutsideStepExchange):
         return MpiPeers(MpiSession(preset, pmi, context.rank, context.size), context.store, addresses)
 
 
-class MpiPeers:
-    """MPI's communicator; see `dlobd.network.exchanges.outside_step.Peers`.
+class MpiPeers(Peers):
+    """MPI's communicator. MPI reports neither its transfers nor its bytes; the other ranks ask the store for dead ones.
 
-    One thread makes all MPI calls but the first and last. A call that does not return is abandoned with its thread,
-    which
-    ends with the process; the exit status may then be that of a crash.
+    One thread makes all MPI calls except the first and last. A call that does not return is abandoned with its thread,
+    which ends with the process; the exit status may then be that of a crash.
     """
 
     def __init__(self, session: MpiSession, store: StoreClient, addresses: tuple[str, ...]) -> None:
@@ -79,26 +71,13 @@ class MpiPeers:
         self._thread.start()
 
     def barrier(self, call: int, deadline_s: float) -> None:
-        """See the contract."""
         self._barrier(deadline_s)
 
-    def all_reduce(self, array: NDArray[Any], deadline_s: float) -> None:
-        """See the contract."""
+    def all_reduce(self, array: Array, deadline_s: float) -> None:
         self._run(_Call(lambda: self.session.sum(array), deadline_s, "MPI did not complete an all-reduce", sleep=False))
 
-    def carried(self) -> list[tuple[int, int, int]]:
-        """Return nothing: MPI does not report the transfers of its all-reduce."""
-        return []
-
-    def evidence(self) -> None:
-        """Return None: MPI does not count bytes; the kernel does."""
-
     def addresses(self) -> tuple[str, ...]:
-        """See the contract."""
         return self._addresses
-
-    def fail(self) -> None:
-        """Do nothing: the others ask the store."""
 
     def close(self) -> None:
         """End MPI together with the other ranks, unless it has failed: then it ends with this process."""
@@ -163,16 +142,14 @@ class MpiPeers:
         return ""
 
 
+@dataclass(slots=True)
 class _Call:
-    """One call of MPI, and what has become of it."""
+    """One call of MPI, and its result."""
 
-    __slots__ = ("begin", "deadline_s", "done", "error", "given_up", "sleep", "what")
-
-    def __init__(self, begin: Callable[[], Any], deadline_s: float, what: str, sleep: bool) -> None:
-        self.begin = begin
-        self.deadline_s = deadline_s
-        self.what = what
-        self.sleep = sleep
-        self.done = threading.Event()
-        self.given_up = threading.Event()
-        self.error: ChannelError | None = None
+    begin: Callable[[], Any]
+    deadline_s: float
+    what: str  # the operation that failed, for the message
+    sleep: bool
+    done: threading.Event = field(default_factory=threading.Event)
+    given_up: threading.Event = field(default_factory=threading.Event)
+    error: ChannelError | None = None

@@ -20,16 +20,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.axes import LIBRARIES
 from dlobd.channel import Channel
-from dlobd.network.channels.base import OpenChannel, Traffic
+from dlobd.network.channels.base import Array, OpenChannel, Traffic
 from dlobd.network.collectives.mesh import ExchangeFailed
 from dlobd.network.exchanges.base import Settings
 from dlobd.network.exchanges.fusion import Fusion
@@ -51,25 +50,17 @@ exchange: the others have ended by then."""
 
 @dataclass(frozen=True, slots=True)
 class JoinContext:
-    """Everything that a rank needs to join the others.
-
-    Args:
-        peers: addresses host:port at which TensorFlow may listen, by rank; from the launcher.
-        channel: the device is never empty for tcp: the default is the address that the launcher gave this rank.
-        store: an authenticated client of the driver's store.
-        pmi: host:port of the driver's PMI server; empty if there is none.
-        deadline_s: of joining, a time of time.monotonic().
-    """
+    """Everything that a rank needs to join the others."""
 
     rank: int
-    peers: tuple[str, ...]
-    channel: Channel
+    peers: tuple[str, ...]  # addresses host:port at which TensorFlow may listen, by rank; from the launcher
+    channel: Channel  # the device is never empty for tcp: the default is the address that the launcher gave this rank
     library: str
     servers: int
-    store: StoreClient
-    pmi: str
+    store: StoreClient  # an authenticated client of the driver's store
+    pmi: str  # host:port of the driver's PMI server; empty if there is none
     secret: bytes
-    deadline_s: float
+    deadline_s: float  # of joining, a time of time.monotonic()
 
     @property
     def size(self) -> int:
@@ -90,37 +81,39 @@ Transfer = tuple[int | str, int | str, int]
 """Source, destination and bytes. An end is the number of a rank, or the name of a parameter server such as ps-0."""
 
 
-class Peers(Protocol):
+class Peers(ABC):
     """Connections to the other ranks. `barrier` and `all_reduce` raise ExchangeFailed."""
 
+    @abstractmethod
     def barrier(self, call: int, deadline_s: float) -> None:
         """Wait until all ranks have called it, before exchange number `call`."""
 
-    def all_reduce(self, array: NDArray[Any], deadline_s: float) -> None:
+    @abstractmethod
+    def all_reduce(self, array: Array, deadline_s: float) -> None:
         """Sum in place; see `dlobd.network.collectives.all_reduce`."""
 
-    def carried(self) -> Sequence[Transfer]:
-        """Return this rank's transfers since the last call, if they are known."""
-
-    def evidence(self) -> Traffic | None:
-        """Return the total traffic; None if the library does not count it."""
-
-    def addresses(self) -> tuple[str, ...]:
-        """Return the addresses by which other ranks reach this one, if they use IP."""
-
-    def fail(self) -> None:
-        """Wake the ranks that wait for this one, which cannot continue."""
-
+    @abstractmethod
     def close(self) -> None:
         """Leave the other ranks."""
 
+    def carried(self) -> Sequence[Transfer]:
+        """Return this rank's transfers since the last call, if they are known."""
+        return ()
+
+    def evidence(self) -> Traffic | None:
+        """Return the total traffic; None if the library does not count it, but only the kernel."""
+        return None
+
+    def addresses(self) -> tuple[str, ...]:
+        """Return the addresses by which other ranks reach this one, if they use IP."""
+        return ()
+
+    def fail(self) -> None:  # noqa: B027  most ranks notice it in another way
+        """Wake the ranks that wait for this one, which cannot continue."""
+
 
 class OutsideStepExchange(ABC):
-    """Exchange outside of the step; subclasses connect the ranks. See `dlobd.network.exchanges.base.Exchange`.
-
-    Attributes:
-        peers: the connections; None before `join`, and for a single rank.
-    """
+    """Base of exchanges outside of the step. Subclasses connect the ranks."""
 
     inside_step: ClassVar[bool] = False
     synchronous: ClassVar[bool] = True
@@ -130,22 +123,20 @@ class OutsideStepExchange(ABC):
         self._settings = settings
         self._rank = 0
         self._store: StoreClient | None = None
-        self.peers: Peers | None = None
+        self.peers: Peers | None = None  # for a single rank, and before `join`
         self._before: Snapshot | None = None
         self._fusions: dict[tuple[Any, ...], Fusion] = {}
         self._calls = 0
 
     @staticmethod
     def environment(peers: Sequence[str], rank: int) -> Mapping[str, str]:
-        """Return nothing: TensorFlow knows no other rank."""
+        """Return no variables: TensorFlow knows no other rank."""
         return {}
 
     def join(self, tf: Any, peers: Sequence[str], rank: int) -> None:
         """Connect to the other ranks, unless this rank is alone.
 
-        Raises:
-            ExchangeFailed, RendezvousError: some ranks are missing.
-            UsageError, SetupError: the channel's device cannot be used here.
+        Raises ExchangeFailed or RendezvousError for missing ranks, UsageError or SetupError for an unusable device.
         """
         if len(peers) < 2:
             return
@@ -174,19 +165,13 @@ class OutsideStepExchange(ABC):
         """Connect the ranks."""
 
     def scope(self) -> AbstractContextManager[Any]:
-        """Return an empty context: variables belong to this rank."""
-        return nullcontext()
+        return nullcontext()  # variables belong to this rank
 
     def run(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
-        """Call the function."""
         return function(*arguments)
 
     def reduce(self, tf: Any, tensors: Sequence[Any], ranks: int) -> list[Any]:
-        """See the contract.
-
-        Raises:
-            ExchangeFailed: a rank is gone (the message names it), or did not answer in time.
-        """
+        """Return the means. Raises ExchangeFailed: a rank is gone (the message names it), or too slow."""
         try:
             return self._reduce(tf, tensors, ranks)
         except ExchangeFailed as error:
@@ -224,7 +209,7 @@ class OutsideStepExchange(ABC):
         with tracing.span(kinds.WAIT_FOR_PEERS, {"call": call}):
             peers.barrier(call, deadline_s)
 
-    def _fusion(self, arrays: Sequence[NDArray[Any]]) -> Fusion:
+    def _fusion(self, arrays: Sequence[Array]) -> Fusion:
         form = tuple((array.shape, array.dtype) for array in arrays)
         if form not in self._fusions:
             self._fusions[form] = Fusion(arrays, self._settings.fusion_bytes)
@@ -234,15 +219,9 @@ class OutsideStepExchange(ABC):
         """Record the evidence of the transport, and leave the other ranks and the store."""
         if self.peers is not None:
             if self._before is not None:
-                traffic = self.peers.evidence()
-                attrs = record(
-                    self._rank,
-                    self._settings.library,
-                    self._before,
-                    lanes=traffic.lanes if traffic else (),
-                    traffic=traffic,
-                    addresses=self.peers.addresses(),
-                )
+                library, before, traffic = self._settings.library, self._before, self.peers.evidence()
+                lanes, addresses = traffic.lanes if traffic else (), self.peers.addresses()
+                attrs = record(self._rank, library, before, lanes=lanes, traffic=traffic, addresses=addresses)
                 tracing.instant(kinds.TRANSPORT, **attrs)
                 self._before = None
             self.peers.close()

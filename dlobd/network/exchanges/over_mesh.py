@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from numpy.typing import NDArray
-
-from dlobd.network.channels.base import OpenChannel, Traffic
+from dlobd.network.channels.base import Array, OpenChannel, Traffic
 from dlobd.network.collectives import all_reduce, mesh
 from dlobd.network.collectives.mesh import ExchangeFailed, Mesh
-from dlobd.network.exchanges.outside_step import JoinContext, OutsideStepExchange
-from dlobd.network.rendezvous.store import RendezvousError
+from dlobd.network.exchanges.outside_step import JoinContext, OutsideStepExchange, Peers
+from dlobd.network.rendezvous.acceptor import RendezvousError
 
 
 class _OverMesh(OutsideStepExchange):
-    """Exchange by an all-reduce over connections to some of the ranks."""
+    """Base of exchanges by an all-reduce over connections to some of the ranks."""
 
     algorithm: ClassVar[type[all_reduce.AllReduce]]
 
     def connect(self, context: JoinContext) -> MeshPeers:
-        """Connect to the partners of this rank."""
         channel = context.open_channel()
         rank, size = context.rank, context.size
         partners = self.algorithm.partners(rank, size) | mesh.barrier_partners(rank, size)
@@ -31,8 +28,8 @@ class _OverMesh(OutsideStepExchange):
         return MeshPeers(channel, joined, self.algorithm)
 
 
-class MeshPeers:
-    """Connections of a mesh; see `dlobd.network.exchanges.outside_step.Peers`."""
+class MeshPeers(Peers):
+    """Connections of a mesh."""
 
     def __init__(self, channel: OpenChannel, joined: Mesh, algorithm: type[all_reduce.AllReduce]) -> None:
         self._channel = channel
@@ -40,42 +37,35 @@ class MeshPeers:
         self._all_reduce = algorithm(joined)
 
     def barrier(self, call: int, deadline_s: float) -> None:
-        """See the contract."""
         mesh.barrier(self._mesh, deadline_s)
 
-    def all_reduce(self, array: NDArray[Any], deadline_s: float) -> None:
-        """See the contract."""
+    def all_reduce(self, array: Array, deadline_s: float) -> None:
         self._all_reduce(array, deadline_s)
 
     def carried(self) -> list[tuple[int, int, int]]:
-        """See the contract."""
         return self._mesh.carried()
 
     def evidence(self) -> Traffic | None:
-        """See the contract."""
         return self._channel.evidence()
 
     def addresses(self) -> tuple[str, ...]:
-        """See the contract."""
         return (self._mesh.address,)
 
     def fail(self) -> None:
-        """See the contract."""
         self._channel.close()
 
     def close(self) -> None:
-        """See the contract."""
         self._mesh.close()
         self._channel.close()
 
 
 class Ring(_OverMesh):
-    """Exchange by a ring all-reduce."""
+    """The exchange `ring`."""
 
     algorithm = all_reduce.Ring
 
 
 class HalvingDoubling(_OverMesh):
-    """Exchange by recursive halving and doubling."""
+    """The exchange `halving-doubling`."""
 
     algorithm = all_reduce.HalvingDoubling

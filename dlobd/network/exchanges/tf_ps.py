@@ -5,9 +5,8 @@
 
 These are the primitives of TensorFlow's `SyncReplicasOptimizer`: conditional accumulators and queues, placed on the
 serving tasks. Ranks are tasks of one cluster, and the first `exchange_servers` of them serve too: a rank's push to
-itself
-stays in its process. A server sums in the order of arrival, so with more than two ranks the last bits differ between
-runs. Its gRPC server listens on all interfaces, as in every exchange of TensorFlow.
+itself stays in its process. A server sums in the order of arrival, so with more than two ranks the last bits differ
+between runs. Its gRPC server listens on all interfaces, as in every exchange of TensorFlow.
 """
 
 from __future__ import annotations
@@ -17,24 +16,22 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dlobd.network.channels.base import Array
 from dlobd.network.collectives.mesh import ExchangeFailed
 from dlobd.network.exchanges.fusion import shards
-from dlobd.network.exchanges.outside_step import JoinContext, OutsideStepExchange
-from dlobd.network.rendezvous.store import RendezvousError
+from dlobd.network.exchanges.outside_step import JoinContext, OutsideStepExchange, Peers
+from dlobd.network.rendezvous.acceptor import RendezvousError
 
 JOB = "rank"
-
-LEAVE_S = 10.0
-"""How long a finished rank waits for the others, whose last sums may be in its process."""
+LEAVE_S = 10.0  # how long a finished rank waits for the others, whose last sums may be in its process
 
 NEVER_STALE = 1 << 62
 """Step number of pushes: an accumulator drops pushes of earlier steps than its own, but ranks leave a call together."""
 
 
 class TfPs(OutsideStepExchange):
-    """Exchange by TensorFlow's accumulators."""
+    """The exchange `tf-ps`."""
 
     def connect(self, context: JoinContext) -> TfPsPeers:
         """Start TensorFlow's server of this rank, at the address that all ranks know."""
@@ -44,8 +41,8 @@ class TfPs(OutsideStepExchange):
         return TfPsPeers(context, servers)
 
 
-class TfPsPeers:
-    """Sessions of TensorFlow; see `dlobd.network.exchanges.outside_step.Peers`."""
+class TfPsPeers(Peers):
+    """Sessions of TensorFlow, which does not count bytes. The others notice a failure when this process ends."""
 
     def __init__(self, context: JoinContext, servers: int) -> None:
         import tensorflow as tf
@@ -73,11 +70,10 @@ class TfPsPeers:
             ) from error
 
     def barrier(self, call: int, deadline_s: float) -> None:
-        """See the contract. Exchanges one number by the first server."""
+        """Exchange one number by the first server."""
         self._sum(np.ones(1, np.float32), 1, deadline_s)
 
-    def all_reduce(self, array: NDArray[Any], deadline_s: float) -> None:
-        """See the contract."""
+    def all_reduce(self, array: Array, deadline_s: float) -> None:
         array[...] = self._sum(array, self._servers, deadline_s)
         rank = self._context.rank
         for server, part in enumerate(shards(array.size, self._servers)):
@@ -87,19 +83,13 @@ class TfPsPeers:
                 self._carried += [(rank, other, size), (other, rank, size)]
 
     def carried(self) -> list[tuple[int, int, int]]:
-        """Return the pushes and pulls: TensorFlow does not count bytes."""
         transfers, self._carried = sorted(self._carried), []
         return transfers
 
-    def evidence(self) -> None:
-        """Return None: TensorFlow does not count bytes; the kernel does."""
-
     def addresses(self) -> tuple[str, ...]:
-        """See the contract."""
         return (self._context.peers[self._context.rank],)
 
     def fail(self) -> None:
-        """Do nothing: the others notice when this process ends."""
         self._failed = True
 
     def close(self) -> None:
@@ -114,7 +104,7 @@ class TfPsPeers:
     def _wait_for_all(self, what: str) -> None:
         self._context.store.all_gather(what, "", time.monotonic() + LEAVE_S)
 
-    def _sum(self, array: NDArray[Any], servers: int, deadline_s: float) -> NDArray[Any]:
+    def _sum(self, array: Array, servers: int, deadline_s: float) -> Array:
         """Return the sum over all ranks, in new memory."""
         if not array.size:
             return array
@@ -130,7 +120,7 @@ class TfPsPeers:
             raise ExchangeFailed(f"TensorFlow's parameter servers failed: {_line(error)}") from error
         return pulled[0] if len(pulled) == 1 else np.concatenate(pulled)
 
-    def _plan(self, array: NDArray[Any], servers: int) -> _Plan:
+    def _plan(self, array: Array, servers: int) -> _Plan:
         form = (array.dtype.str, array.size, servers)
         if (found := self._plans.get(form)) is None:
             with self._graph.as_default():
@@ -139,15 +129,9 @@ class TfPsPeers:
 
 
 class _Plan:
-    """The graph for arrays of one type and length.
+    """The graph for arrays of one type and length."""
 
-    Attributes:
-        parts: the non-empty shards of the array.
-        feeds, pulls: placeholder and sum of each part.
-        pushes: operations to run in addition.
-    """
-
-    def __init__(self, tf: Any, array: NDArray[Any], servers: int, rank: int, size: int) -> None:
+    def __init__(self, tf: Any, array: Array, servers: int, rank: int, size: int) -> None:
         v1 = tf.compat.v1
         self.parts: list[slice] = []
         self.feeds: list[Any] = []

@@ -15,7 +15,7 @@ from dlobd.schema import NotMeasured
 
 
 class TfRing:
-    """TensorFlow's ring all-reduce; see `dlobd.network.exchanges.base.Exchange`."""
+    """The exchange `tf-ring`."""
 
     inside_step: ClassVar[bool] = True
     synchronous: ClassVar[bool] = True
@@ -49,7 +49,6 @@ class TfRing:
         )
 
     def scope(self) -> AbstractContextManager[Any]:
-        """Return the strategy's scope."""
         scope: AbstractContextManager[Any] = self._strategy.scope()
         return scope
 

@@ -22,56 +22,25 @@ from typing import Any
 from dlobd.network.channels import authentication
 from dlobd.network.channels.base import ChannelError, Closed, DeadlinePassed, PeerClosed
 from dlobd.network.channels.sockets import SocketsChannel, SocketsConnection
-from dlobd.network.rendezvous.acceptor import FOREVER_S, Acceptor
+from dlobd.network.rendezvous.acceptor import FOREVER_S, RankServer, RendezvousError, names
 
-MESSAGE_BYTES = 1 << 20
-"""Maximum size of a message: sixteen ranks' worker addresses of a few kilobytes each."""
-
-ANSWER_S = 5.0
-"""How long the store may take to answer beyond the requested timeout."""
+MESSAGE_BYTES = 1 << 20  # maximum size of a message: sixteen ranks' worker addresses of a few kilobytes each
+ANSWER_S = 5.0  # how long the store may take to answer beyond the requested timeout
 
 SETTLE_S = 1.0
 """How long the store waits for news of a death: the kernel closes all connections of a dead process, this one perhaps
 after the one by which a neighbour noticed the death."""
 
 
-class RendezvousError(Exception):
-    """The rendezvous failed. The message is one line that names missing or dead ranks."""
+class KeyValueStore(RankServer):
+    """The server."""
 
-
-class KeyValueStore:
-    """The server. Its threads end with `close`.
-
-    Args:
-        host: the address to listen on, one of this host's.
-        ranks: number of ranks.
-        secret: the run's secret; other clients are refused, with one line on stderr.
-
-    Raises:
-        SetupError: the address cannot be bound.
-    """
+    thread_name = "dlobd-store"
 
     def __init__(self, host: str, ranks: int, secret: bytes) -> None:
-        self._ranks = ranks
         self._values: dict[str, dict[int, str]] = {}
-        self._present: set[int] = set()
         self._dead: list[int] = []  # in the order of their ends
-        self._changed = threading.Condition()
-        self._closed = False
-        self._acceptor = Acceptor(host, secret, "dlobd-store")
-        self._acceptor.start(self._serve)
-
-    @property
-    def address(self) -> str:
-        """Address for the ranks."""
-        return self._acceptor.address
-
-    def close(self) -> None:
-        """Answer waiting ranks and end. May be called twice."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
-        self._acceptor.close()
+        super().__init__(host, ranks, secret)
 
     def _serve(self, connection: SocketsConnection) -> None:
         rank = -1
@@ -88,7 +57,7 @@ class KeyValueStore:
     def _register(self, message: dict[str, Any]) -> int:
         rank = message.get("rank")
         if not isinstance(rank, int) or not 0 <= rank < self._ranks:
-            raise RendezvousError(f"it says that it is rank {rank!r:.40} of {self._ranks}")
+            raise RendezvousError(f"there is no rank {rank!r:.40} of {self._ranks}")
         with self._changed:
             if rank in self._present:
                 raise RendezvousError(f"rank {rank} has connected before")
@@ -124,15 +93,7 @@ class KeyValueStore:
 
 
 class StoreClient:
-    """A rank's connection to the store.
-
-    Args:
-        address: of the store.
-        deadline_s: a time of time.monotonic().
-
-    Raises:
-        RendezvousError: the store does not answer in time, or does not know the secret.
-    """
+    """A rank's connection to the store. Raises RendezvousError if it does not answer in time or know the secret."""
 
     def __init__(self, address: str, rank: int, secret: bytes, deadline_s: float) -> None:
         self._channel = SocketsChannel("tcp", "", secret)
@@ -147,16 +108,14 @@ class StoreClient:
     def all_gather(self, name: str, value: str, deadline_s: float) -> list[str]:
         """Store a value under a name; return the values of all ranks, by rank, once all have called.
 
-        Raises:
-            RendezvousError: some did not call before the deadline, or one has died.
+        Raises RendezvousError: some ranks did not call before the deadline, or a rank has died.
         """
         answer = self._ask({"name": name, "value": value}, deadline_s)
         if "values" in answer:
             return [str(given) for given in answer["values"]]
         if "dead" in answer:
             raise RendezvousError(f"rank {answer['dead']} is gone")
-        missing = " and ".join(f"rank {rank}" for rank in answer.get("missing", ()))
-        raise RendezvousError(f"{missing} did not reach {name!r} in time")
+        raise RendezvousError(f"{names(answer.get('missing', ()))} did not reach {name!r} in time")
 
     def first_dead(self) -> int | None:
         """Return the first rank that ended without a bye; None if there is none, or the store itself is gone."""

@@ -24,23 +24,15 @@ from dlobd.network.verdict.evidence import Counts, InterfaceCounts, PortCounts, 
 Framing = Literal["tcp", "ipoib", "infiniband", "roce"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Headers:
-    """Headers of a packet; `inside_bytes` of them count against the MTU."""
-
-    packet_bytes: int
-    inside_bytes: int
-
-
-_HEADERS: dict[Framing, _Headers] = {
-    "tcp": _Headers(66, 52),
-    "ipoib": _Headers(56, 52),
-    "infiniband": _Headers(24, 0),  # the MTU of verbs is that of the payload
-    "roce": _Headers(58, 0),
+# bytes of headers of a packet, and the part of them that counts against the MTU
+_HEADERS: dict[Framing, tuple[int, int]] = {
+    "tcp": (66, 52),
+    "ipoib": (56, 52),
+    "infiniband": (24, 0),  # the MTU of verbs is that of the payload
+    "roce": (58, 0),
 }
 
-VERBS_MTU_BYTES = (256, 512, 1024, 2048, 4096)
-"""Payloads of a packet that InfiniBand defines, smallest first."""
+VERBS_MTU_BYTES = (256, 512, 1024, 2048, 4096)  # payloads of a packet that InfiniBand defines, smallest first
 
 ROCE_ROOM_BYTES = 96
 """Part of an interface's MTU that RoCE reserves: GRH 40, UDP 8, BTH 12, XRC 4, atomic 28, ICRC 4 (`iboe_get_mtu` in
@@ -62,14 +54,14 @@ def wire_bytes(payload_bytes: int, framing: Framing, mtu_bytes: int | None) -> i
     """
     if mtu_bytes is None:
         return None
-    of_packet = _HEADERS[framing]
-    segment = mtu_bytes - of_packet.inside_bytes
-    return payload_bytes + -(-payload_bytes // segment) * of_packet.packet_bytes if segment > 0 else None
+    packet_bytes, inside_bytes = _HEADERS[framing]
+    segment = mtu_bytes - inside_bytes
+    return payload_bytes + -(-payload_bytes // segment) * packet_bytes if segment > 0 else None
 
 
 def without_headers(counted_bytes: int, packets: int, framing: Framing) -> int:
     """Return the payload of counted bytes and packets."""
-    return counted_bytes - packets * _HEADERS[framing].packet_bytes
+    return counted_bytes - packets * _HEADERS[framing][0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +91,7 @@ NOTHING = ByteCounts(0, 0)
 
 
 def byte_counts(counts: Counts) -> ByteCounts | None:
-    """Return the bytes of counters; None if one of them is unknown."""
+    """Return the bytes of counters; None if a counter is unknown."""
     if counts.sent_bytes is None or counts.received_bytes is None:
         return None
     return ByteCounts(counts.sent_bytes, counts.received_bytes)
@@ -146,11 +138,7 @@ def kind_of(interface: InterfaceCounts) -> Kind:
 
 
 def describe_interface(interface: InterfaceCounts, need: ByteCounts, again_bytes: int = 0) -> str:
-    """Describe an interface's counters, with their payload compared to the exchanged bytes.
-
-    Args:
-        again_bytes: retransmitted bytes.
-    """
+    """Describe an interface's counters, with their payload compared to exchanged and retransmitted (`again`) bytes."""
     loopback = interface.name == "lo" or interface.type == LOOPBACK
     infiniband = interface.type == INFINIBAND
     other = "Ethernet" if interface.type == ETHERNET else f"type {interface.type or 'unknown'}"

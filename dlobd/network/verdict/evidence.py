@@ -23,18 +23,18 @@ import socket
 import struct
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from dlobd.fields import decoded, plain
 from dlobd.network import devices
 from dlobd.network.channels.base import Traffic
-from dlobd.network.devices import ROOT, read_number, read_text
+from dlobd.network.devices import ROOT, listed, read_number, read_text
 from dlobd.network.interfaces import interfaces
 from dlobd.tracing.clock import host_name
 
-WORD_BYTES = 4
-"""Unit of port_xmit_data."""
+WORD_BYTES = 4  # unit of port_xmit_data
 
 BYTES_RECEIVED, BYTES_SENT = 128, 200
 """Offsets in `struct tcp_info` of Linux's include/uapi/linux/tcp.h, which only grows at its end: bytes_received (Linux
@@ -43,23 +43,18 @@ BYTES_RECEIVED, BYTES_SENT = 128, 200
 TCP_INFO_BYTES = 216
 """Size of the part of the structure that is read; an older kernel returns less and does not count sent bytes."""
 
-MAPPED = "::ffff:"
-"""Prefix of an IPv4 address of an IPv6 socket (RFC 4291, 2.5.5.2), such as gRPC's."""
+MAPPED = "::ffff:"  # prefix of an IPv4 address of an IPv6 socket (RFC 4291, 2.5.5.2), such as gRPC's
 
 
 @dataclass(frozen=True, slots=True)
 class TcpSocket:
-    """A TCP connection, `host:port` of both ends, and the payload that it has carried.
-
-    Args:
-        again_bytes: retransmitted bytes; not part of `sent_bytes`, but counted by interfaces.
-    """
+    """A TCP connection, `host:port` of both ends, and the payload that it has carried."""
 
     local: str
     peer: str
     sent_bytes: int
     received_bytes: int
-    again_bytes: int = 0
+    again_bytes: int = 0  # retransmitted bytes; not part of `sent_bytes`, but counted by interfaces
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +78,12 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class PortCounts:
-    """Counters of a port of an RDMA device, `mlx5_0:1`.
-
-    Args:
-        interfaces: interfaces of the same hardware, which provide the port's GIDs or run IPoIB on it.
-    """
+    """Counters of a port of an RDMA device, `mlx5_0:1`."""
 
     name: str
     soft: bool | None
     link_layer: str | None
-    interfaces: tuple[str, ...]
+    interfaces: tuple[str, ...]  # interfaces of the same hardware, which provide the port's GIDs or run IPoIB on it
     counts: Counts
 
 
@@ -112,18 +103,14 @@ Part = TypeVar("Part", PortCounts, InterfaceCounts)
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Counters of a host and network namespace at `at_ns`, of its monotonic clock.
-
-    Args:
-        sockets: the TCP connections of this process; None if the kernel does not report them.
-    """
+    """Counters of a host and network namespace at `at_ns`, of its monotonic clock."""
 
     host: str
     namespace: str
     at_ns: int
     ports: tuple[PortCounts, ...]
     interfaces: tuple[InterfaceCounts, ...]
-    sockets: tuple[TcpSocket, ...] | None = None
+    sockets: tuple[TcpSocket, ...] | None = None  # of this process; None if the kernel does not report them
 
     @classmethod
     def read(cls, root: Path = ROOT) -> Snapshot:
@@ -141,42 +128,22 @@ class Snapshot:
         )
 
     def interface(self, name: str) -> InterfaceCounts | None:
-        """Return the interface of that name."""
         return next((one for one in self.interfaces if one.name == name), None)
 
     def home(self, address: str) -> str | None:
-        """Return the name of the interface that has an IPv4 address."""
         return next((one.name for one in self.interfaces if address in one.addresses), None)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return JSON for `from_json`."""
-        return asdict(self)
+    def to_json(self) -> dict[str, object]:
+        return dict(plain(self))
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Snapshot:
-        """Parse a recorded snapshot.
-
-        Raises:
-            KeyError, TypeError: it has another form.
-        """
-        sockets = values["sockets"]
-        return cls(
-            values["host"],
-            values["namespace"],
-            values["at_ns"],
-            tuple(
-                PortCounts(**{**one, "interfaces": tuple(one["interfaces"]), "counts": Counts(**one["counts"])})
-                for one in values["ports"]
-            ),
-            tuple(
-                InterfaceCounts(**{**one, "addresses": tuple(one["addresses"]), "counts": Counts(**one["counts"])})
-                for one in values["interfaces"]
-            ),
-            None if sockets is None else tuple(TcpSocket(**one) for one in sockets),
-        )
+        """Parse a recorded snapshot. Raises KeyError, TypeError: it has another form."""
+        snapshot: Snapshot = decoded(cls, values)
+        return snapshot
 
     def since(self, before: Snapshot) -> Snapshot:
-        """Return the differences to an earlier snapshot; parts that exist in only one of them are unknown."""
+        """Return the differences to an earlier snapshot. Parts that only one of them has are unknown."""
         return dataclasses.replace(
             self,
             ports=_differences(before.ports, self.ports, WORD_BYTES),
@@ -187,28 +154,19 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class TransportEvidence:
-    """Evidence of a rank, or of a parameter server.
+    """Evidence of a rank, or of a parameter server."""
 
-    Args:
-        rank: number of the rank or of the server.
-        library: the channel library: sockets, ucx, grpc, mpi, tensorflow.
-        lanes: TRANSPORT/DEVICE pairs that the library reports, as UCX writes them: rc_mlx5/mlx5_0:1, sysv/memory.
-        traffic: of the rank's channel; None if the library does not count.
-        addresses: where the rank's channel listened.
-    """
-
-    rank: int
-    library: str
-    lanes: tuple[str, ...]
-    traffic: Traffic | None
-    addresses: tuple[str, ...]
+    rank: int  # number of the rank or of the server
+    library: str  # the channel library: sockets, ucx, grpc, mpi, tensorflow
+    lanes: tuple[str, ...]  # TRANSPORT/DEVICE, as UCX writes them: rc_mlx5/mlx5_0:1, sysv/memory
+    traffic: Traffic | None  # of the rank's channel; None if the library does not count
+    addresses: tuple[str, ...]  # where the rank's channel listened
     before: Snapshot
     after: Snapshot
     server: bool = False
 
     @property
     def who(self) -> str:
-        """Name for messages."""
         return f"ps-{self.rank}" if self.server else f"rank {self.rank}"
 
     @property
@@ -218,22 +176,9 @@ class TransportEvidence:
 
     @classmethod
     def from_attrs(cls, attrs: Mapping[str, Any]) -> TransportEvidence:
-        """Parse the result of `record`.
-
-        Raises:
-            KeyError, TypeError: it has another form.
-        """
-        traffic = attrs["traffic"]
-        return cls(
-            attrs["rank"],
-            attrs["library"],
-            tuple(attrs["lanes"]),
-            None if traffic is None else Traffic(**{**traffic, "lanes": tuple(traffic.get("lanes", ()))}),
-            tuple(attrs["addresses"]),
-            Snapshot.from_json(attrs["before"]),
-            Snapshot.from_json(attrs["after"]),
-            attrs.get("server", False),
-        )
+        """Parse the result of `record`. Raises KeyError, TypeError: it has another form."""
+        evidence: TransportEvidence = decoded(cls, attrs)
+        return evidence
 
 
 def record(
@@ -248,16 +193,10 @@ def record(
     server: bool = False,
 ) -> dict[str, Any]:
     """Return the attributes of the instant; `after` is read now if it is not given."""
-    return {
-        "rank": rank,
-        "server": server,
-        "library": library,
-        "lanes": list(lanes),
-        "traffic": None if traffic is None else asdict(traffic),
-        "addresses": list(addresses),
-        "before": before.to_json(),
-        "after": (after or Snapshot.read()).to_json(),
-    }
+    evidence = TransportEvidence(
+        rank, library, tuple(lanes), traffic, tuple(addresses), before, after or Snapshot.read(), server
+    )
+    return dict(plain(evidence))
 
 
 def counted(before: int | None, after: int | None, unit: int = 1) -> int | None:
@@ -309,7 +248,7 @@ def _interfaces_of(root: Path, device: devices.Device, port: devices.Port) -> se
         return found
     return {
         path.name
-        for path in _listed(root / "sys/class/net")
+        for path in listed(root / "sys/class/net")
         if devices.bus_of(path) == device.bus and read_number(path / "dev_port") in (None, port.number - 1)
     }
 
@@ -367,13 +306,6 @@ def _namespace(root: Path) -> str:
         return "unknown"
 
 
-def _listed(directory: Path) -> list[Path]:
-    try:
-        return sorted(directory.iterdir())
-    except OSError:
-        return []
-
-
 # ---- TCP connections
 
 
@@ -421,15 +353,9 @@ def carried(before: tuple[TcpSocket, ...], after: tuple[TcpSocket, ...]) -> tupl
         was = earlier.get((one.local, one.peer))
         if was is None or one.sent_bytes < was.sent_bytes or one.received_bytes < was.received_bytes:
             was = TcpSocket("", "", 0, 0)  # a new connection between the same ports
-        differences.append(
-            TcpSocket(
-                one.local,
-                one.peer,
-                one.sent_bytes - was.sent_bytes,
-                one.received_bytes - was.received_bytes,
-                one.again_bytes - was.again_bytes,
-            )
-        )
+        names = ("sent_bytes", "received_bytes", "again_bytes")
+        change = {name: getattr(one, name) - getattr(was, name) for name in names}
+        differences.append(dataclasses.replace(one, **change))
     return tuple(differences)
 
 

@@ -6,15 +6,15 @@ because it loads native libraries and uses drivers that may hang: its parent can
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 from dlobd.axes import LIBRARIES
-from dlobd.network.channels.base import Connection, Traffic
+from dlobd.network.channels.base import Connection, total_traffic
 from dlobd.network.verdict.evidence import Snapshot, record
 
 PROBE_S = 1.0
@@ -26,8 +26,7 @@ TIMEOUT_S = 15.0
 def probe(library: str, transport: str, device: str, seconds: float = PROBE_S) -> dict[str, Any]:
     """Return the attributes of `TransportEvidence`, for rank 0.
 
-    Raises:
-        ChannelError, DlobdError: the channel cannot be used; the message is one line.
+    Raises ChannelError, DlobdError: the channel cannot be used; the message is one line.
     """
     make = LIBRARIES.get(library)
     before = Snapshot.read()
@@ -38,7 +37,9 @@ def probe(library: str, transport: str, device: str, seconds: float = PROBE_S) -
             other = pool.submit(lambda: _receive(listener.accept(time.monotonic() + TIMEOUT_S)))
             _send(here.connect(listener.address, time.monotonic() + TIMEOUT_S), seconds)
             other.result()
-        traffic = _both(here.evidence(), there.evidence())
+        # the listening end may not know its kind yet
+        own = here.evidence()
+        traffic = replace(total_traffic((own, there.evidence())), kind=own.kind, device=own.device)
         return record(0, library, before, traffic=traffic, addresses=[listener.address])
     finally:
         here.close()
@@ -56,16 +57,6 @@ def _receive(connection: Connection) -> None:
     memory = bytearray(MESSAGE_BYTES)
     while connection.recv(memory, time.monotonic() + TIMEOUT_S):
         pass
-
-
-def _both(here: Traffic, there: Traffic) -> Traffic:
-    """Add up the traffic of both ends; one of them may not know its kind yet."""
-    sums = {
-        field.name: getattr(here, field.name) + getattr(there, field.name)
-        for field in dataclasses.fields(Traffic)
-        if field.name not in ("kind", "device")
-    }
-    return Traffic(here.kind, here.device, **sums)
 
 
 if __name__ == "__main__":

@@ -25,8 +25,8 @@ If a network was requested, all used addresses must be in it, on every host: int
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Network, ip_address
 
 from dlobd.channel import TRANSPORTS, Channel, Kind
@@ -45,38 +45,25 @@ from dlobd.network.verdict.byte_counts import (
 from dlobd.network.verdict.evidence import InterfaceCounts, PortCounts, Snapshot, TcpSocket, TransportEvidence, host_of
 from dlobd.record.run import Plane
 
-PARTLY = 0.1
-"""TCP connections with less than this share of the bytes were only used to set something up."""
+PARTLY = 0.1  # TCP connections with less than this share of the bytes were only used to set something up
 
 WHOLLY = 0.99
 """TCP connections with this share carried everything: a library counts bytes given to the kernel, the kernel those
 sent."""
 
-NOTICEABLE = 0.01
-"""Devices and interfaces with less than this share of the bytes are not named."""
+NOTICEABLE = 0.01  # devices and interfaces with less than this share of the bytes are not named
 
-LANES: tuple[tuple[str, Kind], ...] = (
-    ("rc", "verbs"),
-    ("dc", "verbs"),
-    ("ud", "verbs"),
-    ("srd", "verbs"),
-    ("tcp", "tcp"),
-    ("posix", "shm"),
-    ("sysv", "shm"),
-    ("xpmem", "shm"),
-    ("cma", "shm"),
-    ("knem", "shm"),
-    ("self", "local"),
-)
-"""Prefixes of UCX's transport names (its documentation of UCX_TLS), and their kinds."""
+LANES: Mapping[Kind, tuple[str, ...]] = {
+    "verbs": ("rc", "dc", "ud", "srd"),
+    "tcp": ("tcp",),
+    "shm": ("posix", "sysv", "xpmem", "cma", "knem"),
+    "local": ("self",),
+}
+"""Kinds, and prefixes of UCX's names of transports (its documentation of UCX_TLS)."""
 
 
 def verdict(plane: str, requested: Channel | None, ranks: Sequence[TransportEvidence]) -> Plane:
-    """Return the verdict on a plane by all ranks' evidence.
-
-    Args:
-        requested: the channel of the experiment; None if none was requested for this plane.
-    """
+    """Return the verdict on a plane by all ranks' evidence. Its agreement is None without a requested channel."""
     if not ranks:
         return Plane(
             plane, "unknown", "", "", (), False, ("no rank left evidence of its transport",), _text(requested), None
@@ -86,8 +73,7 @@ def verdict(plane: str, requested: Channel | None, ranks: Sequence[TransportEvid
         places.setdefault(one.place, []).append(one)
     ends = _ends(ranks)
     found = [host_verdict(members, ends, alone=len(places) == 1) for members in places.values()]
-    kinds = {one.kind for one in found}
-    kind: Kind = "unknown" if "unknown" in kinds else found[0].kind if len(kinds) == 1 else "mixed"
+    kind = _one({one.kind for one in found})
     return Plane(
         plane,
         kind,
@@ -104,8 +90,8 @@ def verdict(plane: str, requested: Channel | None, ranks: Sequence[TransportEvid
 def _ends(ranks: Sequence[TransportEvidence]) -> frozenset[tuple[str, str]]:
     """Return local and peer address of the TCP connections between ranks, from both of their ends.
 
-    The connections of a rank that has ended are unknown, so the other end may be the only known one. It is a connection
-    between ranks, too, if it leads to a rank's listener, or from a rank's host to this rank's listener.
+    The connections of a rank that has ended are unknown. Then the other end counts if it leads to a rank's listener, or
+    from a rank's host to this rank's listener.
     """
     listened = {":".join(address.split(":")[-2:]) for one in ranks for address in one.addresses if ":" in address}
     hosts = {host_of(address) for address in listened}
@@ -121,18 +107,13 @@ def _ends(ranks: Sequence[TransportEvidence]) -> frozenset[tuple[str, str]]:
 def plane_of_addresses(
     plane: str, requested: Channel | None, addresses: Sequence[str], snapshots: Sequence[Snapshot]
 ) -> Plane:
-    """Return the verdict on a plane that only uses TCP (Spark, HDFS), by the interfaces of its addresses.
+    """Return the verdict on a plane that uses TCP without counters (Spark, HDFS), by the interfaces of its addresses.
 
-    Its bytes are not counted separately.
-
-    Args:
-        snapshots: of the hosts whose interfaces are known: those of the ranks.
+    The interfaces of a host are known by the snapshots of its ranks.
     """
     homes = {address: _home(address, snapshots) for address in addresses}
     found = [home for home in homes.values() if home is not None]
-    kinds = {kind_of(one) for one in found}
-    known = len(kinds) == 1 and None not in homes.values()
-    kind: Kind = kinds.pop() if known else "unknown" if None in homes.values() or not kinds else "mixed"
+    kind = _one({kind_of(home) if home else "unknown" for home in homes.values()})
     words = tuple(
         f"{address} is an address of {home.name if home else 'no interface of a host with a rank'}"
         for address, home in homes.items()
@@ -206,31 +187,23 @@ def _joined(parts: Iterable[frozenset[str]]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class HostVerdict:
-    """Verdict on the ranks of one host.
-
-    Args:
-        homes: the interfaces of the used addresses; bytes between ranks of one host go over `lo` nevertheless.
-        home_addresses: those addresses; `addresses` includes those that ranks reported of themselves.
-        excluded: kinds that were certainly not used.
-    """
+    """Verdict on the ranks of one host."""
 
     kind: Kind
     words: tuple[str, ...]
     devices: frozenset[str] = frozenset()
     interfaces: frozenset[str] = frozenset()
-    homes: frozenset[str] = frozenset()
+    homes: frozenset[str] = frozenset()  # of the used addresses; bytes between ranks of one host go over `lo`
     home_addresses: frozenset[str] = frozenset()
-    addresses: frozenset[str] = frozenset()
+    addresses: frozenset[str] = frozenset()  # `home_addresses`, and those that ranks reported of themselves
     soft: bool = False
-    excluded: frozenset[Kind] = frozenset()
+    excluded: frozenset[Kind] = frozenset()  # kinds that were certainly not used
 
 
 def host_verdict(members: Sequence[TransportEvidence], ends: frozenset[tuple[str, str]], alone: bool) -> HostVerdict:
-    """Return the verdict on the ranks of one host and namespace.
+    """Return the verdict on the ranks of one host and namespace; `alone` if there are no ranks on other hosts.
 
-    Args:
-        ends: local and peer address of the TCP connections of all ranks.
-        alone: there are no ranks on other hosts.
+    `ends` are local and peer address of the TCP connections of all ranks.
     """
     host = _Host.of(members, ends, alone)
     words = tuple(_describe(member) for member in members)
@@ -242,16 +215,11 @@ def host_verdict(members: Sequence[TransportEvidence], ends: frozenset[tuple[str
         words = (*words, f"TCP connections between ranks on {host.name} carried {host.tcp}")
     for rule in (_by_connections, _by_devices, _in_parts, _by_memory, _by_interfaces):
         if (found := rule(host, host.need)) is not None:
-            return HostVerdict(
-                found.kind,
-                (*words, *found.words),
-                found.devices,
-                found.interfaces,
-                found.homes,
-                found.home_addresses,
-                found.addresses | host.addresses,
-                found.soft,
-                host.excluded(host.need),
+            return replace(
+                found,
+                words=(*words, *found.words),
+                addresses=found.addresses | host.addresses,
+                excluded=host.excluded(host.need),
             )
     ports = tuple(describe_port(host.counted, port, host.need) for port in host.candidates) or (
         "this host has no RDMA device",
@@ -261,19 +229,14 @@ def host_verdict(members: Sequence[TransportEvidence], ends: frozenset[tuple[str
 
 @dataclass(frozen=True, slots=True)
 class _Host:
-    """Evidence of one host.
-
-    Args:
-        need: the exchanged bytes; those of TCP connections if the library does not count.
-        tcp, sockets: TCP connections between ranks; `tcp` is None if they are unknown.
-    """
+    """Evidence of one host."""
 
     name: str
     alone: bool
     members: tuple[TransportEvidence, ...]
     counted: Snapshot
-    need: ByteCounts | None
-    tcp: ByteCounts | None
+    need: ByteCounts | None  # the exchanged bytes; those of TCP connections if the library does not count
+    tcp: ByteCounts | None  # of connections between ranks; None if they are unknown
     sockets: tuple[TcpSocket, ...]
     claimed: frozenset[Kind]
     addresses: frozenset[str]
@@ -476,7 +439,7 @@ def _one(kinds: set[Kind]) -> Kind:
 
 def _claimed(member: TransportEvidence) -> frozenset[Kind]:
     """Return the kinds that the library reports; it reports IPoIB as TCP."""
-    kinds = {kind for lane in member.lanes for start, kind in LANES if lane.startswith(start)}
+    kinds = {kind for lane in member.lanes for kind, starts in LANES.items() if lane.startswith(starts)}
     if not kinds and member.traffic is not None:
         kinds = {member.traffic.kind} - {"unknown", "mixed"}
     if len(kinds) > 1:

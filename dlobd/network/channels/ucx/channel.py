@@ -7,41 +7,35 @@ client that reaches its ports, or its shared memory, can send to it.
 
 from __future__ import annotations
 
+import os
 import threading
+from dataclasses import replace
 from typing import ClassVar
 
-from dlobd.channel import TRANSPORTS, transports_of
-from dlobd.errors import UsageError
+from dlobd.channel import TRANSPORTS
 from dlobd.network import interfaces
-from dlobd.network.channels.base import Capabilities, Closed, Traffic
+from dlobd.network.channels.base import Capabilities, Closed, Traffic, total_traffic
+from dlobd.network.channels.ip import check_transport
 from dlobd.network.channels.sockets import LIBRARY as SOCKETS
 from dlobd.network.channels.sockets import SocketsChannel, SocketsConnection, SocketsListener
-from dlobd.network.channels.ucx.connection import UcxConnection, random_name
+from dlobd.network.channels.ucx.connection import UcxConnection
 from dlobd.network.channels.ucx.worker import Context, Worker, port
 from dlobd.network.devices import devices
 
 LIBRARY = "ucx"
-ADDRESS_BYTES = 64 << 10
-"""Maximum size of a UCX address: on a host with many devices it has a few hundred bytes."""
+ADDRESS_BYTES = 64 << 10  # maximum size of a UCX address: on a host with many devices it has a few hundred bytes
 
 
 class UcxChannel:
-    """Channel of library `ucx`; see `dlobd.network.channels.base.OpenChannel`.
+    """Channel of library `ucx`.
 
-    Args:
-        transport: tcp, ipoib, rdma or shm.
-        device: an interface or its IPv4 address; DEVICE:PORT for rdma; empty for shm.
-        secret: the run's secret; may be empty.
+    The device is an interface or its IPv4 address; DEVICE:PORT for rdma; empty for shm. The secret may be empty.
     """
 
-    capabilities: ClassVar[Capabilities] = Capabilities(
-        iovec=True, one_sided=True, processes=True, hosts=True, begins=True, moves=True
-    )
-    transports: ClassVar[tuple[str, ...]] = transports_of(LIBRARY)
+    capabilities: ClassVar[Capabilities] = Capabilities(one_sided=True, begins=True, moves=True)
 
     def __init__(self, transport: str = "shm", device: str = "", secret: bytes = b"") -> None:
-        if transport not in self.transports:
-            raise UsageError(f"Library {LIBRARY} cannot carry {transport!r}.", f"use {' or '.join(self.transports)}")
+        check_transport(LIBRARY, transport)
         self._transport = transport
         self._device = device
         self._secret = secret
@@ -51,12 +45,12 @@ class UcxChannel:
         self._connections: list[UcxConnection] = []
 
     def listen(self, device: str = "") -> UcxListener:
-        """See the contract. Raises UsageError or SetupError if UCX cannot use the device."""
+        """Listen on a device. Raises UsageError or SetupError if UCX cannot use it."""
         context, link = self._open(device)
         return UcxListener(link.listen(self._tcp_device()), context, self)
 
     def connect(self, address: str, deadline_s: float) -> UcxConnection:
-        """See the contract. Raises as `listen`, too."""
+        """Connect. Raises as `listen`, too."""
         context, link = self._open()
         scheme, _, place = address.partition(":")
         if scheme != LIBRARY:
@@ -85,23 +79,12 @@ class UcxChannel:
         return connection
 
     def evidence(self) -> Traffic:
-        """See the contract. `kind` is that of the transport; only the kernel's counters can prove that it was used."""
+        """Return the totals; `kind` is that of the transport, of which only the kernel's counters can be proof."""
         with self._lock:
-            every = [connection.traffic() for connection in self._connections]
-        return Traffic(
-            kind=TRANSPORTS[self._transport].kind,
-            device=self._device,
-            sent_messages=sum(one.sent_messages for one in every),
-            sent_bytes=sum(one.sent_bytes for one in every),
-            received_messages=sum(one.received_messages for one in every),
-            received_bytes=sum(one.received_bytes for one in every),
-            put_bytes=sum(one.put_bytes for one in every),
-            got_bytes=sum(one.got_bytes for one in every),
-            lanes=tuple(sorted({lane for one in every for lane in one.lanes})),
-        )
+            total = total_traffic([connection.update_lanes() for connection in self._connections])
+        return replace(total, kind=TRANSPORTS[self._transport].kind, device=self._device)
 
     def close(self) -> None:
-        """See the contract."""
         with self._lock:
             self._closed = True
             connections = list(self._connections)
@@ -126,9 +109,7 @@ class UcxChannel:
             return self._opened
 
     def _tcp_device(self) -> str:
-        """Return the interface for the TCP connection: the same one; for RDMA one of the same device, else the first
-        with an
-        address."""
+        """Return the interface of the TCP connection: for RDMA one of its device, else the first with an address."""
         if self._transport == "shm":
             return ""
         if self._transport != "rdma":
@@ -150,7 +131,7 @@ class UcxChannel:
 
 def _connected(context: Context, link: SocketsConnection, deadline_s: float) -> UcxConnection:
     worker = Worker(context, link.peer)
-    own = random_name()
+    own = os.urandom(16)  # a random name of this end
     try:
         link.send(own + worker.address(), deadline_s)
         theirs = bytearray(ADDRESS_BYTES)
@@ -165,7 +146,7 @@ def _connected(context: Context, link: SocketsConnection, deadline_s: float) -> 
 
 
 class UcxListener:
-    """Listener of library `ucx`; see `dlobd.network.channels.base.Listener`."""
+    """Listener of library `ucx`."""
 
     def __init__(self, link: SocketsListener, context: Context, channel: UcxChannel) -> None:
         self.address = f"{LIBRARY}:{link.address.partition(':')[2]}"
@@ -174,9 +155,7 @@ class UcxListener:
         self._channel = channel
 
     def accept(self, deadline_s: float) -> UcxConnection:
-        """See the contract."""
         return self._channel.upgrade(self._context, self._link.accept(deadline_s), deadline_s)
 
     def close(self) -> None:
-        """See the contract."""
         self._link.close()

@@ -6,20 +6,19 @@ rejected before a byte of it is written. UCX takes buffers by their address; Pyt
 
 from __future__ import annotations
 
-import os
 import socket
 import struct
 import threading
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
 from dlobd.network.channels.base import (
     Buffer,
     ChannelError,
-    Counts,
+    Connection,
     DeadlinePassed,
     MessageTooLong,
     OutOfBounds,
@@ -34,169 +33,31 @@ KEY = struct.Struct("<16sQQI")
 
 SERVE_S = 3600.0
 
-
-class OneSided:
-    """One-sided access of a connection. One thread at a time may put, get and flush.
-
-    Attributes:
-        put_bytes, got_bytes: totals so far.
-
-    Args:
-        sleeper: of the thread that puts, gets and flushes.
-        own, theirs: random names of the ends, so that a key of another connection is rejected.
-    """
-
-    def __init__(self, worker: Worker, sleeper: Sleeper, own: bytes, theirs: bytes) -> None:
-        self.put_bytes = self.got_bytes = 0
-        self._worker = worker
-        self._sleeper = sleeper
-        self._own, self._theirs = own, theirs
-        self._plain = worker.ffi.new("ucp_request_param_t *")
-        self._memory: list[tuple[Any, Any]] = []  # UCX's handle, and the object that keeps the memory alive
-        self._rkeys: dict[bytes, Any] = {}
-        self._serving: threading.Thread | None = None
-
-    def register(self, memory: Buffer) -> bytes:
-        """See `UcxConnection`."""
-        worker, ffi = self._worker, self._worker.ffi
-        size = view(memory).nbytes
-        params = ffi.new("ucp_mem_map_params_t *")
-        # empty memory cannot be registered
-        pointer = ffi.from_buffer(view(memory if size else bytearray(1)))
-        params.field_mask, params.address, params.length = c.MEM_ADDRESS | c.MEM_LENGTH, pointer, max(size, 1)
-        mapped, packed, length = ffi.new("ucp_mem_h *"), ffi.new("void **"), ffi.new("size_t *")
-        with worker.lock:
-            worker.check_open("register")
-            worker.check(worker.ucp.ucp_mem_map(worker.context.handle, params, mapped), "register memory")
-            self._memory.append((mapped[0], pointer))
-            worker.check(worker.ucp.ucp_rkey_pack(worker.context.handle, mapped[0], packed, length), "make a key")
-            rkey = bytes(ffi.buffer(packed[0], length[0]))
-            worker.ucp.ucp_rkey_buffer_release(packed[0])
-            if self._serving is None:
-                self._serving = threading.Thread(
-                    target=self._serve, args=(worker.sleeper(),), name="dlobd-ucx-serve", daemon=True
-                )
-                self._serving.start()
-        address = int(ffi.cast("uintptr_t", pointer))
-        return KEY.pack(self._own, address, size, zlib.crc32(rkey)) + rkey
-
-    def put(self, source: Buffer, key: bytes, offset_bytes: int, deadline_s: float) -> None:
-        """See the contract."""
-        size = view(source).nbytes
-        place = self._place(key, offset_bytes, size)
-        if size:
-            self._call(self._worker.ucp.ucp_put_nbx, source, size, place, "put", deadline_s)
-        self.put_bytes += size
-
-    def get(self, into: Buffer, key: bytes, offset_bytes: int, deadline_s: float) -> None:
-        """See the contract."""
-        size = view(into).nbytes
-        place = self._place(key, offset_bytes, size)
-        if size:
-            self._call(self._worker.ucp.ucp_get_nbx, into, size, place, "get", deadline_s)
-            self._worker.check_peer("get")  # the owner may have freed the memory
-        self.got_bytes += size
-
-    def flush(self, deadline_s: float) -> None:
-        """See the contract."""
-        worker = self._worker
-        with worker.lock:
-            worker.check_peer("flush")
-            request = worker.ucp.ucp_ep_flush_nbx(worker.endpoint, self._plain)
-        worker.complete(request, None, self._sleeper, deadline_s, "flush")
-        worker.check_peer("flush")  # UCX writes into shared memory even if its owner is gone
-
-    def _call(
-        self, call: Callable[..., Any], buffer: Buffer, size: int, place: tuple[int, Any], what: str, deadline_s: float
-    ) -> None:
-        worker = self._worker
-        memory = worker.ffi.from_buffer(view(buffer))
-        with worker.lock:
-            worker.check_peer(what)
-            request = call(worker.endpoint, memory, size, *place, self._plain)
-        worker.complete(request, memory, self._sleeper, deadline_s, what)
-
-    def _place(self, key: bytes, offset_bytes: int, size: int) -> tuple[int, Any]:
-        """Return address and UCX's key; check bounds, which UCX does not on every transport: tcp would write over the
-        heap."""
-        try:
-            owner, address, length, checksum = KEY.unpack_from(key)
-        except struct.error:
-            owner, address, length, checksum = b"", 0, 0, 0
-        rkey = bytes(key[KEY.size :])
-        if owner != self._theirs or zlib.crc32(rkey) != checksum:
-            raise OutOfBounds(f"{self._worker.peer} has registered no memory with this key")
-        if not 0 <= offset_bytes <= length - size:
-            raise OutOfBounds(
-                f"{size} bytes at {offset_bytes} are outside of the {length} that {self._worker.peer} registered"
-            )
-        if key not in self._rkeys:
-            made = self._worker.ffi.new("ucp_rkey_h *")
-            with self._worker.lock:
-                self._worker.check_open("use a key")
-                status = self._worker.ucp.ucp_ep_rkey_unpack(self._worker.endpoint, rkey, made)
-                self._worker.check(status, "use a key")
-            self._rkeys[bytes(key)] = made[0]
-        return address + offset_bytes, self._rkeys[key]
-
-    def stop(self) -> None:
-        """Join the serving thread; the worker has ended, which wakes it."""
-        if self._serving is not None and self._serving is not threading.current_thread():
-            self._serving.join()
-
-    def forget_keys(self) -> None:
-        """Destroy all keys, before the endpoint is closed."""
-        with self._worker.lock:
-            for rkey in self._rkeys.values():
-                self._worker.ucp.ucp_rkey_destroy(rkey)
-            self._rkeys.clear()
-
-    def unregister(self) -> None:
-        """Unregister all memory, after the endpoint is closed."""
-        for mapped, _ in self._memory:
-            self._worker.ucp.ucp_mem_unmap(self._worker.context.handle, mapped)
-        self._memory.clear()
-
-    def _serve(self, sleeper: Sleeper) -> None:
-        """Make progress for the peer until either end closes."""
-        while True:
-            try:
-                self._worker.until(lambda: None, sleeper, time.monotonic() + SERVE_S, "serve")
-            except DeadlinePassed:
-                continue
-            except ChannelError:
-                return
+TAG, ANY = 1, 0  # a connection has a worker of its own, so one tag is enough
+MAX_PARTS = 1024  # maximum number of parts of a message, as in the kernel's vectors
 
 
-TAG, ANY = 1, 0
-"""A connection has a worker of its own, so one tag is enough."""
+class UcxConnection(Connection):
+    """One end of a connection. It closes the TCP connection `link`, and releases its worker from the context.
 
-MAX_PARTS = 1024
-"""Maximum number of parts of a message, as in the kernel's vectors."""
-
-
-class UcxConnection:
-    """One end of a connection; see `dlobd.network.channels.base.Connection`.
-
-    Args:
-        worker: `close` unregisters it from its context.
-        link: the TCP connection to the peer, which this connection closes.
-        own, theirs: random names of the ends, so that a key of another connection is rejected.
+    `own` and `theirs` are random names of the ends, so that a key of another connection is rejected.
     """
 
     library = "ucx"
 
     def __init__(self, worker: Worker, link: socket.socket, own: bytes, theirs: bytes) -> None:
         self.peer = worker.peer
+        self.traffic = Traffic("unknown", "")
         self._worker = worker
         self._link = link
+        self._own, self._theirs = own, theirs
         self._sending, self._receiving = threading.Lock(), threading.Lock()
         self._finishing = threading.Lock()
         self._sender, self._receiver, self._finisher = worker.sleeper(), worker.sleeper(), worker.sleeper()
-        self._one_sided = OneSided(worker, self._sender, own, theirs)
-        self._counts = Counts("unknown", "")
-        self._lanes: tuple[str, ...] = ()
         self._begun: list[tuple[Any, Any, int]] = []  # started sends that are not finished
+        self._registered: list[tuple[Any, Any]] = []  # UCX's handle, and the object that keeps the memory alive
+        self._rkeys: dict[bytes, Any] = {}
+        self._serving: threading.Thread | None = None
         self._closing, self._closed = threading.Lock(), False
         ffi = worker.ffi
         self._memory = ffi.from_buffer  # address and length of a contiguous buffer
@@ -209,13 +70,12 @@ class UcxConnection:
     # ---- messages
 
     def send(self, message: Buffer, deadline_s: float) -> None:
-        """See the contract."""
         with self._sending:
             memory = self._memory(message)
             self._send(memory, len(memory), self._plain, len(memory), memory, deadline_s)
 
     def begin_send(self, message: Buffer) -> Any:
-        """See the contract. Returns None if UCX has taken the bytes already."""
+        """Start to send; return None if UCX has taken the bytes already."""
         memory = self._memory(message)
         size = len(memory)
         if (request := self._start(memory, size, self._plain, size)) is None:
@@ -224,7 +84,6 @@ class UcxConnection:
         return begun
 
     def finish_send(self, begun: Any, deadline_s: float) -> None:
-        """See the contract."""
         request, memory, size = begun
         with self._finishing:  # not `_sending`: other sends may be started meanwhile
             self._begun.remove(begun)
@@ -232,19 +91,17 @@ class UcxConnection:
             self._sent(size)
 
     def recv(self, into: Buffer, deadline_s: float) -> int:
-        """See the contract."""
         with self._receiving:
             memory = self._memory(into)
             return self._recv(memory, len(memory), len(memory), self._plain, memory, deadline_s)
 
     def send_parts(self, parts: Sequence[Buffer], deadline_s: float) -> None:
-        """See the contract. At most MAX_PARTS parts."""
+        """Send at most MAX_PARTS parts as one message."""
         with self._sending:
             count, size, kept = self._filled(self._out, parts)
             self._send(self._out, count, self._parts, size, kept, deadline_s)
 
     def recv_parts(self, parts: Sequence[Buffer], deadline_s: float) -> int:
-        """See the contract."""
         with self._receiving:
             count, room, kept = self._filled(self._in, parts)
             return self._recv(self._in, count, room, self._parts, kept, deadline_s)
@@ -264,14 +121,13 @@ class UcxConnection:
             if status is None:
                 return request
             worker.check(status, "send")
-            self._counts.sent_messages += 1
-            self._counts.sent_bytes += size
+            self._sent(size)
             return None
 
     def _sent(self, size: int) -> None:
         with self._worker.lock:  # one thread may start a send while another one finishes one
-            self._counts.sent_messages += 1
-            self._counts.sent_bytes += size
+            self.traffic.sent_messages += 1
+            self.traffic.sent_bytes += size
 
     def _recv(self, buffer: Any, count: int, room: int, param: Any, memory: Any, deadline_s: float) -> int:
         worker = self._worker
@@ -295,8 +151,8 @@ class UcxConnection:
             raise MessageTooLong(f"a message of {size} bytes from {self.peer} does not fit into {room}")
         if worker.complete(request, memory, self._receiver, deadline_s, "receive"):
             worker.check_trust("receive")  # it was read from the peer's memory
-        self._counts.received_messages += 1
-        self._counts.received_bytes += size
+        self.traffic.received_messages += 1
+        self.traffic.received_bytes += size
         return size
 
     def _cut(self, count: int, size: int) -> int:
@@ -324,65 +180,121 @@ class UcxConnection:
             size += len(pointer)
         return len(kept), size, kept
 
-    # ---- one-sided access
+    # ---- one-sided access, by one thread at a time
 
     def register(self, memory: Buffer) -> bytes:
-        """See the contract. A thread of this end makes progress from now on, because the peer may access memory at
-        any time."""
-        return self._one_sided.register(memory)
+        """Register memory. From then on a thread of this end makes progress: the peer may access it at any time."""
+        worker, ffi = self._worker, self._worker.ffi
+        size = view(memory).nbytes
+        params = ffi.new("ucp_mem_map_params_t *")
+        # empty memory cannot be registered
+        pointer = ffi.from_buffer(view(memory if size else bytearray(1)))
+        params.field_mask, params.address, params.length = c.MEM_ADDRESS | c.MEM_LENGTH, pointer, max(size, 1)
+        mapped, packed, length = ffi.new("ucp_mem_h *"), ffi.new("void **"), ffi.new("size_t *")
+        with worker.lock:
+            worker.check_open("register")
+            worker.check(worker.ucp.ucp_mem_map(worker.context.handle, params, mapped), "register memory")
+            self._registered.append((mapped[0], pointer))
+            worker.check(worker.ucp.ucp_rkey_pack(worker.context.handle, mapped[0], packed, length), "make a key")
+            rkey = bytes(ffi.buffer(packed[0], length[0]))
+            worker.ucp.ucp_rkey_buffer_release(packed[0])
+            if self._serving is None:
+                self._serving = threading.Thread(
+                    target=self._serve, args=(worker.sleeper(),), name="dlobd-ucx-serve", daemon=True
+                )
+                self._serving.start()
+        address = int(ffi.cast("uintptr_t", pointer))
+        return KEY.pack(self._own, address, size, zlib.crc32(rkey)) + rkey
 
     def put(self, source: Buffer, key: bytes, offset_bytes: int, deadline_s: float) -> None:
-        """See the contract."""
         with self._sending:
-            self._one_sided.put(source, key, offset_bytes, deadline_s)
+            self._access("put", source, key, offset_bytes, deadline_s)
+            self.traffic.put_bytes += view(source).nbytes
 
     def get(self, into: Buffer, key: bytes, offset_bytes: int, deadline_s: float) -> None:
-        """See the contract."""
         with self._sending:
-            self._one_sided.get(into, key, offset_bytes, deadline_s)
+            if self._access("get", into, key, offset_bytes, deadline_s):
+                self._worker.check_peer("get")  # the owner may have freed the memory
+            self.traffic.got_bytes += view(into).nbytes
 
     def flush(self, deadline_s: float) -> None:
-        """See the contract."""
+        worker = self._worker
         with self._sending:
-            self._one_sided.flush(deadline_s)
+            with worker.lock:
+                worker.check_peer("flush")
+                request = worker.ucp.ucp_ep_flush_nbx(worker.endpoint, self._plain)
+            worker.complete(request, None, self._sender, deadline_s, "flush")
+            worker.check_peer("flush")  # UCX writes into shared memory even if its owner is gone
+
+    def _access(self, what: str, buffer: Buffer, key: bytes, offset_bytes: int, deadline_s: float) -> int:
+        """Put or get; return the number of bytes."""
+        worker, size = self._worker, view(buffer).nbytes
+        place = self._place(key, offset_bytes, size)
+        if size:
+            call = worker.ucp.ucp_put_nbx if what == "put" else worker.ucp.ucp_get_nbx
+            memory = self._memory(view(buffer))
+            with worker.lock:
+                worker.check_peer(what)
+                request = call(worker.endpoint, memory, size, *place, self._plain)
+            worker.complete(request, memory, self._sender, deadline_s, what)
+        return size
+
+    def _place(self, key: bytes, offset_bytes: int, size: int) -> tuple[int, Any]:
+        """Return address and UCX's key. Check bounds, as UCX does not on tcp: it would write over the heap."""
+        try:
+            owner, address, length, checksum = KEY.unpack_from(key)
+        except struct.error:
+            owner, address, length, checksum = b"", 0, 0, 0
+        rkey = bytes(key[KEY.size :])
+        if owner != self._theirs or zlib.crc32(rkey) != checksum:
+            raise OutOfBounds(f"{self.peer} has registered no memory with this key")
+        if not 0 <= offset_bytes <= length - size:
+            raise OutOfBounds(f"{size} bytes at {offset_bytes} are outside of the {length} that {self.peer} registered")
+        if key not in self._rkeys:
+            worker, made = self._worker, self._worker.ffi.new("ucp_rkey_h *")
+            with worker.lock:
+                worker.check_open("use a key")
+                worker.check(worker.ucp.ucp_ep_rkey_unpack(worker.endpoint, rkey, made), "use a key")
+            self._rkeys[bytes(key)] = made[0]
+        return address + offset_bytes, self._rkeys[key]
+
+    def _serve(self, sleeper: Sleeper) -> None:
+        """Make progress for the peer until either end closes."""
+        while True:
+            try:
+                self._worker.until(lambda: None, sleeper, time.monotonic() + SERVE_S, "serve")
+            except DeadlinePassed:
+                continue
+            except ChannelError:
+                return
 
     # ---- closing
 
-    def traffic(self) -> Traffic:
+    def update_lanes(self) -> Traffic:
         """Return the totals, with the lanes that UCX reported last."""
-        self._lanes = self._worker.lanes() or self._lanes
-        counts, reached = self._counts, self._one_sided
-        return Traffic(
-            "unknown",
-            "",
-            counts.sent_messages,
-            counts.sent_bytes,
-            counts.received_messages,
-            counts.received_bytes,
-            reached.put_bytes,
-            reached.got_bytes,
-            self._lanes,
-        )
+        self.traffic.lanes = self._worker.lanes() or self.traffic.lanes
+        return self.traffic
 
     def close(self) -> None:
-        """See the contract."""
         with self._closing:
             if self._closed:
                 return
             self._closed = True
-            self._worker.end("closed")
-            self._one_sided.stop()
+            worker = self._worker
+            worker.end("closed")  # wakes the serving thread
+            if self._serving is not None and self._serving is not threading.current_thread():
+                self._serving.join()
             with self._sending, self._receiving, self._finishing:
-                self.traffic()
+                self.update_lanes()
                 for request, memory, _ in self._begun:
-                    self._worker.give_up(request, memory, "it was never finished")
-                self._one_sided.forget_keys()
-                self._worker.close()
-                self._one_sided.unregister()
+                    worker.give_up(request, memory, "it was never finished")
+                with worker.lock:
+                    for rkey in self._rkeys.values():  # before the endpoint is closed
+                        worker.ucp.ucp_rkey_destroy(rkey)
+                    self._rkeys.clear()
+                worker.close()
+                for mapped, _ in self._registered:  # after the endpoint is closed
+                    worker.ucp.ucp_mem_unmap(worker.context.handle, mapped)
+                self._registered.clear()
                 self._link.close()
-                self._worker.context.leave()
-
-
-def random_name() -> bytes:
-    """Return a random name of an end."""
-    return os.urandom(16)
+                worker.context.leave()

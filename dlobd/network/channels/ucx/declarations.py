@@ -8,27 +8,17 @@ from __future__ import annotations
 
 CDEF = """
 typedef int8_t ucs_status_t;
-typedef void *ucs_status_ptr_t;
-typedef void *ucp_context_h;
-typedef void *ucp_worker_h;
-typedef void *ucp_ep_h;
-typedef void *ucp_config_t;
-typedef void *ucp_mem_h;
-typedef void *ucp_rkey_h;
-typedef void *ucp_address_t;
-typedef void *ucp_tag_message_h;
+typedef void *ucs_status_ptr_t, *ucp_context_h, *ucp_worker_h, *ucp_ep_h, *ucp_config_t,
+    *ucp_mem_h, *ucp_rkey_h, *ucp_address_t, *ucp_tag_message_h;
 typedef uint64_t ucp_tag_t;
 
 typedef struct {
-    uint64_t field_mask;
-    uint64_t features;
+    uint64_t field_mask, features;
     size_t request_size;
-    void *request_init;
-    void *request_cleanup;
+    void *request_init, *request_cleanup;
     uint64_t tag_sender_mask;
     int mt_workers_shared;
-    size_t estimated_num_eps;
-    size_t estimated_num_ppn;
+    size_t estimated_num_eps, estimated_num_ppn;
     const char *name;
     char rest[256];
 } ucp_params_t;
@@ -44,8 +34,7 @@ typedef struct {
     const void *address;
     int err_mode;
     void (*err_cb)(void *arg, ucp_ep_h ep, ucs_status_t status);
-    void *err_arg;
-    void *user_data;
+    void *err_arg, *user_data;
     unsigned flags;
     const void *sockaddr;
     uint32_t sockaddr_length;
@@ -55,16 +44,12 @@ typedef struct {
 } ucp_ep_params_t;
 
 typedef struct {
-    uint32_t op_attr_mask;
-    uint32_t flags;
-    void *request;
-    void *callback;
+    uint32_t op_attr_mask, flags;
+    void *request, *callback;
     uint64_t datatype;
-    void *user_data;
-    void *reply_buffer;
+    void *user_data, *reply_buffer;
     int memory_type;
-    void *recv_info;
-    void *memh;
+    void *recv_info, *memh;
     char rest[64];
 } ucp_request_param_t;
 
@@ -86,15 +71,12 @@ typedef struct {
 } ucp_mem_map_params_t;
 
 typedef struct {
-    const char *transport_name;
-    const char *device_name;
+    const char *transport_name, *device_name;
 } ucp_transport_entry_t;
 
 typedef struct {
     uint64_t field_mask;
-    char name[32];
-    char local_sockaddr[128];
-    char remote_sockaddr[128];
+    char name[32], local_sockaddr[128], remote_sockaddr[128];
     ucp_transport_entry_t *entries;
     unsigned num_entries;
     size_t entry_size;
@@ -130,7 +112,6 @@ ucp_tag_message_h ucp_tag_probe_nb(ucp_worker_h worker, ucp_tag_t tag, ucp_tag_t
 ucs_status_ptr_t ucp_tag_msg_recv_nbx(ucp_worker_h worker, void *buffer, size_t count, ucp_tag_message_h message,
                                       const ucp_request_param_t *param);
 ucs_status_t ucp_request_check_status(void *request);
-void ucp_request_cancel(ucp_worker_h worker, void *request);
 void ucp_request_free(void *request);
 
 ucs_status_t ucp_mem_map(ucp_context_h context, const ucp_mem_map_params_t *params, ucp_mem_h *memh);
@@ -147,9 +128,7 @@ ucs_status_ptr_t ucp_get_nbx(ucp_ep_h ep, void *buffer, size_t count, uint64_t r
 const char *ucs_status_string(ucs_status_t status);
 """
 
-MAJOR = 1
-"""Major version of the declared interface: other major versions have other structures."""
-
+MAJOR = 1  # major version of the declared interface: other major versions have other structures
 FEATURE_TAG, FEATURE_RMA, FEATURE_WAKEUP = 1 << 0, 1 << 1, 1 << 4
 PARAM_FEATURES = 1 << 0
 WORKER_THREAD_MODE = 1 << 0
@@ -161,6 +140,5 @@ EP_ATTR_TRANSPORTS = 1 << 3
 OP_DATATYPE, OP_FLAGS = 1 << 3, 1 << 4
 DATATYPE_IOV = 2
 MEM_ADDRESS, MEM_LENGTH = 1 << 0, 1 << 1
-
 OK, INPROGRESS = 0, 1
 ERR_BUSY, ERR_LAST = -15, -100

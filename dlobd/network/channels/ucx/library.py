@@ -1,5 +1,4 @@
-"""Finding and loading libucp: the one that DLOBD_UCX names, else the system's, if its version is supported, else that
-of the `mpich` package, which dlobd requires.
+"""The search for libucp: the file in DLOBD_UCX, else the system's, if its version is supported, else that of `mpich`.
 
 UCX loads its transports when it starts, from the directory `ucx` beside it: `libuct_ib` there is InfiniBand's verbs.
 """
@@ -21,14 +20,12 @@ from dlobd.errors import SetupError
 from dlobd.network.channels.base import environment_variables
 from dlobd.network.channels.ucx.declarations import CDEF, MAJOR
 
-VARIABLE = "DLOBD_UCX"
-"""Environment variable with the path of a custom libucp.so, as of HPC-X or MLNX_OFED."""
+VARIABLE = "DLOBD_UCX"  # environment variable with the path of a custom libucp.so, as of HPC-X or MLNX_OFED
 
 OLDEST_SYSTEM = (1, 17)
 """Older system libraries are skipped: 1.13 has no `ucp_ep_query` for transports, and lost its rc endpoints."""
 
-VERSION_S = 10.0
-"""Timeout for reading the version of a libucp."""
+VERSION_S = 10.0  # timeout for reading the version of a libucp
 
 _VERSION = """
 import ctypes, sys
@@ -56,18 +53,14 @@ class Library:
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """Return the transports that it can load, from the files beside it: cma, ib, ib_mlx5, rdmacm ..."""
+        """Transports that it can load, from the files beside it: cma, ib, ib_mlx5, rdmacm ..."""
         directory = Path(os.path.realpath(self.path)).parent / "ucx"
         found = (re.match(r"libuct_(\w+)\.so", path.name) for path in directory.glob("libuct_*.so*"))
         return tuple(sorted({match[1] for match in found if match}))
 
 
 def load() -> Library:
-    """Find and load the libucp for channels, once per process.
-
-    Raises:
-        SetupError: there is none; the message lists all attempts.
-    """
+    """Load the libucp for channels, once per process. Raises SetupError with all attempts if there is none."""
     return _load(os.environ.get(VARIABLE, ""))
 
 
@@ -95,14 +88,7 @@ def _load(named: str) -> Library:
 
 
 def describe(verbs: bool = False) -> str:
-    """Describe the libucp that channels use.
-
-    Args:
-        verbs: require InfiniBand's verbs.
-
-    Raises:
-        SetupError: there is none, or it has no verbs.
-    """
+    """Describe the libucp that channels use. Raises SetupError: there is none, or it lacks the required verbs."""
     found = load()
     what = f"UCX {_dotted(found.version)} ({found.origin}: {found.path})"
     if verbs and "ib" not in found.modules:

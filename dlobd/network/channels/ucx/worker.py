@@ -34,11 +34,7 @@ from dlobd.network.devices import devices
 
 
 def settings(transport: str, device: str) -> dict[str, str]:
-    """Return UCX's settings, without their prefix UCX_.
-
-    Raises:
-        UsageError, SetupError: the transport or its device cannot be used on this host.
-    """
+    """Return UCX's settings, without their prefix UCX_. Raises UsageError, SetupError: the device cannot be used."""
     if transport == "shm":
         return {"TLS": "posix,sysv,cma"}
     if transport == "rdma":
@@ -47,12 +43,7 @@ def settings(transport: str, device: str) -> dict[str, str]:
 
 
 def port(device: str) -> str:
-    """Return DEVICE:PORT of an RDMA device of this host (default: port 1).
-
-    Raises:
-        UsageError: the device is missing or unknown.
-        SetupError: this host has no RDMA device.
-    """
+    """Return DEVICE:PORT of an RDMA device (default: port 1). Raises UsageError, SetupError: there is no such port."""
     found = [f"{one.name}:{each.number}" for one in devices() for each in one.ports]
     if not found:
         raise SetupError("This host has no RDMA device.", "dlobd doctor --require rdma, or use channel=tcp")
@@ -75,11 +66,7 @@ def _interface(transport: str, device: str) -> str:
 
 
 class Context:
-    """UCX context of one channel. It is destroyed once it is closed and has no users.
-
-    Raises:
-        UsageError, SetupError: the transport cannot be used here.
-    """
+    """UCX context of one channel. It is destroyed once it is closed and has no users. Raises UsageError, SetupError."""
 
     def __init__(self, transport: str, device: str) -> None:
         chosen = settings(transport, device)
@@ -127,7 +114,7 @@ class Context:
             self._users += 1
 
     def leave(self) -> None:
-        """Unregister a user, whose workers and memory are released."""
+        """Unregister a user after the release of its worker and memory."""
         with self._lock:
             self._users -= 1
             self._end()
@@ -145,19 +132,14 @@ class Context:
 
 
 class Sleeper:
-    """Place where one thread sleeps. Each waiting thread has its own, so that threads do not take each other's
-    wake-ups.
+    """Place where one thread sleeps. Threads do not share it, so that none takes the wake-up of another.
 
-    Attributes:
-        asleep: the thread sleeps, or is about to; changed with the worker's lock held.
-
-    Args:
-        events: UCX's descriptor, which becomes readable once the worker was armed.
-        link: descriptor of the TCP connection to the peer; None if the peer is gone.
+    `events` is UCX's descriptor, which becomes readable once the worker was armed; `link` is the descriptor of the TCP
+    connection to the peer, or None if the peer is gone.
     """
 
     def __init__(self, events: int, link: int | None) -> None:
-        self.asleep = False
+        self.asleep = False  # changed with the worker's lock held
         self._found: Any = None
         self._done: Callable[[], Any] | None = None
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -183,8 +165,7 @@ class Sleeper:
         return found
 
     def check(self) -> None:
-        """Check, in another thread that made progress, for the awaited result, and wake the sleeping thread if it
-        exists."""
+        """Check for the awaited result, in another thread that made progress, and wake the sleeping thread."""
         if self._done is not None and (found := self._done()):
             self._found, self._done = found, None
             self.wake()
@@ -209,46 +190,33 @@ BURST, SPIN, YIELD = 8, 16, 100
 and the number with yields before it sleeps. That is about 100 us, in which a message of a few KB arrives over an idle
 link, and then several times the cost of a wake-up."""
 
-TICK_S = 0.1
-"""Longest sleep: events that wake no thread, such as a vanished host, are checked at this interval."""
-
-LAST_S = 0.2
-"""How long messages are accepted after the peer's TCP connection has ended: they take another path."""
-
-CUT = b"!"
-"""Byte on the TCP connection: a call was abandoned, and its data must not be trusted."""
+TICK_S = 0.1  # longest sleep: events that wake no thread, such as a vanished host, are checked at this interval
+LAST_S = 0.2  # how long messages are accepted after the peer's TCP connection has ended: they take another path
+CUT = b"!"  # byte on the TCP connection: a call was abandoned, and its data must not be trusted
 
 
 class Progress:
-    """Progress engine of one UCX worker.
-
-    Attributes:
-        lock: held around every call of UCX.
-        link: the TCP connection to the peer.
-        ended, cut: why this end cannot be used: it was closed, or a call was abandoned.
-        gone: why the peer cannot be used.
-        distrusted: the peer has abandoned a call: memory that a message still refers to may have changed.
-
-    Args:
-        peer: name for messages.
-    """
+    """Progress engine of one UCX worker."""
 
     def __init__(self, ucp: Any, peer: str) -> None:
         self.ucp = ucp
         self.handle: Any = None
         self.peer = peer
-        self.lock = threading.RLock()
-        self.link: socket.socket | None = None
-        self.ended = self.cut = self.gone = ""
-        self.distrusted = False
+        self.lock = threading.RLock()  # held around every call of UCX
+        self.link: socket.socket | None = None  # the TCP connection to the peer
+        self.ended = self.cut = ""  # why this end cannot be used: it was closed, or a call was abandoned
+        self.gone = ""  # why the peer cannot be used
+        self.distrusted = False  # the peer has abandoned a call: the memory of its messages may have changed
         self.sleepers: list[Sleeper] = []
         self._sleeping = 0
         self._link_ended = False
         self._gone_s = 0.0
 
     def until(self, done: Callable[[], Any], sleeper: Sleeper, deadline_s: float, what: str) -> Any:
-        """Make progress until `done`, called with the lock held, returns a true value; return that. Raises as
-        `complete`."""
+        """Make progress until `done`, called with the lock held, returns a true value; return it.
+
+        Raises as `complete`.
+        """
         progress, handle = self.ucp.ucp_worker_progress, self.handle
         spun = 0
         found: Any = None
@@ -364,31 +332,18 @@ class Progress:
             raise PeerClosed(f"the connection to {self.peer} cannot be used any more ({self.cut}): UCX cannot {what}")
 
 
-GIVE_UP_S = 0.1
-"""Extra time after the deadline for UCX to release the memory of an abandoned call."""
-
-CLOSE_S = 2.0
-"""Time for a closing endpoint to send pending data."""
+GIVE_UP_S = 0.1  # extra time after the deadline for UCX to release the memory of an abandoned call
+CLOSE_S = 2.0  # time for a closing endpoint to send pending data
 
 
 class Worker(Progress):
-    """Worker with one endpoint.
-
-    Attributes:
-        null: UCX's result for a call that completed at once, and for a missing message.
-
-    Args:
-        peer: name for messages.
-
-    Raises:
-        ChannelError: UCX cannot create the worker.
-    """
+    """Worker with one endpoint. Raises ChannelError: UCX cannot create the worker."""
 
     def __init__(self, context: Context, peer: str) -> None:
         super().__init__(context.ucp, peer)
         self.context = context
         self.ffi = context.ffi
-        self.null = context.ffi.NULL
+        self.null = context.ffi.NULL  # the result of a call that completed at once, and of a missing message
         self._left: list[Any] = []  # abandoned requests, with the memory that UCX may still use
         params = self.ffi.new("ucp_worker_params_t *")
         params.field_mask, params.thread_mode = c.WORKER_THREAD_MODE, c.THREAD_MODE_SERIALIZED
@@ -399,7 +354,7 @@ class Worker(Progress):
         self._failed = self.ffi.callback("void(void *, ucp_ep_h, ucs_status_t)", self._on_error)
 
     def watch(self, link: socket.socket) -> None:
-        """Watch the TCP connection to the peer, which ends with the peer. The caller closes it after this worker."""
+        """Watch the TCP connection, which ends with the peer. The caller closes it after this worker."""
         self.link = link
 
     def sleeper(self) -> Sleeper:
@@ -446,13 +401,9 @@ class Worker(Progress):
         return tuple(dict.fromkeys("/".join(words) for words in named))
 
     def complete(self, request: Any, memory: Any, sleeper: Sleeper, deadline_s: float, what: str) -> bool:
-        """Wait for a request; return True if it did not complete at once.
+        """Wait for a request; return True if it did not complete at once. `memory` keeps its buffers alive meanwhile.
 
-        Args:
-            memory: object that keeps the request's buffers alive while UCX may use them.
-
-        Raises:
-            DeadlinePassed, PeerClosed, Closed, ChannelError: it failed, and the connection cannot be used any more.
+        Raises DeadlinePassed, PeerClosed, Closed, ChannelError: it failed, and the connection cannot be used any more.
         """
         status = self.status(request)
         if status is not None:

@@ -19,12 +19,11 @@ from contextlib import suppress
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dlobd import spans as kinds
 from dlobd import tracing
-from dlobd.network.channels.base import ChannelError, Connection, DeadlinePassed, OpenChannel, Traffic
-from dlobd.network.collectives.mesh import ExchangeFailed
+from dlobd.network.channels.base import Array, ChannelError, Connection, DeadlinePassed, OpenChannel, Traffic
+from dlobd.network.collectives.mesh import RANK, ExchangeFailed
 from dlobd.network.exchanges.fusion import shards
 from dlobd.network.exchanges.outside_step import (
     DEADLINE_S,
@@ -34,25 +33,19 @@ from dlobd.network.exchanges.outside_step import (
     Peers,
     Transfer,
 )
-from dlobd.network.exchanges.ps.process import RANK, ServerConfig, ServerProcess
+from dlobd.network.exchanges.ps.process import ServerConfig, ServerProcess
 from dlobd.network.exchanges.ps.servers import BETWEEN_CALLS_S, OK, TEXT_BYTES
-from dlobd.network.rendezvous.store import RendezvousError
+from dlobd.network.rendezvous.acceptor import RendezvousError
 
 NOTICE_S = 5.0
 """How much longer a rank waits for a server than the server waits for the last rank, so that the server names it."""
 
-LEAVE_S = 10.0
-"""How long a finished rank waits for the others, whose last sums may be in its server."""
-
-FAREWELL_S = 1.0
-"""Timeout for telling a server that this rank leaves: few bytes, which a healthy server reads at once."""
+LEAVE_S = 10.0  # how long a finished rank waits for the others, whose last sums may be in its server
+FAREWELL_S = 1.0  # timeout for telling a server that this rank leaves: few bytes, which a healthy server reads at once
 
 
-class PsPeers:
-    """A rank's connections to all parameter servers; see `dlobd.network.exchanges.outside_step.Peers`.
-
-    Attributes:
-        servers: connection by server number, in the order in which this rank uses them.
+class PsPeers(Peers):
+    """A rank's connections to all parameter servers, which record their own evidence.
 
     Args:
         process: this rank's own server, if it has one.
@@ -68,7 +61,7 @@ class PsPeers:
         leave_s: float,
     ) -> None:
         self.rank = context.rank
-        self.servers = servers
+        self.servers = servers  # by number, in the order in which this rank uses them
         self._store = context.store
         self._channel = channel
         self._process = process
@@ -78,30 +71,23 @@ class PsPeers:
         self._failed = False
 
     def barrier(self, call: int, deadline_s: float) -> None:
-        """See the contract. Only starts the exchange: subclasses decide whether ranks wait."""
+        """Start the exchange. Subclasses decide whether ranks wait."""
         self._number, self._buffer = call, 0
 
-    def all_reduce(self, array: NDArray[Any], deadline_s: float) -> None:
-        """See the contract. All shards are pushed before the first answer is pulled."""
+    def all_reduce(self, array: Array, deadline_s: float) -> None:
+        """Push all shards before the first answer is pulled."""
         cut = shards(array.size, len(self.servers))
         self.call({server: array[cut[server]] for server in self.servers}, deadline_s, self._buffer)
         self._buffer += 1
 
     def carried(self) -> list[Transfer]:
-        """See the contract."""
         transfers, self._carried = self._carried, []
         return transfers
 
     def evidence(self) -> Traffic | None:
-        """See the contract. Servers record their own evidence."""
         return self._channel.evidence()
 
-    def addresses(self) -> tuple[str, ...]:
-        """Return nothing: only servers listen."""
-        return ()
-
     def fail(self) -> None:
-        """See the contract."""
         self._failed = True
         self._channel.close()
 
@@ -116,14 +102,10 @@ class PsPeers:
         if self._process is not None:
             self._process.close()
 
-    def call(self, parts: Mapping[int, NDArray[Any]], deadline_s: float, buffer: int) -> None:
-        """Push a part to each server, and replace it by the server's answer.
+    def call(self, parts: Mapping[int, Array], deadline_s: float, buffer: int) -> None:
+        """Push a part of a fusion buffer (negative: of none) to each server, and replace it by the server's answer.
 
-        Args:
-            buffer: number of the fusion buffer; negative if there is none.
-
-        Raises:
-            ExchangeFailed: a server is gone or late, or reports a failure.
+        Raises ExchangeFailed: a server is gone or late, or reports a failure.
         """
         server = 0
         try:
@@ -141,7 +123,7 @@ class PsPeers:
             self._leave(json.dumps(str(error)).encode())
             raise
 
-    def push(self, server: int, part: NDArray[Any], form: list[Any], deadline_s: float) -> None:
+    def push(self, server: int, part: Array, form: list[Any], deadline_s: float) -> None:
         """Send a part. Raises ChannelError."""
         self.servers[server].send(json.dumps(form).encode(), deadline_s)
         self.servers[server].send(part, deadline_s)
@@ -150,7 +132,7 @@ class PsPeers:
     def wait_pushed(self, server: int, deadline_s: float) -> None:
         """Do nothing: an asynchronous server does not confirm pushes."""
 
-    def pull(self, server: int, part: NDArray[Any], deadline_s: float) -> None:
+    def pull(self, server: int, part: Array, deadline_s: float) -> None:
         """Receive the answer for a part. Raises ChannelError; ExchangeFailed with the server's reason."""
         connection = self.servers[server]
         flag = bytearray(len(OK))
@@ -171,7 +153,7 @@ class SynchronousPeers(PsPeers):
     """Connections of an exchange in which all ranks push, and then all pull."""
 
     def barrier(self, call: int, deadline_s: float) -> None:
-        """See the contract. It is a call without bytes at the first server."""
+        """Push no bytes to the first server, which answers once all ranks have."""
         super().barrier(call, deadline_s)
         self.call({0: np.empty(0, np.uint8)}, deadline_s, -1)
 
@@ -181,15 +163,13 @@ class SynchronousPeers(PsPeers):
 
 
 class AsynchronousPeers(PsPeers):
-    """Connections of an exchange in which no rank waits for another: `barrier` only starts the exchange."""
+    """Connections of an exchange in which no rank waits for another. Its spans wait for the lanes of servers."""
 
-    def push(self, server: int, part: NDArray[Any], form: list[Any], deadline_s: float) -> None:
-        """Push within a span that waits for the server's lane."""
+    def push(self, server: int, part: Array, form: list[Any], deadline_s: float) -> None:
         with tracing.span(kinds.PUSH, self._waits_for(server)):
             super().push(server, part, form, deadline_s)
 
-    def pull(self, server: int, part: NDArray[Any], deadline_s: float) -> None:
-        """Pull within a span that waits for the server's lane."""
+    def pull(self, server: int, part: Array, deadline_s: float) -> None:
         with tracing.span(kinds.PULL, self._waits_for(server)):
             super().pull(server, part, deadline_s)
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import select
-import struct
 import subprocess
 import sys
 import threading
@@ -22,12 +21,9 @@ from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.axes import LIBRARIES
 from dlobd.network.channels.base import ChannelError, Connection, OpenChannel
-from dlobd.network.collectives.mesh import ExchangeFailed
+from dlobd.network.collectives.mesh import ExchangeFailed, accept_ranks
 from dlobd.network.exchanges.ps.servers import END_S, TEXT_BYTES, AsynchronousServer, Server, SynchronousServer
 from dlobd.network.verdict.evidence import Snapshot, record
-
-RANK = struct.Struct("<I")
-"""First message of a worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +53,9 @@ class ServerConfig:
 
 
 class ServerProcess:
-    """Process of a server that listens at `address`.
+    """Process of a server that listens at `address`, at the latest at the deadline.
 
-    Args:
-        deadline_s: until when it must listen, a time of time.monotonic().
-
-    Raises:
-        ExchangeFailed: it does not listen in time, or has ended; its stderr has the reason.
+    Raises ExchangeFailed: it does not listen in time, or has ended; its stderr has the reason.
     """
 
     def __init__(self, config: ServerConfig, deadline_s: float) -> None:
@@ -83,7 +75,6 @@ class ServerProcess:
 
     @property
     def pid(self) -> int:
-        """Process ID."""
         return self._process.pid
 
     def close(self) -> None:
@@ -99,7 +90,6 @@ class ServerProcess:
         self._process.stdout.close()
 
     def _start(self, config: ServerConfig, deadline_s: float) -> str:
-        """Send the configuration and return the address."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         line = b""
@@ -147,19 +137,11 @@ def main() -> None:
 
 def _accept_workers(channel: OpenChannel, config: ServerConfig) -> dict[int, Connection]:
     """Print the address, and wait for all workers."""
-    deadline_s = time.monotonic() + config.join_s
     listener = channel.listen()
     try:
         print(json.dumps(listener.address), flush=True)
         workers: dict[int, Connection] = {}
-        while len(workers) < config.workers:
-            connection = listener.accept(deadline_s)
-            message = bytearray(RANK.size)
-            connection.recv(message, deadline_s)
-            (rank,) = RANK.unpack(message)
-            if rank in workers or rank >= config.workers:
-                raise ExchangeFailed(f"{connection.peer} says that it is rank {rank}, which is not expected")
-            workers[rank] = connection
+        accept_ranks(listener, range(config.workers), workers, time.monotonic() + config.join_s)
     finally:
         listener.close()
     return workers

@@ -22,25 +22,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dlobd import spans as kinds
 from dlobd import tracing
-from dlobd.network.channels.base import ChannelError, Connection
+from dlobd.network.channels.base import Array, ChannelError, Connection
 from dlobd.network.collectives.mesh import ExchangeFailed
 
 OK, FAILED = b"\0", b"\1"
 """First byte of the last answer. A failure has no second byte, so it fits into every worker's buffers."""
 
-TEXT_BYTES = 1 << 16
-"""Maximum length of a form or a reason."""
+TEXT_BYTES = 1 << 16  # maximum length of a form or a reason
 
 BETWEEN_CALLS_S = 7 * 86_400.0
 """How long a worker may compute, evaluate or save between two calls. The connection of a dead one ends."""
 
-END_S = 5.0
-"""Timeout for the end of a connection or of a process."""
-
+END_S = 5.0  # timeout for the end of a connection or of a process
 Key = tuple[str, int, int]
 
 
@@ -56,24 +52,18 @@ class Form:
 
     @property
     def key(self) -> Key:
-        """The part that is the same in every exchange, and so identifies preallocated memory."""
+        """Identity of preallocated memory, which is the same in every exchange."""
         return self.dtype, self.elements, self.buffer
 
 
 class Server(ABC):
-    """Base of parameter servers.
-
-    Args:
-        index: number of this server.
-        connections: connection by rank, for all ranks from 0.
-        within_s: timeout of a call.
-    """
+    """Base of parameter servers, with a connection to each rank, and the timeout of a call."""
 
     def __init__(self, index: int, connections: Mapping[int, Connection], within_s: float) -> None:
         self._index = index
         self._connections = connections
         self._within_s = within_s
-        self._pushed: dict[tuple[int, Key], NDArray[Any]] = {}
+        self._pushed: dict[tuple[int, Key], Array] = {}
         self._answered = threading.Condition()
         self._unanswered: set[int] = set()
 
@@ -94,23 +84,21 @@ class Server(ABC):
             self._answered.wait_for(lambda: not self._unanswered, within_s)
 
     @abstractmethod
-    def call(self, rank: int, connection: Connection, form: Form, own: NDArray[Any]) -> None:
+    def call(self, rank: int, connection: Connection, form: Form, own: Array) -> None:
         """Answer the push `own` of `rank`.
 
-        Raises:
-            ExchangeFailed: the call failed, and the worker knows the reason.
-            ChannelError: the worker is gone.
+        Raises ExchangeFailed if the call failed, of which the worker knows, ChannelError if the worker is gone.
         """
 
     @abstractmethod
     def left(self, rank: int) -> None:
-        """Note that a worker has left without a failure."""
+        """Handle a worker that has left without a failure."""
 
     @abstractmethod
     def fail(self, reason: str) -> None:
         """Fail all waiting and later calls; the first reason stays."""
 
-    def answer(self, rank: int, connection: Connection, form: Form, values: NDArray[Any]) -> None:
+    def answer(self, rank: int, connection: Connection, form: Form, values: Array) -> None:
         """Send the result of a call. Raises ChannelError."""
         with self._span(kinds.SEND, form, values, (f"ps-{self._index}", rank)):
             connection.send_parts([OK, values], time.monotonic() + self._within_s)
@@ -151,7 +139,7 @@ class Server(ABC):
             raise ExchangeFailed(f"rank {rank} pushed {size} bytes and had announced {own.nbytes}")
         self.call(rank, connection, form, own)
 
-    def _span(self, kind: kinds.SpanKind, form: Form, values: NDArray[Any], ends: tuple[int | str, int | str]) -> Any:
+    def _span(self, kind: kinds.SpanKind, form: Form, values: Array, ends: tuple[int | str, int | str]) -> Any:
         transfers = [(*ends, values.nbytes, form.buffer)] if form.buffer >= 0 else []
         return tracing.span(kind, bytes=values.nbytes, call=form.call, transfers=transfers)
 
@@ -171,10 +159,9 @@ class SynchronousServer(Server):
         super().__init__(index, connections, within_s)
         self._barrier = WorkerBarrier(len(connections), within_s)
         self._forms: dict[int, Form] = {}  # of the current call
-        self._totals: dict[Key, NDArray[Any]] = {}
+        self._totals: dict[Key, Array] = {}
 
-    def call(self, rank: int, connection: Connection, form: Form, own: NDArray[Any]) -> None:
-        """See the base."""
+    def call(self, rank: int, connection: Connection, form: Form, own: Array) -> None:
         self._forms[rank] = form
         try:
             self._barrier.wait(rank, self._check)
@@ -190,21 +177,19 @@ class SynchronousServer(Server):
         self.answer(rank, connection, form, self._totals[form.key])
 
     def left(self, rank: int) -> None:
-        """See the base. Workers that still wait for this one fail."""
+        """Fail the workers that still wait for this one."""
         self._barrier.fail(f"rank {rank} has left")
 
     def fail(self, reason: str) -> None:
-        """See the base."""
         self._barrier.fail(reason)
 
     def _check(self) -> None:
-        """Run by the last worker that has pushed."""
         for rank, form in self._forms.items():
             if form != self._forms[0]:
                 raise ExchangeFailed(f"rank {rank} pushed other shapes than rank 0: it runs something else")
 
     def _sum(self) -> None:
-        """Run by the last worker, while the other threads wait and none sends."""
+        """Sum in the last worker's thread, while the others wait and none sends."""
         key = self._forms[0].key
         first, *others = (self._pushed[rank, key] for rank in range(len(self._connections)))
         if key not in self._totals:
@@ -235,12 +220,11 @@ class AsynchronousServer(Server):
     def __init__(self, index: int, connections: Mapping[int, Connection], within_s: float) -> None:
         super().__init__(index, connections, within_s)
         self._adding = threading.Lock()
-        self._pending: dict[Key, list[NDArray[Any]]] = {}  # by rank
-        self._answers: dict[tuple[int, Key], NDArray[Any]] = {}
+        self._pending: dict[Key, list[Array]] = {}  # by rank
+        self._answers: dict[tuple[int, Key], Array] = {}
         self._failure = ""
 
-    def call(self, rank: int, connection: Connection, form: Form, own: NDArray[Any]) -> None:
-        """See the base."""
+    def call(self, rank: int, connection: Connection, form: Form, own: Array) -> None:
         if self._failure:
             _send_failure(connection, self._failure)
             raise ExchangeFailed(self._failure)
@@ -260,20 +244,16 @@ class AsynchronousServer(Server):
         self.answer(rank, connection, form, self._answers[rank, key])
 
     def left(self, rank: int) -> None:
-        """See the base. The others continue."""
+        pass  # the others continue
 
     def fail(self, reason: str) -> None:
-        """See the base."""
         self._failure = self._failure or reason
 
 
 class WorkerBarrier:
     """Barrier of the server's threads. Unlike `threading.Barrier` it reports late workers and the reason of a failure.
 
-    A failure is permanent.
-
-    Args:
-        within_s: how long the first worker waits for the last.
+    A failure is permanent. The first worker waits for the last one for at most `within_s`.
     """
 
     def __init__(self, workers: int, within_s: float) -> None:
@@ -287,8 +267,7 @@ class WorkerBarrier:
     def wait(self, rank: int, action: Callable[[], None]) -> None:
         """Wait until all workers have arrived and the last one has run its action.
 
-        Raises:
-            ExchangeFailed: a worker is late, or `fail` was called.
+        Raises ExchangeFailed: a worker is late, or `fail` was called.
         """
         with self._changed:
             number = self._passed
