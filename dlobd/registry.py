@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import importlib.util
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from operator import attrgetter
@@ -17,6 +17,7 @@ from typing import Any
 
 from dlobd.errors import SetupError, UsageError
 from dlobd.paths import data_file
+from dlobd.user_file import MemberRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +123,22 @@ class Registry:
             )
         return self._imported(row)
 
+    def resolve(self, ref: MemberRef, sha256: str, text: Callable[[], str] | None = None) -> Any:
+        """Return the object in the user's file, or import it as `get`.
+
+        Args:
+            text: returns the file's text; by default, the file is read on this machine.
+
+        Raises:
+            UsageError: the file cannot be read or loaded, or has another sha256, or as in `get`.
+            SetupError: as in `get`.
+        """
+        return ref.load(sha256, text or ref.read) if ref.path else self.get(ref)
+
     def declared(self, name: str) -> Any:
         """Like `get`, but skips the dependency check; use it to read class-level declarations.
 
-        The module of the member must not import its dependencies.
-
-        Raises:
-            UsageError: there is no such member; the message has the most similar name.
+        The module of the member must not import its dependencies. Raises UsageError if there is no such member.
         """
         return self._imported(self.row(name))
 

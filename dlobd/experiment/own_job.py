@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from types import MappingProxyType
@@ -16,17 +16,18 @@ from typing import Any
 from dlobd.axes import LAUNCHERS
 from dlobd.errors import UsageError
 from dlobd.experiment import files as experiments
+from dlobd.experiment import settings, ways
 from dlobd.experiment import spark_submit_line as spark_options
-from dlobd.experiment import ways
+from dlobd.experiment.files import Note
 from dlobd.job.user.hooks import DAEMONS
 from dlobd.paths import python, sha256_of
 from dlobd.registry import unknown
-from dlobd.schema import OwnJob, Runnable
+from dlobd.schema import OwnJob, Runnable, Submission
 
 DEFAULTS = "softmax-mnist"
 """The built-in experiment that supplies the defaults."""
 
-SETTINGS = tuple(field.name for field in fields(OwnJob) if field.name in experiments.FIELDS)
+SETTINGS = tuple(field.name for field in fields(Submission))
 """Keys of `--set` for an own job."""
 
 SPARK_SETTINGS = {
@@ -39,8 +40,6 @@ SPARK_SETTINGS = {
 
 ENTRY = "user.py"
 """File in jobs/ that spark-submit starts, and that starts the script."""
-
-Note = Callable[[str], None]
 
 NOT_A_JOB = ("--kill", "--status", "--version", "--help", "-h", "--usage-error", "--remote")
 
@@ -69,22 +68,22 @@ def from_line(words: Sequence[str], overrides: Sequence[str] = (), note: Note = 
         UsageError: the line is not spark-submit's, has no Python script, or needs a feature that cannot be recorded.
     """
     line = spark_options.parse(words)
-    settings = line.settings
-    _refuse(line, settings)
+    given = line.settings
+    _refuse(line, given)
     values = _overrides(overrides)
     if values.get("scheduler", "yarn") != "yarn":
         raise UsageError(
             f"--set scheduler={values['scheduler']}: a spark-submit command runs on YARN.", "use dlobd run --job"
         )
     for key, name in SPARK_SETTINGS.items():
-        if key not in settings:
+        if key not in given:
             continue
         if name in values:
-            raise UsageError(f"--set {name}: the spark-submit command also sets it, with {key}={settings[key]}.")
-        number = spark_options.megabytes(settings[key]) if name.endswith("_mb") else None
-        text = settings[key] if number is None else str(number)
-        values[name] = experiments.parse_value(name, text, f"spark-submit's {key}")
-    by_line = {name: f"the spark-submit line's {key}" for key, name in SPARK_SETTINGS.items() if key in settings}
+            raise UsageError(f"--set {name}: the spark-submit command also sets it, with {key}={given[key]}.")
+        number = spark_options.megabytes(given[key]) if name.endswith("_mb") else None
+        text = given[key] if number is None else str(number)
+        values[name] = settings.parse_value(name, text, f"spark-submit's {key}")
+    by_line = {name: f"the spark-submit line's {key}" for key, name in SPARK_SETTINGS.items() if key in given}
     return _build(line.script, line.arguments, values, note, spark_options.words_of(line.options), by_line)
 
 
@@ -117,14 +116,14 @@ def _overrides(overrides: Sequence[str]) -> dict[str, Any]:
         key = key.strip()
         if not sign:
             raise UsageError(f"--set {override}: expected key=value.", f"--set {key}=VALUE")
-        if key in experiments.FIELDS and key not in SETTINGS:
+        if key in settings.SETTINGS and key not in SETTINGS:
             raise UsageError(
                 f"--set {override}: {key} is a setting of dlobd's own training job; your script decides it.",
                 f"settings for your own script: {', '.join(SETTINGS)}",
             )
         if key not in SETTINGS:
             raise UsageError(f"--set {override}: {unknown('setting', key, SETTINGS)}")
-        values[key] = experiments.parse_value(key, text.strip(), f"--set {override}")
+        values[key] = settings.parse_value(key, text.strip(), f"--set {override}")
     return values
 
 
@@ -171,9 +170,7 @@ def _build(
         )
     for text in lines:
         note(text)
-    return OwnJob(
-        **values, script=script, script_sha256=sha256, arguments=tuple(arguments), options=options
-    )  # fmt: skip
+    return OwnJob(**values, script=script, script_sha256=sha256, arguments=tuple(arguments), options=options)
 
 
 def _sha256(script: str) -> str:

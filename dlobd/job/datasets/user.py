@@ -17,11 +17,12 @@ from dlobd.axes import DATASETS
 from dlobd.errors import DlobdError, SetupError, UsageError
 from dlobd.job.datasets.tfrecord import DTYPES
 from dlobd.schema import Experiment
+from dlobd.user_file import MemberRef
 
 
-def is_users(name: str) -> bool:
+def is_users(ref: MemberRef) -> bool:
     """Return True for a data set that is not built in. An unknown name may be another package's."""
-    return user_file.named(name) is not None or name not in DATASETS.built_in()
+    return bool(ref.path) or ref not in DATASETS.built_in()
 
 
 def dataset_of(experiment: Experiment) -> Any:
@@ -32,10 +33,7 @@ def dataset_of(experiment: Experiment) -> Any:
         SetupError: its package is not installed.
     """
     name = experiment.dataset
-    if file := user_file.named(name):
-        kind = user_file.load(file, experiment.dataset_sha256, lambda: user_file.read(file.path))
-    else:
-        kind = DATASETS.get(name)
+    kind = DATASETS.resolve(name, experiment.dataset_sha256)
     try:
         dataset = kind.of(experiment)
         wrong = _wrong(dataset)
