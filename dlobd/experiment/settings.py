@@ -6,6 +6,7 @@ Type, range, registry, default and description are those of the field's declarat
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import re
 from collections.abc import Mapping
@@ -53,12 +54,18 @@ class Setting:
         return self.default is dataclasses.MISSING
 
     @property
+    def row(self) -> tuple[str, str, str, str, str]:
+        """Key, default, values, unit and meaning, for pages and help."""
+        default = "required" if self.required else f"`{json.dumps(self.default)}`"
+        return f"`{self.name}`", default, self.values, self.about.unit or "-", self.about.text
+
+    @property
     def values(self) -> str:
         """The valid values, in words."""
         if isinstance(self.about.valid, tuple):
-            low, high = map(_plain, self.about.valid)
+            low, high = (f"{int(end):,}" if end == int(end) else str(end) for end in self.about.valid)
             return f"{'0, or ' if self.about.zero else ''}{low} to {high}"
-        return f"`dlobd list {self.about.valid}`" if self.about.valid else "text"
+        return ", ".join(REGISTRIES[self.about.valid].built_in()) if self.about.valid else "text"
 
     def parse(self, text: str, source: Source) -> str | int | float:
         """Convert a value of the command line to the type of the field. Raises UsageError."""
@@ -122,11 +129,16 @@ def _plain(number: float) -> str:
     return str(int(number)) if number == int(number) else str(number)
 
 
-_HINTS = get_type_hints(Experiment)
-SETTINGS: Mapping[str, Setting] = {
-    field.name: Setting(field.name, _HINTS[field.name], field.default, field.metadata["about"])
-    for field in dataclasses.fields(Experiment)
-}
+def settings_of(kind: type[Experiment]) -> dict[str, Setting]:
+    """Return the settings of a class by name, in the order of their declaration."""
+    hints = get_type_hints(kind)
+    return {
+        field.name: Setting(field.name, hints[field.name], field.default, field.metadata["about"])
+        for field in dataclasses.fields(kind)
+    }
+
+
+SETTINGS: Mapping[str, Setting] = settings_of(Experiment)
 """Settings by name."""
 
 AXES = tuple(name for name, setting in SETTINGS.items() if setting.about.axis)
