@@ -93,8 +93,7 @@ class Channel(str):
     def parse(cls, text: str) -> Channel:
         """Check the syntax only: the registry `channels` knows the transports, and each host knows its devices.
 
-        Raises:
-            ValueError: the text has another form; the message is one line.
+        Raises ValueError if the text has another form; the message is one line.
         """
         name, at, device = text.partition("@")
         if not _NAME.fullmatch(name):

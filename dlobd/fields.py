@@ -110,8 +110,7 @@ class Number:
 def numbers(kind: type, path: str = "") -> Iterator[Number]:
     """Yield the numbers of a class and of its parts, in the order of their declaration.
 
-    Raises:
-        ValueError: a number is not described.
+    Raises ValueError if a number is not described.
     """
     hints = _hints(kind)
     for field in dataclasses.fields(kind):

@@ -10,7 +10,7 @@ import difflib
 import importlib
 import importlib.util
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from operator import attrgetter
 from typing import Any
@@ -63,13 +63,20 @@ class Registry:
 
     Args:
         kind: the axis, in the plural: models, datasets, ...
+        room: package of the targets of `rows`.
+        needs: modules that each member of `rows` needs.
         group: entry-point group for members of other packages; empty if they cannot add any.
     """
 
-    def __init__(self, kind: str, rows: Iterable[Row], group: str = "") -> None:
+    def __init__(
+        self, kind: str, rows: Iterable[Row], room: str = "", needs: tuple[str, ...] = (), group: str = ""
+    ) -> None:
         self.kind = kind
-        self._rows = {row.name: row for row in rows}
         self.group = group
+        prefix = f"{room}." if room else ""
+        self._rows = {
+            row.name: replace(row, target=row.target and prefix + row.target, needs=needs + row.needs) for row in rows
+        }
 
     @property
     def singular(self) -> str:
@@ -100,8 +107,7 @@ class Registry:
     def row(self, name: str) -> Row:
         """Return the row of `name`.
 
-        Raises:
-            UsageError: there is no such member; the message has the most similar name.
+        Raises UsageError if there is no such member; the message has the most similar name.
         """
         if name in self._rows:
             return self._rows[name]

@@ -60,8 +60,7 @@ class MemberRef(str):
         Args:
             text: returns the file's text; called once in a process.
 
-        Raises:
-            UsageError: the text has another sha256, it raised, or has no such function or class; one line.
+        Raises UsageError if the text has another sha256, it raised, or has no such function or class; one line.
         """
         name = f"dlobd_user_{sha256[:16]}"
         module = sys.modules.get(name) or _execute(name, self.path, _checked(self.path, text(), sha256))

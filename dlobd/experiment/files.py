@@ -50,8 +50,8 @@ def titles(paths: Sequence[Path]) -> list[tuple[str, str]]:
 def load(name_or_path: str | Path, overrides: Sequence[str] = (), note: Note = lambda line: None) -> Experiment:
     """Read a built-in experiment or a TOML file, and apply `key=value` overrides; the last override wins.
 
-    Raises:
-        UsageError: the file is missing or not TOML, or a key, type, range or name is wrong; the message has the line.
+    Raises UsageError if the file is missing or not TOML, or a key, type, range or name is wrong; the message has the
+    line.
     """
     path = locate(str(name_or_path), _shipped_files(), "experiment")
     values, sources = read(path)

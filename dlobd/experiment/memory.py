@@ -47,11 +47,7 @@ STEP_MB = 128
 
 
 def derived(experiment: Experiment) -> dict[str, int]:
-    """Return values for the keys that are 0.
-
-    Raises:
-        ValueError: the data set is not valid.
-    """
+    """Return values for the keys that are 0. Raises ValueError if the data set is not valid."""
     sizes = {"executor_memory_mb": HEAP_MB, "executor_overhead_mb": _overhead_mb(experiment)}
     return {name: sizes[name] for name in KEYS if not getattr(experiment, name)}
 

@@ -52,8 +52,7 @@ def from_script(
     Args:
         note: as in `files.load`.
 
-    Raises:
-        UsageError: the script is missing, or a key, type, range or name is wrong.
+    Raises UsageError if the script is missing, or a key, type, range or name is wrong.
     """
     return _build(script, arguments, _overrides(overrides), note)
 
@@ -64,8 +63,8 @@ def from_line(words: Sequence[str], overrides: Sequence[str] = (), note: Note = 
     Args:
         note: as in `files.load`.
 
-    Raises:
-        UsageError: the line is not spark-submit's, has no Python script, or needs a feature that cannot be recorded.
+    Raises UsageError if the line is not spark-submit's, has no Python script, or needs a feature that cannot be
+    recorded.
     """
     line = spark_options.parse(words)
     given = line.settings
@@ -90,8 +89,7 @@ def from_line(words: Sequence[str], overrides: Sequence[str] = (), note: Note = 
 def from_dict(values: Mapping[str, Any], label: str = "configuration") -> Runnable:
     """Build the experiment or own job of a stored `configuration`, the result of `dataclasses.asdict`.
 
-    Raises:
-        UsageError: this version cannot run it.
+    Raises UsageError if this version cannot run it.
     """
     if "script" not in values:
         return experiments.from_dict(values, label)

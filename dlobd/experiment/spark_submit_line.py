@@ -84,8 +84,7 @@ class Line:
 def parse(words: Sequence[str]) -> Line:
     """Parse a line; its first word is the program.
 
-    Raises:
-        UsageError: the line is not spark-submit with options, then a script, then its arguments.
+    Raises UsageError if the line is not spark-submit with options, then a script, then its arguments.
     """
     if not words or Path(words[0]).name not in ("spark-submit", "spark-submit.sh"):
         got = f"not {words[0]!r}" if words else "but there is none"
@@ -162,8 +161,7 @@ def _option(key: str, value: str) -> tuple[str, str]:
 def _properties(path: str) -> dict[str, str]:
     """Read keys and values of a properties file in the subset of the format that Spark's own files use.
 
-    Raises:
-        UsageError: the file cannot be read.
+    Raises UsageError if the file cannot be read.
     """
     try:
         text = Path(path).read_text(encoding="utf-8", errors="replace")

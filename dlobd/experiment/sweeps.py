@@ -59,8 +59,7 @@ def sweeps() -> list[tuple[str, str]]:
 def load(name_or_path: str | Path, note: files.Note = lambda line: None) -> Sweep:
     """Read a built-in sweep or a TOML file. Combinations that are no valid experiment are in `impossible`.
 
-    Raises:
-        UsageError: the file, a key, an axis or a setting is wrong.
+    Raises UsageError if the file, a key, an axis or a setting is wrong.
     """
     path = files.locate(str(name_or_path), _shipped_files(), "sweep")
     values, sources = files.read(path, kind="sweep")

@@ -55,8 +55,7 @@ def described(dataset: Any) -> str:
 def files(dataset: Any) -> list[Path]:
     """Return the source files of the data set.
 
-    Raises:
-        SetupError: it raised; one line. Errors of built-in data sets are not converted.
+    Raises SetupError if it raised; one line. Errors of built-in data sets are not converted.
     """
     try:
         return [Path(path) for path in dataset.files()]
@@ -71,9 +70,8 @@ def files(dataset: Any) -> list[Path]:
 def chunks(dataset: Any, split: str, order: Any, samples: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
     """Yield the samples of an order as arrays, and check their number.
 
-    Raises:
-        SetupError: it raised, or yielded fewer or more samples; one line. Errors of built-in data sets are not
-            converted.
+    Raises SetupError if it raised, or yielded fewer or more samples; one line. Errors of built-in data sets are not
+    converted.
     """
     count = 0
     try:
