@@ -25,7 +25,7 @@ class Row:
     """A member of an axis.
 
     Args:
-        target: "module:attribute"; empty for a property of TensorFlow, Spark or YARN that needs no code in dlobd.
+        target: "module:attribute"; empty for a member without code in dlobd.
         needs: modules that must be importable.
         unavailable: reason why this version cannot use it on any machine; empty if it can.
         data_file: required file below a data folder; empty if there is none.
@@ -68,9 +68,7 @@ class Registry:
         group: entry-point group for members of other packages; empty if they cannot add any.
     """
 
-    def __init__(
-        self, kind: str, rows: Iterable[Row], room: str = "", needs: tuple[str, ...] = (), group: str = ""
-    ) -> None:
+    def __init__(self, kind: str, *rows: Row, room: str = "", needs: tuple[str, ...] = (), group: str = "") -> None:
         self.kind = kind
         self.group = group
         prefix = f"{room}." if room else ""
@@ -105,10 +103,7 @@ class Registry:
         return [(row.name, row.title, row.reason()) for row in self]
 
     def row(self, name: str) -> Row:
-        """Return the row of `name`.
-
-        Raises UsageError if there is no such member; the message has the most similar name.
-        """
+        """Return the row of `name`. Raises UsageError if there is no such member, with the most similar name."""
         if name in self._rows:
             return self._rows[name]
         if name not in (members := self._all()):
@@ -116,11 +111,9 @@ class Registry:
         return members[name]
 
     def get(self, name: str) -> Any:
-        """Import and return the object of `name`; None for a member without code in dlobd.
+        """Import the object of `name`; None for a member without code in dlobd.
 
-        Raises:
-            UsageError: there is no such member; the message has the most similar name.
-            SetupError: it is not available here.
+        Raises UsageError if there is no such member, SetupError if it is not available here.
         """
         row = self.row(name)
         if reason := row.reason():
@@ -130,14 +123,10 @@ class Registry:
         return self._imported(row)
 
     def resolve(self, ref: MemberRef, sha256: str, text: Callable[[], str] | None = None) -> Any:
-        """Return the object in the user's file, or import it as `get`.
+        """Return the object in the user's file, or import it as `get`. Raises UsageError and SetupError.
 
         Args:
             text: returns the file's text; by default, the file is read on this machine.
-
-        Raises:
-            UsageError: the file cannot be read or loaded, or has another sha256, or as in `get`.
-            SetupError: as in `get`.
         """
         return ref.load(sha256, text or ref.read) if ref.path else self.get(ref)
 

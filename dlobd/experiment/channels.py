@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from dlobd.axes import CHANNELS, EXCHANGES, LIBRARIES
+from dlobd.axes import CHANNELS, EXCHANGES
 from dlobd.channel import TRANSPORTS
 from dlobd.schema import Experiment
 
@@ -84,15 +84,6 @@ def wrong(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
     elif servers > workers:
         why = f"exchange_servers {servers} exceed workers {workers}: each worker has at most one."
         yield "exchange_servers", why, f"exchange_servers = {workers} or fewer"
-
-
-def reason(exchange: str, transport: str, name: str) -> str:
-    """Return the reason why an exchange cannot use a library over a transport; empty if it can."""
-    if name not in USES.get(exchange, ()):
-        return f"exchange {exchange} does not use it"
-    if name not in TRANSPORTS[transport].libraries:
-        return f"{name} does not carry {transport}"
-    return LIBRARIES.row(name).reason() or ""
 
 
 def _or(names: tuple[str, ...] | list[str]) -> str:

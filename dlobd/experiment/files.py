@@ -56,12 +56,8 @@ def load(name_or_path: str | Path, overrides: Sequence[str] = (), note: Note = l
     path = locate(str(name_or_path), _shipped_files(), "experiment")
     values, sources = read(path)
     for override in overrides:
-        key, sign, text = override.partition("=")
-        # channel.library is the key channel_library: a file could not have both `channel` and a table of that name
-        key, source = key.strip().replace(".", "_"), Source(f"--set {override}")
-        if not sign:
-            raise UsageError(f"{source.label}: expected key=value.", f"--set {key}=VALUE")
-        values[key], sources[key] = settings.parse(key, text.strip(), source), source
+        key, text, source = settings.split(override)
+        values[key], sources[key] = settings.parse(key, text, source), source
     values.setdefault("name", path.stem)
     return build(values, sources, Source(str(path)), note)
 

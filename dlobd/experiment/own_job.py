@@ -19,6 +19,7 @@ from dlobd.experiment import files as experiments
 from dlobd.experiment import settings, ways
 from dlobd.experiment import spark_submit_line as spark_options
 from dlobd.experiment.files import Note
+from dlobd.fields import decoded
 from dlobd.job.user.hooks import DAEMONS
 from dlobd.paths import python, sha256_of
 from dlobd.registry import unknown
@@ -49,9 +50,6 @@ def from_script(
 ) -> OwnJob:
     """Build the job of a script with its arguments and `key=value` overrides; the last override wins.
 
-    Args:
-        note: as in `files.load`.
-
     Raises UsageError if the script is missing, or a key, type, range or name is wrong.
     """
     return _build(script, arguments, _overrides(overrides), note)
@@ -60,11 +58,7 @@ def from_script(
 def from_line(words: Sequence[str], overrides: Sequence[str] = (), note: Note = lambda line: None) -> OwnJob:
     """Build the job of a spark-submit line. Its options are kept; `overrides` may add other settings.
 
-    Args:
-        note: as in `files.load`.
-
-    Raises UsageError if the line is not spark-submit's, has no Python script, or needs a feature that cannot be
-    recorded.
+    Raises UsageError if the line is not spark-submit's, has no Python script, or cannot be recorded.
     """
     line = spark_options.parse(words)
     given = line.settings
@@ -74,15 +68,16 @@ def from_line(words: Sequence[str], overrides: Sequence[str] = (), note: Note = 
         raise UsageError(
             f"--set scheduler={values['scheduler']}: a spark-submit command runs on YARN.", "use dlobd run --job"
         )
+    by_line = {}
     for key, name in SPARK_SETTINGS.items():
         if key not in given:
             continue
+        by_line[name] = f"the spark-submit line's {key}"
         if name in values:
             raise UsageError(f"--set {name}: the spark-submit command also sets it, with {key}={given[key]}.")
         number = spark_options.megabytes(given[key]) if name.endswith("_mb") else None
         text = given[key] if number is None else str(number)
-        values[name] = settings.parse_value(name, text, f"spark-submit's {key}")
-    by_line = {name: f"the spark-submit line's {key}" for key, name in SPARK_SETTINGS.items() if key in given}
+        values[name] = settings.parse_and_check(name, text, settings.Source(f"spark-submit's {key}"))
     return _build(line.script, line.arguments, values, note, spark_options.words_of(line.options), by_line)
 
 
@@ -93,12 +88,11 @@ def from_dict(values: Mapping[str, Any], label: str = "configuration") -> Runnab
     """
     if "script" not in values:
         return experiments.from_dict(values, label)
-    wanted = {field.name for field in fields(OwnJob)}
-    if values.keys() != wanted:
-        raise UsageError(
-            f"{label}: not a job description of this version: {', '.join(sorted(values.keys() ^ wanted))}."
-        )
-    return OwnJob(**{**values, "arguments": tuple(values["arguments"]), "options": tuple(values["options"])})
+    try:
+        job: OwnJob = decoded(OwnJob, values)
+    except (KeyError, TypeError) as error:
+        raise UsageError(f"{label}: not a job of this version: {error}.") from None
+    return job
 
 
 def daemon_conf(job: OwnJob) -> dict[str, str]:
@@ -110,10 +104,7 @@ def daemon_conf(job: OwnJob) -> dict[str, str]:
 def _overrides(overrides: Sequence[str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for override in overrides:
-        key, sign, text = override.partition("=")
-        key = key.strip()
-        if not sign:
-            raise UsageError(f"--set {override}: expected key=value.", f"--set {key}=VALUE")
+        key, text, source = settings.split(override)
         if key in settings.SETTINGS and key not in SETTINGS:
             raise UsageError(
                 f"--set {override}: {key} is a setting of dlobd's own training job; your script decides it.",
@@ -121,7 +112,7 @@ def _overrides(overrides: Sequence[str]) -> dict[str, Any]:
             )
         if key not in SETTINGS:
             raise UsageError(f"--set {override}: {unknown('setting', key, SETTINGS)}")
-        values[key] = settings.parse_value(key, text.strip(), f"--set {override}")
+        values[key] = settings.parse_and_check(key, text, source)
     return values
 
 

@@ -145,6 +145,19 @@ AXES = tuple(name for name, setting in SETTINGS.items() if setting.about.axis)
 """Settings that may be axes of a sweep."""
 
 
+def split(override: str) -> tuple[str, str, Source]:
+    """Return key, text and place of `KEY=VALUE` after `--set`. Raises UsageError.
+
+    A dot stands for `_`: `channel.library` is the key `channel_library`, because a file cannot have both a key
+    `channel` and a table of that name.
+    """
+    key, sign, text = override.partition("=")
+    key = key.strip().replace(".", "_")
+    if not sign:
+        raise UsageError(f"--set {override}: expected key=value.", f"--set {key}=VALUE")
+    return key, text.strip(), Source(f"--set {override}")
+
+
 def parse(name: str, text: str, source: Source) -> str | int | float:
     """Convert a value of the command line to the type of its setting. Raises UsageError."""
     return _of(name, source.label).parse(text, source)
@@ -162,9 +175,8 @@ def check(name: str, value: Any, source: Source, stored: bool = False) -> Any:
     return _of(name, where).check(value, where, stored)
 
 
-def parse_value(name: str, text: str, label: str) -> Any:
+def parse_and_check(name: str, text: str, source: Source) -> Any:
     """Parse and check a value of the command line. Raises UsageError."""
-    source = Source(label)
     return check(name, parse(name, text, source), source)
 
 
