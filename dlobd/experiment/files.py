@@ -20,7 +20,7 @@ from dlobd.errors import DlobdError, UsageError
 from dlobd.experiment import channels, memory, settings, training, ways
 from dlobd.experiment.settings import SETTINGS, Source
 from dlobd.job.datasets import user as user_datasets
-from dlobd.job.datasets.base import declared
+from dlobd.job.datasets.base import dataset_of
 from dlobd.paths import PACKAGE
 from dlobd.registry import unknown
 from dlobd.schema import DEFAULTS, Experiment, Runnable
@@ -205,7 +205,7 @@ def _problems(experiment: Experiment, stored: bool) -> Iterator[tuple[str, str, 
 def _sizes(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
     """Yield (field, problem, remedy) of sizes and shapes that the data set does not have."""
     try:
-        dataset = declared(experiment)
+        dataset = dataset_of(experiment, available=False)
     except ValueError as error:
         yield "synthetic_shape", str(error), ""
         return

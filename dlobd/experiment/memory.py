@@ -16,7 +16,7 @@ import math
 from collections.abc import Mapping
 
 from dlobd.experiment import ways
-from dlobd.job.datasets.base import declared, layout_of
+from dlobd.job.datasets.base import dataset_of, layout_of
 from dlobd.schema import Experiment
 
 KEYS = ("executor_memory_mb", "executor_overhead_mb")
@@ -60,7 +60,7 @@ def _overhead_mb(experiment: Experiment) -> int:
 
 
 def _input_mb(experiment: Experiment) -> float:
-    layout = layout_of(declared(experiment))
+    layout = layout_of(dataset_of(experiment, available=False))
     if experiment.input == "read":
         values = math.prod(layout.shape)
         return BATCHES_AHEAD * experiment.batch_size * values * 4 / 2**20

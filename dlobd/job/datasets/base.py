@@ -79,29 +79,22 @@ class Dataset(Protocol):
         """
 
 
-def dataset_of(experiment: Experiment) -> Dataset:
+def dataset_of(experiment: Experiment, available: bool = True) -> Dataset:
     """Make the data set of an experiment.
 
+    Args:
+        available: raise SetupError if its files or packages are not here; False to read its properties only.
+
     Raises:
-        SetupError: it is not available here.
+        ValueError: the experiment's settings of it are invalid; one line.
         UsageError: it is a user's data set with invalid properties; one line.
-    """
-    if user.is_users(experiment.dataset):
-        return declared(experiment)
-    dataset: Dataset = DATASETS.get(experiment.dataset).of(experiment)
-    return dataset
-
-
-def declared(experiment: Experiment) -> Dataset:
-    """Make the data set of an experiment without a check of its files, to read its properties.
-
-    Raises ValueError if the experiment's settings of it are invalid; one line.
     """
     dataset: Dataset
     if user.is_users(experiment.dataset):
         dataset = user.dataset_of(experiment)
     else:
-        dataset = DATASETS.declared(experiment.dataset).of(experiment)
+        get = DATASETS.get if available else DATASETS.declared
+        dataset = get(experiment.dataset).of(experiment)
     return dataset
 
 
