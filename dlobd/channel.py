@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal["verbs", "ipoib", "tcp", "shm", "local", "mixed", "unknown"]
-"""What really carried the bytes. `local` is the memory of one process."""
+"""Carrier of the bytes, as observed. `local` is the memory of one process."""
 
 Device = Literal["interface", "rdma port", "none"]
 
 
 @dataclass(frozen=True, slots=True)
 class Transport:
-    """A row of the table.
+    """A transport of a channel.
 
     Args:
-        device: what may follow the `@`. An interface may also be given by its IPv4 network.
+        device: kind of the device after the `@`; an interface may also be given by its IPv4 network.
         needs_device: True if the transport has no default device.
-        kind: the kind that the verdict must find for a run to agree with this transport.
+        kind: the kind that the verdict must find in a run.
         libraries: the channel libraries that can carry it, in order of preference.
     """
 
@@ -32,43 +31,14 @@ class Transport:
     libraries: tuple[str, ...]
 
 
-TRANSPORTS = {
-    transport.name: transport
-    for transport in (
-        Transport(
-            "tcp",
-            "TCP over an IP interface, Ethernet or loopback",
-            device="interface",
-            needs_device=False,
-            kind="tcp",
-            libraries=("tensorflow", "sockets", "grpc", "ucx", "mpi"),
-        ),
-        Transport(
-            "ipoib",
-            "TCP over an InfiniBand interface (IP over InfiniBand)",
-            device="interface",
-            needs_device=True,
-            kind="ipoib",
-            libraries=("tensorflow", "sockets", "grpc", "ucx", "mpi"),
-        ),
-        Transport(
-            "rdma",
-            "RDMA verbs of an InfiniBand or RoCE device",
-            device="rdma port",
-            needs_device=True,
-            kind="verbs",
-            libraries=("ucx", "mpi"),
-        ),
-        Transport(
-            "shm",
-            "shared memory of the processes of one host",
-            device="none",
-            needs_device=False,
-            kind="shm",
-            libraries=("ucx", "mpi"),
-        ),
-    )
-}
+_OVER_IP = ("tensorflow", "sockets", "grpc", "ucx", "mpi")
+_ROWS = (
+    Transport("tcp", "TCP over an IP interface, Ethernet or loopback", "interface", False, "tcp", _OVER_IP),
+    Transport("ipoib", "TCP over an InfiniBand interface (IP over InfiniBand)", "interface", True, "ipoib", _OVER_IP),
+    Transport("rdma", "RDMA verbs of an InfiniBand or RoCE device", "rdma port", True, "verbs", ("ucx", "mpi")),
+    Transport("shm", "shared memory of the processes of one host", "none", False, "shm", ("ucx", "mpi")),
+)
+TRANSPORTS = {transport.name: transport for transport in _ROWS}
 """Transports by name."""
 
 
@@ -87,33 +57,43 @@ _DEVICE = re.compile(r"[^\s@/,;]+")
 _WITH_PREFIX = re.compile(r"[\d.]+/\d+")
 
 
-@dataclass(frozen=True, slots=True)
-class Channel:
-    """A transport and the device that carries it. An empty device leaves the choice to the library or the cluster.
+class Channel(str):
+    """A transport and the device that carries it: TRANSPORT[@DEVICE].
 
-    `parse` checks the syntax only: the registry `channels` knows which transports exist, and each host knows its
-    devices.
+    An empty device leaves the choice to the library or the cluster. A device that contains a `/` is an IPv4 network,
+    because interface names may differ between hosts.
+
+    Examples:
+        tcp                 TCP over the interface of the cluster
+        tcp@eth0            TCP over this interface
+        tcp@10.77.2.0/24    TCP over the interface that has an address in this network
+        ipoib@ib0           IP over this InfiniBand interface
+        rdma@mlx5_0:1       verbs over port 1 of this device
+        shm                 shared memory, which has no device
     """
 
-    transport: str
-    device: str = ""
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, transport: str, device: str) -> Channel:
+        """Join both parts."""
+        return cls(f"{transport}@{device}" if device else transport)
+
+    @property
+    def transport(self) -> str:
+        """Name of the transport."""
+        return self.partition("@")[0]
+
+    @property
+    def device(self) -> str:
+        """Device after the @; else empty."""
+        return self.partition("@")[2]
 
     @classmethod
     def parse(cls, text: str) -> Channel:
-        """Parse `TRANSPORT[@DEVICE]`.
+        """Check the syntax only: the registry `channels` knows the transports, and each host knows its devices.
 
-        A device that contains a `/` is an IPv4 network, because interface names may differ between hosts.
-
-        Examples:
-            tcp                 TCP over the interface of the cluster
-            tcp@eth0            TCP over this interface
-            tcp@10.77.2.0/24    TCP over the interface that has an address in this network
-            ipoib@ib0           IP over this InfiniBand interface
-            rdma@mlx5_0:1       verbs over port 1 of this device
-            shm                 shared memory, which has no device
-
-        Raises:
-            ValueError: the text has another form; the message is one line.
+        Raises ValueError if the text has another form; the message is one line.
         """
         name, at, device = text.partition("@")
         if not _NAME.fullmatch(name):
@@ -126,13 +106,12 @@ class Channel:
             _check_network(text, name, device)
         elif at and not _DEVICE.fullmatch(device):
             raise ValueError(f"channel {text!r}: {device!r} is no device name; give one, as in {name}@eth0")
-        return cls(name, device)
-
-    def __str__(self) -> str:
-        return f"{self.transport}@{self.device}" if self.device else self.transport
+        return cls(text)
 
 
 def _check_network(text: str, transport: str, device: str) -> None:
+    import ipaddress  # late: every process of a job imports this module
+
     try:
         network = ipaddress.IPv4Network(device, strict=False) if _WITH_PREFIX.fullmatch(device) else None
     except ValueError:

@@ -24,9 +24,7 @@ T = TypeVar("T")
 UNITS = ("ns", "bytes", "share")
 """A field whose name ends in one of these has it as its unit."""
 
-_JSON_TYPES: Mapping[object, str] = {
-    str: "string", bool: "boolean", int: "integer", float: "number", NoneType: "null",
-}  # fmt: skip
+_JSON_TYPES: Mapping[object, str] = {bool: "boolean", int: "integer", float: "number", NoneType: "null"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +36,19 @@ class Description:
         formula: the computation, from other members or from evidence.
         source: the origin of a value that is not computed.
         limits: keywords of JSON Schema, such as `pattern`.
+        valid: valid values of a setting: a range, or the kind of the registry that has their names.
+        zero: 0 is valid too, outside of the range.
+        axis: it may be an axis of a sweep.
     """
 
     text: str
     unit: str
-    formula: str
-    source: str
-    limits: Mapping[str, object]
+    formula: str = ""
+    source: str = ""
+    limits: Mapping[str, object] = dataclasses.field(default_factory=dict)
+    valid: tuple[float, float] | str = ""
+    zero: bool = False
+    axis: bool = True
 
     @property
     def origin(self) -> str:
@@ -69,7 +73,25 @@ def member(
     return dataclasses.field(default=default, metadata={"about": Description(text, unit, formula, source, known)})
 
 
-@dataclass_transform(frozen_default=True, field_specifiers=(member,))
+def setting(
+    text: str,
+    valid: tuple[float, float] | str = "",
+    *,
+    unit: str = "",
+    default: str | float = dataclasses.MISSING,  # type: ignore[assignment]
+    zero: bool = False,
+    pattern: str = "",
+    axis: bool = True,
+) -> Any:
+    """Declare a setting of an experiment. See `Description`."""
+    limits: dict[str, object] = {"pattern": pattern} if pattern else {}
+    if isinstance(valid, tuple):
+        limits |= {"minimum": 0 if zero else valid[0], "maximum": valid[1]}
+    about = Description(text, unit, limits=limits, valid=valid, zero=zero, axis=axis)
+    return dataclasses.field(default=default, metadata={"about": about})
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(member, setting))
 def described(*, kw_only: bool = False) -> Callable[[type[T]], type[T]]:
     """Make a frozen dataclass whose fields are declared by `member`."""
     return dataclass(frozen=True, slots=True, kw_only=kw_only)
@@ -88,8 +110,7 @@ class Number:
 def numbers(kind: type, path: str = "") -> Iterator[Number]:
     """Yield the numbers of a class and of its parts, in the order of their declaration.
 
-    Raises:
-        ValueError: a number is not described.
+    Raises ValueError if a number is not described.
     """
     hints = _hints(kind)
     for field in dataclasses.fields(kind):
@@ -153,7 +174,7 @@ def json_schema(kind: Any) -> dict[str, Any]:
     if origin is tuple:
         size = len(arguments)
         return {"type": "array", "prefixItems": [*map(json_schema, arguments)], "minItems": size, "maxItems": size}
-    return {"type": _JSON_TYPES[kind]}
+    return {"type": "string" if issubclass(kind, str) else _JSON_TYPES[kind]}
 
 
 def _union(choices: list[dict[str, Any]]) -> dict[str, Any]:

@@ -9,14 +9,15 @@ from __future__ import annotations
 import difflib
 import importlib
 import importlib.util
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from importlib import metadata
 from operator import attrgetter
 from typing import Any
 
 from dlobd.errors import SetupError, UsageError
 from dlobd.paths import data_file
+from dlobd.user_file import MemberRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class Row:
     """A member of an axis.
 
     Args:
-        target: "module:attribute"; empty for a property of TensorFlow, Spark or YARN that needs no code in dlobd.
+        target: "module:attribute"; empty for a member without code in dlobd.
         needs: modules that must be importable.
         unavailable: reason why this version cannot use it on any machine; empty if it can.
         data_file: required file below a data folder; empty if there is none.
@@ -62,13 +63,18 @@ class Registry:
 
     Args:
         kind: the axis, in the plural: models, datasets, ...
+        room: package of the targets of `rows`.
+        needs: modules that each member of `rows` needs.
         group: entry-point group for members of other packages; empty if they cannot add any.
     """
 
-    def __init__(self, kind: str, rows: Iterable[Row], group: str = "") -> None:
+    def __init__(self, kind: str, *rows: Row, room: str = "", needs: tuple[str, ...] = (), group: str = "") -> None:
         self.kind = kind
-        self._rows = {row.name: row for row in rows}
         self.group = group
+        prefix = f"{room}." if room else ""
+        self._rows = {
+            row.name: replace(row, target=row.target and prefix + row.target, needs=needs + row.needs) for row in rows
+        }
 
     @property
     def singular(self) -> str:
@@ -97,11 +103,7 @@ class Registry:
         return [(row.name, row.title, row.reason()) for row in self]
 
     def row(self, name: str) -> Row:
-        """Return the row of `name`.
-
-        Raises:
-            UsageError: there is no such member; the message has the most similar name.
-        """
+        """Return the row of `name`. Raises UsageError if there is no such member, with the most similar name."""
         if name in self._rows:
             return self._rows[name]
         if name not in (members := self._all()):
@@ -109,11 +111,9 @@ class Registry:
         return members[name]
 
     def get(self, name: str) -> Any:
-        """Import and return the object of `name`; None for a member without code in dlobd.
+        """Import the object of `name`; None for a member without code in dlobd.
 
-        Raises:
-            UsageError: there is no such member; the message has the most similar name.
-            SetupError: it is not available here.
+        Raises UsageError if there is no such member, SetupError if it is not available here.
         """
         row = self.row(name)
         if reason := row.reason():
@@ -122,13 +122,18 @@ class Registry:
             )
         return self._imported(row)
 
+    def resolve(self, ref: MemberRef, sha256: str, text: Callable[[], str] | None = None) -> Any:
+        """Return the object in the user's file, or import it as `get`. Raises UsageError and SetupError.
+
+        Args:
+            text: returns the file's text; by default, the file is read on this machine.
+        """
+        return ref.load(sha256, text or ref.read) if ref.path else self.get(ref)
+
     def declared(self, name: str) -> Any:
         """Like `get`, but skips the dependency check; use it to read class-level declarations.
 
-        The module of the member must not import its dependencies.
-
-        Raises:
-            UsageError: there is no such member; the message has the most similar name.
+        The module of the member must not import its dependencies. Raises UsageError if there is no such member.
         """
         return self._imported(self.row(name))
 

@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Literal
 
-from dlobd.fields import described, member
+from dlobd.channel import Channel
+from dlobd.fields import described, member, setting
 from dlobd.spans import Cause, SpanKind
+from dlobd.user_file import MemberRef
 
 SCHEMA_VERSION = 1
 """Format of run.json and of span files. No other format is read."""
@@ -18,6 +20,8 @@ SCHEMA_VERSION = 1
 Status = Literal["ok", "failed", "invalid", "interrupted"]
 
 SHA256_OR_EMPTY = "^([0-9a-f]{64})?$"
+
+_WEEK_S = 7 * 24 * 3600
 
 MAIN_LANE = "client"
 """The lane whose wall time is attributed; every other lane is reached through a wait."""
@@ -266,73 +270,114 @@ class Attribution:
 
 
 @described(kw_only=True)
-class Experiment:
-    """The settings of a training run. Equal fields give an equal key."""
+class Submission:
+    """The settings of every job that dlobd submits."""
 
-    name: str = member("Name.")
-    scheduler: str = member("Scheduler.")
-    launcher: str = member("Launcher of the ranks.")
-    input: str = member("Way of the training data to the ranks.")
-    deploy_mode: str = member("Spark's deploy mode.")
-    channel: str = member("TRANSPORT[@DEVICE]")
-    exchange: str = member("Exchange of gradients.")
-    model: str = member("Model.")
-    dataset: str = member("Data set.")
-    optimiser: str = member("Optimiser.", default="sgd")
-    loss: str = member("Loss.", default="softmax-cross-entropy")
-    workers: int = member("Training ranks, one executor each.", unit="ranks")
-    epochs: int = member("Passes over the training samples.", unit="passes")
-    batch_size: int = member("Samples per rank and step.", unit="samples")
-    learning_rate: float = member("Learning rate, before its schedule.")
-    momentum: float = member("Share of the previous update in the next update; 0 for optimiser `sgd`.", default=0.0)
-    weight_decay: float = member("Factor of the weight that is added to its gradient; not for biases.", default=0.0)
-    schedule: str = member("Schedule of the learning rate.", default="constant")
-    num_epochs_per_decay: float = member(
-        "Distance of the decays of schedule `step`; else 0.", unit="epochs", default=0.0
+    name: str = setting("Name of its directory.", pattern="^[A-Za-z0-9][A-Za-z0-9._-]*$", axis=False)
+    scheduler: str = setting("Scheduler of Spark.", "schedulers")
+    launcher: str = setting("Launcher of the ranks; of your own script, tfos or tfos-stock.", "launchers")
+    deploy_mode: str = setting("Spark's deploy mode.", "deploy-modes")
+    workers: int = setting("Training ranks, one executor each.", (1, 1000), unit="ranks")
+    replication: int = setting("Replication of the job's files in HDFS: input, checkpoints, event log.", (1, 512))
+    executor_memory_mb: int = setting(
+        "Heap of an executor's JVM; 0: derived. Spark refuses less.", (450, 10**6), zero=True, unit="MiB"
     )
-    learning_rate_decay_factor: float = member("Factor of schedule `step`; else 0.", default=0.0)
-    warmup_epochs: float = member("Length of the linear rise of the learning rate.", unit="epochs", default=0.0)
-    train_samples: int = member("Samples per epoch, all ranks together.", unit="samples")
-    test_samples: int = member("Samples evaluated after training.", unit="samples")
-    checkpoint_every_steps: int = member("Distance of rank 0's checkpoints.", unit="steps")
-    min_accuracy: float = member("A run with a lower test accuracy is invalid.", unit="share")
-    seed: int = member("Random seed for the data order and the initial weights.")
-    replication: int = member("Replication of the job's files in HDFS: input, checkpoints, event log.")
-    executor_memory_mb: int = member("Heap of an executor's JVM.", unit="MiB")
-    executor_overhead_mb: int = member("Memory besides the heap, for the Python worker and the trainer.", unit="MiB")
-    timeout_s: int = member("Time limit for the whole job, from spark-submit to its exit.", unit="s")
-    accept_timeout_s: int = member("Time limit for YARN to start the ApplicationMaster.", unit="s")
-    synthetic_shape: str = member("Shape of an image of data set synthetic.", default="32x32x3")
-    synthetic_classes: int = member("Classes of data set synthetic.", unit="classes", default=10)
-    block_size_mb: int = member("HDFS block size of the training files; 0: one block per file.", unit="MiB", default=0)
-    augment: str = member("Augmentation of the training images.", default="none")
-    max_steps: int = member("Limit of the steps; 0: no limit.", unit="steps", default=0)
-    max_seconds: int = member("Limit of the training time from the first batch; 0: no limit.", unit="s", default=0)
-    evaluate_every_epochs: int = member(
-        "Distance of evaluations on the test set; 0: only at the end.", unit="epochs", default=0
+    executor_overhead_mb: int = setting(
+        "Memory besides the heap, for the Python worker and the trainer; 0: derived.", (0, 10**6), unit="MiB"
     )
-    target_accuracy: float = member(
-        "Training ends with the epoch that reaches it; 0: no target.", unit="share", default=0.0
+    timeout_s: int = setting("Time limit for the job, from spark-submit to its exit.", (10, _WEEK_S), unit="s")
+    accept_timeout_s: int = setting("Time limit for YARN to start the ApplicationMaster.", (5, _WEEK_S), unit="s")
+
+
+@described(kw_only=True)
+class Experiment(Submission):
+    """The settings of a training run. Equal fields give an equal key.
+
+    A field is declared here only. Files, `--set`, axes of sweeps, `dlobd list settings`, docs/settings.md and run.json
+    follow from it.
+    """
+
+    input: str = setting("Way of the training data to the ranks.", "inputs")
+    channel: Channel = setting("TRANSPORT[@DEVICE] of the exchange.", "channels")
+    exchange: str = setting("Exchange of gradients.", "exchanges")
+    model: MemberRef = setting("Model, or FILE.py:FUNCTION.", "models")
+    dataset: MemberRef = setting("Data set, or FILE.py:CLASS.", "datasets")
+    optimiser: str = setting("Optimiser.", "optimisers", default="sgd")
+    loss: str = setting("Loss.", "losses", default="softmax-cross-entropy")
+    epochs: int = setting("Passes over the training samples.", (1, 10_000), unit="passes")
+    batch_size: int = setting("Samples per rank and step.", (1, 1_000_000), unit="samples")
+    learning_rate: float = setting("Learning rate, before its schedule.", (1e-12, 1e6))
+    momentum: float = setting("Share of the previous update in the next; 0 for optimiser `sgd`.", (0, 1), default=0.0)
+    weight_decay: float = setting("Factor of the weight in its gradient; not for biases.", (0, 1), default=0.0)
+    schedule: str = setting("Schedule of the learning rate.", "schedules", default="constant")
+    num_epochs_per_decay: float = setting(
+        "Distance of the decays of schedule `step`; else 0.", (0, 10_000), unit="epochs", default=0.0
     )
-    device: str = member("Device for TensorFlow.", default="cpu")
-    intra_op_threads: int = member(
-        "TensorFlow's threads within an operation; 0: TensorFlow's choice.", unit="threads", default=0
+    learning_rate_decay_factor: float = setting("Factor of schedule `step`; else 0.", (0, 1), default=0.0)
+    warmup_epochs: float = setting("Linear rise of the learning rate.", (0, 10_000), unit="epochs", default=0.0)
+    train_samples: int = setting("Samples per epoch, all ranks together.", (1, 10**9), unit="samples")
+    test_samples: int = setting("Samples evaluated after training.", (1, 10**9), unit="samples")
+    checkpoint_every_steps: int = setting("Distance of rank 0's checkpoints.", (1, 10**9), unit="steps")
+    min_accuracy: float = setting("A run with a lower test accuracy is invalid.", (0, 1), unit="share")
+    seed: int = setting("Random seed for the data order and the initial weights.", (0, 2**31 - 1))
+    synthetic_shape: str = setting("Shape of an image of data set synthetic: 1 to 4 sizes.", default="32x32x3")
+    synthetic_classes: int = setting("Classes of data set synthetic.", (1, 1_000_000), unit="classes", default=10)
+    block_size_mb: int = setting(
+        "HDFS block size of the training files; 0: one block per file.", (0, 1 << 20), unit="MiB", default=0
     )
-    inter_op_threads: int = member(
-        "TensorFlow's threads for operations; 0: TensorFlow's choice.", unit="threads", default=0
+    augment: str = setting("Augmentation of the training images.", "augmentations", default="none")
+    max_steps: int = setting("Limit of the steps; 0: no limit.", (0, 10**9), unit="steps", default=0)
+    max_seconds: int = setting(
+        "Limit of the training time from the first batch; 0: no limit.", (0, _WEEK_S), unit="s", default=0
     )
-    executor_cores: int = member("Cores of an executor's container.", unit="cores", default=1)
-    page_cache: str = member("State of the training files in the page cache before the window.", default="as-is")
-    model_sha256: str = member("Hash of the user's own model file; else empty.", default="", pattern=SHA256_OR_EMPTY)
-    dataset_sha256: str = member(
-        "Hash of the user's own data set file; else empty.", default="", pattern=SHA256_OR_EMPTY
+    evaluate_every_epochs: int = setting(
+        "Distance of evaluations on the test set; 0: only at the end.", (0, 10_000), unit="epochs", default=0
     )
-    channel_library: str = member("Library of the channel; auto: derived from exchange and channel.", default="auto")
-    exchange_fusion_mb: int = member("Largest message of dlobd's own exchanges.", unit="MiB", default=64)
-    exchange_servers: int = member(
-        "Parameter servers, of exchanges `ps`, `ps-async` and `tf-ps`.", unit="servers", default=1
+    target_accuracy: float = setting(
+        "Training ends with the epoch that reaches it; 0: no target.", (0, 1), unit="share", default=0.0
     )
-    planes: str = member("Traffic for which the channel is requested: exchange, or all.", default="exchange")
+    device: str = setting("Device for TensorFlow.", "devices", default="cpu")
+    intra_op_threads: int = setting(
+        "TensorFlow's threads within an operation; 0: TensorFlow's choice.", (0, 1024), unit="threads", default=0
+    )
+    inter_op_threads: int = setting(
+        "TensorFlow's threads for operations; 0: TensorFlow's choice.", (0, 1024), unit="threads", default=0
+    )
+    executor_cores: int = setting("Cores of an executor's container.", (1, 1024), unit="cores", default=1)
+    page_cache: str = setting(
+        "State of the training files in the page cache before the window.", "page-caches", default="as-is"
+    )
+    model_sha256: str = setting(
+        "Hash of the model's FILE.py; computed.", default="", pattern=SHA256_OR_EMPTY, axis=False
+    )
+    dataset_sha256: str = setting(
+        "Hash of the data set's FILE.py; computed.", default="", pattern=SHA256_OR_EMPTY, axis=False
+    )
+    channel_library: str = setting("Library of the channel.", "libraries", default="auto")
+    exchange_fusion_mb: int = setting("Largest message of dlobd's own exchanges.", (1, 1024), unit="MiB", default=64)
+    exchange_servers: int = setting(
+        "Parameter servers, of exchanges `ps`, `ps-async` and `tf-ps`.", (1, 1000), unit="servers", default=1
+    )
+    planes: str = setting("Traffic for which the channel is requested.", "planes", default="exchange")
+
+    def __post_init__(self) -> None:
+        for name, kind in (("channel", Channel), ("model", MemberRef), ("dataset", MemberRef)):
+            object.__setattr__(self, name, kind(getattr(self, name)))
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Steps of a pass over the training samples; all workers take a step together."""
+        return self.train_samples // (self.workers * self.batch_size)
+
+    @property
+    def steps(self) -> int:
+        """Steps of all epochs."""
+        return self.epochs * self.steps_per_epoch
+
+    @property
+    def most_steps(self) -> int:
+        """Steps of a run that ends neither by time nor by accuracy."""
+        return min(self.steps, self.max_steps or self.steps)
 
 
 DEFAULTS: Mapping[str, str | int | float] = {
@@ -341,20 +386,10 @@ DEFAULTS: Mapping[str, str | int | float] = {
 """Fields that an experiment file may leave out, with their values."""
 
 
-@described()
-class OwnJob:
+@described(kw_only=True)
+class OwnJob(Submission):
     """The user's own script, run unchanged. Equal fields give an equal key."""
 
-    name: str = member("Name.")
-    scheduler: str = member("Scheduler.")
-    deploy_mode: str = member("Spark's deploy mode.")
-    launcher: str = member("tfos or tfos-stock, for its hooks.")
-    workers: int = member("Executors.", unit="executors")
-    replication: int = member("Replication of the job's files in HDFS.")
-    executor_memory_mb: int = member("Heap of an executor's JVM.", unit="MiB")
-    executor_overhead_mb: int = member("Memory besides the heap.", unit="MiB")
-    timeout_s: int = member("Time limit for the whole job, from spark-submit to its exit.", unit="s")
-    accept_timeout_s: int = member("Time limit for YARN to start the ApplicationMaster.", unit="s")
     script: str = member("Path of the script, as given.")
     script_sha256: str = member("Its hash.", pattern="^[0-9a-f]{64}$")
     arguments: tuple[str, ...] = member("Its arguments.")

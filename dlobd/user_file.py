@@ -13,57 +13,62 @@ import re
 import sys
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from dlobd.errors import UsageError
 
-_REFERENCE = re.compile(r"(?P<path>.*\.py)(?::(?P<attribute>.*))?", re.DOTALL)
 
+class MemberRef(str):
+    """A setting that names a member of a registry, or a function or class in the user's own file: FILE.py:NAME."""
 
-@dataclass(frozen=True, slots=True)
-class UserFile:
-    """Reference of a setting to a function or class in a file; the path is as the user wrote it."""
+    __slots__ = ()
 
-    path: str
-    attribute: str
+    @property
+    def path(self) -> str:
+        """Path of the file as the user wrote it; empty for a member of a registry."""
+        found = re.fullmatch(r"(.*\.py)(:.*)?", self, re.DOTALL)
+        return found[1] if found else ""
 
+    @property
+    def attribute(self) -> str:
+        """Name in the file."""
+        return self[len(self.path) + 1 :]
 
-def named(value: str) -> UserFile | None:
-    """Parse the reference in a setting; None if it is another kind of name.
+    def check(self) -> None:
+        """Raise UsageError if it names a file, but no function or class in it."""
+        if self.path and not self.attribute.isidentifier():
+            raise UsageError(f"{self} names no function or class in {self.path}.", f"{self.path}:NAME")
 
-    Raises:
-        UsageError: it names a file, but no function or class in it.
-    """
-    reference = _REFERENCE.fullmatch(value)
-    if reference is None:
-        return None
-    attribute = reference["attribute"] or ""
-    if not attribute.isidentifier():
-        raise UsageError(f"{value} names no function or class in {reference['path']}.", f"{reference['path']}:NAME")
-    return UserFile(reference["path"], attribute)
+    def read(self, sha256: str = "") -> str:
+        """Read the text of the file. Raises UsageError if that fails, or if `sha256` is given and differs."""
+        remedy = "name a .py file on this machine"
+        try:
+            text = Path(self.path).expanduser().read_bytes().decode()
+        except OSError as error:
+            raise UsageError(f"{self.path} cannot be read: {error.strerror}.", remedy) from None
+        except UnicodeDecodeError:
+            raise UsageError(f"{self.path} is not UTF-8 text.", "name a .py file") from None
+        except (RuntimeError, ValueError) as error:  # RuntimeError: ~ before an unknown user; ValueError: a NUL
+            raise UsageError(f"{self.path!r} is not the path of a file: {error}.", remedy) from None
+        return _checked(self.path, text, sha256)
 
+    def load(self, sha256: str, text: Callable[[], str]) -> Any:
+        """Return the function or class, from a module that is loaded once in a process.
 
-def read(path: str, sha256: str = "") -> str:
-    """Read the text of the file.
+        Args:
+            text: returns the file's text; called once in a process.
 
-    Args:
-        sha256: of the expected text; empty for any text.
-
-    Raises:
-        UsageError: the file cannot be read, or has changed.
-    """
-    try:
-        text = Path(path).expanduser().read_bytes().decode()
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}.", "name a .py file on this machine") from None
-    except UnicodeDecodeError:
-        raise UsageError(f"{path} is not UTF-8 text.", "name a .py file") from None
-    except (RuntimeError, ValueError) as error:  # RuntimeError: ~ before an unknown user; ValueError: a NUL
-        raise UsageError(f"{path!r} is not the path of a file: {error}.", "name a .py file on this machine") from None
-    return _checked(path, text, sha256)
+        Raises UsageError if the text has another sha256, it raised, or has no such function or class; one line.
+        """
+        name = f"dlobd_user_{sha256[:16]}"
+        module = sys.modules.get(name) or _execute(name, self.path, _checked(self.path, text(), sha256))
+        if not callable(function := getattr(module, self.attribute, None)):
+            names = [key for key, value in vars(module).items() if getattr(value, "__module__", "") == name]
+            others = ", ".join(names) or "none"
+            raise UsageError(f"{self.path} has no function or class {self.attribute!r}; it has {others}.")
+        return function
 
 
 def _checked(path: str, text: str, sha256: str) -> str:
@@ -78,25 +83,6 @@ def _checked(path: str, text: str, sha256: str) -> str:
 def sha256_of(text: str) -> str:
     """Return the hexadecimal sha256 of a file with this text."""
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def load(file: UserFile, sha256: str, text: Callable[[], str]) -> Any:
-    """Return the function or class, from a module that is loaded once in a process.
-
-    Args:
-        sha256: of the file.
-        text: returns the file's text; called once in a process.
-
-    Raises:
-        UsageError: the text has another sha256, it raised, or has no such function or class; one line.
-    """
-    name = f"dlobd_user_{sha256[:16]}"
-    module = sys.modules.get(name) or _execute(name, file.path, _checked(file.path, text(), sha256))
-    if not callable(function := getattr(module, file.attribute, None)):
-        names = [key for key, value in vars(module).items() if getattr(value, "__module__", "") == name]
-        others = ", ".join(names) or "none"
-        raise UsageError(f"{file.path} has no function or class {file.attribute!r}; it has {others}.")
-    return function
 
 
 def error_line(error: BaseException, path: str) -> str:

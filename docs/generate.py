@@ -1,5 +1,5 @@
-"""Makes what in docs/ must not drift from the code: `layers.md`, `metrics.md`, `trust.md`, `selftest.md`, a page a
-command in `commands/`, and the terminal picture.
+"""Generates pages of docs/ from the code: `layers.md`, `metrics.md`, `settings.md`, `trust.md`, `selftest.md`, a page
+per command in `commands/`, and the terminal picture.
 
     python docs/generate.py                    write all pages
     python docs/generate.py --check            exit 1 if one of them is stale
@@ -27,6 +27,7 @@ from rich.text import Text
 
 from dlobd.bundle import store
 from dlobd.evidence.expected.kinds import KINDS
+from dlobd.experiment.settings import SETTINGS
 from dlobd.fields import numbers
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.measures import spark_metrics
@@ -39,6 +40,8 @@ from dlobd.spans import BETWEEN_MARKS, MEASURED, SPANS, OwnQuality
 from dlobd.trust.checks import RULES
 
 DOCS = Path(__file__).parent
+
+SETTINGS_HEADER = ("Key", "Default", "Values", "Unit", "Meaning")
 
 MADE = """\
 <!-- Made by docs/generate.py from dlobd/layers.py, dlobd/spans.py, dlobd/record/ and dlobd/schema.py. -->"""
@@ -226,6 +229,18 @@ recovered = slope x held up + intercept. With slope 1 and intercept 0 nothing is
 {verdict}
 """
 
+SETTINGS_PAGE = """\
+# Settings
+
+<!-- Made by docs/generate.py from dlobd/schema.py. -->
+
+The keys of an experiment: in a TOML file, with `--set key=value`, and as axes of a
+[sweep](comparing.md#the-sweep-file). `dlobd list settings` prints them, and `dlobd list` explains the names.
+[Models, data sets, settings](models-data-knobs.md) has more about some of them.
+
+{table}
+"""
+
 METRICS_PAGE = """\
 # Numbers of run.json
 
@@ -291,6 +306,7 @@ def pages() -> dict[str, str]:
     return {
         "layers.md": layers_page(),
         "metrics.md": metrics_page(),
+        "settings.md": SETTINGS_PAGE.format(table=_table(SETTINGS_HEADER, [one.row for one in SETTINGS.values()])),
         "trust.md": trust_page(),
         "selftest.md": selftest_page(),
         **_beside("command_pages").pages(DOCS),

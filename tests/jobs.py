@@ -28,8 +28,11 @@ DEFAULTS: dict[str, Any] = {"str": "", "int": 1, "float": 0.5, "tuple[int, ...]"
 def job(directory: Path, **changes: Any) -> Job:
     """A job whose storage is this machine's own directories."""
     fields = {field.name: str(field.type) for field in dataclasses.fields(Job)}
-    values = {name: EXPERIMENT_DEFAULTS.get(name, DEFAULTS[kind]) for name, kind in fields.items()}
-    return Job(**{**values, **EXAMPLE, "run_dir": str(directory / "run"), "webhdfs_url": "", **changes})
+    values = {name: EXPERIMENT_DEFAULTS.get(name, DEFAULTS.get(kind, "")) for name, kind in fields.items()}
+    values |= {**EXAMPLE, "run_dir": str(directory / "run"), "webhdfs_url": "", **changes}
+    steps = values.pop("steps", values["epochs"])
+    samples = steps // values["epochs"] * values["workers"] * values["batch_size"]
+    return Job(**{**values, "train_samples": samples})
 
 
 SHAPE, CLASSES = (8, 8, 2), 3

@@ -16,7 +16,6 @@ from matplotlib.figure import Figure
 
 from analysis.studies.script import Shown
 from dlobd.axes import CHANNELS
-from dlobd.channel import Channel
 from dlobd.compare.compatibility import experiment
 from dlobd.compare.figures import throughput
 from dlobd.compare.runset import RunSet
@@ -55,7 +54,7 @@ class Point:
 def label(run: Run) -> str:
     """Return the label of the point of a run."""
     chosen = experiment(run)
-    library = channels.library(chosen.exchange, chosen.channel, chosen.channel_library)
+    library = channels.library(chosen)
     return f"{chosen.model}, {chosen.workers} ranks: {chosen.exchange} over {chosen.channel} ({library})"
 
 
@@ -95,7 +94,7 @@ def _ms(runs: Sequence[Run], part: str) -> float | None:
 
 def unavailable(runs: RunSet) -> Iterator[tuple[str, str]]:
     """Return (channel, reason) for each channel without a run."""
-    have = {Channel.parse(experiment(run).channel).transport for run in runs.runs}
+    have = {experiment(run).channel.transport for run in runs.runs}
     for name in CHANNELS.names():
         if name not in have:
             yield name, _lack(name) or "no given run uses it"

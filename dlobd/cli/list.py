@@ -13,16 +13,17 @@ from dlobd.errors import UsageError
 
 def list_(
     kind: Annotated[
-        str | None, typer.Argument(help="Only this kind: experiments, sweeps, models, datasets, launchers, ...")
+        str | None, typer.Argument(help="Only this kind: experiments, sweeps, models, datasets, settings, ...")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """List experiments, sweeps, models, data sets, launchers and other choices.
+    """List experiments, sweeps, models, data sets, launchers, other choices, and all settings.
 
     Unavailable choices have a reason.
     """
     from dlobd.axes import REGISTRIES
     from dlobd.experiment.files import experiments
+    from dlobd.experiment.settings import SETTINGS
     from dlobd.experiment.sweeps import sweeps
     from dlobd.registry import unknown
 
@@ -31,6 +32,7 @@ def list_(
         "sweeps": [(n, title, None) for n, title in sweeps()],
     }
     rows |= {name: registry.available() for name, registry in REGISTRIES.items()}
+    rows["settings"] = [(name, f"{one.about.text} ({one.values})", None) for name, one in SETTINGS.items()]
     if kind is not None:
         if kind not in rows:
             raise UsageError(unknown("list", kind, rows), "dlobd list")

@@ -33,7 +33,8 @@ def run(
         ),
     ] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key; repeatable.")
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override a key of `dlobd list settings`; repeatable."),
     ] = None,
     job: Annotated[
         str | None, typer.Option("--job", metavar="SCRIPT", help="Run your own PySpark script instead.")

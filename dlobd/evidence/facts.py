@@ -37,8 +37,10 @@ class OwnJob(TypedDict):
 
 
 class GenerationJob(TypedDict):
-    """The experiment whose data set `dlobd.run.generation` makes; a training job has no `train_samples`."""
+    """The experiment whose data set `dlobd.run.generation` makes. Two members are a training job's only."""
 
+    steps: NotRequired[None]
+    train_dir: NotRequired[None]
     train_samples: int
     test_samples: int
     workers: int

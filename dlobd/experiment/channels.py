@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from dlobd.axes import CHANNELS, EXCHANGES, LIBRARIES
-from dlobd.channel import TRANSPORTS, Channel
+from dlobd.axes import CHANNELS, EXCHANGES
+from dlobd.channel import TRANSPORTS
 from dlobd.schema import Experiment
 
 AUTO = "auto"
@@ -52,18 +52,18 @@ def libraries(exchange: str, transport: str) -> tuple[str, ...]:
     return tuple(name for name in TRANSPORTS[transport].libraries if name in USES.get(exchange, ()))
 
 
-def library(exchange: str, channel: str, requested: str) -> str:
+def library(experiment: Experiment) -> str:
     """Return the library to use for a checked combination: the requested one, or the first for `auto`."""
-    if requested != AUTO:
-        return requested
-    possible = libraries(exchange, Channel.parse(channel).transport)
+    if experiment.channel_library != AUTO:
+        return experiment.channel_library
+    possible = libraries(experiment.exchange, experiment.channel.transport)
     return possible[0] if possible else AUTO
 
 
 def wrong(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
     """Yield (field, problem, remedy) for each setting of channel or exchange that is impossible or has no effect."""
     exchange, requested = experiment.exchange, experiment.channel_library
-    transport = Channel.parse(experiment.channel).transport
+    transport = experiment.channel.transport
     possible = libraries(exchange, transport)
     if not possible:
         others = [name for name in EXCHANGES.names() if libraries(name, transport)]
@@ -84,15 +84,6 @@ def wrong(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
     elif servers > workers:
         why = f"exchange_servers {servers} exceed workers {workers}: each worker has at most one."
         yield "exchange_servers", why, f"exchange_servers = {workers} or fewer"
-
-
-def reason(exchange: str, transport: str, name: str) -> str:
-    """Return the reason why an exchange cannot use a library over a transport; empty if it can."""
-    if name not in USES.get(exchange, ()):
-        return f"exchange {exchange} does not use it"
-    if name not in TRANSPORTS[transport].libraries:
-        return f"{name} does not carry {transport}"
-    return LIBRARIES.row(name).reason() or ""
 
 
 def _or(names: tuple[str, ...] | list[str]) -> str:

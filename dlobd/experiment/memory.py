@@ -16,7 +16,7 @@ import math
 from collections.abc import Mapping
 
 from dlobd.experiment import ways
-from dlobd.job.datasets.base import declared, layout_of
+from dlobd.job.datasets.base import dataset_of, layout_of
 from dlobd.schema import Experiment
 
 KEYS = ("executor_memory_mb", "executor_overhead_mb")
@@ -47,11 +47,7 @@ STEP_MB = 128
 
 
 def derived(experiment: Experiment) -> dict[str, int]:
-    """Return values for the keys that are 0.
-
-    Raises:
-        ValueError: the data set is not valid.
-    """
+    """Return values for the keys that are 0. Raises ValueError if the data set is not valid."""
     sizes = {"executor_memory_mb": HEAP_MB, "executor_overhead_mb": _overhead_mb(experiment)}
     return {name: sizes[name] for name in KEYS if not getattr(experiment, name)}
 
@@ -64,7 +60,7 @@ def _overhead_mb(experiment: Experiment) -> int:
 
 
 def _input_mb(experiment: Experiment) -> float:
-    layout = layout_of(declared(experiment))
+    layout = layout_of(dataset_of(experiment, available=False))
     if experiment.input == "read":
         values = math.prod(layout.shape)
         return BATCHES_AHEAD * experiment.batch_size * values * 4 / 2**20

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from types import MappingProxyType
@@ -16,17 +16,19 @@ from typing import Any
 from dlobd.axes import LAUNCHERS
 from dlobd.errors import UsageError
 from dlobd.experiment import files as experiments
+from dlobd.experiment import settings, ways
 from dlobd.experiment import spark_submit_line as spark_options
-from dlobd.experiment import ways
+from dlobd.experiment.files import Note
+from dlobd.fields import decoded
 from dlobd.job.user.hooks import DAEMONS
 from dlobd.paths import python, sha256_of
 from dlobd.registry import unknown
-from dlobd.schema import OwnJob, Runnable
+from dlobd.schema import OwnJob, Runnable, Submission
 
 DEFAULTS = "softmax-mnist"
 """The built-in experiment that supplies the defaults."""
 
-SETTINGS = tuple(field.name for field in fields(OwnJob) if field.name in experiments.FIELDS)
+SETTINGS = tuple(field.name for field in fields(Submission))
 """Keys of `--set` for an own job."""
 
 SPARK_SETTINGS = {
@@ -40,8 +42,6 @@ SPARK_SETTINGS = {
 ENTRY = "user.py"
 """File in jobs/ that spark-submit starts, and that starts the script."""
 
-Note = Callable[[str], None]
-
 NOT_A_JOB = ("--kill", "--status", "--version", "--help", "-h", "--usage-error", "--remote")
 
 
@@ -50,11 +50,7 @@ def from_script(
 ) -> OwnJob:
     """Build the job of a script with its arguments and `key=value` overrides; the last override wins.
 
-    Args:
-        note: as in `files.load`.
-
-    Raises:
-        UsageError: the script is missing, or a key, type, range or name is wrong.
+    Raises UsageError if the script is missing, or a key, type, range or name is wrong.
     """
     return _build(script, arguments, _overrides(overrides), note)
 
@@ -62,46 +58,41 @@ def from_script(
 def from_line(words: Sequence[str], overrides: Sequence[str] = (), note: Note = lambda line: None) -> OwnJob:
     """Build the job of a spark-submit line. Its options are kept; `overrides` may add other settings.
 
-    Args:
-        note: as in `files.load`.
-
-    Raises:
-        UsageError: the line is not spark-submit's, has no Python script, or needs a feature that cannot be recorded.
+    Raises UsageError if the line is not spark-submit's, has no Python script, or cannot be recorded.
     """
     line = spark_options.parse(words)
-    settings = line.settings
-    _refuse(line, settings)
+    given = line.settings
+    _refuse(line, given)
     values = _overrides(overrides)
     if values.get("scheduler", "yarn") != "yarn":
         raise UsageError(
             f"--set scheduler={values['scheduler']}: a spark-submit command runs on YARN.", "use dlobd run --job"
         )
+    by_line = {}
     for key, name in SPARK_SETTINGS.items():
-        if key not in settings:
+        if key not in given:
             continue
+        by_line[name] = f"the spark-submit line's {key}"
         if name in values:
-            raise UsageError(f"--set {name}: the spark-submit command also sets it, with {key}={settings[key]}.")
-        number = spark_options.megabytes(settings[key]) if name.endswith("_mb") else None
-        text = settings[key] if number is None else str(number)
-        values[name] = experiments.parse_value(name, text, f"spark-submit's {key}")
-    by_line = {name: f"the spark-submit line's {key}" for key, name in SPARK_SETTINGS.items() if key in settings}
+            raise UsageError(f"--set {name}: the spark-submit command also sets it, with {key}={given[key]}.")
+        number = spark_options.megabytes(given[key]) if name.endswith("_mb") else None
+        text = given[key] if number is None else str(number)
+        values[name] = settings.parse_and_check(name, text, settings.Source(f"spark-submit's {key}"))
     return _build(line.script, line.arguments, values, note, spark_options.words_of(line.options), by_line)
 
 
 def from_dict(values: Mapping[str, Any], label: str = "configuration") -> Runnable:
     """Build the experiment or own job of a stored `configuration`, the result of `dataclasses.asdict`.
 
-    Raises:
-        UsageError: this version cannot run it.
+    Raises UsageError if this version cannot run it.
     """
     if "script" not in values:
         return experiments.from_dict(values, label)
-    wanted = {field.name for field in fields(OwnJob)}
-    if values.keys() != wanted:
-        raise UsageError(
-            f"{label}: not a job description of this version: {', '.join(sorted(values.keys() ^ wanted))}."
-        )
-    return OwnJob(**{**values, "arguments": tuple(values["arguments"]), "options": tuple(values["options"])})
+    try:
+        job: OwnJob = decoded(OwnJob, values)
+    except (KeyError, TypeError) as error:
+        raise UsageError(f"{label}: not a job of this version: {error}.") from None
+    return job
 
 
 def daemon_conf(job: OwnJob) -> dict[str, str]:
@@ -113,18 +104,15 @@ def daemon_conf(job: OwnJob) -> dict[str, str]:
 def _overrides(overrides: Sequence[str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for override in overrides:
-        key, sign, text = override.partition("=")
-        key = key.strip()
-        if not sign:
-            raise UsageError(f"--set {override}: expected key=value.", f"--set {key}=VALUE")
-        if key in experiments.FIELDS and key not in SETTINGS:
+        key, text, source = settings.split(override)
+        if key in settings.SETTINGS and key not in SETTINGS:
             raise UsageError(
                 f"--set {override}: {key} is a setting of dlobd's own training job; your script decides it.",
                 f"settings for your own script: {', '.join(SETTINGS)}",
             )
         if key not in SETTINGS:
             raise UsageError(f"--set {override}: {unknown('setting', key, SETTINGS)}")
-        values[key] = experiments.parse_value(key, text.strip(), f"--set {override}")
+        values[key] = settings.parse_and_check(key, text, source)
     return values
 
 
@@ -171,9 +159,7 @@ def _build(
         )
     for text in lines:
         note(text)
-    return OwnJob(
-        **values, script=script, script_sha256=sha256, arguments=tuple(arguments), options=options
-    )  # fmt: skip
+    return OwnJob(**values, script=script, script_sha256=sha256, arguments=tuple(arguments), options=options)
 
 
 def _sha256(script: str) -> str:

@@ -107,11 +107,7 @@ class Series:
 
 
 def load(path: Path) -> Series:
-    """Read a series from its file.
-
-    Raises:
-        BundleError: it cannot be read, is damaged or of a newer version.
-    """
+    """Read a series from its file. Raises BundleError if it cannot be read, is damaged or of a newer version."""
     try:
         return read(json.loads(path.read_text()), path)
     except (OSError, ValueError) as error:

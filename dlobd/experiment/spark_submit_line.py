@@ -30,11 +30,20 @@ KEYS = {
 
 WITH_VALUE = (
     *KEYS,
-    *("--class", "--exclude-packages", "--jars", "--keytab", "--kill", "--packages", "--principal"),
-    *("--properties-file", "--proxy-user", "--remote", "--repositories", "--status"),
-    "--total-executor-cores",
+    *[
+        "--class",
+        "--exclude-packages",
+        "--jars",
+        "--keytab",
+        "--kill",
+        "--packages",
+        "--principal",
+        "--properties-file",
+        "--proxy-user",
+    ],
+    *["--remote", "--repositories", "--status", "--total-executor-cores"],
 )
-WITHOUT_VALUE = (
+WITHOUT_VALUE = [
     "--help",
     "-h",
     "--load-spark-defaults",
@@ -43,7 +52,7 @@ WITHOUT_VALUE = (
     "--verbose",
     "-v",
     "--version",
-)
+]
 CONF = ("--conf", "-c")
 
 JOINED = {
@@ -82,11 +91,7 @@ class Line:
 
 
 def parse(words: Sequence[str]) -> Line:
-    """Parse a line; its first word is the program.
-
-    Raises:
-        UsageError: the line is not spark-submit with options, then a script, then its arguments.
-    """
+    """Parse a line. Raises UsageError if it is not spark-submit with options, a script and its arguments."""
     if not words or Path(words[0]).name not in ("spark-submit", "spark-submit.sh"):
         got = f"not {words[0]!r}" if words else "but there is none"
         raise UsageError(
@@ -118,21 +123,14 @@ def parse(words: Sequence[str]) -> Line:
 
 
 def merged(ours: Sequence[str], theirs: Sequence[str]) -> tuple[str, ...]:
-    """Merge dlobd's command with the user's options, which take precedence; joins values of `JOINED`.
-
-    Args:
-        ours: a complete line.
-        theirs: options only.
-    """
-    line = parse(ours)
-    user_settings = parse(("spark-submit", *theirs, "script")).settings
-    own_settings = line.settings
-    kept = [(name, value) for name, value in line.options if _key(name, value) not in user_settings]
+    """Merge dlobd's complete line with the user's options, which take precedence; join values of `JOINED`."""
+    line, users = parse(ours), parse(("spark-submit", *theirs, "script"))
+    user_settings, own_settings = users.settings, line.settings
     both = [key for key in JOINED if key in user_settings and key in own_settings]
-    own = [option for option in parse(("spark-submit", *theirs, "script")).options if _key(*option) not in both]
-    options = [*kept, *own, *(_option(key, f"{user_settings[key]}{JOINED[key]}{own_settings[key]}") for key in both)]
-    words = [word for name, value in options for word in (name, value) if word is not None]
-    return (line.program, *words, line.script, *line.arguments)
+    options = [option for option in line.options if _key(*option) not in user_settings]
+    options += [option for option in users.options if _key(*option) not in both]
+    options += [_option(key, f"{user_settings[key]}{JOINED[key]}{own_settings[key]}") for key in both]
+    return (line.program, *words_of(options), line.script, *line.arguments)
 
 
 def words_of(options: Iterable[tuple[str, str | None]]) -> tuple[str, ...]:
@@ -160,11 +158,7 @@ def _option(key: str, value: str) -> tuple[str, str]:
 
 
 def _properties(path: str) -> dict[str, str]:
-    """Read keys and values of a properties file in the subset of the format that Spark's own files use.
-
-    Raises:
-        UsageError: the file cannot be read.
-    """
+    """Read a properties file in the subset of the format that Spark's own files use."""
     try:
         text = Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError as error:

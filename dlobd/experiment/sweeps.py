@@ -1,6 +1,6 @@
 """Sweep files: TOML -> checked experiments of all combinations of the axes' values.
 
-A sweep file is an experiment file with tables: `[axes]` has a list of values per key, `[sweep]` has `SETTINGS`, and
+A sweep file is an experiment file with tables: `[axes]` has a list of values per key, `[sweep]` has `OPTIONS`, and
 `[[exclude]]` tables have combinations to leave out. The default name of the sweep is the file's name; all its
 experiments have the name of the sweep.
 """
@@ -8,7 +8,7 @@ experiments have the name of the sweep.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -16,12 +16,12 @@ from typing import Any
 
 from dlobd.errors import UsageError
 from dlobd.experiment import files
-from dlobd.experiment.files import Source
+from dlobd.experiment.settings import AXES, SETTINGS, Source, check
 from dlobd.paths import PACKAGE
 from dlobd.registry import unknown
-from dlobd.schema import DEFAULTS, Experiment
+from dlobd.schema import Experiment
 
-SETTINGS: Mapping[str, Any] = {"scaling": "weak", "fit_train_samples": False, "skip_impossible": False}
+OPTIONS: Mapping[str, Any] = {"scaling": "weak", "fit_train_samples": False, "skip_impossible": False}
 """Keys of `[sweep]` and their defaults.
 
 scaling: `weak` keeps `batch_size`, the batch of a worker, for all `workers`; `strong` keeps the global batch, which is
@@ -56,78 +56,56 @@ def sweeps() -> list[tuple[str, str]]:
     return files.titles(_shipped_files())
 
 
-def load(name_or_path: str | Path, note: Callable[[str], None] = lambda line: None) -> Sweep:
+def load(name_or_path: str | Path, note: files.Note = lambda line: None) -> Sweep:
     """Read a built-in sweep or a TOML file. Combinations that are no valid experiment are in `impossible`.
 
-    Args:
-        told: gets a line for each setting that follows from others.
-
-    Raises:
-        UsageError: the file, a key, an axis or a setting is wrong.
+    Raises UsageError if the file, a key, an axis or a setting is wrong.
     """
     path = files.locate(str(name_or_path), _shipped_files(), "sweep")
     values, sources = files.read(path, kind="sweep")
     whole = Source(str(path), path.read_text(encoding="utf-8"))
     axes = _axes(values.pop("axes", None), whole)
-    settings = _settings(values.pop("sweep", {}), whole)
+    options = _options(values.pop("sweep", {}), axes, whole)
     excludes = _excludes(values.pop("exclude", []), axes, whole)
     values.setdefault("name", path.stem)
-    base = {name: files.check_value(name, value, sources.get(name, whole)) for name, value in values.items()}
-    # strong scaling keeps the global batch that these workers have
-    both = {"workers"} if settings["scaling"] == "strong" else set()
-    if twice := [name for name in axes if sources.get(name) == whole and name not in both]:
+    base = {name: check(name, value, sources.get(name, whole)) for name, value in values.items()}
+    # strong scaling keeps the global batch that the workers outside of [axes] have
+    given = axes.keys() - {"workers"} if options["scaling"] == "strong" else axes.keys()
+    if twice := [name for name in axes if sources.get(name) == whole and name in given]:
         raise UsageError(f"{whole.at(twice[0])}: {twice[0]} is both a key and an axis.", "remove one of the two")
-    _check_scaling(settings, axes, whole)
-    given = set(axes) if settings["scaling"] == "weak" else set(axes) - {"workers"}
-    needed = files.FIELDS.keys() - DEFAULTS.keys() - given
-    if missing := sorted(needed - set(base)):
-        raise UsageError(f"{whole.label}: missing: {', '.join(missing)}.", 'add them, or extends = "softmax-mnist"')
-
+    files.require(base, [name for name, setting in SETTINGS.items() if setting.required and name not in given], whole)
     chosen = [dict(zip(axes, combination, strict=True)) for combination in product(*axes.values())]
     varying = tuple(name for name, levels in axes.items() if len(levels) > 1)
-    labels = {_label(choice, varying): choice for choice in chosen}
+    labels = {" ".join(f"{name}={choice[name]}" for name in varying) or "point": choice for choice in chosen}
     excluded = tuple(label for label, choice in labels.items() if any(e.items() <= choice.items() for e in excludes))
     wanted = {label: choice for label, choice in labels.items() if label not in excluded}
     sources |= dict.fromkeys(axes, whole)
-    points, impossible = _points(base, sources, whole, wanted, settings, note)
     if not wanted:
         raise UsageError(f"{whole.at('exclude')}: every combination is excluded.", "remove an exclude")
-    return Sweep(base["name"], varying, settings["scaling"], points, impossible, excluded, settings["skip_impossible"])
-
-
-def _points(
-    base: Mapping[str, Any],
-    sources: Mapping[str, Source],
-    whole: Source,
-    wanted: Mapping[str, Choice],
-    settings: Mapping[str, Any],
-    note: Callable[[str], None],
-) -> tuple[dict[str, Experiment], dict[str, str]]:
-    """Return the experiments of the wanted combinations, and the problems of impossible ones."""
     impossible: dict[str, str] = {}
-    given: dict[str, dict[str, Any]] = {}
+    settings: dict[str, dict[str, Any]] = {}
     for label, choice in wanted.items():
         try:
-            given[label] = _values(base, choice, settings["scaling"], whole)
+            settings[label] = _values(base, choice, options["scaling"], whole)
         except UsageError as error:
             impossible[label] = error.line
-    fitted = dict(sources)
-    if settings["fit_train_samples"]:
-        samples = _fitting(base, given.values(), whole)
+    if options["fit_train_samples"]:
+        samples = _fitting(base, settings.values(), whole)
         if samples != base["train_samples"]:
             note(f"train_samples={samples} instead of {base['train_samples']}: all points divide it into full batches")
-        given = {label: {**values, "train_samples": samples} for label, values in given.items()}
-        fitted["train_samples"] = whole
+        settings = {label: {**values, "train_samples": samples} for label, values in settings.items()}
+        sources["train_samples"] = whole
     notes: dict[str, None] = {}
     points = {}
-    for label, values in given.items():
+    for label, values in settings.items():
         try:
-            points[label] = files.build(values, fitted, whole, lambda line: notes.setdefault(line))
+            points[label] = files.build(values, sources, whole, notes.setdefault)
         except UsageError as error:
             impossible[label] = error.line
     for line in notes:
         note(line)
-    return points, {label: impossible[label] for label in wanted if label in impossible}
+    in_order = {label: impossible[label] for label in wanted if label in impossible}
+    return Sweep(base["name"], varying, options["scaling"], points, in_order, excluded, options["skip_impossible"])
 
 
 def _values(base: Mapping[str, Any], choice: Choice, scaling: str, whole: Source) -> dict[str, Any]:
@@ -167,15 +145,15 @@ def _axes(table: Any, whole: Source) -> dict[str, tuple[Any, ...]]:
     axes = {}
     for name, levels in table.items():
         where = whole.at(name)
-        if name not in files.FIELDS or name == "name":
-            raise UsageError(f"{where}: {unknown('axis', name, [key for key in files.FIELDS if key != 'name'])}")
+        if name not in AXES:
+            raise UsageError(f"{where}: {unknown('axis', name, AXES)}")
         if not isinstance(levels, list):
             raise UsageError(
                 f"{where}: axis {name} must be a list of values, not {levels!r}.", f"{name} = [{levels!r}]"
             )
         if not levels:
             raise UsageError(f"{where}: axis {name} is empty.", "give it values, or remove it")
-        found = tuple(files.check_value(name, level, whole) for level in levels)
+        found = tuple(check(name, level, whole) for level in levels)
         if twice := [level for number, level in enumerate(found) if level in found[:number]]:
             raise UsageError(f"{where}: axis {name} has {twice[0]!r} twice.", "remove one of the two")
         axes[name] = found
@@ -184,27 +162,25 @@ def _axes(table: Any, whole: Source) -> dict[str, tuple[Any, ...]]:
     return axes
 
 
-def _settings(table: Any, whole: Source) -> dict[str, Any]:
+def _options(table: Any, axes: Mapping[str, Any], whole: Source) -> dict[str, Any]:
     if not isinstance(table, dict):
         raise UsageError(f"{whole.at('sweep')}: sweep must be a table.", "write [sweep]")
     for name, value in table.items():
         where = whole.at(name)
-        if name not in SETTINGS:
-            raise UsageError(f"{where}: {unknown('key of [sweep]', name, SETTINGS)}")
+        if name not in OPTIONS:
+            raise UsageError(f"{where}: {unknown('key of [sweep]', name, OPTIONS)}")
         if name == "scaling" and value not in SCALINGS:
             raise UsageError(f"{where}: scaling must be {' or '.join(SCALINGS)}, not {value!r}.")
         if name != "scaling" and not isinstance(value, bool):
             raise UsageError(f"{where}: {name} must be true or false, not {value!r}.")
-    return {**SETTINGS, **table}
-
-
-def _check_scaling(settings: Mapping[str, Any], axes: Mapping[str, Any], whole: Source) -> None:
-    if settings["scaling"] == "strong" and "workers" not in axes:
+    options = {**OPTIONS, **table}
+    if options["scaling"] == "strong" and "workers" not in axes:
         why = "scaling strong has no effect: workers is not an axis."
         raise UsageError(f"{whole.at('scaling')}: {why}", "remove it, or add workers to [axes]")
-    if settings["fit_train_samples"] and "train_samples" in axes:
+    if options["fit_train_samples"] and "train_samples" in axes:
         why = "fit_train_samples and axis train_samples contradict each other."
         raise UsageError(f"{whole.at('fit_train_samples')}: {why}", "remove one of the two")
+    return options
 
 
 def _excludes(tables: Any, axes: Mapping[str, Sequence[Any]], whole: Source) -> list[Choice]:
@@ -219,11 +195,6 @@ def _excludes(tables: Any, axes: Mapping[str, Sequence[Any]], whole: Source) -> 
             if value not in axes[name]:
                 raise UsageError(f"{where}: exclude {number}: axis {name} has no value {value!r}.")
     return tables
-
-
-def _label(choice: Choice, varying: Sequence[str]) -> str:
-    """Return a label of the varying axes: `workers=2 launcher=tfos`; `point` for a single point."""
-    return " ".join(f"{name}={choice[name]}" for name in varying) or "point"
 
 
 def _shipped_files() -> list[Path]:

@@ -52,8 +52,7 @@ def implied(values: Mapping[str, Any], given: Mapping[str, str]) -> tuple[dict[s
         values: checked values of an experiment or own job.
         given: place of the keys that the user set, such as `--set launcher=native`; other keys have defaults.
 
-    Raises:
-        UsageError: the user's settings contradict each other; the message has all required changes.
+    Raises UsageError if the user's settings contradict each other; the message has all required changes.
     """
     changed: dict[str, Any] = {}
     lines = []

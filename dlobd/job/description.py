@@ -6,15 +6,16 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from dlobd import spans as kinds
-from dlobd import tracing, user_file
+from dlobd import tracing
 from dlobd.axes import MODELS
 from dlobd.hadoop.file_system import LocalDirectory, Storage, WebHdfs
 from dlobd.hadoop.webhdfs import HdfsError
 from dlobd.job import rank_status
 from dlobd.job.datasets.tfrecord import Layout
+from dlobd.schema import Experiment
 
 STAGED = "_SUCCESS"
 """The last file of a staged data set: path of each of its files to the checksum that HDFS should report."""
@@ -28,37 +29,14 @@ def part_name(rank: int) -> str:
     return f"part-{rank:05d}.tfrecord"
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A training job. Paths are in its storage unless a comment says otherwise."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job(Experiment):
+    """A training job: the settings of its experiment, and its files. Paths are in its storage if no comment follows."""
 
-    name: str
-    scheduler: str
-    deploy_mode: str
-    launcher: str
-    input: str  # feed or read
-    channel: str
-    exchange: str
-    model: str
-    optimiser: str
-    loss: str
-    workers: int
-    epochs: int
-    steps: int  # of all epochs
-    batch_size: int  # samples per worker and step; a block of the feed
-    learning_rate: float
-    momentum: float
-    weight_decay: float
-    schedule: str
-    num_epochs_per_decay: float
-    learning_rate_decay_factor: float
-    warmup_epochs: float
-    checkpoint_every_steps: int
-    seed: int
+    library: str  # of the channel, never auto
     fs_uri: str
     webhdfs_url: str  # empty: the storage is local directories
     user: str
-    replication: int  # of files that ranks write to HDFS
     train_dir: str  # one file per worker
     test_path: str
     run_dir: str
@@ -66,18 +44,11 @@ class Job:
     dtype: str
     classes: int
     spans_dir: str  # local; for the driver's spans if YARN gives it no log directory
-    augment: str
-    max_steps: int
-    max_seconds: int
-    evaluate_every_epochs: int
-    target_accuracy: float
-    device: str
-    intra_op_threads: int
-    inter_op_threads: int
-    model_sha256: str
-    library: str  # of the channel, never auto
-    exchange_fusion_mb: int
-    exchange_servers: int
+
+    @classmethod
+    def of(cls, experiment: Experiment, **own: Any) -> Self:
+        """Make the job of an experiment; `own` are the fields of this class."""
+        return cls(**asdict(experiment), **own)
 
     @property
     def layout(self) -> Layout:
@@ -85,18 +56,8 @@ class Job:
         return Layout(self.image_shape, self.dtype, self.classes)
 
     @property
-    def steps_per_epoch(self) -> int:
-        """Step in one pass over the training samples."""
-        return self.steps // self.epochs
-
-    @property
-    def most_steps(self) -> int:
-        """Step of the job unless the ranks agree to end earlier."""
-        return min(self.steps, self.max_steps or self.steps)
-
-    @property
     def fed_epochs(self) -> int:
-        """Pass over the training samples for `most_steps`; the last one may be partial."""
+        """Number of passes over the training samples for `most_steps`; the last one may be partial."""
         return -(-self.most_steps // self.steps_per_epoch)
 
     @property
@@ -110,16 +71,16 @@ class Job:
 
     def build_model(self) -> Any:
         """Build the model in the current strategy scope. Raises UsageError for a user's file that does not load."""
-        file = user_file.named(self.model)
-        build = user_file.load(file, self.model_sha256, self._model_text) if file else MODELS.get(self.model)
+
+        def text() -> str:
+            return self.storage().read(f"{self.run_dir}/{MODEL_FILE}", kinds.MODEL_FILE).decode()
+
+        build = MODELS.resolve(self.model, self.model_sha256, text)
         return build(self.image_shape, self.classes, self.seed)
 
-    def _model_text(self) -> str:
-        return self.storage().read(f"{self.run_dir}/{MODEL_FILE}", kinds.MODEL_FILE).decode()
-
     def to_json(self) -> str:
-        """Encode the job for spark-submit."""
-        return json.dumps(asdict(self), indent=1)
+        """Encode the job for spark-submit, with `steps`, which readers of a bundle need."""
+        return json.dumps(asdict(self) | {"steps": self.steps}, indent=1)
 
     @classmethod
     def read(cls, path: str | Path) -> Job:
@@ -128,12 +89,9 @@ class Job:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Job:
-        """Make the job of a job.json.
-
-        Raises:
-            TypeError: a field is missing or unknown.
-        """
-        return cls(**{**values, "image_shape": tuple(values.get("image_shape", ()))})
+        """Make the job of a job.json. Raises TypeError if a field is missing or unknown."""
+        own = {name: value for name, value in values.items() if name != "steps"}
+        return cls(**{**own, "image_shape": tuple(values.get("image_shape", ()))})
 
 
 class Markers:

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from dlobd import spans as kinds
-from dlobd.channel import Channel
 from dlobd.evidence.evidence import Evidence
 from dlobd.experiment.channels import library
 from dlobd.network.verdict.evidence import Snapshot, TransportEvidence
@@ -25,13 +24,13 @@ def planes(experiment: Runnable, evidence: Evidence) -> tuple[Plane, ...] | None
     if isinstance(experiment, OwnJob):
         return None
     ranks = list(_ranks(evidence))
-    channel = Channel.parse(experiment.channel)
+    channel = experiment.channel
     requested_of_all = channel if experiment.planes == "all" else None
     verdicts = []
     if experiment.workers > 1:  # a single rank exchanges nothing
         exchange = verdict(EXCHANGE, channel, ranks)
         verdicts.append(exchange)
-        if library(experiment.exchange, experiment.channel, experiment.channel_library) == "tensorflow":
+        if library(experiment) == "tensorflow":
             verdicts.append(replace(exchange, plane=GRPC))
     snapshots = [*(rank.after for rank in ranks), *_client(evidence)]
     for plane, addresses in ((SPARK, evidence.spark_addresses), (HDFS, evidence.hdfs.datanode_addresses)):

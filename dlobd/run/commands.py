@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from dlobd import tracing
 from dlobd.axes import LAUNCHERS, SCHEDULERS
@@ -13,7 +12,6 @@ from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
 from dlobd.experiment import own_job
 from dlobd.experiment.channels import library
-from dlobd.experiment.files import steps
 from dlobd.experiment.spark_submit_line import merged
 from dlobd.job.description import Job
 from dlobd.paths import plain, shipped
@@ -71,13 +69,11 @@ def _switches() -> dict[str, str]:
 
 
 def job_of(experiment: Experiment, place: Place, staged: staging.StagedData, bundle: Bundle) -> Job:
-    """Describe the job: the fields that it shares with the experiment, and the paths of its files."""
-    names = {field.name for field in fields(Job)} & {field.name for field in fields(Experiment)}
-    common: dict[str, Any] = {name: getattr(experiment, name) for name in names} | place.job_fields()
-    return Job(
-        **common,
-        library=library(experiment.exchange, experiment.channel, experiment.channel_library),
-        steps=steps(experiment),
+    """Describe the job: its experiment, and the paths of its files."""
+    return Job.of(
+        experiment,
+        **place.job_fields(),
+        library=library(experiment),
         train_dir=staged.train_dir,
         test_path=staged.test_path,
         run_dir=f"{place.top}/dlobd/runs/{bundle.run_id}",

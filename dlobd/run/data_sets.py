@@ -22,6 +22,7 @@ from dlobd.job.datasets.base import dataset_of
 from dlobd.paths import locked
 from dlobd.registry import unknown
 from dlobd.run.download import TIMEOUT_S, PublishedFile, download
+from dlobd.user_file import MemberRef
 
 SLACK_BYTES = 1 << 20
 """Bytes that an archive may hold beside its members: headers, a README."""
@@ -85,7 +86,7 @@ def _local(name: str) -> LocalDataSet:
     if why := row.reason():
         return LocalDataSet(name, "missing", 0, None, why)
     try:
-        files = user.files(dataset_of(replace(load("softmax-mnist"), dataset=name)))
+        files = user.files(dataset_of(replace(load("softmax-mnist"), dataset=MemberRef(name))))
     except DlobdError as error:  # of another package
         return LocalDataSet(name, "missing", 0, None, error.what)
     if not files:

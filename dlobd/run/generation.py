@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
-from dlobd import user_file
 from dlobd.axes import SCHEDULERS
 from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
@@ -33,7 +32,7 @@ BELOW = "logs/generation"
 
 def wanted(experiment: Experiment) -> bool:
     """Return True if the data set is large and can be generated anywhere, and a cluster exists."""
-    if user_file.named(experiment.dataset):
+    if experiment.dataset.path:
         return False  # its class exists only here
     dataset = dataset_of(experiment)
     samples = experiment.train_samples + experiment.test_samples

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from dlobd import spans as kinds
-from dlobd import user_file
 from dlobd.bundle import files, store
 from dlobd.bundle.store import Bundle
 from dlobd.errors import BundleError, ClusterError, UsageError
@@ -242,7 +241,7 @@ def _record(bundle: Bundle, experiment: Experiment) -> Run:
 
 def _model(bundle: Bundle, experiment: Experiment, place: ExternalHadoop, run_dir: str) -> list[str]:
     """Copy the file of the user's model if another machine prepared the run."""
-    if user_file.named(experiment.model) is None or (bundle.path / files.MODEL).exists():
+    if not experiment.model.path or (bundle.path / files.MODEL).exists():
         return []
     try:
         bundle.add_bytes(place.storage.read(f"{run_dir}/{MODEL_FILE}", kinds.MODEL_FILE), files.MODEL)

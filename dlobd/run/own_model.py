@@ -14,7 +14,6 @@ from contextlib import suppress
 from functools import cache, partial
 
 from dlobd import spans as kinds
-from dlobd import user_file
 from dlobd.axes import MODELS
 from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
@@ -42,21 +41,21 @@ def check(experiment: Experiment, report: Report | None = None) -> None:
         UsageError: it does not load, build or train a step, or it does not fit the data set.
         SetupError: its package is not installed.
     """
-    own = user_file.named(experiment.model)
-    if own is None and not MODELS.row(experiment.model).package:
+    model = experiment.model
+    if not model.path and not MODELS.row(model).package:
         return
     dataset = dataset_of(experiment)
     request = {
         "model": experiment.model,
         "sha256": experiment.model_sha256,
-        "text": user_file.read(own.path, experiment.model_sha256) if own else "",
+        "text": model.read(experiment.model_sha256) if model.path else "",
         "shape": dataset.shape,
         "classes": dataset.classes,
         "seed": experiment.seed,
         "loss": experiment.loss,
         "dataset": experiment.dataset,
     }
-    if own is None:
+    if not model.path:
         MODELS.get(experiment.model)
     if report:
         report(f"trying model {experiment.model}")
@@ -70,9 +69,9 @@ def send(experiment: Experiment, job: Job, storage: Storage, bundle: Bundle) -> 
         UsageError: it has changed since the experiment was read.
         ClusterError: the storage refused.
     """
-    if (own := user_file.named(experiment.model)) is None:
+    if not experiment.model.path:
         return
-    text = user_file.read(own.path, experiment.model_sha256).encode()
+    text = experiment.model.read(experiment.model_sha256).encode()
     path = f"{job.run_dir}/{MODEL_FILE}"
     try:
         storage.write(path, text, kinds.MODEL_FILE)

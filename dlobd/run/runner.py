@@ -28,7 +28,6 @@ from dlobd.bundle import files, store
 from dlobd.bundle.redaction import redact_words
 from dlobd.bundle.store import Bundle
 from dlobd.errors import ClusterError, DlobdError, Interrupted
-from dlobd.experiment.files import most_steps
 from dlobd.experiment.training import batches
 from dlobd.hadoop.embedded.configuration import default_settings
 from dlobd.hadoop.failures import failures
@@ -116,7 +115,7 @@ def check(experiment: Runnable, lent: Lent = None, report: Report | None = None)
 
 def _steps(experiment: Experiment) -> str:
     """Return the largest number of steps, and the limits that may end training earlier."""
-    limits = [f"{most_steps(experiment)} steps"]
+    limits = [f"{experiment.most_steps} steps"]
     if experiment.max_seconds:
         limits.append(f"{experiment.max_seconds} s")
     if experiment.target_accuracy:

@@ -20,7 +20,6 @@ from typing import Any
 from dlobd import tracing
 from dlobd.bundle.store import Bundle
 from dlobd.compare.median import Estimate, Spread, fewest_repeats, ratio, spread
-from dlobd.experiment.files import steps
 from dlobd.measures.recording_cost import BUDGET
 from dlobd.run import runner
 from dlobd.run.place import embedded
@@ -104,7 +103,7 @@ def measure(
             busy = settled_busy_percent()
             with _switched(way):
                 bundle = Bundle(runner.run(experiment, out, progress, cluster))
-            measured.append(_measurement(repeat, way, bundle, steps(experiment) - 1, busy))
+            measured.append(_measurement(repeat, way, bundle, experiment.steps - 1, busy))
             wall_ns = measured[-1].wall_ns
             length = f"{wall_ns / 1e9:.1f} s" if wall_ns is not None else measured[-1].status
             report(f"run {len(measured)} of {2 * repeats}: recording {way}, {length}")

@@ -10,7 +10,6 @@ data lies in memory, so that only the step itself can hide the cost.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import random
@@ -20,9 +19,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from dlobd import spans as kinds
 from dlobd import tracing
@@ -117,13 +115,21 @@ def run(directory: Path, seed: int) -> Loop:
     layout = layout_of(dataset)
     block, test = (_records(dataset, "train", main.batch_size), _records(dataset, "test", dataset.test_size))
     (directory / "test").write_bytes(test)
-    known: dict[str, Any] = {field.name: getattr(main, field.name, "") for field in dataclasses.fields(Job)}
     steps = WARM_UP_STEPS + 2 * PAIRS * BLOCK_STEPS + 1  # the last one ends the last turn
-    facts = {"workers": 1, "steps": steps, "checkpoint_every_steps": 0, "webhdfs_url": ""}
-    files_ = {"image_shape": layout.shape, "dtype": layout.dtype, "classes": layout.classes}
-    paths = {"test_path": f"{directory}/test", "run_dir": str(directory)}
+    samples = steps * main.batch_size
+    main = replace(main, workers=1, epochs=1, train_samples=samples, checkpoint_every_steps=0)
+    job = Job.of(
+        main,
+        library="",
+        image_shape=layout.shape,
+        dtype=layout.dtype,
+        classes=layout.classes,
+        test_path=f"{directory}/test",
+        run_dir=str(directory),
+        **dict.fromkeys(("fs_uri", "webhdfs_url", "user", "train_dir", "spans_dir"), ""),
+    )
     feed = AlternatingFeed(block, recorder, seed)
-    trainer.main(Job(**(known | facts | files_ | paths)), Node("chief", 0, ("",), feed))
+    trainer.main(job, Node("chief", 0, ("",), feed))
     return feed.loop()
 
 

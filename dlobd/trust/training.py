@@ -12,7 +12,6 @@ from dlobd.evidence.expected.missing_evidence import ended_well
 from dlobd.evidence.facts import RankResult
 from dlobd.evidence.recorder import trainers
 from dlobd.experiment import channels
-from dlobd.experiment.files import most_steps, steps_per_epoch
 from dlobd.schema import Experiment
 from dlobd.trust.base import Compared, Facts, Rule, repeated_tasks
 
@@ -65,9 +64,9 @@ def _wanted_steps(experiment: Experiment, results: Sequence[RankResult]) -> tupl
 
     Time ends all ranks after the step of rank 0, but only if that much time has passed. Accuracy ends them after the
     first evaluation that reached the target."""
-    most, chief = most_steps(experiment), results[0]
+    most, chief = experiment.most_steps, results[0]
     for found in (chief.get("evaluations") or ()) if experiment.target_accuracy else ():
-        taken = found["epoch"] * steps_per_epoch(experiment)
+        taken = found["epoch"] * experiment.steps_per_epoch
         if found["samples"] and found["right"] / found["samples"] >= experiment.target_accuracy and taken <= most:
             most, limit = taken, f" (accuracy {experiment.target_accuracy:g} after epoch {found['epoch']})"
             break

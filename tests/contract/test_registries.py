@@ -2,7 +2,7 @@ import pytest
 
 from dlobd.axes import REGISTRIES
 from dlobd.errors import SetupError
-from dlobd.experiment import files
+from dlobd.experiment.settings import SETTINGS
 
 WITHOUT_FIELD = {"places", "views"}
 """A place follows from scheduler and cluster; a view is for reading."""
@@ -32,9 +32,7 @@ def test_a_row_points_to_what_exists(registry, row) -> None:
     assert found is None or callable(found)
 
 
-@pytest.mark.parametrize(("field", "kind"), files.AXES.items())
-def test_every_axis_of_an_experiment_has_a_registry(field: str, kind: str) -> None:
-    """Each name in an experiment is checked against a registry, and each registry serves a field."""
-    assert field in files.FIELDS
-    assert kind in REGISTRIES
-    assert set(files.AXES.values()) == REGISTRIES.keys() - WITHOUT_FIELD
+def test_every_registry_serves_a_setting() -> None:
+    """Each name in an experiment is checked against a registry."""
+    kinds = {setting.about.valid for setting in SETTINGS.values() if isinstance(setting.about.valid, str)}
+    assert kinds - {""} == REGISTRIES.keys() - WITHOUT_FIELD

@@ -252,7 +252,7 @@ def test_a_missing_transport_is_an_error() -> None:
     """There is no fallback."""
     code = """
         from dlobd.errors import SetupError
-        exchange = MpiAllReduce(Settings(Channel("rdma", "nosuch0"), "mpi", 64 << 20, 1))
+        exchange = MpiAllReduce(Settings(Channel("rdma@nosuch0"), "mpi", 64 << 20, 1))
         try:
             join()
         except SetupError as error:

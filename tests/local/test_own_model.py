@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dlobd import user_file
 from dlobd.axes import MODELS
 from dlobd.errors import SetupError, UsageError
 from dlobd.experiment import files
 from dlobd.run import own_model, runner, series
+from dlobd.user_file import MemberRef, sha256_of
 from tests import their_package
 from tests.jobs import job
 from tests.pages import printed
@@ -137,7 +137,7 @@ def test_a_file_that_does_not_load_is_one_line(text: str) -> None:
     """With the line of the file and the error; it is loaded anew when it is asked for again."""
     for _ in range(2):
         with pytest.raises(UsageError) as caught:
-            user_file.load(user_file.UserFile("net.py", "build"), user_file.sha256_of(text), lambda: text)
+            MemberRef("net.py:build").load(sha256_of(text), lambda: text)
         assert NOT_LOADED[text] in caught.value.line
 
 
@@ -205,7 +205,7 @@ def test_a_rank_builds_the_model_from_the_jobs_storage(here: Path) -> None:
     """From its text alone, once in a process, and only if it is the one that was to be run."""
     (here / "run").mkdir()
     text = START + "def build(shape, classes, seed): return Net(784, classes)\n"
-    sha256 = user_file.sha256_of(text)
+    sha256 = sha256_of(text)
     told = job(here, model="far/net.py:build", model_sha256=sha256, image_shape=(28, 28))
     (here / "run" / "model.py").write_text(f"{text}\n")
     with pytest.raises(UsageError, match=r"far/net\.py has changed"):
@@ -219,7 +219,7 @@ def test_a_rank_builds_the_model_from_the_jobs_storage(here: Path) -> None:
 def test_a_traceback_has_the_name_and_the_lines_of_a_file_that_is_not_there() -> None:
     """So that a rank's log says where in the user's file it failed."""
     text = "def build():\n    raise KeyError('here')\n"
-    build = user_file.load(user_file.UserFile("some/net.py", "build"), user_file.sha256_of(text), lambda: text)
+    build = MemberRef("some/net.py:build").load(sha256_of(text), lambda: text)
     with pytest.raises(KeyError) as caught:
         build()
     shown = "".join(traceback.format_exception(caught.value))

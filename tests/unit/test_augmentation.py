@@ -121,7 +121,7 @@ def batches(
     (directory / part_name(rank)).write_bytes(data)
     known: dict[str, Any] = {field.name: "" for field in dataclasses.fields(Job)}
     told: dict[str, Any] = {"input": way, "seed": 5, "epochs": EPOCHS, "batch_size": BATCH, "train_dir": str(directory)}
-    told |= {"steps": EPOCHS * STEPS, "max_steps": 0}
+    told |= {"workers": 1, "train_samples": STEPS * BATCH, "max_steps": 0}
     files_ = {"image_shape": LAYOUT.shape, "dtype": LAYOUT.dtype, "classes": LAYOUT.classes, "augment": augment}
     job = Job(**{**known, **told, **files_})
     node = Node("worker" if rank else "chief", max(0, rank - 1), ("", ""), Blocks(data) if way == "feed" else None)

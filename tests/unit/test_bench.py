@@ -19,7 +19,6 @@ from dlobd.axes import LAUNCHERS, MODELS
 from dlobd.compare import compatibility
 from dlobd.compare.runset import RunSet, without_series
 from dlobd.errors import UsageError
-from dlobd.experiment import files
 from dlobd.record.run import Finding, Run
 from dlobd.run import series
 from tests.records import run as run_of
@@ -69,7 +68,7 @@ def test_points_differ_in_launcher_input_and_what_a_launcher_needs_only() -> Non
     assert len(every) == 5
     for label, point in every.items():
         assert f"{point.launcher} {point.input}" == label
-        assert files.steps(point) < point.checkpoint_every_steps
+        assert point.steps < point.checkpoint_every_steps
     shared = [
         {k: v for k, v in dataclasses.asdict(p).items() if k not in ("launcher", "input", "executor_overhead_mb")}
         for p in every.values()

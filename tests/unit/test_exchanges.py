@@ -22,7 +22,7 @@ def test_an_exchange_inside_of_the_step_says_that_it_has_no_number(name: str) ->
 def test_what_an_exchange_declares_is_read_without_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A report needs no TensorFlow; an exchange of a later version is unknown."""
     row = Row("tf-ring", "t", "dlobd.network.exchanges.tf_ring:TfRing", ("no_such_module",))
-    monkeypatch.setattr(exchange, "EXCHANGES", Registry("exchanges", [row]))
+    monkeypatch.setattr(exchange, "EXCHANGES", Registry("exchanges", row))
     expected = (TfRing.not_measured,)
     assert exchange.not_measured({"exchange": "tf-ring"}) == expected
     (unknown,) = exchange.not_measured({"exchange": "later"})

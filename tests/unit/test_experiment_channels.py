@@ -36,7 +36,7 @@ def test_every_exchange_has_a_library() -> None:
 def test_a_library_follows_from_exchange_and_channel(settings: list[str], library: str) -> None:
     """Unless it is requested; a dot may replace the underscore on the command line."""
     found = files.load(MAIN, settings)
-    assert channels.library(found.exchange, found.channel, found.channel_library) == library
+    assert channels.library(found) == library
 
 
 @pytest.mark.parametrize(

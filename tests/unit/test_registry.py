@@ -8,12 +8,10 @@ from dlobd.registry import Registry, Row
 def _colours() -> Registry:
     return Registry(
         "colours",
-        [
-            Row("red", "Red", "colorsys:rgb_to_hsv"),
-            Row("green", "Green", "colorsys:rgb_to_hls", needs=("no_such_module_of_green",)),
-            Row("blue", "Blue", unavailable="the paint is dry"),
-            Row("plain", "Plain"),
-        ],
+        Row("red", "Red", "colorsys:rgb_to_hsv"),
+        Row("green", "Green", "colorsys:rgb_to_hls", needs=("no_such_module_of_green",)),
+        Row("blue", "Blue", unavailable="the paint is dry"),
+        Row("plain", "Plain"),
     )
 
 

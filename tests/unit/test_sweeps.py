@@ -135,7 +135,7 @@ def test_a_file_that_extends_nothing_must_say_all(tmp_path: Path) -> None:
     """Also the workers that strong scaling starts from."""
     path = tmp_path / "bare.toml"
     path.write_text("[axes]\nworkers = [1]\n")
-    with pytest.raises(UsageError, match=r"bare\.toml: missing: accept_timeout_s, batch_size"):
+    with pytest.raises(UsageError, match=r"bare\.toml: missing: scheduler, launcher"):
         sweeps.load(path)
     with pytest.raises(UsageError, match=r"sweep file none\.toml does not exist"):
         sweeps.load("none.toml")

@@ -63,49 +63,38 @@ class Dataset(Protocol):
     def of(cls, experiment: Experiment) -> Self:
         """Make the data set of an experiment, without opening a file.
 
-        Raises:
-            ValueError: the experiment's settings of it are invalid; one line.
+        Raises ValueError if the experiment's settings of it are invalid; one line.
         """
 
     def files(self) -> list[Path]:
         """Return the files of the data set on this machine; they need not exist.
 
-        Raises:
-            SetupError: this installation has no folder for them.
+        Raises SetupError if this installation has no folder for them.
         """
 
     def chunks(self, split: Split, order: Order, samples: int) -> Iterator[Samples]:
         """Yield the samples at the positions `order` of the published order, in pieces of at most `samples`.
 
-        Raises:
-            SetupError: a file is missing, truncated or has a wrong checksum.
+        Raises SetupError if a file is missing, truncated or has a wrong checksum.
         """
 
 
-def dataset_of(experiment: Experiment) -> Dataset:
+def dataset_of(experiment: Experiment, available: bool = True) -> Dataset:
     """Make the data set of an experiment.
 
-    Raises:
-        SetupError: it is not available here.
-        UsageError: it is a user's data set with invalid properties; one line.
-    """
-    if user.is_users(experiment.dataset):
-        return declared(experiment)
-    dataset: Dataset = DATASETS.get(experiment.dataset).of(experiment)
-    return dataset
-
-
-def declared(experiment: Experiment) -> Dataset:
-    """Make the data set of an experiment without a check of its files, to read its properties.
+    Args:
+        available: raise SetupError if its files or packages are not here; False to read its properties only.
 
     Raises:
         ValueError: the experiment's settings of it are invalid; one line.
+        UsageError: it is a user's data set with invalid properties; one line.
     """
     dataset: Dataset
     if user.is_users(experiment.dataset):
         dataset = user.dataset_of(experiment)
     else:
-        dataset = DATASETS.declared(experiment.dataset).of(experiment)
+        get = DATASETS.get if available else DATASETS.declared
+        dataset = get(experiment.dataset).of(experiment)
     return dataset
 
 
@@ -120,8 +109,7 @@ def partition(size: int, workers: int, seed: int, train_samples: int, permutes: 
     They are equal parts of the first `train_samples` of a seeded permutation, or of the published order if the data set
     allows no other.
 
-    Raises:
-        ValueError: there are fewer samples, or they do not divide equally.
+    Raises ValueError if there are fewer samples, or they do not divide equally.
     """
     if train_samples > size or train_samples % workers:
         raise ValueError(f"{train_samples} of {size} samples cannot be split evenly across {workers} workers")

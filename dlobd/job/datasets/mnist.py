@@ -48,8 +48,7 @@ class Mnist(InMemory):
     def load(self, split: Split) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
         """Read all images [n, 28, 28] and labels [n], in the published order.
 
-        Raises:
-            SetupError: a file is missing, truncated or has a wrong checksum.
+        Raises SetupError if a file is missing, truncated or has a wrong checksum.
         """
         images, labels = self.files()[:2] if split == "train" else self.files()[2:]
         n = self.train_size if split == "train" else self.test_size

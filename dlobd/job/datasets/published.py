@@ -38,8 +38,7 @@ class InMemory:
     def load(self, split: Split) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
         """Read all images [n, *shape] and labels [n], in the published order.
 
-        Raises:
-            SetupError: a file is missing, truncated or has a wrong checksum.
+        Raises SetupError if a file is missing, truncated or has a wrong checksum.
         """
         raise NotImplementedError
 
@@ -47,8 +46,7 @@ class InMemory:
 def checked(path: Path, size: int, md5: str, remedy: str) -> bytes:
     """Read a file, and compares size and md5 with the published values.
 
-    Raises:
-        SetupError: it is missing, truncated or has a wrong checksum.
+    Raises SetupError if it is missing, truncated or has a wrong checksum.
     """
     try:
         data = path.read_bytes()

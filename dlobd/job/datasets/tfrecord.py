@@ -127,8 +127,7 @@ def _parts(image_bytes: int, label_bytes: int) -> tuple[bytes, int, int]:
 def encode(images: NDArray[Any], labels: NDArray[Any], layout: Layout) -> bytes:
     """Encode images [n, *shape] and labels [n] as TFRecords, in order.
 
-    Raises:
-        BadSample: lengths differ, images have another shape or type than the layout, or a label is not a class.
+    Raises BadSample if lengths differ, images have another shape or type than the layout, or a label is not a class.
     """
     if len(images) != len(labels):
         raise BadSample(f"{len(images)} images have {len(labels)} labels")
@@ -152,8 +151,7 @@ def encode(images: NDArray[Any], labels: NDArray[Any], layout: Layout) -> bytes:
 def decode_block(block: bytes, layout: Layout) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
     """Decode a block to images [n, *shape], bytes scaled to [0, 1], and labels [n].
 
-    Raises:
-        ValueError: see `checked_records`.
+    Raises ValueError as `checked_records`.
     """
     records = checked_records(block, layout)
     images = records[:, layout.image]
@@ -169,8 +167,7 @@ def checked_records(block: bytes, layout: Layout) -> NDArray[np.uint8]:
 
     It does not compute the Examples' checksums: HDFS checks its own at every read.
 
-    Raises:
-        ValueError: the block does not consist of whole records of this layout.
+    Raises ValueError if the block does not consist of whole records of this layout.
     """
     if not block or len(block) % layout.record_bytes:
         raise ValueError(f"a block of {len(block)} bytes does not consist of records of {layout.record_bytes} bytes")

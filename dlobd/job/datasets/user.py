@@ -6,6 +6,7 @@ They follow the contract of `base`; this module checks their properties and samp
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,32 +18,25 @@ from dlobd.axes import DATASETS
 from dlobd.errors import DlobdError, SetupError, UsageError
 from dlobd.job.datasets.tfrecord import DTYPES
 from dlobd.schema import Experiment
+from dlobd.user_file import MemberRef
 
 
-def is_users(name: str) -> bool:
+def is_users(ref: MemberRef) -> bool:
     """Return True for a data set that is not built in. An unknown name may be another package's."""
-    return user_file.named(name) is not None or name not in DATASETS.built_in()
+    return bool(ref.path) or ref not in DATASETS.built_in()
 
 
 def dataset_of(experiment: Experiment) -> Any:
     """Make a `dlobd.job.datasets.base.Dataset`.
 
-    Raises:
-        UsageError: its file does not load or has changed, or its properties are invalid.
-        SetupError: its package is not installed.
+    Raises UsageError if its file does not load or has changed, or its properties are invalid, and SetupError if its
+    package is not installed.
     """
     name = experiment.dataset
-    if file := user_file.named(name):
-        kind = user_file.load(file, experiment.dataset_sha256, lambda: user_file.read(file.path))
-    else:
-        kind = DATASETS.get(name)
-    try:
+    kind = DATASETS.resolve(name, experiment.dataset_sha256)
+    with _one_line(f"data set {name}", kind, UsageError):
         dataset = kind.of(experiment)
         wrong = _wrong(dataset)
-    except (DlobdError, KeyboardInterrupt):
-        raise
-    except BaseException as error:  # a file may also call sys.exit
-        raise UsageError(f"data set {name}: {_error_line(error, kind)}.") from error
     if wrong:
         raise UsageError(f"data set {name}: {wrong}.", "see the contract in dlobd/job/datasets/base.py")
     return dataset
@@ -55,47 +49,35 @@ def described(dataset: Any) -> str:
 
 
 def files(dataset: Any) -> list[Path]:
-    """Return the source files of the data set.
-
-    Raises:
-        SetupError: it raised; one line. Errors of built-in data sets are not converted.
-    """
-    try:
+    """Return the source files of the data set. Raises SetupError."""
+    with _one_line(f"Data set {described(dataset)}, its files", type(dataset), SetupError):
         return [Path(path) for path in dataset.files()]
-    except (DlobdError, KeyboardInterrupt):
-        raise
-    except BaseException as error:
-        if type(dataset).__module__.startswith("dlobd."):
-            raise
-        raise SetupError(f"Data set {described(dataset)}, its files: {_error_line(error, type(dataset))}.") from error
 
 
 def chunks(dataset: Any, split: str, order: Any, samples: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-    """Yield the samples of an order as arrays, and check their number.
-
-    Raises:
-        SetupError: it raised, or yielded fewer or more samples; one line. Errors of built-in data sets are not
-            converted.
-    """
+    """Yield the samples of an order as arrays. Raises SetupError, also for a wrong number of samples."""
     count = 0
-    try:
+    what = f"Data set {described(dataset)}, {split}"
+    with _one_line(what, type(dataset), SetupError):
         for images, labels in dataset.chunks(split, order, samples):
             count += len(labels)
             yield np.asarray(images), np.asarray(labels)
+    if count != len(order):
+        raise SetupError(f"{what}: it yielded {count} samples instead of {len(order)}.")
+
+
+@contextmanager
+def _one_line(what: str, kind: Any, raised: type[DlobdError]) -> Iterator[None]:
+    """Convert any error of a data set to one line, except those of a built-in one."""
+    try:
+        yield
     except (DlobdError, KeyboardInterrupt, GeneratorExit):
         raise
-    except BaseException as error:
-        if type(dataset).__module__.startswith("dlobd."):
+    except BaseException as error:  # a file may also call sys.exit
+        if kind.__module__.startswith("dlobd."):
             raise
-        raise SetupError(f"Data set {described(dataset)}, {split}: {_error_line(error, type(dataset))}.") from error
-    if count != len(order):
-        raise SetupError(f"Data set {described(dataset)}, {split}: it yielded {count} samples instead of {len(order)}.")
-
-
-def _error_line(error: BaseException, kind: Any) -> str:
-    return user_file.error_line(
-        error, (user_file.path_of(kind) if isinstance(kind, type) else None) or str(kind.__module__)
-    )
+        path = user_file.path_of(kind) if isinstance(kind, type) else None
+        raise raised(f"{what}: {user_file.error_line(error, path or str(kind.__module__))}.") from error
 
 
 def _wrong(dataset: Any) -> str:

@@ -211,8 +211,7 @@ def scaled(factor: float, offset: float, images: tuple[int, int, int]) -> Layer:
 def image_of(shape: tuple[int, ...]) -> tuple[int, int, int]:
     """Return height, width and channels of images; [height, width] has one channel.
 
-    Raises:
-        ValueError: it is not the shape of an image.
+    Raises ValueError if it is not the shape of an image.
     """
     if len(shape) not in (2, 3):
         raise ValueError(f"convolutions need images of height x width x channels; those of this data set are {shape}")

@@ -16,6 +16,7 @@ from dlobd import user_file
 from dlobd.axes import LOSSES, MODELS
 from dlobd.errors import DlobdError
 from dlobd.job.launchers.imports import import_tensorflow
+from dlobd.user_file import MemberRef
 
 SAMPLES = 4  # size of the batch: a number that is unlikely to occur in the model
 
@@ -34,8 +35,7 @@ def main() -> int:
         except _Wrong as error:
             wrong = str(error)
         except BaseException as error:  # noqa: BLE001  any error of the file, also an exit, becomes one line
-            file = user_file.named(request["model"])
-            wrong = user_file.error_line(error, file.path if file else request["model"])
+            wrong = user_file.error_line(error, MemberRef(request["model"]).path or request["model"])
         print(json.dumps({"wrong": wrong}), file=out, flush=True)
     os._exit(0)  # the file may have started threads
 
@@ -52,8 +52,7 @@ def _stages(request: dict[str, Any]) -> Iterator[str]:
 
     model, shape, classes = request["model"], tuple(request["shape"]), request["classes"]
     yield "loading the file"
-    file = user_file.named(model)
-    build = user_file.load(file, request["sha256"], lambda: str(request["text"])) if file else MODELS.get(model)
+    build = MODELS.resolve(MemberRef(model), request["sha256"], lambda: str(request["text"]))
     yield "building the model"
     tf.random.set_seed(request["seed"])
     built = build(shape, classes, request["seed"])

@@ -15,7 +15,6 @@ from typing import Any, NoReturn
 from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.axes import EXCHANGES, LOSSES, OPTIMISERS, SCHEDULES
-from dlobd.channel import Channel
 from dlobd.job import device_config
 from dlobd.job.description import Job, Markers
 from dlobd.job.launchers.base import Node
@@ -80,7 +79,7 @@ def _train(job: Job, node: Node, deadlines: Deadlines) -> dict[str, Any]:
     tracing.instant(kinds.TENSORFLOW_IMPORTED, version=tf.__version__, path=tf.__file__)
 
     device_config.configure(tf, job)
-    settings = Settings(Channel.parse(job.channel), job.library, job.exchange_fusion_mb << 20, job.exchange_servers)
+    settings = Settings(job.channel, job.library, job.exchange_fusion_mb << 20, job.exchange_servers)
     exchange: Exchange = EXCHANGES.get(job.exchange)(settings)
     os.environ.update(node.environment)
     with tracing.span(kinds.JOIN_RANKS):

@@ -233,4 +233,4 @@ def _with_device(channel: Channel, address: str) -> Channel:
     """Add the address that the launcher gave this rank as the device of a tcp channel without one."""
     if channel.device or channel.transport != "tcp":
         return channel
-    return Channel(channel.transport, socket.gethostbyname(address.rpartition(":")[0]))
+    return Channel(f"{channel.transport}@{socket.gethostbyname(address.rpartition(':')[0])}")

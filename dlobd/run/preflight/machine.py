@@ -30,6 +30,7 @@ from dlobd.paths import cache_dir, cluster_dir, make_writable, sha256_of
 from dlobd.run.preflight import Diagnosis, cluster, rdma
 from dlobd.run.preflight.capacity import demand_mb
 from dlobd.tracing import clock
+from dlobd.user_file import MemberRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +200,7 @@ def _data() -> Diagnosis:
     main = load("softmax-mnist")
     for row in DATASETS:
         if row.reason() is None and not row.package:
-            dataset = dataset_of(replace(main, dataset=row.name))
+            dataset = dataset_of(replace(main, dataset=MemberRef(row.name)))
             next(dataset.chunks("test", range(1), 1))
             size += sum(path.stat().st_size for path in dataset.files())
     return Diagnosis("data sets", "ok", f"{size / 1e6:.1f} MB, checksums correct")

@@ -268,7 +268,7 @@ def _transfer(machine: Machine, name: str, ucx: Diagnosis) -> Diagnosis:
     if ucx.verdict != "ok":
         return _optional(part, "absent", "not tried without UCX", ucx.remedy)
     try:
-        plane = verdict("transfer", Channel("rdma", name), [machine.carry_bytes(name)])
+        plane = verdict("transfer", Channel(f"rdma@{name}"), [machine.carry_bytes(name)])
     except OSError as error:
         return _optional(
             part, "broken", f"no bytes came through: {error}", "see the diagnosis of its port, and RDMA access"

@@ -1,0 +1,186 @@
+"""Settings: the fields of `Experiment` as users set them, in a file, with `--set` or as the axis of a sweep.
+
+Type, range, registry, default and description are those of the field's declaration.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, get_type_hints
+
+from dlobd.axes import REGISTRIES
+from dlobd.channel import Channel
+from dlobd.errors import UsageError
+from dlobd.fields import Description
+from dlobd.registry import unknown
+from dlobd.schema import Experiment
+from dlobd.user_file import MemberRef
+
+_TYPE_NAMES = {str: "a string", int: "an integer", float: "a number", bool: "a boolean", list: "a list"}
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The place of a value, for error messages."""
+
+    label: str
+    text: str = ""
+
+    def at(self, key: str) -> str:
+        """Return `label:line`; only the label if the line of `key` is unknown."""
+        for number, line in enumerate(self.text.splitlines(), 1):
+            if re.match(rf"\s*\[*\s*[\"']?{re.escape(key)}[\"']?\s*[=\].]", line):
+                return f"{self.label}:{number}"
+        return self.label
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A field of `Experiment`. A file must set it if `default` is `dataclasses.MISSING`."""
+
+    name: str
+    kind: type
+    default: Any
+    about: Description
+
+    @property
+    def required(self) -> bool:
+        """True for a setting without a default."""
+        return self.default is dataclasses.MISSING
+
+    @property
+    def row(self) -> tuple[str, str, str, str, str]:
+        """Key, default, values, unit and meaning, for pages and help."""
+        default = "required" if self.required else f"`{json.dumps(self.default)}`"
+        return f"`{self.name}`", default, self.values, self.about.unit or "-", self.about.text
+
+    @property
+    def values(self) -> str:
+        """The valid values, in words."""
+        if isinstance(self.about.valid, tuple):
+            low, high = (f"{int(end):,}" if end == int(end) else str(end) for end in self.about.valid)
+            return f"{'0, or ' if self.about.zero else ''}{low} to {high}"
+        return ", ".join(REGISTRIES[self.about.valid].built_in()) if self.about.valid else "text"
+
+    def parse(self, text: str, source: Source) -> str | int | float:
+        """Convert a value of the command line to the type of the field. Raises UsageError."""
+        try:
+            # float() accepts "nan" and "inf"; the range check refuses them
+            value: str | int | float = self._base(text)
+        except ValueError:
+            raise UsageError(f"{source.label}: {self.name} must be {_TYPE_NAMES[self._base]}, not {text!r}.") from None
+        return value
+
+    def check(self, value: Any, where: str, stored: bool) -> Any:
+        """Check type, range and registry of a value; return it. Raises UsageError."""
+        if self._base is float and type(value) is int:
+            value = float(value)
+        fits = isinstance(value, self._base) and not isinstance(value, bool)
+        if not fits:
+            got = _TYPE_NAMES.get(type(value), f"a {type(value).__name__}")
+            raise UsageError(f"{where}: {self.name} must be {_TYPE_NAMES[self._base]}, not {got} ({value!r}).")
+        if self.name == "name" and not re.fullmatch(str(self.about.limits["pattern"]), value):
+            raise UsageError(
+                f"{where}: name {value!r} may contain only letters, digits, '.', '_' and '-': it names a directory."
+            )
+        if self.kind is MemberRef:
+            MemberRef(value).check()
+            if MemberRef(value).path:
+                return value
+        if isinstance(self.about.valid, tuple):
+            low, high = self.about.valid
+            if not (math.isfinite(value) and low <= value <= high) and not (self.about.zero and value == 0):
+                raise UsageError(f"{where}: {self.name} must be between {_plain(low)} and {_plain(high)}, not {value}.")
+        elif self.about.valid and not (stored and self.kind is MemberRef):
+            self._check_member(_transport(value, where) if self.kind is Channel else value, where)
+        return value
+
+    @property
+    def _base(self) -> type:
+        return str if issubclass(self.kind, str) else self.kind
+
+    def _check_member(self, value: str, where: str) -> None:
+        registry = REGISTRIES[str(self.about.valid)]
+        if value not in registry.names():
+            raise UsageError(
+                f"{where}: {unknown(registry.singular, value, registry.names())}", f"dlobd list {registry.kind}"
+            )
+        if why := registry.row(value).unavailable:
+            raise UsageError(
+                f"{where}: {self.name} {value} cannot be used by a job: {why}.", f"dlobd list {registry.kind}"
+            )
+
+
+def _transport(channel: str, where: str) -> str:
+    """Return the transport of TRANSPORT[@DEVICE]. The host checks the device later."""
+    try:
+        return Channel.parse(channel).transport
+    except ValueError as error:
+        raise UsageError(f"{where}: {error}.", "dlobd list channels") from None
+
+
+def _plain(number: float) -> str:
+    # `:g` rounds to six digits
+    return str(int(number)) if number == int(number) else str(number)
+
+
+def settings_of(kind: type[Experiment]) -> dict[str, Setting]:
+    """Return the settings of a class by name, in the order of their declaration."""
+    hints = get_type_hints(kind)
+    return {
+        field.name: Setting(field.name, hints[field.name], field.default, field.metadata["about"])
+        for field in dataclasses.fields(kind)
+    }
+
+
+SETTINGS: Mapping[str, Setting] = settings_of(Experiment)
+"""Settings by name."""
+
+AXES = tuple(name for name, setting in SETTINGS.items() if setting.about.axis)
+"""Settings that may be axes of a sweep."""
+
+
+def split(override: str) -> tuple[str, str, Source]:
+    """Return key, text and place of `KEY=VALUE` after `--set`. Raises UsageError.
+
+    A dot stands for `_`: `channel.library` is the key `channel_library`, because a file cannot have both a key
+    `channel` and a table of that name.
+    """
+    key, sign, text = override.partition("=")
+    key = key.strip().replace(".", "_")
+    if not sign:
+        raise UsageError(f"--set {override}: expected key=value.", f"--set {key}=VALUE")
+    return key, text.strip(), Source(f"--set {override}")
+
+
+def parse(name: str, text: str, source: Source) -> str | int | float:
+    """Convert a value of the command line to the type of its setting. Raises UsageError."""
+    return _of(name, source.label).parse(text, source)
+
+
+def check(name: str, value: Any, source: Source, stored: bool = False) -> Any:
+    """Check key, type, range and registry of a value; return it.
+
+    A stored model or data set may belong to a package that is not installed. Raises UsageError.
+    """
+    where = source.at(name)
+    if isinstance(value, dict):
+        remedy = "dlobd sweep FILE" if name == "axes" else "put its keys at the top level"
+        raise UsageError(f"{where}: unknown table [{name}]: an experiment has no tables.", remedy)
+    return _of(name, where).check(value, where, stored)
+
+
+def parse_and_check(name: str, text: str, source: Source) -> Any:
+    """Parse and check a value of the command line. Raises UsageError."""
+    return check(name, parse(name, text, source), source)
+
+
+def _of(name: str, where: str) -> Setting:
+    if name not in SETTINGS:
+        raise UsageError(f"{where}: {unknown('key', name, SETTINGS)}")
+    return SETTINGS[name]
