@@ -79,10 +79,11 @@ class SpanCost(TypedDict):
 
 
 class Collected(TypedDict):
-    """`missing`: one line for each thing that was not collected. `metrics`: values that only the running cluster knew.
-    `files`: size in bytes of each collected file."""
+    """`missing`: one line for each thing that was not collected. `absent`: files of which `missing` has a line.
+    `metrics`: values that only the running cluster knew. `files`: size in bytes of each collected file."""
 
     missing: list[str]
+    absent: NotRequired[list[str]]
     metrics: dict[str, int | None]
     files: NotRequired[dict[str, int]]
 

@@ -6,6 +6,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from dlobd import spans as kinds
+from dlobd import tracing
 from dlobd.job.description import Markers
 from dlobd.job.launchers.base import FIRST_LOOK_S, LONGEST_PAUSE_S
 from dlobd.job.rank_status import StatusServer
@@ -49,7 +51,9 @@ class JobStatus:
         reported = self._server.final_failure(SETTLE_S) if self._server else None
         if reported is None:
             self._read()
-        return reported or self._marked[1]
+        if failure := reported or self._marked[1]:
+            tracing.instant(kinds.TRAINING_FAILED, cause=failure)
+        return failure
 
     def wait(self, finished: frozenset[int], timeout_s: float) -> None:
         """See the contract."""
