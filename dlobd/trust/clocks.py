@@ -8,11 +8,11 @@ from itertools import pairwise
 
 from dlobd import spans
 from dlobd.evidence import log4j, rpc
+from dlobd.evidence.alignment import error_of
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected import kinds
 from dlobd.evidence.log4j import LogLine
 from dlobd.evidence.recorder import trainers
-from dlobd.evidence.timestamp import error_of
 from dlobd.trust.base import BUSY_NS, Compared, Facts, Rules, completed, other_clocks, training_job, unknown
 
 RULES = Rules()

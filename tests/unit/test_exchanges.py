@@ -9,7 +9,7 @@ import pytest
 from dlobd.axes import EXCHANGES
 from dlobd.network.exchanges.tf_ring import TfRing
 from dlobd.registry import Registry, Row
-from dlobd.timeline import exchange
+from dlobd.timeline.rank import exchange_not_measured
 
 
 @pytest.mark.parametrize("name", EXCHANGES.names())
@@ -24,8 +24,8 @@ def test_what_an_exchange_declares_is_read_without_what_it_needs(monkeypatch: py
     row = Row("tf-ring", "t", "dlobd.network.exchanges.tf_ring:TfRing", ("no_such_module",))
     monkeypatch.setattr(exchange, "EXCHANGES", Registry("exchanges", [row]))
     expected = (TfRing.not_measured,)
-    assert exchange.not_measured({"exchange": "tf-ring"}) == expected
-    (unknown,) = exchange.not_measured({"exchange": "later"})
+    assert exchange_not_measured({"exchange": "tf-ring"}) == expected
+    (unknown,) = exchange_not_measured({"exchange": "later"})
     assert "exchange later is not known" in unknown.why
 
 
