@@ -514,6 +514,9 @@ SPARK_CONTEXT_READY = InstantKind("SparkContext ready")
 SPARK_CONTEXT_STOPPED = InstantKind("SparkContext stopped", "the driver can exit")
 LAUNCHER_SHUT_DOWN = InstantKind("launcher shut down", "the application can be ended")
 JOB_FAILED = InstantKind("job failed")  # `cause`
+JOB_FAILED_LINE = f"dlobd: {JOB_FAILED}: "
+"""Prefix of the line on a program's output with the cause, for jobs that record no spans."""
+TRAINING_FAILED = InstantKind("training failed")  # `cause`, which the launcher chose among those of all ranks
 PACKAGE_IMPORTED = InstantKind("package imported")  # `package`, `by`, `ns` in all, `own_ns` without nested imports
 PYTHON_DAEMON_UP = InstantKind("python daemon up")
 WORKER_FORKED = InstantKind("worker forked")  # `pid`; recorded by its daemon

@@ -1,7 +1,7 @@
 """Splits the wall time of a trace by layer, exactly.
 
-The wall of a run is the window of its main lane. `Attributor.resolve` walks the window once and assigns each piece to
-one layer, by these rules.
+The wall time of a run is the window of its main lane. `Attributor.resolve` walks the window once and assigns each
+piece to one layer, by these rules.
 
 1. An instant belongs to the innermost span that is open in the lane.
 2. A wait is replaced by the work of the lane that releases it; waits there are replaced in turn.
@@ -26,17 +26,16 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from dlobd.attribution.evidence_quality import Quality, quality
-from dlobd.attribution.nesting import Lane, NestedSpan, arrange, by_lane, extent
+from dlobd.attribution.nesting import Lane, NestedSpan, arrange, by_lane
 from dlobd.errors import BundleError
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.schema import MAIN_LANE, Attribution, Clip, Interval, LayerTime, Segment, Span, Trace
-from dlobd.spans import Cause
 
 Kind = Literal["span", "cause", "unexplained", "unattributed"]
 
 
 def attribute(trace: Trace) -> Attribution:
-    """Split the wall of a run, [trace.start_ns, trace.end_ns), by layer.
+    """Split the wall time of a run, [trace.start_ns, trace.end_ns), by layer.
 
     Raises:
         BundleError: a span has a layer that does not exist, or the window ends before it starts.
@@ -48,7 +47,7 @@ def attribute(trace: Trace) -> Attribution:
         attributor.resolve(MAIN_LANE, trace.start_ns, trace.end_ns, None, (MAIN_LANE,))
     segments = attributor.segments[::-1]
     clips = [clip for lane in lanes.values() for clip in lane.clips] + attributor.clips + [*trace.clips]
-    return _sum(trace, trace.wall_ns, segments, attributor.edges_ns, clips)
+    return _sum(trace, segments, attributor.edges_ns, clips)
 
 
 def arranged(trace: Trace) -> dict[str, Lane]:
@@ -60,13 +59,9 @@ def arranged(trace: Trace) -> dict[str, Lane]:
 
 
 def releases(trace: Trace, lanes: dict[str, Lane]) -> list[Release]:
-    """Find the release of each wait, by the rules of the attribution; for pictures.
+    """Find the release of each wait, by the rules of the attribution; `lanes` is the result of `arranged`.
 
-    Leaves out a wait without a known release by another lane before its own end.
-
-    Args:
-        lanes: the result of `arranged`.
-    """
+    A wait without a known release by another lane before its own end is left out."""
     attributor = Attributor(trace, lanes)
     placed = {id(nested.span): nested for lane in lanes.values() for nested in lane.nested}
     found = []
@@ -81,35 +76,18 @@ def releases(trace: Trace, lanes: dict[str, Lane]) -> list[Release]:
     return found
 
 
-def attribute_lane(trace: Trace, lane: str) -> Attribution:
-    """Split one lane by layer, from its first to its last instant; for the spread between ranks.
-
-    Counts only its own spans, so that a wait stays in the layer that waits.
-
-    Raises:
-        BundleError: a span has a layer that does not exist.
-    """
-    _check(trace)
-    spans = [span for span in trace.spans if span.lane == lane]
-    start_ns, end_ns = extent(spans)
-    arranged = arrange(spans, start_ns, end_ns)
-    segments = [
-        Segment(piece.start_ns, piece.end_ns, piece.span.layer, piece.span, "span", (lane,))
-        if piece.span
-        else Segment(piece.start_ns, piece.end_ns, UNATTRIBUTED, None, "unattributed", (lane,))
-        for piece in arranged.pieces
-    ]
-    return _sum(trace, max(0, end_ns - start_ns), segments, arranged.edges_ns, arranged.clips)
-
-
 def critical_path(attribution: Attribution) -> list[Segment]:
-    """Return the attributed wall from start to end, with equal neighbours joined.
+    """Return the attributed wall time from start to end, with equal neighbours joined.
 
     Equal means lane, layer, kind and span name: a thousand steps in a row are one entry. A joined segment keeps its
     first span."""
+
+    def alike(segment: Segment) -> tuple[str, str, str, str]:
+        return segment.chain[-1], segment.layer, segment.kind, segment.span.name if segment.span else ""
+
     joined: list[Segment] = []
     for segment in attribution.segments:
-        if joined and _alike(joined[-1]) == _alike(segment):
+        if joined and alike(joined[-1]) == alike(segment):
             last = joined.pop()
             segment = Segment(last.start_ns, segment.end_ns, last.layer, last.span, last.kind, last.chain)
         joined.append(segment)
@@ -129,7 +107,7 @@ class Attributor:
     """Walks the window from its end to its start. A named cause takes the last part of a wait, because a poll or a
     heartbeat delays the end.
 
-    After `resolve`, `segments` are the pieces of the wall, latest first."""
+    After `resolve`, `segments` are the pieces of the wall time, latest first."""
 
     def __init__(self, trace: Trace, lanes: dict[str, Lane]) -> None:
         self.lanes = lanes
@@ -143,10 +121,7 @@ class Attributor:
     def resolve(self, lane: str, start_ns: int, end_ns: int, waiting: Span | None, chain: tuple[str, ...]) -> None:
         """Assign every instant of [start_ns, end_ns) to a layer, by the work of `lane`.
 
-        Args:
-            waiting: the span that this lane replaces; None for the main lane.
-            chain: the lanes from the main lane to this lane.
-        """
+        `waiting`: the span that this lane replaces; None for the main lane. `chain`: the lanes from the main lane."""
         for start, end, span in self.lanes[lane].backwards(start_ns, end_ns):
             for edge in (start, end):
                 self._edge(edge, self.lanes[lane].edges_ns.get(edge, 0))
@@ -218,7 +193,7 @@ class Attributor:
         return (piece.span, piece.end_ns) if piece and piece.span else None
 
     def _gap(self, span: Span, start_ns: int, end_ns: int, chain: tuple[str, ...], rest: Kind = "unexplained") -> None:
-        """Emits time of `span` that no other lane covers. Its cause takes at most the rest of its period."""
+        """Emit time of `span` that no other lane covers. Its cause takes at most the rest of its period."""
         if span.unknown:
             self._own(span, start_ns, end_ns, chain)
             return
@@ -281,14 +256,12 @@ def _check(trace: Trace) -> None:
             raise BundleError(f"{what} has the unknown layer {layer!r}.", f"use one of {', '.join(LAYERS)}")
 
 
-def _sum(
-    trace: Trace, wall_ns: int, segments: list[Segment], edges_ns: dict[int, int], clips: Sequence[Clip]
-) -> Attribution:
+def _sum(trace: Trace, segments: list[Segment], edges_ns: dict[int, int], clips: Sequence[Clip]) -> Attribution:
     total: Counter[str] = Counter()
     known: dict[str, Counter[Quality]] = defaultdict(Counter)
     uncertain: Counter[str] = Counter()
     causes: dict[str, Counter[str]] = defaultdict(Counter)
-    rows_of_causes: dict[str, Cause | None] = {}
+    periods: dict[str, Literal["read", "default"] | None] = {}  # source of each period; None for an unregistered cause
     names: dict[str, Counter[str]] = defaultdict(Counter)
     for segment in segments:
         length_ns = segment.end_ns - segment.start_ns
@@ -298,7 +271,8 @@ def _sum(
             names[segment.layer][segment.span.name] += length_ns
             if segment.kind == "cause":
                 causes[segment.layer][segment.span.cause] += length_ns
-                rows_of_causes[segment.span.cause] = segment.span.cause_kind
+                row = segment.span.cause_kind
+                periods[segment.span.cause] = None if row is None else "read" if row.period_is_read else "default"
     # Moving an uncertain boundary takes from one layer what it gives to the other: both are uncertain by it.
     for left, right in pairwise(segments):
         if left.layer != right.layer:
@@ -311,9 +285,9 @@ def _sum(
         low[interval.inside] -= min(interval.hi_ns, overlap_ns)
         high[interval.layer] += min(interval.hi_ns, overlap_ns)
     # All unattributed time may belong to a layer whose source is missing.
-    for row in trace.not_measured:
-        if row.inside == UNATTRIBUTED:
-            high[row.layer] += total[UNATTRIBUTED]
+    for lacking in trace.not_measured:
+        if lacking.inside == UNATTRIBUTED:
+            high[lacking.layer] += total[UNATTRIBUTED]
     # a layer that worked without delaying the main lane has 0; a layer without a row took no part
     taking_part = {interval.layer for interval in trace.intervals} | {
         span.layer for span in trace.spans if span.start_ns < trace.end_ns and span.end_ns > trace.start_ns
@@ -325,18 +299,27 @@ def _sum(
             total[layer],
             known[layer]["unexplained"],
             max(0, low[layer]),
-            min(wall_ns, high[layer]),
+            min(trace.wall_ns, high[layer]),
             known[layer]["measured"],
             known[layer]["between marks"],
             known[layer]["named wait"],
-            tuple((cause, ns, _length(rows_of_causes[cause])) for cause, ns in _largest_first(causes[layer])),
+            tuple((cause, ns, periods[cause]) for cause, ns in _largest_first(causes[layer])),
             _largest_first(names[layer]),
         )
         for layer in LAYERS
         if total[layer] or layer in taking_part
     )
+    merged: Counter[tuple[str, str]] = Counter()
+    for clip in clips:
+        merged[clip.kind, clip.span] += clip.ns
     return Attribution(
-        wall_ns, rows, total[UNATTRIBUTED], trace.not_measured, trace.intervals, _merged(clips), tuple(segments)
+        trace.wall_ns,
+        rows,
+        total[UNATTRIBUTED],
+        trace.not_measured,
+        trace.intervals,
+        tuple(Clip(kind, span, ns) for (kind, span), ns in merged.items()),
+        tuple(segments),
     )
 
 
@@ -358,22 +341,5 @@ def _overlaps(intervals: Sequence[Interval], segments: Iterable[Segment]) -> Ite
         yield interval, overlap_ns
 
 
-def _merged(clips: Iterable[Clip]) -> tuple[Clip, ...]:
-    """Merge clips of one kind and span, in the order of first appearance."""
-    total: Counter[tuple[str, str]] = Counter()
-    for clip in clips:
-        total[clip.kind, clip.span] += clip.ns
-    return tuple(Clip(kind, span, ns) for (kind, span), ns in total.items())
-
-
 def _largest_first(sums: Counter[str]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(sums.items(), key=lambda item: (-item[1], item[0])))
-
-
-def _length(cause: Cause | None) -> Literal["read", "default"] | None:
-    """Return the source of the length of a cause's period; None if the cause is not registered."""
-    return None if cause is None else "read" if cause.period_is_read else "default"
-
-
-def _alike(segment: Segment) -> tuple[str, str, str, str]:
-    return (segment.chain[-1], segment.layer, segment.kind, segment.span.name if segment.span else "")

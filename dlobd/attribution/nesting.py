@@ -202,8 +202,3 @@ def _innermost(nested: Sequence[NestedSpan], start_ns: int, end_ns: int) -> Iter
         yield from until(open_[-1].end_ns)
         open_.pop()
     yield from until(end_ns)
-
-
-def extent(spans: Sequence[Span]) -> tuple[int, int]:
-    """Return the first start and the last end of spans; (0, 0) without spans."""
-    return min((s.start_ns for s in spans), default=0), max((s.end_ns for s in spans), default=0)

@@ -39,6 +39,18 @@ RUN_ID = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{4}")
 """UTC start and four random digits: run IDs sort by time."""
 
 
+class NotCollected(str):
+    """A line on evidence that could not be collected, with the name of the file that is absent therefore."""
+
+    file: str
+
+    def __new__(cls, line: str, file: str) -> NotCollected:
+        """Return the line."""
+        found = super().__new__(cls, line)
+        found.file = file
+        return found
+
+
 @dataclass(frozen=True, slots=True)
 class Bundle:
     """The directory of a run."""
@@ -128,7 +140,8 @@ class Bundle:
     def note_collected(self, missing: Sequence[str], metrics: Mapping[str, Any]) -> None:
         """Write missing evidence, metrics and the inventory with the sizes of all files."""
         sizes = {name: (self.path / name).stat().st_size for name in self.files() if name not in (RUN, COLLECTED)}
-        noted = {"missing": list(missing), "metrics": metrics, "files": sizes}
+        absent = [line.file for line in missing if isinstance(line, NotCollected)]
+        noted = {"missing": list(missing), "absent": absent, "metrics": metrics, "files": sizes}
         self.add_bytes(json.dumps(noted, indent=1).encode(), COLLECTED)
 
     def seal(self) -> None:

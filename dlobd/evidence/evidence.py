@@ -5,6 +5,7 @@ What is absent is empty, not an error: a run may have died early.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,16 +14,42 @@ from typing import Any
 from dlobd import schema
 from dlobd.bundle import files, reading
 from dlobd.bundle.reading import Damaged
-from dlobd.evidence import event_log, facts, hdfs, jvm, recorder, resources, spark, yarn
+from dlobd.evidence import event_log, facts, hdfs, jvm, recorder, resources, rpc, spark, yarn
 from dlobd.evidence.alignment import Alignment, logs_of
-from dlobd.evidence.attempts import Attempts
-from dlobd.evidence.documents import Documents
 from dlobd.evidence.event_log import EventLog, TaskMetrics
-from dlobd.evidence.jvm_records import JvmRecords
+from dlobd.evidence.facts import Documents
 from dlobd.evidence.log4j import LogLine
 from dlobd.evidence.recorder import RecordedProcess
 from dlobd.evidence.topology import Topology
 from dlobd.tracing.clock import WallToMonotonic
+
+
+class JvmRecords:
+    """The records of the JVM of spark-submit or of the driver, read when first used."""
+
+    def __init__(self, lines: Callable[[], list[LogLine]], life: Callable[[], jvm.JvmLife | None]) -> None:
+        self._read_lines = lines
+        self._read_life = life
+
+    @cached_property
+    def lines(self) -> list[LogLine]:
+        """The lines of its log."""
+        return self._read_lines()
+
+    @cached_property
+    def log(self) -> spark.DriverLog:
+        """The events of its log."""
+        return spark.driver(self.lines)
+
+    @cached_property
+    def calls(self) -> list[rpc.Call]:
+        """Its calls of HDFS and YARN."""
+        return rpc.calls(self.lines)
+
+    @cached_property
+    def life(self) -> jvm.JvmLife | None:
+        """Start, end and pauses of the JVM; None without a JVM log."""
+        return self._read_life()
 
 
 @dataclass(frozen=True)
@@ -167,9 +194,9 @@ class Evidence:
         return sorted(path.name for path in (self.path / files.CONTAINER_LOGS).glob("container_*"))
 
     @cached_property
-    def attempts(self) -> Attempts:
+    def attempts(self) -> yarn.Attempts:
         """The application's attempts."""
-        return Attempts(self.containers)
+        return yarn.Attempts(self.containers)
 
     @cached_property
     def lost_containers(self) -> list[str]:

@@ -5,22 +5,25 @@ A file may end anywhere: its writer may be dead.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 from dlobd import spans as kinds
-from dlobd.bundle import reading
+from dlobd.bundle import files, reading
 from dlobd.layers import LAYERS, TENSORFLOW
 from dlobd.network.verdict.evidence import TransportEvidence
 from dlobd.schema import ClockAnchor, Process
 from dlobd.spans import SpanKind, kind_of
 from dlobd.tracing.clock_offset import Exchange
-from dlobd.tracing.recorder import Cost
+from dlobd.tracing.recorder import LOST_LINES, Cost
 
 MAX_NS = 2**60
 """A monotonic clock counts from the start of its machine: 36 years are damage."""
+
+_LOST = re.compile(LOST_LINES.format(r"(\d+)", r"(\d+)"))
 
 
 @dataclass(slots=True)
@@ -240,6 +243,17 @@ def read_all(directory: Path) -> list[RecordedProcess]:
     """Read all processes that wrote below `directory`, in the order in which they opened their files."""
     found = [process for path in sorted(directory.rglob("spans-*.jsonl")) if (process := read(path))]
     return sorted(found, key=lambda p: p.opened_ns)
+
+
+def lost_lines(bundle: Path, processes: Iterable[RecordedProcess]) -> dict[tuple[str, int], int]:
+    """Return (directory, PID) -> lines that a disk refused, by the recorders' counts and their messages on stderr."""
+    counts = {(p.path.parent.name, p.process.pid): p.cost.lost_lines for p in processes if p.cost}
+    for path in (bundle / files.DRIVER_STDERR, *sorted((bundle / files.CONTAINER_LOGS).glob("*/stderr"))):
+        directory = "driver" if path.name == "driver.stderr" else path.parent.name
+        for count, pid in _LOST.findall(reading.text(path)):
+            key = (directory, int(pid))
+            counts[key] = max(counts.get(key, 0), int(count))
+    return counts
 
 
 # ---- the lines of a span file

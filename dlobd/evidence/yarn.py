@@ -1,4 +1,4 @@
-"""YARN's side of a run, from the ResourceManager's and the NodeManagers' logs."""
+"""An application and its containers by the logs of the ResourceManager and the NodeManagers."""
 
 from __future__ import annotations
 
@@ -7,10 +7,41 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dlobd.evidence.attempts import CONTAINER, attempt_of
 from dlobd.evidence.log4j import LogLine
 
+# container ids carry an epoch after a ResourceManager restart: container_e01_<timestamp>_...
+CONTAINER = re.compile(r"\bcontainer_(?:e\d+_)?(\d+_\d+)_(\d+)_\d+\b")
+"""Groups: timestamp and number of the application, and the attempt."""
 _ATTEMPT = re.compile(r"\bappattempt_\d+_\d+_(\d+)\b")
+
+
+def attempt_of(container: str) -> int:
+    """Return the number of a container's attempt, from 1; 0 for a name that is no container ID."""
+    match = CONTAINER.search(container)
+    return int(match[2]) if match else 0
+
+
+class Attempts:
+    """The attempts of one application, each with its ApplicationMaster's container: the first of its ids."""
+
+    def __init__(self, containers: Iterable[str]) -> None:
+        self._ams: dict[int, str] = {}
+        for container in sorted(containers):
+            self._ams.setdefault(attempt_of(container), container)
+
+    @property
+    def ams(self) -> list[str]:
+        """The ApplicationMaster's container of each attempt, in order."""
+        return list(self._ams.values())
+
+    @property
+    def am(self) -> str:
+        """The ApplicationMaster's container of the last attempt; empty without an attempt."""
+        return self.ams[-1] if self._ams else ""
+
+    def am_of(self, container: str) -> str:
+        """Return the ApplicationMaster's container of a container's attempt; empty without an attempt."""
+        return self._ams.get(attempt_of(container), "")
 
 
 @dataclass(slots=True)

@@ -105,6 +105,6 @@ def main(argv: list[str]) -> int:
     try:
         run(argv[0])
     except Exception as error:  # noqa: BLE001  the cause of any error must reach the user in one line
-        print(f"dlobd: job failed: {' '.join(str(error).split())[:500]}", file=sys.stderr, flush=True)
+        print(f"{kinds.JOB_FAILED_LINE}{' '.join(str(error).split())[:500]}", file=sys.stderr, flush=True)
         return 1
     return 0

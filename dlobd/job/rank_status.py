@@ -188,7 +188,9 @@ class JobStatus:
         reported = self._server.final_failure(SETTLE_S) if self._server else None
         if reported is None:
             self._read()
-        return reported or self._marked[1]
+        if failure := reported or self._marked[1]:
+            tracing.instant(kinds.TRAINING_FAILED, cause=failure)
+        return failure
 
     def wait(self, finished: frozenset[int], timeout_s: float) -> None:
         """Wait until more ranks than `finished` are done, or a rank has failed, or the timeout is over."""

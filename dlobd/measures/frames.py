@@ -1,7 +1,7 @@
 """Run bundles as pandas data frames, for notebooks and for the scripts in `analysis/`.
 
-Times are int64 nanoseconds. Those called `start_ns` and `end_ns` count from the start of the run's window, so that
-frames of several runs can be laid over each other.
+Times are int64 nanoseconds. `start_ns` and `end_ns` count from the start of the run's window, so that frames of several
+runs are comparable.
 """
 
 from __future__ import annotations
@@ -24,98 +24,72 @@ from dlobd.record.resources import LayerWaits
 from dlobd.record.run import Run
 from dlobd.schema import Span, Trace
 
-SPANS = {
-    "id": "str",
-    "parent": "str",
-    "layer": "str",
-    "name": "str",
-    "host": "str",
-    "role": "str",
-    "index": "int64",
-    "pid": "int64",
-    "lane": "str",
-    "start_ns": "int64",
-    "end_ns": "int64",
-    "duration_ns": "int64",
-    "source": "str",
-    "resolution_ns": "int64",
-    "truncated": "bool",
-    "attrs": "object",
-}
-"""Columns of `RunBundle.spans`. `attrs` holds a dict; `parent` is empty for a lane's outermost spans."""
 
-ATTRIBUTION = {
-    "layer": "str",
-    "group": "str",
-    "ns": "int64",
-    "percent": "float64",
-    "measured_ns": "int64",
-    "between_marks_ns": "int64",
-    "named_wait_ns": "int64",
-    "unexplained_ns": "int64",
-    "lo_ns": "int64",
-    "hi_ns": "int64",
-    "on_core_ns": "Int64",
-    "waiting_ns": "Int64",
-    "blocked_ns": "Int64",
-    "unknown_ns": "Int64",
-}
-"""Columns of `RunBundle.attribution`. `percent` is of the wall. The last four say how it passed for the thread that
-carried it, waiting for a core, and sum to `ns`; they are missing where no process was looked at. The degrees of
-evidence, from `measured_ns` to `unexplained_ns`, sum to a layer's `ns`; for `unattributed` all are 0."""
+def _columns(text: str) -> dict[str, str]:
+    """Read name -> type from lines such as `int64: start_ns end_ns`."""
+    lines = (line.strip().partition(": ") for line in text.strip().splitlines())
+    return {name: kind for kind, _, names in lines for name in names.split()}
 
-STEPS = {
-    "role": "str",
-    "index": "int64",
-    "step": "int64",
-    "start_ns": "int64",
-    "end_ns": "int64",
-    "duration_ns": "int64",
-}
+
+SPANS = _columns("""
+    str: id parent layer name host role
+    int64: index pid
+    str: lane
+    int64: start_ns end_ns duration_ns
+    str: source
+    int64: resolution_ns
+    bool: truncated
+    object: attrs
+""")
+"""Columns of `RunBundle.spans`. `attrs` contains a dict; `parent` is empty for the outermost spans of a lane."""
+
+ATTRIBUTION = _columns("""
+    str: layer group
+    int64: ns
+    float64: percent
+    int64: measured_ns between_marks_ns named_wait_ns unexplained_ns lo_ns hi_ns
+    Int64: on_core_ns waiting_ns blocked_ns unknown_ns
+""")
+"""Columns of `RunBundle.attribution`. `percent` is the share of the wall time.
+
+`on_core_ns` to `unknown_ns` are the states of the layer's threads and sum to `ns`; they are missing without counters of
+threads. `measured_ns` to `unexplained_ns` are qualities of the evidence and sum to `ns`, except for `unattributed`,
+where they are 0."""
+
+STEPS = _columns("""
+    str: role
+    int64: index step start_ns end_ns duration_ns
+""")
 """Columns of `RunBundle.steps`. `step` counts from 0 in every rank."""
 
-
-EPOCHS = {
-    "epoch": "int64",
-    "start_ns": "int64",
-    "end_ns": "int64",
-    "duration_ns": "int64",
-    "loss": "float64",
-    "test_samples": "Int64",
-    "test_accuracy": "float64",
-    "evaluation_ns": "Int64",
-    "from_submit_ns": "Int64",
-    "from_first_touch_ns": "Int64",
-}
-"""Columns of `RunBundle.epochs`. `epoch` counts from 1; its accuracy was known `from_submit_ns` after submit, and
+EPOCHS = _columns("""
+    int64: epoch start_ns end_ns duration_ns
+    float64: loss
+    Int64: test_samples
+    float64: test_accuracy
+    Int64: evaluation_ns from_submit_ns from_first_touch_ns
+""")
+"""Columns of `RunBundle.epochs`. `epoch` counts from 1. Its accuracy was known `from_submit_ns` after the submission, and
 `from_first_touch_ns` after the first touch of the data."""
 
-RESOURCES = {
-    "at_ns": "int64",
-    "host": "str",
-    "role": "str",
-    "index": "int64",
-    "pid": "Int64",
-    "cpu_ns": "Int64",
-    "memory_bytes": "int64",
-    "disk_read_bytes": "Int64",
-    "disk_written_bytes": "Int64",
-    "loopback_bytes": "Int64",
-    "net_received_bytes": "Int64",
-    "net_sent_bytes": "Int64",
-    "gpu_busy_percent": "Float64",
-    "gpu_memory_bytes": "Int64",
-}
-"""Columns of `RunBundle.resources`. Where `role` is `host`, a row is the whole machine, without a pid. `memory_bytes`
-is in use then, of a process its resident set; the other figures but those of GPUs have added up since the machine or
-the process was started. What a machine or a process cannot have is missing."""
+RESOURCES = _columns("""
+    int64: at_ns
+    str: host role
+    int64: index
+    Int64: pid cpu_ns
+    int64: memory_bytes
+    Int64: disk_read_bytes disk_written_bytes loopback_bytes net_received_bytes net_sent_bytes
+    Float64: gpu_busy_percent
+    Int64: gpu_memory_bytes
+""")
+"""Columns of `RunBundle.resources`. A row of the role `host` is the whole machine, without a PID.
+
+`memory_bytes` is the memory in use, of a process its resident set. All other figures except those of GPUs are sums
+since the start of the machine or process. Unknown figures are missing."""
 
 
 class RunBundle:
-    """A run as it lies on disk; nothing is changed there.
-
-    Args:
-        path: the bundle's directory, or its run.json.
+    """A run on disk, read from its directory or its run.json; it is never changed.
 
     Raises:
         BundleError: it is missing, damaged or of a newer version.
@@ -127,39 +101,33 @@ class RunBundle:
 
     @property
     def path(self) -> Path:
-        """The bundle's directory."""
+        """The directory of the bundle."""
         return self._bundle.path
 
     @cached_property
     def trace(self) -> Trace:
-        """All spans on one time axis, read from the bundle's evidence."""
+        """All spans on one time axis, computed from the bundle's evidence."""
         from dlobd.timeline.assemble import assemble
 
         return assemble(Evidence(self.path))
 
     def spans(self) -> pd.DataFrame:
-        """One row a span of any process, with the columns `SPANS`, in order of start."""
+        """Return a row per span of any process, with the columns `SPANS`, in the order of the start."""
         spans = sorted(self.trace.spans, key=lambda span: (span.start_ns, -span.end_ns))
         return self._frame([self._span_row(span) for span in spans], SPANS)
 
     def attribution(self) -> pd.DataFrame:
-        """One row a layer and one for `unattributed`, with the columns `ATTRIBUTION`; `ns` sums to the wall.
+        """Return a row per layer and a row for `unattributed`, with the columns `ATTRIBUTION`; `ns` sums to the wall time.
 
-        Empty for a run that has no window, such as one that ended before its job was submitted."""
+        Empty for a run without a window, such as a run that ended before its job was submitted."""
         wall_ns = self.run.wall_ns
         if not wall_ns:
             return self._frame([], ATTRIBUTION)
-        rest_ns = self.run.unattributed_ns or 0
         rest: dict[str, Any] = {
+            **dict.fromkeys(ATTRIBUTION, 0),
+            **dict.fromkeys(("ns", "lo_ns", "hi_ns"), self.run.unattributed_ns or 0),
             "layer": UNATTRIBUTED,
             "group": "-",
-            "ns": rest_ns,
-            "measured_ns": 0,
-            "between_marks_ns": 0,
-            "named_wait_ns": 0,
-            "unexplained_ns": 0,
-            "lo_ns": rest_ns,
-            "hi_ns": rest_ns,
         }
         layers = [asdict(layer) for layer in self.run.layers]
         passed = {row.layer: row for row in self.run.core_waits.layers} if self.run.core_waits else {}
@@ -170,17 +138,19 @@ class RunBundle:
         return self._frame(rows, ATTRIBUTION)
 
     def steps(self) -> pd.DataFrame:
-        """One row a training step and rank, with the columns `STEPS`, by role, index and step."""
+        """Return a row per training step of a rank, with the columns `STEPS`, by role, index and step."""
         rows = [
             {**self._span_row(span), "step": span.call}
             for span in self.trace.spans
-            if span.layer == "tensorflow" and span.call is not None and _is_step(span)
+            if span.layer == "tensorflow"
+            and span.call is not None
+            # no other collective with a number, such as an agreement of the ranks between steps
+            and span.rendezvous in ("", f"{kinds.STEP_RENDEZVOUS} {span.call}")
         ]
         return self._frame(rows, STEPS).sort_values(["role", "index", "step"], ignore_index=True)
 
     def epochs(self) -> pd.DataFrame:
-        """One row per epoch, with the columns `EPOCHS`; what was not evaluated is missing. Empty for a run that marked
-        none."""
+        """Return a row per epoch, with the columns `EPOCHS`; empty if the run recorded no epoch."""
         run = self.run
         start_ns = run.window.start_ns if run.window else 0
         rows = [
@@ -197,9 +167,9 @@ class RunBundle:
         return self._frame(rows, EPOCHS)
 
     def resources(self) -> pd.DataFrame:
-        """One row a sample of the machine of dlobd, and one of each process in it, with the columns `RESOURCES`.
+        """Return a row per sample of dlobd's machine, and of each process on it, with the columns `RESOURCES`.
 
-        Empty for a run that was not sampled."""
+        Empty for a run without samples."""
         evidence, window = Evidence(self.path), self.run.window
         found = evidence.resources
         if found is None or window is None:
@@ -210,7 +180,11 @@ class RunBundle:
         return frame.sort_values(["at_ns", "role", "index", "pid"], ignore_index=True)
 
     def _frame(self, rows: list[dict[str, Any]], columns: dict[str, str]) -> pd.DataFrame:
-        written = [{name: _unicode(value) for name, value in row.items()} for row in rows]
+        # pandas stores texts as Arrow's if pyarrow is installed, which rejects half of a surrogate pair
+        written = [
+            {k: v.encode(errors="backslashreplace").decode() if isinstance(v, str) else v for k, v in row.items()}
+            for row in rows
+        ]
         frame = pd.DataFrame(written, columns=list(columns)).astype(columns)
         frame.attrs = {name: getattr(self.run, name) for name in ("run_id", "status", "reason")}
         return frame
@@ -236,14 +210,9 @@ class RunBundle:
         }
 
 
-def _is_step(span: Span) -> bool:
-    """Not another collective that is counted, such as what ranks agree on between steps."""
-    return span.rendezvous in ("", f"{kinds.STEP_RENDEZVOUS} {span.call}")
-
-
 def _passed(row: LayerWaits | None, ns: int) -> dict[str, int | None]:
     names = ("on_core_ns", "waiting_ns", "blocked_ns", "unknown_ns")
-    if row is None:  # nobody looked, or the layer held nobody up
+    if row is None:  # there are no counters, or the layer has no wall time
         return dict.fromkeys(names, None if ns else 0)
     return {name: getattr(row, name) for name in names}
 
@@ -282,8 +251,3 @@ def _process_rows(evidence: Evidence, found: SampledHost) -> Iterator[dict[str, 
                 "disk_read_bytes": sample.read_bytes,
                 "disk_written_bytes": sample.write_bytes,
             }
-
-
-def _unicode(value: Any) -> Any:
-    """Half of a surrogate pair, escaped: pandas keeps texts as Arrow's where pyarrow is installed, which refuses it."""
-    return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value

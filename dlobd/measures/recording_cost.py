@@ -7,14 +7,13 @@ chain, and in the training loop of the slowest rank. `dlobd selftest --overhead`
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 
 from dlobd import spans as kinds
 from dlobd.bundle import files, reading
+from dlobd.evidence import recorder
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.recorder import RecordedProcess
 from dlobd.record.run import LoopCost, RecordingCost
@@ -24,7 +23,6 @@ from dlobd.timeline.builder import OWN_MARK
 BUDGET = 0.01
 """Largest share of the wall time, and of a training loop, that recording takes without a warning."""
 
-_LOST = re.compile(r"dlobd: (\d+) lines of spans of process (\d+) are lost")
 _ADDED_LOGS = (
     files.DRIVER_JVM_LOG,
     files.EVENT_LOG,
@@ -61,7 +59,7 @@ def overhead(
         flush_ns=sum(cost.wall_ns for cost in costs) if costs else None,
         flush_cpu_ns=sum(cost.cpu_ns for cost in costs) if costs else None,
         span_bytes=sum(reading.size(process.path) or 0 for process in evidence.processes),
-        log_bytes=sum(reading.size(path) or 0 for path in _added_logs(evidence.path)),
+        log_bytes=sum(reading.size(path) or 0 for log in _ADDED_LOGS for path in evidence.path.glob(log)),
         chain_spans=on_chain,
         chain_ns=chain_ns,
         chain_share=_share(chain_ns, wall_ns),
@@ -84,18 +82,8 @@ def warnings(cost: RecordingCost | None) -> Iterator[str]:
 
 
 def lost_lines(evidence: Evidence) -> int:
-    """Count the lines that could not be written to disk, from the recorders' counts and messages on stderr."""
-    lost: dict[int, int] = {p.process.pid: p.cost.lost_lines for p in evidence.processes if p.cost}
-    logs = evidence.path / "logs"
-    for path in (logs / "driver.stderr", *logs.glob("containers/*/stderr")):
-        for count, pid in _LOST.findall(reading.text(path)):
-            lost[int(pid)] = max(lost.get(int(pid), 0), int(count))
-    return sum(lost.values())
-
-
-def _added_logs(bundle: Path) -> Iterator[Path]:
-    for pattern in _ADDED_LOGS:
-        yield from bundle.glob(pattern)
+    """Count the lines of span files that could not be written to disk."""
+    return sum(recorder.lost_lines(evidence.path, evidence.processes).values())
 
 
 def _on_chain(spans: Iterable[Span], segments: Iterable[Segment]) -> int:

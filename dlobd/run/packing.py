@@ -35,6 +35,7 @@ from pathlib import Path
 from dlobd import installation
 from dlobd.errors import SetupError, UsageError
 from dlobd.paths import PACKAGE, cache_dir, make_writable, sha256_of
+from dlobd.spans import JOB_FAILED_LINE
 
 FORMAT = 4
 """Version of the archives' content for equal packages."""
@@ -85,7 +86,7 @@ export PYTHONPATH="${{PYTHONPATH:+$PYTHONPATH:}}$here/lib/{python}/site-packages
 for found in {origin} {python}; do
   command -v "$found" >/dev/null 2>&1 && exec "$found" "$@"
 done
-echo "dlobd: job failed: node $(uname -n) has no {python}: neither {origin} nor {python} on its PATH" >&2
+echo "{failed}node $(uname -n) has no {python}: neither {origin} nor {python} on its PATH" >&2
 exit 127
 """
 
@@ -136,7 +137,7 @@ def environment() -> Tarball:
     """
     site = Path(sysconfig.get_path("purelib"))
     origin = shlex.quote(f"{sys.base_prefix}/bin/{PYTHON}")
-    launcher = _LAUNCHER.format(python=PYTHON, origin=origin)
+    launcher = _LAUNCHER.format(failed=JOB_FAILED_LINE, python=PYTHON, origin=origin)
     needed = _needed(site)
     records = "\n".join([launcher, f"format {FORMAT}", *(_recorded(distribution) for distribution, _ in needed)])
     paths = [path for distribution, whole in needed for path in _files(distribution, site, whole)]

@@ -5,7 +5,7 @@ plans             the delays of each run, their lengths, and the controls
 runs              the runs on one embedded cluster, and bounded repetitions
 score             each delay against the breakdown
 paired_controls   layer totals against those of the controls
-coverage          the share of the wall that the delays prove
+coverage          the share of the wall time that the delays prove
 report            all results as tables and as one document
 overhead          the cost of the recorder: runs with recording on and off
 step_loop         the cost of the recorder in one step, in one process

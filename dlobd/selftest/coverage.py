@@ -18,10 +18,11 @@ HIT = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """The wall of a run without delays, split into spans that delays touched, and the other spans, longest first.
+    """The wall time of a run without delays, split into spans that delays touched, and the other spans, longest first.
 
     `asleep_ns`: the part of the rest in waits whose length was read from the run. No work happens there that could be
-    delayed."""
+    delayed.
+    """
 
     wall_ns: int
     touched_ns: int
@@ -30,7 +31,7 @@ class Coverage:
 
     @property
     def share(self) -> float:
-        """The touched share of the wall."""
+        """The touched share of the wall time."""
         return self.touched_ns / self.wall_ns if self.wall_ns else 0.0
 
 

@@ -1,9 +1,9 @@
 """THE table of injection points: the place of a delay, the means, and the layer that the breakdown must blame.
 
-By `signal`: a process is stopped from outside (SIGSTOP), from a line of a log on. To all other processes this looks
-like a hung daemon, a paused machine or a stalled disk. By `application`: another application fills the queue. By
-`control group`: the kernel limits the disk reads of a process. By `hook`: our own code waits inside the process, where
-nothing outside knows the moment.
+By `signal`: SIGSTOP stops a process from outside, after a line of a log. To all other processes this looks like a hung
+daemon, a paused machine or a stalled disk. By `application`: another application fills the queue. By `control group`:
+the kernel limits the disk reads of a process. By `hook`: our own code waits inside the process, where nothing outside
+knows the moment.
 
 The ID of a container ends in its number: 000001 is the ApplicationMaster, 000002 the first executor.
 """
@@ -13,9 +13,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
-from dlobd import spans as kinds
 from dlobd.faults.observed_run import APPEARED, DRIVER, SPARK_SUBMIT
 from dlobd.faults.targets import (
     Targets,
@@ -50,9 +49,8 @@ class Point:
     """A place at the boundary of a layer. Its name begins with the layer.
 
     Attributes:
-        often: whether a run passes the point many times, so that several delays fit into a run.
-        whole_run: whether the delay has no interval of its own, so that only the totals show it.
-        part: the span that must contain the delay; empty where any span of the layer will do.
+        often: a run passes the point many times, so that several delays fit into a run.
+        part: the span that must contain the delay; empty if any span of the layer will do.
         stop: the stop of a point by signal.
     """
 
@@ -61,7 +59,6 @@ class Point:
     how: str
     often: bool = False
     part: str = ""
-    whole_run: bool = False
     stop: Stop | None = None
 
     @property
@@ -69,253 +66,129 @@ class Point:
         """The layer that the breakdown must blame."""
         return self.name.partition("/")[0]
 
-
-def _stop(name: str, how: str, log: str, pattern: re.Pattern[str], targets: Targets, within_s: float = 2.0) -> Point:
-    return Point(name, "signal", how, stop=Stop(LogLine(log, pattern), targets, within_s))
-
-
-def _nodemanager(number: int, states: str) -> re.Pattern[str]:
-    return re.compile(rf"Container (container_\w+_{number:06}) transitioned from {states}")
+    @property
+    def whole_run(self) -> bool:
+        """True if the delay has no interval of its own, so that only the totals show it."""
+        return self.by == "control group"
 
 
-def _line(text: str) -> re.Pattern[str]:
-    return re.compile(re.escape(text))
+STARTS_S, RUNS_S = 60.0, 2.0
+"""Deadlines for a process whose start earlier delays may hold up, and for a running process."""
+
+_NODEMANAGER, _MASTER_LOG, _EXECUTOR_LOG, _AUDIT = r"nodemanager-\d+", "container-1", "container-2", "namenode-audit"
+_RESOURCEMANAGER, _NAMENODE, _DATANODES = map(daemons, ("resourcemanager", "namenode", "datanode"))
+_STOPPED: Mapping[str, tuple[str, str, Targets, float]] = {
+    "rm-client": ("ResourceManager", SPARK_SUBMIT, _RESOURCEMANAGER, RUNS_S),
+    "rm-master": ("ResourceManager", _MASTER_LOG, _RESOURCEMANAGER, RUNS_S),
+    "nodemanager": ("NodeManager", _NODEMANAGER, daemons(""), RUNS_S),
+    "submit-start": ("spark-submit's JVM", SPARK_SUBMIT, spark_submit, STARTS_S),
+    "submit": ("spark-submit's JVM", SPARK_SUBMIT, spark_submit, RUNS_S),
+    "python": ("the driver's Python", DRIVER, driver_python(is_python), STARTS_S),
+    "pyspark": ("the driver's Python", DRIVER, driver_python(maps("_lsprof")), STARTS_S),
+    "driver": ("the driver's JVM", DRIVER, driver_jvm, RUNS_S),
+    "master-start": ("the ApplicationMaster's container", _NODEMANAGER, container(1), RUNS_S),
+    "master": ("the ApplicationMaster's JVM", _MASTER_LOG, container(1, is_java), RUNS_S),
+    "container": ("the executor's container", _NODEMANAGER, container(2), RUNS_S),
+    "executor-start": ("the executor's JVM", _EXECUTOR_LOG, container(2, is_java), STARTS_S),
+    "executor-all": ("the executor's JVM", _EXECUTOR_LOG, container(2), RUNS_S),
+    "executor": ("the executor's JVM", _EXECUTOR_LOG, container(2, is_java), RUNS_S),
+    "daemon": ("Spark's Python daemon", _EXECUTOR_LOG, container(2, is_python_daemon), STARTS_S),
+    "trainer": ("the trainer", _EXECUTOR_LOG, container(2, maps("_op_def_library_pybind")), STARTS_S),
+    "nn-client": ("NameNode", SPARK_SUBMIT, _NAMENODE, RUNS_S),
+    "nn-driver": ("NameNode", DRIVER, _NAMENODE, RUNS_S),
+    "datanodes": ("DataNodes", _AUDIT, _DATANODES, RUNS_S),
+}
+"""Key of a stop in `_ROWS` -> the stopped process in words, the log with the trigger, the processes, the deadline."""
+
+# webhdfs in hdfs/read: a redirected reader; dlobd itself opens the file before the window, without this question
+_ROWS = r"""
+client/exec             | hook           | the child of dlobd waits before it becomes spark-submit
+yarn/new-application    | rm-client      | when spark-submit asks for an application ID | Call -> .*: getNewApplication
+yarn/submit             | rm-client      | when spark-submit submits the application | Submitting application app
+yarn/queue              | application    | another application fills the queue's share for ApplicationMasters
+yarn/localise           | nodemanager    | when it localises the master's files | CONTAINER 1 NEW to LOCALIZING
+yarn/register           | rm-master      | when the ApplicationMaster registers | Call -> .*: registerApplicationMaster
+yarn/localise-executor  | nodemanager    | when it localises the executor's files | CONTAINER 2 NEW to LOCALIZING
+spark/submit-start      | submit-start   | as soon as it exists | APPEARED
+spark/submit-boot       | submit         | while it boots | BOOTS
+spark/driver-start      | python         | as soon as it exists | APPEARED
+spark/import-pyspark    | pyspark        | while it imports pyspark | APPEARED
+spark/context           | driver         | when it begins its SparkContext | Running Spark version
+spark/env               | driver         | while it creates its SparkEnv | Successfully started service 'sparkDriver'
+spark/scheduler         | driver         | when it creates its task scheduler | Using .*ShuffleManager$
+spark/rm-proxy          | submit         | when it connects to the ResourceManager | Connecting to ResourceManager
+spark/staging           | submit         | when it opens the staging directory | Application ID is assigned
+spark/prepare           | submit         | when it prepares the ApplicationMaster | Setting up container launch context
+spark/am-start          | master-start   | as soon as its process exists | CONTAINER 1 SCHEDULED to RUNNING
+spark/am-boot           | master         | while it boots | BOOTS
+spark/am-name           | master         | once log4j is configured | main INFO Configuration \S+ started
+spark/am-login          | master         | at the first lines of its log | Registering signal handler for INT
+spark/am-staging        | master         | when it opens the staging directory | ApplicationAttemptId:
+spark/am-connect        | master         | when it is registered | Response <- .*: registerApplicationMaster
+spark/am-request        | master         | when it prepares executors | Preparing Local resources
+spark/am-allocator      | master         | when it creates its allocator | Default YARN executor launch context:
+spark/am-launch         | master         | when it has a container for an executor | Launching container container_
+spark/executor-start    | container      | as soon as its process exists | CONTAINER 2 SCHEDULED to RUNNING
+spark/executor-boot     | executor-start | as soon as it exists | APPEARED
+spark/executor-main     | executor       | when it looks for its main class | BOOTS
+spark/executor-log4j    | executor       | when it configures log4j | main INFO Using provider
+spark/executor-name     | executor       | once log4j is configured | main INFO Configuration \S+ started
+spark/executor-login    | executor-all   | at the first lines of its log | Registering signal handler for INT
+spark/executor-settings | executor       | when it asks for its settings | Changing view acls to
+spark/executor-env      | executor       | while it creates its SparkEnv | DiskBlockManager
+spark/executor-register | executor       | when it asks to be registered | Connecting to driver:
+spark/block-manager     | driver         | when it registers its BlockManager | Registering BlockManager Bl.*\(driver
+spark/splits            | driver         | when it looks for its input files | Created broadcast 0 from
+spark/task              | executor       | when it gets its first task | Got assigned task 0
+spark/broadcast         | executor       | when it reads its task's broadcast | Started reading broadcast variable
+spark/function          | executor       | when it has its task's broadcast | Block broadcast_\d+ stored as values
+spark/open-input        | executor       | when it opens its task's input | input split:
+spark/python-start      | daemon         | as soon as it exists | Got assigned task 0
+spark/slow-task         | hook often     | a Spark task waits before it hands out a block, while the trainer wants it
+spark/stop              | driver         | when its SparkContext stops | SparkContext is stopping
+spark/exit              | driver         | when its SparkContext has stopped | Successfully stopped SparkContext
+launcher/rendezvous     | hook           | a node waits before it sends its reservation or its address
+feed/put                | hook often     | the feeding side waits inside a put, while the trainer wants the block
+feed/get                | hook often     | the trainer's side waits inside a get, although the block is there
+hdfs/staging            | nn-client      | when spark-submit uploads a file | Uploading resource
+hdfs/upload             | datanodes      | when spark-submit has created a file | cmd=create\s+src=\S*/\.sparkStaging/
+hdfs/splits             | nn-driver      | when the driver lists input | Call -> .*: getFileInfo "/dlobd/data/\S+/train"
+hdfs/read               | datanodes      | when the trainer opens its input | INPUT
+hdfs/disk               | control group  | DataNodes read slowly from their disk, if root slows it down
+hdfs/write              | datanodes      | when the trainer stores its model | cmd=create\s+src=/dlobd/runs/\S+/model/
+hdfs/event-log          | nn-driver      | when the driver closes its event log | Stopping event writer for
+tensorflow/import       | trainer        | when it imports TensorFlow | Got assigned task 0
+tensorflow/first-step   | hook           | the trainer computes longer in its first step
+tensorflow/step         | hook often     | one rank computes longer in a step
+tensorflow/decode       | hook often     | one rank waits before a step, while the others are in it
+channel/pack            | hook often     | one rank waits in its `pack`, as the others wait for it
+channel/wait            | hook often     | one rank waits in the barrier before a collective, its `wait for peers`
+channel/wire            | hook often     | one rank waits in a collective, its `wire`, which no other rank can end
+channel/unpack          | hook often     | the chief waits in its `unpack`, while it makes tensors of the means
+user/script             | hook           | the user's own script waits between two calls of Spark
+user/task               | hook           | the user's own function waits in a Spark task
+"""
+"""Name, means or key of `_STOPPED`, description, and trigger. A span in backquotes must contain the delay."""
+
+_TRIGGERS = {
+    "APPEARED": f"^{APPEARED}$",
+    "BOOTS": "WARNING: Using incubator modules",  # a JVM of Spark writes this line before it loads its main class
+    "INPUT": r"cmd=getfileinfo\s+src=\S*/train/part-\S*\s.*proto=webhdfs",
+}
 
 
-def _call(method: str) -> re.Pattern[str]:
-    """Return the pattern of the line that Hadoop's RPC client writes before a call."""
-    return re.compile(f"Call -> .*: {method}")
+def _point(row: str) -> Point:
+    name, by, how, *rest = map(str.strip, row.split(" | ", 3))
+    means = by.removesuffix(" often")
+    for each in get_args(By):
+        if each == means:
+            part = re.search("`(.*)`", how)
+            return Point(name, each, how, by != means, part[1] if part else "")
+    process, log, targets, within_s = _STOPPED[by]
+    trigger = re.sub(r"CONTAINER (\d)", r"Container (container_\\w+_00000\1) transitioned from", rest[0])
+    stop = Stop(LogLine(log, re.compile(_TRIGGERS.get(trigger, trigger))), targets, within_s)
+    return Point(name, "signal", f"{process}, {how}", stop=stop)
 
 
-NODEMANAGER = r"nodemanager-\d+"
-FIRST_LINE = re.compile(f"^{APPEARED}$")
-LOG4J_DONE = re.compile(r"main INFO Configuration \S+ started")
-STARTS_S = 60.0
-"""Deadline for a process whose start earlier delays may hold up."""
-JVM_BOOTS = _line("WARNING: Using incubator modules")
-"""A JVM of Spark writes this line before it loads its main class."""
-MASTER_LOG, EXECUTOR_LOG, AUDIT = "container-1", "container-2", "namenode-audit"
-RESOURCEMANAGER, NAMENODE, DATANODES = map(daemons, ("resourcemanager", "namenode", "datanode"))
-MASTER, EXECUTOR = container(1, is_java), container(2, is_java)
-_TRAINING_DATA = re.compile(
-    # webhdfs: a redirected reader; dlobd itself opens the file before the window, without this question
-    r"cmd=getfileinfo\s+src=\S*/train/part-\S*\s.*proto=webhdfs"
-)
-
-_ROWS = (
-    Point("client/exec", "hook", "the child of dlobd waits before it becomes spark-submit"),
-    _stop(
-        "yarn/new-application", "ResourceManager, when spark-submit asks for an application id", SPARK_SUBMIT,
-        _call("getNewApplication"), RESOURCEMANAGER,
-    ),
-    _stop(
-        "yarn/submit", "ResourceManager, when spark-submit submits the application", SPARK_SUBMIT,
-        _line("Submitting application application_"), RESOURCEMANAGER,
-    ),
-    Point(
-        QUEUE, "application",
-        "another application holds the queue's memory for ApplicationMasters; then it is killed",
-    ),
-    _stop(
-        "yarn/localise", "NodeManager, when it localises the ApplicationMaster's container", NODEMANAGER,
-        _nodemanager(1, "NEW to LOCALIZING"), daemons(""),
-    ),
-    _stop(
-        "yarn/register", "ResourceManager, when the ApplicationMaster registers", MASTER_LOG,
-        _call("registerApplicationMaster"), RESOURCEMANAGER,
-    ),
-    _stop(
-        "yarn/localise-executor", "NodeManager, when it localises the executor's container", NODEMANAGER,
-        _nodemanager(2, "NEW to LOCALIZING"), daemons(""),
-    ),
-    _stop(
-        "spark/submit-start", "spark-submit's JVM, as soon as it exists", SPARK_SUBMIT, FIRST_LINE, spark_submit,
-        STARTS_S,
-    ),
-    _stop("spark/submit-boot", "spark-submit's JVM, while it boots", SPARK_SUBMIT, JVM_BOOTS, spark_submit),
-    _stop(
-        "spark/driver-start", "the driver's Python, as soon as it exists", DRIVER, FIRST_LINE,
-        driver_python(is_python), STARTS_S,
-    ),
-    _stop(
-        "spark/import-pyspark", "the driver's Python, while it imports pyspark", DRIVER, FIRST_LINE,
-        driver_python(maps("_lsprof")), STARTS_S,
-    ),
-    _stop(
-        "spark/context", "the driver's JVM, when it begins its SparkContext", DRIVER, _line("Running Spark version"),
-        driver_jvm,
-    ),
-    _stop(
-        "spark/env", "the driver's JVM, while it creates its SparkEnv", DRIVER,
-        _line("Successfully started service 'sparkDriver'"), driver_jvm,
-    ),
-    _stop(
-        "spark/scheduler", "the driver's JVM, when it creates its task scheduler", DRIVER,
-        re.compile("Using .*ShuffleManager$"), driver_jvm,
-    ),
-    _stop(
-        "spark/rm-proxy", "spark-submit's JVM, when it makes its connection to the ResourceManager", SPARK_SUBMIT,
-        _line("Connecting to ResourceManager"), spark_submit,
-    ),
-    _stop(
-        "spark/staging", "spark-submit's JVM, when it opens the staging directory", SPARK_SUBMIT,
-        _line("Application ID is assigned"), spark_submit,
-    ),
-    _stop(
-        "spark/prepare", "spark-submit's JVM, when it prepares the ApplicationMaster's launch", SPARK_SUBMIT,
-        _line("Setting up container launch context"), spark_submit,
-    ),
-    _stop(
-        "spark/am-start", "the ApplicationMaster's container, as soon as its process exists", NODEMANAGER,
-        _nodemanager(1, "SCHEDULED to RUNNING"), container(1),
-    ),
-    _stop("spark/am-boot", "the ApplicationMaster's JVM, while it boots", MASTER_LOG, JVM_BOOTS, MASTER),
-    _stop("spark/am-name", "the ApplicationMaster, once log4j is configured", MASTER_LOG, LOG4J_DONE, MASTER),
-    _stop(
-        "spark/am-login", "the ApplicationMaster, at the first lines of its log", MASTER_LOG,
-        _line("Registering signal handler for INT"), MASTER,
-    ),
-    _stop(
-        "spark/am-staging", "the ApplicationMaster, when it opens the staging directory", MASTER_LOG,
-        _line("ApplicationAttemptId: "), MASTER,
-    ),
-    _stop(
-        "spark/am-connect", "the ApplicationMaster, when it is registered", MASTER_LOG,
-        re.compile("Response <- .*: registerApplicationMaster"), MASTER,
-    ),
-    _stop(
-        "spark/am-request", "the ApplicationMaster, when it prepares executors", MASTER_LOG,
-        _line("Preparing Local resources"), MASTER,
-    ),
-    _stop(
-        "spark/am-allocator", "the ApplicationMaster, when it creates its allocator", MASTER_LOG,
-        _line("Default YARN executor launch context:"), MASTER,
-    ),
-    _stop(
-        "spark/am-launch", "the ApplicationMaster, when it has a container for an executor", MASTER_LOG,
-        _line("Launching container container_"), MASTER,
-    ),
-    _stop(
-        "spark/executor-start", "the executor's container, as soon as its process exists", NODEMANAGER,
-        _nodemanager(2, "SCHEDULED to RUNNING"), container(2),
-    ),
-    _stop(
-        "spark/executor-boot", "the executor's JVM, as soon as it exists", EXECUTOR_LOG, FIRST_LINE, EXECUTOR, STARTS_S
-    ),
-    _stop(
-        "spark/executor-main", "the executor's JVM, when it looks for its main class", EXECUTOR_LOG, JVM_BOOTS,
-        EXECUTOR,
-    ),
-    _stop(
-        "spark/executor-log4j", "the executor's JVM, when it configures log4j", EXECUTOR_LOG,
-        _line("main INFO Using provider"), EXECUTOR,
-    ),
-    _stop("spark/executor-name", "the executor's JVM, once log4j is configured", EXECUTOR_LOG, LOG4J_DONE, EXECUTOR),
-    _stop(
-        "spark/executor-login", "the executor's JVM, at the first lines of its log", EXECUTOR_LOG,
-        _line("Registering signal handler for INT"), container(2),
-    ),
-    _stop(
-        "spark/executor-settings", "the executor's JVM, when it asks for its settings", EXECUTOR_LOG,
-        _line("Changing view acls to"), EXECUTOR,
-    ),
-    _stop(
-        "spark/executor-env", "the executor's JVM, while it creates its SparkEnv", EXECUTOR_LOG,
-        _line("DiskBlockManager"), EXECUTOR,
-    ),
-    _stop(
-        "spark/executor-register", "the executor's JVM, when it asks to be registered", EXECUTOR_LOG,
-        _line("Connecting to driver: "), EXECUTOR,
-    ),
-    _stop(
-        "spark/block-manager", "the driver's JVM, when it registers its BlockManager", DRIVER,
-        _line("Registering BlockManager BlockManagerId(driver"), driver_jvm,
-    ),
-    _stop(
-        "spark/splits", "the driver's JVM, when it looks for its input files", DRIVER,
-        _line("Created broadcast 0 from"), driver_jvm,
-    ),
-    _stop(
-        "spark/task", "the executor's JVM, when it is given its first task", EXECUTOR_LOG,
-        _line("Got assigned task 0"), EXECUTOR,
-    ),
-    _stop(
-        "spark/broadcast", "the executor's JVM, when it reads its task's broadcast", EXECUTOR_LOG,
-        _line("Started reading broadcast variable"), EXECUTOR,
-    ),
-    _stop(
-        "spark/function", "the executor's JVM, when it has read its task's broadcast", EXECUTOR_LOG,
-        re.compile(r"Block broadcast_\d+ stored as values"), EXECUTOR,
-    ),
-    _stop(
-        "spark/open-input", "the executor's JVM, when it opens its task's input", EXECUTOR_LOG,
-        _line(" input split: "), EXECUTOR,
-    ),
-    _stop(
-        "spark/python-start", "Spark's Python daemon, as soon as it exists", EXECUTOR_LOG,
-        _line("Got assigned task 0"), container(2, is_python_daemon), STARTS_S,
-    ),
-    Point(
-        "spark/slow-task", "hook", "a Spark task waits before it hands out a block, while the trainer wants it",
-        often=True,
-    ),
-    _stop(
-        "spark/stop", "the driver's JVM, when its SparkContext stops", DRIVER, _line("SparkContext is stopping"),
-        driver_jvm,
-    ),
-    _stop(
-        "spark/exit", "the driver's JVM, when its SparkContext has stopped", DRIVER,
-        _line("Successfully stopped SparkContext"), driver_jvm,
-    ),
-    Point("launcher/rendezvous", "hook", "a node waits before it hands in its reservation or its address"),
-    Point("feed/put", "hook", "the feeding side waits inside a put, while the trainer wants the block", often=True),
-    Point("feed/get", "hook", "the trainer's side waits inside a get, although the block is there", often=True),
-    _stop(
-        "hdfs/staging", "NameNode, when spark-submit uploads a file", SPARK_SUBMIT, _line("Uploading resource"),
-        NAMENODE,
-    ),
-    _stop(
-        "hdfs/upload", "DataNodes, when spark-submit has created a file to upload", AUDIT,
-        re.compile(r"cmd=create\s+src=\S*/\.sparkStaging/"), DATANODES,
-    ),
-    _stop(
-        "hdfs/splits", "NameNode, when the driver asks where its input is", DRIVER,
-        _call(r'getFileInfo "/dlobd/data/\S+/train"'), NAMENODE,
-    ),
-    _stop("hdfs/read", "DataNodes, when the trainer opens its input", AUDIT, _TRAINING_DATA, DATANODES),
-    Point(DISK, "control group", "DataNodes read slowly from their disk, if root slows it down", whole_run=True),
-    _stop(
-        "hdfs/write", "DataNodes, when the trainer stores its model", AUDIT,
-        re.compile(r"cmd=create\s+src=/dlobd/runs/\S+/model/"), DATANODES,
-    ),
-    _stop(
-        "hdfs/event-log", "NameNode, when the driver closes its event log", DRIVER, _line("Stopping event writer for"),
-        NAMENODE,
-    ),
-    _stop(
-        "tensorflow/import", "the trainer's container, when it imports TensorFlow", EXECUTOR_LOG,
-        _line("Got assigned task 0"), container(2, maps("_op_def_library_pybind")), STARTS_S,
-    ),
-    Point("tensorflow/first-step", "hook", "the trainer computes longer in its first step"),
-    Point("tensorflow/step", "hook", "one rank computes longer in a step", often=True),
-    Point("tensorflow/decode", "hook", "one rank waits before a step, while the others are in it", often=True),
-    Point(
-        "channel/pack", "hook", "one rank waits while it packs, as the others wait for it", often=True, part=kinds.PACK
-    ),
-    Point(
-        "channel/wait", "hook", "one rank waits inside the barrier before a collective", often=True,
-        part=kinds.WAIT_FOR_PEERS,
-    ),
-    Point(
-        "channel/wire", "hook", "one rank waits inside a collective, which no other can end", often=True,
-        part=kinds.WIRE,
-    ),
-    Point(
-        "channel/unpack", "hook", "the chief waits while it makes tensors of the means", often=True, part=kinds.UNPACK
-    ),
-    Point("user/script", "hook", "the user's own script waits between two calls of Spark"),
-    Point("user/task", "hook", "the user's own function waits in a Spark task"),
-)  # fmt: skip
-
-POINTS: Mapping[str, Point] = {row.name: row for row in _ROWS}
+POINTS: Mapping[str, Point] = {point.name: point for point in map(_point, _ROWS.strip().splitlines())}
 """Name to point, in the order of the layers."""

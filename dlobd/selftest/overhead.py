@@ -1,9 +1,9 @@
 """Measures the recording overhead: real runs with the recorder on and off, interleaved on one cluster, and one loop.
 
-Each repeat runs both, in an order drawn from the seed, so that both suffer from the same drift. The figures are those
-that a run has without a recorder too: the wall by the client, and the training loop by the ranks. Runs differ by more
-than the recorder costs, so `step_loop` measures the cost of a step. The unit is the process: differences and ratios
-are those of the runs of a repeat, and of the processes of the loop.
+Each repeat runs both, in an order drawn from the seed, so that both suffer from the same drift. The figures do not
+need the recorder: the wall time by the client, and the training loop by the ranks. Runs differ by more than the
+recorder costs, so `step_loop` measures the cost of a step. Differences and ratios are computed within each repeat, and
+within each process of the loop.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import random
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -30,7 +30,7 @@ from dlobd.schema import Experiment
 from dlobd.selftest.step_loop import BLOCK_STEPS, Loop, added_ns
 
 WAYS = ("off", "on")
-FIGURES = {"wall": "wall_ns", "training loop": "loop_ns"}
+FIGURES = {"wall time": "wall_ns", "training loop": "loop_ns"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +83,9 @@ def measure(
     progress: Callable[[str], None],
     report: Callable[[str], None],
 ) -> list[Measurement]:
-    """Execute all runs. A failed run has no figures, and does not end the measurement.
+    """Execute all runs, with their bundles in `out`. A failed run has no figures, and does not end the measurement.
 
-    Args:
-        out: directory of the bundles.
-        progress: gets the steps of each run.
-        report: gets one line per run.
+    `progress` gets the steps of each run, and `report` one line per run.
 
     Raises:
         SetupError, ClusterError, Busy: a run could not be submitted.
@@ -103,9 +100,14 @@ def measure(
             busy = settled_busy_percent()
             with _switched(way):
                 bundle = Bundle(runner.run(experiment, out, progress, cluster))
-            measured.append(_measurement(repeat, way, bundle, experiment.steps - 1, busy))
-            wall_ns = measured[-1].wall_ns
-            length = f"{wall_ns / 1e9:.1f} s" if wall_ns is not None else measured[-1].status
+            run = bundle.read()
+            found: tuple[int | None, ...] = (None, None, None)
+            length = run.status
+            if run.status == "ok":
+                loop = run.overhead.loop if run.overhead else None
+                found = (run.wall_ns, run.metrics.loop_ns, loop.ns if loop else None)
+                length = f"{(run.wall_ns or 0) / 1e9:.1f} s"
+            measured.append(Measurement(repeat, way, str(bundle.path), run.status, *found, experiment.steps - 1, busy))
             report(f"run {len(measured)} of {2 * repeats}: recording {way}, {length}")
     return measured
 
@@ -122,24 +124,6 @@ def _switched(way: str) -> Iterator[None]:
         os.environ.pop(tracing.SWITCH, None)
         if before is not None:
             os.environ[tracing.SWITCH] = before
-
-
-def _measurement(repeat: int, way: str, bundle: Bundle, steps: int, busy: float) -> Measurement:
-    run = bundle.read()
-    ok = run.status == "ok"
-    loop = run.overhead.loop if run.overhead else None
-    loop_ns = run.metrics.loop_ns
-    return Measurement(
-        repeat,
-        way,
-        str(bundle.path),
-        run.status,
-        run.wall_ns if ok else None,
-        loop_ns if ok and isinstance(loop_ns, int) else None,
-        loop.ns if ok and loop else None,
-        steps,
-        busy,
-    )
 
 
 def difference(runs: list[Measurement], figure: str) -> Difference:
@@ -163,19 +147,17 @@ def share(runs: list[Measurement], added: Estimate | None) -> Estimate | None:
 
 def document(runs: list[Measurement], loops: Sequence[Loop], seed: int) -> dict[str, Any]:
     """Return all results, for `--json`."""
-    differences: Mapping[str, Any] = {name: asdict(difference(runs, figure)) for name, figure in FIGURES.items()}
     added = added_ns(loops)
     part = share(runs, added)
-    step = {
-        "processes": [asdict(loop) for loop in loops],
-        "added_ns": asdict(added) if added else None,
-        "share": asdict(part) if part else None,
-    }
     return {
         "seed": seed,
         "runs": [asdict(run) for run in runs],
-        "differences": differences,
-        "step": step,
+        "differences": {name: asdict(difference(runs, figure)) for name, figure in FIGURES.items()},
+        "step": {
+            "processes": [asdict(loop) for loop in loops],
+            "added_ns": asdict(added) if added else None,
+            "share": asdict(part) if part else None,
+        },
         "budget": BUDGET,
     }
 
@@ -185,17 +167,13 @@ def report(runs: list[Measurement], loops: Sequence[Loop]) -> list[str]:
     lines = []
     for name, figure in FIGURES.items():
         lines += _figure_lines(name, difference(runs, figure))
-    estimates = [run.estimate_ns for run in runs if run.estimate_ns is not None]
-    if estimates:
-        lines.append(
-            f"estimated in the training loop: {statistics.median(estimates) / 1e9:.4f} s (spans times their cost)"
-        )
+    if estimates := [run.estimate_ns for run in runs if run.estimate_ns is not None]:
+        estimate_s = statistics.median(estimates) / 1e9
+        lines.append(f"estimated in the training loop: {estimate_s:.4f} s (spans times their cost)")
     lines += _step_lines(runs, loops)
-    failed = [f"{run.bundle} ({run.status})" for run in runs if run.status != "ok"]
-    if failed:
+    if failed := [f"{run.bundle} ({run.status})" for run in runs if run.status != "ok"]:
         lines.append(f"not counted: {', '.join(failed)}")
-    busy = [run.busy_percent for run in runs]
-    if busy:
+    if busy := [run.busy_percent for run in runs]:
         lines.append(f"cores busy before a run: median {statistics.median(busy):.0f} %, at most {max(busy):.0f} %")
     return lines
 

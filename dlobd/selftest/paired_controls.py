@@ -55,7 +55,7 @@ class Total:
 
     @property
     def holds(self) -> bool | None:
-        """Whether the interval contains 0; None without an interval."""
+        """True if the interval contains 0; None without an interval."""
         return self.error_ns.holds(0)
 
 

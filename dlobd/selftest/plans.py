@@ -24,7 +24,7 @@ class Plan:
     Attributes:
         block: counted from 0.
         delays: in a control, all delays have the length 0.
-        own: whether a script runs as the user's own job, instead of the experiment.
+        own: a script runs as the user's own job, instead of the experiment.
         disk_bytes_per_s: the limit of the DataNodes' disk reads; 0 for no limit.
         attempt: the number of the repetition; 0 for the first run.
     """
@@ -39,18 +39,18 @@ class Plan:
 
     @property
     def control(self) -> bool:
-        """Whether the run has no delay."""
+        """True if the run has no delay."""
         return not any(map(any, self.delays.values())) and not self.disk_bytes_per_s
 
     @property
     def name(self) -> str:
-        """A unique name in a self-test."""
+        """The name, unique in a self-test."""
         suffix = "-control" if self.control else f"-repeat-{self.attempt}" if self.attempt else ""
         return f"{self.way}-{self.block}{suffix}"
 
     @property
     def cluster_mode(self) -> bool:
-        """Whether the driver runs in the ApplicationMaster."""
+        """True if the driver runs in the ApplicationMaster."""
         return "deploy_mode=cluster" in self.settings
 
     def repeat(self, points: Collection[str], attempt: int) -> Plan:
@@ -59,71 +59,52 @@ class Plan:
         return replace(self, delays=delays, disk_bytes_per_s=0, attempt=attempt)
 
 
-_START = (
-    "client/exec", "yarn/new-application", "yarn/submit", "yarn/queue", "yarn/localise", "yarn/register",
-    "yarn/localise-executor", "spark/submit-start", "spark/submit-boot", "spark/driver-start", "spark/import-pyspark",
-    "spark/context", "spark/env", "spark/scheduler", "spark/rm-proxy", "spark/staging", "spark/prepare",
-    "spark/am-start", "spark/am-boot", "spark/am-name", "spark/am-login", "spark/am-staging", "spark/am-connect",
-    "spark/am-request", "spark/am-allocator", "spark/am-launch", "spark/executor-start", "spark/executor-boot",
-    "spark/executor-main", "spark/executor-log4j", "spark/executor-name", "spark/executor-login",
-    "spark/executor-settings", "spark/executor-env", "spark/executor-register", "spark/task", "spark/broadcast",
-    "spark/function", "spark/python-start", "hdfs/staging", "hdfs/upload",
-)  # fmt: skip
+_START = """
+    client/exec yarn/new-application yarn/submit yarn/queue yarn/localise yarn/register yarn/localise-executor
+    spark/submit-start spark/submit-boot spark/driver-start spark/import-pyspark spark/context spark/env
+    spark/scheduler spark/rm-proxy spark/staging spark/prepare spark/am-start spark/am-boot spark/am-name
+    spark/am-login spark/am-staging spark/am-connect spark/am-request spark/am-allocator spark/am-launch
+    spark/executor-start spark/executor-boot spark/executor-main spark/executor-log4j spark/executor-name
+    spark/executor-login spark/executor-settings spark/executor-env spark/executor-register spark/task
+    spark/broadcast spark/function spark/python-start hdfs/staging hdfs/upload """
 """The points that every job on YARN passes before the training."""
 
-_BRIEF = (
-    "client/exec", "yarn/submit", "yarn/queue", "yarn/register", "spark/submit-start", "spark/context",
-    "spark/am-start", "spark/executor-start", "spark/task", "spark/python-start", "hdfs/staging",
-)  # fmt: skip
+_BRIEF = """
+    client/exec yarn/submit yarn/queue yarn/register spark/submit-start spark/context spark/am-start
+    spark/executor-start spark/task spark/python-start hdfs/staging """
 """A selection of them, for ways that start like another way."""
 
 # One rank, except where ranks wait for each other: a second rank could continue, and hide the delay.
-_WAYS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+_WAYS: Mapping[str, tuple[str, str]] = {
     "feed": (
-        ("workers=1",),
-        (
-            *_START, "hdfs/splits", "spark/splits", "launcher/rendezvous", "spark/slow-task", "feed/put", "feed/get",
-            "tensorflow/import", "tensorflow/first-step", "tensorflow/step", "hdfs/write", "spark/stop",
-            "hdfs/event-log", "spark/exit",
-        ),
+        "workers=1",
+        f"""{_START} hdfs/splits spark/splits launcher/rendezvous spark/slow-task feed/put feed/get tensorflow/import
+        tensorflow/first-step tensorflow/step hdfs/write spark/stop hdfs/event-log spark/exit""",
     ),
     "read": (
-        ("workers=1", "input=read"),
-        (
-            *_BRIEF, "hdfs/read", "tensorflow/import", "tensorflow/step", "hdfs/write", "spark/stop", "hdfs/event-log",
-            "spark/exit",
-        ),
+        "workers=1 input=read",
+        f"{_BRIEF} hdfs/read tensorflow/import tensorflow/step hdfs/write spark/stop hdfs/event-log spark/exit",
     ),
     "feed-cluster": (
-        ("workers=1", "deploy_mode=cluster"),
-        (
-            *_START, "spark/block-manager", "spark/splits", "launcher/rendezvous", "feed/put", "feed/get",
-            "tensorflow/import", "hdfs/write",
-        ),
+        "workers=1 deploy_mode=cluster",
+        f"""{_START} spark/block-manager spark/splits launcher/rendezvous feed/put feed/get tensorflow/import
+        hdfs/write""",
     ),
     "read-cluster": (
-        ("workers=1", "input=read", "deploy_mode=cluster"),
-        (*_BRIEF, "hdfs/read", "tensorflow/import", "tensorflow/step", "hdfs/write"),
+        "workers=1 input=read deploy_mode=cluster",
+        f"{_BRIEF} hdfs/read tensorflow/import tensorflow/step hdfs/write",
     ),
     "ranks": (
-        ("launcher=barrier", "deploy_mode=cluster"),
-        ("yarn/queue", "spark/block-manager", "tensorflow/step", "tensorflow/decode", "hdfs/write"),
+        "launcher=barrier deploy_mode=cluster",
+        "yarn/queue spark/block-manager tensorflow/step tensorflow/decode hdfs/write",
     ),
-    "channel": (
-        ("launcher=barrier", "exchange=ring"),
-        ("channel/pack", "channel/wait", "channel/wire", "channel/unpack"),
-    ),
+    "channel": ("launcher=barrier exchange=ring", "channel/pack channel/wait channel/wire channel/unpack"),
     "barrier": (
-        ("launcher=barrier", "workers=1"),
-        (
-            *_BRIEF, "spark/splits", "launcher/rendezvous", "spark/open-input", "spark/slow-task", "feed/put",
-            "tensorflow/step",
-        ),
+        "launcher=barrier workers=1",
+        f"{_BRIEF} spark/splits launcher/rendezvous spark/open-input spark/slow-task feed/put tensorflow/step",
     ),
-}  # fmt: skip
-"""Name to settings and points."""
-
-_OWN = (("workers=1",), ("user/script", "user/task"))
+}
+"""Name -> settings and points."""
 
 _DISK = ("workers=1", "input=read", "page_cache=cold", "checkpoint_every_steps=1000")
 _DISK_BYTES_PER_S = 1_000_000
@@ -139,14 +120,12 @@ def quick() -> list[Plan]:
 def full(seed: int = 0, slow_disk: bool = False) -> list[Plan]:
     """Return runs with every point and size, in every way that passes the point, and as many controls.
 
-    Args:
-        slow_disk: whether the disk of the DataNodes can be slowed here.
-    """
+    `slow_disk`: the disk of the DataNodes can be slowed on this machine."""
     plans: list[Plan] = []
     for block, size in enumerate(SIZES_S):
         ways = [_plan(name, block, SIZES_S, None) for name in _WAYS]
         other = SIZES_S[(block + 1) % len(SIZES_S)]
-        ways.append(Plan("own", block, _OWN[0], {"user/script": [size], "user/task": [other]}, own=True))
+        ways.append(Plan("own", block, ("workers=1",), {"user/script": [size], "user/task": [other]}, own=True))
         if slow_disk:
             ways.append(Plan("disk", block, _DISK, {}, disk_bytes_per_s=_DISK_BYTES_PER_S))
         order = random.Random(f"{seed} {block}")
@@ -162,10 +141,10 @@ def full(seed: int = 0, slow_disk: bool = False) -> list[Plan]:
 def _plan(way: str, block: int, often: Sequence[float], once: float | None) -> Plan:
     settings, points = _WAYS[way]
     delays = {}
-    for number, point in enumerate(points):
+    for number, point in enumerate(points.split()):
         if POINTS[point].often:
             # two sizes per run, so that no run takes minutes
             delays[point] = often if len(often) <= 2 else [often[block], often[(block + 1) % len(often)]]
         else:
             delays[point] = [once if once is not None else SIZES_S[(block + number) % len(SIZES_S)]]
-    return Plan(way, block, (*settings, "checkpoint_every_steps=1000"), delays)
+    return Plan(way, block, (*settings.split(), "checkpoint_every_steps=1000"), delays)

@@ -1,9 +1,12 @@
-"""The results of a self-test as tables and as one document: delays and blamed layers, recovered time, layer totals
-against those of the controls, and the share of a run that the delays prove."""
+"""The results of a self-test as one document and as tables.
+
+They contain the delays and the blamed layers, the recovered time, the layer totals against those of the controls, and
+the share of a run that the delays prove.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -14,18 +17,18 @@ from dlobd.layers import LAYERS
 from dlobd.selftest import coverage, paired_controls
 from dlobd.selftest.injection_points import POINTS
 from dlobd.selftest.runs import SelftestRun
-from dlobd.selftest.score import BLAMED, HELD_UP, RIGHT, WRONG, Recovery, confusion, lines
+from dlobd.selftest.score import BLAMED, HELD_UP, RIGHT, WRONG, confusion, lines
 
 DELAYS = ("point", "by", "delays", "injected s", "held up s", "recovered s", "least", "most elsewhere")
 LINES = ("layer", "delays", "slope", "intercept ms")
 TOTALS = ("way", "layer", "injected s", "added s", "median error s", "interval s", "holds 0")
-COVERED = ("way", "wall s", "in spans with a delay", "without sleeps", "largest without one, s")
+COVERED = ("way", "wall time s", "in spans with a delay", "without sleeps", "largest without one, s")
 
 HOLDING = 0.9
 """The least share of layer totals whose interval must contain the injected time; some intervals of 95 % miss it."""
 
 TOUCHED = 0.8
-"""The least share of the wall in spans that contained a delay."""
+"""The least share of the wall time in spans that contained a delay."""
 
 MAIN = "feed"
 """The way of the main job, with one rank."""
@@ -38,7 +41,7 @@ def document(rans: Sequence[SelftestRun]) -> dict[str, Any]:
     """Return all results as one JSON document; times in nanoseconds."""
     scored = [recovery for ran in rans for recovery in ran.scored]
     return {
-        "facts": facts(rans) if rans else [],
+        "facts": _facts(rans) if rans else [],
         "ok": bool(scored) and all(ran.ok for ran in rans),
         "target": {"right": RIGHT, "wrong": WRONG, "held_up": HELD_UP, "holding": HOLDING, "touched": TOUCHED},
         "runs": [
@@ -71,9 +74,11 @@ def document(rans: Sequence[SelftestRun]) -> dict[str, Any]:
         ],
         "confusion": confusion(scored),
         "lines": {layer: asdict(line) for layer, line in lines(scored).items()},
-        "totals": [_total(total) for total in _totals(rans)],
+        "totals": [
+            {**asdict(total), "error_ns": asdict(total.error_ns), "holds": total.holds} for total in _totals(rans)
+        ],
         "coverage": _coverage(rans),
-        "never_delayed": never_delayed(scored),
+        "never_delayed": [layer for layer in LAYERS if all(recovery.layer != layer for recovery in scored)],
     }
 
 
@@ -84,10 +89,6 @@ def _totals(rans: Sequence[SelftestRun]) -> list[paired_controls.Total]:
             plan = ran.plan
             runs[plan.control].append(paired_controls.of_run(plan.way, plan.block, ran.injected, ran.attribution))
     return paired_controls.compared(runs[False], runs[True])
-
-
-def _total(total: paired_controls.Total) -> dict[str, Any]:
-    return {**asdict(total), "error_ns": asdict(total.error_ns), "holds": total.holds}
 
 
 def _coverage(rans: Sequence[SelftestRun]) -> list[dict[str, Any]]:
@@ -109,7 +110,7 @@ def _coverage(rans: Sequence[SelftestRun]) -> list[dict[str, Any]]:
     return rows
 
 
-def facts(rans: Sequence[SelftestRun]) -> list[str]:
+def _facts(rans: Sequence[SelftestRun]) -> list[str]:
     """Return date, machine, versions and runs, one line each."""
     settings = ", ".join(sorted({setting for ran in rans for setting in ran.plan.settings}))
     first = rans[0].record
@@ -126,25 +127,22 @@ def facts(rans: Sequence[SelftestRun]) -> list[str]:
     ]
 
 
-def never_delayed(recoveries: Iterable[Recovery]) -> list[str]:
-    """Return the layers without a delay."""
-    delayed = {recovery.layer for recovery in recoveries}
-    return [layer for layer in LAYERS if layer not in delayed]
-
-
 def tables(rans: Sequence[SelftestRun], console: Console) -> None:
     """Print all tables with rows, and the verdict."""
     whole = document(rans)
-    matrix = (("delayed", *columns(whole)), matrix_rows(whole), "blamed, s")
     for header, rows, title in (
-        (DELAYS, by_point(whole), ""),
-        matrix,
-        (LINES, line_rows(whole), ""),
+        (DELAYS, by_point(whole), None),
+        (("delayed", *columns(whole)), matrix_rows(whole), "blamed, s"),
+        (LINES, line_rows(whole), None),
         (TOTALS, total_rows(whole), "with delays, less the control of the same block"),
-        (COVERED, covered_rows(whole), "share of the wall in spans with a delay"),
+        (COVERED, covered_rows(whole), "share of the wall time in spans with a delay"),
     ):
         if rows:
-            console.print(_table(header, rows, title), "")
+            titles = [Column(header[0], no_wrap=True), *(Column(name, justify="right") for name in header[1:])]
+            table = Table(*titles, title=title, title_justify="left", box=None)
+            for row in rows:
+                table.add_row(*row)
+            console.print(table, "")
     for run in whole["runs"]:
         if run["status"] != "ok":
             console.print(f"run {run['run']} ({run['plan']}) is {run['status']}: {run['reason']}")
@@ -152,14 +150,6 @@ def tables(rans: Sequence[SelftestRun], console: Console) -> None:
             console.print(f"run {run['run']} ({run['plan']}): not injected: {', '.join(run['missing'])}")
     for line in (*exceptions(whole), *verdicts(whole)):
         console.print(line)
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> Table:
-    columns = [Column(header[0], no_wrap=True), *(Column(name, justify="right") for name in header[1:])]
-    table = Table(*columns, title=title or None, title_justify="left", box=None)
-    for row in rows:
-        table.add_row(*row)
-    return table
 
 
 def exceptions(whole: Mapping[str, Any]) -> list[str]:
@@ -178,7 +168,7 @@ def exceptions(whole: Mapping[str, Any]) -> list[str]:
 
 
 def verdicts(whole: Mapping[str, Any]) -> list[str]:
-    """Return a sentence on the delays, and one each on totals and coverage if there are any."""
+    """Return a sentence on the delays, and further sentences on totals and coverage if there are any."""
     scored = _scored(whole)
     right = sum(delay["verdict"] == "found" for delay in scored)
     target = f"at least {RIGHT:.0%} in its own layer, at most {WRONG:.0%} in any other"
@@ -197,10 +187,10 @@ def verdicts(whole: Mapping[str, Any]) -> list[str]:
     if whole["coverage"]:
         shares = {row["way"]: row["touched_ns"] / row["wall_ns"] for row in whole["coverage"]}
         least, awake = min(shares.values()), min(map(_awake, whole["coverage"]))
-        main = f"{shares[MAIN]:.1%} of the wall of the main job's way, {MAIN}, and " if MAIN in shares else ""
+        main = f"{shares[MAIN]:.1%} of the wall time of the main job's way, {MAIN}, and " if MAIN in shares else ""
         sentences.append(
-            f"{main}at least {least:.1%} of the wall of every way lies in spans with a delay (target {TOUCHED:.0%}); "
-            f"without sleeps of known length at least {awake:.1%}"
+            f"{main}at least {least:.1%} of the wall time of every way lies in spans with a delay (target "
+            f"{TOUCHED:.0%}); without sleeps of known length at least {awake:.1%}"
         )
     return sentences
 
@@ -221,19 +211,10 @@ def by_point(whole: Mapping[str, Any]) -> list[list[str]]:
         wrong = [
             ns / delay["held_ns"] for delay in held for layer, ns in delay["blamed"].items() if layer != point.layer
         ]
-        recovered = sum(delay["blamed"].get(point.layer, 0) for delay in own)
-        rows.append(
-            [
-                name,
-                point.by,
-                str(len(own)),
-                _s(sum(delay["ns"] for delay in own)),
-                _s(sum(delay["held_ns"] for delay in own)),
-                _s(recovered),
-                f"{min(shares, default=0):.1%}",
-                f"{max(wrong, default=0):.1%}",
-            ]
-        )
+        recovered_ns = sum(delay["blamed"].get(point.layer, 0) for delay in own)
+        sums_ns = (sum(delay["ns"] for delay in own), sum(delay["held_ns"] for delay in own), recovered_ns)
+        worst = (min(shares, default=0), max(wrong, default=0))
+        rows.append([name, point.by, str(len(own)), *map(_s, sums_ns), *(f"{share:.1%}" for share in worst)])
     return rows
 
 
@@ -266,23 +247,17 @@ def total_rows(whole: Mapping[str, Any]) -> list[list[str]]:
     for total in whole["totals"]:
         injected, added = total["injected_ns"], total["added_ns"]
         error = total["error_ns"]
-        known = error["coverage"] is not None
-        rows.append(
-            [
-                total["way"],
-                total["layer"],
-                _s(sum(injected) / len(injected)),
-                _s(sum(added) / len(added)),
-                _signed(error["value"]),
-                f"{_signed(error['low'])} to {_signed(error['high'])}" if known else f"{len(added)} blocks: none",
-                {True: "yes", False: "NO", None: "-"}[total["holds"]],
-            ]
-        )
+        interval = f"{len(added)} blocks: none"
+        if error["coverage"] is not None:
+            interval = f"{_s(error['low'], '+')} to {_s(error['high'], '+')}"
+        means = _s(sum(injected) / len(injected)), _s(sum(added) / len(added))
+        holds = {True: "yes", False: "NO", None: "-"}[total["holds"]]
+        rows.append([total["way"], total["layer"], *means, _s(error["value"], "+"), interval, holds])
     return rows
 
 
 def covered_rows(whole: Mapping[str, Any]) -> list[list[str]]:
-    """Return a row per way: the touched share of its wall, and the longest other spans."""
+    """Return a row per way: the touched share of its wall time, and the longest other spans."""
     rows = []
     for covered in whole["coverage"]:
         rest = ", ".join(f"{span['name']} {_s(span['ns'])}" for span in covered["untouched"][:SHOWN])
@@ -293,13 +268,9 @@ def covered_rows(whole: Mapping[str, Any]) -> list[list[str]]:
 
 
 def _awake(row: Mapping[str, Any]) -> float:
-    """Return the touched share of a wall without its sleeps of known length."""
+    """Return the touched share of the wall time without its sleeps of known length."""
     return float(row["touched_ns"] / (row["wall_ns"] - row["asleep_ns"]))
 
 
-def _s(ns: float) -> str:
-    return f"{ns / 1e9:.3f}"
-
-
-def _signed(ns: float) -> str:
-    return f"{ns / 1e9:+.3f}"
+def _s(ns: float, sign: str = "") -> str:
+    return f"{ns / 1e9:{sign}.3f}"

@@ -68,7 +68,7 @@ class SelftestRun:
 
     @property
     def ok(self) -> bool:
-        """Whether the run was sound, and every delay was injected and found."""
+        """True if the run was sound, and every delay was injected and found."""
         sound = self.record.status == "ok" and self.repeated.issuperset(self.missing)
         return sound and all(recovery.ok for recovery in self.scored)
 
@@ -84,11 +84,9 @@ class SelftestRun:
 def run(
     plans: Sequence[Plan], out: Path, progress: Callable[[str], None], report: Callable[[str], None]
 ) -> list[SelftestRun]:
-    """Run all plans, and repeats hidden delays.
+    """Run all plans, and repeat hidden delays. `report` gets one line per run.
 
-    Args:
-        out: for the bundles. The injection logs are beside them, in injected/<run ID>.
-        report: gets one line per run.
+    The bundles go to `out`, and the injection logs to its folder injected/<run ID>.
 
     Raises:
         SetupError, ClusterError, Busy, Interrupted: as `dlobd.run.runner.run`.
@@ -122,20 +120,16 @@ def _execute(plan: Plan, out: Path, progress: Callable[[str], None], cluster: Em
     directory.mkdir(parents=True)
     (directory / "plan.json").write_text(json.dumps({point: list(s) for point, s in plan.delays.items()}))
     (directory / "sitecustomize.py").write_text(hooks.sitecustomize(directory))
-    job = _job(plan, directory)
-    with (
-        _faults(plan, cluster, directory) as observed,
-        _slow_exec(plan.delays, directory),
-        _slow_disk(plan, cluster, directory),
-    ):
+    job: Runnable = files.load(EXPERIMENT, list(plan.settings))
+    if plan.own:
+        job = own_job.from_script(str(shipped("jobs") / "selftest.py"), [str(directory)], plan.settings)
+    disk: AbstractContextManager[None] = nullcontext()
+    if plan.disk_bytes_per_s:
+        blocks = sorted(cluster.work_dir.glob("datanode-*/**/finalized/**/blk_*"))
+        disk = slow_disk.slowed(DISK, daemons_of(cluster, "datanode"), blocks, plan.disk_bytes_per_s, directory)
+    with _faults(plan, cluster, directory) as observed, _slow_exec(plan.delays, directory), disk:
         path = runner.run(job, out, progress, cluster, _Hooked(observed.began, directory))
     return score_run(plan, path, directory.rename(directory.parent / path.name))
-
-
-def _job(plan: Plan, directory: Path) -> Runnable:
-    if plan.own:
-        return own_job.from_script(str(shipped("jobs") / "selftest.py"), [str(directory)], plan.settings)
-    return files.load(EXPERIMENT, list(plan.settings))
 
 
 def score_run(plan: Plan, bundle: Path, directory: Path) -> SelftestRun:
@@ -174,7 +168,12 @@ def _faults(plan: Plan, cluster: EmbeddedCluster, directory: Path) -> Iterator[O
         if seconds := plan.delays.get(QUEUE):
             filler = stack.enter_context(queue_filler.filled(cluster))
             run.other = filler.application_id.removeprefix("application")
-            faults.append(_release(filler, seconds[0]))
+
+            def release(run: ObservedRun, moment: Moment) -> None:
+                injection_log.inject(run.directory, QUEUE, seconds[0])
+                filler.release()
+
+            faults.append(Fault(QUEUE, queue_filler.ACCEPTED, release))
         stack.enter_context(armed(run, faults))
         yield run
 
@@ -189,23 +188,10 @@ def _stop(point: str, seconds: float) -> Fault:
     return Fault(point, stop.trigger, inject)
 
 
-def _release(filler: queue_filler.Filler, seconds: float) -> Fault:
-    def inject(run: ObservedRun, moment: Moment) -> None:
-        injection_log.inject(run.directory, QUEUE, seconds)
-        filler.release()
-
-    return Fault(QUEUE, queue_filler.ACCEPTED, inject)
-
-
-def _slow_disk(plan: Plan, cluster: EmbeddedCluster, directory: Path) -> AbstractContextManager[None]:
-    if not plan.disk_bytes_per_s:
-        return nullcontext()
-    blocks = sorted(cluster.work_dir.glob("datanode-*/**/finalized/**/blk_*"))
-    return slow_disk.slowed(DISK, daemons_of(cluster, "datanode"), blocks, plan.disk_bytes_per_s, directory)
-
-
 class _Hooked(RunObserver):
-    """Starts every Python below spark-submit with the hooks; Spark passes PYTHONPATH on to its containers."""
+    """An observer that starts every Python below spark-submit with the hooks.
+
+    Spark passes PYTHONPATH on to its containers."""
 
     def __init__(self, began: Callable[[Bundle], None], directory: Path) -> None:
         self._began = began

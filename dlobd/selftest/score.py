@@ -17,8 +17,8 @@ from typing import Literal
 from dlobd.evidence.rpc import Call
 from dlobd.faults.injection_log import Injection
 from dlobd.layers import LAYERS, UNATTRIBUTED
-from dlobd.schema import Attribution, Segment
-from dlobd.selftest.injection_points import POINTS, Point
+from dlobd.schema import Attribution
+from dlobd.selftest.injection_points import POINTS
 
 UNEXPLAINED = "unexplained"
 """Time that no evidence explains does not count as recovered, whatever its layer."""
@@ -89,7 +89,7 @@ class Recovery:
 
     @property
     def ok(self) -> bool:
-        """Whether the delay was found."""
+        """True if the delay was found."""
         return self.verdict == "found"
 
 
@@ -125,10 +125,9 @@ def held_up(injected: Injection, calls: Sequence[Call] | None) -> HeldUp:
 
 
 def blame(injected: Injection, attribution: Attribution, run: str, calls: Sequence[Call] | None = None) -> Recovery:
-    """Look up a delay in the attributed wall. Time outside of the window is unattributed.
+    """Look up a delay in the attributed wall time. Time outside of the window is unattributed.
 
-    Args:
-        calls: as for `held_up`.
+    `calls`: as for `held_up`.
     """
     held = held_up(injected, calls)
     blamed: Counter[str] = Counter()
@@ -137,26 +136,19 @@ def blame(injected: Injection, attribution: Attribution, run: str, calls: Sequen
     for segment in attribution.segments:
         overlap_ns = min(segment.end_ns, held.end_ns) - max(segment.start_ns, held.start_ns)
         if overlap_ns > 0:
-            name = _blamed(point, segment)
+            name, span = segment.layer, segment.span
+            if segment.kind == "unexplained":
+                name = UNEXPLAINED
+            elif name == point.layer and point.part not in ("", span.name if span else ""):
+                name = ELSEWHERE
             blamed[name] += overlap_ns
-            if name in LAYERS and name != point.layer and segment.span and _edge_within(segment, held):
-                moved_ns += overlap_ns
+            if name in LAYERS and name != point.layer and span:
+                edge_within = any(held.start_ns < edge_ns < held.end_ns for edge_ns in (span.start_ns, span.end_ns))
+                moved_ns += overlap_ns * edge_within
     outside_ns = held.end_ns - held.start_ns - blamed.total()
     if outside_ns:
         blamed[UNATTRIBUTED] += outside_ns
     return Recovery(run, injected, held, dict(blamed), moved_ns)
-
-
-def _blamed(point: Point, segment: Segment) -> str:
-    if segment.kind == "unexplained":
-        return UNEXPLAINED
-    name = segment.span.name if segment.span else ""
-    return ELSEWHERE if segment.layer == point.layer and point.part not in ("", name) else segment.layer
-
-
-def _edge_within(segment: Segment, held: HeldUp) -> bool:
-    span = segment.span
-    return span is not None and any(held.start_ns < edge_ns < held.end_ns for edge_ns in (span.start_ns, span.end_ns))
 
 
 def confusion(recoveries: Iterable[Recovery]) -> dict[str, dict[str, int]]:
@@ -176,17 +168,11 @@ def lines(recoveries: Sequence[Recovery]) -> dict[str, Line]:
         own = [recovery for recovery in recoveries if recovery.layer == layer]
         if not own:
             continue
-        held = [float(recovery.held_ns) for recovery in own]
-        recovered = [float(recovery.recovered_ns) for recovery in own]
-        sizes = {recovery.injected.asked_ns for recovery in own}
-        line = statistics.linear_regression(held, recovered) if len(sizes) > 1 else None
-        fitted[layer] = Line(
-            len(own),
-            sum(recovery.held_ns for recovery in own),
-            sum(recovery.recovered_ns for recovery in own),
-            line.slope if line else None,
-            line.intercept if line else None,
-        )
+        held, recovered = ([getattr(one, name) for one in own] for name in ("held_ns", "recovered_ns"))
+        slope = intercept = None
+        if len({recovery.injected.asked_ns for recovery in own}) > 1:
+            slope, intercept = statistics.linear_regression(held, recovered)
+        fitted[layer] = Line(len(own), sum(held), sum(recovered), slope, intercept)
     return fitted
 
 

@@ -85,7 +85,7 @@ class AlternatingFeed:
             return self._block
 
     def stop(self) -> None:
-        """Does nothing: no thread feeds ahead."""
+        """Do nothing: no thread feeds ahead."""
 
     def _turn(self) -> None:
         self._recorder.flush()
@@ -106,7 +106,7 @@ class AlternatingFeed:
 
 
 def run(directory: Path, seed: int) -> Loop:
-    """Run the loop of one rank on SoftMax in this process, which records from now on."""
+    """Run the loop of one rank on SoftMax in this process, which records afterwards."""
     recorder = tracing.start(directory, "chief")
     if recorder is None:
         raise ValueError(f"{tracing.SWITCH} is off")
@@ -139,7 +139,7 @@ def _records(dataset: Dataset, split: Split, samples: int) -> bytes:
 
 
 def measure(seed: int) -> Loop | None:
-    """Execute `run` in a new process; None if it fails or exceeds `TIMEOUT_S`."""
+    """Return the loop of a new process; None if it fails or exceeds `TIMEOUT_S`."""
     environment = {name: value for name, value in os.environ.items() if name != tracing.SWITCH}
     with tempfile.TemporaryDirectory(prefix="step-loop-") as directory:
         command = [sys.executable, "-m", __name__, directory, str(seed)]
@@ -153,7 +153,7 @@ def measure(seed: int) -> Loop | None:
 
 
 def processes(seed: int) -> list[Loop]:
-    """Execute `measure` `PROCESSES` times; return the successful results."""
+    """Return the loops of `PROCESSES` processes, without failed ones."""
     return [loop for number in range(PROCESSES) if (loop := measure(PROCESSES * seed + number))]
 
 

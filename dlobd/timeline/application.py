@@ -8,12 +8,11 @@ from typing import Any, NamedTuple
 
 from dlobd import spans as kinds
 from dlobd.evidence import rpc
-from dlobd.evidence.attempts import attempt_of
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.log4j import RESOLUTION_NS
 from dlobd.evidence.spark import Asking
 from dlobd.evidence.topology import APPLICATION_LANE, DRIVER_LANE
-from dlobd.evidence.yarn import Marks
+from dlobd.evidence.yarn import Marks, attempt_of
 from dlobd.schema import Process, Span
 from dlobd.spans import SpanKind
 from dlobd.timeline import calls, jvm
@@ -39,7 +38,7 @@ def build(evidence: Evidence, host: str) -> list[Span]:
     """Return the spans of the application; none if it was never submitted."""
     lane = LaneBuilder(APPLICATION_LANE, Process(host, "application-master", 0, 0))
     app = evidence.yarn.application.at
-    lane.add(kinds.ACCEPT_APPLICATION, app.get("SUBMITTED"), app.get("ACCEPTED"), RM_LOG, resolution_ns=RESOLUTION_NS)
+    lane.log(kinds.ACCEPT_APPLICATION, app.get("SUBMITTED"), app.get("ACCEPTED"), RM_LOG)
     asked_ns, source = (app["ACCEPTED"], RM_LOG) if "ACCEPTED" in app else (app.get("SUBMITTED"), RM_REST)
     for container in evidence.attempts.ams[:-1]:
         asked_ns, source = _add_lost_attempt(lane, evidence, container, asked_ns, source), RM_LOG
@@ -58,8 +57,8 @@ def build(evidence: Evidence, host: str) -> list[Span]:
         kind = kinds.AM_SERVES_DRIVER  # an idle ApplicationMaster only waits for its driver
     lane.add(kind, from_ns, until_ns, f"AM log, {RM_LOG}", waits_for=(DRIVER_LANE,))
     _add_jvm(lane, evidence, last, from_ns)
-    lane.add(kinds.AM_STOPS, until_ns, unregister or finished, "AM log", resolution_ns=RESOLUTION_NS)
-    lane.add(kinds.UNREGISTER_APPLICATION, unregister, finished, "AM log, " + RM_LOG, resolution_ns=RESOLUTION_NS)
+    lane.log(kinds.AM_STOPS, until_ns, unregister or finished, "AM log")
+    lane.log(kinds.UNREGISTER_APPLICATION, unregister, finished, "AM log, " + RM_LOG)
     return lane.spans
 
 
@@ -87,7 +86,7 @@ def _add_start(
         (marks.get("RUNNING"), life.start_ns if life else None, am.first.at_ns if am.first else None),
         (registering_ns or from_ns, "/proc" if evidence.topology.driver_in_container else "AM log", from_ns is None),
     )
-    lane.add(kinds.REGISTER_APPLICATION, registering_ns, running_ns, f"AM log, {RM_LOG}", resolution_ns=RESOLUTION_NS)
+    lane.log(kinds.REGISTER_APPLICATION, registering_ns, running_ns, f"AM log, {RM_LOG}")
     return from_ns
 
 
@@ -108,12 +107,12 @@ def _add_lost_attempt(
     gone_ns, number = lost_ns(evidence, container), attempt_of(container)
     again_ns = evidence.yarn.attempts.get(number + 1, Marks()).at.get("SUBMITTED") or gone_ns
     if evidence.topology.driver_in_container:
-        lane.add(kinds.LOST_ATTEMPT, asked_ns, gone_ns, f"{RM_LOG}, {NM_LOG}", resolution_ns=RESOLUTION_NS)
+        lane.log(kinds.LOST_ATTEMPT, asked_ns, gone_ns, f"{RM_LOG}, {NM_LOG}")
     else:
         from_ns = _add_start(lane, evidence, container, asked_ns, asked_source)
         _add_jvm(lane, evidence, container, from_ns)
         lane.add(kinds.AM_SERVES_DRIVER, from_ns, gone_ns, f"AM log, {NM_LOG}", waits_for=(DRIVER_LANE,))
-    lane.add(kinds.NOTICE_LOST_ATTEMPT, gone_ns, again_ns, f"{NM_LOG}, {RM_LOG}", resolution_ns=RESOLUTION_NS)
+    lane.log(kinds.NOTICE_LOST_ATTEMPT, gone_ns, again_ns, f"{NM_LOG}, {RM_LOG}")
     return again_ns
 
 
@@ -138,9 +137,12 @@ def _add_jvm(lane: LaneBuilder, evidence: Evidence, container: str, registered_n
     jvm.add_phases(lane, lines, jvm.APPLICATION_MASTER, "AM log", registered_ns)
     if registered_ns:
         calls.place(
-            lane, rpc.calls(lines), lambda call: call.thread == "main" and call.start_ns < registered_ns, "AM log",
+            lane,
+            rpc.calls(lines),
+            lambda call: call.thread == "main" and call.start_ns < registered_ns,
+            "AM log",
             [(registered_ns, sys.maxsize)],
-        )  # fmt: skip
+        )
     jvm.add_pauses(lane, life, life.start_ns if life else None, registered_ns, "AM JVM log")
 
 
@@ -166,21 +168,21 @@ def add_container_start(
         until = (marks["START_REQUEST"], NM_LOG) if "START_REQUEST" in marks else begun
         launched = "START_REQUEST" in marks
         kind = kinds.ALLOCATE_AND_LAUNCH_CONTAINER if launched else kinds.ALLOCATE_TO_START_CONTAINER
-        source, resolution_ns = f"{asked_source}, {until[1]}", _resolution_ns(asked_source)
+        source, resolution_ns = (
+            f"{asked_source}, {until[1]}",
+            REST_RESOLUTION_NS if asked_source == RM_REST else RESOLUTION_NS,
+        )
         lane.add(kind, asked_ns, until[0], source, detail=what, resolution_ns=resolution_ns)
     elif "START_REQUEST" not in marks:
         handed_ns = marks.get("ACQUIRED") or marks["ALLOCATED"]
         source = f"{RM_LOG}, {begun_source}"
-        lane.add(
-            kinds.LOCALISE_AND_START_CONTAINER, handed_ns, begun_ns, source, detail=what, resolution_ns=RESOLUTION_NS
-        )
-    lane.add(
+        lane.log(kinds.LOCALISE_AND_START_CONTAINER, handed_ns, begun_ns, source, detail=what)
+    lane.log(
         kinds.ALLOCATE_CONTAINER,
         asked_ns,
         marks.get("ALLOCATED"),
         f"{asked_source}, {RM_LOG}",
         detail=what,
-        resolution_ns=RESOLUTION_NS,
         # the CapacityScheduler allocates when a node reports
         **allocated_by,
     )
@@ -188,13 +190,13 @@ def add_container_start(
     taken_ns = marks.get("ACQUIRED")
     # the ResourceManager itself launches its AM's container; executors' are launched by the AM
     launch = kinds.LAUNCH_AM_CONTAINER if what == "AM" else kinds.AM_LAUNCHES_CONTAINER
-    lane.add(launch, taken_ns, marks.get("START_REQUEST"), f"{RM_LOG}, {NM_LOG}", resolution_ns=RESOLUTION_NS)
+    lane.log(launch, taken_ns, marks.get("START_REQUEST"), f"{RM_LOG}, {NM_LOG}")
     for kind, opens, closes in (
         (kinds.PREPARE_CONTAINER, "START_REQUEST", "LOCALIZING"),
         (kinds.LOCALISE_CONTAINER, "LOCALIZING", "SCHEDULED"),
         (kinds.START_CONTAINER, "SCHEDULED", "RUNNING"),
     ):
-        lane.add(kind, marks.get(opens), marks.get(closes), NM_LOG, detail=what, resolution_ns=RESOLUTION_NS)
+        lane.log(kind, marks.get(opens), marks.get(closes), NM_LOG, detail=what)
 
 
 def _add_hand_out(lane: LaneBuilder, marks: dict[str, int], what: str, asking: Asking | None) -> None:
@@ -205,23 +207,22 @@ def _add_hand_out(lane: LaneBuilder, marks: dict[str, int], what: str, asking: A
     allocated_ns, handed_ns = marks.get("ALLOCATED"), marks.get("ACQUIRED")
     if allocated_ns is None or handed_ns is None or what == "AM" or asking is None:
         heartbeat = {} if what == "AM" else kinds.AM_HEARTBEAT.fields()
-        lane.add(kinds.HAND_OUT_CONTAINER, allocated_ns, handed_ns, RM_LOG, detail=what, resolution_ns=RESOLUTION_NS,
-                 **heartbeat)  # fmt: skip
+        lane.log(kinds.HAND_OUT_CONTAINER, allocated_ns, handed_ns, RM_LOG, detail=what, **heartbeat)
         return
     before_ns, next_ns = asking.around(allocated_ns)
     due_ns = min(max(next_ns, allocated_ns), handed_ns)
     if before_ns < next_ns:
-        lane.add(
-            kinds.HAND_OUT_CONTAINER, allocated_ns, due_ns, f"{RM_LOG}, AM log",
-            detail=what, resolution_ns=RESOLUTION_NS, **kinds.AM_HEARTBEAT_READ.fields(next_ns - before_ns),
-        )  # fmt: skip
+        lane.log(
+            kinds.HAND_OUT_CONTAINER,
+            allocated_ns,
+            due_ns,
+            f"{RM_LOG}, AM log",
+            detail=what,
+            **kinds.AM_HEARTBEAT_READ.fields(next_ns - before_ns),
+        )
     else:
         due_ns = allocated_ns  # before its first request
-    lane.add(kinds.AM_ASKS_FOR_CONTAINER, due_ns, handed_ns, f"AM log, {RM_LOG}", resolution_ns=RESOLUTION_NS)
-
-
-def _resolution_ns(source: str) -> int:
-    return REST_RESOLUTION_NS if source == RM_REST else RESOLUTION_NS
+    lane.log(kinds.AM_ASKS_FOR_CONTAINER, due_ns, handed_ns, f"AM log, {RM_LOG}")
 
 
 class ProcessStart(NamedTuple):

@@ -12,17 +12,16 @@ from dataclasses import replace
 from typing import Any
 
 from dlobd import spans as kinds
+from dlobd.evidence.alignment import widened_event, widened_span
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected.missing import missing, not_measured, unknown
 from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
-from dlobd.evidence.timestamp import widened_event, widened_span
 from dlobd.schema import MAIN_LANE, NOT_PART, NotMeasured, Process, Span, Trace
-from dlobd.timeline import anatomy, causality, exchange, hdfs_use, native
+from dlobd.timeline import anatomy, causality, hdfs_use, native
 from dlobd.timeline import application as application_lane
 from dlobd.timeline import driver as driver_lane
 from dlobd.timeline import executor as executor_lane
 from dlobd.timeline import rank as rank_lane
-from dlobd.timeline import servers as servers_lane
 from dlobd.timeline.builder import LaneBuilder
 from dlobd.timeline.driver import last_notice_ns, last_task
 from dlobd.timeline.ranks import TRAINING, Rank, last_executor
@@ -73,7 +72,7 @@ def assemble(evidence: Evidence) -> Trace:
             own = executor_lane.lane_of(executor)
             spans += rank_lane.build(rank, own, before_ns, inside, waits.exit_of(rank), waits.resolve, puts)
             start_ns = rank.end_ns
-    spans += servers_lane.build(evidence)
+    spans += rank_lane.servers(evidence)
     spans += hdfs_use.close_retries(evidence, spans)
     startup, teardown = anatomy.events(evidence, ranks)
     if evidence.topology.by_hand:
@@ -95,7 +94,7 @@ def assemble(evidence: Evidence) -> Trace:
 
 def _not_measured(evidence: Evidence, ranks: Sequence[Rank]) -> tuple[NotMeasured, ...]:
     own = (IN_OWN_MAIN if ranks else NO_RANKS, IN_USER_CODE)
-    found = own if evidence.topology.user_script else exchange.not_measured(evidence.job)
+    found = own if evidence.topology.user_script else rank_lane.exchange_not_measured(evidence.job)
     return found if evidence.topology.has_yarn else (*found, WITHOUT_YARN)
 
 
@@ -104,11 +103,8 @@ def _inside(spans: Iterable[Span], start_ns: int, end_ns: int) -> Iterator[Span]
     for span in spans:
         begin_ns, until_ns = max(span.start_ns, start_ns), min(span.end_ns, end_ns)
         if begin_ns < until_ns:
-            yield (
-                span
-                if (begin_ns, until_ns) == (span.start_ns, span.end_ns)
-                else replace(span, start_ns=begin_ns, end_ns=until_ns)
-            )
+            whole = (begin_ns, until_ns) == (span.start_ns, span.end_ns)
+            yield span if whole else replace(span, start_ns=begin_ns, end_ns=until_ns)
 
 
 def _client(evidence: Evidence, host: str) -> list[Span]:
@@ -116,15 +112,22 @@ def _client(evidence: Evidence, host: str) -> list[Span]:
     lane = LaneBuilder(MAIN_LANE, Process(host, MAIN_LANE, 0, 0))
     if evidence.topology.by_hand:
         lane.add(
-            kinds.APPLICATION, window["exec_ns"], window["exit_ns"], application_lane.RM_REST,
-            waits_for=(waits_for,), resolution_ns=application_lane.REST_RESOLUTION_NS,
-        )  # fmt: skip
+            kinds.APPLICATION,
+            window["exec_ns"],
+            window["exit_ns"],
+            application_lane.RM_REST,
+            waits_for=(waits_for,),
+            resolution_ns=application_lane.REST_RESOLUTION_NS,
+        )
         return lane.spans
     lane.add(kinds.START_SPARK_SUBMIT, window["exec_ns"], window["started_ns"], driver_lane.CLIENT)
     lane.add(
-        kinds.WAIT_FOR_SPARK_SUBMIT, window["started_ns"], window["exit_ns"], driver_lane.CLIENT,
+        kinds.WAIT_FOR_SPARK_SUBMIT,
+        window["started_ns"],
+        window["exit_ns"],
+        driver_lane.CLIENT,
         waits_for=(waits_for,),
-    )  # fmt: skip
+    )
     return lane.spans
 
 

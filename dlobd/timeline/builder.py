@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from dlobd.errors import BundleError
+from dlobd.evidence.log4j import RESOLUTION_NS
 from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
 from dlobd.schema import Process, Span
 from dlobd.spans import SpanKind, cause_of, kind_of
@@ -31,6 +32,10 @@ class LaneBuilder:
         span_id = f"{self.lane}/{len(self.spans)}"
         self.spans.append(Span(span_id, None, kind, process, self.lane, start_ns, end_ns, source=source, **more))
 
+    def log(self, kind: SpanKind, start_ns: int | None, end_ns: int | None, source: str, **more: Any) -> None:
+        """Add a span whose bounds have the resolution of log lines; see `add`."""
+        self.add(kind, start_ns, end_ns, source, resolution_ns=RESOLUTION_NS, **more)
+
     def add_recorded(
         self,
         process: RecordedProcess,
@@ -48,11 +53,17 @@ class LaneBuilder:
         """
         prefix = f"{self.lane}/{process.process.pid}-{process.opened_ns}"
         for span in [s for s in process.spans if not s.thread] if spans is None else spans:
+            number = span.call is not None
             wait = dict(resolve(span, dict(span.wait)))
             wait["waits_for"] = tuple(wait.get("waits_for", ()))
             if cause := wait.get("cause"):
                 wait["cause_kind"] = cause_of(cause)
-            kind, detail = _registered(span, process)
+            if (found := kind_of(span.layer, span.name)) is None:
+                raise BundleError(
+                    f"{process.path} has a span of unknown kind: layer {span.layer!r}, name {span.name!r}.",
+                    "read the run with the version of dlobd that recorded it",
+                )
+            kind, detail = found
             self.spans.append(
                 Span(
                     f"{prefix}-{span.id}",
@@ -67,25 +78,12 @@ class LaneBuilder:
                     source=OWN_MARK,
                     truncated=span.truncated,
                     attrs=span.attrs,
-                    rendezvous=_key(span),
+                    # all members of a collective share this key, such as `step 7`
+                    rendezvous=f"{span.rendezvous} {span.call}" if span.rendezvous and number else span.rendezvous,
                     call=span.call,
                     **wait,
                 )
             )
-
-
-def _registered(span: RecordedSpan, process: RecordedProcess) -> tuple[SpanKind, str]:
-    if (found := kind_of(span.layer, span.name)) is None:
-        raise BundleError(
-            f"{process.path} has a span of unknown kind: layer {span.layer!r}, name {span.name!r}.",
-            "read the run with the version of dlobd that recorded it",
-        )
-    return found
-
-
-def _key(span: RecordedSpan) -> str:
-    """Return the key that all members of a collective share, such as `step 7`."""
-    return f"{span.rendezvous} {span.call}" if span.rendezvous and span.call is not None else span.rendezvous
 
 
 def of_threads(

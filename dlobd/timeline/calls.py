@@ -9,10 +9,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from dlobd import spans as kinds
-from dlobd.evidence.log4j import RESOLUTION_NS
 from dlobd.evidence.rpc import Call
 from dlobd.layers import YARN
-from dlobd.schema import Span
 from dlobd.timeline.builder import LaneBuilder
 
 
@@ -33,12 +31,15 @@ def place(
     """
     waits = [span for span in lane.spans if span.waits_for]
     for call in calls:
-        if not carries(call) or any(_holds(wait, call.start_ns) for wait in waits):
+        if not carries(call) or any(
+            wait.start_ns <= call.start_ns < (wait.end_ns if wait.released_ns is None else wait.released_ns)
+            for wait in waits
+        ):
             continue
         attrs = {"path": call.path} if call.path else {}
         kind = kinds.RPC if call.layer == YARN else kinds.NAMENODE_CALL
         for start_ns, end_ns in _without(call.start_ns, call.end_ns, elsewhere):
-            lane.add(kind, start_ns, end_ns, source, detail=call.method, resolution_ns=RESOLUTION_NS, attrs=attrs)
+            lane.log(kind, start_ns, end_ns, source, detail=call.method, attrs=attrs)
 
 
 def _without(start_ns: int, end_ns: int, others: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
@@ -51,10 +52,6 @@ def _without(start_ns: int, end_ns: int, others: Sequence[tuple[int, int]]) -> I
         start_ns = ended_ns
     if start_ns < end_ns:
         yield start_ns, end_ns
-
-
-def _holds(wait: Span, at_ns: int) -> bool:
-    return wait.start_ns <= at_ns < (wait.end_ns if wait.released_ns is None else wait.released_ns)
 
 
 def poll_ns(calls: Sequence[Call], method: str, end_ns: int) -> int | None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from dlobd.evidence.alignment import error_of
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.log4j import RESOLUTION_NS, LogLine
-from dlobd.evidence.timestamp import error_of
 from dlobd.schema import Clip, Span
 from dlobd.timeline.executor import lane_of
 

@@ -12,7 +12,6 @@ from typing import Any
 from dlobd import spans as kinds
 from dlobd.evidence import rpc
 from dlobd.evidence.evidence import Evidence
-from dlobd.evidence.log4j import RESOLUTION_NS
 from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
 from dlobd.evidence.rpc import Call
 from dlobd.evidence.spark import DriverLog, Job, Task
@@ -146,12 +145,11 @@ def _add_submitter(lane: LaneBuilder, evidence: Evidence) -> None:
     exit_ns = (life.exit_ns if life else None) or window["exit_ns"]
     # clients see FINISHED before the ResourceManager has completed it
     finished_ns = evidence.yarn.application.at.get("FINISHED")
-    lane.add(
+    lane.log(
         kinds.WAIT_FOR_APPLICATION,
         submitted.at_ns if submitted else None,
         exit_ns,
         f"{SUBMIT_LOG}, {JVM_LOG}",
-        resolution_ns=RESOLUTION_NS,
         waits_for=(APPLICATION_LANE,),
         released_ns=None if finished_ns is None else min(finished_ns, exit_ns),
         **_report_poll(evidence.submitter.calls, exit_ns),
@@ -178,22 +176,18 @@ def _add_submission(lane: LaneBuilder, evidence: Evidence) -> None:
     for line, path, next_line_ns in log.uploads:
         attrs = {"purpose": "staging", "path": path}
         if path in permitted:
-            lane.add(
-                kinds.UPLOAD_TO_STAGING, line.at_ns, permitted[path], SUBMIT_LOG,
-                resolution_ns=RESOLUTION_NS, attrs=attrs,
-            )  # fmt: skip
+            lane.log(kinds.UPLOAD_TO_STAGING, line.at_ns, permitted[path], SUBMIT_LOG, attrs=attrs)
             continue
         # Spark sets the file's permission after the copy: the NameNode's record of that call is the end of the upload
         done = next((a.at_ns for a in evidence.hdfs.audits if a.command == "setPermission" and a.path == path), None)
-        lane.add(
+        lane.log(
             kinds.WRITE_STAGING,
             line.at_ns,
             done or next_line_ns,
             f"{SUBMIT_LOG}, {AUDIT_LOG if done else SUBMIT_LOG}",
-            resolution_ns=RESOLUTION_NS,
             attrs=attrs,
         )
-    lane.add(kinds.SUBMIT_RPC, _at(log, "submitting"), _at(log, "submitted"), SUBMIT_LOG, resolution_ns=RESOLUTION_NS)
+    lane.log(kinds.SUBMIT_RPC, _at(log, "submitting"), _at(log, "submitted"), SUBMIT_LOG)
 
 
 def _add_context(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess, last_executor: str | None) -> None:
@@ -207,12 +201,11 @@ def _add_context(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess,
     ready_ns = _at(log, "ready") or context.end_ns
     # after maxRegisteredResourcesWaitingTime Spark continues without the rest: a later registration released nothing
     in_time = registered is not None and registered.at_ns <= ready_ns
-    lane.add(
+    lane.log(
         kinds.WAIT_FOR_EXECUTORS,
         waiting_ns,
         ready_ns,
         DRIVER_LOG,
-        resolution_ns=RESOLUTION_NS,
         waits_for=(lane_of(last_executor),) if last_executor else (),
         released_ns=registered.at_ns if registered and in_time else None,
         **kinds.EXECUTORS_POLL.fields(),
@@ -228,7 +221,7 @@ def _add_registration(lane: LaneBuilder, evidence: Evidence, context: RecordedSp
         (kinds.SPARK_ENV_STARTS, _at(evidence.driver.log, "JVM SparkContext")),
         (kinds.REGISTER_APPLICATION, registering.at_ns if registering else None),
     ):
-        lane.add(kind, begin_ns, registered_ns, source, resolution_ns=RESOLUTION_NS)
+        lane.log(kind, begin_ns, registered_ns, source)
     return registered_ns
 
 
@@ -254,12 +247,11 @@ def _add_wait_for_am(lane: LaneBuilder, evidence: Evidence, context: RecordedSpa
         (kinds.PREPARE_SUBMISSION, "application id", "submitting"),
     )
     running_ns = _at(log, "running")
-    lane.add(
+    lane.log(
         kinds.WAIT_FOR_AM,
         _at(log, "submitted"),
         running_ns or context.end_ns,
         DRIVER_LOG,
-        resolution_ns=RESOLUTION_NS,
         waits_for=(APPLICATION_LANE,),
         released_ns=evidence.yarn.application.at.get("ATTEMPT_RUNNING"),
         **_report_poll(evidence.submitter.calls, running_ns or context.end_ns),
@@ -269,7 +261,7 @@ def _add_wait_for_am(lane: LaneBuilder, evidence: Evidence, context: RecordedSpa
 
 def _add_points(lane: LaneBuilder, log: DriverLog, *rows: tuple[SpanKind, str, str]) -> None:
     for kind, opens, closes in rows:
-        lane.add(kind, _at(log, opens), _at(log, closes), DRIVER_LOG, resolution_ns=RESOLUTION_NS)
+        lane.log(kind, _at(log, opens), _at(log, closes), DRIVER_LOG)
 
 
 _ADD_MANAGER = {
@@ -294,10 +286,7 @@ def _add_jobs(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess, he
         if around is None:
             free.append(job)
             continue
-        lane.add(
-            kinds.SUBMIT_JOB, around.start_ns, job.start_ns, f"{OWN_MARK}, {DRIVER_LOG}",
-            detail=job.name, resolution_ns=RESOLUTION_NS,
-        )  # fmt: skip
+        lane.log(kinds.SUBMIT_JOB, around.start_ns, job.start_ns, f"{OWN_MARK}, {DRIVER_LOG}", detail=job.name)
     if evidence.topology.user_script:
         # this lane does not wait for jobs of other threads
         within = [([job for job in free if c.start_ns <= job.start_ns < c.end_ns], c.end_ns) for c in calls]
@@ -329,14 +318,15 @@ def _add_end_of_feed(lane: LaneBuilder, evidence: Evidence, wait: RecordedSpan, 
         return
     job, task = last
     assert task.end_ns is not None
-    lane.add(
-        kinds.WAIT_FOR_TASKS, min(held_ns, task.end_ns), task.end_ns, DRIVER_LOG,
-        detail=job.name, resolution_ns=RESOLUTION_NS, waits_for=(lane_of(task.executor),),
-    )  # fmt: skip
-    lane.add(
-        kinds.END_JOB, max(held_ns, task.end_ns), wait.end_ns, f"{DRIVER_LOG}, {OWN_MARK}",
-        detail=job.name, resolution_ns=RESOLUTION_NS,
-    )  # fmt: skip
+    lane.log(
+        kinds.WAIT_FOR_TASKS,
+        min(held_ns, task.end_ns),
+        task.end_ns,
+        DRIVER_LOG,
+        detail=job.name,
+        waits_for=(lane_of(task.executor),),
+    )
+    lane.log(kinds.END_JOB, max(held_ns, task.end_ns), wait.end_ns, f"{DRIVER_LOG}, {OWN_MARK}", detail=job.name)
 
 
 def _add_waited(lane: LaneBuilder, evidence: Evidence, jobs: Sequence[Job], end_ns: int) -> None:
@@ -345,16 +335,19 @@ def _add_waited(lane: LaneBuilder, evidence: Evidence, jobs: Sequence[Job], end_
     for job in jobs:
         if job.end_ns is not None and job.start_ns >= free_ns:
             free_ns = min(job.end_ns, end_ns)
-            lane.add(kinds.JOB, job.start_ns, free_ns, DRIVER_LOG, detail=job.name, resolution_ns=RESOLUTION_NS)
+            lane.log(kinds.JOB, job.start_ns, free_ns, DRIVER_LOG, detail=job.name)
     finished = {name: log.finished for name, log in evidence.executors.items()}
     log = evidence.driver.log
     registered = {executor: line.at_ns for executor, line in log.registered.items()}
     for link in critical(jobs, finished, end_ns, log.gone, registered):
-        lane.add(
-            kinds.WAIT_FOR_TASKS if link.executor else kinds.LOST_TASK, link.start_ns, link.end_ns,
-            f"{DRIVER_LOG}, {EXECUTOR_LOG}", detail=link.job, resolution_ns=RESOLUTION_NS,
+        lane.log(
+            kinds.WAIT_FOR_TASKS if link.executor else kinds.LOST_TASK,
+            link.start_ns,
+            link.end_ns,
+            f"{DRIVER_LOG}, {EXECUTOR_LOG}",
+            detail=link.job,
             waits_for=(lane_of(link.executor),) if link.executor else (),
-        )  # fmt: skip
+        )
 
 
 def _add_stop(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess) -> None:
@@ -367,12 +360,10 @@ def _add_stop(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess) ->
     made = [call for call in evidence.driver.calls if call.start_ns > closing.at_ns]
     last = next((call for call in made if call.method.startswith("rename") and call.thread == closing.thread), None)
     if last is not None:
-        lane.add(kinds.STOP_EVENT_LOG, closing.at_ns, last.end_ns, DRIVER_LOG, resolution_ns=RESOLUTION_NS, attrs=attrs)
+        lane.log(kinds.STOP_EVENT_LOG, closing.at_ns, last.end_ns, DRIVER_LOG, attrs=attrs)
         return
     renamed = [a.at_ns for a in evidence.hdfs.audits if a.command == "rename" and "/spark-events/" in a.path]
     after = [at_ns for at_ns in renamed if closing.at_ns < at_ns <= stop.end_ns]
-    lane.add(
-        kinds.CLOSE_EVENT_LOG, closing.at_ns, after[0] if after else None, f"{DRIVER_LOG}, {AUDIT_LOG}",
-        resolution_ns=RESOLUTION_NS,
-        attrs=attrs,
-    )  # fmt: skip
+    lane.log(
+        kinds.CLOSE_EVENT_LOG, closing.at_ns, after[0] if after else None, f"{DRIVER_LOG}, {AUDIT_LOG}", attrs=attrs
+    )

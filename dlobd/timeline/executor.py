@@ -8,15 +8,12 @@ from typing import Any
 
 from dlobd import spans as kinds
 from dlobd.evidence import rpc
-from dlobd.evidence.attempts import attempt_of
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.feed import room_ns, without_reads
-from dlobd.evidence.jvm import JvmLife
-from dlobd.evidence.log4j import RESOLUTION_NS
 from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
 from dlobd.evidence.spark import Job, Task
 from dlobd.evidence.topology import APPLICATION_LANE, DRIVER_LANE
-from dlobd.evidence.yarn import Marks
+from dlobd.evidence.yarn import Marks, attempt_of
 from dlobd.schema import Process, Span
 from dlobd.timeline import calls, jvm
 from dlobd.timeline.application import (
@@ -71,14 +68,16 @@ def build(evidence: Evidence, host: str, executor: Executor, resolve: Resolve) -
         resolve: replaces the roles in a recorded wait by lanes.
     """
     container = executor.container
-    lane = LaneBuilder(lane_of(executor.id), Process(host, "executor", _index(executor.id), 0))
+    lane = LaneBuilder(
+        lane_of(executor.id), Process(host, "executor", int(executor.id) if executor.id.isdigit() else 0, 0)
+    )
     add_start = _add_yarn_start if evidence.topology.has_yarn else _add_master_start
     add_start(lane, evidence, executor)
     life, log = evidence.container_jvm(container), evidence.executors[executor.id]
     marks = evidence.yarn.containers.get(container, Marks()).at
     registered = evidence.driver.log.registered.get(executor.id)
     ready_ns = registered.at_ns if registered else None
-    end_ns = _end(life, marks)
+    end_ns = (life.exit_ns if life else None) or marks.get("EXITED") or marks.get("COMPLETED")
     jvm_ns = life.start_ns if life else None
     add_process_start(
         lane,
@@ -100,10 +99,9 @@ def build(evidence: Evidence, host: str, executor: Executor, resolve: Resolve) -
 def _add_master_start(lane: LaneBuilder, evidence: Evidence, executor: Executor) -> None:
     """Add the time until Spark's Master and a Worker have started the executor's JVM."""
     connected, life = evidence.driver.log.points.get("connected"), evidence.container_jvm(executor.container)
-    lane.add(
-        kinds.MASTER_STARTS_EXECUTOR, connected.at_ns if connected else None,
-        life.start_ns if life else None, f"{DRIVER_LOG}, {EXECUTOR_JVM_LOG}", resolution_ns=RESOLUTION_NS,
-    )  # fmt: skip
+    if connected and life:
+        source = f"{DRIVER_LOG}, {EXECUTOR_JVM_LOG}"
+        lane.log(kinds.MASTER_STARTS_EXECUTOR, connected.at_ns, life.start_ns, source)
 
 
 def _add_yarn_start(lane: LaneBuilder, evidence: Evidence, executor: Executor) -> None:
@@ -113,38 +111,26 @@ def _add_yarn_start(lane: LaneBuilder, evidence: Evidence, executor: Executor) -
     am, first = evidence.am_log_of(container), evidence.executors[executor.id].first
     requested = am.requested_before(marks.get("ALLOCATED"))
     accepted_ns = evidence.yarn.attempt(container).at.get("RUNNING")
-    if not evidence.topology.driver_in_container:
-        _add_wait_for_am(lane, evidence, container, accepted_ns)
+    before = [am for am in evidence.attempts.ams if attempt_of(am) < attempt_of(container)]
+    if before and not evidence.topology.driver_in_container:  # an executor of a later attempt
+        lost_am_ns = lost_ns(evidence, before[-1])
+        lane.log(kinds.WAIT_FOR_NEXT_AM, lost_am_ns, accepted_ns, RM_LOG, waits_for=(APPLICATION_LANE,))
     if am.requested is None or requested == am.requested.at_ns:
-        lane.add(
-            kinds.AM_PREPARES_REQUEST, accepted_ns, requested, f"{RM_LOG}, {AM_LOG}",
-            resolution_ns=RESOLUTION_NS,
-        )  # fmt: skip
+        lane.log(kinds.AM_PREPARES_REQUEST, accepted_ns, requested, f"{RM_LOG}, {AM_LOG}")
     else:  # it replaces a lost executor: the ApplicationMaster first had to notice the loss
         lost = [at_ns for at_ns in evidence.driver.log.gone.values() if requested is not None and at_ns < requested]
-        lane.add(
-            kinds.NOTICE_LOST_EXECUTOR, max(lost, default=None), requested, f"{DRIVER_LOG}, {AM_LOG}",
-            resolution_ns=RESOLUTION_NS,
-        )  # fmt: skip
+        lane.log(kinds.NOTICE_LOST_EXECUTOR, max(lost, default=None), requested, f"{DRIVER_LOG}, {AM_LOG}")
     if accepted_ns is not None and requested is not None and not evidence.topology.driver_in_container:
         lines = evidence.container_log(evidence.attempts.am_of(container))
         jvm.add_phases(lane, lines, jvm.REQUEST, AM_LOG, requested)
         calls.place(
-            lane, rpc.calls(lines), lambda call: call.thread == "main" and accepted_ns < call.start_ns < requested,
+            lane,
+            rpc.calls(lines),
+            lambda call: call.thread == "main" and accepted_ns < call.start_ns < requested,
             AM_LOG,
-        )  # fmt: skip
+        )
     begun = (life.start_ns if life else first.at_ns if first else None, EXECUTOR_LOG)
     add_container_start(lane, marks, "executor", requested, AM_LOG, begun, nm_heartbeat(evidence), am.asking)
-
-
-def _add_wait_for_am(lane: LaneBuilder, evidence: Evidence, container: str, accepted_ns: int | None) -> None:
-    """Add the wait for the next ApplicationMaster, before an executor of a later attempt is requested."""
-    before = [am for am in evidence.attempts.ams if attempt_of(am) < attempt_of(container)]
-    if before:
-        lane.add(
-            kinds.WAIT_FOR_NEXT_AM, lost_ns(evidence, before[-1]), accepted_ns, RM_LOG,
-            resolution_ns=RESOLUTION_NS, waits_for=(APPLICATION_LANE,),
-        )  # fmt: skip
 
 
 def _add_python(lane: LaneBuilder, evidence: Evidence, executor: Executor, resolve: Resolve) -> list[Span]:
@@ -173,17 +159,24 @@ def _add_python(lane: LaneBuilder, evidence: Evidence, executor: Executor, resol
             continue
         if not process.forked:
             lane.add(
-                kinds.START_PYTHON_DAEMON, process.process.start_ns, process.opened_ns, "/proc, " + OWN_MARK,
-                resolution_ns=tick_ns(), process=process.process,
-            )  # fmt: skip
+                kinds.START_PYTHON_DAEMON,
+                process.process.start_ns,
+                process.opened_ns,
+                "/proc, " + OWN_MARK,
+                resolution_ns=tick_ns(),
+                process=process.process,
+            )
         # a user's script may run several workers in one task; dlobd's own job never does
         user_worker = evidence.topology.user_script and process.forked
         if user_worker and process.spans:
             # imports of PySpark until the first function is unpickled, inside the task that waits for them
             lane.add(
-                kinds.PYTHON_WORKER_STARTS, process.opened_ns, process.spans[0].start_ns, OWN_MARK,
+                kinds.PYTHON_WORKER_STARTS,
+                process.opened_ns,
+                process.spans[0].start_ns,
+                OWN_MARK,
                 process=process.process,
-            )  # fmt: skip
+            )
         spans, beside = _one_at_a_time(_outside(process, ranks), taken if user_worker else [])
         lane.add_recorded(process, spans, resolve=own)
         _add_joins(lane, process, ranks)
@@ -253,30 +246,29 @@ def _add_tasks(
     starts = [task.start_ns for _, task in tasks]
     for (job, task), next_ns in zip(tasks, [*starts[1:], end_ns], strict=False):
         asked_ns = max(job.start_ns, free_ns or job.start_ns)
-        lane.add(
-            kinds.WAIT_FOR_JOB, free_ns, min(asked_ns, task.start_ns), DRIVER_LOG, waits_for=(DRIVER_LANE,),
-            resolution_ns=RESOLUTION_NS,
-        )  # fmt: skip
-        lane.add(kinds.SCHEDULE_TASK, asked_ns, task.start_ns, DRIVER_LOG, resolution_ns=RESOLUTION_NS)
+        lane.log(kinds.WAIT_FOR_JOB, free_ns, min(asked_ns, task.start_ns), DRIVER_LOG, waits_for=(DRIVER_LANE,))
+        lane.log(kinds.SCHEDULE_TASK, asked_ns, task.start_ns, DRIVER_LOG)
         begun_ns, *offered = job.stages.get(task.stage, [0])
         if offered and asked_ns <= begun_ns:  # the executor waited for its stage
-            lane.add(kinds.SUBMIT_STAGE, begun_ns, offered[0], DRIVER_LOG, resolution_ns=RESOLUTION_NS)
-            lane.add(kinds.OFFER_TASK, offered[0], task.start_ns, DRIVER_LOG, resolution_ns=RESOLUTION_NS)
+            lane.log(kinds.SUBMIT_STAGE, begun_ns, offered[0], DRIVER_LOG)
+            lane.log(kinds.OFFER_TASK, offered[0], task.start_ns, DRIVER_LOG)
         done_ns = finished.get(task.id)
         free_ns = done_ns or next_ns
-        lane.add(
-            kinds.TASK, task.start_ns, free_ns, f"{DRIVER_LOG}, {EXECUTOR_LOG}", detail=job.name,
-            resolution_ns=RESOLUTION_NS, truncated=done_ns is None, attrs={"task": task.id, "job": job.id},
-        )  # fmt: skip
+        lane.log(
+            kinds.TASK,
+            task.start_ns,
+            free_ns,
+            f"{DRIVER_LOG}, {EXECUTOR_LOG}",
+            detail=job.name,
+            truncated=done_ns is None,
+            attrs={"task": task.id, "job": job.id},
+        )
         # the driver may send the next task before it handles the result of this task
         told_ns = min(filter(None, (task.end_ns, next_ns)), default=None)
         if done_ns is not None and told_ns is not None and done_ns < told_ns:
-            lane.add(
-                kinds.REPORT_TASK, done_ns, told_ns, f"{EXECUTOR_LOG}, {DRIVER_LOG}",
-                detail=job.name, resolution_ns=RESOLUTION_NS,
-            )  # fmt: skip
+            lane.log(kinds.REPORT_TASK, done_ns, told_ns, f"{EXECUTOR_LOG}, {DRIVER_LOG}", detail=job.name)
             free_ns = told_ns
-    lane.add(kinds.WAIT_FOR_JOB, free_ns, end_ns, EXECUTOR_LOG, waits_for=(DRIVER_LANE,), resolution_ns=RESOLUTION_NS)
+    lane.log(kinds.WAIT_FOR_JOB, free_ns, end_ns, EXECUTOR_LOG, waits_for=(DRIVER_LANE,))
 
 
 def _add_parts(lane: LaneBuilder, evidence: Evidence, executor: Executor) -> None:
@@ -288,27 +280,25 @@ def _add_parts(lane: LaneBuilder, evidence: Evidence, executor: Executor) -> Non
     for _, task in executor.tasks:
         got, running, python = (found.get(task.id) for found in (log.got, log.running, log.python))
         if split := log.splits.get(task.id):
-            lane.add(kinds.OPEN_INPUT, split.at_ns, python, EXECUTOR_LOG, resolution_ns=RESOLUTION_NS)
-        lane.add(kinds.SEND_TASK, task.start_ns, got, sources, resolution_ns=RESOLUTION_NS)
-        lane.add(kinds.START_TASK_THREAD, got, running, EXECUTOR_LOG, resolution_ns=RESOLUTION_NS)
-        lane.add(
-            kinds.DESERIALISE_TASK, running, log.deserialised.get(task.id), EXECUTOR_LOG,
-            resolution_ns=RESOLUTION_NS,
-        )  # fmt: skip
+            lane.log(kinds.OPEN_INPUT, split.at_ns, python, EXECUTOR_LOG)
+        lane.log(kinds.SEND_TASK, task.start_ns, got, sources)
+        lane.log(kinds.START_TASK_THREAD, got, running, EXECUTOR_LOG)
+        lane.log(kinds.DESERIALISE_TASK, running, log.deserialised.get(task.id), EXECUTOR_LOG)
         begun_ns = min((at_ns for at_ns in daemons if python is not None and at_ns > python), default=None)
         if begun_ns is not None and begun_ns < log.finished.get(task.id, begun_ns):
-            lane.add(
-                kinds.LAUNCH_PYTHON_DAEMON, python, begun_ns, f"{EXECUTOR_LOG}, /proc", resolution_ns=tick_ns()
-            )  # fmt: skip
+            lane.add(kinds.LAUNCH_PYTHON_DAEMON, python, begun_ns, f"{EXECUTOR_LOG}, /proc", resolution_ns=tick_ns())
     for kind, found in ((kinds.READ_BROADCAST, log.broadcasts), (kinds.DESERIALISE_FUNCTION, log.functions)):
         for begun_ns, ended_ns in found:
-            lane.add(kind, begun_ns, ended_ns, EXECUTOR_LOG, resolution_ns=RESOLUTION_NS)
+            lane.log(kind, begun_ns, ended_ns, EXECUTOR_LOG)
     # the thread of a task reads input while the Python worker works; only a read of a block waits for that thread
     in_python = [apart for process in evidence.recorded_in(container) for apart in without_reads(process.spans)]
     calls.place(
-        lane, rpc.calls(evidence.container_log(container)), lambda call: call.thread.startswith(TASK_THREAD),
-        EXECUTOR_LOG, sorted(in_python),
-    )  # fmt: skip
+        lane,
+        rpc.calls(evidence.container_log(container)),
+        lambda call: call.thread.startswith(TASK_THREAD),
+        EXECUTOR_LOG,
+        sorted(in_python),
+    )
 
 
 def _add_joins(lane: LaneBuilder, process: RecordedProcess, ranks: Sequence[Rank]) -> None:
@@ -320,16 +310,13 @@ def _add_joins(lane: LaneBuilder, process: RecordedProcess, ranks: Sequence[Rank
             rank = latest(ranks, feed.end_ns)
             period_ns = ends[-1].attrs.get("join_poll_ns", kinds.FEED_JOIN_POLL.period_ns)
             lane.add(
-                kinds.JOIN_QUEUE, ends[-1].at_ns, feed.end_ns, OWN_MARK, process=process.process,
+                kinds.JOIN_QUEUE,
+                ends[-1].at_ns,
+                feed.end_ns,
+                OWN_MARK,
+                process=process.process,
                 waits_for=(rank.lane,) if rank else (),
                 released_ns=consumed_ns(rank, feed.end_ns) if rank else None,
-                truncated=feed.truncated, **(kinds.FEED_JOIN_POLL.fields(period_ns) if period_ns else {}),
-            )  # fmt: skip
-
-
-def _end(life: JvmLife | None, marks: dict[str, int]) -> int | None:
-    return (life.exit_ns if life else None) or marks.get("EXITED") or marks.get("COMPLETED")
-
-
-def _index(executor: str) -> int:
-    return int(executor) if executor.isdigit() else 0
+                truncated=feed.truncated,
+                **(kinds.FEED_JOIN_POLL.fields(period_ns) if period_ns else {}),
+            )

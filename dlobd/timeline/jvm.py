@@ -105,7 +105,7 @@ def add_phases(
         ended_ns = next((line.at_ns for line in alike if re.search(phase.ends, line.message)), None)
         if ended_ns is not None and (until_ns is None or first.at_ns < until_ns):
             end_ns = ended_ns if until_ns is None else min(ended_ns, until_ns)
-            lane.add(phase.kind, first.at_ns, end_ns, source, resolution_ns=RESOLUTION_NS)
+            lane.log(phase.kind, first.at_ns, end_ns, source)
 
 
 FIRST = (

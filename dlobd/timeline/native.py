@@ -10,15 +10,12 @@ from typing import Any
 from dlobd import spans as kinds
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected.missing import missing, not_measured, unknown
-from dlobd.evidence.facts import Window
 from dlobd.evidence.recorder import RecordedProcess, RecordedSpan, trainers
 from dlobd.schema import MAIN_LANE, NOT_PART, Event, NotMeasured, Process, Span, Trace
 from dlobd.spans import InstantKind
-from dlobd.timeline import exchange
 from dlobd.timeline import rank as rank_lane
-from dlobd.timeline import servers as servers_lane
 from dlobd.timeline.builder import OWN_MARK, LaneBuilder
-from dlobd.timeline.ranks import Rank
+from dlobd.timeline.ranks import Rank, whole_rank
 from dlobd.tracing.clock import tick_ns
 
 CLIENT = "client clock"
@@ -37,14 +34,17 @@ def assemble(evidence: Evidence) -> Trace:
     """
     window = evidence.window
     host = evidence.host
-    ranks = [_rank(process) for process in trainers(evidence.processes)]
-    spans = _client(window, host)
-    spans += _parent(evidence, host, ranks)
+    ranks = [whole_rank(process, "") for process in trainers(evidence.processes)]
+    client = LaneBuilder(MAIN_LANE, Process(host, MAIN_LANE, 0, 0))
+    client.add(kinds.START_PARENT, window["exec_ns"], window["started_ns"], CLIENT)
+    client.add(kinds.WAIT_FOR_PARENT, window["started_ns"], window["exit_ns"], CLIENT, waits_for=(PARENT,))
+    spans = [*client.spans, *_parent(evidence, host, ranks)]
+    parent = evidence.driver_process
+    exits = [instant for instant in parent.instants if instant.name == kinds.RANK_EXITED] if parent else []
+    exit_ns = {instant.attrs.get("rank"): instant.at_ns for instant in reversed(exits)}
     for rank in ranks:
-        spans += rank_lane.build(
-            rank, PARENT, window["started_ns"], False, _exit_of(evidence.driver_process, rank.process), _resolve
-        )
-    spans += servers_lane.build(evidence)
+        spans += rank_lane.build(rank, PARENT, window["started_ns"], False, exit_ns.get(rank.process.rank), _resolve)
+    spans += rank_lane.servers(evidence)
     startup, teardown = _anatomy(evidence, ranks)
     absences = missing(evidence)
     return Trace(
@@ -52,23 +52,10 @@ def assemble(evidence: Evidence) -> Trace:
         end_ns=window["exit_ns"],
         spans=tuple(unknown(spans, absences)),
         anchors=evidence.anchors,
-        not_measured=(*exchange.not_measured(evidence.job), *PLAIN_PROCESSES, *not_measured(absences)),
+        not_measured=(*rank_lane.exchange_not_measured(evidence.job), *PLAIN_PROCESSES, *not_measured(absences)),
         startup=startup,
         teardown=teardown,
     )
-
-
-def _rank(process: RecordedProcess) -> Rank:
-    start_ns = process.opened_ns if process.forked else process.process.start_ns or process.opened_ns
-    who = process.process
-    return Rank(process, "", who.role, who.index, start_ns, process.last_ns, whole=True)
-
-
-def _client(window: Window, host: str) -> list[Span]:
-    lane = LaneBuilder(MAIN_LANE, Process(host, MAIN_LANE, 0, 0))
-    lane.add(kinds.START_PARENT, window["exec_ns"], window["started_ns"], CLIENT)
-    lane.add(kinds.WAIT_FOR_PARENT, window["started_ns"], window["exit_ns"], CLIENT, waits_for=(PARENT,))
-    return lane.spans
 
 
 def _parent(evidence: Evidence, host: str, ranks: list[Rank]) -> list[Span]:
@@ -93,12 +80,6 @@ def _parent(evidence: Evidence, host: str, ranks: list[Rank]) -> list[Span]:
 
 def _resolve(span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
     return {**wait, "waits_for": tuple(lane for lane in wait.get("waits_for", ()) if not lane.startswith("@"))}
-
-
-def _exit_of(parent: RecordedProcess | None, rank: RecordedProcess) -> int | None:
-    """Return the time at which the parent saw the rank's process end."""
-    exits = [i for i in parent.instants if i.name == kinds.RANK_EXITED] if parent else []
-    return next((instant.at_ns for instant in exits if instant.attrs.get("rank") == rank.rank), None)
 
 
 def _anatomy(evidence: Evidence, ranks: list[Rank]) -> tuple[tuple[Event, ...], tuple[Event, ...]]:

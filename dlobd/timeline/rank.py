@@ -1,16 +1,22 @@
-"""Builds the lane of one rank: the trainer from its start to its end, after its preparation by its executor."""
+"""Builds the lanes of ranks and of parameter servers, and names the time of their exchange that has no number.
+
+The lane of a rank is its trainer from start to end, after its preparation by its executor. A parameter server has a
+lane per worker, as it serves workers in parallel.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dlobd import spans as kinds
+from dlobd.axes import EXCHANGES
+from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.feed import given_ns
 from dlobd.evidence.recorder import RecordedSpan
-from dlobd.schema import Span
+from dlobd.schema import NotMeasured, Span
 from dlobd.timeline.builder import OWN_MARK, LaneBuilder, of_threads
-from dlobd.timeline.ranks import Rank
+from dlobd.timeline.ranks import Rank, is_server
 
 Resolve = Callable[[RecordedSpan, dict[str, Any]], dict[str, Any]]
 
@@ -69,3 +75,20 @@ def build(
         return [*lane.spans, *of_threads(rank.lane, process, rank.spans, own)]
     reader.add_recorded(process, [span for span in rank.spans if span.thread], resolve=own)
     return [*lane.spans, *reader.spans]
+
+
+def servers(evidence: Evidence) -> Iterator[Span]:
+    """Yield the recorded spans of dlobd's parameter servers, in lanes such as ps-0/rank-1."""
+    for process in evidence.processes:
+        if is_server(evidence, process):
+            yield from of_threads(f"ps-{process.process.index}", process, process.spans, lambda span, wait: wait)
+
+
+def exchange_not_measured(job: Mapping[str, object]) -> tuple[NotMeasured, ...]:
+    """Return the reason why the exchange of a job has no number; empty if it has one."""
+    name = str(job.get("exchange", "unknown"))
+    if name not in EXCHANGES.names():
+        why = f"this version does not know exchange {name}: its time may lie inside of the steps"
+        return (NotMeasured("channel", "tensorflow", why),)
+    declared: NotMeasured | None = EXCHANGES.declared(name).not_measured
+    return () if declared is None else (declared,)

@@ -87,12 +87,17 @@ def last_executor(evidence: Evidence, found: Sequence[Rank]) -> str | None:
     return in_time[-1][1] if in_time else None
 
 
+def whole_rank(process: RecordedProcess, executor: str, main: RecordedSpan | None = None) -> Rank:
+    """Return the rank of a process that is only a trainer."""
+    start_ns = process.opened_ns if process.forked else process.process.start_ns or process.opened_ns
+    role, index = process.process.role, process.process.index
+    return Rank(process, executor, role, index, start_ns, process.last_ns, True, main)
+
+
 def _of(process: RecordedProcess, executor: str) -> Iterator[Rank]:
     mains = [span for span in process.spans if "role" in span.attrs]
-    role, index = process.process.role, process.process.index
-    if role in ROLES:
-        start_ns = process.opened_ns if process.forked else process.process.start_ns or process.opened_ns
-        yield Rank(process, executor, role, index, start_ns, process.last_ns, True, mains[0] if mains else None)
+    if process.process.role in ROLES:
+        yield whole_rank(process, executor, mains[0] if mains else None)
         return
     for main in mains:
         role, index = main.attrs["role"], main.attrs["index"]

@@ -61,10 +61,6 @@ def lost_work(evidence: Evidence) -> Iterator[str]:
         )
 
 
-def _latest_first(one: Lost) -> int:
-    return -one.task.start_ns
-
-
 def critical(
     jobs: Iterable[Job],
     finished: Mapping[str, Mapping[int, int]],
@@ -85,7 +81,9 @@ def critical(
     jobs = list(jobs)
     in_vain = {one.task.id: one for one in lost(jobs)}
     # the first of several overwrites the others
-    failed = {one.winner.id: one.task for one in sorted(in_vain.values(), key=_latest_first) if one.again}
+    failed = {
+        one.winner.id: one.task for one in sorted(in_vain.values(), key=lambda one: -one.task.start_ns) if one.again
+    }
     ended = sorted(
         # an executor may still clean up after the end of its job
         (min(finished[task.executor][task.id], job.end_ns or end_ns, end_ns), task.start_ns, task.id, task, job)

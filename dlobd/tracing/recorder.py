@@ -55,6 +55,9 @@ FIRST_EXCHANGE_S, EXCHANGE_S = 1.0, 10.0
 after pauses that double up to the second: only pairs that lie apart bound the rate. A last burst follows at the end,
 unless the previous one was less than the first pause ago."""
 
+LOST_LINES = "dlobd: {} lines of spans of process {} are lost"
+"""On stderr, if a disk refuses lines: number of lines and PID."""
+
 SUMS_S = 1.0
 """Shortest interval between two `cost` lines, and between two `u` lines; the last flush writes both."""
 
@@ -368,7 +371,7 @@ class Recorder:
         self._reported_lost = lost
         state = f"so far: {error}" if error else "in all"
         try:
-            print(f"dlobd: {lost} lines of spans of process {self._pid} are lost {state}", file=sys.stderr, flush=True)
+            print(LOST_LINES.format(lost, self._pid), state, file=sys.stderr, flush=True)
         except (OSError, ValueError):
             pass  # stderr may be on the same disk, or closed
 

@@ -18,7 +18,7 @@ from dlobd.evidence.expected.kinds import EvidenceKind
 from dlobd.evidence.expected.logs import LIMITS
 from dlobd.evidence.expected.missing_evidence import MissingEvidence, ended_well
 from dlobd.record.run import Check, Number, Plane, Verdict
-from dlobd.schema import Clip, Runnable
+from dlobd.schema import Clip, Experiment, OwnJob, Runnable
 
 NS_PER_S = 10**9
 
@@ -47,6 +47,12 @@ class Facts:
     planes: tuple[Plane, ...] | None
     absences: tuple[MissingEvidence, ...]
 
+    @property
+    def training(self) -> Experiment:
+        """The experiment of a check that applies only to dlobd's own training job."""
+        assert isinstance(self.experiment, Experiment)
+        return self.experiment
+
 
 @dataclass(frozen=True, slots=True)
 class Compared:
@@ -70,6 +76,9 @@ def unknown(message: str) -> Compared:
     return Compared(None, message)
 
 
+Comparison = Callable[[Facts], Compared | None]
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
     """A check before it is applied to a run.
@@ -80,17 +89,19 @@ class Rule:
         compare: returns None if the check does not apply to this run.
         needs: the check is unknown if a source of one of these kinds is incomplete.
         whole: the check applies only to jobs that ended well and whose ranks all left a result.
+        training: the check applies only to dlobd's own training job.
     """
 
     code: str
     sources: tuple[str, str]
-    compare: Callable[[Facts], Compared | None]
-    needs: tuple[EvidenceKind, ...] = ()
-    whole: bool = False
+    compare: Comparison
+    needs: tuple[EvidenceKind, ...]
+    whole: bool
+    training: bool
 
     def decide(self, facts: Facts) -> Check | None:
         """Return the check of one run, or None if it does not apply."""
-        if self.whole and not completed(facts.evidence):
+        if (self.whole and not completed(facts.evidence)) or (self.training and isinstance(facts.experiment, OwnJob)):
             return None
         found = self.compare(facts)
         if found is None:
@@ -109,6 +120,25 @@ class Rule:
     def description(self) -> str:
         """The first sentence of the comparison's docstring."""
         return (self.compare.__doc__ or "").split("\n\n")[0].replace("\n    ", " ")
+
+
+class Rules(list[Rule]):
+    """The rules of a module, in the order of their comparisons, with defaults for `whole` and `training`."""
+
+    def __init__(self, whole: bool = False, training: bool = False) -> None:
+        self._whole, self._training = whole, training
+
+    def add(
+        self, code: str, left: str, right: str, *needs: EvidenceKind, whole: bool | None = None
+    ) -> Callable[[Comparison], Comparison]:
+        """Decorate a comparison as a rule; `left` and `right` are the sources of its figures."""
+
+        def added(compare: Comparison) -> Comparison:
+            is_whole = self._whole if whole is None else whole
+            self.append(Rule(code, (left, right), compare, needs, is_whole, self._training))
+            return compare
+
+        return added
 
 
 def _json_number(value: Number | None) -> Number | None:

@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 from dlobd.record.run import Check
-from dlobd.trust import clocks, completeness, feed, hdfs, messages, recorder, spark, training, yarn
+from dlobd.trust import clocks, completeness, feed, hdfs, recorder, spark, training, yarn
 from dlobd.trust.base import Facts, Rule
 
-RULES: tuple[Rule, ...] = (
-    *completeness.RULES,
-    *training.RULES,
-    *feed.RULES,
-    *hdfs.RULES,
-    *yarn.RULES,
-    *spark.RULES,
-    *recorder.RULES,
-    *clocks.RULES,
-    *messages.RULES,
-)
+_MODULES = (completeness, training, feed, hdfs, yarn, spark, recorder, clocks)
+RULES: tuple[Rule, ...] = tuple(rule for module in _MODULES for rule in module.RULES)
 
 
 def checks(facts: Facts) -> list[Check]:

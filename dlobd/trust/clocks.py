@@ -1,15 +1,24 @@
-"""Checks of clocks: timestamps of several clocks and of several processes against each other."""
+"""Checks of time: timestamps of several clocks and processes, and the order of messages between processes."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterator
+from itertools import pairwise
 
-from dlobd.evidence import log4j
+from dlobd import spans
+from dlobd.evidence import log4j, rpc
+from dlobd.evidence.alignment import error_of
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected import kinds
-from dlobd.trust.base import BUSY_NS, Compared, Facts, Rule, other_clocks, unknown
+from dlobd.evidence.log4j import LogLine
+from dlobd.evidence.recorder import trainers
+from dlobd.trust.base import BUSY_NS, Compared, Facts, Rules, completed, other_clocks, training_job, unknown
+
+RULES = Rules()
 
 
+@RULES.add("log-timestamps", "logs: largest disagreement, ns", "limit on a busy machine, ns")
 def _log_timestamps(facts: Facts) -> Compared | None:
     """The two timestamps of each log line differ by the offset between wall clock and monotonic clock.
 
@@ -19,12 +28,17 @@ def _log_timestamps(facts: Facts) -> Compared | None:
     evidence = facts.evidence
     # as read on each host, and before and after a step of a wall clock
     known = sorted(set(evidence.clock_differences_ns))
-    apart = [_distance(known, difference) for difference in _differences(evidence)]
-    if not apart:
+    paths = [path for path in sorted((evidence.path / "logs").rglob("*")) if path.is_file()]
+    differences_ns = [wall_ns - at_ns for path in paths for at_ns, wall_ns in log4j.stamps(path)]
+    if not differences_ns:
         return None
     if not known:
         return unknown("no process read both clocks")
-    apart_ns = max(apart)
+    apart_ns = 0
+    for difference_ns in differences_ns:
+        index = bisect_left(known, difference_ns)
+        nearest = known[max(index - 1, 0) : index + 1]
+        apart_ns = max(apart_ns, min(abs(difference_ns - known_ns) for known_ns in nearest))
     message = (
         f"the wall clock and the monotonic clock of a log line disagree by {apart_ns / 1e9:.3f} s; "
         f"a busy machine explains {BUSY_NS / 1e9:.0f} s"
@@ -32,18 +46,7 @@ def _log_timestamps(facts: Facts) -> Compared | None:
     return Compared(apart_ns <= BUSY_NS, message, apart_ns, BUSY_NS, other_clocks(evidence))
 
 
-def _differences(evidence: Evidence) -> list[int]:
-    """Wall clock minus monotonic clock of each log line."""
-    paths = [path for path in sorted((evidence.path / "logs").rglob("*")) if path.is_file()]
-    return [wall_ns - at_ns for path in paths for at_ns, wall_ns in log4j.stamps(path)]
-
-
-def _distance(known: list[int], value: int) -> int:
-    """The distance to the nearest known value."""
-    index = bisect_left(known, value)
-    return min((abs(value - difference) for difference in known[max(index - 1, 0) : index + 1]), default=0)
-
-
+@RULES.add("window", "span files: ns outside", "client's clock, ns", kinds.DRIVER_SPANS)
 def _window(facts: Facts) -> Compared | None:
     """Nothing was recorded before spark-submit began, nor by a driver in client mode after it ended.
 
@@ -64,7 +67,106 @@ def _window(facts: Facts) -> Compared | None:
     return Compared(outside_ns == 0, message, outside_ns, 0, other_clocks(evidence))
 
 
-RULES = (
-    Rule("log-timestamps", ("logs: largest disagreement, ns", "limit on a busy machine, ns"), _log_timestamps),
-    Rule("window", ("span files: ns outside", "client's clock, ns"), _window, (kinds.DRIVER_SPANS,)),
-)
+# ---- the order of messages
+
+Message = tuple[str, int | None, int | None]
+"""Name, and the times of cause and effect; None if one was not logged."""
+
+
+def _at(line: LogLine | None) -> int | None:
+    return line.at_ns if line else None
+
+
+def _submission(evidence: Evidence) -> Iterator[Message]:
+    """Between the client, the ResourceManager and the ApplicationMaster."""
+    points, app, am = evidence.submitter.log.points, evidence.yarn.application.at, evidence.application_master
+    attempt = evidence.yarn.attempt(evidence.attempts.am).at
+    yield "submission", _at(points.get("submitting")), app.get("SUBMITTED")
+    yield "answer to the submission", app.get("NEW_SAVING"), _at(points.get("submitted"))
+    yield "acceptance", app.get("SUBMITTED"), app.get("ACCEPTED")
+    yield "allocation of the ApplicationMaster", app.get("ACCEPTED"), app.get("ATTEMPT_ALLOCATED")
+    yield "registration of the ApplicationMaster", _at(am.registering), attempt.get("RUNNING")
+    made = rpc.calls(evidence.container_log(evidence.attempts.am)) if evidence.attempts.am else []
+    # the first call: with a ResourceManager that was restarted it registers again
+    registers = (call.start_ns for call in made if call.method == "registerApplicationMaster")
+    yield "registration call of the ApplicationMaster", next(registers, None), attempt.get("RUNNING")
+    yield "state RUNNING", app.get("ATTEMPT_RUNNING"), _at(points.get("running"))
+    yield "unregistering of the ApplicationMaster", _at(am.unregistering), attempt.get("FINAL_SAVING")
+    yield "end of the application", attempt.get("FINAL_SAVING"), app.get("FINISHED")
+
+
+def _containers(evidence: Evidence) -> Iterator[Message]:
+    """Between the ResourceManager, the ApplicationMaster and the NodeManagers."""
+    states = ("ALLOCATED", "ACQUIRED", "START_REQUEST", "LOCALIZING", "SCHEDULED", "RUNNING", "EXITED")
+    for container, marks in evidence.yarn.containers.items():
+        at, am = marks.at, evidence.am_log_of(container)
+        for before, after in pairwise(states):
+            yield f"{container}: {before} to {after}", at.get(before), at.get(after)
+        if container in am.containers.values():
+            yield f"{container}: request", _at(am.requested), at.get("ALLOCATED")
+        yield f"{container}: launch", _at(am.launching.get(container)), at.get("START_REQUEST")
+        if life := evidence.container_jvm(container):
+            yield f"{container}: start of its JVM", at.get("SCHEDULED"), life.start_ns
+            yield f"{container}: exit of its JVM", life.exit_ns, at.get("EXITED")
+
+
+def _executors(evidence: Evidence) -> Iterator[Message]:
+    """Between the driver and its executors."""
+    driver = evidence.driver.log
+    for executor, log in evidence.executors.items():
+        registered = driver.registered.get(executor)
+        yield f"executor {executor}: registration", _at(log.connecting), _at(registered)
+        yield f"executor {executor}: answer to the registration", _at(registered), _at(log.registered)
+        yield f"executor {executor}: shutdown", _at(driver.points.get("executors told")), _at(log.shutdown)
+    for task in (task for job in driver.jobs for task in job.tasks):
+        if (own := evidence.executors.get(task.executor)) is not None:
+            got, finished = own.got.get(task.id), own.finished.get(task.id)
+            yield f"task {task.id}: start", task.start_ns, got
+            yield f"task {task.id}: run", got, finished
+            yield f"task {task.id}: result", finished, task.end_ns
+
+
+def _ranks(evidence: Evidence) -> Iterator[Message]:
+    """Between the ranks and the driver, which waits until each rank has left its result."""
+    driver = evidence.driver_process
+    if driver is None or not training_job(evidence) or not completed(evidence):
+        return
+    for awaiting in driver.named(spans.AWAIT_TRAINERS):
+        for process in trainers(evidence.processes):
+            for span in process.named(spans.WRITE_DONE_MARKER):
+                yield f"{process.process.role} {process.process.index}: result", span.start_ns, awaiting.end_ns
+
+
+def _staging(evidence: Evidence) -> Iterator[Message]:
+    """Between spark-submit and the NameNode."""
+    for line, path, next_line_ns in evidence.submitter.log.uploads:
+        audits = [audit for audit in evidence.hdfs.audits if audit.path == path]
+        created = next((audit.at_ns for audit in audits if audit.command == "create"), None)
+        permitted = next((audit.at_ns for audit in audits if audit.command == "setPermission"), None)
+        yield f"upload of {path}", line.at_ns, created
+        yield f"permissions of {path}", permitted, next_line_ns
+
+
+@RULES.add("message-order", "logs: ns before the cause", "limit on a busy machine, ns")
+def _message_order(facts: Facts) -> Compared | None:
+    """No message is received before it is sent, by the logs of both processes.
+
+    Detects clock errors, and lines that belong to another container or attempt. Commit 58ebb5f: failed with a
+    ResourceManager that was restarted, since its ApplicationMaster registers twice; the first call counts since.
+    """
+    evidence = facts.evidence
+    early = [
+        (sent_ns - received_ns - error_of(sent_ns) - error_of(received_ns), name)
+        for messages in (_submission, _containers, _executors, _ranks, _staging)
+        for name, sent_ns, received_ns in messages(evidence)
+        if sent_ns is not None and received_ns is not None
+    ]
+    if not early:
+        return None
+    early_ns, name = max(early)
+    message = f"all {len(early):,} messages arrive after they are sent"
+    if early_ns > BUSY_NS:
+        message = (
+            f"{name}: received {early_ns / 1e9:.3f} s before it was sent; a busy machine explains {BUSY_NS / 1e9:.0f} s"
+        )
+    return Compared(early_ns <= BUSY_NS, message, max(early_ns, 0), BUSY_NS, other_clocks(evidence))

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dlobd.measures.transport import disagreements
-from dlobd.trust.base import Compared, Facts, Rule
+from dlobd.trust.base import Compared, Facts, Rules
+
+RULES = Rules()
+
+COMPLETE, CONSISTENT, TRANSPORT = "evidence-complete", "evidence-consistent", "transport"
 
 INCONSISTENT_SHARE = 0.01
 """Evidence that contradicts itself for more than this share of the wall time cannot be attributed."""
 
 
+@RULES.add(COMPLETE, "bundle: missing or incomplete sources", "limit")
 def _complete(facts: Facts) -> Compared:
     """Every source on which the breakdown depends is complete.
 
@@ -19,6 +24,7 @@ def _complete(facts: Facts) -> Compared:
     return Compared(not needed, message, len(needed), 0)
 
 
+@RULES.add(CONSISTENT, "spans: contradictions, ns", "limit, ns")
 def _consistent(facts: Facts) -> Compared:
     """Spans of all sources fit together: they nest, waits end after their release, messages arrive after they are sent.
 
@@ -33,6 +39,7 @@ def _consistent(facts: Facts) -> Compared:
     return Compared(found_ns <= allowed_ns, message, found_ns, allowed_ns)
 
 
+@RULES.add(TRANSPORT, "counters: planes as requested", "experiment: planes")
 def _transport(facts: Facts) -> Compared | None:
     """The bytes of each plane went by the transport that the experiment asks for.
 
@@ -46,12 +53,3 @@ def _transport(facts: Facts) -> Compared | None:
     used = sum(plane.agrees is True for plane in asked)
     message = lines[0] if lines else f"{used} of {len(asked)} planes used the requested transport"
     return Compared(not lines, message, used, len(asked))
-
-
-COMPLETE, CONSISTENT, TRANSPORT = "evidence-complete", "evidence-consistent", "transport"
-
-RULES = (
-    Rule(COMPLETE, ("bundle: missing or incomplete sources", "limit"), _complete),
-    Rule(CONSISTENT, ("spans: contradictions, ns", "limit, ns"), _consistent),
-    Rule(TRANSPORT, ("counters: planes as requested", "experiment: planes"), _transport),
-)

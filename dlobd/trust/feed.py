@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dlobd import spans as kinds
+from dlobd import spans
 from dlobd.evidence.evidence import Evidence
-from dlobd.evidence.expected import kinds as evidence_kinds
+from dlobd.evidence.expected import kinds
 from dlobd.job.datasets.tfrecord import Layout
-from dlobd.trust.base import Compared, Facts, Rule, cut_short, repeated_tasks, training_job, unknown
+from dlobd.trust.base import Compared, Facts, Rules, cut_short, repeated_tasks, training_job, unknown
+
+RULES = Rules(whole=True)
 
 
 def _bytes(evidence: Evidence, *wanted: str, purpose: str = "") -> int:
@@ -23,6 +25,13 @@ def _is_fed(evidence: Evidence) -> bool:
     return training_job(evidence).get("input") == "feed" and not cut_short(evidence)
 
 
+@RULES.add(
+    "feed-put",
+    "span files of feed tasks: bytes put",
+    "file lengths in HDFS x epochs",
+    kinds.WORKER_SPANS,
+    kinds.INPUT_RECORDS,
+)
 def _put(facts: Facts) -> Compared | None:
     """Feed tasks put the whole input into the queues, once per epoch.
 
@@ -30,7 +39,7 @@ def _put(facts: Facts) -> Compared | None:
     """
     evidence = facts.evidence
     stored = sum(evidence.hdfs.file_bytes.values()) * training_job(evidence).get("epochs", 0)
-    put = _bytes(evidence, kinds.PUT)
+    put = _bytes(evidence, spans.PUT)
     if not stored or not _is_fed(evidence):
         return None
     if not put:
@@ -39,6 +48,13 @@ def _put(facts: Facts) -> Compared | None:
     return Compared(put == stored, message, put, stored, repeated_tasks(evidence))
 
 
+@RULES.add(
+    "feed-taken",
+    "span files of feed tasks: bytes put",
+    "span files of ranks: bytes taken",
+    kinds.WORKER_SPANS,
+    kinds.RANK_SPANS,
+)
 def _taken(facts: Facts) -> Compared | None:
     """The ranks took out of the queues all bytes that feed tasks put in.
 
@@ -46,13 +62,20 @@ def _taken(facts: Facts) -> Compared | None:
     of its steps.
     """
     evidence = facts.evidence
-    put, taken = _bytes(evidence, kinds.PUT), _bytes(evidence, kinds.GET)
+    put, taken = _bytes(evidence, spans.PUT), _bytes(evidence, spans.GET)
     if not _is_fed(evidence) or not put:
         return None
     message = f"feed tasks put {put:,} bytes into the queues; the ranks took {taken:,} bytes"
     return Compared(put == taken, message, put, taken, repeated_tasks(evidence))
 
 
+@RULES.add(
+    "samples-received",
+    "span files of ranks: bytes / record length",
+    "done-markers: samples",
+    kinds.RANK_SPANS,
+    kinds.MARKERS,
+)
 def _trained(facts: Facts) -> Compared | None:
     """The ranks trained on all samples that they received, from the feed or by reading.
 
@@ -63,37 +86,12 @@ def _trained(facts: Facts) -> Compared | None:
     if not job or cut_short(evidence):  # a rank takes batches ahead of its steps
         return None
     if job["input"] == "feed":
-        taken = _bytes(evidence, kinds.GET)
+        taken = _bytes(evidence, spans.GET)
     else:  # a piece that is requested again counts once, since only an answer has bytes
-        taken = _bytes(evidence, kinds.STREAM, kinds.READ_INPUT, purpose=kinds.INPUT)
+        taken = _bytes(evidence, spans.STREAM, spans.READ_INPUT, purpose=spans.INPUT)
     if not taken:
         return unknown("no rank recorded the bytes that it received")
     received = taken // Layout.of_job(job).record_bytes
     trained = sum(result["samples"] for result in evidence.results.values())
     message = f"the ranks received {received:,} samples; they report {trained:,} trained samples"
     return Compared(received == trained, message, received, trained, repeated_tasks(evidence))
-
-
-RULES = (
-    Rule(
-        "feed-put",
-        ("span files of feed tasks: bytes put", "file lengths in HDFS x epochs"),
-        _put,
-        needs=(evidence_kinds.WORKER_SPANS, evidence_kinds.INPUT_RECORDS),
-        whole=True,
-    ),
-    Rule(
-        "feed-taken",
-        ("span files of feed tasks: bytes put", "span files of ranks: bytes taken"),
-        _taken,
-        needs=(evidence_kinds.WORKER_SPANS, evidence_kinds.RANK_SPANS),
-        whole=True,
-    ),
-    Rule(
-        "samples-received",
-        ("span files of ranks: bytes / record length", "done-markers: samples"),
-        _trained,
-        needs=(evidence_kinds.RANK_SPANS, evidence_kinds.MARKERS),
-        whole=True,
-    ),
-)

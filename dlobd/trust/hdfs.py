@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dlobd import spans as kinds
+from dlobd import spans
 from dlobd.evidence.evidence import Evidence
-from dlobd.evidence.expected import kinds as evidence_kinds
-from dlobd.evidence.log4j import LogLine
-from dlobd.evidence.recorder import RecordedSpan
+from dlobd.evidence.expected import kinds
 from dlobd.hadoop.checksum import CHUNK_BYTES, CRC_BYTES
 from dlobd.trust.base import (
     Compared,
     Facts,
-    Rule,
+    Rules,
     cut_short,
     daemon_trouble,
     ended_tasks,
@@ -22,30 +20,32 @@ from dlobd.trust.base import (
     unknown,
 )
 
+RULES = Rules(whole=True)
+
 
 def trouble(evidence: Evidence) -> str:
     """Return a doubt if HDFS may have been asked more than once for the same bytes."""
     doubt = external(evidence) or daemon_trouble(evidence, "namenode", "datanode") or repeated_tasks(evidence)
     if doubt:
         return doubt
-    if any(i.name == kinds.DATANODE_GIVEN_UP for p in evidence.processes for i in p.instants):
+    if any(i.name == spans.DATANODE_GIVEN_UP for p in evidence.processes for i in p.instants):
         return "a DataNode did not respond, and another one was used"
-    if any(map(_is_retry, _java_clients(evidence))):
-        return "a Java HDFS client logged a warning about a read or write"
+    # WebHDFS reads through a client inside the DataNode
+    nodes = [name for daemon in evidence.daemons if (name := str(daemon["name"])).startswith("datanode")]
+    logs = (*map(evidence.container_log, evidence.executor_containers.values()), *map(evidence.daemon_log, nodes))
+    for line in (line for log in logs for line in log if line.level in ("WARN", "ERROR")):
+        if line.logger.startswith("hdfs.") or "BlockReader" in line.logger:
+            return "a Java HDFS client logged a warning about a read or write"
     return ""
 
 
-def _java_clients(evidence: Evidence) -> list[LogLine]:
-    # WebHDFS reads through a client inside the DataNode
-    nodes = [name for daemon in evidence.daemons if (name := str(daemon["name"])).startswith("datanode")]
-    logs = [*map(evidence.container_log, evidence.executor_containers.values()), *map(evidence.daemon_log, nodes)]
-    return [line for log in logs for line in log]
-
-
-def _is_retry(line: LogLine) -> bool:
-    return line.level in ("WARN", "ERROR") and (line.logger.startswith("hdfs.") or "BlockReader" in line.logger)
-
-
+@RULES.add(
+    "input-read-by-spark",
+    "Spark event log: bytes read",
+    "file lengths in HDFS x passes",
+    kinds.EVENT_LOG,
+    kinds.INPUT_RECORDS,
+)
 def _input_read_by_spark(facts: Facts) -> Compared | None:
     """Spark's tasks read the whole input once per pass.
 
@@ -64,6 +64,13 @@ def _input_read_by_spark(facts: Facts) -> Compared | None:
     return Compared(read == stored, message, read, stored, trouble(evidence))
 
 
+@RULES.add(
+    "input-sent-by-datanodes",
+    "DataNode client traces: bytes",
+    "file lengths and checksums x passes",
+    kinds.TRACE_LOG,
+    kinds.INPUT_RECORDS,
+)
 def _input_sent_by_datanodes(facts: Facts) -> Compared | None:
     """The DataNodes sent the blocks of the input once per pass, with their checksums.
 
@@ -89,6 +96,9 @@ def _input_sent_by_datanodes(facts: Facts) -> Compared | None:
     return Compared(sent == expected, message, sent, expected, trouble(evidence))
 
 
+@RULES.add(
+    "input-checksums", "HDFS: files with the expected checksum", "staging: files", kinds.INPUT_RECORDS, whole=False
+)
 def _input_checksums(facts: Facts) -> Compared | None:
     """HDFS reports the checksums that dlobd computed while it staged the input.
 
@@ -105,6 +115,9 @@ def _input_checksums(facts: Facts) -> Compared | None:
     return Compared(same == len(staged), message, same, len(staged))
 
 
+@RULES.add(
+    "files-written", "span files: writes", "NameNode audit log: created files", kinds.AUDIT_LOG, kinds.RANK_SPANS
+)
 def _files_written(facts: Facts) -> Compared | None:
     """The NameNode created one file for each write that a rank recorded.
 
@@ -115,7 +128,8 @@ def _files_written(facts: Facts) -> Compared | None:
     folder = f"{training_job(evidence).get('run_dir', '')}/"
     if folder == "/" or not evidence.processes or not evidence.topology.has_spark:
         return None
-    written = sum(_is_write_below(span, folder) for process in evidence.processes for span in process.spans)
+    writes = (span for process in evidence.processes for span in process.spans if span.name.startswith("write "))
+    written = sum(span.layer == "hdfs" and str(span.attrs.get("path", "")).startswith(folder) for span in writes)
     if not evidence.hdfs.audits:
         return unknown("the NameNode's audit log is missing")
     created = sum(
@@ -124,39 +138,3 @@ def _files_written(facts: Facts) -> Compared | None:
     )
     message = f"the ranks recorded {written:,} written files; the NameNode created {created:,}"
     return Compared(written == created, message, written, created, trouble(evidence))
-
-
-def _is_write_below(span: RecordedSpan, folder: str) -> bool:
-    path = str(span.attrs.get("path", ""))
-    return span.layer == "hdfs" and span.name.startswith("write ") and path.startswith(folder)
-
-
-RULES = (
-    Rule(
-        "input-read-by-spark",
-        ("Spark event log: bytes read", "file lengths in HDFS x passes"),
-        _input_read_by_spark,
-        needs=(evidence_kinds.EVENT_LOG, evidence_kinds.INPUT_RECORDS),
-        whole=True,
-    ),
-    Rule(
-        "input-sent-by-datanodes",
-        ("DataNode client traces: bytes", "file lengths and checksums x passes"),
-        _input_sent_by_datanodes,
-        needs=(evidence_kinds.TRACE_LOG, evidence_kinds.INPUT_RECORDS),
-        whole=True,
-    ),
-    Rule(
-        "input-checksums",
-        ("HDFS: files with the expected checksum", "staging: files"),
-        _input_checksums,
-        needs=(evidence_kinds.INPUT_RECORDS,),
-    ),
-    Rule(
-        "files-written",
-        ("span files: writes", "NameNode audit log: created files"),
-        _files_written,
-        needs=(evidence_kinds.AUDIT_LOG, evidence_kinds.RANK_SPANS),
-        whole=True,
-    ),
-)

@@ -15,8 +15,7 @@ from dlobd.schema import Runnable
 
 MAX_REASON_CHARACTERS = 300
 
-_FAILURE_MESSAGE = re.compile(r"^dlobd: job failed: (.*)$", re.MULTILINE)
-_ABOUT_RANK = re.compile(r"(rank|chief|worker) \d+|trainer process|executor ")
+_FAILURE_MESSAGE = re.compile(rf"^{kinds.JOB_FAILED_LINE}(.*)$", re.MULTILINE)
 _ABOUT_HDFS = re.compile(r"NameNode|DataNode|hdfs|blk_|datanode|Connection refused|:\d+ failed on|destination host is")
 _CONTAINER_EXIT = re.compile(r"Exit code from container (\S+) is : (\d+)")
 _REFUSED = re.compile(r"InvalidResourceRequestException: (?:Invalid resource request! )?(.*?)[, ]*$", re.MULTILINE)
@@ -92,9 +91,9 @@ def one_line(reason: str) -> str:
 
 def _message(evidence: Evidence) -> str:
     """Return the message of a rank, the driver or YARN, in this order: a driver may only report a failed Spark job."""
+    if chosen := _driver_causes(evidence, kinds.TRAINING_FAILED):
+        return chosen[-1]
     message = _driver_message(evidence)
-    if message and _ABOUT_RANK.match(message):
-        return message
     if message and (race := _WEB_UI_RACE.search(message)):
         return f"{_WEB_UI_RACE_TEXT} ({race[1]}); remove spark.ui.enabled=true"
     return (
@@ -257,10 +256,13 @@ def _driver_message(evidence: Evidence) -> str | None:
     outputs = [evidence.path / name for name in (files.DRIVER_STDOUT, files.DRIVER_STDERR)]
     outputs.append(evidence.path / files.CONTAINER_LOGS / evidence.attempts.am / "stdout")
     messages = [str(line) for path in outputs for line in _FAILURE_MESSAGE.findall(reading.text(path))]
-    # a user's script may not print it; the driver's span file has it
-    driver = evidence.driver_process
-    messages += [str(i.attrs.get("cause")) for i in driver.instants if i.name == kinds.JOB_FAILED] if driver else []
+    messages += _driver_causes(evidence, kinds.JOB_FAILED)  # a user's script may not print it
     return messages[-1].strip() if messages else None
+
+
+def _driver_causes(evidence: Evidence, kind: kinds.InstantKind) -> list[str]:
+    driver = evidence.driver_process
+    return [str(instant.attrs.get("cause")) for instant in driver.instants if instant.name == kind] if driver else []
 
 
 def _reported(evidence: Evidence) -> str | None:

@@ -9,9 +9,19 @@ from itertools import pairwise
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected import kinds
 from dlobd.evidence.recorder import RecordedProcess, RecordedSpan, trainers
-from dlobd.trust.base import Compared, Facts, Rule, other_clocks, several_clocks
+from dlobd.trust.base import Compared, Facts, Rules, other_clocks, several_clocks
+
+RULES = Rules()
 
 
+@RULES.add(
+    "spans-read",
+    "span files: opened spans",
+    "span files: spans",
+    kinds.DRIVER_SPANS,
+    kinds.RANK_SPANS,
+    kinds.WORKER_SPANS,
+)
 def _spans(facts: Facts) -> Compared | None:
     """Every span that a process opened was read.
 
@@ -26,6 +36,7 @@ def _spans(facts: Facts) -> Compared | None:
     return Compared(opened == read, f"{opened:,} spans were opened; {read:,} were read", opened, read)
 
 
+@RULES.add("nesting", "span files: ns outside", "limit, ns")
 def _nesting(facts: Facts) -> Compared | None:
     """Spans of one thread lie inside their parents and follow each other.
 
@@ -67,6 +78,7 @@ def _groups(evidence: Evidence) -> dict[tuple[str, int | None], list[RecordedSpa
     return groups
 
 
+@RULES.add("collective-order", "span files: ns too early", "error of the clocks, ns")
 def _order(facts: Facts) -> Compared | None:
     """No rank leaves a collective before the last rank has entered it.
 
@@ -86,12 +98,3 @@ def _order(facts: Facts) -> Compared | None:
             f"the clocks are known to within {allowed_ns / 1e9:.6f} s"
         )
     return Compared(early_ns <= allowed_ns, message, early_ns, allowed_ns, other_clocks(evidence))
-
-
-_SPANS = (kinds.DRIVER_SPANS, kinds.RANK_SPANS, kinds.WORKER_SPANS)
-
-RULES = (
-    Rule("spans-read", ("span files: opened spans", "span files: spans"), _spans, _SPANS),
-    Rule("nesting", ("span files: ns outside", "limit, ns"), _nesting),
-    Rule("collective-order", ("span files: ns too early", "error of the clocks, ns"), _order),
-)

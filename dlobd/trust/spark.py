@@ -6,7 +6,9 @@ from math import ceil
 
 from dlobd.evidence.expected import kinds
 from dlobd.tracing.clock import WallToMonotonic
-from dlobd.trust.base import Compared, Facts, Rule, ended_tasks, unknown
+from dlobd.trust.base import Compared, Facts, Rules, ended_tasks, unknown
+
+RULES = Rules()
 
 NS_PER_MS = 10**6
 
@@ -14,6 +16,14 @@ DROPPED = "from eventLog"
 """Spark's listener queue drops events if the writer of the event log is too slow, and warns with this text."""
 
 
+@RULES.add(
+    "tasks",
+    "driver log: tasks that start",
+    "Spark event log: tasks that end",
+    kinds.DRIVER_LOG,
+    kinds.EVENT_LOG,
+    whole=True,
+)
 def _tasks(facts: Facts) -> Compared | None:
     """The tasks that start in the driver's log are those that end in the event log.
 
@@ -36,6 +46,12 @@ def _tasks(facts: Facts) -> Compared | None:
     return Compared(started == ended, message, len(started), len(ended), doubt)
 
 
+@RULES.add(
+    "task-run-time",
+    "Spark event log: largest excess of run time, ms",
+    "resolution and clock steps, ms",
+    kinds.EVENT_LOG,
+)
 def _run_time(facts: Facts) -> Compared | None:
     """No executor reports a longer run time for a task than the driver saw between launch and finish.
 
@@ -60,20 +76,3 @@ def _run_time(facts: Facts) -> Compared | None:
             f"clock steps and rounding explain {allowed_ms:,} ms"
         )
     return Compared(excess_ms <= allowed_ms, message, excess_ms, allowed_ms)
-
-
-RULES = (
-    Rule(
-        "tasks",
-        ("driver log: tasks that start", "Spark event log: tasks that end"),
-        _tasks,
-        (kinds.DRIVER_LOG, kinds.EVENT_LOG),
-        whole=True,
-    ),
-    Rule(
-        "task-run-time",
-        ("Spark event log: largest excess of run time, ms", "resolution and clock steps, ms"),
-        _run_time,
-        (kinds.EVENT_LOG,),
-    ),
-)

@@ -13,7 +13,9 @@ from dlobd.evidence.facts import RankResult
 from dlobd.evidence.recorder import trainers
 from dlobd.experiment import channels
 from dlobd.schema import Experiment
-from dlobd.trust.base import Compared, Facts, Rule, repeated_tasks
+from dlobd.trust.base import Compared, Facts, Rules, repeated_tasks
+
+RULES = Rules(whole=True, training=True)
 
 SAME_LOSS = 1e-5
 """Largest relative difference between the losses of two ranks, which are results of the same reduction."""
@@ -22,23 +24,19 @@ LEAST_STEPS = 10
 """The loss of fewer steps is dominated by the noise between batches."""
 
 
-def _experiment(facts: Facts) -> Experiment | None:
-    """The experiment; None for a user's script, whose right result only its author knows."""
-    return facts.experiment if isinstance(facts.experiment, Experiment) else None
-
-
 def _results(evidence: Evidence) -> list[RankResult]:
     """The done-markers by rank."""
     return [evidence.results[rank] for rank in sorted(evidence.results)]
 
 
+@RULES.add("ranks-reported", "done-markers: ranks", "experiment: workers", whole=False)
 def _ranks(facts: Facts) -> Compared | None:
     """Each rank left a done-marker.
 
     Docs of ef82ce2 (missing evidence): failed with "missing: [0, 1]" for a bundle without done-markers.
     """
-    experiment = _experiment(facts)
-    if experiment is None or not ended_well(facts.evidence):
+    experiment = facts.training
+    if not ended_well(facts.evidence):
         return None
     absent = [rank for rank in range(experiment.workers) if rank not in facts.evidence.results]
     there = experiment.workers - len(absent)
@@ -46,13 +44,13 @@ def _ranks(facts: Facts) -> Compared | None:
     return Compared(not absent, message, there, experiment.workers)
 
 
+@RULES.add("steps", "done-markers: steps of a rank", "experiment: steps", kinds.MARKERS)
 def _steps(facts: Facts) -> Compared | None:
     """Each rank took the steps that the experiment asks for.
 
     Detects ranks that end after different steps, which commit fe69d44 had to prevent for limits of time.
     """
-    if (experiment := _experiment(facts)) is None:
-        return None
+    experiment = facts.training
     found = [result["steps"] for result in _results(facts.evidence)]
     wanted, limit = _wanted_steps(experiment, _results(facts.evidence))
     message = f"the experiment asks for {wanted} steps{limit}; the ranks took {', '.join(map(str, found))}"
@@ -78,6 +76,7 @@ def _wanted_steps(experiment: Experiment, results: Sequence[RankResult]) -> tupl
     return most, limit
 
 
+@RULES.add("steps-recorded", "span files of ranks: steps", "done-markers: steps", kinds.RANK_SPANS, kinds.MARKERS)
 def _steps_recorded(facts: Facts) -> Compared | None:
     """Each rank recorded a span for each step that it reports.
 
@@ -85,7 +84,7 @@ def _steps_recorded(facts: Facts) -> Compared | None:
     without the span file of a worker.
     """
     ranks = trainers(facts.evidence.processes)
-    if _experiment(facts) is None or not ranks:
+    if not ranks:
         return None
     recorded = sum(len(process.steps()) for process in ranks)
     reported = sum(result["steps"] for result in facts.evidence.results.values())
@@ -93,13 +92,13 @@ def _steps_recorded(facts: Facts) -> Compared | None:
     return Compared(recorded == reported, message, recorded, reported, repeated_tasks(facts.evidence))
 
 
+@RULES.add("samples", "done-markers: samples", "experiment: steps x batch x ranks", kinds.MARKERS)
 def _samples(facts: Facts) -> Compared | None:
     """The ranks trained on as many samples as their steps have.
 
     Not seen to fail in a run so far; a test edits a done-marker.
     """
-    if (experiment := _experiment(facts)) is None:
-        return None
+    experiment = facts.training
     results = _results(facts.evidence)
     trained = sum(result["samples"] for result in results)
     expected = _wanted_steps(experiment, results)[0] * experiment.workers * experiment.batch_size
@@ -107,15 +106,14 @@ def _samples(facts: Facts) -> Compared | None:
     return Compared(trained == expected, message, trained, expected)
 
 
+@RULES.add("loss-finite", "done-markers: finite losses", "done-markers: losses", kinds.MARKERS)
 def _loss_finite(facts: Facts) -> Compared | None:
     """The loss of each step is finite.
 
     Commits 9a0b99e and 391b4a5: a learning rate that was too large made the loss NaN, and the run went on to its end.
     """
-    if _experiment(facts) is None:
-        return None
     losses = [(rank, step, loss) for rank, each in enumerate(_losses(facts)) for step, loss in enumerate(each)]
-    wild = [(rank, step, loss) for rank, step, loss in losses if not math.isfinite(loss)]
+    wild = [found for found in losses if not math.isfinite(found[2])]
     message = f"the loss of all {len(losses):,} steps is finite"
     if wild:
         message = "the loss of step {1} of rank {0} is {2}".format(*wild[0])
@@ -126,38 +124,38 @@ def _losses(facts: Facts) -> list[list[float]]:
     return [list(result["losses"]) for result in _results(facts.evidence)]
 
 
-def _finite(facts: Facts) -> bool:
-    return all(map(math.isfinite, (loss for each in _losses(facts) for loss in each)))
+def _finite(losses: Sequence[Sequence[float]]) -> bool:
+    return all(math.isfinite(loss) for each in losses for loss in each)
 
 
+@RULES.add("loss-equal", "done-markers: largest difference", "limit", kinds.MARKERS)
 def _loss_equal(facts: Facts) -> Compared | None:
     """All ranks report the same loss for a step, since they reduce it together.
 
     Commit ba31a63 introduced it. Not seen to fail in a run so far; a test edits a done-marker.
     """
-    experiment, losses = _experiment(facts), _losses(facts)
-    if experiment is None or experiment.exchange in channels.ASYNCHRONOUS or not losses[0] or not _finite(facts):
+    losses = _losses(facts)
+    if facts.training.exchange in channels.ASYNCHRONOUS or not losses[0] or not _finite(losses):
         return None
     if len(set(map(len, losses))) > 1:
         message = f"the ranks report losses of {', '.join(str(len(each)) for each in losses)} steps"
         return Compared(False, message, min(map(len, losses)), max(map(len, losses)))
-    gap = max(_gap(a, b) for each in losses for a, b in zip(each, losses[0], strict=True))
+    pairs = [(a, b) for each in losses for a, b in zip(each, losses[0], strict=True)]
+    gap = max(abs(a - b) / max(abs(a), abs(b), 1e-12) for a, b in pairs)
     message = f"the losses of the ranks differ by at most {gap:.1e}, relative; the limit is {SAME_LOSS:.0e}"
     return Compared(gap < SAME_LOSS, message, gap, SAME_LOSS)
 
 
-def _gap(a: float, b: float) -> float:
-    return abs(a - b) / max(abs(a), abs(b), 1e-12)
-
-
+@RULES.add("loss-falls", "done-markers: first tenth", "done-markers: last tenth", kinds.MARKERS)
 def _loss_falls(facts: Facts) -> Compared | None:
     """The mean loss of the last tenth of the steps is below that of the first tenth.
 
     Fails for a run with a learning rate of 1e-12 (tests/full/faults/test_deaths.py).
     """
-    if _experiment(facts) is None or not _finite(facts):
+    losses = _losses(facts)
+    if not _finite(losses):
         return None
-    loss = _losses(facts)[0]
+    loss = losses[0]
     if not loss:
         return Compared(False, "rank 0 reports no loss")
     if len(loss) < LEAST_STEPS:
@@ -167,13 +165,13 @@ def _loss_falls(facts: Facts) -> Compared | None:
     return Compared(last < first, f"the loss was {first:.4f} at the beginning and {last:.4f} at the end", first, last)
 
 
+@RULES.add("test-samples", "done-marker of the chief", "experiment: test samples", kinds.MARKERS)
 def _test_samples(facts: Facts) -> Compared | None:
     """The chief evaluated the model with the whole test set.
 
     Not seen to fail in a run so far; a test edits a done-marker.
     """
-    if (experiment := _experiment(facts)) is None:
-        return None
+    experiment = facts.training
     test = _results(facts.evidence)[0].get("test")
     if test is None:
         return Compared(False, "the chief reports no evaluation of the model", None, experiment.test_samples)
@@ -182,37 +180,16 @@ def _test_samples(facts: Facts) -> Compared | None:
     return Compared(seen == experiment.test_samples, message, seen, experiment.test_samples)
 
 
+@RULES.add("test-accuracy", "done-marker of the chief", "experiment: accuracy", kinds.MARKERS)
 def _test_accuracy(facts: Facts) -> Compared | None:
     """The model reaches the lowest accuracy that the experiment accepts.
 
     Failed with 0.7265 against 0.75 for a run of the quickstart at ef82ce2 that trained too briefly. Fails for a run
     that asks for 0.999 (tests/full/faults/test_deaths.py).
     """
-    if (experiment := _experiment(facts)) is None:
-        return None
+    experiment = facts.training
     if (test := _results(facts.evidence)[0].get("test")) is None:
         return None  # test-samples fails for that
     accuracy, least = test["accuracy"], experiment.min_accuracy
     message = f"the test accuracy is {accuracy:.4f}; the experiment asks for at least {least:.4f}"
     return Compared(accuracy >= least, message, accuracy, least)
-
-
-_MARKERS = (kinds.MARKERS,)
-
-RULES = (
-    Rule("ranks-reported", ("done-markers: ranks", "experiment: workers"), _ranks),
-    Rule("steps", ("done-markers: steps of a rank", "experiment: steps"), _steps, _MARKERS, whole=True),
-    Rule(
-        "steps-recorded",
-        ("span files of ranks: steps", "done-markers: steps"),
-        _steps_recorded,
-        (kinds.RANK_SPANS, kinds.MARKERS),
-        whole=True,
-    ),
-    Rule("samples", ("done-markers: samples", "experiment: steps x batch x ranks"), _samples, _MARKERS, whole=True),
-    Rule("loss-finite", ("done-markers: finite losses", "done-markers: losses"), _loss_finite, _MARKERS, whole=True),
-    Rule("loss-equal", ("done-markers: largest difference", "limit"), _loss_equal, _MARKERS, whole=True),
-    Rule("loss-falls", ("done-markers: first tenth", "done-markers: last tenth"), _loss_falls, _MARKERS, whole=True),
-    Rule("test-samples", ("done-marker of the chief", "experiment: test samples"), _test_samples, _MARKERS, whole=True),
-    Rule("test-accuracy", ("done-marker of the chief", "experiment: accuracy"), _test_accuracy, _MARKERS, whole=True),
-)

@@ -7,7 +7,9 @@ import re
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected import kinds
 from dlobd.tracing.clock import WallToMonotonic
-from dlobd.trust.base import NS_PER_S, Compared, Facts, Rule, daemon_trouble, external, unknown
+from dlobd.trust.base import NS_PER_S, Compared, Facts, Rules, daemon_trouble, external, unknown
+
+RULES = Rules(whole=True)
 
 MEMORY_SHARE, LATE_S = 0.005, 0.25
 """YARN sums memory per container by its own clock, in milliseconds. A busy ResourceManager logs the transitions of each
@@ -19,6 +21,7 @@ LEAVES_NS = 20 * NS_PER_S
 OVER = ("COMPLETED", "RELEASED", "KILLED", "EXPIRED")
 """States in which a container is charged no more. The end of the application overtakes a container that is KILLED."""
 
+_RM = (kinds.RM_LOG, kinds.RM_RECORD)
 _CAPACITY = re.compile(r"Assigned container (container_\w+) of capacity <memory:(\d+),")
 _CONTAINERS = re.compile(r"\btotalAllocatedContainers=(\d+)")
 _START_MS = re.compile(r"\bstartTime=(\d+)")
@@ -38,6 +41,7 @@ def _doubt(evidence: Evidence) -> str:
     return daemon_trouble(evidence, "resourcemanager", "nodemanager") or external(evidence)
 
 
+@RULES.add("container-memory", "RM log: MB x seconds", "RM REST: memorySeconds", *_RM)
 def _memory(facts: Facts) -> Compared | None:
     """The memory of each container times its lifetime is what the ResourceManager charges.
 
@@ -68,6 +72,15 @@ def _memory(facts: Facts) -> Compared | None:
     return Compared(abs(used - charged) <= allowed, message, used, charged, _doubt(evidence))
 
 
+@RULES.add(
+    "containers",
+    "log directories of containers",
+    "ResourceManager: allocated and started containers",
+    *_RM,
+    kinds.MASTER_LOG,
+    kinds.EXECUTOR_LOG,
+    kinds.CONTAINER_FILES,
+)
 def _containers(facts: Facts) -> Compared | None:
     """Each container that YARN allocated and started left its logs.
 
@@ -86,6 +99,7 @@ def _containers(facts: Facts) -> Compared | None:
     return Compared(there == started, message, there, started, _doubt(evidence))
 
 
+@RULES.add("application-time", "ResourceManager: ns outside", "clock readings: step, ns", *_RM)
 def _inside(facts: Facts) -> Compared | None:
     """By the ResourceManager's timestamps the application ran between the begin and the end of spark-submit.
 
@@ -111,18 +125,3 @@ def _inside(facts: Facts) -> Compared | None:
             f"steps of the wall clock explain {allowed_ns / 1e9:.3f} s"
         )
     return Compared(outside_ns <= allowed_ns, message, outside_ns, allowed_ns, _doubt(evidence))
-
-
-_RM = (kinds.RM_LOG, kinds.RM_RECORD)
-
-RULES = (
-    Rule("container-memory", ("RM log: MB x seconds", "RM REST: memorySeconds"), _memory, _RM, whole=True),
-    Rule(
-        "containers",
-        ("log directories of containers", "ResourceManager: allocated and started containers"),
-        _containers,
-        (*_RM, kinds.MASTER_LOG, kinds.EXECUTOR_LOG, kinds.CONTAINER_FILES),
-        whole=True,
-    ),
-    Rule("application-time", ("ResourceManager: ns outside", "clock readings: step, ns"), _inside, _RM, whole=True),
-)

@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 
 import dlobd as package
-from dlobd.attribution.attribute import attribute, attribute_lane
+from dlobd.attribution.attribute import arranged, attribute
 from dlobd.evidence.evidence import Evidence
 from dlobd.fields import json_schema
 from dlobd.record.run import Run
@@ -180,9 +180,8 @@ def test_every_lane_sums_exactly(quick_run: Any, record: dict[str, Any]) -> None
     trace = assemble(Evidence(quick_run.bundle.path))
     ranks = {"rank-0", "rank-1", "rank-0/reader", "rank-1/reader"}  # a rank's thread takes blocks ahead of its steps
     assert set(trace.lanes) == {"client", "driver", "application", "executor-1", "executor-2"} | ranks
-    for lane in trace.lanes:
-        split = attribute_lane(trace, lane)
-        assert sum(layer.ns for layer in split.layers) + split.unattributed_ns == split.wall_ns
+    for lane in arranged(trace).values():
+        assert sum(piece.end_ns - piece.start_ns for piece in lane.pieces) == trace.wall_ns
     found = attribute(trace)
     assert {layer.layer: layer.ns for layer in found.layers} == {row["layer"]: row["ns"] for row in record["layers"]}
     assert found.unattributed_ns == record["unattributed_ns"]

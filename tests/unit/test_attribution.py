@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlobd.attribution.attribute import attribute, attribute_lane, critical_path
+from dlobd.attribution.attribute import attribute, critical_path
 from dlobd.attribution.nesting import arrange
 from dlobd.errors import BundleError
 from dlobd.layers import LAYERS, UNATTRIBUTED
@@ -65,18 +65,6 @@ def check_promises(attribution: Attribution, start_ns: int, wall_ns: int) -> Non
 def test_any_evidence_sums_exactly_and_never_gets_negative(evidence: Trace) -> None:
     """Crossing, truncated, cyclic, contradictory: the pieces tile the window, and lo <= ns <= hi in every layer."""
     check_promises(attribute(evidence), 0, evidence.wall_ns)
-
-
-@settings(max_examples=60, deadline=None)
-@given(traces())
-def test_every_lane_sums_exactly_to_its_extent(evidence: Trace) -> None:
-    """A lane's own split covers it from its first to its last instant, and delegates nothing."""
-    for lane in {each.lane for each in evidence.spans}:
-        own = [each for each in evidence.spans if each.lane == lane]
-        start, end = min(each.start_ns for each in own), max(each.end_ns for each in own)
-        attribution = attribute_lane(evidence, lane)
-        check_promises(attribution, start, max(0, end - start))
-        assert {segment.kind for segment in attribution.segments} <= {"span", "unattributed"}
 
 
 @settings(max_examples=80, deadline=None)
@@ -378,19 +366,6 @@ def test_an_interval_is_no_wider_than_what_was_attributed_there() -> None:
     hidden = Interval("hdfs", "spark", MAIN_LANE, 50, 60, 5, 30, "a", "b")
     rows = {row.layer: row for row in attribute(trace(span("t", "spark", 0, 100), intervals=(hidden,))).layers}
     assert (rows["hdfs"].hi_ns, rows["spark"].lo_ns) == (10, 90)
-
-
-def test_names_and_lanes_of_a_lane_split() -> None:
-    """A lane's own split keeps its waits, and the names say what its time was spent on."""
-    evidence = trace(
-        span("join", "spark", 0, 100, waits_for=("rank 0",)),
-        span("s1", "tensorflow", 10, 40, "rank 0", name="step", waits_for=(MAIN_LANE,)),
-        span("s2", "tensorflow", 50, 90, "rank 0", name="step"),
-    )
-    attribution = attribute_lane(evidence, "rank 0")
-    assert (attribution.wall_ns, parts(attribution)) == (80, {"tensorflow": 70, UNATTRIBUTED: 10})
-    assert next(row for row in attribution.layers if row.ns).names == (("step", 70),)
-    assert attribute_lane(evidence, "nobody").wall_ns == 0
 
 
 def test_the_critical_path_joins_like_neighbours() -> None:

@@ -9,7 +9,8 @@ import pytest
 from dlobd.axes import EXCHANGES
 from dlobd.network.exchanges.tf_ring import TfRing
 from dlobd.registry import Registry, Row
-from dlobd.timeline import exchange
+from dlobd.timeline import rank
+from dlobd.timeline.rank import exchange_not_measured
 
 
 @pytest.mark.parametrize("name", EXCHANGES.names())
@@ -22,11 +23,11 @@ def test_an_exchange_inside_of_the_step_says_that_it_has_no_number(name: str) ->
 def test_what_an_exchange_declares_is_read_without_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A report needs no TensorFlow; an exchange of a later version is unknown."""
     row = Row("tf-ring", "t", "dlobd.network.exchanges.tf_ring:TfRing", ("no_such_module",))
-    monkeypatch.setattr(exchange, "EXCHANGES", Registry("exchanges", row))
+    monkeypatch.setattr(rank, "EXCHANGES", Registry("exchanges", row))
     expected = (TfRing.not_measured,)
-    assert exchange.not_measured({"exchange": "tf-ring"}) == expected
-    (unknown,) = exchange.not_measured({"exchange": "later"})
-    assert "exchange later is not known" in unknown.why
+    assert exchange_not_measured({"exchange": "tf-ring"}) == expected
+    (unknown,) = exchange_not_measured({"exchange": "later"})
+    assert "does not know exchange later" in unknown.why
 
 
 def test_tensorflow_is_told_the_ranks_in_their_order() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from dlobd.evidence import attempts, log4j, yarn
+from dlobd.evidence import log4j, yarn
 from dlobd.evidence.evidence import Evidence
 
 DATA = Path(__file__).parents[1] / "data"
@@ -177,7 +177,7 @@ def test_attempts_of_an_application_are_told_apart() -> None:
     }
     assert life.application.at["ATTEMPT_RUNNING"] == 1_000_000
     names = ("container_1_0007_02_000001", "container_e17_1_0007_01_000002", "executor_0")
-    assert [attempts.attempt_of(name) for name in names] == [2, 1, 0]
+    assert [yarn.attempt_of(name) for name in names] == [2, 1, 0]
 
 
 def test_without_logs_there_is_nothing() -> None:

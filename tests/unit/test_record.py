@@ -241,4 +241,8 @@ def test_what_a_rank_recorded_counts_where_hdfs_took_no_marker(
     path = next(bundle.spans.rglob("spans-*.jsonl"))
     path.write_text(f"{path.read_text()}{failed}\n")
     (bundle.logs / "driver.stderr").write_text(f"dlobd: job failed: {said}\n")
+    if said.startswith("rank"):
+        (driver,) = (bundle.spans / "driver").iterdir()
+        chosen = json.dumps({"k": "i", "n": "training failed", "t": 1, "a": {"cause": said}})
+        driver.write_text(f"{driver.read_text()}{chosen}\n")
     assert filled(bundle, exit_code=1)["reason"].startswith(cause)

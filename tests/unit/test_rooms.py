@@ -24,9 +24,6 @@ SMALL = {
     "attribution/evidence_quality.py": "a concept of the kernel",
     "bundle/noise.py": "run-to-run variation, for the runner and for reports",
     "cli/": "a file per verb",
-    "evidence/attempts.py": "a parser per kind of record",
-    "evidence/jvm_records.py": "a parser per kind of record",
-    "evidence/timestamp.py": "a type of all parsers",
     "hadoop/crc32c.py": "a checksum, below its two users",
     "hadoop/failures.py": "the failures of all clients",
     "job/launchers/distributor_daemon.py": "an entry point that Spark starts by its name, without arguments",
@@ -39,7 +36,6 @@ SMALL = {
     "measures/statistics.py": "quantiles, for all measures",
     "run/observer.py": "a protocol of two modules",
     "run/schedulers/": "a file per scheduler",
-    "timeline/": "a file per kind of lane",
     "trust/checks.py": "the list of all checks",
 }
 """Modules below MIN_LINES, or the rooms where they may be, with the reason."""

@@ -69,7 +69,7 @@ SECOND = 1_000_000_000
 def test_the_verdict_follows_from_the_interval(on: list[float], off: list[float], says: str) -> None:
     """Seconds first, then the ratio with its interval; a warning only if the whole interval exceeds the budget."""
     lines = overhead.report(runs([int(s * SECOND) for s in on], [int(s * SECOND) for s in off]), [])
-    assert [line.partition(":")[0] for line in lines[:4]] == ["wall", "wall", "training loop", "training loop"]
+    assert [line.partition(":")[0] for line in lines[:4]] == ["wall time", "wall time", "training loop", "training loop"]
     assert " s with recording, " in lines[2]
     assert says in lines[3]
     assert "96.9 % interval" in lines[3]
@@ -79,10 +79,10 @@ def test_the_verdict_follows_from_the_interval(on: list[float], off: list[float]
 def test_too_few_and_failed_runs_are_reported() -> None:
     """No interval for five repeats, no figure without a pair, and a line for the failed run."""
     five = overhead.report(runs([SECOND] * 5, [SECOND] * 5), [])
-    assert "wall: no interval for fewer than 6 repeats" in five
+    assert "wall time: no interval for fewer than 6 repeats" in five
     assert "a step: unknown, because its loop failed" in five
     none = overhead.report(runs([None], [SECOND]), [])
-    assert "wall: unknown, because no repeat has both runs" in none
+    assert "wall time: unknown, because no repeat has both runs" in none
     assert "not counted: /b/on1 (failed)" in none
 
 
@@ -164,4 +164,4 @@ def test_the_switch_is_set_for_a_run_only(tmp_path: Path, monkeypatch: pytest.Mo
     document = json.loads(json.dumps(overhead.document(found, [], 1)))
     assert document["seed"] == 1
     assert len(document["runs"]) == 4
-    assert set(document["differences"]) == {"wall", "training loop"}
+    assert set(document["differences"]) == {"wall time", "training loop"}

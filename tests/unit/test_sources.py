@@ -12,7 +12,7 @@ import pytest
 
 from dlobd import spans as kinds
 from dlobd.bundle import files
-from dlobd.bundle.store import Bundle
+from dlobd.bundle.store import Bundle, NotCollected
 from dlobd.errors import BundleError
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected import kinds as source_kinds
@@ -55,8 +55,9 @@ def copied(run: str, directory: Path) -> Path:
     path = copy_of(run, directory)
     for each in sorted((path / "spans").iterdir()):
         _introduce(sorted(each.glob("*.jsonl")), path)
-    absent = [] if (path / files.EVENT_LOG).exists() or run == "native-run" else ["event log: not captured"]
-    Bundle(path).note_collected(absent, {})
+    absent = NotCollected("event log: not captured", files.EVENT_LOG)
+    has_log = (path / files.EVENT_LOG).exists() or run == "native-run"
+    Bundle(path).note_collected([] if has_log else [absent], {})
     return path
 
 

@@ -35,7 +35,7 @@ class MissingEvidence:
     def sentence(self) -> str:
         """A line for users: the missing source, its defect, and the consequence."""
         layers = f"; layers: {', '.join(self.layers)}" if self.layers else ""
-        return f"{self.what} {self.how}; unknown therefore: {self.kind.unknown}{layers}"
+        return f"{self.what} {self.how}; this leaves unknown: {self.kind.unknown}{layers}"
 
 
 def process_id(directory: str, pid: int | str) -> str:

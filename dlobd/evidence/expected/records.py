@@ -41,7 +41,7 @@ def _inventoried(evidence: Evidence) -> bool:
 def _event_log(evidence: Evidence) -> Iterator[MissingEvidence]:
     log = evidence.event_log
     if not log.lines:
-        if _inventoried(evidence) and not any(line.startswith("event log: ") for line in evidence.collected["missing"]):
+        if _inventoried(evidence) and files.EVENT_LOG not in evidence.collected.get("absent", ()):
             yield MissingEvidence(kinds.EVENT_LOG, files.EVENT_LOG, "is absent, or empty")
     elif not log.has_start:
         yield MissingEvidence(

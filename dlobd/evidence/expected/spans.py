@@ -6,11 +6,9 @@ ran Python, and a process names its children and its parent.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from dlobd import spans as kinds
-from dlobd.bundle import reading
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected.kinds import COUNTERS, DRIVER_SPANS, RANK_SPANS, WORKER_SPANS, EvidenceKind
 from dlobd.evidence.expected.missing_evidence import (
@@ -21,11 +19,10 @@ from dlobd.evidence.expected.missing_evidence import (
     process_id,
     recorded,
 )
-from dlobd.evidence.recorder import RecordedProcess, read, trainers
+from dlobd.evidence.recorder import RecordedProcess, lost_lines, read, trainers
 
 SERVING = ("ps", "ps-async")
 
-_LOST = re.compile(r"dlobd: (\d+) lines of spans of process (\d+) are lost")
 _RUNS_PYTHON = "python.PythonRunner"
 _PYTHON_DONE = "Times: "
 
@@ -182,14 +179,7 @@ def _kind(process: RecordedProcess | None, directory: str) -> EvidenceKind:
 
 def _lost(evidence: Evidence) -> Iterator[MissingEvidence]:
     """Yield lines that a disk refused, by the counts of recorders, or by stderr if those could not be written."""
-    counts = {(p.path.parent.name, p.process.pid): p.cost.lost_lines for p in evidence.processes if p.cost}
-    logs = evidence.path / "logs"
-    for path in (logs / "driver.stderr", *sorted(logs.glob("containers/*/stderr"))):
-        directory = "driver" if path.parent == logs else path.parent.name
-        for count, pid in _LOST.findall(reading.text(path)):
-            key = (directory, int(pid))
-            counts[key] = max(counts.get(key, 0), int(count))
-    for (directory, pid), lost in counts.items():
+    for (directory, pid), lost in lost_lines(evidence.path, evidence.processes).items():
         if lost:
             kind = (
                 WORKER_SPANS if directory != "driver" else DRIVER_SPANS if evidence.topology.has_spark else RANK_SPANS

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlobd.hadoop.failures import failures
+from dlobd.spans import JOB_FAILED_LINE
 
 if TYPE_CHECKING:
     from dlobd.job.rank_status import JobStatus
@@ -22,9 +23,6 @@ ROOT = Path("/")
 _FILES = {"memory": ("memory.oom_control", "memory.limit_in_bytes"), "": ("memory.events", "memory.max")}
 """Files with the kernel's count of kills, and with the limit, of control groups of version 1 and 2. Source:
 Documentation/admin-guide/cgroup-v1/memory.rst and cgroup-v2.rst of Linux."""
-
-_OWN = "dlobd: job failed: "
-"""Prefix of the launcher of a packed environment, if a node lacks its interpreter (`dlobd.run.packing`)."""
 
 _MARKS = ("died: ", "Reason: ", "ExecutorLostFailure", "Error: ", "Exception: ")
 _NOISE = ("at ", "py4j", "org.apache.spark.SparkException")
@@ -38,8 +36,8 @@ def failure_line(error: Exception, status: JobStatus) -> str:
     except failures():
         pass  # HDFS itself has failed, which `error` reports
     lines = [line.strip() for line in str(error).splitlines()]
-    if own := next((line for line in lines if line.startswith(_OWN)), None):
-        return own.removeprefix(_OWN)
+    if own := next((line for line in lines if line.startswith(JOB_FAILED_LINE)), None):
+        return own.removeprefix(JOB_FAILED_LINE)  # a node lacks the interpreter of a packed environment
     for mark in _MARKS:
         for line in reversed(lines):
             if mark in line and not line.startswith(_NOISE):

@@ -133,7 +133,7 @@ def main(argv: list[str]) -> int:
         run(argv[0])
     except Exception as error:  # noqa: BLE001  the cause of any error must reach the user in one line
         cause = " ".join(str(error).split())[:500] or type(error).__name__
-        print(f"dlobd: job failed: {cause}", file=sys.stderr, flush=True)
+        print(f"{kinds.JOB_FAILED_LINE}{cause}", file=sys.stderr, flush=True)
         tracing.instant(kinds.JOB_FAILED, cause=cause)
         tracing.flush()
         Path(Job.read(argv[0]).spans_dir).mkdir(parents=True, exist_ok=True)

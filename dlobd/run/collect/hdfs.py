@@ -12,7 +12,7 @@ from typing import Any
 import requests
 
 from dlobd.bundle import files
-from dlobd.bundle.store import Bundle
+from dlobd.bundle.store import Bundle, NotCollected
 from dlobd.hadoop import webhdfs
 from dlobd.hadoop.checksum import same_form
 from dlobd.job.description import STAGED
@@ -35,19 +35,19 @@ def from_hdfs(hdfs: Hdfs, application_id: str, train_dir: str, run_dir: str, bun
     """
     missing: list[str] = []
     client = webhdfs.connect(hdfs.webhdfs_url, hdfs.user, timed=False)
-    parts: dict[str, Callable[[], None]] = {
-        "event log": lambda: _event_log(client, hdfs.events_dir, application_id, bundle)
-    }
+    parts: list[tuple[str, str, Callable[[], None]]] = [
+        ("event log", files.EVENT_LOG, lambda: _event_log(client, hdfs.events_dir, application_id, bundle))
+    ]
     if train_dir:
-        parts["block locations"] = lambda: _blocks(client, hdfs, train_dir, bundle)
-        parts["checksums of the input"] = lambda: _checksums(client, train_dir, bundle)
+        parts.append(("block locations", files.BLOCKS, lambda: _blocks(client, hdfs, train_dir, bundle)))
+        parts.append(("checksums of the input", files.CHECKSUMS, lambda: _checksums(client, train_dir, bundle)))
     if run_dir:
-        parts["done-markers"] = lambda: _markers(client, run_dir, bundle)
-    for what, collected in parts.items():
+        parts.append(("done-markers", files.MARKERS, lambda: _markers(client, run_dir, bundle)))
+    for what, name, collected in parts:
         try:
             collected()
         except (webhdfs.HdfsError, requests.RequestException, ValueError) as error:
-            missing.append(f"{what}: {' '.join(str(error).split())[:200]}")
+            missing.append(NotCollected(f"{what}: {' '.join(str(error).split())[:200]}", name))
     return missing
 
 
