@@ -27,7 +27,7 @@ from dlobd.hadoop.webhdfs import words
 from dlobd.job.description import MODEL_FILE, Job
 from dlobd.paths import plain
 from dlobd.record.run import Run
-from dlobd.run import commands, orphans, provenance, runner
+from dlobd.run import orphans, provenance, runner, submit_command
 from dlobd.run import run_record as run_records
 from dlobd.run.collect import application
 from dlobd.run.collect import external as evidence
@@ -70,9 +70,9 @@ def prepare(chosen: Runnable, cluster: ExternalCluster, out: Path, report: Repor
             runner.discard(bundle, ())
             raise
     bundle.add_bytes(json.dumps(span_cost.evidence(bundle.path)).encode(), files.SPAN_COST)
-    command = commands.command_of(experiment, place.target(), plain(bundle.path))
+    command = submit_command.command_of(experiment, place.target(), plain(bundle.path))
     bundle.write(replace(run_records.begin(bundle, experiment), command=tuple(command.argv), reason=PREPARED))
-    return bundle.path, logging_line(commands.shell_line(command), bundle.logs)
+    return bundle.path, logging_line(submit_command.shell_line(command), bundle.logs)
 
 
 def _describe(experiment: Experiment, job: Job, place: ExternalHadoop) -> None:

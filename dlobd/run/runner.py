@@ -49,13 +49,13 @@ from dlobd.run import (
     submit,
 )
 from dlobd.run import run_record as run_records
-from dlobd.run.commands import command_of, job_of, shell_line
 from dlobd.run.observer import Report, RunObserver, prefixed
 from dlobd.run.place.base import Lent, Place, PlaceKind, kind_of
 from dlobd.run.preflight import capacity
 from dlobd.run.progress import Narrator
 from dlobd.run.run_record import RunInProgress
 from dlobd.run.schedulers.base import Command
+from dlobd.run.submit_command import command_of, job_of, shell_line
 from dlobd.schema import Experiment, OwnJob, Runnable
 from dlobd.tracing import span_cost
 from dlobd.trust import reasons

@@ -21,7 +21,7 @@ from dlobd.compare.runset import RunSet, without_series
 from dlobd.errors import UsageError
 from dlobd.experiment import files
 from dlobd.record.run import Finding, Run
-from dlobd.run import series
+from dlobd.run import series_runner
 from tests.records import run as run_of
 from tests.repeats import experiment, member, runset
 
@@ -221,7 +221,7 @@ def test_a_busy_machine_is_refused_unless_told(
     busy: float, loaded: bool, code: int, measured: int, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     """One line that says how to go on, and nothing is measured."""
-    monkeypatch.setattr(series, "busy_percent", lambda seconds: busy)
+    monkeypatch.setattr(series_runner, "busy_percent", lambda seconds: busy)
     monkeypatch.setattr(signal, "signal", lambda *words: None)
     asked = command.parser("x", None, repeats=5).parse_args(["--loaded"] * loaded)
     made: list[int] = []
@@ -239,7 +239,7 @@ def test_a_busy_machine_is_refused_unless_told(
 
 def test_an_interrupted_or_failing_measurement_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     """The documented exit codes, no traceback."""
-    monkeypatch.setattr(series, "busy_percent", lambda seconds: 0.0)
+    monkeypatch.setattr(series_runner, "busy_percent", lambda seconds: 0.0)
     monkeypatch.setattr(signal, "signal", lambda *words: None)
     asked = command.parser("x", None).parse_args([])
     for raised, code, said in ((KeyboardInterrupt(), 130, "interrupted"), (UsageError("Why."), 2, "Why.")):

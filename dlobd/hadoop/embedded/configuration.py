@@ -250,12 +250,6 @@ def write_spark_configuration(directory: Path) -> None:
     shutil.copyfile(_template("log4j2-spark"), directory / "log4j2.properties")
 
 
-def read_site(path: Path) -> dict[str, str]:
-    """Read the properties of a Hadoop `*-site.xml`."""
-    root = ElementTree.parse(path).getroot()
-    return {p.findtext("name", ""): p.findtext("value", "") for p in root.iter("property")}
-
-
 def parse_template(text: str, values: Mapping[str, str], origin: str) -> dict[str, str]:
     """Return the properties of a template with placeholders filled in. Raises SetupError for a bad line."""
     properties: dict[str, str] = {}

