@@ -38,10 +38,9 @@ PERIOD_NS = 500_000_000
 START_DEADLINE_S = 20.0
 STOP_DEADLINE_S = 5.0
 
-THREAD_COLUMNS = (
-    "later_ns", "lane_on_core_ns", "lane_waiting_ns", "threads_on_core_ns", "threads_waiting_ns", "threads_cpu_ns",
-    "major_faults", "block_io_ns",
-)  # fmt: skip
+_THREAD_COLUMNS = """later_ns lane_on_core_ns lane_waiting_ns threads_on_core_ns threads_waiting_ns threads_cpu_ns
+major_faults block_io_ns"""
+THREAD_COLUMNS = tuple(_THREAD_COLUMNS.split())
 PROCESS_COLUMNS = ("user_ns", "system_ns", "reaped_ns", "rss_bytes", "read_bytes", "write_bytes", *THREAD_COLUMNS)
 """Columns of a process. `reaped_ns` is the CPU time of ended descendants. The columns of threads
 (`dlobd.tracing.process_use`) were read `later_ns` after the start of the sample. Roots of the assignment do not have
