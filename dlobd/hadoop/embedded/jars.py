@@ -48,36 +48,17 @@ class Jar:
         return f"{self.group}:{self.artifact}:{self.version}"
 
 
-JARS = (
-    Jar(
-        "org.apache.hadoop",
-        "hadoop-client-minicluster",
-        HADOOP_VERSION,
-        56_006_450,
-        "06772d24529e59939915979b3edba204d367750ef7dc5120411f35221dd4818c",
-    ),
-    # the ResourceManager's ProxyCA needs them; 1.82 is the version in Hadoop 3.5.0's POM
-    Jar(
-        "org.bouncycastle",
-        "bcprov-jdk18on",
-        "1.82",
-        8_451_859,
-        "14cde2fdfaa8890480a8e5b67aceef0c90f96682c1e23c133bafdc9e0b3255ce",
-    ),
-    Jar(
-        "org.bouncycastle",
-        "bcpkix-jdk18on",
-        "1.82",
-        1_151_390,
-        "bdc723e20834832ac6af136cb5b5ff05e43b71d4fa151cc6510d9212ee086e63",
-    ),
-    Jar(
-        "org.bouncycastle",
-        "bcutil-jdk18on",
-        "1.82",
-        706_248,
-        "4420691958ad1c0ba275a6d6d8a6317adbdbdc9277055b6a72aa89c88cda8c7d",
-    ),
+# the ResourceManager's ProxyCA needs bouncycastle; 1.82 is the version in Hadoop 3.5.0's POM
+_JARS = f"""
+org.apache.hadoop hadoop-client-minicluster {HADOOP_VERSION} 56006450
+    06772d24529e59939915979b3edba204d367750ef7dc5120411f35221dd4818c
+org.bouncycastle bcprov-jdk18on 1.82 8451859 14cde2fdfaa8890480a8e5b67aceef0c90f96682c1e23c133bafdc9e0b3255ce
+org.bouncycastle bcpkix-jdk18on 1.82 1151390 bdc723e20834832ac6af136cb5b5ff05e43b71d4fa151cc6510d9212ee086e63
+org.bouncycastle bcutil-jdk18on 1.82 706248 4420691958ad1c0ba275a6d6d8a6317adbdbdc9277055b6a72aa89c88cda8c7d
+""".split()
+JARS = tuple(
+    Jar(group, artifact, version, int(size), sha256)
+    for group, artifact, version, size, sha256 in zip(*(_JARS[i::5] for i in range(5)), strict=True)
 )
 
 Fetch = Callable[[Sequence[Jar], Path], None]
