@@ -164,7 +164,6 @@ def run_series(
 
 
 def _compare(series: Series, labels: Sequence[str], repeats: int, console: Console) -> None:
-    """Print the comparison of the first point with the others, or the reason why there is none."""
     from dlobd.compare.comparison import compare
     from dlobd.compare.runset import of_series
     from dlobd.report.comparison import show

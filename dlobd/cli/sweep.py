@@ -46,7 +46,6 @@ def sweep(
 
 
 def _possible_on_cluster(wanted: Sweep) -> Sweep:
-    """Move points that cannot run on an external cluster to the impossible ones."""
     from dlobd.run.place import external
 
     points, impossible = {}, dict(wanted.impossible)

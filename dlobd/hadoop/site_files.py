@@ -141,7 +141,7 @@ class HadoopConf:
         return self.get(key).lower() == "true"
 
     def _address(self, key: str, host: str, port: int, instead: str = "") -> Address:
-        """Return the address of `key`, or `host` with the default port if it is not set or name all interfaces.
+        """Return the address of `key`; without it, or if it names all interfaces, `host` with the default port.
 
         Args:
             instead: the key of `host`.

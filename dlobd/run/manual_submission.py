@@ -76,7 +76,7 @@ def prepare(chosen: Runnable, cluster: ExternalCluster, out: Path, report: Repor
 
 
 def _describe(experiment: Experiment, job: Job, place: ExternalHadoop) -> None:
-    """Write experiment and job to the run's directory in HDFS, so that any machine can collect the run."""
+    """Write experiment and job to the run's directory in HDFS, from which any machine can collect the run."""
     try:
         place.storage.write(f"{job.run_dir}/experiment.json", json.dumps(asdict(experiment)).encode(), "experiment")
         place.storage.write(f"{job.run_dir}/job.json", job.to_json().encode(), "job")
@@ -136,7 +136,6 @@ def collect_application(ref: str, cluster: ExternalCluster, out: Path, report: R
 
 
 def _window(application_id: str, rm_record: dict[str, Any]) -> dict[str, Any]:
-    """Return the window as the ResourceManager observed it."""
     anchor = clock.anchor()
     monotonic_ns = WallToMonotonic([anchor]).ms
     return {
@@ -153,7 +152,6 @@ def _window(application_id: str, rm_record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _run_id(ref: str, out: Path) -> str:
-    """Return the run ID of `ref`."""
     if store.RUN_ID.fullmatch(ref):
         return ref  # another machine may have prepared it
     if ref != store.LATEST:
@@ -178,7 +176,6 @@ def _waits(bundle: Bundle) -> bool:
 
 
 def _submitted(run_id: str, rm_url: str) -> str:
-    """Return the ID of the only application of a run."""
     ids = [str(record["id"]) for record in orphans.applications(rm_url, orphans.tag_of(run_id)) or []]
     if len(ids) == 1:
         return ids[0]
@@ -216,7 +213,6 @@ def _run_dir(application_id: str, rm_record: dict[str, Any], place: ExternalHado
 
 
 def _read(application_id: str, place: ExternalHadoop, run_dir: str) -> tuple[Experiment, Job]:
-    """Read experiment and job as they were prepared."""
     try:
         experiment = json.loads(place.storage.read(f"{run_dir}/experiment.json", "experiment"))
         return from_dict(experiment, run_dir), Job.from_dict(
@@ -252,7 +248,7 @@ def _model(bundle: Bundle, experiment: Experiment, place: ExternalHadoop, run_di
 
 
 def _driver(bundle: Bundle, job: Job) -> list[str]:
-    """Redacts the driver's files. The cluster does not have them if the driver ran beside spark-submit."""
+    """Redact the driver's files. The cluster does not have them if the driver ran beside spark-submit."""
     bundle.redact_driver_logs()
     if job.deploy_mode == "cluster":
         return []

@@ -134,7 +134,7 @@ def environment_residency(parts: Parts) -> dict[str, dict[str, int] | None]:
 
 
 def environment_evidence(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Join two measurements by part."""
+    """Combine two measurements by part."""
     return {product: {"before": before[product], "after": after[product]} for product in before}
 
 

@@ -101,8 +101,6 @@ class Progress:
 
 
 class _Bar(BarColumn):
-    """A bar for steps of known size."""
-
     def render(self, task: Task) -> Any:
         return super().render(task) if task.total else ""
 

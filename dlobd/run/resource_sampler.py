@@ -96,7 +96,6 @@ def sampling(path: Path, assignment: Assignment) -> Iterator[list[str]]:
 
 
 def _ready(process: subprocess.Popen[bytes]) -> bool:
-    """Wait for the first sample."""
     assert process.stdout is not None
     readable, _, _ = select.select([process.stdout], [], [], START_DEADLINE_S)
     return bool(readable and process.stdout.read(1))
@@ -204,7 +203,6 @@ class Sampler:
         return ((name, net) for name, net in psutil.net_io_counters(pernic=True).items() if name in self._interfaces)
 
     def _process(self, process: psutil.Process, begun_ns: int) -> list[int | None] | None:
-        """Return the counters of a process; None if it has ended."""
         try:
             with process.oneshot():
                 if self._programs.get(process) != (name := process.name()):
@@ -261,8 +259,10 @@ def _ns(seconds: float) -> int:
 
 
 def _interfaces() -> set[str]:
-    """Return loopback and interfaces with hardware, because bridges and tunnels carry the same bytes again; in a
-    container, which has no hardware, all interfaces."""
+    """Return loopback and interfaces with hardware, because bridges and tunnels carry the same bytes again.
+
+    A container has no hardware; there it returns all interfaces.
+    """
     every = set(psutil.net_io_counters(pernic=True))
     hardware = {name for name in every if _is_hardware("class/net", name)}
     return {"lo"} | (hardware or every)
@@ -273,8 +273,6 @@ def _is_hardware(kind: str, name: str) -> bool:
 
 
 class _Gpu:
-    """A GPU, read by NVIDIA's management library."""
-
     def __init__(self, nvml: Any, index: int) -> None:
         self._nvml = nvml
         self._handle = nvml.nvmlDeviceGetHandleByIndex(index)

@@ -247,7 +247,7 @@ def prepare_job(
     report: Report,
     make: Callable[[str], None] | None = None,
 ) -> tuple[staging.StagedData, Job]:
-    """Stages the data set and describes the job in the bundle; return both.
+    """Stage the data set and describe the job in the bundle; return both.
 
     Args:
         make: see `staging.stage`.
@@ -274,7 +274,6 @@ def _environment(kind: PlaceKind, command: Command) -> page_cache.Parts:
 
 
 def _sampling(bundle: Bundle, place: Place, timeout_s: float) -> AbstractContextManager[list[str]]:
-    """Sample resource use while the job runs, unless recording is switched off."""
     if tracing.switched_off():
         return nullcontext([])
     roots = {"dlobd": os.getpid(), **place.daemon_pids()}
@@ -284,7 +283,6 @@ def _sampling(bundle: Bundle, place: Place, timeout_s: float) -> AbstractContext
 
 
 def _measure_noise(this: _Run, place: Place) -> None:
-    """Measure the machine's noise just before the window, and looks up the walls of earlier runs."""
     this.report("prepare: measuring this machine's noise")
     try:
         noise = machine_noise.measure(machine_noise.SHORT)

@@ -245,7 +245,7 @@ class EmbeddedCluster:
     # ---- start
 
     def start(self, report: Callable[[str], None], timeout_s: float = START_TIMEOUT_S, stays: bool = False) -> None:
-        """Start every daemon and returns when all are ready for a job. The content of HDFS is kept between starts.
+        """Start every daemon, and return when all are ready for a job. HDFS keeps its content between starts.
 
         Args:
             report: receives a line per step.
@@ -275,8 +275,9 @@ class EmbeddedCluster:
             self._dismiss_watchdog()
 
     def restart(self, name: str, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Restarts a daemon with its configuration and ports, and return when it is ready. It is killed if it runs. No
-        lock is necessary, because a restart may serve the job of another command.
+        """Restart a daemon with its configuration and ports, and return when it is ready. A running daemon is killed.
+
+        No lock is necessary, because a restart may serve the job of another command.
 
         Raises:
             ClusterError: there is no such daemon, or it ended or was not ready in time.

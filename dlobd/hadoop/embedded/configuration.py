@@ -100,7 +100,6 @@ def default_settings(hosts: str | None = None, own: Sequence[str] = ()) -> Clust
 
 
 def _loopback(host: str, origin: str) -> str:
-    """Check that `host` is a loopback address."""
     try:
         if ipaddress.IPv4Address(host).is_loopback:
             return host
@@ -240,7 +239,7 @@ def write_configuration(
 
 
 def spark_conf_dir(work_dir: Path) -> Path:
-    """SPARK_CONF_DIR of spark-submit."""
+    """Return SPARK_CONF_DIR of spark-submit."""
     return resolved_plain(work_dir / "conf" / "spark")
 
 

@@ -285,7 +285,6 @@ def trust_options(java: Java, directory: Path) -> list[str]:
 
 
 def _authorities() -> list[bytes]:
-    """Return the distinct DER certificates."""
     context = ssl.create_default_context()
     for name in TRUST_VARIABLES:
         path = os.environ.get(name)

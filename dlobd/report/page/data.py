@@ -103,7 +103,7 @@ def _parts(found: Summary) -> Iterable[Part]:
 
 
 def _part(part: Part) -> dict[str, Any]:
-    """`qualities`: measured, between marks, named wait, unexplained."""
+    """Return a part; `qualities` are measured, between marks, named wait, unexplained."""
     return {
         "layer": part.layer,
         "ns": part.ns,

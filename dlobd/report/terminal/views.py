@@ -139,7 +139,7 @@ def _transport(run: Run, console: Console) -> None:
 
 
 def _bars(found: Summary, ascii_only: bool) -> list[Text]:
-    """A bar for each part of the wall; unexplained time is hatched, and visible from a millisecond on."""
+    """Return a bar for each part of the wall; unexplained time is hatched, and visible from a millisecond on."""
     full, hatched = ("#", "/") if ascii_only else ("█", "░")
     parts = [*found.parts, *([found.unattributed] if found.unattributed else [])]
     longest_ns = max([part.ns for part in parts] + [1])

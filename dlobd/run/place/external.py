@@ -281,7 +281,7 @@ def _pieces(path: Path) -> Iterator[bytes]:
 
 
 def _uploads(conf: HadoopConf, archive: Path | None) -> bool:
-    """Return True if nodes get dlobd through HDFS: the user brings an archive, or they have none."""
+    """Return True if nodes get dlobd through HDFS."""
     return archive is not None or not nodes_have_dlobd(conf)
 
 

@@ -125,10 +125,9 @@ def spark_home_in(work_dir: Path) -> Path:
 
 
 def link_home(home: Path, work_dir: Path) -> Path:
-    """Create a SPARK_HOME of links to `home`: Workers write to SPARK_HOME, which would be pip's directory.
+    """Create a SPARK_HOME of links to `home`; return it. Workers write to SPARK_HOME, which would be pip's directory.
 
-    Returns:
-        The directory; executors' logs are in work/<application>/<executor> below it.
+    Executors' logs are in work/<application>/<executor> below it.
     """
     links = spark_home_in(work_dir)
     shutil.rmtree(links, ignore_errors=True)
