@@ -16,7 +16,7 @@ from bench import cluster, command, jobs, publish, recorder
 from bench.points import points
 from bench.tables import Table
 from dlobd.paths import replace_file
-from dlobd.run import series
+from dlobd.run import series_runner
 from dlobd.run.progress import Progress
 
 NAME = "bench"
@@ -35,7 +35,7 @@ def _bench(asked: argparse.Namespace, progress: Progress) -> list[Path]:
         progress("step loop with and without the recorder")
         loops.append(recorder.measure(seed=len(loops)))
         replace_file(kept, json.dumps(loops).encode())
-    found = series.run(series.opened(points(), 0, asked.out), asked.repeats, progress, progress.keep)
+    found = series_runner.run(series_runner.opened(points(), 0, asked.out), asked.repeats, progress, progress.keep)
     bundles = {cell: bundle for cell, bundle in sorted(found.ended().items()) if cell.repeat <= asked.repeats}
     runs = {label: [b.read() for cell, b in bundles.items() if cell.point == label] for label in found.points}
     every = [run for each in runs.values() for run in each]

@@ -20,7 +20,7 @@ from bench import command, publish, stack_overhead
 from bench.tables import of_frame
 from dlobd.compare.runset import load
 from dlobd.record.run import Run
-from dlobd.run import series
+from dlobd.run import series_runner
 from dlobd.run.progress import Progress
 from dlobd.schema import Experiment
 
@@ -60,7 +60,7 @@ def _measure(asked: argparse.Namespace, progress: Progress) -> list[Path]:
     for epochs, repeats in ((asked.short, asked.repeats), (asked.long, asked.long_repeats)):
         chosen = points(asked.experiment, asked.ways, epochs)
         if repeats:
-            made.append(series.run(series.opened(chosen, 0, asked.out), repeats, progress, progress.keep))
+            made.append(series_runner.run(series_runner.opened(chosen, 0, asked.out), repeats, progress, progress.keep))
     every = load([one.path for one in made])
     busy = publish.busy_before(*made)
     return write(amortisation(every, asked.loaded), every.runs, busy, asked.docs, asked.long)

@@ -20,7 +20,7 @@ from bench.pathologies.stage import Stage
 from bench.pathologies.table import MAIN, SOON_CLOSED, WARM
 from dlobd.compare.runset import RunSet, read
 from dlobd.errors import RunFailed
-from dlobd.run import series
+from dlobd.run import series_runner
 from dlobd.run.progress import Progress
 
 NAME = "close-retry"
@@ -55,7 +55,7 @@ def _run(directory: Path, own: Sequence[str], progress: Progress) -> float:
     stage = Stage(directory, progress, own)
     try:
         stage.cluster  # noqa: B018 starts the cluster, which is not part of the run
-        busy_percent = series.settled_busy_percent()
+        busy_percent = series_runner.settled_busy_percent()
         ended = stage.run(stage.out, ["run", MAIN, "--set", "input=read", "--set", WARM, "--out", str(stage.out)])
     finally:
         stage.close()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dlobd.compare.compatibility import BUSY_PERCENT
 from dlobd.errors import Busy, DlobdError
-from dlobd.run import series
+from dlobd.run import series_runner
 from dlobd.run.progress import Progress
 
 Measure = Callable[[argparse.Namespace, Progress], list[Path]]
@@ -34,7 +34,7 @@ def run(asked: argparse.Namespace, name: str, measure: Measure) -> int:
     """Measure, and return the exit code; an expected failure is one line."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C: started processes are stopped
     try:
-        if (busy := series.busy_percent(3.0)) > BUSY_PERCENT and not asked.loaded:
+        if (busy := series_runner.busy_percent(3.0)) > BUSY_PERCENT and not asked.loaded:
             raise Busy(
                 f"The machine's cores are {busy:.0f} % busy.", f"end other programs, or run make {name} LOADED=1"
             )

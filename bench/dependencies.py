@@ -19,7 +19,7 @@ from dlobd.experiment import own_job
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
 from dlobd.hadoop.file_system import WebHdfs
 from dlobd.paths import plain, spark_home
-from dlobd.run import packing, series
+from dlobd.run import packing, series_runner
 from dlobd.run.progress import Progress
 from dlobd.schema import OwnJob
 
@@ -69,7 +69,7 @@ def _measure(asked: argparse.Namespace, progress: Progress) -> list[Path]:
     stage, tarball = Stage(asked.out, progress), packing.spark_libs(spark_home() / "jars")
     try:
         chosen = points(packed(tarball, asked.out), staged(stage.cluster, tarball))
-        made = series.run(series.opened(chosen, 0, asked.out), asked.repeats, progress, progress.keep)
+        made = series_runner.run(series_runner.opened(chosen, 0, asked.out), asked.repeats, progress, progress.keep)
     finally:
         stage.close()
     found = of_series(made).points()

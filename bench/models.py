@@ -22,7 +22,7 @@ from dlobd.experiment import files
 from dlobd.job.datasets.base import dataset_of
 from dlobd.layers import LAYERS
 from dlobd.record.run import Run
-from dlobd.run import series
+from dlobd.run import series_runner
 from dlobd.run.progress import Progress
 from dlobd.schema import Experiment
 
@@ -98,7 +98,7 @@ def main() -> int:
 
 def _models(asked: argparse.Namespace, progress: Progress) -> list[Path]:
     chosen = points()
-    found = series.run(series.opened(chosen, 0, asked.out), 1, progress, progress.keep)
+    found = series_runner.run(series_runner.opened(chosen, 0, asked.out), 1, progress, progress.keep)
     runs = {cell.point: bundle.read() for cell, bundle in found.ended().items()}
     bad = [f"{name} ({run.reason})" for name, run in runs.items() if run.status != "ok"]
     if bad:

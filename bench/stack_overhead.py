@@ -22,7 +22,7 @@ from dlobd.compare.runset import load
 from dlobd.errors import UsageError
 from dlobd.experiment import files
 from dlobd.record.run import Run
-from dlobd.run import series
+from dlobd.run import series_runner
 from dlobd.run.progress import Progress
 from dlobd.schema import Experiment
 
@@ -61,7 +61,7 @@ def main() -> int:
 
 def _measure(asked: argparse.Namespace, progress: Progress) -> list[Path]:
     chosen = points(asked.experiment, asked.ways)
-    found = series.run(series.opened(chosen, 0, asked.out), asked.repeats, progress, progress.keep)
+    found = series_runner.run(series_runner.opened(chosen, 0, asked.out), asked.repeats, progress, progress.keep)
     every = load([found.path])
     return write(
         stack_overhead(every, asked.loaded),

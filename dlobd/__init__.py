@@ -30,11 +30,11 @@ def load(path: str | Path) -> RunBundle:
 
 def load_sweep(path: str | Path) -> pd.DataFrame:
     """One row per run of a sweep or another series: `dlobd.load_sweep("runs/series-KEY.json")`. Its columns are in
-    `dlobd.compare.sweeps.COLUMNS`, and those of the axes.
+    `dlobd.compare.sweep_frame.COLUMNS`, and those of the axes.
 
     Raises:
         BundleError: the file or a run's bundle is missing, damaged or of a newer version.
     """
-    from dlobd.compare.sweeps import load as read
+    from dlobd.compare.sweep_frame import load as read
 
     return read(path)

@@ -26,6 +26,7 @@ from rich.console import Console
 from rich.text import Text
 
 from dlobd.bundle import store
+from dlobd.errors import DlobdError
 from dlobd.evidence.expected.kinds import KINDS
 from dlobd.experiment.settings import SETTINGS
 from dlobd.fields import numbers
@@ -280,7 +281,12 @@ def main(argv: list[str] | None = None) -> int:
     draw.add_argument("bundle", type=Path, help="bundle of a run")
     chosen = parser.parse_args(argv)
     if chosen.command == "picture":
-        (chosen.to / "breakdown.svg").write_text(picture(store.find(chosen.bundle, Path("runs")).read()))
+        try:
+            run = store.find(chosen.bundle, Path("runs")).read()
+        except DlobdError as error:
+            print(error.line, file=sys.stderr)
+            return error.exit_code
+        (chosen.to / "breakdown.svg").write_text(picture(run))
         return 0
     made = pages()
     stale = {path: text for name, text in made.items() if _read(path := chosen.to / name) != text}

@@ -11,9 +11,8 @@ from typing import Any
 
 from dlobd.bundle.store import Bundle
 from dlobd.compare.runset import Member, Repeat, RunSet
-from dlobd.experiment import files
+from dlobd.experiment import files, series
 from dlobd.record.run import Run
-from dlobd.run import series
 from dlobd.schema import Experiment
 from tests.records import layer_row, run_record
 

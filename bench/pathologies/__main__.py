@@ -18,7 +18,7 @@ from bench.pathologies.results import Result
 from bench.pathologies.stage import Stage
 from bench.pathologies.table import HEALTHY, PATHOLOGIES, QUICK, SOON_CLOSED, Pathology, job
 from dlobd.errors import Busy, DlobdError, UsageError
-from dlobd.run import series
+from dlobd.run import series_runner
 from dlobd.run.progress import Progress
 
 EVERY = (*HEALTHY, *PATHOLOGIES)
@@ -75,7 +75,7 @@ def run(stage: Stage, pathology: Pathology) -> Result:
     Raises:
         Busy: another command uses the cluster.
     """
-    busy_percent = series.settled_busy_percent()
+    busy_percent = series_runner.settled_busy_percent()
     try:
         ended = pathology.make(stage, results.directory(stage.out, pathology))
     except Busy:

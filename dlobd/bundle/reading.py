@@ -42,7 +42,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Damaged:
-    """The result of reading a file whose content cannot be used. `reason` continues "it ..." or "the file ..."."""
+    """The result of reading a file with unusable content. `reason` continues "it ..." or "the file ..."."""
 
     reason: str
 
@@ -182,7 +182,7 @@ def _linked_directory(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Members:
-    """The shape of an object whose member names are no Python names: name -> shape."""
+    """The shape of an object with member names that are no Python names: name -> shape."""
 
     required: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     optional: Mapping[str, Any] = dataclasses.field(default_factory=dict)

@@ -47,11 +47,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (
-    run.run, sweep.sweep, submit.submit, collect.collect, show.show, report.report, trace.trace, export.export,
-    verify.verify, compare.compare, check.check, doctor.doctor, selftest.selftest,
-):  # fmt: skip
-    app.command()(verb)
+_FIRST_VERBS = (run, sweep, submit, collect, show, report, trace, export, verify, compare, check, doctor)
+for module in (*_FIRST_VERBS, selftest):
+    app.command()(getattr(module, module.__name__.rpartition(".")[2]))
 app.command(name="list")(listing.list_)
 app.command()(clean.clean)
 app.add_typer(cluster.app, name="cluster")

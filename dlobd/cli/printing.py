@@ -57,10 +57,10 @@ def print_cost(run: Run, per_hour: float) -> None:
     """Print a run's cost at a price per hour."""
     from rich.console import Console
 
-    from dlobd.report import tables
+    from dlobd.report.cost import cost
     from dlobd.report.terminal.render import show
 
-    show(tables.cost(run, per_hour), Console(highlight=False))
+    show(cost(run, per_hour), Console(highlight=False))
 
 
 def print_bundle(bundle: Bundle) -> None:

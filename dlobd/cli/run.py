@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dlobd.cli.options import RUNS, Archive, DryRun, HadoopConf, Out
+from dlobd.cli.options import EXIT_CODES, RUNS, Archive, DryRun, HadoopConf, Out
 from dlobd.cli.printing import print_note, print_result
 from dlobd.errors import UsageError
 from dlobd.schema import Runnable
@@ -17,8 +17,7 @@ from dlobd.schema import Runnable
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from dlobd.bundle.store import Bundle
-    from dlobd.experiment.series import Cell, Series
+    from dlobd.experiment.series import Series
     from dlobd.record.run import Run
     from dlobd.run.place.external import ExternalCluster
 
@@ -114,28 +113,58 @@ def _run_series(
     dry_run: bool,
     cluster: ExternalCluster | None,
 ) -> int:
-    """Make the missing runs of a series; return the exit code of the worst run."""
     points = {experiment.name: experiment for experiment in every}
     if len(points) < len(every):
         raise UsageError("Two of the experiments have the same name.", "give each its own name = ... in its file")
-    from dlobd.cli.series import run_series
-    from dlobd.run import series as scheduling
+    from dlobd.run import series_runner
 
-    def shown(series: Series, bundles: Mapping[Cell, Bundle], found: Mapping[str, Sequence[Run]]) -> None:
+    def show(series: Series, found: dict[str, list[Run]]) -> None:
         from rich.console import Console
 
-        from dlobd.report import repeats as over_repeats
+        from dlobd.report import repeats as tables
 
         console = Console(highlight=False)
-        over_repeats.table(found, console)
+        tables.table(found, console)
         if len(points) > 1:
             _compare(series, list(points), repeats, console)
 
-    return run_series(scheduling.opened(points, order_seed, out, cluster), repeats, dry_run, cluster, shown)
+    return run_series(series_runner.opened(points, order_seed, out, cluster), repeats, dry_run, cluster, show)
+
+
+def run_series(
+    series: Series,
+    repeats: int,
+    dry_run: bool,
+    cluster: ExternalCluster | None,
+    show: Callable[[Series, dict[str, list[Run]]], None],
+) -> int:
+    """Make the missing runs of a series; return the exit code of the worst run.
+
+    Args:
+        dry_run: only print every run in order, with the ID of runs that exist.
+        show: prints the results from the series and the runs by point.
+    """
+    if dry_run:
+        ended = series.ended()
+        for number, cell in enumerate(series.order(repeats), 1):
+            there = f"  {ended[cell].run_id}" if cell in ended else ""
+            print(f"{number:4}  repeat {cell.repeat}  {cell.point}{there}")
+        return 0
+    from dlobd.run import series_runner
+    from dlobd.run.progress import Progress
+
+    with Progress() as progress:
+        series = series_runner.run(series, repeats, progress, progress.keep, cluster)
+    bundles = {cell: bundle for cell, bundle in sorted(series.ended().items()) if cell.repeat <= repeats}
+    found = {label: [b.read() for cell, b in bundles.items() if cell.point == label] for label in series.points}
+    show(series, found)
+    for cell, bundle in bundles.items():
+        print(f"{cell.point}, repeat {cell.repeat}: {bundle.path}")
+    print(f"series: {series.path}")
+    return max(EXIT_CODES[run.status] for each in found.values() for run in each)
 
 
 def _compare(series: Series, labels: Sequence[str], repeats: int, console: Console) -> None:
-    """Print the comparison of the first point with the others, or the reason why there is none."""
     from dlobd.compare.comparison import compare
     from dlobd.compare.runset import of_series
     from dlobd.report.comparison import show

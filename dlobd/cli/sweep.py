@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,11 +9,11 @@ import typer
 
 from dlobd.cli.options import RUNS, Archive, DryRun, HadoopConf, Out
 from dlobd.cli.printing import print_note
+from dlobd.cli.run import external_cluster, run_series
 from dlobd.errors import UsageError
 
 if TYPE_CHECKING:
-    from dlobd.bundle.store import Bundle
-    from dlobd.experiment.series import Cell, Series
+    from dlobd.experiment.series import Series
     from dlobd.experiment.sweeps import Sweep
     from dlobd.record.run import Run
 
@@ -34,22 +33,19 @@ def sweep(
 
     All runs use one cluster, in random order within each repeat. The same command resumes an interrupted sweep.
     """
-    from dlobd.cli.run import external_cluster
-    from dlobd.cli.series import run_series
     from dlobd.experiment import sweeps
-    from dlobd.run import series as scheduling
+    from dlobd.run import series_runner
 
     wanted = sweeps.load(file, print_note)
     cluster = external_cluster(hadoop_conf, archive)
     if cluster:
         wanted = _possible_on_cluster(wanted)
     _print_impossible(wanted)
-    series = scheduling.opened(wanted.points, order_seed, out, cluster, wanted.axes, wanted.scaling)
+    series = series_runner.opened(wanted.points, order_seed, out, cluster, wanted.axes, wanted.scaling)
     return run_series(series, repeats, dry_run, cluster, _show)
 
 
 def _possible_on_cluster(wanted: Sweep) -> Sweep:
-    """Move points that cannot run on an external cluster to the impossible ones."""
     from dlobd.run.place import external
 
     points, impossible = {}, dict(wanted.impossible)
@@ -76,11 +72,10 @@ def _print_impossible(wanted: Sweep) -> None:
         )
 
 
-def _show(series: Series, bundles: Mapping[Cell, Bundle], found: Mapping[str, Sequence[Run]]) -> None:
-    """Print a table of the points, and write the data frame of the sweep."""
+def _show(series: Series, found: dict[str, list[Run]]) -> None:
     from rich.console import Console
 
-    from dlobd.compare.sweeps import write_csv
+    from dlobd.compare.sweep_frame import write_csv
     from dlobd.report.repeats import WIDTH, sweep_table
 
     sweep_table(found, Console(highlight=False, width=WIDTH))

@@ -71,8 +71,6 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class _Usable:
-    """Usable runs of a pair."""
-
     baseline: RunSet
     candidate: RunSet
     paired: bool
@@ -191,7 +189,6 @@ def _usable(baseline: RunSet, candidate: RunSet, allowed: Collection[str]) -> _U
 
 
 def _paired(baseline: RunSet, candidate: RunSet) -> bool:
-    """Check that both are points of one series."""
     keys = {member.repeat.series for side in (baseline, candidate) for member in side.members}
     return len(keys) == 1 and "" not in keys and baseline.label != candidate.label
 

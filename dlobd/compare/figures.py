@@ -30,7 +30,7 @@ def layer_s(run: Run, layer: str) -> float | None:
 
 
 def layer_or_zero_s(run: Run, layer: str) -> float | None:
-    """Like `layer_s`, with 0 for a layer that took no part in the run, as Spark in a native run."""
+    """Return `layer_s`, or 0 for a layer that took no part in the run, as Spark in a native run."""
     took_no_part = {row.layer for row in run.not_measured if row.took_no_part}
     return 0.0 if layer in took_no_part else layer_s(run, layer)
 

@@ -40,7 +40,6 @@ def read(conf_dir: Path, java: Path, application_id: str, owner: str) -> dict[st
 
 
 def _dump(conf_dir: Path, java: Path, application_id: str, owner: str, folder: Path) -> None:
-    """Start a JVM that writes a file per container below `folder`."""
     from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
     jars = spark_home() / "jars"

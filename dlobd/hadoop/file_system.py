@@ -29,7 +29,7 @@ class Storage(Protocol):
         """Write a new file; return False if it exists."""
 
     def rename(self, path: str, to: str) -> None:
-        """Renames a file atomically to a name that does not exist."""
+        """Rename a file atomically to a name that does not exist."""
 
     def read(self, path: str, purpose: str) -> bytes:
         """Read a whole file."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -56,7 +56,7 @@ class HadoopConf:
             raise UsageError(f"--hadoop-conf {directory} is not a directory.", "name the cluster's HADOOP_CONF_DIR")
         properties: dict[str, str] = {}
         for site in SITES:
-            properties |= _site(directory / site)
+            properties |= read_site(directory / site)
         return cls(directory, properties)
 
     def get(self, key: str, default: str = "") -> str:
@@ -141,7 +141,7 @@ class HadoopConf:
         return self.get(key).lower() == "true"
 
     def _address(self, key: str, host: str, port: int, instead: str = "") -> Address:
-        """Return the address of `key`, or `host` with the default port if it is not set or name all interfaces.
+        """Return the address of `key`; without it, or if it names all interfaces, `host` with the default port.
 
         Args:
             instead: the key of `host`.
@@ -159,8 +159,8 @@ def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
-def _site(path: Path) -> dict[str, str]:
-    """Read the properties of a site file. Raises UsageError."""
+def read_site(path: Path) -> dict[str, str]:
+    """Read the properties of a site file. Raises UsageError if it is not one."""
     remedy = "--hadoop-conf needs core-site.xml, hdfs-site.xml and yarn-site.xml of the cluster"
     try:
         root = ElementTree.parse(path).getroot()
@@ -170,11 +170,5 @@ def _site(path: Path) -> dict[str, str]:
         raise UsageError(f"{path} is not XML: {error}.", remedy) from None
     if root.tag != "configuration":
         raise UsageError(f"{path} is not a Hadoop configuration: its root is <{root.tag}>.", remedy)
-    return dict(_properties(root))
-
-
-def _properties(root: ElementTree.Element) -> Iterator[tuple[str, str]]:
-    for element in root.iter("property"):
-        name = (element.findtext("name") or element.get("name") or "").strip()
-        if name:
-            yield name, element.findtext("value") or element.get("value") or ""
+    pairs = {(p.findtext("name") or p.get("name") or "").strip(): p for p in root.iter("property")}
+    return {name: p.findtext("value") or p.get("value") or "" for name, p in pairs.items() if name}

@@ -39,7 +39,7 @@ class NodeResources:
 
 @dataclass(frozen=True, slots=True)
 class HadoopWeb:
-    """A cluster whose active NameNode and ResourceManager have answered."""
+    """Clients of a cluster's active NameNode and ResourceManager."""
 
     conf: HadoopConf
     user: str
@@ -143,7 +143,7 @@ def running_nodes(resourcemanager: Address, timeout_s: Timeout = TIMEOUT_S) -> i
 def _first(
     who: str, conf: HadoopConf, addresses: Sequence[Address], ask: Callable[[Address], Answer], timeout_s: Timeout
 ) -> tuple[Address, Answer]:
-    """Return the first address for which `ask` succeeds, and its answer. Others are on standby."""
+    """Return the first address for which `ask` succeeds, and its answer. Daemons on standby fail."""
     reasons = []
     for address in addresses:
         try:
@@ -164,7 +164,7 @@ class _Refusal(Exception):
 
 
 def _home(url: str, user: str, timeout_s: Timeout) -> str:
-    """Return the user's home directory. A NameNode on standby also knows homes, so the root is requested first."""
+    """Return the user's home directory. The root is requested first: a NameNode on standby also knows homes."""
     for operation in ("GETFILESTATUS", "GETHOMEDIRECTORY"):
         answer = requests.get(f"{url}/webhdfs/v1/", {"op": operation, "user.name": user}, timeout=timeout_s)
         if answer.status_code == 401:

@@ -54,7 +54,6 @@ def words(error: Exception) -> str:
 
 
 def _how(error: Exception, leg: str) -> str:
-    """Describe a failed exchange."""
     chain = list(causes(error))
     if isinstance(error, requests.ConnectTimeout):
         return f"accepted no connection within {CONNECT_S:.0f} s"
@@ -114,7 +113,7 @@ class _Client(InsecureClient):  # type: ignore[misc]  # the package has no types
 
     @contextmanager
     def without(self, datanodes: list[str]) -> Iterator[None]:
-        """Excludes DataNodes, given by their addresses for block transfers, from requests of the context."""
+        """Exclude DataNodes, given by their addresses for block transfers, from requests of the context."""
         params: Any = self.session.params
         params["excludedatanodes"] = ",".join(datanodes) or None  # None is not sent
         try:
@@ -255,7 +254,6 @@ def stream(client: _Client, path: str, piece_bytes: int, purpose: str) -> Iterat
 
 
 def _take(client: _Client, reader: Any, size_bytes: int | None) -> bytes:
-    """Read the next bytes of a DataNode's answer."""
     try:
         data: bytes = reader.read(size_bytes)
     except (urllib3.exceptions.HTTPError, OSError) as error:

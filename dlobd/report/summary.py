@@ -270,7 +270,7 @@ def _largest(run: Run) -> tuple[Length, ...]:
 
 
 def _hidden(run: Run) -> tuple[Hidden, ...]:
-    """By layer, container and sources: the bounds add up, since each interval lies in a stretch of its own."""
+    """Sum the bounds by layer, container and sources. They add up, because intervals do not overlap."""
     low: Counter[tuple[str, str, str, str]] = Counter()
     high: Counter[tuple[str, str, str, str]] = Counter()
     for interval in run.intervals:

@@ -50,10 +50,12 @@ def short(ns: int) -> str:
 
 
 def estimate(found: Estimate | None) -> str:
-    """Return a value with its interval and the interval's coverage, if it has one: 1.52 (1.4 to 1.63; 96.9%)."""
+    """Return a value with its interval and the interval's coverage, if it has one: 1.52 (1.4 to 1.63; 96.9 %)."""
     if found is None:
         return "-"
-    return str(found) if found.coverage is None else f"{str(found).removesuffix(')')}; {found.coverage:.1%})"
+    if found.coverage is None:
+        return str(found)
+    return f"{str(found).removesuffix(')')}; {percentage(found.coverage, 1)})"
 
 
 def median(values: Iterable[float | None]) -> str:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
-import io
 import os
 import shutil
 import tarfile
@@ -12,7 +10,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Literal
+from typing import Literal
 
 from dlobd.axes import DATASETS
 from dlobd.errors import DlobdError, SetupError, UsageError
@@ -24,27 +22,15 @@ from dlobd.registry import unknown
 from dlobd.run.download import TIMEOUT_S, PublishedFile, download
 from dlobd.user_file import MemberRef
 
-SLACK_BYTES = 1 << 20
-"""Bytes that an archive may hold beside its members: headers, a README."""
-
-COPY_BYTES = 1 << 20
-
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A data set that can be fetched.
+    """A data set that can be fetched as a .tar.gz."""
 
-    Args:
-        folder: its name in a data folder.
-        url: the URL of the archive on its authors' site.
-        archive: the archive, a .tar.gz.
-        inside: directory of the members in the archive, or beside it.
-    """
-
-    folder: str
-    url: str
+    folder: str  # in a data folder
+    url: str  # of the archive on its authors' site
     archive: PublishedFile
-    inside: str
+    inside: str  # directory of the members in the archive
     members: tuple[PublishedFile, ...]
 
     @property
@@ -196,70 +182,32 @@ def _check_space(folder: Path, size: int) -> None:
         )
 
 
-# ---- archives
-
-
-class _Mismatch(Exception):
-    """The content differs from the published one; the message says how."""
-
-
 def _unpack(archive: Path, dataset: Published, folder: Path, remedy: str) -> None:
-    """Unpack the members, and nothing else.
+    """Unpack the members, and nothing else. A member gets its name after its checksum was verified.
 
     Raises:
         SetupError: the archive is damaged or has another content, or the folder cannot be written.
     """
     wanted = {f"{dataset.inside}/{member.name}": member for member in dataset.members}
+    not_published = f"The archive {archive.name} is not the published one"
     try:
-        with gzip.open(archive) as packed, tarfile.open(fileobj=_Bounded(packed, dataset.bytes), mode="r|") as tar:
+        with tarfile.open(archive, "r|gz") as tar:
             for entry in tar:
-                # the archive never decides where a file goes
-                if member := wanted.pop(entry.name, None):
-                    content = tar.extractfile(entry) if entry.isreg() else None  # a link leads to another file
-                    if content is None:
-                        raise _Mismatch(f"{entry.name} is not a file")
-                    _write(content, member, folder)
-        if wanted:
-            raise _Mismatch(f"it lacks {min(wanted)}")
-    except _Mismatch as error:
-        raise SetupError(f"The archive {archive.name} is not the published one: {error}.", remedy) from None
+                # the archive never decides where a file goes, and a link leads to another file
+                if not entry.isreg() or not (member := wanted.pop(entry.name, None)):
+                    continue
+                content = tar.extractfile(entry)
+                partial = folder / f".{member.name}.{os.getpid()}"
+                try:
+                    partial.write_bytes(content.read(member.bytes + 1) if content else b"")
+                    if difference := member.mismatch(partial):
+                        raise SetupError(f"{not_published}: {member.name} {difference}.", remedy)
+                    os.replace(partial, folder / member.name)
+                finally:
+                    partial.unlink(missing_ok=True)
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise SetupError(f"The archive {archive.name} is damaged: {error}.", remedy) from error
     except OSError as error:
         raise SetupError(f"{folder} cannot be written: {error.strerror}.", "free some space there") from error
-
-
-def _write(source: IO[bytes], member: PublishedFile, folder: Path) -> None:
-    """Copy a member. It gets its name after its content was verified. Raises _Mismatch."""
-    partial = folder / f".{member.name}.{os.getpid()}"
-    md5 = hashlib.md5(usedforsecurity=False)
-    size = 0
-    try:
-        with partial.open("wb") as file:
-            while size <= member.bytes and (data := source.read(COPY_BYTES)):
-                md5.update(data)
-                size += file.write(data)
-        if size != member.bytes:
-            raise _Mismatch(
-                f"{member.name} has {'more than' if size > member.bytes else f'{size} of'} {member.bytes} bytes"
-            )
-        if md5.hexdigest() != member.md5:
-            raise _Mismatch(f"{member.name} has md5 {md5.hexdigest()}, not {member.md5}")
-        os.replace(partial, folder / member.name)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-class _Bounded(io.RawIOBase):
-    """A stream that unpacks to a limited size."""
-
-    def __init__(self, file: gzip.GzipFile, members_bytes: int) -> None:
-        self._file = file
-        self._left = members_bytes + SLACK_BYTES
-
-    def read(self, size: int = -1) -> bytes:
-        data = self._file.read(size)
-        self._left -= len(data)
-        if self._left < 0:
-            raise _Mismatch("it unpacks to more than its files")
-        return data
+    if wanted:
+        raise SetupError(f"{not_published}: it lacks {min(wanted)}.", remedy)

@@ -1,13 +1,12 @@
 """Downloads a published file over HTTP and resumes a download that broke off.
 
-The bytes that have arrived are in NAME.part. The next attempt continues there if the server confirms that its file has
-not changed (If-Range); else it starts over. The file gets its name after its checksum has been verified.
+The bytes that have arrived are in NAME.part, where the next attempt continues. The file gets its name after its
+checksum has been verified.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -57,14 +56,7 @@ def download(
     progress: Callable[[str], None],
     timeout_s: tuple[float, float] = TIMEOUT_S,
 ) -> None:
-    """Download `file` to `path`.
-
-    Args:
-        remedy: the next step if the server does not deliver the right file.
-
-    Raises:
-        SetupError: the download failed, or it is not the published file.
-    """
+    """Download `file` to `path`. Raises SetupError, which ends with `remedy`, if that fails."""
     part = path.with_name(f"{path.name}.part")
     for attempt in range(1, ATTEMPTS + 1):
         had = _size(part)
@@ -85,10 +77,8 @@ def download(
         progress(f"{path.name}: the server {why}; continuing at {now / 1e6:.1f} MB")
     if difference := file.mismatch(part):
         part.unlink()
-        _note(part).unlink(missing_ok=True)
-        raise SetupError(f"The file from {url} {difference}.", remedy)
+        raise SetupError(f"The file from {url} {difference}.", f"run the same command again; or {remedy}")
     os.replace(part, path)
-    _note(part).unlink(missing_ok=True)
 
 
 def _append(
@@ -99,26 +89,21 @@ def _append(
     progress: Callable[[str], None],
     timeout_s: tuple[float, float],
 ) -> None:
-    """Request the bytes that the part lacks and write them."""
     had = _size(part)
     if had == file.bytes:
         return
     headers = {"Accept-Encoding": "identity"}
-    validator = _validator(part, url)
-    if had and validator and had < file.bytes:
-        headers |= {"Range": f"bytes={had}-", "If-Range": validator}
+    if 0 < had < file.bytes:
+        headers["Range"] = f"bytes={had}-"
     with requests.get(url, headers=headers, stream=True, timeout=timeout_s) as response:
         if response.status_code not in (requests.codes.ok, requests.codes.partial_content):
             raise SetupError(f"{url} answered {response.status_code} {response.reason}.", remedy)
         start, total = _range(response)
         if start != (had if response.status_code == requests.codes.partial_content else 0):
-            _note(part).unlink(missing_ok=True)  # so that the next attempt starts over
+            part.unlink()  # so that the next attempt starts over
             raise SetupError(f"{url} answered with bytes from {start}, not from {had}.", remedy)
         if total not in (None, file.bytes):
-            _note(part).unlink(missing_ok=True)
             raise SetupError(f"{url} has {total} bytes, expected {file.bytes}.", remedy)
-        if start == 0:
-            _note(part).write_text(json.dumps({"url": url, "validator": _validator_of(response)}))
         with part.open("ab") as output:
             output.truncate(start)
             _receive(response, output, start, file, progress)
@@ -152,7 +137,6 @@ def _receive(
 
 
 def _reason(error: Exception, timeout_s: tuple[float, float]) -> str:
-    """Describe a failed exchange by the exceptions that the two libraries have wrapped."""
     chain = list(causes(error))
 
     def any_of(*kinds: type[BaseException]) -> bool:
@@ -175,23 +159,3 @@ def _reason(error: Exception, timeout_s: tuple[float, float]) -> str:
 
 def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
-
-
-def _note(part: Path) -> Path:
-    """Return the path of the note that says which version of the file a part belongs to."""
-    return part.with_name(f"{part.name}.json")
-
-
-def _validator_of(response: requests.Response) -> str:
-    etag = response.headers.get("ETag", "")
-    # a weak one does not promise equal bytes
-    return etag if etag and not etag.startswith("W/") else response.headers.get("Last-Modified", "")
-
-
-def _validator(part: Path, url: str) -> str:
-    """Return the validator by which the server can confirm the part's version; empty if there is none."""
-    try:
-        note = json.loads(_note(part).read_text())
-    except (OSError, ValueError):  # there is none, or another command was killed while it wrote
-        return ""
-    return str(note["validator"]) if note["url"] == url else ""

@@ -26,7 +26,7 @@ from dlobd.hadoop.webhdfs import words
 from dlobd.job.description import MODEL_FILE, Job
 from dlobd.paths import plain
 from dlobd.record.run import Run
-from dlobd.run import commands, orphans, provenance, runner
+from dlobd.run import orphans, provenance, runner, submit_command
 from dlobd.run import run_record as run_records
 from dlobd.run.collect import application
 from dlobd.run.collect import external as evidence
@@ -69,13 +69,13 @@ def prepare(chosen: Runnable, cluster: ExternalCluster, out: Path, report: Repor
             runner.discard(bundle, ())
             raise
     bundle.add_bytes(json.dumps(span_cost.evidence(bundle.path)).encode(), files.SPAN_COST)
-    command = commands.command_of(experiment, place.target(), plain(bundle.path))
+    command = submit_command.command_of(experiment, place.target(), plain(bundle.path))
     bundle.write(replace(run_records.begin(bundle, experiment), command=tuple(command.argv), reason=PREPARED))
-    return bundle.path, logging_line(commands.shell_line(command), bundle.logs)
+    return bundle.path, logging_line(submit_command.shell_line(command), bundle.logs)
 
 
 def _describe(experiment: Experiment, job: Job, place: ExternalHadoop) -> None:
-    """Write experiment and job to the run's directory in HDFS, so that any machine can collect the run."""
+    """Write experiment and job to the run's directory in HDFS, from which any machine can collect the run."""
     try:
         place.storage.write(f"{job.run_dir}/experiment.json", json.dumps(asdict(experiment)).encode(), "experiment")
         place.storage.write(f"{job.run_dir}/job.json", job.to_json().encode(), "job")
@@ -135,7 +135,6 @@ def collect_application(ref: str, cluster: ExternalCluster, out: Path, report: R
 
 
 def _window(application_id: str, rm_record: dict[str, Any]) -> dict[str, Any]:
-    """Return the window as the ResourceManager observed it."""
     anchor = clock.anchor()
     monotonic_ns = WallToMonotonic([anchor]).ms
     return {
@@ -152,7 +151,6 @@ def _window(application_id: str, rm_record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _run_id(ref: str, out: Path) -> str:
-    """Return the run ID of `ref`."""
     if store.RUN_ID.fullmatch(ref):
         return ref  # another machine may have prepared it
     if ref != store.LATEST:
@@ -177,7 +175,6 @@ def _waits(bundle: Bundle) -> bool:
 
 
 def _submitted(run_id: str, rm_url: str) -> str:
-    """Return the ID of the only application of a run."""
     ids = [str(record["id"]) for record in orphans.applications(rm_url, orphans.tag_of(run_id)) or []]
     if len(ids) == 1:
         return ids[0]
@@ -215,7 +212,6 @@ def _run_dir(application_id: str, rm_record: dict[str, Any], place: ExternalHado
 
 
 def _read(application_id: str, place: ExternalHadoop, run_dir: str) -> tuple[Experiment, Job]:
-    """Read experiment and job as they were prepared."""
     try:
         experiment = json.loads(place.storage.read(f"{run_dir}/experiment.json", "experiment"))
         return from_dict(experiment, run_dir), Job.from_dict(
@@ -251,7 +247,7 @@ def _model(bundle: Bundle, experiment: Experiment, place: ExternalHadoop, run_di
 
 
 def _driver(bundle: Bundle, job: Job) -> list[str]:
-    """Redacts the driver's files. The cluster does not have them if the driver ran beside spark-submit."""
+    """Redact the driver's files. The cluster does not have them if the driver ran beside spark-submit."""
     bundle.redact_driver_logs()
     if job.deploy_mode == "cluster":
         return []

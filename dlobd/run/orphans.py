@@ -34,7 +34,7 @@ def tag_of(run_id: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """The note of a run whose application may run; `domain` is that of `clock.domain`: machine and boot."""
+    """A run whose application may still run. `domain` is that of `clock.domain`: machine and boot."""
 
     run_id: str
     rm_url: str
@@ -105,7 +105,7 @@ def _directory() -> Path:
 
 
 def _read(path: Path) -> Submission | None:
-    """Return a note; None if another command has removed it, or it is damaged or of another version."""
+    """Return a note; None if it is damaged, of another version, or removed by another command."""
     try:
         raw = json.loads(path.read_text())
     except (OSError, ValueError):

@@ -82,7 +82,6 @@ def send(experiment: Experiment, job: Job, storage: Storage, bundle: Bundle) -> 
 
 @cache
 def _try(request: str, model: str) -> None:
-    """Run the trial. Raises UsageError if it fails."""
     process = subprocess.Popen(
         # -P: as on another machine, modules of the current directory are not found
         [sys.executable, "-P", "-m", "dlobd.job.training.model_check"],
@@ -111,7 +110,7 @@ def _try(request: str, model: str) -> None:
 
 
 def _rest(process: subprocess.Popen[bytes]) -> bytes:
-    """Return the output of a killed process. Children in another session may hold the pipe open."""
+    """Return the output of a killed process, whose children in another session may hold the pipe open."""
     try:
         return process.communicate(timeout=END_S)[0]
     except subprocess.TimeoutExpired as error:

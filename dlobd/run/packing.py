@@ -153,7 +153,7 @@ def spark_libs(jars: Path) -> Tarball:
 
 
 def compressed(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Compresses `chunks` as one gzip stream by ISA-L: four times as fast as zlib, about the speed of a disk."""
+    """Compress `chunks` as one gzip stream by ISA-L: four times as fast as zlib, about the speed of a disk."""
     from isal import isal_zlib
 
     stream = isal_zlib.compressobj(1, wbits=31)
@@ -164,7 +164,7 @@ def compressed(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def archive_name(path: Path) -> str:
-    """Return the name of a user's archive in the cluster: the hash of its content, and the suffix that YARN needs."""
+    """Return the name of a user's archive in the cluster: a hash of its content, and the suffix that YARN needs."""
     return f"{ENVIRONMENT}-{sha256_of(path)[:16]}{_ending(path)}"
 
 
@@ -216,7 +216,7 @@ def package() -> Path:
 
 
 def _needed(site: Path) -> list[tuple[Distribution, bool]]:
-    """Select the installed packages to be packed. The value is True if all files of a package are packed."""
+    """Return the installed packages to be packed, and True for each that is packed with all files."""
     found = importlib.metadata.distributions(path=[str(site)])
     installed = {_normal(each.metadata["Name"]): each for each in found if each.metadata["Name"]}
     requires = {name: _required(name, distribution) for name, distribution in installed.items()}
@@ -238,7 +238,7 @@ def _reached(start: Set[str], requires: Mapping[str, Set[str]], known: Set[str] 
 
 
 def _required(name: str, distribution: Distribution) -> set[str]:
-    """Return the names of its requirements. Markers are ignored: packages for other systems are not installed."""
+    """Return the names of a package's requirements. Markers are ignored: other systems' packages are not installed."""
     found = set()
     for requirement in distribution.requires or []:
         if name == "dlobd" or not re.search(r"\bextra\b", requirement.partition(";")[2]):
@@ -251,7 +251,7 @@ def _normal(name: str) -> str:
 
 
 def _recorded(distribution: Distribution) -> str:
-    """Return the installed files by the package's record. Raises SetupError for a package that cannot be packed."""
+    """Return the version and the record of a package. Raises SetupError for a package that cannot be packed."""
     name = distribution.metadata["Name"]
     if json.loads(distribution.read_text("direct_url.json") or "{}").get("dir_info", {}).get("editable"):
         raise SetupError(
@@ -286,13 +286,11 @@ def _content(path: Path, size: int) -> Iterator[bytes]:
 
 
 def _padded(data: bytes, size: int | None = None) -> bytes:
-    """Pad a member of `size` bytes to a whole block."""
     return data + bytes(-(len(data) if size is None else size) % tarfile.BLOCKSIZE)
 
 
 def _files(distribution: Distribution, site: Path, whole: bool) -> Iterator[Path]:
-    """Return its files below site-packages, with compiled modules, because nodes would compile at every start; and its
-    other files in `lib`, such as the libraries of mpich."""
+    """Return a package's files below `lib`, with compiled modules, because nodes would compile at every start."""
     for file in distribution.files or []:
         path = Path(os.path.normpath(site / file))
         stays = path.suffix == ".pyc" or (not whole and BUILD_FILES.match(str(file)))
@@ -303,7 +301,7 @@ def _files(distribution: Distribution, site: Path, whole: bool) -> Iterator[Path
 
 
 def _names(path: Path) -> Iterator[str]:
-    """Yield the names in an archive without unpacking more than necessary."""
+    """Yield the names in an archive, which is unpacked only as far as necessary."""
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             yield from archive.namelist()

@@ -85,7 +85,6 @@ def read(paths: Iterable[Path]) -> None:
 
 
 def _resident(fd: int, begin: int, size: int) -> int:
-    """Return the resident bytes of a part of a file."""
     libc = ctypes.CDLL(None, use_errno=True)
     # private and writable, because ctypes returns the address of writable memory only; nothing is written
     with mmap.mmap(fd, size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE, offset=begin) as mapped:
@@ -109,16 +108,11 @@ Parts = Mapping[str, Sequence[Path]]
 
 
 def environment_parts(java_home: Path | None) -> Parts:
-    """Return the large files of a job's environment.
-
-    Args:
-        java_home: that of the JVMs; None for a job without any.
-    """
-    parts = {"TensorFlow": [path for directory in _package("tensorflow") for path in directory.glob("*.so*")]}
-    parts["TensorFlow"] += [path for directory in _package("tensorflow") for path in directory.glob("python/*.so*")]
+    """Return the large files of a job's environment. A job without JVMs has no `java_home`."""
+    parts = {"TensorFlow": [*_in_package("tensorflow", "*.so*"), *_in_package("tensorflow", "python/*.so*")]}
     if java_home is not None:
         parts["Java"] = [java_home / "lib" / "modules", *java_home.glob("lib/server/*")]
-        parts["Spark"] = [path for directory in _package("pyspark") for path in directory.glob("jars/*.jar")]
+        parts["Spark"] = _in_package("pyspark", "jars/*.jar")
     existing = {product: [path for path in paths if path.is_file()] for product, paths in parts.items()}
     return {product: paths for product, paths in existing.items() if paths}
 
@@ -128,25 +122,24 @@ def environment_residency(parts: Parts) -> dict[str, dict[str, int] | None]:
 
     It reports them to the owner of a file and to users who may write it. For others it calls all pages resident.
     """
-    return {product: _environment_residency(paths) for product, paths in parts.items()}
+
+    def measured(paths: Sequence[Path]) -> dict[str, int] | None:
+        try:
+            ours = all(os.access(path, os.W_OK) or path.stat().st_uid == os.geteuid() for path in paths)
+            return asdict(residency(paths)) if ours else None
+        except OSError:
+            return None
+
+    return {product: measured(paths) for product, paths in parts.items()}
 
 
 def environment_evidence(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Join two measurements by part."""
+    """Combine two measurements by part."""
     return {product: {"before": before[product], "after": after[product]} for product in before}
 
 
-def _environment_residency(paths: Sequence[Path]) -> dict[str, int] | None:
-    try:
-        if not all(os.access(path, os.W_OK) or path.stat().st_uid == os.geteuid() for path in paths):
-            return None
-        measured = residency(paths)
-    except OSError:
-        return None
-    return {"resident_bytes": measured.resident_bytes, "total_bytes": measured.total_bytes}
-
-
-def _package(name: str) -> list[Path]:
-    """Return the directory of a package without importing it; empty if it is not installed."""
+def _in_package(name: str, pattern: str) -> list[Path]:
+    """Return files of a package without importing it; none if it is not installed."""
     spec = importlib.util.find_spec(name)
-    return [Path(path) for path in spec.submodule_search_locations or ()] if spec else []
+    directories = spec.submodule_search_locations or () if spec else ()
+    return [path for directory in directories for path in Path(directory).glob(pattern)]

@@ -77,14 +77,13 @@ class Progress:
                     self._line(self._message)
 
     def _draw(self) -> None:
-        """Update the last line."""
         share = _SHARE.search(self._message)
         done, total = (int(share[1]), int(share[2])) if share else (0, None)
         for task in self._live.task_ids or [self._live.add_task("", total=total)]:
             self._live.update(task, description=self._message, completed=done)
 
     def _settle(self) -> None:
-        """End the updated line and continues below it."""
+        """End the updated line; the next one is below it."""
         if self._message and self._moving:
             for task in self._live.task_ids:
                 self._live.remove_task(task)
@@ -102,8 +101,6 @@ class Progress:
 
 
 class _Bar(BarColumn):
-    """A bar for steps of known size."""
-
     def render(self, task: Task) -> Any:
         return super().render(task) if task.total else ""
 
@@ -132,30 +129,14 @@ class _Forgiving:
 
 _TRAIN = "import TensorFlow, then train"
 _ENDED = "trained, saved, evaluated"
-_JOBS = {
-    ("tfos", "feed"): (
-        ("Got job 0 ", "TensorFlowOnSpark starts its nodes"),
-        ("Got job 1 ", f"Spark feeds; the trainers {_TRAIN}"),
-        ("Got job 2 ", f"{_ENDED}; TensorFlowOnSpark shuts down"),
-    ),
-    ("tfos", "read"): (
-        ("Got job 0 ", f"TensorFlowOnSpark starts its nodes, which {_TRAIN} on their files"),
-        ("Got job 1 ", f"{_ENDED}; TensorFlowOnSpark shuts down"),
-    ),
-    ("barrier", "feed"): (
-        ("Got job 0 ", f"Spark starts the barrier stage and feeds the trainers, which {_TRAIN}"),
-        ("Job 0 finished", _ENDED),
-    ),
-    ("barrier", "read"): (
-        ("Got job 0 ", f"Spark starts the barrier stage, whose trainers {_TRAIN} on their files"),
-        ("Job 0 finished", _ENDED),
-    ),
-    ("distributor", "read"): (
-        ("Got job 0 ", f"Spark starts the barrier stage, whose Python workers {_TRAIN} on their files"),
-        ("Job 0 finished", _ENDED),
-    ),
+_FIRST_JOBS = {
+    ("tfos", "feed"): ("TensorFlowOnSpark starts its nodes", f"Spark feeds; the trainers {_TRAIN}"),
+    ("tfos", "read"): (f"TensorFlowOnSpark starts its nodes, which {_TRAIN} on their files",),
+    ("barrier", "feed"): (f"Spark starts the barrier stage and feeds the trainers, which {_TRAIN}",),
+    ("barrier", "read"): (f"Spark starts the barrier stage, whose trainers {_TRAIN} on their files",),
+    ("distributor", "read"): (f"Spark starts the barrier stage, whose Python workers {_TRAIN} on their files",),
 }
-"""Meaning of the numbered Spark jobs of dlobd's own training, by launcher and input."""
+"""Meaning of the first Spark jobs of dlobd's own training, by launcher and input."""
 
 
 class Narrator:
@@ -172,7 +153,14 @@ class Narrator:
     def __init__(self, progress: Callable[[str], None], launcher: str, source: str | None) -> None:
         """Take the input of dlobd's own training as `source`; None for the user's own script."""
         self._progress = progress
-        jobs = _JOBS.get((launcher.removesuffix("-stock"), source or ""), (("Got job ", "a Spark job runs"),))
+        kind = launcher.removesuffix("-stock")
+        jobs = [(f"Got job {i} ", words) for i, words in enumerate(_FIRST_JOBS.get((kind, source or ""), ()))]
+        if not jobs:
+            jobs = [("Got job ", "a Spark job runs")]
+        elif kind == "tfos":
+            jobs.append((f"Got job {len(jobs)} ", f"{_ENDED}; TensorFlowOnSpark shuts down"))
+        else:
+            jobs.append(("Job 0 finished", _ENDED))
         self._messages = (*self._MESSAGES, *jobs)
 
     def __call__(self, line: str) -> None:

@@ -38,10 +38,9 @@ PERIOD_NS = 500_000_000
 START_DEADLINE_S = 20.0
 STOP_DEADLINE_S = 5.0
 
-THREAD_COLUMNS = (
-    "later_ns", "lane_on_core_ns", "lane_waiting_ns", "threads_on_core_ns", "threads_waiting_ns", "threads_cpu_ns",
-    "major_faults", "block_io_ns",
-)  # fmt: skip
+_THREAD_COLUMNS = """later_ns lane_on_core_ns lane_waiting_ns threads_on_core_ns threads_waiting_ns threads_cpu_ns
+major_faults block_io_ns"""
+THREAD_COLUMNS = tuple(_THREAD_COLUMNS.split())
 PROCESS_COLUMNS = ("user_ns", "system_ns", "reaped_ns", "rss_bytes", "read_bytes", "write_bytes", *THREAD_COLUMNS)
 """Columns of a process. `reaped_ns` is the CPU time of ended descendants. The columns of threads
 (`dlobd.tracing.process_use`) were read `later_ns` after the start of the sample. Roots of the assignment do not have
@@ -97,7 +96,6 @@ def sampling(path: Path, assignment: Assignment) -> Iterator[list[str]]:
 
 
 def _ready(process: subprocess.Popen[bytes]) -> bool:
-    """Wait for the first sample."""
     assert process.stdout is not None
     readable, _, _ = select.select([process.stdout], [], [], START_DEADLINE_S)
     return bool(readable and process.stdout.read(1))
@@ -205,7 +203,6 @@ class Sampler:
         return ((name, net) for name, net in psutil.net_io_counters(pernic=True).items() if name in self._interfaces)
 
     def _process(self, process: psutil.Process, begun_ns: int) -> list[int | None] | None:
-        """Return the counters of a process; None if it has ended."""
         try:
             with process.oneshot():
                 if self._programs.get(process) != (name := process.name()):
@@ -262,8 +259,10 @@ def _ns(seconds: float) -> int:
 
 
 def _interfaces() -> set[str]:
-    """Return loopback and interfaces with hardware, because bridges and tunnels carry the same bytes again; in a
-    container, which has no hardware, all interfaces."""
+    """Return loopback and interfaces with hardware, because bridges and tunnels carry the same bytes again.
+
+    A container has no hardware; there it returns all interfaces.
+    """
     every = set(psutil.net_io_counters(pernic=True))
     hardware = {name for name in every if _is_hardware("class/net", name)}
     return {"lo"} | (hardware or every)
@@ -274,8 +273,6 @@ def _is_hardware(kind: str, name: str) -> bool:
 
 
 class _Gpu:
-    """A GPU, read by NVIDIA's management library."""
-
     def __init__(self, nvml: Any, index: int) -> None:
         self._nvml = nvml
         self._handle = nvml.nvmlDeviceGetHandleByIndex(index)

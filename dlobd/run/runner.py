@@ -48,13 +48,13 @@ from dlobd.run import (
     submit,
 )
 from dlobd.run import run_record as run_records
-from dlobd.run.commands import command_of, job_of, shell_line
 from dlobd.run.observer import Report, RunObserver, prefixed
 from dlobd.run.place.base import Lent, Place, PlaceKind, kind_of
 from dlobd.run.preflight import capacity
 from dlobd.run.progress import Narrator
 from dlobd.run.run_record import RunInProgress
 from dlobd.run.schedulers.base import Command
+from dlobd.run.submit_command import command_of, job_of, shell_line
 from dlobd.schema import Experiment, OwnJob, Runnable
 from dlobd.tracing import span_cost
 from dlobd.trust import reasons
@@ -246,7 +246,7 @@ def prepare_job(
     report: Report,
     make: Callable[[str], None] | None = None,
 ) -> tuple[staging.StagedData, Job]:
-    """Stages the data set and describes the job in the bundle; return both.
+    """Stage the data set and describe the job in the bundle; return both.
 
     Args:
         make: see `staging.stage`.
@@ -273,7 +273,6 @@ def _environment(kind: PlaceKind, command: Command) -> page_cache.Parts:
 
 
 def _sampling(bundle: Bundle, place: Place, timeout_s: float) -> AbstractContextManager[list[str]]:
-    """Sample resource use while the job runs, unless recording is switched off."""
     if tracing.switched_off():
         return nullcontext([])
     roots = {"dlobd": os.getpid(), **place.daemon_pids()}
@@ -283,7 +282,6 @@ def _sampling(bundle: Bundle, place: Place, timeout_s: float) -> AbstractContext
 
 
 def _measure_noise(this: _Run, place: Place) -> None:
-    """Measure the machine's noise just before the window, and looks up the walls of earlier runs."""
     this.report("prepare: measuring this machine's noise")
     try:
         noise = machine_noise.measure(machine_noise.SHORT)

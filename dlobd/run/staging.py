@@ -54,8 +54,10 @@ def directory(experiment: Experiment) -> str:
 
 
 def _own_name(experiment: Experiment) -> str:
-    """Name a user's data set by everything that is known to determine its content. Its files, which may be large, are
-    identified by size and time."""
+    """Return a name for a user's data set with a hash of everything that determines its content.
+
+    Its files, which may be large, are identified by size and time.
+    """
     dataset = dataset_of(experiment)
     files = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files_of(dataset) if path.is_file()]
     package = "" if experiment.dataset_sha256 else DATASETS.row(experiment.dataset).package
@@ -112,7 +114,7 @@ def _write(experiment: Experiment, storage: Storage, base: str, progress: Callab
 def _check(
     sizes: Mapping[str, int], experiment: Experiment, record_bytes: int, directory: str, local: bool, remove: str
 ) -> None:
-    """Refuse files of unequal size: ranks would wait for a collective that the rank with the shortest never joins."""
+    """Refuse files of unequal size: in a collective, other ranks would wait for the rank with the shortest file."""
     samples = experiment.train_samples // experiment.workers
     wanted = {part_name(i): samples * record_bytes for i in range(experiment.workers)}
     for name in sorted(sizes.keys() | wanted.keys()):

@@ -124,7 +124,7 @@ def submit(
 
 
 def before_exec() -> None:
-    """Make the child end with this process, before it executes the command."""
+    """Run in the child before it executes the command: the child ends with this process."""
     die_with_parent(signal.SIGKILL)
 
 
@@ -141,7 +141,6 @@ def _exit_event(process: subprocess.Popen[bytes]) -> Iterator[Callable[[float], 
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """End the job's whole session: the JVM and the Python driver below it."""
     for number, timeout_s in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, GRACE_S)):
         try:
             os.killpg(process.pid, number)
@@ -154,8 +153,6 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
 
 
 class _Follower:
-    """Reads new lines of a growing file."""
-
     def __init__(self, path: Path, receive: Callable[[str], None]) -> None:
         self._path = path
         self._receive = receive

@@ -25,7 +25,7 @@ from dlobd.run import runner
 from dlobd.run.place import embedded
 from dlobd.run.place.base import needs_cluster
 from dlobd.run.run_record import SetupTimes
-from dlobd.run.series import settled_busy_percent
+from dlobd.run.series_runner import settled_busy_percent
 from dlobd.schema import Experiment
 from dlobd.selftest.step_loop import BLOCK_STEPS, Loop, added_ns
 

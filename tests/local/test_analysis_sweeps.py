@@ -32,8 +32,8 @@ def test_scaling_of_a_sweep(tmp_path: Path) -> None:
     assert done.stdout.startswith("Weak scaling: every worker has the batch of 100")
     assert "warning: All workers shared one machine of 2 cores" in done.stdout
     (row,) = [line for line in done.stdout.splitlines() if line.split()[:4] == ["all", "runs", "2", "6"]]
-    assert row.split()[4:10] == ["20", "(20", "to", "20.1;", "96.9%)", "1.5"]
-    assert row.split()[-5:] == ["1", "(1", "to", "1;", "96.9%)"]
+    assert row.split()[4:10] == ["20", "(20", "to", "20.1;", "96.9", "%)"]
+    assert row.split()[-6:] == ["1", "(1", "to", "1;", "96.9", "%)"]
     assert re.search(r"^all runs, 2 +10\.025 +10\.000 +20\.025$", done.stdout, re.MULTILINE)
     drawn(tmp_path / "new", "scaling", done.stdout)
 

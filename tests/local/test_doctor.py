@@ -17,10 +17,10 @@ from dlobd import cli
 from dlobd.channel import Channel
 from dlobd.errors import SetupError, UsageError
 from dlobd.network.verdict.evidence import TransportEvidence, record
-from dlobd.run.preflight import Diagnosis, rdma
+from dlobd.run.preflight import Diagnosis, channels
 from dlobd.run.preflight import cluster as external
 from dlobd.run.preflight import machine as doctor
-from dlobd.run.preflight.rdma import Machine
+from dlobd.run.preflight.channels import Machine
 from tests.counter_trees import GID, MB, RC, Host, put, traffic
 from tests.hadoop_conf import write
 
@@ -268,19 +268,19 @@ def machine(root: Path, soft: bool = False, **changes: Any) -> Machine:
 
 def of(one: Machine) -> dict[str, Diagnosis]:
     """Its diagnoses by part; all that is not ok has a next step."""
-    diagnoses = {diagnosis.part: diagnosis for diagnosis in rdma.examine(one)}
+    diagnoses = {diagnosis.part: diagnosis for diagnosis in channels.examine(one)}
     assert all(diagnosis.remedy for diagnosis in diagnoses.values() if diagnosis.verdict != "ok")
     return diagnoses
 
 
 def need(one: Machine, text: str, allow_soft: bool = False) -> Diagnosis:
     """What is said of a channel that is required."""
-    return rdma.required(Channel.parse(text), rdma.examine(one), allow_soft, one)
+    return channels.required(Channel.parse(text), channels.examine(one), allow_soft, one)
 
 
 def test_a_machine_without_rdma_says_so_in_one_line(tmp_path: Path) -> None:
     """Whatever else could be said of it."""
-    (one,) = rdma.examine(Machine(tmp_path, {}))
+    (one,) = channels.examine(Machine(tmp_path, {}))
     assert (one.part, one.verdict, one.what) == ("RDMA", "absent", "no device in /sys/class/infiniband")
     assert doctor.exit_code([one]) == 0
 
@@ -457,7 +457,7 @@ def test_the_command_fails_without_what_is_required(
     """Each that is required has a line; without them the same machine is fit."""
     monkeypatch.setattr(doctor, "PARTS", ())
     here = Machine(tmp_path, {})
-    monkeypatch.setattr(rdma, "Machine", lambda: here)
+    monkeypatch.setattr(channels, "Machine", lambda: here)
     assert cli.main(["doctor"]) == 0
     assert "no device" in capsys.readouterr().out
     assert cli.main(["doctor", "--require", "rdma", "--require", "ipoib@ib0", "--allow-soft"]) == 3

@@ -15,7 +15,7 @@ import pytest
 from dlobd.axes import MODELS
 from dlobd.errors import SetupError, UsageError
 from dlobd.experiment import files
-from dlobd.run import own_model, runner, series
+from dlobd.run import own_model, runner, series_runner
 from dlobd.user_file import MemberRef, sha256_of
 from tests import their_package
 from tests.jobs import job
@@ -113,11 +113,11 @@ def test_a_series_looks_at_all_its_models_first(here: Path, monkeypatch: pytest.
     """One that has changed is said before the cluster is started, and no run is begun."""
     one = _experiment("a = 1")
     Path("net.py").write_text("a = 2")
-    monkeypatch.setattr("dlobd.run.series.embedded", None)  # nothing may be asked of it
-    opened = series.opened({"mine": one, "main": files.load(QUICK)}, 0, here / "runs")
+    monkeypatch.setattr("dlobd.run.series_runner.embedded", None)  # nothing may be asked of it
+    opened = series_runner.opened({"mine": one, "main": files.load(QUICK)}, 0, here / "runs")
     told: list[str] = []
     with pytest.raises(UsageError, match=r"1 of 2 points cannot be run"):
-        series.run(opened, 2, lambda line: None, told.append)
+        series_runner.run(opened, 2, lambda line: None, told.append)
     assert "net.py has changed" in told[0]
     assert not (here / "runs").exists()
 

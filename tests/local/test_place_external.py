@@ -15,7 +15,7 @@ from dlobd import cli
 from dlobd.hadoop import web
 from dlobd.hadoop.embedded.java import Java
 from dlobd.run import packing
-from dlobd.run.place import external, upload
+from dlobd.run.place import external
 from tests.hadoop_conf import write
 
 
@@ -189,10 +189,10 @@ def test_an_upload_says_beforehand_how_large_it_is_and_that_it_happens_once(
     hdfs, said = Hdfs(), []
     large = tmp_path / "large"
     large.write_bytes(bytes(3_000_000))
-    monkeypatch.setattr(upload, "REPORT_S", -1.0)
+    monkeypatch.setattr(external, "REPORT_S", -1.0)
     monkeypatch.setattr(external, "find_java", lambda: Java(tmp_path, "17", "here"))
     monkeypatch.setattr(external, "WebHdfs", lambda url, user: hdfs)
-    monkeypatch.setattr(upload.webhdfs, "connect", lambda url, user, timed: hdfs)
+    monkeypatch.setattr(external.webhdfs, "connect", lambda url, user, timed: hdfs)
     monkeypatch.setattr(packing, "environment", lambda: packing.Tarball("environment-1.tar", {"a": large}, {}))
     monkeypatch.setattr(packing, "spark_libs", lambda jars: packing.Tarball("spark-libs-2.tar", {}, {}))
     monkeypatch.setattr(packing, "package", lambda: tmp_path / "dlobd.zip")

@@ -129,12 +129,12 @@ def configuration(directory: Path, said: dict[str, str]) -> HadoopConf:
 def place(cluster: Hadoop, conf: HadoopConf, archive: Path | None, monkeypatch: pytest.MonkeyPatch) -> ExternalHadoop:
     """The cluster, with an upload that only says that it was asked for."""
 
-    def installation_of(archive: Path | None) -> PackedInstallation:
+    def installation_of(self: ExternalHadoop) -> PackedInstallation:
         cluster.asked.append(f"upload of {archive}")
         return PackedInstallation("", "", "", Path())
 
     monkeypatch.setattr(external, "find_java", lambda: SimpleNamespace(version="17", home=Path("/java")))
-    monkeypatch.setattr(external, "Upload", lambda *_: SimpleNamespace(installation=installation_of))
+    monkeypatch.setattr(ExternalHadoop, "_uploaded", installation_of)
     return ExternalHadoop(cluster.web(conf), archive, lambda line: None)
 
 

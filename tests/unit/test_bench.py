@@ -20,7 +20,7 @@ from dlobd.compare import compatibility
 from dlobd.compare.runset import RunSet, without_series
 from dlobd.errors import UsageError
 from dlobd.record.run import Finding, Run
-from dlobd.run import series
+from dlobd.run import series_runner
 from tests.records import run as run_of
 from tests.repeats import experiment, member, runset
 
@@ -80,13 +80,13 @@ def test_tables_have_seconds_saved_first_and_the_ratio_last() -> None:
     """18 s against 30: 12 saved, 0.6; a loop of 4 s against one of 3: three quarters of the rate."""
     first, own, teardown, tfos, _, memory, daemons = jobs.tables(jobs.values(runs()))
     assert first.columns[-2:] == ["saved, s", "ratio to tfos-stock"]
-    assert rows(first)["barrier"] == ["6", "18", "18-18", "18-18", "12", "0.6 (0.6 to 0.6; 96.9%)"]
+    assert rows(first)["barrier"] == ["6", "18", "18-18", "18-18", "12", "0.6 (0.6 to 0.6; 96.9 %)"]
     assert rows(first)["tfos-stock"][-1] == "1"
     assert [rows(own)[name][1] for name in ("tfos-stock", "tfos")] == ["22", "10"]
-    assert rows(own)["tfos"][-1] == "0.455 (0.455 to 0.455; 96.9%)"
+    assert rows(own)["tfos"][-1] == "0.455 (0.455 to 0.455; 96.9 %)"
     assert rows(teardown)["tfos"][1] == "2"
     assert rows(tfos)["read"][1] == "40,000"
-    assert rows(tfos)["feed"][-1] == "0.75 (0.75 to 0.75; 96.9%)"
+    assert rows(tfos)["feed"][-1] == "0.75 (0.75 to 0.75; 96.9 %)"
     assert rows(memory)["tfos"][1] == "1,024"
     assert rows(daemons)["all six"][:2] == ["30", "512"]
 
@@ -136,7 +136,7 @@ def test_the_clusters_and_the_recorders_tables() -> None:
     loop = recorder.table([*loops, None])
     assert rows(loop)["off"][:3] == ["6", "2.05", "2.05-2.05"]
     assert rows(loop)["added"][0] == "6"
-    assert "Added: 0.206 (0.205 to 0.208; 96.9%) us." in loop.says
+    assert "Added: 0.206 (0.205 to 0.208; 96.9 %) us." in loop.says
 
 
 def test_pages_are_those_of_the_stored_figures(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_a_busy_machine_is_refused_unless_told(
     busy: float, loaded: bool, code: int, measured: int, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     """One line that says how to go on, and nothing is measured."""
-    monkeypatch.setattr(series, "busy_percent", lambda seconds: busy)
+    monkeypatch.setattr(series_runner, "busy_percent", lambda seconds: busy)
     monkeypatch.setattr(signal, "signal", lambda *words: None)
     asked = command.parser("x", None, repeats=5).parse_args(["--loaded"] * loaded)
     made: list[int] = []
@@ -238,7 +238,7 @@ def test_a_busy_machine_is_refused_unless_told(
 
 def test_an_interrupted_or_failing_measurement_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     """The documented exit codes, no traceback."""
-    monkeypatch.setattr(series, "busy_percent", lambda seconds: 0.0)
+    monkeypatch.setattr(series_runner, "busy_percent", lambda seconds: 0.0)
     monkeypatch.setattr(signal, "signal", lambda *words: None)
     asked = command.parser("x", None).parse_args([])
     for raised, code, said in ((KeyboardInterrupt(), 130, "interrupted"), (UsageError("Why."), 2, "Why.")):

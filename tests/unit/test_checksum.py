@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from dlobd.experiment import files
-from dlobd.hadoop.checksum import FileChecksum, file_checksum, same_form
-from dlobd.hadoop.crc32c import crc32c as rows_crc32c
+from dlobd.hadoop.checksum import FileChecksum, same_form
+from dlobd.hadoop.checksum import crc32c as rows_crc32c
 from dlobd.hadoop.file_system import LocalDirectory
 from dlobd.job.datasets.mnist import Mnist
 from dlobd.job.datasets.parts import Part
@@ -20,6 +20,13 @@ from dlobd.run import staging
 
 ONE_BLOCK, SEVERAL_BLOCKS = "MD5-of-0MD5-of-512CRC32C", "MD5-of-2048MD5-of-512CRC32C"
 VECTOR = "0000020000000000000000026b79a0f9f5385d854916d69b0fada368"
+
+
+def file_checksum(data: bytes, block_bytes: int | None = None) -> str:
+    """The checksum of a whole file."""
+    checksum = FileChecksum(block_bytes)
+    checksum.add(data)
+    return checksum.hexdigest()
 
 
 def crc32c(data: bytes) -> int:

@@ -212,7 +212,7 @@ def test_several_experiments_or_repeats_are_a_series(command: Command) -> None:
 
 def test_a_series_ends_with_the_exit_code_of_its_worst_run(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """A failed run does not end it; the last line names the file by which it goes on."""
-    from dlobd.run import runner, series
+    from dlobd.run import runner, series_runner
 
     statuses = ["ok", "failed", "ok"]
 
@@ -225,7 +225,7 @@ def test_a_series_ends_with_the_exit_code_of_its_worst_run(command: Command, mon
         return bundle.path
 
     monkeypatch.setattr(runner, "run", run)
-    monkeypatch.setattr(series, "LOOK_S", 0.01)
+    monkeypatch.setattr(series_runner, "LOOK_S", 0.01)
     native = ("--set", "launcher=native", "--set", "scheduler=none", "--set", "input=read")
     words = ("run", "softmax-mnist", *native, "--repeats", "3")
     code, out, err = command(*words)
@@ -243,7 +243,7 @@ def test_several_experiments_end_with_their_comparison(
 ) -> None:
     """The first one named is what the others are compared with; runs of different environments are not, which is said
     and fails nothing."""
-    from dlobd.run import runner, series
+    from dlobd.run import runner, series_runner
 
     def run(experiment: Any, out: Path, progress: Any, running: Any, observer: Any) -> Path:
         bundle = store.create(out, experiment.name)
@@ -258,8 +258,8 @@ def test_several_experiments_end_with_their_comparison(
         return bundle.path
 
     monkeypatch.setattr(runner, "run", run)
-    monkeypatch.setattr(series, "LOOK_S", 0.01)
-    monkeypatch.setattr(series, "settled_busy_percent", lambda: 0.0)  # of this machine, whatever else runs on it
+    monkeypatch.setattr(series_runner, "LOOK_S", 0.01)
+    monkeypatch.setattr(series_runner, "settled_busy_percent", lambda: 0.0)  # of this machine, whatever else runs on it
     native = ("--set", "launcher=native", "--set", "scheduler=none", "--set", "input=read")
     code, out, _ = command("run", "softmax-mnist", "softmax-mnist-quick", *native, "--repeats", "6")
     assert code == 0
@@ -292,7 +292,7 @@ def test_a_sweep_says_every_impossible_combination(command: Command) -> None:
 
 def test_a_sweep_ends_with_its_table_its_frame_and_its_file(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """The exit code is that of the worst run; the same command runs nothing again."""
-    from dlobd.run import runner, series
+    from dlobd.run import runner, series_runner
 
     made = []
 
@@ -305,7 +305,7 @@ def test_a_sweep_ends_with_its_table_its_frame_and_its_file(command: Command, mo
         return bundle.path
 
     monkeypatch.setattr(runner, "run", run)
-    monkeypatch.setattr(series, "LOOK_S", 0.01)
+    monkeypatch.setattr(series_runner, "LOOK_S", 0.01)
     Path("s.toml").write_text(SWEEP.replace("7", "2"))
     code, out, err = command("sweep", "s.toml", "--seed", "3")
     assert (code, sorted(made)) == (6, [1, 2])

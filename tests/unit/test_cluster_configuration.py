@@ -11,7 +11,8 @@ import pytest
 from dlobd import paths
 from dlobd.errors import SetupError, UsageError
 from dlobd.hadoop.embedded import configuration
-from dlobd.hadoop.embedded.configuration import ClusterSettings, plan, port_hosts, read_site, write_configuration
+from dlobd.hadoop.embedded.configuration import ClusterSettings, plan, port_hosts, write_configuration
+from dlobd.hadoop.site_files import read_site
 from dlobd.run.place.embedded import EmbeddedHadoop
 
 TWO_HOSTS = ("127.0.0.2", "127.0.0.3")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
+from dlobd.hadoop.embedded.jars import trust_options
 from dlobd.hadoop.embedded.java import Java
-from dlobd.hadoop.embedded.trust import trust_options
 
 
 def test_a_java_of_the_machine_keeps_its_own_trust_store(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from node import Node, configure
 
 from dlobd import installation
-from dlobd.hadoop.embedded.configuration import read_site
+from dlobd.hadoop.site_files import read_site
 from dlobd.run.preflight.cluster import PYTHON, VERSION
 
 NETWORK = "dlobd-fabric"

@@ -19,7 +19,7 @@ from dlobd.measures import recording_cost
 from dlobd.paths import shipped
 from dlobd.recompute import computed as record
 from dlobd.recompute.verification import verify
-from dlobd.run import commands
+from dlobd.run import submit_command
 from dlobd.schema import Segment
 from dlobd.timeline.assemble import assemble
 from dlobd.tracing import span_cost
@@ -189,10 +189,10 @@ def test_a_switch_that_is_off_reaches_every_process(monkeypatch: pytest.MonkeyPa
     for experiment in (load("softmax-mnist-quick"), load("softmax-mnist-quick", ["deploy_mode=cluster"])):
         _, target = kind_of(experiment).planned(experiment, None)
         monkeypatch.delenv(tracing.SWITCH, raising=False)
-        on = commands.command_of(experiment, target, tmp_path)
+        on = submit_command.command_of(experiment, target, tmp_path)
         assert tracing.SWITCH not in " ".join([*on.argv, *on.environment])
         monkeypatch.setenv(tracing.SWITCH, "off")
-        off = commands.command_of(experiment, target, tmp_path)
+        off = submit_command.command_of(experiment, target, tmp_path)
         kept, changed = ({n: v for n, v in c.environment.items() if n != "SPARK_SUBMIT_OPTS"} for c in (on, off))
         assert changed == {**kept, "DLOBD_TRACE": "off"}
         added = {word for word in set(off.argv) - set(on.argv) if "-Xlog:" not in word}

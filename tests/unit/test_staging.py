@@ -12,7 +12,7 @@ import pytest
 
 from dlobd.errors import ClusterError
 from dlobd.experiment import files
-from dlobd.hadoop.checksum import FileChecksum, file_checksum
+from dlobd.hadoop.checksum import FileChecksum
 from dlobd.hadoop.file_system import LocalDirectory, WebHdfs
 from dlobd.job.datasets import parts
 from dlobd.job.datasets.base import Order, Samples, Split
@@ -20,6 +20,13 @@ from dlobd.job.datasets.mnist import Mnist
 from dlobd.job.datasets.tfrecord import Layout
 from dlobd.run import staging
 from dlobd.schema import Experiment
+
+
+def file_checksum(data: bytes) -> str:
+    """The checksum of a whole file of one block."""
+    checksum = FileChecksum()
+    checksum.add(data)
+    return checksum.hexdigest()
 
 
 def small(**changes: object) -> Experiment:

@@ -36,8 +36,8 @@ def test_speed_up_and_efficiency() -> None:
     assert two.efficiencies(two.speed_ups)[0] == pytest.approx(0.75)
     assert two.efficiencies(two.trainings) == pytest.approx([1] * 6)
     row = scaling.table({"x": curve}).iloc[1]
-    assert row["speed-up"] == "1.5 (1.4 to 1.5; 96.9%)"
-    assert row["efficiency of training"] == "1 (1 to 1; 96.9%)"
+    assert row["speed-up"] == "1.5 (1.4 to 1.5; 96.9 %)"
+    assert row["efficiency of training"] == "1 (1 to 1; 96.9 %)"
     assert list(scaling.table({"x": curve}).iloc[0])[-2:] == ["1", "1"]
     assert two.layers["spark"] == pytest.approx(10.95)
     assert two.layers["tensorflow"] == pytest.approx(10)

@@ -12,10 +12,10 @@ import pytest
 
 import dlobd
 from dlobd.bundle import store
-from dlobd.compare import sweeps
+from dlobd.compare import sweep_frame
 from dlobd.errors import BundleError
 from dlobd.experiment import files, series
-from dlobd.run.series import Series, StartedRun
+from dlobd.run.series_runner import Series, StartedRun
 from tests.records import layer_row, run_record
 
 
@@ -54,14 +54,14 @@ def test_the_frame_has_a_row_a_run(tmp_path: Path) -> None:
     assert found["user_ns"][0] == 0
     assert pd.isna(found["channel_ns"][0])
     assert found.attrs == {"axes": ["workers"], "scaling": "weak", "seed": 4}
-    assert set(sweeps.COLUMNS) | {"workers"} == set(found.columns)
+    assert set(sweep_frame.COLUMNS) | {"workers"} == set(found.columns)
     assert Path(found["bundle"][0]).is_dir()
 
 
 def test_the_frame_is_written_beside_the_series(tmp_path: Path) -> None:
     """The CSV gives the same figures."""
     made = swept(tmp_path, {(1, 1): 4, (2, 1): 3})
-    path = sweeps.write_csv(made)
+    path = sweep_frame.write_csv(made)
     assert path == tmp_path / f"sweep-{made.key}.csv"
     again = pd.read_csv(path)
     assert list(again["wall_ns"]) == [4_000_000_000, 3_000_000_000]
@@ -71,7 +71,7 @@ def test_the_frame_is_written_beside_the_series(tmp_path: Path) -> None:
 def test_a_series_without_runs_has_an_empty_frame(tmp_path: Path) -> None:
     """It has all columns; a damaged file is an error of one line."""
     base = files.load("softmax-mnist-quick")
-    assert list(sweeps.frame(Series({"a": base}, 0, tmp_path)).columns) == list(sweeps.COLUMNS)
+    assert list(sweep_frame.frame(Series({"a": base}, 0, tmp_path)).columns) == list(sweep_frame.COLUMNS)
     (tmp_path / "x.json").write_text(json.dumps({"series_version": 1}))
     with pytest.raises(BundleError, match="damaged"):
         dlobd.load_sweep(tmp_path / "x.json")

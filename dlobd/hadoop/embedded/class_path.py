@@ -102,7 +102,6 @@ def prepare(java: Java, jars: Sequence[Path], progress: Callable[[str], None]) -
 def _prepared(
     directory: Path, java: Java, plain: Sequence[Path], classes: bytes, progress: Callable[[str], None]
 ) -> ClassPath:
-    """Return the class path in `directory`, after preparing it if necessary."""
     split = [path for path in plain if path.name.startswith(_SPLIT)]
     prepared = [directory / _SCANNED_JAR, *(directory / path.name for path in split)]
     jars = (prepared[0], *(directory / path.name if path in split else path for path in plain))

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +27,48 @@ from dlobd.hadoop.embedded.java import Java, find_java
 from dlobd.hadoop.embedded.ports import choose_ports
 from dlobd.hadoop.embedded.processes import ProcessId, containers_of, daemons_of, end, identify, rss_bytes
 from dlobd.hadoop.embedded.state import ClusterState, WorkDirLock, read_state, write_state
-from dlobd.hadoop.embedded.status import ClusterStatus, Endpoints, look
 from dlobd.hadoop.embedded.watchdog import end_everything, start_watchdog
 from dlobd.tracing import clock
 
 START_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 9.0
 PORT_ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """Addresses of the cluster. `web` has the pages for users; DataNodes and NameNode have only JMX."""
+
+    fs_uri: str
+    webhdfs_url: str
+    rm_url: str
+    nm_urls: tuple[str, ...]
+    dn_urls: tuple[str, ...]
+    web: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonStatus:
+    """Status of a daemon. `pid` is None and `ready` False if it does not run."""
+
+    name: str
+    pid: int | None
+    alive: bool
+    ready: bool
+    rss_bytes: int
+    web_url: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStatus:
+    """Status of the cluster: `state` is running, incomplete or stopped."""
+
+    state: str
+    daemons: tuple[DaemonStatus, ...]
+    safe_mode: bool
+    applications: int
+    stays: bool
+    up_s: float
 
 
 class LostDaemon(ClusterError):
@@ -181,12 +216,36 @@ class EmbeddedCluster:
 
     def status(self) -> ClusterStatus:
         """Ask every daemon; takes at most a few seconds. Raises ClusterError if the cluster is not started."""
-        return look(self._running(), self._alive(), self._rest)
+        state, alive = self._running(), self._alive()
+        manager = daemons.web_address(self._one("resourcemanager"))
+        listed = []
+        for daemon in state.daemons:
+            runs = daemon.name in alive
+            listed.append(
+                DaemonStatus(
+                    name=daemon.name,
+                    pid=alive[daemon.name].pid if runs else None,
+                    alive=runs,
+                    ready=runs and daemons.is_ready(daemon, manager, self._rest),
+                    rss_bytes=rss_bytes(alive[daemon.name]) if runs else 0,
+                    web_url=f"http://{daemons.web_address(daemon)}",
+                )
+            )
+        metrics = (self._rest.get(f"http://{manager}/ws/v1/cluster/metrics") or {}).get("clusterMetrics", {})
+        all_ready = all(daemon.ready for daemon in listed)
+        return ClusterStatus(
+            state="running" if all_ready else "incomplete" if alive else "stopped",
+            daemons=tuple(listed),
+            safe_mode=daemons.in_safe_mode(self._one("namenode"), self._rest),
+            applications=int(metrics.get("appsRunning", 0)) + int(metrics.get("appsPending", 0)),
+            stays=state.stays,
+            up_s=max(0.0, time.time() - state.started_wall_s),
+        )
 
     # ---- start
 
     def start(self, report: Callable[[str], None], timeout_s: float = START_TIMEOUT_S, stays: bool = False) -> None:
-        """Start every daemon and returns when all are ready for a job. The content of HDFS is kept between starts.
+        """Start every daemon, and return when all are ready for a job. HDFS keeps its content between starts.
 
         Args:
             report: receives a line per step.
@@ -216,8 +275,9 @@ class EmbeddedCluster:
             self._dismiss_watchdog()
 
     def restart(self, name: str, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Restarts a daemon with its configuration and ports, and return when it is ready. It is killed if it runs. No
-        lock is necessary, because a restart may serve the job of another command.
+        """Restart a daemon with its configuration and ports, and return when it is ready. A running daemon is killed.
+
+        No lock is necessary, because a restart may serve the job of another command.
 
         Raises:
             ClusterError: there is no such daemon, or it ended or was not ready in time.

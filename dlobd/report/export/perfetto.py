@@ -175,8 +175,7 @@ def _instants(phase: str, events: Iterable[Event], zero_ns: int) -> Iterator[dic
 
 
 def _counters(sampled: SampledHost, trace: Trace) -> Iterator[dict[str, Any]]:
-    """A share or a rate holds from one sample to the next, memory from its sample on. A slice of the window begins at
-    its start."""
+    """Return counters; a share or a rate holds from one sample to the next, memory from its sample on."""
     for before, after in pairwise(sampled.samples):
         start_ns, end_ns = max(before.at_ns, trace.start_ns), min(after.at_ns, trace.end_ns)
         if end_ns <= start_ns:

@@ -14,7 +14,7 @@ from dlobd.record.run import Run
 from dlobd.report import text
 from dlobd.report.comparison import counts, not_compared, sentence
 from dlobd.report.summary import title
-from dlobd.report.tables import Column, Table
+from dlobd.report.tables import Table, columns
 
 
 def common_settings(runs: Sequence[Run]) -> dict[str, Any]:
@@ -51,14 +51,15 @@ def _groups(runs: Sequence[Run]) -> list[RunSet]:
 
 def _pair(found: Comparison, place: int) -> dict[str, Any]:
     pair = found.pairs[place]
-    columns = (Column("part"), Column("baseline, s", "s"), Column("candidate, s", "s"), Column("difference, s", "s"),
-               Column("difference, %", "share"), Column("lowest, s", "s"), Column("highest, s", "s"),
-               Column("verdict"))  # fmt: skip
-    rows = [
-        (title(name), one.baseline_ns, one.candidate_ns, one.difference_ns, one.difference_share,
-         one.difference.low if one.difference else None, one.difference.high if one.difference else None, one.verdict)
-        for name, one in pair.quantities.items()
-    ]  # fmt: skip
+    heads = columns(
+        "part | baseline, s:s | candidate, s:s | difference, s:s | difference, %:share | lowest, s:s | highest, s:s "
+        "| verdict"
+    )
+    rows = []
+    for name, one in pair.quantities.items():
+        bounds = (one.difference.low, one.difference.high) if one.difference else (None, None)
+        effect = one.baseline_ns, one.candidate_ns, one.difference_ns, one.difference_share
+        rows.append((title(name), *effect, *bounds, one.verdict))
     return {
         "baseline": pair.baseline,
         "candidate": pair.candidate,
@@ -71,6 +72,6 @@ def _pair(found: Comparison, place: int) -> dict[str, Any]:
             *([not_compared(pair)] if pair.unknown else ()),
         ],
         "table": Table(
-            "Verdicts", columns, rows, "Lowest and highest: ends of the interval of the difference."
+            "Verdicts", heads, rows, "Lowest and highest: ends of the interval of the difference."
         ).to_json(),
     }

@@ -103,7 +103,7 @@ def _parts(found: Summary) -> Iterable[Part]:
 
 
 def _part(part: Part) -> dict[str, Any]:
-    """`qualities`: measured, between marks, named wait, unexplained."""
+    """Return a part; `qualities` are measured, between marks, named wait, unexplained."""
     return {
         "layer": part.layer,
         "ns": part.ns,
@@ -126,10 +126,8 @@ def _events(run: Run, events: Sequence[Event]) -> list[list[Any]]:
         at_ns = event.at_ns - zero_ns
         kind = INSTANTS.get(event.event)
         unlocks = kind.unlocks if kind else ""
-        rows.append(
-            [event.event, min(before_ns, at_ns), at_ns, event.resolution_ns, event.source, event.clock, event.lane,
-             unlocks]
-        )  # fmt: skip
+        times = min(before_ns, at_ns), at_ns, event.resolution_ns
+        rows.append([event.event, *times, event.source, event.clock, event.lane, unlocks])
         before_ns = at_ns
     return rows
 

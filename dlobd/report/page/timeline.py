@@ -52,8 +52,6 @@ class Slice:
 
 @dataclass(slots=True)
 class _Names:
-    """Distinct strings with their indexes."""
-
     places: dict[str, int] = field(default_factory=dict)
 
     def place(self, text: str) -> int:

@@ -55,7 +55,7 @@ def _wrapped(words: str, indent: str = "", style: str = "") -> list[Line]:
 
 
 def _warnings(found: Summary, room: int) -> list[Line]:
-    """The first warnings, cut to as many lines as have room; failed checks come first."""
+    """Return the first warnings, cut to the lines that have room; failed checks come first."""
     every = [f"check failed: {check.message}" for check in found.failed]
     every += [f"warning: {words}" for words in found.not_sound]
     every += [f"check impossible: {check.message}" for check in found.undecided]
@@ -72,7 +72,7 @@ def _warnings(found: Summary, room: int) -> list[Line]:
 
 
 def _bars(run: Run, found: Summary, ascii_only: bool) -> Iterator[Line]:
-    """A line per layer; time between events is lighter, unexplained time is hatched."""
+    """Return a line per layer; time between events is lighter, unexplained time is hatched."""
     full, between, hatched = ("#", "-", "/") if ascii_only else ("█", "▒", "░")
     rest = found.unattributed
     parts = [*found.parts, *([rest] if rest and rest.ns else [])]
@@ -93,7 +93,7 @@ def _tenths(value: int) -> str:
 
 
 def _bar(part: Part, longest_ns: int, marks: tuple[str, str, str]) -> str:
-    """Each kind of time is visible from a millisecond on."""
+    """Return a bar in which each kind of time is visible from a millisecond on."""
     unknown_ns = part.unexplained_ns
     between_ns = min(part.between_marks_ns, part.ns - unknown_ns)
     lengths = (part.ns - unknown_ns - between_ns, between_ns, unknown_ns)
@@ -104,7 +104,7 @@ def _bar(part: Part, longest_ns: int, marks: tuple[str, str, str]) -> str:
 
 
 def _findings(run: Run, room: int) -> list[Line]:
-    """As many findings as have room, with the setting that lowers each."""
+    """Return the findings that have room, with the setting that lowers each."""
     if run.wall_ns is None:
         return []
     above = [row for row in run.findings if row.above_noise]

@@ -9,7 +9,7 @@ from dlobd.layers import LAYERS
 from dlobd.record.run import Run
 from dlobd.report import sentences, tables, text
 from dlobd.report.summary import Summary, machine_of, settings, slowest_rank, summary, title
-from dlobd.report.tables import Column, Table
+from dlobd.report.tables import Table, columns
 from dlobd.report.terminal.render import show
 
 BAR = 20
@@ -78,8 +78,8 @@ def findings(run: Run, console: Console) -> None:
         for row in run.findings
         if not row.above_noise
     ]
-    columns = Column("layer"), Column("saves at most, s", "s"), Column("finding")
-    show(Table("Below noise", columns, below, f"Noise: {sentences.noise(run)}."), console)
+    heads = columns("layer | saves at most, s:s | finding")
+    show(Table("Below noise", heads, below, f"Noise: {sentences.noise(run)}."), console)
 
 
 def training(run: Run, console: Console) -> None:
@@ -139,7 +139,7 @@ def _transport(run: Run, console: Console) -> None:
 
 
 def _bars(found: Summary, ascii_only: bool) -> list[Text]:
-    """A bar for each part of the wall; unexplained time is hatched, and visible from a millisecond on."""
+    """Return a bar for each part of the wall; unexplained time is hatched, and visible from a millisecond on."""
     full, hatched = ("#", "/") if ascii_only else ("█", "░")
     parts = [*found.parts, *([found.unattributed] if found.unattributed else [])]
     longest_ns = max([part.ns for part in parts] + [1])

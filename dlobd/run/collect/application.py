@@ -33,9 +33,11 @@ def kill_application(rm_url: str, application_id: str) -> None:
         pass
 
 
-def diagnostics(rm_url: str, application_id: str) -> str:
-    """Return the ResourceManager's diagnostics of an application; empty without an answer."""
-    return str(application_record(rm_url, application_id, _SOON_S).get("diagnostics", ""))
+def abort(rm_url: str, application_id: str) -> str:
+    """Kill an application; return the ResourceManager's diagnostics before that, empty without an answer."""
+    diagnostics = str(application_record(rm_url, application_id, _SOON_S).get("diagnostics", ""))
+    kill_application(rm_url, application_id)
+    return diagnostics
 
 
 def await_end(rm_url: str, nm_urls: Sequence[str], application_id: str, kill: bool) -> dict[str, Any]:

@@ -23,6 +23,10 @@ def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
+EXECUTOR_FILES = ("stdout", "stderr", "jvm.log", "spans-", "hs_err")
+"""Prefixes of the files to copy from an executor's working directory, which has other files too."""
+
+
 def collect(
     cluster: EmbeddedCluster,
     application_id: str,
@@ -41,80 +45,52 @@ def collect(
     Returns:
         A line for each missing source.
     """
-    missing: list[str] = []
     endpoints = cluster.endpoints
     record = application.await_end(endpoints.rm_url, endpoints.nm_urls, application_id, kill)
-    if not record:
-        missing.append(f"ResourceManager: no record of {application_id}")
+    missing = [] if record else [f"ResourceManager: no record of {application_id}"]
     bundle.add_bytes(json.dumps(record, indent=1).encode(), files.RM_APPLICATION)
     # of a dead NodeManager, or a dead ResourceManager's application: no other process ends them
     end(containers_of(cluster.work_dir, application_id), 1)
-    missing += _collect_logs(cluster, cluster.container_log_dirs(application_id), offsets, bundle)
-    return missing + hdfs.from_hdfs(hdfs_of(cluster), application_id, *_directories(job), bundle)
+    missing += copy_logs(cluster, cluster.container_log_dirs(application_id), offsets, bundle)
+    return missing + from_hdfs(cluster, application_id, job, bundle)
 
 
-def _directories(job: Job | None) -> tuple[str, str]:
-    """Return the job's input and output directories in HDFS; empty for the user's own script."""
-    return (job.train_dir, job.run_dir) if job else ("", "")
+def from_hdfs(cluster: EmbeddedCluster, application_id: str, job: Job | None, bundle: Bundle) -> list[str]:
+    """Copy the evidence in the embedded cluster's HDFS; return a line for each missing source."""
+    place = hdfs.Hdfs(cluster.endpoints.webhdfs_url, cluster.user, "/spark-events")
+    directories = (job.train_dir, job.run_dir) if job else ("", "")
+    return hdfs.from_hdfs(place, application_id, *directories, bundle)
 
 
-def collect_from_workers(
-    cluster: EmbeddedCluster,
-    work: Path,
-    application_id: str,
-    offsets: Mapping[str, int],
-    job: Job | None,
-    bundle: Bundle,
-) -> list[str]:
-    """Like `collect`, for an application of Spark's own Master, whose executors have directories in `work`."""
-    workers = sorted(path for path in (work / application_id).glob("*") if path.is_dir())
-    directories = {f"executor_{path.name}": path for path in workers}
-    missing = _collect_logs(cluster, directories, offsets, bundle, EXECUTOR_FILES)
-    return missing + hdfs.from_hdfs(hdfs_of(cluster), application_id, *_directories(job), bundle)
-
-
-EXECUTOR_FILES = ("stdout", "stderr", "jvm.log", "spans-", "hs_err")
-"""Prefixes of the files to copy from an executor's working directory, which has other files too."""
-
-
-def _collect_logs(
+def copy_logs(
     cluster: EmbeddedCluster,
     directories: Mapping[str, Path],
     offsets: Mapping[str, int],
     bundle: Bundle,
-    names: tuple[str, ...] = ("",),
+    prefixes: tuple[str, ...] = ("",),
 ) -> list[str]:
-    """Copy logs and spans of containers or executors whose names start with one of `names`, and the daemons' lines
-    since `offsets`."""
+    """Copy logs and spans of containers or executors, and the daemons' lines since `offsets`.
+
+    Args:
+        prefixes: the beginnings of the names of files to copy.
+
+    Returns:
+        A line for each missing source.
+    """
     for container, directory in directories.items():
-        for path in sorted(p for p in directory.iterdir() if p.is_file() and p.name.startswith(names)):
+        for path in sorted(p for p in directory.iterdir() if p.is_file() and p.name.startswith(prefixes)):
             part = "spans" if path.name.startswith("spans-") else files.CONTAINER_LOGS
             bundle.add(path, f"{part}/{container}/{path.name}")
     bundle.add_bytes(json.dumps(cluster.daemons_now(), indent=1).encode(), files.DAEMONS)
     missing = [] if directories else ["containers: no log directory"]
     for name, path in cluster.log_files().items():
         begin = offsets.get(name, 0)
-        if not path.exists() and (
-            begin or path.stem == name
-        ):  # a daemon's log exists from the start, its audit log only after the first record
+        # a daemon's log exists from the start, its audit log only after the first record
+        if not path.exists() and (begin or path.stem == name):
             missing.append(f"{name} log: it is gone")
             continue
         if _size(path) < begin:
             missing.append(f"{name} log: it was truncated, or another one took its place, while the job ran")
             begin = 0  # the whole file is newer
-        bundle.add_bytes(_from(path, begin), f"logs/daemons/{name}.log")
+        bundle.add_bytes(path.read_bytes()[begin:] if path.exists() else b"", f"logs/daemons/{name}.log")
     return missing
-
-
-def _from(path: Path, begin: int) -> bytes:
-    """Read a file from an offset; empty if there is no file."""
-    if not path.exists():
-        return b""
-    with path.open("rb") as file:
-        file.seek(begin)
-        return file.read()
-
-
-def hdfs_of(cluster: EmbeddedCluster) -> hdfs.Hdfs:
-    """Return the location of evidence in the embedded cluster's HDFS."""
-    return hdfs.Hdfs(cluster.endpoints.webhdfs_url, cluster.user, "/spark-events")

@@ -56,12 +56,12 @@ class LogQuery:
 
     @property
     def marks(self) -> tuple[bytes, bytes]:
-        """Return texts that mark the NameNode's lines about this user's operations and files."""
+        """Texts that mark the NameNode's lines about this user's operations and files."""
         return f"ugi={self.user} ".encode(), f"{self.home}/".encode()
 
     @property
     def number(self) -> re.Pattern[bytes]:
-        """Return the part that the application's ID and its containers' IDs share, and no other application's."""
+        """A pattern for the IDs of this application and its containers, and of no other application."""
         return re.compile(rb"(?<!\d)" + self.application_id.removeprefix("application_").encode() + rb"(?!\d)")
 
 
@@ -86,7 +86,7 @@ def gather(
 
 
 def _settled(web: HadoopWeb, application_id: str) -> dict[str, Any]:
-    """Return the ResourceManager's record, after log aggregation if YARN does that."""
+    """Return the ResourceManager's record, after YARN has aggregated the logs if it does that."""
     deadline = time.monotonic() + AGGREGATION_DEADLINE_S
     while True:
         record = web.application(application_id)
@@ -117,7 +117,6 @@ def _containers(
     attempts: Iterable[dict[str, Any]],
     bundle: Bundle,
 ) -> list[str]:
-    """Copy logs and spans of all containers."""
     aggregated = record.get("logAggregationStatus", "DISABLED") != "DISABLED"
     if aggregated:
         logs = aggregated_logs.read(web.conf.directory, java, application_id, record.get("user", web.user))
@@ -159,7 +158,6 @@ def _executors(bundle: Bundle, masters: Iterable[str], nodes: list[tuple[str, st
 
 
 def _from_nodes(container: str, urls: Iterable[str], bundle: Bundle) -> bool:
-    """Copy a container's log files from the first NodeManager that has them."""
     for url in urls:
         answer = HadoopWeb.get_json(f"{url}/ws/v1/node/containers/{container}/logs") or {}
         info = answer.get("containerLogsInfo") or {}
@@ -184,7 +182,6 @@ def _add(bundle: Bundle, container: str, name: str, data: bytes) -> None:
 
 
 def _daemons(web: HadoopWeb, asked: LogQuery, bundle: Bundle) -> list[str]:
-    """Copy the daemons' log lines of this application, under the names that importers know."""
     missing = []
     if not _daemon(web.rm_url, "resourcemanager", "", asked, bundle):
         missing.append(
@@ -204,7 +201,6 @@ def _daemons(web: HadoopWeb, asked: LogQuery, bundle: Bundle) -> list[str]:
 
 
 def _datanodes(web: HadoopWeb) -> list[str]:
-    """Return the URLs of the DataNodes from the NameNode."""
     answer = web.get_json(f"{web.webhdfs_url}/jmx", qry="Hadoop:service=NameNode,name=NameNodeInfo")
     beans = (answer or {}).get("beans") or [{}]
     nodes = json.loads(beans[0].get("LiveNodes", "{}"))

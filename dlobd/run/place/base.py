@@ -43,7 +43,7 @@ class Place(Protocol):
 
     @property
     def rm_url(self) -> str | None:
-        """The ResourceManager, whose applications may outlive this process; None if nothing does."""
+        """URL of the ResourceManager; its applications may outlive this process. None without one."""
 
     def daemon_pids(self) -> dict[str, int]:
         """Return the daemons on this machine by name. Their resource use is sampled, with that of their children."""
@@ -55,7 +55,7 @@ class Place(Protocol):
         """Return the fields of Job that name the storage: fs_uri, webhdfs_url, user."""
 
     def prepare(self, run_dir: str) -> None:
-        """Create the directories that the job writes to, and notes how long the daemons' logs are.
+        """Create the directories that the job writes to, and note the sizes of the daemons' logs.
 
         Args:
             run_dir: the directory of the ranks' markers; empty for a job without markers.
@@ -78,8 +78,7 @@ class Place(Protocol):
     def collect(self, window: Window, job: Job | None, bundle: Bundle) -> tuple[list[str], Metrics]:
         """Copy the evidence into the bundle; return a line for each missing source, and metrics.
 
-        Args:
-            job: None for the user's own script, whose files are unknown.
+        The user's own script has no `job`: its files are unknown.
         """
 
 

@@ -97,10 +97,7 @@ class EmbeddedHadoop:
         return sorted(path for store in stores for block in blocks for path in store.rglob(f"blk_{block}"))
 
     def abort(self, application_id: str) -> str:
-        rm_url = self.cluster.endpoints.rm_url
-        diagnostics = application.diagnostics(rm_url, application_id)
-        application.kill_application(rm_url, application_id)
-        return diagnostics
+        return application.abort(self.cluster.rm_url, application_id)
 
     def collect(self, window: Window, job: Job | None, bundle: Bundle) -> tuple[list[str], Metrics]:
         if not window.application_id:

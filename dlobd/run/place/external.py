@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
@@ -23,6 +24,7 @@ from urllib.parse import urlsplit
 from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
 from dlobd.errors import ClusterError, UsageError
+from dlobd.hadoop import webhdfs
 from dlobd.hadoop.embedded.configuration import user_name, write_spark_configuration
 from dlobd.hadoop.embedded.java import find_java
 from dlobd.hadoop.failures import failures
@@ -31,19 +33,21 @@ from dlobd.hadoop.site_files import HadoopConf
 from dlobd.hadoop.web import HadoopWeb
 from dlobd.job.description import Job
 from dlobd.network.verdict.evidence import Snapshot
-from dlobd.paths import cache_dir, make_writable, plain, resolved_plain
+from dlobd.paths import cache_dir, make_writable, plain, resolved_plain, spark_home
 from dlobd.run import orphans, packing
 from dlobd.run.collect import application
 from dlobd.run.collect import external as evidence
 from dlobd.run.machine_noise import CLIENT
 from dlobd.run.observer import Report, prefixed
 from dlobd.run.place.base import Lent, Metrics
-from dlobd.run.place.upload import Upload
 from dlobd.run.preflight.cluster import check_capacity, check_nodes, nodes_have_dlobd
 from dlobd.run.run_record import SetupTimes
 from dlobd.run.schedulers.base import PackedInstallation, Target
 from dlobd.run.submit import Window
 from dlobd.schema import Experiment, Runnable
+
+REPORT_S = 2.0
+"""Interval between two reports of an upload's progress."""
 
 SLACK_MS = 2000
 """HDFS logs lines of an application before it is submitted (staging) and after its end (the last renames)."""
@@ -107,7 +111,7 @@ class ExternalHadoop:
 
     @classmethod
     def open(cls, cluster: ExternalCluster, report: Report) -> ExternalHadoop:
-        """Reach the cluster.
+        """Connect to the cluster.
 
         Raises:
             UsageError: its configuration cannot be used.
@@ -118,7 +122,7 @@ class ExternalHadoop:
         return cls(HadoopWeb.connect(conf, user_name()), cluster.archive, report)
 
     def with_replication(self, replication: int) -> ExternalHadoop:
-        """Return the same cluster for one run, whose files in HDFS get this many replicas."""
+        """Return the same cluster for one run, with a replication of its files in HDFS."""
         place = copy(self)
         place.storage = WebHdfs(self.web.webhdfs_url, self.web.user, replication)
         return place
@@ -133,7 +137,7 @@ class ExternalHadoop:
         return f"{self.top}/dlobd/spark-events"
 
     def supply(self, times: SetupTimes) -> None:
-        """End orphans of killed dlobd commands, and uploads environment and jars unless the nodes have them.
+        """End orphans of killed dlobd commands, and upload environment and jars unless the nodes have them.
 
         Raises:
             UsageError: the nodes have another dlobd.
@@ -153,7 +157,65 @@ class ExternalHadoop:
         if not _uploads(self.web.conf, self._archive):
             check_nodes(self.web)
             return
-        self._packed = Upload(self.web, self.storage, self.top, self._report).installation(self._archive)
+        self._packed = self._uploaded()
+
+    def _uploaded(self) -> PackedInstallation:
+        """Return the installation that nodes use, after it has been written to HDFS if necessary."""
+        what = "the Python environment"
+        if self._archive:
+            size_bytes = self._archive.stat().st_size
+            name = packing.archive_name(self._archive)
+            pieces = self._counted(what, size_bytes, _pieces(self._archive))
+            environment = self._cached(what, name, size_bytes, pieces)
+        else:
+            environment = self._cached_tarball(what, packing.environment())
+        libs = self._cached_tarball("Spark's jars", packing.spark_libs(spark_home() / "jars"))
+        uri = self.web.conf.fs_uri
+        return PackedInstallation(
+            environment=f"{uri}{environment}#{packing.ENVIRONMENT}",
+            python=f"./{packing.ENVIRONMENT}/bin/python",
+            spark_libs=f"{uri}{libs}",
+            package=plain(packing.package()),
+        )
+
+    def _cached_tarball(self, what: str, tarball: packing.Tarball) -> str:
+        pieces = self._counted(what, tarball.size_bytes, tarball.chunks())
+        if tarball.name.endswith(".gz"):
+            what, pieces = f"{what}, compressed on its way", packing.compressed(pieces)
+        return self._cached(what, tarball.name, tarball.size_bytes, pieces)
+
+    def _cached(self, what: str, name: str, size_bytes: int, pieces: Iterator[bytes]) -> str:
+        """Return the path of a file in HDFS, after writing `pieces` to it unless it exists."""
+        path = f"{self.top}/dlobd/cache/{name}"
+        part = f"{path}.{socket.gethostname()}-{time.time_ns()}.part"
+        client = webhdfs.connect(self.web.webhdfs_url, self.web.user, timed=False)
+        try:
+            if not self.storage.exists(path):
+                self._report(f"uploading {what}, {size_bytes / 1e6:.0f} MB, once: {self.web.conf.fs_uri}{path}")
+                client.write(part, data=pieces)
+                try:
+                    client.rename(part, path)
+                except webhdfs.HdfsError:
+                    if not self.storage.exists(path):  # else another command was faster
+                        raise
+        except failures() as error:
+            remedy = "check its free space and quota, and your permissions there"
+            raise ClusterError(f"HDFS did not take {path}: {' '.join(str(error).split())[:200]}", remedy) from error
+        finally:
+            try:
+                client.delete(part)
+            except failures():
+                pass  # it is gone already, or HDFS is
+        return path
+
+    def _counted(self, what: str, size_bytes: int, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        done, reported_s = 0, time.monotonic()
+        for piece in pieces:
+            if time.monotonic() - reported_s > REPORT_S:
+                reported_s = time.monotonic()
+                self._report(f"uploading {what}: {done / 1e6:.0f} of {size_bytes / 1e6:.0f} MB")
+            done += len(piece)
+            yield piece
 
     def daemon_pids(self) -> dict[str, int]:
         return {}
@@ -190,9 +252,7 @@ class ExternalHadoop:
         return None
 
     def abort(self, application_id: str) -> str:
-        diagnostics = application.diagnostics(self.web.rm_url, application_id)
-        application.kill_application(self.web.rm_url, application_id)
-        return diagnostics
+        return application.abort(self.rm_url, application_id)
 
     def collect(self, window: Window, job: Job | None, bundle: Bundle) -> tuple[list[str], Metrics]:
         bundle.add_bytes(json.dumps(Snapshot.read().to_json()).encode(), files.CLIENT_INTERFACES)
@@ -214,8 +274,14 @@ class ExternalHadoop:
         return evidence.gather(self.web, self._java.command, asked, self.events_dir, train_dir, run_dir, bundle)
 
 
+def _pieces(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while piece := file.read(packing.PIECE_BYTES):
+            yield piece
+
+
 def _uploads(conf: HadoopConf, archive: Path | None) -> bool:
-    """Return True if nodes get dlobd through HDFS: the user brings an archive, or they have none."""
+    """Return True if nodes get dlobd through HDFS."""
     return archive is not None or not nodes_have_dlobd(conf)
 
 

@@ -74,10 +74,10 @@ class StandaloneSpark(EmbeddedHadoop):
     def collect(self, window: Window, job: Job | None, bundle: Bundle) -> tuple[list[str], Metrics]:
         if not window.application_id:
             return ["no application was submitted"], {}
-        work = self._home / "work"
-        missing = evidence.collect_from_workers(
-            self.cluster, work, window.application_id, self.log_offsets, job, bundle
-        )
+        work = self._home / "work" / window.application_id
+        executors = {f"executor_{path.name}": path for path in sorted(work.glob("*")) if path.is_dir()}
+        missing = evidence.copy_logs(self.cluster, executors, self.log_offsets, bundle, evidence.EXECUTOR_FILES)
+        missing += evidence.from_hdfs(self.cluster, window.application_id, job, bundle)
         for log in sorted(self._home.glob("*.log")):
             bundle.add(log, f"logs/daemons/spark-{log.name}")
         return missing, {"daemons_bytes": sum(self.cluster.memory().values())}
@@ -125,10 +125,9 @@ def spark_home_in(work_dir: Path) -> Path:
 
 
 def link_home(home: Path, work_dir: Path) -> Path:
-    """Create a SPARK_HOME of links to `home`: Workers write to SPARK_HOME, which would be pip's directory.
+    """Create a SPARK_HOME of links to `home`; return it. Workers write to SPARK_HOME, which would be pip's directory.
 
-    Returns:
-        The directory; executors' logs are in work/<application>/<executor> below it.
+    Executors' logs are in work/<application>/<executor> below it.
     """
     links = spark_home_in(work_dir)
     shutil.rmtree(links, ignore_errors=True)
@@ -142,10 +141,8 @@ def link_home(home: Path, work_dir: Path) -> Path:
 class SparkDaemons:
     """A Master, and at most `MAX_WORKERS` Workers with room for all executors of an experiment.
 
-    Args:
-        home: the SPARK_HOME of `link_home`; work and logs go below it.
-        work_dir: the embedded cluster's, whose mark the daemons carry.
-        environment: JAVA_HOME, SPARK_CONF_DIR, HADOOP_CONF_DIR and so on.
+    Work and logs go below `home`, the SPARK_HOME of `link_home`. The daemons carry the mark of the embedded cluster in
+    `work_dir`.
     """
 
     def __init__(self, home: Path, work_dir: Path, environment: dict[str, str], experiment: Runnable) -> None:
@@ -205,7 +202,7 @@ class SparkDaemons:
         self._started.clear()
 
     def _gpus(self, worker: int, executors: int) -> dict[str, str]:
-        """Return the environment that assigns GPUs to a Worker: consecutive ones, enough for its executors."""
+        """Return the environment that assigns consecutive GPUs to a Worker, enough for its executors."""
         count = executors * gpus_of(self._experiment)
         if not count:
             return {}
@@ -235,7 +232,6 @@ class SparkDaemons:
         return log
 
     def _await(self, log: Path, pattern: re.Pattern[str], deadline: float) -> re.Match[str]:
-        """Wait for a line in a daemon's log."""
         while not (match := pattern.search(log.read_text(errors="replace"))):
             if any(process.poll() is not None for process in self._started):
                 raise ClusterError(f"A Spark daemon exited during start-up; {_last_line(log)}", f"see {log}")

@@ -1,7 +1,7 @@
 """Checks of this machine for `dlobd doctor`, and the list of sockets that a run opens.
 
 For an external cluster only the parts that a run there needs are checked, and `cluster` adds its own. Without RDMA a
-run uses Ethernet, so that `rdma` diagnoses are optional unless a channel is required.
+run uses Ethernet, so that diagnoses of `channels` are optional unless a channel is required.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dlobd.hadoop.embedded.ports import choose_ports, port_base
 from dlobd.hadoop.site_files import HadoopConf
 from dlobd.job.datasets.base import dataset_of
 from dlobd.paths import cache_dir, cluster_dir, make_writable, sha256_of
-from dlobd.run.preflight import Diagnosis, cluster, rdma
+from dlobd.run.preflight import Diagnosis, channels, cluster
 from dlobd.run.preflight.capacity import demand_mb
 from dlobd.tracing import clock
 from dlobd.user_file import MemberRef
@@ -90,13 +90,13 @@ def examine(conf_dir: Path | None = None, require: Sequence[str] = (), allow_sof
     Raises:
         UsageError: `conf_dir` cannot be read or used, or `require` names no channel.
     """
-    specs = [rdma.channel(text) for text in require]
+    specs = [channels.channel(text) for text in require]
     conf = None if conf_dir is None else HadoopConf.read(conf_dir)
     if conf is not None:
         conf.check_supported()
     here = [_guarded(part, check) for part, check in PARTS if conf is None or part not in EMBEDDED]
-    network = rdma.examine()
-    here += [*network, *(rdma.required(spec, network, allow_soft) for spec in specs)]
+    network = channels.examine()
+    here += [*network, *(channels.required(spec, network, allow_soft) for spec in specs)]
     if conf is None:
         return here
     return here + [replace(_guarded(part, check), remote=True) for part, check in cluster.checks(conf)]

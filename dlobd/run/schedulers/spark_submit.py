@@ -50,7 +50,7 @@ def common_conf(target: Target, submission: Submission) -> dict[str, str]:
 
 
 def _one_task(submission: Submission) -> dict[str, str]:
-    """Return settings that give each executor one task at a time, with all its cores and GPUs."""
+    """Return settings by which an executor runs one task at a time, with all its cores and GPUs."""
     cores, gpus = submission.executor_cores, submission.executor_gpus
     return {
         **({"spark.task.cpus": str(cores)} if cores > 1 else {}),

@@ -44,7 +44,7 @@ class LocalClusterScheduler:
 def _command(submission: Submission, target: Target, evidence: Path, master: str) -> Command:
     """Return the spark-submit line for a Master at `master`, which may run in the driver's JVM.
 
-    An executor's working directory is also its log directory. The Worker keeps it, with stdout and stderr.
+    An executor's working directory is also its log directory, which the Worker keeps.
     """
     conf = {
         **common_conf(target, submission),

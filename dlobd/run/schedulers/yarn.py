@@ -78,12 +78,11 @@ class YarnScheduler:
 
 
 def _uri(file: Path) -> str:
-    """Return a URI, because spark-submit resolves links in paths and split them at commas."""
+    """Return a URI, because spark-submit resolves links in paths and splits them at commas."""
     return (plain(file.parent) / file.name).as_uri() if file.is_absolute() else str(file)  # in a plan: <bundle>/...
 
 
 def _installation(target: Target) -> dict[str, str]:
-    """Return settings for Spark and Python in containers."""
     if target.packed is None:
         # every node has it at the same path: nothing to upload
         return {

@@ -124,7 +124,7 @@ def run(
 
 
 def _check(points: Mapping[str, Runnable], alone: bool, keep: Report, check: Callable[[Runnable], object]) -> None:
-    """Raise the errors of `check`. If the series has several points, it first reports all of them."""
+    """Raise the first error of `check`, after reporting all of them if the series has several points."""
     errors: dict[str, DlobdError] = {}
     for label, point in points.items():
         try:
@@ -147,7 +147,7 @@ def busy_percent(seconds: float | None = None) -> float:
 
 
 def settled_busy_percent() -> float:
-    """Like `busy_percent`, but repeats a high measurement: the previous run may still be ending."""
+    """Measure `busy_percent`, and repeat a high measurement: the previous run may still be ending."""
     for _ in range(LOOKS):
         if (busy := busy_percent()) < QUIET_PERCENT:
             break
