@@ -39,15 +39,6 @@ def test_a_run_that_is_not_ok_is_marked(tmp_path: Path) -> None:
     assert "it cannot be part of a mean" in done.stderr
 
 
-def test_several_runs_become_means(tmp_path: Path) -> None:
-    """The same run twice: two runs, and no deviation."""
-    done = script("layer_breakdown.py", DATA / "quick-run", DATA / "quick-run", cwd=tmp_path)
-    wall = next(line for line in done.stdout.splitlines() if line.split()[:1] == ["wall"])
-    assert wall.split()[1] == "2"
-    assert wall.split()[3] == "0.000"
-    assert (tmp_path / "layer-breakdown.png").exists()
-
-
 @pytest.mark.parametrize(
     ("runs", "code", "said"),
     [
@@ -62,15 +53,6 @@ def test_what_has_no_table_is_refused_in_one_line(tmp_path: Path, runs: list[obj
     (line,) = done.stderr.splitlines()
     assert said in line
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_directory_that_cannot_be_made_is_refused_in_one_line(tmp_path: Path) -> None:
-    """A file stands where the directory is to be."""
-    (tmp_path / "file").write_text("")
-    done = script("layer_breakdown.py", DATA / "quick-run", "-o", tmp_path / "file" / "x", cwd=tmp_path)
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
-    assert "cannot be used" in line
 
 
 def test_stack_overhead_of_real_runs(tmp_path: Path) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -55,17 +52,6 @@ def test_the_breakdown_by_model(tmp_path: Path) -> None:
     drawn(tmp_path, "breakdown-by-model", done.stdout)
 
 
-def test_the_breakdown_by_model_of_bundles(tmp_path: Path) -> None:
-    """Real runs of one model by two ways: a row each, named by what differs."""
-    done = script("breakdown_by_model.py", DATA / "quick-run", DATA / "native-run", cwd=tmp_path)
-    assert done.returncode == 0
-    rows = [line for line in done.stdout.splitlines() if line.startswith("softmax-regression")]
-    assert len(rows) == 4
-    assert "launcher=native" in rows[0] + rows[1]
-    run = json.loads((DATA / "quick-run" / "run.json").read_text())
-    assert any(row.split()[-1] == f"{run['wall_ns'] / 1e9:.3f}" for row in rows)
-
-
 def test_the_breakdown_of_one_model_by_other_settings(tmp_path: Path) -> None:
     """Of a sweep the axes name a row, and not what they imply; in the order of the labels."""
     ways = {"tfos": "feed", "distributor": "read"}
@@ -76,16 +62,6 @@ def test_the_breakdown_of_one_model_by_other_settings(tmp_path: Path) -> None:
     labels = re.findall(r"^softmax-regression (\S+ \S+) ", done.stdout, re.MULTILINE)
     each = [f"workers={n} launcher={how}" for n in (1, 2) for how in ("distributor", "tfos")]
     assert labels == each + each
-
-
-def test_a_reader_that_has_seen_enough_is_no_failure(tmp_path: Path) -> None:
-    """As `head`: no traceback."""
-    words = [sys.executable, str(TOP / "analysis" / "breakdown_by_model.py"), str(DATA / "quick-run")]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as started:
-        assert started.stdout
-        assert started.stderr
-        started.stdout.close()
-        assert (started.stderr.read(), started.wait(60)) == ("", 0)
 
 
 def test_sensitivity_of_a_sweep(tmp_path: Path) -> None:
