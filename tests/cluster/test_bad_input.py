@@ -16,7 +16,7 @@ import pytest
 
 from dlobd.paths import shipped
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 
 def refused(here: Any, ended: Any, code: int, line: str) -> None:
@@ -75,7 +75,7 @@ def refused_in(alone: Any, code: str, **environment: str) -> str:
         cwd=alone.cache,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     assert done.returncode == 3, done.stderr
     assert done.stdout == ""
@@ -101,7 +101,7 @@ runpy.run_module("dlobd", run_name="__main__")
 
 def test_a_python_of_another_version(tmp_path: Path) -> None:
     """Said before anything is imported that an older Python cannot read."""
-    done = subprocess.run([sys.executable, "-c", OLD_PYTHON], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", OLD_PYTHON], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 3
     (line,) = done.stderr.splitlines()
     assert line.startswith("dlobd: Python 3.11, 3.12 or 3.13 is needed; this is 3.10.13. Next: ")

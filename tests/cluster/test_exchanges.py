@@ -56,7 +56,7 @@ def test_a_ring_over_sockets_under_spark(dlobd, quick_run) -> None:
         for pid in ranks(started):
             heard.setdefault(pid, set()).update(listening(pid))
         time.sleep(0.2)
-    ended = started.ended(60)
+    ended = started.ended(150)
     assert ended.code == 0, ended.err
     run = has_a_channel(ended.bundle)
     same_training(ended.bundle, quick_run.bundle)

@@ -91,7 +91,7 @@ def test_a_killed_rank_of_plain_processes(alone) -> None:
 
     ranks = until(both, 60, "both ranks have started")
     os.kill(ranks[1].pid, signal.SIGKILL)
-    ended = started.ended(60)
+    ended = started.ended(150)
     assert ended.code == 5
     assert f"trainer process {ranks[1].pid} of rank 1 died: killed by signal 9" in ended.err
     assert not psutil.pid_exists(ranks[0].pid)
@@ -102,7 +102,7 @@ def test_an_interrupt_ends_plain_processes(alone) -> None:
     started = alone.start_run("launcher=native", "input=read", "epochs=2000")
     started.child("dlobd.job.launchers.trainer_process")
     started.signal(signal.SIGINT)
-    assert started.ended(60).code == 130
+    assert started.ended(150).code == 130
     assert json.loads((alone.newest().path / "run.json").read_text())["status"] == "interrupted"
 
 
