@@ -130,7 +130,7 @@ class Started:
                     return process
             return None
 
-        return until(found, 60, f"a child {program} with {words}")  # type: ignore[no-any-return]
+        return until(found, 120, f"a child {program} with {words}")  # type: ignore[no-any-return]
 
     def trains(self) -> dict[str, int]:
         """Waits until every rank has taken steps: role to pid of its trainer."""
@@ -251,7 +251,7 @@ class Dlobd:
                 found.append(process)
         return found
 
-    def is_quiet(self, within_s: float = 20) -> None:
+    def is_quiet(self, within_s: float = 60) -> None:
         """Fails unless every process of ours has ended in time."""
         deadline = time.monotonic() + within_s
         while left := self.processes():
@@ -259,7 +259,7 @@ class Dlobd:
                 pytest.fail(f"still there after {within_s:.0f} s: {[process.cmdline()[:200] for process in left]}")
             time.sleep(0.1)
 
-    def is_empty(self, within_s: float = 30) -> None:
+    def is_empty(self, within_s: float = 60) -> None:
         """Fails unless every daemon and its watchdog have ended in time too."""
         until(
             lambda: not daemons_of(self.work_dir) and not self.processes(watchdogs=True), within_s, "no daemon is left"

@@ -97,13 +97,3 @@ def test_an_application_that_dlobd_did_not_prepare(shared_cluster, alone, quick_
     ended = alone("collect", application, "--hadoop-conf", str(shared_cluster.client_conf_dir))
     assert ended.code == 2
     assert f"{application} cannot be collected" in ended.line
-
-
-def test_nodes_without_the_python_are_one_line(shared_cluster, alone, tmp_path) -> None:
-    """What the packed environment's launcher says where a node lacks its interpreter is the cause of the run."""
-    launcher = packing._LAUNCHER.format(python="python3.99", origin="/nowhere/python3.99")
-    words = ["--hadoop-conf", str(shared_cluster.client_conf_dir)]
-    words += ["--archive", str(small_archive(tmp_path / "own.tar.gz", launcher))]
-    ended = alone("run", "softmax-mnist-quick", *words, "--out", str(alone.out), within_s=300)
-    assert ended.code == 5, ended.err
-    assert "has no python3.99" in ended.said[-1]

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,36 +11,15 @@ import psutil
 import pytest
 import requests
 
-import dlobd
 from dlobd.errors import Busy, ClusterError
 from dlobd.hadoop.embedded import daemons
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
 from dlobd.hadoop.embedded.configuration import ClusterSettings
-from dlobd.hadoop.embedded.processes import containers_of, daemons_of
+from dlobd.hadoop.embedded.processes import daemons_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
 NAMES = {"namenode", "datanode-0", "datanode-1", "resourcemanager", "nodemanager-0", "nodemanager-1"}
-
-OWNER = """
-import sys, time
-from pathlib import Path
-from dlobd.hadoop.embedded.configuration import ClusterSettings
-from dlobd.hadoop.embedded.cluster import EmbeddedCluster
-cluster = EmbeddedCluster(ClusterSettings(Path(sys.argv[1])))
-cluster.start(lambda line: None, stays=sys.argv[2] == "stays")
-print(cluster.webhdfs_url, flush=True)
-if sys.argv[2] != "stays":
-    time.sleep(200)
-"""
-
-
-def owner(work_dir: Path, mode: str) -> subprocess.Popen[str]:
-    """Another process that starts a cluster, as a command would; its first line is the WebHDFS address."""
-    env = {**os.environ, "PYTHONPATH": str(Path(dlobd.__file__).resolve().parents[1])}
-    return subprocess.Popen(
-        [sys.executable, "-c", OWNER, str(work_dir), mode], stdout=subprocess.PIPE, text=True, env=env
-    )
 
 
 def mentions(work_dir: Path) -> list[str]:
@@ -142,7 +119,7 @@ def test_a_daemon_that_died_is_started_again(cluster: EmbeddedCluster) -> None:
     pid = before["resourcemanager"]
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while [daemon["name"] for daemon in other.daemons_now() if not daemon["alive"]] != ["resourcemanager"]:
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -153,33 +130,3 @@ def test_a_daemon_that_died_is_started_again(cluster: EmbeddedCluster) -> None:
     assert set(other.memory()) == NAMES
     with pytest.raises(ClusterError, match="has no daemon nodemanager-7"):
         cluster.restart("nodemanager-7")
-
-
-def test_kill_9_of_the_owner_leaves_no_daemon_and_hdfs_keeps_its_content(tmp_path: Path) -> None:
-    """The daemons and their watchdog end with their owner; a cluster that stays then serves the same files, and its
-    own command's end does not stop it, but `stop` of another process does."""
-    with owner(tmp_path, "own") as killed:
-        assert killed.stdout is not None
-        url = killed.stdout.readline().strip()
-        hdfs.InsecureClient(url, user="somebody").write("/kept", b"content")
-        assert len(daemons_of(tmp_path)) == len(NAMES)
-        killed.send_signal(signal.SIGKILL)
-    deadline = time.monotonic() + 20
-    while mentions(tmp_path) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert mentions(tmp_path) == []
-
-    with owner(tmp_path, "stays") as ended:
-        assert ended.wait(timeout=120) == 0
-    attached = EmbeddedCluster.attach(tmp_path)
-    try:
-        with hdfs.InsecureClient(attached.webhdfs_url, user="somebody").read("/kept") as reader:
-            assert reader.read() == b"content"
-        assert attached.status().stays
-        with pytest.raises(Busy):
-            EmbeddedCluster(ClusterSettings(tmp_path)).start(lambda line: None)
-    finally:
-        attached.stop()
-    assert daemons_of(tmp_path) == []
-    assert containers_of(tmp_path) == []
-    assert mentions(tmp_path) == []

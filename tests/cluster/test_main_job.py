@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from dlobd.evidence.evidence import Evidence
 from dlobd.fields import json_schema
 from dlobd.record.run import Run
 from dlobd.timeline.assemble import assemble
+from tests.cluster.test_ways import same_training
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -233,7 +236,7 @@ def test_the_bundle_is_enough(quick_run: Any, tmp_path: Path) -> None:
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert ended.returncode == 0, ended.stderr
@@ -250,16 +253,20 @@ def test_the_bundle_as_data_frames(quick_run: Any, record: dict[str, Any]) -> No
     assert set(bundle.spans()["layer"]) >= {"yarn", "spark", "hdfs", "tensorflow"}
 
 
-def test_a_seeded_run_repeats_and_reuses_the_data(dlobd: Any, quick_run: Any) -> None:
-    """A second run finds the data set in HDFS, and every step has the same loss."""
-    ended = dlobd.run()
+def test_a_seeded_run_repeats_reuses_the_data_and_excludes_other_runs(dlobd: Any, quick_run: Any) -> None:
+    """A second run finds the data set in HDFS, and each step has the same loss. A command that starts meanwhile ends
+    with the process ID of the run, which continues."""
+    started = dlobd.start_run()
+    started.trains()
+    other = replace(dlobd, out=dlobd.out.with_name("other")).run()
+    assert other.code == 8
+    assert re.fullmatch(
+        rf"dlobd: Another dlobd command \(pid {started.process.pid}\) is using the cluster in {dlobd.work_dir}\. "
+        r"Next: wait for it to finish, or stop it\.",
+        other.line,
+    )
+    assert not dlobd.out.with_name("other").exists()
+    ended = started.ended(300)
     assert ended.code == 0, ended.err
-    again = json.loads((ended.bundle.path / "run.json").read_text())
-    assert again["metrics"]["staged_bytes"] == 0
-
-    def losses(bundle: Any) -> list[float]:
-        markers = json.loads((bundle.evidence / "markers.json").read_text())
-        found: list[float] = json.loads(markers["rank-0.json"])["losses"]
-        return found
-
-    assert losses(ended.bundle) == pytest.approx(losses(quick_run.bundle), rel=1e-5)
+    assert ended.bundle.read_json()["metrics"]["staged_bytes"] == 0
+    same_training(ended.bundle, quick_run.bundle)

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.analysis_scripts import TOP, script
+from tests.analysis_scripts import script
 from tests.chosen_runs import on_disk, record, trained
-
-DATA = TOP / "tests" / "data"
 
 
 def test_scaling_of_a_sweep(tmp_path: Path) -> None:
@@ -21,13 +16,8 @@ def test_scaling_of_a_sweep(tmp_path: Path) -> None:
     records = [
         record({"spark": 10 + r / 100, "tensorflow": 20 / n}, rate=300 * n, workers=n) for n in (1, 2) for r in range(6)
     ]
-    done = script(
-        "scaling.py",
-        on_disk(tmp_path / "runs", records, ("workers",)),
-        "-o",
-        tmp_path / "new",
-        cwd=tmp_path,
-    )
+    path = on_disk(tmp_path / "runs", records, ("workers",))
+    done = script("scaling.py", path, "-o", tmp_path / "new", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("Weak scaling: every worker has the batch of 100")
     assert "warning: All workers shared one machine of 2 cores" in done.stdout
@@ -55,17 +45,6 @@ def test_the_breakdown_by_model(tmp_path: Path) -> None:
     drawn(tmp_path, "breakdown-by-model", done.stdout)
 
 
-def test_the_breakdown_by_model_of_bundles(tmp_path: Path) -> None:
-    """Real runs of one model by two ways: a row each, named by what differs."""
-    done = script("breakdown_by_model.py", DATA / "quick-run", DATA / "native-run", cwd=tmp_path)
-    assert done.returncode == 0
-    rows = [line for line in done.stdout.splitlines() if line.startswith("softmax-regression")]
-    assert len(rows) == 4
-    assert "launcher=native" in rows[0] + rows[1]
-    run = json.loads((DATA / "quick-run" / "run.json").read_text())
-    assert any(row.split()[-1] == f"{run['wall_ns'] / 1e9:.3f}" for row in rows)
-
-
 def test_the_breakdown_of_one_model_by_other_settings(tmp_path: Path) -> None:
     """Of a sweep the axes name a row, and not what they imply; in the order of the labels."""
     ways = {"tfos": "feed", "distributor": "read"}
@@ -76,16 +55,6 @@ def test_the_breakdown_of_one_model_by_other_settings(tmp_path: Path) -> None:
     labels = re.findall(r"^softmax-regression (\S+ \S+) ", done.stdout, re.MULTILINE)
     each = [f"workers={n} launcher={how}" for n in (1, 2) for how in ("distributor", "tfos")]
     assert labels == each + each
-
-
-def test_a_reader_that_has_seen_enough_is_no_failure(tmp_path: Path) -> None:
-    """As `head`: no traceback."""
-    words = [sys.executable, str(TOP / "analysis" / "breakdown_by_model.py"), str(DATA / "quick-run")]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as started:
-        assert started.stdout
-        assert started.stderr
-        started.stdout.close()
-        assert (started.stderr.read(), started.wait(60)) == ("", 0)
 
 
 def test_sensitivity_of_a_sweep(tmp_path: Path) -> None:
@@ -145,33 +114,3 @@ def drawn(directory: Path, name: str, printed: str) -> None:
     assert (directory / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in (directory / f"{name}.svg").read_text()
     assert printed.splitlines()[-2:] == [str(directory / f"{name}.png"), str(directory / f"{name}.svg")]
-
-
-@pytest.mark.parametrize(
-    ("name", "words", "code", "said"),
-    [
-        ("scaling.py", ["none"], 7, "there is no run"),
-        ("scaling.py", [DATA / "quick-run"], 2, "no runs differ in workers alone"),
-        ("sensitivity.py", [DATA / "quick-run"], 2, "do not differ in any setting"),
-        (
-            "sensitivity.py",
-            [DATA / "quick-run", DATA / "native-run"],
-            2,
-            "Sensitivity needs 3 runs of every combination",
-        ),
-        ("accuracy.py", [DATA / "quick-run"], 2, "No epoch of these runs was evaluated"),
-        ("breakdown_by_model.py", ["series-x.json"], 7, "cannot be read"),
-        ("breakdown_by_model.py", [DATA / "own-run"], 2, "is of your own script"),
-        ("breakdown_by_model.py", [DATA / "killed-trainer"], 2, "None of the runs is ok"),
-        ("breakdown_by_model.py", [DATA / "quick-run", "-o", "series-x.json/x"], 2, "cannot be used"),
-    ],
-)
-def test_what_cannot_be_compared_is_refused_in_one_line(
-    tmp_path: Path, name: str, words: list[object], code: int, said: str
-) -> None:
-    """The documented exit code, no traceback, no picture."""
-    (tmp_path / "series-x.json").write_text("{")
-    done = script(name, *words, cwd=tmp_path)
-    (line,) = done.stderr.splitlines()
-    assert (done.returncode, said in line) == (code, True), line
-    assert list(tmp_path.iterdir()) == [tmp_path / "series-x.json"]

@@ -15,9 +15,8 @@ from typing import Any
 import pytest
 
 from dlobd.axes import LIBRARIES
-from dlobd.errors import SetupError, UsageError
 from dlobd.network.channels.authentication import Refused
-from dlobd.network.channels.base import Closed, DeadlinePassed, NotSupported, PeerClosed
+from dlobd.network.channels.base import Closed, DeadlinePassed, PeerClosed
 from tests.ranks import PATIENCE_S, soon
 
 NAMES = ("sockets", "grpc")
@@ -195,37 +194,8 @@ def test_a_closed_channel_makes_no_listeners_and_connections(make: Callable[...,
         channel.connect(f"{library}:127.0.0.1:9", soon())
 
 
-def test_unusable_devices(make: Callable[..., Any], library: str) -> None:
-    """One line each, before a socket is opened."""
-    with pytest.raises(UsageError, match=r"no interface 'lo0'; did you mean 'lo'\?"):
-        make().listen("lo0")
-    with pytest.raises(SetupError, match="'lo' is loopback, not infiniband"):
-        make("ipoib").listen("lo")
-    with pytest.raises(UsageError, match="ipoib needs the name of its interface"):
-        make("ipoib").listen()
-    with pytest.raises(UsageError, match=f"Library {library} cannot carry 'rdma'"):
-        make("rdma")
-    with pytest.raises(SetupError, match=r"192\.0\.2\.1"):  # leads elsewhere, or nowhere
-        make(device="lo").connect(f"{library}:192.0.2.1:9", soon())
-
-
 @pytest.mark.parametrize("address", ["", "127.0.0.1:9", "ucx:127.0.0.1:9", "sockets:127.0.0.1", "grpc:127.0.0.1:x"])
 def test_an_address_of_another_library_is_refused(make: Callable[..., Any], library: str, address: str) -> None:
     """The message shows the expected form."""
     with pytest.raises(ValueError, match=f"no address of library {library}"):
         make().connect(address, soon())
-
-
-def test_one_sided_access_is_not_supported(make: Callable[..., Any], library: str) -> None:
-    """By all four calls."""
-    channel = make()
-    listener = channel.listen()
-    end = channel.connect(listener.address, soon())
-    for call in (
-        lambda: end.register(bytearray(1)),
-        lambda: end.put(b"", b"", 0, soon()),
-        lambda: end.get(bytearray(), b"", 0, soon()),
-        lambda: end.flush(soon()),
-    ):
-        with pytest.raises(NotSupported, match=library):
-            call()

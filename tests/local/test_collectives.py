@@ -184,11 +184,3 @@ def test_arrays_of_different_lengths_are_an_error() -> None:
 
     said = with_mesh(2, Ring.partners, work)
     assert any("bytes" in words for words in said)
-
-
-def test_two_hundred_meshes_leave_no_thread() -> None:
-    """Counted before and after."""
-    before = threading.active_count()
-    for _ in range(200):
-        with_mesh(2, Ring.partners, lambda mesh: Ring(mesh)(np.zeros(3, np.float32), soon()))
-    assert threading.active_count() == before

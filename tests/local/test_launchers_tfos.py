@@ -15,8 +15,6 @@ from typing import Any
 
 import pytest
 
-from dlobd import spans as kinds
-from dlobd import tracing
 from dlobd.evidence import recorder
 from dlobd.job.launchers import tfos
 
@@ -386,11 +384,6 @@ worker_daemon.serve()
     assert process.spans[0].layer == "spark"
     assert process.instant("python daemon up") is not None
     assert not (tmp_path / "log1").exists()
-
-
-def test_this_process_records_nothing() -> None:
-    """The tests above leave no recorder here: spans of this process are still no-ops."""
-    assert type(tracing.span(kinds.SpanKind("x", "hdfs"))).__name__ == "_NoSpan"
 
 
 def test_a_start_task_is_the_launchers_from_its_begin_to_its_end(tmp_path: Path) -> None:

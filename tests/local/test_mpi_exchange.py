@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import threading
@@ -17,11 +16,10 @@ import pytest
 from dlobd.errors import SetupError, UsageError
 from dlobd.network.channels.mpi_session import environment
 from tests.mpi_job import MpiJob, results
+from tests.namespaces import hosts
 
 pytest.importorskip("mpi4py", reason="library mpi needs mpi4py and mpich")
 pytestmark = pytest.mark.slow  # each starts some processes
-
-SHORT_S = 0.2
 
 SUMS = """
     join()
@@ -344,39 +342,10 @@ def test_the_environment_of_each_transport() -> None:
 
 
 @pytest.fixture
-def namespaces() -> Iterator[tuple[str, str]]:
-    """Two hosts with a link between them, eth1 on both; needs root."""
-    ip = shutil.which("ip")
-    if ip is None or os.geteuid():
-        pytest.skip("network namespaces need root and iproute2")
-    names = f"dlobd-mpi-a-{os.getpid()}", f"dlobd-mpi-b-{os.getpid()}"
-
-    def run(*words: str) -> None:
-        subprocess.run([ip, *words], check=True, capture_output=True, timeout=20)
-
-    try:
-        for name in names:
-            run("netns", "add", name)
-            run("-n", name, "link", "set", "lo", "up")
-        run("-n", names[0], "link", "add", "eth1", "type", "veth", "peer", "name", "eth1", "netns", names[1])
-        for number, name in enumerate(names, 1):
-            run("-n", name, "address", "add", f"10.78.0.{number}/24", "dev", "eth1")
-            run("-n", name, "link", "set", "eth1", "up")
-        for name in names:
-            until_s = time.monotonic() + 10
-            state = ["ip", "-n", name, "link", "show", "eth1"]
-            while (
-                "state UP" not in subprocess.run(state, check=True, capture_output=True, text=True, timeout=20).stdout
-            ):
-                assert time.monotonic() < until_s
-                time.sleep(0.01)
-    except subprocess.CalledProcessError as error:
-        pytest.skip(f"this machine makes no network namespaces: {error.stderr.decode().strip()}")
-    else:
-        yield names
-    finally:
-        for name in names:
-            subprocess.run([ip, "netns", "delete", name], capture_output=True, timeout=20, check=False)
+def two() -> Iterator[list[tuple[str, str]]]:
+    """Address and namespace of two hosts with a link between them."""
+    with hosts(2) as found:
+        yield [(host.address, host.namespace) for host in found]
 
 
 def counted(namespace: str) -> tuple[int, int]:
@@ -395,9 +364,9 @@ def counted(namespace: str) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("size", [2, 4])
-def test_ucx_between_two_hosts(namespaces: tuple[str, str], size: int) -> None:
+def test_ucx_between_two_hosts(two: list[tuple[str, str]], size: int) -> None:
     """In namespaces: sums are right, and the bytes went over the link."""
-    hosts = [(f"10.78.0.{rank % 2 + 1}", namespaces[rank % 2]) for rank in range(size)]
+    places = [two[rank % 2] for rank in range(size)]
     code = """
         join()
         for _ in range(5):
@@ -407,9 +376,9 @@ def test_ucx_between_two_hosts(namespaces: tuple[str, str], size: int) -> None:
         print(preset["MPICH_CH4_NETMOD"], preset["UCX_TLS"], preset["UCX_NET_DEVICES"])
         exchange.close()
     """
-    before = [counted(name) for name in namespaces]
-    assert results(code, size, hosts) == ["ucx tcp eth1\n"] * size
-    after = [counted(name) for name in namespaces]
+    before = [counted(name) for _, name in two]
+    assert results(code, size, places) == ["ucx tcp eth1\n"] * size
+    after = [counted(name) for _, name in two]
     for (link, loopback), (link_then, loopback_then) in zip(before, after, strict=True):
         assert link_then - link > 5 * 4_000_000 / 2
         if size == 2:
@@ -417,14 +386,14 @@ def test_ucx_between_two_hosts(namespaces: tuple[str, str], size: int) -> None:
 
 
 @pytest.mark.parametrize("waited_for", [True, False])
-def test_a_rank_that_is_killed_on_another_host_ends_the_others(namespaces: tuple[str, str], waited_for: bool) -> None:
+def test_a_rank_that_is_killed_on_another_host_ends_the_others(two: list[tuple[str, str]], waited_for: bool) -> None:
     """Over UCX: while they wait for it, or at any time, when MPICH may crash (see MpiSession)."""
-    hosts = [(f"10.78.0.{rank % 2 + 1}", namespaces[rank % 2]) for rank in range(3)]
+    places = [two[rank % 2] for rank in range(3)]
     dies = "os.kill(os.getpid(), signal.SIGKILL) if (rank, k) == (1, 3) else None"
     code = ONE_BY_ONE.replace("SECONDS", "60.0")
     if waited_for:
         code = code.replace("        reduce(", f"        {dies}\n            reduce(")
-    with MpiJob(code, 3, hosts=hosts) as job:
+    with MpiJob(code, 3, hosts=places) as job:
         for rank in range(3):
             assert job.line(rank) == "0"
         if not waited_for:
@@ -438,7 +407,7 @@ def test_a_rank_that_is_killed_on_another_host_ends_the_others(namespaces: tuple
                 assert status < 0
 
 
-def test_ranks_on_loopback_and_ranks_on_a_link_are_an_error(namespaces: tuple[str, str]) -> None:
+def test_ranks_on_loopback_and_ranks_on_a_link_are_an_error(two: list[tuple[str, str]]) -> None:
     """Their transports differ; reported before MPI starts."""
     code = """
         from dlobd.network.collectives.mesh import ExchangeFailed
@@ -448,7 +417,6 @@ def test_ranks_on_loopback_and_ranks_on_a_link_are_an_error(namespaces: tuple[st
         except ExchangeFailed as error:
             print(error)
     """
-    hosts = [("10.78.0.1", namespaces[0])] * 2
-    with MpiJob(code, 2, hosts=hosts) as job:
+    with MpiJob(code, 2, hosts=[two[0]] * 2) as job:
         for rank in range(2):
             assert job.ends(rank)[1] == "ranks on loopback cannot reach other hosts by MPI: rank 0 ucx, rank 1 ofi\n"

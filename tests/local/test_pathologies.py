@@ -23,15 +23,14 @@ from bench.pathologies import __main__ as bench
 from bench.pathologies import faults, network, publish, results, stage, table
 from bench.pathologies.results import Result
 from bench.pathologies.stage import Ended, Stage
-from bench.pathologies.table import HEALTHY, PATHOLOGIES, Pathology
+from bench.pathologies.table import Pathology
 from bench.publish import PAGE, markers
 from dlobd import spans as kinds
-from dlobd.errors import Busy, SetupError, UsageError
+from dlobd.errors import Busy, SetupError
 from dlobd.experiment import files, own_job
 from dlobd.faults import injection_log, queue_filler, slow_disk
 from dlobd.faults.observed_run import ObservedRun
 from dlobd.faults.triggers import FileAppears, LogLine
-from dlobd.findings.find import FINDERS
 from dlobd.hadoop.embedded.processes import ProcessId, identify
 from dlobd.record.run import Finding
 from dlobd.run import page_cache
@@ -43,22 +42,6 @@ SLEEPS = [sys.executable, "-c", "import time; time.sleep(60)"]
 
 
 # ---- the table
-
-
-def test_the_table_has_24_pathologies_and_6_healthy_runs() -> None:
-    """Names and directories are unique; each expected finding has a section in the docs."""
-    assert (len(PATHOLOGIES), len(HEALTHY)) == (24, 6)
-    assert len({results.directory(Path(), one) for one in bench.EVERY}) == 30
-    page = (TOP / "docs" / "findings.md").read_text()
-    assert {one.expected for one in PATHOLOGIES} <= FINDERS.keys()
-    assert all(f"\n## {one.expected}\n" in page for one in PATHOLOGIES)
-    assert {one.expected for one in HEALTHY} == {""}
-    assert all("|" not in one.name + one.how for one in bench.EVERY)
-
-
-def test_every_remedy_but_one_is_expected_in_a_run() -> None:
-    """HDFS's close retry is part of every checkpoint."""
-    assert FINDERS.keys() - {one.expected for one in PATHOLOGIES} == {"close-retry"}
 
 
 @pytest.mark.parametrize("pathology", bench.EVERY, ids=lambda one: one.name)
@@ -90,14 +73,6 @@ def test_a_pathology_starts_a_valid_run(pathology: Pathology, tmp_path: Path, mo
         sets = [words[at + 1] for at, word in enumerate(words[:place]) if word == "--set"]
         own_job.from_line(words[place + 1 :], sets)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_only_names_of_the_table_can_be_chosen() -> None:
-    """They keep the order of the names; without names, all run."""
-    assert [one.name for one in bench.chosen(["slow disk", "garbage"])] == ["slow disk", "garbage"]
-    assert bench.chosen([]) == [*HEALTHY, *PATHOLOGIES]
-    with pytest.raises(UsageError, match="No pathology is called slow disc"):
-        bench.chosen(["slow disc"])
 
 
 # ---- faults

@@ -296,13 +296,6 @@ def test_closing_wakes_all_waiting_ranks() -> None:
         other.close()
 
 
-def test_it_listens_on_its_address_only(server: PmiServer) -> None:
-    """Not on the wildcard address."""
-    port = int(server.address.rpartition(":")[2])
-    with socket.socket() as probe, pytest.raises(ConnectionRefusedError):
-        probe.connect(("127.0.0.2", port))
-
-
 def test_a_missing_server_is_an_error(server: PmiServer) -> None:
     """It names the address, at the deadline."""
     server.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -154,13 +153,6 @@ def test_closing_wakes_waiting_ranks() -> None:
             own.all_gather("x", "0", soon())
         closer.join()
     store.close()
-
-
-def test_it_listens_on_its_address_only(store: KeyValueStore) -> None:
-    """Not on the wildcard address."""
-    port = int(store.address.rpartition(":")[2])
-    with socket.socket() as probe, pytest.raises(ConnectionRefusedError):
-        probe.connect(("127.0.0.2", port))
 
 
 def test_two_hundred_stores_leave_no_thread_and_no_descriptor() -> None:

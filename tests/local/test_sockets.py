@@ -268,17 +268,6 @@ def test_a_silent_peer_delays_no_other_and_is_refused(
     assert "it did not complete within 0.05 s" in capfd.readouterr().err
 
 
-def test_a_wrong_secret_gets_a_refusal(channel: SocketsChannel) -> None:
-    """The answer is constant and proves nothing."""
-    listener = channel.listen()
-    bare, answer = joined(listener, b"of another run")
-    assert answer == authentication.REFUSAL
-    assert exactly(bare, 1) == b""
-    bare.close()
-    with pytest.raises(DeadlinePassed):
-        listener.accept(shortly())
-
-
 def test_a_listener_that_does_not_know_the_secret_gets_no_message() -> None:
     """A process may take over the port of a dead rank."""
     with socket.create_server(("127.0.0.1", 0)) as impostor, ThreadPoolExecutor(1) as pool:

@@ -83,10 +83,10 @@ def started(spans: Path, ranks: int, servers: int, *more: str) -> tuple[ExitStac
     return ends, processes
 
 
-@pytest.mark.parametrize(("ranks", "servers"), [(2, 1), (3, 2)])
-def test_means_are_those_of_numpy_and_the_transport_is_proved(tmp_path: Path, ranks: int, servers: int) -> None:
+def test_means_are_those_of_numpy_and_the_transport_is_proved(tmp_path: Path) -> None:
     """All parts are recorded; the kernel counts the bytes to the serving ranks."""
-    ends, processes = started(tmp_path, ranks, servers)
+    ranks = 3
+    ends, processes = started(tmp_path, ranks, 2)
     with ends:
         for process in processes:
             assert process.wait(120) == 0

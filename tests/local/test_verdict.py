@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from dlobd.network.verdict.evidence import (
 )
 from dlobd.network.verdict.probe import probe
 from dlobd.network.verdict.rules import verdict
+from tests.namespaces import Host, hosts
 
 
 @pytest.fixture
@@ -125,13 +125,13 @@ rank, size = int(sys.argv[1]), int(sys.argv[2])
 deadline = time.monotonic() + 20
 before = Snapshot.read()
 if rank == 0:
-    with socket.create_server(("10.77.0.1", 4711)) as listener:
+    with socket.create_server(("10.79.0.1", 4711)) as listener:
         listener.settimeout(20)
         connection, _ = listener.accept()
 else:
     while True:
         try:
-            connection = socket.create_connection(("10.77.0.1", 4711), timeout=1)
+            connection = socket.create_connection(("10.79.0.1", 4711), timeout=1)
             break
         except OSError:
             if time.monotonic() > deadline:
@@ -155,45 +155,24 @@ print(json.dumps(attrs))
 
 
 @pytest.fixture
-def namespaces() -> Iterator[tuple[str, str]]:
-    """Two network namespaces with a link between them."""
-    ip = shutil.which("ip")
-    if ip is None or os.geteuid() != 0:
-        pytest.skip("network namespaces need root and ip")
-    names = f"dlobd-t{os.getpid()}a", f"dlobd-t{os.getpid()}b"
-
-    def run(*words: str) -> None:
-        subprocess.run([ip, *words], check=True, capture_output=True, timeout=20)
-
-    try:
-        for name in names:
-            run("netns", "add", name)
-            run("-n", name, "link", "set", "lo", "up")
-        run("-n", names[0], "link", "add", "eth1", "type", "veth", "peer", "name", "eth1", "netns", names[1])
-        for number, name in enumerate(names, 1):
-            run("-n", name, "address", "add", f"10.77.0.{number}/24", "dev", "eth1")
-            run("-n", name, "link", "set", "eth1", "up")
-    except subprocess.CalledProcessError as error:
-        pytest.skip(f"this machine makes no network namespaces: {error.stderr.decode().strip()}")
-    else:
-        yield names
-    finally:
-        for name in names:
-            subprocess.run([ip, "netns", "delete", name], capture_output=True, timeout=20, check=False)
+def two() -> Iterator[list[Host]]:
+    """Two hosts with a link between them."""
+    with hosts(2) as found:
+        yield found
 
 
-def ranks_in(places: tuple[str, str], size: int, tmp_path: Path) -> list[TransportEvidence]:
+def ranks_in(places: list[Host], size: int, tmp_path: Path) -> list[TransportEvidence]:
     """Let two processes in network namespaces exchange bytes; return their evidence."""
     script = tmp_path / "rank.py"
     script.write_text(RANK)
     ranks = [
         subprocess.Popen(
-            ["ip", "netns", "exec", name, sys.executable, str(script), str(rank), str(size)],
+            [*host.command, sys.executable, str(script), str(rank), str(size)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
         )
-        for rank, name in enumerate(places)
+        for rank, host in enumerate(places)
     ]
     try:
         outputs = [process.communicate(timeout=40) for process in ranks]
@@ -205,10 +184,10 @@ def ranks_in(places: tuple[str, str], size: int, tmp_path: Path) -> list[Transpo
     return [TransportEvidence.from_attrs(json.loads(out)) for out, _ in outputs]
 
 
-def test_counters_of_a_link_agree_with_what_was_sent(namespaces: tuple[str, str], tmp_path: Path) -> None:
+def test_counters_of_a_link_agree_with_what_was_sent(two: list[Host], tmp_path: Path) -> None:
     """Within 1 % without headers, on both hosts and in both directions; the verdict is tcp over that link."""
     size = 20_000_000
-    evidence = ranks_in(namespaces, size, tmp_path)
+    evidence = ranks_in(two, size, tmp_path)
     again = [sum(end.again_bytes for end in one.after.sockets or ()) for one in evidence]
     for one, sent_again, received_again in zip(evidence, again, reversed(again), strict=True):
         link = one.after.since(one.before).interface("eth1")
@@ -229,15 +208,15 @@ def test_counters_of_a_link_agree_with_what_was_sent(namespaces: tuple[str, str]
     assert verdict("exchange", Channel.parse("rdma@mlx5_0:1"), evidence).agrees is False
 
 
-def test_two_ranks_of_one_host_use_loopback_by_any_address(namespaces: tuple[str, str], tmp_path: Path) -> None:
+def test_two_ranks_of_one_host_use_loopback_by_any_address(two: list[Host], tmp_path: Path) -> None:
     """The link's counters do not move, and the evidence names the interface of the address."""
-    evidence = ranks_in((namespaces[0], namespaces[0]), 2_000_000, tmp_path)
+    evidence = ranks_in([two[0]] * 2, 2_000_000, tmp_path)
     link = evidence[0].after.since(evidence[0].before).interface("eth1")
     assert link is not None
     assert (link.counts.sent_bytes or 0) < 10_000
     plane = verdict("exchange", Channel.parse("tcp@eth1"), evidence)
     assert (plane.kind, plane.interface, plane.agrees) == ("tcp", "lo", True), plane.evidence
-    assert any("10.77.0.1 belongs to eth1" in line for line in plane.evidence)
+    assert any("10.79.0.1 belongs to eth1" in line for line in plane.evidence)
 
 
 def test_a_second_of_bytes_to_itself_is_proved_by_its_connections() -> None:

@@ -14,8 +14,8 @@ from analysis.studies.amortisation import amortisation as amortised
 from analysis.studies.stack_overhead import stack_overhead as overhead_of
 from bench import amortisation, cluster, command, jobs, models, publish, recorder, remedies, republish, stack_overhead
 from bench.points import points
-from bench.tables import Table, compared
-from dlobd.axes import LAUNCHERS, MODELS
+from bench.tables import Table
+from dlobd.axes import LAUNCHERS
 from dlobd.compare import compatibility
 from dlobd.compare.runset import RunSet, without_series
 from dlobd.errors import UsageError
@@ -62,20 +62,6 @@ def rows(table: Table) -> dict[str, list[str]]:
     return {row[0]: list(row[1:]) for row in table.rows}
 
 
-def test_points_differ_in_launcher_input_and_what_a_launcher_needs_only() -> None:
-    """Everything else is the same, so that a difference has one reason."""
-    every = points()
-    assert len(every) == 5
-    for label, point in every.items():
-        assert f"{point.launcher} {point.input}" == label
-        assert point.steps < point.checkpoint_every_steps
-    shared = [
-        {k: v for k, v in dataclasses.asdict(p).items() if k not in ("launcher", "input", "executor_overhead_mb")}
-        for p in every.values()
-    ]  # fmt: skip
-    assert all(facts == shared[0] for facts in shared)
-
-
 def test_tables_have_seconds_saved_first_and_the_ratio_last() -> None:
     """18 s against 30: 12 saved, 0.6; a loop of 4 s against one of 3: three quarters of the rate."""
     first, own, teardown, tfos, _, memory, daemons = jobs.tables(jobs.values(runs()))
@@ -101,12 +87,6 @@ def test_a_run_that_is_not_ok_counts_nowhere_and_is_named() -> None:
     facts = publish.machine([run for each in every.values() for run in each])
     assert f"{every['tfos feed'][0].run_id} failed" in facts[-1]
     assert "1 of 30 runs are not ok: 1 failed" in facts[-1]
-
-
-def test_what_was_never_measured_is_a_dash() -> None:
-    """No run, no figure: not a zero."""
-    table = compared("t", "s", "s", {"a": [None], "b": [None]}, "a")
-    assert [row[1:] for row in table.rows] == [["0", "-", "-", "-", "-", "1"], ["0", "-", "-", "-", "-", "-"]]
 
 
 @pytest.mark.parametrize(("busy", "warns"), [([3.0, 4.0], False), ([3.0, 60.0], True)])
@@ -145,15 +125,6 @@ def test_pages_are_those_of_the_stored_figures(tmp_path: Path) -> None:
         shutil.copy(DOCS / name, tmp_path)
     republish.main(tmp_path)
     assert (tmp_path / publish.PAGE).read_text() == (DOCS / publish.PAGE).read_text()
-
-
-def test_every_model_has_a_point_that_trains_it() -> None:
-    """A model that is added must say what it is shown with; the large ones take few steps."""
-    points = models.points()
-    assert set(points) == set(MODELS.names())
-    for name, point in points.items():
-        assert point.model == name
-        assert (point.launcher, point.scheduler) == ("tfos", "yarn")
 
 
 def test_the_table_of_models_has_size_steps_and_layers() -> None:
@@ -197,20 +168,6 @@ def test_a_page_changes_between_its_markers_only(tmp_path: Path) -> None:
     for _ in range(2):
         publish.page(page, "x", [], ["new"])
     assert page.read_text() == f"above\n\n{begin}\n\nnew\n\n{end}\nbelow\n"
-
-
-COMMANDS = (
-    *("bench", "stack-overhead", "amortisation", "models", "channel-bench"),
-    *("comparisons", "pathologies", "dependencies", "close-retry"),
-)
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_of_make_has_its_markers_in_the_page(name: str) -> None:
-    """Each command has one place for its tables, and the page names the command."""
-    text = (DOCS / publish.PAGE).read_text()
-    assert [text.count(line) for line in publish.markers(name)] == [1, 1]
-    assert f"    make {name}\n" in text
 
 
 @pytest.mark.parametrize(

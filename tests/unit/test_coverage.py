@@ -104,29 +104,3 @@ def test_ratios_of_means_are_held() -> None:
     over, under = estimates.subsample_mean(above), estimates.subsample_mean(below)
     assert held(over, over.means / under.means, 2) == pytest.approx(over.coverage, abs=SLACK)
     assert of_medians(above / below, 2)[0] == pytest.approx(0.984, abs=SLACK)
-
-
-def test_what_is_not_symmetric_costs_a_mean_its_coverage_and_a_median_nothing() -> None:
-    """Skewed differences of nine repeats: the mean of a lognormal is missed in 1 of 9 cases."""
-    values = lognormal(np.random.default_rng(6), (EXPERIMENTS, 9))
-    groups = estimates.subsample_mean(values)
-    assert 0.80 < held(groups, groups.means, np.exp(0.32) - 1) < 0.92 < groups.coverage
-    assert of_medians(values, 0)[0] > 0.95
-
-
-def test_steps_of_one_process_are_no_repeats() -> None:
-    """Two ways of equal speed, whose processes differ by 1 % and steps by 1 %: 200 steps of one process each find a
-    difference in most cases, six processes each in 1 of 32."""
-    random = np.random.default_rng(7)
-    processes = random.normal(1, 0.01, (EXPERIMENTS, 6))
-    one_process = processes[:, :1] - 1 + random.normal(0, 0.01, (EXPERIMENTS, 200))
-    assert of_medians(one_process[:500], 0)[0] < 0.3
-    assert of_medians(processes - 1, 0)[0] == pytest.approx(31 / 32, abs=SLACK)
-
-
-def test_resampling_three_repeats_does_not_hold_what_it_says() -> None:
-    """Why there is no bootstrap: of three values no interval is wider than all of them, which hold the median in 3 of 4
-    cases, and the mean in hardly more."""
-    values = np.random.default_rng(8).normal(size=(EXPERIMENTS, 3))
-    inside = (values.min(axis=1) <= 0) & (values.max(axis=1) >= 0)
-    assert inside.mean() == pytest.approx(0.75, abs=0.03)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,61 +11,9 @@ import yaml
 
 TOP = Path(__file__).parents[2]
 DOCKER = TOP / "docker"
-DOCKERFILE = (DOCKER / "Dockerfile").read_text()
-IGNORE = (TOP / ".dockerignore").read_text()
 COMPOSE = (DOCKER / "compose.yaml").read_text()
 
 FILES = sorted(DOCKER.glob("*.yaml"))
-
-
-def copied() -> list[str]:
-    """What the Dockerfile copies from the repository."""
-    sources = [line.split()[1:-1] for line in DOCKERFILE.splitlines() if line.startswith("COPY ")]
-    return [word for words in sources for word in words if not word.startswith("--")]
-
-
-def allowed(path: str, ignore: str = IGNORE) -> bool:
-    """Whether .dockerignore lets a path into the build: the last line that fits it, or a folder that it is in."""
-    places = [path, *(str(parent) for parent in Path(path).parents if str(parent) != ".")]
-    decided = True
-    for line in ignore.splitlines():
-        pattern = line.strip()
-        if pattern and not pattern.startswith("#"):
-            parts = [re.escape(part).replace(r"\*", "[^/]*") for part in pattern.removeprefix("!").split("/")]
-            expression = "/".join(parts).replace("[^/]*[^/]*/", "(?:.*/)?")
-            if any(re.fullmatch(expression, place) for place in places):
-                decided = pattern.startswith("!")
-    return decided
-
-
-def test_dockerignore_is_read_as_docker_reads_it() -> None:
-    """The last line that fits decides; ** is any number of folders, none included."""
-    ignore = "# comment\n*\n!a\n!b/c.py\na/secret\n**/x\n"
-    taken = ["a", "a/b", "a/b/c", "b/c.py"]
-    left = ["c", "b/d.py", "a/secret", "a/secret/b", "x", "a/x", "a/b/x/y"]
-    assert [path for path in [*taken, *left] if allowed(path, ignore)] == taken
-
-
-def test_every_file_that_is_copied_is_let_through() -> None:
-    """Each that git has below what the Dockerfile names; a forgotten one fails an hour later, or only in a run."""
-    for source in copied():
-        command = ["git", "-C", str(TOP), "ls-files", "--", source]
-        files = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
-        assert files, f"{source} is not there"
-        for file in files:
-            assert allowed(file), file
-
-
-def test_nothing_else_is_let_through() -> None:
-    """What is not copied would only make the build slow, or another one after each test."""
-    for path in [
-        *("tests/unit/test_docker.py", "runs/latest/run.json", ".git/config", ".venv/bin/python", "bench/__main__.py"),
-        *("docs/results.md", "Makefile", "docker/compose.yaml", "docker/.env", "docker/Dockerfile", "CHANGELOG.md"),
-        *("dlobd/__pycache__/layers.cpython-313.pyc", "dlobd/hadoop/__pycache__/web.cpython-313.pyc", ".env"),
-    ]:
-        assert not allowed(path), path
-    named = [line.removeprefix("!") for line in IGNORE.splitlines() if line.startswith("!")]
-    assert sorted(named) == sorted(copied())
 
 
 @pytest.fixture(scope="module")
@@ -118,33 +64,6 @@ def test_the_memory_check_knows_the_limits_of_the_containers(services: dict[str,
     assert services["worker"]["environment"]["WORKER_MEMORY_MB"] == asked["WORKER_MEMORY_MB"]
     assert services["worker"]["deploy"]["replicas"] == asked["WORKERS"]
     assert f"{node.RESERVED_MB} of them are for its daemons" in COMPOSE
-
-
-def test_docker_gives_daemons_as_long_as_dlobd_does(services: dict[str, dict[str, Any]]) -> None:
-    """A health check that gives up earlier would end `docker compose up` while they still start."""
-    for name in ("master", "worker"):
-        assert services[name]["healthcheck"]["start_period"] == f"{node.START_DEADLINE_S:.0f}s", name
-
-
-HEAD = "".join(re.findall(r"\A(?:#.*\n)+", COMPOSE))
-ROWS = {
-    name: row
-    for row in HEAD.splitlines()
-    if (match := re.match(r"#   ([A-Z][A-Z_]+(?: [A-Z][A-Z_]+)*) {2,}", row))
-    for name in match[1].split()
-}
-
-
-def test_the_head_of_compose_yaml_names_every_setting() -> None:
-    """And nothing that is none; with its default."""
-    used = set(re.findall(r"\$\{([A-Z_]+)", COMPOSE))
-    assert set(ROWS) == used
-    defaults = re.findall(r"\$\{([A-Z_]+):-([^}]*)\}", COMPOSE)
-    assert len(defaults) > 10
-    for name, default in defaults:
-        assert not default or default in re.split(r"[ ,;]+", ROWS[name]), (name, default)
-    by_name = {name: {default for found, default in defaults if found == name} for name in used}
-    assert [name for name, found in by_name.items() if len(found) > 1] == [], "one default each"
 
 
 def test_devices_of_the_host_are_in_the_file_for_them_only(services: dict[str, dict[str, Any]]) -> None:

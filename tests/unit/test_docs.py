@@ -12,7 +12,6 @@ import typer
 from dlobd import errors
 from dlobd.cli.main import app
 from dlobd.record.run import Run
-from dlobd.spans import CAUSES
 
 TOP = Path(__file__).parents[2]
 PAGES = [TOP / "README.md", TOP / "CONTRIBUTING.md", TOP / "CHANGELOG.md", *sorted((TOP / "docs").rglob("*.md"))]
@@ -74,19 +73,6 @@ def test_a_stale_page_is_found_and_made_again(generate: ModuleType, tmp_path: Pa
     assert (tmp_path / "layers.md").read_bytes() == (TOP / "docs" / "layers.md").read_bytes()
 
 
-def test_a_page_of_no_command_is_found_and_removed(
-    generate: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A command that was renamed leaves no page behind."""
-    shutil.copytree(TOP / "docs", tmp_path / "docs")
-    (left := tmp_path / "docs" / "commands" / "explain.md").write_text("old")
-    assert generate.main(["--check", "--to", str(tmp_path / "docs")]) == 1
-    assert f"{left} is of no command" in capsys.readouterr().err
-    assert generate.main(["--to", str(tmp_path / "docs")]) == 0
-    assert not left.exists()
-    assert generate.main(["--check", "--to", str(tmp_path / "docs")]) == 0
-
-
 def test_each_command_has_a_page_with_an_example(command_pages: ModuleType) -> None:
     """Of itself, and that the command line takes, with every option and exit code explained; the index links it."""
     pages = command_pages.pages(TOP / "docs")
@@ -102,26 +88,6 @@ def test_each_command_has_a_page_with_an_example(command_pages: ModuleType) -> N
         for parameter in command.params:
             assert parameter.help, (name, parameter.name)
             assert all(f"`{spelling}" in page for spelling in parameter.opts if spelling.startswith("-"))
-
-
-def test_an_example_that_the_command_line_refuses_is_found() -> None:
-    """An option that is missing, and a value of the wrong type."""
-    for words in (["runs/new"], ["runs/new", "--against", "runs/old", "--max-regression", "much"]):
-        with pytest.raises(typer.TyperException), COMMAND.commands["check"].make_context("check", words):
-            pass
-
-
-def test_a_command_without_an_entry_is_named(command_pages: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where to write it is said; an entry without its command is named too, unless it may wait for it."""
-    entry = command_pages.COMMANDS["show"]
-    monkeypatch.setattr(command_pages, "COMMANDS", {n: e for n, e in command_pages.COMMANDS.items() if n != "show"})
-    with pytest.raises(ValueError, match="COMMANDS has no entry for `dlobd show`"):
-        command_pages.pages(TOP / "docs")
-    monkeypatch.setattr(command_pages, "COMMANDS", {**command_pages.COMMANDS, "show": entry, "explain": entry})
-    with pytest.raises(ValueError, match="there is no command `dlobd explain`"):
-        command_pages.pages(TOP / "docs")
-    monkeypatch.setattr(command_pages, "LATER", {"explain": command_pages.COMMANDS.pop("explain")})
-    command_pages.pages(TOP / "docs")
 
 
 def test_the_picture_is_what_the_terminal_shows(generate: ModuleType) -> None:
@@ -169,14 +135,6 @@ def _check_command(words: list[str], line: str) -> None:
         assert not word.startswith("-") or word in options, line
 
 
-def test_the_check_of_commands_can_fail() -> None:
-    """A command that does not exist, and an option that its command lacks, are found."""
-    _check_command(["cluster", "up"], "")
-    for words in (["explain"], ["cluster", "left"], ["show", "--force"]):
-        with pytest.raises(AssertionError):
-            _check_command(words, "")
-
-
 def test_readme_names_every_exit_code_and_variable() -> None:
     """Its tables are complete, and hold nothing that the code does not have."""
     text = (TOP / "README.md").read_text()
@@ -187,10 +145,3 @@ def test_readme_names_every_exit_code_and_variable() -> None:
     containers = set(re.findall(r"\bDLOBD_[A-Z_]+\b", (TOP / "docker" / "compose.yaml").read_text()))
     for page in PAGES:
         assert set(re.findall(r"\bDLOBD_[A-Z_]+\b", page.read_text())) <= variables | containers
-
-
-def test_every_named_cause_is_documented() -> None:
-    """The table of named waits says where the length of each comes from."""
-    section = (TOP / "docs" / "methodology.md").read_text().partition("## Named causes")[2].partition("\n## ")[0]
-    documented = dict(re.findall(r"^\| ([^|]+) \|.*\| (read|default) \|$", section, re.MULTILINE))
-    assert documented == {row: "read" if row.period_is_read else "default" for row in CAUSES.values()}

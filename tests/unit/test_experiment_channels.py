@@ -4,21 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dlobd.axes import EXCHANGES, LIBRARIES
-from dlobd.channel import TRANSPORTS
 from dlobd.errors import UsageError
 from dlobd.experiment import channels, files
 
 MAIN = "softmax-mnist"
-
-
-def test_every_exchange_has_a_library() -> None:
-    """Each exchange can go over TCP, and all tables name members of the registries."""
-    assert set(channels.USES) == set(EXCHANGES.names())
-    for exchange in EXCHANGES.names():
-        assert channels.libraries(exchange, "tcp"), exchange
-    for names in (*channels.USES.values(), *(transport.libraries for transport in TRANSPORTS.values())):
-        assert set(names) <= set(LIBRARIES.names())
 
 
 @pytest.mark.parametrize(
@@ -71,9 +60,3 @@ def test_an_invalid_combination_is_an_error(setting: str, words: str) -> None:
         files.load(MAIN, setting.split())
     assert words in str(error.value)
     assert setting.split()[-1].partition("=")[0].replace(".", "_") in str(error.value).replace(".", "_")
-
-
-@pytest.mark.parametrize("name", EXCHANGES.names())
-def test_asynchronous_exchanges_are_those_that_declare_it(name: str) -> None:
-    """Reports need the table without TensorFlow."""
-    assert (name in channels.ASYNCHRONOUS) != EXCHANGES.declared(name).synchronous

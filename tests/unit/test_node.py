@@ -18,7 +18,6 @@ NETWORK = "dlobd-fabric"
 MASTER, WORKER = f"master.{NETWORK}", f"dlobd-worker-1.{NETWORK}"
 DAEMONS = {"master": ["namenode", "resourcemanager"], "worker": ["datanode-0", "nodemanager-0"], "edge": []}
 RM = "yarn.resourcemanager."
-SITES = ["core-site.xml", "hdfs-site.xml", "yarn-site.xml"]
 
 
 def host(role: str, work_dir: Path) -> Node:
@@ -44,13 +43,6 @@ def test_each_role_has_its_daemons(role: str, tmp_path: Path) -> None:
     assert [daemon.name for daemon in host(role, tmp_path).here] == DAEMONS[role]
     conf = written(role, tmp_path)
     assert {path.name for path in conf.iterdir()} == {*DAEMONS[role], "client", "spark"}
-
-
-def test_clients_get_the_three_site_files_only(role: str, tmp_path: Path) -> None:
-    """Spark ships the whole directory to containers."""
-    conf = written(role, tmp_path)
-    assert host(role, tmp_path).client_conf_dir == conf / "client"
-    assert sorted(path.name for path in (conf / "client").iterdir()) == SITES
 
 
 def test_everyone_finds_the_master_by_its_name_on_the_network(role: str, tmp_path: Path) -> None:
@@ -125,12 +117,6 @@ def test_clients_and_yarn_say_which_dlobd_the_nodes_have(role: str, tmp_path: Pa
         found = {key: value for key, value in read_site(site).items() if "dlobd" in key}
         assert found == (said if site.name == "yarn-site.xml" else {}), site
     assert Path(this.python).samefile(sys.executable)
-
-
-def test_container_logs_are_aggregated(role: str, tmp_path: Path) -> None:
-    """A client on another host has no other way to them."""
-    for site in written(role, tmp_path).glob("*/yarn-site.xml"):
-        assert read_site(site)["yarn.log-aggregation-enable"] == "true", site
 
 
 def test_no_two_daemons_have_one_port() -> None:

@@ -1,6 +1,5 @@
 import pytest
 
-from dlobd.axes import REGISTRIES
 from dlobd.errors import SetupError, UsageError
 from dlobd.registry import Registry, Row
 
@@ -50,13 +49,3 @@ def test_unavailable_member_cannot_be_used(name: str, why: str) -> None:
     """Using a member that is not available is a set-up error with the listed reason."""
     with pytest.raises(SetupError, match=why):
         _colours().get(name)
-
-
-def test_every_row_of_every_axis_is_described() -> None:
-    """What is shipped has a title, and a reason where it is unavailable; names are lower-case words."""
-    rows = [row for registry in REGISTRIES.values() for row in registry]
-    assert len(rows) >= len(REGISTRIES)
-    for row in rows:
-        assert row.title
-        assert row.name == row.name.lower()
-        assert " " not in row.name

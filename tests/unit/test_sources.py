@@ -301,8 +301,3 @@ def test_every_file_of_a_bundle_has_a_rule(name: str) -> None:
     kind = source_kinds.kind_of(name)
     assert kind is not None
     assert kind.unknown
-
-
-def test_a_file_without_a_rule_is_none_of_them() -> None:
-    """So that the test above can fail."""
-    assert source_kinds.kind_of("evidence/something-new.json") is None

@@ -7,8 +7,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -311,35 +311,6 @@ def test_values_that_json_does_not_know_are_written_as_text(tmp_path: Path) -> N
         pass
     own.close()
     assert only(tmp_path).spans[0].attrs == {"path": "/a b", "title": "Zürich\n"}
-
-
-def test_a_span_costs_little(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Recording costs more than not recording, and less than writing two lines at once by json; both are printed."""
-    own = Recorder(tmp_path, "benchmark", threaded=False)
-    file = os.open(tmp_path / "plain.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    count = 2_000
-
-    @contextmanager
-    def written_at_once(kind: kinds.SpanKind) -> Iterator[None]:
-        os.write(file, json.dumps({"k": "b", "l": kind.layer, "n": kind, "t": time.monotonic_ns()}).encode() + b"\n")
-        yield
-        os.write(file, json.dumps({"k": "e", "t": time.monotonic_ns()}).encode() + b"\n")
-
-    def ns(span: Callable[..., Any]) -> float:
-        start_ns = time.perf_counter_ns()
-        with own.span(kinds.TRAINER):
-            for _ in range(count):
-                with span(kinds.STEP):
-                    pass
-        return (time.perf_counter_ns() - start_ns) / count
-
-    turns = [(ns(tracing.span), ns(own.span), ns(written_at_once)) for _ in range(7)]
-    off, on, plain = (min(each) for each in zip(*turns, strict=True))
-    own.close()
-    os.close(file)
-    with capsys.disabled():
-        print(f"\na span costs {on:.0f} ns recorded, {off:.0f} ns not recorded, {plain:.0f} ns written at once")
-    assert off < on < plain
 
 
 def until(condition: Callable[[], Any], within_s: float = 20) -> None:

@@ -19,6 +19,7 @@ from dlobd.bundle.store import Bundle
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
 from dlobd.hadoop.embedded.configuration import ClusterSettings
 from dlobd.hadoop.webhdfs import connect
+from dlobd.run import packing
 from tests.cluster.conftest import until, warnings_of
 from tests.cluster.deletions import unnoticed
 from tests.cluster.test_by_hand import prepared, small_archive, submitted
@@ -133,3 +134,13 @@ def test_aggregated_logs_of_a_client_mode_run(aggregating, alone, quick_run, tmp
     assert len(list((bundle / "logs" / "containers").glob("container_*/jvm.log"))) == 3
     starts = [event["event"] for event in run["startup"]]
     assert starts.index("driver Python up") < starts.index("application submitted") < starts.index("AM registered")
+
+
+def test_nodes_without_the_python_are_one_line(shared_cluster, alone, tmp_path) -> None:
+    """What the packed environment's launcher says where a node lacks its interpreter is the cause of the run."""
+    launcher = packing._LAUNCHER.format(python="python3.99", origin="/nowhere/python3.99")
+    words = ["--hadoop-conf", str(shared_cluster.client_conf_dir)]
+    words += ["--archive", str(small_archive(tmp_path / "own.tar.gz", launcher))]
+    ended = alone("run", "softmax-mnist-quick", *words, "--out", str(alone.out), within_s=300)
+    assert ended.code == 5, ended.err
+    assert "has no python3.99" in ended.said[-1]

@@ -9,13 +9,24 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import hdfs
 import pytest
+import requests
 
-from dlobd.hadoop.embedded.processes import daemons_of
+import dlobd as package
+from dlobd.errors import Busy
+from dlobd.hadoop.embedded.cluster import EmbeddedCluster
+from dlobd.hadoop.embedded.configuration import ClusterSettings
+from dlobd.hadoop.embedded.processes import containers_of, daemons_of
+from tests.cluster.test_cluster import NAMES, mentions
+from tests.cluster.test_ways import HADOOP_DAEMONS
 from tests.faults import END_S, LONG, kept
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
@@ -44,6 +55,27 @@ def python_of(*words: str) -> Callable[[Any], None]:
 def child_of(program: str, word: str) -> Callable[[Any], None]:
     """Kills a process below the command."""
     return lambda started: started.child(word, program=program).kill()
+
+
+OWNER = """
+import sys, time
+from pathlib import Path
+from dlobd.hadoop.embedded.configuration import ClusterSettings
+from dlobd.hadoop.embedded.cluster import EmbeddedCluster
+cluster = EmbeddedCluster(ClusterSettings(Path(sys.argv[1])))
+cluster.start(lambda line: None, stays=sys.argv[2] == "stays")
+print(cluster.webhdfs_url, flush=True)
+if sys.argv[2] != "stays":
+    time.sleep(200)
+"""
+
+
+def owner(work_dir: Path, mode: str) -> subprocess.Popen[str]:
+    """Another process that starts a cluster, as a command would; its first line is the WebHDFS address."""
+    env = {**os.environ, "PYTHONPATH": str(Path(package.__file__).resolve().parents[1])}
+    return subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(work_dir), mode], stdout=subprocess.PIPE, text=True, env=env
+    )
 
 
 CLIENT, CLUSTER = "deploy_mode=client", "deploy_mode=cluster"
@@ -130,7 +162,7 @@ def test_kill_9_of_the_command_leaves_no_process_of_the_job(dlobd: Any) -> None:
     started.trains()
     started.signal(signal.SIGKILL)
     started.ended(END_S)
-    dlobd.is_quiet(60)
+    dlobd.is_quiet()
     bundle = dlobd.newest()
     assert bundle.read_json()["status"] == "interrupted"
     shown = dlobd("show", str(bundle.path))
@@ -148,7 +180,7 @@ def test_a_signal_during_the_start_of_the_cluster_leaves_no_daemon(
         assert started.process.poll() is None
         time.sleep(0.05)
     started.signal(number)
-    ended = started.ended(30)
+    ended = started.ended(END_S)
     assert ended.code == code
     if number == signal.SIGINT:
         bundle = alone.newest()
@@ -167,7 +199,7 @@ def test_ctrl_c_twice_leaves_no_cluster(alone: Any) -> None:
     started.signal(signal.SIGINT)
     time.sleep(2)
     started.signal(signal.SIGINT)
-    ended = started.ended(60)
+    ended = started.ended(END_S)
     assert ended.code == 130
     assert ended.line.startswith("dlobd: interrupted")
     assert alone.newest().read_json()["status"] == "interrupted"
@@ -213,3 +245,73 @@ def test_a_loss_that_does_not_fall_is_invalid(dlobd: Any) -> None:
     ended = dlobd.run("learning_rate=1e-12")
     assert ended.code == 6
     assert re.fullmatch(r"dlobd: run invalid: the loss was [\d.]+ at the beginning and [\d.]+ at the end", ended.line)
+
+
+def test_an_interrupt_ends_sparks_own_daemons(dlobd) -> None:
+    """After Ctrl-C in the middle of a job there is no Master, Worker or executor left, only the Hadoop daemons."""
+    started = dlobd.start_run("scheduler=standalone", "epochs=200")
+    started.child("CoarseGrainedExecutorBackend")
+    assert len(daemons_of(dlobd.work_dir)) > HADOOP_DAEMONS
+    started.signal(signal.SIGINT)
+    assert started.ended(END_S).code == 130
+    dlobd.is_quiet()
+    assert len(daemons_of(dlobd.work_dir)) == HADOOP_DAEMONS
+
+
+def test_a_killed_command_leaves_an_application_that_the_next_one_ends(dlobd: Any) -> None:
+    """kill -9 of dlobd, its driver in a cluster that stays: the next run ends that application and says so."""
+    started = dlobd.start_run(LONG, "deploy_mode=cluster", "launcher=barrier", "input=read")
+    started.trains()
+    started.signal(signal.SIGKILL)
+    started.ended(10)
+    run_id = dlobd.newest().run_id
+    assert [path.stem for path in (dlobd.cache / "submitted").iterdir()] == [run_id]
+    ended = dlobd.run("launcher=barrier", "input=read")
+    assert ended.code == 0, ended.err
+    (line,) = [line for line in ended.err.splitlines() if "left running" in line]
+    application = re.search(r"ended (application_\d+_\d+), which run (\S+) left running", line)
+    assert application is not None
+    assert application[2] == run_id
+    url = f"{EmbeddedCluster.attach(dlobd.work_dir, hold=False).rm_url}/ws/v1/cluster/apps/{application[1]}"
+    assert requests.get(url, timeout=10).json()["app"]["state"] == "KILLED"
+    assert list((dlobd.cache / "submitted").iterdir()) == []
+
+
+def test_a_killed_command(alone: Any) -> None:
+    """kill -9 of dlobd itself, while the job runs: no daemon, no spark-submit, no container is left."""
+    started = alone.start_run(LONG)
+    started.trains()
+    assert len(daemons_of(alone.work_dir)) == 6
+    started.signal(signal.SIGKILL)
+    started.ended(10)
+    alone.is_empty()
+
+
+def test_kill_9_of_the_owner_leaves_no_daemon_and_hdfs_keeps_its_content(tmp_path: Path) -> None:
+    """The daemons and their watchdog end with their owner; a cluster that stays then serves the same files, and its
+    own command's end does not stop it, but `stop` of another process does."""
+    with owner(tmp_path, "own") as killed:
+        assert killed.stdout is not None
+        url = killed.stdout.readline().strip()
+        hdfs.InsecureClient(url, user="somebody").write("/kept", b"content")
+        assert len(daemons_of(tmp_path)) == len(NAMES)
+        killed.send_signal(signal.SIGKILL)
+    deadline = time.monotonic() + 60
+    while mentions(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert mentions(tmp_path) == []
+
+    with owner(tmp_path, "stays") as ended:
+        assert ended.wait(timeout=120) == 0
+    attached = EmbeddedCluster.attach(tmp_path)
+    try:
+        with hdfs.InsecureClient(attached.webhdfs_url, user="somebody").read("/kept") as reader:
+            assert reader.read() == b"content"
+        assert attached.status().stays
+        with pytest.raises(Busy):
+            EmbeddedCluster(ClusterSettings(tmp_path)).start(lambda line: None)
+    finally:
+        attached.stop()
+    assert daemons_of(tmp_path) == []
+    assert containers_of(tmp_path) == []
+    assert mentions(tmp_path) == []

@@ -62,16 +62,3 @@ def test_a_run_where_every_path_is_awkward(awkward: Any) -> None:
     assert warnings_of(record := ended.bundle.read_json()) == []
     assert ended.bundle.path.is_relative_to(awkward.out)
     assert str(awkward.cache.parent) not in " ".join(record["command"])
-
-
-def test_a_cluster_directory_that_hadoop_cannot_use(alone: Any) -> None:
-    """A single quote: said before anything is started, and nothing is written."""
-    cache = alone.cache / "it's"
-    ended = alone.run(DLOBD_CACHE=str(cache))
-    assert ended.code == 3
-    assert ended.line == (
-        f"dlobd: The path of the cluster directory {cache}/cluster contains a single quote, "
-        "which Hadoop cannot handle. Next: set DLOBD_CACHE to a directory without one"
-    )
-    assert not cache.exists()
-    assert alone.bundles() == []
