@@ -80,7 +80,7 @@ def test_the_breakdown_of_one_model_by_other_settings(tmp_path: Path) -> None:
 
 def test_a_reader_that_has_seen_enough_is_no_failure(tmp_path: Path) -> None:
     """As `head`: no traceback."""
-    words = [sys.executable, str(TOP / "analysis" / "breakdown_by_model.py"), str(DATA / "quick-run")]
+    words = [sys.executable, str(TOP / "analysis"), "breakdown_by_model", str(DATA / "quick-run")]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as started:
         assert started.stdout
         assert started.stderr
