@@ -1,1 +1,1 @@
-"""Studies of finished runs: scripts as users call them, and the package `studies` with their computation."""
+"""Studies of finished runs: `python analysis STUDY`. The package `studies` has their computation."""

@@ -1,9 +1,9 @@
-"""How well message pairs over loopback tell the offset of another clock: what one pair leaves open, and what all do.
+"""Measure how precisely message pairs over loopback determine the offset of another clock, each pair and all together.
 
     python analysis/clock_width.py [--exchanges N]
 
-The client is another process, as in a run whose executors are on another host. Where this user may make a time
-namespace it is in one, so that its clock really is another one, and its shift is known.
+The client is another process, like an executor on another host. If this user may create a time namespace, the client
+runs in one: its clock differs, by a known shift.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WAYS = (["unshare", *APART], ["unshare", "--user", "--map-root-user", *APART], [
 
 
 def exchanged(count: int) -> tuple[bool, list[Exchange]]:
-    """Whether the client had another clock, and the exchanges."""
+    """Run a client; return True if it had another clock, and its message pairs."""
     server = Server("127.0.0.1")
     client = [sys.executable, "-m", "dlobd.tracing.clock_sync", str(count)]
     environment = {**os.environ, **server.environment}
@@ -40,7 +40,7 @@ def exchanged(count: int) -> tuple[bool, list[Exchange]]:
 
 
 def main() -> None:
-    """Print the widths, and whether the known shift was inside."""
+    """Print the widths, and how many pairs contain the known shift."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--exchanges", type=int, default=1000)
     other, pairs = exchanged(parser.parse_args().exchanges)
@@ -50,9 +50,9 @@ def main() -> None:
     inside = sum(p.sent_b_ns - p.received_a_ns <= shift_ns <= p.received_b_ns - p.sent_a_ns for p in pairs)
     together_ns = Offset(pairs).at(pairs[len(pairs) // 2].sent_a_ns).width_ns
     print(f"{len(pairs)} exchanges with {'another time namespace' if other else 'a process of the same clock'}")
-    print(f"one alone: median {median(widths) / 1e3:.1f} us, 99th percentile {p99_us:.1f} us wide")
-    print(f"all together: {together_ns / 1e3:.1f} us wide")
-    print(f"the truth was inside in {inside} of {len(pairs)}")
+    print(f"each pair: median {median(widths) / 1e3:.1f} us, 99th percentile {p99_us:.1f} us wide")
+    print(f"all pairs together: {together_ns / 1e3:.1f} us wide")
+    print(f"the true offset was inside in {inside} of {len(pairs)}")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,9 @@
-"""What one span costs: nanoseconds of CPU time with the recorder on and off, interleaved, median of several repeats.
+"""Measure the CPU time of one span in nanoseconds, with the recorder on and off in turn; median of several repeats.
 
     python analysis/span_cost.py [--spans N] [--repeats N]
 
-On: half of them a wait with a size and half a rendezvous, as in a trainer's step loop, encoded and written to a file,
-with cold caches.
-Off: what instrumented code costs where nothing is recorded. An empty loop's share is taken off both.
+On: half of the spans are waits with a size and half are rendezvous, as in a trainer's step loop; they are encoded and
+written to a file, with cold caches. Off: instrumented code that records nothing. Both exclude an empty loop.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from dlobd.tracing import span_cost
 
 
 def main() -> None:
-    """Print one line for each way, and how busy the machine is."""
+    """Print a line for each of both, and the load of the machine."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--spans", type=int, default=2000)
     parser.add_argument("--repeats", type=int, default=7)

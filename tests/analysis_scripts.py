@@ -1,4 +1,4 @@
-"""The scripts of analysis/, run as a person runs them."""
+"""The studies and scripts of analysis/, run as a person runs them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ TOP = Path(__file__).parents[1]
 
 
 def script(name: str, *words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Runs a script of analysis/."""
-    command = [sys.executable, str(TOP / "analysis" / name), *map(str, words)]
+    """Run a script of analysis/, or the study with its name."""
+    path = TOP / "analysis" / name
+    command = [sys.executable, *map(str, [path] if path.exists() else [path.parent, path.stem]), *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=150, cwd=cwd)

@@ -1,17 +1,19 @@
 """Test accuracy over time, epoch by epoch, on two clocks: from submit, and from the first touch of the data.
 
-The second clock is MLPerf's, without initialisation. See `dlobd.measures.epochs`.
+The second clock is MLPerf's, without initialisation. The runs need evaluate_every_epochs; see `dlobd.measures.epochs`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from argparse import Namespace
+from collections.abc import Callable
 
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.studies import pictures
+from analysis.studies import pictures, script
+from analysis.studies.script import Shown
 from dlobd.compare.runset import RunSet
 from dlobd.errors import UsageError
 from dlobd.record.run import Epoch, Run
@@ -49,7 +51,7 @@ def groups(runs: RunSet) -> dict[str, list[Run]]:
 
 
 def table(found: dict[str, list[Run]]) -> pd.DataFrame:
-    """Return one row a group and epoch, with medians of runs; see `dlobd.report.text.median`."""
+    """Return a row per group and epoch, with medians of runs; see `dlobd.report.text.median`."""
     rows = []
     for label, runs in found.items():
         by_epoch: dict[int, list[tuple[Run, Epoch]]] = {}
@@ -67,7 +69,7 @@ def table(found: dict[str, list[Run]]) -> pd.DataFrame:
 
 
 def targets(found: dict[str, list[Run]]) -> pd.DataFrame:
-    """Return one row a group and target accuracy: the runs that reached it, and the median time."""
+    """Return a row per group and target accuracy: the runs that reached it, and the median time."""
     rows = []
     for label, runs in found.items():
         every = [run.time_to_accuracy for run in runs if run.time_to_accuracy]
@@ -85,8 +87,9 @@ def targets(found: dict[str, list[Run]]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def report(runs: RunSet) -> tuple[Iterable[str], Figure]:
+def report(asked: Namespace) -> Shown:
     """Return tables and picture."""
+    runs = script.usable(asked.runs)
     found = groups(runs)
     without = [f"left out: run {run.run_id} has no evaluated epoch" for run in runs.runs if not evaluated(run)]
     pieces = [
@@ -101,7 +104,7 @@ def report(runs: RunSet) -> tuple[Iterable[str], Figure]:
         _draw(axes, found, clock)
         axes.set_xlabel(f"seconds {name.removesuffix(', s')}")
     figure.axes[0].set_ylabel("test accuracy")
-    figure.axes[0].set_title("Test accuracy after each epoch, a line per run", loc="left")
+    figure.axes[0].set_title("Test accuracy after each epoch, one line per run", loc="left")
     figure.axes[0].legend(fontsize="small", frameon=False, loc="best")
     return pieces, figure
 
@@ -110,12 +113,9 @@ def _draw(axes: Axes, found: dict[str, list[Run]], clock: Callable[[Run, Epoch],
     for number, (label, runs) in enumerate(found.items()):
         shade = pictures.LINE_COLOURS[number % len(pictures.LINE_COLOURS)]
         for first, run in enumerate(runs):
-            known = [(_seconds(clock(run, epoch)), epoch.test_accuracy) for epoch in evaluated(run)]
-            at = [(seconds, accuracy) for seconds, accuracy in known if seconds is not None and accuracy is not None]
-            axes.plot(
-                [seconds for seconds, _ in at], [accuracy for _, accuracy in at], marker="o", markersize=3, color=shade,
-                linewidth=1, label=label if not first else None,
-            )  # fmt: skip
+            at = {ns / 1e9: epoch.test_accuracy for epoch in evaluated(run) if (ns := clock(run, epoch)) is not None}
+            name = None if first else label
+            axes.plot([*at], [*at.values()], marker="o", markersize=3, linewidth=1, color=shade, label=name)
         for target in sorted({run.time_to_accuracy.target for run in runs if run.time_to_accuracy}):
             axes.axhline(target, color="grey", linestyle=":", linewidth=0.8)
     axes.set_xlim(left=0)

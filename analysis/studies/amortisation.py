@@ -1,4 +1,4 @@
-"""How the stack's overhead shrinks as training gets longer: fixed cost and cost per epoch, from short runs.
+"""Fixed cost and cost per epoch of each launcher, and the share of the stack's overhead in longer trainings.
 
     wall = fixed + epochs x epoch
 
@@ -9,8 +9,11 @@ Each is the Hodges-Lehmann centre over repeats with its exact interval, from pai
 
 A prediction is of one more run. Besides the uncertainty of the line it has the variation of single runs: of start-up
 and teardown in seconds, and of the cost of an epoch as a share, from run to run and from epoch to epoch
-(`variation`). Where no way has two runs of three epochs, the whole variation of the cost is taken for one
-from run to run: a run that is slow for two epochs may be slow for all.
+(`variation`). If no launcher and input has two runs of three epochs, all variation of the cost counts as variation
+between runs: a run that is slow for two epochs may be slow for all.
+
+The lines need runs of 1, 2 and 3 epochs, in at least six repeats; longer runs check the predictions. Without native
+runs there is no picture.
 """
 
 from __future__ import annotations
@@ -83,7 +86,7 @@ class Line:
         return self.fixed.value + epochs * self.epoch.value
 
     def predicted_s(self, epochs: int) -> Estimate:
-        """Predict the wall of one more run, with a 95 % interval by normal theory (Satterthwaite 1946).
+        """Predict the wall of one more run with a 95 % interval by normal theory (Satterthwaite 1946).
 
         The variances of the line, of start-up and of the cost of an epoch add up, each with its degrees of freedom.
         """
@@ -175,11 +178,10 @@ def amortisation(runs: RunSet, keep_busy: bool = False) -> Amortisation:
     return Amortisation(tuple(lines.values()), tuple(against), tuple(checks), (*warnings, *doubts))
 
 
-def parser(doc: str | None) -> ArgumentParser:
-    """Return the parser of the script; `doc` is its help."""
-    made = script.parser(doc, disturbed=True)
-    made.add_argument("--epochs", type=int, nargs="+", default=[8, 50], metavar="N", help="epochs to predict")
-    return made
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the runs, and the numbers of epochs to predict."""
+    script.add_runs(parser, disturbed=True)
+    parser.add_argument("--epochs", type=int, nargs="+", default=[8, 50], metavar="N", help="epochs to predict")
 
 
 def report(asked: Namespace) -> Shown:
@@ -200,46 +202,38 @@ def pieces(found: Amortisation, epochs: Sequence[int]) -> list[str]:
 
 
 def table(found: Amortisation) -> pd.DataFrame:
-    """Return one row a launcher and input, seconds first; brackets hold 95 % intervals."""
+    """Return a row per launcher and input, seconds first; brackets hold 95 % intervals."""
     over = {one.line.label: one for one in found.against}
     rows = []
     for line in found.lines:
-        row = {
-            "": line.label,
-            "repeats": str(line.repeats),
-            "fixed, s": str(line.fixed),
-            "an epoch, s": str(line.epoch),
-        }
         after = str(over[line.label].epochs_to()) if line.label in over else "-"
         of = estimates.coverage(line.fixed, line.epoch)
-        rows.append(row | {f"overhead under {GOAL:.0%} after, epochs": after, "coverage": of})
-    return pd.DataFrame(rows)
+        rows.append((line.label, str(line.repeats), str(line.fixed), str(line.epoch), after, of))
+    after = f"overhead under {GOAL:.0%} after, epochs"
+    return pd.DataFrame(rows, columns=["", "repeats", "fixed, s", "an epoch, s", after, "coverage"])
 
 
 def prediction_table(found: Amortisation, epochs: Sequence[int]) -> pd.DataFrame:
-    """Return one row a line and number of epochs: wall of one more run, and mean ratio to native."""
+    """Return a row per line and number of epochs: wall of one more run, and mean ratio to native."""
     over = {one.line.label: one for one in found.against}
     rows = []
     for line in found.lines:
         for each in epochs:
             predicted = line.predicted_s(each)
             half = f"{predicted.half_width:.0%}" if predicted.half_width is not None else "-"
-            row = {"": line.label, "epochs": str(each), "predicted wall, s": str(predicted), "half-width": half}
             ratio = over[line.label].ratio(each) if line.label in over else "1" if over else "-"
-            rows.append(row | {"ratio to native": str(ratio)})
-    return pd.DataFrame(rows)
+            rows.append((line.label, str(each), str(predicted), half, str(ratio)))
+    return pd.DataFrame(rows, columns=["", "epochs", "predicted wall, s", "half-width", "ratio to native"])
 
 
 def check_table(found: Amortisation) -> pd.DataFrame:
-    """Return one row a long run: its wall, the prediction, and the result of the check."""
-    said = {True: "inside", False: "outside", None: "no interval"}
-    return pd.DataFrame(
-        {
-            "": one.label, "epochs": str(one.epochs), "run": one.run_id, "wall, s": str(Estimate(one.wall_s)),
-            "predicted wall, s": str(one.predicted), "it is": said[one.inside],
-        }
+    """Return a row per long run: its wall, the prediction, and the result of the check."""
+    results = {True: "inside", False: "outside", None: "no interval"}
+    rows = [
+        (one.label, str(one.epochs), one.run_id, str(Estimate(one.wall_s)), str(one.predicted), results[one.inside])
         for one in found.checks
-    )  # fmt: skip
+    ]
+    return pd.DataFrame(rows, columns=["", "epochs", "run", "wall, s", "predicted wall, s", "it is"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,22 +280,18 @@ def _line(label: str, group: RunSet, common: Variation | None) -> Line:
     costs = {repeat: block.cost_s for repeat, block in blocks.items()}
     intercepts = {repeat: block.intercept_s for repeat, block in blocks.items()}
     bends = [block.bend_s for block in blocks.values() if block.bend_s is not None]
-    return Line(
-        label,
-        costs,
-        intercepts,
-        estimates.centre([*intercepts.values()]),
-        estimates.centre([*costs.values()]),
-        tuple(seconds for block in blocks.values() for seconds in block.outside_s.values()),
-        common or slow_throughout([*costs.values()]),
-        estimates.centre(bends) if bends else None,
-        estimates.centre([block.outside_epoch_s for block in blocks.values()]),
-        walls,
-    )
+    fixed, epoch = (estimates.centre([*each.values()]) for each in (intercepts, costs))
+    outside_s = tuple(seconds for block in blocks.values() for seconds in block.outside_s.values())
+    bend = estimates.centre(bends) if bends else None
+    outside_epoch = estimates.centre([block.outside_epoch_s for block in blocks.values()])
+    among_runs = common or slow_throughout([*costs.values()])
+    return Line(label, costs, intercepts, fixed, epoch, outside_s, among_runs, bend, outside_epoch, walls)
 
 
 def _block(runs: Sequence[Run]) -> _Block:
-    after_s = {_epochs(run): _after_first_s(run, _epochs(run)) for run in runs}
+    if unknown := [run.run_id for run in runs if len(run.epochs) != _epochs(run)]:
+        raise UsageError(f"Run {unknown[0]} has no end times of its epochs.", "omit it")
+    after_s = {_epochs(run): (run.epochs[-1].end_ns - run.epochs[0].end_ns) / 1e9 for run in runs}
     return _Block({_epochs(run): _wall_s(run) - after_s[_epochs(run)] for run in runs}, after_s)
 
 
@@ -311,12 +301,6 @@ def _epochs(run: Run) -> int:
 
 def _wall_s(run: Run) -> float:
     return (run.wall_ns or 0) / 1e9
-
-
-def _after_first_s(run: Run, epochs: int) -> float:
-    if len(run.epochs) != epochs:
-        raise UsageError(f"Run {run.run_id} has no end times of its epochs.", "omit it")
-    return (run.epochs[-1].end_ns - run.epochs[0].end_ns) / 1e9
 
 
 def _against(line: Line, native: Line) -> AgainstNative:
@@ -336,11 +320,10 @@ def _epochs_to(goal: float, cost: Any, intercept: Any, native_cost: Any, native_
 
 def _checks(line: Line, runs: Iterable[Run]) -> list[Check]:
     checks = []
-    for run in sorted(runs, key=lambda run: (_epochs(run), run.run_id)):
-        epochs, wall_s = _epochs(run), _wall_s(run)
+    for epochs, run_id, wall_s in sorted((_epochs(run), run.run_id, _wall_s(run)) for run in runs):
         if epochs > SHORT:
             predicted = line.predicted_s(epochs)
-            checks.append(Check(line.label, epochs, run.run_id, wall_s, predicted, predicted.holds(wall_s)))
+            checks.append(Check(line.label, epochs, run_id, wall_s, predicted, predicted.holds(wall_s)))
     return checks
 
 

@@ -1,31 +1,31 @@
-"""Layers of the wall by model, in seconds and in percent."""
+"""Layers of the wall time by model, in seconds and in percent. Equal runs become a mean."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from argparse import Namespace
 
 from matplotlib.figure import Figure
 
-from analysis.studies import layer_bars
+from analysis.studies import layer_bars, script
 from analysis.studies.layer_bars import Seconds
+from analysis.studies.script import Shown
 from dlobd.compare.compatibility import experiment
 from dlobd.compare.runset import RunSet
 from dlobd.record.run import Run
 
 
 def bars(runs: RunSet) -> dict[str, Seconds]:
-    """Return mean seconds by model; a model with several settings gets one bar per setting."""
+    """Return mean seconds by model; a model with several settings gets a bar per setting."""
     alike: dict[str, list[Run]] = {}
     for model, own in runs.grouped(lambda run: experiment(run).model).items():
         for run in own.runs:
-            details = own.name(run, "model")
-            label = f"{model} {details}".strip()
-            alike.setdefault(label, []).append(run)
+            alike.setdefault(f"{model} {own.name(run, 'model')}".strip(), []).append(run)
     return {label: layer_bars.means(alike[label]) for label in sorted(alike)}
 
 
-def report(runs: RunSet) -> tuple[Iterable[str], Figure]:
+def report(asked: Namespace) -> Shown:
     """Return both tables and the picture."""
+    runs = script.usable(asked.runs)
     seconds = bars(runs)
     percent = {label: layer_bars.percents(bar) for label, bar in seconds.items()}
     pieces = (
@@ -39,7 +39,7 @@ def report(runs: RunSet) -> tuple[Iterable[str], Figure]:
     layer_bars.draw(left, seconds, "seconds of the wall, mean")
     layer_bars.draw(right, percent, "percent of the wall")
     right.invert_yaxis()  # the axis is shared, and was inverted twice
-    left.set_title("Where the wall time went, by model", loc="left")
+    left.set_title("Wall time by model and layer", loc="left")
     handles, labels = left.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower left", ncols=len(labels), fontsize="small", frameon=False)
     return pieces, figure

@@ -7,6 +7,7 @@ exchange inside a step has no number. A channel without a run is listed with the
 from __future__ import annotations
 
 import statistics
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from analysis.studies import script
+from analysis.studies.pictures import EDGE
 from analysis.studies.script import Shown
 from dlobd.axes import CHANNELS
 from dlobd.compare.compatibility import experiment
@@ -108,8 +111,9 @@ def _lack(channel: str) -> str:
     return ""
 
 
-def report(runs: RunSet) -> Shown:
+def report(asked: Namespace) -> Shown:
     """Return table and picture."""
+    runs = script.usable(asked.runs)
     found = points(runs)
     lines = [f"unavailable: channel {name}: {why}" for name, why in unavailable(runs)]
     if any(point.exchange_ms is None for point in found):
@@ -122,7 +126,7 @@ def report(runs: RunSet) -> Shown:
 
 
 def table(found: Sequence[Point]) -> pd.DataFrame:
-    """Return one row a point."""
+    """Return a row per point."""
     return pd.DataFrame(
         [
             {
@@ -151,11 +155,8 @@ def _picture(found: Sequence[Point]) -> Figure | None:
     left = [0.0] * len(shown)
     for part, (shade, hatch) in STYLES.items():
         lengths = [point.parts_ms[part] or 0.0 for point in shown]
-        names = [point.label for point in shown]
-        axes.barh(
-            names, lengths, left=left, label=part.replace("_", " "), color=shade, hatch=hatch, edgecolor="black",
-            linewidth=0.4,
-        )  # fmt: skip
+        looks = {"color": shade, "hatch": hatch, **EDGE}
+        axes.barh([point.label for point in shown], lengths, left=left, label=part.replace("_", " "), **looks)
         left = [start + length for start, length in zip(left, lengths, strict=True)]
     axes.invert_yaxis()
     axes.set_xlabel("milliseconds of one exchange")

@@ -1,4 +1,4 @@
-"""Paired estimates: runs are compared within each repeat.
+"""Estimates from paired runs: each repeat compares its own runs.
 
 A repeat is a block of a series: a drift between repeats affects all of its runs alike. Figures are computed for groups
 of whole repeats, and two of these figures are the ends of its interval. Two kinds of groups give exact intervals:
@@ -39,7 +39,7 @@ exact."""
 class Groups:
     """Means over groups of repeats.
 
-    means: one row a sample, one column a group with the same repeats in all rows.
+    means: a row per sample, a column per group with the same repeats in all rows.
     outside: rank of the figure that ends the interval, from either end; 0 for too few repeats.
     coverage: of the interval.
     """
@@ -66,7 +66,7 @@ def subsample_mean(samples: Sequence[Sequence[float]], confidence: float = CONFI
     """Compute the means over all subsets of repeats.
 
     Args:
-        samples: one value a repeat, in equal order.
+        samples: a value per repeat, in equal order.
     """
     rows = np.asarray(samples, float)
     members = _members(rows.shape[1])

@@ -8,22 +8,19 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 from matplotlib.axes import Axes
 
-from analysis.studies.pictures import HATCHES, colour
+from analysis.studies import pictures
 from dlobd.compare.figures import PARTS, layer_s
 from dlobd.record.run import Run
 from dlobd.report.summary import title
 
 Seconds = dict[str, float | None]
-"""Layer, or the unattributed rest, to mean seconds of the wall; None for an unmeasured layer."""
+"""Layer, or unattributed time, to mean seconds of the wall; None for an unmeasured layer."""
 
 
 def means(runs: Sequence[Run]) -> Seconds:
     """Return the mean of each layer over the runs that measured it. If all did, the means add up to the mean wall."""
-    found: Seconds = {}
-    for name in PARTS:
-        known = [seconds for run in runs if (seconds := layer_s(run, name)) is not None]
-        found[name] = statistics.fmean(known) if known else None
-    return found
+    known = {name: [seconds for run in runs if (seconds := layer_s(run, name)) is not None] for name in PARTS}
+    return {name: statistics.fmean(values) if values else None for name, values in known.items()}
 
 
 def percents(seconds: Seconds) -> Seconds:
@@ -33,7 +30,7 @@ def percents(seconds: Seconds) -> Seconds:
 
 
 def table(bars: Mapping[str, Seconds], total: str) -> pd.DataFrame:
-    """Return one row a bar: the layers that some bar has, and their sum in column `total`."""
+    """Return a row per bar: the layers that some bar has, and their sum in column `total`."""
     shown = [name for name in PARTS if any(bar[name] for bar in bars.values())]
     rows = {
         label: {**{title(name): bar[name] for name in shown}, total: sum(value or 0.0 for value in bar.values())}
@@ -43,17 +40,13 @@ def table(bars: Mapping[str, Seconds], total: str) -> pd.DataFrame:
 
 
 def draw(axes: Axes, bars: Mapping[str, Seconds], unit: str) -> None:
-    """Draw one horizontal bar per label, from the top, in the colours and hatches of all pictures."""
+    """Draw a horizontal bar per label, from the top, in the colours and hatches of all pictures."""
     left = dict.fromkeys(bars, 0.0)
     for name in PARTS:
         lengths = {label: bar[name] or 0.0 for label, bar in bars.items()}
-        if not any(lengths.values()):
-            continue
-        axes.barh(
-            list(bars), list(lengths.values()), left=list(left.values()), label=title(name), edgecolor="black",
-            linewidth=0.4, color=colour(name), hatch=HATCHES[name],
-        )  # fmt: skip
-        left = {label: left[label] + lengths[label] for label in bars}
+        if any(lengths.values()):
+            axes.barh([*bars], [*lengths.values()], left=[*left.values()], label=title(name), **pictures.bar(name))
+            left = {label: left[label] + lengths[label] for label in bars}
     axes.invert_yaxis()
     axes.set_xlim(left=0)
     axes.set_xlabel(unit)

@@ -1,11 +1,11 @@
-"""Overhead table with one row a layer, of one run or of several equal runs, and its picture.
+"""Layers of one run, or means and standard deviations of several equal runs, and their picture.
 
 Numbers come from `dlobd.report.summary`; the picture shows the table.
 """
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +13,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import dlobd
+from analysis.studies.pictures import EDGE, colour
 from analysis.studies.script import Shown
 from dlobd.errors import UsageError
 from dlobd.layers import LAYERS, UNATTRIBUTED
@@ -37,7 +38,7 @@ PRINTED = ["title", "n", "seconds", "seconds_sd", "percent", "percent_sd", "lo_s
 
 
 def overhead_table(runs: Sequence[Run]) -> pd.DataFrame:
-    """Return one row a layer in the order of `LAYERS`, then `unattributed` and `wall`; see `COLUMNS`.
+    """Return a row per layer in the order of `LAYERS`, then `unattributed` and `wall`; see `COLUMNS`.
 
     A layer that a run did not measure is left out of the mean instead of counted as 0.
 
@@ -57,16 +58,8 @@ def overhead_table(runs: Sequence[Run]) -> pd.DataFrame:
                 "make one table per experiment",
             )
     parts = pd.DataFrame([part for run in runs for part in _parts(run)])
-    rows = parts.groupby("layer", sort=False).agg(
-        n=("seconds", "size"),
-        seconds=("seconds", "mean"),
-        seconds_sd=("seconds", "std"),
-        percent=("percent", "mean"),
-        percent_sd=("percent", "std"),
-        lo_s=("lo_s", "mean"),
-        hi_s=("hi_s", "mean"),
-        unexplained_s=("unexplained_s", "mean"),
-    )
+    groups = parts.groupby("layer", sort=False)
+    rows = groups.mean().join(groups[["seconds", "percent"]].std().add_suffix("_sd")).assign(n=groups.size())
     # a layer that took no part in any run has no row
     seen = {layer.layer for run in runs for layer in run.layers} | {UNATTRIBUTED, "wall"}
     rows = rows[rows.index.isin(seen)].reset_index()
@@ -75,11 +68,9 @@ def overhead_table(runs: Sequence[Run]) -> pd.DataFrame:
     return rows[list(COLUMNS)]
 
 
-def parser(doc: str | None) -> ArgumentParser:
-    """Return the parser of the script; `doc` is its help."""
-    made = ArgumentParser(description=doc, formatter_class=RawDescriptionHelpFormatter)
-    made.add_argument("runs", nargs="+", metavar="RUN", help="bundle of a run")
-    return made
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the runs."""
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="bundle of a run")
 
 
 def report(asked: Namespace) -> Shown:
@@ -101,11 +92,10 @@ def picture(table: pd.DataFrame) -> Figure:
     axes = figure.subplots()
     left = 0.0
     for row in table[table["layer"] != "wall"].itertuples():
-        layer = LAYERS.get(str(row.layer))
-        colour = layer.colour if layer else "white"
+        layer = str(row.layer) if row.layer in LAYERS else ""
         hatched = float(row.unexplained_s)  # type: ignore[arg-type]
         known = float(row.seconds) - hatched  # type: ignore[arg-type]
-        style: dict[str, Any] = {"color": colour, "edgecolor": "black", "linewidth": 0.4}
+        style = {"color": colour(layer), **EDGE}
         label = f"{row.title}  {row.seconds:.3f} s  {row.percent:.1f} %"
         axes.barh(0, known, left=left, label=label if layer else None, **style)
         axes.barh(0, hatched, left=left + known, label=None if layer else label, hatch="////", **style)

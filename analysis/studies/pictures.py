@@ -6,11 +6,13 @@ files.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
 from dlobd.errors import UsageError
 from dlobd.layers import LAYERS, UNATTRIBUTED
@@ -31,6 +33,9 @@ HATCHES = {
 }
 """Layer to its hatch, which distinguishes neighbouring layers without colour."""
 
+EDGE: dict[str, Any] = {"edgecolor": "black", "linewidth": 0.4}
+"""The outline of bars."""
+
 LINE_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Colours of lines other than layers, by Okabe and Ito."""
 
@@ -43,6 +48,21 @@ def colour(layer: str) -> str:
     return LAYERS[layer].colour if layer in LAYERS else "white"
 
 
+def bar(layer: str) -> dict[str, Any]:
+    """Return the style of a layer's bar."""
+    return {"color": colour(layer), "hatch": HATCHES[layer], **EDGE}
+
+
+def layer_legend(figure: Figure, layers: Collection[str], loc: str = "outside lower left") -> None:
+    """Add a legend of layers in a row below the picture."""
+    handles = [
+        Patch(facecolor=colour(name), hatch=hatch, label=LAYERS[name].title if name in LAYERS else name, **EDGE)
+        for name, hatch in HATCHES.items()
+        if name in layers
+    ]
+    figure.legend(handles=handles, loc=loc, ncols=len(handles), fontsize="small", frameon=False)
+
+
 def write(figure: Figure, path: Path) -> None:
     """Write a figure in the format of the suffix of `path`, .png or .svg.
 
@@ -53,7 +73,7 @@ def write(figure: Figure, path: Path) -> None:
         raise UsageError(f"{path} is neither a .png nor a .svg file.", "use one of these suffixes")
     metadata: dict[str, Any] = {"Date": None} if path.suffix == ".svg" else {"Software": None}
     try:
-        with matplotlib.rc_context({"svg.hashsalt": "dlobd"}):  # else the ids in the file are random
+        with matplotlib.rc_context({"svg.hashsalt": "dlobd"}):  # else the IDs in the file are random
             figure.savefig(path, metadata=metadata, dpi=150)
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}.", "choose another path") from error

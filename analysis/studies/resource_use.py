@@ -6,7 +6,7 @@ machine's figure only.
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any
@@ -15,14 +15,12 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 
 import dlobd
-from analysis.studies.pictures import HATCHES, colour
+from analysis.studies.pictures import HATCHES, colour, layer_legend
 from analysis.studies.script import Shown
 from dlobd.attribution.attribute import attribute
 from dlobd.errors import UsageError
-from dlobd.layers import LAYERS
 from dlobd.measures.frames import RunBundle
 from dlobd.record.run import Run
 from dlobd.schema import Segment
@@ -41,11 +39,9 @@ PATTERNS = ("", "", "///", "", "...", "xxx", "", "++")
 """Shades and patterns of roles: grey, because colours belong to layers."""
 
 
-def parser(doc: str | None) -> ArgumentParser:
-    """Return the parser of the script; `doc` is its help."""
-    made = ArgumentParser(description=doc, formatter_class=RawDescriptionHelpFormatter)
-    made.add_argument("run", metavar="RUN", help="bundle of a run")
-    return made
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the run."""
+    parser.add_argument("run", metavar="RUN", help="bundle of a run")
 
 
 def report(asked: Namespace) -> Shown:
@@ -58,7 +54,7 @@ def report(asked: Namespace) -> Shown:
 
 
 def layer_table(run: Run) -> pd.DataFrame:
-    """Return one row a layer: seconds of the wall, and the load of the machine meanwhile.
+    """Return a row per layer: seconds of the wall, and the load of the machine meanwhile.
 
     Raises:
         UsageError: the run was not sampled.
@@ -133,7 +129,7 @@ def resource_chart(bundle: RunBundle) -> Figure:
 
 
 def draw(frame: pd.DataFrame, layers: Sequence[Strip], cores: int, run_id: str) -> Figure:
-    """Like `resource_chart`; `frame` is `RunBundle.resources`."""
+    """Draw `resource_chart` from `RunBundle.resources` and the stretches of the wall."""
     host = frame[frame["role"] == HOST]
     gpu = bool(host["gpu_busy_percent"].notna().any())
     names = ["CPU, cores", "memory, GB", "disk, MB/s", "network, MB/s", *(["GPU busy, %"] if gpu else [])]
@@ -160,13 +156,7 @@ def draw(frame: pd.DataFrame, layers: Sequence[Strip], cores: int, run_id: str) 
     panels[-1].set_xlim(0, max(start + length for _, start, length in layers))
     panels[-1].set_xlabel("seconds since the window's start")
     panels[0].set_title(f"Resource use of the machine, run {run_id}", loc="left")
-    seen = [name for name in HATCHES if name in {layer for layer, _, _ in layers}]
-    handles = [
-        Patch(facecolor=colour(name), edgecolor="black", linewidth=0.4, hatch=HATCHES[name],
-              label=LAYERS[name].title if name in LAYERS else name)
-        for name in seen
-    ]  # fmt: skip
-    figure.legend(handles=handles, loc="lower left", ncols=len(handles), fontsize="small", frameon=False)
+    layer_legend(figure, {layer for layer, _, _ in layers}, "lower left")
     return figure
 
 
@@ -176,16 +166,17 @@ def _behind(axes: Axes, layers: Sequence[Strip], alpha: float) -> None:
     for name in dict.fromkeys(layer for layer, _, _ in layers):
         own = [(start, length) for layer, start, length in layers if layer == name]
         hatch = HATCHES[name] if alpha == 1 else ""
-        axes.broken_barh(own, (0, 1), transform=top, facecolor=colour(name), edgecolor="black" if hatch else "none",
-                         linewidth=0, hatch=hatch, alpha=alpha)  # fmt: skip
+        edge = "black" if hatch else "none"
+        looks = {"facecolor": colour(name), "edgecolor": edge, "linewidth": 0, "hatch": hatch, "alpha": alpha}
+        axes.broken_barh(own, (0, 1), transform=top, **looks)
 
 
 def _cpu(axes: Axes, frame: pd.DataFrame, cores: int) -> None:
     at_s, by_role = cores_by_role(frame)
     below: Any = np.zeros(max(0, len(at_s) - 1))
     for (role, busy), shade, pattern in zip(by_role.items(), SHADES, PATTERNS, strict=False):
-        axes.stairs(below + busy, at_s, baseline=below, fill=True, facecolor=shade, edgecolor="black", linewidth=0.2,
-                    hatch=pattern, label=role)  # fmt: skip
+        looks = {"facecolor": shade, "edgecolor": "black", "linewidth": 0.2, "hatch": pattern}
+        axes.stairs(below + busy, at_s, baseline=below, fill=True, label=role, **looks)
         below = below + busy
     edges, machine = rates(frame[frame["role"] == HOST], "cpu_ns")
     if len(machine):

@@ -5,19 +5,22 @@
     efficiency                  speed-up x fewest workers / n
 
 Ratios are taken within repeats; the table has their medians, with intervals as `dlobd.compare.median.median`
-has them. Start-up, which workers do not shorten, is part of the wall and not of the training.
+has them. Start-up, which workers do not shorten, is part of the wall and not of the training. From six runs of each
+point on, figures have a 95 % interval.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.studies import layer_bars, pictures
+from analysis.studies import layer_bars, pictures, script
+from analysis.studies.script import Shown
 from dlobd.compare import median as medians
 from dlobd.compare.compatibility import experiment
 from dlobd.compare.figures import throughput, wall_s
@@ -27,7 +30,7 @@ from dlobd.record.run import Run
 from dlobd.report.text import MEDIANS, median
 from dlobd.run.machine_noise import CLIENT
 
-Values = tuple[float | None, ...]
+Values = Sequence[float | None]
 """A value per run or per repeat."""
 
 
@@ -49,7 +52,7 @@ class Scaled:
 
     def efficiencies(self, of: Values) -> Values:
         """Return speed-ups relative to the ratio of workers."""
-        return tuple(None if value is None else value * self.fewest / self.workers for value in of)
+        return [None if value is None else value * self.fewest / self.workers for value in of]
 
 
 Curves = dict[str, list[Scaled]]
@@ -97,12 +100,9 @@ def _curve(by_workers: dict[int, RunSet]) -> list[Scaled]:
 def _speed_ups(own: Mapping[Repeat, Run], base: Mapping[Repeat, Run]) -> tuple[Values, Values]:
     """Return the speed-ups of the wall and of the training in common repeats."""
     common = sorted(own.keys() & base.keys())
-    walls = tuple(_over(wall_s(base[repeat]), wall_s(own[repeat])) for repeat in common)
-    return walls, tuple(_over(throughput(own[repeat]), throughput(base[repeat])) for repeat in common)
-
-
-def _over(above: float | None, below: float | None) -> float | None:
-    return above / below if above is not None and below else None
+    before, after = ([each[repeat] for repeat in common] for each in (base, own))
+    walls = medians.ratios(map(wall_s, before), map(wall_s, after))
+    return walls, medians.ratios(map(throughput, after), map(throughput, before))
 
 
 def _check_equal_work(runs: RunSet) -> None:
@@ -144,7 +144,7 @@ def warnings(runs: RunSet) -> list[str]:
 
 
 def table(found: Curves) -> pd.DataFrame:
-    """Return one row a curve and number of workers; see `dlobd.report.text.median`."""
+    """Return a row per curve and number of workers; see `dlobd.report.text.median`."""
     rows = [
         {
             "": label,
@@ -163,8 +163,9 @@ def table(found: Curves) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def report(runs: RunSet) -> tuple[Iterable[str], Figure]:
+def report(asked: Namespace) -> Shown:
     """Return tables and picture."""
+    runs = script.usable(asked.runs)
     found = curves(runs)
     bars = {f"{label}, {one.workers}": one.layers for label, curve in found.items() for one in curve}
     pieces = (

@@ -1,13 +1,14 @@
-"""Command line of the scripts of analysis/: arguments, output, pictures, errors of one line."""
+"""The command line of the studies: arguments, output, pictures, errors of one line."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
-from argparse import Namespace
-from collections.abc import Callable, Collection, Iterable, Sequence
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from collections.abc import Collection, Iterable, Mapping
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -20,65 +21,60 @@ Shown = tuple[Iterable[str], Figure | None]
 """Pieces of text to print, and the picture if there is one."""
 
 
-def main(name: str, doc: str | None, study: Callable[[RunSet], Shown], arguments: Sequence[str] | None = None) -> int:
-    """Run a script that studies all given runs with status ok; see `run`."""
-
-    def shown(asked: Namespace) -> Shown:
-        # a busy machine is no reason to refuse: such runs are a study's data as well
-        runs, left_out = load(asked.runs).usable(keep_busy=True)
-        if not runs.members:
-            raise UsageError("None of the runs is ok.", "name other runs")
-        pieces, figure = study(runs)
-        return (*(f"left out: {line}" for line in left_out), *pieces), figure
-
-    return run(name, parser(doc), shown, arguments)
-
-
-def parser(doc: str | None, disturbed: bool = False) -> argparse.ArgumentParser:
-    """Return the parser of a script that takes series and bundles; `doc` is its help.
+def main(doc: str, studies: Mapping[str, str]) -> int:
+    """Run the study that the first word of the command line names, and return the exit code.
 
     Args:
-        disturbed: add the option to keep runs on a busy machine, which the study leaves out by default.
+        doc: help of the command.
+        studies: module in `analysis.studies` to its description. It has `report(asked)`, and `add_arguments(parser)`
+            if it takes others than series and bundles.
     """
-    made = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("runs", nargs="+", type=Path, metavar="SERIES|RUN", help="a series-KEY.json or a bundle")
-    if disturbed:
-        made.add_argument("--keep-disturbed", action="store_true", help="compare runs on a busy machine too")
-    return made
-
-
-def run(
-    name: str,
-    parser: argparse.ArgumentParser,
-    shown: Callable[[Namespace], Shown],
-    arguments: Sequence[str] | None = None,
-) -> int:
-    """Print the text of a study, write its picture as NAME.png and NAME.svg, and return the exit code.
-
-    Args:
-        name: of the pictures; the name of the script has `_` instead of `-`.
-        parser: gets the option for the directory of the pictures.
-        arguments: replace those of the command line.
-    """
+    listed = "".join(f"  {name:<20}{what}\n" for name, what in studies.items())
+    parser = ArgumentParser("analysis", description=doc, epilog=listed, formatter_class=RawDescriptionHelpFormatter)
+    parser.add_argument("study", choices=studies, metavar="STUDY")
+    name = parser.parse_args(sys.argv[1:2]).study
+    study: Any = import_module(f"analysis.studies.{name}")
+    parser = ArgumentParser(f"analysis {name}", description=study.__doc__, formatter_class=RawDescriptionHelpFormatter)
+    getattr(study, "add_arguments", add_runs)(parser)
     parser.add_argument("-o", "--out", type=Path, default=Path("."), metavar="DIR", help="directory of the pictures")
-    asked = parser.parse_args(arguments)
+    asked = parser.parse_args(sys.argv[2:])
     try:
-        pieces, figure = shown(asked)
+        pieces, figure = study.report(asked)
         for piece in pieces:
             print(piece)
-        _make(asked.out)
         if figure:
+            _make(asked.out)
             for suffix in pictures.SUFFIXES:
-                path = asked.out / f"{name}{suffix}"
-                pictures.write(figure, path)
+                pictures.write(figure, path := asked.out / f"{name.replace('_', '-')}{suffix}")
                 print(path, flush=True)
     except DlobdError as error:
-        print(f"{name.replace('-', '_')}: {error.line}", file=sys.stderr)
+        print(f"{name}: {error.line}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
         # the reader of the output, such as `head`, ended early
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would complain at exit
     return 0
+
+
+def add_runs(parser: ArgumentParser, disturbed: bool = False) -> None:
+    """Add the series and bundles; with `disturbed`, also the option to keep runs on a busy machine."""
+    parser.add_argument("runs", nargs="+", type=Path, metavar="SERIES|RUN", help="a series-KEY.json or a bundle")
+    if disturbed:
+        parser.add_argument("--keep-disturbed", action="store_true", help="compare runs on a busy machine too")
+
+
+def usable(paths: Iterable[Path]) -> RunSet:
+    """Return the runs with status ok, also from a busy machine; print a line for each other run.
+
+    Raises:
+        UsageError: no run is ok.
+    """
+    runs, left_out = load(paths).usable(keep_busy=True)
+    if not runs.members:
+        raise UsageError("None of the runs is ok.", "name other runs")
+    for line in left_out:
+        print(f"left out: {line}")
+    return runs
 
 
 def checked(runs: RunSet, keep_busy: bool, also: Collection[str] = ()) -> tuple[dict[str, RunSet], list[str]]:

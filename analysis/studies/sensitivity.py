@@ -20,7 +20,8 @@ repeats. No interval has a known coverage with so few, so there is none: compare
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -32,6 +33,8 @@ from matplotlib.figure import Figure
 from SALib.analyze import sobol as analysis
 from SALib.sample import sobol as sampling
 
+from analysis.studies import script
+from analysis.studies.script import Shown
 from dlobd.compare.compatibility import varying
 from dlobd.compare.figures import PARTS, Value, layer_or_zero_s, throughput, wall_s
 from dlobd.compare.runset import RunSet
@@ -75,8 +78,10 @@ def factors(runs: RunSet) -> dict[str, list[Any]]:
     Raises:
         UsageError: there is none.
     """
-    varied = varying(runs.runs)
-    found = {name: _values(runs.runs, name) for name in runs.axes or varied}
+    found = {
+        name: sorted({getattr(run.configuration, name) for run in runs.runs})
+        for name in runs.axes or varying(runs.runs)
+    }
     if constant := [name for name, values in found.items() if len(values) < 2]:
         raise UsageError(
             f"{constant[0]} has a single value ({found[constant[0]][0]}) in the runs that are ok.",
@@ -147,7 +152,7 @@ class _Scheme:
         """Return first and total order of each factor, shape (2, factors).
 
         Args:
-            seen: one row a combination of values, one column a repeat.
+            seen: a row per combination of values, a column per repeat.
         """
         values = seen.reshape(self.sizes)[self._at]
         if not np.ptp(values):
@@ -164,12 +169,8 @@ def _by_chance(seen: Any, sizes: Sequence[int]) -> list[float]:
     return [(size - 1) * within / whole for size in sizes]
 
 
-def _values(runs: Iterable[Run], name: str) -> list[Any]:
-    return sorted({getattr(run.configuration, name) for run in runs})
-
-
 def table(found: Sequence[Sensitivity]) -> pd.DataFrame:
-    """Return one row a figure and factor."""
+    """Return a row per figure and factor."""
     return pd.DataFrame(
         [
             {
@@ -184,8 +185,9 @@ def table(found: Sequence[Sensitivity]) -> pd.DataFrame:
     )
 
 
-def report(runs: RunSet) -> tuple[Iterable[str], Figure]:
+def report(asked: Namespace) -> Shown:
     """Return table and picture."""
+    runs = script.usable(asked.runs)
     levels = factors(runs)
     found = sensitivities(runs)
     repeats = len(cube(runs, levels)[0])

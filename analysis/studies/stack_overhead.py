@@ -7,22 +7,22 @@ intervals are exact, from subsets of repeats (`estimates`).
 
 from __future__ import annotations
 
-from argparse import Namespace
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import fmean
+from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib import patheffects
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 
-from analysis.studies import estimates, script
-from analysis.studies.pictures import HATCHES, colour
+from analysis.studies import estimates, pictures, script
 from analysis.studies.script import Shown
 from dlobd.compare.compatibility import NATIVE
-from dlobd.compare.figures import PARTS
+from dlobd.compare.figures import PARTS, WALL
 from dlobd.compare.median import Estimate
 from dlobd.compare.runset import Repeat, RunSet, load
 from dlobd.errors import UsageError
@@ -38,7 +38,9 @@ WIDE = 0.05
 GROUP_LAYERS = {"YARN": "yarn", "Spark": "spark"}
 """Layer group of the published figures to the layer that gives its colour."""
 
-READABLE = [patheffects.withStroke(linewidth=2.5, foreground="white")]
+OUTLINE = [patheffects.withStroke(linewidth=2.5, foreground="white")]
+INSIDE: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": "small", "path_effects": OUTLINE}
+"""Style of the seconds inside a segment."""
 
 PUBLISHED = (
     "The DLoBD study reports up to 15.5 % of the time in YARN and up to 18.1 % in Spark job execution for SoftMax on "
@@ -99,6 +101,11 @@ def share(point: Point, group: str) -> Estimate | None:
     return point.groups[group][1] if group in point.groups else None
 
 
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the runs, which did the same work; some of them are native."""
+    script.add_runs(parser, disturbed=True)
+
+
 def report(asked: Namespace) -> Shown:
     """Compare the given runs with the native ones among them."""
     found = stack_overhead(load(asked.runs), asked.keep_disturbed)
@@ -118,12 +125,12 @@ def pieces(found: StackOverhead) -> list[str]:
 
 
 def table(found: StackOverhead) -> pd.DataFrame:
-    """Return one row a point, seconds first; brackets hold 95 % intervals with the coverage in the last column."""
+    """Return a row per point, seconds first; brackets hold 95 % intervals with the coverage in the last column."""
     return pd.DataFrame([_row(point) for point in found.points])
 
 
 def layer_table(found: StackOverhead) -> pd.DataFrame:
-    """Return one row a point with the overhead of each layer; the first row has the seconds of native runs."""
+    """Return a row per point with the overhead of each layer; the first row has the seconds of native runs."""
     names = [name for name in PARTS if any(name in point.layers for point in found.points)]
     rows = []
     for point in found.points:
@@ -138,53 +145,48 @@ def _point(label: str, runs: Mapping[Repeat, Run], native: Mapping[Repeat, Run])
     common = sorted(runs.keys() & native.keys())
     if not common:
         raise UsageError(f"No repeat has both a native run and one of {label}.", "run them in one series")
-    alone = _alone(label, runs)
-    layers = _names([*runs.values(), *native.values()])
+    pairs = [(_seconds(runs[repeat]), _seconds(native[repeat])) for repeat in common]
 
-    def differences(of: Callable[[Run], float]) -> list[float]:
-        return [of(runs[repeat]) - of(native[repeat]) for repeat in common]
+    def values(name: str) -> list[list[float]]:
+        return [[each.get(name, 0.0) for each in side] for side in zip(*pairs, strict=True)]
 
-    def of_layer(name: str) -> Callable[[Run], float]:
-        return lambda run: _seconds(run).get(name, 0.0)
+    def added(name: str) -> Estimate:
+        return estimates.mean(np.subtract(*values(name)).tolist())
 
-    own_s, native_s = ([_wall_s(each[repeat]) for repeat in common] for each in (runs, native))
-    return Point(
-        label, alone.runs, alone.wall, alone.layers, alone.unexplained_s, alone.groups,
-        len(common), estimates.mean(differences(_wall_s)), estimates.ratio(own_s, native_s),
-        {name: estimates.mean(differences(of_layer(name))) for name in layers},
-    )  # fmt: skip
+    layers = {name: added(name) for name in _names([*runs.values(), *native.values()])}
+    return replace(
+        _alone(label, runs),
+        pairs=len(common),
+        overhead=added(WALL),
+        ratio=estimates.ratio(*values(WALL)),
+        layer_overhead=layers,
+    )
 
 
 def _alone(label: str, runs: Mapping[Repeat, Run]) -> Point:
     own = list(runs.values())
-    walls = [_wall_s(run) for run in own]
-    means = {name: fmean(_seconds(run).get(name, 0.0) for run in own) for name in _names(own)}
-    groups = {} if label == NATIVE else {group: _group(own, walls, group) for group in PUBLISHED_PERCENT}
+    seconds = [_seconds(run) for run in own]
+    walls = [each[WALL] for each in seconds]
+    means = {name: fmean(each.get(name, 0.0) for each in seconds) for name in _names(own)}
+    groups = {}
+    for group in PUBLISHED_PERCENT if label != NATIVE else ():
+        values = [
+            sum(each.get(name, 0.0) for name, layer in LAYERS.items() if layer.group == group) for each in seconds
+        ]
+        groups[group] = (estimates.mean(values), estimates.ratio(values, walls))
     unexplained_s = fmean(run.unexplained_ns / 1e9 for run in own)
     return Point(label, len(own), estimates.mean(walls), means, unexplained_s, groups)
-
-
-def _group(runs: Sequence[Run], walls: Sequence[float], group: str) -> tuple[Estimate, Estimate]:
-    """Return the mean seconds of a layer group, and their share of the mean wall."""
-    names = [name for name, layer in LAYERS.items() if layer.group == group]
-    values = [sum(_seconds(run).get(name, 0.0) for name in names) for run in runs]
-    return estimates.mean(values), estimates.ratio(values, walls)
 
 
 def _seconds(run: Run) -> dict[str, float]:
     # a layer without a row has no time in the wall: it took no part, or lies inside another layer
     rest = {UNATTRIBUTED: run.unattributed_ns / 1e9} if run.unattributed_ns else {}
-    return {row.layer: row.ns / 1e9 for row in run.layers} | rest
+    return {row.layer: row.ns / 1e9 for row in run.layers} | rest | {WALL: (run.wall_ns or 0) / 1e9}
 
 
 def _names(runs: Sequence[Run]) -> list[str]:
     seen = {name for run in runs for name in _seconds(run)}
     return [name for name in PARTS if name in seen]
-
-
-def _wall_s(run: Run) -> float:
-    assert run.wall_ns
-    return run.wall_ns / 1e9
 
 
 def _few(points: Sequence[Point]) -> list[str]:
@@ -211,14 +213,8 @@ def picture(found: StackOverhead) -> Figure:
     bars, shares = figure.subplots(1, 2, width_ratios=(3, 1))
     _bars(bars, found)
     _shares(shares, found)
-    layers = [name for name in HATCHES if any(point.layers.get(name) for point in found.points)]
-    handles = [_patch(name, LAYERS[name].title if name in LAYERS else name) for name in layers]
-    figure.legend(handles=handles, loc="outside lower left", ncols=len(handles), fontsize="small", frameon=False)
+    pictures.layer_legend(figure, {name for point in found.points for name, seconds in point.layers.items() if seconds})
     return figure
-
-
-def _patch(layer: str, label: str) -> Patch:
-    return Patch(facecolor=colour(layer), edgecolor="black", linewidth=0.4, hatch=HATCHES[layer], label=label)
 
 
 def _bars(axes: Axes, found: StackOverhead) -> None:
@@ -227,19 +223,16 @@ def _bars(axes: Axes, found: StackOverhead) -> None:
     for row, point in enumerate(found.points):
         left = 0.0
         for layer, seconds in point.layers.items():
-            style = {"color": colour(layer), "edgecolor": "black", "linewidth": 0.4, "hatch": HATCHES[layer]}
-            axes.barh(row, seconds, left=left, height=0.62, **style)  # type: ignore[arg-type]
+            axes.barh(row, seconds, left=left, height=0.62, **pictures.bar(layer))
             if seconds >= WIDE * room:
-                axes.text(
-                    left + seconds / 2, row, f"{seconds:.1f}", ha="center", va="center", fontsize="small",
-                    path_effects=READABLE,
-                )  # fmt: skip
+                axes.text(left + seconds / 2, row, f"{seconds:.1f}", **INSIDE)
             left += seconds
         end = left
         if point.wall.low is not None and point.wall.high is not None:
             axes.plot([point.wall.low, point.wall.high], [row, row], color="black", linewidth=1.2, marker="|")
             end = max(left, point.wall.high)
-        axes.text(end + 0.01 * room, row, _total(point.wall.value, point.ratio), va="center", fontsize="small")
+        times = f"\n{point.ratio} x native" if point.ratio else ""
+        axes.text(end + 0.01 * room, row, f"{point.wall.value:.1f} s{times}", va="center", fontsize="small")
     axes.set_xlim(0, room)
     axes.set_yticks(range(len(found.points)), [point.label for point in found.points])
     axes.invert_yaxis()
@@ -247,20 +240,14 @@ def _bars(axes: Axes, found: StackOverhead) -> None:
     axes.set_title("Native against in-stack: the same training, by layer", loc="left")
 
 
-def _total(wall_s: float, ratio: Estimate | None) -> str:
-    return f"{wall_s:.1f} s\n{ratio} x native" if ratio else f"{wall_s:.1f} s"
-
-
 def _shares(axes: Axes, found: StackOverhead) -> None:
     rows = [point.label for point in found.points]
     height = 0.31
     for place, group in enumerate(PUBLISHED_PERCENT):
-        layer = GROUP_LAYERS[group]
         own = [share(point, group) for point in found.points]
         percent = [100 * one.value if one else 0.0 for one in own] + [PUBLISHED_PERCENT[group]]
         at = [row + (place - 0.5) * height for row in range(len(percent))]
-        axes.barh(at, percent, height=height, color=colour(layer), edgecolor="black", linewidth=0.4,
-                  hatch=HATCHES[layer], label=f"in {group}")  # fmt: skip
+        axes.barh(at, percent, height=height, label=f"in {group}", **pictures.bar(GROUP_LAYERS[group]))
         for row, value in zip(at, percent, strict=True):
             upto = "up to " if row > len(rows) - 0.6 else ""
             if value:

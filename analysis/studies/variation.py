@@ -59,7 +59,7 @@ def variation(groups: Iterable[Sequence[Run]], epochs: int) -> Variation | None:
 
 
 def slow_throughout(costs: Sequence[float]) -> Variation:
-    """Assume that a slow run is slow in all of its epochs, if the data cannot separate epochs from runs.
+    """Return the variation if all of it is between runs: a slow run is slow in all of its epochs.
 
     Args:
         costs: cost of an epoch in each repeat.

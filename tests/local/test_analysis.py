@@ -134,7 +134,7 @@ def test_the_width_of_clock_offsets_is_measured(tmp_path: Path) -> None:
     """By processes of two clocks, where this user may make another one; the truth is always inside."""
     done = script("clock_width.py", "--exchanges", 200, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert float(re.findall(r"one alone: median ([\d.]+) us", done.stdout)[0]) > 0
+    assert float(re.findall(r"each pair: median ([\d.]+) us", done.stdout)[0]) > 0
     (inside, of) = re.findall(r"inside in (\d+) of (\d+)", done.stdout)[0]
     assert inside == of != "0"
 

@@ -24,17 +24,7 @@ _page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relativ
 @pytest.fixture(scope="module")
 def generate() -> ModuleType:
     """docs/generate.py, which is a script and not part of the package."""
-    return _script("generate")
-
-
-@pytest.fixture
-def command_pages() -> ModuleType:
-    """docs/command_pages.py, loaded anew: tests change its tables."""
-    return _script("command_pages")
-
-
-def _script(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, TOP / "docs" / f"{name}.py")
+    spec = importlib.util.spec_from_file_location("generate", TOP / "docs" / "generate.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -58,36 +48,54 @@ def _anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def test_pages_made_from_the_code_are_current(generate: ModuleType) -> None:
-    """They are what docs/generate.py would write now, with every number of the schema and every command in them."""
+def test_pages_are_current(generate: ModuleType) -> None:
+    """Each part of a page that follows from the code is as docs/generate.py would write it."""
     assert generate.main(["--check"]) == 0
 
 
-def test_a_stale_page_is_found_and_made_again(generate: ModuleType, tmp_path: Path) -> None:
-    """--check gives 1 for a page that was changed or is missing and leaves it so; without it the page is written."""
-    shutil.copy(TOP / "docs" / "metrics.md", tmp_path)
-    (tmp_path / "layers.md").write_text("old")
-    assert generate.main(["--check", "--to", str(tmp_path)]) == 1
-    assert (tmp_path / "layers.md").read_text() == "old"
-    assert generate.main(["--to", str(tmp_path)]) == 0
-    assert (tmp_path / "layers.md").read_bytes() == (TOP / "docs" / "layers.md").read_bytes()
+def test_a_stale_page_is_found_and_filled(generate: ModuleType, tmp_path: Path) -> None:
+    """--check gives 1 for a changed part and leaves it; without --check the part is written."""
+    shutil.copytree(TOP / "docs", docs := tmp_path / "docs")
+    page = docs / "layers.md"
+    page.write_text(stale := page.read_text().replace("**YARN**", "**yarn**"))
+    assert generate.main(["--check", "--to", str(docs)]) == 1
+    assert page.read_text() == stale
+    assert generate.main(["--to", str(docs)]) == 0
+    assert page.read_bytes() == (TOP / "docs" / "layers.md").read_bytes()
 
 
-def test_each_command_has_a_page_with_an_example(command_pages: ModuleType) -> None:
-    """Of itself, and that the command line takes, with every option and exit code explained; the index links it."""
-    pages = command_pages.pages(TOP / "docs")
-    entries = command_pages.COMMANDS | command_pages.LATER
-    for name, command in command_pages.leaves(COMMAND):
-        page = pages[f"commands/{command_pages.file_name(name)}"]
-        assert f"]({command_pages.file_name(name)})" in pages["commands/index.md"]
-        own = [line for line, _ in entries[name].examples if line.startswith(f"dlobd {name}")]
+def test_unknown_and_missing_parts_are_errors(generate: ModuleType, tmp_path: Path) -> None:
+    """A page asks for the part of a command that does not exist; or a command's part is on no page."""
+    shutil.copytree(TOP / "docs", docs := tmp_path / "docs")
+    text = (page := docs / "commands.md").read_text()
+    page.write_text(text.replace("begin dlobd show", "begin dlobd explain"))
+    with pytest.raises(ValueError, match="nothing makes the part dlobd explain"):
+        generate.filled(docs)
+    page.write_text(text.replace("begin dlobd show", "dlobd show"))
+    with pytest.raises(ValueError, match="no page has the part dlobd show"):
+        generate.filled(docs)
+
+
+def test_each_command_has_an_example(generate: ModuleType) -> None:
+    """The command line takes it; every parameter has a description."""
+    page = (TOP / "docs" / "commands.md").read_text()
+    sections = dict(re.findall(r"^### dlobd ([^\n]+)\n(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL))
+    for name, command in generate.leaves(COMMAND):
+        block = re.findall(r"^```\n(.*?)^```", sections[name], re.MULTILINE | re.DOTALL)[0]
+        own = [line.partition("#")[0].split() for line in block.splitlines() if line.startswith(f"dlobd {name}")]
         assert own, name
-        for line in own:
-            with command.make_context(name, line.removeprefix(f"dlobd {name}").split()):
-                assert f"\n{line}" in page
+        for words in own:
+            with command.make_context(name, words[1 + len(name.split()) :]):
+                pass
         for parameter in command.params:
             assert parameter.help, (name, parameter.name)
-            assert all(f"`{spelling}" in page for spelling in parameter.opts if spelling.startswith("-"))
+
+
+def test_an_example_that_the_command_line_refuses_is_found() -> None:
+    """An option that is missing, and a value of the wrong type."""
+    for words in (["runs/new"], ["runs/new", "--against", "runs/old", "--max-regression", "much"]):
+        with pytest.raises(typer.TyperException), COMMAND.commands["check"].make_context("check", words):
+            pass
 
 
 def test_the_picture_is_what_the_terminal_shows(generate: ModuleType) -> None:

@@ -1,0 +1,31 @@
+"""Run a study; its tables go to stdout, its picture into DIR as PNG and SVG.
+
+    python analysis STUDY SERIES|RUN... [-o DIR]
+    python analysis STUDY --help
+
+SERIES is the series-KEY.json of a sweep or of repeats, RUN the directory of a bundle.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+STUDIES = {
+    "accuracy": "test accuracy over time, on two clocks",
+    "amortisation": "fixed cost and cost per epoch of each launcher and input",
+    "breakdown_by_model": "layers of the wall time by model",
+    "channel_comparison": "cost of an exchange over channels, libraries, exchanges and ranks",
+    "layer_breakdown": "layers of one run, or mean of several equal runs",
+    "ps_vs_allreduce": "parameter servers against all-reduces; measures by itself, needs root",
+    "resource_use": "CPU, memory, disk, network and GPU of one run over its layers",
+    "scaling": "speed-up and efficiency over workers",
+    "sensitivity": "share of the variance that each setting of a sweep explains",
+    "stack_overhead": "native runs against runs in the stack, by layer",
+}
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[1])  # `analysis` is a package of the checkout
+    from analysis.studies import script
+
+    sys.exit(script.main(__doc__ or "", STUDIES))
