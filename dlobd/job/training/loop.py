@@ -27,7 +27,7 @@ from dlobd.job.training import checkpointing
 from dlobd.job.training.evaluation import Evaluation
 from dlobd.job.training.inputs import Batch
 from dlobd.job.training.step import Step
-from dlobd.network.exchanges.base import Exchange
+from dlobd.network.exchanges.base import Exchange, Tensor, TensorFlow
 from dlobd.tracing.clock import monotonic_ns
 
 
@@ -35,7 +35,7 @@ class Loop:
     """Loop of a rank, with its model and step."""
 
     def __init__(
-        self, tf: Any, job: Job, node: Node, step: Step, stop_vote: StopVote, model: Any, storage: Storage
+        self, tf: TensorFlow, job: Job, node: Node, step: Step, stop_vote: StopVote, model: Tensor, storage: Storage
     ) -> None:
         self._tf = tf
         self._job = job
@@ -123,7 +123,7 @@ class Loop:
 class StopVote:
     """A vote of all ranks on the end of training, by their exchange. All ranks call it equally often."""
 
-    def __init__(self, tf: Any, job: Job, exchange: Exchange) -> None:
+    def __init__(self, tf: TensorFlow, job: Job, exchange: Exchange) -> None:
         self._tf = tf
         self._ranks = job.workers
         self._exchange = exchange
@@ -136,8 +136,8 @@ class StopVote:
             vote = self._tf.constant(float(stop))
             return float(self._inside(vote) if self._inside else self._reduce(vote)) > 0
 
-    def _run(self, vote: Any) -> Any:
+    def _run(self, vote: Tensor) -> Tensor:
         return self._exchange.run(self._reduce, (vote,))
 
-    def _reduce(self, vote: Any) -> Any:
+    def _reduce(self, vote: Tensor) -> Tensor:
         return self._exchange.reduce(self._tf, [vote], self._ranks)[0]

@@ -14,19 +14,20 @@ An optimiser
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from dlobd.job.description import Job
+from dlobd.network.exchanges.base import Tensor, TensorFlow
 
 
 class Loss(Protocol):
     """Object of a row of the registry `losses`."""
 
-    def __call__(self, tf: Any, logits: Any, labels: Any) -> Any:
+    def __call__(self, tf: TensorFlow, logits: Tensor, labels: Tensor) -> Tensor:
         """Return a scalar from float32 logits [n, classes] and int32 labels [n]."""
 
 
-def softmax_cross_entropy(tf: Any, logits: Any, labels: Any) -> Any:
+def softmax_cross_entropy(tf: TensorFlow, logits: Tensor, labels: Tensor) -> Tensor:
     """Return the cross-entropy of the softmax of the logits against the label."""
     return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
 
@@ -34,24 +35,24 @@ def softmax_cross_entropy(tf: Any, logits: Any, labels: Any) -> Any:
 class Optimiser(Protocol):
     """Optimiser of a model's variables."""
 
-    def apply(self, tf: Any, gradients: Sequence[Any], learning_rate: Any) -> None:
+    def apply(self, tf: TensorFlow, gradients: Sequence[Tensor], learning_rate: Tensor) -> None:
         """Update the variables from one gradient a variable."""
 
 
 class Make(Protocol):
     """Object of a row of the registry `optimisers`."""
 
-    def __call__(self, tf: Any, variables: Sequence[Any], job: Job) -> Optimiser:
+    def __call__(self, tf: TensorFlow, variables: Sequence[Tensor], job: Job) -> Optimiser:
         """Make the optimiser of a model's trainable variables, with the job's settings."""
 
 
 class Sgd:
     """Stochastic gradient descent: variable -= learning rate x gradient."""
 
-    def __init__(self, tf: Any, variables: Sequence[Any], job: Job) -> None:
+    def __init__(self, tf: TensorFlow, variables: Sequence[Tensor], job: Job) -> None:
         self._variables = variables
 
-    def apply(self, tf: Any, gradients: Sequence[Any], learning_rate: Any) -> None:
+    def apply(self, tf: TensorFlow, gradients: Sequence[Tensor], learning_rate: Tensor) -> None:
         for variable, gradient in zip(self._variables, gradients, strict=True):
             variable.assign_sub(learning_rate * gradient)
 
@@ -61,7 +62,7 @@ class Momentum:
 
     The velocity is TensorFlow's; Caffe's includes the learning rate, which is equivalent at a constant rate."""
 
-    def __init__(self, tf: Any, variables: Sequence[Any], job: Job) -> None:
+    def __init__(self, tf: TensorFlow, variables: Sequence[Tensor], job: Job) -> None:
         first = tf.VariableAggregation.ONLY_FIRST_REPLICA
         self._variables = variables
         self._momentum = job.momentum
@@ -70,7 +71,7 @@ class Momentum:
             for variable in variables
         ]
 
-    def apply(self, tf: Any, gradients: Sequence[Any], learning_rate: Any) -> None:
+    def apply(self, tf: TensorFlow, gradients: Sequence[Tensor], learning_rate: Tensor) -> None:
         for variable, velocity, gradient in zip(self._variables, self._velocities, gradients, strict=True):
             new_velocity = self._momentum * velocity + gradient
             velocity.assign(new_velocity)

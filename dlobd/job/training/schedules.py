@@ -7,24 +7,25 @@ Python number: a schedule is compiled as a part of the step. Epochs are rounded 
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol
+from typing import Protocol
 
 from dlobd.job.description import Job
+from dlobd.network.exchanges.base import Tensor, TensorFlow
 
 
 class Schedule(Protocol):
     """Object of a row of the registry `schedules`."""
 
-    def __call__(self, tf: Any, job: Job, step: Any) -> Any:
+    def __call__(self, tf: TensorFlow, job: Job, step: Tensor) -> Tensor:
         """Return the learning rate of a step, a float32 scalar."""
 
 
-def constant(tf: Any, job: Job, step: Any) -> Any:
+def constant(tf: TensorFlow, job: Job, step: Tensor) -> Tensor:
     """Return the job's learning rate."""
     return tf.constant(job.learning_rate, tf.float32)
 
 
-def step(tf: Any, job: Job, step: Any) -> Any:
+def step(tf: TensorFlow, job: Job, step: Tensor) -> Tensor:
     """Multiply the job's learning rate by learning_rate_decay_factor after every num_epochs_per_decay epochs.
 
     It equals tf_cnn_benchmarks with flags of these names; epochs count from the start, warm-up included.
@@ -33,7 +34,7 @@ def step(tf: Any, job: Job, step: Any) -> Any:
     return job.learning_rate * tf.pow(job.learning_rate_decay_factor, tf.cast(decays, tf.float32))
 
 
-def cosine(tf: Any, job: Job, step: Any) -> Any:
+def cosine(tf: TensorFlow, job: Job, step: Tensor) -> Tensor:
     """Lower the job's learning rate to 0 at the end, by half a cosine that begins after the warm-up.
 
     Loshchilov and Hutter, SGDR (2017), equation 5, without restarts and with 0 as the minimum.
@@ -43,7 +44,7 @@ def cosine(tf: Any, job: Job, step: Any) -> Any:
     return job.learning_rate / 2 * (1 + tf.cos(math.pi * progress))
 
 
-def learning_rate(tf: Any, job: Job, schedule: Schedule, step: Any) -> Any:
+def learning_rate(tf: TensorFlow, job: Job, schedule: Schedule, step: Tensor) -> Tensor:
     """Return the schedule's learning rate; during the warm-up, a linear rise to the job's learning rate.
 
     Goyal et al., Accurate, Large Minibatch SGD (2017), section 2.2. The first step has the first increment, not 0."""

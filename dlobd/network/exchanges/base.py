@@ -32,6 +32,9 @@ from typing import Any, ClassVar, Protocol
 from dlobd.channel import Channel
 from dlobd.schema import NotMeasured
 
+TensorFlow = Any  # the module
+Tensor = Any  # of TensorFlow, or an array
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -59,16 +62,16 @@ class Exchange(Protocol):
     def environment(peers: Sequence[str], rank: int) -> Mapping[str, str]:
         """Return variables for the process of `rank`; `peers` are the addresses host:port of all ranks, in order."""
 
-    def join(self, tf: Any, peers: Sequence[str], rank: int) -> None:
+    def join(self, tf: TensorFlow, peers: Sequence[str], rank: int) -> None:
         """Connect to the other ranks. `peers` has less than two entries if there are none."""
 
-    def scope(self) -> AbstractContextManager[Any]:
+    def scope(self) -> AbstractContextManager[object]:
         """Return the context in which variables are created."""
 
-    def run(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+    def run(self, function: Callable[..., Tensor], arguments: Sequence[Tensor]) -> Tensor:
         """Return the result of `function(*arguments)` on this rank."""
 
-    def reduce(self, tf: Any, tensors: Sequence[Any], ranks: int) -> list[Any]:
+    def reduce(self, tf: TensorFlow, tensors: Sequence[Tensor], ranks: int) -> list[Tensor]:
         """Return the mean of each tensor over all `ranks`."""
 
     def close(self) -> None:

@@ -13,7 +13,6 @@ import time
 import zlib
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
 
 from dlobd.network.channels.base import (
     Buffer,
@@ -26,6 +25,7 @@ from dlobd.network.channels.base import (
     view,
 )
 from dlobd.network.channels.ucx import declarations as c
+from dlobd.network.channels.ucx.library import CData
 from dlobd.network.channels.ucx.worker import Sleeper, Worker
 
 KEY = struct.Struct("<16sQQI")
@@ -54,9 +54,9 @@ class UcxConnection(Connection):
         self._sending, self._receiving = threading.Lock(), threading.Lock()
         self._finishing = threading.Lock()
         self._sender, self._receiver, self._finisher = worker.sleeper(), worker.sleeper(), worker.sleeper()
-        self._begun: list[tuple[Any, Any, int]] = []  # started sends that are not finished
-        self._registered: list[tuple[Any, Any]] = []  # UCX's handle, and the object that keeps the memory alive
-        self._rkeys: dict[bytes, Any] = {}
+        self._begun: list[tuple[CData, CData, int]] = []  # started sends that are not finished
+        self._registered: list[tuple[CData, CData]] = []  # UCX's handle, and the object that keeps the memory alive
+        self._rkeys: dict[bytes, CData] = {}
         self._serving: threading.Thread | None = None
         self._closing, self._closed = threading.Lock(), False
         ffi = worker.ffi
@@ -74,7 +74,7 @@ class UcxConnection(Connection):
             memory = self._memory(message)
             self._send(memory, len(memory), self._plain, len(memory), memory, deadline_s)
 
-    def begin_send(self, message: Buffer) -> Any:
+    def begin_send(self, message: Buffer) -> CData:
         """Start to send; return None if UCX has taken the bytes already."""
         memory = self._memory(message)
         size = len(memory)
@@ -83,7 +83,7 @@ class UcxConnection(Connection):
         self._begun.append(begun := (request, memory, size))
         return begun
 
-    def finish_send(self, begun: Any, deadline_s: float) -> None:
+    def finish_send(self, begun: CData, deadline_s: float) -> None:
         request, memory, size = begun
         with self._finishing:  # not `_sending`: other sends may be started meanwhile
             self._begun.remove(begun)
@@ -106,12 +106,12 @@ class UcxConnection(Connection):
             count, room, kept = self._filled(self._in, parts)
             return self._recv(self._in, count, room, self._parts, kept, deadline_s)
 
-    def _send(self, buffer: Any, count: int, param: Any, size: int, memory: Any, deadline_s: float) -> None:
+    def _send(self, buffer: CData, count: int, param: CData, size: int, memory: CData, deadline_s: float) -> None:
         if (request := self._start(buffer, count, param, size)) is not None:
             self._worker.complete(request, memory, self._sender, deadline_s, "send")
             self._sent(size)
 
-    def _start(self, buffer: Any, count: int, param: Any, size: int) -> Any:
+    def _start(self, buffer: CData, count: int, param: CData, size: int) -> CData:
         """Start to send; return UCX's request, or None (and count) if UCX has taken the bytes at once."""
         worker = self._worker
         with worker.lock:
@@ -129,10 +129,10 @@ class UcxConnection(Connection):
             self.traffic.sent_messages += 1
             self.traffic.sent_bytes += size
 
-    def _recv(self, buffer: Any, count: int, room: int, param: Any, memory: Any, deadline_s: float) -> int:
+    def _recv(self, buffer: CData, count: int, room: int, param: CData, memory: CData, deadline_s: float) -> int:
         worker = self._worker
 
-        def probed() -> Any:
+        def probed() -> CData:
             message = worker.ucp.ucp_tag_probe_nb(worker.handle, TAG, ANY, 1, self._info)
             return message if message != worker.null else None
 
@@ -164,10 +164,10 @@ class UcxConnection(Connection):
             size -= self._in[number].length
         return count
 
-    def _filled(self, vector: Any, parts: Sequence[Buffer]) -> tuple[int, int, list[Any]]:
+    def _filled(self, vector: CData, parts: Sequence[Buffer]) -> tuple[int, int, list[CData]]:
         """Fill a vector with the non-empty parts; return their count, their bytes, and the objects that keep them
         alive."""
-        kept: list[Any] = []
+        kept: list[CData] = []
         size = 0
         for part in parts:
             pointer = self._memory(part)
@@ -239,7 +239,7 @@ class UcxConnection(Connection):
             worker.complete(request, memory, self._sender, deadline_s, what)
         return size
 
-    def _place(self, key: bytes, offset_bytes: int, size: int) -> tuple[int, Any]:
+    def _place(self, key: bytes, offset_bytes: int, size: int) -> tuple[int, CData]:
         """Return address and UCX's key. Check bounds, as UCX does not on tcp: it would write over the heap."""
         try:
             owner, address, length, checksum = KEY.unpack_from(key)

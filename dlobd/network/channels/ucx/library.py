@@ -20,6 +20,8 @@ from dlobd.errors import SetupError
 from dlobd.network.channels.base import environment_variables
 from dlobd.network.channels.ucx.declarations import CDEF, MAJOR
 
+CData = Any  # an object of cffi
+
 VARIABLE = "DLOBD_UCX"  # environment variable with the path of a custom libucp.so, as of HPC-X or MLNX_OFED
 
 OLDEST_SYSTEM = (1, 17)
@@ -48,8 +50,8 @@ class Library:
     path: str
     origin: str
     version: tuple[int, int, int]
-    ffi: Any
-    ucp: Any
+    ffi: CData
+    ucp: CData
 
     @property
     def modules(self) -> tuple[str, ...]:
@@ -98,7 +100,7 @@ def describe(verbs: bool = False) -> str:
 
 
 @cache
-def _declared() -> Any:
+def _declared() -> CData:
     """Parse the declarations, which takes a tenth of a second."""
     try:
         from cffi import FFI
@@ -109,7 +111,7 @@ def _declared() -> Any:
     return ffi
 
 
-def _loaded(ffi: Any, path: str, origin: str) -> Library:
+def _loaded(ffi: CData, path: str, origin: str) -> Library:
     with environment_variables(QUIET):
         ucp = ffi.dlopen(path)
     version = ffi.new("unsigned[3]")

@@ -16,7 +16,7 @@ import json
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -123,7 +123,7 @@ class PsPeers(Peers):
             self._leave(json.dumps(str(error)).encode())
             raise
 
-    def push(self, server: int, part: Array, form: list[Any], deadline_s: float) -> None:
+    def push(self, server: int, part: Array, form: list[object], deadline_s: float) -> None:
         """Send a part. Raises ChannelError."""
         self.servers[server].send(json.dumps(form).encode(), deadline_s)
         self.servers[server].send(part, deadline_s)
@@ -165,7 +165,7 @@ class SynchronousPeers(PsPeers):
 class AsynchronousPeers(PsPeers):
     """Connections of an exchange in which no rank waits for another. Its spans wait for the lanes of servers."""
 
-    def push(self, server: int, part: Array, form: list[Any], deadline_s: float) -> None:
+    def push(self, server: int, part: Array, form: list[object], deadline_s: float) -> None:
         with tracing.span(kinds.PUSH, self._waits_for(server)):
             super().push(server, part, form, deadline_s)
 
@@ -173,7 +173,7 @@ class AsynchronousPeers(PsPeers):
         with tracing.span(kinds.PULL, self._waits_for(server)):
             super().pull(server, part, deadline_s)
 
-    def _waits_for(self, server: int) -> dict[str, Any]:
+    def _waits_for(self, server: int) -> dict[str, object]:
         return {"waits_for": [kinds.server_lane(server, self.rank)]}
 
 
