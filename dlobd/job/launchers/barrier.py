@@ -16,7 +16,7 @@ import socket
 import subprocess
 import threading
 from collections.abc import Iterator
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 from dlobd import spans as kinds
 from dlobd import tracing
@@ -47,7 +47,7 @@ class BarrierLauncher:
         }
 
     def launch(self, sc: SparkContext, main: Main, job: Job, blocks: RDD[bytes] | None, status: JobStatus) -> None:
-        rdd: RDD[Any] = sc.parallelize(range(job.workers), job.workers) if blocks is None else blocks
+        rdd: RDD[int] | RDD[bytes] = sc.parallelize(range(job.workers), job.workers) if blocks is None else blocks
         try:
             with log_stream.listen(driver_host(sc)) as (address, senders), watched(sc, status):
                 fed_epochs = job.fed_epochs if blocks is not None else 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dlobd import spans as kinds
@@ -14,6 +14,7 @@ from dlobd.job.launchers.base import Feed, Main, TrainingFailed, place, rank_nam
 from dlobd.job.launchers.failure import failure_line
 from dlobd.job.launchers.liveness import JoinWatch, uses_tensorflow_servers, watched
 from dlobd.job.launchers.read_ahead import ReadAhead
+from dlobd.job.launchers.tfos_compat import Function
 from dlobd.job.rank_status import LONGEST_PAUSE_S, JobStatus
 from dlobd.spans import Cause
 
@@ -167,11 +168,11 @@ class FeedTask:
     `join_poll_ns` is the join's longest sleep after the queue is empty.
     """
 
-    def __init__(self, inner: Callable[[Iterator[bytes]], Any], join_poll_ns: int) -> None:
+    def __init__(self, inner: Function, join_poll_ns: int) -> None:
         self._inner = inner
         self._join_poll_ns = join_poll_ns
 
-    def __call__(self, blocks: Iterator[bytes]) -> Any:
+    def __call__(self, blocks: Iterator[bytes]) -> object:
         from pyspark import TaskContext
 
         context = TaskContext.get()
@@ -197,10 +198,10 @@ class FeedTask:
 class StartTask:
     """TFSparkNode.run's function for one executor, as one span of the launcher."""
 
-    def __init__(self, inner: Callable[[Any], Any]) -> None:
+    def __init__(self, inner: Function) -> None:
         self._inner = inner
 
-    def __call__(self, executor_ids: Any) -> Any:
+    def __call__(self, executor_ids: object) -> object:
         with tracing.span(kinds.START_TASK):
             return self._inner(executor_ids)
 
@@ -214,7 +215,7 @@ def record_driver(
         if start_task is not None:
             node.run = lambda *args, **kwargs: start_task(original_run(*args, **kwargs))
 
-        def train(*args: Any, **kwargs: Any) -> FeedTask:
+        def train(*args: object, **kwargs: object) -> FeedTask:
             return feed_task(original_train(*args, **kwargs), join_poll_ns)
 
         train.dlobd = True  # type: ignore[attr-defined]

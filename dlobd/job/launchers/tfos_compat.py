@@ -26,7 +26,7 @@ import sys
 import threading
 import time
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -38,6 +38,9 @@ from dlobd.spans import SpanKind
 
 STOCK_POLL_NS = 1_000_000_000
 """TensorFlowOnSpark's own polls sleep 1 s: reservation.py at both ends, and the feed's join in TFSparkNode.py."""
+
+Function = Callable[..., Any]  # of PySpark, TensorFlowOnSpark or the user
+NO_STATUS: Mapping[str, object] = MappingProxyType({})
 
 POLL_S = 0.05  # interval between two checks of the reservations
 
@@ -123,17 +126,19 @@ def _choose_host(util: Any, reservation: Any) -> None:
     reservation.Server.start_listening_socket = start_listening_socket
 
 
-def _await_at_client(client: Any) -> Any:
+def _await_at_client(client: Any) -> object:
     """Replace reservation.Client.await_reservations: poll until all nodes are registered, then return them."""
     while not client._request("QUERY"):
         time.sleep(POLL_S)
     return client.get_reservations()
 
 
-def _await_at_server(original: Callable[..., Any]) -> Callable[..., Any]:
+def _await_at_server(original: Function) -> Function:
     """Delay reservation.Server.await_reservations until it can return or fail at once."""
 
-    def await_reservations(server: Any, sc: Any, status: Any = MappingProxyType({}), timeout: float = 600) -> Any:
+    def await_reservations(
+        server: Any, sc: object, status: Mapping[str, object] = NO_STATUS, timeout: float = 600
+    ) -> object:
         deadline = time.monotonic() + timeout
         while not server.reservations.done() and "error" not in status and time.monotonic() < deadline:
             time.sleep(POLL_S)
@@ -166,9 +171,9 @@ class JoinTime:
             time.sleep(seconds)
 
 
-def _refuse_rdma(original: Callable[..., Any]) -> Callable[..., Any]:
+def _refuse_rdma(original: Function) -> Function:
     @functools.wraps(original)
-    def start_cluster_server(ctx: Any, num_gpus: int = 1, rdma: bool = False) -> Any:
+    def start_cluster_server(ctx: object, num_gpus: int = 1, rdma: bool = False) -> object:
         if rdma:
             raise ValueError("rdma=True: TensorFlow 2 has no RDMA transport; choose a channel of dlobd instead")
         return original(ctx, num_gpus, rdma)
@@ -184,11 +189,11 @@ class NotRegistered(Exception):
         self.registered = registered
 
 
-def naming(original: Callable[..., Any]) -> Callable[..., Any]:
+def naming(original: Function) -> Function:
     """Add the registered nodes to the failure of TensorFlowOnSpark's wait for reservations."""
 
     @functools.wraps(original)
-    def await_reservations(server: Any, *args: Any, **kwargs: Any) -> Any:
+    def await_reservations(server: Any, *args: object, **kwargs: object) -> object:
         try:
             return original(server, *args, **kwargs)
         except Exception as error:
@@ -198,12 +203,12 @@ def naming(original: Callable[..., Any]) -> Callable[..., Any]:
     return await_reservations
 
 
-def timed(kind: SpanKind, wait: dict[str, Any] | None = None) -> Callable[[Any], Any]:
+def timed(kind: SpanKind, wait: dict[str, object] | None = None) -> Callable[[Function], Function]:
     """Return a decorator that records a span around a third-party function."""
 
-    def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
+    def wrap(original: Function) -> Function:
         @functools.wraps(original)
-        def timed(*args: Any, **kwargs: Any) -> Any:
+        def timed(*args: object, **kwargs: object) -> object:
             with tracing.span(kind, wait):
                 return original(*args, **kwargs)
 
@@ -224,7 +229,7 @@ class WatchedProcess(multiprocessing.Process):
         memory = MemoryGroup.read()
         threading.Thread(target=self._watch, args=(tf_args, memory), name="dlobd-watch", daemon=True).start()
 
-    def _watch(self, tf_args: Any, memory: MemoryGroup) -> None:
+    def _watch(self, tf_args: object, memory: MemoryGroup) -> None:
         from tensorflowonspark import TFSparkNode
 
         self.join()

@@ -60,7 +60,7 @@ def record_reservations(reservation: Any) -> None:
 class WatchedStartTask(StartTask):
     """Start task that records the death of its trainer."""
 
-    def __call__(self, executor_ids: Any) -> Any:
+    def __call__(self, executor_ids: object) -> object:
         result = super().__call__(executor_ids)
         # the other child is the queue manager, whose name is that of its class
         for child in multiprocessing.active_children():

@@ -22,7 +22,7 @@ from dlobd.job.launchers import tfos_compat, tfos_stock
 from dlobd.job.launchers.addresses import serve_clock
 from dlobd.job.launchers.imports import on_import
 from dlobd.job.launchers.tfos import FeedTask, NamedSleep, record_driver
-from dlobd.job.launchers.tfos_compat import STOCK_POLL_NS, timed
+from dlobd.job.launchers.tfos_compat import STOCK_POLL_NS, Function, timed
 from dlobd.tracing.clock import monotonic_ns
 
 LONG_CALL_NS = 1_000_000
@@ -33,8 +33,6 @@ CHUNK_NS = 10_000_000  # limits of a chunk in items and time: a feed of single r
 
 DAEMONS = {"tfos": "dlobd.job.user.daemon", "tfos-stock": "dlobd.job.user.stock_daemon"}
 """Launcher to the worker daemon with its hooks."""
-
-Function = Callable[..., Any]  # of PySpark, TensorFlowOnSpark or the user
 
 
 def prepare_driver(launcher: str) -> None:
