@@ -31,15 +31,11 @@ _DISCARD_PORT = 9  # port for route lookups, which send nothing
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """Interface. Values that the kernel does not report are None.
-
-    Args:
-        state: the kernel's word: up, down, lowerlayerdown ...; loopback and tunnels are `unknown` while they are up.
-    """
+    """Interface. Values that the kernel does not report are None."""
 
     name: str
     type: int | None  # ARPHRD number
-    state: str | None
+    state: str | None  # up, down, lowerlayerdown ...; loopback and tunnels are `unknown` while they are up
     addresses: tuple[str, ...]  # IPv4 addresses
     mtu_bytes: int | None
     speed_mbit_per_s: int | None  # none for virtual interfaces, too

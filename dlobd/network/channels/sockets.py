@@ -1,14 +1,11 @@
 """TCP sockets of the standard library: the baseline for all other libraries.
 
-`tcp` uses any interface with an IPv4 address, `ipoib` one of InfiniBand; the protocol is the same. A connection binds
-its source address to the interface of the channel, and fails before it starts if the kernel's routes lead over another
-interface. Traffic within this host goes over loopback, and `evidence` says so. A channel without a device uses
-loopback.
+A connection binds its source address to the interface of the channel, and fails before it starts if the kernel's routes
+lead over another interface. Traffic within this host goes over loopback, and `evidence` says so.
 
 A message is its length (8 bytes, little-endian) followed by its bytes. One `sendmsg` gathers the length and the
 caller's buffers, and `recvmsg_into` scatters into the caller's buffers. Up to STAGE_BYTES of a message pass through a
-buffer of the connection, so that a short message costs one system call; Python copies nothing else, and allocates
-nothing that grows with the message.
+buffer of the connection, so that a short message costs one system call; Python copies nothing else.
 
 A call blocks in the kernel (SO_RCVTIMEO, MSG_WAITALL), so that a long message is one call instead of one per chunk
 that arrives; close to its deadline it polls instead. A receiver first polls SPINS times. While a started send is
@@ -34,20 +31,7 @@ from typing import ClassVar
 
 from dlobd.errors import SetupError
 from dlobd.network import interfaces
-from dlobd.network.channels import authentication
-from dlobd.network.channels.base import (
-    AcceptQueue,
-    Buffer,
-    Capabilities,
-    ChannelError,
-    Closed,
-    Connection,
-    DeadlinePassed,
-    MessageTooLong,
-    PeerClosed,
-    Traffic,
-    view,
-)
+from dlobd.network.channels import authentication, base
 from dlobd.network.channels.ip import IpChannel, local_address, parse_address, source_towards, traffic_over
 
 LIBRARY = "sockets"
@@ -92,7 +76,7 @@ class SocketsChannel(IpChannel):
     """Channel of library `sockets`."""
 
     library = LIBRARY
-    capabilities: ClassVar[Capabilities] = Capabilities(begins=True, moves=True)
+    capabilities: ClassVar[base.Capabilities] = base.Capabilities(begins=True, moves=True)
 
     def listen(self, device: str = "") -> SocketsListener:
         """Listen on an interface. Raises UsageError or SetupError if it cannot be used."""
@@ -113,7 +97,7 @@ class SocketsChannel(IpChannel):
             except _NotListening as error:
                 left_s = deadline_s - time.monotonic()
                 if left_s <= 0:
-                    raise DeadlinePassed(f"no listener at {address} answered in time: {error}") from error
+                    raise base.DeadlinePassed(f"no listener at {address} answered in time: {error}") from error
                 self._closed.wait(min(RETRY_S, left_s))
 
     def _connected(self, connected: socket.socket, peer: str) -> SocketsConnection:
@@ -174,7 +158,7 @@ class SocketsChannel(IpChannel):
             if poll.poll(min(left_s, CHECK_S) * 1000):
                 return
             if not left_s:
-                raise DeadlinePassed(f"{peer} did not answer in time")
+                raise base.DeadlinePassed(f"{peer} did not answer in time")
 
 
 @dataclass(slots=True)
@@ -190,7 +174,7 @@ class _Handshake:
     fault: str = ""
 
 
-class SocketsListener(AcceptQueue["SocketsConnection"]):
+class SocketsListener(base.AcceptQueue["SocketsConnection"]):
     """Listener with a thread that authenticates all new peers concurrently.
 
     A peer that does not know the run's secret, speaks another protocol, or stays silent for HANDSHAKE_S is refused with
@@ -318,7 +302,7 @@ class SocketsListener(AcceptQueue["SocketsConnection"]):
         one.connected.close()
 
 
-class SocketsConnection(Connection):
+class SocketsConnection(base.Connection):
     """One end of a connection over an authenticated socket, which it closes.
 
     A message that was sent partly at its deadline ends the connection. The next call skips the rest of a message that
@@ -327,7 +311,7 @@ class SocketsConnection(Connection):
 
     library = LIBRARY
 
-    def __init__(self, connected: socket.socket, peer: str, traffic: Traffic) -> None:
+    def __init__(self, connected: socket.socket, peer: str, traffic: base.Traffic) -> None:
         self.peer = peer
         self._socket = connected
         self._traffic = traffic
@@ -342,16 +326,16 @@ class SocketsConnection(Connection):
         self._either.register(connected, select.POLLIN | select.POLLOUT)
         _set_options(connected)
 
-    def send_parts(self, parts: Sequence[Buffer], deadline_s: float) -> None:
-        views = [memory for part in parts if (memory := view(part)).nbytes]
+    def send_parts(self, parts: Sequence[base.Buffer], deadline_s: float) -> None:
+        views = [memory for part in parts if (memory := base.view(part)).nbytes]
         size = sum(part.nbytes for part in views)
         self._writer.send(views, size, deadline_s)
         self._traffic.sent_messages += 1
         self._traffic.sent_bytes += size
 
-    def begin_send(self, message: Buffer) -> PendingSend | None:
+    def begin_send(self, message: base.Buffer) -> PendingSend | None:
         """Send what the kernel takes without waiting, unless another message is pending."""
-        memory = view(message)
+        memory = base.view(message)
         pending = self._writer.begin(memory)
         self._traffic.sent_messages += 1
         self._traffic.sent_bytes += memory.nbytes
@@ -360,8 +344,8 @@ class SocketsConnection(Connection):
     def finish_send(self, begun: PendingSend, deadline_s: float) -> None:
         self._writer.finish(begun, deadline_s)
 
-    def recv_parts(self, parts: Sequence[Buffer], deadline_s: float) -> int:
-        views = [memory for part in parts if (memory := view(part)).nbytes]
+    def recv_parts(self, parts: Sequence[base.Buffer], deadline_s: float) -> int:
+        views = [memory for part in parts if (memory := base.view(part)).nbytes]
         room = sum(part.nbytes for part in views)
         with self._receiving:
             self._skip(deadline_s)
@@ -369,9 +353,9 @@ class SocketsConnection(Connection):
             if size > room:
                 try:
                     self._skip(deadline_s)
-                except DeadlinePassed:
+                except base.DeadlinePassed:
                     pass  # the next call skips the rest
-                raise MessageTooLong(f"a message of {size} bytes from {self.peer} does not fit into {room}")
+                raise base.MessageTooLong(f"a message of {size} bytes from {self.peer} does not fit into {room}")
             self._fill(_first_bytes(views, size), deadline_s)
             self._traffic.received_messages += 1
             self._traffic.received_bytes += size
@@ -389,7 +373,7 @@ class SocketsConnection(Connection):
         """
         with self._writer.lock, self._receiving:
             if self._socket.fileno() < 0:
-                raise Closed(self._ended)
+                raise base.Closed(self._ended)
             self._ended = self._ended or f"the connection to {self.peer} is handed on"
             detached = socket.socket(fileno=self._socket.detach())
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
@@ -473,15 +457,15 @@ class SocketsConnection(Connection):
                 raise self._lost()
             return got
 
-    def _lost(self, error: OSError | None = None) -> ChannelError:
+    def _lost(self, error: OSError | None = None) -> base.ChannelError:
         """Return the exception for a socket that carries nothing more."""
         if self._ended:
-            return Closed(self._ended)
+            return base.Closed(self._ended)
         if error is not None:
-            return PeerClosed(f"{self.peer} is gone: {error.strerror}")
+            return base.PeerClosed(f"{self.peer} is gone: {error.strerror}")
         if self._left or self._start < self._end:
-            return PeerClosed(f"{self.peer} closed the connection in the middle of a message")
-        return PeerClosed(f"{self.peer} has closed the connection")
+            return base.PeerClosed(f"{self.peer} closed the connection in the middle of a message")
+        return base.PeerClosed(f"{self.peer} has closed the connection")
 
 
 class PendingSend:
@@ -515,7 +499,11 @@ class SocketWriter:
     """
 
     def __init__(
-        self, connected: socket.socket, peer: str, lost: Callable[[OSError], ChannelError], end: Callable[[str], None]
+        self,
+        connected: socket.socket,
+        peer: str,
+        lost: Callable[[OSError], base.ChannelError],
+        end: Callable[[str], None],
     ) -> None:
         self.lock = threading.Lock()  # held while sending, and while removing from `pending`
         self.pending: deque[PendingSend] = deque()  # incomplete messages, in order; only one thread starts messages
@@ -598,7 +586,7 @@ class SocketWriter:
         except OSError as error:
             raise self._lost(error) from error
         except BaseException as error:
-            if begun or message.size < whole or not isinstance(error, DeadlinePassed):
+            if begun or message.size < whole or not isinstance(error, base.DeadlinePassed):
                 # the peer cannot know where the next message starts
                 self._end(f"a message to {self._peer} was cut: {error}")
             raise
@@ -611,7 +599,7 @@ def wait(ready: select.poll, polls: bool, deadline_s: float, late: str) -> None:
     """
     left_s = deadline_s - time.monotonic()
     if left_s <= 0:
-        raise DeadlinePassed(late)
+        raise base.DeadlinePassed(late)
     if polls:
         ready.poll(min(left_s, TICK_S) * 1000)
 

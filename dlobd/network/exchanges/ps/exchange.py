@@ -45,12 +45,7 @@ FAREWELL_S = 1.0  # timeout for telling a server that this rank leaves: few byte
 
 
 class PsPeers(Peers):
-    """A rank's connections to all parameter servers, which record their own evidence.
-
-    Args:
-        process: this rank's own server, if it has one.
-        leave_s: how long a finished rank waits for the others, which may still need its server.
-    """
+    """A rank's connections to all parameter servers, and its own server, if it has one."""
 
     def __init__(
         self,
