@@ -48,7 +48,7 @@ TIMEOUT_S = 2.0
 
 
 def _mac(secret: bytes, kind: bytes, message: bytes) -> bytes:
-    # BLAKE2's own keyed mode, not OpenSSL's, whose locks a fork may leave taken: see `dlobd.tracing.clock_sync`
+    # BLAKE2's own keyed mode: a fork may leave the locks of OpenSSL's taken, see `dlobd.tracing.clock_sync`
     return hashlib.blake2s(kind + message, key=secret).hexdigest().encode()
 
 

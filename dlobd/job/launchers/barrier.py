@@ -86,8 +86,10 @@ class _RankTask:
         context = BarrierTaskContext.get()
         rank = context.partitionId()
         with tracing.span(kinds.BARRIER_TASK, task_attempt=context.taskAttemptId()):
+            gpu = context.resources().get("gpu")
+            assigned = {VISIBLE: ",".join(gpu.addresses)} if gpu else {}
             with tracing.span(kinds.START_CHILD) as span:
-                child = trainer_process.start(_environment(context), piped_output=True)
+                child = trainer_process.start({**os.environ, **assigned}, piped_output=True)
                 span.note(pid=child.pid)
             try:
                 self._run(context, rank, child, blocks)
@@ -146,11 +148,6 @@ class _RankTask:
 
     def _report_failure(self, cause: str) -> None:
         self._unpickled_status().report_failure(cause)
-
-
-def _environment(context: BarrierTaskContext) -> dict[str, str]:
-    gpu = context.resources().get("gpu")
-    return {**os.environ, **({VISIBLE: ",".join(gpu.addresses)} if gpu else {})}
 
 
 def _feed(pipe: IO[bytes], blocks: Iterator[bytes], epochs: int) -> None:

@@ -78,10 +78,12 @@ class TfosLauncher:
                 with tracing.span(kinds.FEED_JOB), watched(sc, status, join_watch):
                     _train(cluster, blocks, job.fed_epochs, status, may_end_early=job.may_end_early)
         except tfos_compat.NotRegistered as error:
-            raise TrainingFailed(_unregistered(error, job.workers)) from error
+            missing = (rank_name(rank) for rank in range(job.workers) if role_of(rank) not in error.registered)
+            cause = f"{' and '.join(missing)} did not register with TensorFlowOnSpark within {RESERVATION_TIMEOUT_S} s"
+            raise TrainingFailed(cause) from error
         except SystemExit as error:  # TensorFlowOnSpark exits if the start job failed
-            cause = Exception(TFCluster.tf_status.get("error", "start job failed"))
-            raise TrainingFailed(failure_line(cause, status)) from error
+            failed = Exception(TFCluster.tf_status.get("error", "start job failed"))
+            raise TrainingFailed(failure_line(failed, status)) from error
         except Exception as error:
             raise TrainingFailed(failure_line(error, status)) from error
         with tracing.span(kinds.AWAIT_TRAINERS, kinds.DONE_MARKER_POLL.wait(int(LONGEST_PAUSE_S * 1e9))):
@@ -107,11 +109,6 @@ def _train(cluster: Any, blocks: RDD[bytes], epochs: int, status: JobStatus, may
         # a feed task stops the server, but not if it began after its rank had stopped the feed
         if cluster.server.done or status.finished():
             return
-
-
-def _unregistered(error: tfos_compat.NotRegistered, ranks: int) -> str:
-    missing = " and ".join(rank_name(rank) for rank in range(ranks) if role_of(rank) not in error.registered)
-    return f"{missing} did not register with TensorFlowOnSpark within {RESERVATION_TIMEOUT_S} s"
 
 
 def _blocks_ahead(job: Job) -> int:

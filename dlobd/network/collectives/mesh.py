@@ -32,7 +32,7 @@ AllGather = Callable[[str, str], list[str]]
 """Takes a name and this rank's value, and returns the values that all ranks gave for that name, by rank."""
 
 RANK = struct.Struct("<I")  # the first message of the connecting rank
-END_S = 5.0  # how long `close` waits for the sending thread, whose connections are closed by then
+END_S = 5.0  # timeout of `close` for the sending thread; its connections are closed by then
 
 
 NO_CAPABILITIES = Capabilities()

@@ -187,7 +187,9 @@ class OutsideStepExchange(ABC):
         call, self._calls = self._calls, self._calls + 1
         with tracing.span(kinds.PACK) as span:
             arrays = [np.asarray(memoryview(tensor)) for tensor in tensors]  # a view of the tensor's memory
-            fusion = self._fusion(arrays)
+            form = tuple((array.shape, array.dtype) for array in arrays)
+            if (fusion := self._fusions.get(form)) is None:
+                fusion = self._fusions[form] = Fusion(arrays, self._settings.fusion_bytes)
             fusion.pack(arrays)
             span.note(bytes=fusion.bytes)
         if self.peers is not None:
@@ -208,12 +210,6 @@ class OutsideStepExchange(ABC):
         """Wait in a barrier, so that the following span is only the wire's time."""
         with tracing.span(kinds.WAIT_FOR_PEERS, {"call": call}):
             peers.barrier(call, deadline_s)
-
-    def _fusion(self, arrays: Sequence[Array]) -> Fusion:
-        form = tuple((array.shape, array.dtype) for array in arrays)
-        if form not in self._fusions:
-            self._fusions[form] = Fusion(arrays, self._settings.fusion_bytes)
-        return self._fusions[form]
 
     def close(self) -> None:
         """Record the evidence of the transport, and leave the other ranks and the store."""

@@ -24,7 +24,7 @@ from dlobd.network.exchanges.outside_step import JoinContext, OutsideStepExchang
 from dlobd.network.rendezvous.acceptor import RendezvousError
 
 JOB = "rank"
-LEAVE_S = 10.0  # how long a finished rank waits for the others, whose last sums may be in its process
+LEAVE_S = 10.0  # timeout of a finished rank for the others: their last sums may be in its process
 
 NEVER_STALE = 1 << 62
 """Step number of pushes: an accumulator drops pushes of earlier steps than its own, but ranks leave a call together."""

@@ -26,7 +26,7 @@ from dlobd.network.rendezvous.acceptor import FOREVER_S, RankServer, RendezvousE
 
 Message = dict[str, Any]  # a JSON object
 MESSAGE_BYTES = 1 << 20  # maximum size of a message: sixteen ranks' worker addresses of a few kilobytes each
-ANSWER_S = 5.0  # how long the store may take to answer beyond the requested timeout
+ANSWER_S = 5.0  # time that the store has to answer, beyond the requested timeout
 
 SETTLE_S = 1.0
 """How long the store waits for news of a death: the kernel closes all connections of a dead process, this one perhaps

@@ -190,7 +190,7 @@ and the number with yields before it sleeps. That is about 100 us, in which a me
 link, and then several times the cost of a wake-up."""
 
 TICK_S = 0.1  # longest sleep: events that wake no thread, such as a vanished host, are checked at this interval
-LAST_S = 0.2  # how long messages are accepted after the peer's TCP connection has ended: they take another path
+LAST_S = 0.2  # period in which messages are accepted after the peer's TCP connection has ended: they take another path
 CUT = b"!"  # byte on the TCP connection: a call was abandoned, and its data must not be trusted
 
 
@@ -350,7 +350,10 @@ class Worker(Progress):
         self.check(self.ucp.ucp_worker_create(context.handle, params, made), "create a worker")
         self.handle = made[0]
         self.endpoint: CData = self.ffi.NULL
-        self._failed = self.ffi.callback("void(void *, ucp_ep_h, ucs_status_t)", self._on_error)
+        self._failed = self.ffi.callback(
+            "void(void *, ucp_ep_h, ucs_status_t)",
+            lambda arg, endpoint, status: self.peer_has_gone(context.words(status)),
+        )
 
     def watch(self, link: socket.socket) -> None:
         """Watch the TCP connection, which ends with the peer. The caller closes it after this worker."""
@@ -418,9 +421,6 @@ class Worker(Progress):
             self.ucp.ucp_request_free(request)
         self.check(status, what)
         return True
-
-    def _on_error(self, arg: CData, endpoint: CData, status: int) -> None:
-        self.peer_has_gone(self.context.words(status))
 
     # ---- the end
 

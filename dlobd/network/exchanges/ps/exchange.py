@@ -40,7 +40,7 @@ from dlobd.network.rendezvous.acceptor import RendezvousError
 NOTICE_S = 5.0
 """How much longer a rank waits for a server than the server waits for the last rank, so that the server names it."""
 
-LEAVE_S = 10.0  # how long a finished rank waits for the others, whose last sums may be in its server
+LEAVE_S = 10.0  # timeout of a finished rank for the others: their last sums may be in its server
 FAREWELL_S = 1.0  # timeout for telling a server that this rank leaves: few bytes, which a healthy server reads at once
 
 
