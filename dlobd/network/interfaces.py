@@ -72,10 +72,7 @@ def network_of(device: str) -> IPv4Network | None:
 
 
 def resolve(
-    device: str,
-    infiniband: bool = False,
-    root: Path = SYSFS,
-    addresses: Mapping[str, Sequence[str]] | None = None,
+    device: str, infiniband: bool = False, root: Path = SYSFS, addresses: Mapping[str, Sequence[str]] | None = None
 ) -> tuple[Interface, str]:
     """Return the interface of a device, which is up, and the IPv4 address to use.
 

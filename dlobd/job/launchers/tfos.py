@@ -41,10 +41,7 @@ class TfosLauncher:
 
     def spark_conf(self) -> dict[str, str]:
         """Select the worker daemon with hooks, and reuse: the trainer is a child of the Python worker."""
-        return {
-            "spark.python.daemon.module": "dlobd.job.launchers.tfos_daemon",
-            "spark.python.worker.reuse": "true",
-        }
+        return {"spark.python.daemon.module": "dlobd.job.launchers.tfos_daemon", "spark.python.worker.reuse": "true"}
 
     def _prepared(self) -> Any:
         """Return the module TFCluster, importable and with spans."""

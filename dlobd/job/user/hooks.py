@@ -272,10 +272,7 @@ def _record_worker(worker: Any) -> None:
         from pyspark import TaskContext
 
         context = TaskContext.get()
-        with (
-            tracing.span(kinds.USER_CODE, task_attempt=context.taskAttemptId() if context else None),
-            original(),
-        ):
+        with tracing.span(kinds.USER_CODE, task_attempt=context.taskAttemptId() if context else None), original():
             yield
 
     worker.capture_outputs = capture_outputs

@@ -25,14 +25,7 @@ from dlobd import tracing
 from dlobd.network.channels.base import Array, ChannelError, Connection, DeadlinePassed, OpenChannel, Traffic
 from dlobd.network.collectives.mesh import RANK, ExchangeFailed
 from dlobd.network.exchanges.fusion import shards
-from dlobd.network.exchanges.outside_step import (
-    DEADLINE_S,
-    JOIN_S,
-    JoinContext,
-    OutsideStepExchange,
-    Peers,
-    Transfer,
-)
+from dlobd.network.exchanges.outside_step import DEADLINE_S, JOIN_S, JoinContext, OutsideStepExchange, Peers, Transfer
 from dlobd.network.exchanges.ps.process import ServerConfig, ServerProcess
 from dlobd.network.exchanges.ps.servers import BETWEEN_CALLS_S, OK, TEXT_BYTES
 from dlobd.network.rendezvous.acceptor import RendezvousError
