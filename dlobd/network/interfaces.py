@@ -134,8 +134,7 @@ def _address_in(network: IPv4Network, interface: Interface) -> str:
 
 
 def with_address(address: str, root: Path = SYSFS) -> Interface | None:
-    """Return the interface with an IPv4 address; None if it is no address of this host. All of 127/8 belongs to
-    loopback."""
+    """Return the interface with an IPv4 address, for all of 127/8 loopback; None if it is not of this host."""
     loopback = address.startswith("127.")
     for interface in interfaces(root):
         if address in interface.addresses or (loopback and interface.type == LOOPBACK):

@@ -26,9 +26,7 @@ from dlobd.network.rendezvous.pmi import connect_pmi
 from dlobd.network.rendezvous.store import StoreClient
 
 ASK_AFTER_S = 1.0
-"""Time after which a call asks the store for dead ranks, repeatedly. Two messages of a few bytes per second do not
-disturb
-an exchange that takes seconds."""
+"""Time after which a call asks the store for dead ranks, repeatedly: two messages of a few bytes per second."""
 
 POLL_S = 0.05  # interval between checks of the store's answer
 LEAVE_S = 30.0  # timeout of a finished rank for the others, after their last exchange

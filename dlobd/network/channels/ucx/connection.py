@@ -156,8 +156,7 @@ class UcxConnection(base.Connection):
         return count
 
     def _filled(self, vector: CData, parts: Sequence[base.Buffer]) -> tuple[int, int, list[CData]]:
-        """Fill a vector with the non-empty parts; return their count, their bytes, and the objects that keep them
-        alive."""
+        """Fill a vector with the non-empty parts; return their count, bytes, and memory to keep alive."""
         kept: list[CData] = []
         size = 0
         for part in parts:

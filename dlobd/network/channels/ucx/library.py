@@ -38,9 +38,8 @@ print(*version)
 """
 
 QUIET = {"UCX_ERROR_SIGNALS": "", "UCX_WARN_UNUSED_ENV_VARS": "n", "UCX_LOG_FILE": "stderr"}
-"""Environment in which UCX is loaded: without its signal handlers, which would report every crash of TensorFlow as
-UCX's,
-and with its log on stderr. UCX reads its global settings once, when it is loaded."""
+"""Environment in which UCX is loaded: with its log on stderr, and without its signal handlers, which would report every
+crash of TensorFlow. UCX reads its global settings once, when it is loaded."""
 
 
 @dataclass(frozen=True, slots=True)
