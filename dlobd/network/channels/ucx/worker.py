@@ -191,14 +191,20 @@ link, and then several times the cost of a wake-up."""
 
 TICK_S = 0.1  # longest sleep: events that wake no thread, such as a vanished host, are checked at this interval
 LAST_S = 0.2  # period in which messages are accepted after the peer's TCP connection has ended: they take another path
+GIVE_UP_S = 0.1  # extra time after the deadline for UCX to release the memory of an abandoned call
+CLOSE_S = 2.0  # time for a closing endpoint to send pending data
 CUT = b"!"  # byte on the TCP connection: a call was abandoned, and its data must not be trusted
 
 
-class Progress:
-    """Progress engine of one UCX worker."""
+class Worker:
+    """Worker with one endpoint, and its progress engine. Raises ChannelError: UCX cannot create the worker."""
 
-    def __init__(self, ucp: CData, peer: str) -> None:
-        self.ucp = ucp
+    def __init__(self, context: Context, peer: str) -> None:
+        self.context = context
+        self.ffi = context.ffi
+        self.ucp = context.ucp
+        self.null = context.ffi.NULL  # the result of a call that completed at once, and of a missing message
+        self.endpoint: CData = self.null
         self.handle: CData = None
         self.peer = peer
         self.lock = threading.RLock()  # held around every call of UCX
@@ -210,6 +216,16 @@ class Progress:
         self._sleeping = 0
         self._link_ended = False
         self._gone_s = 0.0
+        self._left: list[CData] = []  # abandoned requests, with the memory that UCX may still use
+        params = self.ffi.new("ucp_worker_params_t *")
+        params.field_mask, params.thread_mode = c.WORKER_THREAD_MODE, c.THREAD_MODE_SERIALIZED
+        made = self.ffi.new("ucp_worker_h *")
+        self.check(self.ucp.ucp_worker_create(context.handle, params, made), "create a worker")
+        self.handle = made[0]
+        self._failed = self.ffi.callback(
+            "void(void *, ucp_ep_h, ucs_status_t)",
+            lambda arg, endpoint, status: self.peer_has_gone(context.words(status)),
+        )
 
     def until(self, done: Callable[[], CData], sleeper: Sleeper, deadline_s: float, what: str) -> CData:
         """Make progress until `done`, called with the lock held, returns a true value; return it.
@@ -329,31 +345,6 @@ class Progress:
             raise Closed(f"the connection to {self.peer} is closed: UCX cannot {what}")
         if self.cut:
             raise PeerClosed(f"the connection to {self.peer} cannot be used any more ({self.cut}): UCX cannot {what}")
-
-
-GIVE_UP_S = 0.1  # extra time after the deadline for UCX to release the memory of an abandoned call
-CLOSE_S = 2.0  # time for a closing endpoint to send pending data
-
-
-class Worker(Progress):
-    """Worker with one endpoint. Raises ChannelError: UCX cannot create the worker."""
-
-    def __init__(self, context: Context, peer: str) -> None:
-        super().__init__(context.ucp, peer)
-        self.context = context
-        self.ffi = context.ffi
-        self.null = context.ffi.NULL  # the result of a call that completed at once, and of a missing message
-        self._left: list[CData] = []  # abandoned requests, with the memory that UCX may still use
-        params = self.ffi.new("ucp_worker_params_t *")
-        params.field_mask, params.thread_mode = c.WORKER_THREAD_MODE, c.THREAD_MODE_SERIALIZED
-        made = self.ffi.new("ucp_worker_h *")
-        self.check(self.ucp.ucp_worker_create(context.handle, params, made), "create a worker")
-        self.handle = made[0]
-        self.endpoint: CData = self.ffi.NULL
-        self._failed = self.ffi.callback(
-            "void(void *, ucp_ep_h, ucs_status_t)",
-            lambda arg, endpoint, status: self.peer_has_gone(context.words(status)),
-        )
 
     def watch(self, link: socket.socket) -> None:
         """Watch the TCP connection, which ends with the peer. The caller closes it after this worker."""
