@@ -117,22 +117,17 @@ class StatusServer:
         handler.wfile.write(_mac(secret, b"received", nonce + line) + b"\n")
 
     def _store(self, message: object) -> None:
-        match message:
-            case {"done": int(rank)} if 0 <= rank < self._ranks:
-                tracing.instant(kinds.RANK_DONE, rank=rank)
-                with self._changed:
-                    self._done.add(rank)
-                    self._changed.notify_all()
-            case {"failed": str(cause)}:
-                self._store_cause("failed", cause)
-            case {"died": str(cause)}:
-                self._store_cause("died", cause)
-            case _:
-                raise ValueError(f"its content is {message!r:.80}")
-
-    def _store_cause(self, kind: str, cause: str) -> None:
         with self._changed:
-            self._causes.setdefault(kind, cause)
+            match message:
+                case {"done": int(rank)} if 0 <= rank < self._ranks:
+                    tracing.instant(kinds.RANK_DONE, rank=rank)
+                    self._done.add(rank)
+                case {"failed": str(cause)}:
+                    self._causes.setdefault("failed", cause)
+                case {"died": str(cause)}:
+                    self._causes.setdefault("died", cause)
+                case _:
+                    raise ValueError(f"its content is {message!r:.80}")
             self._changed.notify_all()
 
 
