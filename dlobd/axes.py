@@ -223,17 +223,17 @@ OPTIMISERS = Registry(
 SCHEDULES = Registry(
     "schedules",
     [
-        Row("constant", "constant learning rate", "dlobd.job.training.schedules:constant", ("tensorflow",)),
+        Row("constant", "constant learning rate", "dlobd.job.training.optimisation:constant", ("tensorflow",)),
         Row(
             "step",
             "learning rate x learning_rate_decay_factor every num_epochs_per_decay epochs",
-            "dlobd.job.training.schedules:step",
+            "dlobd.job.training.optimisation:step",
             ("tensorflow",),
         ),
         Row(
             "cosine",
             "learning rate falls to 0 along half a cosine",
-            "dlobd.job.training.schedules:cosine",
+            "dlobd.job.training.optimisation:cosine",
             ("tensorflow",),
         ),
     ],

@@ -24,9 +24,7 @@ from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.job.description import Job
 from dlobd.job.models.base import following_batches
-from dlobd.job.training import schedules
-from dlobd.job.training.optimisation import Loss, Optimiser
-from dlobd.job.training.schedules import Schedule
+from dlobd.job.training.optimisation import Loss, Optimiser, Schedule, constant, learning_rate
 from dlobd.network.exchanges.base import Exchange, Tensor, TensorFlow
 from dlobd.spans import SpanKind
 
@@ -55,7 +53,7 @@ class Update:
         self._modules = following_batches(workload.model)
         first = tf.VariableAggregation.ONLY_FIRST_REPLICA
         # a constant learning rate needs no counter, which would be a good part of a small model's update
-        self._counts = workload.schedule is not schedules.constant or job.warmup_epochs > 0
+        self._counts = workload.schedule is not constant or job.warmup_epochs > 0
         self._step = tf.Variable(0, dtype=tf.int64, trainable=False, aggregation=first, name="step")
 
     @property
@@ -72,10 +70,8 @@ class Update:
         statistics, gradients = reduced[: self.statistics], reduced[self.statistics :]
         for module, mean, variance in zip(self._modules, statistics[::2], statistics[1::2], strict=True):
             module.update_moving_statistics(mean, variance)
-        learning_rate = schedules.learning_rate(
-            self._tf, self._job, self._workload.schedule, self._tf.identity(self._step)
-        )
-        self._workload.optimiser.apply(self._tf, self._decayed(gradients), learning_rate)
+        rate = learning_rate(self._tf, self._job, self._workload.schedule, self._tf.identity(self._step))
+        self._workload.optimiser.apply(self._tf, self._decayed(gradients), rate)
         if self._counts:
             self._step.assign_add(1)
 

@@ -69,8 +69,7 @@ def load() -> Library:
 def _load(named: str) -> Library:
     ffi = _declared()
     tried = []
-    system = ctypes.util.find_library("ucp")
-    places = [("system", [system] if system else []), ("package mpich", _of_mpich())]
+    places = [("system", _of_system()), ("package mpich", _of_mpich())]
     if named:  # it has no alternatives: another library would be a silent fallback
         places = [(VARIABLE, [named])]
     for origin, paths in places:
@@ -138,6 +137,10 @@ def _version_beside(path: str) -> tuple[int, ...]:
 
 def _dotted(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))
+
+
+def _of_system() -> list[str]:
+    return [name] if (name := ctypes.util.find_library("ucp")) else []
 
 
 def _of_mpich() -> list[str]:
