@@ -74,8 +74,7 @@ class Capabilities:
     """Optional capabilities of a library."""
 
     one_sided: bool = False  # has `register`, `put`, `get` and `flush`
-    begins: bool = False  # has `begin_send` and `finish_send`
-    moves: bool = False  # a started send progresses while the same end receives
+    begins: bool = False  # has `begin_send` and `finish_send`; a started send progresses while the same end receives
 
 
 @dataclass(slots=True)

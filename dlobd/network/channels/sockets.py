@@ -76,7 +76,7 @@ class SocketsChannel(IpChannel):
     """Channel of library `sockets`."""
 
     library = LIBRARY
-    capabilities: ClassVar[base.Capabilities] = base.Capabilities(begins=True, moves=True)
+    capabilities: ClassVar[base.Capabilities] = base.Capabilities(begins=True)
 
     def listen(self, device: str = "") -> SocketsListener:
         """Listen on an interface. Raises UsageError or SetupError if it cannot be used."""
