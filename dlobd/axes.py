@@ -68,9 +68,9 @@ LOSSES = Registry(
 
 SCHEDULES = Registry(
     "schedules",
-    Row("constant", "constant learning rate", "schedules:constant"),
-    Row("step", "learning rate x learning_rate_decay_factor every num_epochs_per_decay epochs", "schedules:step"),
-    Row("cosine", "learning rate falls to 0 along half a cosine", "schedules:cosine"),
+    Row("constant", "constant learning rate", "optimisation:constant"),
+    Row("step", "learning rate x learning_rate_decay_factor every num_epochs_per_decay epochs", "optimisation:step"),
+    Row("cosine", "learning rate falls to 0 along half a cosine", "optimisation:cosine"),
     room="dlobd.job.training",
     needs=_TENSORFLOW,
 )

@@ -22,8 +22,7 @@ from dlobd.axes import EXCHANGES
 from dlobd.channel import Channel
 from dlobd.job.launchers.imports import import_tensorflow
 from dlobd.job.models import mlp
-from dlobd.job.training import schedules
-from dlobd.job.training.optimisation import Momentum, Sgd, softmax_cross_entropy
+from dlobd.job.training.optimisation import Momentum, Sgd, constant, softmax_cross_entropy
 from dlobd.job.training.step import Step, Workload
 from dlobd.network.exchanges.base import Exchange, Settings
 from dlobd.network.exchanges.outside_step import RENDEZVOUS
@@ -56,7 +55,7 @@ def train(tf: Any, exchange: Exchange, peers: list[str], rank: int) -> list[floa
         model = mlp.build(SHAPE, CLASSES, 7)
         make = Momentum if exchange.synchronous else Sgd
         optimiser = make(tf, model.trainable_variables, job)
-        step = Step(tf, job, Workload(model, softmax_cross_entropy, optimiser, schedules.constant), exchange)
+        step = Step(tf, job, Workload(model, softmax_cross_entropy, optimiser, constant), exchange)
     given = [tuple(map(tf.constant, batch)) for batch in batches(rank, len(peers))]
     losses = [step(k, *batch)[0] for k, batch in enumerate(given)]
     exchange.close()

@@ -48,7 +48,7 @@ TIMEOUT_S = 2.0
 
 
 def _mac(secret: bytes, kind: bytes, message: bytes) -> bytes:
-    # BLAKE2's own keyed mode, not OpenSSL's, whose locks a fork may leave taken: see `dlobd.tracing.clock_sync`
+    # BLAKE2's own keyed mode: a fork may leave the locks of OpenSSL's taken, see `dlobd.tracing.clock_sync`
     return hashlib.blake2s(kind + message, key=secret).hexdigest().encode()
 
 
@@ -117,22 +117,17 @@ class StatusServer:
         handler.wfile.write(_mac(secret, b"received", nonce + line) + b"\n")
 
     def _store(self, message: object) -> None:
-        match message:
-            case {"done": int(rank)} if 0 <= rank < self._ranks:
-                tracing.instant(kinds.RANK_DONE, rank=rank)
-                with self._changed:
-                    self._done.add(rank)
-                    self._changed.notify_all()
-            case {"failed": str(cause)}:
-                self._store_cause("failed", cause)
-            case {"died": str(cause)}:
-                self._store_cause("died", cause)
-            case _:
-                raise ValueError(f"its content is {message!r:.80}")
-
-    def _store_cause(self, kind: str, cause: str) -> None:
         with self._changed:
-            self._causes.setdefault(kind, cause)
+            match message:
+                case {"done": int(rank)} if 0 <= rank < self._ranks:
+                    tracing.instant(kinds.RANK_DONE, rank=rank)
+                    self._done.add(rank)
+                case {"failed": str(cause)}:
+                    self._causes.setdefault("failed", cause)
+                case {"died": str(cause)}:
+                    self._causes.setdefault("died", cause)
+                case _:
+                    raise ValueError(f"its content is {message!r:.80}")
             self._changed.notify_all()
 
 

@@ -99,7 +99,7 @@ def main() -> None:
         connection = listener.accept(deadline_s)
     else:
         connection = channel.connect(sys.stdin.readline().strip(), deadline_s)
-    window = WINDOW if channel.capabilities.moves else 0
+    window = WINDOW if channel.capabilities.begins else 0
     seconds = [_measure(connection, plan.listens, measure, window, deadline_s) for measure in plan.measures]
     if not plan.listens:
         print(json.dumps(seconds), flush=True)

@@ -43,11 +43,7 @@ class HostProcess:
         self._patience_s = patience_s
         self._process = subprocess.Popen(
             [*host.command, sys.executable, "-m", module, json.dumps(plain(plan))],
-            env={
-                **os.environ,
-                "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-                "TF_CPP_MIN_LOG_LEVEL": "3",
-            },
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "TF_CPP_MIN_LOG_LEVEL": "3"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

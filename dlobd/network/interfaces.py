@@ -31,15 +31,11 @@ _DISCARD_PORT = 9  # port for route lookups, which send nothing
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """Interface. Values that the kernel does not report are None.
-
-    Args:
-        state: the kernel's word: up, down, lowerlayerdown ...; loopback and tunnels are `unknown` while they are up.
-    """
+    """Interface. Values that the kernel does not report are None."""
 
     name: str
     type: int | None  # ARPHRD number
-    state: str | None
+    state: str | None  # up, down, lowerlayerdown ...; loopback and tunnels are `unknown` while they are up
     addresses: tuple[str, ...]  # IPv4 addresses
     mtu_bytes: int | None
     speed_mbit_per_s: int | None  # none for virtual interfaces, too
@@ -76,10 +72,7 @@ def network_of(device: str) -> IPv4Network | None:
 
 
 def resolve(
-    device: str,
-    infiniband: bool = False,
-    root: Path = SYSFS,
-    addresses: Mapping[str, Sequence[str]] | None = None,
+    device: str, infiniband: bool = False, root: Path = SYSFS, addresses: Mapping[str, Sequence[str]] | None = None
 ) -> tuple[Interface, str]:
     """Return the interface of a device, which is up, and the IPv4 address to use.
 
@@ -141,8 +134,7 @@ def _address_in(network: IPv4Network, interface: Interface) -> str:
 
 
 def with_address(address: str, root: Path = SYSFS) -> Interface | None:
-    """Return the interface with an IPv4 address; None if it is no address of this host. All of 127/8 belongs to
-    loopback."""
+    """Return the interface with an IPv4 address, for all of 127/8 loopback; None if it is not of this host."""
     loopback = address.startswith("127.")
     for interface in interfaces(root):
         if address in interface.addresses or (loopback and interface.type == LOOPBACK):

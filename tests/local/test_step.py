@@ -21,7 +21,7 @@ from dlobd import spans as kinds, tracing
 from dlobd.job.models.softmax import build
 from dlobd.job.training.optimisation import softmax_cross_entropy
 from dlobd.job.training.optimisation import Sgd
-from dlobd.job.training.schedules import constant
+from dlobd.job.training.optimisation import constant
 from dlobd.job.training.step import Step
 from dlobd.job.training.step import Workload
 

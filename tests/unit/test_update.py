@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dlobd.axes import SCHEDULES
-from dlobd.job.training import schedules
+from dlobd.job.training import optimisation as schedules
 from dlobd.job.training.optimisation import Momentum, Sgd
 from dlobd.job.training.step import Update, Workload
 

@@ -16,7 +16,7 @@ import socket
 import subprocess
 import threading
 from collections.abc import Iterator
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 from dlobd import spans as kinds
 from dlobd import tracing
@@ -47,7 +47,7 @@ class BarrierLauncher:
         }
 
     def launch(self, sc: SparkContext, main: Main, job: Job, blocks: RDD[bytes] | None, status: JobStatus) -> None:
-        rdd: RDD[Any] = sc.parallelize(range(job.workers), job.workers) if blocks is None else blocks
+        rdd: RDD[int] | RDD[bytes] = sc.parallelize(range(job.workers), job.workers) if blocks is None else blocks
         try:
             with log_stream.listen(driver_host(sc)) as (address, senders), watched(sc, status):
                 fed_epochs = job.fed_epochs if blocks is not None else 0
@@ -86,8 +86,10 @@ class _RankTask:
         context = BarrierTaskContext.get()
         rank = context.partitionId()
         with tracing.span(kinds.BARRIER_TASK, task_attempt=context.taskAttemptId()):
+            gpu = context.resources().get("gpu")
+            assigned = {VISIBLE: ",".join(gpu.addresses)} if gpu else {}
             with tracing.span(kinds.START_CHILD) as span:
-                child = trainer_process.start(_environment(context), piped_output=True)
+                child = trainer_process.start({**os.environ, **assigned}, piped_output=True)
                 span.note(pid=child.pid)
             try:
                 self._run(context, rank, child, blocks)
@@ -146,11 +148,6 @@ class _RankTask:
 
     def _report_failure(self, cause: str) -> None:
         self._unpickled_status().report_failure(cause)
-
-
-def _environment(context: BarrierTaskContext) -> dict[str, str]:
-    gpu = context.resources().get("gpu")
-    return {**os.environ, **({VISIBLE: ",".join(gpu.addresses)} if gpu else {})}
 
 
 def _feed(pipe: IO[bytes], blocks: Iterator[bytes], epochs: int) -> None:

@@ -63,10 +63,10 @@ class DistributorLauncher:
 class _Task:
     """The distributor's function for one barrier task, as one span."""
 
-    def __init__(self, inner: Callable[[Iterator[int]], list[Any]]) -> None:
+    def __init__(self, inner: Callable[[Iterator[int]], list[object]]) -> None:
         self._inner = inner
 
-    def __call__(self, partition: Iterator[int]) -> list[Any]:
+    def __call__(self, partition: Iterator[int]) -> list[object]:
         from pyspark import TaskContext
 
         context = TaskContext.get()

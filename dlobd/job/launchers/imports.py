@@ -94,7 +94,8 @@ class _Packages(importlib.abc.MetaPathFinder):
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         package = name.partition(".")[0]
-        stack = self._stack()
+        # the unfinished imports of this thread, the innermost last
+        stack: list[_Import] = self._local.__dict__.setdefault("stack", [])
         if getattr(self._local, "finding", "") == name or (stack and stack[-1].package == package):
             return None
         before, self._local.finding = getattr(self._local, "finding", ""), name
@@ -105,13 +106,6 @@ class _Packages(importlib.abc.MetaPathFinder):
         if spec is not None and spec.loader is not None and hasattr(spec.loader, "exec_module"):
             spec.loader = _Wrapper(spec.loader, partial(_time, package, stack))
         return spec
-
-    def _stack(self) -> list[_Import]:
-        """Return the unfinished imports of this thread, the innermost last."""
-        stack: list[_Import] | None = getattr(self._local, "stack", None)
-        if stack is None:
-            stack = self._local.stack = []
-        return stack
 
     def _find(self, name: str, path: Sequence[str] | None, target: ModuleType | None) -> ModuleSpec | None:
         for finder in [finder for finder in sys.meta_path if finder is not self]:

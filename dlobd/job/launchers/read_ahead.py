@@ -27,11 +27,7 @@ class ReadAhead:
     """
 
     def __init__(
-        self,
-        take: Callable[[], bytes | None],
-        limit: int,
-        ahead: int,
-        stop: Callable[[], None] = lambda: None,
+        self, take: Callable[[], bytes | None], limit: int, ahead: int, stop: Callable[[], None] = lambda: None
     ) -> None:
         self._take = take
         self._stop = stop

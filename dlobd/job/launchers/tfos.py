@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dlobd import spans as kinds
@@ -14,6 +14,7 @@ from dlobd.job.launchers.base import Feed, Main, TrainingFailed, place, rank_nam
 from dlobd.job.launchers.failure import failure_line
 from dlobd.job.launchers.liveness import JoinWatch, uses_tensorflow_servers, watched
 from dlobd.job.launchers.read_ahead import ReadAhead
+from dlobd.job.launchers.tfos_compat import Function
 from dlobd.job.rank_status import LONGEST_PAUSE_S, JobStatus
 from dlobd.spans import Cause
 
@@ -40,10 +41,7 @@ class TfosLauncher:
 
     def spark_conf(self) -> dict[str, str]:
         """Select the worker daemon with hooks, and reuse: the trainer is a child of the Python worker."""
-        return {
-            "spark.python.daemon.module": "dlobd.job.launchers.tfos_daemon",
-            "spark.python.worker.reuse": "true",
-        }
+        return {"spark.python.daemon.module": "dlobd.job.launchers.tfos_daemon", "spark.python.worker.reuse": "true"}
 
     def _prepared(self) -> Any:
         """Return the module TFCluster, importable and with spans."""
@@ -77,10 +75,12 @@ class TfosLauncher:
                 with tracing.span(kinds.FEED_JOB), watched(sc, status, join_watch):
                     _train(cluster, blocks, job.fed_epochs, status, may_end_early=job.may_end_early)
         except tfos_compat.NotRegistered as error:
-            raise TrainingFailed(_unregistered(error, job.workers)) from error
+            missing = (rank_name(rank) for rank in range(job.workers) if role_of(rank) not in error.registered)
+            cause = f"{' and '.join(missing)} did not register with TensorFlowOnSpark within {RESERVATION_TIMEOUT_S} s"
+            raise TrainingFailed(cause) from error
         except SystemExit as error:  # TensorFlowOnSpark exits if the start job failed
-            cause = Exception(TFCluster.tf_status.get("error", "start job failed"))
-            raise TrainingFailed(failure_line(cause, status)) from error
+            failed = Exception(TFCluster.tf_status.get("error", "start job failed"))
+            raise TrainingFailed(failure_line(failed, status)) from error
         except Exception as error:
             raise TrainingFailed(failure_line(error, status)) from error
         with tracing.span(kinds.AWAIT_TRAINERS, kinds.DONE_MARKER_POLL.wait(int(LONGEST_PAUSE_S * 1e9))):
@@ -106,11 +106,6 @@ def _train(cluster: Any, blocks: RDD[bytes], epochs: int, status: JobStatus, may
         # a feed task stops the server, but not if it began after its rank had stopped the feed
         if cluster.server.done or status.finished():
             return
-
-
-def _unregistered(error: tfos_compat.NotRegistered, ranks: int) -> str:
-    missing = " and ".join(rank_name(rank) for rank in range(ranks) if role_of(rank) not in error.registered)
-    return f"{missing} did not register with TensorFlowOnSpark within {RESERVATION_TIMEOUT_S} s"
 
 
 def _blocks_ahead(job: Job) -> int:
@@ -167,11 +162,11 @@ class FeedTask:
     `join_poll_ns` is the join's longest sleep after the queue is empty.
     """
 
-    def __init__(self, inner: Callable[[Iterator[bytes]], Any], join_poll_ns: int) -> None:
+    def __init__(self, inner: Function, join_poll_ns: int) -> None:
         self._inner = inner
         self._join_poll_ns = join_poll_ns
 
-    def __call__(self, blocks: Iterator[bytes]) -> Any:
+    def __call__(self, blocks: Iterator[bytes]) -> object:
         from pyspark import TaskContext
 
         context = TaskContext.get()
@@ -197,10 +192,10 @@ class FeedTask:
 class StartTask:
     """TFSparkNode.run's function for one executor, as one span of the launcher."""
 
-    def __init__(self, inner: Callable[[Any], Any]) -> None:
+    def __init__(self, inner: Function) -> None:
         self._inner = inner
 
-    def __call__(self, executor_ids: Any) -> Any:
+    def __call__(self, executor_ids: object) -> object:
         with tracing.span(kinds.START_TASK):
             return self._inner(executor_ids)
 
@@ -214,7 +209,7 @@ def record_driver(
         if start_task is not None:
             node.run = lambda *args, **kwargs: start_task(original_run(*args, **kwargs))
 
-        def train(*args: Any, **kwargs: Any) -> FeedTask:
+        def train(*args: object, **kwargs: object) -> FeedTask:
             return feed_task(original_train(*args, **kwargs), join_poll_ns)
 
         train.dlobd = True  # type: ignore[attr-defined]

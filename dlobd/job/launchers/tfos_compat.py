@@ -26,7 +26,7 @@ import sys
 import threading
 import time
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -38,6 +38,9 @@ from dlobd.spans import SpanKind
 
 STOCK_POLL_NS = 1_000_000_000
 """TensorFlowOnSpark's own polls sleep 1 s: reservation.py at both ends, and the feed's join in TFSparkNode.py."""
+
+Function = Callable[..., Any]  # of PySpark, TensorFlowOnSpark or the user
+NO_STATUS: Mapping[str, object] = MappingProxyType({})
 
 POLL_S = 0.05  # interval between two checks of the reservations
 
@@ -51,15 +54,15 @@ def install() -> None:
     from tensorflowonspark import TFManager, TFNode, TFSparkNode, reservation, util
 
     _choose_host(util, reservation)
-    TFNode.start_cluster_server = _refuse_rdma(TFNode.start_cluster_server)
+    replace(TFNode, "start_cluster_server")(_refuse_rdma)
     TFManager.JoinableQueue = queue.Queue  # only its server's threads use it: other processes have a proxy
     TFManager.start = timed(kinds.TFMANAGER_START)(TFManager.start)
     reservation.Client.register = timed(kinds.REGISTER_RESERVATION)(reservation.Client.register)
     wait = kinds.COMPAT_RESERVATION_POLL.wait(int(POLL_S * 1e9))
     reservation.Client.await_reservations = timed(kinds.AWAIT_RESERVATIONS, wait)(_await_at_client)
-    reservation.Server.await_reservations = timed(kinds.AWAIT_RESERVATIONS, wait)(
-        _await_at_server(naming(reservation.Server.await_reservations))
-    )
+    replace(reservation.Server, "await_reservations")(name_registered)
+    replace(reservation.Server, "await_reservations")(_await_at_server)
+    reservation.Server.await_reservations = timed(kinds.AWAIT_RESERVATIONS, wait)(reservation.Server.await_reservations)
     TFSparkNode._get_manager = timed(kinds.CONNECT_TO_TFMANAGER)(TFSparkNode._get_manager)
     TFSparkNode.multiprocessing = Multiprocessing
     TFSparkNode.Thread = JoinThread
@@ -123,23 +126,21 @@ def _choose_host(util: Any, reservation: Any) -> None:
     reservation.Server.start_listening_socket = start_listening_socket
 
 
-def _await_at_client(client: Any) -> Any:
+def _await_at_client(client: Any) -> object:
     """Replace reservation.Client.await_reservations: poll until all nodes are registered, then return them."""
     while not client._request("QUERY"):
         time.sleep(POLL_S)
     return client.get_reservations()
 
 
-def _await_at_server(original: Callable[..., Any]) -> Callable[..., Any]:
+def _await_at_server(
+    original: Function, server: Any, sc: object, status: Mapping[str, object] = NO_STATUS, timeout: float = 600
+) -> object:
     """Delay reservation.Server.await_reservations until it can return or fail at once."""
-
-    def await_reservations(server: Any, sc: Any, status: Any = MappingProxyType({}), timeout: float = 600) -> Any:
-        deadline = time.monotonic() + timeout
-        while not server.reservations.done() and "error" not in status and time.monotonic() < deadline:
-            time.sleep(POLL_S)
-        return original(server, sc, status, max(0.0, deadline - time.monotonic()))
-
-    return await_reservations
+    deadline = time.monotonic() + timeout
+    while not server.reservations.done() and "error" not in status and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+    return original(server, sc, status, max(0.0, deadline - time.monotonic()))
 
 
 _joining = threading.local()
@@ -166,14 +167,10 @@ class JoinTime:
             time.sleep(seconds)
 
 
-def _refuse_rdma(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def start_cluster_server(ctx: Any, num_gpus: int = 1, rdma: bool = False) -> Any:
-        if rdma:
-            raise ValueError("rdma=True: TensorFlow 2 has no RDMA transport; choose a channel of dlobd instead")
-        return original(ctx, num_gpus, rdma)
-
-    return start_cluster_server
+def _refuse_rdma(original: Function, ctx: object, num_gpus: int = 1, rdma: bool = False) -> object:
+    if rdma:
+        raise ValueError("rdma=True: TensorFlow 2 has no RDMA transport; choose a channel of dlobd instead")
+    return original(ctx, num_gpus, rdma)
 
 
 class NotRegistered(Exception):
@@ -184,26 +181,37 @@ class NotRegistered(Exception):
         self.registered = registered
 
 
-def naming(original: Callable[..., Any]) -> Callable[..., Any]:
+def name_registered(original: Function, server: Any, *args: object, **kwargs: object) -> object:
     """Add the registered nodes to the failure of TensorFlowOnSpark's wait for reservations."""
-
-    @functools.wraps(original)
-    def await_reservations(server: Any, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return original(server, *args, **kwargs)
-        except Exception as error:
-            registered = {(node["job_name"], node["task_index"]) for node in server.reservations.get()}
-            raise NotRegistered(registered) from error
-
-    return await_reservations
+    try:
+        return original(server, *args, **kwargs)
+    except Exception as error:
+        registered = {(node["job_name"], node["task_index"]) for node in server.reservations.get()}
+        raise NotRegistered(registered) from error
 
 
-def timed(kind: SpanKind, wait: dict[str, Any] | None = None) -> Callable[[Any], Any]:
+def replace(owner: Any, name: str) -> Callable[[Function], Function]:
+    """Return a decorator: its function replaces an attribute, and receives the original as its first argument."""
+
+    def decorate(function: Function) -> Function:
+        original = getattr(owner, name)
+
+        @functools.wraps(original)
+        def replacement(*args: object, **kwargs: object) -> object:
+            return function(original, *args, **kwargs)
+
+        setattr(owner, name, replacement)
+        return function
+
+    return decorate
+
+
+def timed(kind: SpanKind, wait: dict[str, object] | None = None) -> Callable[[Function], Function]:
     """Return a decorator that records a span around a third-party function."""
 
-    def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
+    def wrap(original: Function) -> Function:
         @functools.wraps(original)
-        def timed(*args: Any, **kwargs: Any) -> Any:
+        def timed(*args: object, **kwargs: object) -> object:
             with tracing.span(kind, wait):
                 return original(*args, **kwargs)
 
@@ -224,7 +232,7 @@ class WatchedProcess(multiprocessing.Process):
         memory = MemoryGroup.read()
         threading.Thread(target=self._watch, args=(tf_args, memory), name="dlobd-watch", daemon=True).start()
 
-    def _watch(self, tf_args: Any, memory: MemoryGroup) -> None:
+    def _watch(self, tf_args: object, memory: MemoryGroup) -> None:
         from tensorflowonspark import TFSparkNode
 
         self.join()

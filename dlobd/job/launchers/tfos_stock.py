@@ -21,7 +21,7 @@ from dlobd import tracing
 from dlobd.job.launchers.failure import MemoryGroup, exit_status
 from dlobd.job.launchers.imports import on_import
 from dlobd.job.launchers.tfos import StartTask, TfosLauncher, record_driver
-from dlobd.job.launchers.tfos_compat import STOCK_POLL_NS, naming, provide_pkg_resources, timed
+from dlobd.job.launchers.tfos_compat import STOCK_POLL_NS, name_registered, provide_pkg_resources, replace, timed
 
 DRIVER_OVERHEAD_MB = 1024  # memory beside the driver's heap for a Python process with TensorFlow
 
@@ -53,16 +53,16 @@ class TfosStockLauncher(TfosLauncher):
 def record_reservations(reservation: Any) -> None:
     """Record the driver's wait for reservations; its failure names the registered nodes."""
     wait = kinds.TFOS_RESERVATION_POLL.wait(STOCK_POLL_NS)
-    waiting = timed(kinds.AWAIT_RESERVATIONS, wait)(naming(reservation.Server.await_reservations))
-    reservation.Server.await_reservations = waiting
+    replace(reservation.Server, "await_reservations")(name_registered)
+    reservation.Server.await_reservations = timed(kinds.AWAIT_RESERVATIONS, wait)(reservation.Server.await_reservations)
 
 
 class WatchedStartTask(StartTask):
     """Start task that records the death of its trainer."""
 
-    def __call__(self, executor_ids: Any) -> Any:
+    def __call__(self, executor_ids: object) -> object:
         result = super().__call__(executor_ids)
-        # the other child is the queue manager, whose name is that of its class
+        # the other child is the queue manager; its name is that of its class
         for child in multiprocessing.active_children():
             if child.name.startswith("Process-"):
                 arguments = (child.pid, MemoryGroup.read())

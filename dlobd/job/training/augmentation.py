@@ -9,7 +9,9 @@ An augmentation
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
+
+from dlobd.network.exchanges.base import Tensor, TensorFlow
 
 PAD = 4  # black pixels on each side of an image before the crop
 
@@ -17,7 +19,7 @@ PAD = 4  # black pixels on each side of an image before the crop
 class Augment(Protocol):
     """Object of a row of the registry `augmentations`."""
 
-    def __call__(self, tf: Any, images: Any, seed: int, batch: Any, step: Any) -> Any:
+    def __call__(self, tf: TensorFlow, images: Tensor, seed: int, batch: Tensor, step: Tensor) -> Tensor:
         """Return changed images of the same classes.
 
         Args:
@@ -27,11 +29,11 @@ class Augment(Protocol):
         """
 
 
-def flip_crop(tf: Any, images: Any, seed: int, batch: Any, step: Any) -> Any:
+def flip_crop(tf: TensorFlow, images: Tensor, seed: int, batch: Tensor, step: Tensor) -> Tensor:
     """Crop each padded image at random, and flip half of them left to right, at random (He et al. 2015)."""
     samples, height, width = tf.unstack(tf.shape(images)[:3])
 
-    def draw(number: int, below: int) -> Any:
+    def draw(number: int, below: int) -> Tensor:
         # no two draws of a job share a seed: batch, step and number of the draw have their own digits of it
         seeds = tf.stack([tf.cast(batch, tf.int64) * (1 << 31) + seed, tf.cast(step, tf.int64) * 3 + number])
         return tf.random.stateless_uniform([samples, 1], seeds, 0, below, tf.int32, alg="philox")

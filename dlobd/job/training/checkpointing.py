@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.hadoop.file_system import Storage
 from dlobd.job.description import Job
+from dlobd.network.exchanges.base import Tensor, TensorFlow
 
 
-def checkpoint(tf: Any, job: Job, model: Any, storage: Storage, step: int) -> None:
+def checkpoint(tf: TensorFlow, job: Job, model: Tensor, storage: Storage, step: int) -> None:
     """Store the model's variables after `step` steps."""
     with tracing.span(kinds.CHECKPOINT), tempfile.TemporaryDirectory() as local:
         tf.train.Checkpoint(model=plain_copy(job, model)).write(f"{local}/ckpt-{step}")
         _upload(storage, Path(local), f"{job.run_dir}/checkpoints", "checkpoint")
 
 
-def save(tf: Any, job: Job, model: Any, storage: Storage) -> None:
+def save(tf: TensorFlow, job: Job, model: Tensor, storage: Storage) -> None:
     """Store the model as a SavedModel. Its function `logits` maps any number of images to logits."""
     with tracing.span(kinds.SAVE_MODEL), tempfile.TemporaryDirectory() as local:
         exported = plain_copy(job, model)
@@ -28,13 +28,13 @@ def save(tf: Any, job: Job, model: Any, storage: Storage) -> None:
         _upload(storage, Path(local), f"{job.run_dir}/model", kinds.MODEL)
 
 
-def logits(tf: Any, job: Job, model: Any) -> Any:
+def logits(tf: TensorFlow, job: Job, model: Tensor) -> Tensor:
     """Compile a function from any number of images to the model's logits."""
     spec = tf.TensorSpec([None, *job.layout.shape], tf.float32)
     return tf.function(lambda images: model(images, training=False), input_signature=[spec])
 
 
-def plain_copy(job: Job, model: Any) -> Any:
+def plain_copy(job: Job, model: Tensor) -> Tensor:
     """Copy the model to variables that no exchange owns: saving the copy needs no other rank.
 
     The copy includes the moving statistics, which the evaluation of the stored model uses."""
@@ -43,7 +43,7 @@ def plain_copy(job: Job, model: Any) -> Any:
     return copy
 
 
-def copy_values(copy: Any, model: Any) -> None:
+def copy_values(copy: Tensor, model: Tensor) -> None:
     """Copy the current values of this rank's model."""
     for variable, trained in zip(copy.variables, model.variables, strict=True):
         variable.assign(trained.read_value())

@@ -13,13 +13,14 @@ from dlobd.hadoop.file_system import Storage
 from dlobd.job.datasets.tfrecord import decode_block
 from dlobd.job.description import Job
 from dlobd.job.training import checkpointing
+from dlobd.network.exchanges.base import Tensor, TensorFlow
 
 EVALUATION_BATCH = 1000
 EVALUATION_BYTES = 32 << 20  # largest number, and largest size, of test samples in memory at once
-Logits = Callable[[Any], Any]  # function from images to logits, both tensors
+Logits = Callable[[Tensor], Tensor]  # function from images to logits, both tensors
 
 
-def evaluate(tf: Any, job: Job, storage: Storage) -> dict[str, Any]:
+def evaluate(tf: TensorFlow, job: Job, storage: Storage) -> dict[str, Any]:
     """Return the accuracy of the stored model."""
     with tracing.span(kinds.EVALUATE), tempfile.TemporaryDirectory() as local:
         checkpointing.download(storage, f"{job.run_dir}/model", Path(local), kinds.MODEL)
@@ -32,12 +33,12 @@ def evaluate(tf: Any, job: Job, storage: Storage) -> dict[str, Any]:
 class Evaluation:
     """Evaluation of a model in training, by one rank, on a copy that no exchange owns."""
 
-    def __init__(self, tf: Any, job: Job, model: Any, storage: Storage) -> None:
+    def __init__(self, tf: TensorFlow, job: Job, model: Tensor, storage: Storage) -> None:
         self._tf = tf
         self._job = job
         self._model = model
         self._storage = storage
-        self._copy: Any = None
+        self._copy: Tensor = None
 
     def __call__(self) -> tuple[int, int]:
         """Return the numbers of samples and of correct predictions."""
@@ -49,7 +50,7 @@ class Evaluation:
             return _count(self._tf, self._job, self._storage, self._logits)
 
 
-def _count(tf: Any, job: Job, storage: Storage, logits: Logits) -> tuple[int, int]:
+def _count(tf: TensorFlow, job: Job, storage: Storage, logits: Logits) -> tuple[int, int]:
     samples = correct = 0
     at_once = max(1, min(EVALUATION_BATCH, EVALUATION_BYTES // job.layout.record_bytes))
     for piece in storage.stream(job.test_path, at_once * job.layout.record_bytes, kinds.TEST_SET):

@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from dlobd import spans as kinds
 from dlobd import tracing
@@ -23,6 +22,7 @@ from dlobd.job.datasets.tfrecord import Layout, checked_records, decode_block
 from dlobd.job.description import Job, part_name
 from dlobd.job.launchers.base import Node
 from dlobd.job.training.augmentation import Augment
+from dlobd.network.exchanges.base import Tensor, TensorFlow
 
 PREFETCH = 8  # number of decoded batches in reserve for the step loop
 
@@ -34,11 +34,11 @@ PIECE_BYTES = 1 << 20
 
 CHECK_S = 0.5  # interval between checks: the largest delay of a deadline
 
-Batch = tuple[Any, Any]
+Batch = tuple[Tensor, Tensor]
 """Images [n, *image_shape] and labels [n], as tensors; see `dlobd.job.datasets.tfrecord.decode_block`."""
 
 
-def batches(tf: Any, job: Job, node: Node, deadlines: Deadlines) -> Iterator[Batch]:
+def batches(tf: TensorFlow, job: Job, node: Node, deadlines: Deadlines) -> Iterator[Batch]:
     """Yield this rank's batches of all epochs, in order."""
     augment: Augment | None = AUGMENTATIONS.get(job.augment)
     if job.input == "read":
@@ -46,7 +46,7 @@ def batches(tf: Any, job: Job, node: Node, deadlines: Deadlines) -> Iterator[Bat
     return _feed(tf, job, node, deadlines, augment)
 
 
-def _feed(tf: Any, job: Job, node: Node, deadlines: Deadlines, augment: Augment | None) -> Iterator[Batch]:
+def _feed(tf: TensorFlow, job: Job, node: Node, deadlines: Deadlines, augment: Augment | None) -> Iterator[Batch]:
     if node.feed is None:
         raise ValueError(f'launcher {job.launcher!r} does not feed; use input = "read"')
     taken = 0
@@ -73,7 +73,7 @@ def _feed(tf: Any, job: Job, node: Node, deadlines: Deadlines, augment: Augment 
         yield batch
 
 
-def _read(tf: Any, job: Job, rank: int, augment: Augment | None) -> Iterator[Batch]:
+def _read(tf: TensorFlow, job: Job, rank: int, augment: Augment | None) -> Iterator[Batch]:
     layout = job.layout
     path = f"{job.train_dir}/{part_name(rank)}"
     batch_bytes = job.batch_size * layout.record_bytes
@@ -91,14 +91,14 @@ def _read(tf: Any, job: Job, rank: int, augment: Augment | None) -> Iterator[Bat
         except failures() as error:
             errors.append(error)  # TensorFlow would wrap it in its own error
 
-    def batches(piece: Any) -> Any:
+    def batches(piece: Tensor) -> Tensor:
         records = tf.io.decode_raw(piece, tf.uint8)
         return tf.data.Dataset.from_tensor_slices(tf.reshape(records, [-1, job.batch_size, layout.record_bytes]))
 
-    def plain(records: Any) -> Batch:
+    def plain(records: Tensor) -> Batch:
         return _decoded(tf, records, layout)
 
-    def augmented(step: Any, records: Any) -> Batch:
+    def augmented(step: Tensor, records: Tensor) -> Batch:
         assert augment is not None
         images, labels = plain(records)
         first = tf.cast(tf.bitcast(records[0, layout.crc], tf.uint32), tf.int64)
@@ -119,7 +119,7 @@ def _read(tf: Any, job: Job, rank: int, augment: Augment | None) -> Iterator[Bat
         yield batch
 
 
-def _untuned(tf: Any) -> Any:
+def _untuned(tf: TensorFlow) -> Tensor:
     """Return options of a pipeline without tf.data's autotuning, which has nothing to tune here.
 
     Its thread sleeps longer as the pipeline becomes older, up to a minute. It may miss the wake-up at the end of the
@@ -130,7 +130,7 @@ def _untuned(tf: Any) -> Any:
     return options
 
 
-def _decoded(tf: Any, records: Any, layout: Layout) -> Batch:
+def _decoded(tf: TensorFlow, records: Tensor, layout: Layout) -> Batch:
     """Decode checked records [n, record_bytes] as `decode_block` does, by TensorFlow."""
     images = records[:, layout.image.start : layout.image.stop]
     if layout.dtype == "uint8":

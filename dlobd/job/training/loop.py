@@ -27,7 +27,7 @@ from dlobd.job.training import checkpointing
 from dlobd.job.training.evaluation import Evaluation
 from dlobd.job.training.inputs import Batch
 from dlobd.job.training.step import Step
-from dlobd.network.exchanges.base import Exchange
+from dlobd.network.exchanges.base import Exchange, Tensor, TensorFlow
 from dlobd.tracing.clock import monotonic_ns
 
 
@@ -35,7 +35,7 @@ class Loop:
     """Loop of a rank, with its model and step."""
 
     def __init__(
-        self, tf: Any, job: Job, node: Node, step: Step, stop_vote: StopVote, model: Any, storage: Storage
+        self, tf: TensorFlow, job: Job, node: Node, step: Step, stop_vote: StopVote, model: Tensor, storage: Storage
     ) -> None:
         self._tf = tf
         self._job = job
@@ -110,25 +110,28 @@ class Loop:
         tracing.instant(kinds.EPOCH_DONE, epoch=epoch, loss=fmean(self._losses[-job.steps_per_epoch :]))
         if not job.evaluate_every_epochs or epoch % job.evaluate_every_epochs:
             return False
-        reached = self._chief and self._evaluate(epoch) >= job.target_accuracy
+        reached = False
+        if self._chief:
+            samples, correct = self._evaluation()
+            tracing.instant(kinds.EPOCH_EVALUATED, epoch=epoch, samples=samples, right=correct)
+            self._evaluations.append({"epoch": epoch, "samples": samples, "right": correct})
+            reached = (correct / samples if samples else 0.0) >= job.target_accuracy
         return job.target_accuracy > 0 and not last and self._stop_vote(epoch, reached)
-
-    def _evaluate(self, epoch: int) -> float:
-        samples, correct = self._evaluation()
-        tracing.instant(kinds.EPOCH_EVALUATED, epoch=epoch, samples=samples, right=correct)
-        self._evaluations.append({"epoch": epoch, "samples": samples, "right": correct})
-        return correct / samples if samples else 0.0
 
 
 class StopVote:
     """A vote of all ranks on the end of training, by their exchange. All ranks call it equally often."""
 
-    def __init__(self, tf: Any, job: Job, exchange: Exchange) -> None:
+    def __init__(self, tf: TensorFlow, job: Job, exchange: Exchange) -> None:
         self._tf = tf
         self._ranks = job.workers
         self._exchange = exchange
         self._kind = kinds.AGREE if exchange.inside_step else kinds.AGREE_OUTSIDE
-        self._inside = tf.function(self._run, autograph=False) if exchange.inside_step else None
+        self._inside = (
+            tf.function(lambda vote: exchange.run(self._reduce, (vote,)), autograph=False)
+            if exchange.inside_step
+            else None
+        )
 
     def __call__(self, call: int, stop: bool) -> bool:
         """Return True if any rank votes for the end. `call` is the number of the vote, equal on all ranks."""
@@ -136,8 +139,5 @@ class StopVote:
             vote = self._tf.constant(float(stop))
             return float(self._inside(vote) if self._inside else self._reduce(vote)) > 0
 
-    def _run(self, vote: Any) -> Any:
-        return self._exchange.run(self._reduce, (vote,))
-
-    def _reduce(self, vote: Any) -> Any:
+    def _reduce(self, vote: Tensor) -> Tensor:
         return self._exchange.reduce(self._tf, [vote], self._ranks)[0]

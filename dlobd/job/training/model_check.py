@@ -16,6 +16,7 @@ from dlobd import user_file
 from dlobd.axes import LOSSES, MODELS
 from dlobd.errors import DlobdError
 from dlobd.job.launchers.imports import import_tensorflow
+from dlobd.network.exchanges.base import Tensor, TensorFlow
 from dlobd.user_file import MemberRef
 
 SAMPLES = 4  # size of the batch: a number that is unlikely to occur in the model
@@ -66,11 +67,11 @@ def _stages(request: dict[str, Any]) -> Iterator[str]:
     _step(tf, built, request, shape, classes)
 
 
-def _step(tf: Any, model: Any, request: dict[str, Any], shape: tuple[int, ...], classes: int) -> None:
+def _step(tf: TensorFlow, model: Tensor, request: dict[str, Any], shape: tuple[int, ...], classes: int) -> None:
     """Compile forward and backward as a step does, and forward for a batch of any size as the stored model does."""
     name, dataset = request["model"], request["dataset"]
 
-    def logits_of(images: Any, training: bool) -> Any:
+    def logits_of(images: Tensor, training: bool) -> Tensor:
         logits = model(images, training=training)
         needed = f"data set {dataset} has {classes} classes: {(SAMPLES, classes)} is needed"
         if not tf.is_tensor(logits):
@@ -84,7 +85,7 @@ def _step(tf: Any, model: Any, request: dict[str, Any], shape: tuple[int, ...], 
             raise _Wrong(f"model {name} gives logits of {logits.dtype.name}, and float32 is needed")
         return logits
 
-    def forward_and_backward(images: Any, labels: Any) -> Any:
+    def forward_and_backward(images: Tensor, labels: Tensor) -> Tensor:
         with tf.GradientTape() as tape:
             loss = LOSSES.get(request["loss"])(tf, logits_of(images, training=True), labels)
         gradients = tape.gradient(loss, model.trainable_variables)

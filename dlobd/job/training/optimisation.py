@@ -1,4 +1,4 @@
-"""Contracts and members of losses and optimisers.
+"""Losses, optimisers and schedules of the learning rate, and their contracts.
 
 A loss is a function of TensorFlow, logits and labels. It returns the mean over the batch as a scalar: all ranks have
 batches of one size, so the mean of their losses is the loss of the global batch.
@@ -9,24 +9,29 @@ An optimiser
     2. updates the variables (`apply`) from the means of the gradients over all ranks, equal on all ranks, in the order
        of the variables. `apply` is compiled as a part of the step, and so keeps no step number in Python: the learning
        rate of the step is a tensor. The gradients already include weight decay (`dlobd.job.training.step`).
+
+A schedule is a function of TensorFlow, the job and the number of the step, from 0. The number is an int64 tensor, not a
+Python number: a schedule is compiled as a part of the step. Epochs are rounded down to steps, as in tf_cnn_benchmarks.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from dlobd.job.description import Job
+from dlobd.network.exchanges.base import Tensor, TensorFlow
 
 
 class Loss(Protocol):
     """Object of a row of the registry `losses`."""
 
-    def __call__(self, tf: Any, logits: Any, labels: Any) -> Any:
+    def __call__(self, tf: TensorFlow, logits: Tensor, labels: Tensor) -> Tensor:
         """Return a scalar from float32 logits [n, classes] and int32 labels [n]."""
 
 
-def softmax_cross_entropy(tf: Any, logits: Any, labels: Any) -> Any:
+def softmax_cross_entropy(tf: TensorFlow, logits: Tensor, labels: Tensor) -> Tensor:
     """Return the cross-entropy of the softmax of the logits against the label."""
     return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
 
@@ -34,24 +39,24 @@ def softmax_cross_entropy(tf: Any, logits: Any, labels: Any) -> Any:
 class Optimiser(Protocol):
     """Optimiser of a model's variables."""
 
-    def apply(self, tf: Any, gradients: Sequence[Any], learning_rate: Any) -> None:
+    def apply(self, tf: TensorFlow, gradients: Sequence[Tensor], learning_rate: Tensor) -> None:
         """Update the variables from one gradient a variable."""
 
 
 class Make(Protocol):
     """Object of a row of the registry `optimisers`."""
 
-    def __call__(self, tf: Any, variables: Sequence[Any], job: Job) -> Optimiser:
+    def __call__(self, tf: TensorFlow, variables: Sequence[Tensor], job: Job) -> Optimiser:
         """Make the optimiser of a model's trainable variables, with the job's settings."""
 
 
 class Sgd:
     """Stochastic gradient descent: variable -= learning rate x gradient."""
 
-    def __init__(self, tf: Any, variables: Sequence[Any], job: Job) -> None:
+    def __init__(self, tf: TensorFlow, variables: Sequence[Tensor], job: Job) -> None:
         self._variables = variables
 
-    def apply(self, tf: Any, gradients: Sequence[Any], learning_rate: Any) -> None:
+    def apply(self, tf: TensorFlow, gradients: Sequence[Tensor], learning_rate: Tensor) -> None:
         for variable, gradient in zip(self._variables, gradients, strict=True):
             variable.assign_sub(learning_rate * gradient)
 
@@ -61,7 +66,7 @@ class Momentum:
 
     The velocity is TensorFlow's; Caffe's includes the learning rate, which is equivalent at a constant rate."""
 
-    def __init__(self, tf: Any, variables: Sequence[Any], job: Job) -> None:
+    def __init__(self, tf: TensorFlow, variables: Sequence[Tensor], job: Job) -> None:
         first = tf.VariableAggregation.ONLY_FIRST_REPLICA
         self._variables = variables
         self._momentum = job.momentum
@@ -70,8 +75,55 @@ class Momentum:
             for variable in variables
         ]
 
-    def apply(self, tf: Any, gradients: Sequence[Any], learning_rate: Any) -> None:
+    def apply(self, tf: TensorFlow, gradients: Sequence[Tensor], learning_rate: Tensor) -> None:
         for variable, velocity, gradient in zip(self._variables, self._velocities, gradients, strict=True):
             new_velocity = self._momentum * velocity + gradient
             velocity.assign(new_velocity)
             variable.assign_sub(learning_rate * new_velocity)
+
+
+class Schedule(Protocol):
+    """Object of a row of the registry `schedules`."""
+
+    def __call__(self, tf: TensorFlow, job: Job, step: Tensor) -> Tensor:
+        """Return the learning rate of a step, a float32 scalar."""
+
+
+def constant(tf: TensorFlow, job: Job, step: Tensor) -> Tensor:
+    """Return the job's learning rate."""
+    return tf.constant(job.learning_rate, tf.float32)
+
+
+def step(tf: TensorFlow, job: Job, step: Tensor) -> Tensor:
+    """Multiply the job's learning rate by learning_rate_decay_factor after every num_epochs_per_decay epochs.
+
+    It equals tf_cnn_benchmarks with flags of these names; epochs count from the start, warm-up included.
+    """
+    decays = step // max(1, _steps(job, job.num_epochs_per_decay))
+    return job.learning_rate * tf.pow(job.learning_rate_decay_factor, tf.cast(decays, tf.float32))
+
+
+def cosine(tf: TensorFlow, job: Job, step: Tensor) -> Tensor:
+    """Lower the job's learning rate to 0 at the end, by half a cosine that begins after the warm-up.
+
+    Loshchilov and Hutter, SGDR (2017), equation 5, without restarts and with 0 as the minimum.
+    """
+    warmup = _steps(job, job.warmup_epochs)
+    progress = tf.cast(step - warmup, tf.float32) / float(job.steps - warmup)
+    return job.learning_rate / 2 * (1 + tf.cos(math.pi * progress))
+
+
+def learning_rate(tf: TensorFlow, job: Job, schedule: Schedule, step: Tensor) -> Tensor:
+    """Return the schedule's learning rate; during the warm-up, a linear rise to the job's learning rate.
+
+    Goyal et al., Accurate, Large Minibatch SGD (2017), section 2.2. The first step has the first increment, not 0."""
+    scheduled = schedule(tf, job, step)
+    warmup = _steps(job, job.warmup_epochs)
+    if not warmup:
+        return scheduled
+    rising = job.learning_rate / warmup * tf.cast(step + 1, tf.float32)
+    return tf.where(step < warmup, rising, scheduled)
+
+
+def _steps(job: Job, epochs: float) -> int:
+    return int(epochs * job.steps_per_epoch)

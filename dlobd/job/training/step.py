@@ -19,19 +19,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.job.description import Job
 from dlobd.job.models.base import following_batches
-from dlobd.job.training import schedules
-from dlobd.job.training.optimisation import Loss, Optimiser
-from dlobd.job.training.schedules import Schedule
-from dlobd.network.exchanges.base import Exchange
+from dlobd.job.training.optimisation import Loss, Optimiser, Schedule, constant, learning_rate
+from dlobd.network.exchanges.base import Exchange, Tensor, TensorFlow
 from dlobd.spans import SpanKind
 
-Compute = Callable[..., list[Any]]
+Compute = Callable[..., list[Tensor]]
 """Function from images, labels and an optional vote to the means of loss and vote, or, with the exchange outside, to
 this rank's values for it."""
 
@@ -40,7 +37,7 @@ this rank's values for it."""
 class Workload:
     """Model, loss, optimiser and schedule of a job."""
 
-    model: Any
+    model: Tensor
     loss: Loss
     optimiser: Optimiser
     schedule: Schedule
@@ -49,14 +46,14 @@ class Workload:
 class Update:
     """The update of a rank; made inside the exchange's scope, after the optimiser, with its own step counter."""
 
-    def __init__(self, tf: Any, job: Job, workload: Workload) -> None:
+    def __init__(self, tf: TensorFlow, job: Job, workload: Workload) -> None:
         self._tf = tf
         self._job = job
         self._workload = workload
         self._modules = following_batches(workload.model)
         first = tf.VariableAggregation.ONLY_FIRST_REPLICA
         # a constant learning rate needs no counter, which would be a good part of a small model's update
-        self._counts = workload.schedule is not schedules.constant or job.warmup_epochs > 0
+        self._counts = workload.schedule is not constant or job.warmup_epochs > 0
         self._step = tf.Variable(0, dtype=tf.int64, trainable=False, aggregation=first, name="step")
 
     @property
@@ -64,23 +61,21 @@ class Update:
         """Number of tensors of `take_statistics`."""
         return 2 * len(self._modules)
 
-    def take_statistics(self) -> list[Any]:
+    def take_statistics(self) -> list[Tensor]:
         """Return mean and variance of this rank's batch for each module with statistics, in order."""
         return [tensor for module in self._modules for tensor in module.take_batch_statistics()]
 
-    def apply(self, reduced: Sequence[Any]) -> None:
+    def apply(self, reduced: Sequence[Tensor]) -> None:
         """Apply the means over the ranks, of statistics and then of gradients. To be compiled."""
         statistics, gradients = reduced[: self.statistics], reduced[self.statistics :]
         for module, mean, variance in zip(self._modules, statistics[::2], statistics[1::2], strict=True):
             module.update_moving_statistics(mean, variance)
-        learning_rate = schedules.learning_rate(
-            self._tf, self._job, self._workload.schedule, self._tf.identity(self._step)
-        )
-        self._workload.optimiser.apply(self._tf, self._decayed(gradients), learning_rate)
+        rate = learning_rate(self._tf, self._job, self._workload.schedule, self._tf.identity(self._step))
+        self._workload.optimiser.apply(self._tf, self._decayed(gradients), rate)
         if self._counts:
             self._step.assign_add(1)
 
-    def _decayed(self, gradients: Sequence[Any]) -> Sequence[Any]:
+    def _decayed(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
         """Add the gradient of weight_decay / 2 x the sum of the squares of all weights, which the reported loss
         excludes.
 
@@ -100,7 +95,7 @@ class Update:
 class Step:
     """The steps of a rank; made inside the exchange's scope, after the model."""
 
-    def __init__(self, tf: Any, job: Job, workload: Workload, exchange: Exchange) -> None:
+    def __init__(self, tf: TensorFlow, job: Job, workload: Workload, exchange: Exchange) -> None:
         self._tf = tf
         self._ranks = job.workers
         self._votes = job.max_seconds > 0
@@ -110,7 +105,7 @@ class Step:
         self._compute = _compute_function(tf, job, workload, update, exchange)
         self._apply = None if exchange.inside_step else _apply_function(tf, update, exchange)
 
-    def __call__(self, k: int, images: Any, labels: Any, stop: bool = False) -> tuple[float, bool]:
+    def __call__(self, k: int, images: Tensor, labels: Tensor, stop: bool = False) -> tuple[float, bool]:
         """Take step number `k`, from 0; return the mean loss, and True if any rank votes for the end.
 
         With an asynchronous exchange both values are this rank's own. `stop` is this rank's vote; it has no effect
@@ -123,13 +118,13 @@ class Step:
             raise FloatingPointError(f"the loss became {loss} at step {k}: lower learning_rate")
         return loss, any(votes)
 
-    def _means(self, kind: SpanKind, k: int, *inputs: Any) -> list[float]:
+    def _means(self, kind: SpanKind, k: int, *inputs: Tensor) -> list[float]:
         if self._apply is not None:
             return self._in_parts(kind, k, *inputs)
         with tracing.span(kind, {"rendezvous": kinds.STEP_RENDEZVOUS, "call": k}):
             return [float(mean) for mean in self._compute(*inputs)]
 
-    def _in_parts(self, kind: SpanKind, k: int, *inputs: Any) -> list[float]:
+    def _in_parts(self, kind: SpanKind, k: int, *inputs: Tensor) -> list[float]:
         assert self._apply is not None
         reported, synchronous = _reported(inputs), self._exchange.synchronous
         local = 0 if synchronous else reported + self._statistics
@@ -144,18 +139,18 @@ class Step:
             return [float(mean) for mean in reduced[:reported]]
 
 
-def _reported(inputs: Sequence[Any]) -> int:
+def _reported(inputs: Sequence[Tensor]) -> int:
     """Count the exchanged values for the loop: the loss, and a vote if the inputs have one beside the batch."""
     return len(inputs) - 1
 
 
-def _compute_function(tf: Any, job: Job, workload: Workload, update: Update, exchange: Exchange) -> Compute:
+def _compute_function(tf: TensorFlow, job: Job, workload: Workload, update: Update, exchange: Exchange) -> Compute:
     """Compile forward and backward; with the exchange inside, the whole step."""
     # AutoGraph would rewrite their source, which costs the first step half a second of CPU time
     unconverted = tf.autograph.experimental.do_not_convert
     take_statistics, apply = unconverted(update.take_statistics), unconverted(update.apply)
 
-    def forward_and_backward(images: Any, labels: Any, *vote: Any) -> list[Any]:
+    def forward_and_backward(images: Tensor, labels: Tensor, *vote: Tensor) -> list[Tensor]:
         variables = workload.model.trainable_variables
         with tf.GradientTape() as tape:
             loss = workload.loss(tf, workload.model(images, training=True), labels)
@@ -164,7 +159,7 @@ def _compute_function(tf: Any, job: Job, workload: Workload, update: Update, exc
             raise ValueError(f"model {job.model}: the loss does not depend on {', '.join(unused)}")
         return [loss, *vote, *take_statistics(), *gradients]
 
-    def whole(*inputs: Any) -> list[Any]:
+    def whole(*inputs: Tensor) -> list[Tensor]:
         # one collective a step: it includes loss, vote and statistics
         reduced = exchange.reduce(tf, forward_and_backward(*inputs), job.workers)
         apply(reduced[_reported(inputs) :])
@@ -173,16 +168,16 @@ def _compute_function(tf: Any, job: Job, workload: Workload, update: Update, exc
     part = whole if exchange.inside_step else forward_and_backward
 
     @tf.function(reduce_retracing=True)  # type: ignore[untyped-decorator]
-    def compute(*inputs: Any) -> Any:
+    def compute(*inputs: Tensor) -> Tensor:
         return exchange.run(part, inputs)
 
     return compute  # type: ignore[no-any-return]
 
 
-def _apply_function(tf: Any, update: Update, exchange: Exchange) -> Callable[[Sequence[Any]], None]:
+def _apply_function(tf: TensorFlow, update: Update, exchange: Exchange) -> Callable[[Sequence[Tensor]], None]:
 
     @tf.function(reduce_retracing=True, autograph=False)  # type: ignore[untyped-decorator]
-    def apply(reduced: Sequence[Any]) -> None:
+    def apply(reduced: Sequence[Tensor]) -> None:
         exchange.run(lambda *values: update.apply(values), reduced)
 
     return apply  # type: ignore[no-any-return]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
 from types import FunctionType, ModuleType
@@ -22,7 +22,7 @@ from dlobd.job.launchers import tfos_compat, tfos_stock
 from dlobd.job.launchers.addresses import serve_clock
 from dlobd.job.launchers.imports import on_import
 from dlobd.job.launchers.tfos import FeedTask, NamedSleep, record_driver
-from dlobd.job.launchers.tfos_compat import STOCK_POLL_NS, timed
+from dlobd.job.launchers.tfos_compat import STOCK_POLL_NS, Function, replace, timed
 from dlobd.tracing.clock import monotonic_ns
 
 LONG_CALL_NS = 1_000_000
@@ -33,8 +33,6 @@ CHUNK_NS = 10_000_000  # limits of a chunk in items and time: a feed of single r
 
 DAEMONS = {"tfos": "dlobd.job.user.daemon", "tfos-stock": "dlobd.job.user.stock_daemon"}
 """Launcher to the worker daemon with its hooks."""
-
-Function = Callable[..., Any]  # of PySpark, TensorFlowOnSpark or the user
 
 
 def prepare_driver(launcher: str) -> None:
@@ -74,7 +72,7 @@ def _record_pyspark(pyspark: ModuleType) -> None:
 
     context = pyspark.SparkContext
 
-    @_replace(context, "__init__")
+    @replace(context, "__init__")
     def init(original: Function, self: Any, *args: object, **kwargs: object) -> None:
         tracing.instant(kinds.SPARK_CONTEXT_START)
         with tracing.span(kinds.SPARK_CONTEXT):
@@ -84,7 +82,7 @@ def _record_pyspark(pyspark: ModuleType) -> None:
         tracing.instant(kinds.SPARK_CONTEXT_READY, application_id=self.applicationId, master=self.master, slots=slots)
         self._dlobd_clock = serve_clock(self)
 
-    @_replace(context, "stop")
+    @replace(context, "stop")
     def stop(original: Function, self: Any) -> None:
         with tracing.span(kinds.SPARK_CONTEXT_STOP):
             original(self)
@@ -92,14 +90,14 @@ def _record_pyspark(pyspark: ModuleType) -> None:
             server.close()
         tracing.instant(kinds.SPARK_CONTEXT_STOPPED)
 
-    @_replace(context, "setLogLevel")
+    @replace(context, "setLogLevel")
     def set_log_level(original: Function, self: Any, level: object) -> None:
         tracing.instant(kinds.LOG_LEVEL, level=str(level))
         original(self, level)
 
     SparkSession.Builder.getOrCreate = timed(kinds.SPARK_SESSION)(SparkSession.Builder.getOrCreate)
 
-    @_replace(GatewayClient, "send_command")
+    @replace(GatewayClient, "send_command")
     def send_command(original: Function, self: Any, command: str, *args: object, **kwargs: object) -> object:
         begin_ns = monotonic_ns()
         try:
@@ -112,22 +110,6 @@ def _record_pyspark(pyspark: ModuleType) -> None:
                 tracing.past(kinds.JVM_CALL, begin_ns, end_ns, _method(command), jvm_call=True)
             else:
                 tracing.left_out()
-
-
-def _replace(owner: Any, name: str) -> Callable[[Function], Function]:
-    """Return a decorator: its function replaces an attribute, and receives the original as its first argument."""
-
-    def decorate(function: Function) -> Function:
-        original = getattr(owner, name)
-
-        @functools.wraps(original)
-        def replacement(*args: object, **kwargs: object) -> object:
-            return function(original, *args, **kwargs)
-
-        setattr(owner, name, replacement)
-        return function
-
-    return decorate
 
 
 def _method(command: str) -> str:
@@ -151,37 +133,37 @@ def _prepare_tensorflowonspark(launcher: str, package: ModuleType) -> None:
     if launcher != "tfos":
         tfos_stock.record_reservations(reservation)
     TFCluster.time = NamedSleep(kinds.TFCLUSTER_SHUTDOWN_POLL, (kinds.WAIT_TRAINERS,))
-    _replace(reservation.Server, "await_reservations")(_wait)
+    replace(reservation.Server, "await_reservations")(_wait)
 
-    @_replace(TFSparkNode, "run")
+    @replace(TFSparkNode, "run")
     def run(original: Function, fn: Function, *args: object, **kwargs: object) -> object:
         return UserStartTask(original(UserMain(fn), *args, **kwargs))
 
-    @_replace(TFParallel, "run")
+    @replace(TFParallel, "run")
     def run_parallel(original: Function, sc: object, map_fn: Function, *args: object, **kwargs: object) -> object:
         with tracing.span(kinds.TFPARALLEL_RUN):
             return original(sc, UserMain(map_fn), *args, **kwargs)
 
-    @_replace(TFSparkNode, "inference")
+    @replace(TFSparkNode, "inference")
     def inference(original: Function, *args: object, **kwargs: object) -> object:
         return UserFeedTask(original(*args, **kwargs), join_poll_ns=join_poll_ns)
 
-    @_replace(TFSparkNode, "shutdown")
+    @replace(TFSparkNode, "shutdown")
     def shutdown(original: Function, *args: object, **kwargs: object) -> object:
         return ShutdownTask(original(*args, **kwargs))
 
-    @_replace(TFCluster, "run")
+    @replace(TFCluster, "run")
     def run_cluster(original: Function, *args: object, **kwargs: object) -> object:
         nodes = args[3] if len(args) > 3 else kwargs.get("num_executors")
         with tracing.span(kinds.TFCLUSTER_RUN, nodes=nodes):
             return original(*args, **kwargs)
 
     cluster = TFCluster.TFCluster
-    _replace(cluster, "train")(_wait)
+    replace(cluster, "train")(_wait)
     cluster.train = timed(kinds.TFCLUSTER_TRAIN)(cluster.train)
     cluster.inference = timed(kinds.TFCLUSTER_INFERENCE)(cluster.inference)
 
-    @_replace(cluster, "shutdown")
+    @replace(cluster, "shutdown")
     def shut_down(original: Function, *args: object, **kwargs: object) -> None:
         with tracing.span(kinds.TFCLUSTER_SHUTDOWN):
             original(*args, **kwargs)
@@ -290,10 +272,7 @@ def _record_worker(worker: Any) -> None:
         from pyspark import TaskContext
 
         context = TaskContext.get()
-        with (
-            tracing.span(kinds.USER_CODE, task_attempt=context.taskAttemptId() if context else None),
-            original(),
-        ):
+        with tracing.span(kinds.USER_CODE, task_attempt=context.taskAttemptId() if context else None), original():
             yield
 
     worker.capture_outputs = capture_outputs
@@ -307,7 +286,7 @@ def _record_feed() -> None:
     if hasattr(feed.next_batch, "__wrapped__"):
         return
 
-    @_replace(feed, "next_batch")
+    @replace(feed, "next_batch")
     def next_batch(original: Function, *args: object, **kwargs: object) -> object:
         with tracing.span(kinds.GET) as span:
             batch: Any = original(*args, **kwargs)

@@ -24,7 +24,7 @@ PROOF_BYTES = 32
 REFUSAL = b"refused: not the run's secret\n".ljust(PROOF_BYTES)
 GREETING_BYTES = len(GREETING) + NONCE_BYTES
 HELLO_BYTES = GREETING_BYTES + PROOF_BYTES
-HANDSHAKE_S = 5.0  # how long a listening end waits for a hello, which costs the other end a single HMAC
+HANDSHAKE_S = 5.0  # timeout of a listening end for a hello, which costs the other end a single HMAC
 
 
 class Refused(ChannelError):

@@ -1,22 +1,20 @@
 """The contract of a channel library: whole messages between two ends, in memory that the caller provides.
 
-    1. `listen` returns a listener. Its `address` is what peers connect to; it listens at no other address.
-    2. `connect` retries until its deadline, because ranks start in any order. `accept` is the other end.
-    3. `send` delivers one whole message of any size, including an empty one, and returns once its buffer may be
-       reused. It may wait for the peer's `recv`: callers must not rely on buffering.
-    4. `recv` writes one whole message into the caller's buffer and returns its length. Messages of a connection arrive
-       in the order in which they were sent. A message that does not fit is rejected before a byte of it is written.
-    5. `send_parts` and `recv_parts` do the same for a message in several buffers. A library that declares `begins` can
-       start a send without waiting: `begin_send` returns a handle for `finish_send`, which any thread may call, in the
-       order of the starts. The handle is None if the bytes are taken already.
-    6. A library that declares `one_sided` lets its peer write and read registered memory: `register` returns a key for
-       the peer, `put` and `get` check bounds before they touch memory, and the peer sees what was put once `flush`
-       has returned. Other libraries raise `NotSupported`.
+    1. The `address` of a listener is where peers connect to; it listens at no other address.
+    2. `connect` retries until its deadline, because ranks start in any order.
+    3. A message has any size, including none. `send` returns once its buffer may be reused. It may wait for the peer's
+       `recv`: callers must not rely on buffering.
+    4. Messages of a connection arrive in the order in which they were sent. A message that does not fit is rejected
+       before a byte of it is written.
+    5. A library that declares `begins` can start a send without waiting: `begin_send` returns a handle for
+       `finish_send`, which any thread may call, in the order of the starts. The handle is None if the bytes are taken
+       already.
+    6. A library that declares `one_sided` lets its peer write and read registered memory. `put` and `get` check bounds
+       before they touch memory, and the peer sees what was put once `flush` has returned.
     7. Every call has a deadline in seconds of `time.monotonic()`. After `DeadlinePassed` the connection cannot be used
        for this message. One thread may send while another receives, but not two of a kind.
     8. `close` may be called at either end, twice, and in any order. It wakes waiting callers of both ends with
        `PeerClosed` or `Closed`, and leaves no thread and no descriptor.
-    9. `evidence` returns the library's own counters, also after `close`.
 
 `send`, `recv`, `put` and `get` allocate nothing that grows with the message, and Python copies no bytes except those
 that the module of a library documents.
@@ -76,8 +74,7 @@ class Capabilities:
     """Optional capabilities of a library."""
 
     one_sided: bool = False  # has `register`, `put`, `get` and `flush`
-    begins: bool = False  # has `begin_send` and `finish_send`
-    moves: bool = False  # a started send progresses while the same end receives
+    begins: bool = False  # has `begin_send` and `finish_send`; a started send progresses while the same end receives
 
 
 @dataclass(slots=True)

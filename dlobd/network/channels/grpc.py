@@ -5,16 +5,14 @@
                always pending, so at most one message is ready before it is requested
     Attend     call that lasts as long as the connection; its end tells the other end that this one has left
 
-gRPC's Python interface takes and returns `bytes`, so it copies more often than the other libraries: a sender copies
-everything that is not `bytes` yet, gRPC's core copies that into its slices, and the receiver joins the slices and
-copies them into its buffers. That is the cost of gRPC in Python, and the reason for measuring it.
+gRPC's Python interface takes and returns `bytes`: a sender copies everything that is not `bytes` yet, gRPC's core
+copies that into its slices, and the receiver joins the slices and copies them into its buffers. That is the cost of
+gRPC in Python, and the reason for measuring it.
 
 Each connection is a TCP connection of its own. Both ends prove by two calls (Hello, Join) that they know the run's
 secret (`dlobd.network.channels.authentication`). Later calls must come over the same TCP connection, which gRPC
 identifies by the address and port of the caller. Nothing is encrypted. A client that reaches the port can make gRPC
-buffer one message before it is rejected. gRPC itself rejects bytes that are not HTTP/2, without a log line.
-
-Proxies of the environment are ignored, no name is resolved, and no second server can share the port.
+buffer one message before it is rejected. No proxy is used, no name is resolved, and no second server shares the port.
 """
 
 from __future__ import annotations
@@ -31,21 +29,7 @@ import grpc
 
 from dlobd.errors import SetupError
 from dlobd.network import interfaces
-from dlobd.network.channels import authentication
-from dlobd.network.channels.base import (
-    AcceptQueue,
-    Buffer,
-    Capabilities,
-    ChannelError,
-    Closed,
-    Connection,
-    DeadlinePassed,
-    MessageTooLong,
-    NotSupported,
-    PeerClosed,
-    Traffic,
-    view,
-)
+from dlobd.network.channels import authentication, base
 from dlobd.network.channels.ip import IpChannel, local_address, parse_address, source_towards, traffic_over
 
 LIBRARY = "grpc"
@@ -92,7 +76,7 @@ class GrpcChannel(IpChannel):
     """Channel of library `grpc`. It cannot set a source address: `connect` fails if the routes lead elsewhere."""
 
     library = LIBRARY
-    capabilities: ClassVar[Capabilities] = Capabilities()
+    capabilities: ClassVar[base.Capabilities] = base.Capabilities()
 
     def __init__(self, transport: str = "tcp", device: str = "", secret: bytes = b"") -> None:
         super().__init__(transport, device, secret)
@@ -119,8 +103,8 @@ class GrpcChannel(IpChannel):
             connection = _ClientConnection(channel, f"{host}:{port}", traffic)
         except BaseException as error:
             channel.close()
-            if self._closed.is_set() and isinstance(error, ChannelError | grpc.RpcError | ValueError):
-                raise Closed(f"this channel of {LIBRARY} is closed") from error
+            if self._closed.is_set() and isinstance(error, base.ChannelError | grpc.RpcError | ValueError):
+                raise base.Closed(f"this channel of {LIBRARY} is closed") from error
             raise
         finally:
             self._dialling.discard(channel)
@@ -143,7 +127,7 @@ class GrpcChannel(IpChannel):
                 answer = join(hello, timeout=_timeout_s(deadline_s))
             except grpc.RpcError as error:
                 if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED or deadline_s <= time.monotonic():
-                    raise DeadlinePassed(f"no listener at {address} answered in time") from error
+                    raise base.DeadlinePassed(f"no listener at {address} answered in time") from error
                 if error.code() is not grpc.StatusCode.UNAVAILABLE:
                     raise authentication.Refused(f"{address} refused this end: {error.details()}") from error
                 self._closed.wait(min(RETRY_S, _timeout_s(deadline_s)))
@@ -159,7 +143,7 @@ class GrpcChannel(IpChannel):
         return connection
 
 
-class GrpcListener(AcceptQueue["_ServerConnection"]):
+class GrpcListener(base.AcceptQueue["_ServerConnection"]):
     """Server on one address. It lives until the listener and all its connections are closed.
 
     A client that does not prove that it knows the run's secret is rejected with one line on stderr.
@@ -261,7 +245,7 @@ class GrpcListener(AcceptQueue["_ServerConnection"]):
                 raise self._reject(context, "it was not authenticated")
             try:
                 return method(connection, request, context)
-            except ChannelError as error:
+            except base.ChannelError as error:
                 raise _abort(context, "it has closed the connection") from error
 
         return handle
@@ -271,33 +255,33 @@ class GrpcListener(AcceptQueue["_ServerConnection"]):
         return _abort(context, why, grpc.StatusCode.UNAUTHENTICATED)
 
 
-class GrpcConnection(Connection):
+class GrpcConnection(base.Connection):
     """One end of a connection. Subclasses send and receive bytes objects."""
 
     library = LIBRARY
 
-    def __init__(self, peer: str, traffic: Traffic) -> None:
+    def __init__(self, peer: str, traffic: base.Traffic) -> None:
         self.peer = peer
         self._traffic = traffic
 
-    def send_parts(self, parts: Sequence[Buffer], deadline_s: float) -> None:
+    def send_parts(self, parts: Sequence[base.Buffer], deadline_s: float) -> None:
         """Join and send the parts. Raises NotSupported for a message larger than MAX_BYTES."""
         if len(parts) == 1 and isinstance(parts[0], bytes):
             message = parts[0]
         else:
-            message = b"".join([view(part) for part in parts])
+            message = b"".join([base.view(part) for part in parts])
         if len(message) > MAX_BYTES:
-            raise NotSupported(f"gRPC cannot carry a message of {len(message)} bytes; its limit is {MAX_BYTES}")
+            raise base.NotSupported(f"gRPC cannot carry a message of {len(message)} bytes; its limit is {MAX_BYTES}")
         self._put(message, deadline_s)
         self._traffic.sent_messages += 1
         self._traffic.sent_bytes += len(message)
 
-    def recv_parts(self, parts: Sequence[Buffer], deadline_s: float) -> int:
-        into = [view(part) for part in parts]
+    def recv_parts(self, parts: Sequence[base.Buffer], deadline_s: float) -> int:
+        into = [base.view(part) for part in parts]
         message = self._next(deadline_s)
         room = sum(part.nbytes for part in into)
         if len(message) > room:
-            raise MessageTooLong(f"a message of {len(message)} bytes from {self.peer} does not fit into {room}")
+            raise base.MessageTooLong(f"a message of {len(message)} bytes from {self.peer} does not fit into {room}")
         left = memoryview(message)
         for part in into:
             size = min(part.nbytes, left.nbytes)
@@ -317,7 +301,7 @@ class GrpcConnection(Connection):
 class _ClientConnection(GrpcConnection):
     """The connecting end, which makes the calls."""
 
-    def __init__(self, channel: Any, peer: str, traffic: Traffic) -> None:
+    def __init__(self, channel: Any, peer: str, traffic: base.Traffic) -> None:
         super().__init__(peer, traffic)
         self._channel = channel
         self._send = channel.unary_unary(f"/{SERVICE}/Send")
@@ -341,7 +325,7 @@ class _ClientConnection(GrpcConnection):
         try:
             message: bytes = self._coming.result(_timeout_s(deadline_s))
         except grpc.FutureTimeoutError as error:
-            raise DeadlinePassed(f"{self.peer} sent no message in time") from error
+            raise base.DeadlinePassed(f"{self.peer} sent no message in time") from error
         except (grpc.RpcError, grpc.FutureCancelledError) as error:
             raise self._failed(error, "sent no message") from error
         try:
@@ -350,13 +334,13 @@ class _ClientConnection(GrpcConnection):
             self._coming = self._attending
         return message
 
-    def _failed(self, error: BaseException, what: str) -> ChannelError:
+    def _failed(self, error: BaseException, what: str) -> base.ChannelError:
         if self._closed:
-            return Closed(f"the connection to {self.peer} is closed")
+            return base.Closed(f"the connection to {self.peer} is closed")
         if isinstance(error, grpc.RpcError) and error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-            return DeadlinePassed(f"{self.peer} {what} in time")
+            return base.DeadlinePassed(f"{self.peer} {what} in time")
         details = error.details() if isinstance(error, grpc.RpcError) and hasattr(error, "details") else ""
-        return PeerClosed(
+        return base.PeerClosed(
             f"{self.peer} is gone: {' '.join(details.split()) if details else 'the connection has ended'}"
         )
 
@@ -364,7 +348,7 @@ class _ClientConnection(GrpcConnection):
 class _ServerConnection(GrpcConnection):
     """The accepting end, which answers the calls."""
 
-    def __init__(self, peer: str, traffic: Traffic, listener: GrpcListener) -> None:
+    def __init__(self, peer: str, traffic: base.Traffic, listener: GrpcListener) -> None:
         super().__init__(peer, traffic)
         self._listener = listener
         self._inbox = Mailbox(peer)
@@ -372,7 +356,7 @@ class _ServerConnection(GrpcConnection):
         self._over = threading.Event()
 
     def close(self) -> None:
-        closed = Closed(f"the connection to {self.peer} is closed")
+        closed = base.Closed(f"the connection to {self.peer} is closed")
         self._inbox.end(closed, at_once=True)
         self._outbox.end(closed, at_once=True)
         self._over.set()
@@ -403,7 +387,7 @@ class _ServerConnection(GrpcConnection):
         return self._inbox.take(deadline_s)
 
     def _peer_left(self) -> None:
-        left = PeerClosed(f"{self.peer} has closed the connection")
+        left = base.PeerClosed(f"{self.peer} has closed the connection")
         self._inbox.end(left)
         self._outbox.end(left)
         self._over.set()
@@ -417,7 +401,7 @@ class Mailbox:
         self._changed = threading.Condition()
         self._message: bytes | None = None
         self._put = self._taken = 0  # numbers of messages
-        self._ended: ChannelError | None = None
+        self._ended: base.ChannelError | None = None
 
     def put(self, message: bytes, wanted: Callable[[], bool]) -> None:
         """Put a message once the slot is free, or drop it once `wanted` is False. Raises the error given to `end`."""
@@ -452,7 +436,7 @@ class Mailbox:
             self._changed.notify_all()
             return message
 
-    def end(self, error: ChannelError, at_once: bool = False) -> None:
+    def end(self, error: base.ChannelError, at_once: bool = False) -> None:
         """Wake all waiting threads with an error; `at_once` drops the message in the slot and an earlier error."""
         with self._changed:
             if at_once:
@@ -480,7 +464,7 @@ class Mailbox:
     def _wait(self, done: Callable[[], bool], deadline_s: float | None) -> None:
         left_s = None if deadline_s is None else max(0.0, deadline_s - time.monotonic())
         if not self._changed.wait_for(lambda: done() or self._ended is not None, left_s):
-            raise DeadlinePassed(f"{self._peer} neither took nor sent a message in time")
+            raise base.DeadlinePassed(f"{self._peer} neither took nor sent a message in time")
 
 
 class DaemonThreads(Executor):

@@ -32,6 +32,8 @@ from dlobd.network import interfaces
 from dlobd.network.channels.base import Array, ChannelError, DeadlinePassed, environment_variables
 from dlobd.network.channels.ip import resolve
 
+MpiObject = Any  # of mpi4py
+
 LIBRARY = "mpi"
 
 YIELD_S = 0.01
@@ -102,7 +104,7 @@ class MpiSession:
                 with environment_variables(place):
                     self._session, self.world = self._start(preset)
 
-    def _start(self, preset: dict[str, str]) -> tuple[Any, Any]:
+    def _start(self, preset: dict[str, str]) -> tuple[MpiObject, MpiObject]:
         mpi = self.mpi
         asked = mpi.Info.Create({"thread_level": "MPI_THREAD_MULTIPLE"})
         try:
@@ -122,7 +124,7 @@ class MpiSession:
         _unlink_segments()
         return session, world
 
-    def sum(self, array: Array) -> Any:
+    def sum(self, array: Array) -> MpiObject:
         """Start to sum an array in place over all ranks; return the request."""
         return self.world.Iallreduce(self.mpi.IN_PLACE, array, op=self.mpi.SUM)
 
@@ -130,12 +132,12 @@ class MpiSession:
         """Call MPI_Allreduce, for comparison: it keeps its core busy and does not return if a rank has died."""
         self.world.Allreduce(self.mpi.IN_PLACE, array, op=self.mpi.SUM)
 
-    def barrier(self) -> Any:
+    def barrier(self) -> MpiObject:
         """Start a barrier; return the request."""
         return self.world.Ibarrier()
 
     def complete(
-        self, begin: Callable[[], Any], deadline_s: float, what: str, sleep: bool, given_up: Callable[[], bool]
+        self, begin: Callable[[], MpiObject], deadline_s: float, what: str, sleep: bool, given_up: Callable[[], bool]
     ) -> None:
         """Start a request and poll until it is complete. MPI makes progress only while it is polled.
 
@@ -195,7 +197,7 @@ def _or_exit(within_s: float) -> Iterator[None]:
         faulthandler.cancel_dump_traceback_later()
 
 
-def _loaded() -> Any:
+def _loaded() -> MpiObject:
     """Return mpi4py.MPI over MPICH, not started yet."""
     try:
         for path in metadata.files("mpich") or ():

@@ -1,14 +1,11 @@
 """TCP sockets of the standard library: the baseline for all other libraries.
 
-`tcp` uses any interface with an IPv4 address, `ipoib` one of InfiniBand; the protocol is the same. A connection binds
-its source address to the interface of the channel, and fails before it starts if the kernel's routes lead over another
-interface. Traffic within this host goes over loopback, and `evidence` says so. A channel without a device uses
-loopback.
+A connection binds its source address to the interface of the channel, and fails before it starts if the kernel's routes
+lead over another interface. Traffic within this host goes over loopback, and `evidence` says so.
 
 A message is its length (8 bytes, little-endian) followed by its bytes. One `sendmsg` gathers the length and the
 caller's buffers, and `recvmsg_into` scatters into the caller's buffers. Up to STAGE_BYTES of a message pass through a
-buffer of the connection, so that a short message costs one system call; Python copies nothing else, and allocates
-nothing that grows with the message.
+buffer of the connection, so that a short message costs one system call; Python copies nothing else.
 
 A call blocks in the kernel (SO_RCVTIMEO, MSG_WAITALL), so that a long message is one call instead of one per chunk
 that arrives; close to its deadline it polls instead. A receiver first polls SPINS times. While a started send is
@@ -34,20 +31,7 @@ from typing import ClassVar
 
 from dlobd.errors import SetupError
 from dlobd.network import interfaces
-from dlobd.network.channels import authentication
-from dlobd.network.channels.base import (
-    AcceptQueue,
-    Buffer,
-    Capabilities,
-    ChannelError,
-    Closed,
-    Connection,
-    DeadlinePassed,
-    MessageTooLong,
-    PeerClosed,
-    Traffic,
-    view,
-)
+from dlobd.network.channels import authentication, base
 from dlobd.network.channels.ip import IpChannel, local_address, parse_address, source_towards, traffic_over
 
 LIBRARY = "sockets"
@@ -92,7 +76,7 @@ class SocketsChannel(IpChannel):
     """Channel of library `sockets`."""
 
     library = LIBRARY
-    capabilities: ClassVar[Capabilities] = Capabilities(begins=True, moves=True)
+    capabilities: ClassVar[base.Capabilities] = base.Capabilities(begins=True)
 
     def listen(self, device: str = "") -> SocketsListener:
         """Listen on an interface. Raises UsageError or SetupError if it cannot be used."""
@@ -113,7 +97,7 @@ class SocketsChannel(IpChannel):
             except _NotListening as error:
                 left_s = deadline_s - time.monotonic()
                 if left_s <= 0:
-                    raise DeadlinePassed(f"no listener at {address} answered in time: {error}") from error
+                    raise base.DeadlinePassed(f"no listener at {address} answered in time: {error}") from error
                 self._closed.wait(min(RETRY_S, left_s))
 
     def _connected(self, connected: socket.socket, peer: str) -> SocketsConnection:
@@ -174,7 +158,7 @@ class SocketsChannel(IpChannel):
             if poll.poll(min(left_s, CHECK_S) * 1000):
                 return
             if not left_s:
-                raise DeadlinePassed(f"{peer} did not answer in time")
+                raise base.DeadlinePassed(f"{peer} did not answer in time")
 
 
 @dataclass(slots=True)
@@ -190,7 +174,7 @@ class _Handshake:
     fault: str = ""
 
 
-class SocketsListener(AcceptQueue["SocketsConnection"]):
+class SocketsListener(base.AcceptQueue["SocketsConnection"]):
     """Listener with a thread that authenticates all new peers concurrently.
 
     A peer that does not know the run's secret, speaks another protocol, or stays silent for HANDSHAKE_S is refused with
@@ -318,8 +302,11 @@ class SocketsListener(AcceptQueue["SocketsConnection"]):
         one.connected.close()
 
 
-class SocketsConnection(Connection):
-    """One end of a connection over an authenticated socket, which it closes.
+class SocketsConnection(base.Connection):
+    """One end of a connection over an authenticated socket, which it closes. Several threads may send.
+
+    The kernel takes as much of a started message as fits. The rest is sent by `finish_send`, or by the receiving thread
+    of the same end meanwhile.
 
     A message that was sent partly at its deadline ends the connection. The next call skips the rest of a message that
     was received partly at its deadline. Messages that were sent before `close` are still delivered.
@@ -327,41 +314,63 @@ class SocketsConnection(Connection):
 
     library = LIBRARY
 
-    def __init__(self, connected: socket.socket, peer: str, traffic: Traffic) -> None:
+    def __init__(self, connected: socket.socket, peer: str, traffic: base.Traffic) -> None:
         self.peer = peer
         self._socket = connected
         self._traffic = traffic
-        self._writer = SocketWriter(connected, peer, self._lost, self._end_with)
+        self._sending = threading.Lock()  # held while sending, and while removing from `_pending`
+        self._pending: deque[PendingSend] = deque()  # incomplete messages, in order; only one thread starts messages
+        self._header = memoryview(bytearray(LENGTH.size))
         self._receiving = threading.Lock()
         self._ended = ""  # why this end is closed
         self._stage = memoryview(bytearray(STAGE_BYTES))
         self._start = self._end = 0  # received bytes of the stage that were not delivered yet
         self._left = 0  # bytes of the current message that were not delivered yet
-        self._readable, self._either = select.poll(), select.poll()
+        self._readable, self._writable, self._either = select.poll(), select.poll(), select.poll()
         self._readable.register(connected, select.POLLIN)
+        self._writable.register(connected, select.POLLOUT)
         self._either.register(connected, select.POLLIN | select.POLLOUT)
         _set_options(connected)
 
-    def send_parts(self, parts: Sequence[Buffer], deadline_s: float) -> None:
-        views = [memory for part in parts if (memory := view(part)).nbytes]
+    def send_parts(self, parts: Sequence[base.Buffer], deadline_s: float) -> None:
+        views = [memory for part in parts if (memory := base.view(part)).nbytes]
         size = sum(part.nbytes for part in views)
-        self._writer.send(views, size, deadline_s)
+        with self._sending:
+            while self._pending:
+                self._write_first(deadline_s)
+            LENGTH.pack_into(self._header, 0, size)
+            self._write(PendingSend([self._header, *views], LENGTH.size + size), deadline_s)
         self._traffic.sent_messages += 1
         self._traffic.sent_bytes += size
 
-    def begin_send(self, message: Buffer) -> PendingSend | None:
+    def begin_send(self, message: base.Buffer) -> PendingSend | None:
         """Send what the kernel takes without waiting, unless another message is pending."""
-        memory = view(message)
-        pending = self._writer.begin(memory)
+        memory = base.view(message)
+        header = memoryview(LENGTH.pack(memory.nbytes))
+        pending = PendingSend([header, memory] if memory.nbytes else [header], LENGTH.size + memory.nbytes)
+        taken = False
+        if self._sending.acquire(blocking=False):
+            try:
+                if not self._pending:
+                    self._write_some(pending)
+                taken = not pending.size
+                if not taken:
+                    self._pending.append(pending)
+            finally:
+                self._sending.release()
+        else:
+            self._pending.append(pending)  # another thread is sending, and may wait for the peer
         self._traffic.sent_messages += 1
         self._traffic.sent_bytes += memory.nbytes
-        return pending
+        return None if taken else pending
 
     def finish_send(self, begun: PendingSend, deadline_s: float) -> None:
-        self._writer.finish(begun, deadline_s)
+        with self._sending:
+            while begun.size:
+                self._write_first(deadline_s)
 
-    def recv_parts(self, parts: Sequence[Buffer], deadline_s: float) -> int:
-        views = [memory for part in parts if (memory := view(part)).nbytes]
+    def recv_parts(self, parts: Sequence[base.Buffer], deadline_s: float) -> int:
+        views = [memory for part in parts if (memory := base.view(part)).nbytes]
         room = sum(part.nbytes for part in views)
         with self._receiving:
             self._skip(deadline_s)
@@ -369,9 +378,9 @@ class SocketsConnection(Connection):
             if size > room:
                 try:
                     self._skip(deadline_s)
-                except DeadlinePassed:
+                except base.DeadlinePassed:
                     pass  # the next call skips the rest
-                raise MessageTooLong(f"a message of {size} bytes from {self.peer} does not fit into {room}")
+                raise base.MessageTooLong(f"a message of {size} bytes from {self.peer} does not fit into {room}")
             self._fill(_first_bytes(views, size), deadline_s)
             self._traffic.received_messages += 1
             self._traffic.received_bytes += size
@@ -379,7 +388,7 @@ class SocketsConnection(Connection):
 
     def close(self) -> None:
         self._end_with(f"the connection to {self.peer} is closed")
-        with self._writer.lock, self._receiving:  # the kernel may reuse the descriptor: no call may still use it
+        with self._sending, self._receiving:  # the kernel may reuse the descriptor: no call may still use it
             self._socket.close()
 
     def detach(self) -> socket.socket:
@@ -387,9 +396,9 @@ class SocketsConnection(Connection):
 
         Bytes after the last received message are lost: the peer must be waiting. Raises Closed.
         """
-        with self._writer.lock, self._receiving:
+        with self._sending, self._receiving:
             if self._socket.fileno() < 0:
-                raise Closed(self._ended)
+                raise base.Closed(self._ended)
             self._ended = self._ended or f"the connection to {self.peer} is handed on"
             detached = socket.socket(fileno=self._socket.detach())
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
@@ -402,6 +411,51 @@ class SocketsConnection(Connection):
             self._socket.shutdown(socket.SHUT_RDWR)  # wakes callers in the kernel, at both ends
         except OSError:
             pass  # closed already, by this end or the peer
+
+    def _push(self) -> None:
+        """Send as many pending bytes as the kernel takes now, unless another thread is sending."""
+        if not self._sending.acquire(blocking=False):
+            return
+        try:
+            while self._pending:
+                self._write_some(self._pending[0])
+                if self._pending[0].size:
+                    return
+                self._pending.popleft()
+        finally:
+            self._sending.release()
+
+    def _write_some(self, pending: PendingSend) -> None:
+        try:
+            pending.advance(self._socket.sendmsg(pending.rest[:MAX_PARTS], (), _NO_WAIT))
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            raise self._lost(error) from error
+
+    def _write_first(self, deadline_s: float) -> None:
+        self._write(self._pending[0], deadline_s, begun=True)
+        self._pending.popleft()
+
+    def _write(self, message: PendingSend, deadline_s: float, begun: bool = False) -> None:
+        """Send a whole message with the lock held. A message that has `begun` cannot be withdrawn."""
+        whole = message.size
+        try:
+            while message.size:
+                near = deadline_s - time.monotonic() < TICK_S
+                try:
+                    sent = self._socket.sendmsg(message.rest[:MAX_PARTS], (), _NO_WAIT if near else socket.MSG_NOSIGNAL)
+                except BlockingIOError:
+                    wait(self._writable, near, deadline_s, f"{self.peer} did not take a message in time")
+                    continue
+                message.advance(sent)
+        except OSError as error:
+            raise self._lost(error) from error
+        except BaseException as error:
+            if begun or message.size < whole or not isinstance(error, base.DeadlinePassed):
+                # the peer cannot know where the next message starts
+                self._end_with(f"a message to {self.peer} was cut: {error}")
+            raise
 
     def _next_length(self, deadline_s: float) -> int:
         """Receive the length of the next message, which becomes the current one."""
@@ -449,10 +503,10 @@ class SocketsConnection(Connection):
     def _receive_some(self, views: list[memoryview], flags: int, deadline_s: float, spins: int = 0) -> int:
         """Receive at least one byte into non-empty views."""
         while True:
-            if self._writer.pending:
-                self._writer.push()
+            if self._pending:
+                self._push()
             near = deadline_s - time.monotonic() < TICK_S
-            both = bool(self._writer.pending)
+            both = bool(self._pending)
             try:
                 used_flags = flags | socket.MSG_DONTWAIT if near or both or spins > 0 else flags
                 if len(views) == 1:
@@ -473,15 +527,15 @@ class SocketsConnection(Connection):
                 raise self._lost()
             return got
 
-    def _lost(self, error: OSError | None = None) -> ChannelError:
+    def _lost(self, error: OSError | None = None) -> base.ChannelError:
         """Return the exception for a socket that carries nothing more."""
         if self._ended:
-            return Closed(self._ended)
+            return base.Closed(self._ended)
         if error is not None:
-            return PeerClosed(f"{self.peer} is gone: {error.strerror}")
+            return base.PeerClosed(f"{self.peer} is gone: {error.strerror}")
         if self._left or self._start < self._end:
-            return PeerClosed(f"{self.peer} closed the connection in the middle of a message")
-        return PeerClosed(f"{self.peer} has closed the connection")
+            return base.PeerClosed(f"{self.peer} closed the connection in the middle of a message")
+        return base.PeerClosed(f"{self.peer} has closed the connection")
 
 
 class PendingSend:
@@ -507,103 +561,6 @@ class PendingSend:
         del self.rest[:first]
 
 
-class SocketWriter:
-    """Sender of whole messages over a connected socket; several threads may call it.
-
-    The kernel takes as much of a started message as fits. The rest is sent by `finish`, or by `push`, which the
-    receiving thread of the same end calls meanwhile. `end` ends the connection for a reason.
-    """
-
-    def __init__(
-        self, connected: socket.socket, peer: str, lost: Callable[[OSError], ChannelError], end: Callable[[str], None]
-    ) -> None:
-        self.lock = threading.Lock()  # held while sending, and while removing from `pending`
-        self.pending: deque[PendingSend] = deque()  # incomplete messages, in order; only one thread starts messages
-        self._socket = connected
-        self._peer = peer
-        self._lost = lost
-        self._end = end
-        self._header = memoryview(bytearray(LENGTH.size))
-        self._writable = select.poll()
-        self._writable.register(connected, select.POLLOUT)
-
-    def send(self, views: list[memoryview], size: int, deadline_s: float) -> None:
-        """Send the views as one message, after all pending messages. Raises as `Connection.send`."""
-        with self.lock:
-            while self.pending:
-                self._write_first(deadline_s)
-            LENGTH.pack_into(self._header, 0, size)
-            self._write(PendingSend([self._header, *views], LENGTH.size + size), deadline_s)
-
-    def begin(self, message: memoryview) -> PendingSend | None:
-        """Start to send a message without waiting; return None if the kernel has taken all of it."""
-        header = memoryview(LENGTH.pack(message.nbytes))
-        pending = PendingSend([header, message] if message.nbytes else [header], LENGTH.size + message.nbytes)
-        if not self.lock.acquire(blocking=False):
-            self.pending.append(pending)  # another thread is sending, and may wait for the peer
-            return pending
-        try:
-            if not self.pending:
-                self._write_some(pending)
-            if not pending.size:
-                return None
-            self.pending.append(pending)
-        finally:
-            self.lock.release()
-        return pending
-
-    def finish(self, pending: PendingSend, deadline_s: float) -> None:
-        """Send a started message and all before it. The connection ends at the deadline."""
-        with self.lock:
-            while pending.size:
-                self._write_first(deadline_s)
-
-    def push(self) -> None:
-        """Send as many pending bytes as the kernel takes now, unless another thread is sending."""
-        if not self.lock.acquire(blocking=False):
-            return
-        try:
-            while self.pending:
-                self._write_some(self.pending[0])
-                if self.pending[0].size:
-                    return
-                self.pending.popleft()
-        finally:
-            self.lock.release()
-
-    def _write_some(self, pending: PendingSend) -> None:
-        try:
-            pending.advance(self._socket.sendmsg(pending.rest[:MAX_PARTS], (), _NO_WAIT))
-        except BlockingIOError:
-            pass
-        except OSError as error:
-            raise self._lost(error) from error
-
-    def _write_first(self, deadline_s: float) -> None:
-        self._write(self.pending[0], deadline_s, begun=True)
-        self.pending.popleft()
-
-    def _write(self, message: PendingSend, deadline_s: float, begun: bool = False) -> None:
-        """Send a whole message with the lock held. A message that has `begun` cannot be withdrawn."""
-        whole = message.size
-        try:
-            while message.size:
-                near = deadline_s - time.monotonic() < TICK_S
-                try:
-                    sent = self._socket.sendmsg(message.rest[:MAX_PARTS], (), _NO_WAIT if near else socket.MSG_NOSIGNAL)
-                except BlockingIOError:
-                    wait(self._writable, near, deadline_s, f"{self._peer} did not take a message in time")
-                    continue
-                message.advance(sent)
-        except OSError as error:
-            raise self._lost(error) from error
-        except BaseException as error:
-            if begun or message.size < whole or not isinstance(error, DeadlinePassed):
-                # the peer cannot know where the next message starts
-                self._end(f"a message to {self._peer} was cut: {error}")
-            raise
-
-
 def wait(ready: select.poll, polls: bool, deadline_s: float, late: str) -> None:
     """Wait after a call that would block. A call that did not poll has waited for TICK_S in the kernel already.
 
@@ -611,7 +568,7 @@ def wait(ready: select.poll, polls: bool, deadline_s: float, late: str) -> None:
     """
     left_s = deadline_s - time.monotonic()
     if left_s <= 0:
-        raise DeadlinePassed(late)
+        raise base.DeadlinePassed(late)
     if polls:
         ready.poll(min(left_s, TICK_S) * 1000)
 

@@ -35,17 +35,29 @@ class AllReduce(Protocol):
         """Sum in place. `array` is contiguous and has one dimension. Raises ExchangeFailed: a peer is gone or late."""
 
 
-class Ring:
+class _Algorithm:
+    """Base of the algorithms, with preallocated memory for a segment that is to be added."""
+
+    def __init__(self, mesh: Mesh) -> None:
+        self._mesh = mesh
+        self._memory = np.empty(SEGMENT_BYTES, np.uint8)
+
+    def _recv(self, sender: int, part: Array, deadline_s: float, add: bool = False) -> None:
+        """Receive a part, or add a received one, by segments."""
+        for segment in _segments(part):
+            received = self._memory[: segment.nbytes].view(segment.dtype) if add else segment
+            self._mesh.recv(sender, received, deadline_s)
+            if add:
+                np.add(segment, received, out=segment)
+
+
+class Ring(_Algorithm):
     """Ring all-reduce: each rank sends only to the next one (Patarasuk and Yuan 2009, as in Horovod).
 
     The array is cut into as many chunks as there are ranks. In `size - 1` rounds each chunk travels around the ring and
     accumulates its sum; in another `size - 1` rounds the sums travel. A rank sends 2 (size - 1) / size of the array,
     for any number of ranks. Segments of a chunk are forwarded before the rest of the chunk has arrived.
     """
-
-    def __init__(self, mesh: Mesh) -> None:
-        self._mesh = mesh
-        self._scratch = _Scratch()
 
     @staticmethod
     def partners(rank: int, size: int) -> set[int]:
@@ -67,18 +79,13 @@ class Ring:
         for k in range(2 * (size - 1)):
             reducing, last = k < size - 1, k == 2 * (size - 1) - 1
             for segment in _segments(chunk(mesh.rank - 1 - k)):
-                if reducing:
-                    received = self._scratch.like(segment)
-                    mesh.recv(previous, received, deadline_s)
-                    np.add(segment, received, out=segment)
-                else:
-                    mesh.recv(previous, segment, deadline_s)
+                self._recv(previous, segment, deadline_s, add=reducing)
                 if not last:
                     mesh.post(following, segment, deadline_s)
         mesh.drain()
 
 
-class HalvingDoubling:
+class HalvingDoubling(_Algorithm):
     """Recursive halving and doubling (Rabenseifner 2004; Thakur, Rabenseifner and Gropp 2005).
 
     Halving: pairs of ranks, far ones first, send each other half of their current part and sum the other half, until
@@ -88,10 +95,6 @@ class HalvingDoubling:
     If the number of ranks is no power of two, the excess ranks first send their array to a neighbour, and receive the
     sum at the end.
     """
-
-    def __init__(self, mesh: Mesh) -> None:
-        self._mesh = mesh
-        self._scratch = _Scratch()
 
     @staticmethod
     def partners(rank: int, size: int) -> set[int]:
@@ -110,7 +113,7 @@ class HalvingDoubling:
             self._recv(mesh.rank + 1, array, deadline_s)
             return
         if mesh.rank < 2 * extra:
-            self._recv_and_add(mesh.rank - 1, array, deadline_s)
+            self._recv(mesh.rank - 1, array, deadline_s, add=True)
         place = _place(mesh.rank, extra)
         low, high = 0, len(array)
         halved: list[tuple[int, int, int]] = []  # partner, and the bounds that the pair had in common
@@ -122,7 +125,7 @@ class HalvingDoubling:
             if place & mask:
                 mine, theirs = theirs, mine
             self._post(partner, array[slice(*theirs)], deadline_s)
-            self._recv_and_add(partner, array[slice(*mine)], deadline_s)
+            self._recv(partner, array[slice(*mine)], deadline_s, add=True)
             mesh.drain()
             low, high = mine
             mask >>= 1
@@ -142,26 +145,6 @@ class HalvingDoubling:
     def _send(self, to: int, part: Array, deadline_s: float) -> None:
         for segment in _segments(part):
             self._mesh.send(to, segment, deadline_s)
-
-    def _recv(self, sender: int, part: Array, deadline_s: float) -> None:
-        for segment in _segments(part):
-            self._mesh.recv(sender, segment, deadline_s)
-
-    def _recv_and_add(self, sender: int, part: Array, deadline_s: float) -> None:
-        for segment in _segments(part):
-            received = self._scratch.like(segment)
-            self._mesh.recv(sender, received, deadline_s)
-            np.add(segment, received, out=segment)
-
-
-class _Scratch:
-    """Preallocated memory for a segment that is to be added."""
-
-    def __init__(self) -> None:
-        self._memory = np.empty(SEGMENT_BYTES, np.uint8)
-
-    def like(self, segment: Array) -> Array:
-        return self._memory[: segment.nbytes].view(segment.dtype)
 
 
 def _segments(array: Array) -> Iterator[Array]:

@@ -3,7 +3,7 @@
 A channel may block a `send` until its peer receives. Where all ranks send and receive at the same time, as in a ring,
 each needs a second thread to avoid a deadlock: a mesh has one, which sends what it is handed in that order. If the
 library can start a send without waiting, the thread is not needed for messages that are taken at once, such as small
-ones, nor for messages to the peer that this rank receives from meanwhile, if the library makes progress on them.
+ones, nor for messages to the peer that this rank receives from meanwhile.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from typing import Any
 
 from dlobd.network.channels.base import (
     Buffer,
-    Capabilities,
     ChannelError,
     Closed,
     Connection,
@@ -32,10 +31,7 @@ AllGather = Callable[[str, str], list[str]]
 """Takes a name and this rank's value, and returns the values that all ranks gave for that name, by rank."""
 
 RANK = struct.Struct("<I")  # the first message of the connecting rank
-END_S = 5.0  # how long `close` waits for the sending thread, whose connections are closed by then
-
-
-NO_CAPABILITIES = Capabilities()
+END_S = 5.0  # timeout of `close` for the sending thread; its connections are closed by then
 
 
 class ExchangeFailed(Exception):
@@ -45,18 +41,11 @@ class ExchangeFailed(Exception):
 class Mesh:
     """Connections of one rank. One thread uses it at a time; any thread may close it."""
 
-    def __init__(
-        self,
-        rank: int,
-        size: int,
-        peers: Mapping[int, Connection],
-        address: str = "",
-        capabilities: Capabilities = NO_CAPABILITIES,
-    ) -> None:
+    def __init__(self, rank: int, size: int, peers: Mapping[int, Connection], address: str, begins: bool) -> None:
         self.rank = rank
         self.size = size
         self.address = address  # where this rank has listened
-        self._capabilities = capabilities
+        self._begins = begins  # the library can start a send without waiting
         self._begun: list[_Send] = []  # finished by this thread, in `drain`
         self._peers = dict(peers)
         self._queue: SimpleQueue[_Send | None] = SimpleQueue()
@@ -75,13 +64,12 @@ class Mesh:
         channel: OpenChannel,
         all_gather: AllGather,
         deadline_s: float,
-        device: str = "",
     ) -> Mesh:
         """Connect to the partners, who must have this rank among theirs. All ranks call it.
 
         Raises ExchangeFailed: a partner did not connect in time, or another rank connected.
         """
-        listener = channel.listen(device)
+        listener = channel.listen()
         try:
             addresses = all_gather("listeners", listener.address)
             peers: dict[int, Connection] = {}
@@ -97,23 +85,20 @@ class Mesh:
             raise ExchangeFailed(f"rank {rank} cannot connect to its partners: {error}") from error
         finally:
             listener.close()
-        return cls(rank, size, peers, listener.address, channel.capabilities)
+        return cls(rank, size, peers, listener.address, channel.capabilities.begins)
 
     def post(self, to: int, message: Buffer, deadline_s: float) -> None:
         """Send without waiting; the message must not change before `drain` has returned. Raises ExchangeFailed."""
         self._carried[self.rank, to] += view(message).nbytes
-        begun = None
-        if self._capabilities.begins:
-            try:
-                if (begun := self._peers[to].begin_send(message)) is None:
-                    return
-            except ChannelError as error:
-                raise _failure(to, error) from error
-        send = _Send(to, message, begun, deadline_s)
-        if begun is not None and self._capabilities.moves:
-            self._begun.append(send)
-        else:
-            self._enqueue(send)
+        if not self._begins:
+            self._enqueue(_Send(to, message, None, deadline_s))
+            return
+        try:
+            begun = self._peers[to].begin_send(message)
+        except ChannelError as error:
+            raise _failure(to, error) from error
+        if begun is not None:
+            self._begun.append(_Send(to, message, begun, deadline_s))
 
     def drain(self) -> None:
         """Wait until all posted messages are sent. Raises ExchangeFailed."""

@@ -1,23 +1,19 @@
 """The contract of an exchange, which combines gradients between `tape.gradient` and their application.
 
-    0. It is made from `Settings`, the relevant part of the experiment.
-    1. `environment` returns variables that a rank's process needs before it joins, from the addresses of all ranks.
-       Launchers pass the addresses on and do not know how they are used.
+    1. `environment` returns variables that a rank's process needs before it joins. Launchers pass the addresses of all
+       ranks on and do not know how they are used.
     2. `join` is called once in each rank, after TensorFlow was imported, and returns once all ranks have joined.
-    3. Models and the state of optimisers are created inside `scope`.
-    4. `run` calls a function of tensors as this exchange requires, and returns this rank's result. A function that
-       contains `reduce` of an exchange inside the step, or that updates variables, must be called through `run`.
-    5. `reduce` takes tensors of this rank and returns their means over all ranks, in order. In a step they are the
-       loss, the request to end if training is limited in time, the batch statistics if the model follows them, and the
-       gradients; between steps they may be one scalar on which ranks agree. Every rank calls it equally often with
-       equal shapes: each call is a rendezvous.
+    3. A function that contains `reduce` of an exchange inside the step, or that updates variables, is called by `run`.
+    4. `reduce` takes tensors of this rank. In a step they are the loss, the request to end if training is limited in
+       time, the batch statistics if the model follows them, and the gradients; between steps they may be one scalar on
+       which ranks agree. Every rank calls it equally often with equal shapes: each call is a rendezvous.
            inside_step      it is called while the step is compiled, and runs as a part of it: there is no boundary
                             between compute and exchange, so its time is unknown. `not_measured` gives the reason.
            otherwise        it is called between two compiled parts, with tensors that have values: the trainer's step
                             is then `forward and backward`, `exchange` (layer channel) and `apply`.
            not synchronous  ranks do not wait for each other. It takes only gradients, and returns the sums of all
                             pushes since this rank's last call, its own included; variables differ between ranks.
-    6. `close` ends what `join` started. It is called when a rank succeeds; a rank that fails ends with its process.
+    5. `close` is called when a rank succeeds; a rank that fails ends with its process.
 
 `not_measured` is declared on the class: reports read it without TensorFlow.
 """
@@ -31,6 +27,9 @@ from typing import Any, ClassVar, Protocol
 
 from dlobd.channel import Channel
 from dlobd.schema import NotMeasured
+
+TensorFlow = Any  # the module
+Tensor = Any  # of TensorFlow, or an array
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +58,16 @@ class Exchange(Protocol):
     def environment(peers: Sequence[str], rank: int) -> Mapping[str, str]:
         """Return variables for the process of `rank`; `peers` are the addresses host:port of all ranks, in order."""
 
-    def join(self, tf: Any, peers: Sequence[str], rank: int) -> None:
+    def join(self, tf: TensorFlow, peers: Sequence[str], rank: int) -> None:
         """Connect to the other ranks. `peers` has less than two entries if there are none."""
 
-    def scope(self) -> AbstractContextManager[Any]:
+    def scope(self) -> AbstractContextManager[object]:
         """Return the context in which variables are created."""
 
-    def run(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+    def run(self, function: Callable[..., Tensor], arguments: Sequence[Tensor]) -> Tensor:
         """Return the result of `function(*arguments)` on this rank."""
 
-    def reduce(self, tf: Any, tensors: Sequence[Any], ranks: int) -> list[Any]:
+    def reduce(self, tf: TensorFlow, tensors: Sequence[Tensor], ranks: int) -> list[Tensor]:
         """Return the mean of each tensor over all `ranks`."""
 
     def close(self) -> None:

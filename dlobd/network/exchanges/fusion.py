@@ -19,6 +19,9 @@ from dlobd.network.channels.base import Array
 FUSION_BYTES = 64 << 20  # default size of a bucket: Horovod's default (HOROVOD_FUSION_THRESHOLD, 64 MB)
 
 
+Type = np.dtype[Any]
+
+
 @dataclass(frozen=True, slots=True)
 class _Place:
     """Elements [start, stop) of a bucket, which hold a tensor."""
@@ -39,8 +42,8 @@ class Fusion:
         self._form = [(tensor.shape, tensor.dtype) for tensor in tensors]
         self._places: list[_Place] = []
         filled: list[int] = []  # elements of each bucket
-        types: list[np.dtype[Any]] = []
-        current: dict[np.dtype[Any], int] = {}
+        types: list[Type] = []
+        current: dict[Type, int] = {}
         for shape, dtype in self._form:
             count = math.prod(shape)
             bucket = current.get(dtype)

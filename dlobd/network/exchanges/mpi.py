@@ -26,14 +26,12 @@ from dlobd.network.rendezvous.pmi import connect_pmi
 from dlobd.network.rendezvous.store import StoreClient
 
 ASK_AFTER_S = 1.0
-"""Time after which a call asks the store for dead ranks, repeatedly. Two messages of a few bytes per second do not
-disturb
-an exchange that takes seconds."""
+"""Time after which a call asks the store for dead ranks, repeatedly: two messages of a few bytes per second."""
 
 POLL_S = 0.05  # interval between checks of the store's answer
-LEAVE_S = 30.0  # how long a finished rank waits for the others, after their last exchange
+LEAVE_S = 30.0  # timeout of a finished rank for the others, after their last exchange
 END_S = 1.0  # time for an abandoned call to return
-STUCK_S = 3.0  # how long ranks wait for each other at the store after their deadline, to find the rank that is stuck
+STUCK_S = 3.0  # timeout of ranks for each other at the store, after a deadline, to find the rank that is stuck
 
 
 class MpiAllReduce(OutsideStepExchange):

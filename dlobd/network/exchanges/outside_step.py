@@ -20,7 +20,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from dlobd.axes import LIBRARIES
 from dlobd.channel import Channel
 from dlobd.network.channels.base import Array, OpenChannel, Traffic
 from dlobd.network.collectives.mesh import ExchangeFailed
-from dlobd.network.exchanges.base import Settings
+from dlobd.network.exchanges.base import Settings, Tensor, TensorFlow
 from dlobd.network.exchanges.fusion import Fusion
 from dlobd.network.rendezvous.store import StoreClient
 from dlobd.network.verdict.evidence import Snapshot, record
@@ -125,7 +125,7 @@ class OutsideStepExchange(ABC):
         self._store: StoreClient | None = None
         self.peers: Peers | None = None  # for a single rank, and before `join`
         self._before: Snapshot | None = None
-        self._fusions: dict[tuple[Any, ...], Fusion] = {}
+        self._fusions: dict[tuple[object, ...], Fusion] = {}
         self._calls = 0
 
     @staticmethod
@@ -133,7 +133,7 @@ class OutsideStepExchange(ABC):
         """Return no variables: TensorFlow knows no other rank."""
         return {}
 
-    def join(self, tf: Any, peers: Sequence[str], rank: int) -> None:
+    def join(self, tf: TensorFlow, peers: Sequence[str], rank: int) -> None:
         """Connect to the other ranks, unless this rank is alone.
 
         Raises ExchangeFailed or RendezvousError for missing ranks, UsageError or SetupError for an unusable device.
@@ -164,13 +164,13 @@ class OutsideStepExchange(ABC):
     def connect(self, context: JoinContext) -> Peers:
         """Connect the ranks."""
 
-    def scope(self) -> AbstractContextManager[Any]:
+    def scope(self) -> AbstractContextManager[object]:
         return nullcontext()  # variables belong to this rank
 
-    def run(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+    def run(self, function: Callable[..., Tensor], arguments: Sequence[Tensor]) -> Tensor:
         return function(*arguments)
 
-    def reduce(self, tf: Any, tensors: Sequence[Any], ranks: int) -> list[Any]:
+    def reduce(self, tf: TensorFlow, tensors: Sequence[Tensor], ranks: int) -> list[Tensor]:
         """Return the means. Raises ExchangeFailed: a rank is gone (the message names it), or too slow."""
         try:
             return self._reduce(tf, tensors, ranks)
@@ -182,12 +182,14 @@ class OutsideStepExchange(ABC):
                 raise
             raise ExchangeFailed(f"rank {dead} is gone; so {error}") from error
 
-    def _reduce(self, tf: Any, tensors: Sequence[Any], ranks: int) -> list[Any]:
+    def _reduce(self, tf: TensorFlow, tensors: Sequence[Tensor], ranks: int) -> list[Tensor]:
         deadline_s = time.monotonic() + DEADLINE_S
         call, self._calls = self._calls, self._calls + 1
         with tracing.span(kinds.PACK) as span:
             arrays = [np.asarray(memoryview(tensor)) for tensor in tensors]  # a view of the tensor's memory
-            fusion = self._fusion(arrays)
+            form = tuple((array.shape, array.dtype) for array in arrays)
+            if (fusion := self._fusions.get(form)) is None:
+                fusion = self._fusions[form] = Fusion(arrays, self._settings.fusion_bytes)
             fusion.pack(arrays)
             span.note(bytes=fusion.bytes)
         if self.peers is not None:
@@ -208,12 +210,6 @@ class OutsideStepExchange(ABC):
         """Wait in a barrier, so that the following span is only the wire's time."""
         with tracing.span(kinds.WAIT_FOR_PEERS, {"call": call}):
             peers.barrier(call, deadline_s)
-
-    def _fusion(self, arrays: Sequence[Array]) -> Fusion:
-        form = tuple((array.shape, array.dtype) for array in arrays)
-        if form not in self._fusions:
-            self._fusions[form] = Fusion(arrays, self._settings.fusion_bytes)
-        return self._fusions[form]
 
     def close(self) -> None:
         """Record the evidence of the transport, and leave the other ranks and the store."""

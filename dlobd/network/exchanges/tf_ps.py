@@ -13,18 +13,18 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from typing import Any
 
 import numpy as np
 
 from dlobd.network.channels.base import Array
 from dlobd.network.collectives.mesh import ExchangeFailed
+from dlobd.network.exchanges.base import Tensor, TensorFlow
 from dlobd.network.exchanges.fusion import shards
 from dlobd.network.exchanges.outside_step import JoinContext, OutsideStepExchange, Peers
 from dlobd.network.rendezvous.acceptor import RendezvousError
 
 JOB = "rank"
-LEAVE_S = 10.0  # how long a finished rank waits for the others, whose last sums may be in its process
+LEAVE_S = 10.0  # timeout of a finished rank for the others: their last sums may be in its process
 
 NEVER_STALE = 1 << 62
 """Step number of pushes: an accumulator drops pushes of earlier steps than its own, but ranks leave a call together."""
@@ -131,12 +131,12 @@ class TfPsPeers(Peers):
 class _Plan:
     """The graph for arrays of one type and length."""
 
-    def __init__(self, tf: Any, array: Array, servers: int, rank: int, size: int) -> None:
+    def __init__(self, tf: TensorFlow, array: Array, servers: int, rank: int, size: int) -> None:
         v1 = tf.compat.v1
         self.parts: list[slice] = []
-        self.feeds: list[Any] = []
-        self.pulls: list[Any] = []
-        pushes: list[Any] = []
+        self.feeds: list[Tensor] = []
+        self.pulls: list[Tensor] = []
+        pushes: list[Tensor] = []
         for server, part in enumerate(shards(array.size, servers)):
             if part.start == part.stop:
                 continue

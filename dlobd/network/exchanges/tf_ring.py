@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from dlobd import spans as kinds
 from dlobd import tracing
-from dlobd.network.exchanges.base import Settings
+from dlobd.network.exchanges.base import Settings, Tensor, TensorFlow
 from dlobd.network.verdict.evidence import Snapshot, record
 from dlobd.schema import NotMeasured
 
@@ -37,7 +37,7 @@ class TfRing:
         task = {"type": "worker", "index": rank - 1} if rank else {"type": "chief", "index": 0}
         return {"TF_CONFIG": json.dumps({"cluster": {"chief": list(peers[:1]), **workers}, "task": task})}
 
-    def join(self, tf: Any, peers: Sequence[str], rank: int) -> None:
+    def join(self, tf: TensorFlow, peers: Sequence[str], rank: int) -> None:
         """Start TensorFlow's gRPC server and wait for all ranks."""
         if len(peers) > 1:
             self._rank, self._address, self._before = rank, peers[rank], Snapshot.read()
@@ -48,15 +48,15 @@ class TfRing:
             )
         )
 
-    def scope(self) -> AbstractContextManager[Any]:
-        scope: AbstractContextManager[Any] = self._strategy.scope()
+    def scope(self) -> AbstractContextManager[object]:
+        scope: AbstractContextManager[object] = self._strategy.scope()
         return scope
 
-    def run(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+    def run(self, function: Callable[..., Tensor], arguments: Sequence[Tensor]) -> Tensor:
         """Run on this rank's only replica."""
         return self._strategy.experimental_local_results(self._strategy.run(function, args=tuple(arguments)))[0]
 
-    def reduce(self, tf: Any, tensors: Sequence[Any], ranks: int) -> list[Any]:
+    def reduce(self, tf: TensorFlow, tensors: Sequence[Tensor], ranks: int) -> list[Tensor]:
         """Reduce all tensors in one collective."""
         replica = tf.distribute.get_replica_context()
         # arguments of a function have no device yet, and this strategy reads the device of tensors

@@ -35,7 +35,7 @@ from dlobd.network.rendezvous.store import ANSWER_S
 
 BARRIER_S = 60.0  # timeout of a barrier. MPI has barriers at its start and end, when ranks have just found each other.
 LINE_BYTES = 4096  # maximum length of a line. Within the limits below the longest line puts a value, about 1400 bytes.
-LINE_S = 5.0  # how long a rank may take to complete a line, or to read the answer
+LINE_S = 5.0  # timeout of a rank to complete a line, or to read the answer
 
 NAME_MAX, KEY_MAX, VALUE_MAX = 256, 64, 1024
 """Maximum lengths of names, keys and values, which ranks can ask for: those of MPICH's own process manager."""
@@ -93,10 +93,10 @@ class PmiServer(RankServer):
             _send_reason(connection, str(error))
         except RendezvousError as error:
             # a single write, because other threads log too
-            sys.stderr.write(f"dlobd: {self.address}: rank {rank} waited for MPI in vain: {error}\n")
+            sys.stderr.write(f"dlobd: {self.address}: rank {rank} could not start MPI: {error}\n")
             _send_reason(connection, str(error))
         except (ChannelError, OSError):
-            pass  # the rank is gone, which the others are told
+            pass  # the rank is gone; the others get its number
         finally:
             with self._changed:
                 if rank >= 0 and not finalised:

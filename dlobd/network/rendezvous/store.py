@@ -24,8 +24,9 @@ from dlobd.network.channels.base import ChannelError, Closed, DeadlinePassed, Pe
 from dlobd.network.channels.sockets import SocketsChannel, SocketsConnection
 from dlobd.network.rendezvous.acceptor import FOREVER_S, RankServer, RendezvousError, names
 
+Message = dict[str, Any]  # a JSON object
 MESSAGE_BYTES = 1 << 20  # maximum size of a message: sixteen ranks' worker addresses of a few kilobytes each
-ANSWER_S = 5.0  # how long the store may take to answer beyond the requested timeout
+ANSWER_S = 5.0  # time that the store has to answer, beyond the requested timeout
 
 SETTLE_S = 1.0
 """How long the store waits for news of a death: the kernel closes all connections of a dead process, this one perhaps
@@ -54,7 +55,7 @@ class KeyValueStore(RankServer):
         except ChannelError:
             self._add_dead(rank)
 
-    def _register(self, message: dict[str, Any]) -> int:
+    def _register(self, message: Message) -> int:
         rank = message.get("rank")
         if not isinstance(rank, int) or not 0 <= rank < self._ranks:
             raise RendezvousError(f"there is no rank {rank!r:.40} of {self._ranks}")
@@ -70,7 +71,7 @@ class KeyValueStore(RankServer):
                 self._dead.append(rank)
                 self._changed.notify_all()
 
-    def _answer(self, rank: int, message: dict[str, Any]) -> dict[str, Any]:
+    def _answer(self, rank: int, message: Message) -> Message:
         within_s = message.get("within_s")
         if not isinstance(within_s, int | float) or not 0 <= within_s <= FOREVER_S:
             raise RendezvousError("its timeout is missing or invalid")
@@ -133,7 +134,7 @@ class StoreClient:
             pass  # the store is gone
         self._channel.close()
 
-    def _ask(self, message: dict[str, Any], deadline_s: float) -> dict[str, Any]:
+    def _ask(self, message: Message, deadline_s: float) -> Message:
         within_s = max(0.0, deadline_s - time.monotonic())
         try:
             with self._lock:
@@ -143,11 +144,11 @@ class StoreClient:
             raise RendezvousError(f"the driver's store is gone: {error}") from error
 
 
-def _send(connection: SocketsConnection, message: dict[str, Any], deadline_s: float) -> None:
+def _send(connection: SocketsConnection, message: Message, deadline_s: float) -> None:
     connection.send(json.dumps(message).encode(), deadline_s)
 
 
-def _receive(connection: SocketsConnection, deadline_s: float) -> dict[str, Any]:
+def _receive(connection: SocketsConnection, deadline_s: float) -> Message:
     """Receive a JSON object. Raises RendezvousError for anything else."""
     memory = bytearray(MESSAGE_BYTES)
     try:

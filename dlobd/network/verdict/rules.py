@@ -45,7 +45,7 @@ from dlobd.network.verdict.byte_counts import (
 from dlobd.network.verdict.evidence import InterfaceCounts, PortCounts, Snapshot, TcpSocket, TransportEvidence, host_of
 from dlobd.record.run import Plane
 
-PARTLY = 0.1  # TCP connections with less than this share of the bytes were only used to set something up
+PARTLY = 0.1  # TCP connections with less than this share of the bytes only set something up
 
 WHOLLY = 0.99
 """TCP connections with this share carried everything: a library counts bytes given to the kernel, the kernel those

@@ -32,7 +32,7 @@ class UcxChannel:
     The device is an interface or its IPv4 address; DEVICE:PORT for rdma; empty for shm. The secret may be empty.
     """
 
-    capabilities: ClassVar[Capabilities] = Capabilities(one_sided=True, begins=True, moves=True)
+    capabilities: ClassVar[Capabilities] = Capabilities(one_sided=True, begins=True)
 
     def __init__(self, transport: str = "shm", device: str = "", secret: bytes = b"") -> None:
         check_transport(LIBRARY, transport)

@@ -13,19 +13,10 @@ import time
 import zlib
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
 
-from dlobd.network.channels.base import (
-    Buffer,
-    ChannelError,
-    Connection,
-    DeadlinePassed,
-    MessageTooLong,
-    OutOfBounds,
-    Traffic,
-    view,
-)
+from dlobd.network.channels import base
 from dlobd.network.channels.ucx import declarations as c
+from dlobd.network.channels.ucx.library import CData
 from dlobd.network.channels.ucx.worker import Sleeper, Worker
 
 KEY = struct.Struct("<16sQQI")
@@ -37,7 +28,7 @@ TAG, ANY = 1, 0  # a connection has a worker of its own, so one tag is enough
 MAX_PARTS = 1024  # maximum number of parts of a message, as in the kernel's vectors
 
 
-class UcxConnection(Connection):
+class UcxConnection(base.Connection):
     """One end of a connection. It closes the TCP connection `link`, and releases its worker from the context.
 
     `own` and `theirs` are random names of the ends, so that a key of another connection is rejected.
@@ -47,16 +38,16 @@ class UcxConnection(Connection):
 
     def __init__(self, worker: Worker, link: socket.socket, own: bytes, theirs: bytes) -> None:
         self.peer = worker.peer
-        self.traffic = Traffic("unknown", "")
+        self.traffic = base.Traffic("unknown", "")
         self._worker = worker
         self._link = link
         self._own, self._theirs = own, theirs
         self._sending, self._receiving = threading.Lock(), threading.Lock()
         self._finishing = threading.Lock()
         self._sender, self._receiver, self._finisher = worker.sleeper(), worker.sleeper(), worker.sleeper()
-        self._begun: list[tuple[Any, Any, int]] = []  # started sends that are not finished
-        self._registered: list[tuple[Any, Any]] = []  # UCX's handle, and the object that keeps the memory alive
-        self._rkeys: dict[bytes, Any] = {}
+        self._begun: list[tuple[CData, CData, int]] = []  # started sends that are not finished
+        self._registered: list[tuple[CData, CData]] = []  # UCX's handle, and the object that keeps the memory alive
+        self._rkeys: dict[bytes, CData] = {}
         self._serving: threading.Thread | None = None
         self._closing, self._closed = threading.Lock(), False
         ffi = worker.ffi
@@ -69,12 +60,12 @@ class UcxConnection(Connection):
 
     # ---- messages
 
-    def send(self, message: Buffer, deadline_s: float) -> None:
+    def send(self, message: base.Buffer, deadline_s: float) -> None:
         with self._sending:
             memory = self._memory(message)
             self._send(memory, len(memory), self._plain, len(memory), memory, deadline_s)
 
-    def begin_send(self, message: Buffer) -> Any:
+    def begin_send(self, message: base.Buffer) -> CData:
         """Start to send; return None if UCX has taken the bytes already."""
         memory = self._memory(message)
         size = len(memory)
@@ -83,35 +74,35 @@ class UcxConnection(Connection):
         self._begun.append(begun := (request, memory, size))
         return begun
 
-    def finish_send(self, begun: Any, deadline_s: float) -> None:
+    def finish_send(self, begun: CData, deadline_s: float) -> None:
         request, memory, size = begun
         with self._finishing:  # not `_sending`: other sends may be started meanwhile
             self._begun.remove(begun)
             self._worker.complete(request, memory, self._finisher, deadline_s, "send")
             self._sent(size)
 
-    def recv(self, into: Buffer, deadline_s: float) -> int:
+    def recv(self, into: base.Buffer, deadline_s: float) -> int:
         with self._receiving:
             memory = self._memory(into)
             return self._recv(memory, len(memory), len(memory), self._plain, memory, deadline_s)
 
-    def send_parts(self, parts: Sequence[Buffer], deadline_s: float) -> None:
+    def send_parts(self, parts: Sequence[base.Buffer], deadline_s: float) -> None:
         """Send at most MAX_PARTS parts as one message."""
         with self._sending:
             count, size, kept = self._filled(self._out, parts)
             self._send(self._out, count, self._parts, size, kept, deadline_s)
 
-    def recv_parts(self, parts: Sequence[Buffer], deadline_s: float) -> int:
+    def recv_parts(self, parts: Sequence[base.Buffer], deadline_s: float) -> int:
         with self._receiving:
             count, room, kept = self._filled(self._in, parts)
             return self._recv(self._in, count, room, self._parts, kept, deadline_s)
 
-    def _send(self, buffer: Any, count: int, param: Any, size: int, memory: Any, deadline_s: float) -> None:
+    def _send(self, buffer: CData, count: int, param: CData, size: int, memory: CData, deadline_s: float) -> None:
         if (request := self._start(buffer, count, param, size)) is not None:
             self._worker.complete(request, memory, self._sender, deadline_s, "send")
             self._sent(size)
 
-    def _start(self, buffer: Any, count: int, param: Any, size: int) -> Any:
+    def _start(self, buffer: CData, count: int, param: CData, size: int) -> CData:
         """Start to send; return UCX's request, or None (and count) if UCX has taken the bytes at once."""
         worker = self._worker
         with worker.lock:
@@ -129,10 +120,10 @@ class UcxConnection(Connection):
             self.traffic.sent_messages += 1
             self.traffic.sent_bytes += size
 
-    def _recv(self, buffer: Any, count: int, room: int, param: Any, memory: Any, deadline_s: float) -> int:
+    def _recv(self, buffer: CData, count: int, room: int, param: CData, memory: CData, deadline_s: float) -> int:
         worker = self._worker
 
-        def probed() -> Any:
+        def probed() -> CData:
             message = worker.ucp.ucp_tag_probe_nb(worker.handle, TAG, ANY, 1, self._info)
             return message if message != worker.null else None
 
@@ -146,9 +137,9 @@ class UcxConnection(Connection):
             taken = (buffer, size if param is self._plain else count) if fits else (worker.null, 0)
             request = worker.ucp.ucp_tag_msg_recv_nbx(worker.handle, *taken, message, param if fits else self._plain)
         if not fits:
-            with suppress(ChannelError):  # UCX reports a truncated message
+            with suppress(base.ChannelError):  # UCX reports a truncated message
                 worker.complete(request, None, self._receiver, deadline_s, "receive")
-            raise MessageTooLong(f"a message of {size} bytes from {self.peer} does not fit into {room}")
+            raise base.MessageTooLong(f"a message of {size} bytes from {self.peer} does not fit into {room}")
         if worker.complete(request, memory, self._receiver, deadline_s, "receive"):
             worker.check_trust("receive")  # it was read from the peer's memory
         self.traffic.received_messages += 1
@@ -164,10 +155,9 @@ class UcxConnection(Connection):
             size -= self._in[number].length
         return count
 
-    def _filled(self, vector: Any, parts: Sequence[Buffer]) -> tuple[int, int, list[Any]]:
-        """Fill a vector with the non-empty parts; return their count, their bytes, and the objects that keep them
-        alive."""
-        kept: list[Any] = []
+    def _filled(self, vector: CData, parts: Sequence[base.Buffer]) -> tuple[int, int, list[CData]]:
+        """Fill a vector with the non-empty parts; return their count, bytes, and memory to keep alive."""
+        kept: list[CData] = []
         size = 0
         for part in parts:
             pointer = self._memory(part)
@@ -182,13 +172,13 @@ class UcxConnection(Connection):
 
     # ---- one-sided access, by one thread at a time
 
-    def register(self, memory: Buffer) -> bytes:
+    def register(self, memory: base.Buffer) -> bytes:
         """Register memory. From then on a thread of this end makes progress: the peer may access it at any time."""
         worker, ffi = self._worker, self._worker.ffi
-        size = view(memory).nbytes
+        size = base.view(memory).nbytes
         params = ffi.new("ucp_mem_map_params_t *")
         # empty memory cannot be registered
-        pointer = ffi.from_buffer(view(memory if size else bytearray(1)))
+        pointer = ffi.from_buffer(base.view(memory if size else bytearray(1)))
         params.field_mask, params.address, params.length = c.MEM_ADDRESS | c.MEM_LENGTH, pointer, max(size, 1)
         mapped, packed, length = ffi.new("ucp_mem_h *"), ffi.new("void **"), ffi.new("size_t *")
         with worker.lock:
@@ -206,16 +196,16 @@ class UcxConnection(Connection):
         address = int(ffi.cast("uintptr_t", pointer))
         return KEY.pack(self._own, address, size, zlib.crc32(rkey)) + rkey
 
-    def put(self, source: Buffer, key: bytes, offset_bytes: int, deadline_s: float) -> None:
+    def put(self, source: base.Buffer, key: bytes, offset_bytes: int, deadline_s: float) -> None:
         with self._sending:
             self._access("put", source, key, offset_bytes, deadline_s)
-            self.traffic.put_bytes += view(source).nbytes
+            self.traffic.put_bytes += base.view(source).nbytes
 
-    def get(self, into: Buffer, key: bytes, offset_bytes: int, deadline_s: float) -> None:
+    def get(self, into: base.Buffer, key: bytes, offset_bytes: int, deadline_s: float) -> None:
         with self._sending:
             if self._access("get", into, key, offset_bytes, deadline_s):
                 self._worker.check_peer("get")  # the owner may have freed the memory
-            self.traffic.got_bytes += view(into).nbytes
+            self.traffic.got_bytes += base.view(into).nbytes
 
     def flush(self, deadline_s: float) -> None:
         worker = self._worker
@@ -226,20 +216,20 @@ class UcxConnection(Connection):
             worker.complete(request, None, self._sender, deadline_s, "flush")
             worker.check_peer("flush")  # UCX writes into shared memory even if its owner is gone
 
-    def _access(self, what: str, buffer: Buffer, key: bytes, offset_bytes: int, deadline_s: float) -> int:
+    def _access(self, what: str, buffer: base.Buffer, key: bytes, offset_bytes: int, deadline_s: float) -> int:
         """Put or get; return the number of bytes."""
-        worker, size = self._worker, view(buffer).nbytes
+        worker, size = self._worker, base.view(buffer).nbytes
         place = self._place(key, offset_bytes, size)
         if size:
             call = worker.ucp.ucp_put_nbx if what == "put" else worker.ucp.ucp_get_nbx
-            memory = self._memory(view(buffer))
+            memory = self._memory(base.view(buffer))
             with worker.lock:
                 worker.check_peer(what)
                 request = call(worker.endpoint, memory, size, *place, self._plain)
             worker.complete(request, memory, self._sender, deadline_s, what)
         return size
 
-    def _place(self, key: bytes, offset_bytes: int, size: int) -> tuple[int, Any]:
+    def _place(self, key: bytes, offset_bytes: int, size: int) -> tuple[int, CData]:
         """Return address and UCX's key. Check bounds, as UCX does not on tcp: it would write over the heap."""
         try:
             owner, address, length, checksum = KEY.unpack_from(key)
@@ -247,9 +237,11 @@ class UcxConnection(Connection):
             owner, address, length, checksum = b"", 0, 0, 0
         rkey = bytes(key[KEY.size :])
         if owner != self._theirs or zlib.crc32(rkey) != checksum:
-            raise OutOfBounds(f"{self.peer} has registered no memory with this key")
+            raise base.OutOfBounds(f"{self.peer} has registered no memory with this key")
         if not 0 <= offset_bytes <= length - size:
-            raise OutOfBounds(f"{size} bytes at {offset_bytes} are outside of the {length} that {self.peer} registered")
+            raise base.OutOfBounds(
+                f"{size} bytes at {offset_bytes} are outside of the {length} that {self.peer} registered"
+            )
         if key not in self._rkeys:
             worker, made = self._worker, self._worker.ffi.new("ucp_rkey_h *")
             with worker.lock:
@@ -263,14 +255,14 @@ class UcxConnection(Connection):
         while True:
             try:
                 self._worker.until(lambda: None, sleeper, time.monotonic() + SERVE_S, "serve")
-            except DeadlinePassed:
+            except base.DeadlinePassed:
                 continue
-            except ChannelError:
+            except base.ChannelError:
                 return
 
     # ---- closing
 
-    def update_lanes(self) -> Traffic:
+    def update_lanes(self) -> base.Traffic:
         """Return the totals, with the lanes that UCX reported last."""
         self.traffic.lanes = self._worker.lanes() or self.traffic.lanes
         return self.traffic

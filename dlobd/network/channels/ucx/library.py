@@ -20,6 +20,8 @@ from dlobd.errors import SetupError
 from dlobd.network.channels.base import environment_variables
 from dlobd.network.channels.ucx.declarations import CDEF, MAJOR
 
+CData = Any  # an object of cffi
+
 VARIABLE = "DLOBD_UCX"  # environment variable with the path of a custom libucp.so, as of HPC-X or MLNX_OFED
 
 OLDEST_SYSTEM = (1, 17)
@@ -36,9 +38,8 @@ print(*version)
 """
 
 QUIET = {"UCX_ERROR_SIGNALS": "", "UCX_WARN_UNUSED_ENV_VARS": "n", "UCX_LOG_FILE": "stderr"}
-"""Environment in which UCX is loaded: without its signal handlers, which would report every crash of TensorFlow as
-UCX's,
-and with its log on stderr. UCX reads its global settings once, when it is loaded."""
+"""Environment in which UCX is loaded: with its log on stderr, and without its signal handlers, which would report every
+crash of TensorFlow. UCX reads its global settings once, when it is loaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +49,8 @@ class Library:
     path: str
     origin: str
     version: tuple[int, int, int]
-    ffi: Any
-    ucp: Any
+    ffi: CData
+    ucp: CData
 
     @property
     def modules(self) -> tuple[str, ...]:
@@ -68,8 +69,9 @@ def load() -> Library:
 def _load(named: str) -> Library:
     ffi = _declared()
     tried = []
-    # an explicit path has no alternatives: another library would be a silent fallback
-    places = [(VARIABLE, [named])] if named else [("system", _of_system()), ("package mpich", _of_mpich())]
+    places = [("system", _of_system()), ("package mpich", _of_mpich())]
+    if named:  # it has no alternatives: another library would be a silent fallback
+        places = [(VARIABLE, [named])]
     for origin, paths in places:
         for path in paths:
             try:
@@ -98,7 +100,7 @@ def describe(verbs: bool = False) -> str:
 
 
 @cache
-def _declared() -> Any:
+def _declared() -> CData:
     """Parse the declarations, which takes a tenth of a second."""
     try:
         from cffi import FFI
@@ -109,7 +111,7 @@ def _declared() -> Any:
     return ffi
 
 
-def _loaded(ffi: Any, path: str, origin: str) -> Library:
+def _loaded(ffi: CData, path: str, origin: str) -> Library:
     with environment_variables(QUIET):
         ucp = ffi.dlopen(path)
     version = ffi.new("unsigned[3]")

@@ -22,14 +22,13 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
 from dlobd.errors import SetupError, UsageError
 from dlobd.network import interfaces
 from dlobd.network.channels.base import ChannelError, Closed, DeadlinePassed, PeerClosed
 from dlobd.network.channels.ip import resolve
 from dlobd.network.channels.ucx import declarations as c
-from dlobd.network.channels.ucx.library import Library, load
+from dlobd.network.channels.ucx.library import CData, Library, load
 from dlobd.network.devices import devices
 
 
@@ -71,8 +70,8 @@ class Context:
     def __init__(self, transport: str, device: str) -> None:
         chosen = settings(transport, device)
         self.library: Library = load()
-        self.ffi: Any = self.library.ffi
-        self.ucp: Any = self.library.ucp
+        self.ffi: CData = self.library.ffi
+        self.ucp: CData = self.library.ucp
         self.transport = transport
         # transports within a host report no errors, and UCX rejects them if error handling is requested
         self.err_mode = c.ERR_MODE_NONE if transport == "shm" else c.ERR_MODE_PEER
@@ -81,7 +80,7 @@ class Context:
         self._users = 0
         self._closed = False
 
-    def _create(self, chosen: dict[str, str]) -> Any:
+    def _create(self, chosen: dict[str, str]) -> CData:
         ffi, ucp = self.ffi, self.ucp
         config = ffi.new("ucp_config_t *")
         self._check(ucp.ucp_config_read(ffi.NULL, ffi.NULL, config), "read its settings")
@@ -140,15 +139,15 @@ class Sleeper:
 
     def __init__(self, events: int, link: int | None) -> None:
         self.asleep = False  # changed with the worker's lock held
-        self._found: Any = None
-        self._done: Callable[[], Any] | None = None
+        self._found: CData = None
+        self._done: Callable[[], CData] | None = None
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._poll = select.poll()
         self._link = link
         for descriptor in (self._wake, events, *(() if link is None else (link,))):
             self._poll.register(descriptor, select.POLLIN)
 
-    def fall_asleep(self, done: Callable[[], Any]) -> None:
+    def fall_asleep(self, done: Callable[[], CData]) -> None:
         """Prepare `sleep`; `done` returns the result that this thread waits for."""
         self.asleep, self._done = True, done
 
@@ -159,7 +158,7 @@ class Sleeper:
             os.eventfd_read(self._wake)
         return self._link in woken
 
-    def wake_up(self) -> Any:
+    def wake_up(self) -> CData:
         """Finish `sleep`; return the result that another thread has found meanwhile."""
         found, self._found, self.asleep, self._done = self._found, None, False, None
         return found
@@ -191,16 +190,22 @@ and the number with yields before it sleeps. That is about 100 us, in which a me
 link, and then several times the cost of a wake-up."""
 
 TICK_S = 0.1  # longest sleep: events that wake no thread, such as a vanished host, are checked at this interval
-LAST_S = 0.2  # how long messages are accepted after the peer's TCP connection has ended: they take another path
+LAST_S = 0.2  # period in which messages are accepted after the peer's TCP connection has ended: they take another path
+GIVE_UP_S = 0.1  # extra time after the deadline for UCX to release the memory of an abandoned call
+CLOSE_S = 2.0  # time for a closing endpoint to send pending data
 CUT = b"!"  # byte on the TCP connection: a call was abandoned, and its data must not be trusted
 
 
-class Progress:
-    """Progress engine of one UCX worker."""
+class Worker:
+    """Worker with one endpoint, and its progress engine. Raises ChannelError: UCX cannot create the worker."""
 
-    def __init__(self, ucp: Any, peer: str) -> None:
-        self.ucp = ucp
-        self.handle: Any = None
+    def __init__(self, context: Context, peer: str) -> None:
+        self.context = context
+        self.ffi = context.ffi
+        self.ucp = context.ucp
+        self.null = context.ffi.NULL  # the result of a call that completed at once, and of a missing message
+        self.endpoint: CData = self.null
+        self.handle: CData = None
         self.peer = peer
         self.lock = threading.RLock()  # held around every call of UCX
         self.link: socket.socket | None = None  # the TCP connection to the peer
@@ -211,15 +216,25 @@ class Progress:
         self._sleeping = 0
         self._link_ended = False
         self._gone_s = 0.0
+        self._left: list[CData] = []  # abandoned requests, with the memory that UCX may still use
+        params = self.ffi.new("ucp_worker_params_t *")
+        params.field_mask, params.thread_mode = c.WORKER_THREAD_MODE, c.THREAD_MODE_SERIALIZED
+        made = self.ffi.new("ucp_worker_h *")
+        self.check(self.ucp.ucp_worker_create(context.handle, params, made), "create a worker")
+        self.handle = made[0]
+        self._failed = self.ffi.callback(
+            "void(void *, ucp_ep_h, ucs_status_t)",
+            lambda arg, endpoint, status: self.peer_has_gone(context.words(status)),
+        )
 
-    def until(self, done: Callable[[], Any], sleeper: Sleeper, deadline_s: float, what: str) -> Any:
+    def until(self, done: Callable[[], CData], sleeper: Sleeper, deadline_s: float, what: str) -> CData:
         """Make progress until `done`, called with the lock held, returns a true value; return it.
 
         Raises as `complete`.
         """
         progress, handle = self.ucp.ucp_worker_progress, self.handle
         spun = 0
-        found: Any = None
+        found: CData = None
         while True:
             with self.lock:
                 self.check_open(what)
@@ -258,7 +273,7 @@ class Progress:
             if self.ucp.ucp_worker_progress(self.handle):
                 self._check_sleepers()
 
-    def _sleep(self, done: Callable[[], Any], sleeper: Sleeper, within_s: float) -> Any:
+    def _sleep(self, done: Callable[[], CData], sleeper: Sleeper, within_s: float) -> CData:
         """Sleep until an event; return the result found here or by another thread."""
         with self.lock:
             if self.ended or self.cut:
@@ -331,28 +346,6 @@ class Progress:
         if self.cut:
             raise PeerClosed(f"the connection to {self.peer} cannot be used any more ({self.cut}): UCX cannot {what}")
 
-
-GIVE_UP_S = 0.1  # extra time after the deadline for UCX to release the memory of an abandoned call
-CLOSE_S = 2.0  # time for a closing endpoint to send pending data
-
-
-class Worker(Progress):
-    """Worker with one endpoint. Raises ChannelError: UCX cannot create the worker."""
-
-    def __init__(self, context: Context, peer: str) -> None:
-        super().__init__(context.ucp, peer)
-        self.context = context
-        self.ffi = context.ffi
-        self.null = context.ffi.NULL  # the result of a call that completed at once, and of a missing message
-        self._left: list[Any] = []  # abandoned requests, with the memory that UCX may still use
-        params = self.ffi.new("ucp_worker_params_t *")
-        params.field_mask, params.thread_mode = c.WORKER_THREAD_MODE, c.THREAD_MODE_SERIALIZED
-        made = self.ffi.new("ucp_worker_h *")
-        self.check(self.ucp.ucp_worker_create(context.handle, params, made), "create a worker")
-        self.handle = made[0]
-        self.endpoint: Any = self.ffi.NULL
-        self._failed = self.ffi.callback("void(void *, ucp_ep_h, ucs_status_t)", self._on_error)
-
     def watch(self, link: socket.socket) -> None:
         """Watch the TCP connection, which ends with the peer. The caller closes it after this worker."""
         self.link = link
@@ -400,7 +393,7 @@ class Worker(Progress):
         )
         return tuple(dict.fromkeys("/".join(words) for words in named))
 
-    def complete(self, request: Any, memory: Any, sleeper: Sleeper, deadline_s: float, what: str) -> bool:
+    def complete(self, request: CData, memory: CData, sleeper: Sleeper, deadline_s: float, what: str) -> bool:
         """Wait for a request; return True if it did not complete at once. `memory` keeps its buffers alive meanwhile.
 
         Raises DeadlinePassed, PeerClosed, Closed, ChannelError: it failed, and the connection cannot be used any more.
@@ -420,12 +413,9 @@ class Worker(Progress):
         self.check(status, what)
         return True
 
-    def _on_error(self, arg: Any, endpoint: Any, status: int) -> None:
-        self.peer_has_gone(self.context.words(status))
-
     # ---- the end
 
-    def give_up(self, request: Any, memory: Any, why: str) -> None:
+    def give_up(self, request: CData, memory: CData, why: str) -> None:
         """Abandon a request: keep its memory until the endpoint is closed, and tell the peer not to trust its data."""
         with self.lock:
             if self.handle is None:
@@ -483,7 +473,7 @@ class Worker(Progress):
             self.ucp.ucp_worker_progress(self.handle)
         self.ucp.ucp_request_free(request)
 
-    def status(self, request: Any) -> int | None:
+    def status(self, request: CData) -> int | None:
         """Return the status of a call's result; None for a pending request."""
         if request == self.null:  # the most frequent result, which is OK
             return 0

@@ -15,8 +15,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from contextlib import suppress
-from typing import Any, ClassVar
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import ClassVar
 
 import numpy as np
 
@@ -25,14 +25,7 @@ from dlobd import tracing
 from dlobd.network.channels.base import Array, ChannelError, Connection, DeadlinePassed, OpenChannel, Traffic
 from dlobd.network.collectives.mesh import RANK, ExchangeFailed
 from dlobd.network.exchanges.fusion import shards
-from dlobd.network.exchanges.outside_step import (
-    DEADLINE_S,
-    JOIN_S,
-    JoinContext,
-    OutsideStepExchange,
-    Peers,
-    Transfer,
-)
+from dlobd.network.exchanges.outside_step import DEADLINE_S, JOIN_S, JoinContext, OutsideStepExchange, Peers, Transfer
 from dlobd.network.exchanges.ps.process import ServerConfig, ServerProcess
 from dlobd.network.exchanges.ps.servers import BETWEEN_CALLS_S, OK, TEXT_BYTES
 from dlobd.network.rendezvous.acceptor import RendezvousError
@@ -40,17 +33,12 @@ from dlobd.network.rendezvous.acceptor import RendezvousError
 NOTICE_S = 5.0
 """How much longer a rank waits for a server than the server waits for the last rank, so that the server names it."""
 
-LEAVE_S = 10.0  # how long a finished rank waits for the others, whose last sums may be in its server
+LEAVE_S = 10.0  # timeout of a finished rank for the others: their last sums may be in its server
 FAREWELL_S = 1.0  # timeout for telling a server that this rank leaves: few bytes, which a healthy server reads at once
 
 
 class PsPeers(Peers):
-    """A rank's connections to all parameter servers, which record their own evidence.
-
-    Args:
-        process: this rank's own server, if it has one.
-        leave_s: how long a finished rank waits for the others, which may still need its server.
-    """
+    """A rank's connections to all parameter servers, and its own server, if it has one."""
 
     def __init__(
         self,
@@ -58,26 +46,28 @@ class PsPeers(Peers):
         channel: OpenChannel,
         servers: Mapping[int, Connection],
         process: ServerProcess | None,
-        leave_s: float,
+        synchronous: bool,
     ) -> None:
         self.rank = context.rank
         self.servers = servers  # by number, in the order in which this rank uses them
         self._store = context.store
         self._channel = channel
         self._process = process
-        self._leave_s = leave_s
+        self._synchronous = synchronous
         self._number = self._buffer = 0  # of the current exchange, and of its next buffer
         self._carried: list[Transfer] = []
         self._failed = False
 
     def barrier(self, call: int, deadline_s: float) -> None:
-        """Start the exchange. Subclasses decide whether ranks wait."""
+        """Start the exchange. If it is synchronous, wait for the first server, which answers once all ranks push."""
         self._number, self._buffer = call, 0
+        if self._synchronous:
+            self._call({0: np.empty(0, np.uint8)}, deadline_s, -1)
 
     def all_reduce(self, array: Array, deadline_s: float) -> None:
         """Push all shards before the first answer is pulled."""
         cut = shards(array.size, len(self.servers))
-        self.call({server: array[cut[server]] for server in self.servers}, deadline_s, self._buffer)
+        self._call({server: array[cut[server]] for server in self.servers}, deadline_s, self._buffer)
         self._buffer += 1
 
     def carried(self) -> list[Transfer]:
@@ -95,14 +85,16 @@ class PsPeers(Peers):
         """Leave the servers, and end this rank's own once all ranks have left."""
         if not self._failed:
             self._leave(b"")
+            # without a rendezvous the slowest rank may have many steps left
+            leave_s = LEAVE_S if self._synchronous else BETWEEN_CALLS_S
             with tracing.span(kinds.LEAVE_SERVERS), suppress(RendezvousError):
                 # a rank that failed reports its own error
-                self._store.all_gather("servers left", "", time.monotonic() + self._leave_s)
+                self._store.all_gather("servers left", "", time.monotonic() + leave_s)
         self._channel.close()
         if self._process is not None:
             self._process.close()
 
-    def call(self, parts: Mapping[int, Array], deadline_s: float, buffer: int) -> None:
+    def _call(self, parts: Mapping[int, Array], deadline_s: float, buffer: int) -> None:
         """Push a part of a fusion buffer (negative: of none) to each server, and replace it by the server's answer.
 
         Raises ExchangeFailed: a server is gone or late, or reports a failure.
@@ -110,11 +102,17 @@ class PsPeers(Peers):
         server = 0
         try:
             for server, part in parts.items():
-                self.push(server, part, [part.dtype.str, part.size, buffer, self._number], deadline_s)
-            for server in parts:
-                self.wait_pushed(server, deadline_s)
+                with self._span(kinds.PUSH, server):
+                    form = [part.dtype.str, part.size, buffer, self._number]
+                    self.servers[server].send(json.dumps(form).encode(), deadline_s)
+                    self.servers[server].send(part, deadline_s)
+                self._carried.append((self.rank, f"ps-{server}", part.nbytes))
+            for server in parts if self._synchronous else ():
+                _raise_reason(self.servers[server], deadline_s)  # empty once all ranks have pushed
             for server, part in parts.items():
-                self.pull(server, part, deadline_s)
+                with self._span(kinds.PULL, server):
+                    _pull(server, self.servers[server], part, deadline_s)
+                self._carried.append((f"ps-{server}", self.rank, part.nbytes))
         except ChannelError as error:
             failed = _failure(server, error)
             self._leave(json.dumps(str(failed)).encode())
@@ -123,25 +121,11 @@ class PsPeers(Peers):
             self._leave(json.dumps(str(error)).encode())
             raise
 
-    def push(self, server: int, part: Array, form: list[Any], deadline_s: float) -> None:
-        """Send a part. Raises ChannelError."""
-        self.servers[server].send(json.dumps(form).encode(), deadline_s)
-        self.servers[server].send(part, deadline_s)
-        self._carried.append((self.rank, f"ps-{server}", part.nbytes))
-
-    def wait_pushed(self, server: int, deadline_s: float) -> None:
-        """Do nothing: an asynchronous server does not confirm pushes."""
-
-    def pull(self, server: int, part: Array, deadline_s: float) -> None:
-        """Receive the answer for a part. Raises ChannelError; ExchangeFailed with the server's reason."""
-        connection = self.servers[server]
-        flag = bytearray(len(OK))
-        size = connection.recv_parts([flag, part], deadline_s)
-        if flag != OK:
-            _raise_reason(connection, deadline_s)
-        if flag != OK or size != len(OK) + part.nbytes:
-            raise ExchangeFailed(f"ps-{server} answered {size} bytes, expected {len(OK) + part.nbytes}")
-        self._carried.append((f"ps-{server}", self.rank, part.nbytes))
+    def _span(self, kind: kinds.SpanKind, server: int) -> AbstractContextManager[object]:
+        """Record a span that waits for the server's lane. In a synchronous exchange the wire has a single span."""
+        if self._synchronous:
+            return nullcontext()
+        return tracing.span(kind, {"waits_for": [kinds.server_lane(server, self.rank)]})
 
     def _leave(self, why: bytes) -> None:
         for connection in self.servers.values():
@@ -149,39 +133,8 @@ class PsPeers(Peers):
                 connection.send(why, time.monotonic() + FAREWELL_S)
 
 
-class SynchronousPeers(PsPeers):
-    """Connections of an exchange in which all ranks push, and then all pull."""
-
-    def barrier(self, call: int, deadline_s: float) -> None:
-        """Push no bytes to the first server, which answers once all ranks have."""
-        super().barrier(call, deadline_s)
-        self.call({0: np.empty(0, np.uint8)}, deadline_s, -1)
-
-    def wait_pushed(self, server: int, deadline_s: float) -> None:
-        """Wait until all ranks have pushed."""
-        _raise_reason(self.servers[server], deadline_s)
-
-
-class AsynchronousPeers(PsPeers):
-    """Connections of an exchange in which no rank waits for another. Its spans wait for the lanes of servers."""
-
-    def push(self, server: int, part: Array, form: list[Any], deadline_s: float) -> None:
-        with tracing.span(kinds.PUSH, self._waits_for(server)):
-            super().push(server, part, form, deadline_s)
-
-    def pull(self, server: int, part: Array, deadline_s: float) -> None:
-        with tracing.span(kinds.PULL, self._waits_for(server)):
-            super().pull(server, part, deadline_s)
-
-    def _waits_for(self, server: int) -> dict[str, Any]:
-        return {"waits_for": [kinds.server_lane(server, self.rank)]}
-
-
 class ParameterServer(OutsideStepExchange):
     """Synchronous parameter servers, each a child process of one of the first ranks."""
-
-    peers_of: ClassVar[type[PsPeers]] = SynchronousPeers
-    leave_s: ClassVar[float] = LEAVE_S
 
     def connect(self, context: JoinContext) -> PsPeers:
         """Start a server, if this is one of the first ranks, and connect to all servers."""
@@ -215,15 +168,13 @@ class ParameterServer(OutsideStepExchange):
             if process is not None:
                 process.close()
             raise
-        return self.peers_of(context, channel, servers, process, self.leave_s)
+        return PsPeers(context, channel, servers, process, self.synchronous)
 
 
 class AsynchronousParameterServer(ParameterServer):
     """Asynchronous parameter servers."""
 
     synchronous: ClassVar[bool] = False
-    peers_of: ClassVar[type[PsPeers]] = AsynchronousPeers
-    leave_s: ClassVar[float] = BETWEEN_CALLS_S  # the slowest rank may have many steps left
 
     def wait_for_peers(self, peers: Peers, call: int, deadline_s: float) -> None:
         """Start the exchange without a span, because there is no wait."""
@@ -238,6 +189,16 @@ def _connect(channel: OpenChannel, server: int, address: str, context: JoinConte
     except ChannelError as error:
         raise _failure(server, error) from error
     return connection
+
+
+def _pull(server: int, connection: Connection, part: Array, deadline_s: float) -> None:
+    """Receive the answer for a part. Raises ChannelError; ExchangeFailed with the server's reason."""
+    flag = bytearray(len(OK))
+    size = connection.recv_parts([flag, part], deadline_s)
+    if flag != OK:
+        _raise_reason(connection, deadline_s)
+    if flag != OK or size != len(OK) + part.nbytes:
+        raise ExchangeFailed(f"ps-{server} answered {size} bytes, expected {len(OK) + part.nbytes}")
 
 
 def _raise_reason(connection: Connection, deadline_s: float) -> None:

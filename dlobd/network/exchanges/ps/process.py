@@ -28,28 +28,18 @@ from dlobd.network.verdict.evidence import Snapshot, record
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """Configuration of a server.
+    """Configuration of a server."""
 
-    Args:
-        index: number of this server.
-        workers: number of ranks that push.
-        transport, device, library: of its channel; the device is one of its host.
-        asynchronous: workers do not wait for each other.
-        secret: of the run.
-        join_s, within_s: how long it waits for its workers to connect, and in a call for the last of them.
-        spans_dir: directory for its spans; empty if it records none.
-    """
-
-    index: int
-    workers: int
+    index: int  # number of this server
+    workers: int  # ranks that push
     transport: str
-    device: str
+    device: str  # of its host
     library: str
     asynchronous: bool
     secret: str
-    join_s: float
-    within_s: float
-    spans_dir: str
+    join_s: float  # timeout for its workers to connect
+    within_s: float  # timeout for the last worker in a call
+    spans_dir: str  # empty if it records no spans
 
 
 class ServerProcess:

@@ -42,8 +42,7 @@ Key = tuple[str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Announcement of a worker: an array that is a part of fusion buffer `buffer` (negative: of none) of its exchange
-    number `call`."""
+    """Announcement of a worker: a part of an array. `buffer` is its fusion buffer (negative: none)."""
 
     dtype: str
     elements: int
