@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dlobd.evidence.event_log import TaskMetrics
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected.kinds import EvidenceKind
 from dlobd.evidence.expected.logs import LIMITS
@@ -200,17 +199,9 @@ def repeated_tasks(evidence: Evidence) -> str:
     """Return a doubt if Spark repeated a task, which reads and feeds its input again."""
     if evidence.driver.log.gone:
         return "an executor was lost, and Spark repeated its tasks"
-    if any(not task.ok for task in ended_tasks(evidence)):
+    if any(not task.ok for task in evidence.event_log.tasks):
         return "a task failed, and Spark repeated it"
     return ""
-
-
-def ended_tasks(evidence: Evidence) -> list[TaskMetrics]:
-    """Return the tasks of Spark's event log; none if the log has an unknown form."""
-    try:
-        return evidence.tasks
-    except (KeyError, TypeError):
-        return []
 
 
 def other_clocks(evidence: Evidence) -> str:

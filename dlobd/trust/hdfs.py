@@ -12,7 +12,6 @@ from dlobd.trust.base import (
     Rules,
     cut_short,
     daemon_trouble,
-    ended_tasks,
     external,
     passes,
     repeated_tasks,
@@ -57,7 +56,7 @@ def _input_read_by_spark(facts: Facts) -> Compared | None:
     stored = sum(evidence.hdfs.file_bytes.values()) * (times or 0)
     if not stored or job["input"] != "feed" or cut_short(evidence):
         return None
-    if not (tasks := ended_tasks(evidence)):
+    if not (tasks := evidence.event_log.tasks):
         return unknown("Spark's event log has no ended task")
     read = sum(task.read_bytes for task in tasks)
     message = f"Spark read {read:,} bytes of input; the files have {stored:,} bytes in {times} pass(es)"
