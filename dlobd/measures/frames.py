@@ -119,7 +119,7 @@ class RunBundle:
     def attribution(self) -> pd.DataFrame:
         """Return a row per layer and a row for `unattributed`, with the columns `ATTRIBUTION`.
 
-        `ns` sums to the wall time. Empty for a run without a window, such as a run that ended before its job was submitted."""
+        `ns` sums to the wall time. Empty for a run that ended before its job was submitted."""
         wall_ns = self.run.wall_ns
         if not wall_ns:
             return self._frame([], ATTRIBUTION)

@@ -8,9 +8,7 @@ from typing import Any
 
 from dlobd import spans as kinds
 from dlobd.attribution.attribute import attribute
-from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
-from dlobd.errors import BundleError
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected.missing import missing
 from dlobd.evidence.recorder import RecordedProcess, trainers
@@ -45,13 +43,9 @@ def computed(bundle: Bundle, experiment: Runnable) -> Computed:
     """Compute the members of run.json from a bundle's evidence; equal bundles give equal results.
 
     Raises:
-        BundleError: nothing was submitted, so that there is no window; or the job's description is missing.
+        BundleError: nothing was submitted, or the description of the job is missing.
     """
     evidence = Evidence(bundle.path)
-    if not evidence.on_file(files.JOB):
-        raise BundleError(
-            f"{bundle.path} has no {files.JOB}: in which way the job ran is unknown.", "look at its run.json"
-        )
     trace = assemble(evidence)
     attribution = attribute(trace)
     window = (trace.start_ns, trace.end_ns)
