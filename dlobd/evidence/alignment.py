@@ -94,10 +94,8 @@ class MovedClock:
 class Alignment:
     """The conversion of times to the clock of the window; without a reference no time changes.
 
-    Args:
-        reference: anchors of the window's clock, the earliest first.
-        processes: the recorded processes, with their own times.
-        logs: all logs of the bundle.
+    `reference`: anchors of the window's clock, the earliest first. `processes`: the recorded processes, with their
+    own times. `logs`: all logs of the bundle.
 
     Attributes:
         clocks: the other clocks that exchanged messages with the window's clock, by domain.
@@ -195,10 +193,7 @@ class Alignment:
     def _move(self, domain: str | None, offset_ns: int | None) -> Move | None:
         """Return a function that moves the times of a clock; None if they stay.
 
-        Args:
-            domain: None if unknown.
-            offset_ns: wall time minus monotonic time of the clock, if known.
-        """
+        `domain`: None if unknown. `offset_ns`: wall time minus monotonic time of the clock, if known."""
         if domain is not None and domain in self._offsets:
             return self._by_messages(self._offsets[domain])
         if not (by_ns := self._by_wall_clock(domain, offset_ns)):

@@ -21,6 +21,7 @@ from dlobd.evidence.facts import Documents
 from dlobd.evidence.log4j import LogLine
 from dlobd.evidence.recorder import RecordedProcess
 from dlobd.evidence.topology import Topology
+from dlobd.evidence.yarn import Attempts
 from dlobd.tracing.clock import WallToMonotonic
 
 
@@ -194,9 +195,9 @@ class Evidence:
         return sorted(path.name for path in (self.path / files.CONTAINER_LOGS).glob("container_*"))
 
     @cached_property
-    def attempts(self) -> yarn.Attempts:
+    def attempts(self) -> Attempts:
         """The application's attempts."""
-        return yarn.Attempts(self.containers)
+        return Attempts(self.containers)
 
     @cached_property
     def lost_containers(self) -> list[str]:

@@ -145,8 +145,8 @@ def read(path: Path) -> RecordedProcess | None:
     open_spans: dict[int, RecordedSpan] = {}
     ids: set[int] = set()
     for text in reading.lines(path):
-        line: Any = reading.parse_json(text, _LINE)
-        if isinstance(line, reading.Damaged):
+        line = reading.parse_json(text, dict[str, Any])
+        if isinstance(line, reading.Damaged) or not isinstance(line.get("k"), str):
             damaged = True
         elif line["k"] == "process":
             damaged = bool(reading.mismatch(line, _PROCESS))
@@ -254,7 +254,6 @@ def _ints(names: str) -> dict[str, Any]:
     return dict.fromkeys(names.split(), int)
 
 
-_LINE = Members({"k": str})
 _PROCESS = Members(
     {"host": str, "role": str, "start_ns": int | None, "domain": str, "forked": bool, **_ints("index pid opened_ns")},
     {"schema": int, "parent": int | None},

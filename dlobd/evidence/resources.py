@@ -150,7 +150,7 @@ def read(lines: Iterable[str]) -> SampledHost | None:
         elif line["k"] == "host":
             names = ("host", "domain", "machine", "cores", "memory_bytes", "period_ns")
             roots = {**line["roots"], "sampler": line["sampler"]}
-            host = SampledHost(*(line[name] for name in names), roots=roots, gpus=line["gpus"])
+            host = SampledHost(**{name: line[name] for name in names}, roots=roots, gpus=line["gpus"])
         elif host and line["k"] == "process":
             _describe(host, line, open_processes)
         elif host and line["k"] == "sample" and not _sample(host, line, open_processes):

@@ -24,11 +24,7 @@ Events = list[Event]
 
 
 def events(evidence: Evidence, ranks: Sequence[Rank]) -> tuple[tuple[Event, ...], tuple[Event, ...]]:
-    """Return the events of start-up and of teardown, each sorted by time.
-
-    Args:
-        ranks: the trainers.
-    """
+    """Return the events of start-up and of teardown, each sorted by time."""
     last = last_executor(evidence, ranks)
     rank = next((rank for rank in ranks if rank.executor == last), None)
     chief = next((rank for rank in ranks if rank.role == "chief"), None)

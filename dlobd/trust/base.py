@@ -117,8 +117,9 @@ class Rule:
 
     @property
     def description(self) -> str:
-        """The first sentence of the comparison's docstring."""
-        return (self.compare.__doc__ or "").split("\n\n")[0].replace("\n    ", " ")
+        """The first sentence of the comparison's docstring, without "Check that"."""
+        sentence = " ".join((self.compare.__doc__ or "").split("\n\n")[0].split()).removeprefix("Check that ")
+        return sentence[:1].upper() + sentence[1:]
 
 
 class Rules(list[Rule]):
@@ -130,7 +131,7 @@ class Rules(list[Rule]):
     def add(
         self, code: str, left: str, right: str, *needs: EvidenceKind, whole: bool | None = None
     ) -> Callable[[Comparison], Comparison]:
-        """Decorate a comparison as a rule; `left` and `right` are the sources of its figures."""
+        """Return a decorator that adds a comparison; `left` and `right` are the sources of its figures."""
 
         def added(compare: Comparison) -> Comparison:
             is_whole = self._whole if whole is None else whole
@@ -141,7 +142,7 @@ class Rules(list[Rule]):
 
 
 def _json_number(value: Number | None) -> Number | None:
-    """JSON has no NaN and no infinity; the message has them."""
+    """Return None for NaN and infinity, which JSON lacks; the message has them."""
     return value if value is not None and math.isfinite(value) else None
 
 

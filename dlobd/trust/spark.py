@@ -25,7 +25,7 @@ DROPPED = "from eventLog"
     whole=True,
 )
 def _tasks(facts: Facts) -> Compared | None:
-    """The tasks that start in the driver's log are those that end in the event log.
+    """Check that the tasks that start in the driver's log are those that end in the event log.
 
     Detects events that Spark dropped, and jobs that the driver's log misses. Not seen to fail in a run so far; a test
     removes lines.
@@ -53,7 +53,7 @@ def _tasks(facts: Facts) -> Compared | None:
     kinds.EVENT_LOG,
 )
 def _run_time(facts: Facts) -> Compared | None:
-    """No executor reports a longer run time for a task than the driver saw between launch and finish.
+    """Check that no executor reports a longer run time for a task than the driver saw between launch and finish.
 
     Commit 3b15cd3: failed for tasks of several CPUs, since Spark multiplies their run time by the CPUs (SPARK-51666).
     """
