@@ -182,7 +182,7 @@ def _nest(spans: Sequence[Span], bounds: list[tuple[int, int, int, int]], clips:
 
 
 def _innermost(nested: Sequence[NestedSpan], start_ns: int, end_ns: int) -> Iterator[Piece]:
-    """Sweeps over the window: yields pieces that tile it, each with its innermost open span; exact, in integers."""
+    """Yield pieces that tile the window, each with its innermost open span; exact, in integers."""
     open_: list[NestedSpan] = []
     cursor = start_ns
 

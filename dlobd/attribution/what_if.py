@@ -1,7 +1,7 @@
 """Replays a trace with some time removed: an upper bound of the time that a run would save. Pure.
 
-The attributed wall is one chain of lanes. An hour less in a span of that chain need not make the run an hour shorter,
-because the chain may then go through another lane. So the whole trace is replayed, lane by lane:
+The attributed wall time is one chain of lanes. An hour less in a span of that chain need not make the run an hour
+shorter, because the chain may then go through another lane. So the whole trace is replayed, lane by lane:
 
     own time    of a span keeps its length, or the retained share of it
     a wait      ends when the last of its lanes reaches the position that it had at the wait's end; a delay after that,
@@ -30,7 +30,7 @@ release, and False for the span's own work."""
 
 
 def everything(span: Span, waited: bool) -> int:
-    """Retains all time."""
+    """Retain all time."""
     return 1
 
 
@@ -102,7 +102,7 @@ class _Replay:
         return found
 
     def _roughly(self, pieces: Sequence[Piece], done: list[int], index: int, at_ns: int) -> int:
-        """Like `at`, for a lane in progress: in proportion in replayed pieces, at the old distance in later pieces."""
+        """Estimate `at` for a lane in progress: in proportion in replayed pieces, at the old distance later."""
         piece = pieces[index]
         begin_ns = done[index - 1] if index else piece.start_ns
         if index < len(done):

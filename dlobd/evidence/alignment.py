@@ -1,11 +1,11 @@
-"""Evidence of several hosts on one axis: monotonic clocks of other hosts are aligned with that of the window.
+"""Aligns the monotonic clocks of other hosts with the clock of the window, so that all evidence is on one axis.
 
-A process names its clock domain. A log does not, but its wall and monotonic times differ by as much as those of the
-recorded processes of its host, so that it belongs to the domain whose anchors are the nearest.
+A process names its clock domain. A log does not. Its wall and monotonic times differ by the same offset as those of the
+recorded processes of its host, so that it belongs to the domain with the nearest anchors.
 
-If a domain exchanged messages with the window's (`dlobd.tracing.clock_sync`), a time is moved by the middle of the
-interval that they leave for the offset, and becomes a `Timestamp` whose error is half of that interval. Without
-messages it is moved by the difference of the wall clocks, and its error is unknown.
+If a domain exchanged messages with the window's domain (`dlobd.tracing.clock_sync`), they give an interval for the
+offset. A time is then moved by the middle of this interval, and becomes a `Timestamp` with half of the interval as its
+error. Without messages it is moved by the difference of the wall clocks, and its error is unknown.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Timestamp(int):
 
 
 def error_of(at_ns: int | None) -> int:
-    """Return how far a time may be off; 0 for one of the window's own clock, or if the error is unknown."""
+    """Return the error of a time; 0 for the window's own clock, or if the error is unknown."""
     return at_ns.error_ns if isinstance(at_ns, Timestamp) else 0
 
 
@@ -92,16 +92,14 @@ class MovedClock:
 
 
 class Alignment:
-    """Moves times to the clock of the window; without a reference everything stays as it is.
+    """The conversion of times to the clock of the window; without a reference no time changes.
 
-    Args:
-        reference: anchors of the window's clock, the earliest first.
-        processes: the recorded processes, with their own times.
-        logs: all logs of the bundle.
+    `reference`: anchors of the window's clock, the earliest first. `processes`: the recorded processes, with their
+    own times. `logs`: all logs of the bundle.
 
     Attributes:
-        clocks: the other clocks that exchanged messages with the window's, by domain.
-        moved: hosts, and paths of logs, whose times are moved by wall clocks.
+        clocks: the other clocks that exchanged messages with the window's clock, by domain.
+        moved: hosts and paths of logs with times that are moved by wall clocks.
     """
 
     def __init__(
@@ -159,7 +157,7 @@ class Alignment:
         return [replace(line, at_ns=move(line.at_ns)) for line in lines] if move else lines
 
     def jvm(self, life: JvmLife | None, log: Path) -> JvmLife | None:
-        """Move a JVM's life, whose own log has no wall clock; `log` is another log of the same JVM."""
+        """Move the times of a JVM's own log, which has no wall time; `log` is another log of the same JVM."""
         move = self._move_of_log(log)
         if life is None or move is None:
             return life
@@ -172,7 +170,7 @@ class Alignment:
         )
 
     def log4j_configured(self, path: Path) -> tuple[int, int] | None:
-        """`log4j.configured` of a log, moved."""
+        """Return `log4j.configured` of a log, with its times moved."""
         move, bounds = self._move_of_log(path), log4j.configured(path)
         return (move(bounds[0]), move(bounds[1])) if move and bounds else bounds
 
@@ -195,10 +193,7 @@ class Alignment:
     def _move(self, domain: str | None, offset_ns: int | None) -> Move | None:
         """Return a function that moves the times of a clock; None if they stay.
 
-        Args:
-            domain: None if unknown.
-            offset_ns: wall time minus monotonic time of the clock, if known.
-        """
+        `domain`: None if unknown. `offset_ns`: wall time minus monotonic time of the clock, if known."""
         if domain is not None and domain in self._offsets:
             return self._by_messages(self._offsets[domain])
         if not (by_ns := self._by_wall_clock(domain, offset_ns)):

@@ -1,11 +1,12 @@
 """Spark's event log: Spark's own record of an application, its stages and its tasks, in milliseconds.
 
-A line that is no event, or an event of another form, is counted as damaged and left out. Unless it is the last line, of
-a driver that was killed, tasks and stages are unknown then: their sums would be too small.
+A line that is no event, or an event of another form, is counted as damaged and ignored. Tasks and stages are then
+unknown, because their sums would be too small; except if it is the last line, of a driver that was killed.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -81,7 +82,11 @@ def parse(lines: Iterable[str]) -> EventLog:
             stage_id = event["Stage ID"], event["Stage Attempt ID"]
             log.tasks.append(_task(event, stage_id, cpus.get(profiles.get(stage_id, 0), 1)))
         elif kind == _COMPLETED:
-            _complete(log, event["Stage Info"])
+            info = event["Stage Info"]
+            stage_id = info["Stage ID"], info["Stage Attempt ID"]
+            log.stage_calls[stage_id] = info["Stage Name"].partition(" at ")[0]
+            sums = {each.get("Name", ""): each.get("Value") for each in info.get("Accumulables", ())}
+            log.stage_sums[stage_id] = info["Number of Tasks"], sums
         elif kind == _BLOCK_MANAGER:
             log.hosts.add(event["Block Manager ID"]["Host"])
         elif kind == _ENVIRONMENT:
@@ -96,9 +101,9 @@ def parse(lines: Iterable[str]) -> EventLog:
 
 
 def _event(line: str) -> dict[str, Any] | reading.Damaged | None:
-    """Return an event; None for one of a kind that is not read."""
+    """Return an event; None for an event of a kind that is not read."""
     if not any(f'"{kind}"' in line for kind in _EVENTS):
-        # most events: they are not parsed, but a line that is cut is noticed
+        # most events: they are not parsed, but a cut line is detected
         return None if line.startswith("{") and line.rstrip().endswith("}") else reading.Damaged("it is cut")
     event = reading.parse_json(line, dict[str, Any])
     if isinstance(event, reading.Damaged):
@@ -120,13 +125,6 @@ _SUBMITTED, _COMPLETED = "SparkListenerStageSubmitted", "SparkListenerStageCompl
 _TASK_END = "SparkListenerTaskEnd"
 
 
-def _complete(log: EventLog, info: Mapping[str, Any]) -> None:
-    stage = info["Stage ID"], info["Stage Attempt ID"]
-    log.stage_calls[stage] = info["Stage Name"].partition(" at ")[0]
-    sums = {each.get("Name", ""): each.get("Value") for each in info.get("Accumulables", ())}
-    log.stage_sums[stage] = info["Number of Tasks"], sums
-
-
 def _task(event: Mapping[str, Any], stage: tuple[int, int], cpus: float) -> TaskMetrics:
     info, metrics = event["Task Info"], event.get("Task Metrics") or {}
     return TaskMetrics(
@@ -144,27 +142,27 @@ def _task(event: Mapping[str, Any], stage: tuple[int, int], cpus: float) -> Task
     )
 
 
-# ---- the form of each event, as far as it is read
+# ---- the type of each event, as far as it is read
 
 _STAGE = {"Stage ID": int, "Stage Attempt ID": int}
 _ACCUMULABLES = {"Accumulables": reading.ListOf(Members(optional={"Name": str}))}
-_COUNTERS = (
-    "Executor Deserialize Time", "Executor Deserialize CPU Time", "Executor Run Time", "Executor CPU Time",
-    "Peak Execution Memory", "Result Size", "JVM GC Time", "Result Serialization Time", "Memory Bytes Spilled",
-    "Disk Bytes Spilled",
-)  # fmt: skip
-_COUNTERS_OF = {
-    "Input Metrics": ("Bytes Read", "Records Read"),
-    "Output Metrics": ("Bytes Written", "Records Written"),
-    "Shuffle Write Metrics": ("Shuffle Bytes Written", "Shuffle Write Time", "Shuffle Records Written"),
-    "Shuffle Read Metrics": (
-        "Remote Blocks Fetched", "Local Blocks Fetched", "Fetch Wait Time", "Remote Bytes Read",
-        "Remote Bytes Read To Disk", "Local Bytes Read", "Total Records Read",
-    ),
-}  # fmt: skip
-_METRICS = Members(
-    optional=dict.fromkeys(_COUNTERS, int)
-    | {group: Members(optional=dict.fromkeys(counters, int)) for group, counters in _COUNTERS_OF.items()}
+
+
+def _counters(text: str, **groups: str) -> Members:
+    """Return the shape of an object with integers; `groups` are objects inside it, with `_` for a space."""
+    inner = {name.replace("_", " "): _counters(names) for name, names in groups.items()}
+    return Members(optional={**dict.fromkeys(re.split(r",\s+", text), int), **inner})
+
+
+_METRICS = _counters(
+    """Executor Deserialize Time, Executor Deserialize CPU Time, Executor Run Time, Executor CPU Time,
+    Peak Execution Memory, Result Size, JVM GC Time, Result Serialization Time, Memory Bytes Spilled,
+    Disk Bytes Spilled""",
+    Input_Metrics="Bytes Read, Records Read",
+    Output_Metrics="Bytes Written, Records Written",
+    Shuffle_Write_Metrics="Shuffle Bytes Written, Shuffle Write Time, Shuffle Records Written",
+    Shuffle_Read_Metrics="""Remote Blocks Fetched, Local Blocks Fetched, Fetch Wait Time, Remote Bytes Read,
+    Remote Bytes Read To Disk, Local Bytes Read, Total Records Read""",
 )
 
 _EVENTS = {
@@ -197,4 +195,4 @@ _EVENTS = {
     _START: Members({"App ID": str, "App Name": str, "Timestamp": int}),
     _END: Members({}, {"Timestamp": int}),
 }
-"""Kind of event -> its form."""
+"""Kind of event -> its members."""

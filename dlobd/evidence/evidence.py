@@ -1,6 +1,6 @@
 """The evidence of one run in a bundle, parsed once.
 
-What is absent is empty, not an error: a run may have died early.
+An absent source is empty, not an error, because a run may have ended early.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from dlobd.bundle import files, reading
 from dlobd.bundle.reading import Damaged
 from dlobd.evidence import event_log, facts, hdfs, jvm, recorder, resources, rpc, spark, yarn
 from dlobd.evidence.alignment import Alignment, logs_of
-from dlobd.evidence.event_log import EventLog, TaskMetrics
+from dlobd.evidence.event_log import EventLog
 from dlobd.evidence.facts import Documents
 from dlobd.evidence.log4j import LogLine
 from dlobd.evidence.recorder import RecordedProcess
 from dlobd.evidence.topology import Topology
+from dlobd.evidence.yarn import Attempts
 from dlobd.tracing.clock import WallToMonotonic
 
 
@@ -54,13 +55,13 @@ class JvmRecords:
 
 @dataclass(frozen=True)
 class Evidence:
-    """A bundle's logs and records, read when first used. No property changes the answer of another one."""
+    """The logs and records of a bundle, read when first used. Reading has no side effects."""
 
     path: Path
 
     @cached_property
     def window(self) -> facts.Window:
-        """The window. Raises BundleError if it is missing or damaged."""
+        """The window of the run. Raises BundleError if it is missing or damaged."""
         window: facts.Window = self._documents.needed(files.WINDOW)
         return window
 
@@ -110,8 +111,8 @@ class Evidence:
 
     @cached_property
     def processes(self) -> list[RecordedProcess]:
-        """All processes that recorded spans, without those of a lost attempt."""
-        counting = [one for one in self._recorded if one.path.parent.name not in self.lost_containers]
+        """All processes that recorded spans, except for those of a lost attempt."""
+        counting = [process for process in self._recorded if process.path.parent.name not in self.lost_containers]
         return sorted(map(self.alignment.process, counting), key=lambda process: process.opened_ns)
 
     @cached_property
@@ -143,7 +144,7 @@ class Evidence:
     @cached_property
     def topology(self) -> Topology:
         """The topology of the run. Raises BundleError if the job is missing or damaged."""
-        # only from an external cluster is evidence collected by the interfaces of the cluster
+        # only evidence of an external cluster comes from the interfaces of the cluster
         external = self.on_file(files.RM_ATTEMPTS) or files.RM_ATTEMPTS in self._documents.damaged
         return Topology.of(self.job, self._documents.has(files.WINDOW) and self.window.get("by_hand", False), external)
 
@@ -190,22 +191,20 @@ class Evidence:
 
     @cached_property
     def containers(self) -> list[str]:
-        """Container ids of all attempts, each attempt's ApplicationMaster first."""
+        """Container IDs of all attempts, the ApplicationMaster of each attempt first."""
         return sorted(path.name for path in (self.path / files.CONTAINER_LOGS).glob("container_*"))
 
     @cached_property
-    def attempts(self) -> yarn.Attempts:
+    def attempts(self) -> Attempts:
         """The application's attempts."""
-        return yarn.Attempts(self.containers)
+        return Attempts(self.containers)
 
     @cached_property
     def lost_containers(self) -> list[str]:
-        """Containers of attempts whose driver was lost with its ApplicationMaster: all work was repeated."""
-        return [
-            one
-            for one in self.containers
-            if self.topology.driver_in_container and self.attempts.am_of(one) != self.attempts.am
-        ]
+        """Containers of attempts that lost their driver with the ApplicationMaster, so that all work was repeated."""
+        if not self.topology.driver_in_container:
+            return []
+        return [name for name in self.containers if self.attempts.am_of(name) != self.attempts.am]
 
     @cached_property
     def am_logs(self) -> dict[str, spark.AmLog]:
@@ -223,7 +222,7 @@ class Evidence:
 
     @cached_property
     def executor_containers(self) -> dict[str, str]:
-        """Executor id to the directory of its logs and spans: a container's on YARN."""
+        """Executor ID -> the directory of its logs and spans; on YARN the container's."""
         if self.topology.has_yarn:
             logs = (log for own, log in self.am_logs.items() if own not in self.lost_containers)
             return {executor: container for log in logs for executor, container in log.containers.items()}
@@ -237,17 +236,17 @@ class Evidence:
 
     @cached_property
     def executors(self) -> dict[str, spark.ExecutorLog]:
-        """Executor id to its log."""
+        """Executor ID -> its log."""
         ids = self.executor_containers
         return {executor: spark.executor(self.container_log(container)) for executor, container in sorted(ids.items())}
 
     @cached_property
     def daemons(self) -> list[facts.Daemon]:
-        """The cluster's daemons when the evidence was collected: name, kind, host, ports, alive."""
+        """The daemons of the cluster at the time of the collection."""
         return self._documents.get(files.DAEMONS, [])
 
     def daemon_log(self, name: str) -> list[LogLine]:
-        """Return the lines of a daemon's log during the run; names are such as nodemanager-0."""
+        """Return the lines of the log of a daemon, such as nodemanager-0, during the run."""
         return self._log(f"daemons/{name}.log")
 
     @cached_property
@@ -269,23 +268,13 @@ class Evidence:
     def spark_addresses(self) -> tuple[str, ...]:
         """The addresses of Spark's driver and executors, by its event log; host names without a known address."""
         known: dict[str, str] = self._documents.get(files.HOSTS, {})
-        # one host may be there by both: a driver by its address, an executor by its name
+        # a host may occur by its address and by its name
         return tuple(sorted({known.get(host, host) for host in self.event_log.hosts}))
 
     @cached_property
     def client_interfaces(self) -> dict[str, Any] | None:
         """The network interfaces of the client after the run, as JSON; None if they were not recorded."""
         return self._documents.get(files.CLIENT_INTERFACES, None)
-
-    @property
-    def tasks(self) -> list[TaskMetrics]:
-        """The tasks with an end in Spark's event log."""
-        return self.event_log.tasks
-
-    @property
-    def stage_calls(self) -> dict[tuple[int, int], str]:
-        """ID and attempt of each completed stage -> the call that created it."""
-        return self.event_log.stage_calls
 
     @cached_property
     def noise(self) -> dict[str, Any] | None:
@@ -332,7 +321,7 @@ class Evidence:
         return self._log(f"containers/{container}/stderr")
 
     def log4j(self, container: str = "") -> tuple[int, int] | None:
-        """Return begin and end of log4j's configuration in a container's JVM; without one, in spark-submit's."""
+        """Return begin and end of log4j's configuration in the JVM of a container, by default of spark-submit."""
         name = f"containers/{container}/stderr" if container else "driver.stderr"
         return self.alignment.log4j_configured(self.path / "logs" / name)
 

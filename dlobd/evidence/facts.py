@@ -13,7 +13,7 @@ from dlobd.schema import ClockAnchor
 
 
 class Window(TypedDict):
-    """`dlobd.run.submit.Window`: what the client saw. Times are on its monotonic clock."""
+    """The client's record of the run (`dlobd.run.submit.Window`). Times are on its monotonic clock."""
 
     exec_ns: int
     started_ns: int
@@ -74,7 +74,7 @@ class TrainingJob(TypedDict):
 
 
 class SpanCost(TypedDict):
-    """What one span cost before the run; `recording` alone if the recorder was off."""
+    """The cost of a span before the run; only `recording` if the recorder was off."""
 
     recording: Literal["on", "off"]
     span_ns: int | None
@@ -240,9 +240,9 @@ T = TypeVar("T")
 
 WITHOUT = {
     files.WINDOW: "window: nothing was submitted",
-    files.JOB: f"{files.JOB}: in which way the job ran is unknown",
+    files.JOB: f"{files.JOB}: the topology of the job is unknown",
 }
-"""Each document without which nothing can be computed -> the end of the error."""
+"""Name of each indispensable document -> the end of the error message."""
 
 
 class Documents:

@@ -1,5 +1,7 @@
-"""Which put gave a get its block, and which get made room for a put. Blocks are taken in the order in which they were
-put, so that the bytes alone say it; or the items, of a script's own rows. Pure."""
+"""Matches puts and gets of a feed: which put delivered a block, and which get made room for a put. Pure.
+
+Blocks are taken in the order of the puts, so that sums of bytes suffice; or of items, for rows of a user's script.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,12 @@ from dlobd.evidence.recorder import RecordedSpan
 
 
 def given_ns(gets: Sequence[RecordedSpan], puts: Sequence[RecordedSpan]) -> dict[int, int]:
-    """Start of each get -> when its block had been put. A get that does not say how much it took ends the list."""
+    """Map the start of each get to the time at which its block had been put, up to a get of unknown size."""
     return _passed(_known(gets), _known(puts), 0)
 
 
 def room_ns(puts: Sequence[RecordedSpan], gets: Sequence[RecordedSpan], capacity_bytes: int) -> dict[int, int]:
-    """Start of each put -> when all that was put before it, and its own block, no longer filled the pipe.
-
-    Where the pipe never was too full for it, that is before anything was put."""
+    """Map the start of each put to the time at which the pipe had room for its block; 0 if it always had."""
     return _passed(_known(puts), _known(gets), capacity_bytes)
 
 
@@ -40,11 +40,13 @@ def without_reads(spans: Sequence[RecordedSpan]) -> list[tuple[int, int]]:
     return found
 
 
-def _passed(ones: Sequence[RecordedSpan], others: Sequence[RecordedSpan], slack_bytes: int) -> dict[int, int]:
-    """Start of each one -> the end of that other one with which the others had moved as many bytes, less the slack."""
+def _passed(own: Sequence[RecordedSpan], others: Sequence[RecordedSpan], slack_bytes: int) -> dict[int, int]:
+    """Map the start of each transfer to the end of the transfer on the other side that completed as many bytes.
+
+    `slack_bytes` fewer bytes suffice."""
     moved = list(accumulate(_amount(span) for span in others))
     found = {}
-    for one, upto in zip(ones, accumulate(_amount(span) for span in ones), strict=True):
+    for one, upto in zip(own, accumulate(_amount(span) for span in own), strict=True):
         needed = upto - slack_bytes
         if not _amount(one):
             continue  # the end of the feed, which no put delivered
@@ -56,7 +58,7 @@ def _passed(ones: Sequence[RecordedSpan], others: Sequence[RecordedSpan], slack_
 
 
 def _known(spans: Sequence[RecordedSpan]) -> list[RecordedSpan]:
-    """In their order, up to the first that did not end or does not say how much it moved."""
+    """Return the spans in their order, up to the first without an end or a size."""
     known = []
     for span in sorted(spans, key=lambda span: span.start_ns):
         if span.truncated or not {"bytes", "items"} & span.attrs.keys():

@@ -1,4 +1,4 @@
-"""HDFS's side of a run: the NameNode's audit log and the DataNodes' client trace."""
+"""Reads the logs of HDFS: the NameNode's audit log and the DataNodes' client trace."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dlobd.evidence.facts import BlockLocations, Checksums
 from dlobd.evidence.log4j import LogLine
 from dlobd.spans import CLOSE_RETRY
 
-# fields are told apart by tabs: a path may hold spaces
+# fields are separated by tabs, because a path may contain spaces
 _AUDIT = re.compile(r"allowed=(\w+)\t.*?cmd=([^\t]+)\tsrc=([^\t]+)\tdst=([^\t]+)\t.*?proto=(\w+)")
 _TRACE = re.compile(
     r"bytes: (\d{1,19}), op: (HDFS_\w+), cliID: (\S+), offset: (\d+), "
@@ -22,7 +22,7 @@ _TRACE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """One operation at the NameNode, at the time it was logged."""
+    """One operation of the NameNode, at the time of its log line."""
 
     at_ns: int
     command: str
@@ -33,8 +33,10 @@ class Audit:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """One block transfer at a DataNode. A read's duration includes its client's back-pressure; a write's spans the
-    whole open stream. `bytes` of a read include checksums, about 0.8 %."""
+    """One block transfer of a DataNode.
+
+    The duration of a read includes back-pressure of its client, and that of a write covers the whole open stream.
+    `bytes` of a read include checksums, about 0.8 %."""
 
     end_ns: int
     operation: str  # HDFS_READ or HDFS_WRITE
@@ -50,7 +52,7 @@ class Transfer:
 
 
 def audits(lines: Iterable[LogLine]) -> Iterator[Audit]:
-    """Yield the audited operations of the NameNode."""
+    """Yield the operations in the NameNode's audit log."""
     for line in lines:
         match = _AUDIT.search(line.message)
         if match:
@@ -64,15 +66,12 @@ def removed(audits: Iterable[Audit], path: str, until_ns: int) -> bool:
 
 
 def transfers(lines: Iterable[LogLine]) -> Iterator[Transfer]:
-    """The DataNodes' block transfers."""
+    """Yield the block transfers in a DataNode's client trace."""
     for line in lines:
         match = _TRACE.search(line.message)
         if match:
             yield Transfer(line.at_ns, match[2], int(match[1]), int(match[6]), match[5], match[3])
 
-
-"""A client that closes a file before its DataNode has reported the last block is told to wait; each time twice as
-long. The default of the setting that the cause names."""
 
 _NOT_COMPLETE = re.compile(r"BLOCK\* \S+ is COMMITTED but not COMPLETE.* in file (\S+)")
 _CLOSED = re.compile(r"DIR\* completeFile: (\S+) is closed by ")
@@ -80,8 +79,10 @@ _CLOSED = re.compile(r"DIR\* completeFile: (\S+) is closed by ")
 
 @dataclass(frozen=True, slots=True)
 class CloseRetry:
-    """A close that the NameNode did not accept yet; the client then slept `delay_ns`, by its default, or for less if
-    its next try came sooner. `next_ns` is when that came, if the log says so."""
+    """A close that the NameNode refused, because a DataNode had not reported the last block.
+
+    The client then sleeps `delay_ns`, by default twice as long at each retry. `next_ns` is the time of its next try, if
+    the log has it."""
 
     at_ns: int
     path: str
@@ -99,7 +100,7 @@ class CloseAnswer:
 
 
 def close_answers(lines: Iterable[LogLine]) -> Iterator[CloseAnswer]:
-    """The answered closes in the NameNode's log."""
+    """Yield the answers to closes in the NameNode's log."""
     for line in lines:
         again = _NOT_COMPLETE.search(line.message)
         if match := again or _CLOSED.search(line.message):
@@ -107,7 +108,7 @@ def close_answers(lines: Iterable[LogLine]) -> Iterator[CloseAnswer]:
 
 
 def close_retries(lines: Iterable[LogLine]) -> Iterator[CloseRetry]:
-    """The refused closes in the NameNode's log."""
+    """Yield the refused closes in the NameNode's log."""
     seen: Counter[str] = Counter()
     refused: dict[str, int] = {}
     for answer in close_answers(lines):
@@ -124,25 +125,6 @@ def close_retries(lines: Iterable[LogLine]) -> Iterator[CloseRetry]:
 def _retry(path: str, at_ns: int, number: int, next_ns: int | None) -> CloseRetry:
     default_ns = CLOSE_RETRY.period_ns << number
     return CloseRetry(at_ns, path, default_ns if next_ns is None else min(default_ns, next_ns - at_ns), next_ns)
-
-
-def blocks(located: Mapping[str, BlockLocations]) -> dict[str, set[str]]:
-    """Return the names of the blocks of each file, by its path."""
-    return {
-        path: {f"blk_{block['block']['blockId']}" for block in answer["LocatedBlocks"]["locatedBlocks"]}
-        for path, answer in located.items()
-    }
-
-
-def lengths(located: Mapping[str, BlockLocations]) -> dict[str, int]:
-    """Return the length in bytes of each file, by its path."""
-    return {path: answer["LocatedBlocks"]["fileLength"] for path, answer in located.items()}
-
-
-def datanodes(located: Mapping[str, BlockLocations]) -> tuple[str, ...]:
-    """Return the addresses of the DataNodes that have the blocks."""
-    found = [block for answer in located.values() for block in answer["LocatedBlocks"]["locatedBlocks"]]
-    return tuple(sorted({place["ipAddr"] for block in found for place in block["locations"]}))
 
 
 class HdfsLife:
@@ -173,20 +155,24 @@ class HdfsLife:
 
     @cached_property
     def close_retries(self) -> list[CloseRetry]:
-        """Close of files that the NameNode did not accept at once."""
+        """Closes of files that the NameNode refused at first."""
         return list(close_retries(self._log("namenode.log")))
 
     @cached_property
     def blocks(self) -> dict[str, set[str]]:
-        """Path of each input file -> its blocks."""
-        return blocks(self._located)
+        """Path of each input file -> the names of its blocks."""
+        return {
+            path: {f"blk_{block['block']['blockId']}" for block in answer["LocatedBlocks"]["locatedBlocks"]}
+            for path, answer in self._located.items()
+        }
 
     @cached_property
     def file_bytes(self) -> dict[str, int]:
         """Path of each input file -> its length."""
-        return lengths(self._located)
+        return {path: answer["LocatedBlocks"]["fileLength"] for path, answer in self._located.items()}
 
     @cached_property
     def datanode_addresses(self) -> tuple[str, ...]:
         """Addresses of the DataNodes that have blocks of the input files."""
-        return datanodes(self._located)
+        found = [block for answer in self._located.values() for block in answer["LocatedBlocks"]["locatedBlocks"]]
+        return tuple(sorted({place["ipAddr"] for block in found for place in block["locations"]}))

@@ -17,19 +17,25 @@ _CREATED = re.compile(r"Create VM, (\d{1,9}[.,]\d{1,12}) secs$")
 
 @dataclass(frozen=True, slots=True)
 class JvmLife:
-    """`exit_ns` is None when the JVM was killed, or when its log has no exit record; `created_ns`, when it was ready to
-    load the main class, where its log does not say so."""
+    """The life of a JVM.
+
+    Attributes:
+        exit_ns: None if the JVM was killed, or if its log has no exit record.
+        created_ns: the time at which it was ready to load the main class; None if its log lacks it.
+        pauses: begin and end of each collection that stopped all threads.
+        collector: of garbage, such as G1; empty if its log lacks it.
+    """
 
     start_ns: int
     exit_ns: int | None
     gc_pause_ns: int
     created_ns: int | None = None
-    pauses: tuple[tuple[int, int], ...] = ()  # begin and end of each collection for which all threads stood still
-    collector: str = ""  # of its garbage: G1, Parallel; empty where its log does not say so
+    pauses: tuple[tuple[int, int], ...] = ()
+    collector: str = ""
 
 
 def stamps(path: Path) -> list[int]:
-    """The monotonic stamps of a JVM's own log, in the order of the file; none where it is absent."""
+    """Return the monotonic timestamps of a JVM's own log, in the order of the file; none without the file."""
     return [int(stamp[1]) for stamp in map(_STAMP.match, reading.lines(path)) if stamp]
 
 
@@ -48,7 +54,7 @@ def collections(path: Path) -> dict[int, str]:
 
 
 def read(path: Path) -> JvmLife | None:
-    """The life of the JVM that wrote `path`; None where there is no such record."""
+    """Return the life of the JVM that wrote `path`; None without a timestamp."""
     start = end = created = None
     pauses: list[tuple[int, int]] = []
     for line in reading.lines(path):

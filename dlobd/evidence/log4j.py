@@ -1,8 +1,8 @@
-"""Log lines of Hadoop's daemons and of Spark's JVMs, written with dlobd's pattern `%nano %d %p %c{2}: %m%n`. Those of
-Spark's JVMs also have their thread, ` [%t]`, before the colon.
+"""Reads logs of Hadoop's daemons and of Spark's JVMs with dlobd's pattern `%nano %d %p %c{2}: %m%n`.
 
-`%nano` is System.nanoTime at the log call: on Linux the clock that Python's monotonic_ns reads, so that a line needs no
-wall-clock mapping. Its error is the few microseconds between what happened and the call that logs it.
+Lines of Spark's JVMs also have their thread, ` [%t]`, before the colon. `%nano` is System.nanoTime at the log call, on
+Linux the same clock as Python's monotonic_ns, so that a line needs no conversion of wall time. Its error is the few
+microseconds between the event and the log call.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LINE = re.compile(r"^(\d{6,19}) (\d{4}-\d\d-\d\dT[\d:.]+) ([A-Z]+) ([^\s:]+)(?:
 _STATUS = re.compile(r"^(\d{4}-\d\d-\d\dT[\d:]+\.\d+)Z \S+ INFO (Using provider:|Configuration \S+ started\.)")
 """The lines of log4j's own status log, which have only the wall clock."""
 STATUS_RESOLUTION_NS = 1_000_000
-"""Of a time on that clock: the lines by which it is placed tell milliseconds."""
+"""Resolution of their times: wall times of other lines convert them, in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class LogLine:
 
 
 def parse(lines: Iterable[str], source: str) -> Iterator[LogLine]:
-    """The lines that match dlobd's pattern, in the order of the file."""
+    """Yield the lines that match dlobd's pattern, in the order of the file."""
     for line in lines:
         match = _LINE.match(line)
         if match:
@@ -51,8 +51,7 @@ def offset_ns(path: Path) -> int | None:
 
 
 def stamps(path: Path) -> Iterator[tuple[int, int]]:
-    """The two stamps of each line of a file, by the monotonic clock and, to a millisecond, by the wall clock; both in
-    nanoseconds. An absent file has none."""
+    """Yield both timestamps of each line in nanoseconds: monotonic clock, and wall clock to a millisecond."""
     for match in filter(None, map(_LINE.match, reading.lines(path))):
         wall_ns = _wall_ns(match[2])
         if wall_ns is not None:
@@ -60,8 +59,7 @@ def stamps(path: Path) -> Iterator[tuple[int, int]]:
 
 
 def configured(path: Path) -> tuple[int, int] | None:
-    """When log4j began to look for its configuration and when that was in force, to a millisecond; None where the log
-    does not say both before its first line."""
+    """Return begin and end of log4j's configuration, to a millisecond; None if the log lacks one of them."""
     ahead_ns, begun, ended = offset_ns(path), None, None
     if ahead_ns is None:
         return None
@@ -77,7 +75,7 @@ def configured(path: Path) -> tuple[int, int] | None:
 
 
 def _wall_ns(stamp: str) -> int | None:
-    """Nanoseconds since the epoch, to a microsecond; None if it is no time."""
+    """Return nanoseconds since the epoch, to a microsecond; None for an invalid time."""
     try:
         wall = datetime.fromisoformat(stamp).replace(tzinfo=UTC)
     except ValueError:
@@ -86,5 +84,5 @@ def _wall_ns(stamp: str) -> int | None:
 
 
 def read(path: Path, source: str | None = None) -> list[LogLine]:
-    """All parsed lines of a file; an absent file has none."""
+    """Return all parsed lines of a file; none without the file."""
     return list(parse(reading.lines(path), source or path.name))

@@ -1,6 +1,6 @@
-"""Files of `dlobd.tracing` become processes with spans and instants.
+"""Reads the span files of `dlobd.tracing` into processes with spans and instants.
 
-A file may end anywhere: its writer may be dead.
+A file may end anywhere, because its writer may have been killed.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import Any
 
 from dlobd import spans as kinds
 from dlobd.bundle import files, reading
+from dlobd.bundle.reading import Members
 from dlobd.layers import LAYERS, TENSORFLOW
 from dlobd.network.verdict.evidence import TransportEvidence
 from dlobd.schema import ClockAnchor, Process
@@ -21,17 +22,19 @@ from dlobd.tracing.clock_offset import Exchange
 from dlobd.tracing.recorder import LOST_LINES, Cost
 
 MAX_NS = 2**60
-"""A monotonic clock counts from the start of its machine: 36 years are damage."""
+"""Largest valid time, 36 years: a monotonic clock counts from the start of its machine."""
 
 _LOST = re.compile(LOST_LINES.format(r"(\d+)", r"(\d+)"))
 
 
 @dataclass(slots=True)
 class RecordedSpan:
-    """A span as written; `end_ns` is the last evidence of the process where the end is missing.
+    """A recorded span.
 
-    `rendezvous` is the kind of collective whose member it is, if any, and `call` the collective's number, or that of
-    the step that it is; `wait` holds neither.
+    Attributes:
+        end_ns: without a recorded end, the last evidence of the process.
+        rendezvous: kind of the collective of which it is a member; empty if it is none.
+        call: number of the collective, or of the step.
     """
 
     id: int
@@ -55,7 +58,7 @@ class RecordedSpan:
 
     @property
     def is_step(self) -> bool:
-        """True of a whole training step, the first or a later one."""
+        """True for a whole training step, the first step included."""
         return self.layer == TENSORFLOW and self.call is not None and self.rendezvous in ("", kinds.STEP_RENDEZVOUS)
 
 
@@ -72,8 +75,11 @@ class Instant:
 class Use:
     """The kernel's counters of a process from its start to `at_ns`; None for an unknown counter.
 
-    `main` and `threads` are pairs: on a core, and waiting for one; of the main thread, and of all that were seen.
-    `cpu_ns` has ended threads too. `pressure` is the machine's: some task waited for a core, some for a disk.
+    Attributes:
+        main: nanoseconds of the main thread on a core, and waiting for a core.
+        threads: the same for all observed threads.
+        cpu_ns: includes ended threads.
+        pressure: nanoseconds in which some task of the machine waited for a core, and for a disk.
     """
 
     at_ns: int
@@ -99,13 +105,13 @@ class RecordedProcess:
     spans: list[RecordedSpan] = field(default_factory=list)
     instants: list[Instant] = field(default_factory=list)
     anchors: list[ClockAnchor] = field(default_factory=list)
-    exchanges: list[tuple[str, Exchange]] = field(default_factory=list)  # with which clock domain
+    exchanges: list[tuple[str, Exchange]] = field(default_factory=list)  # each with the other clock domain
     uses: list[Use] = field(default_factory=list)
-    lines: int = 0  # whole ones
+    lines: int = 0  # without damaged lines
     bad_lines: int = 0
-    cost: Cost | None = None  # as the recorder last said it; None if it did not
-    cost_at: int = 0  # whole lines before that
-    parent: int | None = None  # pid of the process that started it
+    cost: Cost | None = None  # from its last cost line; None without one
+    cost_at: int = 0  # valid lines before that line
+    parent: int | None = None  # PID of the process that started it
 
     @property
     def rank(self) -> int | None:
@@ -113,15 +119,15 @@ class RecordedProcess:
         return {"chief": self.process.index, "worker": self.process.index + 1}.get(self.process.role)
 
     def instant(self, name: str) -> Instant | None:
-        """The first instant of that name."""
+        """Return the first instant of that name; None without one."""
         return next((i for i in self.instants if i.name == name), None)
 
     def named(self, name: str) -> list[RecordedSpan]:
-        """All spans of that name, in the order of their begin."""
+        """Return all spans of that name, in the order of their begin."""
         return [span for span in self.spans if span.name == name]
 
     def steps(self) -> list[RecordedSpan]:
-        """All its training steps, in the order of their begin."""
+        """Return all training steps, in the order of their begin."""
         return [span for span in self.spans if span.is_step]
 
 
@@ -131,20 +137,23 @@ def trainers(processes: Iterable[RecordedProcess]) -> list[RecordedProcess]:
 
 
 def read(path: Path) -> RecordedProcess | None:
-    """Read the process that wrote `path`; None if its first line is not whole.
+    """Read the process that wrote `path`; None if its first line is damaged.
 
-    A line that is cut, or that the recorder does not write, is counted as damaged and left out.
+    A line that is cut or has another form is counted as damaged, and ignored.
     """
     process: RecordedProcess | None = None
     open_spans: dict[int, RecordedSpan] = {}
     ids: set[int] = set()
     for text in reading.lines(path):
-        line = reading.parse_json(text, Line)
-        if isinstance(line, reading.Damaged):
+        line = reading.parse_json(text, dict[str, Any])
+        if isinstance(line, reading.Damaged) or not isinstance(line.get("k"), str):
             damaged = True
         elif line["k"] == "process":
-            damaged = bool(reading.mismatch(line, ProcessLine))
-            process = process if damaged else _process(line, path, process)
+            damaged = bool(reading.mismatch(line, _PROCESS))
+            if not damaged:  # the line comes again if the role of the process changes
+                who = Process(line["host"], line["role"], line["index"], line["pid"], line["start_ns"])
+                process = process or RecordedProcess(who, line["domain"], line["opened_ns"], line["forked"], path)
+                process.process, process.parent = who, process.parent or line.get("parent")
         else:
             damaged = bool(process and not _add(process, line, open_spans, ids))
         if process:
@@ -157,20 +166,8 @@ def read(path: Path) -> RecordedProcess | None:
     return process
 
 
-def _process(line: Mapping[str, Any], path: Path, before: RecordedProcess | None) -> RecordedProcess:
-    """A process may come again, when it has become something else: the last line holds."""
-    process = Process(line["host"], line["role"], line["index"], line["pid"], line["start_ns"])
-    if before is None:
-        return RecordedProcess(
-            process, line["domain"], line["opened_ns"], line["forked"], path,
-            parent=line.get("parent"),
-        )  # fmt: skip
-    before.process = process
-    return before
-
-
 def _add(process: RecordedProcess, line: Mapping[str, Any], open_spans: dict[int, RecordedSpan], ids: set[int]) -> bool:
-    """Add a line to its process; return False for a damaged one. Kinds of later versions are ignored."""
+    """Add a line to its process; return False for a damaged line. Kinds of later versions are ignored."""
     kind = line["k"]
     shape = LINES.get(kind)
     if shape is None:
@@ -184,14 +181,14 @@ def _add(process: RecordedProcess, line: Mapping[str, Any], open_spans: dict[int
     elif kind in ("s", "b"):
         last_ns = line["t"] + (line["d"] if kind == "s" else 0)
         wait = dict(line.get("w", {}))
-        if line["i"] in ids or line["l"] not in LAYERS or wait.keys() - Wait.__annotations__.keys():
+        if line["i"] in ids or line["l"] not in LAYERS or wait.keys() - _WAIT.keys():
             return False
         if not line["t"] <= last_ns < MAX_NS:
             return False
-        span = RecordedSpan(
-            line["i"], line["p"], line["l"], line["n"], line["t"], last_ns, kind == "b",
-            wait, line.get("a", {}), line.get("th", ""), *_rendezvous(wait),
-        )  # fmt: skip
+        collective, call = wait.pop("rendezvous", ""), wait.pop("call", None)
+        names = line["i"], line["p"], line["l"], line["n"]
+        attrs, thread = line.get("a", {}), line.get("th", "")
+        span = RecordedSpan(*names, line["t"], last_ns, kind == "b", wait, attrs, thread, collective, call)
         if kind == "b":
             open_spans[span.id] = span
         ids.add(span.id)
@@ -207,7 +204,7 @@ def _add(process: RecordedProcess, line: Mapping[str, Any], open_spans: dict[int
             ended.truncated = False
             ended.attrs = {**ended.attrs, **line.get("a", {})}
     elif kind == "x":
-        pair = Exchange(line["sent_a_ns"], line["received_b_ns"], line["sent_b_ns"], line["received_a_ns"])
+        pair = Exchange(**{field.name: line[field.name] for field in fields(Exchange)})
         last_ns = pair.received_a_ns
         if last_ns < pair.sent_a_ns or pair.sent_b_ns < pair.received_b_ns:
             return False  # a clock ran backwards
@@ -226,17 +223,11 @@ def _add(process: RecordedProcess, line: Mapping[str, Any], open_spans: dict[int
         rest = (line["cpu"], line["read"], line["major"], line["block_io"])
         process.uses.append(Use(last_ns, main, threads, *rest, stalled))
     elif kind == "cost":
-        # a sum; unknown members are dropped
+        # later versions may add members
         process.cost = Cost(**{field.name: line[field.name] for field in fields(Cost)})
         process.cost_at = process.lines
     process.last_ns = max(process.last_ns, last_ns)
     return True
-
-
-def _rendezvous(wait: dict[str, Any]) -> tuple[str, int | None]:
-    """Take kind and number of a collective out of a recorded wait."""
-    kind, call = str(wait.pop("rendezvous", "")), wait.pop("call", None)
-    return kind, None if call is None else int(call)
 
 
 def read_all(directory: Path) -> list[RecordedProcess]:
@@ -256,148 +247,50 @@ def lost_lines(bundle: Path, processes: Iterable[RecordedProcess]) -> dict[tuple
     return counts
 
 
-# ---- the lines of a span file
+# ---- the lines of a span file: the type of each member, as far as it is read
 
 
-class Line(TypedDict):
-    """Any line: its kind."""
-
-    k: str
+def _ints(names: str) -> dict[str, Any]:
+    return dict.fromkeys(names.split(), int)
 
 
-class ProcessLine(Line):
-    """The first line, and one for each change of the process."""
-
-    host: str
-    role: str
-    index: int
-    pid: int
-    start_ns: int | None
-    domain: str
-    opened_ns: int
-    forked: bool
-    schema: NotRequired[int]
-    parent: NotRequired[int | None]
-
-
-class AnchorLine(Line):
-    """A reading of both clocks."""
-
-    monotonic_ns: int
-    wall_ns: int
-    error_ns: int
-
-
-class Wait(TypedDict, total=False):
-    """The target of a wait; see `dlobd.tracing.recorder.Recorder.span`."""
-
-    waits_for: list[str]
-    released_ns: int | None
-    cause: str
-    cause_period_ns: int | None
-    rendezvous: str
-    call: int | None
-
-
-class Attrs(TypedDict, total=False):
-    """Attributes of spans and instants, as far as they are read."""
-
-    address: str
-    blocks: int
-    by: str
-    bytes: int
-    call: int
-    capacity_bytes: int
-    cause: str
-    epoch: int
-    how: str
-    index: int
-    items: int
-    join_poll_ns: int
-    loss: float
-    master: str
-    nodes: int
-    ns: int
-    own_ns: int
-    package: str
-    path: str
-    pid: int
-    purpose: str
-    rank: int
-    right: int
-    role: str
-    samples: int
-    slots: int
-    task_attempt: int | None
-    transfers: list[tuple[int | str, int | str, int, int]]
-
-
-class BeginLine(Line):
-    """The start of a span."""
-
-    i: int
-    p: int
-    l: str  # noqa: E741
-    n: str
-    t: int
-    th: NotRequired[str]
-    w: NotRequired[Wait]
-    a: NotRequired[Attrs]
-
-
-class SpanLine(BeginLine):
-    """A whole span."""
-
-    d: int
-
-
-class EndLine(Line):
-    """The end of a span."""
-
-    i: int
-    t: int
-    a: NotRequired[Attrs]
-
-
-class ExchangeLine(Line):
-    """A message and its answer, by the clocks of both ends."""
-
-    domain_b: str
-    sent_a_ns: int
-    received_b_ns: int
-    sent_b_ns: int
-    received_a_ns: int
-
-
-class InstantLine(Line):
-    """A named point in time."""
-
-    n: str
-    t: int
-    a: NotRequired[Attrs]
-
-
-class UseLine(Line):
-    """Counters of the kernel; see `Use`."""
-
-    t: int
-    main: NotRequired[tuple[int, int] | None]
-    threads: NotRequired[tuple[int, int] | None]
-    pressure: NotRequired[tuple[int, int] | None]
-    cpu: int | None
-    read: int | None
-    major: int | None
-    block_io: int | None
-
+_PROCESS = Members(
+    {"host": str, "role": str, "start_ns": int | None, "domain": str, "forked": bool, **_ints("index pid opened_ns")},
+    {"schema": int, "parent": int | None},
+)
+_WAIT = {
+    "waits_for": list[str],
+    "released_ns": int | None,
+    "cause": str,
+    "cause_period_ns": int | None,
+    "rendezvous": str,
+    "call": int,
+}
+_ATTRS = Members(
+    optional={
+        **dict.fromkeys(["address", "by", "cause", "how", "master", "package", "path", "purpose", "role"], str),
+        **_ints("blocks bytes call capacity_bytes epoch index items join_poll_ns nodes ns own_ns pid rank right"),
+        **_ints("samples slots"),
+        "loss": float,
+        "task_attempt": int | None,
+        "transfers": list[tuple[int | str, int | str, int, int]],
+    }
+)
+_BEGIN = {"i": int, "p": int, "l": str, "n": str, "t": int}
+_MORE = {"th": str, "w": Members(optional=_WAIT), "a": _ATTRS}
+_PAIR = tuple[int, int] | None
 
 LINES: dict[str, Any] = {
-    "anchor": AnchorLine,
-    "b": BeginLine,
-    "s": SpanLine,
-    "e": EndLine,
-    "x": ExchangeLine,
-    "i": InstantLine,
-    "u": UseLine,
-    "cost": reading.Members({field.name: int for field in fields(Cost)}),
+    "anchor": Members(_ints("monotonic_ns wall_ns error_ns")),
+    "b": Members(_BEGIN, _MORE),
+    "s": Members({**_BEGIN, "d": int}, _MORE),
+    "e": Members({"i": int, "t": int}, {"a": _ATTRS}),
+    "x": Members({"domain_b": str, **{field.name: int for field in fields(Exchange)}}),
+    "i": Members({"n": str, "t": int}, {"a": _ATTRS}),
+    "u": Members(
+        {"t": int, **dict.fromkeys(("cpu", "read", "major", "block_io"), int | None)},
+        dict.fromkeys(("main", "threads", "pressure"), _PAIR),
+    ),
+    "cost": Members({field.name: int for field in fields(Cost)}),
 }
 """Kind of a line -> its members."""

@@ -1,6 +1,6 @@
-"""Files of `dlobd.run.resource_sampler` become counters over time.
+"""Reads the files of `dlobd.run.resource_sampler` into counters over time.
 
-A file may end anywhere: its writer may be dead.
+A file may end anywhere, because its writer may have been killed.
 """
 
 from __future__ import annotations
@@ -8,18 +8,24 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, NotRequired, TypedDict
+from typing import Any
 
 from dlobd.bundle import reading
+from dlobd.bundle.reading import ListOf, Members
 
 LOOPBACK = "lo"
 
 
 @dataclass(frozen=True, slots=True)
 class HostSample:
-    """What one machine had used at `at_ns`; None is not known. `memory_bytes` was in use then, the others add up.
+    """The use of one machine at `at_ns`; None for an unknown counter.
 
-    `gpus`: a pair each, of the percent of time for which it was busy lately, and its memory in use.
+    Attributes:
+        memory_bytes: in use; all other counters are sums since the start of the machine.
+        received_bytes: by interface, loopback included.
+        gpus: for each GPU its load in percent and its memory in use.
+        cost_ns: CPU time of the sampler.
+        pressure: nanoseconds in which some task waited for a core, and for a disk.
     """
 
     at_ns: int
@@ -28,11 +34,11 @@ class HostSample:
     memory_bytes: int
     disk_read_bytes: int | None
     disk_written_bytes: int | None
-    received_bytes: Mapping[str, int]  # by interface, loopback too
+    received_bytes: Mapping[str, int]
     net_sent_bytes: int
     gpus: tuple[tuple[int, int] | None, ...]
-    cost_ns: int  # CPU time of the sampler
-    pressure: tuple[int, int] | None = None  # some task waited for a core, some was blocked by a disk; nanoseconds
+    cost_ns: int
+    pressure: tuple[int, int] | None = None
 
     @property
     def loopback_bytes(self) -> int | None:
@@ -41,36 +47,36 @@ class HostSample:
 
     @property
     def net_received_bytes(self) -> int:
-        """From others."""
+        """The bytes received from other hosts."""
         return sum(received for name, received in self.received_bytes.items() if name != LOOPBACK)
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessSample:
-    """The use of one process: `rss_bytes` at `at_ns`, and the totals of the others until then.
+    """The use of one process: `rss_bytes` at `at_ns`, and totals until then.
 
-    From `later_ns` on it is None of a process whose threads were not looked at; see `dlobd.tracing.process_use`.
+    The counters from `later_ns` on are None for a process whose threads were not read; see `dlobd.tracing.process_use`.
     """
 
     at_ns: int
     cpu_ns: int
-    reaped_ns: int  # by ended processes that it has waited for
+    reaped_ns: int  # CPU time of ended children that it has waited for
     rss_bytes: int
     read_bytes: int | None
     write_bytes: int | None
-    later_ns: int | None = None  # after the sample began
+    later_ns: int | None = None  # time of the reading after the start of the sample
     lane_on_core_ns: int | None = None
     lane_waiting_ns: int | None = None
     threads_on_core_ns: int | None = None
     threads_waiting_ns: int | None = None
-    threads_cpu_ns: int | None = None  # ended ones too
+    threads_cpu_ns: int | None = None  # ended threads included
     major_faults: int | None = None
     block_io_ns: int | None = None
 
 
 @dataclass(slots=True)
 class SampledProcess:
-    """One process, as it last described itself."""
+    """One process with the last description that the sampler read."""
 
     pid: int
     parent: int
@@ -99,9 +105,9 @@ class SampledHost:
 
 
 class Counter:
-    """A counter that was read now and then, as a piecewise-linear function of time, in integers.
+    """A counter with several readings, as a piecewise-linear function of time, in integers.
 
-    Before its first reading it stands still, and after its last. One that has fallen has begun from 0 again.
+    It is constant before its first reading and after its last. A counter that falls has started from 0 again.
     """
 
     def __init__(self, readings: Iterable[tuple[int, int]]) -> None:
@@ -127,12 +133,12 @@ class Counter:
         return v0 + (v1 - v0) * (at_ns - t0) // (t1 - t0)
 
     def between(self, start_ns: int, end_ns: int) -> int:
-        """By how much it grew. Stretches that meet sum to the whole exactly."""
+        """Return the growth. The growths of adjacent intervals sum to that of the whole exactly."""
         return self.at(end_ns) - self.at(start_ns)
 
 
 def read(lines: Iterable[str]) -> SampledHost | None:
-    """Read a sampler's lines; None without a sample. A line that is cut, or of another form, is counted as damaged."""
+    """Read the lines of a sampler; None without a sample. A line that is cut or has another form is damaged."""
     host: SampledHost | None = None
     open_processes: dict[int, SampledProcess] = {}
     damaged_lines = 0
@@ -142,7 +148,9 @@ def read(lines: Iterable[str]) -> SampledHost | None:
         if isinstance(line, reading.Damaged) or shape is None or reading.mismatch(line, shape):
             damaged_lines += 1
         elif line["k"] == "host":
-            host = _host(line)
+            names = ("host", "domain", "machine", "cores", "memory_bytes", "period_ns")
+            roots = {**line["roots"], "sampler": line["sampler"]}
+            host = SampledHost(**{name: line[name] for name in names}, roots=roots, gpus=line["gpus"])
         elif host and line["k"] == "process":
             _describe(host, line, open_processes)
         elif host and line["k"] == "sample" and not _sample(host, line, open_processes):
@@ -153,24 +161,10 @@ def read(lines: Iterable[str]) -> SampledHost | None:
     return host
 
 
-def _host(line: dict[str, Any]) -> SampledHost:
-    return SampledHost(
-        line["host"],
-        line["domain"],
-        line["machine"],
-        line["cores"],
-        line["memory_bytes"],
-        line["period_ns"],
-        roots={**line["roots"], "sampler": line["sampler"]},
-        gpus=line["gpus"],
-    )
-
-
 def _describe(found: SampledHost, line: dict[str, Any], known: dict[int, SampledProcess]) -> None:
-    """A process may come again, as another program; with another start it is another process with the same pid."""
-    process = SampledProcess(
-        line["pid"], line["parent"], line["start_ns"], line["name"], line["main_class"], line["executor"]
-    )
+    """Add a process, or its description as another program; with another start it is a new process."""
+    names = ("pid", "parent", "start_ns", "name", "main_class", "executor")
+    process = SampledProcess(*(line[name] for name in names))
     before = known.get(process.pid)
     if before and before.start_ns == process.start_ns:
         before.name, before.main_class, before.executor = process.name, process.main_class, process.executor
@@ -207,65 +201,43 @@ def _sample(host: SampledHost, line: Mapping[str, Any], known: Mapping[int, Samp
 
 
 def _whole(counters: Sequence[int | None]) -> bool:
-    """Return True if the counters of one process fit into a `ProcessSample`.
-
-    CPU time, that of ended children and memory are always known.
-    """
-    # `at_ns` is not among them, and `cpu_ns` is the sum of two
+    """Return True if the counters of one process fit into a `ProcessSample`."""
+    # without `at_ns`, and with two counters whose sum is `cpu_ns`; CPU times and memory are always known
     return 6 <= len(counters) <= len(fields(ProcessSample)) and None not in counters[:4]
 
 
-# ---- the lines of a sampler
+# ---- the lines of a sampler: the type of each member
 
+_PAIR = tuple[int, int] | None
 
-class Gpu(TypedDict):
-    """A GPU of the machine."""
-
-    name: str
-    memory_bytes: int
-
-
-class HostLine(TypedDict):
-    """The first line: the machine."""
-
-    k: str
-    host: str
-    domain: str
-    machine: str
-    cores: int
-    memory_bytes: int
-    period_ns: int
-    roots: dict[str, int]
-    sampler: int
-    gpus: list[Gpu]
-
-
-class ProcessLine(TypedDict):
-    """A process when it is first seen, or has become another program."""
-
-    k: str
-    pid: int
-    parent: int
-    start_ns: int | None
-    name: str
-    main_class: str | None
-    executor: str | None
-
-
-class SampleLine(TypedDict):
-    """The counters of the machine and of its processes, by pid."""
-
-    k: str
-    t: int
-    cpu: tuple[int, int, int]
-    memory: int
-    disk: tuple[int, int] | None
-    net: dict[str, tuple[int, int]]
-    gpu: list[tuple[int, int] | None]
-    cost: int
-    pressure: NotRequired[tuple[int, int] | None]
-    p: dict[str, list[int | None]]
-
-
-LINES: dict[str, Any] = {"host": HostLine, "process": ProcessLine, "sample": SampleLine}
+LINES: dict[str, Members] = {
+    "host": Members(
+        {
+            **dict.fromkeys(("k", "host", "domain", "machine"), str),
+            **dict.fromkeys(("cores", "memory_bytes", "period_ns", "sampler"), int),
+            "roots": dict[str, int],
+            "gpus": ListOf(Members({"name": str, "memory_bytes": int})),
+        }
+    ),
+    "process": Members(
+        {
+            **dict.fromkeys(("k", "name"), str),
+            **dict.fromkeys(("pid", "parent"), int),
+            **dict.fromkeys(("main_class", "executor"), str | None),
+            "start_ns": int | None,
+        }
+    ),
+    "sample": Members(
+        {
+            **dict.fromkeys(("t", "memory", "cost"), int),
+            "k": str,
+            "cpu": tuple[int, int, int],
+            "disk": _PAIR,
+            "net": dict[str, tuple[int, int]],
+            "gpu": list[_PAIR],
+            "p": dict[str, list[int | None]],
+        },
+        {"pressure": _PAIR},
+    ),
+}
 """Kind of a line -> its members."""

@@ -1,5 +1,5 @@
-"""Calls of Hadoop's RPC clients inside Spark's JVMs, from the two lines that ProtobufRpcEngine2 logs of each, in the
-thread that makes the call: when it begins, before a connection is looked for, and when it has its answer.
+"""Reads calls of Hadoop's RPC clients inside Spark's JVMs. ProtobufRpcEngine2 logs two lines per call, in the calling
+thread: at its begin, before the connection, and at its answer.
 
     19: Call -> /127.0.0.1:8020: getListing "/user"
     19: Response <- localhost/127.0.0.1:8020: getListing
@@ -17,26 +17,21 @@ from dlobd.evidence.log4j import LogLine
 _LOGGER = "ipc.ProtobufRpcEngine2"
 _LINE = re.compile(r'(\d+): (Call ->|Response <-|Exception <-) (\S+): (\w+)(?: "([^"]*)")?')
 
-YARN_METHODS = frozenset(
-    {
-        # ApplicationClientProtocol, of the ResourceManager
-        "failApplicationAttempt", "forceKillApplication", "getApplicationAttemptReport", "getApplicationAttempts",
-        "getApplicationReport", "getApplications", "getAttributesToNodes", "getClusterMetrics",
-        "getClusterNodeAttributes", "getClusterNodeLabels", "getClusterNodes", "getContainerReport", "getContainers",
-        "getLabelsToNodes", "getNewApplication", "getNewReservation", "getNodeToLabels", "getNodesToAttributes",
-        "getQueueInfo", "getQueueUserAcls", "getResourceProfile", "getResourceProfiles", "getResourceTypeInfo",
-        "moveApplicationAcrossQueues", "signalToContainer", "submitApplication", "updateApplicationPriority",
-        "updateApplicationTimeouts",
-        # ApplicationMasterProtocol, of the ResourceManager
-        "allocate", "finishApplicationMaster", "registerApplicationMaster",
-        # ContainerManagementProtocol, of a NodeManager
-        "getContainerStatuses", "startContainers", "stopContainers", "updateContainer",
-    }
-)  # fmt: skip
-"""Calls of YARN's daemons, by the protocols of Hadoop 3.5."""
+_YARN_METHODS = """
+    failApplicationAttempt forceKillApplication getApplicationAttemptReport getApplicationAttempts getApplicationReport
+    getApplications getAttributesToNodes getClusterMetrics getClusterNodeAttributes getClusterNodeLabels
+    getClusterNodes getContainerReport getContainers getLabelsToNodes getNewApplication getNewReservation
+    getNodeToLabels getNodesToAttributes getQueueInfo getQueueUserAcls getResourceProfile getResourceProfiles
+    getResourceTypeInfo moveApplicationAcrossQueues signalToContainer submitApplication updateApplicationPriority
+    updateApplicationTimeouts
+    allocate finishApplicationMaster registerApplicationMaster
+    getContainerStatuses startContainers stopContainers updateContainer
+"""
+YARN_METHODS = frozenset(_YARN_METHODS.split())
+"""Methods of Hadoop 3.5: ApplicationClientProtocol, ApplicationMasterProtocol, ContainerManagementProtocol."""
 
 _OF_SEVERAL = frozenset({"getDelegationToken", "renewDelegationToken", "cancelDelegationToken"})
-"""Methods of the NameNode's and of the ResourceManager's protocol: the line does not tell whose."""
+"""Methods that NameNode and ResourceManager share: the line does not show the callee."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,21 +39,21 @@ class Call:
     """A call that was answered, or failed with an exception."""
 
     method: str
-    path: str  # of a file, where the call is about one
+    path: str  # of the file; empty without one
     thread: str
     start_ns: int
     end_ns: int
 
     @property
     def layer(self) -> Literal["yarn", "hdfs"]:
-        """Whose daemon was called."""
+        """The layer of the called daemon."""
         return "yarn" if self.method in YARN_METHODS else "hdfs"
 
 
 def calls(lines: Iterable[LogLine]) -> list[Call]:
-    """Return the calls of one JVM, by their start. Leaves out calls without an answer: their process died.
+    """Return the calls of one JVM, by their start. Calls without an answer are left out: their process died.
 
-    A thread makes one call at a time, so that an answer is that of the thread's last call.
+    A thread makes one call at a time, so that an answer belongs to the last call of its thread.
     """
     found: list[Call] = []
     open_: dict[str, tuple[LogLine, re.Match[str]]] = {}

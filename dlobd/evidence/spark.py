@@ -1,6 +1,6 @@
-"""Spark's side of a run: what the driver's, the ApplicationMaster's and the executors' logs say, with %nano stamps.
+"""Reads the logs of the driver, the ApplicationMaster and the executors, with %nano timestamps.
 
-The event log knows the same tasks in milliseconds; it is kept as evidence and for audits.
+The event log has the same tasks in milliseconds; metrics and checks use it.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _SPLIT = re.compile(r"Task \(TID (\d+)\) input split: hdfs://[^/]+(/.*):(\d+)\+(
 
 @dataclass(slots=True)
 class Task:
-    """One attempt of a task, as the driver sees it; `index` is that of its partition in the stage."""
+    """One attempt of a task by the driver's log; `index` is the number of its partition in the stage."""
 
     id: int
     stage: int
     executor: str
     start_ns: int
-    end_ns: int | None = None  # when the driver had its result
+    end_ns: int | None = None  # time at which the driver had its result
     index: int = 0
 
 
@@ -56,13 +56,13 @@ class Job:
     name: str
     start_ns: int
     end_ns: int | None = None
-    stages: dict[int, list[int]] = field(default_factory=dict)  # when each was begun, and when its tasks were there
+    stages: dict[int, list[int]] = field(default_factory=dict)  # begin of each stage, and time of its task set
     tasks: list[Task] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class LostExecutor:
-    """An executor whose container YARN gave up with the node that it ran on."""
+    """An executor that was lost with its node."""
 
     at_ns: int
     container: str
@@ -79,7 +79,7 @@ class DriverLog:
     uploads: list[tuple[LogLine, str, int]] = field(default_factory=list)  # begin, HDFS path, next line's time
     errors: list[str] = field(default_factory=list)
     lost: list[LostExecutor] = field(default_factory=list)
-    gone: dict[str, int] = field(default_factory=dict)  # executor id -> when the driver gave it up, for any reason
+    gone: dict[str, int] = field(default_factory=dict)  # executor ID -> time of its loss, for any reason
 
 
 DRIVER_POINTS = {
@@ -97,7 +97,7 @@ DRIVER_POINTS = {
     "stopped": "Successfully stopped SparkContext",
     "shutdown hook": "Shutdown hook called",
 }
-"""Name of a point -> what its line holds."""
+"""Name of a point -> a part of its line."""
 
 
 def driver(lines: Sequence[LogLine]) -> DriverLog:
@@ -107,7 +107,7 @@ def driver(lines: Sequence[LogLine]) -> DriverLog:
     stage_job: dict[int, Job] = {}
     tasks: dict[int, Task] = {}
     newest: Job | None = None
-    lines = [line for line in lines if line.level != "TRACE"]  # calls, which `rpc` reads
+    lines = [line for line in lines if line.level != "TRACE"]  # `rpc` reads these lines
     for index, line in enumerate(lines):
         for name, text in DRIVER_POINTS.items():
             if text in line.message and name not in log.points:
@@ -115,7 +115,7 @@ def driver(lines: Sequence[LogLine]) -> DriverLog:
         if match := _JOB.search(line.message):
             newest = jobs[int(match[1])] = Job(int(match[1]), match[2].split(" at ")[0], line.at_ns)
         elif (match := _STAGE.search(line.message)) and newest:
-            # Spark submits a job's later stages when earlier ones are done: they belong to one that has not ended
+            # Spark submits later stages after earlier stages have ended: they belong to a job that has not ended
             open_ = [job for job in jobs.values() if job.end_ns is None]
             stage_job[int(match[1])] = open_[-1] if open_ else newest
             stage_job[int(match[1])].stages[int(match[1])] = [line.at_ns]
@@ -150,15 +150,17 @@ def driver(lines: Sequence[LogLine]) -> DriverLog:
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """How the ApplicationMaster asks for its containers: at `from_ns`, and then after pauses that double from the first
-    to the longest while containers are missing. As `ApplicationMaster.allocationThreadImpl` of Spark 4.3 does."""
+    """The times at which the ApplicationMaster requests containers.
+
+    It requests at `from_ns`, and then after pauses that double from the first to the longest while containers are
+    missing (`ApplicationMaster.allocationThreadImpl` of Spark 4.3)."""
 
     from_ns: int
     first_pause_ns: int
     longest_pause_ns: int
 
     def around(self, at_ns: int) -> tuple[int, int]:
-        """Return its last request before `at_ns` and its next; both are its first request before that."""
+        """Return its last request before `at_ns`, if any, and its next request; else the first request twice."""
         before_ns, next_ns, pause_ns = self.from_ns, self.from_ns, self.first_pause_ns
         while next_ns < at_ns and pause_ns > 0:
             before_ns, next_ns = next_ns, next_ns + min(pause_ns, self.longest_pause_ns)
@@ -175,8 +177,8 @@ class AmLog:
     requests: list[LogLine] = field(default_factory=list)
     asking: Asking | None = None
     unregistering: LogLine | None = None
-    containers: dict[str, str] = field(default_factory=dict)  # executor id -> container id
-    launching: dict[str, LogLine] = field(default_factory=dict)  # by container id
+    containers: dict[str, str] = field(default_factory=dict)  # executor ID -> container ID
+    launching: dict[str, LogLine] = field(default_factory=dict)  # by container ID
     user_exit: tuple[int, int] | None = None  # time and exit code of the driver's Python, if it failed
 
     @property
@@ -213,7 +215,7 @@ def application_master(lines: Iterable[LogLine]) -> AmLog:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Input that a task is about to open: an HDFS path, and how many of its bytes."""
+    """The input of a task: an HDFS path and a number of bytes, at the time before the task opens it."""
 
     path: str
     bytes: int
@@ -222,7 +224,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class PythonTimes:
-    """A Python worker's own times of a task, in milliseconds: in total, and after it had the function."""
+    """A Python worker's own times of a task, in milliseconds: in total, and after it had received the function."""
 
     total_ms: int
     finish_ms: int
@@ -237,13 +239,13 @@ class ExecutorLog:
     registered: LogLine | None = None
     shutdown: LogLine | None = None
     got: dict[int, int] = field(default_factory=dict)
-    finished: dict[int, int] = field(default_factory=dict)  # also those that failed or were killed
+    finished: dict[int, int] = field(default_factory=dict)  # failed and killed tasks included
     splits: dict[int, Split] = field(default_factory=dict)  # by TID
     running: dict[int, int] = field(default_factory=dict)
-    python: dict[int, int] = field(default_factory=dict)  # when a task's Python function was about to be run
+    python: dict[int, int] = field(default_factory=dict)  # time before a task's Python function runs
     python_times: dict[int, list[PythonTimes]] = field(default_factory=dict)  # of each Python function of a task
-    deserialised: dict[int, int] = field(default_factory=dict)  # when a task asked for the first broadcast
-    broadcasts: list[tuple[int, int]] = field(default_factory=list)  # begin and end of each that a task read
+    deserialised: dict[int, int] = field(default_factory=dict)  # time at which a task requests its first broadcast
+    broadcasts: list[tuple[int, int]] = field(default_factory=list)  # begin and end of each broadcast that a task read
     functions: list[tuple[int, int]] = field(default_factory=list)  # from a task's broadcast to its Python function
 
 
@@ -251,7 +253,7 @@ def executor(lines: Iterable[LogLine]) -> ExecutorLog:
     """Read one executor's log."""
     log = ExecutorLog()
     reading: dict[tuple[str, str], int] = {}
-    read: dict[str, int] = {}  # thread of a task -> when its first broadcast was there
+    read: dict[str, int] = {}  # thread of a task -> time at which it had its first broadcast
     for line in lines:
         log.first = log.first or line
         message = line.message

@@ -9,7 +9,7 @@ from typing import Any
 
 from dlobd.evidence.log4j import LogLine
 
-# container ids carry an epoch after a ResourceManager restart: container_e01_<timestamp>_...
+# container IDs have an epoch after a restart of the ResourceManager: container_e01_<timestamp>_...
 CONTAINER = re.compile(r"\bcontainer_(?:e\d+_)?(\d+_\d+)_(\d+)_\d+\b")
 """Groups: timestamp and number of the application, and the attempt."""
 _ATTEMPT = re.compile(r"\bappattempt_\d+_\d+_(\d+)\b")
@@ -22,7 +22,7 @@ def attempt_of(container: str) -> int:
 
 
 class Attempts:
-    """The attempts of one application, each with its ApplicationMaster's container: the first of its ids."""
+    """The attempts of one application. The container with the first ID of an attempt is its ApplicationMaster's."""
 
     def __init__(self, containers: Iterable[str]) -> None:
         self._ams: dict[int, str] = {}
@@ -46,7 +46,7 @@ class Attempts:
 
 @dataclass(slots=True)
 class Marks:
-    """First time of each named transition, and the log it stands in."""
+    """First time of each named transition, and its log line."""
 
     at: dict[str, int] = field(default_factory=dict)
     source: dict[str, str] = field(default_factory=dict)
@@ -60,21 +60,23 @@ class Marks:
 
 @dataclass(frozen=True, slots=True)
 class LostNode:
-    """A node of which the ResourceManager heard nothing for too long."""
+    """A node without heartbeats, which the ResourceManager marked lost."""
 
     at_ns: int
     node: str  # host:port of its NodeManager
-    patience: str  # as the ResourceManager writes it: 30 secs
+    patience: str  # in the words of the ResourceManager: 30 secs
 
 
 @dataclass(slots=True)
 class YarnLife:
-    """An application's and its containers' transitions.
+    """The transitions of an application and its containers.
 
-    application: SUBMITTED ACCEPTED RUNNING FINISHING FINISHED; ATTEMPT_RUNNING and such are the first of any attempt
-    attempts (by number, from 1): SUBMITTED SCHEDULED ALLOCATED LAUNCHED RUNNING FINAL_SAVING FINISHED FAILED
-    containers (by id): ALLOCATED ACQUIRED START_REQUEST LOCALIZING SCHEDULED RUNNING EXITED COMPLETED; not those that
-        were reserved and never allocated
+    Attributes:
+        application: SUBMITTED ACCEPTED RUNNING FINISHING FINISHED; names such as ATTEMPT_RUNNING are the first of any
+            attempt.
+        attempts: by number, from 1: SUBMITTED SCHEDULED ALLOCATED LAUNCHED RUNNING FINAL_SAVING FINISHED FAILED.
+        containers: by ID: ALLOCATED ACQUIRED START_REQUEST LOCALIZING SCHEDULED RUNNING EXITED COMPLETED. Containers
+            that were reserved and never allocated are left out.
     """
 
     application: Marks
@@ -91,9 +93,7 @@ class YarnLife:
 def add_rest_times(life: YarnLife, record: Mapping[str, Any], monotonic_ns: Callable[[int], int]) -> None:
     """Add times of the ResourceManager's REST record, for an application without the ResourceManager's log.
 
-    Args:
-        monotonic_ns: places milliseconds since the epoch on the monotonic axis.
-    """
+    `monotonic_ns` converts milliseconds since the epoch."""
     for state, key in (("SUBMITTED", "startedTime"), ("FINISHED", "finishedTime")):
         if record.get(key):
             life.application.at[state] = monotonic_ns(record[key])
@@ -108,11 +108,7 @@ _NM_CONTAINER = re.compile(r"transitioned from (\w+) to (\w+)")
 
 
 def life(resourcemanager: Iterable[LogLine], nodemanagers: Iterable[LogLine], application_id: str) -> YarnLife:
-    """All transitions of one application.
-
-    Args:
-        application_id: as YARN writes it, application_<timestamp>_<number>.
-    """
+    """Return the transitions of one application, application_<timestamp>_<number>."""
     number = application_id.removeprefix("application_")
     # application 1000 is not application 10000
     ours = re.compile(rf"(?<!\d){re.escape(number)}(?!\d)")
@@ -153,7 +149,7 @@ def life(resourcemanager: Iterable[LogLine], nodemanagers: Iterable[LogLine], ap
             continue
         if marks := container_of(line.message):
             marks.put(name, line)
-    # of a reservation that is dropped, because another node had room, the scheduler logs no end, and it charges nothing
+    # the scheduler logs no end of a reservation that it drops because another node has room, and charges nothing
     for name, marks in list(result.containers.items()):
         if "RESERVED" in marks.at and "ALLOCATED" not in marks.at:
             del result.containers[name]

@@ -34,8 +34,7 @@ class Filler:
 def filled(cluster: EmbeddedCluster, memory_mb: int = 0) -> Iterator[Filler]:
     """Run another application whose ApplicationMaster holds memory of the queue.
 
-    Args:
-        memory_mb: its memory; 0 for all memory that the queue gives to ApplicationMasters.
+    `memory_mb`: its memory; 0 for all memory that the queue gives to ApplicationMasters.
 
     Raises:
         ClusterError: YARN does not accept the application, or does not end it.

@@ -53,9 +53,7 @@ _GATE = _Gate()
 def stopped(targets: Callable[[], Sequence[ProcessId]]) -> Iterator[bool]:
     """Stop processes while the context lasts. Yields False if nothing could be stopped in time.
 
-    Args:
-        targets: called again until all its processes are stopped, because a process may be starting another one.
-    """
+    `targets`: called again until all its processes are stopped, because a process may be starting another one."""
     processes: list[ProcessId] = []
     try:
         yield _stop_all(targets, processes)
@@ -92,11 +90,8 @@ def stop(
 ) -> None:
     """Stop processes for some time, and log the interval. Logs nothing if there was nothing to stop in time.
 
-    Args:
-        targets: as for `stopped`.
-        over: ends the stop early.
-        within_s: deadline for the first process to appear.
-    """
+    `targets`: as for `stopped`. `over`: ends the stop early. `within_s`: deadline for the first process to
+    appear."""
     search_until_s = time.monotonic() + within_s
     while not targets():
         if time.monotonic() > search_until_s or over.wait(SEARCH_S):

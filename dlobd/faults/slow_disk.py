@@ -43,8 +43,7 @@ def slowed(
     The kernel drops the files from memory first. So the bytes that are in memory at the end came from the disk. Other
     reads of the processes, such as their own code, are slow too, but are not counted.
 
-    Args:
-        files: all on one disk.
+    `files`: all on one disk.
 
     Raises:
         SetupError: no disk can be slowed here.

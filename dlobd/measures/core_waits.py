@@ -1,10 +1,10 @@
 """Splits the wall time by the state of its threads: on a core, waiting for a core, or blocked. Pure.
 
 The kernel counts for each thread its time on a core and its time in the run queue; in all other time it is blocked. The
-attributed wall is one chain of lanes, and at each instant one thread executes the lane: so these three states and the
-unknown rest partition the wall time. Counters are read at intervals. If a counter grows by G between two readings that
-are L apart, then o nanoseconds of a layer in between hold at least G - (L - o) of it and at most G; the result is in
-proportion. Time of a process's other threads is thread time, and no part of the wall time.
+attributed wall time is one chain of lanes, and at each instant one thread executes the lane: so these three states and
+the unknown rest partition the wall time. Counters are read at intervals. If a counter grows by G between two readings
+at a distance of L, then o nanoseconds of a layer in between contain at least G - (L - o) of it and at most G; the
+result is in proportion. Time of a process's other threads is thread time, and no part of the wall time.
 
 Delay by other processes: the run's waiting, times the share of foreign processes in the machine's CPU time meanwhile.
 """
@@ -31,11 +31,7 @@ Pieces = list[tuple[Segment, Carrier | str]]
 
 
 def core_waits(evidence: Evidence, segments: Sequence[Segment], window: Window) -> CoreWaits | None:
-    """Return the member `core_waits` of run.json; None without readings of a process.
-
-    Args:
-        segments: the segments of the attribution, which tile the window.
-    """
+    """Return the member `core_waits` of run.json, by the segments of the attribution; None without counters."""
     known = Carriers(evidence)
     if not known.any:
         return None
@@ -70,7 +66,7 @@ def warnings(waits: CoreWaits | None, wall_ns: int) -> list[str]:
 
 
 def _split(pieces: Pieces, unknown: Tally[str] | None = None) -> dict[str, int]:
-    """Split pieces of the wall time; adds the unknown time to `unknown`, by its reason."""
+    """Split pieces of the wall time, and add the unknown time to `unknown`, by its reason."""
     overlaps: Tally[tuple[Carrier, int]] = Tally()
     ns = 0
     for segment, carrier in pieces:

@@ -116,11 +116,8 @@ def time_to_accuracy(
 ) -> TimeToAccuracy | None:
     """Return the time to accuracy on both clocks; None without a target.
 
-    Args:
-        target: share of the test samples; 0: no target.
-        start_ns: start of the window.
-        recorded: True if the chief's own marks exist.
-    """
+    `target`: share of the test samples; 0: no target. `start_ns`: start of the window. `recorded`: True if the
+    chief's own marks exist."""
     if not target:
         return None
     tested = [(epoch, epoch.test_accuracy) for epoch in found if epoch.test_accuracy is not None]

@@ -69,8 +69,8 @@ EPOCHS = _columns("""
     float64: test_accuracy
     Int64: evaluation_ns from_submit_ns from_first_touch_ns
 """)
-"""Columns of `RunBundle.epochs`. `epoch` counts from 1. Its accuracy was known `from_submit_ns` after the submission, and
-`from_first_touch_ns` after the first touch of the data."""
+"""Columns of `RunBundle.epochs`. `epoch` counts from 1. Its accuracy was known `from_submit_ns` after the submission,
+and `from_first_touch_ns` after the first touch of the data."""
 
 RESOURCES = _columns("""
     int64: at_ns
@@ -117,9 +117,9 @@ class RunBundle:
         return self._frame([self._span_row(span) for span in spans], SPANS)
 
     def attribution(self) -> pd.DataFrame:
-        """Return a row per layer and a row for `unattributed`, with the columns `ATTRIBUTION`; `ns` sums to the wall time.
+        """Return a row per layer and a row for `unattributed`, with the columns `ATTRIBUTION`.
 
-        Empty for a run without a window, such as a run that ended before its job was submitted."""
+        `ns` sums to the wall time. Empty for a run that ended before its job was submitted."""
         wall_ns = self.run.wall_ns
         if not wall_ns:
             return self._frame([], ATTRIBUTION)

@@ -1,7 +1,7 @@
-"""The threads that carry a lane, and what their counters say over time: `core_waits` splits the wall by them. Pure.
+"""The threads that execute a lane, and their counters over time, by which `core_waits` splits the wall time. Pure.
 
-Two read them: the sampler of dlobd's machine, for every process of the run there, and each Python process for itself,
-on any host.
+There are two readers: the sampler of dlobd's machine, for all processes of the run on that machine, and each Python
+process for itself, on any host.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.recorder import RecordedProcess
@@ -20,19 +20,19 @@ from dlobd.schema import Process, Segment, Span
 from dlobd.tracing.clock import tick_ns
 
 NO_SPAN = "no span was open"
-BY_YARN = "YARN's daemons: what one does inside has no lane"
-NOT_SAMPLED = "a process whose threads nobody read"
-BETWEEN = "before a process was first read, or after it was last"
-BESIDE = "a thread beside its process's main one"
+BY_YARN = "YARN's daemons, whose inner work has no lane"
+NOT_SAMPLED = "a process without counters of its threads"
+BETWEEN = "before the first or after the last reading of a process"
+BESIDE = "a thread other than the main thread of its process"
 OF_DLOBD = "dlobd's own process"
 
 Window = tuple[int, int]
 Reading = tuple[int, int, int]
-"""When, and until then: on a core, waiting for one."""
+"""A time, and the nanoseconds on a core and waiting for a core until then."""
 
 
 class Carrier:
-    """The threads that carry a lane by turns, as one: readings of their sums."""
+    """The threads that execute a lane by turns, with readings of their sums."""
 
     def __init__(self, processes: Sequence[Sequence[Reading]]) -> None:
         self.times = sorted({at_ns for readings in processes for at_ns, _, _ in readings})
@@ -45,7 +45,7 @@ class Carrier:
         self._grown = [(later[0] - total[0], later[1] - total[1]) for total, later in pairwise(sums)]
 
     def overlaps(self, start_ns: int, end_ns: int) -> Iterator[tuple[int, int]]:
-        """The stretches between readings that lie in [start, end), with how much of each."""
+        """Yield the intervals between readings in [start, end), by their index, with the overlaps."""
         index = max(0, bisect_right(self.times, start_ns) - 1)
         while index + 1 < len(self.times) and self.times[index] < end_ns:
             overlap_ns = min(end_ns, self.times[index + 1]) - max(start_ns, self.times[index])
@@ -54,13 +54,13 @@ class Carrier:
             index += 1
 
     def stretch(self, index: int) -> tuple[int, int, int]:
-        """Length of a stretch, and of it on a core, and waiting. Threads that overlapped are not more than it."""
+        """Return the length of an interval between readings, and its time on a core and waiting, at most as long."""
         length_ns = self.times[index + 1] - self.times[index]
         on_core_ns = min(self._grown[index][0], length_ns)
         return length_ns, on_core_ns, min(self._grown[index][1], length_ns - on_core_ns)
 
     def waiting_ns(self, start_ns: int, end_ns: int) -> int:
-        """How long it waited for a core in [start, end), in proportion."""
+        """Return the wait for a core in [start, end), in proportion."""
         return sum(
             waiting_ns * overlap_ns // length_ns
             for index, overlap_ns in self.overlaps(start_ns, end_ns)
@@ -69,14 +69,14 @@ class Carrier:
 
 
 class Carriers:
-    """What is known of which process's threads: by samples of dlobd's machine, and by Python processes' own marks."""
+    """The carriers of all lanes, by samples of dlobd's machine and by recorded counters of Python processes."""
 
     def __init__(self, evidence: Evidence) -> None:
         self._evidence = evidence
         self._sampled: list[tuple[SampledProcess, str, int]] = []
         if evidence.resources:
             found = with_roles(evidence, evidence.resources)
-            self._sampled = [one for one in found if any(s.later_ns is not None for s in one[0].samples)]
+            self._sampled = [row for row in found if any(s.later_ns is not None for s in row[0].samples)]
         self._recorded = [process for process in evidence.processes if process.uses]
         self._by_role: dict[tuple[str, int], list[Sequence[Reading]]] = defaultdict(list)
         self._carriers: dict[tuple[str, int] | Process, Carrier] = {}
@@ -93,7 +93,7 @@ class Carriers:
         for process, role, index in self._sampled:
             if id(process) not in twins:
                 self._by_role[role, index].append(_readings(process, None))
-        if evidence.topology.driver_in_container:  # its JVM is the driver's
+        if evidence.topology.driver_in_container:  # its JVM is the driver's JVM
             self._by_role["driver", 0] += self._by_role["application-master", 0]
         self._matched = matched
         for key, several in self._by_role.items():
@@ -101,11 +101,11 @@ class Carriers:
 
     @property
     def any(self) -> bool:
-        """Whether anything is known."""
+        """True if any process has counters."""
         return bool(self._sampled or self._recorded)
 
     def carrier(self, segment: Segment) -> Carrier | str:
-        """The threads that carried a piece of the wall, or why they are not known."""
+        """Return the threads that executed a piece of the wall time, or the reason why they are unknown."""
         span = segment.span
         if span is None:
             return NO_SPAN
@@ -115,7 +115,7 @@ class Carriers:
         if beside and not thread.startswith("python-"):
             return BESIDE
         carrier = self._carriers.get(self._key(span))
-        # a container has no process before it is started, nor after it has ended
+        # a container has no process before its start and after its end
         if segment.layer == "yarn" and (carrier is None or not any(carrier.overlaps(segment.start_ns, segment.end_ns))):
             return BY_YARN
         return carrier or NOT_SAMPLED
@@ -130,11 +130,11 @@ class Carriers:
 
     def rows(self, window: Window) -> tuple[ThreadUse, ...]:
         """Return the counters of each process with a known role."""
-        rows = [
-            _row(recorded.process, _merged(self._matched.get(id(recorded)), recorded), window,
-                 "own marks, samples" if id(recorded) in self._matched else "own marks")
-            for recorded in self._recorded
-        ]  # fmt: skip
+        rows = []
+        for recorded in self._recorded:
+            twin = self._matched.get(id(recorded))
+            source = "own marks, samples" if twin else "own marks"
+            rows.append(_row(recorded.process, _merged(twin, recorded), window, source))
         twins = set(map(id, self._matched.values()))
         host = self._evidence.resources.host if self._evidence.resources else ""
         for process, role, index in self._sampled:
@@ -164,46 +164,45 @@ class Carriers:
         )
 
     def _twin(self, recorded: RecordedProcess) -> SampledProcess | None:
-        """The same process, as samples saw it."""
+        """Return the same process in the samples."""
         found = self._evidence.resources
         if found is None or recorded.domain != found.domain:
             return None
         start_ns = recorded.process.start_ns
-        return next(
-            (
-                process
-                for process, _, _ in self._sampled
-                if process.pid == recorded.process.pid
-                and (start_ns is None or process.start_ns is None or abs(process.start_ns - start_ns) < tick_ns())
-            ),
-            None,
-        )
+        for process in (process for process, _, _ in self._sampled if process.pid == recorded.process.pid):
+            if start_ns is None or process.start_ns is None or abs(process.start_ns - start_ns) < tick_ns():
+                return process
+        return None
 
 
 def _readings(sampled: SampledProcess | None, recorded: RecordedProcess | None) -> list[Reading]:
-    """Of the threads that carry the lane."""
     pairs = _merged(sampled, recorded)
-    on_core, waiting = _rising(pairs["lane_on_core"]), _rising(pairs["lane_waiting"])
+    on_core, waiting = _rising(pairs["lane_on_core_ns"]), _rising(pairs["lane_waiting_ns"])
     return [(at_ns, value, other) for (at_ns, value), (_, other) in zip(on_core, waiting, strict=True)]
 
 
-_COLUMNS: Mapping[str, str] = {
-    "lane_on_core": "lane_on_core_ns", "lane_waiting": "lane_waiting_ns", "threads_on_core": "threads_on_core_ns",
-    "threads_waiting": "threads_waiting_ns", "cpu": "threads_cpu_ns", "read": "read_bytes", "major": "major_faults",
-    "block_io": "block_io_ns",
-}  # fmt: skip
+_COLUMNS = (
+    *("lane_on_core_ns", "lane_waiting_ns", "threads_on_core_ns", "threads_waiting_ns"),
+    *("threads_cpu_ns", "read_bytes", "major_faults", "block_io_ns"),
+)
+"""Counters of a `ProcessSample`, in the order of those of a `Use`."""
 
 
 def _merged(sampled: SampledProcess | None, recorded: RecordedProcess | None) -> dict[str, list[tuple[int, int]]]:
-    """The counters of one process over time, from both who read them; each was 0 when it started."""
+    """Return the counters of one process over time, from both readers; each was 0 at its start."""
     found: dict[str, list[tuple[int, int]]] = {name: [] for name in _COLUMNS}
+
+    def add(at_ns: int, values: Sequence[int | None]) -> None:
+        for name, value in zip(_COLUMNS, values, strict=True):
+            if value is not None:
+                found[name].append((at_ns, value))
+
     for sample in sampled.samples if sampled else ():
         if sample.later_ns is not None:
-            _append(found, sample.at_ns + sample.later_ns, {name: getattr(sample, of) for name, of in _COLUMNS.items()})
+            add(sample.at_ns + sample.later_ns, [getattr(sample, name) for name in _COLUMNS])
     for use in recorded.uses if recorded else ():
         main, threads = use.main or (None, None), use.threads or (None, None)
-        rest = (use.cpu_ns, use.read_bytes, use.major_faults, use.block_io_ns)
-        _append(found, use.at_ns, dict(zip(_COLUMNS, (*main, *threads, *rest), strict=True)))
+        add(use.at_ns, [*main, *threads, use.cpu_ns, use.read_bytes, use.major_faults, use.block_io_ns])
     start_ns = recorded.process.start_ns if recorded else sampled.start_ns if sampled else None
     if recorded and recorded.forked:
         start_ns = recorded.opened_ns
@@ -214,38 +213,27 @@ def _merged(sampled: SampledProcess | None, recorded: RecordedProcess | None) ->
     return found
 
 
-def _append(found: dict[str, list[tuple[int, int]]], at_ns: int, values: Mapping[str, int | None]) -> None:
-    for name, value in values.items():
-        if value is not None:
-            found[name].append((at_ns, value))
-
-
 def _rising(readings: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Two readers of one counter may have swapped places in between: it does not fall."""
-    rising, highest = [], 0
-    for at_ns, value in readings:
-        highest = max(highest, value)
-        rising.append((at_ns, highest))
-    return rising
+    """Return readings that never fall: the readings of two readers may be out of order by a little."""
+    ordered = list(readings)
+    return [(at_ns, high) for (at_ns, _), high in zip(ordered, accumulate((v for _, v in ordered), max), strict=True)]
 
 
 def _row(who: Process, readings: Mapping[str, list[tuple[int, int]]], window: Window, source: str) -> ThreadUse:
     grown = {name: Counter(_rising(each)).between(*window) if each else None for name, each in readings.items()}
-    ended_ns = (
-        None if grown["cpu"] is None or grown["threads_on_core"] is None else grown["cpu"] - grown["threads_on_core"]
-    )
+    all_ns, seen_ns = grown["threads_cpu_ns"], grown["threads_on_core_ns"]
     return ThreadUse(
         host=who.host,
         role=who.role,
         index=who.index,
         pid=who.pid,
         source=source,
-        main_on_core_ns=grown["lane_on_core"],
-        main_waiting_ns=grown["lane_waiting"],
-        on_core_ns=grown["cpu"],
-        waiting_ns=grown["threads_waiting"],
-        ended_on_core_ns=None if ended_ns is None else max(0, ended_ns),
-        read_bytes=grown["read"],
-        major_faults=grown["major"],
-        block_io_ns=grown["block_io"],
+        main_on_core_ns=grown["lane_on_core_ns"],
+        main_waiting_ns=grown["lane_waiting_ns"],
+        on_core_ns=all_ns,
+        waiting_ns=grown["threads_waiting_ns"],
+        ended_on_core_ns=None if all_ns is None or seen_ns is None else max(0, all_ns - seen_ns),
+        read_bytes=grown["read_bytes"],
+        major_faults=grown["major_faults"],
+        block_io_ns=grown["block_io_ns"],
     )

@@ -36,12 +36,7 @@ _ADDED_LOGS = (
 def overhead(
     evidence: Evidence, spans: Sequence[Span], segments: Sequence[Segment], wall_ns: int
 ) -> RecordingCost | None:
-    """Return the member `overhead` of run.json; None if the cost per span was not measured.
-
-    Args:
-        spans: the spans of the trace.
-        segments: the segments of its attribution.
-    """
+    """Return the member `overhead` of run.json; None if the cost per span was not measured."""
     known = evidence.span_cost
     if not known:
         return None

@@ -43,11 +43,7 @@ _Counters = Mapping[str, Counter | None]
 
 
 def resource_use(evidence: Evidence, segments: Sequence[Segment], window: Window) -> ResourceUse | None:
-    """Return the member `resources` of run.json; None for a run without samples in its window.
-
-    Args:
-        segments: the segments of the attribution, which tile the window.
-    """
+    """Return the member `resources` of run.json; None for a run without samples in its window."""
     found = evidence.resources
     if found is None or not _sampled(found, *window):
         return None

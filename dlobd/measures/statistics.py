@@ -9,7 +9,7 @@ CONFIDENCE = 0.95
 
 
 def fewest(q: float) -> int:
-    """Return the least number of values whose maximum bounds quantile `q` with 95 % confidence.
+    """Return the least number of values such that their maximum bounds quantile `q` with 95 % confidence.
 
     All of `n` independent values lie below the quantile with probability q^n.
     """
@@ -22,5 +22,5 @@ def element(ordered: Sequence[int], q: float) -> int | None:
 
 
 def quantile(ordered: Sequence[int], q: float) -> int | None:
-    """Like `element`, with None for fewer than `fewest(q)` values, whose maximum says as much."""
+    """Return `element`; None for fewer than `fewest(q)` values, for which the maximum suffices."""
     return element(ordered, q) if len(ordered) >= fewest(q) else None

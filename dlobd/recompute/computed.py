@@ -8,12 +8,10 @@ from typing import Any
 
 from dlobd import spans as kinds
 from dlobd.attribution.attribute import attribute
-from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
-from dlobd.errors import BundleError
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected.missing import missing
-from dlobd.evidence.recorder import RecordedProcess, RecordedSpan, trainers
+from dlobd.evidence.recorder import RecordedProcess, trainers
 from dlobd.fields import decoded
 from dlobd.findings.base import Context
 from dlobd.findings.find import findings
@@ -25,7 +23,7 @@ from dlobd.measures.resource_use import resource_use
 from dlobd.measures.spark_metrics import spark_metrics
 from dlobd.measures.throughput import throughput
 from dlobd.measures.transport import planes
-from dlobd.record.resources import PageCache, SparkMetrics
+from dlobd.record.resources import PageCache
 from dlobd.record.run import Check, Computed, Metrics, Noise, RankSteps, Window
 from dlobd.schema import OwnJob, Runnable, Status
 from dlobd.timeline import hdfs_use
@@ -45,13 +43,9 @@ def computed(bundle: Bundle, experiment: Runnable) -> Computed:
     """Compute the members of run.json from a bundle's evidence; equal bundles give equal results.
 
     Raises:
-        BundleError: nothing was submitted, so that there is no window; or the job's description is missing.
+        BundleError: nothing was submitted, or the description of the job is missing.
     """
     evidence = Evidence(bundle.path)
-    if not evidence.on_file(files.JOB):
-        raise BundleError(
-            f"{bundle.path} has no {files.JOB}: in which way the job ran is unknown.", "look at its run.json"
-        )
     trace = assemble(evidence)
     attribution = attribute(trace)
     window = (trace.start_ns, trace.end_ns)
@@ -93,7 +87,7 @@ def computed(bundle: Bundle, experiment: Runnable) -> Computed:
         core_waits=waits,
         imports=imports(evidence),
         findings=tuple(findings(context)),
-        spark_metrics=_spark_metrics(evidence),
+        spark_metrics=spark_metrics(evidence.event_log.tasks, evidence.event_log.stage_calls),
         transport=None if transport is None else tuple(transport),
         exchange=exchange_use(evidence),
         checks=tuple(found),
@@ -111,7 +105,7 @@ def computed(bundle: Bundle, experiment: Runnable) -> Computed:
 
 
 def _status(experiment: Runnable, evidence: Evidence, found: Sequence[Check]) -> tuple[Status, str | None]:
-    """The status of a run, and the reason if it is not ok."""
+    """Return the status of a run, and the reason if it is not ok."""
     if evidence.window["ended_by"] == "interrupt":
         return "interrupted", INTERRUPTED
     if reason := reasons.ended_badly(evidence, experiment):
@@ -119,13 +113,6 @@ def _status(experiment: Runnable, evidence: Evidence, found: Sequence[Check]) ->
         return "invalid" if diverged else "failed", reason
     failed = next((check for check in found if check.verdict == "fail"), None)
     return ("invalid", reasons.one_line(failed.message)) if failed else ("ok", None)
-
-
-def _spark_metrics(evidence: Evidence) -> SparkMetrics | None:
-    try:
-        return spark_metrics(evidence.tasks, evidence.stage_calls)
-    except (KeyError, TypeError):
-        return None  # an event log of an unknown form; the checks that need it are unknown
 
 
 def _ranks(evidence: Evidence) -> tuple[RankSteps, ...]:
@@ -143,6 +130,8 @@ def _rank(process: RecordedProcess, machine: Mapping[str, Any]) -> RankSteps:
     taken = process.steps()
     first = [span for span in taken if span.call == 0]
     ordered = sorted(span.end_ns - span.start_ns for span in taken if span.call and not span.truncated)
+    # of the step loop: another thread takes blocks in advance, and delays nothing
+    waits = [span for name in (kinds.GET, kinds.AWAIT_BLOCK) for span in process.named(name) if not span.thread]
     return RankSteps(
         role=process.process.role,
         index=process.process.index,
@@ -151,17 +140,12 @@ def _rank(process: RecordedProcess, machine: Mapping[str, Any]) -> RankSteps:
         step_p99_ns=statistics.quantile(ordered, 0.99),
         step_max_ns=ordered[-1] if ordered else None,
         first_step_ns=first[0].end_ns - first[0].start_ns if first else None,
-        feed_wait_ns=sum(span.end_ns - span.start_ns for span in _feed_waits(process)),
+        feed_wait_ns=sum(span.end_ns - span.start_ns for span in waits),
         device=machine.get("device"),
         cores=machine.get("cores"),
         intra_op_threads=machine.get("intra_op_threads"),
         inter_op_threads=machine.get("inter_op_threads"),
     )
-
-
-def _feed_waits(process: RecordedProcess) -> list[RecordedSpan]:
-    """Return the waits of the step loop: a thread that takes blocks in advance delays nothing."""
-    return [span for name in (kinds.GET, kinds.AWAIT_BLOCK) for span in process.named(name) if not span.thread]
 
 
 def _own_rank(rank: Rank) -> RankSteps:

@@ -55,8 +55,7 @@ class Verification:
 def verify(bundle: Bundle, against: str = "") -> Verification:
     """Verify a bundle.
 
-    Args:
-        against: hash of the bundle that was noted elsewhere; empty without one.
+    `against`: hash of the bundle that was noted elsewhere; empty without one.
 
     Raises:
         BundleError: run.json cannot be read, or the run was never submitted, so that there is nothing to compute.

@@ -101,8 +101,8 @@ def measure(
             with _switched(way):
                 bundle = Bundle(runner.run(experiment, out, progress, cluster))
             run = bundle.read()
-            found: tuple[int | None, ...] = (None, None, None)
-            length = run.status
+            found: tuple[int | None, int | None, int | None] = (None, None, None)
+            length: str = run.status
             if run.status == "ok":
                 loop = run.overhead.loop if run.overhead else None
                 found = (run.wall_ns, run.metrics.loop_ns, loop.ns if loop else None)

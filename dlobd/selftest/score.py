@@ -110,9 +110,7 @@ def held_up(injected: Injection, calls: Sequence[Call] | None) -> HeldUp:
     A stopped daemon holds up its client from the call that waits at the end of the delay; without such a call it
     held up nothing. A stopped JVM of Spark must not be inside a call, which would look like a slow daemon.
 
-    Args:
-        calls: those of the client of a stopped daemon, or of the stopped JVM; None if there is no such log.
-    """
+    `calls`: those of the client of a stopped daemon, or of the stopped JVM; None if there is no such log."""
     start_ns, end_ns = injected.start_ns, injected.end_ns
     if calls is None:
         return HeldUp(start_ns, end_ns)

@@ -158,11 +158,9 @@ def add_container_start(
 ) -> None:
     """Add a container from its request to the start of its process, with the same steps for AM and executors.
 
-    Args:
-        asking: the times at which the ApplicationMaster requests containers, if its log shows them.
-        begun: start of the process and its source, for steps that no log of a daemon separates.
-        allocated_by: heartbeat that the allocation waits for, as fields of a span.
-    """
+    `asking`: the times at which the ApplicationMaster requests containers, if its log shows them. `begun`: start
+    of the process and its source, for steps that no log of a daemon separates. `allocated_by`: heartbeat that
+    the allocation waits for, as fields of a span."""
     begun_ns, begun_source = begun
     if "ALLOCATED" not in marks:
         until = (marks["START_REQUEST"], NM_LOG) if "START_REQUEST" in marks else begun
@@ -249,10 +247,8 @@ def add_process_start(
 ) -> None:
     """Add the process of a container from its start to its registration, in the parts that its own records show.
 
-    Args:
-        begun: start by the NodeManager, start of the JVM, and first line of its log.
-        ended: registration or end, the source of that time, and True if it never registered.
-    """
+    `begun`: start by the NodeManager, start of the JVM, and first line of its log. `ended`: registration or end,
+    the source of that time, and True if it never registered."""
     running_ns, jvm_ns, logged_ns = begun
     end_ns, end_source, truncated = ended
     lane.add(start.script, running_ns, jvm_ns or logged_ns or end_ns, f"{NM_LOG}, {start.jvm_log}")

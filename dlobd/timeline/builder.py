@@ -44,9 +44,8 @@ class LaneBuilder:
     ) -> None:
         """Add recorded spans of `process`.
 
-        Args:
-            spans: the spans to add; None: all spans of its main thread.
-            resolve: turns a recorded wait, which names roles (`@feeder`), into fields of Span.
+        `spans`: the spans to add; None: all spans of its main thread. `resolve`: turns a recorded wait, which
+        names roles (`@feeder`), into fields of Span.
 
         Raises:
             BundleError: the registry has no such kind of span.

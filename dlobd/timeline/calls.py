@@ -25,10 +25,8 @@ def place(
 
     Leaves out calls inside a wait for another lane before its release, such as a poll of a state: they do not delay it.
 
-    Args:
-        carries: returns True if the call's thread executes the lane at that time.
-        elsewhere: sorted, disjoint intervals in which another thread executes the lane; they are left out.
-    """
+    `carries`: returns True if the call's thread executes the lane at that time. `elsewhere`: sorted, disjoint
+    intervals in which another thread executes the lane; they are left out."""
     waits = [span for span in lane.spans if span.waits_for]
     for call in calls:
         if not carries(call) or any(

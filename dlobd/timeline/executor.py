@@ -62,11 +62,7 @@ class Executor:
 
 
 def build(evidence: Evidence, host: str, executor: Executor, resolve: Resolve) -> list[Span]:
-    """Return the spans of an executor.
-
-    Args:
-        resolve: replaces the roles in a recorded wait by lanes.
-    """
+    """Return the spans of an executor."""
     container = executor.container
     lane = LaneBuilder(
         lane_of(executor.id), Process(host, "executor", int(executor.id) if executor.id.isdigit() else 0, 0)

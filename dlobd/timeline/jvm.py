@@ -92,9 +92,7 @@ def add_phases(
 ) -> None:
     """Add the phases in the log of one JVM, each after the begin of the previous phase.
 
-    Args:
-        until_ns: end of the activity, by the record of another process.
-    """
+    `until_ns`: end of the activity, by the record of another process."""
     rest = [line for line in lines if line.thread]
     for phase in phases:
         begun = next((index for index, line in enumerate(rest) if re.search(phase.begins, line.message)), None)
@@ -127,10 +125,7 @@ def add_boot(
 ) -> None:
     """Add the start of a JVM: its own creation, and the configuration of log4j.
 
-    Args:
-        configured: begin and end of that configuration.
-        first: the first line of the log.
-    """
+    `configured`: begin and end of that configuration. `first`: the first line of the log."""
     if life:
         lane.add(kinds.CREATE_JVM, life.start_ns, life.created_ns, jvm_log)
     if configured:

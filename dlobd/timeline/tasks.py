@@ -73,11 +73,8 @@ def critical(
     Each is the task that ended last before the next began: the next waited for its stage or its executor. A lost
     attempt precedes its repetition; between them lies the start of the executor, if it was new.
 
-    Args:
-        finished: ends of tasks by executor, from the executor's log.
-        end_ns: end of the search.
-        gone, registered: by executor, the times of its loss and of its registration at the driver.
-    """
+    `finished`: ends of tasks by executor, from the executor's log. `end_ns`: end of the search. `gone`,
+    `registered`: by executor, the times of its loss and of its registration at the driver."""
     jobs = list(jobs)
     in_vain = {one.task.id: one for one in lost(jobs)}
     # the first of several overwrites the others

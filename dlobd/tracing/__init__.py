@@ -18,24 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from dlobd.spans import InstantKind, SpanKind
-from dlobd.tracing.recorder import Cost, OpenSpan, Recorder
-
-__all__ = [
-    "SWITCH",
-    "Cost",
-    "Recorder",
-    "directory",
-    "flush",
-    "identify",
-    "instant",
-    "left_out",
-    "past",
-    "pause",
-    "resume",
-    "span",
-    "start",
-    "switched_off",
-]
+from dlobd.tracing.recorder import Cost as Cost
+from dlobd.tracing.recorder import OpenSpan
+from dlobd.tracing.recorder import Recorder as Recorder
 
 SWITCH = "DLOBD_TRACE"
 """The environment variable that turns the recorder off, by the value `off`."""
@@ -106,10 +91,8 @@ def _after_fork() -> None:
 def span(kind: SpanKind, wait: dict[str, Any] | None = None, detail: str = "", **attrs: Any) -> OpenSpan | _NoSpan:
     """Record an interval of this process: `with span(spans.OPEN) as open_span: ...; open_span.note(bytes=n)`.
 
-    Args:
-        wait: fields of the wait that differ between spans of one kind; the row of the kind has the others.
-        detail: the variable part of the name.
-    """
+    `wait`: fields of the wait that differ between spans of one kind; the row of the kind has the others.
+    `detail`: the variable part of the name."""
     return _NO_SPAN if _recorder is None else OpenSpan(_recorder, kind, wait, detail, attrs)
 
 

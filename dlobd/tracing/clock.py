@@ -91,9 +91,7 @@ def tick_ns() -> int:
 class WallToMonotonic:
     """Conversion of this host's wall-clock timestamps to the monotonic clock, by the nearest anchor.
 
-    Args:
-        anchors: readings of one clock domain; at least one.
-    """
+    `anchors`: readings of one clock domain; at least one."""
 
     def __init__(self, anchors: Sequence[ClockAnchor]) -> None:
         if not anchors:

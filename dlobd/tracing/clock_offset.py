@@ -60,8 +60,7 @@ class Bounds:
 class Offset:
     """The offset of clock b from clock a over a period.
 
-    Args:
-        exchanges: in any order; at least one.
+    `exchanges`: in any order; at least one.
 
     Raises:
         ValueError: there is no exchange, or a response was received before its request was sent.

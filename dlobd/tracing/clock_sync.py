@@ -53,8 +53,7 @@ def _mac(secret: bytes, kind: bytes, message: bytes) -> bytes:
 class Server:
     """Server of this process's clock, in a thread, until it is closed.
 
-    Args:
-        host: the address to listen on; never all addresses of the machine.
+    `host`: the address to listen on; never all addresses of the machine.
 
     Raises:
         OSError: it cannot listen there.

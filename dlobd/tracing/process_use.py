@@ -38,10 +38,8 @@ class ThreadTimes:
 class Threads:
     """The threads of one process, for repeated readings.
 
-    Args:
-        java: True for a JVM. Its first thread starts Java's main thread and waits for it; in any other program the
-            first thread is the main thread.
-    """
+    `java`: True for a JVM. Its first thread starts Java's main thread and waits for it; in any other program the
+    first thread is the main thread."""
 
     def __init__(self, pid: int, java: bool = False) -> None:
         self._directory = f"/proc/{pid}/task"

@@ -247,10 +247,8 @@ class Recorder:
     def span(self, kind: SpanKind, wait: dict[str, Any] | None = None, detail: str = "", **attrs: Any) -> OpenSpan:
         """Record an interval; see `dlobd.tracing.span`.
 
-        Args:
-            wait: may contain waits_for, released_ns, cause and cause_period_ns; for a member of a collective, the
-                collective's kind `rendezvous` and its number `call`.
-        """
+        `wait`: may contain waits_for, released_ns, cause and cause_period_ns; for a member of a collective,
+        the collective's kind `rendezvous` and its number `call`."""
         return OpenSpan(self, kind, wait, detail, attrs)
 
     def instant(self, kind: InstantKind, at_ns: int | None = None, **attrs: Any) -> None:
@@ -261,7 +259,7 @@ class Recorder:
         self._append(line)
 
     def past(self, kind: SpanKind, start_ns: int, end_ns: int, detail: str = "", **attrs: Any) -> None:
-        """Record an interval that has ended, of a kind whose short intervals get no span (see `left_out`)."""
+        """Record an interval that has ended and is long enough for a span; see `left_out`."""
         main = get_ident() == self._main
         stack, thread = (self._main_stack, "") if main else self._of_thread()
         line = {"k": "s", "i": next(self._ids), "p": stack[-1] if stack else 0, "l": kind.layer, "n": kind.text(detail)}
@@ -281,9 +279,7 @@ class Recorder:
         """Write the buffered lines, and every `SUMS_S` the sums. A failing disk costs spans and a line on stderr, but
         never the job.
 
-        Args:
-            last: the process may end without another flush: write the sums too.
-        """
+        `last`: the process may end without another flush: write the sums too."""
         with self._lock:
             entries = [self._queue.popleft() for _ in range(len(self._queue))]
             wall_ns, cpu_ns = time.monotonic_ns(), time.thread_time_ns()
@@ -343,7 +339,7 @@ class Recorder:
             self.cost.lost_lines = lost  # the next line repeats these sums
 
     def _put(self, lines: list[str]) -> None:
-        """Append lines to the file, and counts written and lost lines."""
+        """Append lines to the file, and count written and lost lines."""
         assert self._fd is not None
         before = b"\n" if self._cut else b""
         data = before + ("\n".join(lines) + "\n").encode()
@@ -380,16 +376,7 @@ class Recorder:
         if self._peer is None:
             return
         for pair in self._peer.exchange():
-            self._append(
-                {
-                    "k": "x",
-                    "domain_b": self._peer.domain,
-                    "sent_a_ns": pair.sent_a_ns,
-                    "received_b_ns": pair.received_b_ns,
-                    "sent_b_ns": pair.sent_b_ns,
-                    "received_a_ns": pair.received_a_ns,
-                }
-            )
+            self._append({"k": "x", "domain_b": self._peer.domain, **asdict(pair)})
         self._exchanged_ns = self._now()
 
     def leave(self) -> None:
@@ -474,13 +461,8 @@ class Recorder:
         }
 
     def _anchor_line(self) -> dict[str, Any]:
-        anchor = clock.anchor()
-        return {
-            "k": "anchor",
-            "monotonic_ns": anchor.monotonic_ns,
-            "wall_ns": anchor.wall_ns,
-            "error_ns": anchor.error_ns,
-        }
+        anchor = asdict(clock.anchor())
+        return {"k": "anchor", **{name: anchor[name] for name in ("monotonic_ns", "wall_ns", "error_ns")}}
 
 
 # --- encoding: cheaper than json.dumps ---

@@ -31,9 +31,7 @@ Span = Callable[..., AbstractContextManager[Any]]
 def evidence(directory: Path) -> dict[str, Any]:
     """Return the evidence for a bundle: the state of recording, and the cost of a span.
 
-    Args:
-        directory: for a temporary span file, on the disk of the run's span files.
-    """
+    `directory`: for a temporary span file, on the disk of the run's span files."""
     if tracing.switched_off():
         return {"recording": "off", "span_ns": None}
     costs = measured(directory, SPANS, REPEATS)["on"]

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dlobd.evidence.event_log import TaskMetrics
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected.kinds import EvidenceKind
 from dlobd.evidence.expected.logs import LIMITS
@@ -118,8 +117,9 @@ class Rule:
 
     @property
     def description(self) -> str:
-        """The first sentence of the comparison's docstring."""
-        return (self.compare.__doc__ or "").split("\n\n")[0].replace("\n    ", " ")
+        """The first sentence of the comparison's docstring, without "Check that"."""
+        sentence = " ".join((self.compare.__doc__ or "").split("\n\n")[0].split()).removeprefix("Check that ")
+        return sentence[:1].upper() + sentence[1:]
 
 
 class Rules(list[Rule]):
@@ -131,7 +131,7 @@ class Rules(list[Rule]):
     def add(
         self, code: str, left: str, right: str, *needs: EvidenceKind, whole: bool | None = None
     ) -> Callable[[Comparison], Comparison]:
-        """Decorate a comparison as a rule; `left` and `right` are the sources of its figures."""
+        """Return a decorator that adds a comparison; `left` and `right` are the sources of its figures."""
 
         def added(compare: Comparison) -> Comparison:
             is_whole = self._whole if whole is None else whole
@@ -142,7 +142,7 @@ class Rules(list[Rule]):
 
 
 def _json_number(value: Number | None) -> Number | None:
-    """JSON has no NaN and no infinity; the message has them."""
+    """Return None for NaN and infinity, which JSON lacks; the message has them."""
     return value if value is not None and math.isfinite(value) else None
 
 
@@ -200,17 +200,9 @@ def repeated_tasks(evidence: Evidence) -> str:
     """Return a doubt if Spark repeated a task, which reads and feeds its input again."""
     if evidence.driver.log.gone:
         return "an executor was lost, and Spark repeated its tasks"
-    if any(not task.ok for task in ended_tasks(evidence)):
+    if any(not task.ok for task in evidence.event_log.tasks):
         return "a task failed, and Spark repeated it"
     return ""
-
-
-def ended_tasks(evidence: Evidence) -> list[TaskMetrics]:
-    """Return the tasks of Spark's event log; none if the log has an unknown form."""
-    try:
-        return evidence.tasks
-    except (KeyError, TypeError):
-        return []
 
 
 def other_clocks(evidence: Evidence) -> str:

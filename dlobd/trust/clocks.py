@@ -20,7 +20,7 @@ RULES = Rules()
 
 @RULES.add("log-timestamps", "logs: largest disagreement, ns", "limit on a busy machine, ns")
 def _log_timestamps(facts: Facts) -> Compared | None:
-    """The two timestamps of each log line differ by the offset between wall clock and monotonic clock.
+    """Check that the two timestamps of each log line differ by the offset between wall clock and monotonic clock.
 
     Detects a wall clock that was set during the run, and lines of another boot. Not seen to fail in a run so far; a
     test edits a log.
@@ -48,7 +48,7 @@ def _log_timestamps(facts: Facts) -> Compared | None:
 
 @RULES.add("window", "span files: ns outside", "client's clock, ns", kinds.DRIVER_SPANS)
 def _window(facts: Facts) -> Compared | None:
-    """Nothing was recorded before spark-submit began, nor by a driver in client mode after it ended.
+    """Check that nothing was recorded before spark-submit began, nor by a driver in client mode after it ended.
 
     Not seen to fail in a run so far; a test shifts the end of the window.
     """
@@ -78,7 +78,7 @@ def _at(line: LogLine | None) -> int | None:
 
 
 def _submission(evidence: Evidence) -> Iterator[Message]:
-    """Between the client, the ResourceManager and the ApplicationMaster."""
+    """Yield messages between the client, the ResourceManager and the ApplicationMaster."""
     points, app, am = evidence.submitter.log.points, evidence.yarn.application.at, evidence.application_master
     attempt = evidence.yarn.attempt(evidence.attempts.am).at
     yield "submission", _at(points.get("submitting")), app.get("SUBMITTED")
@@ -96,7 +96,7 @@ def _submission(evidence: Evidence) -> Iterator[Message]:
 
 
 def _containers(evidence: Evidence) -> Iterator[Message]:
-    """Between the ResourceManager, the ApplicationMaster and the NodeManagers."""
+    """Yield messages between the ResourceManager, the ApplicationMaster and the NodeManagers."""
     states = ("ALLOCATED", "ACQUIRED", "START_REQUEST", "LOCALIZING", "SCHEDULED", "RUNNING", "EXITED")
     for container, marks in evidence.yarn.containers.items():
         at, am = marks.at, evidence.am_log_of(container)
@@ -111,7 +111,7 @@ def _containers(evidence: Evidence) -> Iterator[Message]:
 
 
 def _executors(evidence: Evidence) -> Iterator[Message]:
-    """Between the driver and its executors."""
+    """Yield messages between the driver and its executors."""
     driver = evidence.driver.log
     for executor, log in evidence.executors.items():
         registered = driver.registered.get(executor)
@@ -127,7 +127,7 @@ def _executors(evidence: Evidence) -> Iterator[Message]:
 
 
 def _ranks(evidence: Evidence) -> Iterator[Message]:
-    """Between the ranks and the driver, which waits until each rank has left its result."""
+    """Yield messages from the ranks to the driver, which waits for the results of all ranks."""
     driver = evidence.driver_process
     if driver is None or not training_job(evidence) or not completed(evidence):
         return
@@ -138,7 +138,7 @@ def _ranks(evidence: Evidence) -> Iterator[Message]:
 
 
 def _staging(evidence: Evidence) -> Iterator[Message]:
-    """Between spark-submit and the NameNode."""
+    """Yield messages between spark-submit and the NameNode."""
     for line, path, next_line_ns in evidence.submitter.log.uploads:
         audits = [audit for audit in evidence.hdfs.audits if audit.path == path]
         created = next((audit.at_ns for audit in audits if audit.command == "create"), None)
@@ -149,7 +149,7 @@ def _staging(evidence: Evidence) -> Iterator[Message]:
 
 @RULES.add("message-order", "logs: ns before the cause", "limit on a busy machine, ns")
 def _message_order(facts: Facts) -> Compared | None:
-    """No message is received before it is sent, by the logs of both processes.
+    """Check that no message is received before it is sent, by the logs of both processes.
 
     Detects clock errors, and lines that belong to another container or attempt. Commit 58ebb5f: failed with a
     ResourceManager that was restarted, since its ApplicationMaster registers twice; the first call counts since.

@@ -15,7 +15,7 @@ INCONSISTENT_SHARE = 0.01
 
 @RULES.add(COMPLETE, "bundle: missing or incomplete sources", "limit")
 def _complete(facts: Facts) -> Compared:
-    """Every source on which the breakdown depends is complete.
+    """Check that every source on which the breakdown depends is complete.
 
     Failed in the real runs of tests/full/ways/test_missing_evidence.py: a silenced log, a full disk, a truncated file.
     """
@@ -26,7 +26,7 @@ def _complete(facts: Facts) -> Compared:
 
 @RULES.add(CONSISTENT, "spans: contradictions, ns", "limit, ns")
 def _consistent(facts: Facts) -> Compared:
-    """Spans of all sources fit together: they nest, waits end after their release, messages arrive after they are sent.
+    """Check that spans of all sources fit together: they nest, and no wait or message ends too early.
 
     Docs of ef82ce2 (missing evidence): failed by 2.6 s, when the ResourceManager's log was truncated during the run.
     """
@@ -41,7 +41,7 @@ def _consistent(facts: Facts) -> Compared:
 
 @RULES.add(TRANSPORT, "counters: planes as requested", "experiment: planes")
 def _transport(facts: Facts) -> Compared | None:
-    """The bytes of each plane went by the transport that the experiment asks for.
+    """Check that the bytes of each plane went by the transport that the experiment asks for.
 
     The counters of the kernel and of devices decide. Fails for bytes that go by TCP between the
     addresses of RDMA devices (tests/full/guest/test_soft_roce.py).

@@ -12,7 +12,7 @@ RULES = Rules(whole=True)
 
 
 def _bytes(evidence: Evidence, *wanted: str, purpose: str = "") -> int:
-    """The bytes of all spans of these names; of one purpose, if given."""
+    """Return the bytes of all spans of these names, and of one purpose if it is given."""
     return sum(
         int(span.attrs.get("bytes", 0))
         for process in evidence.processes
@@ -33,7 +33,7 @@ def _is_fed(evidence: Evidence) -> bool:
     kinds.INPUT_RECORDS,
 )
 def _put(facts: Facts) -> Compared | None:
-    """Feed tasks put the whole input into the queues, once per epoch.
+    """Check that feed tasks put the whole input into the queues, once per epoch.
 
     Docs of ef82ce2 (missing evidence): failed for a bundle without the span file of a Python worker that feeds.
     """
@@ -56,7 +56,7 @@ def _put(facts: Facts) -> Compared | None:
     kinds.RANK_SPANS,
 )
 def _taken(facts: Facts) -> Compared | None:
-    """The ranks took out of the queues all bytes that feed tasks put in.
+    """Check that the ranks took out of the queues all bytes that feed tasks put in.
 
     Detects blocks that the queue lost. Commit 786ca55 exempts training that ends early, since a rank takes blocks ahead
     of its steps.
@@ -77,7 +77,7 @@ def _taken(facts: Facts) -> Compared | None:
     kinds.MARKERS,
 )
 def _trained(facts: Facts) -> Compared | None:
-    """The ranks trained on all samples that they received, from the feed or by reading.
+    """Check that the ranks trained on all samples that they received, from the feed or by reading.
 
     Failed in real runs of tests/full/ways/test_missing_evidence.py at ef82ce2: 3,000 samples against 6,000, because the
     span directory of a rank refused its file; and again for a full disk and a truncated span file.

@@ -12,7 +12,6 @@ from dlobd.trust.base import (
     Rules,
     cut_short,
     daemon_trouble,
-    ended_tasks,
     external,
     passes,
     repeated_tasks,
@@ -47,7 +46,7 @@ def trouble(evidence: Evidence) -> str:
     kinds.INPUT_RECORDS,
 )
 def _input_read_by_spark(facts: Facts) -> Compared | None:
-    """Spark's tasks read the whole input once per pass.
+    """Check that Spark's tasks read the whole input once per pass.
 
     Detects tasks whose metrics Spark lost, and input that Spark skipped. Commit fe69d44 exempts training that ends
     before its last epoch, because the sums differ there.
@@ -57,7 +56,7 @@ def _input_read_by_spark(facts: Facts) -> Compared | None:
     stored = sum(evidence.hdfs.file_bytes.values()) * (times or 0)
     if not stored or job["input"] != "feed" or cut_short(evidence):
         return None
-    if not (tasks := ended_tasks(evidence)):
+    if not (tasks := evidence.event_log.tasks):
         return unknown("Spark's event log has no ended task")
     read = sum(task.read_bytes for task in tasks)
     message = f"Spark read {read:,} bytes of input; the files have {stored:,} bytes in {times} pass(es)"
@@ -72,7 +71,7 @@ def _input_read_by_spark(facts: Facts) -> Compared | None:
     kinds.INPUT_RECORDS,
 )
 def _input_sent_by_datanodes(facts: Facts) -> Compared | None:
-    """The DataNodes sent the blocks of the input once per pass, with their checksums.
+    """Check that the DataNodes sent the blocks of the input once per pass, with their checksums.
 
     Docs of ef82ce2 (missing evidence): failed for a bundle without one DataNode's client trace, which no other source
     reported then. Today the missing trace makes it unknown.
@@ -100,7 +99,7 @@ def _input_sent_by_datanodes(facts: Facts) -> Compared | None:
     "input-checksums", "HDFS: files with the expected checksum", "staging: files", kinds.INPUT_RECORDS, whole=False
 )
 def _input_checksums(facts: Facts) -> Compared | None:
-    """HDFS reports the checksums that dlobd computed while it staged the input.
+    """Check that HDFS reports the checksums that dlobd computed while it staged the input.
 
     Detects errors of dlobd's own computation, such as that for files of several blocks (commit 65b340f). Not seen to
     fail in a run so far; a test edits a checksum.
@@ -119,7 +118,7 @@ def _input_checksums(facts: Facts) -> Compared | None:
     "files-written", "span files: writes", "NameNode audit log: created files", kinds.AUDIT_LOG, kinds.RANK_SPANS
 )
 def _files_written(facts: Facts) -> Compared | None:
-    """The NameNode created one file for each write that a rank recorded.
+    """Check that the NameNode created one file for each write that a rank recorded.
 
     Commit f93cb9d: failed in one run of some hundred. The driver ended a rank when it saw its done-marker, before the
     rank's recorder had written the span of that marker to disk.

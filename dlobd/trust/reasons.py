@@ -41,9 +41,7 @@ filter to them (YarnSchedulerBackend's AddWebUIFilter). dlobd switches the pages
 def ended_badly(evidence: Evidence, limits: Runnable) -> str | None:
     """Return the reason of a job that was not interrupted and failed; None for others.
 
-    Args:
-        limits: has timeout_s and accept_timeout_s.
-    """
+    `limits`: has timeout_s and accept_timeout_s."""
     window = evidence.window
     if window["ended_by"] == "timeout":
         return timed_out(evidence, limits.timeout_s)

@@ -23,7 +23,7 @@ RULES = Rules()
     kinds.WORKER_SPANS,
 )
 def _spans(facts: Facts) -> Compared | None:
-    """Every span that a process opened was read.
+    """Check that every span that a process opened was read.
 
     A recorder numbers its spans, so that a lost span leaves a gap. Detects a span file that is truncated while a rank
     writes it, as in tests/full/ways/test_missing_evidence.py.
@@ -38,7 +38,7 @@ def _spans(facts: Facts) -> Compared | None:
 
 @RULES.add("nesting", "span files: ns outside", "limit, ns")
 def _nesting(facts: Facts) -> Compared | None:
-    """Spans of one thread lie inside their parents and follow each other.
+    """Check that spans of one thread lie inside their parents and follow each other.
 
     Detects the bug of commit 57f809f: spans that ended before they began were dropped in silence.
     """
@@ -69,7 +69,7 @@ def _outside_ns(process: RecordedProcess) -> Iterator[int]:
 
 
 def _groups(evidence: Evidence) -> dict[tuple[str, int | None], list[RecordedSpan]]:
-    """The collectives of the ranks: kind and number to the spans of their members."""
+    """Map kind and number of each collective to the spans of its members."""
     groups: dict[tuple[str, int | None], list[RecordedSpan]] = defaultdict(list)
     for process in trainers(evidence.processes):
         for span in process.spans:
@@ -80,7 +80,7 @@ def _groups(evidence: Evidence) -> dict[tuple[str, int | None], list[RecordedSpa
 
 @RULES.add("collective-order", "span files: ns too early", "error of the clocks, ns")
 def _order(facts: Facts) -> Compared | None:
-    """No rank leaves a collective before the last rank has entered it.
+    """Check that no rank leaves a collective before the last rank has entered it.
 
     Detects errors of the clock offsets between hosts. Not seen to fail in a run so far; a test edits a span file.
     """

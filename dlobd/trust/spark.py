@@ -6,7 +6,7 @@ from math import ceil
 
 from dlobd.evidence.expected import kinds
 from dlobd.tracing.clock import WallToMonotonic
-from dlobd.trust.base import Compared, Facts, Rules, ended_tasks, unknown
+from dlobd.trust.base import Compared, Facts, Rules, unknown
 
 RULES = Rules()
 
@@ -25,7 +25,7 @@ DROPPED = "from eventLog"
     whole=True,
 )
 def _tasks(facts: Facts) -> Compared | None:
-    """The tasks that start in the driver's log are those that end in the event log.
+    """Check that the tasks that start in the driver's log are those that end in the event log.
 
     Detects events that Spark dropped, and jobs that the driver's log misses. Not seen to fail in a run so far; a test
     removes lines.
@@ -34,7 +34,7 @@ def _tasks(facts: Facts) -> Compared | None:
     if not evidence.topology.has_spark:
         return None
     started = {task.id for job in evidence.driver.log.jobs for task in job.tasks}
-    ended = {task.id for task in ended_tasks(evidence)}
+    ended = {task.id for task in evidence.event_log.tasks}
     if not started:
         return None
     if not ended:
@@ -53,7 +53,7 @@ def _tasks(facts: Facts) -> Compared | None:
     kinds.EVENT_LOG,
 )
 def _run_time(facts: Facts) -> Compared | None:
-    """No executor reports a longer run time for a task than the driver saw between launch and finish.
+    """Check that no executor reports a longer run time for a task than the driver saw between launch and finish.
 
     Commit 3b15cd3: failed for tasks of several CPUs, since Spark multiplies their run time by the CPUs (SPARK-51666).
     """
@@ -61,7 +61,7 @@ def _run_time(facts: Facts) -> Compared | None:
     # Spark subtracts deserialization after it multiplied by the CPUs
     excess = [
         ceil((task.deserialize_ms + task.run_ms) / task.cpus) - (task.finish_ms - task.launch_ms)
-        for task in ended_tasks(evidence)
+        for task in evidence.event_log.tasks
         if task.ok
     ]
     if not excess:

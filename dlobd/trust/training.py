@@ -25,13 +25,13 @@ LEAST_STEPS = 10
 
 
 def _results(evidence: Evidence) -> list[RankResult]:
-    """The done-markers by rank."""
+    """Return the done-markers by rank."""
     return [evidence.results[rank] for rank in sorted(evidence.results)]
 
 
 @RULES.add("ranks-reported", "done-markers: ranks", "experiment: workers", whole=False)
 def _ranks(facts: Facts) -> Compared | None:
-    """Each rank left a done-marker.
+    """Check that each rank left a done-marker.
 
     Docs of ef82ce2 (missing evidence): failed with "missing: [0, 1]" for a bundle without done-markers.
     """
@@ -46,7 +46,7 @@ def _ranks(facts: Facts) -> Compared | None:
 
 @RULES.add("steps", "done-markers: steps of a rank", "experiment: steps", kinds.MARKERS)
 def _steps(facts: Facts) -> Compared | None:
-    """Each rank took the steps that the experiment asks for.
+    """Check that each rank took the steps that the experiment asks for.
 
     Detects ranks that end after different steps, which commit fe69d44 had to prevent for limits of time.
     """
@@ -58,7 +58,7 @@ def _steps(facts: Facts) -> Compared | None:
 
 
 def _wanted_steps(experiment: Experiment, results: Sequence[RankResult]) -> tuple[int, str]:
-    """The number of steps, and the limit that ended training early.
+    """Return the expected number of steps, and the limit that ended training early.
 
     Time ends all ranks after the step of rank 0, but only if that much time has passed. Accuracy ends them after the
     first evaluation that reached the target."""
@@ -78,7 +78,7 @@ def _wanted_steps(experiment: Experiment, results: Sequence[RankResult]) -> tupl
 
 @RULES.add("steps-recorded", "span files of ranks: steps", "done-markers: steps", kinds.RANK_SPANS, kinds.MARKERS)
 def _steps_recorded(facts: Facts) -> Compared | None:
-    """Each rank recorded a span for each step that it reports.
+    """Check that each rank recorded a span for each step that it reports.
 
     Detects spans that the recorder lost. Docs of ef82ce2 (missing evidence): failed for a bundle of plain processes
     without the span file of a worker.
@@ -94,7 +94,7 @@ def _steps_recorded(facts: Facts) -> Compared | None:
 
 @RULES.add("samples", "done-markers: samples", "experiment: steps x batch x ranks", kinds.MARKERS)
 def _samples(facts: Facts) -> Compared | None:
-    """The ranks trained on as many samples as their steps have.
+    """Check that the ranks trained on as many samples as their steps have.
 
     Not seen to fail in a run so far; a test edits a done-marker.
     """
@@ -108,7 +108,7 @@ def _samples(facts: Facts) -> Compared | None:
 
 @RULES.add("loss-finite", "done-markers: finite losses", "done-markers: losses", kinds.MARKERS)
 def _loss_finite(facts: Facts) -> Compared | None:
-    """The loss of each step is finite.
+    """Check that the loss of each step is finite.
 
     Commits 9a0b99e and 391b4a5: a learning rate that was too large made the loss NaN, and the run went on to its end.
     """
@@ -130,7 +130,7 @@ def _finite(losses: Sequence[Sequence[float]]) -> bool:
 
 @RULES.add("loss-equal", "done-markers: largest difference", "limit", kinds.MARKERS)
 def _loss_equal(facts: Facts) -> Compared | None:
-    """All ranks report the same loss for a step, since they reduce it together.
+    """Check that all ranks report the same loss for a step, since they reduce it together.
 
     Commit ba31a63 introduced it. Not seen to fail in a run so far; a test edits a done-marker.
     """
@@ -148,7 +148,7 @@ def _loss_equal(facts: Facts) -> Compared | None:
 
 @RULES.add("loss-falls", "done-markers: first tenth", "done-markers: last tenth", kinds.MARKERS)
 def _loss_falls(facts: Facts) -> Compared | None:
-    """The mean loss of the last tenth of the steps is below that of the first tenth.
+    """Check that the mean loss of the last tenth of the steps is below that of the first tenth.
 
     Fails for a run with a learning rate of 1e-12 (tests/full/faults/test_deaths.py).
     """
@@ -167,7 +167,7 @@ def _loss_falls(facts: Facts) -> Compared | None:
 
 @RULES.add("test-samples", "done-marker of the chief", "experiment: test samples", kinds.MARKERS)
 def _test_samples(facts: Facts) -> Compared | None:
-    """The chief evaluated the model with the whole test set.
+    """Check that the chief evaluated the model with the whole test set.
 
     Not seen to fail in a run so far; a test edits a done-marker.
     """
@@ -182,7 +182,7 @@ def _test_samples(facts: Facts) -> Compared | None:
 
 @RULES.add("test-accuracy", "done-marker of the chief", "experiment: accuracy", kinds.MARKERS)
 def _test_accuracy(facts: Facts) -> Compared | None:
-    """The model reaches the lowest accuracy that the experiment accepts.
+    """Check that the model reaches the lowest accuracy that the experiment accepts.
 
     Failed with 0.7265 against 0.75 for a run of the quickstart at ef82ce2 that trained too briefly. Fails for a run
     that asks for 0.999 (tests/full/faults/test_deaths.py).

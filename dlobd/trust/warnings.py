@@ -63,7 +63,7 @@ def _daemons(evidence: Evidence) -> Iterator[str]:
 
 
 def _silent_datanode(evidence: Evidence, address: str) -> Iterator[str]:
-    """Warns about a DataNode that the NameNode declared dead, unless it died. `address` is that of block transfers."""
+    """Yield a warning about a DataNode with this transfer address that was declared dead, unless it died."""
     nodes = [daemon for daemon in evidence.daemons if address == f"{daemon['host']}:{daemon['ports'].get('data')}"]
     if all(node["alive"] for node in nodes):
         name = f"{nodes[0]['name']} ({address})" if nodes else f"the DataNode at {address}"
@@ -81,7 +81,7 @@ def _spans(evidence: Evidence, trace: Trace) -> Iterator[str]:
 
 
 def _own_configuration(evidence: Evidence) -> Iterator[str]:
-    """Warns about settings of a script's own SparkConf that override its spark-submit line."""
+    """Yield warnings about settings of a script's own SparkConf that override its spark-submit line."""
     driver = evidence.driver_process if evidence.topology.user_script else None
     ready = driver.instant(kinds.SPARK_CONTEXT_READY) if driver else None
     if ready is None:

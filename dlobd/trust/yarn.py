@@ -29,7 +29,7 @@ _FINISH_MS = re.compile(r"\bfinishTime=(\d+)")
 
 
 def _summary(evidence: Evidence, pattern: re.Pattern[str]) -> int | None:
-    """A field of the ResourceManager's summary of the application."""
+    """Return a field of the ResourceManager's summary of the application."""
     application = f"appId={evidence.window['application_id']},"
     for line in evidence.daemon_log("resourcemanager"):
         if application in line.message and (match := pattern.search(line.message)):
@@ -43,7 +43,7 @@ def _doubt(evidence: Evidence) -> str:
 
 @RULES.add("container-memory", "RM log: MB x seconds", "RM REST: memorySeconds", *_RM)
 def _memory(facts: Facts) -> Compared | None:
-    """The memory of each container times its lifetime is what the ResourceManager charges.
+    """Check that the memory of each container times its lifetime is what the ResourceManager charges.
 
     Commit ae8eabc: failed now and then, because the ResourceManager writes its summary while its scheduler still
     charges the last containers. The check uses the REST record since, which is complete.
@@ -82,7 +82,7 @@ def _memory(facts: Facts) -> Compared | None:
     kinds.CONTAINER_FILES,
 )
 def _containers(facts: Facts) -> Compared | None:
-    """Each container that YARN allocated and started left its logs.
+    """Check that each container that YARN allocated and started left its logs.
 
     Detects containers whose logs were not collected. Not seen to fail in a run so far; a test edits YARN's summary.
     """
@@ -101,7 +101,7 @@ def _containers(facts: Facts) -> Compared | None:
 
 @RULES.add("application-time", "ResourceManager: ns outside", "clock readings: step, ns", *_RM)
 def _inside(facts: Facts) -> Compared | None:
-    """By the ResourceManager's timestamps the application ran between the begin and the end of spark-submit.
+    """Check that by the ResourceManager's timestamps the application ran between the begin and the end of spark-submit.
 
     Detects errors of the conversion from wall clock to monotonic clock. Not seen to fail in a run so far; a test
     shifts the finish time.

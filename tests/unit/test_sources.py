@@ -250,7 +250,7 @@ def test_a_line_that_is_taken_out_of_a_span_file_is_noticed(tmp_path: Path) -> N
     rank.write_text("".join([*lines[:20], *lines[21:], end]))
     Bundle(path).note_collected([], {})
     (line,) = said(computed(path, "quick-run"))
-    assert f"has {len(lines) - 1} lines where its recorder wrote {len(lines)}" in line
+    assert f"has {len(lines) - 1} lines, but its recorder wrote {len(lines)}" in line
 
 
 def test_a_disk_that_refused_spans_is_named_with_the_process(tmp_path: Path) -> None:

@@ -108,14 +108,14 @@ def test_without_an_ended_task_there_is_nothing() -> None:
     """As in a run without Spark, or one whose driver was killed at once: unknown, not 0."""
     assert spark_metrics([], {}) is None
     native = Evidence(DATA / "native-run")
-    assert spark_metrics(native.tasks, native.stage_calls) is None
+    assert spark_metrics(native.event_log.tasks, native.event_log.stage_calls) is None
     assert found(["", LINES[0], LINES[1][:200]])["metrics"]["numTasks"] == 1
 
 
 def test_a_capture_without_its_stages_still_has_its_tasks() -> None:
     """The calls are unknown there, the figures are not."""
     quick = Evidence(DATA / "quick-run")
-    metrics = plain(spark_metrics(quick.tasks, quick.stage_calls))
+    metrics = plain(spark_metrics(quick.event_log.tasks, quick.event_log.stage_calls))
     assert metrics is not None
     assert {stage["call"] for stage in metrics["stages"]} == {None}
     assert metrics["metrics"]["recordsRead"] == 6000

@@ -1,6 +1,6 @@
 """Finds logs that are absent, or lack their begin or end: of the driver, of containers and of daemons.
 
-ApplicationMaster, driver and daemons name the containers of a run independently of each other.
+The ApplicationMaster, the driver and the daemons name the containers of a run independently.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dlobd.evidence.log4j import LogLine
 from dlobd.spans import LOG_LEVEL, SPARK_CONTEXT
 
 FULL_LEVELS = ("ALL", "TRACE", "DEBUG", "INFO")
-"""Levels of a log that has the lines that are read."""
+"""Levels at which a log has all lines that dlobd reads."""
 
 DRIVER_ENDS = ("Successfully stopped SparkContext", "Shutdown hook called", "SparkContext already stopped")
 SUBMITTER_ENDS = ("(state: FINISHED)", "final status:", "Shutdown hook called")
@@ -30,10 +30,10 @@ EXECUTOR_ENDS = (
 )
 CONTAINER_BEGINS = "Registering signal handler for TERM"
 MASTER_ENDS = ("Unregistering ApplicationMaster", "Shutdown hook called", "RECEIVED SIGNAL")
-"""The first message of such a process, and the last messages of a process that was not killed."""
+"""Messages at the end of each kind of log, and at the begin of a container's log, if the process was not killed."""
 
 LIMITS = ("max_steps", "max_seconds", "target_accuracy")
-"""Settings of a job with which it may leave a part of its input unread."""
+"""Settings of a job that may end it before it has read all of its input."""
 
 _MASTER = re.compile(r"container_(?:e\d+_)?\d+_\d+_\d+_000001")
 
@@ -58,7 +58,8 @@ def absences(evidence: Evidence) -> Iterator[MissingEvidence]:
 
 def _driver(evidence: Evidence) -> Iterator[MissingEvidence]:
     for name in (files.DRIVER_STDERR, files.DRIVER_STDOUT):
-        kind = kinds.DRIVER_OUTPUT if name == files.DRIVER_STDOUT else _of_driver(evidence)
+        kind = kinds.DRIVER_LOG if evidence.topology.has_spark else kinds.NATIVE_LOG
+        kind = kinds.DRIVER_OUTPUT if name == files.DRIVER_STDOUT else kind
         if not evidence.on_file(name):
             yield MissingEvidence(kind, name, "is absent", ALL_LANES if kind.decides else ())
     topology = evidence.topology
@@ -80,16 +81,12 @@ def _driver(evidence: Evidence) -> Iterator[MissingEvidence]:
             yield from _whole(kinds.DRIVER_LOG, name, lines, SUBMITTER_ENDS, ALL_LANES)
 
 
-def _of_driver(evidence: Evidence) -> EvidenceKind:
-    return kinds.DRIVER_LOG if evidence.topology.has_spark else kinds.NATIVE_LOG
-
-
 def _headless(evidence: Evidence, lines: Sequence[LogLine], name: str) -> Iterator[MissingEvidence]:
     """Yield a log of the driver's JVM that begins after its SparkContext was created."""
     driver = evidence.driver_process
     context = driver.named(SPARK_CONTEXT) if driver else ()
     if lines and context and "JVM SparkContext" not in evidence.driver.log.points:
-        yield MissingEvidence(kinds.DRIVER_LOG, name, "begins after the SparkContext was made", ALL_LANES)
+        yield MissingEvidence(kinds.DRIVER_LOG, name, "begins after the start of the SparkContext", ALL_LANES)
 
 
 def _silenced(evidence: Evidence, name: str) -> Iterator[MissingEvidence]:
@@ -98,7 +95,7 @@ def _silenced(evidence: Evidence, name: str) -> Iterator[MissingEvidence]:
     for instant in driver.instants if driver else ():
         level = str(instant.attrs.get("level", "")).upper()
         if instant.name == LOG_LEVEL and level not in FULL_LEVELS:
-            how = f"has only lines of level {level} from then on that the script called setLogLevel"
+            how = f"has only lines of level {level} after the script's call of setLogLevel"
             yield MissingEvidence(kinds.DRIVER_LOG, name, how, ALL_LANES, instant.at_ns)
 
 
@@ -111,13 +108,12 @@ def _whole(
     begins: str = "",
 ) -> Iterator[MissingEvidence]:
     if not lines:
-        yield MissingEvidence(kind, name, "has no line with the stamps of dlobd's log4j2 pattern", lanes)
+        yield MissingEvidence(kind, name, "has no line with the timestamps of dlobd's log4j2 pattern", lanes)
     elif begins and not any(begins in line.message for line in lines[:5]):
         yield MissingEvidence(kind, name, f"begins late: its first line is {lines[0].message[:60]!r}", lanes)
     elif not any(end in line.message for line in lines for end in ends):
-        yield MissingEvidence(
-            kind, name, f"ends early: its last line is {lines[-1].message[:60]!r}", lanes, lines[-1].at_ns
-        )
+        how = f"ends early: its last line is {lines[-1].message[:60]!r}"
+        yield MissingEvidence(kind, name, how, lanes, lines[-1].at_ns)
 
 
 # ---- containers
@@ -134,9 +130,8 @@ def _master(evidence: Evidence) -> Iterator[MissingEvidence]:
     else:
         lines = evidence.container_log(container)
         silenced = [*_silenced(evidence, f"{name}/stderr")] if evidence.topology.driver_in_container else []
-        yield from silenced or _whole(
-            kinds.MASTER_LOG, f"{name}/stderr", lines, MASTER_ENDS, ALL_LANES, CONTAINER_BEGINS
-        )
+        begun = CONTAINER_BEGINS
+        yield from silenced or _whole(kinds.MASTER_LOG, f"{name}/stderr", lines, MASTER_ENDS, ALL_LANES, begun)
         if evidence.topology.driver_in_container:
             yield from _headless(evidence, lines, f"{name}/stderr")
         for executor in sorted(evidence.driver.log.registered.keys() - evidence.executor_containers.keys()):
@@ -152,15 +147,13 @@ def _executors(evidence: Evidence) -> Iterator[MissingEvidence]:
     gone = killed(evidence)
     for executor in sorted(evidence.driver.log.registered.keys() | evidence.executor_containers.keys()):
         container = evidence.executor_containers.get(executor)
+        lanes = (f"executor-{executor}", "rank-*", "driver")
         if container is None:
             if not evidence.topology.has_yarn:
                 what = f"{files.CONTAINER_LOGS}/executor_{executor}/stderr"
-                yield MissingEvidence(
-                    kinds.EXECUTOR_LOG, what, "is absent", (f"executor-{executor}", "rank-*", "driver")
-                )
+                yield MissingEvidence(kinds.EXECUTOR_LOG, what, "is absent", lanes)
             continue  # the ApplicationMaster's log lacks it
         name = f"{files.CONTAINER_LOGS}/{container}/stderr"
-        lanes = (f"executor-{executor}", "rank-*", "driver")
         if not evidence.on_file(name):
             if executor in evidence.driver.log.registered:
                 yield MissingEvidence(kinds.EXECUTOR_LOG, name, "is absent", lanes)
@@ -186,20 +179,15 @@ def _daemons(evidence: Evidence) -> Iterator[MissingEvidence]:
         return
     for daemon in evidence.daemons:
         name = f"{files.DAEMON_LOGS}/{daemon['name']}.log"
-        if daemon["name"] in WANTED_ON_YARN and not evidence.topology.has_yarn:
-            continue
+        if daemon["name"] == "resourcemanager" and not evidence.topology.has_yarn:
+            continue  # it logs nothing of the job
         if not evidence.on_file(name):
-            yield MissingEvidence(
-                kinds.kind_of(name) or kinds.DAEMON_LOGS, name, "is absent, though that daemon ran", ALL_LANES
-            )
+            kind = kinds.kind_of(name) or kinds.DAEMON_LOGS
+            yield MissingEvidence(kind, name, "is absent, although the daemon ran", ALL_LANES)
     yield from of_hdfs(evidence)
     if evidence.topology.has_yarn:
         yield from _resourcemanager(evidence)
         yield from _nodemanagers(evidence)
-
-
-WANTED_ON_YARN = ("resourcemanager",)
-"""Daemons that log nothing of a job without YARN."""
 
 
 def _resourcemanager(evidence: Evidence) -> Iterator[MissingEvidence]:
@@ -218,13 +206,11 @@ def _nodemanagers(evidence: Evidence) -> Iterator[MissingEvidence]:
     containers = {c: i for i, c in evidence.executor_containers.items() if i in evidence.driver.log.registered}
     containers |= {c: "AM" for c in evidence.attempts.ams if _MASTER.fullmatch(c)}
     for container in sorted(containers):
-        marks = evidence.yarn.containers.get(container)
+        marks, what = evidence.yarn.containers.get(container), f"the NodeManager log of {container}"
         if marks is None or "START_REQUEST" not in marks.at:
-            yield MissingEvidence(
-                kinds.NM_LOG, f"the NodeManager log of {container}", "is absent, or begins after its start", ALL_LANES
-            )
+            yield MissingEvidence(kinds.NM_LOG, what, "is absent, or begins after its start", ALL_LANES)
         elif "RUNNING" not in marks.at:
-            yield MissingEvidence(kinds.NM_LOG, f"the NodeManager log of {container}", "ends before it ran", ALL_LANES)
+            yield MissingEvidence(kinds.NM_LOG, what, "ends before it ran", ALL_LANES)
 
 
 def of_hdfs(evidence: Evidence) -> Iterator[MissingEvidence]:
@@ -233,13 +219,11 @@ def of_hdfs(evidence: Evidence) -> Iterator[MissingEvidence]:
     if not evidence.hdfs.audits:
         yield MissingEvidence(kinds.AUDIT_LOG, audit, "is absent, or has no line")
     else:
-        known = {one.path for one in evidence.hdfs.audits}
+        known = {line.path for line in evidence.hdfs.audits}
         if lost := [path for _, path, _ in evidence.submitter.log.uploads if path not in known]:
-            yield MissingEvidence(
-                kinds.AUDIT_LOG, audit, f"does not have the upload of {lost[0]}: its begin is missing"
-            )
+            yield MissingEvidence(kinds.AUDIT_LOG, audit, f"lacks the upload of {lost[0]}: its begin is missing")
         elif _closed_unseen(evidence):
-            yield MissingEvidence(kinds.AUDIT_LOG, audit, "does not have the end of the event log: it ends early")
+            yield MissingEvidence(kinds.AUDIT_LOG, audit, "lacks the end of the event log: it ends early")
     namenode = f"{files.DAEMON_LOGS}/namenode.log"
     if not evidence.on_file(namenode):
         yield MissingEvidence(kinds.NAMENODE_LOG, namenode, "is absent")
@@ -259,7 +243,8 @@ def _closed_unseen(evidence: Evidence) -> bool:
 def _datanodes(evidence: Evidence) -> Iterator[MissingEvidence]:
     """Yield missing client traces: their names have numbers from 0, and together they have each block of the input."""
     there = sorted(path.name for path in (evidence.path / files.DAEMON_LOGS).glob("datanode-*-clienttrace.log"))
-    wanted = [f"datanode-{i}-clienttrace.log" for i in range(max(len(there), _count(evidence, "datanode")))]
+    running = sum(daemon["kind"] == "datanode" for daemon in evidence.daemons)
+    wanted = [f"datanode-{i}-clienttrace.log" for i in range(max(len(there), running))]
     for name in wanted:
         if name not in there:
             yield MissingEvidence(kinds.TRACE_LOG, f"{files.DAEMON_LOGS}/{name}", "is absent")
@@ -267,10 +252,5 @@ def _datanodes(evidence: Evidence) -> Iterator[MissingEvidence]:
     blocks = {block for found in evidence.hdfs.blocks.values() for block in found}
     whole = not any(evidence.job.get(limit) for limit in LIMITS)
     if whole and (unread := sorted(blocks - read)) and len(wanted) == len(there):
-        yield MissingEvidence(
-            kinds.TRACE_LOG, "DataNode client trace", f"has no transfer of {unread[0]}, which the job read"
-        )
-
-
-def _count(evidence: Evidence, kind: str) -> int:
-    return sum(daemon["kind"] == kind for daemon in evidence.daemons)
+        how = f"has no transfer of {unread[0]}, which the job read"
+        yield MissingEvidence(kinds.TRACE_LOG, "DataNode client trace", how)

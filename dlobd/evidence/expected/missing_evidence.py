@@ -1,4 +1,4 @@
-"""Evidence that is missing, and the lanes whose spans are unknown without it."""
+"""The type of missing evidence, with the lanes of the unknown spans."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ ALL_LANES = ("*",)
 
 @dataclass(frozen=True, slots=True)
 class MissingEvidence:
-    """A source that is absent, or whose begin or end is missing.
+    """A source that is absent or incomplete.
 
     Attributes:
         what: the name of the file, or a description of the process.
         how: the defect, and its proof.
-        lanes: patterns (`fnmatch`) of the lanes whose spans may contain time of other layers.
+        lanes: patterns (`fnmatch`) of lanes; their spans may contain time of other layers.
         since_ns: end of the spans that are not affected; 0 if all are.
         layers: layers of the kind that take part in the run.
         process: ID of the process whose span file is missing or incomplete.
@@ -49,12 +49,12 @@ def ended_well(evidence: Evidence) -> bool:
 
 
 def killed(evidence: Evidence) -> set[str]:
-    """Return the containers of lost executors and of lost attempts, whose records may be cut."""
+    """Return the containers of lost executors and lost attempts: their records may be cut."""
     gone = evidence.driver.log.gone
     lost = (found for executor, found in evidence.executor_containers.items() if executor in gone)
     return {*lost, *evidence.lost_containers}
 
 
 def recorded(evidence: Evidence) -> bool:
-    """Return True if the recorder was on; a bundle without this setting is of a version that always recorded."""
+    """Return True if the recorder was on, or if the bundle lacks this setting."""
     return evidence.span_cost is None or evidence.span_cost["recording"] != "off"

@@ -34,7 +34,7 @@ def absences(evidence: Evidence) -> Iterator[MissingEvidence]:
 
 
 def _inventoried(evidence: Evidence) -> bool:
-    """Return True if the collection left a record; only the oldest bundles have none."""
+    """Return True if the bundle has an inventory."""
     return evidence.on_file(files.COLLECTED)
 
 
@@ -44,38 +44,35 @@ def _event_log(evidence: Evidence) -> Iterator[MissingEvidence]:
         if _inventoried(evidence) and files.EVENT_LOG not in evidence.collected.get("absent", ()):
             yield MissingEvidence(kinds.EVENT_LOG, files.EVENT_LOG, "is absent, or empty")
     elif not log.has_start:
-        yield MissingEvidence(
-            kinds.EVENT_LOG, files.EVENT_LOG, "does not have the application's start: its begin is missing"
-        )
+        yield MissingEvidence(kinds.EVENT_LOG, files.EVENT_LOG, "lacks the application's start: its begin is missing")
     elif not log.has_end:
-        yield MissingEvidence(kinds.EVENT_LOG, files.EVENT_LOG, "does not have the application's end: it ends early")
+        yield MissingEvidence(kinds.EVENT_LOG, files.EVENT_LOG, "lacks the application's end: it ends early")
 
 
 def damaged(evidence: Evidence, known: Collection[MissingEvidence]) -> Iterator[MissingEvidence]:
-    """Yield each file that cannot be used, or not completely, unless it is in `known`.
+    """Yield each damaged file that is not in `known`.
 
-    A process that was killed leaves half a line, so that its log is damaged only if the run ended well.
-    """
+    A killed process leaves half a line, so that its log counts as damaged only if the run ended well."""
     for name, reason in evidence.damaged.items():
         cut = name in (files.EVENT_LOG, files.RESOURCES) and evidence.on_file(name) and not ended_well(evidence)
-        if not cut and not any(_is_about(one, name) for one in known):
+        if not cut and not any(_is_about(missing, name) for missing in known):
             yield _of_file(evidence, name, reason)
 
 
 def uncollected(evidence: Evidence, known: Collection[MissingEvidence]) -> Iterator[MissingEvidence]:
-    """Yield each file of the inventory that is absent from the bundle or has another size, unless it is in `known`."""
+    """Yield each file of the inventory that is absent or has another size, and is not in `known`."""
     inventory: dict[str, int] = evidence.collected.get("files", {})
     if not inventory and any(process.parent is not None for process in evidence.processes):
         yield MissingEvidence(kinds.INVENTORY, files.COLLECTED, "is absent, or has no inventory")
     for name, size in inventory.items():
         path = evidence.path / name
-        if any(_is_about(one, name) for one in known):
+        if any(_is_about(missing, name) for missing in known):
             continue
         there = reading.size(path)
         if there is None:
-            how = "was collected, and is absent"
+            how = "was collected, but is absent"
         elif there != size:
-            how = f"had {size} bytes when it was collected, and has {there}"
+            how = f"had {size} bytes at its collection, but has {there}"
         else:
             continue
         yield _of_file(evidence, name, how)

@@ -32,7 +32,7 @@ def absences(evidence: Evidence) -> Iterator[MissingEvidence]:
     if not recorded(evidence):
         return
     if evidence.driver_process is None:
-        yield MissingEvidence(DRIVER_SPANS, "the span file of the driver", "is absent", ALL_LANES)
+        yield _absent(DRIVER_SPANS, "the driver", ALL_LANES)
     yield from _ranks(evidence)
     yield from _workers(evidence)
     if ended_well(evidence):
@@ -48,22 +48,24 @@ def lanes_of(evidence: Evidence, directory: str) -> tuple[str, ...]:
     return (f"executor-{executor}", "rank-*", "driver") if executor else ALL_LANES
 
 
+def _absent(kind: EvidenceKind, what: str, lanes: tuple[str, ...]) -> MissingEvidence:
+    return MissingEvidence(kind, f"the span file of {what}", "is absent", lanes)
+
+
 def _ranks(evidence: Evidence) -> Iterator[MissingEvidence]:
     found = {(process.process.role, process.process.index) for process in evidence.processes}
     if evidence.topology.user_script:
         yield from _own_ranks(evidence)
         return
-    workers = evidence.job.get("workers", 0) if ended_well(evidence) else 0  # one that failed may have started none
+    workers = evidence.job.get("workers", 0) if ended_well(evidence) else 0  # a failed job may lack them
     for rank in range(workers):
         who = ("chief", 0) if rank == 0 else ("worker", rank - 1)
         if who not in found:
-            yield MissingEvidence(
-                RANK_SPANS, f"the span file of rank {rank} ({who[0]} {who[1]})", "is absent", ALL_LANES
-            )
+            yield _absent(RANK_SPANS, f"rank {rank} ({who[0]} {who[1]})", ALL_LANES)
     servers = evidence.job.get("exchange_servers", 1) if evidence.job.get("exchange") in SERVING and workers > 1 else 0
     for server in range(servers):
         if ("ps", server) not in found:
-            yield MissingEvidence(RANK_SPANS, f"the span file of parameter server {server}", "is absent", ("rank-*",))
+            yield _absent(RANK_SPANS, f"parameter server {server}", ("rank-*",))
 
 
 def _own_ranks(evidence: Evidence) -> Iterator[MissingEvidence]:
@@ -72,9 +74,8 @@ def _own_ranks(evidence: Evidence) -> Iterator[MissingEvidence]:
     nodes = sum(span.attrs.get("nodes", 0) for span in driver.named(kinds.TFCLUSTER_RUN)) if driver else 0
     mains = sum("role" in span.attrs for process in evidence.processes for span in process.spans)
     if ended_well(evidence) and mains < nodes:
-        yield MissingEvidence(
-            RANK_SPANS, f"spans of {nodes - mains} of {nodes} nodes of TFCluster.run", "are absent", ALL_LANES
-        )  # fmt: skip
+        what = f"spans of {nodes - mains} of {nodes} nodes of TFCluster.run"
+        yield MissingEvidence(RANK_SPANS, what, "are absent", ALL_LANES)
 
 
 def _workers(evidence: Evidence) -> Iterator[MissingEvidence]:
@@ -86,32 +87,29 @@ def _workers(evidence: Evidence) -> Iterator[MissingEvidence]:
             continue  # it may have died while its first worker started
         here = evidence.recorded_in(container)
         lanes = lanes_of(evidence, container)
+        by_log = "absent, although the executor ran Python by its log"
         if lines and all(process.forked or process.rank is not None for process in here):
-            how = "is absent, though it ran Python by its log"
-            yield MissingEvidence(WORKER_SPANS, f"the span file of executor {executor}'s Python daemon", how, lanes)
+            what = f"the span file of executor {executor}'s Python daemon"
+            yield MissingEvidence(WORKER_SPANS, what, f"is {by_log}", lanes)
         elif lines and not any(process.forked for process in here):
-            how = "are absent, though it ran Python by its log"
-            yield MissingEvidence(WORKER_SPANS, f"all span files of executor {executor}'s Python workers", how, lanes)
+            what = f"all span files of executor {executor}'s Python workers"
+            yield MissingEvidence(WORKER_SPANS, what, f"are {by_log}", lanes)
 
 
 def _relatives(evidence: Evidence) -> Iterator[MissingEvidence]:
     """Yield processes without span files that are the child or the parent of another process."""
     there = {(process.path.parent.name, process.process.pid) for process in evidence.processes}
-    told: set[tuple[str, int]] = set()
-    gone = killed(evidence)  # it may have died before it wrote a line
+    reported: set[tuple[str, int]] = set()
+    gone = killed(evidence)  # such a process may have died before it wrote a line
     for process in evidence.processes:
         directory = process.path.parent.name
         for pid, kind, how in _named(process):
-            if (directory, pid) not in there and (directory, pid) not in told and directory not in gone:
-                told.add((directory, pid))
+            if (directory, pid) not in there | reported and directory not in gone:
+                reported.add((directory, pid))
                 what = f"the span file of process {pid} in {directory}"
-                yield MissingEvidence(
-                    kind,
-                    what,
-                    f"is absent, though process {process.process.pid} {how}",
-                    lanes_of(evidence, directory),
-                    process=process_id(directory, pid),
-                )
+                absent = f"is absent, although process {process.process.pid} {how}"
+                lanes = lanes_of(evidence, directory)
+                yield MissingEvidence(kind, what, absent, lanes, process=process_id(directory, pid))
 
 
 def _named(process: RecordedProcess) -> Iterator[tuple[int, EvidenceKind, str]]:
@@ -133,9 +131,8 @@ def _counters(evidence: Evidence) -> Iterator[MissingEvidence]:
     for process in trainers(evidence.processes):
         who = process.process
         if process.instant(kinds.TRANSPORT) is None:
-            yield MissingEvidence(
-                COUNTERS, f"the transport counters of {who.role} {who.index}", "are absent from its span file"
-            )
+            what = f"the transport counters of {who.role} {who.index}"
+            yield MissingEvidence(COUNTERS, what, "are absent from its span file")
 
 
 def _parts(evidence: Evidence) -> Iterator[MissingEvidence]:
@@ -148,41 +145,32 @@ def _parts(evidence: Evidence) -> Iterator[MissingEvidence]:
         # TensorFlow's own parameter server serves until TensorFlowOnSpark kills it
         ends_so = directory in gone or (process and process.process.role == "ps" and evidence.topology.user_script)
         if how and not (process and ends_so and process.bad_lines <= 1):
-            yield MissingEvidence(
-                _kind(process, directory), f"the span file {directory}/{path.name}", how, lanes_of(evidence, directory)
-            )
+            role = process.process.role if process else "driver" if directory == "driver" else "python-worker"
+            kind = {"driver": DRIVER_SPANS, "python-worker": WORKER_SPANS}.get(role, RANK_SPANS)
+            what = f"the span file {directory}/{path.name}"
+            yield MissingEvidence(kind, what, how, lanes_of(evidence, directory))
 
 
 def _defect(process: RecordedProcess | None) -> str:
     """Return the defect of a file; empty if it is complete."""
     if process is None:
-        return "does not begin with the line that says whose it is"
+        return "does not begin with the line of its process"
     if process.bad_lines:
         return f"has {process.bad_lines} damaged lines"
     if process.cost and process.cost_at != process.cost.lines:
-        return f"has {process.cost_at} lines where its recorder wrote {process.cost.lines}"
+        return f"has {process.cost_at} lines, but its recorder wrote {process.cost.lines}"
     if opened := [span.name for span in process.spans if span.truncated]:
-        return f"ends early: {opened[0]!r} and {len(opened) - 1} more spans have no end" if opened[1:] else (
-            f"ends early: {opened[0]!r} has no end"
-        )  # fmt: skip
+        return f"ends early: {len(opened)} spans have no end, such as {opened[0]!r}"
     own = process.process.role == "driver" or process.rank is not None
     if own and process.cost is None:
-        return "ends early: it does not say what recording cost"
+        return "ends early: it lacks the cost of recording"
     return ""
 
 
-def _kind(process: RecordedProcess | None, directory: str) -> EvidenceKind:
-    if process is None:
-        return DRIVER_SPANS if directory == "driver" else WORKER_SPANS
-    return {"driver": DRIVER_SPANS, "python-worker": WORKER_SPANS}.get(process.process.role, RANK_SPANS)
-
-
 def _lost(evidence: Evidence) -> Iterator[MissingEvidence]:
-    """Yield lines that a disk refused, by the counts of recorders, or by stderr if those could not be written."""
     for (directory, pid), lost in lost_lines(evidence.path, evidence.processes).items():
         if lost:
-            kind = (
-                WORKER_SPANS if directory != "driver" else DRIVER_SPANS if evidence.topology.has_spark else RANK_SPANS
-            )
+            native = RANK_SPANS if directory == "driver" else WORKER_SPANS
+            kind = DRIVER_SPANS if directory == "driver" and evidence.topology.has_spark else native
             what, how = f"{lost} lines of the spans of process {pid} in {directory}", "were refused by its disk"
             yield MissingEvidence(kind, what, how, lanes_of(evidence, directory), process=process_id(directory, pid))

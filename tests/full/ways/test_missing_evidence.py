@@ -156,4 +156,4 @@ def test_a_span_file_that_is_cut_while_it_is_written(dlobd) -> None:
     os.truncate(path, text.index("\n", len(text) // 2) + 1)
     assert rank.is_running()
     ended = started.ended(240)
-    lacking(ended.bundle, f"the span file rank-0/{path.name}", "lines where its recorder wrote")
+    lacking(ended.bundle, f"the span file rank-0/{path.name}", "lines, but its recorder wrote")
