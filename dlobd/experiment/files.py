@@ -13,12 +13,12 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from dlobd.axes import DATASETS
 from dlobd.errors import DlobdError, UsageError
 from dlobd.experiment import channels, memory, settings, training, ways
-from dlobd.experiment.settings import SETTINGS, Source
+from dlobd.experiment.settings import SETTINGS, Source, Value
+from dlobd.fields import decoded
 from dlobd.job.datasets import user as user_datasets
 from dlobd.job.datasets.base import dataset_of
 from dlobd.paths import PACKAGE
@@ -62,14 +62,14 @@ def load(name_or_path: str | Path, overrides: Sequence[str] = (), note: Note = l
     return build(values, sources, Source(str(path)), note)
 
 
-def from_dict(values: Mapping[str, Any], label: str = "configuration") -> Experiment:
+def from_dict(values: Mapping[str, object], label: str = "configuration") -> Experiment:
     """Build the experiment of a stored `configuration`, the result of `dataclasses.asdict`.
 
     The user's own files, and packages with models or data sets, may be missing: a run searches for them. Raises
     UsageError if this version cannot run it.
     """
     source = Source(label)
-    return build(dict(values), dict.fromkeys(values, source), source, stored=True)
+    return build(values, dict.fromkeys(values, source), source, stored=True)
 
 
 def key(experiment: Runnable) -> str:
@@ -96,7 +96,9 @@ def locate(name_or_path: str, shipped: Sequence[Path], kind: str) -> Path:
     raise UsageError(unknown(kind, name_or_path, files), f"dlobd list {kind}s")
 
 
-def read(path: Path, seen: tuple[Path, ...] = (), kind: str = "experiment") -> tuple[dict[str, Any], dict[str, Source]]:
+def read(
+    path: Path, seen: tuple[Path, ...] = (), kind: str = "experiment"
+) -> tuple[dict[str, object], dict[str, Source]]:
     """Read the unchecked values of a file and of the experiment that it extends, with their sources.
 
     Raises UsageError if a file cannot be read, is not TOML, or extends an unknown experiment.
@@ -124,7 +126,7 @@ def read(path: Path, seen: tuple[Path, ...] = (), kind: str = "experiment") -> t
 
 
 def build(
-    values: dict[str, Any],
+    values: Mapping[str, object],
     sources: Mapping[str, Source],
     whole: Source,
     note: Note = lambda line: None,
@@ -147,22 +149,22 @@ def build(
     changed, lines = ways.implied(checked, given_at)
     for line in lines:
         note(line)
-    experiment = Experiment(**checked | changed)
+    experiment: Experiment = decoded(Experiment, checked | changed)
     for name, why, remedy in _problems(experiment, stored):
         raise UsageError(f"{sources.get(name, whole).at(name)}: {why}", remedy)
     if stored or not (sizes := memory.derived(experiment)):
         return experiment
     note(f"derived: {', '.join(f'{name}={value}' for name, value in sizes.items())}")
-    return dataclasses.replace(experiment, **sizes)  # type: ignore[arg-type]
+    return decoded(Experiment, dataclasses.asdict(experiment) | sizes)  # type: ignore[no-any-return]
 
 
-def require(values: Mapping[str, Any], needed: Iterable[str], whole: Source) -> None:
+def require(values: Mapping[str, object], needed: Iterable[str], whole: Source) -> None:
     """Raise UsageError if settings are missing."""
     if missing := [name for name in needed if name not in values]:
         raise UsageError(f"{whole.label}: missing: {', '.join(missing)}.", 'add them, or extends = "softmax-mnist"')
 
 
-def _digests(values: Mapping[str, Any], given: Mapping[str, Any], at: Callable[[str], str]) -> dict[str, str]:
+def _digests(values: Mapping[str, Value], given: Mapping[str, object], at: Callable[[str], str]) -> dict[str, str]:
     """Return the sha256 of the user's files that an experiment names. Raises UsageError."""
     hashes = {}
     for field, sha256 in _HASH_OF.items():
