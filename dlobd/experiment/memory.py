@@ -13,10 +13,11 @@ Launcher and model are bounds, not measured sizes: with them the runs of docs/re
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
+from dlobd.axes import MODELS
 from dlobd.experiment import ways
 from dlobd.job.datasets.base import dataset_of, layout_of
+from dlobd.registry import LARGEST_MODEL_MB
 from dlobd.schema import Experiment
 
 KEYS = ("executor_memory_mb", "executor_overhead_mb")
@@ -24,19 +25,6 @@ KEYS = ("executor_memory_mb", "executor_overhead_mb")
 HEAP_MB = 512
 LAUNCHER_MB = 1280
 """For launchers without a row in `ways.PREFERRED`."""
-
-MODEL_MB: Mapping[str, int] = {
-    "softmax-regression": 0,
-    "mlp": 0,
-    "lenet": 256,
-    "cifar10-quick": 256,
-    "alexnet-cifar": 256,
-    "resnet20": 256,
-    "resnet56": 768,
-    "vgg16-cifar": 1792,
-}
-LARGEST_MB = max(MODEL_MB.values())
-"""For models of other packages and of users."""
 
 BATCH = 50
 BATCHES_AHEAD = 10
@@ -54,7 +42,8 @@ def derived(experiment: Experiment) -> dict[str, int]:
 
 def _overhead_mb(experiment: Experiment) -> int:
     launcher = ways.PREFERRED.get(experiment.launcher, {}).get("executor_overhead_mb", LAUNCHER_MB)
-    model = MODEL_MB.get(experiment.model, LARGEST_MB) * max(1, experiment.batch_size / BATCH)
+    model_mb = LARGEST_MODEL_MB if experiment.model.path else MODELS.row(experiment.model).memory_mb
+    model = model_mb * max(1, experiment.batch_size / BATCH)
     steps: int = math.ceil((launcher + model + _input_mb(experiment)) / STEP_MB)
     return steps * STEP_MB
 
