@@ -35,7 +35,7 @@ class Options:
     scaling: `weak` keeps `batch_size`, the batch of a worker, for all `workers`; `strong` keeps the global batch, which
         is workers x batch_size of the experiment outside of `[axes]`. Both keep `train_samples`.
     fit_train_samples: lowers `train_samples` to the largest number that all points divide into full batches.
-    skip_impossible: skips combinations that are no valid experiment, with a note, instead of refusing the sweep.
+    skip_impossible: skips invalid combinations with a note, instead of refusing the sweep.
     """
 
     scaling: str = "weak"
@@ -62,7 +62,7 @@ def sweeps() -> list[tuple[str, str]]:
 
 
 def load(name_or_path: str | Path, note: files.Note = lambda line: None) -> Sweep:
-    """Read a built-in sweep or a TOML file. Combinations that are no valid experiment are in `impossible`.
+    """Read a built-in sweep or a TOML file. Invalid combinations are in `impossible`.
 
     Raises UsageError if the file, a key, an axis or a setting is wrong.
     """

@@ -29,7 +29,7 @@ def is_users(ref: MemberRef) -> bool:
 
 
 def dataset_of(experiment: Experiment) -> Dataset:
-    """Make a `dlobd.job.datasets.base.Dataset`.
+    """Make the data set of a file or package, and check its properties.
 
     Raises UsageError if its file does not load or has changed, or its properties are invalid, and SetupError if its
     package is not installed.
