@@ -215,4 +215,4 @@ VIEWS = Registry(
 """Views of `dlobd show`: by default the first, with `--full` the others in this order."""
 
 REGISTRIES = {found.kind: found for found in list(globals().values()) if isinstance(found, Registry)}
-"""Kind to registry. Experiments are TOML files and are listed by `dlobd.experiment.files.experiments`."""
+"""Kind to registry. Experiments are TOML files; `dlobd.experiment.files.titles` lists them."""

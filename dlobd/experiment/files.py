@@ -37,14 +37,15 @@ Note = Callable[[str], None]
 """Function that gets a line for each setting that follows from others."""
 
 
-def experiments() -> list[tuple[str, str]]:
-    """Return (name, title) of the built-in experiments."""
-    return titles(_shipped_files())
+def built_in(kind: str = "experiment") -> dict[str, Path]:
+    """Return the built-in files by name; `kind` is experiment or sweep."""
+    folder = PACKAGE / "experiment" / "shipped" / ("sweeps" if kind == "sweep" else "")
+    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
 
 
-def titles(paths: Sequence[Path]) -> list[tuple[str, str]]:
-    """Return (name, title) of files. The title is the comment in the first line."""
-    return [(path.stem, path.read_text().partition("\n")[0].lstrip("# ")) for path in paths]
+def titles(kind: str) -> list[tuple[str, str]]:
+    """Return (name, title) of the built-in files. The title is the comment in the first line."""
+    return [(name, path.read_text().partition("\n")[0].lstrip("# ")) for name, path in built_in(kind).items()]
 
 
 def load(name_or_path: str | Path, overrides: Sequence[str] = (), note: Note = lambda line: None) -> Experiment:
@@ -53,7 +54,7 @@ def load(name_or_path: str | Path, overrides: Sequence[str] = (), note: Note = l
     Raises UsageError if the file is missing or not TOML, or a key, type, range or name is wrong; the message has the
     line.
     """
-    path = locate(str(name_or_path), _shipped_files(), "experiment")
+    path = locate(str(name_or_path), "experiment")
     values, sources = read(path)
     for override in overrides:
         key, text, source = settings.split(override)
@@ -78,13 +79,9 @@ def key(experiment: Runnable) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _shipped_files() -> list[Path]:
-    return sorted((PACKAGE / "experiment" / "shipped").glob("*.toml"))
-
-
-def locate(name_or_path: str, shipped: Sequence[Path], kind: str) -> Path:
+def locate(name_or_path: str, kind: str) -> Path:
     """Return the path of a built-in file or of the user's own file. Raises UsageError."""
-    files = {path.stem: path for path in shipped}
+    files = built_in(kind)
     if name_or_path in files:
         return files[name_or_path]
     path = Path(name_or_path)
@@ -115,7 +112,7 @@ def read(
     base = own.pop("extends", None)
     if base is None:
         return own, dict.fromkeys(own, source)
-    files = {file.stem: file for file in _shipped_files()}
+    files = built_in()
     if not isinstance(base, str) or base not in files:
         raise UsageError(f"{source.at('extends')}: extends: {unknown('experiment', str(base), files)}")
     if files[base] in seen or files[base] == path:
@@ -144,7 +141,7 @@ def build(
     if not stored:
         checked |= _digests(checked, values, lambda name: sources.get(name, whole).at(name))
     require(checked, SETTINGS, whole)
-    defaults = set(map(str, _shipped_files()))
+    defaults = set(map(str, built_in().values()))
     given_at = {name: source.at(name) for name, source in sources.items() if source.label not in defaults}
     changed, lines = ways.implied(checked, given_at)
     for line in lines:

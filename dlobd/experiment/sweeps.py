@@ -16,7 +16,6 @@ from pathlib import Path
 from dlobd.errors import UsageError
 from dlobd.experiment import files
 from dlobd.experiment.settings import AXES, SETTINGS, Source, Value, check
-from dlobd.paths import PACKAGE
 from dlobd.registry import unknown
 from dlobd.schema import Experiment
 
@@ -56,17 +55,12 @@ class Sweep:
     skip_impossible: bool
 
 
-def sweeps() -> list[tuple[str, str]]:
-    """Return (name, title) of the built-in sweeps."""
-    return files.titles(_shipped_files())
-
-
 def load(name_or_path: str | Path, note: files.Note = lambda line: None) -> Sweep:
     """Read a built-in sweep or a TOML file. Invalid combinations are in `impossible`.
 
     Raises UsageError if the file, a key, an axis or a setting is wrong.
     """
-    path = files.locate(str(name_or_path), _shipped_files(), "sweep")
+    path = files.locate(str(name_or_path), "sweep")
     values, sources = files.read(path, kind="sweep")
     whole = Source(str(path), path.read_text(encoding="utf-8"))
     axes = _axes(values.pop("axes", None), whole)
@@ -201,7 +195,3 @@ def _excludes(tables: object, axes: Mapping[str, Sequence[Value]], whole: Source
             if value not in axes[name]:
                 raise UsageError(f"{where}: exclude {number}: axis {name} has no value {value!r}.")
     return tables
-
-
-def _shipped_files() -> list[Path]:
-    return sorted((PACKAGE / "experiment" / "shipped" / "sweeps").glob("*.toml"))
