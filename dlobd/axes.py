@@ -9,13 +9,13 @@ _TENSORFLOW = ("tensorflow",)
 
 MODELS = Registry(
     "models",
-    Row("softmax-regression", "SoftMax regression: one dense layer, cross-entropy", "softmax:build"),
-    Row("mlp", "one hidden layer of 128 ReLU units", "mlp:build"),
-    Row("lenet", "LeNet as in Caffe's MNIST example", "lenet:build"),
-    Row("cifar10-quick", "CIFAR-10 Quick, Caffe's example", "cifar10_quick:build"),
-    Row("alexnet-cifar", "AlexNet for CIFAR-10 as in tf_cnn_benchmarks", "alexnet_cifar:build"),
-    Row("resnet20", "ResNet-20 for CIFAR-10", "resnet:resnet20"),
-    Row("resnet56", "ResNet-56 for CIFAR-10", "resnet:resnet56"),
+    Row("softmax-regression", "SoftMax regression: one dense layer, cross-entropy", "softmax:build", memory_mb=0),
+    Row("mlp", "one hidden layer of 128 ReLU units", "mlp:build", memory_mb=0),
+    Row("lenet", "LeNet as in Caffe's MNIST example", "lenet:build", memory_mb=256),
+    Row("cifar10-quick", "CIFAR-10 Quick, Caffe's example", "cifar10_quick:build", memory_mb=256),
+    Row("alexnet-cifar", "AlexNet for CIFAR-10 as in tf_cnn_benchmarks", "alexnet_cifar:build", memory_mb=256),
+    Row("resnet20", "ResNet-20 for CIFAR-10", "resnet:resnet20", memory_mb=256),
+    Row("resnet56", "ResNet-56 for CIFAR-10", "resnet:resnet56", memory_mb=768),
     Row("vgg16-cifar", "VGG-16 for CIFAR-10, with batch normalisation", "vgg_cifar:build"),
     room="dlobd.job.models",
     needs=_TENSORFLOW,
@@ -215,4 +215,4 @@ VIEWS = Registry(
 """Views of `dlobd show`: by default the first, with `--full` the others in this order."""
 
 REGISTRIES = {found.kind: found for found in list(globals().values()) if isinstance(found, Registry)}
-"""Kind to registry. Experiments are TOML files and are listed by `dlobd.experiment.files.experiments`."""
+"""Kind to registry. Experiments are TOML files; `dlobd.experiment.files.titles` lists them."""

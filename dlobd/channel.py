@@ -1,4 +1,4 @@
-"""Channels of an experiment (`tcp@eth0`), and the table of transports from which all other modules look them up."""
+"""Channels of an experiment (`tcp@eth0`), and the table of transports."""
 
 from __future__ import annotations
 
@@ -73,11 +73,6 @@ class Channel(str):
     """
 
     __slots__ = ()
-
-    @classmethod
-    def of(cls, transport: str, device: str) -> Channel:
-        """Join both parts."""
-        return cls(f"{transport}@{device}" if device else transport)
 
     @property
     def transport(self) -> str:

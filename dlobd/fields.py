@@ -21,6 +21,8 @@ from typing import Any, Literal, TypeVar, Union, dataclass_transform, get_args, 
 
 T = TypeVar("T")
 
+JsonSchema = dict[str, Any]
+
 UNITS = ("ns", "bytes", "share")
 """A field whose name ends in one of these has it as its unit."""
 
@@ -130,7 +132,7 @@ def _unit(name: str) -> str:
     return next((unit for unit in UNITS if name == unit or name.endswith(f"_{unit}")), "-")
 
 
-def _leaves(kind: Any) -> Iterator[tuple[Any, str]]:
+def _leaves(kind: object) -> Iterator[tuple[object, str]]:
     """Yield the types at the ends of a type, each with the suffix of its path."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
@@ -149,7 +151,7 @@ def _leaves(kind: Any) -> Iterator[tuple[Any, str]]:
 # ---- JSON
 
 
-def json_schema(kind: Any) -> dict[str, Any]:
+def json_schema(kind: Any) -> JsonSchema:
     """Return the JSON Schema of a class or type."""
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         hints = _hints(kind)
@@ -177,13 +179,13 @@ def json_schema(kind: Any) -> dict[str, Any]:
     return {"type": "string" if issubclass(kind, str) else _JSON_TYPES[kind]}
 
 
-def _union(choices: list[dict[str, Any]]) -> dict[str, Any]:
+def _union(choices: list[JsonSchema]) -> JsonSchema:
     if all(choice.keys() == {"type"} for choice in choices):
         return {"type": [choice["type"] for choice in choices]}
     return {"anyOf": choices}
 
 
-def _described(schema: dict[str, Any], about: Description | None) -> dict[str, Any]:
+def _described(schema: JsonSchema, about: Description | None) -> JsonSchema:
     if about is None:
         return schema
     types = schema.get("type", [])
@@ -193,11 +195,7 @@ def _described(schema: dict[str, Any], about: Description | None) -> dict[str, A
 
 
 def decoded(kind: Any, value: Any) -> Any:
-    """Build `value`, of JSON, as `kind`.
-
-    Raises:
-        KeyError, TypeError: the value is not of that type.
-    """
+    """Build `value`, of JSON, as `kind`. Raises TypeError if a member is missing or unknown."""
     if value is None:
         return None
     origin, arguments = get_origin(kind), get_args(kind)
@@ -207,7 +205,7 @@ def decoded(kind: Any, value: Any) -> Any:
         return value if kind is None else decoded(kind, value)
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         hints = _hints(kind)
-        return kind(**{name: decoded(hints[name], part) for name, part in value.items()})
+        return kind(**{name: decoded(hints.get(name), part) for name, part in value.items()})
     if origin is tuple and arguments[-1] is Ellipsis:
         return tuple(decoded(arguments[0], part) for part in value)
     if origin is tuple:

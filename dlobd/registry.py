@@ -19,6 +19,9 @@ from dlobd.errors import SetupError, UsageError
 from dlobd.paths import data_file
 from dlobd.user_file import MemberRef
 
+LARGEST_MODEL_MB = 1792
+"""Bound for models of other packages and of users: that of VGG-16."""
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -30,6 +33,7 @@ class Row:
         unavailable: reason why this version cannot use it on any machine; empty if it can.
         data_file: required file below a data folder; empty if there is none.
         without_data: reason for a missing data file, and remedy.
+        memory_mb: of a model beside that of SoftMax regression, with batches of up to 50; a bound.
         part_of: the whole member, if this one is a part of it and every report must state that; else empty.
         package: package and version that added it by an entry point; empty for dlobd's own.
     """
@@ -41,6 +45,7 @@ class Row:
     unavailable: str = ""
     data_file: str = ""
     without_data: str = ""
+    memory_mb: int = LARGEST_MODEL_MB
     part_of: str = ""
     package: str = ""
 

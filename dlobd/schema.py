@@ -279,12 +279,8 @@ class Submission:
     deploy_mode: str = setting("Spark's deploy mode.", "deploy-modes")
     workers: int = setting("Training ranks, one executor each.", (1, 1000), unit="ranks")
     replication: int = setting("Replication of the job's files in HDFS: input, checkpoints, event log.", (1, 512))
-    executor_memory_mb: int = setting(
-        "Heap of an executor's JVM; 0: derived. Spark refuses less.", (450, 10**6), zero=True, unit="MiB"
-    )
-    executor_overhead_mb: int = setting(
-        "Memory besides the heap, for the Python worker and the trainer; 0: derived.", (0, 10**6), unit="MiB"
-    )
+    executor_memory_mb: int = setting("Heap of an executor's JVM; 0: derived.", (450, 10**6), zero=True, unit="MiB")
+    executor_overhead_mb: int = setting("Memory for Python worker and trainer; 0: derived.", (0, 10**6), unit="MiB")
     timeout_s: int = setting("Time limit for the job, from spark-submit to its exit.", (10, _WEEK_S), unit="s")
     accept_timeout_s: int = setting("Time limit for YARN to start the ApplicationMaster.", (5, _WEEK_S), unit="s")
 
@@ -310,9 +306,7 @@ class Experiment(Submission):
     momentum: float = setting("Share of the previous update in the next; 0 for optimiser `sgd`.", (0, 1), default=0.0)
     weight_decay: float = setting("Factor of the weight in its gradient; not for biases.", (0, 1), default=0.0)
     schedule: str = setting("Schedule of the learning rate.", "schedules", default="constant")
-    num_epochs_per_decay: float = setting(
-        "Distance of the decays of schedule `step`; else 0.", (0, 10_000), unit="epochs", default=0.0
-    )
+    num_epochs_per_decay: float = setting("Interval of schedule `step`.", (0, 10_000), unit="epochs", default=0.0)
     learning_rate_decay_factor: float = setting("Factor of schedule `step`; else 0.", (0, 1), default=0.0)
     warmup_epochs: float = setting("Linear rise of the learning rate.", (0, 10_000), unit="epochs", default=0.0)
     train_samples: int = setting("Samples per epoch, all ranks together.", (1, 10**9), unit="samples")
@@ -322,20 +316,14 @@ class Experiment(Submission):
     seed: int = setting("Random seed for the data order and the initial weights.", (0, 2**31 - 1))
     synthetic_shape: str = setting("Shape of an image of data set synthetic: 1 to 4 sizes.", default="32x32x3")
     synthetic_classes: int = setting("Classes of data set synthetic.", (1, 1_000_000), unit="classes", default=10)
-    block_size_mb: int = setting(
-        "HDFS block size of the training files; 0: one block per file.", (0, 1 << 20), unit="MiB", default=0
-    )
+    block_size_mb: int = setting("HDFS block size of input; 0: a block per file.", (0, 1 << 20), unit="MiB", default=0)
     augment: str = setting("Augmentation of the training images.", "augmentations", default="none")
     max_steps: int = setting("Limit of the steps; 0: no limit.", (0, 10**9), unit="steps", default=0)
-    max_seconds: int = setting(
-        "Limit of the training time from the first batch; 0: no limit.", (0, _WEEK_S), unit="s", default=0
-    )
+    max_seconds: int = setting("Limit of the training time; 0: no limit.", (0, _WEEK_S), unit="s", default=0)
     evaluate_every_epochs: int = setting(
         "Distance of evaluations on the test set; 0: only at the end.", (0, 10_000), unit="epochs", default=0
     )
-    target_accuracy: float = setting(
-        "Training ends with the epoch that reaches it; 0: no target.", (0, 1), unit="share", default=0.0
-    )
+    target_accuracy: float = setting("Accuracy that ends training; 0: none.", (0, 1), unit="share", default=0.0)
     device: str = setting("Device for TensorFlow.", "devices", default="cpu")
     intra_op_threads: int = setting(
         "TensorFlow's threads within an operation; 0: TensorFlow's choice.", (0, 1024), unit="threads", default=0
@@ -344,9 +332,7 @@ class Experiment(Submission):
         "TensorFlow's threads for operations; 0: TensorFlow's choice.", (0, 1024), unit="threads", default=0
     )
     executor_cores: int = setting("Cores of an executor's container.", (1, 1024), unit="cores", default=1)
-    page_cache: str = setting(
-        "State of the training files in the page cache before the window.", "page-caches", default="as-is"
-    )
+    page_cache: str = setting("Page cache of the training files before the window.", "page-caches", default="as-is")
     model_sha256: str = setting(
         "Hash of the model's FILE.py; computed.", default="", pattern=SHA256_OR_EMPTY, axis=False
     )
@@ -355,9 +341,7 @@ class Experiment(Submission):
     )
     channel_library: str = setting("Library of the channel.", "libraries", default="auto")
     exchange_fusion_mb: int = setting("Largest message of dlobd's own exchanges.", (1, 1024), unit="MiB", default=64)
-    exchange_servers: int = setting(
-        "Parameter servers, of exchanges `ps`, `ps-async` and `tf-ps`.", (1, 1000), unit="servers", default=1
-    )
+    exchange_servers: int = setting("Parameter servers of ps, ps-async, tf-ps.", (1, 1000), unit="servers", default=1)
     planes: str = setting("Traffic for which the channel is requested.", "planes", default="exchange")
 
     def __post_init__(self) -> None:

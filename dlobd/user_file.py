@@ -7,8 +7,7 @@ process on another machine needs no file. It can import installed modules only, 
 from __future__ import annotations
 
 import hashlib
-import importlib.abc
-import importlib.util
+import linecache
 import re
 import sys
 import traceback
@@ -18,6 +17,9 @@ from types import ModuleType
 from typing import Any
 
 from dlobd.errors import UsageError
+
+_PREFIX = "dlobd_user_"
+"""Beginning of the names of modules from users' files."""
 
 
 class MemberRef(str):
@@ -62,7 +64,7 @@ class MemberRef(str):
 
         Raises UsageError if the text has another sha256, it raised, or has no such function or class; one line.
         """
-        name = f"dlobd_user_{sha256[:16]}"
+        name = f"{_PREFIX}{sha256[:16]}"
         module = sys.modules.get(name) or _execute(name, self.path, _checked(self.path, text(), sha256))
         if not callable(function := getattr(module, self.attribute, None)):
             names = [key for key, value in vars(module).items() if getattr(value, "__module__", "") == name]
@@ -96,35 +98,18 @@ def error_line(error: BaseException, path: str) -> str:
 
 
 def path_of(kind: type) -> str | None:
-    """Return the path of a class that `load` has loaded, as the user wrote it; None for other classes."""
-    loader = getattr(sys.modules.get(kind.__module__), "__loader__", None)
-    return loader.path if isinstance(loader, _FromText) else None
-
-
-class _FromText(importlib.abc.ExecutionLoader):
-    """A loader of a module from text. Tracebacks show its lines, also on machines without the file."""
-
-    def __init__(self, path: str, text: str) -> None:
-        self.path = path
-        self._text = text
-
-    def get_filename(self, fullname: str) -> str:
-        """See `importlib.abc.ExecutionLoader`."""
-        return self.path
-
-    def get_source(self, fullname: str) -> str:
-        """See `importlib.abc.InspectLoader`."""
-        return self._text
+    """Return the path of a class that `MemberRef.load` has loaded, as the user wrote it; None for other classes."""
+    return sys.modules[kind.__module__].__file__ if kind.__module__.startswith(_PREFIX) else None
 
 
 def _execute(name: str, path: str, text: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, path, loader=_FromText(path, text))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
+    module = ModuleType(name)
+    module.__file__ = path
     sys.modules[name] = module
+    # tracebacks show lines of the text, also on machines without the file
+    linecache.cache[path] = len(text), None, text.splitlines(keepends=True), path
     try:
-        spec.loader.exec_module(module)
+        exec(compile(text, path, "exec", dont_inherit=True), vars(module))
     except KeyboardInterrupt:
         raise
     except BaseException as error:

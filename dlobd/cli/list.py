@@ -22,14 +22,12 @@ def list_(
     Unavailable choices have a reason.
     """
     from dlobd.axes import REGISTRIES
-    from dlobd.experiment.files import experiments
+    from dlobd.experiment.files import titles
     from dlobd.experiment.settings import SETTINGS
-    from dlobd.experiment.sweeps import sweeps
     from dlobd.registry import unknown
 
     rows: dict[str, list[tuple[str, str, str | None]]] = {
-        "experiments": [(n, title, None) for n, title in experiments()],
-        "sweeps": [(n, title, None) for n, title in sweeps()],
+        f"{kind}s": [(name, title, None) for name, title in titles(kind)] for kind in ("experiment", "sweep")
     }
     rows |= {name: registry.available() for name, registry in REGISTRIES.items()}
     rows["settings"] = [(name, f"{one.about.text} ({one.values})", None) for name, one in SETTINGS.items()]

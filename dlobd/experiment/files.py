@@ -13,12 +13,12 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from dlobd.axes import DATASETS
 from dlobd.errors import DlobdError, UsageError
 from dlobd.experiment import channels, memory, settings, training, ways
-from dlobd.experiment.settings import SETTINGS, Source
+from dlobd.experiment.settings import SETTINGS, Source, Value
+from dlobd.fields import decoded
 from dlobd.job.datasets import user as user_datasets
 from dlobd.job.datasets.base import dataset_of
 from dlobd.paths import PACKAGE
@@ -37,14 +37,15 @@ Note = Callable[[str], None]
 """Function that gets a line for each setting that follows from others."""
 
 
-def experiments() -> list[tuple[str, str]]:
-    """Return (name, title) of the built-in experiments."""
-    return titles(_shipped_files())
+def built_in(kind: str = "experiment") -> dict[str, Path]:
+    """Return the built-in files by name; `kind` is experiment or sweep."""
+    folder = PACKAGE / "experiment" / "shipped" / ("sweeps" if kind == "sweep" else "")
+    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
 
 
-def titles(paths: Sequence[Path]) -> list[tuple[str, str]]:
-    """Return (name, title) of files. The title is the comment in the first line."""
-    return [(path.stem, path.read_text().partition("\n")[0].lstrip("# ")) for path in paths]
+def titles(kind: str) -> list[tuple[str, str]]:
+    """Return (name, title) of the built-in files. The title is the comment in the first line."""
+    return [(name, path.read_text().partition("\n")[0].lstrip("# ")) for name, path in built_in(kind).items()]
 
 
 def load(name_or_path: str | Path, overrides: Sequence[str] = (), note: Note = lambda line: None) -> Experiment:
@@ -53,7 +54,7 @@ def load(name_or_path: str | Path, overrides: Sequence[str] = (), note: Note = l
     Raises UsageError if the file is missing or not TOML, or a key, type, range or name is wrong; the message has the
     line.
     """
-    path = locate(str(name_or_path), _shipped_files(), "experiment")
+    path = locate(str(name_or_path), "experiment")
     values, sources = read(path)
     for override in overrides:
         key, text, source = settings.split(override)
@@ -62,14 +63,14 @@ def load(name_or_path: str | Path, overrides: Sequence[str] = (), note: Note = l
     return build(values, sources, Source(str(path)), note)
 
 
-def from_dict(values: Mapping[str, Any], label: str = "configuration") -> Experiment:
+def from_dict(values: Mapping[str, object], label: str = "configuration") -> Experiment:
     """Build the experiment of a stored `configuration`, the result of `dataclasses.asdict`.
 
     The user's own files, and packages with models or data sets, may be missing: a run searches for them. Raises
     UsageError if this version cannot run it.
     """
     source = Source(label)
-    return build(dict(values), dict.fromkeys(values, source), source, stored=True)
+    return build(values, dict.fromkeys(values, source), source, stored=True)
 
 
 def key(experiment: Runnable) -> str:
@@ -78,13 +79,9 @@ def key(experiment: Runnable) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _shipped_files() -> list[Path]:
-    return sorted((PACKAGE / "experiment" / "shipped").glob("*.toml"))
-
-
-def locate(name_or_path: str, shipped: Sequence[Path], kind: str) -> Path:
+def locate(name_or_path: str, kind: str) -> Path:
     """Return the path of a built-in file or of the user's own file. Raises UsageError."""
-    files = {path.stem: path for path in shipped}
+    files = built_in(kind)
     if name_or_path in files:
         return files[name_or_path]
     path = Path(name_or_path)
@@ -96,7 +93,9 @@ def locate(name_or_path: str, shipped: Sequence[Path], kind: str) -> Path:
     raise UsageError(unknown(kind, name_or_path, files), f"dlobd list {kind}s")
 
 
-def read(path: Path, seen: tuple[Path, ...] = (), kind: str = "experiment") -> tuple[dict[str, Any], dict[str, Source]]:
+def read(
+    path: Path, seen: tuple[Path, ...] = (), kind: str = "experiment"
+) -> tuple[dict[str, object], dict[str, Source]]:
     """Read the unchecked values of a file and of the experiment that it extends, with their sources.
 
     Raises UsageError if a file cannot be read, is not TOML, or extends an unknown experiment.
@@ -113,7 +112,7 @@ def read(path: Path, seen: tuple[Path, ...] = (), kind: str = "experiment") -> t
     base = own.pop("extends", None)
     if base is None:
         return own, dict.fromkeys(own, source)
-    files = {file.stem: file for file in _shipped_files()}
+    files = built_in()
     if not isinstance(base, str) or base not in files:
         raise UsageError(f"{source.at('extends')}: extends: {unknown('experiment', str(base), files)}")
     if files[base] in seen or files[base] == path:
@@ -124,7 +123,7 @@ def read(path: Path, seen: tuple[Path, ...] = (), kind: str = "experiment") -> t
 
 
 def build(
-    values: dict[str, Any],
+    values: Mapping[str, object],
     sources: Mapping[str, Source],
     whole: Source,
     note: Note = lambda line: None,
@@ -142,27 +141,27 @@ def build(
     if not stored:
         checked |= _digests(checked, values, lambda name: sources.get(name, whole).at(name))
     require(checked, SETTINGS, whole)
-    defaults = set(map(str, _shipped_files()))
+    defaults = set(map(str, built_in().values()))
     given_at = {name: source.at(name) for name, source in sources.items() if source.label not in defaults}
     changed, lines = ways.implied(checked, given_at)
     for line in lines:
         note(line)
-    experiment = Experiment(**checked | changed)
+    experiment: Experiment = decoded(Experiment, checked | changed)
     for name, why, remedy in _problems(experiment, stored):
         raise UsageError(f"{sources.get(name, whole).at(name)}: {why}", remedy)
     if stored or not (sizes := memory.derived(experiment)):
         return experiment
     note(f"derived: {', '.join(f'{name}={value}' for name, value in sizes.items())}")
-    return dataclasses.replace(experiment, **sizes)  # type: ignore[arg-type]
+    return decoded(Experiment, dataclasses.asdict(experiment) | sizes)  # type: ignore[no-any-return]
 
 
-def require(values: Mapping[str, Any], needed: Iterable[str], whole: Source) -> None:
+def require(values: Mapping[str, object], needed: Iterable[str], whole: Source) -> None:
     """Raise UsageError if settings are missing."""
     if missing := [name for name in needed if name not in values]:
         raise UsageError(f"{whole.label}: missing: {', '.join(missing)}.", 'add them, or extends = "softmax-mnist"')
 
 
-def _digests(values: Mapping[str, Any], given: Mapping[str, Any], at: Callable[[str], str]) -> dict[str, str]:
+def _digests(values: Mapping[str, Value], given: Mapping[str, object], at: Callable[[str], str]) -> dict[str, str]:
     """Return the sha256 of the user's files that an experiment names. Raises UsageError."""
     hashes = {}
     for field, sha256 in _HASH_OF.items():

@@ -13,30 +13,16 @@ Launcher and model are bounds, not measured sizes: with them the runs of docs/re
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
+from dlobd.axes import MODELS
 from dlobd.experiment import ways
 from dlobd.job.datasets.base import dataset_of, layout_of
+from dlobd.registry import LARGEST_MODEL_MB
 from dlobd.schema import Experiment
-
-KEYS = ("executor_memory_mb", "executor_overhead_mb")
 
 HEAP_MB = 512
 LAUNCHER_MB = 1280
 """For launchers without a row in `ways.PREFERRED`."""
-
-MODEL_MB: Mapping[str, int] = {
-    "softmax-regression": 0,
-    "mlp": 0,
-    "lenet": 256,
-    "cifar10-quick": 256,
-    "alexnet-cifar": 256,
-    "resnet20": 256,
-    "resnet56": 768,
-    "vgg16-cifar": 1792,
-}
-LARGEST_MB = max(MODEL_MB.values())
-"""For models of other packages and of users."""
 
 BATCH = 50
 BATCHES_AHEAD = 10
@@ -48,21 +34,16 @@ STEP_MB = 128
 
 def derived(experiment: Experiment) -> dict[str, int]:
     """Return values for the keys that are 0. Raises ValueError if the data set is not valid."""
-    sizes = {"executor_memory_mb": HEAP_MB, "executor_overhead_mb": _overhead_mb(experiment)}
-    return {name: sizes[name] for name in KEYS if not getattr(experiment, name)}
-
-
-def _overhead_mb(experiment: Experiment) -> int:
-    launcher = ways.PREFERRED.get(experiment.launcher, {}).get("executor_overhead_mb", LAUNCHER_MB)
-    model = MODEL_MB.get(experiment.model, LARGEST_MB) * max(1, experiment.batch_size / BATCH)
-    steps: int = math.ceil((launcher + model + _input_mb(experiment)) / STEP_MB)
-    return steps * STEP_MB
-
-
-def _input_mb(experiment: Experiment) -> float:
-    layout = layout_of(dataset_of(experiment, available=False))
-    if experiment.input == "read":
-        values = math.prod(layout.shape)
-        return BATCHES_AHEAD * experiment.batch_size * values * 4 / 2**20
-    partition = experiment.train_samples / experiment.workers * layout.record_bytes / 2**20
-    return partition if experiment.launcher == "barrier" else 2 * partition
+    e = experiment
+    if e.executor_memory_mb and e.executor_overhead_mb:
+        return {}
+    layout = layout_of(dataset_of(e, available=False))
+    launcher_mb = ways.PREFERRED.get(e.launcher, {}).get("executor_overhead_mb", LAUNCHER_MB)
+    model_mb = LARGEST_MODEL_MB if e.model.path else MODELS.row(e.model).memory_mb
+    if e.input == "read":
+        input_bytes = BATCHES_AHEAD * e.batch_size * math.prod(layout.shape) * 4.0
+    else:
+        input_bytes = e.train_samples / e.workers * layout.record_bytes * (1 if e.launcher == "barrier" else 2)
+    overhead_mb = launcher_mb + model_mb * max(1, e.batch_size / BATCH) + input_bytes / 2**20
+    sizes = {"executor_memory_mb": HEAP_MB, "executor_overhead_mb": math.ceil(overhead_mb / STEP_MB) * STEP_MB}
+    return {name: size for name, size in sizes.items() if not getattr(e, name)}

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from dlobd.axes import LAUNCHERS
 from dlobd.errors import UsageError
@@ -19,6 +18,7 @@ from dlobd.experiment import files as experiments
 from dlobd.experiment import settings, ways
 from dlobd.experiment import spark_submit_line as spark_options
 from dlobd.experiment.files import Note
+from dlobd.experiment.settings import Value
 from dlobd.fields import decoded
 from dlobd.job.user.hooks import DAEMONS
 from dlobd.paths import python, sha256_of
@@ -81,7 +81,7 @@ def from_line(words: Sequence[str], overrides: Sequence[str] = (), note: Note = 
     return _build(line.script, line.arguments, values, note, spark_options.words_of(line.options), by_line)
 
 
-def from_dict(values: Mapping[str, Any], label: str = "configuration") -> Runnable:
+def from_dict(values: Mapping[str, object], label: str = "configuration") -> Runnable:
     """Build the experiment or own job of a stored `configuration`, the result of `dataclasses.asdict`.
 
     Raises UsageError if this version cannot run it.
@@ -90,7 +90,7 @@ def from_dict(values: Mapping[str, Any], label: str = "configuration") -> Runnab
         return experiments.from_dict(values, label)
     try:
         job: OwnJob = decoded(OwnJob, values)
-    except (KeyError, TypeError) as error:
+    except TypeError as error:
         raise UsageError(f"{label}: not a job of this version: {error}.") from None
     return job
 
@@ -101,8 +101,8 @@ def daemon_conf(job: OwnJob) -> dict[str, str]:
     return {**conf, "spark.python.daemon.module": DAEMONS[job.launcher]}
 
 
-def _overrides(overrides: Sequence[str]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
+def _overrides(overrides: Sequence[str]) -> dict[str, Value]:
+    values: dict[str, Value] = {}
     for override in overrides:
         key, text, source = settings.split(override)
         if key in settings.SETTINGS and key not in SETTINGS:
@@ -119,7 +119,7 @@ def _overrides(overrides: Sequence[str]) -> dict[str, Any]:
 def _build(
     script: str,
     arguments: Sequence[str],
-    given: Mapping[str, Any],
+    given: Mapping[str, Value],
     note: Note,
     options: tuple[str, ...] = (),
     by_line: Mapping[str, str] = MappingProxyType({}),

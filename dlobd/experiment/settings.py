@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, get_type_hints
+from typing import get_type_hints
 
 from dlobd.axes import REGISTRIES
 from dlobd.channel import Channel
@@ -20,6 +20,8 @@ from dlobd.fields import Description
 from dlobd.registry import unknown
 from dlobd.schema import Experiment
 from dlobd.user_file import MemberRef
+
+Value = str | int | float
 
 _TYPE_NAMES = {str: "a string", int: "an integer", float: "a number", bool: "a boolean", list: "a list"}
 
@@ -45,7 +47,7 @@ class Setting:
 
     name: str
     kind: type
-    default: Any
+    default: object
     about: Description
 
     @property
@@ -67,61 +69,56 @@ class Setting:
             return f"{'0, or ' if self.about.zero else ''}{low} to {high}"
         return ", ".join(REGISTRIES[self.about.valid].built_in()) if self.about.valid else "text"
 
-    def parse(self, text: str, source: Source) -> str | int | float:
+    def parse(self, text: str, source: Source) -> Value:
         """Convert a value of the command line to the type of the field. Raises UsageError."""
         try:
             # float() accepts "nan" and "inf"; the range check refuses them
-            value: str | int | float = self._base(text)
+            value: Value = self._base(text)
         except ValueError:
             raise UsageError(f"{source.label}: {self.name} must be {_TYPE_NAMES[self._base]}, not {text!r}.") from None
         return value
 
-    def check(self, value: Any, where: str, stored: bool) -> Any:
+    def check(self, value: object, where: str, stored: bool) -> Value:
         """Check type, range and registry of a value; return it. Raises UsageError."""
         if self._base is float and type(value) is int:
             value = float(value)
-        fits = isinstance(value, self._base) and not isinstance(value, bool)
-        if not fits:
+        if not isinstance(value, str | int | float) or not isinstance(value, self._base) or isinstance(value, bool):
             got = _TYPE_NAMES.get(type(value), f"a {type(value).__name__}")
             raise UsageError(f"{where}: {self.name} must be {_TYPE_NAMES[self._base]}, not {got} ({value!r}).")
-        if self.name == "name" and not re.fullmatch(str(self.about.limits["pattern"]), value):
-            raise UsageError(
-                f"{where}: name {value!r} may contain only letters, digits, '.', '_' and '-': it names a directory."
-            )
-        if self.kind is MemberRef:
-            MemberRef(value).check()
-            if MemberRef(value).path:
-                return value
-        if isinstance(self.about.valid, tuple):
+        if isinstance(value, str):
+            self._check_text(value, where, stored)
+        elif isinstance(self.about.valid, tuple):
             low, high = self.about.valid
             if not (math.isfinite(value) and low <= value <= high) and not (self.about.zero and value == 0):
                 raise UsageError(f"{where}: {self.name} must be between {_plain(low)} and {_plain(high)}, not {value}.")
-        elif self.about.valid and not (stored and self.kind is MemberRef):
-            self._check_member(_transport(value, where) if self.kind is Channel else value, where)
         return value
 
     @property
     def _base(self) -> type:
         return str if issubclass(self.kind, str) else self.kind
 
-    def _check_member(self, value: str, where: str) -> None:
+    def _check_text(self, value: str, where: str, stored: bool) -> None:
+        if self.name == "name" and not re.fullmatch(str(self.about.limits["pattern"]), value):
+            raise UsageError(
+                f"{where}: name {value!r} may contain only letters, digits, '.', '_' and '-': it names a directory."
+            )
+        if self.kind is MemberRef:
+            MemberRef(value).check()
+            if stored or MemberRef(value).path:  # a stored one may belong to a package that is not installed
+                return
+        if self.kind is Channel:
+            try:
+                value = Channel.parse(value).transport  # the host checks the device later
+            except ValueError as error:
+                raise UsageError(f"{where}: {error}.", "dlobd list channels") from None
+        if not self.about.valid:
+            return
         registry = REGISTRIES[str(self.about.valid)]
+        remedy = f"dlobd list {registry.kind}"
         if value not in registry.names():
-            raise UsageError(
-                f"{where}: {unknown(registry.singular, value, registry.names())}", f"dlobd list {registry.kind}"
-            )
+            raise UsageError(f"{where}: {unknown(registry.singular, value, registry.names())}", remedy)
         if why := registry.row(value).unavailable:
-            raise UsageError(
-                f"{where}: {self.name} {value} cannot be used by a job: {why}.", f"dlobd list {registry.kind}"
-            )
-
-
-def _transport(channel: str, where: str) -> str:
-    """Return the transport of TRANSPORT[@DEVICE]. The host checks the device later."""
-    try:
-        return Channel.parse(channel).transport
-    except ValueError as error:
-        raise UsageError(f"{where}: {error}.", "dlobd list channels") from None
+            raise UsageError(f"{where}: {self.name} {value} cannot be used by a job: {why}.", remedy)
 
 
 def _plain(number: float) -> str:
@@ -158,16 +155,13 @@ def split(override: str) -> tuple[str, str, Source]:
     return key, text.strip(), Source(f"--set {override}")
 
 
-def parse(name: str, text: str, source: Source) -> str | int | float:
+def parse(name: str, text: str, source: Source) -> Value:
     """Convert a value of the command line to the type of its setting. Raises UsageError."""
     return _of(name, source.label).parse(text, source)
 
 
-def check(name: str, value: Any, source: Source, stored: bool = False) -> Any:
-    """Check key, type, range and registry of a value; return it.
-
-    A stored model or data set may belong to a package that is not installed. Raises UsageError.
-    """
+def check(name: str, value: object, source: Source, stored: bool = False) -> Value:
+    """Check key, type, range and registry of a value; return it. Raises UsageError."""
     where = source.at(name)
     if isinstance(value, dict):
         remedy = "dlobd sweep FILE" if name == "axes" else "put its keys at the top level"
@@ -175,7 +169,7 @@ def check(name: str, value: Any, source: Source, stored: bool = False) -> Any:
     return _of(name, where).check(value, where, stored)
 
 
-def parse_and_check(name: str, text: str, source: Source) -> Any:
+def parse_and_check(name: str, text: str, source: Source) -> Value:
     """Parse and check a value of the command line. Raises UsageError."""
     return check(name, parse(name, text, source), source)
 

@@ -129,7 +129,10 @@ def merged(ours: Sequence[str], theirs: Sequence[str]) -> tuple[str, ...]:
     both = [key for key in JOINED if key in user_settings and key in own_settings]
     options = [option for option in line.options if _key(*option) not in user_settings]
     options += [option for option in users.options if _key(*option) not in both]
-    options += [_option(key, f"{user_settings[key]}{JOINED[key]}{own_settings[key]}") for key in both]
+    names = {setting: option for option, setting in KEYS.items()}
+    for key in both:
+        value = f"{user_settings[key]}{JOINED[key]}{own_settings[key]}"
+        options.append((names[key], value) if key in names else ("--conf", f"{key}={value}"))
     return (line.program, *words_of(options), line.script, *line.arguments)
 
 
@@ -150,11 +153,6 @@ def _key(name: str, value: str | None) -> str:
     if name == "--conf" and value:
         return value.partition("=")[0].strip()
     return KEYS.get(name, name)
-
-
-def _option(key: str, value: str) -> tuple[str, str]:
-    names = {setting: option for option, setting in KEYS.items()}
-    return (names[key], value) if key in names else ("--conf", f"{key}={value}")
 
 
 def _properties(path: str) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """Sweep files: TOML -> checked experiments of all combinations of the axes' values.
 
-A sweep file is an experiment file with tables: `[axes]` has a list of values per key, `[sweep]` has `OPTIONS`, and
+A sweep file is an experiment file with tables: `[axes]` has a list of values per key, `[sweep]` has `Options`, and
 `[[exclude]]` tables have combinations to leave out. The default name of the sweep is the file's name; all its
 experiments have the name of the sweep.
 """
@@ -8,34 +8,38 @@ experiments have the name of the sweep.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 from dlobd.errors import UsageError
 from dlobd.experiment import files
-from dlobd.experiment.settings import AXES, SETTINGS, Source, check
-from dlobd.paths import PACKAGE
+from dlobd.experiment.settings import AXES, SETTINGS, Source, Value, check
 from dlobd.registry import unknown
 from dlobd.schema import Experiment
-
-OPTIONS: Mapping[str, Any] = {"scaling": "weak", "fit_train_samples": False, "skip_impossible": False}
-"""Keys of `[sweep]` and their defaults.
-
-scaling: `weak` keeps `batch_size`, the batch of a worker, for all `workers`; `strong` keeps the global batch, which is
-    workers x batch_size of the experiment outside of `[axes]`. Both keep `train_samples`.
-fit_train_samples: lowers `train_samples` to the largest number that all points divide into full batches.
-skip_impossible: skips combinations that are no valid experiment, with a note, instead of refusing the sweep.
-"""
 
 SCALINGS = ("weak", "strong")
 
 MAX_POINTS = 1000
 
-Choice = Mapping[str, Any]
+Choice = Mapping[str, Value]
 """Axis -> value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Keys of `[sweep]`.
+
+    scaling: `weak` keeps `batch_size`, the batch of a worker, for all `workers`; `strong` keeps the global batch, which
+        is workers x batch_size of the experiment outside of `[axes]`. Both keep `train_samples`.
+    fit_train_samples: lowers `train_samples` to the largest number that all points divide into full batches.
+    skip_impossible: skips invalid combinations with a note, instead of refusing the sweep.
+    """
+
+    scaling: str = "weak"
+    fit_train_samples: bool = False
+    skip_impossible: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +55,12 @@ class Sweep:
     skip_impossible: bool
 
 
-def sweeps() -> list[tuple[str, str]]:
-    """Return (name, title) of the built-in sweeps."""
-    return files.titles(_shipped_files())
-
-
 def load(name_or_path: str | Path, note: files.Note = lambda line: None) -> Sweep:
-    """Read a built-in sweep or a TOML file. Combinations that are no valid experiment are in `impossible`.
+    """Read a built-in sweep or a TOML file. Invalid combinations are in `impossible`.
 
     Raises UsageError if the file, a key, an axis or a setting is wrong.
     """
-    path = files.locate(str(name_or_path), _shipped_files(), "sweep")
+    path = files.locate(str(name_or_path), "sweep")
     values, sources = files.read(path, kind="sweep")
     whole = Source(str(path), path.read_text(encoding="utf-8"))
     axes = _axes(values.pop("axes", None), whole)
@@ -70,7 +69,7 @@ def load(name_or_path: str | Path, note: files.Note = lambda line: None) -> Swee
     values.setdefault("name", path.stem)
     base = {name: check(name, value, sources.get(name, whole)) for name, value in values.items()}
     # strong scaling keeps the global batch that the workers outside of [axes] have
-    given = axes.keys() - {"workers"} if options["scaling"] == "strong" else axes.keys()
+    given = axes.keys() - {"workers"} if options.scaling == "strong" else axes.keys()
     if twice := [name for name in axes if sources.get(name) == whole and name in given]:
         raise UsageError(f"{whole.at(twice[0])}: {twice[0]} is both a key and an axis.", "remove one of the two")
     files.require(base, [name for name, setting in SETTINGS.items() if setting.required and name not in given], whole)
@@ -83,13 +82,13 @@ def load(name_or_path: str | Path, note: files.Note = lambda line: None) -> Swee
     if not wanted:
         raise UsageError(f"{whole.at('exclude')}: every combination is excluded.", "remove an exclude")
     impossible: dict[str, str] = {}
-    settings: dict[str, dict[str, Any]] = {}
+    settings: dict[str, dict[str, Value]] = {}
     for label, choice in wanted.items():
         try:
-            settings[label] = _values(base, choice, options["scaling"], whole)
+            settings[label] = _values(base, choice, options.scaling, whole)
         except UsageError as error:
             impossible[label] = error.line
-    if options["fit_train_samples"]:
+    if options.fit_train_samples:
         samples = _fitting(base, settings.values(), whole)
         if samples != base["train_samples"]:
             note(f"train_samples={samples} instead of {base['train_samples']}: all points divide it into full batches")
@@ -97,22 +96,22 @@ def load(name_or_path: str | Path, note: files.Note = lambda line: None) -> Swee
         sources["train_samples"] = whole
     notes: dict[str, None] = {}
     points = {}
-    for label, values in settings.items():
+    for label, point in settings.items():
         try:
-            points[label] = files.build(values, sources, whole, notes.setdefault)
+            points[label] = files.build(point, sources, whole, notes.setdefault)
         except UsageError as error:
             impossible[label] = error.line
     for line in notes:
         note(line)
     in_order = {label: impossible[label] for label in wanted if label in impossible}
-    return Sweep(base["name"], varying, options["scaling"], points, in_order, excluded, options["skip_impossible"])
+    return Sweep(str(base["name"]), varying, options.scaling, points, in_order, excluded, options.skip_impossible)
 
 
-def _values(base: Mapping[str, Any], choice: Choice, scaling: str, whole: Source) -> dict[str, Any]:
+def _values(base: Choice, choice: Choice, scaling: str, whole: Source) -> dict[str, Value]:
     """Return the values of a point, without checks of their combination. Raises UsageError."""
     values = {**base, **choice}
     if scaling == "strong":
-        global_batch, workers = base["workers"] * values["batch_size"], values["workers"]
+        global_batch, workers = int(base["workers"]) * int(values["batch_size"]), int(values["workers"])
         if global_batch % workers:
             raise UsageError(
                 f"{whole.at('scaling')}: scaling strong: the global batch of {global_batch} cannot be divided among "
@@ -123,10 +122,10 @@ def _values(base: Mapping[str, Any], choice: Choice, scaling: str, whole: Source
     return values
 
 
-def _fitting(base: Mapping[str, Any], points: Iterable[Mapping[str, Any]], whole: Source) -> int:
+def _fitting(base: Choice, points: Iterable[Choice], whole: Source) -> int:
     """Return the largest number of training samples up to the file's that all points divide. Raises UsageError."""
-    least = math.lcm(*(values["workers"] * values["batch_size"] for values in points))
-    fitting: int = base["train_samples"] // least * least
+    least = math.lcm(*(int(values["workers"]) * int(values["batch_size"]) for values in points))
+    fitting = int(base["train_samples"]) // least * least
     if not fitting:
         raise UsageError(
             f"{whole.at('fit_train_samples')}: train_samples {base['train_samples']} is less than {least}, the least "
@@ -136,7 +135,7 @@ def _fitting(base: Mapping[str, Any], points: Iterable[Mapping[str, Any]], whole
     return fitting
 
 
-def _axes(table: Any, whole: Source) -> dict[str, tuple[Any, ...]]:
+def _axes(table: object, whole: Source) -> dict[str, tuple[Value, ...]]:
     """Return the checked values of the axes."""
     if table is None:
         raise UsageError(f"{whole.label} has no table [axes].", "dlobd run runs an experiment")
@@ -162,28 +161,29 @@ def _axes(table: Any, whole: Source) -> dict[str, tuple[Any, ...]]:
     return axes
 
 
-def _options(table: Any, axes: Mapping[str, Any], whole: Source) -> dict[str, Any]:
+def _options(table: object, axes: Container[str], whole: Source) -> Options:
     if not isinstance(table, dict):
         raise UsageError(f"{whole.at('sweep')}: sweep must be a table.", "write [sweep]")
+    names = [field.name for field in fields(Options)]
     for name, value in table.items():
         where = whole.at(name)
-        if name not in OPTIONS:
-            raise UsageError(f"{where}: {unknown('key of [sweep]', name, OPTIONS)}")
+        if name not in names:
+            raise UsageError(f"{where}: {unknown('key of [sweep]', name, names)}")
         if name == "scaling" and value not in SCALINGS:
             raise UsageError(f"{where}: scaling must be {' or '.join(SCALINGS)}, not {value!r}.")
         if name != "scaling" and not isinstance(value, bool):
             raise UsageError(f"{where}: {name} must be true or false, not {value!r}.")
-    options = {**OPTIONS, **table}
-    if options["scaling"] == "strong" and "workers" not in axes:
+    options = Options(**table)
+    if options.scaling == "strong" and "workers" not in axes:
         why = "scaling strong has no effect: workers is not an axis."
         raise UsageError(f"{whole.at('scaling')}: {why}", "remove it, or add workers to [axes]")
-    if options["fit_train_samples"] and "train_samples" in axes:
+    if options.fit_train_samples and "train_samples" in axes:
         why = "fit_train_samples and axis train_samples contradict each other."
         raise UsageError(f"{whole.at('fit_train_samples')}: {why}", "remove one of the two")
     return options
 
 
-def _excludes(tables: Any, axes: Mapping[str, Sequence[Any]], whole: Source) -> list[Choice]:
+def _excludes(tables: object, axes: Mapping[str, Sequence[Value]], whole: Source) -> list[Choice]:
     """Check and return the excluded combinations."""
     where = whole.at("exclude")
     if not isinstance(tables, list) or not all(isinstance(table, dict) and table for table in tables):
@@ -195,7 +195,3 @@ def _excludes(tables: Any, axes: Mapping[str, Sequence[Any]], whole: Source) -> 
             if value not in axes[name]:
                 raise UsageError(f"{where}: exclude {number}: axis {name} has no value {value!r}.")
     return tables
-
-
-def _shipped_files() -> list[Path]:
-    return sorted((PACKAGE / "experiment" / "shipped" / "sweeps").glob("*.toml"))

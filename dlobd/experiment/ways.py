@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from dlobd.errors import UsageError
+from dlobd.experiment.settings import Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ PREFERRED: dict[str, dict[str, int]] = {"tfos-stock": {"executor_overhead_mb": 2
 """Defaults of a launcher that replace those of the built-in experiments. Other values may work as well."""
 
 
-def implied(values: Mapping[str, Any], given: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
+def implied(values: Mapping[str, Value], given: Mapping[str, str]) -> tuple[dict[str, Value], list[str]]:
     """Return the implied values, and a line for each choice that implies some.
 
     Args:
@@ -54,7 +54,7 @@ def implied(values: Mapping[str, Any], given: Mapping[str, str]) -> tuple[dict[s
 
     Raises UsageError if the user's settings contradict each other; the message has all required changes.
     """
-    changed: dict[str, Any] = {}
+    changed: dict[str, Value] = {}
     lines = []
     for rule in RULES:
         now = {**values, **changed}
@@ -66,18 +66,18 @@ def implied(values: Mapping[str, Any], given: Mapping[str, str]) -> tuple[dict[s
         changed |= lacking
         lines += _lines(rule.field, rule.value, lacking)
     if "launcher" in given:
-        wanted = PREFERRED.get(values["launcher"], {})
+        wanted = PREFERRED.get(str(values["launcher"]), {})
         preferred = {name: value for name, value in wanted.items() if name in values and name not in given}
         changed |= preferred
-        lines += _lines("launcher", values["launcher"], preferred)
+        lines += _lines("launcher", str(values["launcher"]), preferred)
     return changed, lines
 
 
-def _lines(field: str, value: str, implied_: Mapping[str, Any]) -> list[str]:
+def _lines(field: str, value: str, implied_: Mapping[str, Value]) -> list[str]:
     return [f"implied by {field}={value}: {', '.join(_settings(implied_))}"] if implied_ else []
 
 
-def _contradiction(rule: Rule, lacking: Mapping[str, str], against: Mapping[str, tuple[str, Any]]) -> UsageError:
+def _contradiction(rule: Rule, lacking: Mapping[str, str], against: Mapping[str, tuple[str, Value]]) -> UsageError:
     """Return the error. `against`: contradicting keys -> their place and value."""
     options = [where for where, _ in against.values() if where.startswith("--")]
     places = [f"{_and(options)} {'was' if len(options) == 1 else 'were'} given"] if options else []
@@ -89,7 +89,7 @@ def _contradiction(rule: Rule, lacking: Mapping[str, str], against: Mapping[str,
     )
 
 
-def _settings(values: Mapping[str, Any]) -> list[str]:
+def _settings(values: Mapping[str, Value]) -> list[str]:
     return [f"{name}={value}" for name, value in values.items()]
 
 

@@ -11,6 +11,7 @@ from typing import Any, Self
 from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.axes import MODELS
+from dlobd.fields import decoded
 from dlobd.hadoop.file_system import LocalDirectory, Storage, WebHdfs
 from dlobd.hadoop.webhdfs import HdfsError
 from dlobd.job import rank_status
@@ -88,10 +89,9 @@ class Job(Experiment):
         return cls.from_dict(json.loads(Path(path).read_text()))
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Job:
+    def from_dict(cls, values: Mapping[str, object]) -> Job:
         """Make the job of a job.json. Raises TypeError if a field is missing or unknown."""
-        own = {name: value for name, value in values.items() if name != "steps"}
-        return cls(**{**own, "image_shape": tuple(values.get("image_shape", ()))})
+        return decoded(cls, {name: value for name, value in values.items() if name != "steps"})  # type: ignore[no-any-return]
 
 
 class Markers:
@@ -103,7 +103,7 @@ class Markers:
         self._job = job
         self._directory = f"{job.run_dir}/done"
 
-    def report_done(self, rank: int, result: dict[str, Any]) -> None:
+    def report_done(self, rank: int, result: Mapping[str, object]) -> None:
         """Write the rank's result.
 
         A reader of the marker may end this process at once. So the marker appears last: after HDFS has closed the file,

@@ -33,7 +33,7 @@ def test_main_job_takes_all_of_mnist_over_two_workers() -> None:
 
 def test_every_shipped_experiment_loads_and_has_a_title() -> None:
     """What `dlobd list experiments` shows can be run, and says in its first line what it is."""
-    shipped = files.experiments()
+    shipped = files.titles("experiment")
     assert {MAIN, "softmax-mnist-quick"} <= {name for name, _ in shipped}
     for name, title in shipped:
         assert files.load(name).name == name

@@ -143,7 +143,7 @@ def test_a_file_that_extends_nothing_must_say_all(tmp_path: Path) -> None:
 
 def test_every_shipped_sweep_is_possible() -> None:
     """And has a title, which `dlobd list` shows."""
-    shipped = sweeps.sweeps()
+    shipped = files.titles("sweep")
     assert {"scaling-quick", "stack-quick"} <= {name for name, _ in shipped}
     for name, title in shipped:
         assert title

@@ -89,12 +89,10 @@ def dataset_of(experiment: Experiment, available: bool = True) -> Dataset:
         ValueError: the experiment's settings of it are invalid; one line.
         UsageError: it is a user's data set with invalid properties; one line.
     """
-    dataset: Dataset
     if user.is_users(experiment.dataset):
-        dataset = user.dataset_of(experiment)
-    else:
-        get = DATASETS.get if available else DATASETS.declared
-        dataset = get(experiment.dataset).of(experiment)
+        return user.dataset_of(experiment)
+    get = DATASETS.get if available else DATASETS.declared
+    dataset: Dataset = get(experiment.dataset).of(experiment)
     return dataset
 
 

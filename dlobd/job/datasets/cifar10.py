@@ -130,7 +130,7 @@ class Cifar10Partial(_Batches):
 
 
 def _records_of(path: Path, batch: Batch, remedy: str) -> bytes:
-    """Read the records of a file, and compares size and checksums with the published values."""
+    """Read the records of a file, and compare size and checksums with the published values."""
     size, md5 = batch.packed or (batch.bytes, batch.md5)
     data = checked(path, size, md5, remedy)
     if batch.packed:

@@ -44,7 +44,7 @@ class InMemory:
 
 
 def checked(path: Path, size: int, md5: str, remedy: str) -> bytes:
-    """Read a file, and compares size and md5 with the published values.
+    """Read a file, and compare size and md5 with the published values.
 
     Raises SetupError if it is missing, truncated or has a wrong checksum.
     """

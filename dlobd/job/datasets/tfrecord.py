@@ -159,7 +159,10 @@ def decode_block(block: bytes, layout: Layout) -> tuple[NDArray[np.float32], NDA
         values = images.astype(np.float32) / np.float32(255)
     else:
         values = np.ascontiguousarray(images).view("<f4").astype(np.float32, copy=False)
-    return values.reshape(-1, *layout.shape), _labels(records[:, layout.label])
+    shifts = np.arange(layout.label_bytes, dtype=np.int32) * 7
+    varints = records[:, layout.label]
+    labels: NDArray[np.int32] = ((varints & 0x7F).astype(np.int32) << shifts).sum(axis=1, dtype=np.int32)
+    return values.reshape(-1, *layout.shape), labels
 
 
 def checked_records(block: bytes, layout: Layout) -> NDArray[np.uint8]:
@@ -192,15 +195,6 @@ def _varints(labels: NDArray[Any], size: int) -> NDArray[np.uint8]:
     parts = (labels.astype(np.int64)[:, np.newaxis] >> shifts & 0x7F).astype(np.uint8)
     parts[:, :-1] |= 0x80
     return parts
-
-
-def _labels(varints: NDArray[np.uint8]) -> NDArray[np.int32]:
-    """Decode varints [n, size] to labels [n]."""
-    if varints.shape[1] == 1:
-        return varints[:, 0].astype(np.int32)
-    shifts = np.arange(varints.shape[1], dtype=np.int32) * 7
-    labels: NDArray[np.int32] = ((varints & 0x7F).astype(np.int32) << shifts).sum(axis=1, dtype=np.int32)
-    return labels
 
 
 def _field(number: int, value: bytes) -> bytes:

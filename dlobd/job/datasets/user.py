@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dlobd import user_file
 from dlobd.axes import DATASETS
@@ -20,14 +19,17 @@ from dlobd.job.datasets.tfrecord import DTYPES
 from dlobd.schema import Experiment
 from dlobd.user_file import MemberRef
 
+if TYPE_CHECKING:
+    from dlobd.job.datasets.base import Dataset, Order, Samples, Split
+
 
 def is_users(ref: MemberRef) -> bool:
     """Return True for a data set that is not built in. An unknown name may be another package's."""
     return bool(ref.path) or ref not in DATASETS.built_in()
 
 
-def dataset_of(experiment: Experiment) -> Any:
-    """Make a `dlobd.job.datasets.base.Dataset`.
+def dataset_of(experiment: Experiment) -> Dataset:
+    """Make the data set of a file or package, and check its properties.
 
     Raises UsageError if its file does not load or has changed, or its properties are invalid, and SetupError if its
     package is not installed.
@@ -35,26 +37,26 @@ def dataset_of(experiment: Experiment) -> Any:
     name = experiment.dataset
     kind = DATASETS.resolve(name, experiment.dataset_sha256)
     with _one_line(f"data set {name}", kind, UsageError):
-        dataset = kind.of(experiment)
+        dataset: Dataset = kind.of(experiment)
         wrong = _wrong(dataset)
     if wrong:
         raise UsageError(f"data set {name}: {wrong}.", "see the contract in dlobd/job/datasets/base.py")
     return dataset
 
 
-def described(dataset: Any) -> str:
+def described(dataset: Dataset) -> str:
     """Return a data set's name, and the file of a user's data set."""
     path = user_file.path_of(type(dataset))
     return f"{dataset.name} of {path}" if path else str(dataset.name)
 
 
-def files(dataset: Any) -> list[Path]:
+def files(dataset: Dataset) -> list[Path]:
     """Return the source files of the data set. Raises SetupError."""
     with _one_line(f"Data set {described(dataset)}, its files", type(dataset), SetupError):
         return [Path(path) for path in dataset.files()]
 
 
-def chunks(dataset: Any, split: str, order: Any, samples: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+def chunks(dataset: Dataset, split: Split, order: Order, samples: int) -> Iterator[Samples]:
     """Yield the samples of an order as arrays. Raises SetupError, also for a wrong number of samples."""
     count = 0
     what = f"Data set {described(dataset)}, {split}"
@@ -67,14 +69,14 @@ def chunks(dataset: Any, split: str, order: Any, samples: int) -> Iterator[tuple
 
 
 @contextmanager
-def _one_line(what: str, kind: Any, raised: type[DlobdError]) -> Iterator[None]:
+def _one_line(what: str, kind: object, raised: type[DlobdError]) -> Iterator[None]:
     """Convert any error of a data set to one line, except those of a built-in one."""
     try:
         yield
     except (DlobdError, KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException as error:  # a file may also call sys.exit
-        if kind.__module__.startswith("dlobd."):
+        if str(kind.__module__).startswith("dlobd."):
             raise
         path = user_file.path_of(kind) if isinstance(kind, type) else None
         raise raised(f"{what}: {user_file.error_line(error, path or str(kind.__module__))}.") from error

@@ -1,1 +1,1 @@
-"""Models: what is trained. `base` is the contract, one file a model."""
+"""Models. `base` is the contract; each model is a file."""

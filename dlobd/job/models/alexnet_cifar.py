@@ -16,14 +16,14 @@ from typing import Any
 
 
 def build(image_shape: tuple[int, ...], classes: int, seed: int) -> Any:
-    """See `dlobd.job.models.base.Build`."""
+    """Build the model; see `dlobd.job.models.base.Build`."""
     import tensorflow as tf
 
     from dlobd.job.models import layers
     from dlobd.job.models.layers import Convolution, Dense
 
     def normalised(values: Any, training: bool) -> Any:
-        """Each value by its neighbours' in the four channels on either side."""
+        """Divide each value by those of four channels on either side."""
         return tf.nn.local_response_normalization(values, depth_radius=4, bias=1.0, alpha=0.001 / 9, beta=0.75)
 
     image = height, width, channels = layers.image_of(image_shape)

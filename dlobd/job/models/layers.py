@@ -180,12 +180,12 @@ def relu(values: Any, training: bool = False) -> Any:
 
 
 def flat(values: Any, training: bool = False) -> Any:
-    """Flattens [n, ...] to [n, values]."""
+    """Flatten [n, ...] to [n, values]."""
     return tf.reshape(values, [-1, math.prod(values.shape[1:])])
 
 
 def spatial_mean(images: Any, training: bool = False) -> Any:
-    """Averages [n, height, width, channels] to [n, channels]."""
+    """Average [n, height, width, channels] to [n, channels]."""
     return tf.reduce_mean(images, [1, 2])
 
 

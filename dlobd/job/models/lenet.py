@@ -14,7 +14,7 @@ from typing import Any
 
 
 def build(image_shape: tuple[int, ...], classes: int, seed: int) -> Any:
-    """See `dlobd.job.models.base.Build`."""
+    """Build the model; see `dlobd.job.models.base.Build`."""
     from dlobd.job.models import layers
     from dlobd.job.models.layers import Convolution, Dense
 

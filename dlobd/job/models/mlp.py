@@ -16,7 +16,7 @@ HIDDEN_UNITS = 128
 
 
 def build(image_shape: tuple[int, ...], classes: int, seed: int) -> Any:
-    """See `dlobd.job.models.base.Build`."""
+    """Build the model; see `dlobd.job.models.base.Build`."""
     from dlobd.job.models import layers
 
     initial = layers.Initial(seed)

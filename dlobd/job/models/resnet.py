@@ -19,12 +19,12 @@ from typing import Any
 
 
 def resnet20(image_shape: tuple[int, ...], classes: int, seed: int) -> Any:
-    """See `dlobd.job.models.base.Build`."""
+    """Build the model; see `dlobd.job.models.base.Build`."""
     return _build("resnet20", 3, image_shape, classes, seed)
 
 
 def resnet56(image_shape: tuple[int, ...], classes: int, seed: int) -> Any:
-    """See `dlobd.job.models.base.Build`."""
+    """Build the model; see `dlobd.job.models.base.Build`."""
     return _build("resnet56", 9, image_shape, classes, seed)
 
 

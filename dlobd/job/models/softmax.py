@@ -7,7 +7,7 @@ from typing import Any
 
 
 def build(image_shape: tuple[int, ...], classes: int, seed: int) -> Any:
-    """See `dlobd.job.models.base.Build`. `seed` is not used: the weights start at zero, as a convex loss allows."""
+    """Build the model; see `dlobd.job.models.base.Build`. The weights start at zero, as a convex loss allows."""
     import tensorflow as tf
 
     values = math.prod(image_shape)

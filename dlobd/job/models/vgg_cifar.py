@@ -1,9 +1,9 @@
 """VGG-16 for CIFAR-10, with batch normalisation; 14,986,698 parameters, whose gradients are 60 MB per step.
 
 Configuration D of Simonyan and Zisserman, Very deep convolutional networks (2014): 13 convolutions of 3x3 in five
-groups of 64, 128, 256, 512 and 512 filters, each group max-pooled 2x2. What differs from the paper, as is common for
-32x32 images: batch normalisation follows each convolution, which then has no bias; what five poolings leave is one
-pixel, so that one dense layer of 512 units replaces the two of 4096; there is no dropout. He's initial values, as the
+groups of 64, 128, 256, 512 and 512 filters, each group max-pooled 2x2. Differences from the paper, as is common for
+32x32 images: batch normalisation follows each convolution, which then has no bias; five poolings leave one pixel, so
+that one dense layer of 512 units replaces the two of 4096; there is no dropout. He's initial values, as the
 paper's (Gaussians of 0.01) do not start so deep a network. Images from -1 to 1; they are not cropped or flipped.
 
 The paper's settings: learning rate 0.01, a tenth of it whenever the validation accuracy stops improving, momentum 0.9,
@@ -21,7 +21,7 @@ UNITS = 512
 
 
 def build(image_shape: tuple[int, ...], classes: int, seed: int) -> Any:
-    """See `dlobd.job.models.base.Build`."""
+    """Build the model; see `dlobd.job.models.base.Build`."""
     from dlobd.job.models import layers
     from dlobd.job.models.layers import BatchNorm, Convolution, Dense
 
