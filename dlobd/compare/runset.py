@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from dlobd.bundle import store
 from dlobd.compare.compatibility import settings, varying, why_unusable
@@ -59,7 +59,7 @@ class RunSet:
         return tuple(member.run for member in self.members)
 
     @property
-    def settings(self) -> Mapping[str, Any]:
+    def settings(self) -> Mapping[str, object]:
         """Settings of the first run."""
         return settings(self.members[0].run)
 

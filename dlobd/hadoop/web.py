@@ -16,6 +16,9 @@ from dlobd.errors import ClusterError
 from dlobd.hadoop.failures import causes
 from dlobd.hadoop.site_files import Address, HadoopConf
 
+JsonObject = dict[str, Any]
+"""An answer of YARN or HDFS; the versions of Hadoop differ in its members."""
+
 Timeout = tuple[float, float]
 
 TIMEOUT_S: Timeout = (5.0, 30.0)
@@ -96,17 +99,17 @@ class HadoopWeb:
         value = ((answer or {}).get("property") or {}).get("value")
         return None if value is None else str(value)
 
-    def application(self, application_id: str) -> dict[str, Any]:
+    def application(self, application_id: str) -> JsonObject:
         """Return the ResourceManager's record of an application; empty if there is none."""
         return application_record(self.rm_url, application_id)
 
-    def attempts(self, application_id: str) -> list[dict[str, Any]]:
+    def attempts(self, application_id: str) -> list[JsonObject]:
         """Return the attempts of an application, oldest first, with the ApplicationMaster's container and node."""
         answer = self.get_json(f"{self.rm_url}/ws/v1/cluster/apps/{application_id}/appattempts")
         return sorted(((answer or {}).get("appAttempts") or {}).get("appAttempt", []), key=lambda one: one.get("id", 0))
 
     @staticmethod
-    def get_json(url: str, timeout_s: Timeout = TIMEOUT_S, **query: str) -> dict[str, Any] | None:
+    def get_json(url: str, timeout_s: Timeout = TIMEOUT_S, **query: str) -> JsonObject | None:
         """Return the JSON object at `url`; None without such an answer."""
         try:
             answer = requests.get(url, query, timeout=timeout_s, headers={"Accept": "application/json"})
@@ -116,7 +119,7 @@ class HadoopWeb:
         return document if isinstance(document, dict) else None
 
 
-def application_record(rm_url: str, application_id: str, timeout_s: Timeout = TIMEOUT_S) -> dict[str, Any]:
+def application_record(rm_url: str, application_id: str, timeout_s: Timeout = TIMEOUT_S) -> JsonObject:
     """Return the ResourceManager's record of an application; empty without an answer."""
     answer = HadoopWeb.get_json(f"{rm_url}/ws/v1/cluster/apps/{application_id}", timeout_s)
     return (answer or {}).get("app") or {}
@@ -127,7 +130,7 @@ def active_namenode(conf: HadoopConf, user: str, timeout_s: Timeout = TIMEOUT_S)
     return _first("HDFS", conf, conf.namenodes(), lambda address: _home(address.url, user, timeout_s), timeout_s)
 
 
-def active_resourcemanager(conf: HadoopConf, timeout_s: Timeout = TIMEOUT_S) -> tuple[Address, dict[str, Any]]:
+def active_resourcemanager(conf: HadoopConf, timeout_s: Timeout = TIMEOUT_S) -> tuple[Address, JsonObject]:
     """Return the active ResourceManager and its cluster info. Raises UsageError, ClusterError."""
     managers = conf.resourcemanagers()
     return _first("YARN", conf, managers, lambda address: _active_manager(address, timeout_s), timeout_s)
@@ -177,7 +180,7 @@ def _home(url: str, user: str, timeout_s: Timeout) -> str:
     return str(_member(answer, "Path"))
 
 
-def _active_manager(address: Address, timeout_s: Timeout) -> dict[str, Any]:
+def _active_manager(address: Address, timeout_s: Timeout) -> JsonObject:
     answer = requests.get(f"{address.url}/ws/v1/cluster/info", timeout=timeout_s)
     if not answer.ok:
         raise _Refusal(f"HTTP status {answer.status_code}")
@@ -189,7 +192,7 @@ def _active_manager(address: Address, timeout_s: Timeout) -> dict[str, Any]:
     return info
 
 
-def _member(answer: requests.Response, name: str) -> Any:
+def _member(answer: requests.Response, name: str) -> object:
     """Return a member of the JSON object in an answer. Raises _Refusal if there is none."""
     try:
         document = answer.json()

@@ -22,7 +22,7 @@ from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.hadoop.failures import causes
 
-__all__ = ["HdfsError", "Unreachable", "connect", "create", "read", "stream", "words", "write"]
+__all__ = ["Client", "HdfsError", "Unreachable", "connect", "create", "read", "stream", "words", "write"]
 
 T = TypeVar("T")
 
@@ -80,7 +80,7 @@ class _Adapter(HTTPAdapter):
         operation = parse_qs(str(url.query)).get("op", ["?"])[0]
         kwargs["timeout"] = (CONNECT_S, ANSWER_S[leg])
         kind = kinds.NAMENODE_CALL if leg == "NameNode" else kinds.DATANODE_CALL
-        span: AbstractContextManager[Any] = tracing.span(kind, detail=operation) if self._timed else nullcontext()
+        span: AbstractContextManager[object] = tracing.span(kind, detail=operation) if self._timed else nullcontext()
         try:
             with span:
                 return super().send(request, *args, **kwargs)
@@ -101,7 +101,7 @@ class _Adapter(HTTPAdapter):
         return True
 
 
-class _Client(InsecureClient):  # type: ignore[misc]  # the package has no types
+class Client(InsecureClient):  # type: ignore[misc]  # the package has no types
     """The package's client with a session that can add parameters to requests."""
 
     def __init__(self, url: str, user: str, timed: bool) -> None:
@@ -134,7 +134,7 @@ class _Client(InsecureClient):  # type: ignore[misc]  # the package has no types
         beans = answer.get("beans") or [{}]
         if "LiveNodes" not in beans[0]:
             return None
-        nodes: dict[str, dict[str, Any]] = json.loads(beans[0]["LiveNodes"])
+        nodes: dict[str, dict[str, str]] = json.loads(beans[0]["LiveNodes"])
         host, _, port = http_address.rpartition(":")
         for name, node in nodes.items():
             # redirects contain the host name, the NameNode's list also its address
@@ -144,17 +144,17 @@ class _Client(InsecureClient):  # type: ignore[misc]  # the package has no types
         return http_address
 
 
-def connect(url: str, user: str, timed: bool = True) -> _Client:
+def connect(url: str, user: str, timed: bool = True) -> Client:
     """Return a client of the NameNode at `url`, for example http://127.0.0.1:9870.
 
     Args:
         timed: False for polls, whose time counts as waiting and not as HDFS.
     """
-    return _Client(url, user, timed)
+    return Client(url, user, timed)
 
 
 def write(
-    client: _Client,
+    client: Client,
     path: str,
     data: bytes | Iterable[bytes],
     purpose: str,
@@ -192,7 +192,7 @@ def write(
             span.note(bytes=sent)
 
 
-def create(client: _Client, path: str, data: bytes, replication: int | None = None) -> None:
+def create(client: Client, path: str, data: bytes, replication: int | None = None) -> None:
     """Write one file that must not exist yet.
 
     Raises:
@@ -202,7 +202,7 @@ def create(client: _Client, path: str, data: bytes, replication: int | None = No
     _Datanodes(client, path, "marker").ask(lambda: client.write(path, data, overwrite=False, replication=replication))
 
 
-def read(client: _Client, path: str, purpose: str) -> bytes:
+def read(client: Client, path: str, purpose: str) -> bytes:
     """Read one whole file.
 
     Raises:
@@ -220,7 +220,7 @@ def read(client: _Client, path: str, purpose: str) -> bytes:
     return data
 
 
-def stream(client: _Client, path: str, piece_bytes: int, purpose: str) -> Iterator[bytes]:
+def stream(client: Client, path: str, piece_bytes: int, purpose: str) -> Iterator[bytes]:
     """Yield the file in pieces of `piece_bytes`; the last may be shorter. The wait for each piece is a span.
 
     No span is open while the caller processes a piece, because another thread may resume the generator.
@@ -253,7 +253,7 @@ def stream(client: _Client, path: str, piece_bytes: int, purpose: str) -> Iterat
             yield data
 
 
-def _take(client: _Client, reader: Any, size_bytes: int | None) -> bytes:
+def _take(client: Client, reader: Any, size_bytes: int | None) -> bytes:
     try:
         data: bytes = reader.read(size_bytes)
     except (urllib3.exceptions.HTTPError, OSError) as error:
@@ -264,7 +264,7 @@ def _take(client: _Client, reader: Any, size_bytes: int | None) -> bytes:
 class _Datanodes:
     """DataNodes of one operation. A DataNode that has not answered is excluded from further attempts."""
 
-    def __init__(self, client: _Client, path: str, purpose: str) -> None:
+    def __init__(self, client: Client, path: str, purpose: str) -> None:
         self._client = client
         self._path = path
         self._purpose = purpose

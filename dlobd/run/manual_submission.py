@@ -14,7 +14,6 @@ import re
 import shlex
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 from dlobd import spans as kinds
 from dlobd import user_file
@@ -23,6 +22,7 @@ from dlobd.bundle.store import Bundle
 from dlobd.errors import BundleError, ClusterError, UsageError
 from dlobd.experiment.files import from_dict
 from dlobd.hadoop.failures import failures
+from dlobd.hadoop.web import JsonObject
 from dlobd.hadoop.webhdfs import words
 from dlobd.job.description import MODEL_FILE, Job
 from dlobd.paths import plain
@@ -135,7 +135,7 @@ def collect_application(ref: str, cluster: ExternalCluster, out: Path, report: R
     return bundle.path
 
 
-def _window(application_id: str, rm_record: dict[str, Any]) -> dict[str, Any]:
+def _window(application_id: str, rm_record: JsonObject) -> dict[str, object]:
     anchor = clock.anchor()
     monotonic_ns = WallToMonotonic([anchor]).ms
     return {
@@ -189,7 +189,7 @@ def _submitted(run_id: str, rm_url: str) -> str:
     )
 
 
-def _check_ended(application_id: str, rm_record: dict[str, Any], rm_url: str) -> None:
+def _check_ended(application_id: str, rm_record: JsonObject, rm_url: str) -> None:
     if not rm_record:
         raise UsageError(
             f"The ResourceManager at {rm_url} knows no {application_id}.",
@@ -199,7 +199,7 @@ def _check_ended(application_id: str, rm_record: dict[str, Any], rm_url: str) ->
         raise UsageError(f"{application_id} is {rm_record.get('state')}.", "collect it when it has ended")
 
 
-def _run_dir(application_id: str, rm_record: dict[str, Any], place: ExternalHadoop) -> str:
+def _run_dir(application_id: str, rm_record: JsonObject, place: ExternalHadoop) -> str:
     """Return the run's directory in HDFS, from the application's tag."""
     tag = _TAG.search(rm_record.get("applicationTags", ""))
     if tag is None:

@@ -8,9 +8,9 @@ data sets; `RULES` has what its compliance checker is to check here. MLPerf is a
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dlobd.errors import UsageError
 from dlobd.record.run import Epoch, Run
@@ -28,8 +28,8 @@ class Line(NamedTuple):
     at_ns: int
     event_type: str
     key: str
-    value: Any = None
-    metadata: dict[str, Any] = {}  # noqa: RUF012  never changed
+    value: object = None
+    metadata: Mapping[str, object] = {}
 
 
 def mlperf_log(run: Run, anchor: ClockAnchor) -> str:
@@ -54,7 +54,7 @@ def mlperf_log(run: Run, anchor: ClockAnchor) -> str:
     return "".join(f":::MLLOG {json.dumps(_told(line, anchor))}\n" for line in found)
 
 
-def _told(line: Line, anchor: ClockAnchor) -> dict[str, Any]:
+def _told(line: Line, anchor: ClockAnchor) -> dict[str, object]:
     wall_ns = anchor.wall_ns + line.at_ns - anchor.monotonic_ns
     return {
         "namespace": "",
@@ -97,7 +97,7 @@ def _training(run: Run, chosen: Experiment, touched_ns: int) -> Iterator[Line]:
     for epoch in told:
         yield from _epoch(epoch)
     reached = last is not None if chosen.target_accuracy else run.status == "ok"
-    outcome: dict[str, Any] = {"status": "success" if reached else "aborted"}
+    outcome: dict[str, object] = {"status": "success" if reached else "aborted"}
     if chosen.target_accuracy:
         outcome["target_accuracy"] = chosen.target_accuracy
     yield Line(told[-1].known_ns or told[-1].end_ns, STOP, "run_stop", metadata=outcome)

@@ -13,7 +13,6 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from dlobd import __version__
 from dlobd.attribution.attribute import Release, arranged, attribute, releases
@@ -28,7 +27,7 @@ INTERNAL = 1
 OWN = "dlobd."
 """Prefix of dlobd's own keys, which OpenTelemetry requires for names outside of its conventions."""
 
-Json = dict[str, Any]
+Json = dict[str, object]
 
 
 def otlp(trace: Trace, run_id: str, anchor: ClockAnchor) -> Json:
@@ -174,16 +173,16 @@ def _resource(process: Process | None) -> list[Json]:
     return _attributes(told)
 
 
-def _own(told: Mapping[str, Any]) -> Json:
+def _own(told: Mapping[str, object]) -> Json:
     return {f"{OWN}{key}": value for key, value in told.items()}
 
 
-def _attributes(told: Mapping[str, Any]) -> list[Json]:
+def _attributes(told: Mapping[str, object]) -> list[Json]:
     """Return OTLP's list of keys and values, without values of None."""
     return [{"key": _text(key), "value": _value(value)} for key, value in told.items() if value is not None]
 
 
-def _value(value: Any) -> Json:
+def _value(value: object) -> Json:
     """Return one `AnyValue`. Values that viewers reject as attributes, such as lists of lists, become JSON text."""
     if isinstance(value, bool):
         return {"boolValue": value}

@@ -13,7 +13,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -22,7 +22,7 @@ SCRIPTS = ("dom.js", "tables.js", "theme.js", "specs.js", "timeline.js", "sectio
 """Files of assets/, in the order in which they run, in one scope."""
 
 
-def render(document: Mapping[str, Any]) -> str:
+def render(document: Mapping[str, object]) -> str:
     """Render the page as HTML.
 
     Args:
@@ -40,14 +40,14 @@ def render(document: Mapping[str, Any]) -> str:
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _asset("page.html"))
 
 
-def embedded(document: Mapping[str, Any]) -> str:
+def embedded(document: Mapping[str, object]) -> str:
     """Return JSON that is safe inside a script element."""
     # in ASCII: line separators, and halves of surrogate pairs as a damaged name may have, are escaped too
     text = json.dumps(_finite(document), separators=(",", ":"), allow_nan=False, default=str)
     return re.sub("[<>&]", lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> object:
     """Replace numbers that JSON lacks, such as a loss of NaN, by their names."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
@@ -58,7 +58,7 @@ def _finite(value: Any) -> Any:
     return value
 
 
-def policy(scripts: Any) -> str:
+def policy(scripts: Iterable[str]) -> str:
     """Return the Content-Security-Policy: these scripts, inline styles, no other source."""
     hashes = " ".join(f"'sha256-{_sha256(script)}'" for script in scripts)
     return (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from dlobd.attribution.attribute import attribute
 from dlobd.bundle.store import Bundle
@@ -26,7 +25,7 @@ class Source:
     """
 
     run: Run
-    record: dict[str, Any]
+    record: dict[str, object]
     trace: Trace | None
     attribution: Attribution | None
     frames: RunBundle | None

@@ -6,10 +6,8 @@ with a count and a sum, so that nothing is lost but where exactly each one lay. 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from dlobd.attribution.attribute import critical_path
 from dlobd.attribution.evidence_quality import quality
@@ -59,7 +57,7 @@ class _Names:
         return self.places.setdefault(text, len(self.places))
 
 
-def timeline(trace: Trace, attribution: Attribution, most: int = MOST_SLICES) -> dict[str, Any]:
+def timeline(trace: Trace, attribution: Attribution, most: int = MOST_SLICES) -> dict[str, object]:
     """Return the timeline for JSON.
 
     lanes: name and how many rows it has; lanes_left_out: how many are not drawn.
@@ -186,13 +184,3 @@ def _row(one: Slice, names: _Names, texts: _Names) -> Iterator[int]:
 
 def _cut(text: str) -> str:
     return text if len(text) <= NAME_LENGTH else text[: NAME_LENGTH - 1] + "…"
-
-
-def sums(found: dict[str, Any]) -> Counter[tuple[str, str]]:
-    """Sum the lengths of a timeline of JSON by (lane, name); aggregation must not change these sums."""
-    total: Counter[tuple[str, str]] = Counter()
-    for row in found["slices"]:
-        for place in range(7, len(row), 3):
-            name = found["names"][row[place]].partition("\n")[2]
-            total[found["lanes"][row[0]]["name"], name] += row[place + 2]
-    return total

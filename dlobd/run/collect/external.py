@@ -18,14 +18,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import requests
 
 from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
 from dlobd.hadoop import aggregated_logs as aggregated_logs
-from dlobd.hadoop.web import MAX_NODES, TIMEOUT_S, HadoopWeb
+from dlobd.hadoop.web import MAX_NODES, TIMEOUT_S, HadoopWeb, JsonObject
 from dlobd.run.collect import hdfs
 
 MAX_LOG_BYTES = 64 << 20
@@ -85,7 +84,7 @@ def gather(
     return missing + _daemons(web, asked, bundle)
 
 
-def _settled(web: HadoopWeb, application_id: str) -> dict[str, Any]:
+def _settled(web: HadoopWeb, application_id: str) -> JsonObject:
     """Return the ResourceManager's record, after YARN has aggregated the logs if it does that."""
     deadline = time.monotonic() + AGGREGATION_DEADLINE_S
     while True:
@@ -113,8 +112,8 @@ def _containers(
     web: HadoopWeb,
     java: Path,
     application_id: str,
-    record: dict[str, Any],
-    attempts: Iterable[dict[str, Any]],
+    record: JsonObject,
+    attempts: Iterable[JsonObject],
     bundle: Bundle,
 ) -> list[str]:
     aggregated = record.get("logAggregationStatus", "DISABLED") != "DISABLED"

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import requests
 
@@ -51,7 +50,7 @@ def from_hdfs(hdfs: Hdfs, application_id: str, train_dir: str, run_dir: str, bun
     return missing
 
 
-def _event_log(client: Any, events_dir: str, application_id: str, bundle: Bundle) -> None:
+def _event_log(client: webhdfs.Client, events_dir: str, application_id: str, bundle: Bundle) -> None:
     # in cluster mode the name ends with the attempt; it is .inprogress if the driver was killed
     of_attempts = re.compile(rf"{re.escape(application_id)}(?:_(\d+))?(?:\.inprogress)?")
     matches = filter(None, map(of_attempts.fullmatch, client.list(events_dir)))
@@ -65,7 +64,7 @@ def _event_log(client: Any, events_dir: str, application_id: str, bundle: Bundle
         bundle.add_bytes(reader.read(), files.EVENT_LOG)
 
 
-def _blocks(client: Any, hdfs: Hdfs, train_dir: str, bundle: Bundle) -> None:
+def _blocks(client: webhdfs.Client, hdfs: Hdfs, train_dir: str, bundle: Bundle) -> None:
     blocks = {}
     for name, status in client.list(train_dir, status=True):
         path = f"{train_dir}/{name}"
@@ -73,7 +72,7 @@ def _blocks(client: Any, hdfs: Hdfs, train_dir: str, bundle: Bundle) -> None:
     bundle.add_bytes(json.dumps(blocks).encode(), files.BLOCKS)
 
 
-def _checksums(client: Any, train_dir: str, bundle: Bundle) -> None:
+def _checksums(client: webhdfs.Client, train_dir: str, bundle: Bundle) -> None:
     """Copy HDFS's checksums of the input files and those of staging, which data sets of older versions lack."""
     with client.read(f"{Path(train_dir).parent}/{STAGED}") as reader:
         noted: dict[str, str] = json.loads(reader.read() or b"{}")
@@ -87,7 +86,7 @@ def _checksums(client: Any, train_dir: str, bundle: Bundle) -> None:
     bundle.add_bytes(json.dumps({"staged": staged, "hdfs": stored}).encode(), files.CHECKSUMS)
 
 
-def _markers(client: Any, run_dir: str, bundle: Bundle) -> None:
+def _markers(client: webhdfs.Client, run_dir: str, bundle: Bundle) -> None:
     markers = {}
     for name in client.list(f"{run_dir}/done"):
         with client.read(f"{run_dir}/done/{name}") as reader:

@@ -259,7 +259,7 @@ class ExternalHadoop:
         if not window.application_id:
             return ["no application was submitted"], {}
         anchor = window.anchors[0]
-        offset_ns = anchor["wall_ns"] - anchor["monotonic_ns"]
+        offset_ns = anchor.wall_ns - anchor.monotonic_ns
         begin_ms, end_ms = ((at_ns + offset_ns) // 1_000_000 for at_ns in (window.exec_ns, window.exit_ns))
         nodes = self.web.node_urls()
         application.await_end(
