@@ -8,8 +8,8 @@ call is repeated with another one, as in HDFS's Java client.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
@@ -22,7 +22,7 @@ from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.hadoop.failures import causes
 
-__all__ = ["Client", "HdfsError", "Unreachable", "connect", "create", "read", "stream", "words", "write"]
+__all__ = ["Client", "Datanodes", "HdfsError", "Unreachable", "block_locations", "connect", "take", "words"]
 
 T = TypeVar("T")
 
@@ -153,107 +153,8 @@ def connect(url: str, user: str, timed: bool = True) -> Client:
     return Client(url, user, timed)
 
 
-def write(
-    client: Client,
-    path: str,
-    data: bytes | Iterable[bytes],
-    purpose: str,
-    block_bytes: int | None = None,
-    replication: int | None = None,
-) -> None:
-    """Write one file, replacing it.
-
-    Args:
-        data: bytes, or an iterable of pieces that restarts if the write is repeated with another DataNode.
-        purpose: name of the operation in the report, for example "checkpoint".
-        block_bytes, replication: HDFS block size and replication of the file; None: the cluster's defaults.
-
-    Raises:
-        Unreachable: the NameNode does not answer, or no DataNode does.
-        HdfsError: the NameNode or a DataNode refused.
-    """
-    sent = 0
-
-    def counted(pieces: Iterable[bytes]) -> Iterator[bytes]:
-        nonlocal sent
-        sent = 0
-        for piece in pieces:
-            sent += len(piece)
-            yield piece
-
-    def whole() -> None:
-        body = data if isinstance(data, bytes) else counted(data)
-        client.write(path, body, overwrite=True, blocksize=block_bytes, replication=replication)
-
-    known: dict[str, Any] = {"bytes": len(data)} if isinstance(data, bytes) else {}
-    with tracing.span(kinds.WRITE_FILE, detail=purpose, path=path, purpose=purpose, **known) as span:
-        _Datanodes(client, path, purpose).ask(whole)
-        if not known:
-            span.note(bytes=sent)
-
-
-def create(client: Client, path: str, data: bytes, replication: int | None = None) -> None:
-    """Write one file that must not exist yet.
-
-    Raises:
-        Unreachable: the NameNode does not answer, or no DataNode does.
-        HdfsError: it exists, or the NameNode or a DataNode refused.
-    """
-    _Datanodes(client, path, "marker").ask(lambda: client.write(path, data, overwrite=False, replication=replication))
-
-
-def read(client: Client, path: str, purpose: str) -> bytes:
-    """Read one whole file.
-
-    Raises:
-        Unreachable: the NameNode does not answer, or no DataNode that has the file.
-        HdfsError: the file does not exist, or a DataNode failed.
-    """
-
-    def whole() -> bytes:
-        with client.read(path) as reader, tracing.span(kinds.STREAM):
-            return _take(client, reader, None)
-
-    with tracing.span(kinds.READ_FILE, detail=purpose, path=path, purpose=purpose) as span:
-        data = _Datanodes(client, path, purpose).ask(whole)
-        span.note(bytes=len(data))
-    return data
-
-
-def stream(client: Client, path: str, piece_bytes: int, purpose: str) -> Iterator[bytes]:
-    """Yield the file in pieces of `piece_bytes`; the last may be shorter. The wait for each piece is a span.
-
-    No span is open while the caller processes a piece, because another thread may resume the generator.
-
-    Raises:
-        Unreachable: the NameNode does not answer, or no DataNode that has the file.
-        HdfsError: the file does not exist, or a DataNode failed.
-    """
-    datanodes = _Datanodes(client, path, purpose)
-    position = 0
-    with ExitStack() as opened:
-        reader = None
-
-        def piece() -> bytes:
-            nonlocal reader
-            if reader is None:
-                with tracing.span(kinds.OPEN):  # it includes the client's work between the two legs
-                    reader = opened.enter_context(client.read(path, offset=position))
-            try:
-                with tracing.span(kinds.STREAM, path=path, purpose=purpose) as span:
-                    data = _take(client, reader, piece_bytes)
-                    span.note(bytes=len(data))
-            except Unreachable:
-                reader = None  # another DataNode continues at this position
-                raise
-            return data
-
-        while data := datanodes.ask(piece):
-            position += len(data)
-            yield data
-
-
-def _take(client: Client, reader: Any, size_bytes: int | None) -> bytes:
+def take(client: Client, reader: Any, size_bytes: int | None) -> bytes:
+    """Read the next bytes of a DataNode's answer. Raises Unreachable."""
     try:
         data: bytes = reader.read(size_bytes)
     except (urllib3.exceptions.HTTPError, OSError) as error:
@@ -261,7 +162,7 @@ def _take(client: Client, reader: Any, size_bytes: int | None) -> bytes:
     return data
 
 
-class _Datanodes:
+class Datanodes:
     """DataNodes of one operation. A DataNode that has not answered is excluded from further attempts."""
 
     def __init__(self, client: Client, path: str, purpose: str) -> None:
