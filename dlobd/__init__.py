@@ -29,8 +29,9 @@ def load(path: str | Path) -> RunBundle:
 
 
 def load_sweep(path: str | Path) -> pd.DataFrame:
-    """One row per run of a sweep or another series: `dlobd.load_sweep("runs/series-KEY.json")`. Its columns are in
-    `dlobd.compare.sweep_frame.COLUMNS`, and those of the axes.
+    """Return a row per run of a sweep or another series: `dlobd.load_sweep("runs/series-KEY.json")`.
+
+    Columns are those of `dlobd.compare.sweep_frame.COLUMNS`, and the axes.
 
     Raises:
         BundleError: the file or a run's bundle is missing, damaged or of a newer version.

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 
 from analysis.studies.pictures import HATCHES, colour
 from dlobd.compare.figures import PARTS, layer_s
+from dlobd.layers import title
 from dlobd.record.run import Run
-from dlobd.report.summary import title
 
 Seconds = dict[str, float | None]
 """Layer, or the unattributed rest, to mean seconds of the wall; None for an unmeasured layer."""

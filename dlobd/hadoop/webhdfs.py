@@ -60,7 +60,7 @@ def _how(error: Exception, leg: str) -> str:
     if any(isinstance(one, (requests.Timeout, urllib3.exceptions.ReadTimeoutError, TimeoutError)) for one in chain):
         return f"did not answer within {ANSWER_S[leg]:.0f} s"
     refused = any(isinstance(one, ConnectionRefusedError) for one in chain)
-    return "refused the connection" if refused else "broke the connection off"
+    return "refused the connection" if refused else "closed the connection"
 
 
 class _Adapter(HTTPAdapter):

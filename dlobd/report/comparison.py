@@ -15,9 +15,9 @@ from dlobd.compare.gate import Gate, Judged
 from dlobd.compare.permutation import ALPHA, DRAWN
 from dlobd.compare.power import MOST_RUNS, POWER
 from dlobd.compare.verdicts import Bounds, Compared
+from dlobd.layers import title
 from dlobd.report import text
 from dlobd.report.repeats import plain_table
-from dlobd.report.summary import title
 from dlobd.schema import DEFAULTS
 
 MACHINE = ("host", "processor", "cores", "distribution", "kernel")

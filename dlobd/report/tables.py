@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Literal, cast, get_args
 
+from dlobd.layers import title
 from dlobd.record.resources import ProcessUse, ThreadUse
 from dlobd.record.run import HdfsUse, Run
 from dlobd.report import text
-from dlobd.report.summary import SAMPLES_FOR_P99, Summary, metrics, title
+from dlobd.report.summary import SAMPLES_FOR_P99, Summary, metrics
 from dlobd.schema import Event
 from dlobd.spans import INSTANTS
 

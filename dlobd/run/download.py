@@ -1,4 +1,4 @@
-"""Downloads a published file over HTTP and resumes a download that broke off.
+"""Downloads a published file over HTTP and resumes an interrupted download.
 
 The bytes that have arrived are in NAME.part, where the next attempt continues. The file gets its name after its
 checksum has been verified.
@@ -154,7 +154,7 @@ def _reason(error: Exception, timeout_s: tuple[float, float]) -> str:
         return "cannot be reached: its host name is unknown here, or there is no network"
     if any_of(requests.exceptions.InvalidURL, requests.exceptions.MissingSchema):
         return "is not a valid URL"
-    return "refused the connection" if any_of(ConnectionRefusedError) else "broke off the connection"
+    return "refused the connection" if any_of(ConnectionRefusedError) else "closed the connection"
 
 
 def _size(path: Path) -> int:

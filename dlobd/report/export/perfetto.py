@@ -16,7 +16,7 @@ from dlobd.attribution.attribute import Release, arranged, attribute, critical_p
 from dlobd.attribution.evidence_quality import quality
 from dlobd.attribution.nesting import by_lane
 from dlobd.evidence.resources import SampledHost
-from dlobd.layers import LAYERS
+from dlobd.layers import title
 from dlobd.schema import Event, Process, Segment, Span, Trace
 
 _WALL_PID, _WALL_TID, _EVENTS_TID = 1, 1, 2
@@ -70,8 +70,9 @@ def trace_events(trace: Trace, sampled: SampledHost | None = None) -> dict[str, 
 def microseconds(ns: int) -> float:
     """Return `ns` as the format's microseconds, such that a reader can restore the exact nanosecond.
 
-    Readers multiply by 1000 and some cut the fraction off, which would lose a nanosecond where the float lies just
-    below its decimal value, and make neighbours overlap. Then the next larger float is taken."""
+    Some readers multiply by 1000 and cut the fraction off. A float just below its decimal value would lose a
+    nanosecond, and neighbours would overlap. Then the next larger float is used.
+    """
     value = ns / 1000
     while int(value * 1000) < ns:
         value = math.nextafter(value, math.inf)
@@ -94,8 +95,8 @@ def _slice(span: Span, start_ns: int, end_ns: int, zero_ns: int, pid: int, tid: 
 
 
 def _wall_slice(segment: Segment, zero_ns: int) -> dict[str, object]:
-    title = LAYERS[segment.layer].title if segment.layer in LAYERS else segment.layer
-    name = f"{title}: {segment.span.name}" if segment.span else title
+    layer = title(segment.layer)
+    name = f"{layer}: {segment.span.name}" if segment.span else layer
     if segment.kind == "unexplained":
         name += " (unexplained)"
     elif segment.kind == "cause" and segment.span:
@@ -115,8 +116,9 @@ def _complete(
 def _flows(span: Span, start_ns: int, end_ns: int, zero_ns: int, pid: int, tid: int) -> Iterator[dict[str, object]]:
     """Return arrows for the transfers of an exchange, from the span at the source to the span at the destination.
 
-    Each end knows both of its transfers' ends, but not the time at the other one: an arrow goes from where the sending
-    span begins to where the receiving one ends."""
+    A rank does not record times of its peer. So an arrow leads from the begin of the sending span to the end of the
+    receiving span.
+    """
     for source, destination, size, bucket in span.attrs.get("transfers", ()):
         name = f"{source} to {destination}"
         flow = {
@@ -137,7 +139,8 @@ def _release(
 ) -> Iterator[dict[str, object]]:
     """Return an arrow from the span that released a wait, at that instant, to the end of the wait.
 
-    Either end of an arrow belongs to the innermost slice at its time, so a slice's end is its last nanosecond."""
+    Viewers attach an arrow's end to the innermost slice at its time, so that it is the slice's last nanosecond.
+    """
     begins = (release.by, release.at_ns - 1 if release.at_ns > release.by.start_ns else release.at_ns)
     ends = (release.wait, release.wait.end_ns - 1)
     for phase, (nested, at_ns) in (("s", begins), ("f", ends)):

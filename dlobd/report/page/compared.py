@@ -9,10 +9,10 @@ from dlobd.compare.compatibility import settings
 from dlobd.compare.figures import WALL
 from dlobd.compare.runset import RunSet, without_series
 from dlobd.errors import UsageError
+from dlobd.layers import title
 from dlobd.record.run import Run
 from dlobd.report import text
 from dlobd.report.comparison import counts, not_compared, sentence
-from dlobd.report.summary import title
 from dlobd.report.tables import Table, columns
 
 

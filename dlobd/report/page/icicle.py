@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from dlobd.layers import LAYERS, UNATTRIBUTED
+from dlobd.layers import LAYERS, UNATTRIBUTED, title
 from dlobd.record.run import Run
-from dlobd.report.summary import title
 from dlobd.schema import Attribution
 
 SMALLEST = 0.002

@@ -87,10 +87,10 @@ def copy_logs(
         begin = offsets.get(name, 0)
         # a daemon's log exists from the start, its audit log only after the first record
         if not path.exists() and (begin or path.stem == name):
-            missing.append(f"{name} log: it is gone")
+            missing.append(f"{name} log: the file is missing")
             continue
         if _size(path) < begin:
-            missing.append(f"{name} log: it was truncated, or another one took its place, while the job ran")
+            missing.append(f"{name} log: it was truncated or replaced while the job ran")
             begin = 0  # the whole file is newer
         bundle.add_bytes(path.read_bytes()[begin:] if path.exists() else b"", f"logs/daemons/{name}.log")
     return missing

@@ -58,7 +58,7 @@ def _event_log(client: webhdfs.Client, events_dir: str, application_id: str, bun
     logs = [match[0] for match in sorted(matches, key=lambda match: (-int(match[1] or 0), len(match[0])))]
     if not logs:
         raise ValueError(
-            f"{application_id} has none in {events_dir}; set spark.eventLog.enabled=true and spark.eventLog.dir"
+            f"{events_dir} has none of {application_id}; set spark.eventLog.enabled=true and spark.eventLog.dir"
         )
     with client.read(f"{events_dir}/{logs[0]}") as reader:
         bundle.add_bytes(reader.read(), files.EVENT_LOG)
