@@ -28,7 +28,7 @@ from dlobd.bundle import reading
 from dlobd.bundle.files import COLLECTED, PARTS, RUN
 from dlobd.bundle.redaction import redact
 from dlobd.errors import BundleError
-from dlobd.fields import json_schema
+from dlobd.fields import json_schema, plain
 from dlobd.paths import replace_file, sha256_of
 from dlobd.record.run import Run
 from dlobd.schema import SCHEMA_VERSION
@@ -120,6 +120,10 @@ class Bundle:
         path.write_bytes(data if b"\0" in data[:8192] else redact(data))
         return path
 
+    def add_json(self, value: object, name: str) -> Path:
+        """Write a JSON value into the bundle; dataclasses become objects. See `add`."""
+        return self.add_bytes(json.dumps(plain(value), indent=1).encode(), name)
+
     def redact_driver_logs(self) -> None:
         """Remove secrets from the driver's logs, which are written in place while it runs."""
         for log in sorted(self.logs.glob("driver.*")):
@@ -129,7 +133,7 @@ class Bundle:
         """Write missing evidence, metrics and the inventory with the sizes of all files."""
         sizes = {name: (self.path / name).stat().st_size for name in self.files() if name not in (RUN, COLLECTED)}
         noted = {"missing": list(missing), "metrics": metrics, "files": sizes}
-        self.add_bytes(json.dumps(noted, indent=1).encode(), COLLECTED)
+        self.add_json(noted, COLLECTED)
 
     def seal(self) -> None:
         """Write `hashes`, the last file of a bundle."""

@@ -69,7 +69,7 @@ def prepare(chosen: Runnable, cluster: ExternalCluster, out: Path, report: Repor
         except Exception:
             runner.discard(bundle, ())
             raise
-    bundle.add_bytes(json.dumps(span_cost.evidence(bundle.path)).encode(), files.SPAN_COST)
+    bundle.add_json(span_cost.evidence(bundle.path), files.SPAN_COST)
     command = submit_command.command_of(experiment, place.target(), plain(bundle.path))
     bundle.write(replace(run_records.begin(bundle, experiment), command=tuple(command.argv), reason=PREPARED))
     return bundle.path, logging_line(submit_command.shell_line(command), bundle.logs)
@@ -118,7 +118,7 @@ def collect_application(ref: str, cluster: ExternalCluster, out: Path, report: R
     run_record.note(versions=provenance.versions(None, place.hadoop_version))
     bundle.add_bytes(job.to_json().encode(), files.JOB)
     report(f"collect: {application_id}")
-    bundle.add_bytes(json.dumps(_window(application_id, rm_record), indent=1).encode(), files.WINDOW)
+    bundle.add_json(_window(application_id, rm_record), files.WINDOW)
     missing = [*_driver(bundle, job), *_model(bundle, experiment, place, run_dir)]
     # in client mode HDFS logs lines of the run from the driver's start, before the ResourceManager knows of it
     begin_ms = rm_record["startedTime"] - (0 if job.deploy_mode == "cluster" else external.SLACK_MS)

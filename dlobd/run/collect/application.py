@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 
@@ -94,7 +93,7 @@ def executor_peak(nm_urls: Sequence[str], application_id: str, bundle: Bundle) -
     for url in nm_urls:
         answer = HadoopWeb.get_json(f"{url}/jmx", qry="Hadoop:service=NodeManager,*") or {}
         beans += [bean for bean in answer.get("beans", []) if number in bean.get("name", "")]
-    bundle.add_bytes(json.dumps(beans, indent=1).encode(), files.NM_CONTAINERS)
+    bundle.add_json(beans, files.NM_CONTAINERS)
     executors = [bean for bean in beans if not bean["name"].endswith("_000001")]
     peaks_mb = [
         bean[key] for bean in executors for key in bean if key.lower().startswith("pmemusage") and "max" in key.lower()

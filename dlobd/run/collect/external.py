@@ -77,9 +77,9 @@ def gather(
     missing = hdfs.from_hdfs(place, asked.application_id, train_dir, run_dir, bundle)
     record = _settled(web, asked.application_id)
     attempts = web.attempts(asked.application_id)
-    bundle.add_bytes(json.dumps(record, indent=1).encode(), files.RM_APPLICATION)
-    bundle.add_bytes(json.dumps(attempts, indent=1).encode(), files.RM_ATTEMPTS)
-    bundle.add_bytes(json.dumps(_addresses(web)).encode(), files.HOSTS)
+    bundle.add_json(record, files.RM_APPLICATION)
+    bundle.add_json(attempts, files.RM_ATTEMPTS)
+    bundle.add_json(_addresses(web), files.HOSTS)
     missing += _containers(web, java, asked.application_id, record, attempts, bundle)
     return missing + _daemons(web, asked, bundle)
 

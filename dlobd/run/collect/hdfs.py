@@ -69,7 +69,7 @@ def _blocks(client: webhdfs.Client, hdfs: Hdfs, train_dir: str, bundle: Bundle) 
     for name, status in client.list(train_dir, status=True):
         path = f"{train_dir}/{name}"
         blocks[path] = webhdfs.block_locations(hdfs.webhdfs_url, hdfs.user, path, status["length"])
-    bundle.add_bytes(json.dumps(blocks).encode(), files.BLOCKS)
+    bundle.add_json(blocks, files.BLOCKS)
 
 
 def _checksums(client: webhdfs.Client, train_dir: str, bundle: Bundle) -> None:
@@ -83,7 +83,7 @@ def _checksums(client: webhdfs.Client, train_dir: str, bundle: Bundle) -> None:
         if same_form(answer["algorithm"], answer["bytes"], noted.get(path)):
             stored[path] = answer["bytes"][: 2 * answer["length"]]  # followed by zeros
     staged = {path: checksum for path, checksum in noted.items() if path in stored}
-    bundle.add_bytes(json.dumps({"staged": staged, "hdfs": stored}).encode(), files.CHECKSUMS)
+    bundle.add_json({"staged": staged, "hdfs": stored}, files.CHECKSUMS)
 
 
 def _markers(client: webhdfs.Client, run_dir: str, bundle: Bundle) -> None:
@@ -91,4 +91,4 @@ def _markers(client: webhdfs.Client, run_dir: str, bundle: Bundle) -> None:
     for name in client.list(f"{run_dir}/done"):
         with client.read(f"{run_dir}/done/{name}") as reader:
             markers[name] = reader.read().decode()
-    bundle.add_bytes(json.dumps(markers).encode(), files.MARKERS)
+    bundle.add_json(markers, files.MARKERS)

@@ -10,7 +10,6 @@ All files of dlobd are in the user's home directory in HDFS:
 
 from __future__ import annotations
 
-import json
 import socket
 import time
 from collections.abc import Iterable, Iterator
@@ -255,7 +254,7 @@ class ExternalHadoop:
         return application.abort(self.rm_url, application_id)
 
     def collect(self, window: Window, job: Job | None, bundle: Bundle) -> tuple[list[str], Metrics]:
-        bundle.add_bytes(json.dumps(Snapshot.read().to_json()).encode(), files.CLIENT_INTERFACES)
+        bundle.add_json(Snapshot.read().to_json(), files.CLIENT_INTERFACES)
         if not window.application_id:
             return ["no application was submitted"], {}
         anchor = window.anchors[0]
