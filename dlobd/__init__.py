@@ -18,10 +18,7 @@ __all__ = ["__version__", "load", "load_sweep"]
 
 def load(path: str | Path) -> RunBundle:
     """Open a run bundle for analysis: `dlobd.load("runs/softmax-mnist/...").attribution()`.
-
-    Raises:
-        BundleError: it is missing, damaged or of a newer version.
-    """
+    Raises BundleError if it is missing, damaged or of a newer version."""
     # imported here: pandas costs half a second, and the cluster's processes import this package too
     from dlobd.measures.frames import RunBundle
 
@@ -33,8 +30,7 @@ def load_sweep(path: str | Path) -> pd.DataFrame:
 
     Columns are those of `dlobd.compare.sweep_frame.COLUMNS`, and the axes.
 
-    Raises:
-        BundleError: the file or a run's bundle is missing, damaged or of a newer version.
+    Raises BundleError if the file or a run's bundle is missing, damaged or of a newer version.
     """
     from dlobd.compare.sweep_frame import load as read
 

@@ -93,8 +93,7 @@ def compare(
         margin: smaller differences of the wall, as a share of the baseline, do not matter.
         allowed: `compatibility.KINDS` that may differ; `busy` keeps the runs of a busy machine.
 
-    Raises:
-        UsageError: there is no pair, a set has no usable run, or the environments differ.
+    Raises UsageError if there is no pair, a set has no usable run, or the environments differ.
     """
     if not pairs:
         raise UsageError("There is no baseline and candidate with runs that have ended.", "run both first")

@@ -58,10 +58,7 @@ class Table:
 
 def columns(text: str) -> list[Column]:
     """Return the columns of "name:unit | name"; text needs no unit, and "+" after it leaves a column to the page.
-
-    Raises:
-        ValueError: there is no such unit.
-    """
+    Raises ValueError if there is no such unit."""
     made = []
     for cell in text.split("|"):
         name, _, unit = cell.strip().removesuffix("+").partition(":")

@@ -50,11 +50,7 @@ SHORT = Effort(timer_reads=2_000, sleeps=300, loops=8, pings=400, settle=2)
 
 
 def measure(effort: Effort = FULL) -> Noise:
-    """Run all measurements in sequence.
-
-    Raises:
-        OSError: loopback or /proc is missing.
-    """
+    """Run all measurements in sequence. Raises OSError if loopback or /proc is missing."""
     before = _cpu_times()
     loops = _loops(effort)
     sleeps = _sleeps(effort)

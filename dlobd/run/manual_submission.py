@@ -48,10 +48,7 @@ _TAG = re.compile(r"\bdlobd-(\d{8}t\d{6}z-[0-9a-f]{4})\b")
 
 def prepare(chosen: Runnable, cluster: ExternalCluster, out: Path, report: Report) -> tuple[Path, str]:
     """Prepare a run without submitting it; return its bundle and the shell line that submits it.
-
-    Raises:
-        UsageError, SetupError, ClusterError: it cannot be prepared; no bundle is left.
-    """
+    Raises UsageError, SetupError or ClusterError if it cannot be prepared; no bundle is left."""
     if isinstance(chosen, OwnJob):
         raise UsageError("--by-hand is for dlobd's own experiments.", "omit --by-hand or --job")
     external.check(experiment := chosen)

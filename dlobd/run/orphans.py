@@ -58,8 +58,7 @@ def watched(run_id: str, rm_url: str | None) -> Iterator[None]:
     Args:
         rm_url: the ResourceManager's URL; None if nothing outlives dlobd, so that no note is necessary.
 
-    Raises:
-        SetupError: the cache directory cannot be written.
+    Raises SetupError if the cache directory cannot be written.
     """
     owner = identify(os.getpid())
     if rm_url is None or owner is None:

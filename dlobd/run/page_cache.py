@@ -37,8 +37,7 @@ def prepared(asked: str, paths: Sequence[Path]) -> dict[str, object]:
     Args:
         asked: a member of the registry `page-caches`.
 
-    Raises:
-        SetupError: a file cannot be read.
+    Raises SetupError if a file cannot be read.
     """
     try:
         before = residency(paths)

@@ -294,11 +294,7 @@ def _measure_noise(this: _Run, place: Place) -> None:
 
 def _prepare_page_cache(experiment: Experiment, place: Place, train_dir: str, bundle: Bundle, report: Report) -> None:
     """Bring the page cache into the state that the experiment requires. On other machines only reads over WebHDFS can
-    warm it, and its state remains unknown.
-
-    Raises:
-        ClusterError: HDFS did not return the files.
-    """
+    warm it, and its state remains unknown. Raises ClusterError if HDFS did not return the files."""
     report(f"prepare: page cache {experiment.page_cache}")
     paths = place.local_files(train_dir)
     if paths is not None:

@@ -278,8 +278,7 @@ class EmbeddedCluster:
 
         No lock is necessary, because a restart may serve the job of another command.
 
-        Raises:
-            ClusterError: there is no such daemon, or it ended or was not ready in time.
+        Raises ClusterError if there is no such daemon, or it ended or was not ready in time.
         """
         state = self._state = read_state(self.work_dir) or self._running()
         if name not in (daemon.name for daemon in state.daemons):

@@ -55,10 +55,7 @@ def java_command(
 
 def environment(java: Java, work_dir: Path, host: str) -> dict[str, str]:
     """Return a daemon's environment. Containers get the allowed variables of a NodeManager.
-
-    Raises:
-        ClusterError: the name of this host has no address.
-    """
+    Raises ClusterError if the name of this host has no address."""
     try:
         address = socket.gethostbyname(host)
     except OSError as error:

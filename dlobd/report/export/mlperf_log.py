@@ -38,8 +38,7 @@ def mlperf_log(run: Run, anchor: ClockAnchor) -> str:
     Args:
         anchor: relates its monotonic clock to the wall clock.
 
-    Raises:
-        UsageError: it is of a user's script, it evaluated no epoch, or the time of the first touch is unknown.
+    Raises UsageError if it is of a user's script, it evaluated no epoch, or the time of the first touch is unknown.
     """
     chosen = run.configuration
     if not isinstance(chosen, Experiment):

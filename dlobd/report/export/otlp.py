@@ -35,8 +35,7 @@ def otlp(trace: Trace, run_id: str, anchor: ClockAnchor) -> Json:
     Args:
         anchor: relates the monotonic clock to the wall clock.
 
-    Raises:
-        BundleError: as `dlobd.attribution.attribute.attribute`.
+    Raises BundleError as `dlobd.attribution.attribute.attribute`.
     """
     return _Exporter(trace, run_id, anchor).request()
 

@@ -28,8 +28,7 @@ def trace_events(trace: Trace, sampled: SampledHost | None = None) -> dict[str, 
     Args:
         sampled: use of dlobd's machine.
 
-    Raises:
-        BundleError: as `dlobd.attribution.attribute.attribute`.
+    Raises BundleError as `dlobd.attribution.attribute.attribute`.
     """
     events: list[dict[str, object]] = [
         _name(_WALL_PID, None, "dlobd: where the wall time went"),

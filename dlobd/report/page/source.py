@@ -34,10 +34,7 @@ class Source:
 
 def source(bundle: Bundle) -> Source:
     """Read a bundle. Without readable evidence, the result has only the record.
-
-    Raises:
-        BundleError: its run.json is missing, damaged or of a newer version.
-    """
+    Raises BundleError if its run.json is missing, damaged or of a newer version."""
     record = bundle.read_json()
     run = Run.from_json(record)
     missing = _problems(bundle)

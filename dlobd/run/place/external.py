@@ -61,10 +61,7 @@ class ExternalCluster:
 
     def read(self) -> HadoopConf:
         """Read its configuration. The cluster is not asked for anything.
-
-        Raises:
-            UsageError: the configuration or the archive cannot be used.
-        """
+        Raises UsageError if the configuration or the archive cannot be used."""
         conf = HadoopConf.read(self.conf_dir)
         conf.check_supported()
         if self.archive:
