@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import requests
-import urllib3
 
 from dlobd.errors import ClusterError
-from dlobd.hadoop.failures import causes
+from dlobd.hadoop.failures import reason
 from dlobd.hadoop.site_files import Address, HadoopConf
 
 JsonObject = dict[str, Any]
@@ -151,8 +150,10 @@ def _first(
     for address in addresses:
         try:
             return address, ask(address)
-        except (requests.RequestException, _Refusal) as error:
-            reasons.append(f"{address.netloc} ({address.key}): {_reason(error, timeout_s)}")
+        except requests.RequestException as error:
+            reasons.append(f"{address.netloc} ({address.key}): {reason(error, *timeout_s)}")
+        except _Refusal as error:
+            reasons.append(f"{address.netloc} ({address.key}): {' '.join(str(error).split())[:200]}")
     raise ClusterError(
         f"{who} of {conf.directory} does not answer at {'; '.join(reasons)}.",
         "check that this machine can reach that address, and that --hadoop-conf is for the right cluster",
@@ -201,18 +202,3 @@ def _member(answer: requests.Response, name: str) -> object:
     if not isinstance(document, dict) or name not in document:
         raise _Refusal(NOT_HADOOP)
     return document[name]
-
-
-def _reason(error: Exception, timeout_s: Timeout) -> str:
-    """Describe a failed request without the classes that requests wraps around the cause."""
-    if isinstance(error, _Refusal):
-        return " ".join(str(error).split())[:200]
-    chain = list(causes(error))
-    if any(isinstance(cause, urllib3.exceptions.NameResolutionError) for cause in chain):
-        return "unknown host"
-    if any(isinstance(cause, (requests.Timeout, urllib3.exceptions.ReadTimeoutError)) for cause in chain):
-        return f"no answer within {timeout_s[0]:.0f} s to connect or {timeout_s[1]:.0f} s to answer"
-    system = [cause.strerror for cause in chain if isinstance(cause, OSError) and cause.errno and cause.strerror]
-    if system:
-        return system[-1][:1].lower() + system[-1][1:]  # such as: connection refused
-    return " ".join(str(error).split())[:200]

@@ -20,7 +20,7 @@ from requests.adapters import HTTPAdapter
 
 from dlobd import spans as kinds
 from dlobd import tracing
-from dlobd.hadoop.failures import causes
+from dlobd.hadoop.failures import reason
 
 __all__ = ["Client", "Datanodes", "HdfsError", "Unreachable", "block_locations", "connect", "take", "words"]
 
@@ -53,16 +53,6 @@ def words(error: Exception) -> str:
     return " ".join(line for line in lines if not line.startswith(("at org.", "at java")))
 
 
-def _how(error: Exception, leg: str) -> str:
-    chain = list(causes(error))
-    if isinstance(error, requests.ConnectTimeout):
-        return f"accepted no connection within {CONNECT_S:.0f} s"
-    if any(isinstance(one, (requests.Timeout, urllib3.exceptions.ReadTimeoutError, TimeoutError)) for one in chain):
-        return f"did not answer within {ANSWER_S[leg]:.0f} s"
-    refused = any(isinstance(one, ConnectionRefusedError) for one in chain)
-    return "refused the connection" if refused else "closed the connection"
-
-
 class _Adapter(HTTPAdapter):
     """An adapter that can time both legs, and names the daemon that does not answer."""
 
@@ -87,8 +77,10 @@ class _Adapter(HTTPAdapter):
         except requests.RequestException as error:
             if leg == "DataNode" and not self._namenode_answers():
                 # a DataNode that writes also waits for the NameNode, which is then the cause
-                raise Unreachable("NameNode", self._namenode, _how(requests.Timeout(), "NameNode")) from error
-            raise Unreachable(leg, str(url.netloc), _how(error, leg)) from error
+                raise Unreachable(
+                    "NameNode", self._namenode, reason(requests.Timeout(), CONNECT_S, ANSWER_S["NameNode"])
+                ) from error
+            raise Unreachable(leg, str(url.netloc), reason(error, CONNECT_S, ANSWER_S[leg])) from error
 
     def _namenode_answers(self) -> bool:
         query = "qry=java.lang:type=Runtime"
@@ -158,7 +150,9 @@ def take(client: Client, reader: Any, size_bytes: int | None) -> bytes:
     try:
         data: bytes = reader.read(size_bytes)
     except (urllib3.exceptions.HTTPError, OSError) as error:
-        raise Unreachable("DataNode", client.adapter.datanode, _how(error, "DataNode")) from error
+        raise Unreachable(
+            "DataNode", client.adapter.datanode, reason(error, CONNECT_S, ANSWER_S["DataNode"])
+        ) from error
     return data
 
 

@@ -27,7 +27,6 @@ SMALL = {
     "evidence/attempts.py": "a parser per kind of record",
     "evidence/jvm_records.py": "a parser per kind of record",
     "evidence/timestamp.py": "a type of all parsers",
-    "hadoop/failures.py": "the failures of all clients",
     "job/launchers/distributor_daemon.py": "an entry point that Spark starts by its name, without arguments",
     "job/launchers/tfos_daemon.py": "an entry point, as above",
     "job/launchers/tfos_stock_daemon.py": "an entry point, as above",
