@@ -19,8 +19,8 @@ from bench import false_alarms, publish, short_runs
 from bench.false_alarms import ORDERS, Alarms, Count
 from bench.tables import markdown
 from dlobd.compare.runset import read
+from dlobd.layers import title
 from dlobd.record.run import Run
-from dlobd.report.summary import title
 
 NAME = "comparisons"
 SHORT = Path("docs/short-runs.csv.gz")

@@ -18,10 +18,7 @@ __all__ = ["__version__", "load", "load_sweep"]
 
 def load(path: str | Path) -> RunBundle:
     """Open a run bundle for analysis: `dlobd.load("runs/softmax-mnist/...").attribution()`.
-
-    Raises:
-        BundleError: it is missing, damaged or of a newer version.
-    """
+    Raises BundleError if it is missing, damaged or of a newer version."""
     # imported here: pandas costs half a second, and the cluster's processes import this package too
     from dlobd.measures.frames import RunBundle
 
@@ -29,11 +26,11 @@ def load(path: str | Path) -> RunBundle:
 
 
 def load_sweep(path: str | Path) -> pd.DataFrame:
-    """One row per run of a sweep or another series: `dlobd.load_sweep("runs/series-KEY.json")`. Its columns are in
-    `dlobd.compare.sweep_frame.COLUMNS`, and those of the axes.
+    """Return a row per run of a sweep or another series: `dlobd.load_sweep("runs/series-KEY.json")`.
 
-    Raises:
-        BundleError: the file or a run's bundle is missing, damaged or of a newer version.
+    Columns are those of `dlobd.compare.sweep_frame.COLUMNS`, and the axes.
+
+    Raises BundleError if the file or a run's bundle is missing, damaged or of a newer version.
     """
     from dlobd.compare.sweep_frame import load as read
 

@@ -122,3 +122,8 @@ CLIENT, YARN, SPARK, LAUNCHER, FEED, HDFS, TENSORFLOW, USER, CHANNEL = LAYERS
 
 UNATTRIBUTED = "unattributed"
 """Not a layer: time of the main lane in which no span was open."""
+
+
+def title(layer: str) -> str:
+    """Return the title of a layer; any other name, such as `wall`, is its own title."""
+    return LAYERS[layer].title if layer in LAYERS else layer

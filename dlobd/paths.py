@@ -36,10 +36,7 @@ PACKAGE = Path(__file__).resolve().parent
 
 def shipped(name: str) -> Path:
     """Return the path of a folder or file that comes with dlobd, such as `yarn` or `data/mnist`.
-
-    Raises:
-        SetupError: this installation lacks it.
-    """
+    Raises SetupError if this installation lacks it."""
     for top in (PACKAGE / "_shipped", PACKAGE.parent):
         path = top / name
         if path.exists():
@@ -66,10 +63,7 @@ def fetched_dir() -> Path:
 
 def spark_home() -> Path:
     """Return the directory where pip installed Spark, without importing PySpark.
-
-    Raises:
-        SetupError: PySpark is not installed.
-    """
+    Raises SetupError if PySpark is not installed."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.origin:
         raise SetupError("The Python package pyspark is not installed.", "reinstall dlobd with its dependencies")
@@ -96,8 +90,7 @@ def plain(path: Path, longest: int | None = None) -> Path:
     Args:
         longest: longer paths, in bytes, get a link as well.
 
-    Raises:
-        SetupError: the link cannot be created.
+    Raises SetupError if the link cannot be created.
     """
     path = path.absolute()
     awkward = [i for i, part in enumerate(path.parts) if not _PLAIN.fullmatch(part)]
@@ -184,10 +177,7 @@ def cache_dir() -> Path:
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Wait for the lock file at `path` and hold it. The kernel releases it at any end of the process.
-
-    Raises:
-        SetupError: the directory cannot be written.
-    """
+    Raises SetupError if the directory cannot be written."""
     make_writable(path.parent)
     with path.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

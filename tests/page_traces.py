@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -101,3 +102,13 @@ def long_run() -> tuple[Trace, Attribution]:
 
 def _span(name: str, lane: str, layer: str, title: str, start_ns: int, end_ns: int) -> Span:
     return Span(name, None, SPANS[layer, title], Process("host", lane, 0, 1), lane, start_ns, end_ns, source="own mark")
+
+
+def sums(found: dict[str, Any]) -> Counter[tuple[str, str]]:
+    """Sum the lengths of a timeline by (lane, name); aggregation must not change these sums."""
+    total: Counter[tuple[str, str]] = Counter()
+    for row in found["slices"]:
+        for place in range(7, len(row), 3):
+            name = found["names"][row[place]].partition("\n")[2]
+            total[found["lanes"][row[0]]["name"], name] += row[place + 2]
+    return total

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 
 from analysis.studies import pictures
 from dlobd.compare.figures import PARTS, layer_s
+from dlobd.layers import title
 from dlobd.record.run import Run
-from dlobd.report.summary import title
 
 Seconds = dict[str, float | None]
 """Layer, or unattributed time, to mean seconds of the wall; None for an unmeasured layer."""

@@ -39,8 +39,8 @@ from dlobd.compare.compatibility import varying
 from dlobd.compare.figures import PARTS, Value, layer_or_zero_s, throughput, wall_s
 from dlobd.compare.runset import RunSet
 from dlobd.errors import UsageError
+from dlobd.layers import title
 from dlobd.record.run import Run
-from dlobd.report.summary import title
 
 REPEATS = 3
 """Fewest runs of a point; fewer give no estimate of `by chance`."""

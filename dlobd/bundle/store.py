@@ -28,7 +28,7 @@ from dlobd.bundle import reading
 from dlobd.bundle.files import COLLECTED, PARTS, RUN
 from dlobd.bundle.redaction import redact
 from dlobd.errors import BundleError
-from dlobd.fields import json_schema
+from dlobd.fields import json_schema, plain
 from dlobd.paths import replace_file, sha256_of
 from dlobd.record.run import Run
 from dlobd.schema import SCHEMA_VERSION
@@ -78,11 +78,7 @@ class Bundle:
         return self.path / "logs"
 
     def write(self, run: Run | Mapping[str, Any]) -> None:
-        """Write run.json atomically.
-
-        Raises:
-            BundleError: `run` is not valid, or cannot be written.
-        """
+        """Write run.json atomically. Raises BundleError if `run` is not valid, or cannot be written."""
         text = json.dumps(run.to_json() if isinstance(run, Run) else run, indent=1, allow_nan=False, default=str) + "\n"
         validate(json.loads(text), str(self.path))
         try:
@@ -95,11 +91,7 @@ class Bundle:
         return Run.from_json(self.read_json())
 
     def read_json(self) -> dict[str, Any]:
-        """Read and validates run.json.
-
-        Raises:
-            BundleError: it is missing, damaged or of another schema version.
-        """
+        """Read and validate run.json. Raises BundleError if it is missing, damaged or of another schema version."""
         path = self.path / "run.json"
         run = reading.read_json(path, dict[str, Any])
         if isinstance(run, reading.Missing):
@@ -132,6 +124,10 @@ class Bundle:
         path.write_bytes(data if b"\0" in data[:8192] else redact(data))
         return path
 
+    def add_json(self, value: object, name: str) -> Path:
+        """Write a JSON value into the bundle; dataclasses become objects. See `add`."""
+        return self.add_bytes(json.dumps(plain(value), indent=1).encode(), name)
+
     def redact_driver_logs(self) -> None:
         """Remove secrets from the driver's logs, which are written in place while it runs."""
         for log in sorted(self.logs.glob("driver.*")):
@@ -142,7 +138,7 @@ class Bundle:
         sizes = {name: (self.path / name).stat().st_size for name in self.files() if name not in (RUN, COLLECTED)}
         absent = [line.file for line in missing if isinstance(line, NotCollected)]
         noted = {"missing": list(missing), "absent": absent, "metrics": metrics, "files": sizes}
-        self.add_bytes(json.dumps(noted, indent=1).encode(), COLLECTED)
+        self.add_json(noted, COLLECTED)
 
     def seal(self) -> None:
         """Write `hashes`, the last file of a bundle."""
@@ -160,10 +156,7 @@ class Bundle:
 
     def verify(self) -> list[str]:
         """Return the differences from `hashes`, one line each; empty if the bundle is unchanged.
-
-        Raises:
-            BundleError: it was never sealed, or `hashes` is damaged.
-        """
+        Raises BundleError if it was never sealed, or `hashes` is damaged."""
         text = reading.read_text(self.path / "hashes")
         if isinstance(text, reading.Missing):
             raise BundleError(f"{self.path} has no hashes: its run was killed before it ended.")
@@ -187,10 +180,7 @@ class Bundle:
 
 def create(out: Path, experiment: str, now: datetime | None = None) -> Bundle:
     """Create an empty bundle for a run of `experiment` under `out`.
-
-    Raises:
-        BundleError: the directory cannot be created.
-    """
+    Raises BundleError if the directory cannot be created."""
     stamp = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%SZ")
     try:
         (out / experiment).mkdir(parents=True, exist_ok=True)
@@ -227,10 +217,7 @@ def bundles(out: Path) -> list[Bundle]:
 
 def find(ref: str | Path, out: Path) -> Bundle:
     """Return the bundle of `ref`: its path, its run.json, a run ID or a prefix of it, or `latest`.
-
-    Raises:
-        BundleError: there is none, or several.
-    """
+    Raises BundleError if there is none, or several."""
     path = Path(ref)
     if path.name == "run.json" and path.is_file():
         path = path.parent
@@ -251,10 +238,7 @@ def find(ref: str | Path, out: Path) -> Bundle:
 
 def validate(run: Any, label: str) -> None:
     """Check the schema of a run.json object, and the sums of its layers and their parts.
-
-    Raises:
-        BundleError: a check fails; the message names the first violation.
-    """
+    Raises BundleError if a check fails; the message names the first violation."""
     error = jsonschema.exceptions.best_match(_validator().iter_errors(run))
     if error is not None:
         where = "/".join(map(str, error.absolute_path)) or "the whole"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dlobd.cli.options import Json
 from dlobd.cli.printing import print_json
 from dlobd.errors import DlobdError
+
+if TYPE_CHECKING:
+    from dlobd.hadoop.embedded.cluster import Endpoints
 
 app = typer.Typer(help="Start, show and stop an embedded cluster for many runs.", no_args_is_help=True)
 
@@ -78,7 +81,7 @@ def down() -> None:
     print("cluster is down")
 
 
-def _print_endpoints(endpoints: Any) -> None:
+def _print_endpoints(endpoints: Endpoints) -> None:
     print(f"HDFS     {endpoints.fs_uri}")
     for name, url in endpoints.web.items():
         print(f"{name}  {url}")

@@ -55,10 +55,7 @@ def _otlp(bundle: Bundle, output: Path) -> None:
 
 def _anchor(evidence: Evidence) -> ClockAnchor:
     """Return one anchor for all times, which keeps their order even if the wall clock was set.
-
-    Raises:
-        BundleError: the evidence has no anchor.
-    """
+    Raises BundleError if the evidence has no anchor."""
     if not evidence.anchors:
         raise BundleError(f"{evidence.path} has no time of day of its window.", "export another run")
     return evidence.anchors[0]

@@ -48,11 +48,7 @@ EXIT_CODES = {
 
 
 def allowed(kinds: list[str] | None) -> list[str]:
-    """Check the kinds that `--allow` names.
-
-    Raises:
-        UsageError: a kind does not exist.
-    """
+    """Check the kinds that `--allow` names. Raises UsageError if a kind does not exist."""
     from dlobd.compare.compatibility import KINDS
     from dlobd.registry import unknown
 
@@ -63,11 +59,7 @@ def allowed(kinds: list[str] | None) -> list[str]:
 
 
 def share(text: str) -> float:
-    """Parse `5%` or `0.05` as a share.
-
-    Raises:
-        BadParameter: the text is not a number between 0 and 1.
-    """
+    """Parse `5%` or `0.05` as a share. Raises BadParameter if the text is not a number between 0 and 1."""
     number, percent, rest = text.strip().partition("%")
     try:
         value = float(number) / (100 if percent else 1)

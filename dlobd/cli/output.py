@@ -18,20 +18,14 @@ Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing file
 
 def check_free(path: Path, force: bool) -> None:
     """Check before any computation that a file may be written.
-
-    Raises:
-        UsageError: the file exists, and `force` is False.
-    """
+    Raises UsageError if the file exists, and `force` is False."""
     if path.exists() and not force:
         raise UsageError(f"{path} already exists.", "add --force, or choose another -o FILE")
 
 
 def write(path: Path, text: str) -> None:
     """Write a file and print its path. Characters that UTF-8 cannot encode are escaped.
-
-    Raises:
-        UsageError: the file cannot be written.
-    """
+    Raises UsageError if the file cannot be written."""
     with (
         writing(path) as temporary,
         open(temporary, "w", encoding="utf-8", errors="backslashreplace", newline="") as file,
@@ -46,8 +40,7 @@ def writing(path: Path) -> Iterator[Path]:
     If the block fails, an existing file is unchanged, and the temporary file is removed. A symbolic link stays, and its
     target is replaced. A file keeps its permissions. A pipe or device is written directly.
 
-    Raises:
-        UsageError: the file cannot be written.
+    Raises UsageError if the file cannot be written.
     """
     target = Path(os.path.realpath(path))
     temporary = target.with_name(f".dlobd-{os.getpid()}.part")

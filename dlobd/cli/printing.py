@@ -38,8 +38,7 @@ def print_run(bundle: Bundle, run: Run, views: Sequence[str] = (), full: bool = 
         views: names of views; without any, the overview with the next commands.
         full: print all views except the overview.
 
-    Raises:
-        UsageError: there is no such view.
+    Raises UsageError if there is no such view.
     """
     from rich.console import Console
 

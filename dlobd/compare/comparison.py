@@ -9,7 +9,6 @@ import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from dlobd.compare import compatibility, permutation
 from dlobd.compare.compatibility import BUSY, Difference
@@ -33,7 +32,7 @@ class Pair:
 
     baseline: str
     candidate: str
-    differing: Mapping[str, tuple[Any, Any]]
+    differing: Mapping[str, tuple[object, object]]
     paired: bool
     runs: tuple[tuple[str, ...], tuple[str, ...]]
     left_out: tuple[str, ...]
@@ -59,9 +58,9 @@ class Comparison:
     """
 
     environment: tuple[Difference, ...]
-    common: Mapping[str, Any]
-    machine: Mapping[str, Any]
-    versions: Mapping[str, Any]
+    common: Mapping[str, object]
+    machine: Mapping[str, object]
+    versions: Mapping[str, object]
     margin: float
     least_ns: float
     fewest_wall: int
@@ -94,8 +93,7 @@ def compare(
         margin: smaller differences of the wall, as a share of the baseline, do not matter.
         allowed: `compatibility.KINDS` that may differ; `busy` keeps the runs of a busy machine.
 
-    Raises:
-        UsageError: there is no pair, a set has no usable run, or the environments differ.
+    Raises UsageError if there is no pair, a set has no usable run, or the environments differ.
     """
     if not pairs:
         raise UsageError("There is no baseline and candidate with runs that have ended.", "run both first")
@@ -144,17 +142,17 @@ def compare(
     )
 
 
-def document(comparison: Comparison) -> dict[str, Any]:
+def document(comparison: Comparison) -> dict[str, object]:
     """Return the comparison as JSON."""
     return dataclasses.asdict(comparison)
 
 
-def common(every: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def common(every: Sequence[Mapping[str, object]]) -> dict[str, object]:
     """Return the entries that are equal in all mappings."""
     return {name: value for name, value in every[0].items() if all(one.get(name) == value for one in every)}
 
 
-def differing(baseline: Mapping[str, Any], candidate: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+def differing(baseline: Mapping[str, object], candidate: Mapping[str, object]) -> dict[str, tuple[object, object]]:
     """Return the entries that differ, with both values."""
     names = dict.fromkeys((*baseline, *candidate))
     both = {name: (baseline.get(name), candidate.get(name)) for name in names}
@@ -193,7 +191,7 @@ def _paired(baseline: RunSet, candidate: RunSet) -> bool:
     return len(keys) == 1 and "" not in keys and baseline.label != candidate.label
 
 
-def _in_repeats(members: Sequence[Member], repeats: Collection[Any]) -> tuple[Member, ...]:
+def _in_repeats(members: Sequence[Member], repeats: Collection[object]) -> tuple[Member, ...]:
     return tuple(sorted((one for one in members if one.repeat in repeats), key=lambda member: member.repeat))
 
 

@@ -10,7 +10,6 @@ import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 from dlobd.errors import UsageError
 from dlobd.record.run import Run
@@ -77,7 +76,7 @@ def experiment(run: Run) -> Experiment:
     return run.configuration
 
 
-def settings(run: Run) -> dict[str, Any]:
+def settings(run: Run) -> dict[str, object]:
     """Return the configuration without names and timeouts."""
     every = dataclasses.asdict(run.configuration)
     return {name: value for name, value in every.items() if MAY_DIFFER.get(name) is not Role.LABEL}
@@ -193,24 +192,24 @@ def _stolen(run: Run) -> bool:
     return host.cpu_stolen_ns > STOLEN_SHARE * (host.cpu_busy_ns + host.cpu_stolen_ns)
 
 
-def _machine(run: Run) -> dict[str, Any]:
+def _machine(run: Run) -> dict[str, object]:
     return {name: run.platform.get(name) for name in MACHINE}
 
 
-def _versions(run: Run) -> dict[str, Any]:
+def _versions(run: Run) -> dict[str, object]:
     # a component that took no part, as Java in a native run, has no version
     return {name: version for name, version in run.versions.items() if version}
 
 
-def _code(run: Run) -> dict[str, Any]:
+def _code(run: Run) -> dict[str, object]:
     return {"commit": f"{(run.git.commit or '-')[:12]}{' with changes' * bool(run.git.dirty)}"} if run.git else {}
 
 
-def _recording(run: Run) -> dict[str, Any]:
+def _recording(run: Run) -> dict[str, object]:
     return {"recording": run.overhead.recording} if run.overhead else {}
 
 
-_FACTS: Mapping[str, Callable[[Run], dict[str, Any]]] = {
+_FACTS: Mapping[str, Callable[[Run], dict[str, object]]] = {
     "machine": _machine,
     "versions": _versions,
     "code": _code,

@@ -19,7 +19,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Floats: TypeAlias = "NDArray[np.float64]"
 
 ALPHA = 0.05
 """Two-sided level of a family of tests."""
@@ -64,8 +70,8 @@ class Test:
     exact: all relabellings were computed.
     """
 
-    differences: Any
-    ratios: Any
+    differences: Floats
+    ratios: Floats | None
     exact: bool
 
     @property
@@ -148,7 +154,7 @@ def fewest(alpha: float, paired: bool) -> int:
 
 
 @lru_cache(maxsize=8)
-def relabellings(baseline: int, candidate: int, paired: bool) -> tuple[Any, Any, bool]:
+def relabellings(baseline: int, candidate: int, paired: bool) -> tuple[Floats, Floats, bool]:
     """Return the runs that leave each sample, 0 or 1, with one row a relabelling; and True if these are all.
 
     The observed labelling is not among them.
@@ -176,5 +182,5 @@ def relabellings(baseline: int, candidate: int, paired: bool) -> tuple[Any, Any,
     return 1 - labels[:, :baseline], labels[:, baseline:], exact
 
 
-def _between(thresholds: Any, outside: int) -> tuple[float, float] | None:
+def _between(thresholds: Floats, outside: int) -> tuple[float, float] | None:
     return (float(thresholds[outside - 1]), float(thresholds[-outside])) if outside else None

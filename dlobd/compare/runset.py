@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from dlobd.bundle import store
 from dlobd.compare.compatibility import settings, varying, why_unusable
@@ -59,7 +59,7 @@ class RunSet:
         return tuple(member.run for member in self.members)
 
     @property
-    def settings(self) -> Mapping[str, Any]:
+    def settings(self) -> Mapping[str, object]:
         """Settings of the first run."""
         return settings(self.members[0].run)
 
@@ -83,11 +83,7 @@ class RunSet:
         return " ".join(f"{field}={getattr(run.configuration, field)}" for field in fields if field not in omitted)
 
     def by_repeat(self) -> dict[Repeat, Run]:
-        """Return the runs by repeat.
-
-        Raises:
-            UsageError: a repeat has two runs.
-        """
+        """Return the runs by repeat. Raises UsageError if a repeat has two runs."""
         found: dict[Repeat, Run] = {}
         for member in self.members:
             if member.repeat in found:
@@ -125,8 +121,7 @@ def of_series(series: scheduling.Series, repeats: int | None = None) -> RunSet:
     Args:
         repeats: only the first repeats; None for all.
 
-    Raises:
-        BundleError: a bundle cannot be read.
+    Raises BundleError if a bundle cannot be read.
     """
     busy = series.busy()
     places = {label: place for place, label in enumerate(series.points)}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -86,7 +85,7 @@ def _varying(series: Series) -> list[str]:
     return [name for name in every[0] if name != "name" and any(one.get(name) != every[0][name] for one in every)]
 
 
-def _figures(run: Run) -> dict[str, Any]:
+def _figures(run: Run) -> dict[str, object]:
     layers = {layer.layer: layer.ns for layer in run.layers}
     absent = {row.layer for row in run.not_measured} - set(layers)
     given = {part: layers.get(part, 0) for part in LAYERS if part not in absent} if layers else {}

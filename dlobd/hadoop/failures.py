@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 
 def failures() -> tuple[type[Exception], type[Exception]]:
     """Return the errors by which HDFS or a disk refuses or cannot be reached, for `except failures():`.
@@ -15,8 +13,38 @@ def failures() -> tuple[type[Exception], type[Exception]]:
     return HdfsError, OSError
 
 
-def causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error and the errors that HTTP libraries have wrapped in it, outermost first."""
-    while error:
-        yield error
-        error = error.__cause__ or error.__context__
+def reason(error: BaseException, connect_s: float, answer_s: float) -> str:
+    """Describe a failed HTTP exchange as a predicate of the server, such as "refused the connection".
+
+    The cause is below the exceptions that the HTTP libraries have wrapped around it.
+
+    Args:
+        connect_s, answer_s: the timeouts to connect, and between two bytes of the answer.
+    """
+    import requests
+    import urllib3
+
+    chain = []
+    cause: BaseException | None = error
+    while cause:
+        chain.append(cause)
+        cause = cause.__cause__ or cause.__context__
+    for kinds, words in (
+        ((requests.ConnectTimeout,), f"accepted no connection within {connect_s:g} s"),
+        (
+            (requests.Timeout, urllib3.exceptions.ReadTimeoutError, TimeoutError),
+            f"did not answer within {answer_s:g} s",
+        ),
+        ((requests.exceptions.SSLError,), "has no certificate that this machine trusts"),
+        ((requests.exceptions.ProxyError,), "cannot be reached through the proxy"),
+        ((urllib3.exceptions.NameResolutionError,), "has an unknown host name, or there is no network"),
+        ((requests.exceptions.InvalidURL, requests.exceptions.MissingSchema), "is not a valid URL"),
+        ((ConnectionRefusedError,), "refused the connection"),
+        ((ConnectionError, urllib3.exceptions.ProtocolError), "closed the connection"),
+    ):
+        if any(isinstance(one, kinds) for one in chain):
+            return words
+    system = [one.strerror for one in chain if isinstance(one, OSError) and one.errno and one.strerror]
+    if system:
+        return f"cannot be reached: {system[-1][:1].lower()}{system[-1][1:]}"
+    return f"failed: {' '.join(str(error).split())[:200]}"

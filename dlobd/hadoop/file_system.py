@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -35,7 +37,10 @@ class Storage(Protocol):
         """Read a whole file."""
 
     def stream(self, path: str, piece_bytes: int, purpose: str) -> Iterator[bytes]:
-        """Yield a file in pieces; the last may be shorter. No span is open while the caller processes a piece."""
+        """Yield a file in pieces; the last may be shorter.
+
+        No span is open while the caller processes a piece, because another thread may resume the generator.
+        """
 
     def sizes(self, directory: str) -> dict[str, int]:
         """Return the sizes of a directory's entries by name. Untimed, for polls and for sizes of staged files."""
@@ -53,6 +58,8 @@ class Storage(Protocol):
 class WebHdfs:
     """The `Storage` of HDFS at `url`, for example http://127.0.0.1:9870, as `user`.
 
+    Methods raise Unreachable if the NameNode or all DataNodes of a file do not answer, and HdfsError if one refuses.
+
     Args:
         replication: replicas of written files; None: the cluster's default.
     """
@@ -63,11 +70,29 @@ class WebHdfs:
         self._replication = replication
 
     def write(self, path: str, data: Data, purpose: str, block_bytes: int | None = None) -> None:
-        webhdfs.write(self._client, path, data, purpose, block_bytes, self._replication)
+        sent = 0
+
+        def counted(pieces: Iterable[bytes]) -> Iterator[bytes]:
+            nonlocal sent
+            sent = 0
+            for piece in pieces:
+                sent += len(piece)
+                yield piece
+
+        def whole() -> None:
+            body = data if isinstance(data, bytes) else counted(data)
+            self._client.write(path, body, overwrite=True, blocksize=block_bytes, replication=self._replication)
+
+        known: dict[str, Any] = {"bytes": len(data)} if isinstance(data, bytes) else {}
+        with tracing.span(kinds.WRITE_FILE, detail=purpose, path=path, purpose=purpose, **known) as span:
+            webhdfs.Datanodes(self._client, path, purpose).ask(whole)
+            if not known:
+                span.note(bytes=sent)
 
     def create(self, path: str, data: bytes) -> bool:
+        write = partial(self._client.write, path, data, overwrite=False, replication=self._replication)
         try:
-            webhdfs.create(self._client, path, data, self._replication)
+            webhdfs.Datanodes(self._client, path, "marker").ask(write)
         except webhdfs.Unreachable:
             raise
         except webhdfs.HdfsError:
@@ -80,10 +105,38 @@ class WebHdfs:
         self._client.rename(path, to)
 
     def read(self, path: str, purpose: str) -> bytes:
-        return webhdfs.read(self._client, path, purpose)
+        def whole() -> bytes:
+            with self._client.read(path) as reader, tracing.span(kinds.STREAM):
+                return webhdfs.take(self._client, reader, None)
+
+        with tracing.span(kinds.READ_FILE, detail=purpose, path=path, purpose=purpose) as span:
+            data = webhdfs.Datanodes(self._client, path, purpose).ask(whole)
+            span.note(bytes=len(data))
+        return data
 
     def stream(self, path: str, piece_bytes: int, purpose: str) -> Iterator[bytes]:
-        return webhdfs.stream(self._client, path, piece_bytes, purpose)
+        datanodes = webhdfs.Datanodes(self._client, path, purpose)
+        position = 0
+        with ExitStack() as opened:
+            reader = None
+
+            def piece() -> bytes:
+                nonlocal reader
+                if reader is None:
+                    with tracing.span(kinds.OPEN):  # it includes the client's work between the two legs
+                        reader = opened.enter_context(self._client.read(path, offset=position))
+                try:
+                    with tracing.span(kinds.STREAM, path=path, purpose=purpose) as span:
+                        data = webhdfs.take(self._client, reader, piece_bytes)
+                        span.note(bytes=len(data))
+                except webhdfs.Unreachable:
+                    reader = None  # another DataNode continues at this position
+                    raise
+                return data
+
+            while data := datanodes.ask(piece):
+                position += len(data)
+                yield data
 
     def sizes(self, directory: str) -> dict[str, int]:
         # a file being written has length 0 until its first block is reported

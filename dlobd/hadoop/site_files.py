@@ -47,10 +47,7 @@ class HadoopConf:
     @classmethod
     def read(cls, directory: Path) -> HadoopConf:
         """Read the site files.
-
-        Raises:
-            UsageError: the directory or a file is missing, or a file is not a Hadoop configuration.
-        """
+        Raises UsageError if the directory or a file is missing, or a file is not a Hadoop configuration."""
         directory = directory.expanduser().absolute()
         if not directory.is_dir():
             raise UsageError(f"--hadoop-conf {directory} is not a directory.", "name the cluster's HADOOP_CONF_DIR")
@@ -82,11 +79,7 @@ class HadoopConf:
 
     @property
     def fs_uri(self) -> str:
-        """Value of fs.defaultFS, such as hdfs://namenode:8020, without a path.
-
-        Raises:
-            UsageError: it is not HDFS.
-        """
+        """Value of fs.defaultFS, such as hdfs://namenode:8020, without a path. Raises UsageError if it is not HDFS."""
         uri = self.get("fs.defaultFS") or self.get("fs.default.name")
         parts = urlsplit(uri)
         if parts.scheme != "hdfs" or not parts.netloc:

@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import requests
-import urllib3
 
 from dlobd.errors import ClusterError
-from dlobd.hadoop.failures import causes
+from dlobd.hadoop.failures import reason
 from dlobd.hadoop.site_files import Address, HadoopConf
+
+JsonObject = dict[str, Any]
+"""An answer of YARN or HDFS; the versions of Hadoop differ in its members."""
 
 Timeout = tuple[float, float]
 
@@ -96,17 +98,17 @@ class HadoopWeb:
         value = ((answer or {}).get("property") or {}).get("value")
         return None if value is None else str(value)
 
-    def application(self, application_id: str) -> dict[str, Any]:
+    def application(self, application_id: str) -> JsonObject:
         """Return the ResourceManager's record of an application; empty if there is none."""
         return application_record(self.rm_url, application_id)
 
-    def attempts(self, application_id: str) -> list[dict[str, Any]]:
+    def attempts(self, application_id: str) -> list[JsonObject]:
         """Return the attempts of an application, oldest first, with the ApplicationMaster's container and node."""
         answer = self.get_json(f"{self.rm_url}/ws/v1/cluster/apps/{application_id}/appattempts")
         return sorted(((answer or {}).get("appAttempts") or {}).get("appAttempt", []), key=lambda one: one.get("id", 0))
 
     @staticmethod
-    def get_json(url: str, timeout_s: Timeout = TIMEOUT_S, **query: str) -> dict[str, Any] | None:
+    def get_json(url: str, timeout_s: Timeout = TIMEOUT_S, **query: str) -> JsonObject | None:
         """Return the JSON object at `url`; None without such an answer."""
         try:
             answer = requests.get(url, query, timeout=timeout_s, headers={"Accept": "application/json"})
@@ -116,7 +118,7 @@ class HadoopWeb:
         return document if isinstance(document, dict) else None
 
 
-def application_record(rm_url: str, application_id: str, timeout_s: Timeout = TIMEOUT_S) -> dict[str, Any]:
+def application_record(rm_url: str, application_id: str, timeout_s: Timeout = TIMEOUT_S) -> JsonObject:
     """Return the ResourceManager's record of an application; empty without an answer."""
     answer = HadoopWeb.get_json(f"{rm_url}/ws/v1/cluster/apps/{application_id}", timeout_s)
     return (answer or {}).get("app") or {}
@@ -127,7 +129,7 @@ def active_namenode(conf: HadoopConf, user: str, timeout_s: Timeout = TIMEOUT_S)
     return _first("HDFS", conf, conf.namenodes(), lambda address: _home(address.url, user, timeout_s), timeout_s)
 
 
-def active_resourcemanager(conf: HadoopConf, timeout_s: Timeout = TIMEOUT_S) -> tuple[Address, dict[str, Any]]:
+def active_resourcemanager(conf: HadoopConf, timeout_s: Timeout = TIMEOUT_S) -> tuple[Address, JsonObject]:
     """Return the active ResourceManager and its cluster info. Raises UsageError, ClusterError."""
     managers = conf.resourcemanagers()
     return _first("YARN", conf, managers, lambda address: _active_manager(address, timeout_s), timeout_s)
@@ -148,8 +150,10 @@ def _first(
     for address in addresses:
         try:
             return address, ask(address)
-        except (requests.RequestException, _Refusal) as error:
-            reasons.append(f"{address.netloc} ({address.key}): {_reason(error, timeout_s)}")
+        except requests.RequestException as error:
+            reasons.append(f"{address.netloc} ({address.key}): {reason(error, *timeout_s)}")
+        except _Refusal as error:
+            reasons.append(f"{address.netloc} ({address.key}): {' '.join(str(error).split())[:200]}")
     raise ClusterError(
         f"{who} of {conf.directory} does not answer at {'; '.join(reasons)}.",
         "check that this machine can reach that address, and that --hadoop-conf is for the right cluster",
@@ -177,7 +181,7 @@ def _home(url: str, user: str, timeout_s: Timeout) -> str:
     return str(_member(answer, "Path"))
 
 
-def _active_manager(address: Address, timeout_s: Timeout) -> dict[str, Any]:
+def _active_manager(address: Address, timeout_s: Timeout) -> JsonObject:
     answer = requests.get(f"{address.url}/ws/v1/cluster/info", timeout=timeout_s)
     if not answer.ok:
         raise _Refusal(f"HTTP status {answer.status_code}")
@@ -189,7 +193,7 @@ def _active_manager(address: Address, timeout_s: Timeout) -> dict[str, Any]:
     return info
 
 
-def _member(answer: requests.Response, name: str) -> Any:
+def _member(answer: requests.Response, name: str) -> object:
     """Return a member of the JSON object in an answer. Raises _Refusal if there is none."""
     try:
         document = answer.json()
@@ -198,18 +202,3 @@ def _member(answer: requests.Response, name: str) -> Any:
     if not isinstance(document, dict) or name not in document:
         raise _Refusal(NOT_HADOOP)
     return document[name]
-
-
-def _reason(error: Exception, timeout_s: Timeout) -> str:
-    """Describe a failed request without the classes that requests wraps around the cause."""
-    if isinstance(error, _Refusal):
-        return " ".join(str(error).split())[:200]
-    chain = list(causes(error))
-    if any(isinstance(cause, urllib3.exceptions.NameResolutionError) for cause in chain):
-        return "unknown host"
-    if any(isinstance(cause, (requests.Timeout, urllib3.exceptions.ReadTimeoutError)) for cause in chain):
-        return f"no answer within {timeout_s[0]:.0f} s to connect or {timeout_s[1]:.0f} s to answer"
-    system = [cause.strerror for cause in chain if isinstance(cause, OSError) and cause.errno and cause.strerror]
-    if system:
-        return system[-1][:1].lower() + system[-1][1:]  # such as: connection refused
-    return " ".join(str(error).split())[:200]

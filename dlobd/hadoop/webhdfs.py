@@ -8,8 +8,8 @@ call is repeated with another one, as in HDFS's Java client.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
@@ -20,9 +20,9 @@ from requests.adapters import HTTPAdapter
 
 from dlobd import spans as kinds
 from dlobd import tracing
-from dlobd.hadoop.failures import causes
+from dlobd.hadoop.failures import reason
 
-__all__ = ["HdfsError", "Unreachable", "connect", "create", "read", "stream", "words", "write"]
+__all__ = ["Client", "Datanodes", "HdfsError", "Unreachable", "block_locations", "connect", "take", "words"]
 
 T = TypeVar("T")
 
@@ -53,16 +53,6 @@ def words(error: Exception) -> str:
     return " ".join(line for line in lines if not line.startswith(("at org.", "at java")))
 
 
-def _how(error: Exception, leg: str) -> str:
-    chain = list(causes(error))
-    if isinstance(error, requests.ConnectTimeout):
-        return f"accepted no connection within {CONNECT_S:.0f} s"
-    if any(isinstance(one, (requests.Timeout, urllib3.exceptions.ReadTimeoutError, TimeoutError)) for one in chain):
-        return f"did not answer within {ANSWER_S[leg]:.0f} s"
-    refused = any(isinstance(one, ConnectionRefusedError) for one in chain)
-    return "refused the connection" if refused else "broke the connection off"
-
-
 class _Adapter(HTTPAdapter):
     """An adapter that can time both legs, and names the daemon that does not answer."""
 
@@ -80,15 +70,17 @@ class _Adapter(HTTPAdapter):
         operation = parse_qs(str(url.query)).get("op", ["?"])[0]
         kwargs["timeout"] = (CONNECT_S, ANSWER_S[leg])
         kind = kinds.NAMENODE_CALL if leg == "NameNode" else kinds.DATANODE_CALL
-        span: AbstractContextManager[Any] = tracing.span(kind, detail=operation) if self._timed else nullcontext()
+        span: AbstractContextManager[object] = tracing.span(kind, detail=operation) if self._timed else nullcontext()
         try:
             with span:
                 return super().send(request, *args, **kwargs)
         except requests.RequestException as error:
             if leg == "DataNode" and not self._namenode_answers():
                 # a DataNode that writes also waits for the NameNode, which is then the cause
-                raise Unreachable("NameNode", self._namenode, _how(requests.Timeout(), "NameNode")) from error
-            raise Unreachable(leg, str(url.netloc), _how(error, leg)) from error
+                raise Unreachable(
+                    "NameNode", self._namenode, reason(requests.Timeout(), CONNECT_S, ANSWER_S["NameNode"])
+                ) from error
+            raise Unreachable(leg, str(url.netloc), reason(error, CONNECT_S, ANSWER_S[leg])) from error
 
     def _namenode_answers(self) -> bool:
         query = "qry=java.lang:type=Runtime"
@@ -101,7 +93,7 @@ class _Adapter(HTTPAdapter):
         return True
 
 
-class _Client(InsecureClient):  # type: ignore[misc]  # the package has no types
+class Client(InsecureClient):  # type: ignore[misc]  # the package has no types
     """The package's client with a session that can add parameters to requests."""
 
     def __init__(self, url: str, user: str, timed: bool) -> None:
@@ -134,7 +126,7 @@ class _Client(InsecureClient):  # type: ignore[misc]  # the package has no types
         beans = answer.get("beans") or [{}]
         if "LiveNodes" not in beans[0]:
             return None
-        nodes: dict[str, dict[str, Any]] = json.loads(beans[0]["LiveNodes"])
+        nodes: dict[str, dict[str, str]] = json.loads(beans[0]["LiveNodes"])
         host, _, port = http_address.rpartition(":")
         for name, node in nodes.items():
             # redirects contain the host name, the NameNode's list also its address
@@ -144,127 +136,30 @@ class _Client(InsecureClient):  # type: ignore[misc]  # the package has no types
         return http_address
 
 
-def connect(url: str, user: str, timed: bool = True) -> _Client:
+def connect(url: str, user: str, timed: bool = True) -> Client:
     """Return a client of the NameNode at `url`, for example http://127.0.0.1:9870.
 
     Args:
         timed: False for polls, whose time counts as waiting and not as HDFS.
     """
-    return _Client(url, user, timed)
+    return Client(url, user, timed)
 
 
-def write(
-    client: _Client,
-    path: str,
-    data: bytes | Iterable[bytes],
-    purpose: str,
-    block_bytes: int | None = None,
-    replication: int | None = None,
-) -> None:
-    """Write one file, replacing it.
-
-    Args:
-        data: bytes, or an iterable of pieces that restarts if the write is repeated with another DataNode.
-        purpose: name of the operation in the report, for example "checkpoint".
-        block_bytes, replication: HDFS block size and replication of the file; None: the cluster's defaults.
-
-    Raises:
-        Unreachable: the NameNode does not answer, or no DataNode does.
-        HdfsError: the NameNode or a DataNode refused.
-    """
-    sent = 0
-
-    def counted(pieces: Iterable[bytes]) -> Iterator[bytes]:
-        nonlocal sent
-        sent = 0
-        for piece in pieces:
-            sent += len(piece)
-            yield piece
-
-    def whole() -> None:
-        body = data if isinstance(data, bytes) else counted(data)
-        client.write(path, body, overwrite=True, blocksize=block_bytes, replication=replication)
-
-    known: dict[str, Any] = {"bytes": len(data)} if isinstance(data, bytes) else {}
-    with tracing.span(kinds.WRITE_FILE, detail=purpose, path=path, purpose=purpose, **known) as span:
-        _Datanodes(client, path, purpose).ask(whole)
-        if not known:
-            span.note(bytes=sent)
-
-
-def create(client: _Client, path: str, data: bytes, replication: int | None = None) -> None:
-    """Write one file that must not exist yet.
-
-    Raises:
-        Unreachable: the NameNode does not answer, or no DataNode does.
-        HdfsError: it exists, or the NameNode or a DataNode refused.
-    """
-    _Datanodes(client, path, "marker").ask(lambda: client.write(path, data, overwrite=False, replication=replication))
-
-
-def read(client: _Client, path: str, purpose: str) -> bytes:
-    """Read one whole file.
-
-    Raises:
-        Unreachable: the NameNode does not answer, or no DataNode that has the file.
-        HdfsError: the file does not exist, or a DataNode failed.
-    """
-
-    def whole() -> bytes:
-        with client.read(path) as reader, tracing.span(kinds.STREAM):
-            return _take(client, reader, None)
-
-    with tracing.span(kinds.READ_FILE, detail=purpose, path=path, purpose=purpose) as span:
-        data = _Datanodes(client, path, purpose).ask(whole)
-        span.note(bytes=len(data))
-    return data
-
-
-def stream(client: _Client, path: str, piece_bytes: int, purpose: str) -> Iterator[bytes]:
-    """Yield the file in pieces of `piece_bytes`; the last may be shorter. The wait for each piece is a span.
-
-    No span is open while the caller processes a piece, because another thread may resume the generator.
-
-    Raises:
-        Unreachable: the NameNode does not answer, or no DataNode that has the file.
-        HdfsError: the file does not exist, or a DataNode failed.
-    """
-    datanodes = _Datanodes(client, path, purpose)
-    position = 0
-    with ExitStack() as opened:
-        reader = None
-
-        def piece() -> bytes:
-            nonlocal reader
-            if reader is None:
-                with tracing.span(kinds.OPEN):  # it includes the client's work between the two legs
-                    reader = opened.enter_context(client.read(path, offset=position))
-            try:
-                with tracing.span(kinds.STREAM, path=path, purpose=purpose) as span:
-                    data = _take(client, reader, piece_bytes)
-                    span.note(bytes=len(data))
-            except Unreachable:
-                reader = None  # another DataNode continues at this position
-                raise
-            return data
-
-        while data := datanodes.ask(piece):
-            position += len(data)
-            yield data
-
-
-def _take(client: _Client, reader: Any, size_bytes: int | None) -> bytes:
+def take(client: Client, reader: Any, size_bytes: int | None) -> bytes:
+    """Read the next bytes of a DataNode's answer. Raises Unreachable."""
     try:
         data: bytes = reader.read(size_bytes)
     except (urllib3.exceptions.HTTPError, OSError) as error:
-        raise Unreachable("DataNode", client.adapter.datanode, _how(error, "DataNode")) from error
+        raise Unreachable(
+            "DataNode", client.adapter.datanode, reason(error, CONNECT_S, ANSWER_S["DataNode"])
+        ) from error
     return data
 
 
-class _Datanodes:
+class Datanodes:
     """DataNodes of one operation. A DataNode that has not answered is excluded from further attempts."""
 
-    def __init__(self, client: _Client, path: str, purpose: str) -> None:
+    def __init__(self, client: Client, path: str, purpose: str) -> None:
         self._client = client
         self._path = path
         self._purpose = purpose

@@ -606,10 +606,7 @@ class Run(Computed):
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Run:
         """Build the run of a run.json; `dlobd.bundle.store` validates it.
-
-        Raises:
-            KeyError, TypeError: it is not one.
-        """
+        Raises KeyError or TypeError if it is not one."""
         run: Run = decoded(cls, record)
         return run
 

@@ -1,1 +1,1 @@
-"""Figures in, text or picture out. A view takes a Run and a stream; what several views show is computed once."""
+"""Reports of runs: terminal, page and exports. Figures and tables that several of them show are computed once."""

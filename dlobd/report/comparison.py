@@ -6,7 +6,6 @@ It fits 80 columns. Seconds come before percent; brackets hold intervals.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from rich.console import Console
 
@@ -16,9 +15,9 @@ from dlobd.compare.gate import Gate, Judged
 from dlobd.compare.permutation import ALPHA, DRAWN
 from dlobd.compare.power import MOST_RUNS, POWER
 from dlobd.compare.verdicts import Bounds, Compared
+from dlobd.layers import title
 from dlobd.report import text
 from dlobd.report.repeats import plain_table
-from dlobd.report.summary import title
 from dlobd.schema import DEFAULTS
 
 MACHINE = ("host", "processor", "cores", "distribution", "kernel")
@@ -67,7 +66,7 @@ def judged_line(judged: Judged) -> str:
     return f"{judged.pair.candidate}: {sentence(title(judged.name), judged.compared)}"
 
 
-def gate_document(gate: Gate) -> dict[str, Any]:
+def gate_document(gate: Gate) -> dict[str, object]:
     """Return a gate as JSON."""
     return {
         "outcome": gate.outcome,
@@ -145,7 +144,7 @@ def _explain(comparison: Comparison, console: Console) -> None:
     )
 
 
-def _listed(values: Mapping[str, Any]) -> str:
+def _listed(values: Mapping[str, object]) -> str:
     return ", ".join(f"{name} {value}" for name, value in values.items())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlobd.layers import LAYERS, UNATTRIBUTED
+from dlobd.layers import UNATTRIBUTED, title
 from dlobd.record.run import Run
 
 TENTH_NS = 10**8
@@ -23,22 +23,21 @@ def headline(run: Run) -> str:
     total, parts = tenths_of_parts(run)
     layers = sorted(run.layers, key=lambda layer: -layer.ns)
     large = [row for row in layers if row.ns >= MINOR_SHARE * run.wall_ns]
-    words = [f"{_title(row.layer)} {_seconds(parts[row.layer])}" for row in large if parts[row.layer]]
+    words = [f"{title(row.layer)} {seconds(parts[row.layer])} s" for row in large if parts[row.layer]]
     if words:
         words[0] += f" ({100 * layers[0].ns / run.wall_ns:.0f} %)"
     other = sum(parts[row.layer] for row in layers[len(large) :])
     rest = (("other", other), (UNATTRIBUTED, parts[UNATTRIBUTED]))
-    words += [f"{name} {_seconds(part)}" for name, part in rest if part]
+    words += [f"{name} {seconds(part)} s" for name, part in rest if part]
     training_ns = run.metrics.training_ns
     training = f"; training took {training_ns / 1e9:.1f} s" if training_ns is not None else ""
-    return f"The run took {_seconds(total)}: {', '.join(words)}{training}."
+    return f"The run took {seconds(total)} s: {', '.join(words)}{training}."
 
 
 def tenths(wall_ns: int, parts_ns: Sequence[int]) -> tuple[int, list[int]]:
     """Round a wall and its parts to tenths of a second, such that the rounded parts sum to the rounded wall.
 
-    Uses the largest remainder method (Hamilton's): each part is rounded down, and the missing tenths go to the parts
-    with the largest remainders.
+    Hamilton's method: each part is rounded down, and the missing tenths go to the parts with the largest remainders.
     """
     total = (wall_ns + TENTH_NS // 2) // TENTH_NS
     rounded = [ns // TENTH_NS for ns in parts_ns]
@@ -55,9 +54,6 @@ def tenths_of_parts(run: Run) -> tuple[int, dict[str, int]]:
     return total, dict(zip(parts_ns, parts, strict=True))
 
 
-def _title(layer: str) -> str:
-    return LAYERS[layer].title if layer in LAYERS else layer
-
-
-def _seconds(value: int) -> str:
-    return f"{value // 10}.{value % 10} s"
+def seconds(tenths: int) -> str:
+    """Return tenths of a second as seconds, without the unit."""
+    return f"{tenths // 10}.{tenths % 10}"

@@ -15,8 +15,8 @@ from rich.table import Table
 
 from dlobd.compare.figures import PARTS, Value, layer_s, metric, throughput, wall_s
 from dlobd.compare.median import Spread, spread
+from dlobd.layers import title
 from dlobd.record.run import Run
-from dlobd.report.summary import title
 
 Runs = Mapping[str, Sequence[Run]]
 """Label of a point to its runs that have ended."""

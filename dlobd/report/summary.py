@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from dlobd import spans as kinds
 from dlobd.axes import DATASETS
 from dlobd.experiment.training import batches
-from dlobd.layers import LAYERS, UNATTRIBUTED
+from dlobd.layers import UNATTRIBUTED, title
 from dlobd.measures.statistics import fewest
 from dlobd.record.run import Check, RankSteps, Run
 from dlobd.report import text
@@ -137,7 +137,11 @@ def summary(run: Run) -> Summary:
         unattributed=Part(UNATTRIBUTED, UNATTRIBUTED, rest_ns, _share(run, rest_ns), rest_ns, rest_ns, rest_ns)
         if wall_ns is not None
         else None,
-        seen=_seen(run),
+        seen=Seen(
+            sum(row.measured_ns for row in run.layers),
+            sum(row.between_marks_ns for row in run.layers),
+            sum(row.named_wait_ns for row in run.layers),
+        ),
         unknown_ns=run.unexplained_ns,
         missing_ns=missing_ns,
         causes=tuple(
@@ -154,11 +158,6 @@ def summary(run: Run) -> Summary:
     )
 
 
-def title(layer: str) -> str:
-    """Return the title of a layer."""
-    return LAYERS[layer].title if layer in LAYERS else layer
-
-
 def settings(run: Run) -> str:
     """Return the main settings as one line."""
     chosen = run.configuration
@@ -166,8 +165,7 @@ def settings(run: Run) -> str:
     if not isinstance(chosen, Experiment):
         return f"own script {chosen.script}, {chosen.workers} executors, {way}"
     return (
-        f"{chosen.model} on {_dataset(chosen.dataset)}, {chosen.workers} workers, {batches(chosen)}, "
-        f"{way}, "
+        f"{chosen.model} on {_dataset(chosen.dataset)}, {chosen.workers} workers, {batches(chosen)}, {way}, "
         f"input {chosen.input}, channel {chosen.channel}, exchange {chosen.exchange}"
     )
 
@@ -240,12 +238,11 @@ def _share(run: Run, ns: int) -> float:
 
 def _part(run: Run, row: LayerTime, hidden: bool) -> Part:
     small = not hidden and 0 < row.ns < row.hi_ns - row.ns
-    share = _share(run, row.ns)
     return Part(
         row.layer,
         title(row.layer),
         row.ns,
-        share,
+        _share(run, row.ns),
         row.lo_ns,
         row.hi_ns,
         row.unexplained_ns,
@@ -253,14 +250,6 @@ def _part(run: Run, row: LayerTime, hidden: bool) -> Part:
         row.measured_ns,
         row.between_marks_ns,
         row.named_wait_ns,
-    )
-
-
-def _seen(run: Run) -> Seen:
-    return Seen(
-        sum(row.measured_ns for row in run.layers),
-        sum(row.between_marks_ns for row in run.layers),
-        sum(row.named_wait_ns for row in run.layers),
     )
 
 

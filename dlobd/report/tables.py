@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Literal, cast, get_args
 
+from dlobd.layers import title
 from dlobd.record.resources import ProcessUse, ThreadUse
 from dlobd.record.run import HdfsUse, Run
 from dlobd.report import text
-from dlobd.report.summary import SAMPLES_FOR_P99, Summary, metrics, title
+from dlobd.report.summary import SAMPLES_FOR_P99, Summary, metrics
 from dlobd.schema import Event
 from dlobd.spans import INSTANTS
 
@@ -57,10 +58,7 @@ class Table:
 
 def columns(text: str) -> list[Column]:
     """Return the columns of "name:unit | name"; text needs no unit, and "+" after it leaves a column to the page.
-
-    Raises:
-        ValueError: there is no such unit.
-    """
+    Raises ValueError if there is no such unit."""
     made = []
     for cell in text.split("|"):
         name, _, unit = cell.strip().removesuffix("+").partition(":")

@@ -86,11 +86,7 @@ def _local(name: str) -> LocalDataSet:
 
 
 def published(name: str) -> Published:
-    """Return the published form of a data set.
-
-    Raises:
-        UsageError: no data set of this name can be fetched.
-    """
+    """Return the published form of a data set. Raises UsageError if no data set of this name can be fetched."""
     if name not in PUBLISHED:
         if name in DATASETS.names() and (whole := DATASETS.row(name).part_of):
             raise UsageError(f"{name} is a part of {whole}, and comes with a checkout.", f"dlobd data fetch {whole}")
@@ -184,10 +180,7 @@ def _check_space(folder: Path, size: int) -> None:
 
 def _unpack(archive: Path, dataset: Published, folder: Path, remedy: str) -> None:
     """Unpack the members, and nothing else. A member gets its name after its checksum was verified.
-
-    Raises:
-        SetupError: the archive is damaged or has another content, or the folder cannot be written.
-    """
+    Raises SetupError if the archive is damaged or has another content, or the folder cannot be written."""
     wanted = {f"{dataset.inside}/{member.name}": member for member in dataset.members}
     not_published = f"The archive {archive.name} is not the published one"
     try:

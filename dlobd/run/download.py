@@ -1,4 +1,4 @@
-"""Downloads a published file over HTTP and resumes a download that broke off.
+"""Downloads a published file over HTTP and resumes an interrupted download.
 
 The bytes that have arrived are in NAME.part, where the next attempt continues. The file gets its name after its
 checksum has been verified.
@@ -17,7 +17,7 @@ import requests
 import urllib3
 
 from dlobd.errors import SetupError
-from dlobd.hadoop.failures import causes
+from dlobd.hadoop.failures import reason
 
 ATTEMPTS = 5
 """Attempts of one command. It gives up earlier if an attempt brings no bytes."""
@@ -64,7 +64,7 @@ def download(
             _append(url, file, part, remedy, progress, timeout_s)
             why = f"ended after {_size(part)} of {file.bytes} bytes"
         except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
-            why = _reason(error, timeout_s)
+            why = reason(error, *timeout_s)
         except OSError as error:
             raise SetupError(f"{part} cannot be written: {error.strerror}.", "free some space there") from error
         now = _size(part)
@@ -134,27 +134,6 @@ def _receive(
             return
         # at most one byte too many: that spoils the checksum without filling the disk
         arrived += output.write(data[: file.bytes + 1 - arrived])
-
-
-def _reason(error: Exception, timeout_s: tuple[float, float]) -> str:
-    chain = list(causes(error))
-
-    def any_of(*kinds: type[BaseException]) -> bool:
-        return any(isinstance(cause, kinds) for cause in chain)
-
-    if any_of(requests.ConnectTimeout):
-        return f"accepted no connection within {timeout_s[0]:g} s"
-    if any_of(requests.Timeout, urllib3.exceptions.ReadTimeoutError):
-        return f"sent nothing for {timeout_s[1]:g} s"
-    if any_of(requests.exceptions.SSLError):
-        return "has no certificate that this machine trusts"
-    if any_of(requests.exceptions.ProxyError):
-        return "cannot be reached through the proxy"
-    if any_of(urllib3.exceptions.NameResolutionError):
-        return "cannot be reached: its host name is unknown here, or there is no network"
-    if any_of(requests.exceptions.InvalidURL, requests.exceptions.MissingSchema):
-        return "is not a valid URL"
-    return "refused the connection" if any_of(ConnectionRefusedError) else "broke off the connection"
 
 
 def _size(path: Path) -> int:

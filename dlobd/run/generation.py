@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
-
 from dlobd.axes import SCHEDULERS
 from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
@@ -55,7 +52,7 @@ def make(experiment: Experiment, place: Place, bundle: Bundle, report: Report, b
     fields = place.job_fields()
     file = inner.logs / "request.json"
     file.write_text(Request(experiment, base, fields["webhdfs_url"], fields["user"]).to_json())
-    inner.add_bytes(json.dumps(asdict(experiment), indent=1).encode(), files.JOB)
+    inner.add_json(experiment, files.JOB)
     run_id = f"{bundle.run_id}-data"
     submission = Submission(
         name=f"dlobd-data-{experiment.dataset}",
@@ -76,7 +73,7 @@ def make(experiment: Experiment, place: Place, bundle: Bundle, report: Report, b
         window = submit(
             command, inner.logs, experiment.timeout_s, experiment.accept_timeout_s, lambda line: None, place.abort
         )
-    inner.add_bytes(json.dumps(asdict(window), indent=1).encode(), files.WINDOW)
+    inner.add_json(window, files.WINDOW)
     inner.redact_driver_logs()
     if window.exit_code or window.ended_by:
         place.collect(window, None, inner)

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median, quantiles, stdev
-from typing import Any
 
 from dlobd.bundle.store import RUN_ID, Bundle
 from dlobd.record.run import Noise
@@ -51,11 +50,7 @@ SHORT = Effort(timer_reads=2_000, sleeps=300, loops=8, pings=400, settle=2)
 
 
 def measure(effort: Effort = FULL) -> Noise:
-    """Run all measurements in sequence.
-
-    Raises:
-        OSError: loopback or /proc is missing.
-    """
+    """Run all measurements in sequence. Raises OSError if loopback or /proc is missing."""
     before = _cpu_times()
     loops = _loops(effort)
     sleeps = _sleeps(effort)
@@ -151,7 +146,7 @@ def _steal_share(before: Sequence[int], after: Sequence[int]) -> float | None:
     return spent[7] / total if len(spent) > 7 and total > 0 else None
 
 
-def earlier_walls_ns(bundle: Bundle, record: Mapping[str, Any]) -> list[int]:
+def earlier_walls_ns(bundle: Bundle, record: Mapping[str, object]) -> list[int]:
     """Return the walls of the latest successful runs, oldest first. Damaged records are skipped.
 
     Args:
@@ -172,7 +167,7 @@ def earlier_walls_ns(bundle: Bundle, record: Mapping[str, Any]) -> list[int]:
     return walls
 
 
-def _identity(record: Mapping[str, Any]) -> tuple[Any, ...]:
+def _identity(record: Mapping[str, object]) -> tuple[object, ...]:
     platform = record.get("platform")
     machine = platform if isinstance(platform, dict) else {}
     return record.get("experiment_key"), *(machine.get(name) for name in MACHINE)

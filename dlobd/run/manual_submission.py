@@ -14,7 +14,6 @@ import re
 import shlex
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 from dlobd import spans as kinds
 from dlobd.bundle import files, store
@@ -22,6 +21,7 @@ from dlobd.bundle.store import Bundle
 from dlobd.errors import BundleError, ClusterError, UsageError
 from dlobd.experiment.files import from_dict
 from dlobd.hadoop.failures import failures
+from dlobd.hadoop.web import JsonObject
 from dlobd.hadoop.webhdfs import words
 from dlobd.job.description import MODEL_FILE, Job
 from dlobd.paths import plain
@@ -47,10 +47,7 @@ _TAG = re.compile(r"\bdlobd-(\d{8}t\d{6}z-[0-9a-f]{4})\b")
 
 def prepare(chosen: Runnable, cluster: ExternalCluster, out: Path, report: Report) -> tuple[Path, str]:
     """Prepare a run without submitting it; return its bundle and the shell line that submits it.
-
-    Raises:
-        UsageError, SetupError, ClusterError: it cannot be prepared; no bundle is left.
-    """
+    Raises UsageError, SetupError or ClusterError if it cannot be prepared; no bundle is left."""
     if isinstance(chosen, OwnJob):
         raise UsageError("--by-hand is for dlobd's own experiments.", "omit --by-hand or --job")
     external.check(experiment := chosen)
@@ -68,7 +65,7 @@ def prepare(chosen: Runnable, cluster: ExternalCluster, out: Path, report: Repor
         except Exception:
             runner.discard(bundle, ())
             raise
-    bundle.add_bytes(json.dumps(span_cost.evidence(bundle.path)).encode(), files.SPAN_COST)
+    bundle.add_json(span_cost.evidence(bundle.path), files.SPAN_COST)
     command = submit_command.command_of(experiment, place.target(), plain(bundle.path))
     bundle.write(replace(run_records.begin(bundle, experiment), command=tuple(command.argv), reason=PREPARED))
     return bundle.path, logging_line(submit_command.shell_line(command), bundle.logs)
@@ -117,7 +114,7 @@ def collect_application(ref: str, cluster: ExternalCluster, out: Path, report: R
     run_record.note(versions=provenance.versions(None, place.hadoop_version))
     bundle.add_bytes(job.to_json().encode(), files.JOB)
     report(f"collect: {application_id}")
-    bundle.add_bytes(json.dumps(_window(application_id, rm_record), indent=1).encode(), files.WINDOW)
+    bundle.add_json(_window(application_id, rm_record), files.WINDOW)
     missing = [*_driver(bundle, job), *_model(bundle, experiment, place, run_dir)]
     # in client mode HDFS logs lines of the run from the driver's start, before the ResourceManager knows of it
     begin_ms = rm_record["startedTime"] - (0 if job.deploy_mode == "cluster" else external.SLACK_MS)
@@ -134,7 +131,7 @@ def collect_application(ref: str, cluster: ExternalCluster, out: Path, report: R
     return bundle.path
 
 
-def _window(application_id: str, rm_record: dict[str, Any]) -> dict[str, Any]:
+def _window(application_id: str, rm_record: JsonObject) -> dict[str, object]:
     anchor = clock.anchor()
     monotonic_ns = WallToMonotonic([anchor]).ms
     return {
@@ -188,7 +185,7 @@ def _submitted(run_id: str, rm_url: str) -> str:
     )
 
 
-def _check_ended(application_id: str, rm_record: dict[str, Any], rm_url: str) -> None:
+def _check_ended(application_id: str, rm_record: JsonObject, rm_url: str) -> None:
     if not rm_record:
         raise UsageError(
             f"The ResourceManager at {rm_url} knows no {application_id}.",
@@ -198,7 +195,7 @@ def _check_ended(application_id: str, rm_record: dict[str, Any], rm_url: str) ->
         raise UsageError(f"{application_id} is {rm_record.get('state')}.", "collect it when it has ended")
 
 
-def _run_dir(application_id: str, rm_record: dict[str, Any], place: ExternalHadoop) -> str:
+def _run_dir(application_id: str, rm_record: JsonObject, place: ExternalHadoop) -> str:
     """Return the run's directory in HDFS, from the application's tag."""
     tag = _TAG.search(rm_record.get("applicationTags", ""))
     if tag is None:

@@ -13,11 +13,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from dlobd.hadoop.embedded.configuration import user_name
 from dlobd.hadoop.embedded.processes import ProcessId, identify
-from dlobd.hadoop.web import HadoopWeb
+from dlobd.hadoop.web import HadoopWeb, JsonObject
 from dlobd.paths import cache_dir, make_writable, replace_file
 from dlobd.run.collect import application
 from dlobd.run.observer import Report
@@ -59,8 +58,7 @@ def watched(run_id: str, rm_url: str | None) -> Iterator[None]:
     Args:
         rm_url: the ResourceManager's URL; None if nothing outlives dlobd, so that no note is necessary.
 
-    Raises:
-        SetupError: the cache directory cannot be written.
+    Raises SetupError if the cache directory cannot be written.
     """
     owner = identify(os.getpid())
     if rm_url is None or owner is None:
@@ -91,7 +89,7 @@ def end_orphans(rm_url: str, nm_urls: Sequence[str], report: Report) -> None:
         path.unlink(missing_ok=True)
 
 
-def applications(rm_url: str, tag: str) -> list[dict[str, Any]] | None:
+def applications(rm_url: str, tag: str) -> list[JsonObject] | None:
     """Return the ResourceManager's records of applications with a tag, oldest first; None without an answer."""
     answer = HadoopWeb.get_json(f"{rm_url}/ws/v1/cluster/apps", applicationTags=tag)
     if answer is None:

@@ -105,11 +105,7 @@ class Tarball:
         return sum(path.lstat().st_size for path in self.files.values())
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the uncompressed archive.
-
-        Raises:
-            SetupError: a file cannot be read, or it has changed.
-        """
+        """Yield the uncompressed archive. Raises SetupError if a file cannot be read, or it has changed."""
         for name, text in self.scripts.items():
             entry, data = tarfile.TarInfo(name), text.encode()
             entry.mode, entry.size = 0o755, len(data)
@@ -130,11 +126,7 @@ class Tarball:
 
 
 def environment() -> Tarball:
-    """Return the tarball of the current Python environment.
-
-    Raises:
-        SetupError: it cannot be packed.
-    """
+    """Return the tarball of the current Python environment. Raises SetupError if it cannot be packed."""
     site = Path(sysconfig.get_path("purelib"))
     origin = shlex.quote(f"{sys.base_prefix}/bin/{PYTHON}")
     launcher = _LAUNCHER.format(failed=JOB_FAILED_LINE, python=PYTHON, origin=origin)
@@ -170,10 +162,7 @@ def archive_name(path: Path) -> str:
 
 def check_archive(path: Path) -> None:
     """Check that a user's conda-pack or venv-pack archive contains a Python of our minor version.
-
-    Raises:
-        UsageError: it does not, or YARN cannot unpack it.
-    """
+    Raises UsageError if it does not, or YARN cannot unpack it."""
     remedy = f"pack an environment with {PYTHON} by conda-pack or venv-pack"
     python, minors = False, set()
     if not _ending(path):

@@ -14,7 +14,6 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from dlobd.errors import SetupError
 
@@ -32,14 +31,13 @@ class Residency:
     total_bytes: int
 
 
-def prepared(asked: str, paths: Sequence[Path]) -> dict[str, Any]:
+def prepared(asked: str, paths: Sequence[Path]) -> dict[str, object]:
     """Bring files into the state that an experiment asks for; return the state before and after, as evidence.
 
     Args:
         asked: a member of the registry `page-caches`.
 
-    Raises:
-        SetupError: a file cannot be read.
+    Raises SetupError if a file cannot be read.
     """
     try:
         before = residency(paths)
@@ -133,7 +131,7 @@ def environment_residency(parts: Parts) -> dict[str, dict[str, int] | None]:
     return {product: measured(paths) for product, paths in parts.items()}
 
 
-def environment_evidence(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+def environment_evidence(before: Mapping[str, object], after: Mapping[str, object]) -> dict[str, object]:
     """Combine two measurements by part."""
     return {product: {"before": before[product], "after": after[product]} for product in before}
 

@@ -11,10 +11,10 @@ import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, TextIO, cast
+from typing import TextIO, cast
 
 import rich.progress
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
 from rich.table import Column
 
@@ -101,7 +101,7 @@ class Progress:
 
 
 class _Bar(BarColumn):
-    def render(self, task: Task) -> Any:
+    def render(self, task: Task) -> RenderableType:  # type: ignore[override]
         return super().render(task) if task.total else ""
 
 
@@ -123,7 +123,7 @@ class _Forgiving:
         except (OSError, ValueError):
             pass
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._stream, name)
 
 

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 import psutil
 
@@ -151,7 +151,7 @@ class Sampler:
         write: receives each line as a dictionary.
     """
 
-    def __init__(self, assignment: Assignment, write: Callable[[dict[str, Any]], object]) -> None:
+    def __init__(self, assignment: Assignment, write: Callable[[Mapping[str, object]], object]) -> None:
         self._write = write
         self._tree = ProcessTree({**assignment.roots, "sampler": os.getpid()})
         self._programs: dict[psutil.Process, str] = {}
@@ -180,11 +180,12 @@ class Sampler:
     def sample(self) -> None:
         """Write the new processes and one sample."""
         at_ns = clock.monotonic_ns()
-        line: dict[str, Any] = {"k": "sample", "t": at_ns, "cpu": _cpu()}
+        line: dict[str, object] = {"k": "sample", "t": at_ns, "cpu": _cpu()}
         memory = psutil.virtual_memory()
         line["memory"] = memory.total - memory.available
         line["disk"] = self._disk()
-        line["net"] = {name: [net.bytes_recv, net.bytes_sent] for name, net in self._net()}
+        networks = psutil.net_io_counters(pernic=True).items()
+        line["net"] = {name: [net.bytes_recv, net.bytes_sent] for name, net in networks if name in self._interfaces}
         line["gpu"] = [gpu.sample() for gpu in self._gpus]
         line["pressure"] = process_use.pressure()
         processes = self._tree.processes()
@@ -198,9 +199,6 @@ class Sampler:
         counters = psutil.disk_io_counters(perdisk=True) or {}
         found = [counters[name] for name in self._disks if name in counters]
         return [sum(disk.read_bytes for disk in found), sum(disk.write_bytes for disk in found)]
-
-    def _net(self) -> Iterator[tuple[str, Any]]:
-        return ((name, net) for name, net in psutil.net_io_counters(pernic=True).items() if name in self._interfaces)
 
     def _process(self, process: psutil.Process, begun_ns: int) -> list[int | None] | None:
         try:
@@ -224,7 +222,7 @@ class Sampler:
         return [later_ns, *lengths, process_use.cpu_ns(process.pid), *faults]
 
 
-def _described(process: psutil.Process, name: str) -> dict[str, Any]:
+def _described(process: psutil.Process, name: str) -> dict[str, object]:
     words = process.cmdline()
     executor = words[words.index("--executor-id") + 1] if "--executor-id" in words[:-1] else None
     return {
@@ -273,7 +271,7 @@ def _is_hardware(kind: str, name: str) -> bool:
 
 
 class _Gpu:
-    def __init__(self, nvml: Any, index: int) -> None:
+    def __init__(self, nvml: ModuleType, index: int) -> None:
         self._nvml = nvml
         self._handle = nvml.nvmlDeviceGetHandleByIndex(index)
         self.name = str(nvml.nvmlDeviceGetName(self._handle))

@@ -13,7 +13,6 @@ cluster (`dlobd.recompute.computed.computed`).
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Callable, Sequence
@@ -190,7 +189,7 @@ def _execute(this: _Run, kind: PlaceKind, place: Place) -> None:
     if isinstance(experiment, OwnJob):
         job = None
         place.prepare("")
-        bundle.add_bytes(json.dumps(asdict(run_record.run.configuration), indent=1).encode(), files.JOB)
+        bundle.add_json(run_record.run.configuration, files.JOB)
         bundle.add(Path(experiment.script), files.SCRIPT)
     else:
         with times.measure("staging"):
@@ -199,7 +198,7 @@ def _execute(this: _Run, kind: PlaceKind, place: Place) -> None:
             staged, job = prepare_job(experiment, place, bundle, report, make)
         metrics["staged_bytes"] = 0 if staged.reused else staged.bytes
 
-    bundle.add_bytes(json.dumps(span_cost.evidence(bundle.path)).encode(), files.SPAN_COST)
+    bundle.add_json(span_cost.evidence(bundle.path), files.SPAN_COST)
     command = this.observer.submitting(command_of(experiment, place.target(), plain(bundle.path)))
     if job and isinstance(experiment, Experiment):
         with times.measure("page_cache"):
@@ -221,9 +220,9 @@ def _execute(this: _Run, kind: PlaceKind, place: Place) -> None:
                 Narrator(report, experiment.launcher, job.input if job else None),
                 place.abort,
             )
-        bundle.add_bytes(json.dumps(asdict(window), indent=1).encode(), files.WINDOW)
+        bundle.add_json(window, files.WINDOW)
         cached = page_cache.environment_evidence(before, page_cache.environment_residency(environment))
-        bundle.add_bytes(json.dumps(cached).encode(), files.ENVIRONMENT_CACHE)
+        bundle.add_json(cached, files.ENVIRONMENT_CACHE)
         if window.ended_by != "interrupt":
             run_record.note(reason=record.INTERRUPTED_LATE)
         report(f"collect: {kind.evidence}")
@@ -289,20 +288,16 @@ def _measure_noise(this: _Run, place: Place) -> None:
         return  # without /proc or loopback it cannot be measured
     earlier_ns = machine_noise.earlier_walls_ns(this.bundle, this.record.run.to_json())
     context = {"machine": place.machine, "earlier_walls_ns": earlier_ns}
-    this.bundle.add_bytes(json.dumps(asdict(noise) | context, indent=1).encode(), files.NOISE)
+    this.bundle.add_json(asdict(noise) | context, files.NOISE)
 
 
 def _prepare_page_cache(experiment: Experiment, place: Place, train_dir: str, bundle: Bundle, report: Report) -> None:
     """Bring the page cache into the state that the experiment requires. On other machines only reads over WebHDFS can
-    warm it, and its state remains unknown.
-
-    Raises:
-        ClusterError: HDFS did not return the files.
-    """
+    warm it, and its state remains unknown. Raises ClusterError if HDFS did not return the files."""
     report(f"prepare: page cache {experiment.page_cache}")
     paths = place.local_files(train_dir)
     if paths is not None:
-        bundle.add_bytes(json.dumps(page_cache.prepared(experiment.page_cache, paths)).encode(), files.PAGE_CACHE)
+        bundle.add_json(page_cache.prepared(experiment.page_cache, paths), files.PAGE_CACHE)
     elif experiment.page_cache == "warm":
         try:
             for name in place.storage.sizes(train_dir):

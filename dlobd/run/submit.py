@@ -13,12 +13,12 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from dlobd.hadoop.embedded.processes import die_with_parent
 from dlobd.run.schedulers.base import Command
+from dlobd.schema import ClockAnchor
 from dlobd.tracing import clock
 
 _APPLICATION = re.compile(r"\bapplication_\d+_\d+\b|\bapp-\d{14}-\d{4}\b")
@@ -41,7 +41,7 @@ class Window:
     pid: int
     application_id: str | None
     ended_by: str  # "timeout", "accept timeout" or "interrupt" if dlobd ended the job; else empty
-    anchors: tuple[dict[str, Any], ...]
+    anchors: tuple[ClockAnchor, ...]
     diagnostics: str = ""  # the scheduler's diagnostics when dlobd ended the application
 
 
@@ -109,7 +109,6 @@ def submit(
         _end_group(process)
     code = process.wait(GRACE_S)
     follower.follow()
-    anchors = tuple(asdict(anchor) for anchor in (first, clock.anchor()))
     return Window(
         exec_ns=exec_ns,
         started_ns=started_ns,
@@ -118,7 +117,7 @@ def submit(
         pid=process.pid,
         application_id=follower.application_id,
         ended_by=ended_by,
-        anchors=anchors,
+        anchors=(first, clock.anchor()),
         diagnostics=diagnostics,
     )
 

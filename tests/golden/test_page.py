@@ -13,7 +13,7 @@ from typing import Any
 from dlobd.bundle.store import Bundle
 from dlobd.report.page.data import document
 from dlobd.report.page.source import source
-from dlobd.report.page.timeline import sums
+from tests.page_traces import sums
 
 DATA = Path(__file__).parents[1] / "data"
 GOLDEN = Path(__file__).parent / "page.txt"

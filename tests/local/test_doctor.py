@@ -183,7 +183,7 @@ def test_a_cluster_that_does_not_answer_is_broken(
     monkeypatch.setattr(external, "ANSWER_S", (0.2, 0.2))
     found = there(conf_of(tmp_path, silent, hadoop))
     assert (found["NameNode"].verdict, found["ResourceManager"].verdict) == ("broken", "ok")
-    assert f"127.0.0.1:{silent} (dfs.namenode.http-address): no answer within" in found["NameNode"].what
+    assert f"127.0.0.1:{silent} (dfs.namenode.http-address): did not answer within" in found["NameNode"].what
     assert found["NameNode"].remedy
     found = there(conf_of(tmp_path, hadoop, silent))
     assert (found["NameNode"].verdict, found["ResourceManager"].verdict) == ("ok", "broken")
@@ -218,7 +218,7 @@ def test_the_command_says_it(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert cli.main(["doctor", "--hadoop-conf", str(conf)]) in (3, 4)  # 3 on a machine without Java 17
     (line,) = [line for line in capsys.readouterr().out.splitlines() if " NameNode " in line]
     assert line.startswith("broken")
-    assert "connection refused" in line
+    assert "refused the connection" in line
     assert "Next: check that this machine can reach that address" in line
 
 

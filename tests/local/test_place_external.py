@@ -74,7 +74,7 @@ def test_nobody_listens(tmp_path: Path, capsys: pytest.CaptureFixture[str], free
     """Exit code 4; the line names the address and its key; no bundle is left."""
     code, line = refused(capsys, *cluster(tmp_path, f"127.0.0.1:{free_port}"))
     assert code == 4
-    assert f"127.0.0.1:{free_port} (dfs.namenode.http-address): connection refused" in line
+    assert f"127.0.0.1:{free_port} (dfs.namenode.http-address): refused the connection" in line
     assert not (tmp_path / "runs").exists()
 
 
@@ -82,7 +82,7 @@ def test_an_unknown_host(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     """As for a refused connection."""
     code, line = refused(capsys, *cluster(tmp_path, "no-such-host.invalid:9870"))
     assert code == 4
-    assert "no-such-host.invalid:9870 (dfs.namenode.http-address): unknown host" in line
+    assert "no-such-host.invalid:9870 (dfs.namenode.http-address): has an unknown host name" in line
 
 
 def test_a_host_that_is_silent(
@@ -95,7 +95,7 @@ def test_a_host_that_is_silent(
         silent.listen()
         code, line = refused(capsys, *cluster(tmp_path, f"127.0.0.1:{silent.getsockname()[1]}"))
     assert code == 4
-    assert "no answer within" in line
+    assert "did not answer within" in line
 
 
 def test_a_server_that_is_not_hadoop(tmp_path: Path, capsys: pytest.CaptureFixture[str], stranger: str) -> None:

@@ -18,11 +18,11 @@ from dlobd.report import sentences
 from dlobd.report.page.data import document
 from dlobd.report.page.icicle import icicle
 from dlobd.report.page.source import Source, source
-from dlobd.report.page.timeline import MOST_SLICES, sums, timeline
+from dlobd.report.page.timeline import MOST_SLICES, timeline
 from dlobd.report.summary import summary
 from dlobd.spans import INSTANTS
 from tests import records
-from tests.page_traces import CAPTURES, DATA, copied, finding, long_run, long_trace
+from tests.page_traces import CAPTURES, DATA, copied, finding, long_run, long_trace, sums
 
 
 @pytest.fixture(scope="module", params=CAPTURES)

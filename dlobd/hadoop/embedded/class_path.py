@@ -81,10 +81,7 @@ class ClassPath:
 
 def prepare(java: Java, jars: Sequence[Path], progress: Callable[[str], None]) -> ClassPath:
     """Return the daemons' class path: the four `jars` and eight of pyspark, prepared if possible.
-
-    Raises:
-        SetupError: a jar of pyspark is missing.
-    """
+    Raises SetupError if a jar of pyspark is missing."""
     originals = (*jars, *_from_pyspark())
     try:
         classes = gzip.decompress((shipped("yarn") / "daemon-classes.gz").read_bytes())

@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from dlobd.errors import Busy, ClusterError, SetupError
 from dlobd.hadoop.embedded import configuration, daemons, startup
@@ -201,7 +200,7 @@ class EmbeddedCluster:
         directories = self.work_dir.glob(f"nodemanager-*/userlogs/{application_id}/container_*")
         return {path.name: path for path in sorted(directories, key=lambda path: path.name) if path.is_dir()}
 
-    def daemons_now(self) -> list[dict[str, Any]]:
+    def daemons_now(self) -> list[dict[str, object]]:
         """Return name, kind, host and ports of each daemon, and if it runs."""
         alive = self._alive()
         return [{**asdict(daemon), "alive": daemon.name in alive} for daemon in self._running().daemons]
@@ -279,8 +278,7 @@ class EmbeddedCluster:
 
         No lock is necessary, because a restart may serve the job of another command.
 
-        Raises:
-            ClusterError: there is no such daemon, or it ended or was not ready in time.
+        Raises ClusterError if there is no such daemon, or it ended or was not ready in time.
         """
         state = self._state = read_state(self.work_dir) or self._running()
         if name not in (daemon.name for daemon in state.daemons):

@@ -129,8 +129,7 @@ def parse_user_settings(words: Iterable[str], reserved: Collection[str]) -> dict
     Args:
         reserved: keys that the cluster must set itself.
 
-    Raises:
-        UsageError: a word has another form, or its key is reserved or not Hadoop's.
+    Raises UsageError if a word has another form, or its key is reserved or not Hadoop's.
     """
     settings: dict[str, str] = {}
     for word in words:
@@ -164,10 +163,7 @@ def user_name() -> str:
 
 def work_dir_name(work_dir: Path) -> Path:
     """Return an absolute path of the work directory that is valid in Hadoop's configuration and for Unix sockets.
-
-    Raises:
-        SetupError: there is no such path.
-    """
+    Raises SetupError if there is no such path."""
     # a link does not help: Hadoop resolves it, and puts the path between single quotes for `df`
     if "'" in os.path.realpath(work_dir.expanduser()):
         raise SetupError(
@@ -210,8 +206,7 @@ def write_configuration(
         daemons: all daemons of the cluster, including NameNode and ResourceManager.
         here: the daemons of this host; None: all of them.
 
-    Raises:
-        SetupError: a template is missing or broken.
+    Raises SetupError if a template is missing or broken.
     """
     conf = settings.work_dir / "conf"
     shutil.rmtree(conf, ignore_errors=True)

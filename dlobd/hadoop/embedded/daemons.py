@@ -18,6 +18,7 @@ from dlobd.hadoop.embedded.class_path import ClassPath
 from dlobd.hadoop.embedded.configuration import DaemonPlan
 from dlobd.hadoop.embedded.java import Java
 from dlobd.hadoop.embedded.processes import MARK
+from dlobd.hadoop.web import JsonObject
 
 MAIN_CLASSES = {
     "namenode": "org.apache.hadoop.hdfs.server.namenode.NameNode",
@@ -54,10 +55,7 @@ def java_command(
 
 def environment(java: Java, work_dir: Path, host: str) -> dict[str, str]:
     """Return a daemon's environment. Containers get the allowed variables of a NodeManager.
-
-    Raises:
-        ClusterError: the name of this host has no address.
-    """
+    Raises ClusterError if the name of this host has no address."""
     try:
         address = socket.gethostbyname(host)
     except OSError as error:
@@ -108,7 +106,7 @@ class Rest:
         except requests.RequestException:
             return None
 
-    def bean(self, address: str, query: str) -> dict[str, Any]:
+    def bean(self, address: str, query: str) -> JsonObject:
         """Return the first matching JMX bean of a Hadoop daemon; empty if there is none."""
         beans = (self.get(f"http://{address}/jmx?qry={query}") or {}).get("beans") or [{}]
         return dict(beans[0])
@@ -145,13 +143,13 @@ def in_safe_mode(namenode: DaemonPlan, rest: Rest) -> bool:
     return bool(bean.get("Safemode", "no answer"))
 
 
-def yarn_nodes(resourcemanager: str, rest: Rest) -> list[dict[str, Any]]:
+def yarn_nodes(resourcemanager: str, rest: Rest) -> list[JsonObject]:
     """Return the nodes that the ResourceManager knows."""
     nodes = (rest.get(f"http://{resourcemanager}/ws/v1/cluster/nodes") or {}).get("nodes") or {}
     return list(nodes.get("node") or [])
 
 
-def containers(nodemanager: DaemonPlan, rest: Rest) -> list[dict[str, Any]]:
+def containers(nodemanager: DaemonPlan, rest: Rest) -> list[JsonObject]:
     """Return the containers of a NodeManager; empty without an answer."""
     answer = rest.get(f"http://{web_address(nodemanager)}/ws/v1/node/containers") or {}
     return list((answer.get("containers") or {}).get("container") or [])

@@ -67,10 +67,7 @@ Fetch = Callable[[Sequence[Jar], Path], None]
 
 def resolve_jars(java: Java, progress: Callable[[str], None], jars: Sequence[Jar] = JARS) -> list[Path]:
     """Return the verified files of `jars` in order: from DLOBD_JARS, else the cache, else fetched into the cache.
-
-    Raises:
-        SetupError: a file is missing from DLOBD_JARS, a checksum stays wrong, or the download failed.
-    """
+    Raises SetupError if a file is missing from DLOBD_JARS, a checksum stays wrong, or the download failed."""
     given = os.environ.get("DLOBD_JARS")
     if given:
         return _from_directory(Path(given).expanduser().absolute(), jars)
@@ -83,11 +80,7 @@ def from_cache(
     directory: Path, fetch_into: Fetch, progress: Callable[[str], None], jars: Sequence[Jar] = JARS
 ) -> list[Path]:
     """Return the verified files of `jars` in `directory`. Missing and damaged files are fetched, by one process at a
-    time.
-
-    Raises:
-        SetupError: `fetch_into` failed, or delivered a wrong checksum twice.
-    """
+    time. Raises SetupError if `fetch_into` failed, or delivered a wrong checksum twice."""
     with locked(directory / ".lock"):
         for stale in directory.glob(".fetch-*"):  # of a killed process: this one holds the lock
             shutil.rmtree(stale, ignore_errors=True)

@@ -46,8 +46,7 @@ def find_java(setting: str | None = None) -> Java:
     Args:
         setting: auto, system, bundled or the path of a JAVA_HOME; None reads DLOBD_JAVA, which defaults to auto.
 
-    Raises:
-        SetupError: there is none; the message names the other versions.
+    Raises SetupError if there is none; the message names the other versions.
     """
     setting = setting or os.environ.get("DLOBD_JAVA") or "auto"
     if setting not in ("auto", "system", "bundled"):

@@ -19,8 +19,7 @@ def choose_ports(hosts: Sequence[str], base: int | None = None) -> list[int]:
         base: the first port if the user wants fixed ports. None: a random block outside the ephemeral range, so that no
             outgoing connection can take a port between this check and a daemon's bind.
 
-    Raises:
-        SetupError: a fixed port is taken or out of range, or no free block was found.
+    Raises SetupError if a fixed port is taken or out of range, or no free block was found.
     """
     if base is not None:
         if not 1024 <= base <= 65536 - len(hosts):

@@ -8,7 +8,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from dlobd.errors import Busy, ClusterError
 from dlobd.hadoop.embedded.configuration import DaemonPlan
@@ -68,7 +67,7 @@ def read_state(work_dir: Path) -> ClusterState | None:
         raise ClusterError(f"{path} cannot be read: {error!r}.", f"remove {path} and try again.") from error
 
 
-def _from_json(raw: Any) -> ClusterState:
+def _from_json(raw: object) -> ClusterState:
     if not isinstance(raw, dict) or raw.get("version") != STATE_VERSION:
         raise ValueError(f"it is not of version {STATE_VERSION}")
     raw["owner"] = ProcessId(**raw["owner"]) if raw["owner"] else None

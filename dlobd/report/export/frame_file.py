@@ -8,7 +8,6 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
-from typing import Any
 
 import fastparquet
 import pandas as pd
@@ -29,6 +28,7 @@ def write_parquet(frame: pd.DataFrame, path: Path) -> None:
 
 
 def _flat(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a copy with JSON text in place of dicts."""
     flat = frame.copy()
     for name, kind in frame.dtypes.items():
         if not pd.api.types.is_numeric_dtype(kind):
@@ -36,5 +36,5 @@ def _flat(frame: pd.DataFrame) -> pd.DataFrame:
     return flat
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, default=str)

@@ -1,16 +1,16 @@
-"""Export of a run as MLPerf-style log lines: `:::MLLOG {...}`, as the package `mlperf-logging` writes and checks them.
+"""Export of a run as MLPerf-style log lines, `:::MLLOG {...}`, in the format of the package `mlperf-logging`.
 
-Keys and kinds of events are those of its constants; the clock is MLPerf's: `run_start` is the first touch of the
-training data, and what came before is initialisation. It is no submission to MLPerf, whose rules name other models and
-data sets; `RULES` has what its compliance checker is to check here. MLPerf is a trademark of MLCommons.
+Keys and event types are constants of that package. `run_start` is the first touch of the training data, as in MLPerf;
+everything before it is initialisation. The log is no submission to MLPerf, which requires other models and data sets;
+`RULES` configures its compliance checker for such logs. MLPerf is a trademark of MLCommons.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dlobd.errors import UsageError
 from dlobd.record.run import Epoch, Run
@@ -28,18 +28,17 @@ class Line(NamedTuple):
     at_ns: int
     event_type: str
     key: str
-    value: Any = None
-    metadata: dict[str, Any] = {}  # noqa: RUF012  never changed
+    value: object = None
+    metadata: Mapping[str, object] = {}
 
 
 def mlperf_log(run: Run, anchor: ClockAnchor) -> str:
     """Return the log of a run.
 
     Args:
-        anchor: where its monotonic clock stands on the wall clock.
+        anchor: relates its monotonic clock to the wall clock.
 
-    Raises:
-        UsageError: it is a script of the user's own, no epoch of it was evaluated, or its clock's start is unknown.
+    Raises UsageError if it is of a user's script, it evaluated no epoch, or the time of the first touch is unknown.
     """
     chosen = run.configuration
     if not isinstance(chosen, Experiment):
@@ -48,13 +47,13 @@ def mlperf_log(run: Run, anchor: ClockAnchor) -> str:
         remedy = f"dlobd run {chosen.name} --set evaluate_every_epochs=1"
         raise UsageError(f"Run {run.run_id} has no evaluated epoch: there is no accuracy to log.", remedy)
     if run.first_touch is None:
-        raise UsageError(f"Run {run.run_id} does not tell when the data was first touched.", "export another")
+        raise UsageError(f"Run {run.run_id} has no time of the first touch of its data.", "export another")
     start_ns, touched_ns = run.window.start_ns, run.first_touch.at_ns
-    found = [*_settings(run, chosen, start_ns), *_training(run, chosen, touched_ns)]
-    return "".join(f":::MLLOG {json.dumps(_told(line, anchor))}\n" for line in found)
+    lines = [*_settings(run, chosen, start_ns), *_training(run, chosen, touched_ns)]
+    return "".join(f":::MLLOG {json.dumps(_members(line, anchor))}\n" for line in lines)
 
 
-def _told(line: Line, anchor: ClockAnchor) -> dict[str, Any]:
+def _members(line: Line, anchor: ClockAnchor) -> dict[str, object]:
     wall_ns = anchor.wall_ns + line.at_ns - anchor.monotonic_ns
     return {
         "namespace": "",
@@ -64,10 +63,10 @@ def _told(line: Line, anchor: ClockAnchor) -> dict[str, Any]:
 
 
 def _settings(run: Run, chosen: Experiment, at_ns: int) -> Iterator[Line]:
-    """Return settings and machine, with the time of the start of initialisation."""
+    """Return settings and machine as events at the start of initialisation."""
     system, architecture, cores = (run.platform.get(name) for name in ("system", "architecture", "cores"))
     values = {
-        "cache_clear": chosen.page_cache == "cold",  # whether it was, not that it was
+        "cache_clear": chosen.page_cache == "cold",
         "submission_benchmark": chosen.name,
         "submission_org": "none: not submitted",
         "submission_division": "open",
@@ -93,14 +92,14 @@ def _training(run: Run, chosen: Experiment, touched_ns: int) -> Iterator[Line]:
     yield Line(touched_ns, STOP, "init_stop")
     yield Line(touched_ns, START, "run_start")
     last = run.time_to_accuracy.epoch if run.time_to_accuracy else None
-    told = [epoch for epoch in run.epochs if last is None or epoch.epoch <= last]
-    for epoch in told:
+    logged = [epoch for epoch in run.epochs if last is None or epoch.epoch <= last]
+    for epoch in logged:
         yield from _epoch(epoch)
     reached = last is not None if chosen.target_accuracy else run.status == "ok"
-    outcome: dict[str, Any] = {"status": "success" if reached else "aborted"}
+    outcome: dict[str, object] = {"status": "success" if reached else "aborted"}
     if chosen.target_accuracy:
         outcome["target_accuracy"] = chosen.target_accuracy
-    yield Line(told[-1].known_ns or told[-1].end_ns, STOP, "run_stop", metadata=outcome)
+    yield Line(logged[-1].known_ns or logged[-1].end_ns, STOP, "run_stop", metadata=outcome)
 
 
 def _epoch(epoch: Epoch) -> Iterator[Line]:

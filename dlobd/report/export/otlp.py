@@ -1,9 +1,8 @@
 """Export of a run as an OTLP trace in JSON: an `ExportTraceServiceRequest` for OpenTelemetry's collectors and viewers.
 
-One root span is the window; every span of the run lies below it, nested and cut as attribution has counted it. A
-process is a resource, so a viewer shows who did what. A wait has a link to the span that released it. Times are on the
-wall clock by one anchor, so that they keep their order whatever happened to the wall clock meanwhile. Equal runs have
-equal ids: a run that is exported twice is one trace. Pure: a dictionary out, ready for `json.dump`.
+The root span is the window; all other spans lie below it, nested and cut as in the attribution. A process is a
+resource, and a wait has a link to the span that released it. One anchor converts all times to the wall clock, so that
+they keep their order even if the wall clock was set. IDs depend on the run only: two exports are one trace.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from dlobd import __version__
 from dlobd.attribution.attribute import Release, arranged, attribute, releases
@@ -28,17 +26,16 @@ INTERNAL = 1
 OWN = "dlobd."
 """Prefix of dlobd's own keys, which OpenTelemetry requires for names outside of its conventions."""
 
-Json = dict[str, Any]
+Json = dict[str, object]
 
 
 def otlp(trace: Trace, run_id: str, anchor: ClockAnchor) -> Json:
     """Return the request, as one JSON object.
 
     Args:
-        anchor: where the monotonic clock stands on the wall clock.
+        anchor: relates the monotonic clock to the wall clock.
 
-    Raises:
-        BundleError: as `dlobd.attribution.attribute.attribute`.
+    Raises BundleError as `dlobd.attribution.attribute.attribute`.
     """
     return _Exporter(trace, run_id, anchor).request()
 
@@ -86,17 +83,17 @@ class _Exporter:
 
     def root(self) -> Json:
         """Return the window, with the layers' times as attributes, and start-up and teardown as events."""
-        trace, found = self.trace, attribute(self.trace)
-        told: Json = {"run_id": self.run_id, "wall_ns": found.wall_ns}
-        told |= {f"wall.{layer.layer}_ns": layer.ns for layer in found.layers}
-        told[f"wall.{UNATTRIBUTED}_ns"] = found.unattributed_ns
+        trace, result = self.trace, attribute(self.trace)
+        facts: Json = {"run_id": self.run_id, "wall_ns": result.wall_ns}
+        facts |= {f"wall.{layer.layer}_ns": layer.ns for layer in result.layers}
+        facts[f"wall.{UNATTRIBUTED}_ns"] = result.unattributed_ns
         return {
             **self.times(trace.start_ns, trace.end_ns),
             "traceId": self.trace_id,
             "spanId": self.root_id,
             "name": "dlobd run",
             "kind": INTERNAL,
-            "attributes": _attributes(_own(told)),
+            "attributes": _attributes(_own(facts)),
             "events": [
                 self.event(event, phase)
                 for phase, events in (("startup", trace.startup), ("teardown", trace.teardown))
@@ -107,11 +104,11 @@ class _Exporter:
     def exported(self, nested: NestedSpan, parent_id: str) -> Json:
         """Return one span; its recorded times are attributes if they differ from the attributed times."""
         span, release = nested.span, self.released_by.get(id(nested))
-        told = _told(span)
+        facts = _facts(span)
         if (nested.start_ns, nested.end_ns) != (span.start_ns, span.end_ns):
-            told["recorded_start_unix_nano"] = self.unix(span.start_ns)
-            told["recorded_end_unix_nano"] = self.unix(span.end_ns)
-        told |= {f"attrs.{key}": value for key, value in span.attrs.items()}
+            facts["recorded_start_unix_nano"] = self.unix(span.start_ns)
+            facts["recorded_end_unix_nano"] = self.unix(span.end_ns)
+        facts |= {f"attrs.{key}": value for key, value in span.attrs.items()}
         made = {
             **self.times(nested.start_ns, nested.end_ns),
             "traceId": self.trace_id,
@@ -119,20 +116,20 @@ class _Exporter:
             "parentSpanId": parent_id,
             "name": _text(span.name),
             "kind": INTERNAL,
-            "attributes": _attributes(_own(told)),
+            "attributes": _attributes(_own(facts)),
         }
         return made | {"links": [self.link(release)]} if release else made
 
     def link(self, release: Release) -> Json:
-        """Return the links from a wait to the span that released it."""
-        told = _own({"link": "released by", "released_unix_nano": self.unix(release.at_ns)})
-        return {"traceId": self.trace_id, "spanId": self.ids[id(release.by)], "attributes": _attributes(told)}
+        """Return the link from a wait to the span that released it."""
+        facts = _own({"link": "released by", "released_unix_nano": self.unix(release.at_ns)})
+        return {"traceId": self.trace_id, "spanId": self.ids[id(release.by)], "attributes": _attributes(facts)}
 
     def event(self, event: Event, phase: str) -> Json:
         """Return an event of the start-up or teardown."""
-        told = _own({"phase": phase, "source": event.source, "resolution_ns": event.resolution_ns})
+        facts = _own({"phase": phase, "source": event.source, "resolution_ns": event.resolution_ns})
         at_ns = str(self.unix(event.at_ns))
-        return {"timeUnixNano": at_ns, "name": _text(event.event), "attributes": _attributes(told)}
+        return {"timeUnixNano": at_ns, "name": _text(event.event), "attributes": _attributes(facts)}
 
     def times(self, start_ns: int, end_ns: int) -> Json:
         """Return start and end as text, because some readers of JSON lack 64-bit numbers."""
@@ -143,8 +140,8 @@ class _Exporter:
         return self.anchor.wall_ns + at_ns - self.anchor.monotonic_ns
 
 
-def _told(span: Span) -> Json:
-    told: Json = {
+def _facts(span: Span) -> Json:
+    facts: Json = {
         "layer": span.layer,
         "lane": span.lane,
         "span": span.id,
@@ -161,29 +158,29 @@ def _told(span: Span) -> Json:
         "cause_period_ns": span.cause_period_ns,
         "unknown": span.unknown,
     }
-    return told | {key: value for key, value in optional.items() if value}
+    return facts | {key: value for key, value in optional.items() if value}
 
 
 def _resource(process: Process | None) -> list[Json]:
-    told: Json = {"service.namespace": "dlobd", "service.name": "dlobd"}
+    facts: Json = {"service.namespace": "dlobd", "service.name": "dlobd"}
     if process:
-        told["service.name"] = f"dlobd {process.role}"
-        told["service.instance.id"] = f"{process.host}/{process.role}/{process.index}/{process.pid}"
-        told |= {"host.name": process.host, "process.pid": process.pid or None}
-        told |= _own({"role": process.role, "index": process.index})
-    return _attributes(told)
+        facts["service.name"] = f"dlobd {process.role}"
+        facts["service.instance.id"] = f"{process.host}/{process.role}/{process.index}/{process.pid}"
+        facts |= {"host.name": process.host, "process.pid": process.pid or None}
+        facts |= _own({"role": process.role, "index": process.index})
+    return _attributes(facts)
 
 
-def _own(told: Mapping[str, Any]) -> Json:
-    return {f"{OWN}{key}": value for key, value in told.items()}
+def _own(facts: Mapping[str, object]) -> Json:
+    return {f"{OWN}{key}": value for key, value in facts.items()}
 
 
-def _attributes(told: Mapping[str, Any]) -> list[Json]:
+def _attributes(facts: Mapping[str, object]) -> list[Json]:
     """Return OTLP's list of keys and values, without values of None."""
-    return [{"key": _text(key), "value": _value(value)} for key, value in told.items() if value is not None]
+    return [{"key": _text(key), "value": _value(value)} for key, value in facts.items() if value is not None]
 
 
-def _value(value: Any) -> Json:
+def _value(value: object) -> Json:
     """Return one `AnyValue`. Values that viewers reject as attributes, such as lists of lists, become JSON text."""
     if isinstance(value, bool):
         return {"boolValue": value}
@@ -197,7 +194,7 @@ def _value(value: Any) -> Json:
 
 
 def _text(text: str) -> str:
-    """Replace half surrogate pairs: a reader would refuse the whole file."""
+    """Escape unpaired surrogates, because of which a reader would refuse the whole file."""
     return text.encode(errors="backslashreplace").decode()
 
 

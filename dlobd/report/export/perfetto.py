@@ -9,30 +9,28 @@ Pure: a dictionary out, ready for `json.dump`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
-from typing import Any
 
 from dlobd.attribution.attribute import Release, arranged, attribute, critical_path, releases
 from dlobd.attribution.evidence_quality import quality
 from dlobd.attribution.nesting import by_lane
 from dlobd.evidence.resources import SampledHost
-from dlobd.layers import LAYERS
+from dlobd.layers import title
 from dlobd.schema import Event, Process, Segment, Span, Trace
 
 _WALL_PID, _WALL_TID, _EVENTS_TID = 1, 1, 2
 
 
-def trace_events(trace: Trace, sampled: SampledHost | None = None) -> dict[str, Any]:
+def trace_events(trace: Trace, sampled: SampledHost | None = None) -> dict[str, object]:
     """Return the trace as one JSON object; times are microseconds since the start of the window.
 
     Args:
         sampled: use of dlobd's machine.
 
-    Raises:
-        BundleError: as `dlobd.attribution.attribute.attribute`.
+    Raises BundleError as `dlobd.attribution.attribute.attribute`.
     """
-    events: list[dict[str, Any]] = [
+    events: list[dict[str, object]] = [
         _name(_WALL_PID, None, "dlobd: where the wall time went"),
         _name(_WALL_PID, _WALL_TID, "attributed wall"),
         _name(_WALL_PID, _EVENTS_TID, "start-up and teardown"),
@@ -71,16 +69,17 @@ def trace_events(trace: Trace, sampled: SampledHost | None = None) -> dict[str, 
 def microseconds(ns: int) -> float:
     """Return `ns` as the format's microseconds, such that a reader can restore the exact nanosecond.
 
-    Readers multiply by 1000 and some cut the fraction off, which would lose a nanosecond where the float lies just
-    below its decimal value, and make neighbours overlap. Then the next larger float is taken."""
+    Some readers multiply by 1000 and cut the fraction off. A float just below its decimal value would lose a
+    nanosecond, and neighbours would overlap. Then the next larger float is used.
+    """
     value = ns / 1000
     while int(value * 1000) < ns:
         value = math.nextafter(value, math.inf)
     return value
 
 
-def _slice(span: Span, start_ns: int, end_ns: int, zero_ns: int, pid: int, tid: int) -> dict[str, Any]:
-    args: dict[str, Any] = {"layer": span.layer, "span": span.id, "resolution_ns": span.resolution_ns}
+def _slice(span: Span, start_ns: int, end_ns: int, zero_ns: int, pid: int, tid: int) -> dict[str, object]:
+    args: dict[str, object] = {"layer": span.layer, "span": span.id, "resolution_ns": span.resolution_ns}
     if (start_ns, end_ns) != (span.start_ns, span.end_ns):
         args |= {"recorded_start_ns": span.start_ns - zero_ns, "recorded_end_ns": span.end_ns - zero_ns}
     optional = {
@@ -94,9 +93,9 @@ def _slice(span: Span, start_ns: int, end_ns: int, zero_ns: int, pid: int, tid: 
     return _complete(span.name, span.layer, start_ns - zero_ns, end_ns - start_ns, pid, tid, args | dict(span.attrs))
 
 
-def _wall_slice(segment: Segment, zero_ns: int) -> dict[str, Any]:
-    title = LAYERS[segment.layer].title if segment.layer in LAYERS else segment.layer
-    name = f"{title}: {segment.span.name}" if segment.span else title
+def _wall_slice(segment: Segment, zero_ns: int) -> dict[str, object]:
+    layer = title(segment.layer)
+    name = f"{layer}: {segment.span.name}" if segment.span else layer
     if segment.kind == "unexplained":
         name += " (unexplained)"
     elif segment.kind == "cause" and segment.span:
@@ -107,17 +106,18 @@ def _wall_slice(segment: Segment, zero_ns: int) -> dict[str, Any]:
 
 
 def _complete(
-    name: str, layer: str, at_ns: int, length_ns: int, pid: int, tid: int, args: dict[str, Any]
-) -> dict[str, Any]:
+    name: str, layer: str, at_ns: int, length_ns: int, pid: int, tid: int, args: Mapping[str, object]
+) -> dict[str, object]:
     times = {"ts": microseconds(at_ns), "dur": microseconds(length_ns)}
     return {"ph": "X", "name": name, "cat": layer, **times, "pid": pid, "tid": tid, "args": args}
 
 
-def _flows(span: Span, start_ns: int, end_ns: int, zero_ns: int, pid: int, tid: int) -> Iterator[dict[str, Any]]:
+def _flows(span: Span, start_ns: int, end_ns: int, zero_ns: int, pid: int, tid: int) -> Iterator[dict[str, object]]:
     """Return arrows for the transfers of an exchange, from the span at the source to the span at the destination.
 
-    Each end knows both of its transfers' ends, but not the time at the other one: an arrow goes from where the sending
-    span begins to where the receiving one ends."""
+    A rank does not record times of its peer. So an arrow leads from the begin of the sending span to the end of the
+    receiving span.
+    """
     for source, destination, size, bucket in span.attrs.get("transfers", ()):
         name = f"{source} to {destination}"
         flow = {
@@ -135,10 +135,11 @@ def _flows(span: Span, start_ns: int, end_ns: int, zero_ns: int, pid: int, tid: 
 
 def _release(
     release: Release, number: int, zero_ns: int, tracks: dict[str, tuple[int, int]]
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[dict[str, object]]:
     """Return an arrow from the span that released a wait, at that instant, to the end of the wait.
 
-    Either end of an arrow belongs to the innermost slice at its time, so a slice's end is its last nanosecond."""
+    Viewers attach an arrow's end to the innermost slice at its time, so that it is the slice's last nanosecond.
+    """
     begins = (release.by, release.at_ns - 1 if release.at_ns > release.by.start_ns else release.at_ns)
     ends = (release.wait, release.wait.end_ns - 1)
     for phase, (nested, at_ns) in (("s", begins), ("f", ends)):
@@ -160,7 +161,7 @@ def _is_end(lane: str, end: int | str) -> bool:
     return lane == f"rank-{end}" or lane.startswith(f"{end}/")
 
 
-def _instants(phase: str, events: Iterable[Event], zero_ns: int) -> Iterator[dict[str, Any]]:
+def _instants(phase: str, events: Iterable[Event], zero_ns: int) -> Iterator[dict[str, object]]:
     for event in events:
         yield {
             "ph": "i",
@@ -174,7 +175,7 @@ def _instants(phase: str, events: Iterable[Event], zero_ns: int) -> Iterator[dic
         }
 
 
-def _counters(sampled: SampledHost, trace: Trace) -> Iterator[dict[str, Any]]:
+def _counters(sampled: SampledHost, trace: Trace) -> Iterator[dict[str, object]]:
     """Return counters; a share or a rate holds from one sample to the next, memory from its sample on."""
     for before, after in pairwise(sampled.samples):
         start_ns, end_ns = max(before.at_ns, trace.start_ns), min(after.at_ns, trace.end_ns)
@@ -190,7 +191,7 @@ def _counters(sampled: SampledHost, trace: Trace) -> Iterator[dict[str, Any]]:
                 yield _counter(f"GPU {index} busy, %", at, {"busy": gpu[0]})
 
 
-def _counter(name: str, at_us: float, values: dict[str, float]) -> dict[str, Any]:
+def _counter(name: str, at_us: float, values: dict[str, float]) -> dict[str, object]:
     return {"ph": "C", "name": name, "ts": at_us, "pid": _WALL_PID, "args": values}
 
 
@@ -198,15 +199,15 @@ def _title(process: Process) -> str:
     return f"{process.host} {process.role} {process.index} (pid {process.pid})"
 
 
-def _name(pid: int, tid: int | None, name: str) -> dict[str, Any]:
+def _name(pid: int, tid: int | None, name: str) -> dict[str, object]:
     return _metadata("name", pid, tid, {"name": name})
 
 
-def _order(pid: int, tid: int | None, position: int) -> dict[str, Any]:
+def _order(pid: int, tid: int | None, position: int) -> dict[str, object]:
     return _metadata("sort_index", pid, tid, {"sort_index": position})
 
 
-def _metadata(what: str, pid: int, tid: int | None, args: dict[str, Any]) -> dict[str, Any]:
+def _metadata(what: str, pid: int, tid: int | None, args: Mapping[str, object]) -> dict[str, object]:
     if tid is None:
         return {"ph": "M", "name": f"process_{what}", "pid": pid, "args": args}
     return {"ph": "M", "name": f"thread_{what}", "pid": pid, "tid": tid, "args": args}

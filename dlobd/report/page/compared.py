@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from dlobd.compare.comparison import Comparison, common, compare
 from dlobd.compare.compatibility import settings
 from dlobd.compare.figures import WALL
 from dlobd.compare.runset import RunSet, without_series
 from dlobd.errors import UsageError
+from dlobd.layers import title
 from dlobd.record.run import Run
 from dlobd.report import text
 from dlobd.report.comparison import counts, not_compared, sentence
-from dlobd.report.summary import title
 from dlobd.report.tables import Table, columns
 
 
-def common_settings(runs: Sequence[Run]) -> dict[str, Any]:
+def common_settings(runs: Sequence[Run]) -> dict[str, object]:
     """Return the settings that are equal in all runs."""
     return common([settings(run) for run in runs])
 
 
-def own_settings(run: Run, shared: dict[str, Any]) -> dict[str, Any]:
+def own_settings(run: Run, shared: dict[str, object]) -> dict[str, object]:
     """Return the settings of a run that not all runs share."""
     return {name: value for name, value in settings(run).items() if name not in shared}
 
 
-def compared(runs: Sequence[Run]) -> dict[str, Any]:
+def compared(runs: Sequence[Run]) -> dict[str, object]:
     """Return the verdicts of each candidate against the first group, or the reason why there are none."""
     baseline, *candidates = _groups(runs)
     if not candidates:
@@ -49,7 +48,7 @@ def _groups(runs: Sequence[Run]) -> list[RunSet]:
     return list(without_series("", runs).grouped(label).values())
 
 
-def _pair(found: Comparison, place: int) -> dict[str, Any]:
+def _pair(found: Comparison, place: int) -> dict[str, object]:
     pair = found.pairs[place]
     heads = columns(
         "part | baseline, s:s | candidate, s:s | difference, s:s | difference, %:share | lowest, s:s | highest, s:s "

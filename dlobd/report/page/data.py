@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from typing import Any
 
 from dlobd import __version__
 from dlobd.layers import LAYERS, UNATTRIBUTED
@@ -31,7 +30,7 @@ MOST_LANES = 8
 """With more ranks, no sentence lists their lanes."""
 
 
-def document(sources: Sequence[Source]) -> dict[str, Any]:
+def document(sources: Sequence[Source]) -> dict[str, object]:
     """Return the data of these runs, in their order."""
     runs = [source.run for source in sources]
     shared = common_settings(runs)
@@ -48,7 +47,7 @@ def document(sources: Sequence[Source]) -> dict[str, Any]:
     }
 
 
-def _run(source: Source, shared: dict[str, Any]) -> dict[str, Any]:
+def _run(source: Source, shared: dict[str, object]) -> dict[str, object]:
     run, found = source.run, summary(source.run)
     return {
         "id": run.run_id,
@@ -102,7 +101,7 @@ def _parts(found: Summary) -> Iterable[Part]:
     return (*found.parts, *((found.unattributed,) if found.unattributed else ()))
 
 
-def _part(part: Part) -> dict[str, Any]:
+def _part(part: Part) -> dict[str, object]:
     """Return a part; `qualities` are measured, between marks, named wait, unexplained."""
     return {
         "layer": part.layer,
@@ -115,7 +114,7 @@ def _part(part: Part) -> dict[str, Any]:
     }
 
 
-def _events(run: Run, events: Sequence[Event]) -> list[list[Any]]:
+def _events(run: Run, events: Sequence[Event]) -> list[list[object]]:
     """Return rows [event, from, until, resolution, source, clock, lane, unlocks], from the window's start."""
     if not events:
         return []

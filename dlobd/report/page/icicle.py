@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import Any
 
-from dlobd.layers import LAYERS, UNATTRIBUTED
+from dlobd.layers import LAYERS, UNATTRIBUTED, title
 from dlobd.record.run import Run
-from dlobd.report.summary import title
 from dlobd.schema import Attribution
 
 SMALLEST = 0.002
@@ -21,13 +19,13 @@ OWN = "own time"
 UNEXPLAINED = "unexplained"
 
 
-def icicle(run: Run, attribution: Attribution | None) -> dict[str, Any]:
+def icicle(run: Run, attribution: Attribution | None) -> dict[str, object]:
     """Return rectangles [depth, from, until, layer, text], root first. `by_span`: causes are known per span."""
     if not run.wall_ns:
         return {"nodes": [], "by_span": False, "wall_ns": None}
     by_span = attribution is not None and _same(run, attribution)
     tree = _of_segments(attribution) if attribution is not None and by_span else _of_record(run)
-    nodes: list[list[Any]] = [[0, 0, run.wall_ns, "", f"the wall: {run.window.name if run.window else ''}"]]
+    nodes: list[list[object]] = [[0, 0, run.wall_ns, "", f"the wall: {run.window.name if run.window else ''}"]]
     at = 0
     for layer in [*LAYERS, UNATTRIBUTED]:
         if layer in tree and (ns := _total(tree[layer])):
@@ -37,10 +35,10 @@ def icicle(run: Run, attribution: Attribution | None) -> dict[str, Any]:
     return {"nodes": nodes, "by_span": by_span, "wall_ns": run.wall_ns}
 
 
-def _layer(names: dict[str, Counter[str]], layer: str, at: int, smallest_ns: float) -> list[list[Any]]:
+def _layer(names: dict[str, Counter[str]], layer: str, at: int, smallest_ns: float) -> list[list[object]]:
     if layer == UNATTRIBUTED:
         return []
-    nodes: list[list[Any]] = []
+    nodes: list[list[object]] = []
     small: list[int] = []
     for name, kinds in sorted(names.items(), key=lambda item: (-item[1].total(), item[0])):
         ns = kinds.total()
@@ -55,7 +53,7 @@ def _layer(names: dict[str, Counter[str]], layer: str, at: int, smallest_ns: flo
     return nodes
 
 
-def _kinds(kinds: Counter[str], layer: str, at: int) -> Sequence[list[Any]]:
+def _kinds(kinds: Counter[str], layer: str, at: int) -> Sequence[list[object]]:
     if set(kinds) <= {OWN}:
         return []
     nodes = []

@@ -1,9 +1,9 @@
 """Rendering of the page as one HTML file with data, scripts and styles. Its policy forbids to load anything.
 
-The data is inert: JSON in a block that no browser runs, with what could end the block escaped, and the scripts put it
-into the page as text only. Scripts are allowed by their hashes, so that nothing else can run. Vega's expressions are
-interpreted, not compiled, so that the policy need not allow `eval`. Styles are allowed inline: Vega sets them on the
-elements of its charts, and no style can load anything under this policy.
+The data is JSON in a block that no browser executes. Characters that could end the block are escaped, and the scripts
+insert the data as text only. Scripts are allowed by their hashes, so that no other code can run. Vega's expressions are
+interpreted, not compiled, so that the policy need not allow `eval`. Styles are allowed inline, because Vega sets them
+on the elements of its charts; no style can load anything under this policy.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -22,7 +22,7 @@ SCRIPTS = ("dom.js", "tables.js", "theme.js", "specs.js", "timeline.js", "sectio
 """Files of assets/, in the order in which they run, in one scope."""
 
 
-def render(document: Mapping[str, Any]) -> str:
+def render(document: Mapping[str, object]) -> str:
     """Render the page as HTML.
 
     Args:
@@ -36,18 +36,18 @@ def render(document: Mapping[str, Any]) -> str:
         "data": embedded(document),
         **scripts,
     }
-    # in one pass: what is put in is not looked at again
+    # in one pass, so that inserted text is not searched again
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _asset("page.html"))
 
 
-def embedded(document: Mapping[str, Any]) -> str:
+def embedded(document: Mapping[str, object]) -> str:
     """Return JSON that is safe inside a script element."""
-    # in ASCII: line separators, and halves of surrogate pairs as a damaged name may have, are escaped too
+    # in ASCII, which also escapes line separators and unpaired surrogates of damaged names
     text = json.dumps(_finite(document), separators=(",", ":"), allow_nan=False, default=str)
     return re.sub("[<>&]", lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> object:
     """Replace numbers that JSON lacks, such as a loss of NaN, by their names."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
@@ -58,7 +58,7 @@ def _finite(value: Any) -> Any:
     return value
 
 
-def policy(scripts: Any) -> str:
+def policy(scripts: Iterable[str]) -> str:
     """Return the Content-Security-Policy: these scripts, inline styles, no other source."""
     hashes = " ".join(f"'sha256-{_sha256(script)}'" for script in scripts)
     return (

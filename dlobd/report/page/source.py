@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from dlobd.attribution.attribute import attribute
 from dlobd.bundle.store import Bundle
@@ -26,7 +25,7 @@ class Source:
     """
 
     run: Run
-    record: dict[str, Any]
+    record: dict[str, object]
     trace: Trace | None
     attribution: Attribution | None
     frames: RunBundle | None
@@ -35,10 +34,7 @@ class Source:
 
 def source(bundle: Bundle) -> Source:
     """Read a bundle. Without readable evidence, the result has only the record.
-
-    Raises:
-        BundleError: its run.json is missing, damaged or of a newer version.
-    """
+    Raises BundleError if its run.json is missing, damaged or of a newer version."""
     record = bundle.read_json()
     run = Run.from_json(record)
     missing = _problems(bundle)

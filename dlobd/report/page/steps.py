@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dlobd import spans as kinds
 from dlobd.report.page.source import Source
@@ -33,7 +33,7 @@ class _Step(NamedTuple):
         return self.end_ns - self.start_ns
 
 
-def steps(source: Source) -> dict[str, Any]:
+def steps(source: Source) -> dict[str, object]:
     """Return each rank's bins [from step, until step, start, end, lowest, median, highest, parts...].
 
     Times count from the window's start. `channel_inside`: the exchange is a part of compute, without a boundary."""

@@ -1,15 +1,13 @@
 """Slices of lanes for the timeline: few enough for a browser, with exact sums.
 
-A slice is one span, or an aggregate of short neighbours in one row. An aggregate has its parts by layer and name, each
-with a count and a sum, so that nothing is lost but where exactly each one lay. The page merges further, by pixels.
+A slice is one span, or an aggregate of short neighbours in one row. An aggregate has a count and a sum for each layer
+and name; only the positions of its spans are lost. The page merges further, by pixels.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from dlobd.attribution.attribute import critical_path
 from dlobd.attribution.evidence_quality import quality
@@ -55,17 +53,16 @@ class _Names:
     places: dict[str, int] = field(default_factory=dict)
 
     def place(self, text: str) -> int:
-        text = text if len(text) <= NAME_LENGTH else text[: NAME_LENGTH - 1] + "…"
-        return self.places.setdefault(text, len(self.places))
+        return self.places.setdefault(_cut(text), len(self.places))
 
 
-def timeline(trace: Trace, attribution: Attribution, most: int = MOST_SLICES) -> dict[str, Any]:
+def timeline(trace: Trace, attribution: Attribution, most: int = MOST_SLICES) -> dict[str, object]:
     """Return the timeline for JSON.
 
-    lanes: name and how many rows it has; lanes_left_out: how many are not drawn.
-    spans: of the lanes drawn; slices: rows [lane, depth, start, end, source, resolution, more, part...], where a part
-        is three numbers more: name, count, sum; a name is a place in `names`, which has its layer in the first line.
-    merged_below_ns: shorter spans than this may be in an aggregate; 0: none is.
+    lanes: name and number of rows; lanes_left_out: number of lanes that are not drawn.
+    spans: number in drawn lanes; slices: rows [lane, depth, start, end, source, resolution, more, part...]. A part is
+        three numbers: name, count, sum. The name is an index of `names`, with the layer in its first line.
+    merged_below_ns: shorter spans may be in an aggregate; 0: there is no aggregate.
     """
     lanes = by_lane(trace.spans)
     drawn = trace.lanes[:MOST_LANES]
@@ -169,30 +166,20 @@ def _title(segment: Segment) -> str:
 
 
 def _more(span: Span) -> str:
-    said = [f"waits for {', '.join(span.waits_for)}"] if span.waits_for else []
-    said += [f"collective {span.rendezvous}"] if span.rendezvous else []
-    said += [f"cause {span.cause}"] if span.cause else []
-    said += ["its end was not observed"] if span.truncated else []
-    return "; ".join(said)
+    facts = [f"waits for {', '.join(span.waits_for)}"] if span.waits_for else []
+    facts += [f"collective {span.rendezvous}"] if span.rendezvous else []
+    facts += [f"cause {span.cause}"] if span.cause else []
+    facts += ["its end was not observed"] if span.truncated else []
+    return "; ".join(facts)
 
 
 def _row(one: Slice, names: _Names, texts: _Names) -> Iterator[int]:
     yield from (one.lane, one.depth, one.start_ns, one.end_ns, texts.place(one.source), one.resolution_ns)
     yield texts.place(one.more)
     for (layer, name), (count, ns) in sorted(one.parts.items(), key=lambda part: (-part[1][1], part[0])):
-        # names of two layers are two names, whatever they say
+        # equal names of two layers are distinct
         yield from (names.place(f"{layer}\n{name}"), count, ns)
 
 
 def _cut(text: str) -> str:
     return text if len(text) <= NAME_LENGTH else text[: NAME_LENGTH - 1] + "…"
-
-
-def sums(found: dict[str, Any]) -> Counter[tuple[str, str]]:
-    """Sum the lengths of a timeline of JSON by (lane, name); aggregation must not change these sums."""
-    total: Counter[tuple[str, str]] = Counter()
-    for row in found["slices"]:
-        for place in range(7, len(row), 3):
-            name = found["names"][row[place]].partition("\n")[2]
-            total[found["lanes"][row[0]]["name"], name] += row[place + 2]
-    return total

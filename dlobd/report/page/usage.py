@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pandas as pd
 
 from dlobd.record.run import Run
@@ -16,7 +14,7 @@ MOST_POINTS = 300
 HOST = "host"
 
 
-def usage(source: Source) -> dict[str, Any]:
+def usage(source: Source) -> dict[str, object]:
     """Return points [from, until, busy share of the cores, memory, read, written, network] from the window's start.
 
     Sizes are bytes; the last three are sums between `from` and `until`. `why`: the reason for having no points."""
@@ -32,11 +30,11 @@ def usage(source: Source) -> dict[str, Any]:
     return {"points": _points(host, run, cores), "cores": cores, "line": line, "why": ""}
 
 
-def _points(host: pd.DataFrame, run: Run, cores: int) -> list[list[Any]]:
+def _points(host: pd.DataFrame, run: Run, cores: int) -> list[list[float | None]]:
     wall_ns = run.wall_ns or 0
     step = max(1, len(host) // MOST_POINTS)
     kept = host.iloc[::step]
-    found = []
+    found: list[list[float | None]] = []
     for (_, before), (_, after) in zip(kept.iloc[:-1].iterrows(), kept.iloc[1:].iterrows(), strict=True):
         start_ns, end_ns = int(before["at_ns"]), int(after["at_ns"])
         if end_ns <= 0 or start_ns >= wall_ns or end_ns <= start_ns:
@@ -47,7 +45,7 @@ def _points(host: pd.DataFrame, run: Run, cores: int) -> list[list[Any]]:
     return found
 
 
-def _grown(before: Any, after: Any, name: str) -> int | None:
+def _grown(before: pd.Series, after: pd.Series, name: str) -> int | None:
     if pd.isna(before[name]) or pd.isna(after[name]):
         return None
     return int(after[name]) - int(before[name])

@@ -14,7 +14,7 @@ from rich.text import Text
 from dlobd.layers import LAYERS
 from dlobd.record.run import Run
 from dlobd.report import sentences, text
-from dlobd.report.headline import tenths_of_parts
+from dlobd.report.headline import seconds, tenths_of_parts
 from dlobd.report.summary import Part, Summary, settings, summary
 
 LINES = 31
@@ -81,15 +81,11 @@ def _bars(run: Run, found: Summary, ascii_only: bool) -> Iterator[Line]:
     yield "", ""
     yield f"Seconds: {full} measured or known wait, {between} between marks, {hatched} unexplained", "bold"
     for part in parts:
-        number = _tenths(tenths[part.layer]) if tenths[part.layer] or not part.ns else "< 0.1"
+        number = seconds(tenths[part.layer]) if tenths[part.layer] or not part.ns else "< 0.1"
         bar = _bar(part, longest_ns, (full, between, hatched))
         colour = LAYERS[part.layer].colour if part.layer in LAYERS else ""
         yield f"{part.title:<14} {number:>8} {100 * part.share:>4.0f} %  {bar}", colour
-    yield f"{'wall':<14} {_tenths(wall):>8}         {found.window}", ""
-
-
-def _tenths(value: int) -> str:
-    return f"{value // 10}.{value % 10}"
+    yield f"{'wall':<14} {seconds(wall):>8}         {found.window}", ""
 
 
 def _bar(part: Part, longest_ns: int, marks: tuple[str, str, str]) -> str:

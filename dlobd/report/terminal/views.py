@@ -5,10 +5,10 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from dlobd.layers import LAYERS
+from dlobd.layers import LAYERS, title
 from dlobd.record.run import Run
 from dlobd.report import sentences, tables, text
-from dlobd.report.summary import Summary, machine_of, settings, slowest_rank, summary, title
+from dlobd.report.summary import Summary, machine_of, settings, slowest_rank, summary
 from dlobd.report.tables import Table, columns
 from dlobd.report.terminal.render import show
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
-from typing import Any
 
 import requests
 
 from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
 from dlobd.hadoop.embedded.configuration import user_name
-from dlobd.hadoop.web import HadoopWeb, application_record
+from dlobd.hadoop.web import HadoopWeb, JsonObject, application_record
 
 END_DEADLINE_S = 20.0
 """Timeout for containers of an ended application to exit."""
@@ -40,7 +38,7 @@ def abort(rm_url: str, application_id: str) -> str:
     return diagnostics
 
 
-def await_end(rm_url: str, nm_urls: Sequence[str], application_id: str, kill: bool) -> dict[str, Any]:
+def await_end(rm_url: str, nm_urls: Sequence[str], application_id: str, kill: bool) -> JsonObject:
     """Wait until the application is final in the ResourceManager's accounts and its containers have exited.
 
     Args:
@@ -52,7 +50,7 @@ def await_end(rm_url: str, nm_urls: Sequence[str], application_id: str, kill: bo
     """
     deadline = time.monotonic() + END_DEADLINE_S
     kill_at = time.monotonic() if kill else deadline - END_DEADLINE_S / 2
-    record: dict[str, Any] = {}
+    record: JsonObject = {}
     while time.monotonic() < deadline:
         record = application_record(rm_url, application_id, _SOON_S) or record  # else it may still be exiting
         if _charged(record) and not _containers(nm_urls, application_id):
@@ -64,7 +62,7 @@ def await_end(rm_url: str, nm_urls: Sequence[str], application_id: str, kill: bo
     return record
 
 
-def _charged(record: dict[str, Any]) -> bool:
+def _charged(record: JsonObject) -> bool:
     """Return True if the application has ended and its memorySeconds are final.
 
     The scheduler accounts for the last containers shortly after the end and then forgets the application. Its record
@@ -91,11 +89,11 @@ def executor_peak(nm_urls: Sequence[str], application_id: str, bundle: Bundle) -
     container's end. None if it cannot be read.
     """
     number = application_id.removeprefix("application_")
-    beans: list[dict[str, Any]] = []
+    beans: list[JsonObject] = []
     for url in nm_urls:
         answer = HadoopWeb.get_json(f"{url}/jmx", qry="Hadoop:service=NodeManager,*") or {}
         beans += [bean for bean in answer.get("beans", []) if number in bean.get("name", "")]
-    bundle.add_bytes(json.dumps(beans, indent=1).encode(), files.NM_CONTAINERS)
+    bundle.add_json(beans, files.NM_CONTAINERS)
     executors = [bean for bean in beans if not bean["name"].endswith("_000001")]
     peaks_mb = [
         bean[key] for bean in executors for key in bean if key.lower().startswith("pmemusage") and "max" in key.lower()

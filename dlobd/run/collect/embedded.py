@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -48,7 +47,7 @@ def collect(
     endpoints = cluster.endpoints
     record = application.await_end(endpoints.rm_url, endpoints.nm_urls, application_id, kill)
     missing = [] if record else [f"ResourceManager: no record of {application_id}"]
-    bundle.add_bytes(json.dumps(record, indent=1).encode(), files.RM_APPLICATION)
+    bundle.add_json(record, files.RM_APPLICATION)
     # of a dead NodeManager, or a dead ResourceManager's application: no other process ends them
     end(containers_of(cluster.work_dir, application_id), 1)
     missing += copy_logs(cluster, cluster.container_log_dirs(application_id), offsets, bundle)
@@ -81,16 +80,16 @@ def copy_logs(
         for path in sorted(p for p in directory.iterdir() if p.is_file() and p.name.startswith(prefixes)):
             part = "spans" if path.name.startswith("spans-") else files.CONTAINER_LOGS
             bundle.add(path, f"{part}/{container}/{path.name}")
-    bundle.add_bytes(json.dumps(cluster.daemons_now(), indent=1).encode(), files.DAEMONS)
+    bundle.add_json(cluster.daemons_now(), files.DAEMONS)
     missing = [] if directories else ["containers: no log directory"]
     for name, path in cluster.log_files().items():
         begin = offsets.get(name, 0)
         # a daemon's log exists from the start, its audit log only after the first record
         if not path.exists() and (begin or path.stem == name):
-            missing.append(f"{name} log: it is gone")
+            missing.append(f"{name} log: the file is missing")
             continue
         if _size(path) < begin:
-            missing.append(f"{name} log: it was truncated, or another one took its place, while the job ran")
+            missing.append(f"{name} log: it was truncated or replaced while the job ran")
             begin = 0  # the whole file is newer
         bundle.add_bytes(path.read_bytes()[begin:] if path.exists() else b"", f"logs/daemons/{name}.log")
     return missing

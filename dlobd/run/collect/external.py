@@ -18,14 +18,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import requests
 
 from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
 from dlobd.hadoop import aggregated_logs as aggregated_logs
-from dlobd.hadoop.web import MAX_NODES, TIMEOUT_S, HadoopWeb
+from dlobd.hadoop.web import MAX_NODES, TIMEOUT_S, HadoopWeb, JsonObject
 from dlobd.run.collect import hdfs
 
 MAX_LOG_BYTES = 64 << 20
@@ -78,14 +77,14 @@ def gather(
     missing = hdfs.from_hdfs(place, asked.application_id, train_dir, run_dir, bundle)
     record = _settled(web, asked.application_id)
     attempts = web.attempts(asked.application_id)
-    bundle.add_bytes(json.dumps(record, indent=1).encode(), files.RM_APPLICATION)
-    bundle.add_bytes(json.dumps(attempts, indent=1).encode(), files.RM_ATTEMPTS)
-    bundle.add_bytes(json.dumps(_addresses(web)).encode(), files.HOSTS)
+    bundle.add_json(record, files.RM_APPLICATION)
+    bundle.add_json(attempts, files.RM_ATTEMPTS)
+    bundle.add_json(_addresses(web), files.HOSTS)
     missing += _containers(web, java, asked.application_id, record, attempts, bundle)
     return missing + _daemons(web, asked, bundle)
 
 
-def _settled(web: HadoopWeb, application_id: str) -> dict[str, Any]:
+def _settled(web: HadoopWeb, application_id: str) -> JsonObject:
     """Return the ResourceManager's record, after YARN has aggregated the logs if it does that."""
     deadline = time.monotonic() + AGGREGATION_DEADLINE_S
     while True:
@@ -113,8 +112,8 @@ def _containers(
     web: HadoopWeb,
     java: Path,
     application_id: str,
-    record: dict[str, Any],
-    attempts: Iterable[dict[str, Any]],
+    record: JsonObject,
+    attempts: Iterable[JsonObject],
     bundle: Bundle,
 ) -> list[str]:
     aggregated = record.get("logAggregationStatus", "DISABLED") != "DISABLED"

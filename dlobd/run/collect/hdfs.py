@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import requests
 
@@ -51,7 +50,7 @@ def from_hdfs(hdfs: Hdfs, application_id: str, train_dir: str, run_dir: str, bun
     return missing
 
 
-def _event_log(client: Any, events_dir: str, application_id: str, bundle: Bundle) -> None:
+def _event_log(client: webhdfs.Client, events_dir: str, application_id: str, bundle: Bundle) -> None:
     # in cluster mode the name ends with the attempt; it is .inprogress if the driver was killed
     of_attempts = re.compile(rf"{re.escape(application_id)}(?:_(\d+))?(?:\.inprogress)?")
     matches = filter(None, map(of_attempts.fullmatch, client.list(events_dir)))
@@ -59,21 +58,21 @@ def _event_log(client: Any, events_dir: str, application_id: str, bundle: Bundle
     logs = [match[0] for match in sorted(matches, key=lambda match: (-int(match[1] or 0), len(match[0])))]
     if not logs:
         raise ValueError(
-            f"{application_id} has none in {events_dir}; set spark.eventLog.enabled=true and spark.eventLog.dir"
+            f"{events_dir} has none of {application_id}; set spark.eventLog.enabled=true and spark.eventLog.dir"
         )
     with client.read(f"{events_dir}/{logs[0]}") as reader:
         bundle.add_bytes(reader.read(), files.EVENT_LOG)
 
 
-def _blocks(client: Any, hdfs: Hdfs, train_dir: str, bundle: Bundle) -> None:
+def _blocks(client: webhdfs.Client, hdfs: Hdfs, train_dir: str, bundle: Bundle) -> None:
     blocks = {}
     for name, status in client.list(train_dir, status=True):
         path = f"{train_dir}/{name}"
         blocks[path] = webhdfs.block_locations(hdfs.webhdfs_url, hdfs.user, path, status["length"])
-    bundle.add_bytes(json.dumps(blocks).encode(), files.BLOCKS)
+    bundle.add_json(blocks, files.BLOCKS)
 
 
-def _checksums(client: Any, train_dir: str, bundle: Bundle) -> None:
+def _checksums(client: webhdfs.Client, train_dir: str, bundle: Bundle) -> None:
     """Copy HDFS's checksums of the input files and those of staging, which data sets of older versions lack."""
     with client.read(f"{Path(train_dir).parent}/{STAGED}") as reader:
         noted: dict[str, str] = json.loads(reader.read() or b"{}")
@@ -84,12 +83,12 @@ def _checksums(client: Any, train_dir: str, bundle: Bundle) -> None:
         if same_form(answer["algorithm"], answer["bytes"], noted.get(path)):
             stored[path] = answer["bytes"][: 2 * answer["length"]]  # followed by zeros
     staged = {path: checksum for path, checksum in noted.items() if path in stored}
-    bundle.add_bytes(json.dumps({"staged": staged, "hdfs": stored}).encode(), files.CHECKSUMS)
+    bundle.add_json({"staged": staged, "hdfs": stored}, files.CHECKSUMS)
 
 
-def _markers(client: Any, run_dir: str, bundle: Bundle) -> None:
+def _markers(client: webhdfs.Client, run_dir: str, bundle: Bundle) -> None:
     markers = {}
     for name in client.list(f"{run_dir}/done"):
         with client.read(f"{run_dir}/done/{name}") as reader:
             markers[name] = reader.read().decode()
-    bundle.add_bytes(json.dumps(markers).encode(), files.MARKERS)
+    bundle.add_json(markers, files.MARKERS)

@@ -60,8 +60,7 @@ class Place(Protocol):
         Args:
             run_dir: the directory of the ranks' markers; empty for a job without markers.
 
-        Raises:
-            ClusterError: the storage refused.
+        Raises ClusterError if the storage refused.
         """
 
     def local_files(self, directory: str) -> list[Path] | None:
@@ -97,10 +96,7 @@ class PlaceKind(Protocol):
     @staticmethod
     def planned(experiment: Runnable, lent: Lent) -> tuple[str, Target | None]:
         """Describe what `opened` would do, and return the target as far as it is known. Starts nothing.
-
-        Raises:
-            UsageError: the experiment cannot run here.
-        """
+        Raises UsageError if the experiment cannot run here."""
 
     @staticmethod
     def opened(experiment: Runnable, lent: Lent, times: SetupTimes, report: Report) -> AbstractContextManager[Place]:

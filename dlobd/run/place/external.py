@@ -10,7 +10,6 @@ All files of dlobd are in the user's home directory in HDFS:
 
 from __future__ import annotations
 
-import json
 import socket
 import time
 from collections.abc import Iterable, Iterator
@@ -62,10 +61,7 @@ class ExternalCluster:
 
     def read(self) -> HadoopConf:
         """Read its configuration. The cluster is not asked for anything.
-
-        Raises:
-            UsageError: the configuration or the archive cannot be used.
-        """
+        Raises UsageError if the configuration or the archive cannot be used."""
         conf = HadoopConf.read(self.conf_dir)
         conf.check_supported()
         if self.archive:
@@ -255,11 +251,11 @@ class ExternalHadoop:
         return application.abort(self.rm_url, application_id)
 
     def collect(self, window: Window, job: Job | None, bundle: Bundle) -> tuple[list[str], Metrics]:
-        bundle.add_bytes(json.dumps(Snapshot.read().to_json()).encode(), files.CLIENT_INTERFACES)
+        bundle.add_json(Snapshot.read().to_json(), files.CLIENT_INTERFACES)
         if not window.application_id:
             return ["no application was submitted"], {}
         anchor = window.anchors[0]
-        offset_ns = anchor["wall_ns"] - anchor["monotonic_ns"]
+        offset_ns = anchor.wall_ns - anchor.monotonic_ns
         begin_ms, end_ms = ((at_ns + offset_ns) // 1_000_000 for at_ns in (window.exec_ns, window.exit_ns))
         nodes = self.web.node_urls()
         application.await_end(

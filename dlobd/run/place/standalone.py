@@ -159,10 +159,7 @@ class SparkDaemons:
 
     def start(self, report: Report) -> str:
         """Start all daemons and return the Master's address once every Worker has registered.
-
-        Raises:
-            ClusterError: a daemon ended or was not ready in time.
-        """
+        Raises ClusterError if a daemon ended or was not ready in time."""
         deadline = time.monotonic() + START_TIMEOUT_S
         report("Spark Master and Workers")
         try:

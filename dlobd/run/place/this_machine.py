@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -68,7 +67,7 @@ class ThisMachine:
             return [], {}
         names = self.storage.sizes(f"{job.run_dir}/done")
         markers = {name: self.storage.read(f"{job.run_dir}/done/{name}", "marker").decode() for name in names}
-        bundle.add_bytes(json.dumps(markers).encode(), files.MARKERS)
+        bundle.add_json(markers, files.MARKERS)
         return [], {}
 
 

@@ -96,10 +96,7 @@ def embedded(settings: ClusterSettings) -> Cluster:
 
 def check_yarn(experiment: Runnable, cluster: Cluster) -> None:
     """Check that an idle cluster can hold the job; YARN would leave the application in ACCEPTED without a reason.
-
-    Raises:
-        SetupError: the job needs more than YARN can ever give.
-    """
+    Raises SetupError if the job needs more than YARN can ever give."""
     executor_mb = cluster.rounded(experiment.executor_memory_mb + experiment.executor_overhead_mb)
     cores, largest = cores_of(experiment), cluster.maximum_allocation
     asked = f"{experiment.executor_memory_mb} + {experiment.executor_overhead_mb} MB"
@@ -160,11 +157,7 @@ def _nodes(nodes: Sequence[Node]) -> str:
 
 
 def check_memory(experiment: Runnable, settings: ClusterSettings) -> None:
-    """Check that the embedded YARN and the memory of this machine suffice.
-
-    Raises:
-        SetupError: they do not.
-    """
+    """Check that the embedded YARN and the memory of this machine suffice. Raises SetupError if they do not."""
     if experiment.scheduler == "none":
         return  # plain processes have no limit
     if experiment.scheduler == "yarn":
@@ -197,10 +190,7 @@ def gpus_here() -> int:
 
 def check_gpus(experiment: Runnable) -> None:
     """Check that this machine has the GPUs of an experiment that runs here.
-
-    Raises:
-        SetupError: it has too few, or the scheduler cannot assign GPUs.
-    """
+    Raises SetupError if it has too few, or the scheduler cannot assign GPUs."""
     wanted = experiment.workers * gpus_of(experiment)
     if not wanted:
         return

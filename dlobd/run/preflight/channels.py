@@ -45,10 +45,7 @@ def locked_limit_bytes() -> int | None:
 
 def carry_bytes(device: str) -> TransportEvidence:
     """Send bytes over a device for a second, in a process of its own, and return the evidence.
-
-    Raises:
-        OSError: the process failed; the message is the last line that it wrote.
-    """
+    Raises OSError if the process failed; the message is the last line that it wrote."""
     command = [sys.executable, "-m", "dlobd.network.verdict.probe", "ucx", "rdma", device]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_LIMIT_S, check=False)
@@ -118,10 +115,7 @@ def examine(machine: Machine | None = None) -> list[Diagnosis]:
 
 def channel(text: str) -> Channel:
     """Parse a channel that the user requires.
-
-    Raises:
-        UsageError: there is no such channel; the message names the nearest.
-    """
+    Raises UsageError if there is no such channel; the message names the nearest."""
     names = CHANNELS.names()
     try:
         spec = Channel.parse(text)

@@ -32,10 +32,7 @@ def nodes_have_dlobd(conf: HadoopConf) -> bool:
 
 def check_nodes(web: HadoopWeb) -> None:
     """Ask each NodeManager, at most MAX_NODES, for the version and path of its dlobd. They must equal ours.
-
-    Raises:
-        UsageError: a node has another dlobd or does not report it.
-    """
+    Raises UsageError if a node has another dlobd or does not report it."""
     here = installation.this()
     for host, url in islice(web.nodes(), MAX_NODES):
         version, python = (web.property(url, key) for key in (VERSION, PYTHON))
@@ -56,8 +53,7 @@ def check_capacity(experiment: Runnable, web: HadoopWeb) -> str:
     Returns:
         A note if the job must wait for other applications now; else an empty string.
 
-    Raises:
-        SetupError: the job never fits.
+    Raises SetupError if the job never fits.
     """
     nodes = web.node_resources()
     if not nodes:

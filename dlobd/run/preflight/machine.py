@@ -87,8 +87,7 @@ def examine(conf_dir: Path | None = None, require: Sequence[str] = (), allow_sof
         require: channels that must exist, TRANSPORT[@DEVICE].
         allow_soft: accept an RDMA device in software.
 
-    Raises:
-        UsageError: `conf_dir` cannot be read or used, or `require` names no channel.
+    Raises UsageError if `conf_dir` cannot be read or used, or `require` names no channel.
     """
     specs = [channels.channel(text) for text in require]
     conf = None if conf_dir is None else HadoopConf.read(conf_dir)

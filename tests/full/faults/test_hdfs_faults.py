@@ -127,7 +127,7 @@ def test_a_namenode_that_dies_fails_the_run(alone: Any) -> None:
     # the rank's own words, or those of the DataNode that was writing its checkpoint
     assert re.match(r"namenode \(127\.0\.0\.1:\d+\) died during the job: rank 0 \(chief\): ", record["reason"])
     assert re.search(
-        "refused the connection|Connection refused|Connection reset|EOFException|broke the connection off",
+        "refused the connection|Connection refused|Connection reset|EOFException|closed the connection",
         record["reason"],
     )
     assert "namenode died during the run" in record["warnings"]

@@ -73,7 +73,7 @@ def test_logs_that_are_truncated_and_removed_while_the_job_runs(dlobd) -> None:
     ended = started.ended(240)
     run = lacking(ended.bundle, f"logs/containers/{folder.name}/stderr", "is absent")
     said = "\n".join(run["warnings"])
-    assert "resourcemanager log: it was truncated, or another one took its place, while the job ran" in said
+    assert "resourcemanager log: it was truncated or replaced while the job ran" in said
     assert "logs/daemons/resourcemanager.log begins after the application was accepted" in said
 
 
