@@ -3,8 +3,9 @@
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 EXPERIMENT ?= softmax-mnist
-# A process for each core. Tests that measure time or start clusters have the machine to themselves.
+# A process for each core. Tests marked `serial` and tests of clusters have the machine to themselves.
 PARALLEL := --numprocesses=auto --dist=worksteal
+BY_FILE := --numprocesses=auto --dist=loadfile
 
 .PHONY: help setup setup-dev java run bench models stack-overhead amortisation channel-bench comparisons pathologies dependencies close-retry check static fast test test-full clean
 .DEFAULT_GOAL := help
@@ -49,9 +50,10 @@ pathologies: setup ## runs with one scripted pathology each: whether findings ar
 check: setup-dev ## formatting, types, import directions, docker/, unit and contract tests (no cluster, two minutes)
 	@$(MAKE) --no-print-directory --jobs=2 static fast
 
-test: static ## everything that fits into half an hour on one machine; starts a cluster
+test: static ## everything that fits into 20 minutes on one machine; starts a cluster
 	$(PYTHON) -m pytest $(PARALLEL) tests/unit tests/contract tests/golden
-	$(PYTHON) -m pytest tests/local tests/cluster
+	$(PYTHON) -m pytest $(BY_FILE) -m "not serial" tests/local
+	$(PYTHON) -m pytest -m "serial or cluster" tests/local tests/cluster
 
 test-full: setup-dev ## the long tests, a shard after the other; SHARD=NAME for one
 	@for shard in $(or $(SHARD),$(notdir $(wildcard tests/full/*))); do \

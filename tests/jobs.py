@@ -76,3 +76,26 @@ def prepared(directory: Path, **changes: Any) -> Job:
     (directory / "run" / "done").mkdir(parents=True)
     (directory / "job.json").write_text(made.to_json())
     return made
+
+
+class SilentMarkers:
+    """Markers of a job in which no rank has ended, and a rank has failed if there is a cause."""
+
+    def __init__(self, cause: str | None = None) -> None:
+        self._cause = cause
+
+    def finished(self) -> frozenset[int]:
+        return frozenset()
+
+    def failure(self) -> str | None:
+        return self._cause
+
+    final_failure = failure
+
+    def wait(self, known: frozenset[int], within_s: float) -> None:
+        raise AssertionError(known)
+
+    def report_failure(self, cause: str) -> None:
+        raise AssertionError(cause)
+
+    report_death = report_failure

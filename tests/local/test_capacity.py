@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -16,14 +11,9 @@ from dlobd.errors import SetupError
 from dlobd.experiment import files
 from dlobd.hadoop.web import HadoopWeb
 from dlobd.run.preflight.cluster import check_capacity
-from dlobd.schema import Experiment
+from tests.web import answering
 
 QUICK = "softmax-mnist-quick"
-
-
-def chosen(*settings: str) -> Experiment:
-    """The quick experiment with `settings`."""
-    return files.load(QUICK, settings)
 
 
 NODES = {
@@ -49,36 +39,18 @@ NODES = {
 SETTINGS = {"maximum-allocation-mb": "8192", "minimum-allocation-mb": "1024", "maximum-allocation-vcores": "4"}
 
 
-@contextmanager
-def resourcemanager(nodes: dict[str, Any]) -> Iterator[HadoopWeb]:
-    """A web server that answers as one."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            url = urlsplit(self.path)
-            key = parse_qs(url.query).get("name", [""])[0].removeprefix("yarn.scheduler.")
-            answer = {"property": {"value": SETTINGS.get(key)}} if url.path == "/conf" else nodes
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(json.dumps(answer).encode())
-
-        def log_message(self, *args: Any) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    conf: Any = None
-    try:
-        yield HadoopWeb(conf, "me", "", f"http://127.0.0.1:{server.server_port}", "3.5.0", "/user/me")
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
 def note(nodes: dict[str, Any], *settings: str) -> str:
-    """Checks the quick experiment with `settings` on another cluster."""
-    with resourcemanager(nodes) as web:
-        return check_capacity(chosen(*settings), web)
+    """Check the quick experiment with `settings` on another cluster."""
+
+    def answer(path: str) -> Any:
+        url = urlsplit(path)
+        key = parse_qs(url.query).get("name", [""])[0].removeprefix("yarn.scheduler.")
+        return {"property": {"value": SETTINGS.get(key)}} if url.path == "/conf" else nodes
+
+    conf: Any = None
+    with answering(answer) as netloc:
+        web = HadoopWeb(conf, "me", "", f"http://{netloc}", "3.5.0", "/user/me")
+        return check_capacity(files.load(QUICK, settings), web)
 
 
 def test_another_clusters_room_is_known_before_the_upload() -> None:

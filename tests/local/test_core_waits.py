@@ -96,6 +96,7 @@ def measured(directory: Path, hogs: int) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.serial
 @pytest.mark.slow
 def test_a_hog_is_seen_as_waiting_for_a_core_and_the_machine_is_called_busy(tmp_path: Path) -> None:
     """Four hogs leave it a fifth of its core. Its own time there is what it wanted, with them or without."""

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import json
 import socket
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +20,7 @@ from dlobd.run.preflight import machine as doctor
 from dlobd.run.preflight.channels import Machine
 from tests.counter_trees import GID, MB, RC, Host, put, traffic
 from tests.hadoop_conf import write
+from tests.web import answering
 
 
 @pytest.fixture(autouse=True)
@@ -104,25 +102,6 @@ def test_what_others_can_connect_to_is_told() -> None:
 # ---- an external cluster
 
 
-def answering(bodies: dict[str, dict[str, Any]]) -> ThreadingHTTPServer:
-    """A web server that answers as Hadoop's do: path to JSON."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = bodies.get(self.path.partition("&user")[0])
-            self.send_response(404 if body is None else 200)
-            self.send_header("Content-Type", "application/json")
-            self.end_headers()
-            self.wfile.write(json.dumps(body).encode())
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    return server
-
-
 HADOOP = {
     "/webhdfs/v1/?op=GETFILESTATUS": {"FileStatus": {}},
     "/webhdfs/v1/?op=GETHOMEDIRECTORY": {"Path": "/user/somebody"},
@@ -141,13 +120,20 @@ def conf_of(directory: Path, namenode: int, manager: int) -> Path:
     )
 
 
+def told(path: str) -> dict[str, Any] | None:
+    """Return the answer of NameNode and ResourceManager."""
+    return HADOOP.get(path.partition("&user")[0])
+
+
+def port_of(netloc: str) -> int:
+    return int(netloc.rpartition(":")[2])
+
+
 @pytest.fixture
 def hadoop() -> Iterator[int]:
     """The port of a web server that says what NameNode and ResourceManager say."""
-    server = answering(HADOOP)
-    yield server.server_port
-    server.shutdown()
-    server.server_close()
+    with answering(told) as netloc:
+        yield port_of(netloc)
 
 
 @pytest.fixture
@@ -193,10 +179,8 @@ def test_a_cluster_that_does_not_answer_is_broken(
 def test_a_cluster_without_nodes_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A job would wait there for ever."""
     monkeypatch.setitem(HADOOP, "/ws/v1/cluster/metrics", {"clusterMetrics": {"activeNodes": 0}})
-    server = answering(HADOOP)
-    found = there(conf_of(tmp_path, server.server_port, server.server_port))
-    server.shutdown()
-    server.server_close()
+    with answering(told) as netloc:
+        found = there(conf_of(tmp_path, port_of(netloc), port_of(netloc)))
     assert (found["NodeManagers"].verdict, found["NodeManagers"].what) == ("broken", "none is running")
 
 

@@ -51,10 +51,11 @@ def alone() -> Any:
     return found
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 4])
+# shared memory is proved by counters of this machine that do not move
+@pytest.mark.parametrize("ranks", [2, pytest.param(3, marks=pytest.mark.serial), 4])
 def test_every_exchange_trains_as_one_process_does(alone: Any, ranks: int) -> None:
     """Every rank has the same losses; a library does not change a bit; the transport is as asked."""
-    every = [way for way in ways(ranks) if way[0] not in ONCE or ranks == 3]
+    every = [way for way in ways(ranks) if (way[0] not in ONCE and way[1] == "tcp") or ranks == 3]
     together = [way for way in every if way[0] not in ONCE]
     found = dict(zip(together, trained(ranks, together), strict=True))
     for way in every:

@@ -5,23 +5,13 @@ from __future__ import annotations
 import io
 import json
 import socket
-import time
-from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
 
 from dlobd.job.launchers import addresses, log_stream
 from dlobd.tracing import clock, clock_sync
-
-
-def until(condition: Callable[[], Any]) -> Any:
-    """What `condition` returns once it is true."""
-    deadline = time.monotonic() + 20
-    while not (found := condition()):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    return found
+from tests.waiting import until
 
 
 def test_log_lines_reach_the_driver_with_their_senders_name(capsys: pytest.CaptureFixture[str]) -> None:

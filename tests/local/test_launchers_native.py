@@ -13,27 +13,7 @@ import pytest
 
 from dlobd.job.launchers.base import TrainingFailed
 from dlobd.job.launchers.native import end, free_addresses, wait
-
-
-class Markers:
-    """Markers of a job in which a rank has said why it fails, or none has."""
-
-    def __init__(self, cause: str | None = None) -> None:
-        self._cause = cause
-
-    def finished(self) -> frozenset[int]:
-        return frozenset()
-
-    def failure(self) -> str | None:
-        return self._cause
-
-    final_failure = failure
-
-    def wait(self, known: frozenset[int], within_s: float) -> None:
-        raise AssertionError(known)
-
-    def report_failure(self, cause: str) -> None:
-        raise AssertionError(cause)
+from tests.jobs import SilentMarkers as Markers
 
 
 @pytest.fixture

@@ -242,12 +242,14 @@ import sys, threading, time
 from dlobd.job.launchers import tfos_compat
 tfos_compat.install()
 from tensorflowonspark import TFSparkNode, reservation
-server = reservation.Server(1)
-client = reservation.Client(server.start())
-threading.Timer(0.3, client.register, [{"executor_id": 7}]).start()
-began = time.monotonic()
-print(server.await_reservations(None)[0]["executor_id"], client.await_reservations()[0]["executor_id"])
-print(time.monotonic() - began < 0.9)
+def waited_s():
+    server = reservation.Server(1)
+    client = reservation.Client(server.start())
+    threading.Timer(0.3, client.register, [{"executor_id": 7}]).start()
+    began = time.monotonic()
+    print(server.await_reservations(None)[0]["executor_id"], client.await_reservations()[0]["executor_id"])
+    return time.monotonic() - began
+print(min(waited_s() for _ in range(3)) < 0.9)  # as published, it sleeps for a second
 class Context:
     def cancelAllJobs(self): print("cancelled")
     def stop(self): print("stopped")
@@ -269,7 +271,7 @@ TFSparkNode.time.sleep(0.2)
 print(time.monotonic() - began >= 0.2)
 """
     assert python(code, TFOS_BIND_IP="127.0.0.1", TFOS_SERVER_HOST="127.0.0.1") == [
-        "7 7", "True", "cancelled", "stopped", "1", "only 0 nodes registered with TensorFlowOnSpark",
+        "7 7", "7 7", "7 7", "True", "cancelled", "stopped", "1", "only 0 nodes registered with TensorFlowOnSpark",
         "False True", "True",
     ]  # fmt: skip
 

@@ -35,6 +35,7 @@ from dlobd.hadoop.embedded.processes import ProcessId, identify
 from dlobd.record.run import Finding
 from dlobd.run import page_cache
 from tests.records import run_record
+from tests.waiting import until
 
 S = 10**9
 TOP = Path(__file__).parents[2]
@@ -94,14 +95,6 @@ def child(*words: str) -> Iterator[tuple[subprocess.Popen[bytes], ProcessId]]:
 def state(process: subprocess.Popen[bytes]) -> str:
     """Returns the state of a process; T means stopped."""
     return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
-
-
-def until(holds: Any, within_s: float = 10.0) -> None:
-    """Waits until a condition holds, and fails at the deadline."""
-    deadline = time.monotonic() + within_s
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def observed(tmp_path: Path, **members: Any) -> ObservedRun:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import socket
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,6 +15,7 @@ from dlobd.hadoop.embedded.java import Java
 from dlobd.run import packing
 from dlobd.run.place import external
 from tests.hadoop_conf import write
+from tests.web import answering
 
 
 @pytest.fixture
@@ -29,24 +28,9 @@ def free_port() -> int:
 
 @pytest.fixture
 def stranger() -> Iterator[str]:
-    """A web server that is not Hadoop's."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(b"<html>hello</html>")
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    """The address of a web server that is not Hadoop's."""
+    with answering(lambda path: "hello") as netloc:
+        yield netloc
 
 
 def refused(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:

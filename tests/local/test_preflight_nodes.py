@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import tarfile
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +22,7 @@ from dlobd.run.place.external import ExternalHadoop
 from dlobd.run.preflight.cluster import PYTHON, VERSION, check_nodes
 from dlobd.run.schedulers.base import PackedInstallation
 from tests.hadoop_conf import write
+from tests.web import answering
 
 
 class Hadoop:
@@ -32,35 +31,19 @@ class Hadoop:
     As Hadoop 3.5.0's: /conf?name=KEY answers for one property, and with status 404 where there is none.
     """
 
-    def __init__(self, **managers: dict[str, str]) -> None:
+    def __init__(self, managers: dict[str, dict[str, str]]) -> None:
         self.asked: list[str] = []
-        cluster = self
+        self.managers, self.netloc = managers, ""
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                url = urlsplit(self.path)
-                cluster.asked.append(url.path)
-                _, host, *rest = url.path.split("/")
-                if url.path == "/ws/v1/cluster/nodes":
-                    self.answer(200, {"nodes": {"node": [cluster.node(name) for name in managers]}})
-                elif host in managers and rest == ["conf"]:
-                    (key,) = parse_qs(url.query)["name"]
-                    if key in managers[host]:
-                        self.answer(200, {"property": {"key": key, "value": managers[host][key]}})
-                    else:
-                        self.answer(404, {"RemoteException": {"message": f"Property {key} not found"}})
-
-            def answer(self, status: int, body: dict[str, Any]) -> None:
-                self.send_response(status)
-                self.end_headers()
-                self.wfile.write(json.dumps(body).encode())
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.netloc = f"127.0.0.1:{self.server.server_port}"
-        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
+    def answer(self, path: str) -> Any:
+        """Return the body for a path, None for status 404."""
+        url = urlsplit(path)
+        self.asked.append(url.path)
+        if url.path == "/ws/v1/cluster/nodes":
+            return {"nodes": {"node": [self.node(name) for name in self.managers]}}
+        host, (key,) = url.path.split("/")[1], parse_qs(url.query)["name"]
+        value = self.managers[host].get(key)
+        return None if value is None else {"property": {"key": key, "value": value}}
 
     def node(self, name: str) -> dict[str, Any]:
         """As /ws/v1/cluster/nodes lists it."""
@@ -73,17 +56,15 @@ class Hadoop:
 
 @pytest.fixture
 def hadoop() -> Iterator[Any]:
-    """Starts one; it ends with the test."""
-    started: list[Hadoop] = []
+    """Start one; it ends with the test."""
+    with ExitStack() as opened:
 
-    def start(**managers: dict[str, str]) -> Hadoop:
-        started.append(Hadoop(**managers))
-        return started[-1]
+        def start(**managers: dict[str, str]) -> Hadoop:
+            started = Hadoop(managers)
+            started.netloc = opened.enter_context(answering(started.answer))
+            return started
 
-    yield start
-    for one in started:
-        one.server.shutdown()
-        one.server.server_close()
+        yield start
 
 
 def properties(**other: str) -> dict[str, str]:

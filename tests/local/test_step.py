@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from dlobd.evidence import recorder
 from dlobd.evidence.recorder import RecordedProcess
+from tests import forks
 
 CODE = """
 import sys
@@ -64,8 +63,7 @@ print(exchange.taken)
 
 def run(way: str, directory: Path) -> tuple[RecordedProcess, list[str]]:
     """What three steps recorded, and what they printed: losses, weights, and for each `reduce` whether it was eager."""
-    command = [sys.executable, "-c", CODE, str(directory), way]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=55, check=False)
+    done = forks.first(["-c", CODE, directory, way])
     assert done.returncode == 0, done.stderr
     (process,) = recorder.read_all(directory)
     return process, done.stdout.splitlines()

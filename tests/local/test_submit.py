@@ -17,6 +17,7 @@ import pytest
 from dlobd.run.schedulers.base import Command
 from dlobd.run.submit import Window, submit
 from dlobd.tracing import clock
+from tests.waiting import until
 
 APP = "application_1795230150220_0001"
 
@@ -45,15 +46,6 @@ def gone(pid: int, within_s: float = 10) -> bool:
             return True
         time.sleep(0.02)
     return False
-
-
-def until(condition: Callable[[], Any], within_s: float = 20) -> Any:
-    """What `condition` returns once it is true."""
-    deadline = time.monotonic() + within_s
-    while not (found := condition()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return found
 
 
 def test_the_window_of_a_job_that_ends_well(tmp_path: Path) -> None:

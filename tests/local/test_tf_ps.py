@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
-import subprocess
-import sys
-from contextlib import ExitStack, closing
+import signal
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +15,20 @@ import pytest
 from dlobd import spans as kinds
 from dlobd.channel import Channel
 from dlobd.evidence import recorder
+from dlobd.job.launchers.native import free_addresses
 from dlobd.network.exchanges import outside_step
 from dlobd.network.rendezvous.store import KeyValueStore
 from dlobd.network.verdict.evidence import TransportEvidence
 from dlobd.network.verdict.rules import verdict
+from tests import forks
 from tests.exchange_rank import gradients
 
 pytestmark = pytest.mark.timeout(180)
 
 SECRET = "of this test"
-TESTS = Path(__file__).parents[1]
 
 RANK = """
-import json, sys
+import json, os, signal, sys
 import numpy as np
 import tensorflow as tf
 from tests.exchange_rank import gradients
@@ -50,7 +49,7 @@ np.savez(f"{spans}/rank-{rank}.npz", *map(np.asarray, means))
 print("reduced", flush=True)
 if "dies" in sys.argv:
     if rank == 1:
-        sys.stdin.read()
+        os.kill(os.getpid(), signal.SIGKILL)
     outside_step.DEADLINE_S = 3.0
     try:
         exchange.reduce(tf, gradients(rank), len(peers))
@@ -62,34 +61,21 @@ tracing.flush()
 """
 
 
-def started(spans: Path, ranks: int, servers: int, *more: str) -> tuple[ExitStack, list[subprocess.Popen[str]]]:
-    """Start ranks with the addresses of a launcher; return what ends them."""
-    with ExitStack() as free:
-        taken = [free.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(ranks)]
-        peers = ",".join(f"127.0.0.1:{one.getsockname()[1]}" for one in taken)
-    ends = ExitStack()
-    store = ends.enter_context(closing(KeyValueStore("127.0.0.1", ranks, SECRET.encode())))
-    place = {outside_step.RENDEZVOUS: json.dumps({"address": store.address, "secret": SECRET})}
-    path = {"PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])}
-    processes = []
-    for rank in range(ranks):
-        command = [sys.executable, "-c", RANK, str(spans), str(rank), peers, str(servers), "3", *more]
-        process = subprocess.Popen(
-            command, env={**os.environ, **place, **path}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        ends.enter_context(process)  # whose end is awaited, after it was killed
-        ends.callback(process.kill)
-        processes.append(process)
-    return ends, processes
+@contextmanager
+def places(spans: Path, ranks: int, servers: int, *more: str) -> Iterator[tuple[list[list[str]], dict[str, str]]]:
+    """Yield the arguments of each rank, and the environment of all with the addresses of a launcher."""
+    with closing(KeyValueStore("127.0.0.1", ranks, SECRET.encode())) as store:
+        place = {outside_step.RENDEZVOUS: json.dumps({"address": store.address, "secret": SECRET})}
+        peers = ",".join(free_addresses(ranks))
+        yield [["-c", RANK, str(spans), str(rank), peers, str(servers), "3", *more] for rank in range(ranks)], place
 
 
 def test_means_are_those_of_numpy_and_the_transport_is_proved(tmp_path: Path) -> None:
     """All parts are recorded; the kernel counts the bytes to the serving ranks."""
     ranks = 3
-    ends, processes = started(tmp_path, ranks, 2)
-    with ends:
-        for process in processes:
-            assert process.wait(120) == 0
+    with places(tmp_path, ranks, 2) as (commands, environment):
+        done = forks.run(commands, 150, **environment)
+    assert [one.returncode for one in done] == [0] * ranks, done
     found = [list(np.load(tmp_path / f"rank-{rank}.npz").values()) for rank in range(ranks)]
     for number, parts in enumerate(zip(*(gradients(rank) for rank in range(ranks)), strict=True)):
         np.testing.assert_allclose(found[0][number], 3 * np.mean(parts, axis=0), rtol=1e-5, atol=1e-6)
@@ -117,14 +103,12 @@ def transfers(process: Any) -> list[tuple[int, ...]]:
 
 def test_a_rank_that_is_killed_is_named_by_the_deadline(tmp_path: Path) -> None:
     """By the store: TensorFlow only knows that some rank is missing."""
-    ends, processes = started(tmp_path, 3, 1, "dies")
-    with ends:
-        for process in processes:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "reduced\n"
-        processes[1].kill()
-        for rank in (0, 2):
-            assert "rank 1 is gone" in processes[rank].communicate(timeout=60)[0]
+    with places(tmp_path, 3, 1, "dies") as (commands, environment):
+        done = forks.run(commands, 150, **environment)
+    assert done[1].returncode == -signal.SIGKILL
+    for rank in (0, 2):
+        assert done[rank].stdout.startswith("reduced\n")
+        assert "rank 1 is gone" in done[rank].stdout, done[rank]
 
 
 def _rank(recorded: Any) -> int:

@@ -5,14 +5,11 @@ With real TensorFlow, and ranks that are threads.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
-from subprocess import PIPE
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,6 +26,7 @@ from dlobd.job.training.evaluation import Evaluation, evaluate
 from dlobd.job.training.loop import StopVote
 from dlobd.job.training.optimisation import Momentum, Sgd, softmax_cross_entropy
 from dlobd.job.training.step import Step, Workload
+from tests import forks
 
 pytestmark = pytest.mark.slow  # imports TensorFlow
 
@@ -206,17 +204,9 @@ def test_ranks_that_are_processes_keep_equal_models() -> None:
     """With TensorFlow's own collectives inside of the step: to the last bit, the moving statistics with the rest. What
     one rank wishes, both know after the same step, and after the same agreement between steps."""
     peers = free_addresses(2)
-    ranks = [
-        subprocess.Popen([sys.executable, "-c", PROCESS, str(rank), *peers], stdout=PIPE, stderr=PIPE, text=True)
-        for rank in range(2)
-    ]
-    try:
-        ended = [rank.communicate(timeout=55) for rank in ranks]
-    finally:
-        for rank in ranks:
-            rank.kill()
-    assert [rank.returncode for rank in ranks] == [0, 0], ended
-    first, second = (said.splitlines() for said, _ in ended)
+    done = forks.run([["-c", PROCESS, rank, *peers] for rank in range(2)], 110)
+    assert [rank.returncode for rank in done] == [0, 0], done
+    first, second = (rank.stdout.splitlines() for rank in done)
     assert first == second
     assert first[1::2] == ["False", "True", "False"]
     assert first[6:] == ["True False"]

@@ -49,6 +49,7 @@ def test_tcp_between_hosts_is_proved_by_their_interfaces(link: list[Host]) -> No
     assert all(abs(percent) <= 1.0 for percent in compared), plane.evidence
 
 
+@pytest.mark.serial
 def test_shared_memory_between_processes() -> None:
     """No counter moved by as much."""
     evidence = met([end(code, "shm", "") for code in (ECHO, ASK)])

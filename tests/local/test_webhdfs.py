@@ -3,41 +3,21 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
 from dlobd.hadoop import webhdfs
+from tests.web import answering
 
 LIVE = {"localhost:9866": {"infoAddr": "127.0.0.2:9864", "xferaddr": "127.0.0.2:9866"}}
 
 
-class NameNode(BaseHTTPRequestHandler):
-    """Answers /jmx as a NameNode with one DataNode."""
-
-    def do_GET(self) -> None:
-        """One bean, whose list of DataNodes is JSON in JSON."""
-        body = json.dumps({"beans": [{"LiveNodes": json.dumps(LIVE)}]}).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Says nothing."""
-
-
 @pytest.fixture
 def namenode() -> Iterator[str]:
-    """Its address."""
-    with HTTPServer(("127.0.0.1", 0), NameNode) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    """The URL of a NameNode with one DataNode, which /jmx lists as JSON in JSON."""
+    with answering(lambda path: {"beans": [{"LiveNodes": json.dumps(LIVE)}]}) as netloc:
+        yield f"http://{netloc}"
 
 
 def test_a_datanode_that_is_alive_is_named_by_its_transfer_address(namenode: str) -> None:

@@ -16,6 +16,7 @@ from dlobd import tracing
 from dlobd.job.launchers import addresses, tfos, trainer_process
 from dlobd.job.launchers.base import Node, place, role_of
 from dlobd.job.launchers.failure import failure_line
+from tests.jobs import SilentMarkers as Markers
 
 PY4J = """\
 An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
@@ -37,29 +38,6 @@ def test_a_rank_is_found_at_the_channels_device(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setenv(addresses.CHANNEL, channel)
     monkeypatch.setenv(addresses.BIND_IP, "127.0.0.2")
     assert addresses.rank_address() == address
-
-
-class Markers:
-    """Markers of a job in which a rank has failed, or none."""
-
-    def __init__(self, cause: str | None = None) -> None:
-        self._cause = cause
-
-    def finished(self) -> frozenset[int]:
-        return frozenset()
-
-    def failure(self) -> str | None:
-        return self._cause
-
-    final_failure = failure
-
-    def wait(self, known: frozenset[int], within_s: float) -> None:
-        raise AssertionError(known)
-
-    def report_failure(self, cause: str) -> None:
-        raise AssertionError(cause)
-
-    report_death = report_failure
 
 
 def test_ranks_are_chief_and_workers() -> None:

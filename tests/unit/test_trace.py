@@ -7,7 +7,6 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
@@ -23,6 +22,7 @@ from dlobd.evidence import recorder
 from dlobd.evidence.recorder import RecordedProcess
 from dlobd.tracing.clock import FakeClock
 from dlobd.tracing.recorder import Recorder
+from tests.waiting import until
 
 # a tree of spans: layer, name, attributes, children
 TREES = st.recursive(
@@ -311,11 +311,3 @@ def test_values_that_json_does_not_know_are_written_as_text(tmp_path: Path) -> N
         pass
     own.close()
     assert only(tmp_path).spans[0].attrs == {"path": "/a b", "title": "Zürich\n"}
-
-
-def until(condition: Callable[[], Any], within_s: float = 20) -> None:
-    """Waits until `condition` holds."""
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
