@@ -113,7 +113,11 @@ def _draw(axes: Axes, found: dict[str, list[Run]], clock: Callable[[Run, Epoch],
     for number, (label, runs) in enumerate(found.items()):
         shade = pictures.LINE_COLOURS[number % len(pictures.LINE_COLOURS)]
         for first, run in enumerate(runs):
-            at = {ns / 1e9: epoch.test_accuracy for epoch in evaluated(run) if (ns := clock(run, epoch)) is not None}
+            at = {
+                ns / 1e9: epoch.test_accuracy or 0.0
+                for epoch in evaluated(run)
+                if (ns := clock(run, epoch)) is not None
+            }
             name = None if first else label
             axes.plot([*at], [*at.values()], marker="o", markersize=3, linewidth=1, color=shade, label=name)
         for target in sorted({run.time_to_accuracy.target for run in runs if run.time_to_accuracy}):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib
 from matplotlib.figure import Figure
@@ -53,7 +53,9 @@ def bar(layer: str) -> dict[str, Any]:
     return {"color": colour(layer), "hatch": HATCHES[layer], **EDGE}
 
 
-def layer_legend(figure: Figure, layers: Collection[str], loc: str = "outside lower left") -> None:
+def layer_legend(
+    figure: Figure, layers: Collection[str], loc: Literal["outside lower left", "lower left"] = "outside lower left"
+) -> None:
     """Add a legend of layers in a row below the picture."""
     handles = [
         Patch(facecolor=colour(name), hatch=hatch, label=LAYERS[name].title if name in LAYERS else name, **EDGE)

@@ -167,7 +167,13 @@ def _behind(axes: Axes, layers: Sequence[Strip], alpha: float) -> None:
         own = [(start, length) for layer, start, length in layers if layer == name]
         hatch = HATCHES[name] if alpha == 1 else ""
         edge = "black" if hatch else "none"
-        looks = {"facecolor": colour(name), "edgecolor": edge, "linewidth": 0, "hatch": hatch, "alpha": alpha}
+        looks: dict[str, Any] = {
+            "facecolor": colour(name),
+            "edgecolor": edge,
+            "linewidth": 0,
+            "hatch": hatch,
+            "alpha": alpha,
+        }
         axes.broken_barh(own, (0, 1), transform=top, **looks)
 
 
@@ -175,7 +181,7 @@ def _cpu(axes: Axes, frame: pd.DataFrame, cores: int) -> None:
     at_s, by_role = cores_by_role(frame)
     below: Any = np.zeros(max(0, len(at_s) - 1))
     for (role, busy), shade, pattern in zip(by_role.items(), SHADES, PATTERNS, strict=False):
-        looks = {"facecolor": shade, "edgecolor": "black", "linewidth": 0.2, "hatch": pattern}
+        looks: dict[str, Any] = {"facecolor": shade, "edgecolor": "black", "linewidth": 0.2, "hatch": pattern}
         axes.stairs(below + busy, at_s, baseline=below, fill=True, label=role, **looks)
         below = below + busy
     edges, machine = rates(frame[frame["role"] == HOST], "cpu_ns")

@@ -1,8 +1,9 @@
-"""Runs jobs with one scripted pathology each, and healthy jobs, and writes into docs/results.md whether the findings
-are right: python -m bench.pathologies [--only NAME...] [--out DIR] [--loaded].
+"""Run jobs with one scripted pathology each, and healthy jobs; write to docs/results.md how many findings are right.
 
-The expected findings are in bench/pathologies/table.py. The same command continues after an interruption, and repeats
-runs that failed to start. To repeat another run, remove its directory below --out.
+    python -m bench.pathologies [--only NAME...] [--out DIR] [--loaded]
+
+The expected findings are in bench/pathologies/table.toml. Rerun the command to resume, and to repeat runs that failed
+to start. To repeat another run, remove its directory below --out.
 """
 
 from __future__ import annotations

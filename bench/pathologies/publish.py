@@ -1,4 +1,4 @@
-"""The results as tables of docs/results.md."""
+"""Writes the results of the pathologies as tables of docs/results.md."""
 
 from __future__ import annotations
 
@@ -16,24 +16,19 @@ NAME = "pathologies"
 
 
 def write(docs: Path, made: Sequence[Result], healthy: Sequence[Result]) -> Path:
-    """Write both tables between the page's markers."""
-    runs = list(_runs((*made, *healthy)))
+    """Write both tables and the totals between the page's markers."""
     busy = [result.busy_percent for result in (*made, *healthy) if result.bundle]
-    facts = [*(publish.machine(runs) if runs else ()), *publish.loaded(busy)]
-    path = docs / publish.PAGE
-    publish.page(path, NAME, facts, parts(made, healthy))
-    return path
-
-
-def parts(made: Sequence[Result], healthy: Sequence[Result]) -> list[str]:
-    """Return the tables and the totals."""
-    columns = ["pathology", "construction", "expected", "first above noise", "saves at most", "wall", "right?"]
-    return [
-        markdown(columns, map(_row, made)),
+    columns = ["construction", "saves at most", "wall", "right?"]
+    sick = ["pathology", columns[0], "expected", "first above noise", *columns[1:]]
+    parts = [
+        markdown(sick, ([one.name, one.how, one.expected, *_found(one)] for one in made)),
         "Healthy runs; they should have no finding above noise:",
-        markdown(["run", "construction", "above noise", "saves at most", "wall", "right?"], map(_control, healthy)),
+        markdown(
+            ["run", columns[0], "above noise", *columns[1:]], ([one.name, one.how, *_found(one)] for one in healthy)
+        ),
         f"**{summary(made, healthy)}**",
     ]
+    return publish.of_runs(docs, NAME, _runs((*made, *healthy)), busy, parts)
 
 
 def summary(made: Sequence[Result], healthy: Sequence[Result]) -> str:
@@ -51,14 +46,6 @@ def line(result: Result) -> str:
         return f"{result.name}: could not run: {result.why_not}"
     found = f"{result.first} ({_s(result.saves_ns)} of {_s(result.wall_ns)})" if result.first else "nothing above noise"
     return f"{result.name}: {result.status}, {found}; expected {result.expected or 'nothing'}: {_verdict(result)}"
-
-
-def _row(result: Result) -> list[str]:
-    return [result.name, result.how, result.expected, *_found(result)]
-
-
-def _control(result: Result) -> list[str]:
-    return [result.name, result.how, *_found(result)]
 
 
 def _found(result: Result) -> list[str]:

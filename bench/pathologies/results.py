@@ -1,10 +1,10 @@
-"""The result of each run: its first finding above noise, stored as JSON so that an interrupted command can continue."""
+"""Result of each run: the first finding above noise, stored as JSON so that an interrupted command can resume."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from bench.pathologies.stage import Ended
 from bench.pathologies.table import Pathology
 from dlobd.bundle.store import Bundle
 from dlobd.errors import BundleError
+from dlobd.fields import decoded, plain
 from dlobd.paths import replace_file
 
 FILE = "result.json"
@@ -25,7 +26,7 @@ class Result:
 
     Attributes:
         bundle: its directory; empty if there is none.
-        why_not: the reason why the run or its fault is missing; empty if both were there.
+        why_not: reason for a missing run or fault; empty if both were there.
         first: its first finding above noise; empty if there is none.
         above_noise: all findings above noise.
     """
@@ -45,7 +46,7 @@ class Result:
 
     @property
     def right(self) -> bool:
-        """Whether the run ended, and its first finding is the expected one; a healthy run must have none."""
+        """True if the run ended and has the expected first finding; a healthy run must have none."""
         return not self.why_not and self.status in SOUND and self.first == self.expected
 
 
@@ -97,14 +98,13 @@ def store(out: Path, pathology: Pathology, result: Result) -> None:
     """Store a result."""
     path = directory(out, pathology)
     path.mkdir(parents=True, exist_ok=True)
-    replace_file(path / FILE, (json.dumps(asdict(result), indent=1) + "\n").encode())
+    replace_file(path / FILE, (json.dumps(plain(result), indent=1) + "\n").encode())
 
 
 def stored(out: Path, pathology: Pathology) -> Result | None:
     """Return the result of an earlier call; None if there is none, or if the table has changed since."""
     try:
-        kept = json.loads((directory(out, pathology) / FILE).read_text())
-        result = Result(**{**kept, "above_noise": tuple(kept["above_noise"])})
+        result: Result = decoded(Result, json.loads((directory(out, pathology) / FILE).read_text()))
     except (OSError, ValueError, TypeError, KeyError):
         return None
     same = (result.name, result.how, result.expected) == (pathology.name, pathology.how, pathology.expected)
