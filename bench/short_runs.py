@@ -17,7 +17,6 @@ import signal
 import socket
 import sys
 import tempfile
-import threading
 import time
 import zlib
 from pathlib import Path
@@ -36,51 +35,34 @@ COLUMNS = ("batch", "wall_ns", *(f"{layer}_ns" for layer in LAYERS))
 
 TIMEOUT_S = 60
 FILE_BYTES = 1 << 20
-PIPE_BYTES = 1 << 20
+BLOCKS, BLOCK_BYTES = 32, 1 << 15  # a block fits into the pipe
 ROUND_TRIPS = 100
 MESSAGE = bytes(1024)
 PRODUCTS = 100_000
 
 
 def work(directory: Path) -> None:
-    """Spend time in each layer except the launcher, and record it in `directory`."""
+    """Do some work in each layer except the launcher, and record it in `directory`."""
     tracing.start(directory, "driver")
     with tracing.span(kinds.SpanKind("write and read", "hdfs")):
         path = directory / "data"
         path.write_bytes(bytes(FILE_BYTES))
         zlib.crc32(path.read_bytes())
     with tracing.span(kinds.GET):
-        _pipe(PIPE_BYTES)
+        reading, writing = os.pipe()
+        with os.fdopen(writing, "wb", buffering=0) as end, os.fdopen(reading, "rb") as begin:
+            for _ in range(BLOCKS):
+                end.write(bytes(BLOCK_BYTES))
+                begin.read(BLOCK_BYTES)
     with tracing.span(kinds.SpanKind("all-reduce", "channel")):
-        _round_trips(ROUND_TRIPS)
+        one, other = socket.socketpair()
+        with one, other:
+            for sender, receiver in [(one, other), (other, one)] * ROUND_TRIPS:
+                sender.sendall(MESSAGE)
+                receiver.recv(len(MESSAGE), socket.MSG_WAITALL)
     with tracing.span(kinds.STEP):
         sum(number * number for number in range(PRODUCTS))
     tracing.flush()
-
-
-def _pipe(size: int) -> None:
-    reading, writing = os.pipe()
-
-    def feed() -> None:
-        with os.fdopen(writing, "wb") as end:
-            end.write(bytes(size))
-
-    thread = threading.Thread(target=feed)
-    thread.start()
-    with os.fdopen(reading, "rb") as end:
-        while end.read(1 << 16):
-            pass
-    thread.join()
-
-
-def _round_trips(count: int) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as one:
-        other, _ = server.accept()
-        with other:
-            for _ in range(count):
-                for sender, receiver in ((one, other), (other, one)):
-                    sender.sendall(MESSAGE)
-                    receiver.recv(len(MESSAGE), socket.MSG_WAITALL)
 
 
 def measure(directory: Path) -> dict[str, int]:
