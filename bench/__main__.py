@@ -67,7 +67,7 @@ def _bench(asked: argparse.Namespace, progress: Progress) -> list[Path]:
     return [asked.docs / publish.PAGE, publish.store(asked.docs, NAME, document)]
 
 
-def _loop(seed: int, progress: Progress) -> dict[str, Any] | None:
+def _loop(seed: int, progress: Progress) -> dict[str, list[float]] | None:
     progress("step loop with and without the recorder")
     loop = step_loop.measure(seed)
     return asdict(loop) if loop else None

@@ -33,7 +33,10 @@ HATCHES = {
 }
 """Layer to its hatch, which distinguishes neighbouring layers without colour."""
 
-EDGE: dict[str, Any] = {"edgecolor": "black", "linewidth": 0.4}
+Style = dict[str, Any]
+"""Keyword arguments of matplotlib."""
+
+EDGE: Style = {"edgecolor": "black", "linewidth": 0.4}
 """The outline of bars."""
 
 LINE_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -48,7 +51,7 @@ def colour(layer: str) -> str:
     return LAYERS[layer].colour if layer in LAYERS else "white"
 
 
-def bar(layer: str) -> dict[str, Any]:
+def bar(layer: str) -> Style:
     """Return the style of a layer's bar."""
     return {"color": colour(layer), "hatch": HATCHES[layer], **EDGE}
 
@@ -73,9 +76,8 @@ def write(figure: Figure, path: Path) -> None:
     """
     if path.suffix not in SUFFIXES:
         raise UsageError(f"{path} is neither a .png nor a .svg file.", "use one of these suffixes")
-    metadata: dict[str, Any] = {"Date": None} if path.suffix == ".svg" else {"Software": None}
     try:
         with matplotlib.rc_context({"svg.hashsalt": "dlobd"}):  # else the IDs in the file are random
-            figure.savefig(path, metadata=metadata, dpi=150)
+            figure.savefig(path, metadata={"Date" if path.suffix == ".svg" else "Software": None}, dpi=150)
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}.", "choose another path") from error

@@ -11,7 +11,6 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import Any
 
 import pandas as pd
 from matplotlib import patheffects
@@ -38,7 +37,7 @@ GROUP_LAYERS = {"YARN": "yarn", "Spark": "spark"}
 """Layer group of the published figures to the layer that gives its colour."""
 
 OUTLINE = [patheffects.withStroke(linewidth=2.5, foreground="white")]
-INSIDE: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": "small", "path_effects": OUTLINE}
+INSIDE: pictures.Style = {"ha": "center", "va": "center", "fontsize": "small", "path_effects": OUTLINE}
 """Style of the seconds inside a segment."""
 
 PUBLISHED = (
