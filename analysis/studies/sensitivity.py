@@ -171,18 +171,8 @@ def _by_chance(seen: Floats, sizes: Sequence[int]) -> list[float]:
 
 def table(found: Sequence[Sensitivity]) -> pd.DataFrame:
     """Return a row per figure and factor."""
-    return pd.DataFrame(
-        [
-            {
-                "figure": one.figure,
-                "factor": one.factor,
-                "first order": _share(one.first),
-                "total order": _share(one.total),
-                "by chance": f"{one.chance:.2f}",
-            }
-            for one in found
-        ]
-    )
+    rows = [(one.figure, one.factor, _share(one.first), _share(one.total), f"{one.chance:.2f}") for one in found]
+    return pd.DataFrame(rows, columns=["figure", "factor", "first order", "total order", "by chance"])
 
 
 def report(asked: Namespace) -> Shown:
