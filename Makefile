@@ -39,10 +39,10 @@ comparisons: setup ## record whole runs, count false alarms and planted differen
 	@$(PYTHON) -m bench.comparisons --pool runs/comparisons/softmax-mnist-quick
 
 dependencies: setup ## Spark's jars uploaded with each job, against spark.yarn.archive, into docs/results.md; REPEATS=N, LOADED=1
-	@$(PYTHON) -m bench.dependencies --repeats $(or $(REPEATS),6) $(if $(LOADED),--loaded)
+	@$(PYTHON) -m bench.remedies dependencies --repeats $(or $(REPEATS),6) $(if $(LOADED),--loaded)
 
 close-retry: setup ## HDFS clients that close a file again after 0.4 s, against 0.04 s, into docs/results.md; REPEATS=N, LOADED=1
-	@$(PYTHON) -m bench.close_retry --repeats $(or $(REPEATS),6) $(if $(LOADED),--loaded)
+	@$(PYTHON) -m bench.remedies close-retry --repeats $(or $(REPEATS),6) $(if $(LOADED),--loaded)
 
 pathologies: setup ## runs with one scripted pathology each: whether findings are right, into docs/results.md; LOADED=1; as root all of them
 	@$(PYTHON) -m bench.pathologies $(if $(LOADED),--loaded)

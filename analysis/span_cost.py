@@ -18,7 +18,7 @@ from dlobd.tracing import span_cost
 
 
 def main() -> None:
-    """Print a line for each of both, and the load of the machine."""
+    """Print the cost with recording on and off, and the load of the machine."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--spans", type=int, default=2000)
     parser.add_argument("--repeats", type=int, default=7)

@@ -1,1 +1,1 @@
-"""The published figures: `make bench`. Each module makes one table of docs/results.md with public functions."""
+"""The published figures. Each command of `make` measures what is missing, and writes its part of docs/results.md."""

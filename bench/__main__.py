@@ -1,64 +1,103 @@
-"""Measures what is missing and writes docs/results.md: python -m bench [--repeats N] [--out DIR] [--loaded].
+"""Measure launchers, inputs, the start of a cluster and the recorder, and write docs/results.md.
 
-Rerun the command to resume. It refuses a busy machine without --loaded.
+    python -m bench [--repeats N] [--out DIR] [--loaded]
+    python -m bench --republish
+
+Rerun the command to resume. It refuses a busy machine without --loaded. --republish measures nothing: it writes two
+sections of the page from their stored figures.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bench import cluster, command, jobs, publish, recorder
-from bench.points import points
-from bench.tables import Table
-from dlobd.paths import replace_file
+from bench import channels, cluster, command, jobs, publish
+from bench.tables import Table, spreads
+from dlobd.report import text
 from dlobd.run import series_runner
 from dlobd.run.progress import Progress
+from dlobd.selftest import step_loop
+from dlobd.selftest.step_loop import BLOCK_STEPS, Loop
 
 NAME = "bench"
+RECORDER = "Step loop with and without the recorder"
+
+Loops = list[dict[str, list[float]] | None]
+"""A `Loop` as JSON per process; None if it did not end well."""
 
 
 def main() -> int:
     """Return the exit code."""
-    return command.run(command.parser(NAME, __doc__, repeats=6).parse_args(), NAME, _bench)
+    parser = command.parser(NAME, __doc__, repeats=6)
+    parser.add_argument("--republish", action="store_true", help="write the pages of stored figures again")
+    asked = parser.parse_args()
+    if asked.republish:
+        republish(asked.docs)
+        return 0
+    return command.run(asked, NAME, _bench)
+
+
+def republish(docs: Path) -> None:
+    """Write the sections that have stored figures."""
+    for name, part, made in ((NAME, "tables", tables), (channels.NAME, "seconds", channels.tables)):
+        found = json.loads((docs / f"{name}.json").read_text())
+        publish.publish(docs, name, found["facts"], made(found[part]))
 
 
 def _bench(asked: argparse.Namespace, progress: Progress) -> list[Path]:
     starts = cluster.measure(asked.out / "cluster.json", asked.repeats, progress)
-    kept = asked.out / "step-loop.json"
-    loops: list[Any] = json.loads(kept.read_text()) if kept.exists() else []
-    while len(loops) < asked.repeats:
-        progress("step loop with and without the recorder")
-        loops.append(recorder.measure(seed=len(loops)))
-        replace_file(kept, json.dumps(loops).encode())
-    found = series_runner.run(series_runner.opened(points(), 0, asked.out), asked.repeats, progress, progress.keep)
+    loops = command.repeated(asked.out / "step-loop.json", asked.repeats, lambda seed: _loop(seed, progress))
+    found = series_runner.run(series_runner.opened(jobs.points(), 0, asked.out), asked.repeats, progress, progress.keep)
     bundles = {cell: bundle for cell, bundle in sorted(found.ended().items()) if cell.repeat <= asked.repeats}
     runs = {label: [b.read() for cell, b in bundles.items() if cell.point == label] for label in found.points}
     every = [run for each in runs.values() for run in each]
     busy = [percent for run_id, percent in found.busy().items() if run_id in {run.run_id for run in every}]
-    document: dict[str, Any] = {
-        "facts": [*publish.machine(every), *publish.loaded(busy)],
-        "busy_percent": busy,
-        "runs": [run.run_id for run in every],
-        "tables": {
-            **jobs.values(runs),
-            cluster.TITLE: cluster.values(starts),
-            recorder.TITLE: {"processes": loops[: asked.repeats]},
-        },
-    }
-    publish.store(asked.docs, NAME, document)
-    publish.publish(asked.docs, NAME, document["facts"], tables(document["tables"]))
-    return [asked.docs / publish.PAGE, asked.docs / f"{NAME}.json"]
+    facts = [*publish.machine(every), *publish.loaded(busy)]
+    figures = {**jobs.values(runs), cluster.TITLE: cluster.values(starts), RECORDER: {"processes": loops}}
+    publish.publish(asked.docs, NAME, facts, tables(figures))
+    run_ids = [run.run_id for run in every]
+    document = {"facts": facts, "busy_percent": busy, "runs": run_ids, "tables": figures}
+    return [asked.docs / publish.PAGE, publish.store(asked.docs, NAME, document)]
+
+
+def _loop(seed: int, progress: Progress) -> dict[str, list[float]] | None:
+    progress("step loop with and without the recorder")
+    loop = step_loop.measure(seed)
+    return asdict(loop) if loop else None
 
 
 def tables(found: Mapping[str, Any]) -> list[Table]:
-    """Of the document's `tables`."""
-    loop = recorder.table(found[recorder.TITLE]["processes"])
-    return [*jobs.tables(found), cluster.table(found[cluster.TITLE]), loop]
+    """Return the tables of the stored figures."""
+    return [*jobs.tables(found), cluster.table(found[cluster.TITLE]), recorder_table(found[RECORDER]["processes"])]
+
+
+def recorder_table(measured: Loops) -> Table:
+    """Return the cost of recording per step of the real trainer; each process is one value."""
+    loops = [Loop(tuple(one["off_ns"]), tuple(one["on_ns"])) for one in measured if one]
+    added = step_loop.added_ns(loops)
+    says = (
+        f"Blocks of {BLOCK_STEPS} steps of one rank with and without recording, in turn in one process. The input is "
+        "in memory; a step has three spans. Microseconds per step: medians of the blocks of a process, and of the "
+        f"differences within its pairs. Added: {text.estimate(added and added.times(1e-3))} us."
+    )
+    return spreads(
+        RECORDER,
+        says,
+        "processes",
+        "median, us",
+        {
+            "off": [loop.step_ns / 1e3 for loop in loops],
+            "on": [statistics.median(loop.on_ns) / 1e3 for loop in loops],
+            "added": [loop.added_ns / 1e3 for loop in loops],
+        },
+    )
 
 
 if __name__ == "__main__":

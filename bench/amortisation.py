@@ -1,4 +1,4 @@
-"""Measure fixed cost and cost per epoch of each launcher, check them by long runs, write docs/results.md.
+"""Measure fixed cost and cost per epoch of each launcher, check them by long runs, and write docs/results.md.
 
     python -m bench.amortisation [--repeats N] [--long-repeats N] [--experiment NAME] [--ways WAY...] [--loaded]
 
@@ -46,10 +46,8 @@ def points(experiment: str, ways: Sequence[str], epochs: Sequence[int]) -> dict[
 
 def main() -> int:
     """Return the exit code."""
-    parser = command.parser(NAME, __doc__, repeats=6)
+    parser = stack_overhead.parser(NAME, __doc__, WAYS)
     parser.add_argument("--long-repeats", type=int, default=2, help="of the long runs; 0: none")
-    parser.add_argument("--experiment", default="softmax-mnist", help="a shipped experiment or a TOML file")
-    parser.add_argument("--ways", nargs="+", default=WAYS, metavar="WAY")
     parser.add_argument("--short", type=int, nargs="+", default=SHORT, metavar="EPOCHS")
     parser.add_argument("--long", type=int, nargs="+", default=LONG, metavar="EPOCHS")
     return command.run(parser.parse_args(), NAME, _measure)
@@ -70,17 +68,15 @@ def write(
     found: Amortisation, runs: Sequence[Run], busy: Sequence[float], docs: Path, epochs: Sequence[int] = LONG
 ) -> list[Path]:
     """Write curve and tables into docs/; return the files."""
-    page, picture = docs / publish.PAGE, docs / "amortisation.svg"
+    picture = docs / "amortisation.svg"
     docs.mkdir(parents=True, exist_ok=True)
     pictures.write(draw(found), picture)
-    facts = [*publish.machine(runs), *publish.loaded(busy), *(f"**{words}**" for words in found.warnings)]
     parts = [f"![Stack overhead over epochs]({picture.name})", f"Fixed cost and cost per epoch. {estimates.BY_ITSELF}"]
     parts += [of_frame(table(found))]
     parts += [f"Predicted wall of one more run. {PREDICTIONS}", of_frame(prediction_table(found, epochs))]
     if found.checks:
         parts += ["Long runs, which did not give the lines:", of_frame(check_table(found))]
-    publish.page(page, NAME, facts, parts)
-    return [page, picture]
+    return [publish.of_runs(docs, NAME, runs, busy, parts, found.warnings), picture]
 
 
 if __name__ == "__main__":

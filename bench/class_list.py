@@ -1,7 +1,9 @@
-"""Writes `yarn/daemon-classes.gz`: the classes that the daemons load until they are ready, for their archive.
+"""Write `yarn/daemon-classes.gz`, the classes that the daemons load until they are ready, for their shared archive.
 
-python -m bench.class_list, in a checkout. To be run again with a new Hadoop, pyspark or Java; a class that is not there
-any more is passed over, and one that is missing in the list is loaded as without an archive.
+    python -m bench.class_list
+
+Rerun it in a checkout after an upgrade of Hadoop, pyspark or Java. The JVM skips classes of the list that are gone, and
+loads other classes without the archive.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from dlobd.paths import shipped
 
 
 def main() -> None:
-    """Start a cluster of its own without archive, every JVM of which writes its list."""
+    """Start a separate cluster without an archive; each of its JVMs writes a list."""
     command, numbers = daemons.java_command, itertools.count()
     with tempfile.TemporaryDirectory(prefix="dl-", dir="/tmp") as name:
 
@@ -33,7 +35,7 @@ def main() -> None:
             cluster.start(print)
         cluster.stop()
         lines = [line for path in sorted(Path(name).glob("*.classes")) for line in path.read_text().splitlines()]
-    # a proxy's class is made when it is asked for: there is none to be found
+    # classes of proxies are created at run time
     wanted = dict.fromkeys(line for line in lines if not line.startswith(("#", "jdk/proxy", "com/sun/proxy")))
     text = "".join(f"{line}\n" for line in wanted)
     (shipped("yarn") / "daemon-classes.gz").write_bytes(gzip.compress(text.encode(), mtime=0))

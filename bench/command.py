@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import json
 import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from dlobd.compare.compatibility import BUSY_PERCENT
 from dlobd.errors import Busy, DlobdError
+from dlobd.paths import replace_file
 from dlobd.run import series_runner
 from dlobd.run.progress import Progress
+
+T = TypeVar("T")
 
 Measure = Callable[[argparse.Namespace, Progress], list[Path]]
 """Measures the missing runs, writes the pages, and returns them."""
@@ -26,7 +31,7 @@ def parser(name: str, described: str | None, repeats: int | None = None) -> argp
         made.add_argument("--repeats", type=int, default=repeats)
     made.add_argument("--out", type=Path, default=Path("runs") / name)
     made.add_argument("--docs", type=Path, default=Path("docs"))
-    made.add_argument("--loaded", action="store_true", help="measure on a busy machine too; the page says so")
+    made.add_argument("--loaded", action="store_true", help="measure on a busy machine too; the page warns of it")
     return made
 
 
@@ -48,3 +53,13 @@ def run(asked: argparse.Namespace, name: str, measure: Measure) -> int:
         return 130
     print(f"Wrote {' and '.join(map(str, written))}")
     return 0
+
+
+def repeated(path: Path, repeats: int, measure: Callable[[int], T]) -> list[T]:
+    """Return the measurements stored in a JSON file, after adding the missing ones; `measure` gets their number."""
+    kept: list[T] = json.loads(path.read_text()) if path.exists() else []
+    while len(kept) < repeats:
+        kept.append(measure(len(kept)))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, json.dumps(kept).encode())
+    return kept[:repeats]

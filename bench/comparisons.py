@@ -9,7 +9,6 @@ FILE has short runs of `python -m bench.short_runs FILE`. SERIES has many runs o
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,7 @@ from pathlib import Path
 from bench import false_alarms, publish, short_runs
 from bench.false_alarms import ORDERS, Alarms, Count
 from bench.tables import markdown
+from dlobd.compare.figures import layer_s
 from dlobd.compare.runset import read
 from dlobd.layers import title
 from dlobd.record.run import Run
@@ -52,10 +52,9 @@ def main() -> int:
     asked = parser.parse_args()
     runs = read(asked.pool, Path("runs")).runs
     pool = [run for run in runs if run.status == "ok" and run.wall_ns]
-    parts = [*_short(short_runs.read(asked.short)), *_stack(pool)]
-    publish.page(asked.docs / publish.PAGE, NAME, publish.machine(pool), parts)
+    publish.of_runs(asked.docs, NAME, pool, [], [*_short(short_runs.read(asked.short)), *_stack(pool)])
     kept = [{"run": run.run_id, "wall_ns": run.wall_ns, **{row.layer: row.ns for row in run.layers}} for run in pool]
-    (asked.docs / "comparisons.json").write_text(json.dumps({"pool": kept}, indent=1) + "\n")
+    publish.store(asked.docs, NAME, {"pool": kept})
     return 0
 
 
@@ -70,10 +69,9 @@ def _short(runs: Sequence[false_alarms.Values]) -> list[str]:
     found, asked = false_alarms.short_power(runs, 6, PLANTED_WALL, TRIALS_WALL)
     planted = (
         f"**{PLANTED_WALL:+.0%} planted.** A pilot of 6 repeats of these runs, with `--margin {PLANTED_WALL:.0%}`, "
-        f"asks in {len(asked)} of {TRIALS_WALL} trials for a number of repeats: {_range(asked)}. With these "
-        f"fresh repeats, "
-        f"one side {PLANTED_WALL:+.0%}, `slower` is found in {_of(found)} trials, at least {found.at_least:.1%}; "
-        "each trial draws its own repeats."
+        f"proposes a number of repeats in {len(asked)} of {TRIALS_WALL} trials: {min(asked)} to {max(asked)}, median "
+        f"{statistics.median(asked):.0f}. With these fresh repeats, one side {PLANTED_WALL:+.0%}, the verdict is "
+        f"`slower` in {_of(found)} trials, at least {found.at_least:.1%}; each trial draws its own repeats."
     )
     return [says, _table(alarms), planted]
 
@@ -83,8 +81,7 @@ def _stack(pool: Sequence[Run]) -> list[str]:
     says = (
         f"**A/A, resampled.** Whole runs of the stack, drawn {RESAMPLED:,} times from a pool of {len(pool)} "
         f"consecutive runs of `{pool[0].experiment}` with walls of {min(walls):.1f} to {max(walls):.1f} s. "
-        f"These comparisons share "
-        "runs, so there is no limit."
+        "These comparisons share runs, so there is no limit."
     )
     alarms = [
         false_alarms.stack_alarms(pool, paired, size, RESAMPLED)
@@ -92,8 +89,8 @@ def _stack(pool: Sequence[Run]) -> list[str]:
         for size in (6, 8)
         if 2 * size <= len(pool)
     ]
-    mean_ns = statistics.fmean(run.wall_ns or 0 for run in pool)
-    layers = [layer for layer in _layers(pool) if statistics.fmean(_ns(run, layer) for run in pool) > LARGE * mean_ns]
+    mean_s = {row.layer: statistics.fmean(layer_s(run, row.layer) or 0 for run in pool) for row in pool[0].layers}
+    layers = [layer for layer, seconds in mean_s.items() if seconds > LARGE * statistics.fmean(walls)]
     like = false_alarms.simulated(pool[0], SCATTER, 200)
     rows = [
         *_gates("recorded", pool, layers, GATES),
@@ -105,9 +102,8 @@ def _stack(pool: Sequence[Run]) -> list[str]:
     gate = (
         "**The gate, resampled.** `dlobd check` on runs drawn from the same pool with replacement, "
         f"{PLANTED_LAYER:+.0%} planted into one layer of one side, in turn {names}. Named: the message names the "
-        "planted layer first. False: a failure without a planted difference. Runs of each side that detect 5 "
-        "% of a layer: "
-        f"{asks}. Simulated: records like the first of the pool, with {SCATTER:.0%} scatter of each layer."
+        "planted layer first. False: a failure without a planted difference. Runs of each side that detect 5 % of a "
+        f"layer: {asks}. Simulated: records like the first of the pool, with {SCATTER:.0%} scatter of each layer."
     )
     heads = ["", "runs of each side", "named", "", "false", "at most"]
     return [says, _table(alarms, bound=False), gate, markdown(heads, rows)]
@@ -120,14 +116,6 @@ def _gates(label: str, pool: Sequence[Run], layers: Sequence[str], sizes: Mappin
         false = false_alarms.gates(pool, size, trials)
         rows.append([label, str(size), _of(named), f"{named.share:.1%}", _of(false), f"{false.at_most:.1%}"])
     return rows
-
-
-def _layers(pool: Sequence[Run]) -> list[str]:
-    return [row.layer for row in pool[0].layers]
-
-
-def _ns(run: Run, layer: str) -> int:
-    return sum(row.ns for row in run.layers if row.layer == layer)
 
 
 def _table(alarms: Sequence[Alarms], bound: bool = True) -> str:
@@ -145,10 +133,6 @@ def _cells(count: Count, bound: bool) -> list[str]:
 
 def _of(count: Count) -> str:
     return f"{count.found} of {count.of}"
-
-
-def _range(sizes: Sequence[int]) -> str:
-    return f"{min(sizes)} to {max(sizes)}, median {statistics.median(sizes):.0f}"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Rate of false alarms and of detected differences of comparisons, from A/A pairs and planted differences.
+"""Rates of false alarms and of detected differences of comparisons, from A/A pairs and planted differences.
 
 The functions of `dlobd compare` and `dlobd check` run on recorded runs. Short processes are numerous enough for
 independent pairs; whole runs are resampled from a pool.
@@ -141,7 +141,7 @@ def runs_needed(pool: Sequence[Run], layer: str) -> int | None:
 
 
 def simulated(run: Run, scatter: float, runs: int) -> list[Run]:
-    """Return runs like this one whose layers have normal scatter, relative to their length."""
+    """Return copies of a run whose layers have normal scatter, relative to their length."""
     chance = random.Random(0)
     made = []
     for _ in range(runs):

@@ -1,76 +1,90 @@
-"""P1, teardown, P2 and memory: tables from one series of runs."""
+"""The main job by every launcher that uses YARN and Spark, and by both inputs: start, teardown, training loop, memory.
+
+The job trains for longer and writes no checkpoint, so that its step loop consists of input and steps.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
-from bench.points import BARRIER, STOCK, TFOS
-from bench.tables import Table, Values, cells, compared
+from bench.tables import Table, Values, compared, spreads
 from dlobd.compare.figures import metric
-from dlobd.compare.median import spread
+from dlobd.experiment import files
 from dlobd.record.run import Run
 from dlobd.report.summary import first_step_s, launcher_s, steady_rate, teardown_s
+from dlobd.schema import Experiment
 
 Runs = Mapping[str, Sequence[Run]]
 """Label of a point to its runs, one of each repeat in their order."""
 
-LAUNCHERS = (STOCK, TFOS, BARRIER)
+STOCK, TFOS, BARRIER = LAUNCHERS = ("tfos-stock", "tfos", "barrier")
+WAYS = ((STOCK, "feed"), (TFOS, "feed"), (BARRIER, "feed"), (TFOS, "read"), (BARRIER, "read"))
 
 DAEMONS = "Memory of the daemons"
 
 
+def points() -> dict[str, Experiment]:
+    """Return label to experiment; only launcher, input, memory of the launcher and the loop's length differ."""
+    return {
+        f"{launcher} {source}": replace(
+            files.load("softmax-mnist", [f"launcher={launcher}"]), input=source, epochs=6, checkpoint_every_steps=10**9
+        )
+        for launcher, source in WAYS
+    }
+
+
+FED = {launcher: f"{launcher} feed" for launcher in LAUNCHERS}
+
+
 @dataclass(frozen=True)
 class Figure:
-    """One table: of each label of the table, a value of the runs of a point, against the label `reference`."""
+    """A table of one figure. `points`: label of a row to its point; `reference`: label of the baseline."""
 
     title: str
     says: str
-    unit: str
     value: Callable[[Run], float | None]
-    points: Mapping[str, str]
-    reference: str
+    unit: str = "s"
+    points: Mapping[str, str] = field(default_factory=lambda: FED)
+    reference: str = STOCK
     saved: bool = True
 
 
-def _feeding(title: str, says: str, unit: str, value: Callable[[Run], float | None]) -> Figure:
-    return Figure(title, says, unit, value, {launcher: f"{launcher} feed" for launcher in LAUNCHERS}, STOCK)
-
-
 def _loop(launcher: str) -> Figure:
-    says = "Samples of all ranks a second, from the end of the first step to the last; SoftMax, so that input matters."
+    says = (
+        "Samples per second of all ranks, from the end of the first step to the last step. SoftMax: the input matters."
+    )
     both = {source: f"{launcher} {source}" for source in ("read", "feed")}
-    return Figure(f"Training loop, {launcher}", says, "samples/s", steady_rate, both, "read", saved=False)
+    return Figure(f"Training loop, {launcher}", says, steady_rate, "samples/s", both, "read", saved=False)
 
 
 SAME = "Same job, data, Spark settings and JVM flags; only the launcher differs."
 
 FIGURES = (
-    _feeding(
-        "Submit to first step", f"From spark-submit's exec to the end of the first step. {SAME}", "s", first_step_s
-    ),
-    _feeding(
+    Figure("Submit to first step", f"From spark-submit's exec to the end of the first step. {SAME}", first_step_s),
+    Figure(
         "Executors registered to first step",
-        "The launcher's own part of it: start trainers, import TensorFlow, rendezvous, model, first batch.",
-        "s",
+        "The launcher's own part: start of the trainers, import of TensorFlow, rendezvous, model, first batch.",
         launcher_s,
     ),
-    _feeding(
-        "Teardown", "From the last step to spark-submit's exit: save, read back, evaluate, stop.", "s", teardown_s
+    Figure(
+        "Teardown",
+        "From the last step to spark-submit's exit: save the model, read it back, evaluate it, stop.",
+        teardown_s,
     ),
     _loop(TFOS),
     _loop(BARRIER),
-    _feeding(
+    Figure(
         "Memory of an executor",
-        "Peak of one executor's container: JVM, Python workers and trainer. Sampled by the NodeManager.",
-        "MiB",
+        "Peak of an executor's container: JVM, Python workers and trainer. Sampled by the NodeManager.",
         metric("executor_peak_bytes", 2**20),
+        "MiB",
     ),
 )
 
 
 def values(runs: Runs) -> dict[str, Values]:
-    """Title of a table to what it is made from; a run that is not ok has no value."""
+    """Return the values of each table by title; a run that is not ok has no value."""
     made: dict[str, Values] = {
         one.title: {
             label: [one.value(run) if run.status == "ok" else None for run in runs.get(point, ())]
@@ -83,10 +97,9 @@ def values(runs: Runs) -> dict[str, Values]:
 
 
 def tables(found: Mapping[str, Values]) -> list[Table]:
-    """Of `values`."""
+    """Return the tables of `values`."""
     made = [
         compared(one.title, one.says, one.unit, found[one.title], one.reference, saved=one.saved) for one in FIGURES
     ]
-    says = "Resident memory of the daemons together, after a run."
-    rows = [[label, *cells(spread(own))] for label, own in found[DAEMONS].items()]
-    return [*made, Table(DAEMONS, says, ["", "n", "median, MiB", "IQR", "min-max"], rows, found[DAEMONS])]
+    says = "Resident memory of all daemons after a run."
+    return [*made, spreads(DAEMONS, says, "n", "median, MiB", found[DAEMONS])]

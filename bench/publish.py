@@ -1,4 +1,4 @@
-"""Writing of measurements between the markers of docs/results.md, below machine and versions, and as JSON."""
+"""Writes measurements between the markers of docs/results.md, below machine and versions, and as JSON."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from bench.tables import Table
 from dlobd.compare.compatibility import BUSY_PERCENT
@@ -38,15 +37,26 @@ def page(path: Path, name: str, facts: Sequence[str], parts: Sequence[str]) -> N
     path.write_text(before + "\n\n".join([begin, *listed, *parts, end]) + rest.partition(end)[2])
 
 
+def of_runs(
+    docs: Path, name: str, runs: Sequence[Run], busy: Sequence[float], parts: Sequence[str], doubts: Sequence[str] = ()
+) -> Path:
+    """Write parts below the machine of the runs, its load before them, and doubts in bold; return the page."""
+    facts = [*machine(runs), *loaded(busy), *(f"**{doubt}**" for doubt in doubts)]
+    page(docs / PAGE, name, facts, parts)
+    return docs / PAGE
+
+
 def publish(docs: Path, name: str, facts: Sequence[str], tables: Sequence[Table]) -> None:
     """Write tables below facts between the markers of a command."""
     page(docs / PAGE, name, facts, [table.markdown() for table in tables])
 
 
-def store(docs: Path, name: str, document: Mapping[str, Any]) -> None:
-    """Write the data of a page into docs/NAME.json, from which `bench.republish` writes the page again."""
+def store(docs: Path, name: str, document: Mapping[str, object]) -> Path:
+    """Write the data of a page into docs/NAME.json, from which `python -m bench --republish` writes the page again."""
+    path = docs / f"{name}.json"
     docs.mkdir(parents=True, exist_ok=True)
-    replace_file(docs / f"{name}.json", (json.dumps(document, indent=1) + "\n").encode())
+    replace_file(path, (json.dumps(document, indent=1) + "\n").encode())
+    return path
 
 
 def machine(runs: Sequence[Run]) -> list[str]:

@@ -1,11 +1,10 @@
-"""Records many runs of a short process, without TensorFlow or a cluster: from them the false alarms of `dlobd compare`
-are counted.
+"""Record many runs of a short process, without TensorFlow or a cluster, to count false alarms of `dlobd compare`.
 
     python -m bench.short_runs FILE [--runs N] [--seconds S]
 
-A run is a process of its own with dlobd's recorder, forked as Spark forks its Python workers. A line a run is appended
-to FILE (CSV, by gzip), as a batch of its own: the wall from before the fork to the exit, and its layers as attribution
-splits it, in nanoseconds. It ends after so many runs or seconds, whichever comes first.
+A run is a forked process with dlobd's recorder, like Spark's Python workers. FILE (CSV, compressed by gzip) gets a
+line per run, as a new batch: nanoseconds of the wall, from before the fork to the exit, and of its layers by
+attribution. The command ends after N runs or S seconds, whichever comes first.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ import signal
 import socket
 import sys
 import tempfile
-import threading
 import time
 import zlib
 from pathlib import Path
@@ -37,60 +35,41 @@ COLUMNS = ("batch", "wall_ns", *(f"{layer}_ns" for layer in LAYERS))
 
 TIMEOUT_S = 60
 FILE_BYTES = 1 << 20
-PIPE_BYTES = 1 << 20
+BLOCKS, BLOCK_BYTES = 32, 1 << 15  # a block fits into the pipe
 ROUND_TRIPS = 100
 MESSAGE = bytes(1024)
 PRODUCTS = 100_000
 
 
 def work(directory: Path) -> None:
-    """What a process does: a stretch of each layer but the launcher's, recorded in `directory`."""
+    """Do some work in each layer except the launcher, and record it in `directory`."""
     tracing.start(directory, "driver")
     with tracing.span(kinds.SpanKind("write and read", "hdfs")):
         path = directory / "data"
         path.write_bytes(bytes(FILE_BYTES))
         zlib.crc32(path.read_bytes())
     with tracing.span(kinds.GET):
-        _pipe(PIPE_BYTES)
+        reading, writing = os.pipe()
+        with os.fdopen(writing, "wb", buffering=0) as end, os.fdopen(reading, "rb") as begin:
+            for _ in range(BLOCKS):
+                end.write(bytes(BLOCK_BYTES))
+                begin.read(BLOCK_BYTES)
     with tracing.span(kinds.SpanKind("all-reduce", "channel")):
-        _round_trips(ROUND_TRIPS)
+        one, other = socket.socketpair()
+        with one, other:
+            for sender, receiver in [(one, other), (other, one)] * ROUND_TRIPS:
+                sender.sendall(MESSAGE)
+                receiver.recv(len(MESSAGE), socket.MSG_WAITALL)
     with tracing.span(kinds.STEP):
         sum(number * number for number in range(PRODUCTS))
     tracing.flush()
 
 
-def _pipe(size: int) -> None:
-    """So many bytes through a pipe, from a thread."""
-    reading, writing = os.pipe()
-
-    def feed() -> None:
-        with os.fdopen(writing, "wb") as end:
-            end.write(bytes(size))
-
-    thread = threading.Thread(target=feed)
-    thread.start()
-    with os.fdopen(reading, "rb") as end:
-        while end.read(1 << 16):
-            pass
-    thread.join()
-
-
-def _round_trips(count: int) -> None:
-    """So many messages there and back, between two sockets of this process."""
-    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as one:
-        other, _ = server.accept()
-        with other:
-            for _ in range(count):
-                for sender, receiver in ((one, other), (other, one)):
-                    sender.sendall(MESSAGE)
-                    receiver.recv(len(MESSAGE), socket.MSG_WAITALL)
-
-
 def measure(directory: Path) -> dict[str, int]:
-    """One run of it in a process of its own: `wall_ns`, and each layer's nanoseconds, which sum to it.
+    """Run `work` in a forked process; return `wall_ns` and each layer's nanoseconds, which sum to it.
 
     Raises:
-        ChildProcessError: it failed, or took more than `TIMEOUT_S`.
+        ChildProcessError: the process failed, or took more than `TIMEOUT_S`.
     """
     start_ns = time.monotonic_ns()
     child = os.fork()
@@ -103,25 +82,15 @@ def measure(directory: Path) -> dict[str, int]:
     client = Process("localhost", "client", 0, os.getpid())
     spans = [Span("process", None, kinds.SpanKind("process", "launcher"), client, MAIN_LANE, start_ns, end_ns)]
     for recorded in recorder.read_all(directory):
-        spans += [
-            Span(
-                str(one.id),
-                "process",
-                kinds.SpanKind(one.name, one.layer),
-                recorded.process,
-                MAIN_LANE,
-                one.start_ns,
-                one.end_ns,
-            )
-            for one in recorded.spans
-        ]
+        for one in recorded.spans:
+            kind = kinds.SpanKind(one.name, one.layer)
+            spans.append(Span(str(one.id), "process", kind, recorded.process, MAIN_LANE, one.start_ns, one.end_ns))
     found = attribute(Trace(start_ns, end_ns, tuple(spans)))
     given = {row.layer: row.ns for row in found.layers}
     return {"wall_ns": found.wall_ns, **{f"{layer}_ns": given[layer] for layer in LAYERS}}
 
 
 def _run_and_exit(directory: Path) -> NoReturn:
-    """In the forked process: never returns."""
     signal.alarm(TIMEOUT_S)
     code = 1
     try:
@@ -132,13 +101,13 @@ def _run_and_exit(directory: Path) -> NoReturn:
 
 
 def read(path: Path) -> list[dict[str, int]]:
-    """The recorded runs, in the order in which they were made; keys as in `COLUMNS`."""
+    """Return the recorded runs in their order; keys as in `COLUMNS`."""
     with gzip.open(path, "rt", newline="") as file:
         return [{name: int(value) for name, value in row.items()} for row in csv.DictReader(file)]
 
 
 def record(path: Path, runs: int, seconds: float) -> int:
-    """Append so many runs to a file (CSV, by gzip), as a batch of its own; return how many there were time for."""
+    """Append runs to a file (CSV, compressed by gzip) as a new batch; return the number of runs within `seconds`."""
     earlier = read(path) if path.exists() else []
     batch = max((row["batch"] for row in earlier), default=0) + 1
     until_s = time.monotonic() + seconds

@@ -38,60 +38,56 @@ def points(experiment: str, ways: Sequence[str]) -> dict[str, Experiment]:
     Raises:
         UsageError: there is no such experiment or way, or native is not among them.
     """
-    split = [one.partition(" ") for one in ways]
-    # warm: all runs start with the same page cache
-    every = [
-        files.load(experiment, [f"launcher={a}", *([f"input={b}"] if b else []), "page_cache=warm"])
-        for a, _, b in split
-    ]
-    found = {launch_label(each): each for each in every}
+    found = {}
+    for launcher, _, source in (way.partition(" ") for way in ways):
+        # warm: all runs start with the same page cache
+        settings = [f"launcher={launcher}", *[f"input={source}"] * bool(source), "page_cache=warm"]
+        each = files.load(experiment, settings)
+        found[launch_label(each)] = each
     if NATIVE not in found:
         raise UsageError("Without native runs there is no baseline.", "add native to --ways")
     return found
 
 
+def parser(name: str, described: str | None, ways: Sequence[str]) -> argparse.ArgumentParser:
+    """Return the parser of a command that compares ways of running an experiment."""
+    made = command.parser(name, described, repeats=6)
+    made.add_argument("--experiment", default="softmax-mnist", help="a shipped experiment or a TOML file")
+    made.add_argument("--ways", nargs="+", default=ways, metavar="WAY")
+    return made
+
+
 def main() -> int:
     """Return the exit code."""
-    parser = command.parser(NAME, __doc__, repeats=6)
-    parser.add_argument("--experiment", default="softmax-mnist", help="a shipped experiment or a TOML file")
-    parser.add_argument("--ways", nargs="+", default=WAYS, metavar="WAY")
-    parser.add_argument("--readme", type=Path, default=Path("README.md"))
-    return command.run(parser.parse_args(), NAME, _measure)
+    chosen = parser(NAME, __doc__, WAYS)
+    chosen.add_argument("--readme", type=Path, default=Path("README.md"))
+    return command.run(chosen.parse_args(), NAME, _measure)
 
 
 def _measure(asked: argparse.Namespace, progress: Progress) -> list[Path]:
     chosen = points(asked.experiment, asked.ways)
-    found = series_runner.run(series_runner.opened(chosen, 0, asked.out), asked.repeats, progress, progress.keep)
-    every = load([found.path])
-    return write(
-        stack_overhead(every, asked.loaded),
-        every.runs,
-        publish.busy_before(found),
-        asked.docs,
-        asked.readme,
-    )
+    made = series_runner.run(series_runner.opened(chosen, 0, asked.out), asked.repeats, progress, progress.keep)
+    every = load([made.path])
+    found, busy = stack_overhead(every, asked.loaded), publish.busy_before(made)
+    return write(found, every.runs, busy, asked.docs, asked.readme)
 
 
 def write(found: StackOverhead, runs: Sequence[Run], busy: Sequence[float], docs: Path, readme: Path) -> list[Path]:
     """Write picture and tables into docs/, and the picture with its numbers into the README; return the files."""
-    page, picture = docs / publish.PAGE, docs / "stack_overhead.svg"
+    picture = docs / "stack_overhead.svg"
     docs.mkdir(parents=True, exist_ok=True)
     pictures.write(draw(found), picture)
-    facts = [*publish.machine(runs), *publish.loaded(busy), *(f"**{words}**" for words in found.warnings)]
     image = f"![Native against in-stack, by layer]({picture.name})"
     layers = "Overhead of each layer in seconds; the first row has the seconds of native runs:"
     tables = [estimates.BY_ITSELF, of_frame(table(found)), PUBLISHED, layers, of_frame(layer_table(found))]
-    publish.page(page, NAME, facts, [image, *tables])
-    there = f"{docs.name}/{picture.name}"
-    shown = f"![The main job natively and through the stack: seconds by layer]({there})"
-    says = "Means over `n` runs of the main job, interleaved; in brackets 95 % intervals with their coverage."
-    more = f"More: [results]({docs.name}/{page.name}#native-against-in-stack)."
-    publish.page(
-        readme,
-        NAME,
-        [],
-        [shown, of_frame(table(found)[["", "n", "wall, s", "ratio to native", "coverage"]]), says, more],
-    )
+    page = publish.of_runs(docs, NAME, runs, busy, [image, *tables], found.warnings)
+    parts = [
+        f"![The main job natively and through the stack: seconds by layer]({docs.name}/{picture.name})",
+        of_frame(table(found)[["", "n", "wall, s", "ratio to native", "coverage"]]),
+        "Means over `n` runs of the main job, interleaved; in brackets 95 % intervals with their coverage.",
+        f"More: [results]({docs.name}/{page.name}#native-against-in-stack).",
+    ]
+    publish.page(readme, NAME, [], parts)
     return [page, picture, readme]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 
@@ -17,13 +16,12 @@ Values = dict[str, list[float | None]]
 
 @dataclass(frozen=True)
 class Table:
-    """Title, meaning of the columns in a sentence, and cells of text; `values` has the data."""
+    """Title, meaning of the columns in a sentence, and cells of text."""
 
     title: str
     says: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
-    values: dict[str, Any]
 
     def markdown(self) -> str:
         """Return the table as a section of a page."""
@@ -42,7 +40,7 @@ def of_frame(frame: pd.DataFrame) -> str:
 
 
 def compared(title: str, says: str, unit: str, values: Values, reference: str, saved: bool = True) -> Table:
-    """Return one row a label: n, median, quartiles, extremes, saving and ratio relative to `reference`.
+    """Return a row per label: n, median, quartiles, extremes, saving and ratio relative to `reference`.
 
     Args:
         values: differences and ratios are computed within repeats.
@@ -55,19 +53,25 @@ def compared(title: str, says: str, unit: str, values: Values, reference: str, s
         rows.append([label, *cells(spread(own)), *ends, "1" if label == reference else text.median(ratios(own, base))])
     gains = [f"saved, {unit}"] if saved else []
     columns = ["", "n", f"median, {unit}", "IQR", "min-max", *gains, f"ratio to {reference}"]
-    return Table(title, says, columns, rows, {label: list(own) for label, own in values.items()})
+    return Table(title, says, columns, rows)
+
+
+def spreads(title: str, says: str, count: str, middle: str, values: Values) -> Table:
+    """Return a row per label: number of values, median, quartiles and extremes."""
+    rows = [[label, *cells(spread(own))] for label, own in values.items()]
+    return Table(title, says, ["", count, middle, "IQR", "min-max"], rows)
 
 
 def cells(found: Spread) -> list[str]:
     """Return n, median, quartiles and extremes as text."""
-    between = [f"{number(a)}-{number(b)}" if a is not None else "-" for a, b in _ends(found)]
-    return [str(found.n), number(found.median), *between]
+    ends = ((found.q1, found.q3), (found.low, found.high))
+    return [
+        str(found.n),
+        number(found.median),
+        *(f"{number(low)}-{number(high)}" if found.n else "-" for low, high in ends),
+    ]
 
 
 def number(value: float | None) -> str:
     """Format with three digits; a dash for a missing value."""
     return "-" if value is None else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-
-
-def _ends(found: Spread) -> Iterable[tuple[float | None, float | None]]:
-    return (found.q1, found.q3), (found.low, found.high)

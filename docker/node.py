@@ -154,7 +154,7 @@ def serve(node: Node, ready: Path, progress: Progress) -> None:
 
 
 def _watch(node: Node, launch: startup.Launch, history: HistoryServer | None, ready: Path, progress: Progress) -> None:
-    """Watch the daemons until one has ended. Raises ClusterError."""
+    """Check the daemons until a signal; raise ClusterError when a daemon has ended."""
     rest = daemons.Rest()
     manager = next(daemons.web_address(daemon) for daemon in node.planned if daemon.kind == "resourcemanager")
     looked = time.monotonic()
@@ -193,7 +193,7 @@ class HistoryServer:
         self._namenode = next(daemon for daemon in node.here if daemon.kind == "namenode")
 
     def start(self, rest: daemons.Rest) -> None:
-        """Start it once HDFS accepts writes: it ends at once without its directory."""
+        """Start the server when HDFS accepts writes: without its directory it would end."""
         if self.children or daemons.in_safe_mode(self._namenode, rest):
             return
         user = configuration.user_name()

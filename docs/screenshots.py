@@ -1,9 +1,9 @@
-"""Takes the pictures of the report page that README and docs show.
+"""Take the pictures of the report page that README and docs show.
 
     python docs/screenshots.py BUNDLE... [--name NAME] [--only PICTURE...]
 
-Several bundles make one page. Needs Debian's chromium, and what `make setup-dev` installs. Each picture is a
-part of the page as a browser draws it.
+Several bundles make one page. Needs Debian's chromium, and the packages of `make setup-dev`. Each picture is a part of
+the page as a browser draws it.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ PARTS = {
     "bars-dark": ("layers",),
     "timeline-light": ("timeline",),
 }
-"""Picture to the sections that it shows; these follow each other in the page."""
+"""Picture to its sections, which follow each other in the page."""
 
 
 def main() -> int:
-    """Returns the exit code."""
+    """Return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("bundles", nargs="+")
     parser.add_argument("--name", default="report", help="of the pictures: docs/NAME-bars-light.png")
@@ -52,7 +52,7 @@ def main() -> int:
 
 
 def picture(page: Page, sections: tuple[str, ...], to: Path) -> None:
-    """From the top of the first of these sections to the bottom of the last one."""
+    """Take the picture from the top of the first section to the bottom of the last section."""
     boxes = [page.locator(f"#{section}").bounding_box() for section in sections]
     first, last = boxes[0], boxes[-1]
     assert first

@@ -19,12 +19,9 @@ from dlobd.errors import UsageError
 from dlobd.record.run import Epoch, Run
 from dlobd.report.text import MEDIANS, median
 
-FROM_SUBMIT = "from submit, s"
-FROM_FIRST_TOUCH = "from first touch of the data, s"
-
 CLOCKS: dict[str, Callable[[Run, Epoch], int | None]] = {
-    FROM_SUBMIT: Run.from_submit_ns,
-    FROM_FIRST_TOUCH: Run.from_first_touch_ns,
+    "from submit, s": Run.from_submit_ns,
+    "from first touch of the data, s": Run.from_first_touch_ns,
 }
 """Clock to the time of an epoch's accuracy in nanoseconds; None for an unknown time."""
 
@@ -59,13 +56,10 @@ def table(found: dict[str, list[Run]]) -> pd.DataFrame:
             for epoch in evaluated(run):
                 by_epoch.setdefault(epoch.epoch, []).append((run, epoch))
         for number, each in sorted(by_epoch.items()):
-            figures = {
-                "accuracy": median(epoch.test_accuracy for _, epoch in each),
-                "loss": median(epoch.loss for _, epoch in each),
-                **{name: median(_seconds(clock(*one)) for one in each) for name, clock in CLOCKS.items()},
-            }
-            rows.append({"": label, "epoch": number, "runs": len(each), **figures})
-    return pd.DataFrame(rows)
+            figures = (median(epoch.test_accuracy for _, epoch in each), median(epoch.loss for _, epoch in each))
+            times = (median(_seconds(clock(*one)) for one in each) for clock in CLOCKS.values())
+            rows.append((label, number, len(each), *figures, *times))
+    return pd.DataFrame(rows, columns=["", "epoch", "runs", "accuracy", "loss", *CLOCKS])
 
 
 def targets(found: dict[str, list[Run]]) -> pd.DataFrame:
@@ -75,16 +69,11 @@ def targets(found: dict[str, list[Run]]) -> pd.DataFrame:
         every = [run.time_to_accuracy for run in runs if run.time_to_accuracy]
         for target in dict.fromkeys(time.target for time in every):
             times = [time for time in every if time.target == target]
-            rows.append(
-                {
-                    "": label,
-                    "target": target,
-                    "reached": f"{sum(time.epoch is not None for time in times)} of {len(times)} runs",
-                    FROM_SUBMIT: median(_seconds(time.from_submit_ns) for time in times),
-                    FROM_FIRST_TOUCH: median(_seconds(time.from_first_touch_ns) for time in times),
-                }
-            )
-    return pd.DataFrame(rows)
+            reached = f"{sum(time.epoch is not None for time in times)} of {len(times)} runs"
+            submit = median(_seconds(time.from_submit_ns) for time in times)
+            touch = median(_seconds(time.from_first_touch_ns) for time in times)
+            rows.append((label, target, reached, submit, touch))
+    return pd.DataFrame(rows, columns=["", "target", "reached", *CLOCKS])
 
 
 def report(asked: Namespace) -> Shown:
@@ -113,7 +102,11 @@ def _draw(axes: Axes, found: dict[str, list[Run]], clock: Callable[[Run, Epoch],
     for number, (label, runs) in enumerate(found.items()):
         shade = pictures.LINE_COLOURS[number % len(pictures.LINE_COLOURS)]
         for first, run in enumerate(runs):
-            at = {ns / 1e9: epoch.test_accuracy for epoch in evaluated(run) if (ns := clock(run, epoch)) is not None}
+            at = {
+                ns / 1e9: epoch.test_accuracy or 0.0
+                for epoch in evaluated(run)
+                if (ns := clock(run, epoch)) is not None
+            }
             name = None if first else label
             axes.plot([*at], [*at.values()], marker="o", markersize=3, linewidth=1, color=shade, label=name)
         for target in sorted({run.time_to_accuracy.target for run in runs if run.time_to_accuracy}):

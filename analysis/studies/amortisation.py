@@ -22,7 +22,6 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -30,7 +29,7 @@ from matplotlib.figure import Figure
 from scipy.stats import t as student
 
 from analysis.studies import estimates, script
-from analysis.studies.estimates import Groups
+from analysis.studies.estimates import Floats, Groups
 from analysis.studies.pictures import LINES
 from analysis.studies.script import Shown
 from analysis.studies.variation import Variation, slow_throughout, variation
@@ -311,7 +310,7 @@ def _against(line: Line, native: Line) -> AgainstNative:
     return AgainstNative(line, native, len(common), estimates.hodges_lehmann(rows))
 
 
-def _epochs_to(goal: float, cost: Any, intercept: Any, native_cost: Any, native_intercept: Any) -> Any:
+def _epochs_to(goal: float, cost: Floats, intercept: Floats, native_cost: Floats, native_intercept: Floats) -> Floats:
     too_much = intercept - (1 + goal) * native_intercept
     gained = np.asarray((1 + goal) * native_cost - cost)  # an epoch
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -127,23 +127,12 @@ def report(asked: Namespace) -> Shown:
 
 def table(found: Sequence[Point]) -> pd.DataFrame:
     """Return a row per point."""
-    return pd.DataFrame(
-        [
-            {
-                "": point.label,
-                "runs": point.runs,
-                "samples/s": median(point.rates),
-                "exchange": _cell(point.exchange_ms),
-                **{part.replace("_", " "): _cell(ms) for part, ms in point.parts_ms.items()},
-                "used": ", ".join(point.used),
-            }
-            for point in found
-        ]
-    )
-
-
-def _cell(ms: float | None) -> str:
-    return "-" if ms is None else f"{ms:.3g}"
+    rows = []
+    for point in found:
+        cells = ["-" if ms is None else f"{ms:.3g}" for ms in (point.exchange_ms, *point.parts_ms.values())]
+        rows.append((point.label, point.runs, median(point.rates), *cells, ", ".join(point.used)))
+    parts = [part.replace("_", " ") for part in STYLES]
+    return pd.DataFrame(rows, columns=["", "runs", "samples/s", "exchange", *parts, "used"])
 
 
 def _picture(found: Sequence[Point]) -> Figure | None:

@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dlobd.compare.median import Estimate, fewest_repeats
 from dlobd.measures.statistics import CONFIDENCE
@@ -29,6 +29,8 @@ ENOUGH = fewest_repeats()
 
 BY_ITSELF = "Coverages hold for each interval by itself, without a correction for multiple intervals."
 """Note below a table of intervals."""
+
+Floats = NDArray[np.float64]
 
 MOST_SETS = 4095
 """Largest number of subsets, all of those of 12 repeats; of more repeats this number is drawn, which keeps the interval
@@ -44,11 +46,11 @@ class Groups:
     coverage: of the interval.
     """
 
-    means: Any
+    means: Floats
     outside: int
     coverage: float
 
-    def estimate(self, figures: Any, value: float | None = None) -> Estimate:
+    def estimate(self, figures: Floats, value: float | None = None) -> Estimate:
         """Return a figure with its interval.
 
         Args:
@@ -109,7 +111,7 @@ def coverage(*found: Estimate | None) -> str:
 
 
 @cache
-def _members(repeats: int) -> Any:
+def _members(repeats: int) -> NDArray[np.int64]:
     if 2**repeats - 1 <= MOST_SETS:
         return (np.arange(1, 2**repeats)[:, None] >> np.arange(repeats)) & 1
     drawn = np.unique(np.random.default_rng(0).integers(2, size=(MOST_SETS, repeats)), axis=0)
@@ -117,7 +119,7 @@ def _members(repeats: int) -> Any:
 
 
 @cache
-def _signed_rank(repeats: int) -> Any:
+def _signed_rank(repeats: int) -> Floats:
     """Return the probability of each sum of the ranks of positive values, for equally likely signs."""
     chance = np.ones(1)
     for rank in range(1, repeats + 1):

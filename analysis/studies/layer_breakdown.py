@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
-from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -57,7 +56,14 @@ def overhead_table(runs: Sequence[Run]) -> pd.DataFrame:
                 f"Runs {runs[0].run_id} and {run.run_id} are from different experiments: they have no common mean.",
                 "make one table per experiment",
             )
-    parts = pd.DataFrame([part for run in runs for part in _parts(run)])
+    parts = pd.DataFrame(
+        (
+            (part.layer, 100 * part.share, part.ns / 1e9, part.lo_ns / 1e9, part.hi_ns / 1e9, part.unexplained_ns / 1e9)
+            for run in runs
+            for part in _parts(run)
+        ),
+        columns=["layer", "percent", "seconds", "lo_s", "hi_s", "unexplained_s"],
+    )
     groups = parts.groupby("layer", sort=False)
     rows = groups.mean().join(groups[["seconds", "percent"]].std().add_suffix("_sd")).assign(n=groups.size())
     # a layer that took no part in any run has no row
@@ -91,12 +97,11 @@ def picture(table: pd.DataFrame) -> Figure:
     figure = Figure(figsize=(9, 3.2), layout="constrained")
     axes = figure.subplots()
     left = 0.0
-    for row in table[table["layer"] != "wall"].itertuples():
-        layer = str(row.layer) if row.layer in LAYERS else ""
-        hatched = float(row.unexplained_s)  # type: ignore[arg-type]
-        known = float(row.seconds) - hatched  # type: ignore[arg-type]
+    for row in table[table["layer"] != "wall"].to_dict("records"):
+        layer = row["layer"] if row["layer"] in LAYERS else ""
+        hatched, known = row["unexplained_s"], row["seconds"] - row["unexplained_s"]
         style = {"color": colour(layer), **EDGE}
-        label = f"{row.title}  {row.seconds:.3f} s  {row.percent:.1f} %"
+        label = f"{row['title']}  {row['seconds']:.3f} s  {row['percent']:.1f} %"
         axes.barh(0, known, left=left, label=label if layer else None, **style)
         axes.barh(0, hatched, left=left + known, label=None if layer else label, hatch="////", **style)
         left += known + hatched
@@ -109,7 +114,7 @@ def picture(table: pd.DataFrame) -> Figure:
     return figure
 
 
-def _parts(run: Run) -> list[dict[str, Any]]:
+def _parts(run: Run) -> list[Part]:
     found = summary(run)
     wall_ns, rest = run.wall_ns, found.unattributed
     assert wall_ns
@@ -119,10 +124,4 @@ def _parts(run: Run) -> list[dict[str, Any]]:
     absent = ({row.layer for row in run.not_measured} | {"user"}) - set(given)
     parts = [given.get(layer) or Part(layer, "", 0, 0.0, 0, 0, 0) for layer in LAYERS if layer not in absent]
     wall = Part("wall", "wall", wall_ns, 1.0, wall_ns, wall_ns, found.unknown_ns)
-    return [_row(part) for part in (*parts, rest, wall)]
-
-
-def _row(part: Part) -> dict[str, Any]:
-    seconds = {"seconds": part.ns, "lo_s": part.lo_ns, "hi_s": part.hi_ns, "unexplained_s": part.unexplained_ns}
-    share = {"layer": part.layer, "percent": 100 * part.share}
-    return share | {column: value / 1e9 for column, value in seconds.items()}
+    return [*parts, rest, wall]

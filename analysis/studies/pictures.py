@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib
 from matplotlib.figure import Figure
@@ -33,7 +33,10 @@ HATCHES = {
 }
 """Layer to its hatch, which distinguishes neighbouring layers without colour."""
 
-EDGE: dict[str, Any] = {"edgecolor": "black", "linewidth": 0.4}
+Style = dict[str, Any]
+"""Keyword arguments of matplotlib."""
+
+EDGE: Style = {"edgecolor": "black", "linewidth": 0.4}
 """The outline of bars."""
 
 LINE_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -48,12 +51,14 @@ def colour(layer: str) -> str:
     return LAYERS[layer].colour if layer in LAYERS else "white"
 
 
-def bar(layer: str) -> dict[str, Any]:
+def bar(layer: str) -> Style:
     """Return the style of a layer's bar."""
     return {"color": colour(layer), "hatch": HATCHES[layer], **EDGE}
 
 
-def layer_legend(figure: Figure, layers: Collection[str], loc: str = "outside lower left") -> None:
+def layer_legend(
+    figure: Figure, layers: Collection[str], loc: Literal["outside lower left", "lower left"] = "outside lower left"
+) -> None:
     """Add a legend of layers in a row below the picture."""
     handles = [
         Patch(facecolor=colour(name), hatch=hatch, label=LAYERS[name].title if name in LAYERS else name, **EDGE)
@@ -71,9 +76,8 @@ def write(figure: Figure, path: Path) -> None:
     """
     if path.suffix not in SUFFIXES:
         raise UsageError(f"{path} is neither a .png nor a .svg file.", "use one of these suffixes")
-    metadata: dict[str, Any] = {"Date": None} if path.suffix == ".svg" else {"Software": None}
     try:
         with matplotlib.rc_context({"svg.hashsalt": "dlobd"}):  # else the IDs in the file are random
-            figure.savefig(path, metadata=metadata, dpi=150)
+            figure.savefig(path, metadata={"Date" if path.suffix == ".svg" else "Software": None}, dpi=150)
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}.", "choose another path") from error

@@ -94,8 +94,8 @@ def _picture(found: Times, head: str) -> Figure:
     axes = figure.subplots()
     for (label, by_ranks), (style, marker, shade) in zip(found.items(), LINES, strict=False):
         ms = np.array([(one.low, one.median, one.high) for one in map(_spread, by_ranks.values())], float).T
-        around, looks = np.abs(ms[[0, 2]] - ms[1]), {"linestyle": style, "marker": marker, "color": shade}
-        axes.errorbar([*by_ranks], ms[1], yerr=around, label=label, capsize=3, **looks)
+        axes.plot([*by_ranks], ms[1], linestyle=style, marker=marker, color=shade, label=label)
+        axes.errorbar([*by_ranks], ms[1], yerr=np.abs(ms[[0, 2]] - ms[1]), fmt="none", ecolor=shade, capsize=3)
     axes.set_xticks(sorted({count for by_ranks in found.values() for count in by_ranks}))
     axes.set_ylim(bottom=0)
     axes.set_xlabel("ranks, each on its own host")

@@ -9,7 +9,6 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Sequence
 from itertools import groupby
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,7 +16,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import dlobd
-from analysis.studies.pictures import HATCHES, colour, layer_legend
+from analysis.studies.estimates import Floats
+from analysis.studies.pictures import HATCHES, Style, colour, layer_legend
 from analysis.studies.script import Shown
 from dlobd.attribution.attribute import attribute
 from dlobd.errors import UsageError
@@ -70,7 +70,7 @@ def layer_table(run: Run) -> pd.DataFrame:
             "network, MB/s": None if use.net_sent_bytes is None else (use.net_received_bytes or 0) + use.net_sent_bytes,
         }
         share = {"CPU busy, %": use.cpu_busy_share, "GPU busy, %": use.gpu_busy_share}
-        row: dict[str, Any] = {"layer": use.layer, "seconds": use.ns / 1e9}
+        row: dict[str, str | float | None] = {"layer": use.layer, "seconds": use.ns / 1e9}
         row |= {name: None if value is None else 100 * value for name, value in share.items()}
         # bytes per nanosecond are GB/s
         row |= {
@@ -89,30 +89,30 @@ def strips(segments: Iterable[Segment], start_ns: int) -> list[Strip]:
     return made
 
 
-def rates(samples: pd.DataFrame, column: str) -> tuple[Any, Any]:
+def rates(samples: pd.DataFrame, column: str) -> tuple[Floats, Floats]:
     """Return the times of samples in seconds, and the growth per second of a counter between them."""
     known = samples[samples[column].notna()]
     at_s = known["at_ns"].to_numpy(float) / 1e9
     return at_s, np.diff(known[column].to_numpy(float)) / np.diff(at_s)
 
 
-def cores_by_role(frame: pd.DataFrame) -> tuple[Any, dict[str, Any]]:
+def cores_by_role(frame: pd.DataFrame) -> tuple[Floats, dict[str, Floats]]:
     """Return the times of the machine's samples in seconds, and the cores in use between them by role.
 
     The largest role comes first; roles after the first `ROLES` are joined as `other`.
     """
     at_ns = frame[frame["role"] == HOST]["at_ns"].to_numpy(float)
-    found: dict[str, Any] = {}
+    found: dict[str, Floats] = {}
     processes = frame[(frame["role"] != HOST) & frame["cpu_ns"].notna()]
     for which, own in processes.groupby(["role", "index", "pid"]):
         role = str(which[0])
         spent_ns = np.interp(at_ns, own["at_ns"].to_numpy(float), own["cpu_ns"].to_numpy(float))
-        found[role] = found.get(role, 0) + np.diff(spent_ns) / np.diff(at_ns)
+        found[role] = found.get(role, np.zeros(1)) + np.diff(spent_ns) / np.diff(at_ns)
     largest = sorted(found, key=lambda role: -float(np.sum(found[role] * np.diff(at_ns))))
     shown = {role: found[role] for role in largest if role != "other"}
     rest = [found[role] for role in [*list(shown)[ROLES:], *(["other"] if "other" in found else [])]]
     kept = {role: shown[role] for role in list(shown)[:ROLES]}
-    return at_ns / 1e9, kept | ({"other": sum(rest)} if rest else {})
+    return at_ns / 1e9, kept | ({"other": np.sum(rest, axis=0)} if rest else {})
 
 
 def resource_chart(bundle: RunBundle) -> Figure:
@@ -167,15 +167,21 @@ def _behind(axes: Axes, layers: Sequence[Strip], alpha: float) -> None:
         own = [(start, length) for layer, start, length in layers if layer == name]
         hatch = HATCHES[name] if alpha == 1 else ""
         edge = "black" if hatch else "none"
-        looks = {"facecolor": colour(name), "edgecolor": edge, "linewidth": 0, "hatch": hatch, "alpha": alpha}
+        looks: Style = {
+            "facecolor": colour(name),
+            "edgecolor": edge,
+            "linewidth": 0,
+            "hatch": hatch,
+            "alpha": alpha,
+        }
         axes.broken_barh(own, (0, 1), transform=top, **looks)
 
 
 def _cpu(axes: Axes, frame: pd.DataFrame, cores: int) -> None:
     at_s, by_role = cores_by_role(frame)
-    below: Any = np.zeros(max(0, len(at_s) - 1))
+    below = np.zeros(max(0, len(at_s) - 1))
     for (role, busy), shade, pattern in zip(by_role.items(), SHADES, PATTERNS, strict=False):
-        looks = {"facecolor": shade, "edgecolor": "black", "linewidth": 0.2, "hatch": pattern}
+        looks: Style = {"facecolor": shade, "edgecolor": "black", "linewidth": 0.2, "hatch": pattern}
         axes.stairs(below + busy, at_s, baseline=below, fill=True, label=role, **looks)
         below = below + busy
     edges, machine = rates(frame[frame["role"] == HOST], "cpu_ns")

@@ -145,22 +145,16 @@ def warnings(runs: RunSet) -> list[str]:
 
 def table(found: Curves) -> pd.DataFrame:
     """Return a row per curve and number of workers; see `dlobd.report.text.median`."""
-    rows = [
-        {
-            "": label,
-            "workers": one.workers,
-            "runs": one.runs,
-            "wall, s": median(one.walls_s),
-            "speed-up": _ratio(one, one.speed_ups),
-            "efficiency": _ratio(one, one.efficiencies(one.speed_ups)),
-            "samples/s": median(one.rates),
-            "of training": _ratio(one, one.trainings),
-            "efficiency of training": _ratio(one, one.efficiencies(one.trainings)),
-        }
-        for label, curve in found.items()
-        for one in curve
-    ]
-    return pd.DataFrame(rows)
+    rows = []
+    for label, curve in found.items():
+        for one in curve:
+            wall, training = (
+                ["1" if one.workers == one.fewest else median(values) for values in (ratios, one.efficiencies(ratios))]
+                for ratios in (one.speed_ups, one.trainings)
+            )
+            rows.append((label, one.workers, one.runs, median(one.walls_s), *wall, median(one.rates), *training))
+    of_training = ["samples/s", "of training", "efficiency of training"]
+    return pd.DataFrame(rows, columns=["", "workers", "runs", "wall, s", "speed-up", "efficiency", *of_training])
 
 
 def report(asked: Namespace) -> Shown:
@@ -208,7 +202,3 @@ def _lines(axes: Axes, found: Curves) -> None:
     axes.set_ylabel(f"speed-up over {counts[0]}")
     axes.set_title("Speed-up, with 95 % intervals from six repeats on", loc="left")
     axes.legend(fontsize="small", frameon=False)
-
-
-def _ratio(of: Scaled, values: Values) -> str:
-    return "1" if of.workers == of.fewest else median(values)

@@ -25,7 +25,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -34,6 +33,7 @@ from SALib.analyze import sobol as analysis
 from SALib.sample import sobol as sampling
 
 from analysis.studies import script
+from analysis.studies.estimates import Floats
 from analysis.studies.script import Shown
 from dlobd.compare.compatibility import varying
 from dlobd.compare.figures import PARTS, Value, layer_or_zero_s, throughput, wall_s
@@ -57,7 +57,7 @@ LIMITS = (
     "total order of every factor: if `run to run` is large, use the first order."
 )
 
-Levels = Mapping[str, Sequence[Any]]
+Levels = Mapping[str, Sequence[object]]
 """Factor to its values."""
 
 
@@ -72,7 +72,7 @@ class Sensitivity:
     chance: float
 
 
-def factors(runs: RunSet) -> dict[str, list[Any]]:
+def factors(runs: RunSet) -> Levels:
     """Return the varied settings with their values: axes of the sweep, or all differing fields.
 
     Raises:
@@ -148,7 +148,7 @@ class _Scheme:
         sampled = sampling.sample(self._problem, SAMPLES, calc_second_order=False, seed=seed)
         self._at = tuple(np.minimum(np.floor(sampled).astype(int), np.array(sizes) - 1).T)
 
-    def indices(self, seen: Any) -> Any:
+    def indices(self, seen: Floats) -> Floats:
         """Return first and total order of each factor, shape (2, factors).
 
         Args:
@@ -161,7 +161,7 @@ class _Scheme:
         return np.array([found["S1"], found["ST"]])
 
 
-def _by_chance(seen: Any, sizes: Sequence[int]) -> list[float]:
+def _by_chance(seen: Floats, sizes: Sequence[int]) -> list[float]:
     """Return (values - 1) x variance within points as a share of the total: the sum of squares for F = 1."""
     points, repeats = seen.shape
     within = float(((seen - seen.mean(axis=1, keepdims=True)) ** 2).sum()) / (points * (repeats - 1))
@@ -171,18 +171,8 @@ def _by_chance(seen: Any, sizes: Sequence[int]) -> list[float]:
 
 def table(found: Sequence[Sensitivity]) -> pd.DataFrame:
     """Return a row per figure and factor."""
-    return pd.DataFrame(
-        [
-            {
-                "figure": one.figure,
-                "factor": one.factor,
-                "first order": _share(one.first),
-                "total order": _share(one.total),
-                "by chance": f"{one.chance:.2f}",
-            }
-            for one in found
-        ]
-    )
+    rows = [(one.figure, one.factor, _share(one.first), _share(one.total), f"{one.chance:.2f}") for one in found]
+    return pd.DataFrame(rows, columns=["figure", "factor", "first order", "total order", "by chance"])
 
 
 def report(asked: Namespace) -> Shown:

@@ -11,9 +11,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import Any
 
-import numpy as np
 import pandas as pd
 from matplotlib import patheffects
 from matplotlib.axes import Axes
@@ -39,7 +37,7 @@ GROUP_LAYERS = {"YARN": "yarn", "Spark": "spark"}
 """Layer group of the published figures to the layer that gives its colour."""
 
 OUTLINE = [patheffects.withStroke(linewidth=2.5, foreground="white")]
-INSIDE: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": "small", "path_effects": OUTLINE}
+INSIDE: pictures.Style = {"ha": "center", "va": "center", "fontsize": "small", "path_effects": OUTLINE}
 """Style of the seconds inside a segment."""
 
 PUBLISHED = (
@@ -147,11 +145,11 @@ def _point(label: str, runs: Mapping[Repeat, Run], native: Mapping[Repeat, Run])
         raise UsageError(f"No repeat has both a native run and one of {label}.", "run them in one series")
     pairs = [(_seconds(runs[repeat]), _seconds(native[repeat])) for repeat in common]
 
-    def values(name: str) -> list[list[float]]:
-        return [[each.get(name, 0.0) for each in side] for side in zip(*pairs, strict=True)]
+    def values(name: str) -> tuple[list[float], list[float]]:
+        return [own.get(name, 0.0) for own, _ in pairs], [other.get(name, 0.0) for _, other in pairs]
 
     def added(name: str) -> Estimate:
-        return estimates.mean(np.subtract(*values(name)).tolist())
+        return estimates.mean([own - other for own, other in zip(*values(name), strict=True)])
 
     layers = {name: added(name) for name in _names([*runs.values(), *native.values()])}
     return replace(

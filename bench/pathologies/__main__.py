@@ -1,8 +1,9 @@
-"""Runs jobs with one scripted pathology each, and healthy jobs, and writes into docs/results.md whether the findings
-are right: python -m bench.pathologies [--only NAME...] [--out DIR] [--loaded].
+"""Run jobs with one scripted pathology each, and healthy jobs; write to docs/results.md how many findings are right.
 
-The expected findings are in bench/pathologies/table.py. The same command continues after an interruption, and repeats
-runs that failed to start. To repeat another run, remove its directory below --out.
+    python -m bench.pathologies [--only NAME...] [--out DIR] [--loaded]
+
+The expected findings are in bench/pathologies/table.toml. Rerun the command to resume, and to repeat runs that failed
+to start. To repeat another run, remove its directory below --out.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench import command
-from bench.pathologies import publish, results
+from bench.pathologies import results
 from bench.pathologies.results import Result
 from bench.pathologies.stage import Stage
 from bench.pathologies.table import HEALTHY, PATHOLOGIES, QUICK, SOON_CLOSED, Pathology, job
@@ -29,9 +30,9 @@ WARM_UP = Pathology("warm up", "not scored", "", job(QUICK))
 
 def main(words: Sequence[str] | None = None) -> int:
     """Return the exit code."""
-    parser = command.parser(publish.NAME, __doc__)
+    parser = command.parser(results.NAME, __doc__)
     parser.add_argument("--only", nargs="+", metavar="NAME", default=[], help="names of the table, in lower case")
-    return command.run(parser.parse_args(words), publish.NAME, _measure)
+    return command.run(parser.parse_args(words), results.NAME, _measure)
 
 
 def chosen(only: Sequence[str]) -> list[Pathology]:
@@ -57,7 +58,7 @@ def _measure(asked: argparse.Namespace, progress: Progress) -> list[Path]:
             progress(f"run {number} of {len(left)}: {pathology.name}")
             result = run(stage, pathology)
             results.store(stage.out, pathology, result)
-            progress.keep(publish.line(result))
+            progress.keep(results.line(result))
     finally:
         stage.close()
     stored = {pathology.name: results.stored(stage.out, pathology) for pathology in EVERY}
@@ -65,8 +66,8 @@ def _measure(asked: argparse.Namespace, progress: Progress) -> list[Path]:
         progress.keep(f"the page is unchanged, because these did not run yet: {', '.join(missing)}")
         return [stage.out]
     sick, healthy = ([r for pathology in part if (r := stored[pathology.name])] for part in (PATHOLOGIES, HEALTHY))
-    progress.keep(publish.summary(sick, healthy))
-    return [publish.write(asked.docs, sick, healthy)]
+    progress.keep(results.summary(sick, healthy))
+    return [results.write(asked.docs, sick, healthy)]
 
 
 def run(stage: Stage, pathology: Pathology) -> Result:

@@ -1,5 +1,5 @@
-"""The faults of the pathologies: each waits for its trigger, is bounded in time, and is undone, also when the run fails
-or this command is interrupted. Only processes of the bench's own cluster are touched.
+"""Faults of the pathologies. Each waits for its trigger, is bounded in time, and is undone, also if the run fails or
+this command is interrupted. They affect only processes of the benchmark's own cluster.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dlobd.hadoop.embedded.processes import mentioning
 from dlobd.run import page_cache
 
 Beside = Callable[[ObservedRun], AbstractContextManager[None]]
-"""Does something to a run while the context lasts, and undoes it."""
+"""A fault that lasts as long as its context."""
 
 IMPORTS = Recorded("", kinds.TENSORFLOW_IMPORTED, chief=False)
 """A trainer imports TensorFlow."""
@@ -48,7 +48,7 @@ def at(name: str, trigger: Trigger, inject: Callable[[ObservedRun, Moment], None
 
 
 def daemon_stopped(kind: str, seconds: float, trigger: Trigger) -> Beside:
-    """Stop the daemons of a kind; without a kind, the daemon whose log has the trigger's line."""
+    """Stop the daemons of a kind, or without a kind the daemon with the trigger's line in its log."""
     name = f"{kind or 'daemon'} stopped"
 
     def inject(run: ObservedRun, moment: Moment) -> None:

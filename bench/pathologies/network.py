@@ -16,10 +16,10 @@ RATE = "100mbit"
 
 @contextmanager
 def narrow_loopback() -> Iterator[tuple[str, ...]]:
-    """Create a network namespace whose loopback carries `RATE`; yields the command prefix that runs in it.
+    """Create a network namespace with a loopback of `RATE`; yield the prefix of commands that run in it.
 
     Raises:
-        SetupError: namespaces are not allowed here.
+        SetupError: this user or machine cannot create namespaces.
     """
     if os.geteuid() or not (shutil.which("ip") and shutil.which("tc")):
         raise SetupError("A network namespace needs root and iproute2.", "run as root, with iproute2 installed")

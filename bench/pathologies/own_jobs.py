@@ -23,16 +23,9 @@ ROWS = 2 * 32 * STEPS
 """Rows for two trainers with batches of 32."""
 MIB = 1 << 20
 
-JVM = " ".join(
-    (
-        "-XX:+UseSerialGC",
-        "-Xmn1m",
-        "-XX:MetaspaceSize=1m",
-        "-XX:MinMetaspaceExpansion=256k",
-        "-XX:MaxMetaspaceExpansion=256k",
-        "-XX:MinMetaspaceFreeRatio=0",
-        "-XX:MaxMetaspaceFreeRatio=1",
-    )
+JVM = (
+    "-XX:+UseSerialGC -Xmn1m -XX:MetaspaceSize=1m -XX:MinMetaspaceExpansion=256k -XX:MaxMetaspaceExpansion=256k "
+    "-XX:MinMetaspaceFreeRatio=0 -XX:MaxMetaspaceFreeRatio=1"
 )
 """A young generation of 1 MiB, and a full collection for every 256 KiB of loaded classes."""
 
@@ -85,7 +78,7 @@ def many_files(stage: Stage, directory: Path) -> Ended:
 
 
 def rows(stage: Stage, directory: Path) -> Ended:
-    """Feeds the trainers row by row."""
+    """Feed the trainers row by row."""
     return submit(stage, directory, FEED, arguments=("--cluster_size", "2", "--steps", str(STEPS)))
 
 

@@ -1,19 +1,25 @@
-"""The result of each run: its first finding above noise, stored as JSON so that an interrupted command can continue."""
+"""Result of each run: the first finding above noise. Results are stored as JSON so that an interrupted command can
+resume, and become tables of docs/results.md."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench import publish
 from bench.pathologies.stage import Ended
 from bench.pathologies.table import Pathology
+from bench.tables import markdown
 from dlobd.bundle.store import Bundle
 from dlobd.errors import BundleError
+from dlobd.fields import decoded, plain
 from dlobd.paths import replace_file
+from dlobd.record.run import Run
 
+NAME = "pathologies"
 FILE = "result.json"
 SOUND = ("ok", "invalid")
 """The statuses of runs that ended by themselves. An invalid run may have learnt too little; its times are good."""
@@ -25,7 +31,7 @@ class Result:
 
     Attributes:
         bundle: its directory; empty if there is none.
-        why_not: the reason why the run or its fault is missing; empty if both were there.
+        why_not: reason for a missing run or fault; empty if both were there.
         first: its first finding above noise; empty if there is none.
         above_noise: all findings above noise.
     """
@@ -45,7 +51,7 @@ class Result:
 
     @property
     def right(self) -> bool:
-        """Whether the run ended, and its first finding is the expected one; a healthy run must have none."""
+        """True if the run ended and has the expected first finding; a healthy run must have none."""
         return not self.why_not and self.status in SOUND and self.first == self.expected
 
 
@@ -97,15 +103,84 @@ def store(out: Path, pathology: Pathology, result: Result) -> None:
     """Store a result."""
     path = directory(out, pathology)
     path.mkdir(parents=True, exist_ok=True)
-    replace_file(path / FILE, (json.dumps(asdict(result), indent=1) + "\n").encode())
+    replace_file(path / FILE, (json.dumps(plain(result), indent=1) + "\n").encode())
 
 
 def stored(out: Path, pathology: Pathology) -> Result | None:
     """Return the result of an earlier call; None if there is none, or if the table has changed since."""
     try:
-        kept = json.loads((directory(out, pathology) / FILE).read_text())
-        result = Result(**{**kept, "above_noise": tuple(kept["above_noise"])})
+        result: Result = decoded(Result, json.loads((directory(out, pathology) / FILE).read_text()))
     except (OSError, ValueError, TypeError, KeyError):
         return None
     same = (result.name, result.how, result.expected) == (pathology.name, pathology.how, pathology.expected)
     return result if same else None
+
+
+# ---- the page
+
+
+def write(docs: Path, made: Sequence[Result], healthy: Sequence[Result]) -> Path:
+    """Write both tables and the totals between the page's markers."""
+    busy = [result.busy_percent for result in (*made, *healthy) if result.bundle]
+    columns = ["construction", "saves at most", "wall", "right?"]
+    sick = ["pathology", columns[0], "expected", "first above noise", *columns[1:]]
+    parts = [
+        markdown(sick, ([one.name, one.how, one.expected, *_found(one)] for one in made)),
+        "Healthy runs; they should have no finding above noise:",
+        markdown(
+            ["run", columns[0], "above noise", *columns[1:]], ([one.name, one.how, *_found(one)] for one in healthy)
+        ),
+        f"**{summary(made, healthy)}**",
+    ]
+    return publish.of_runs(docs, NAME, _runs((*made, *healthy)), busy, parts)
+
+
+def summary(made: Sequence[Result], healthy: Sequence[Result]) -> str:
+    """Return the sentence with the totals."""
+    right = sum(result.right for result in made)
+    loud = sum(bool(result.above_noise) for result in healthy)
+    lost = sum(bool(result.why_not) or not result.wall_ns for result in healthy)
+    rest = f"; {lost} of them could not run" if lost else ""
+    return f"Right in {right} of {len(made)}; findings above noise in {loud} of {len(healthy)} healthy runs{rest}."
+
+
+def line(result: Result) -> str:
+    """Return the progress line of a run that has ended."""
+    if result.why_not:
+        return f"{result.name}: could not run: {result.why_not}"
+    found = f"{result.first} ({_s(result.saves_ns)} of {_s(result.wall_ns)})" if result.first else "nothing above noise"
+    return f"{result.name}: {result.status}, {found}; expected {result.expected or 'nothing'}: {_verdict(result)}"
+
+
+def _found(result: Result) -> list[str]:
+    if result.why_not and not result.bundle:
+        return [f"not run: {_plain(result.why_not)}", "-", "-", "no"]
+    notes = [f"no fault: {_plain(result.why_not)}"] if result.why_not else []
+    notes += [f"run {result.status}: {_plain(result.reason)}"] if result.status != "ok" else []
+    first = "; ".join([result.first or "none", *notes])
+    return [first, _s(result.saves_ns) if result.first else "-", _s(result.wall_ns), _verdict(result)]
+
+
+def _verdict(result: Result) -> str:
+    return "yes" if result.right else "no"
+
+
+def _plain(text: str) -> str:
+    """Remove characters that would end a cell."""
+    return " ".join(text.replace("|", "/").split())
+
+
+def _s(ns: int) -> str:
+    return f"{ns / 1e9:.1f} s"
+
+
+def _runs(every: Sequence[Result]) -> list[Run]:
+    """Return the records of the runs that ended well."""
+    records = []
+    for result in every:
+        if result.bundle and result.status == "ok":
+            try:
+                records.append(Bundle(Path(result.bundle)).read())
+            except BundleError:
+                continue  # the bundle was removed, its result was kept
+    return records

@@ -1,10 +1,9 @@
-"""The stage: one run after the other on an embedded cluster, each by the command line, with faults beside it."""
+"""Runs of the command line on an embedded cluster, one after the other, with faults beside each."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -21,12 +20,11 @@ LONGEST_S = 1200.0
 """Deadline of a run, beyond the run's own `timeout_s`."""
 END_S = 90.0
 """Deadline for a run to end after SIGTERM: it stops its job, and keeps the evidence."""
-LOOK_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The outcome of a run. `failure`: its failure line; `missing`: faults whose trigger never came."""
+    """Outcome of a run. `failure`: its failure line; `missing`: faults without their trigger."""
 
     code: int
     bundle: Path | None
@@ -35,10 +33,10 @@ class Ended:
 
 
 class Stage:
-    """Lends each run the cluster, which starts when it is first needed: `dlobd run` finds it as a running cluster.
+    """A cluster for all runs, started on first use; `dlobd run` finds it as a running cluster.
 
     Args:
-        own: Hadoop settings of that cluster, KEY=VALUE each.
+        own: Hadoop settings of the cluster, KEY=VALUE each.
     """
 
     def __init__(self, out: Path, progress: Callable[[str], None], own: Sequence[str] = ()) -> None:
@@ -130,11 +128,10 @@ def bundle_named(output: str) -> Path | None:
 
 
 def _wait(process: subprocess.Popen[bytes], longest_s: float) -> None:
-    deadline_s = time.monotonic() + longest_s
-    while process.poll() is None:
-        if time.monotonic() > deadline_s:
-            raise RunFailed(f"The run did not end within {longest_s:.0f} s.")
-        time.sleep(LOOK_S)
+    try:
+        process.wait(longest_s)
+    except subprocess.TimeoutExpired as error:
+        raise RunFailed(f"The run did not end within {longest_s:.0f} s.") from error
 
 
 def _failure(errors: str) -> str:

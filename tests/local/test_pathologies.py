@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from bench.pathologies import __main__ as bench
-from bench.pathologies import faults, network, publish, results, stage, table
+from bench.pathologies import faults, network, results, stage, table
 from bench.pathologies.results import Result
 from bench.pathologies.stage import Ended, Stage
 from bench.pathologies.table import Pathology
@@ -449,7 +449,7 @@ def test_the_page_says_what_was_found(tmp_path: Path) -> None:
     ]
     healthy = [result("", finding("feed", 1, False)), result("", finding("feed", 9, True))]
     (tmp_path / PAGE).write_text("before\n\n" + "\n".join(markers("pathologies")) + "\n\nafter\n")
-    page = publish.write(tmp_path, made, healthy).read_text()
+    page = results.write(tmp_path, made, healthy).read_text()
     assert page.startswith("before\n\n<!-- pathologies: begin, made by make pathologies -->")
     assert page.endswith("<!-- pathologies: end -->\n\nafter\n")
     assert "| one | by hand | queue | queue | 15.0 s | 40.0 s | yes |" in page

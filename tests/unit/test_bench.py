@@ -12,8 +12,9 @@ import pytest
 
 from analysis.studies.amortisation import amortisation as amortised
 from analysis.studies.stack_overhead import stack_overhead as overhead_of
-from bench import amortisation, cluster, command, jobs, models, publish, recorder, remedies, republish, stack_overhead
-from bench.points import points
+from bench import __main__ as main
+from bench import amortisation, cluster, command, jobs, models, publish, remedies, stack_overhead
+from bench.jobs import points
 from bench.tables import Table
 from dlobd.axes import LAUNCHERS
 from dlobd.compare import compatibility
@@ -113,7 +114,7 @@ def test_the_clusters_and_the_recorders_tables() -> None:
     starts = [{cluster.SECONDS: 9.0, "namenode, CPU s": 3.0}, {cluster.SECONDS: 11.0, "namenode, CPU s": 4.0}]
     assert rows(cluster.table(cluster.values(starts)))[cluster.SECONDS] == ["2", "10", "9.5-10.5", "9-11"]
     loops = [{"off_ns": [2000.0, 2100.0], "on_ns": [2200.0, 2310.0 + k]} for k in range(6)]
-    loop = recorder.table([*loops, None])
+    loop = main.recorder_table([*loops, None])
     assert rows(loop)["off"][:3] == ["6", "2.05", "2.05-2.05"]
     assert rows(loop)["added"][0] == "6"
     assert "Added: 0.206 (0.205 to 0.208; 96.9 %) us." in loop.says
@@ -123,7 +124,7 @@ def test_pages_are_those_of_the_stored_figures(tmp_path: Path) -> None:
     """Whoever changes how figures are shown, makes the pages again."""
     for name in (publish.PAGE, "bench.json", "channel-bench.json"):
         shutil.copy(DOCS / name, tmp_path)
-    republish.main(tmp_path)
+    main.republish(tmp_path)
     assert (tmp_path / publish.PAGE).read_text() == (DOCS / publish.PAGE).read_text()
 
 

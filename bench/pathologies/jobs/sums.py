@@ -1,4 +1,4 @@
-"""Plain Spark that does next to nothing: what it takes is the start of its JVMs."""
+"""Plain Spark with little work: its time is the start of its JVMs."""
 
 from pyspark.context import SparkContext
 
