@@ -77,7 +77,7 @@ def from_line(words: Sequence[str], overrides: Sequence[str] = (), note: Note = 
             raise UsageError(f"--set {name}: the spark-submit command also sets it, with {key}={given[key]}.")
         number = spark_options.megabytes(given[key]) if name.endswith("_mb") else None
         text = given[key] if number is None else str(number)
-        values[name] = settings.parse_and_check(name, text, settings.Source(f"spark-submit's {key}"))
+        values[name] = settings.parse(name, text, settings.Source(f"spark-submit's {key}"))
     return _build(line.script, line.arguments, values, note, spark_options.words_of(line.options), by_line)
 
 
@@ -112,7 +112,7 @@ def _overrides(overrides: Sequence[str]) -> dict[str, Value]:
             )
         if key not in SETTINGS:
             raise UsageError(f"--set {override}: {unknown('setting', key, SETTINGS)}")
-        values[key] = settings.parse_and_check(key, text, source)
+        values[key] = settings.parse(key, text, source)
     return values
 
 
