@@ -67,7 +67,9 @@ class Setting:
         if isinstance(self.about.valid, tuple):
             low, high = (f"{int(end):,}" if end == int(end) else str(end) for end in self.about.valid)
             return f"{'0, or ' if self.about.zero else ''}{low} to {high}"
-        return ", ".join(REGISTRIES[self.about.valid].built_in()) if self.about.valid else "text"
+        if not self.about.valid:
+            return "text"
+        return ", ".join(row.name for row in REGISTRIES[self.about.valid] if not row.package and not row.unavailable)
 
     def parse(self, text: str, source: Source) -> Value:
         """Convert a value of the command line to the type of the field. Raises UsageError."""
