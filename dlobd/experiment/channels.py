@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from dlobd.axes import CHANNELS, EXCHANGES
 from dlobd.channel import TRANSPORTS
+from dlobd.experiment.settings import listed
 from dlobd.schema import Experiment
 
 AUTO = "auto"
@@ -68,10 +69,10 @@ def wrong(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
     if not possible:
         others = [name for name in EXCHANGES.names() if libraries(name, transport)]
         where = [name for name in CHANNELS.names() if libraries(exchange, name)]
-        why = f"exchange {exchange} cannot go over channel {transport}: it needs {_or(where)}."
-        yield "channel", why, f"exchange = {_or(others)}" if others else f'channel = "{where[0]}"'
+        why = f"exchange {exchange} cannot go over channel {transport}: it needs {listed(where, 'or')}."
+        yield "channel", why, f"exchange = {listed(others, 'or')}" if others else f'channel = "{where[0]}"'
     elif requested not in (AUTO, *possible):
-        carried = f"exchange {exchange} over channel {transport} goes by {_or(possible)}"
+        carried = f"exchange {exchange} over channel {transport} goes by {listed(possible, 'or')}"
         yield "channel_library", f"library {requested} cannot carry it: {carried}.", f'channel_library = "{AUTO}"'
     for field, plain in _PLAIN.items() if exchange in ASYNCHRONOUS else ():
         if (value := getattr(experiment, field)) != plain:
@@ -80,11 +81,7 @@ def wrong(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
     servers, workers = experiment.exchange_servers, experiment.workers
     if exchange not in SERVED and servers != 1:
         why = f"exchange_servers {servers} has no effect with exchange {exchange}."
-        yield "exchange_servers", why, f"exchange_servers = 1, or exchange = {_or(SERVED)}"
+        yield "exchange_servers", why, f"exchange_servers = 1, or exchange = {listed(SERVED, 'or')}"
     elif servers > workers:
         why = f"exchange_servers {servers} exceed workers {workers}: each worker has at most one."
         yield "exchange_servers", why, f"exchange_servers = {workers} or fewer"
-
-
-def _or(names: tuple[str, ...] | list[str]) -> str:
-    return " or ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))

@@ -77,7 +77,7 @@ def from_line(words: Sequence[str], overrides: Sequence[str] = (), note: Note = 
             raise UsageError(f"--set {name}: the spark-submit command also sets it, with {key}={given[key]}.")
         number = spark_options.megabytes(given[key]) if name.endswith("_mb") else None
         text = given[key] if number is None else str(number)
-        values[name] = settings.parse_and_check(name, text, settings.Source(f"spark-submit's {key}"))
+        values[name] = settings.parse(name, text, settings.Source(f"spark-submit's {key}"))
     return _build(line.script, line.arguments, values, note, spark_options.words_of(line.options), by_line)
 
 
@@ -112,7 +112,7 @@ def _overrides(overrides: Sequence[str]) -> dict[str, Value]:
             )
         if key not in SETTINGS:
             raise UsageError(f"--set {override}: {unknown('setting', key, SETTINGS)}")
-        values[key] = settings.parse_and_check(key, text, source)
+        values[key] = settings.parse(key, text, source)
     return values
 
 
@@ -125,7 +125,13 @@ def _build(
     by_line: Mapping[str, str] = MappingProxyType({}),
 ) -> OwnJob:
     """Build the job. `by_line`: settings of the spark-submit line -> their place."""
-    sha256 = _sha256(script)
+    if Path(script).suffix != ".py":
+        raise UsageError(f"{script} is not a Python script: dlobd records only Python.", "name a .py file")
+    try:
+        sha256 = sha256_of(Path(script))
+    except OSError as error:
+        why = f"script {script} cannot be read: {error.strerror}."
+        raise UsageError(why, "name a .py file on this machine") from None
     main = experiments.load(DEFAULTS)
     values = {name: getattr(main, name) for name in SETTINGS}
     values["name"] = re.sub(r"[^A-Za-z0-9._-]", "-", Path(script).stem).lstrip("-._") or "job"
@@ -160,18 +166,6 @@ def _build(
     for text in lines:
         note(text)
     return OwnJob(**values, script=script, script_sha256=sha256, arguments=tuple(arguments), options=options)
-
-
-def _sha256(script: str) -> str:
-    path = Path(script)
-    if path.suffix != ".py":
-        raise UsageError(f"{script} is not a Python script: dlobd records only Python.", "name a .py file")
-    try:
-        return sha256_of(path)
-    except OSError as error:
-        raise UsageError(
-            f"script {script} cannot be read: {error.strerror}.", "name a .py file on this machine"
-        ) from None
 
 
 def _refuse(line: spark_options.Line, settings: Mapping[str, str]) -> None:

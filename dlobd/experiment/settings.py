@@ -9,7 +9,7 @@ import dataclasses
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import get_type_hints
 
@@ -67,7 +67,9 @@ class Setting:
         if isinstance(self.about.valid, tuple):
             low, high = (f"{int(end):,}" if end == int(end) else str(end) for end in self.about.valid)
             return f"{'0, or ' if self.about.zero else ''}{low} to {high}"
-        return ", ".join(REGISTRIES[self.about.valid].built_in()) if self.about.valid else "text"
+        if not self.about.valid:
+            return "text"
+        return ", ".join(row.name for row in REGISTRIES[self.about.valid] if not row.package and not row.unavailable)
 
     def parse(self, text: str, source: Source) -> Value:
         """Convert a value of the command line to the type of the field. Raises UsageError."""
@@ -78,7 +80,7 @@ class Setting:
             raise UsageError(f"{source.label}: {self.name} must be {_TYPE_NAMES[self._base]}, not {text!r}.") from None
         return value
 
-    def check(self, value: object, where: str, stored: bool) -> Value:
+    def check(self, value: object, where: str, stored: bool = False) -> Value:
         """Check type, range and registry of a value; return it. Raises UsageError."""
         if self._base is float and type(value) is int:
             value = float(value)
@@ -156,8 +158,9 @@ def split(override: str) -> tuple[str, str, Source]:
 
 
 def parse(name: str, text: str, source: Source) -> Value:
-    """Convert a value of the command line to the type of its setting. Raises UsageError."""
-    return _of(name, source.label).parse(text, source)
+    """Parse and check a value of the command line. Raises UsageError."""
+    setting = _of(name, source.label)
+    return setting.check(setting.parse(text, source), source.at(name))
 
 
 def check(name: str, value: object, source: Source, stored: bool = False) -> Value:
@@ -169,12 +172,12 @@ def check(name: str, value: object, source: Source, stored: bool = False) -> Val
     return _of(name, where).check(value, where, stored)
 
 
-def parse_and_check(name: str, text: str, source: Source) -> Value:
-    """Parse and check a value of the command line. Raises UsageError."""
-    return check(name, parse(name, text, source), source)
-
-
 def _of(name: str, where: str) -> Setting:
     if name not in SETTINGS:
         raise UsageError(f"{where}: {unknown('key', name, SETTINGS)}")
     return SETTINGS[name]
+
+
+def listed(words: Sequence[str], last: str = "and") -> str:
+    """Join words for a sentence: a, b and c."""
+    return f" {last} ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dlobd.errors import UsageError
-from dlobd.experiment.settings import Value
+from dlobd.experiment.settings import Value, listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,18 +80,14 @@ def _lines(field: str, value: str, implied_: Mapping[str, Value]) -> list[str]:
 def _contradiction(rule: Rule, lacking: Mapping[str, str], against: Mapping[str, tuple[str, Value]]) -> UsageError:
     """Return the error. `against`: contradicting keys -> their place and value."""
     options = [where for where, _ in against.values() if where.startswith("--")]
-    places = [f"{_and(options)} {'was' if len(options) == 1 else 'were'} given"] if options else []
+    places = [f"{listed(options)} {'was' if len(options) == 1 else 'were'} given"] if options else []
     places += [f"{where} has {name}={value}" for name, (where, value) in against.items() if where not in options]
     remedy = " ".join(f"--set {setting}" for setting in _settings({name: lacking[name] for name in against}))
     return UsageError(
-        f"{rule.field} {rule.value} needs {_and(_settings(lacking))}, but {_and(places)}: {rule.why}.",
+        f"{rule.field} {rule.value} needs {listed(_settings(lacking))}, but {listed(places)}: {rule.why}.",
         f"{remedy}, or another {rule.field}",
     )
 
 
 def _settings(values: Mapping[str, Value]) -> list[str]:
     return [f"{name}={value}" for name, value in values.items()]
-
-
-def _and(words: list[str]) -> str:
-    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))

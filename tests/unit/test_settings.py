@@ -27,11 +27,11 @@ def test_a_new_field_needs_only_its_declaration() -> None:
     """Command line, range, registry, page, help and run.json follow from it."""
     found = settings_of(Extended)
     patience, twin = found["patience"], found["twin"]
-    assert patience.check(patience.parse("4", Source("--set")), "here", stored=False) == 4
+    assert patience.check(patience.parse("4", Source("--set")), "here") == 4
     with pytest.raises(UsageError, match="here: patience must be between 1 and 9, not 10"):
-        patience.check(10, "here", stored=False)
+        patience.check(10, "here")
     with pytest.raises(UsageError, match="Unknown model 'mpl'; did you mean 'mlp'"):
-        twin.check("mpl", "here", stored=False)
+        twin.check("mpl", "here")
     assert patience.row == ("`patience`", "`3`", "1 to 9", "epochs", "Epochs without progress.")
     schema = json_schema(Extended)["properties"]["patience"]
     assert schema == {"type": "integer", "minimum": 1, "maximum": 9, "description": "Epochs without progress."}

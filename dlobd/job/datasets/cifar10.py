@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlobd.errors import SetupError
-from dlobd.job.datasets.base import Split
-from dlobd.job.datasets.published import InMemory, checked, md5_of
+from dlobd.job.datasets.base import InMemory, Split, checked, md5_of
 from dlobd.paths import data_file, fetched_dir
 
 SHAPE = (32, 32, 3)

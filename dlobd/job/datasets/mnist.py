@@ -10,8 +10,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dlobd.job.datasets.base import Split
-from dlobd.job.datasets.published import InMemory, checked
+from dlobd.job.datasets.base import InMemory, Split, checked
 from dlobd.paths import shipped
 
 _FILES = {
