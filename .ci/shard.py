@@ -66,7 +66,7 @@ def changed_lines(base: str) -> dict[str, int]:
 
 
 def landed() -> str:
-    """The main that landed last: where this one left it. A clone of main alone has only its parent to ask."""
+    """Return the commit of main that this branch left; a clone of main alone has only its parent."""
     for name in (os.environ.get("DLOBD_CI_BASE", ""), "origin/main"):
         command = ["git", "-C", str(TOP), "merge-base", "HEAD", name]
         if name and (done := subprocess.run(command, capture_output=True, text=True, check=False)).returncode == 0:
@@ -77,7 +77,7 @@ def landed() -> str:
 
 
 def _first_of_today() -> str:
-    """The last commit that is four hours older than HEAD: a submission is the work of less than that."""
+    """Return the last commit that is four hours older than HEAD: a submission is the work of less than that."""
     newest = subprocess.run(
         ["git", "-C", str(TOP), "log", "-1", "--format=%ct"], capture_output=True, text=True, check=False
     ).stdout.strip()
@@ -95,7 +95,7 @@ def _commit(name: str) -> str:
 
 
 def chosen(changed: dict[str, int], shards: list[str], day: int) -> tuple[list[str], list[str]]:
-    """(the shards to run, those that changed and do not fit), the largest change first."""
+    """Return the shards to run, and the changed shards that do not fit; the largest change comes first."""
     score = {
         name: sum(lines for path, lines in changed.items() if path.startswith(ROOMS.get(name, ()))) for name in shards
     }

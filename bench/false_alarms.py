@@ -16,7 +16,7 @@ from scipy.stats import beta
 from bench.short_runs import LAYERS as SHORT_LAYERS
 from dlobd.compare.comparison import Comparison, compare
 from dlobd.compare.figures import WALL
-from dlobd.compare.gate import Gate, gate
+from dlobd.compare.gate import gate
 from dlobd.compare.permutation import Samples
 from dlobd.compare.runset import Member, Repeat, RunSet
 from dlobd.compare.verdicts import Compared, compare_family
@@ -127,7 +127,9 @@ def gates(pool: Sequence[Run], size: int, trials: int, planted: float = 0, layer
     found = 0
     for trial in range(trials):
         layer = layers[trial % len(layers)] if layers else ""
-        decided = _gate(chance, pool, size, layer, planted)
+        runs = chance.choices(pool, k=2 * size)
+        runs[size:] = [grown(run, layer, planted) for run in runs[size:]]
+        decided = gate(_compared(runs, size, paired=False))
         named = [one.name for one in decided.grown if one.name != WALL]
         found += named[:1] == [layer] if layer else decided.outcome == "regression"
     return Count(found, trials)
@@ -156,12 +158,6 @@ def grown(run: Run, layer: str, by: float) -> Run:
     added_ns = sum(round(by * row.ns) for row in run.layers if row.layer == layer)
     rows = tuple(dataclasses.replace(row, ns=row.ns + added_ns) if row.layer == layer else row for row in run.layers)
     return dataclasses.replace(run, layers=rows, wall_ns=(run.wall_ns or 0) + added_ns)
-
-
-def _gate(chance: random.Random, pool: Sequence[Run], size: int, layer: str, planted: float) -> Gate:
-    runs = chance.choices(pool, k=2 * size)
-    runs[size:] = [grown(run, layer, planted) for run in runs[size:]]
-    return gate(_compared(runs, size, paired=False))
 
 
 def _compared(runs: Sequence[Run], size: int, paired: bool) -> Comparison:

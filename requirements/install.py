@@ -136,7 +136,7 @@ def pip_settings() -> dict[str, str]:
 
 
 def attempt(command: list[str], environment: dict[str, str]) -> tuple[int, str]:
-    """Runs pip or uv, adds what it says to the log, and shows what it is at. Returns exit code and output."""
+    """Run pip or uv, log its output, and show its progress; return exit code and output."""
     lock = Path(command[command.index("-r") + 1]).read_text() if "-r" in command else ""
     wanted = len(re.findall(r"(?m)^[\w.-]+==", lock))
     start_s, seen, moving, said = time.monotonic(), 0, sys.stderr.isatty(), []

@@ -186,18 +186,14 @@ def add_arguments(parser: ArgumentParser) -> None:
 def report(asked: Namespace) -> Shown:
     """Estimate the lines of the given runs; without native runs there is no picture."""
     found = amortisation(load(asked.runs), asked.keep_disturbed)
-    return pieces(found, asked.epochs), picture(found) if found.against else None
-
-
-def pieces(found: Amortisation, epochs: Sequence[int]) -> list[str]:
-    """Return the warnings and tables to print, with predictions for these numbers of epochs."""
-    tables = (table(found), prediction_table(found, epochs), check_table(found))
-    return [
+    tables = (table(found), prediction_table(found, asked.epochs), check_table(found))
+    pieces = [
         *(f"warning: {words}" for words in found.warnings),
         f"Seconds, with 95 % intervals; never: the overhead does not fall below {GOAL:.0%}. {estimates.BY_ITSELF}",
         PREDICTIONS,
         *(made.to_string(index=False) + "\n" for made in tables if len(made)),
     ]
+    return pieces, picture(found) if found.against else None
 
 
 def table(found: Amortisation) -> pd.DataFrame:

@@ -98,17 +98,12 @@ def _ms(runs: Sequence[Run], part: str) -> float | None:
 def unavailable(runs: RunSet) -> Iterator[tuple[str, str]]:
     """Return (channel, reason) for each channel without a run."""
     have = {experiment(run).channel.transport for run in runs.runs}
+    infiniband = [one for one in interfaces.interfaces() if one.type == interfaces.INFINIBAND]
+    lacks = {"rdma": [] if devices() else ["RDMA device"], "ipoib": [] if infiniband else ["InfiniBand interface"]}
     for name in CHANNELS.names():
         if name not in have:
-            yield name, _lack(name) or "no given run uses it"
-
-
-def _lack(channel: str) -> str:
-    if channel == "rdma" and not devices():
-        return "this machine has no RDMA device"
-    if channel == "ipoib" and not any(one.type == interfaces.INFINIBAND for one in interfaces.interfaces()):
-        return "this machine has no InfiniBand interface"
-    return ""
+            lack = lacks.get(name)
+            yield name, f"this machine has no {lack[0]}" if lack else "no given run uses it"
 
 
 def report(asked: Namespace) -> Shown:

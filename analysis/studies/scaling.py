@@ -69,7 +69,13 @@ def curves(runs: RunSet) -> Curves:
     for label, group in runs.grouped(lambda run: runs.name(run, "workers", "batch_size")).items():
         by_workers = group.grouped(lambda run: experiment(run).workers)
         if len(by_workers) > 1:
-            _check_equal_work(group)
+            samples = group.grouped(lambda run: run.metrics.train_samples)
+            if len(samples) > 1:
+                ids = " and ".join(f"{own.runs[0].run_id} ({count})" for count, own in samples.items())
+                raise UsageError(
+                    f"Runs {ids} trained on different numbers of samples: their walls do not compare.",
+                    "name runs of equal train_samples and epochs",
+                )
             found[label or "all runs"] = _curve(dict(sorted(by_workers.items())))
     if not found:
         counts = sorted({experiment(run).workers for run in runs.runs})
@@ -103,16 +109,6 @@ def _speed_ups(own: Mapping[Repeat, Run], base: Mapping[Repeat, Run]) -> tuple[V
     before, after = ([each[repeat] for repeat in common] for each in (base, own))
     walls = medians.ratios(map(wall_s, before), map(wall_s, after))
     return walls, medians.ratios(map(throughput, after), map(throughput, before))
-
-
-def _check_equal_work(runs: RunSet) -> None:
-    samples = runs.grouped(lambda run: run.metrics.train_samples)
-    if len(samples) > 1:
-        ids = " and ".join(f"{group.runs[0].run_id} ({count})" for count, group in samples.items())
-        raise UsageError(
-            f"Runs {ids} trained on different numbers of samples: their walls do not compare.",
-            "name runs of equal train_samples and epochs",
-        )
 
 
 def kind(runs: RunSet) -> str:

@@ -94,11 +94,6 @@ def stack_overhead(runs: RunSet, keep_busy: bool = False) -> StackOverhead:
     return StackOverhead((_alone(NATIVE, native), *points), (*warnings, *_few(points)))
 
 
-def share(point: Point, group: str) -> Estimate | None:
-    """Return the share of the wall of a layer group of `PUBLISHED_PERCENT`; None for native runs."""
-    return point.groups[group][1] if group in point.groups else None
-
-
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the runs, which did the same work; some of them are native."""
     script.add_runs(parser, disturbed=True)
@@ -107,12 +102,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def report(asked: Namespace) -> Shown:
     """Compare the given runs with the native ones among them."""
     found = stack_overhead(load(asked.runs), asked.keep_disturbed)
-    return pieces(found), picture(found)
-
-
-def pieces(found: StackOverhead) -> list[str]:
-    """Return the warnings and tables to print."""
-    return [
+    pieces = [
         *(f"warning: {words}" for words in found.warnings),
         f"Wall and stack overhead, mean seconds with 95 % intervals. {estimates.BY_ITSELF}",
         table(found).to_string(index=False),
@@ -120,6 +110,7 @@ def pieces(found: StackOverhead) -> list[str]:
         layer_table(found).to_string(index=False),
         f"\n{PUBLISHED}",
     ]
+    return pieces, picture(found)
 
 
 def table(found: StackOverhead) -> pd.DataFrame:
@@ -242,8 +233,8 @@ def _shares(axes: Axes, found: StackOverhead) -> None:
     rows = [point.label for point in found.points]
     height = 0.31
     for place, group in enumerate(PUBLISHED_PERCENT):
-        own = [share(point, group) for point in found.points]
-        percent = [100 * one.value if one else 0.0 for one in own] + [PUBLISHED_PERCENT[group]]
+        percent = [100 * point.groups[group][1].value if point.groups else 0.0 for point in found.points]
+        percent.append(PUBLISHED_PERCENT[group])
         at = [row + (place - 0.5) * height for row in range(len(percent))]
         axes.barh(at, percent, height=height, label=f"in {group}", **pictures.bar(GROUP_LAYERS[group]))
         for row, value in zip(at, percent, strict=True):

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from bench.pathologies import __main__ as bench
-from bench.pathologies import faults, network, results, stage, table
+from bench.pathologies import faults, results, stage, table
 from bench.pathologies.results import Result
 from bench.pathologies.stage import Ended, Stage
 from bench.pathologies.table import Pathology
@@ -310,7 +310,7 @@ def test_a_slow_network_is_a_namespace_of_its_own_and_is_removed() -> None:
 
     before = there()
     try:
-        with network.narrow_loopback() as host:
+        with table.narrow_loopback() as host:
             assert host[-1] in there()
             shown = [*host, "tc", "qdisc", "show", "dev", "lo"]
             assert "tbf" in subprocess.run(shown, capture_output=True, text=True, check=True, timeout=20).stdout
@@ -322,8 +322,8 @@ def test_a_slow_network_is_a_namespace_of_its_own_and_is_removed() -> None:
 
 def test_without_root_there_is_no_slow_network(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names the reason."""
-    monkeypatch.setattr(network.os, "geteuid", lambda: 1000)
-    with pytest.raises(SetupError, match="needs root"), network.narrow_loopback():
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(SetupError, match="need root"), table.narrow_loopback():
         pass
 
 
