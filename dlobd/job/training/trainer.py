@@ -68,7 +68,6 @@ def main(job: Job, node: Node) -> None:
 
 
 def _message(error: BaseException) -> str:
-    """Return an error's message without the stack that TensorFlow or HDFS includes in it."""
     lines = [line.strip() for line in str(error).splitlines()]
     return " ".join(line for line in lines if line and not line.startswith(_STACK))
 

@@ -30,7 +30,6 @@ def main(argv: list[str]) -> None:
 
 
 def _run(script: str, arguments: list[str]) -> str | int | None:
-    """Run the script as `__main__`; return its exit code or message."""
     module = ModuleType("__main__")
     module.__file__ = script
     module.__builtins__ = __builtins__  # type: ignore[attr-defined]
@@ -72,7 +71,6 @@ def _status_error() -> str | None:
 
 
 def _task_error(text: str) -> str | None:
-    """Return the last line of a failed task's Python traceback in Spark's message."""
     _, separator, rest = text.rpartition("Traceback (most recent call last):")
     if not separator:
         return None

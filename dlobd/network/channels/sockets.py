@@ -149,7 +149,6 @@ class SocketsChannel(IpChannel):
         return received
 
     def _wait_for(self, connected: socket.socket, event: int, deadline_s: float, peer: str) -> None:
-        """Wait for an event; raise at the deadline or when the channel is closed."""
         poll = select.poll()
         poll.register(connected, event)
         while True:

@@ -115,7 +115,6 @@ class Mesh:
                 raise error
 
     def send(self, to: int, message: Buffer, deadline_s: float) -> None:
-        """Send and wait. Raises ExchangeFailed."""
         try:
             self._peers[to].send(message, deadline_s)
         except ChannelError as error:

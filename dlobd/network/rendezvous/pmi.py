@@ -104,7 +104,6 @@ class PmiServer(RankServer):
                     self._changed.notify_all()
 
     def _register(self, connection: SocketsConnection) -> tuple[int, float]:
-        """Return the rank and its timeout for the other ranks in seconds."""
         memory = bytearray(_HELLO.size)
         try:
             size = connection.recv(memory, time.monotonic() + LINE_S)

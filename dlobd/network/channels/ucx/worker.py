@@ -360,7 +360,6 @@ class Worker:
             return self.sleepers[-1]
 
     def address(self) -> bytes:
-        """Return the address for the peer's endpoint."""
         found, length = self.ffi.new("ucp_address_t *"), self.ffi.new("size_t *")
         self.check(self.ucp.ucp_worker_get_address(self.handle, found, length), "return its address")
         try:
@@ -432,7 +431,6 @@ class Worker:
             self.wake_all()
 
     def end(self, why: str) -> None:
-        """Wake all waiting threads, which raise Closed."""
         with self.lock:
             self.ended = self.ended or why
             self.wake_all()
@@ -481,7 +479,6 @@ class Worker:
         return value if c.ERR_LAST <= value <= 0 else None
 
     def check(self, status: int, what: str) -> None:
-        """Raise PeerClosed or ChannelError for a status that is not OK."""
         if status == c.OK:
             return
         self.check_open(what)
