@@ -22,6 +22,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from dlobd.errors import SetupError, UsageError
 from dlobd.network import interfaces
@@ -421,11 +422,9 @@ class Worker:
                 return
             self._left.append((request, memory))
             self.cut = self.cut or f"a call was abandoned: {why}"
-            try:
+            with suppress(OSError):  # the peer is gone
                 assert self.link is not None
                 self.link.send(CUT, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
-            except OSError:
-                pass  # the peer is gone
             if self.context.err_mode == c.ERR_MODE_PEER:
                 self._close_endpoint(GIVE_UP_S)  # otherwise a device would continue with its memory
             self.wake_all()
