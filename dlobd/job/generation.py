@@ -31,7 +31,6 @@ class Request:
     user: str
 
     def to_json(self) -> str:
-        """Encode the request for spark-submit."""
         return json.dumps(asdict(self))
 
     @classmethod
@@ -40,7 +39,6 @@ class Request:
         return cls(**values | {"experiment": Experiment(**values["experiment"])})
 
     def storage(self) -> Storage:
-        """Open a new connection to the target storage."""
         if not self.webhdfs_url:
             return LocalDirectory()
         return WebHdfs(self.webhdfs_url, self.user, self.experiment.replication)

@@ -80,7 +80,6 @@ class StatusServer:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Environment of the senders."""
         host, port = self._server.server_address[:2]
         return {VARIABLE: json.dumps({"host": host, "port": port, "secret": self._secret})}
 
@@ -107,7 +106,6 @@ class StatusServer:
             self._changed.wait_for(lambda: self._done > finished or bool(self._causes), timeout_s)
 
     def _receive(self, handler: socketserver.StreamRequestHandler) -> None:
-        """Raise ValueError for an invalid message, and for a message of another run."""
         secret, nonce = self._secret.encode(), secrets.token_hex(16).encode()
         handler.wfile.write(nonce + b"\n")
         line, proof = handler.rfile.readline(LINE_BYTES), handler.rfile.readline(LINE_BYTES)
@@ -195,7 +193,6 @@ class JobStatus:
             time.sleep(timeout_s)
 
     def report_failure(self, cause: str) -> None:
-        """Report the failure of a rank, by the rank."""
         self._markers.report_failure(cause)
 
     def report_death(self, cause: str) -> None:

@@ -155,7 +155,6 @@ def _stream(
 
 
 def _turn(connection: Connection, listens: bool, deadline_s: float) -> None:
-    """Synchronise both ends."""
     _ping_pong(connection, listens, b"", bytearray(1), 1, deadline_s)
 
 

@@ -58,7 +58,6 @@ class HostProcess:
             self._process.kill()
 
     def write(self, line: str) -> None:
-        """Write a line to its stdin."""
         assert self._process.stdin is not None
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
@@ -71,7 +70,6 @@ class HostProcess:
         return line
 
     def ended(self) -> None:
-        """Wait for its end."""
         if self._process.wait(self._patience_s):
             self._fail()
 

@@ -50,7 +50,6 @@ class Work:
 
     @property
     def bytes(self) -> int:
-        """Size of all tensors."""
         return sum(4 * int(np.prod(shape)) for shape in self.shapes)
 
 
@@ -134,7 +133,6 @@ def _tensorflow(exchange: Any, peers: Sequence[str], rank: int) -> Any:
 
 
 def _call(plan: Plan, exchange: Any, tf: Any, work: Work) -> Callable[[], Any]:
-    """Return the function to measure."""
     random = np.random.default_rng(plan.rank)
     arrays = [random.standard_normal(shape).astype(np.float32) for shape in work.shapes]
     ranks = len(plan.addresses)

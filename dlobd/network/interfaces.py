@@ -43,7 +43,6 @@ class Interface:
 
     @property
     def kind(self) -> str:
-        """Name of the type: ethernet, infiniband, loopback, or `type N`."""
         return _WORDS.get(self.type, f"type {self.type}") if self.type is not None else "of an unknown type"
 
     @property

@@ -16,6 +16,7 @@ import socket
 import subprocess
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import IO, TYPE_CHECKING
 
 from dlobd import spans as kinds
@@ -121,12 +122,10 @@ class _RankTask:
             servers = {rank_name(peer): address for peer, address in enumerate(addresses)}
             watch = threading.Thread(target=await_joined, args=(servers, self._report_failure, ended), daemon=True)
             watch.start()
-        try:
+        with suppress(BrokenPipeError):  # the child has stopped the feed or ended: its exit code tells them apart
             if self._epochs:
                 _feed(child.stdin, blocks, self._epochs)
             child.stdin.close()
-        except BrokenPipeError:
-            pass  # the child has stopped the feed or ended: its exit code tells them apart
         with tracing.span(kinds.WAIT_FOR_TRAINER):
             code = child.wait()
         ended.set()

@@ -44,7 +44,6 @@ class TfosLauncher:
         return {"spark.python.daemon.module": "dlobd.job.launchers.tfos_daemon", "spark.python.worker.reuse": "true"}
 
     def _prepared(self) -> Any:
-        """Return the module TFCluster, importable and with spans."""
         tfos_compat.install()
         from tensorflowonspark import TFCluster, TFSparkNode
 
@@ -232,8 +231,6 @@ class NamedSleep:
 
 
 class _ExecutorWatch:
-    """Detector of executors that are lost while no Spark job runs."""
-
     def __init__(self, sc: SparkContext) -> None:
         self._sc = sc
         self._initial = self._current()

@@ -27,6 +27,7 @@ import threading
 import time
 import types
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
 
@@ -244,10 +245,8 @@ class WatchedProcess(multiprocessing.Process):
         cause = f"trainer process {self.pid} died: {exit_status(self.exitcode, memory)}"
         tracing.instant(kinds.TRAINER_DIED, cause=cause, pid=self.pid, code=self.exitcode)
         tracing.flush()
-        try:
+        with suppress(OSError, EOFError):  # the manager has ended too; Spark reports the loss of the executor
             TFSparkNode.TFSparkNode.mgr.get_queue("error").put(cause)
-        except (OSError, EOFError):
-            pass  # the manager has ended too; Spark reports the loss of the executor
         markers = getattr(tf_args, "markers", None)
         if markers and self.exitcode < 0:
             markers.report_death(cause)

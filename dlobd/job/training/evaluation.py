@@ -41,7 +41,6 @@ class Evaluation:
         self._copy: Tensor = None
 
     def __call__(self) -> tuple[int, int]:
-        """Return the numbers of samples and of correct predictions."""
         with tracing.span(kinds.EVALUATE):
             if self._copy is None:  # compile once
                 self._copy = checkpointing.plain_copy(self._job, self._model)

@@ -134,7 +134,6 @@ class StopVote:
         )
 
     def __call__(self, call: int, stop: bool) -> bool:
-        """Return True if any rank votes for the end. `call` is the number of the vote, equal on all ranks."""
         with tracing.span(self._kind, {"call": call}):
             vote = self._tf.constant(float(stop))
             return float(self._inside(vote) if self._inside else self._reduce(vote)) > 0

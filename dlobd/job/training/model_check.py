@@ -46,7 +46,6 @@ class _Wrong(Exception):
 
 
 def _stages(request: dict[str, Any]) -> Iterator[str]:
-    """Yield the name of each stage before it runs."""
     yield "importing TensorFlow"
     import_tensorflow()
     import tensorflow as tf

@@ -39,15 +39,13 @@ def softmax_cross_entropy(tf: TensorFlow, logits: Tensor, labels: Tensor) -> Ten
 class Optimiser(Protocol):
     """Optimiser of a model's variables."""
 
-    def apply(self, tf: TensorFlow, gradients: Sequence[Tensor], learning_rate: Tensor) -> None:
-        """Update the variables from one gradient a variable."""
+    def apply(self, tf: TensorFlow, gradients: Sequence[Tensor], learning_rate: Tensor) -> None: ...
 
 
 class Make(Protocol):
     """Object of a row of the registry `optimisers`."""
 
-    def __call__(self, tf: TensorFlow, variables: Sequence[Tensor], job: Job) -> Optimiser:
-        """Make the optimiser of a model's trainable variables, with the job's settings."""
+    def __call__(self, tf: TensorFlow, variables: Sequence[Tensor], job: Job) -> Optimiser: ...
 
 
 class Sgd:

@@ -9,6 +9,7 @@ waits of a rank for a slower rank.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from typing import Any, NoReturn
 
@@ -26,16 +27,10 @@ from dlobd.job.training.loop import Loop, StopVote
 from dlobd.job.training.step import Step, Workload
 from dlobd.network.exchanges.base import Exchange, Settings
 
-_STACK = (
-    "Graph execution error",
-    "Detected at node",
-    "at org.",
-    "at java",
-    'File "',
-    "[Previous line repeated",
-    "[[{{node",
+_STACK = re.compile(
+    r'Graph execution error|Detected at node|at org\.|at java|File "|\[Previous line repeated|\[\[\{\{node'
 )
-"""Prefixes of lines with TensorFlow's location in the graph, and Java's location in its code."""
+"""Beginnings of lines with TensorFlow's location in the graph, and Java's location in its code."""
 
 
 def main(job: Job, node: Node) -> None:
@@ -67,9 +62,8 @@ def main(job: Job, node: Node) -> None:
 
 
 def _message(error: BaseException) -> str:
-    """Return an error's message without the stack that TensorFlow or HDFS includes in it."""
     lines = [line.strip() for line in str(error).splitlines()]
-    return " ".join(line for line in lines if line and not line.startswith(_STACK))
+    return " ".join(line for line in lines if line and not _STACK.match(line))
 
 
 def _train(job: Job, node: Node, deadlines: Deadlines) -> dict[str, Any]:

@@ -171,7 +171,6 @@ def _prepare_tensorflowonspark(launcher: str, package: ModuleType) -> None:
 
 
 def _wait(original: Function, *args: object, **kwargs: object) -> object:
-    """Call a function that waits for the cluster."""
     _Wait.active = True
     try:
         return original(*args, **kwargs)
@@ -261,7 +260,6 @@ class ShutdownTask:
 
 
 def _record_worker(worker: Any) -> None:
-    """Record the user's code of a task, in a new Python worker."""
     worker.read_command = timed(kinds.UNPICKLE_FUNCTION)(worker.read_command)
     original = getattr(worker, "capture_outputs", None)
     if original is None:
@@ -279,7 +277,6 @@ def _record_worker(worker: Any) -> None:
 
 
 def _record_feed() -> None:
-    """Record both ends of the queue in a trainer."""
     from tensorflowonspark import TFNode
 
     feed = TFNode.DataFeed

@@ -30,7 +30,6 @@ def main(argv: list[str]) -> None:
 
 
 def _run(script: str, arguments: list[str]) -> str | int | None:
-    """Run the script as `__main__`; return its exit code or message."""
     module = ModuleType("__main__")
     module.__file__ = script
     module.__builtins__ = __builtins__  # type: ignore[attr-defined]
@@ -54,14 +53,10 @@ def _run(script: str, arguments: list[str]) -> str | int | None:
         # the user's traceback must not contain dlobd's frame
         error.__traceback__ = error.__traceback__.tb_next if error.__traceback__ else None
         sys.excepthook(type(error), error, error.__traceback__)
-        tracing.instant(kinds.JOB_FAILED, cause=_last_line(error))
+        last_line = traceback.format_exception_only(error)[-1].strip().splitlines()[0]
+        tracing.instant(kinds.JOB_FAILED, cause=_task_error(str(error)) or last_line)
         return 1
     return 0
-
-
-def _last_line(error: BaseException) -> str:
-    """Return the last line of its traceback; for an error from a Spark task, the last line of the task's traceback."""
-    return _task_error(str(error)) or traceback.format_exception_only(error)[-1].strip().splitlines()[0]
 
 
 def _status_error() -> str | None:

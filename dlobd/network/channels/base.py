@@ -213,7 +213,6 @@ class AcceptQueue(Generic[C]):
         self._closed = False
 
     def accept(self, deadline_s: float) -> C:
-        """Return the next connection. Raises DeadlinePassed, Closed."""
         with self._changed:
             left_s = max(0.0, deadline_s - time.monotonic())
             if not self._changed.wait_for(lambda: self._closed or self._arrived, left_s):

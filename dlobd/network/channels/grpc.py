@@ -194,7 +194,6 @@ class GrpcListener(base.AcceptQueue["_ServerConnection"]):
         self._stop_if_idle()
 
     def release(self, connection: GrpcConnection) -> None:
-        """Forget a connection that was closed."""
         with self._changed:
             self._open.discard(id(connection))
         self._stop_if_idle()
@@ -236,7 +235,6 @@ class GrpcListener(base.AcceptQueue["_ServerConnection"]):
         raise _abort(context, "the listener is closed")
 
     def _call(self, method: Callable[[_ServerConnection, bytes, Any], bytes]) -> Callable[[bytes, Any], bytes]:
-        """Make a gRPC handler that dispatches to the connection of the caller."""
 
         def handle(request: bytes, context: grpc.ServicerContext) -> bytes:
             with self._changed:
@@ -369,11 +367,9 @@ class _ServerConnection(GrpcConnection):
         return b""
 
     def receive_call(self, request: bytes, context: grpc.ServicerContext) -> bytes:
-        """Return the next message for the peer."""
         return self._outbox.take()
 
     def attend_call(self, request: bytes, context: grpc.ServicerContext) -> bytes:
-        """Wait until either end leaves."""
         if context.add_callback(self._peer_left):
             self._over.wait()
         else:
@@ -446,7 +442,6 @@ class Mailbox:
             self._changed.notify_all()
 
     def recheck(self) -> None:
-        """Make `put` check `wanted` again."""
         with self._changed:
             self._changed.notify_all()
 
@@ -494,7 +489,6 @@ class DaemonThreads(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the threads; wait at most GRACE_S for running calls."""
         with self._lock:
             threads, self._threads = self._threads, []
         for _ in threads:

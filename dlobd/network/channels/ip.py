@@ -79,7 +79,6 @@ class IpChannel:
         self._closed = threading.Event()
 
     def evidence(self) -> Traffic:
-        """Return the traffic so far."""
         return total_traffic(self._traffic)
 
     def close(self) -> None:

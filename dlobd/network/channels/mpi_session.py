@@ -198,7 +198,6 @@ def _or_exit(within_s: float) -> Iterator[None]:
 
 
 def _loaded() -> MpiObject:
-    """Return mpi4py.MPI over MPICH, not started yet."""
     try:
         for path in metadata.files("mpich") or ():
             if path.name == "libmpi.so.12":  # mpi4py searches only below the interpreter's prefix

@@ -26,6 +26,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -149,7 +150,6 @@ class SocketsChannel(IpChannel):
         return received
 
     def _wait_for(self, connected: socket.socket, event: int, deadline_s: float, peer: str) -> None:
-        """Wait for an event; raise at the deadline or when the channel is closed."""
         poll = select.poll()
         poll.register(connected, event)
         while True:
@@ -295,10 +295,8 @@ class SocketsListener(base.AcceptQueue["SocketsConnection"]):
     def _refuse(self, one: _Handshake, why: str) -> None:
         authentication.report(self.address, one.peer, why)
         self.refused.append(f"{one.peer}: {why}")
-        try:
+        with suppress(OSError):  # the peer does not read it
             one.connected.send(one.answer)
-        except OSError:
-            pass  # the peer does not read it
         one.connected.close()
 
 
@@ -376,10 +374,8 @@ class SocketsConnection(base.Connection):
             self._skip(deadline_s)
             size = self._next_length(deadline_s)
             if size > room:
-                try:
+                with suppress(base.DeadlinePassed):  # the next call skips the rest
                     self._skip(deadline_s)
-                except base.DeadlinePassed:
-                    pass  # the next call skips the rest
                 raise base.MessageTooLong(f"a message of {size} bytes from {self.peer} does not fit into {room}")
             self._fill(_first_bytes(views, size), deadline_s)
             self._traffic.received_messages += 1
@@ -407,10 +403,8 @@ class SocketsConnection(base.Connection):
 
     def _end_with(self, why: str) -> None:
         self._ended = self._ended or why
-        try:
+        with suppress(OSError):  # closed already, by this end or the peer
             self._socket.shutdown(socket.SHUT_RDWR)  # wakes callers in the kernel, at both ends
-        except OSError:
-            pass  # closed already, by this end or the peer
 
     def _push(self) -> None:
         """Send as many pending bytes as the kernel takes now, unless another thread is sending."""

@@ -43,7 +43,6 @@ class _Algorithm:
         self._memory = np.empty(SEGMENT_BYTES, np.uint8)
 
     def _recv(self, sender: int, part: Array, deadline_s: float, add: bool = False) -> None:
-        """Receive a part, or add a received one, by segments."""
         for segment in _segments(part):
             received = self._memory[: segment.nbytes].view(segment.dtype) if add else segment
             self._mesh.recv(sender, received, deadline_s)

@@ -16,16 +16,7 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any
 
-from dlobd.network.channels.base import (
-    Buffer,
-    ChannelError,
-    Closed,
-    Connection,
-    DeadlinePassed,
-    Listener,
-    OpenChannel,
-    view,
-)
+from dlobd.network.channels import base
 
 AllGather = Callable[[str, str], list[str]]
 """Takes a name and this rank's value, and returns the values that all ranks gave for that name, by rank."""
@@ -41,7 +32,7 @@ class ExchangeFailed(Exception):
 class Mesh:
     """Connections of one rank. One thread uses it at a time; any thread may close it."""
 
-    def __init__(self, rank: int, size: int, peers: Mapping[int, Connection], address: str, begins: bool) -> None:
+    def __init__(self, rank: int, size: int, peers: Mapping[int, base.Connection], address: str, begins: bool) -> None:
         self.rank = rank
         self.size = size
         self.address = address  # where this rank has listened
@@ -61,7 +52,7 @@ class Mesh:
         rank: int,
         size: int,
         partners: Collection[int],
-        channel: OpenChannel,
+        channel: base.OpenChannel,
         all_gather: AllGather,
         deadline_s: float,
     ) -> Mesh:
@@ -72,30 +63,30 @@ class Mesh:
         listener = channel.listen()
         try:
             addresses = all_gather("listeners", listener.address)
-            peers: dict[int, Connection] = {}
+            peers: dict[int, base.Connection] = {}
             # the lower rank connects: rank 0 accepts from no rank, so waits cannot form a cycle
             accept_ranks(listener, {peer for peer in partners if peer < rank}, peers, deadline_s)
             for peer in sorted(peer for peer in partners if peer > rank):
                 peers[peer] = channel.connect(addresses[peer], deadline_s)
                 peers[peer].send(RANK.pack(rank), deadline_s)
-        except DeadlinePassed as error:
+        except base.DeadlinePassed as error:
             late = ", ".join(map(str, sorted(set(partners) - set(peers))))
             raise ExchangeFailed(f"rank {late} did not connect to rank {rank} in time") from error
-        except ChannelError as error:
+        except base.ChannelError as error:
             raise ExchangeFailed(f"rank {rank} cannot connect to its partners: {error}") from error
         finally:
             listener.close()
         return cls(rank, size, peers, listener.address, channel.capabilities.begins)
 
-    def post(self, to: int, message: Buffer, deadline_s: float) -> None:
+    def post(self, to: int, message: base.Buffer, deadline_s: float) -> None:
         """Send without waiting; the message must not change before `drain` has returned. Raises ExchangeFailed."""
-        self._carried[self.rank, to] += view(message).nbytes
+        self._carried[self.rank, to] += base.view(message).nbytes
         if not self._begins:
             self._enqueue(_Send(to, message, None, deadline_s))
             return
         try:
             begun = self._peers[to].begin_send(message)
-        except ChannelError as error:
+        except base.ChannelError as error:
             raise _failure(to, error) from error
         if begun is not None:
             self._begun.append(_Send(to, message, begun, deadline_s))
@@ -114,14 +105,13 @@ class Mesh:
             if error is not None:
                 raise error
 
-    def send(self, to: int, message: Buffer, deadline_s: float) -> None:
-        """Send and wait. Raises ExchangeFailed."""
+    def send(self, to: int, message: base.Buffer, deadline_s: float) -> None:
         try:
             self._peers[to].send(message, deadline_s)
-        except ChannelError as error:
+        except base.ChannelError as error:
             raise _failure(to, error) from error
 
-    def recv(self, sender: int, into: Buffer, deadline_s: float) -> None:
+    def recv(self, sender: int, into: base.Buffer, deadline_s: float) -> None:
         """Receive a message of exactly the length of `into`. Raises ExchangeFailed."""
         if self._begun:  # receiving makes progress only on sends to the same peer
             for send in self._begun:
@@ -130,9 +120,9 @@ class Mesh:
             self._begun = [send for send in self._begun if send.to == sender]
         try:
             size = self._peers[sender].recv(into, deadline_s)
-        except ChannelError as error:
+        except base.ChannelError as error:
             raise _failure(sender, error) from error
-        if size != (expected := view(into).nbytes):
+        if size != (expected := base.view(into).nbytes):
             raise ExchangeFailed(f"rank {sender} sent {size} bytes instead of {expected}: it runs something else")
         self._carried[sender, self.rank] += size
 
@@ -157,7 +147,7 @@ class Mesh:
     def _finish(self, send: _Send) -> None:
         try:
             self._peers[send.to].finish_send(send.begun, send.deadline_s)
-        except ChannelError as error:
+        except base.ChannelError as error:
             raise _failure(send.to, error) from error
 
     def _send_all(self) -> None:
@@ -178,7 +168,7 @@ class _Send:
     """A message in the queue. `begun` is the library's handle of a started send."""
 
     to: int
-    message: Buffer
+    message: base.Buffer
     begun: Any
     deadline_s: float
 
@@ -205,7 +195,7 @@ def barrier_partners(rank: int, size: int) -> set[int]:
 
 
 def accept_ranks(
-    listener: Listener, expected: Collection[int], connections: dict[int, Connection], deadline_s: float
+    listener: base.Listener, expected: Collection[int], connections: dict[int, base.Connection], deadline_s: float
 ) -> None:
     """Accept a connection from each expected rank, and add it to `connections`.
 
@@ -221,9 +211,9 @@ def accept_ranks(
         connections[rank] = connection
 
 
-def _failure(peer: int, error: ChannelError) -> ExchangeFailed:
-    if isinstance(error, DeadlinePassed):
+def _failure(peer: int, error: base.ChannelError) -> ExchangeFailed:
+    if isinstance(error, base.DeadlinePassed):
         return ExchangeFailed(f"rank {peer} did not answer in time ({error})")
-    if isinstance(error, Closed):
+    if isinstance(error, base.Closed):
         return ExchangeFailed(f"this rank has left: {error}")
     return ExchangeFailed(f"rank {peer} is gone ({error})")

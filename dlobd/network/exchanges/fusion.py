@@ -57,7 +57,6 @@ class Fusion:
 
     @property
     def bytes(self) -> int:
-        """Size of all buckets."""
         return sum(bucket.nbytes for bucket in self.buckets)
 
     def pack(self, tensors: Sequence[Array]) -> None:

@@ -64,7 +64,6 @@ class JoinContext:
 
     @property
     def size(self) -> int:
-        """Number of ranks."""
         return len(self.peers)
 
     def all_gather(self, name: str, value: str) -> list[str]:
@@ -72,7 +71,6 @@ class JoinContext:
         return self.store.all_gather(name, value, self.deadline_s)
 
     def open_channel(self) -> OpenChannel:
-        """Open the channel with its library."""
         opened: OpenChannel = LIBRARIES.get(self.library)(self.channel.transport, self.channel.device, self.secret)
         return opened
 
@@ -212,7 +210,6 @@ class OutsideStepExchange(ABC):
             peers.barrier(call, deadline_s)
 
     def close(self) -> None:
-        """Record the evidence of the transport, and leave the other ranks and the store."""
         if self.peers is not None:
             if self._before is not None:
                 library, before, traffic = self._settings.library, self._before, self.peers.evidence()

@@ -34,7 +34,6 @@ class TfPs(OutsideStepExchange):
     """The exchange `tf-ps`."""
 
     def connect(self, context: JoinContext) -> TfPsPeers:
-        """Start TensorFlow's server of this rank, at the address that all ranks know."""
         servers = context.servers
         if servers > context.size:
             raise ExchangeFailed(f"exchange_servers {servers} exceed the {context.size} ranks")
@@ -70,7 +69,6 @@ class TfPsPeers(Peers):
             ) from error
 
     def barrier(self, call: int, deadline_s: float) -> None:
-        """Exchange one number by the first server."""
         self._sum(np.ones(1, np.float32), 1, deadline_s)
 
     def all_reduce(self, array: Array, deadline_s: float) -> None:
@@ -129,8 +127,6 @@ class TfPsPeers(Peers):
 
 
 class _Plan:
-    """The graph for arrays of one type and length."""
-
     def __init__(self, tf: TensorFlow, array: Array, servers: int, rank: int, size: int) -> None:
         v1 = tf.compat.v1
         self.parts: list[slice] = []

@@ -38,7 +38,6 @@ class TfRing:
         return {"TF_CONFIG": json.dumps({"cluster": {"chief": list(peers[:1]), **workers}, "task": task})}
 
     def join(self, tf: TensorFlow, peers: Sequence[str], rank: int) -> None:
-        """Start TensorFlow's gRPC server and wait for all ranks."""
         if len(peers) > 1:
             self._rank, self._address, self._before = rank, peers[rank], Snapshot.read()
         experimental = tf.distribute.experimental
@@ -53,11 +52,9 @@ class TfRing:
         return scope
 
     def run(self, function: Callable[..., Tensor], arguments: Sequence[Tensor]) -> Tensor:
-        """Run on this rank's only replica."""
         return self._strategy.experimental_local_results(self._strategy.run(function, args=tuple(arguments)))[0]
 
     def reduce(self, tf: TensorFlow, tensors: Sequence[Tensor], ranks: int) -> list[Tensor]:
-        """Reduce all tensors in one collective."""
         replica = tf.distribute.get_replica_context()
         # arguments of a function have no device yet, and this strategy reads the device of tensors
         placed = [tf.identity(tensor) for tensor in tensors]

@@ -26,6 +26,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 
 from dlobd.network.channels import authentication
 from dlobd.network.channels.base import ChannelError, MessageTooLong
@@ -74,10 +75,8 @@ class PmiServer(RankServer):
         with self._changed:
             self._closed = True
             for connected in self._sockets:
-                try:
+                with suppress(OSError):  # closed already
                     connected.shutdown(socket.SHUT_RDWR)
-                except OSError:
-                    pass  # closed already
         super().close()
 
     def _serve(self, connection: SocketsConnection) -> None:
@@ -104,7 +103,6 @@ class PmiServer(RankServer):
                     self._changed.notify_all()
 
     def _register(self, connection: SocketsConnection) -> tuple[int, float]:
-        """Return the rank and its timeout for the other ranks in seconds."""
         memory = bytearray(_HELLO.size)
         try:
             size = connection.recv(memory, time.monotonic() + LINE_S)
@@ -284,7 +282,5 @@ def _parse(line: bytes) -> dict[str, str]:
 
 def _send_reason(connection: SocketsConnection, why: str) -> None:
     """Send the reason of a refusal, unless the connection speaks PMI already: MPI would not understand it."""
-    try:
+    with suppress(ChannelError):  # gone, or detached
         connection.send(why.encode()[:_WHY_BYTES], time.monotonic() + LINE_S)
-    except ChannelError:
-        pass  # gone, or detached

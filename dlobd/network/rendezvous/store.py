@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 from dlobd.network.channels import authentication
@@ -128,10 +129,8 @@ class StoreClient:
 
     def close(self) -> None:
         """Say bye and disconnect. May be called twice."""
-        try:
+        with suppress(ChannelError):  # the store is gone
             _send(self._connection, {"bye": True}, time.monotonic() + ANSWER_S)
-        except ChannelError:
-            pass  # the store is gone
         self._channel.close()
 
     def _ask(self, message: Message, deadline_s: float) -> Message:

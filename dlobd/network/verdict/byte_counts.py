@@ -72,7 +72,6 @@ class ByteCounts:
     received_bytes: int
 
     def covers(self, need: ByteCounts) -> bool:
-        """Return True if it is at least `need` in both directions."""
         return self.sent_bytes >= need.sent_bytes and self.received_bytes >= need.received_bytes
 
     def share_of(self, need: ByteCounts) -> float:

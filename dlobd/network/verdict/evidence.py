@@ -171,7 +171,6 @@ class TransportEvidence:
 
     @property
     def place(self) -> tuple[str, str]:
-        """Host and network namespace of the counters."""
         return self.after.host, self.after.namespace
 
     @classmethod

@@ -163,7 +163,6 @@ def _agrees(requested: Channel | None, kind: Kind, found: Sequence[HostVerdict])
 
 
 def _outside(network: IPv4Network, found: Sequence[HostVerdict]) -> list[str]:
-    """Return the used addresses that are not in the network."""
     used_there = sorted(frozenset[str]().union(*(one.home_addresses for one in found)))
     return [address for address in used_there if ip_address(address) not in network]
 
@@ -229,8 +228,6 @@ def host_verdict(members: Sequence[TransportEvidence], ends: frozenset[tuple[str
 
 @dataclass(frozen=True, slots=True)
 class _Host:
-    """Evidence of one host."""
-
     name: str
     alone: bool
     members: tuple[TransportEvidence, ...]
@@ -452,7 +449,6 @@ def _carried(sockets: Sequence[TcpSocket]) -> ByteCounts:
 
 
 def _exchanged(traffic: Traffic) -> ByteCounts:
-    """Return the exchanged bytes; the end that calls put or get counts it."""
     return ByteCounts(traffic.sent_bytes + traffic.put_bytes, traffic.received_bytes + traffic.got_bytes)
 
 

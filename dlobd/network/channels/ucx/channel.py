@@ -79,7 +79,7 @@ class UcxChannel:
         return connection
 
     def evidence(self) -> Traffic:
-        """Return the totals; `kind` is that of the transport, of which only the kernel's counters can be proof."""
+        """Return the totals. `kind` is that of the transport; the kernel's counters are its only proof."""
         with self._lock:
             total = total_traffic([connection.update_lanes() for connection in self._connections])
         return replace(total, kind=TRANSPORTS[self._transport].kind, device=self._device)

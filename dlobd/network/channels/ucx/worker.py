@@ -22,6 +22,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from dlobd.errors import SetupError, UsageError
 from dlobd.network import interfaces
@@ -360,7 +361,6 @@ class Worker:
             return self.sleepers[-1]
 
     def address(self) -> bytes:
-        """Return the address for the peer's endpoint."""
         found, length = self.ffi.new("ucp_address_t *"), self.ffi.new("size_t *")
         self.check(self.ucp.ucp_worker_get_address(self.handle, found, length), "return its address")
         try:
@@ -422,17 +422,14 @@ class Worker:
                 return
             self._left.append((request, memory))
             self.cut = self.cut or f"a call was abandoned: {why}"
-            try:
+            with suppress(OSError):  # the peer is gone
                 assert self.link is not None
                 self.link.send(CUT, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
-            except OSError:
-                pass  # the peer is gone
             if self.context.err_mode == c.ERR_MODE_PEER:
                 self._close_endpoint(GIVE_UP_S)  # otherwise a device would continue with its memory
             self.wake_all()
 
     def end(self, why: str) -> None:
-        """Wake all waiting threads, which raise Closed."""
         with self.lock:
             self.ended = self.ended or why
             self.wake_all()
@@ -481,7 +478,6 @@ class Worker:
         return value if c.ERR_LAST <= value <= 0 else None
 
     def check(self, status: int, what: str) -> None:
-        """Raise PeerClosed or ChannelError for a status that is not OK."""
         if status == c.OK:
             return
         self.check_open(what)

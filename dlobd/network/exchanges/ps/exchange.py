@@ -137,7 +137,6 @@ class ParameterServer(OutsideStepExchange):
     """Synchronous parameter servers, each a child process of one of the first ranks."""
 
     def connect(self, context: JoinContext) -> PsPeers:
-        """Start a server, if this is one of the first ranks, and connect to all servers."""
         if context.servers > context.size:
             raise ExchangeFailed(f"exchange_servers {context.servers} exceed the {context.size} ranks")
         channel = context.open_channel()
@@ -182,7 +181,6 @@ class AsynchronousParameterServer(ParameterServer):
 
 
 def _connect(channel: OpenChannel, server: int, address: str, context: JoinContext) -> Connection:
-    """Connect to a server and send this rank's number."""
     try:
         connection = channel.connect(address, context.deadline_s)
         connection.send(RANK.pack(context.rank), context.deadline_s)

@@ -126,7 +126,6 @@ def main() -> None:
 
 
 def _accept_workers(channel: OpenChannel, config: ServerConfig) -> dict[int, Connection]:
-    """Print the address, and wait for all workers."""
     listener = channel.listen()
     try:
         print(json.dumps(listener.address), flush=True)

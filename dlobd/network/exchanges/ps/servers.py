@@ -67,7 +67,6 @@ class Server(ABC):
         self._unanswered: set[int] = set()
 
     def serve(self) -> None:
-        """Serve until all workers have left."""
         threads = [
             threading.Thread(target=self._serve, args=(rank,), name=f"rank-{rank}", daemon=True)
             for rank in self._connections
@@ -288,7 +287,6 @@ class WorkerBarrier:
                 self._check()
 
     def fail(self, reason: str) -> None:
-        """Fail all waiting and later workers; the first reason stays."""
         with self._changed:
             self._failure = self._failure or reason
             self._changed.notify_all()
@@ -299,7 +297,6 @@ class WorkerBarrier:
 
 
 def _send_failure(connection: Connection, reason: str) -> None:
-    """Answer a call with FAILED and the reason."""
     with suppress(ChannelError):
         connection.send(FAILED, time.monotonic() + END_S)
     _send_reason(connection, reason)
