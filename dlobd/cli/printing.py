@@ -52,16 +52,6 @@ def print_run(bundle: Bundle, run: Run, views: Sequence[str] = (), full: bool = 
         _print_next(bundle.path)
 
 
-def print_cost(run: Run, per_hour: float) -> None:
-    """Print a run's cost at a price per hour."""
-    from rich.console import Console
-
-    from dlobd.report.cost import cost
-    from dlobd.report.terminal.render import show
-
-    show(cost(run, per_hour), Console(highlight=False))
-
-
 def print_bundle(bundle: Bundle) -> None:
     """Print a bundle's hash, to be kept elsewhere, and its path: the last line, which scripts read."""
     if bundle.digest:

@@ -53,7 +53,6 @@ from dlobd.run.place.base import Lent, Place, PlaceKind, kind_of
 from dlobd.run.preflight import capacity
 from dlobd.run.progress import Narrator
 from dlobd.run.run_record import RunInProgress
-from dlobd.run.schedulers.base import Command
 from dlobd.run.submit_command import command_of, job_of, shell_line
 from dlobd.schema import Experiment, OwnJob, Runnable
 from dlobd.tracing import span_cost
@@ -168,12 +167,17 @@ def run(
                 run_record.note(platform={**run_record.run.platform, provenance.OWN_SETTINGS: place.own_settings})
             _execute(this, kind, place)
     except KeyboardInterrupt:
-        _note_interrupt(run_record)
+        if run_record.run.status != "interrupted":  # the result was complete
+            reason = f"interrupted after the job had ended: it was {run_record.run.status}"
+            run_record.note(status="interrupted", reason=reason)
         this.store()
         raise Interrupted(f"interrupted; the evidence so far is in {bundle.path}.") from None
     except Exception as error:
         if run_record.run.command or (bundle.path / generation.BELOW).exists():
-            _note_failure(run_record, error)
+            # the job was submitted, so that its evidence is kept
+            if run_record.run.status == "interrupted":  # the result was not complete
+                what = error.what if isinstance(error, DlobdError) else f"{type(error).__name__}: {error}"
+                run_record.note(status="failed", reason=reasons.one_line(f"the run could not be completed: {what}"))
             this.store()
         else:
             discard(bundle, new)
@@ -208,7 +212,9 @@ def _execute(this: _Run, kind: PlaceKind, place: Place) -> None:
     run_record.write(bundle)  # this remains if the process is killed
     with times.measure("noise"):
         _measure_noise(this, place)
-    environment = _environment(kind, command)
+    java_home = command.environment.get("JAVA_HOME")
+    # other machines have their own files
+    environment = page_cache.environment_parts(Path(java_home) if java_home else None) if kind.here else {}
     before = page_cache.environment_residency(environment)
     report(f"submit: starting {Path(command.argv[0]).name}")
     with orphans.watched(bundle.run_id, place.rm_url):
@@ -266,12 +272,6 @@ def compute(experiment: Runnable, bundle: Bundle, run_record: RunInProgress, rep
         run_record.run = run_record.run.with_computed(record.computed(bundle, experiment))
 
 
-def _environment(kind: PlaceKind, command: Command) -> page_cache.Parts:
-    """Return the files of the job's environment; other machines have their own."""
-    java_home = command.environment.get("JAVA_HOME")
-    return page_cache.environment_parts(Path(java_home) if java_home else None) if kind.here else {}
-
-
 def _sampling(bundle: Bundle, place: Place, timeout_s: float) -> AbstractContextManager[list[str]]:
     if tracing.switched_off():
         return nullcontext([])
@@ -306,20 +306,6 @@ def _prepare_page_cache(experiment: Experiment, place: Place, train_dir: str, bu
                     pass
         except failures() as error:
             raise ClusterError(f"HDFS did not return {train_dir}: {words(error)}", "--set page_cache=as-is") from error
-
-
-def _note_interrupt(run_record: RunInProgress) -> None:
-    """Note an interrupt in the record, at whatever point Ctrl-C came."""
-    if run_record.run.status != "interrupted":  # the result was complete
-        reason = f"interrupted after the job had ended: it was {run_record.run.status}"
-        run_record.note(status="interrupted", reason=reason)
-
-
-def _note_failure(run_record: RunInProgress, error: Exception) -> None:
-    """Note that a step of dlobd failed after the job had been submitted. The evidence is kept."""
-    if run_record.run.status == "interrupted":  # the result was not complete
-        what = error.what if isinstance(error, DlobdError) else f"{type(error).__name__}: {error}"
-        run_record.note(status="failed", reason=reasons.one_line(f"the run could not be completed: {what}"))
 
 
 def discard(bundle: Bundle, new: Sequence[Path]) -> None:
