@@ -233,7 +233,7 @@ def validate(run: Any, label: str) -> None:
     if run["wall_ns"] is not None:
         total = sum(layer["ns"] for layer in run["layers"]) + (run["unattributed_ns"] or 0)
         if run["layers"] and total != run["wall_ns"]:
-            raise BundleError(f"{label}: the layers sum to {total} ns, not to the wall of {run['wall_ns']} ns.")
+            raise BundleError(f"{label}: the layers sum to {total} ns, not to the wall time of {run['wall_ns']} ns.")
     for layer in run["layers"]:
         known = [layer[name] for name in ("measured_ns", "between_marks_ns", "named_wait_ns", "unexplained_ns")]
         if sum(known) != layer["ns"]:
