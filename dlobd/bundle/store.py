@@ -96,11 +96,7 @@ class Bundle:
         return run
 
     def add(self, source: Path, name: str) -> Path:
-        """Copy a file into the bundle, without secrets in its text.
-
-        Args:
-            name: its name there, such as `logs/driver.log`.
-        """
+        """Copy a file into the bundle as `name`, such as `logs/driver.log`, without secrets in its text."""
         return self.add_bytes(source.read_bytes(), name)
 
     def add_bytes(self, data: bytes, name: str) -> Path:

@@ -149,8 +149,7 @@ def _steal_share(before: Sequence[int], after: Sequence[int]) -> float | None:
 def earlier_walls_ns(bundle: Bundle, record: Mapping[str, object]) -> list[int]:
     """Return the wall times of the latest successful runs, oldest first. Damaged records are skipped.
 
-    Args:
-        record: the record of the new run; experiment key and machine must be equal.
+    The experiment key and the machine of the new run's `record` must be equal.
     """
     wanted = _identity(record)
     beside = sorted(path for path in bundle.path.parent.glob("*/run.json") if RUN_ID.fullmatch(path.parent.name))

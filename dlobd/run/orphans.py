@@ -55,9 +55,7 @@ class Submission:
 def watched(run_id: str, rm_url: str | None) -> Iterator[None]:
     """Keep a note of the run until the context ends without an exception; else its application may still run.
 
-    Args:
-        rm_url: the ResourceManager's URL; None if nothing outlives dlobd, so that no note is necessary.
-
+    Without `rm_url` no application outlives dlobd, so that no note is necessary.
     Raises SetupError if the cache directory cannot be written.
     """
     owner = identify(os.getpid())

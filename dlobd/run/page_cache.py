@@ -32,10 +32,7 @@ class Residency:
 
 
 def prepared(asked: str, paths: Sequence[Path]) -> dict[str, object]:
-    """Bring files into the state that an experiment asks for; return the state before and after, as evidence.
-
-    Args:
-        asked: a member of the registry `page-caches`.
+    """Bring files into a state of the registry `page-caches`; return the state before and after, as evidence.
 
     Raises SetupError if a file cannot be read.
     """

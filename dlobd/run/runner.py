@@ -252,11 +252,7 @@ def prepare_job(
     report: Report,
     make: Callable[[str], None] | None = None,
 ) -> tuple[staging.StagedData, Job]:
-    """Stage the data set and describe the job in the bundle; return both.
-
-    Args:
-        make: see `staging.stage`.
-    """
+    """Stage the data set and describe the job in the bundle; return both. For `make` see `staging.stage`."""
     staged = staging.stage(experiment, place.storage, place.top, prefixed(report, "prepare"), make)
     job = job_of(experiment, place, staged, bundle)
     place.prepare(job.run_dir)
