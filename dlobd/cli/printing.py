@@ -30,13 +30,7 @@ def print_json(value: object) -> None:
 
 
 def print_run(bundle: Bundle, run: Run, views: Sequence[str] = (), full: bool = False) -> None:
-    """Print views of a run.
-
-    Args:
-        bundle: the bundle of the run.
-        run: the run.
-        views: names of views; without any, the overview with the next commands.
-        full: print all views except the overview.
+    """Print these views of a run; without any, the overview with the next commands. `full`: all views except the overview.
 
     Raises UsageError if there is no such view.
     """

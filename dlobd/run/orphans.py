@@ -33,7 +33,7 @@ def tag_of(run_id: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A run whose application may still run. `domain` is that of `clock.domain`: machine and boot."""
+    """A run whose application may still run. `domain` identifies machine and boot; see `clock.domain`."""
 
     run_id: str
     rm_url: str

@@ -52,7 +52,7 @@ def prepared(asked: str, paths: Sequence[Path]) -> dict[str, object]:
 
 
 def residency(paths: Iterable[Path]) -> Residency:
-    """Measure how many bytes of the files are resident, in whole pages except at the end. Raises OSError."""
+    """Measure the resident bytes of files, in whole pages except at the end. Raises OSError."""
     resident = total = 0
     for path in paths:
         with path.open("rb") as file:

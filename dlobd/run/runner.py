@@ -63,7 +63,7 @@ _SAMPLER_MARGIN_S = 300.0
 
 
 def plan(experiment: Runnable, lent: Lent = None) -> list[str]:
-    """Return what `run` would do, a line per step, with the exact spark-submit line. Starts nothing.
+    """Return the steps of `run`, a line each, with the exact spark-submit line. Starts nothing.
 
     Facts that only a running cluster knows are in angle brackets, unless `dlobd cluster up` runs one.
 
@@ -151,7 +151,7 @@ def run(
 
     Raises:
         SetupError, ClusterError, Busy: the run could not be submitted; nothing is left behind.
-        Interrupted: by Ctrl-C or SIGTERM; the bundle says so, and everything that was started is stopped.
+        Interrupted: by Ctrl-C or SIGTERM; run.json has this status, and everything that was started is stopped.
     """
     check(experiment, lent, report)
     kind = kind_of(experiment, lent)

@@ -39,7 +39,7 @@ PROBE_LIMIT_S = 60.0
 
 
 def locked_limit_bytes() -> int | None:
-    """Return how much memory this user may lock (`ulimit -l`); None means no limit."""
+    """Return the memory that this user may lock (`ulimit -l`); None without a limit."""
     limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     return None if limit == resource.RLIM_INFINITY else limit
 
