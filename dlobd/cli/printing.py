@@ -30,7 +30,7 @@ def print_json(value: object) -> None:
 
 
 def print_run(bundle: Bundle, run: Run, views: Sequence[str] = (), full: bool = False) -> None:
-    """Print these views of a run; without any, the overview with the next commands. `full`: all views except the overview.
+    """Print these views of a run; without any, the overview with the next commands, or with `full` all other views.
 
     Raises UsageError if there is no such view.
     """
