@@ -108,11 +108,7 @@ class Bundle:
         return run
 
     def add(self, source: Path, name: str) -> Path:
-        """Copy a file into the bundle, without secrets in its text.
-
-        Args:
-            name: its name there, such as `logs/driver.log`.
-        """
+        """Copy a file into the bundle as `name`, such as `logs/driver.log`, without secrets in its text."""
         return self.add_bytes(source.read_bytes(), name)
 
     def add_bytes(self, data: bytes, name: str) -> Path:
@@ -246,7 +242,7 @@ def validate(run: Any, label: str) -> None:
     if run["wall_ns"] is not None:
         total = sum(layer["ns"] for layer in run["layers"]) + (run["unattributed_ns"] or 0)
         if run["layers"] and total != run["wall_ns"]:
-            raise BundleError(f"{label}: the layers sum to {total} ns, not to the wall of {run['wall_ns']} ns.")
+            raise BundleError(f"{label}: the layers sum to {total} ns, not to the wall time of {run['wall_ns']} ns.")
     for layer in run["layers"]:
         known = [layer[name] for name in ("measured_ns", "between_marks_ns", "named_wait_ns", "unexplained_ns")]
         if sum(known) != layer["ns"]:

@@ -28,6 +28,10 @@ Archive = Annotated[
     Path | None,
     typer.Option("--archive", help="With --hadoop-conf: conda-pack or venv-pack archive with the Python environment."),
 ]
+Repeats = Annotated[
+    int, typer.Option("--repeats", min=1, max=1000, help="Runs per experiment or point; rerun the command to resume.")
+]
+OrderSeed = Annotated[int, typer.Option("--seed", help="Seed for the run order.")]
 Allow = Annotated[
     list[str] | None,
     typer.Option(

@@ -30,13 +30,7 @@ def print_json(value: object) -> None:
 
 
 def print_run(bundle: Bundle, run: Run, views: Sequence[str] = (), full: bool = False) -> None:
-    """Print views of a run.
-
-    Args:
-        bundle: the bundle of the run.
-        run: the run.
-        views: names of views; without any, the overview with the next commands.
-        full: print all views except the overview.
+    """Print these views of a run; without any, the overview with the next commands, or with `full` all other views.
 
     Raises UsageError if there is no such view.
     """
@@ -50,16 +44,6 @@ def print_run(bundle: Bundle, run: Run, views: Sequence[str] = (), full: bool = 
         view(run, console)
     if not views and not full:
         _print_next(bundle.path)
-
-
-def print_cost(run: Run, per_hour: float) -> None:
-    """Print a run's cost at a price per hour."""
-    from rich.console import Console
-
-    from dlobd.report.cost import cost
-    from dlobd.report.terminal.render import show
-
-    show(cost(run, per_hour), Console(highlight=False))
 
 
 def print_bundle(bundle: Bundle) -> None:

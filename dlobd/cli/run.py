@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dlobd.cli.options import EXIT_CODES, RUNS, Archive, DryRun, HadoopConf, Out
+from dlobd.cli.options import EXIT_CODES, RUNS, Archive, DryRun, HadoopConf, OrderSeed, Out, Repeats
 from dlobd.cli.printing import print_note, print_result
 from dlobd.errors import UsageError
 from dlobd.schema import Runnable
@@ -40,10 +40,8 @@ def run(
     ] = None,
     out: Out = RUNS,
     dry_run: DryRun = False,
-    repeats: Annotated[
-        int, typer.Option("--repeats", min=1, max=1000, help="Runs per experiment; rerun the command to resume.")
-    ] = 1,
-    order_seed: Annotated[int, typer.Option("--seed", help="Seed for the run order.")] = 0,
+    repeats: Repeats = 1,
+    order_seed: OrderSeed = 0,
     hadoop_conf: HadoopConf = None,
     by_hand: Annotated[
         bool,

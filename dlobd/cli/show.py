@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from dlobd.cli.options import RUNS, Json, Out, RunRef
-from dlobd.cli.printing import print_bundle, print_cost, print_json, print_run
+from dlobd.cli.printing import print_bundle, print_json, print_run
 from dlobd.errors import BundleError, UsageError
 
 
@@ -40,7 +40,12 @@ def show(
     found = bundle.read()
     print_run(bundle, found, views or (), full)
     if price is not None:
-        print_cost(found, price)
+        from rich.console import Console
+
+        from dlobd.report.cost import cost
+        from dlobd.report.terminal import render
+
+        render.show(cost(found, price), Console(highlight=False))
     try:
         problems = bundle.verify()
     except BundleError as error:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dlobd.cli.options import RUNS, Archive, DryRun, HadoopConf, Out
+from dlobd.cli.options import RUNS, Archive, DryRun, HadoopConf, OrderSeed, Out, Repeats
 from dlobd.cli.printing import print_note
 from dlobd.cli.run import external_cluster, run_series
 from dlobd.errors import UsageError
@@ -20,10 +20,8 @@ if TYPE_CHECKING:
 
 def sweep(
     file: Annotated[str, typer.Argument(metavar="SWEEP", help="TOML file or name of a built-in sweep.")],
-    repeats: Annotated[
-        int, typer.Option("--repeats", min=1, max=1000, help="Runs per point; rerun the command to resume.")
-    ] = 1,
-    order_seed: Annotated[int, typer.Option("--seed", help="Seed for the run order.")] = 0,
+    repeats: Repeats = 1,
+    order_seed: OrderSeed = 0,
     out: Out = RUNS,
     hadoop_conf: HadoopConf = None,
     archive: Archive = None,

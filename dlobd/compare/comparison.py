@@ -1,4 +1,4 @@
-"""Comparison of candidates with their baselines: the wall and the layers of each pair, and the differing settings.
+"""Comparison of candidates with their baselines: the wall time and the layers of each pair, and the differing settings.
 
 All walls of a comparison form one family of tests, and all layers another; see `dlobd.compare.verdicts`.
 """
@@ -42,7 +42,7 @@ class Pair:
 
     @property
     def quantities(self) -> dict[str, Compared]:
-        """The wall and the layers."""
+        """The wall time and the layers."""
         return {WALL: self.wall, **self.layers}
 
 
@@ -90,7 +90,7 @@ def compare(
     """Compare the candidate of each (baseline, candidate) pair with its baseline.
 
     Args:
-        margin: smaller differences of the wall, as a share of the baseline, do not matter.
+        margin: smaller differences of the wall time, as a share of the baseline, do not matter.
         allowed: `compatibility.KINDS` that may differ; `busy` keeps the runs of a busy machine.
 
     Raises UsageError if there is no pair, a set has no usable run, or the environments differ.

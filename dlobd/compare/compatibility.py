@@ -97,11 +97,7 @@ def launch_label(chosen: Experiment) -> str:
 def check_same_work(runs: Sequence[Run], also: Collection[str] = ()) -> None:
     """Refuse runs that did different work, and runs of one launcher and input with different stack settings.
 
-    Args:
-        also: further fields that may differ.
-
-    Raises:
-        UsageError: with the fields that differ, and both values.
+    Fields in `also` may differ, too. Raises UsageError with the fields that differ, and both values.
     """
     by_label: dict[str, Run] = {}
     unlike_stack = {name for name, role in MAY_DIFFER.items() if role is not Role.STACK}

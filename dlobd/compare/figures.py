@@ -8,7 +8,7 @@ from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.record.run import Run
 
 PARTS = (*LAYERS, UNATTRIBUTED)
-"""Parts of the wall, in the order of reports."""
+"""Parts of the wall time, in the order of reports."""
 
 WALL = "wall"
 
@@ -21,7 +21,7 @@ def wall_s(run: Run) -> float | None:
 
 
 def layer_s(run: Run, layer: str) -> float | None:
-    """Return the seconds of the wall that belong to a layer, or to no layer."""
+    """Return the seconds of the wall time that belong to a layer, or to no layer."""
     if layer == UNATTRIBUTED:
         return run.unattributed_ns / 1e9 if run.unattributed_ns is not None else None
     layers_ns = {row.layer: row.ns for row in run.layers}

@@ -1,7 +1,7 @@
 """The gate of `dlobd check`: pass, regression or inconclusive.
 
-Intervals decide, never means. The wall or a layer has grown if its whole interval lies above the limit, and has not if
-the whole interval lies below. A layer can fail the gate; only the wall can pass it.
+Intervals decide, never means. The wall time or a layer has grown if its whole interval lies above the limit, and has
+not if it lies below. A layer can fail the gate; only the wall time can pass it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Gate:
 
     @property
     def open_walls(self) -> tuple[Judged, ...]:
-        """Undecided walls."""
+        """Undecided wall times."""
         return tuple(one for one in self.undecided if one.name == WALL)
 
     @property

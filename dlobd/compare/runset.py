@@ -116,10 +116,7 @@ def without_series(label: str, runs: Iterable[Run]) -> RunSet:
 
 
 def of_series(series: scheduling.Series, repeats: int | None = None) -> RunSet:
-    """Return the runs of a series that have ended, in the order of its points.
-
-    Args:
-        repeats: only the first repeats; None for all.
+    """Return the runs of a series that have ended, in the order of its points; with `repeats`, those of the first ones.
 
     Raises BundleError if a bundle cannot be read.
     """

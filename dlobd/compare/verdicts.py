@@ -20,8 +20,8 @@ MARGIN = 0.05
 """Default margin of equivalence, as a share of the baseline mean."""
 
 LEAST = 0.1
-"""Share of the wall's margin below which the difference of a layer does not matter. A layer of milliseconds may double
-in a job of a minute."""
+"""Share of the margin of the wall time below which the difference of a layer does not matter. A layer of milliseconds
+may double in a job of a minute."""
 
 K = TypeVar("K")
 

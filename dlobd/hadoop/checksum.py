@@ -29,8 +29,7 @@ including the zeros after the MD5s."""
 class FileChecksum:
     """The checksum of a file that is read in pieces.
 
-    Args:
-        block_bytes: its block size, a multiple of 512; None: the file is one block.
+    `block_bytes` is a multiple of 512; with None the file is one block.
     """
 
     def __init__(self, block_bytes: int | None = None) -> None:

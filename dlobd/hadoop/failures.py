@@ -16,10 +16,7 @@ def failures() -> tuple[type[Exception], type[Exception]]:
 def reason(error: BaseException, connect_s: float, answer_s: float) -> str:
     """Describe a failed HTTP exchange as a predicate of the server, such as "refused the connection".
 
-    The cause is below the exceptions that the HTTP libraries have wrapped around it.
-
-    Args:
-        connect_s, answer_s: the timeouts to connect, and between two bytes of the answer.
+    The HTTP libraries wrap exceptions around the cause. The timeouts are those to connect and between two bytes.
     """
     import requests
     import urllib3

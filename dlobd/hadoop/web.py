@@ -69,16 +69,14 @@ class HadoopWeb:
 
     def nodes(self) -> Iterator[tuple[str, str]]:
         """Yield host and URL of each running NodeManager; nothing if the ResourceManager does not list them."""
-        answer = self.get_json(f"{self.rm_url}/ws/v1/cluster/nodes", states="RUNNING")
-        for node in ((answer or {}).get("nodes") or {}).get("node", []):
+        for node in self._running_nodes():
             if node.get("nodeHTTPAddress"):
                 yield node.get("nodeHostName", ""), f"http://{node['nodeHTTPAddress']}"
 
     def node_resources(self) -> list[NodeResources]:
         """Return the resources of each running NodeManager; empty if the ResourceManager does not report them."""
-        answer = self.get_json(f"{self.rm_url}/ws/v1/cluster/nodes", states="RUNNING")
         resources_of_nodes = []
-        for node in ((answer or {}).get("nodes") or {}).get("node", []):
+        for node in self._running_nodes():
             total = node.get("totalResource") or {}
             types = (total.get("resourceInformations") or {}).get("resourceInformation", [])
             if "memory" in total:
@@ -86,6 +84,10 @@ class HadoopWeb:
                 free_mb = node.get("availMemoryMB", total["memory"])
                 resources_of_nodes.append(NodeResources(total["memory"], free_mb, resources))
         return resources_of_nodes
+
+    def _running_nodes(self) -> list[JsonObject]:
+        answer = self.get_json(f"{self.rm_url}/ws/v1/cluster/nodes", states="RUNNING")
+        return list(((answer or {}).get("nodes") or {}).get("node", []))
 
     def setting(self, key: str) -> int | None:
         """Return a number of the ResourceManager's configuration; None if it does not report it."""

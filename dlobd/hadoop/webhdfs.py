@@ -137,11 +137,7 @@ class Client(InsecureClient):  # type: ignore[misc]  # the package has no types
 
 
 def connect(url: str, user: str, timed: bool = True) -> Client:
-    """Return a client of the NameNode at `url`, for example http://127.0.0.1:9870.
-
-    Args:
-        timed: False for polls, whose time counts as waiting and not as HDFS.
-    """
+    """Return a client of the NameNode at `url`, such as http://127.0.0.1:9870. Polls must not be `timed` as HDFS."""
     return Client(url, user, timed)
 
 

@@ -131,9 +131,9 @@ def _explain(comparison: Comparison, console: Console) -> None:
     text.heading(console, "How to read it")
     text.line(
         console,
-        f"{test} of means. The walls together, and the layers together, show a false difference in at most "
+        f"{test} of means. The wall times together, and the layers together, show a false difference in at most "
         f"{text.percentage(ALPHA)} of comparisons (Holm). A difference can be significant from "
-        f"{comparison.fewest_wall} {runs} on for the wall, {comparison.fewest_layers} for layers.",
+        f"{comparison.fewest_wall} {runs} on for the wall time, {comparison.fewest_layers} for layers.",
     )
     text.line(
         console,

@@ -11,7 +11,7 @@ TENTH_NS = 10**8
 """The sentence has tenths of a second: repeated runs differ by more."""
 
 MINOR_SHARE = 0.02
-"""Layers with a smaller share of the wall are summed as `other`."""
+"""Layers with a smaller share of the wall time are summed as `other`."""
 
 
 def headline(run: Run) -> str:
@@ -48,7 +48,7 @@ def tenths(wall_ns: int, parts_ns: Sequence[int]) -> tuple[int, list[int]]:
 
 
 def tenths_of_parts(run: Run) -> tuple[int, dict[str, int]]:
-    """Return the wall and its parts, layers and the unattributed rest, in tenths of a second that sum to the wall's."""
+    """Return the wall time and its parts, layers and the unattributed rest, in tenths of a second; the parts sum up."""
     parts_ns = {row.layer: row.ns for row in run.layers} | {UNATTRIBUTED: run.unattributed_ns or 0}
     total, parts = tenths(run.wall_ns or 0, list(parts_ns.values()))
     return total, dict(zip(parts_ns, parts, strict=True))

@@ -30,7 +30,7 @@ def run_line(noise: Noise, runs: int = ENOUGH_RUNS) -> str:
 
 
 def smallest_share(noise: Noise, runs: int) -> float | None:
-    """Return the smallest difference of walls that `runs` runs of each side detect, as a share of the wall."""
+    """Return the smallest difference that `runs` runs of each side detect, as a share of the wall time."""
     detectable = power.multiple(runs, runs, False, ALPHA)
     variation = run_variation(noise.earlier_walls_ns or ())
     return None if variation is None or detectable is None else detectable * variation

@@ -38,7 +38,7 @@ def left_out(runs: Sequence[Run]) -> str:
 
 
 def table(points: Runs, console: Console) -> None:
-    """Print the walls with their spread, the medians of the layers, and the runs that are not ok."""
+    """Print the wall times with their spread, the medians of the layers, and the runs that are not ok."""
     console.print("Wall, seconds")
     walls = plain_table("point", "ok", "median", "min", "max", "IQR")
     for label, runs in points.items():
@@ -64,7 +64,7 @@ def sweep_table(points: Runs, console: Console) -> None:
         cells = [_mean(runs, value) for value in (wall_s, throughput, metric("test_accuracy"))]
         rows.add_row(label, f"{len(_ok(runs))}/{len(runs)}", *cells)
     console.print(rows)
-    console.print("\nLayers, seconds of the wall, mean ± standard deviation")
+    console.print("\nLayers, seconds of the wall time, mean ± standard deviation")
     shown = [part for part in PARTS if any(layer_s(run, part) for runs in points.values() for run in _ok(runs))]
     rows = plain_table("point", *map(title, shown))
     for label, runs in points.items():

@@ -37,7 +37,7 @@ def _evidence(found: Summary) -> str:
 
 
 def total(found: Summary) -> str:
-    """Return the sum of the parts and the wall, or the reason why there are none."""
+    """Return the sum of the parts and the wall time, or the reason why there are none."""
     if found.wall_ns is None:
         return "No breakdown: the run has no window, so there is no wall time to split."
     sign = "!=" if found.missing_ns else "=="
@@ -139,7 +139,7 @@ def recording(overhead: RecordingCost | None) -> str:
     lost = f", {overhead.lost_lines:,} lines lost" if overhead.lost_lines else ""
     if overhead.span_cost_ns is None or overhead.chain_ns is None:
         return f"recording: {overhead.spans:,} spans{lost}; their cost is unknown"
-    parts = [f"{_cost(overhead.chain_ns, overhead.chain_share)} of the wall"]
+    parts = [f"{_cost(overhead.chain_ns, overhead.chain_share)} of the wall time"]
     if (loop := overhead.loop) and loop.ns is not None:
         parts.append(f"{_cost(loop.ns, loop.share)} of the {text.seconds(loop.length_ns)} s loop of {loop.rank}")
     if overhead.flush_cpu_ns is not None:

@@ -15,7 +15,7 @@ from dlobd.report import text
 from dlobd.schema import Clip, Experiment, LayerTime
 
 UNEXPLAINED_LIMIT = 0.05
-"""A larger unexplained share of the wall is a warning."""
+"""A larger unexplained share of the wall time is a warning."""
 
 SAMPLES_FOR_P99 = fewest(0.99)
 """With fewer samples, the maximum is no upper bound of the 99th percentile with 95 % confidence."""
@@ -26,7 +26,7 @@ LARGEST = 10
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A layer's part of the wall, or the unattributed rest. `share` is of the wall.
+    """A layer's part of the wall time, or the unattributed rest. `share` is of the wall time.
 
     measured_ns, between_marks_ns, named_wait_ns, unexplained_ns: they sum to `ns`.
     below_resolution: the part is shorter than the uncertainty of its boundaries; only `hi_ns` is meaningful.
@@ -93,7 +93,7 @@ class Summary:
 
     parts: the layers in their order, without the unattributed rest.
     unknown_ns: unexplained time, inside and outside of layers.
-    missing_ns: the wall less the sum of its parts: 0, unless the record is damaged.
+    missing_ns: the wall time less the sum of its parts: 0, unless the record is damaged.
     failed: checks that failed.
     undecided: checks that the evidence does not decide.
     not_sound: warnings, which come before any number.
@@ -116,11 +116,11 @@ class Summary:
 
     @property
     def unknown_share(self) -> float:
-        """Unexplained share of the wall; 0 without a wall."""
+        """Unexplained share of the wall time; 0 without a window."""
         return self.unknown_ns / self.wall_ns if self.wall_ns else 0.0
 
     def share(self, ns: int) -> float:
-        """Return a share of the wall; 0 without a wall."""
+        """Return a share of the wall time; 0 without a window."""
         return ns / self.wall_ns if self.wall_ns else 0.0
 
 
@@ -285,7 +285,7 @@ def _not_sound(run: Run, missing_ns: int) -> tuple[str, ...]:
     if inconsistent:
         found.append(f"the evidence is inconsistent in {inconsistent} places; see the corrections.")
     if run.wall_ns and run.unexplained_ns > UNEXPLAINED_LIMIT * run.wall_ns:
-        found.append(f"more than {text.percentage(UNEXPLAINED_LIMIT)} of the wall is unexplained.")
+        found.append(f"more than {text.percentage(UNEXPLAINED_LIMIT)} of the wall time is unexplained.")
     if missing_ns:
-        found.append(f"the parts do not sum to the wall: {missing_ns} ns are missing.")
+        found.append(f"the parts do not sum to the wall time: {missing_ns} ns are missing.")
     return tuple(found)

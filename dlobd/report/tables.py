@@ -96,11 +96,11 @@ def page_tables(run: Run, found: Summary) -> list[Table]:
     return [table for table in every if table.rows]
 
 
-# ---- the wall
+# ---- the wall time
 
 
 def layers(found: Summary) -> Table:
-    """Return the split of the wall, with the bounds of each layer."""
+    """Return the split of the wall time, with the bounds of each layer."""
     parts = (*found.parts, *((found.unattributed,) if found.unattributed else ()))
     rows = _values(parts, "title ns share lo_ns hi_ns unexplained_ns")
     total_ns = sum(part.ns for part in parts)
@@ -108,7 +108,7 @@ def layers(found: Summary) -> Table:
     notes = ["The bounds of layers depend on each other; do not add them up."]
     if small := [part.title for part in found.parts if part.below_resolution]:
         notes.append(f"Shorter than the uncertainty of its boundaries, use the highest: {', '.join(small)}.")
-    heads = columns("layer | seconds:s | % of the wall:share | lowest, s:s | highest, s:s | unexplained, s:s")
+    heads = columns("layer | seconds:s | % of wall time:share | lowest, s:s | highest, s:s | unexplained, s:s")
     return Table("Where the wall time went", heads, rows, " ".join(notes), [total])
 
 
@@ -119,13 +119,13 @@ def evidence(found: Summary) -> Table:
         rows.append((found.unattributed.title, 0, 0, 0, found.unattributed.ns))
     seen = found.seen
     sums = seen.measured_ns, seen.between_marks_ns, seen.named_wait_ns, found.unknown_ns
-    totals = [("total", *sums), ("of the wall", *(text.percentage(found.share(ns), 1) for ns in sums))]
+    totals = [("total", *sums), ("of wall time", *(text.percentage(found.share(ns), 1) for ns in sums))]
     heads = columns("layer | measured, s:s | between marks, s:s | named waits, s:s | unexplained, s:s")
     return Table("Quality of the evidence", heads, rows, totals=totals)
 
 
 def core_waits(run: Run) -> Table:
-    """Return the states of the threads that the wall waited for."""
+    """Return the states of the threads for which the run waited."""
     waits = run.core_waits
     rows, totals, note = [], [], ""
     if waits:
@@ -142,7 +142,7 @@ def core_waits(run: Run) -> Table:
     return Table("Thread state while the time passed", heads, rows, note, totals)
 
 
-PART = columns("layer | seconds:s | % of the wall:share | name")
+PART = columns("layer | seconds:s | % of wall time:share | name")
 
 
 def largest(found: Summary) -> Table:
@@ -292,7 +292,7 @@ def setup(run: Run) -> Table:
 
 
 def layer_use(run: Run) -> Table:
-    """Return the machine's use while the wall was a layer's."""
+    """Return the machine's use during the wall time of each layer."""
     used = run.resources
     gpus = bool(used and used.gpus)
     rows = []

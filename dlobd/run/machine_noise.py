@@ -1,4 +1,4 @@
-"""Measurement noise of this machine: timers, loops and round trips now, and the walls of earlier runs.
+"""Measurement noise of this machine: timers, loops and round trips now, and the wall times of earlier runs.
 
 `FULL` takes about 5 s; `SHORT`, before every run, about 0.6 s. The figures hold only for the moment: on a shared
 machine other load may start at any time. Loops of milliseconds do not show the variation between runs, which have JVMs,
@@ -147,10 +147,9 @@ def _steal_share(before: Sequence[int], after: Sequence[int]) -> float | None:
 
 
 def earlier_walls_ns(bundle: Bundle, record: Mapping[str, object]) -> list[int]:
-    """Return the walls of the latest successful runs, oldest first. Damaged records are skipped.
+    """Return the wall times of the latest successful runs, oldest first. Damaged records are skipped.
 
-    Args:
-        record: the record of the new run; experiment key and machine must be equal.
+    The experiment key and the machine of the new run's `record` must be equal.
     """
     wanted = _identity(record)
     beside = sorted(path for path in bundle.path.parent.glob("*/run.json") if RUN_ID.fullmatch(path.parent.name))

@@ -33,7 +33,7 @@ def tag_of(run_id: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A run whose application may still run. `domain` is that of `clock.domain`: machine and boot."""
+    """A run whose application may still run. `domain` identifies machine and boot; see `clock.domain`."""
 
     run_id: str
     rm_url: str
@@ -55,9 +55,7 @@ class Submission:
 def watched(run_id: str, rm_url: str | None) -> Iterator[None]:
     """Keep a note of the run until the context ends without an exception; else its application may still run.
 
-    Args:
-        rm_url: the ResourceManager's URL; None if nothing outlives dlobd, so that no note is necessary.
-
+    Without `rm_url` no application outlives dlobd, so that no note is necessary.
     Raises SetupError if the cache directory cannot be written.
     """
     owner = identify(os.getpid())

@@ -32,10 +32,7 @@ class Residency:
 
 
 def prepared(asked: str, paths: Sequence[Path]) -> dict[str, object]:
-    """Bring files into the state that an experiment asks for; return the state before and after, as evidence.
-
-    Args:
-        asked: a member of the registry `page-caches`.
+    """Bring files into a state of the registry `page-caches`; return the state before and after, as evidence.
 
     Raises SetupError if a file cannot be read.
     """
@@ -55,7 +52,7 @@ def prepared(asked: str, paths: Sequence[Path]) -> dict[str, object]:
 
 
 def residency(paths: Iterable[Path]) -> Residency:
-    """Measure how many bytes of the files are resident, in whole pages except at the end. Raises OSError."""
+    """Measure the resident bytes of files, in whole pages except at the end. Raises OSError."""
     resident = total = 0
     for path in paths:
         with path.open("rb") as file:

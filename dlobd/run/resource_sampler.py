@@ -145,11 +145,7 @@ class ProcessTree:
 
 
 class Sampler:
-    """Reads all counters of an assignment.
-
-    Args:
-        write: receives each line as a dictionary.
-    """
+    """Reads all counters of an assignment. `write` receives each line as a dictionary."""
 
     def __init__(self, assignment: Assignment, write: Callable[[Mapping[str, object]], object]) -> None:
         self._write = write

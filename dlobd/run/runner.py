@@ -52,7 +52,6 @@ from dlobd.run.place.base import Lent, Place, PlaceKind, kind_of
 from dlobd.run.preflight import capacity
 from dlobd.run.progress import Narrator
 from dlobd.run.run_record import RunInProgress
-from dlobd.run.schedulers.base import Command
 from dlobd.run.submit_command import command_of, job_of, shell_line
 from dlobd.schema import Experiment, OwnJob, Runnable
 from dlobd.tracing import span_cost
@@ -63,7 +62,7 @@ _SAMPLER_MARGIN_S = 300.0
 
 
 def plan(experiment: Runnable, lent: Lent = None) -> list[str]:
-    """Return what `run` would do, a line per step, with the exact spark-submit line. Starts nothing.
+    """Return the steps of `run`, a line each, with the exact spark-submit line. Starts nothing.
 
     Facts that only a running cluster knows are in angle brackets, unless `dlobd cluster up` runs one.
 
@@ -151,7 +150,7 @@ def run(
 
     Raises:
         SetupError, ClusterError, Busy: the run could not be submitted; nothing is left behind.
-        Interrupted: by Ctrl-C or SIGTERM; the bundle says so, and everything that was started is stopped.
+        Interrupted: by Ctrl-C or SIGTERM; run.json has this status, and everything that was started is stopped.
     """
     check(experiment, lent, report)
     kind = kind_of(experiment, lent)
@@ -167,12 +166,17 @@ def run(
                 run_record.note(platform={**run_record.run.platform, provenance.OWN_SETTINGS: place.own_settings})
             _execute(this, kind, place)
     except KeyboardInterrupt:
-        _note_interrupt(run_record)
+        if run_record.run.status != "interrupted":  # the result was complete
+            reason = f"interrupted after the job had ended: it was {run_record.run.status}"
+            run_record.note(status="interrupted", reason=reason)
         this.store()
         raise Interrupted(f"interrupted; the evidence so far is in {bundle.path}.") from None
     except Exception as error:
         if run_record.run.command or (bundle.path / generation.BELOW).exists():
-            _note_failure(run_record, error)
+            # the job was submitted, so that its evidence is kept
+            if run_record.run.status == "interrupted":  # the result was not complete
+                what = error.what if isinstance(error, DlobdError) else f"{type(error).__name__}: {error}"
+                run_record.note(status="failed", reason=reasons.one_line(f"the run could not be completed: {what}"))
             this.store()
         else:
             discard(bundle, new)
@@ -207,7 +211,9 @@ def _execute(this: _Run, kind: PlaceKind, place: Place) -> None:
     run_record.write(bundle)  # this remains if the process is killed
     with times.measure("noise"):
         _measure_noise(this, place)
-    environment = _environment(kind, command)
+    java_home = command.environment.get("JAVA_HOME")
+    # other machines have their own files
+    environment = page_cache.environment_parts(Path(java_home) if java_home else None) if kind.here else {}
     before = page_cache.environment_residency(environment)
     report(f"submit: starting {Path(command.argv[0]).name}")
     with orphans.watched(bundle.run_id, place.rm_url):
@@ -245,11 +251,7 @@ def prepare_job(
     report: Report,
     make: Callable[[str], None] | None = None,
 ) -> tuple[staging.StagedData, Job]:
-    """Stage the data set and describe the job in the bundle; return both.
-
-    Args:
-        make: see `staging.stage`.
-    """
+    """Stage the data set and describe the job in the bundle; return both. For `make` see `staging.stage`."""
     staged = staging.stage(experiment, place.storage, place.top, prefixed(report, "prepare"), make)
     job = job_of(experiment, place, staged, bundle)
     place.prepare(job.run_dir)
@@ -263,12 +265,6 @@ def compute(experiment: Runnable, bundle: Bundle, run_record: RunInProgress, rep
     report("import: trace and attribution")
     with run_record.times.measure("import"):
         run_record.run = run_record.run.with_computed(record.computed(bundle, experiment))
-
-
-def _environment(kind: PlaceKind, command: Command) -> page_cache.Parts:
-    """Return the files of the job's environment; other machines have their own."""
-    java_home = command.environment.get("JAVA_HOME")
-    return page_cache.environment_parts(Path(java_home) if java_home else None) if kind.here else {}
 
 
 def _sampling(bundle: Bundle, place: Place, timeout_s: float) -> AbstractContextManager[list[str]]:
@@ -305,20 +301,6 @@ def _prepare_page_cache(experiment: Experiment, place: Place, train_dir: str, bu
                     pass
         except failures() as error:
             raise ClusterError(f"HDFS did not return {train_dir}: {words(error)}", "--set page_cache=as-is") from error
-
-
-def _note_interrupt(run_record: RunInProgress) -> None:
-    """Note an interrupt in the record, at whatever point Ctrl-C came."""
-    if run_record.run.status != "interrupted":  # the result was complete
-        reason = f"interrupted after the job had ended: it was {run_record.run.status}"
-        run_record.note(status="interrupted", reason=reason)
-
-
-def _note_failure(run_record: RunInProgress, error: Exception) -> None:
-    """Note that a step of dlobd failed after the job had been submitted. The evidence is kept."""
-    if run_record.run.status == "interrupted":  # the result was not complete
-        what = error.what if isinstance(error, DlobdError) else f"{type(error).__name__}: {error}"
-        run_record.note(status="failed", reason=reasons.one_line(f"the run could not be completed: {what}"))
 
 
 def discard(bundle: Bundle, new: Sequence[Path]) -> None:

@@ -160,7 +160,7 @@ class _Follower:
         self.application_id: str | None = None
 
     def waits_s(self) -> float:
-        """Return how long YARN has had the application without starting it; 0 if there is none, or it has started."""
+        """Return the time since the submission of an application that YARN has not started; 0 if there is none."""
         return time.monotonic() - self._submitted_s if self._submitted_s else 0.0
 
     def follow(self) -> None:

@@ -124,9 +124,9 @@ def _assert_exact(trace: Any, found: dict[str, Any]) -> None:
     for lane, spans in by_lane(trace.spans).items():
         for nested in arrange(spans, trace.start_ns, trace.end_ns).nested:
             expected[lane, nested.span.name] += nested.end_ns - nested.start_ns
-    own = Counter({key: ns for key, ns in sums(found).items() if key[0] != "the wall"})
+    own = Counter({key: ns for key, ns in sums(found).items() if key[0] != "wall time"})
     assert own == expected
-    assert sum(ns for key, ns in sums(found).items() if key[0] == "the wall") == trace.wall_ns
+    assert sum(ns for key, ns in sums(found).items() if key[0] == "wall time") == trace.wall_ns
 
 
 def test_lanes_that_are_not_drawn_are_counted() -> None:

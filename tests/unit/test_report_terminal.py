@@ -94,10 +94,10 @@ def test_a_terminal_without_unicode_gets_ascii_bars() -> None:
 
 
 def test_a_wrong_sum_is_said_first() -> None:
-    """A record whose parts do not sum to the wall is not shown as if they did."""
+    """A record whose parts do not sum to the wall time is not shown as if they did."""
     run = deepcopy(RECORD) | {"unattributed_ns": RECORD["unattributed_ns"] - 7}
     text = render(breakdown, run)
-    assert "warning: the parts do not sum to the wall: 7 ns are missing." in text
+    assert "warning: the parts do not sum to the wall time: 7 ns are missing." in text
     assert "ns != wall 50,000,000,000 ns" in text
 
 
@@ -106,7 +106,7 @@ def test_inconsistent_evidence_and_a_large_hole_are_warnings() -> None:
     run = deepcopy(RECORD) | {"clips": [{"kind": "inconsistent", "span": "a", "ns": 5}], "unattributed_ns": 3 * 10**9}
     text = render(breakdown, run)
     assert "warning: the evidence is inconsistent in 1 places" in text
-    assert "warning: more than 5 % of the wall is unexplained." in text
+    assert "warning: more than 5 % of the wall time is unexplained." in text
     assert "warning: a line of the record itself" in render(
         breakdown, run | {"warnings": ["a line of the record itself"]}
     )
@@ -126,16 +126,16 @@ EACH = "recording: 18,412 spans x 2.1 us"
     [
         (
             {},
-            f"{EACH}; about 0.0105 s (0.02 %) of the wall, 0.0094 s (0.33 %) of the 2.900 s loop of chief 0",
+            f"{EACH}; about 0.0105 s (0.02 %) of the wall time, 0.0094 s (0.33 %) of the 2.900 s loop of chief 0",
         ),
-        ({"loop": None}, f"{EACH}; about 0.0105 s (0.02 %) of the wall"),
+        ({"loop": None}, f"{EACH}; about 0.0105 s (0.02 %) of the wall time"),
         (
             {"loop": None, "lost_lines": 1_200},
-            f"{EACH}, 1,200 lines lost; about 0.0105 s (0.02 %) of the wall",
+            f"{EACH}, 1,200 lines lost; about 0.0105 s (0.02 %) of the wall time",
         ),
         (
             {"loop": None, "flush_cpu_ns": 31_400_000},
-            f"{EACH}; about 0.0105 s (0.02 %) of the wall, 0.0314 s of CPU for writing in all processes",
+            f"{EACH}; about 0.0105 s (0.02 %) of the wall time, 0.0314 s of CPU for writing in all processes",
         ),
         ({"recording": "off", "span_cost_ns": None}, "recording: off"),
     ],
@@ -161,7 +161,7 @@ def test_a_run_without_checks_lists_none() -> None:
 
 def test_the_noise_of_a_client_is_not_that_of_its_cluster() -> None:
     """It says of which machine it is."""
-    assert "machine" not in render(breakdown, RECORD).partition("Where the wall")[0]
+    assert "machine" not in render(breakdown, RECORD).partition("Where the wall time")[0]
     elsewhere = RECORD["noise"] | {"machine": machine_noise.CLIENT}
     text = " ".join(render(breakdown, RECORD | {"noise": elsewhere}).split())
     assert "(the client machine; the cluster's nodes were not measured)" in text

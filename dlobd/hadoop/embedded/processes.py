@@ -62,8 +62,7 @@ def daemons_of(work_dir: Path) -> list[ProcessId]:
 def containers_of(work_dir: Path, application_id: str = "") -> list[ProcessId]:
     """Return the running processes of YARN containers with local directories in this work directory.
 
-    Args:
-        application_id: restricts the result to this application.
+    With `application_id`, return those of this application only.
     """
     prefix, part = os.fsencode(f"LOCAL_DIRS={work_dir}/"), os.fsencode(f"/{application_id}" if application_id else "")
     return [

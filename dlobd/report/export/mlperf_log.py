@@ -33,10 +33,7 @@ class Line(NamedTuple):
 
 
 def mlperf_log(run: Run, anchor: ClockAnchor) -> str:
-    """Return the log of a run.
-
-    Args:
-        anchor: relates its monotonic clock to the wall clock.
+    """Return the log of a run; `anchor` relates its monotonic clock to the wall clock.
 
     Raises UsageError if it is of a user's script, it evaluated no epoch, or the time of the first touch is unknown.
     """

@@ -25,10 +25,7 @@ _WALL_PID, _WALL_TID, _EVENTS_TID = 1, 1, 2
 def trace_events(trace: Trace, sampled: SampledHost | None = None) -> dict[str, object]:
     """Return the trace as one JSON object; times are microseconds since the start of the window.
 
-    Args:
-        sampled: use of dlobd's machine.
-
-    Raises BundleError as `dlobd.attribution.attribute.attribute`.
+    `sampled` is the use of dlobd's machine. Raises BundleError as `dlobd.attribution.attribute.attribute`.
     """
     events: list[dict[str, object]] = [
         _name(_WALL_PID, None, "dlobd: where the wall time went"),

@@ -66,7 +66,7 @@ def _pair(found: Comparison, place: int) -> dict[str, object]:
         "notes": [
             f"baseline: {pair.baseline}; candidate: {pair.candidate}",
             f"{counts(pair)}; the margin is {text.percentage(found.margin)}",
-            f"a difference of the wall can be significant from {found.fewest_wall} runs of each side on",
+            f"a difference of the wall time can be significant from {found.fewest_wall} runs of each side on",
             *(f"left out: {line}" for line in pair.left_out),
             *([not_compared(pair)] if pair.unknown else ()),
         ],

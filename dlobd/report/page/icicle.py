@@ -1,4 +1,4 @@
-"""An icicle chart of the wall by layer, span and cause. Its axis is a sum of time, not time."""
+"""An icicle chart of the wall time by layer, span and cause. Its axis is a sum of time, not time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dlobd.record.run import Run
 from dlobd.schema import Attribution
 
 SMALLEST = 0.002
-"""Names with a smaller share of the wall are drawn together, with their number and sum."""
+"""Names with a smaller share of the wall time are drawn together, with their number and sum."""
 
 Tree = dict[str, dict[str, Counter[str]]]
 """Layer to span name to kind (own time, a named cause, or unexplained) to nanoseconds."""
@@ -25,7 +25,7 @@ def icicle(run: Run, attribution: Attribution | None) -> dict[str, object]:
         return {"nodes": [], "by_span": False, "wall_ns": None}
     by_span = attribution is not None and _same(run, attribution)
     tree = _of_segments(attribution) if attribution is not None and by_span else _of_record(run)
-    nodes: list[list[object]] = [[0, 0, run.wall_ns, "", f"the wall: {run.window.name if run.window else ''}"]]
+    nodes: list[list[object]] = [[0, 0, run.wall_ns, "", f"wall time: {run.window.name if run.window else ''}"]]
     at = 0
     for layer in [*LAYERS, UNATTRIBUTED]:
         if layer in tree and (ns := _total(tree[layer])):

@@ -23,11 +23,7 @@ SCRIPTS = ("dom.js", "tables.js", "theme.js", "specs.js", "timeline.js", "sectio
 
 
 def render(document: Mapping[str, object]) -> str:
-    """Render the page as HTML.
-
-    Args:
-        document: see `dlobd.report.page.data.document`.
-    """
+    """Render a document of `dlobd.report.page.data` as HTML."""
     scripts = {"charts": charts(), "page": _scripts()}
     parts = {
         "policy": policy(scripts.values()),

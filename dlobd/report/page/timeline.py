@@ -21,8 +21,8 @@ MOST_SLICES = 8_000
 MOST_LANES = 40
 """Largest number of drawn lanes; the others are counted."""
 
-WALL_LANE = "the wall"
-"""The row with the layer of each instant of the wall."""
+WALL_LANE = "wall time"
+"""The row with the layer of each instant of the wall time."""
 
 FIRST_BINS = 1 << 14
 NAME_LENGTH = 200

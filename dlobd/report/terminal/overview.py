@@ -1,4 +1,4 @@
-"""The overview of a run: verdict, split of the wall, findings, and warnings.
+"""The overview of a run: verdict, split of the wall time, findings, and warnings.
 
 At most `LINES` lines of 79 columns; lines that do not fit are counted, and `dlobd show --full` has them.
 """

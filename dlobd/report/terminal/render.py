@@ -24,8 +24,6 @@ def show(table: Table, console: Console, bars: Sequence[Text] = (), most: int | 
     """Print a table that has rows, with its title and note.
 
     Args:
-        table: the table.
-        console: the terminal.
         bars: a last column without a head, with a cell for each row.
         most: the largest number of rows; the others are counted.
     """

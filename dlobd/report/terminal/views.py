@@ -21,7 +21,7 @@ MOST_ROWS = 12
 
 
 def breakdown(run: Run, console: Console) -> None:
-    """Print the verdict, the wall split by layer, and the limits of the split."""
+    """Print the verdict, the wall time split by layer, and the limits of the split."""
     found = summary(run)
     text.line(console, f"run {run.run_id}  {run.experiment}  status {run.status}", "bold")
     text.line(console, settings(run))
@@ -139,7 +139,7 @@ def _transport(run: Run, console: Console) -> None:
 
 
 def _bars(found: Summary, ascii_only: bool) -> list[Text]:
-    """Return a bar for each part of the wall; unexplained time is hatched, and visible from a millisecond on."""
+    """Return a bar for each part of the wall time; unexplained time is hatched, and visible from a millisecond on."""
     full, hatched = ("#", "/") if ascii_only else ("█", "░")
     parts = [*found.parts, *([found.unattributed] if found.unattributed else [])]
     longest_ns = max([part.ns for part in parts] + [1])

@@ -29,8 +29,7 @@ class Hdfs:
 def from_hdfs(hdfs: Hdfs, application_id: str, train_dir: str, run_dir: str, bundle: Bundle) -> list[str]:
     """Copy event log, markers and block locations; return a line for each missing source.
 
-    Args:
-        train_dir, run_dir: the job's input and output directories; empty if there is none.
+    The job's directories `train_dir` and `run_dir` are empty if there is none.
     """
     missing: list[str] = []
     client = webhdfs.connect(hdfs.webhdfs_url, hdfs.user, timed=False)

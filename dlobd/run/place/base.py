@@ -57,10 +57,7 @@ class Place(Protocol):
     def prepare(self, run_dir: str) -> None:
         """Create the directories that the job writes to, and note the sizes of the daemons' logs.
 
-        Args:
-            run_dir: the directory of the ranks' markers; empty for a job without markers.
-
-        Raises ClusterError if the storage refused.
+        `run_dir` is empty for a job without markers of ranks. Raises ClusterError if the storage refused.
         """
 
     def local_files(self, directory: str) -> list[Path] | None:
@@ -102,8 +99,7 @@ class PlaceKind(Protocol):
     def opened(experiment: Runnable, lent: Lent, times: SetupTimes, report: Report) -> AbstractContextManager[Place]:
         """Open the place. At the end of the context everything that was started for it stops; a lent cluster stays.
 
-        Args:
-            times: receives the durations of start and stop.
+        `times` receives the durations of start and stop.
         """
 
 

@@ -33,11 +33,7 @@ from dlobd.schema import Runnable
 
 
 class EmbeddedHadoop:
-    """A `Place` on an embedded cluster that runs.
-
-    Args:
-        replication: replicas of a file written to its HDFS.
-    """
+    """A `Place` on an embedded cluster that runs. `replication` is that of files written to its HDFS."""
 
     def __init__(self, cluster: EmbeddedCluster, replication: int) -> None:
         """Raise SetupError if the cluster has too few DataNodes."""

@@ -84,11 +84,7 @@ def check(experiment: Runnable) -> None:
 
 
 class ExternalHadoop:
-    """A `Place` on an external cluster that has answered.
-
-    Args:
-        archive: the user's own packed environment.
-    """
+    """A `Place` on an external cluster that has answered. `archive` is the user's own packed environment."""
 
     def __init__(self, web: HadoopWeb, archive: Path | None, report: Report) -> None:
         """Raise SetupError without a Java 17 for spark-submit."""

@@ -1,15 +1,18 @@
 """Checks before a run: is this machine, the cluster and the network fit for it? Nothing is started.
 
-capacity   memory, cores and GPUs that an experiment asks for, and whether they exist
+capacity   memory, cores and GPUs: the demand of an experiment, and the supply
+channels   devices and libraries for RDMA, IPoIB and shared memory
 cluster    an external Hadoop cluster
-rdma       devices and libraries for RDMA, IPoIB and shared memory
 machine    this machine; `examine` collects the diagnoses of all parts for `dlobd doctor`
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
+
+from dlobd.errors import DlobdError, SetupError
 
 Verdict = Literal["ok", "absent", "broken"]
 
@@ -33,3 +36,19 @@ class Diagnosis:
     remedy: str = ""
     optional: bool = False
     remote: bool = False
+
+
+class Absent(SetupError):
+    """The part does not exist; dlobd supplies it, or a run does not need it."""
+
+
+def diagnose(part: str, check: Callable[[], str], *, optional: bool = False, remote: bool = False) -> Diagnosis:
+    """Run a check. It returns its observation, or raises Absent or the error that a run would have."""
+    try:
+        return Diagnosis(part, "ok", check(), "", optional, remote)
+    except DlobdError as error:
+        verdict: Verdict = "absent" if isinstance(error, Absent) else "broken"
+        return Diagnosis(part, verdict, error.what, error.remedy, optional, remote)
+    except OSError as error:
+        what, remedy = f"{type(error).__name__}: {error}", "fix this, then run dlobd doctor again"
+        return Diagnosis(part, "broken", what, remedy, optional, remote)

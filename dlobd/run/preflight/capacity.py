@@ -119,7 +119,7 @@ def check_yarn(experiment: Runnable, cluster: Cluster) -> None:
 
 
 def room(experiment: Runnable, cluster: Cluster) -> int:
-    """Return how many executors fit if the ApplicationMaster (one vcore) runs on the node where it costs least."""
+    """Return the number of executors that fit beside the ApplicationMaster (one vcore) on its cheapest node."""
     executor_mb = cluster.rounded(experiment.executor_memory_mb + experiment.executor_overhead_mb)
     cores, master_mb = cores_of(experiment), _master_mb(experiment, cluster)
     fitting = [_fit(node, executor_mb, cores) for node in cluster.nodes]
@@ -173,7 +173,7 @@ def check_memory(experiment: Runnable, settings: ClusterSettings) -> None:
 
 
 def gpus_here() -> int:
-    """Return how many NVIDIA GPUs dlobd may use here, according to NVML and CUDA_VISIBLE_DEVICES."""
+    """Return the number of NVIDIA GPUs that dlobd may use here, according to NVML and CUDA_VISIBLE_DEVICES."""
     import pynvml
 
     try:

@@ -19,17 +19,18 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from dlobd.axes import CHANNELS
 from dlobd.channel import Channel
-from dlobd.errors import DlobdError, UsageError
+from dlobd.errors import DlobdError, SetupError, UsageError
 from dlobd.network import interfaces
 from dlobd.network.devices import ROOT, Device, Port, devices
 from dlobd.network.verdict.evidence import TransportEvidence
 from dlobd.network.verdict.rules import verdict
 from dlobd.registry import unknown
-from dlobd.run.preflight import Diagnosis, Verdict
+from dlobd.run.preflight import Absent, Diagnosis, diagnose
 
 LOCKED_BYTES = 64 << 20
 """Size of one fusion buffer. Verbs lock the memory that they use."""
@@ -38,7 +39,7 @@ PROBE_LIMIT_S = 60.0
 
 
 def locked_limit_bytes() -> int | None:
-    """Return how much memory this user may lock (`ulimit -l`); None means no limit."""
+    """Return the memory that this user may lock (`ulimit -l`); None without a limit."""
     limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     return None if limit == resource.RLIM_INFINITY else limit
 
@@ -85,31 +86,30 @@ class Machine:
     carry_bytes: Callable[[str], TransportEvidence] = carry_bytes
 
 
-def _optional(part: str, verdict: Verdict, what: str, remedy: str = "") -> Diagnosis:
-    return Diagnosis(part, verdict, what, remedy, optional=True)
-
-
 def examine(machine: Machine | None = None) -> list[Diagnosis]:
     """Run checks 1 to 7. Without a device there is one line."""
     machine = machine or Machine()
+
+    def check(part: str, function: Callable[..., str], *arguments: object) -> Diagnosis:
+        return diagnose(part, partial(function, *arguments), optional=True)
+
     present = devices(machine.root)
-    ipoib = _ipoib(machine)
+    ipoib = check("IPoIB", _ipoib, machine)
     if not present:
-        absent = _optional(
-            "RDMA", "absent", "no device in /sys/class/infiniband", "nothing, unless channel=rdma is wanted"
-        )
+        absent = check("RDMA", _no_device)
         return [absent, ipoib] if ipoib.verdict != "absent" else [absent]
-    ucx = _ucx(machine)
-    ports = [(device, port) for device in present for port in device.ports]
-    checked = {_name(device, port): _port(device, port) for device, port in ports}
+    ucx = check("UCX", _ucx, machine)
+    ports = {_name(device, port): (device, port) for device in present for port in device.ports}
+    checked = {name: check(f"RDMA port {name}", _port, *port) for name, port in ports.items()}
+    usable = [name for name, diagnosis in checked.items() if diagnosis.verdict == "ok"]
     return [
-        _optional("RDMA devices", "ok", ", ".join(_describe(device) for device in present)),
+        check("RDMA devices", lambda: ", ".join(map(_describe, present))),
         *checked.values(),
-        _hardware(present),
-        _access(machine),
+        check("RDMA hardware", _hardware, present),
+        check("RDMA access", _access, machine),
         ipoib,
         ucx,
-        *(_transfer(machine, name, ucx) for name, diagnosis in checked.items() if diagnosis.verdict == "ok"),
+        *(check(f"RDMA transfer {name}", _transfer, machine, name, ucx) for name in usable),
     ]
 
 
@@ -135,18 +135,20 @@ def required(
         diagnoses: the result of `examine`.
         allow_soft: accept a device in software.
     """
-    machine, part = machine or Machine(), f"required {spec}"
-    try:
-        if spec.transport == "rdma":
-            return _rdma_required(part, spec.device, diagnoses, allow_soft, machine)
-        if spec.transport == "shm":
-            return _shm_required(part, machine)
-        return _ip_required(part, spec, machine)
-    except DlobdError as error:
-        return Diagnosis(part, "broken", error.what, error.remedy)
+    machine = machine or Machine()
+    check = partial(_ip_required, spec, machine)
+    if spec.transport == "rdma":
+        check = partial(_rdma_required, spec.device, diagnoses, allow_soft, machine)
+    elif spec.transport == "shm":
+        check = partial(_shm_required, machine)
+    return diagnose(f"required {spec}", check)
 
 
 # ---- 1 to 3: devices and ports
+
+
+def _no_device() -> str:
+    raise Absent("no device in /sys/class/infiniband", "nothing, unless channel=rdma is wanted")
 
 
 def _name(device: Device, port: Port) -> str:
@@ -159,8 +161,7 @@ def _describe(device: Device) -> str:
     return f"{device.name} ({', '.join(filter(None, (device.driver, device.firmware))) or 'driver unknown'})"
 
 
-def _port(device: Device, port: Port) -> Diagnosis:
-    part = f"RDMA port {_name(device, port)}"
+def _port(device: Device, port: Port) -> str:
     # a software device has no rate: the kernel reports an arbitrary constant
     rate = "" if device.soft else f", {port.rate or 'rate unknown'}"
     kinds = sorted({gid.kind for gid in port.gids if gid.kind})
@@ -168,59 +169,55 @@ def _port(device: Device, port: Port) -> Diagnosis:
     layer = port.link_layer or "link layer unknown"
     what = f"{port.state or 'state unknown'}, {port.phys_state or 'link unknown'}, {layer}{rate}, {gids}"
     if port.state == "INIT" and port.link_layer == "InfiniBand":
-        return _optional(
-            part, "broken", f"{what}: no subnet manager has set it up", "start opensm, or ask the fabric's admin"
-        )
+        raise SetupError(f"{what}: no subnet manager has set it up", "start opensm, or ask the fabric's admin")
     if port.state != "ACTIVE" or port.phys_state not in ("LinkUp", None):
         below = device.parent or next((gid.interface for gid in port.gids if gid.interface), "")
         remedy = f"bring up {below}" if below else "connect its cable, and bring up its link"
-        return _optional(part, "broken", what, remedy)
+        raise SetupError(what, remedy)
     if not port.gids:
-        return _optional(part, "broken", f"{what}: it has no address", "give its interface an IPv4 address")
-    return _optional(part, "ok", what)
+        raise SetupError(f"{what}: it has no address", "give its interface an IPv4 address")
+    return what
 
 
-def _hardware(present: Sequence[Device]) -> Diagnosis:
+def _hardware(present: Sequence[Device]) -> str:
     hard = [device.name for device in present if device.soft is False]
     soft = [device.name for device in present if device.soft]
     if hard:
         also = f"; only in software: {', '.join(soft)}" if soft else ""
-        return _optional("RDMA hardware", "ok", ", ".join(hard) + also)
+        return ", ".join(hard) + also
     if soft:
         what = f"{', '.join(soft)}: Soft-RoCE, functional only"
-        return _optional("RDMA hardware", "absent", what, "use it for tests; its times are not those of RDMA")
-    return _optional("RDMA hardware", "absent", "/sys does not show whether the devices are hardware", "mount /sys")
+        raise Absent(what, "use it for tests; its times are not those of RDMA")
+    raise Absent("/sys does not show whether the devices are hardware", "mount /sys")
 
 
 # ---- 4: permission
 
 
-def _access(machine: Machine) -> Diagnosis:
-    part, node = "RDMA access", machine.root / "dev/infiniband"
+def _access(machine: Machine) -> str:
+    node = machine.root / "dev/infiniband"
     verbs = sorted(node.glob("uverbs*"))
     if not verbs:
-        return _optional(
-            part, "broken", "/dev/infiniband has no uverbs device", "modprobe ib_uverbs; in a container, --device"
-        )
+        raise SetupError("/dev/infiniband has no uverbs device", "modprobe ib_uverbs; in a container, --device")
     closed = [path.name for path in (*verbs, node / "rdma_cm") if not os.access(path, os.R_OK | os.W_OK)]
     if closed:
         what = f"/dev/infiniband: {', '.join(closed)} cannot be read and written"
-        return _optional(part, "broken", what, "modprobe rdma_ucm, or give this user access")
+        raise SetupError(what, "modprobe rdma_ucm, or give this user access")
     limit_bytes = machine.locked_limit_bytes()
     if limit_bytes is not None and limit_bytes < LOCKED_BYTES:
         what = f"this user may lock {limit_bytes >> 10} KB of memory, and verbs need {LOCKED_BYTES >> 10}"
-        return _optional(part, "broken", what, "ulimit -l unlimited, or memlock in /etc/security/limits.conf")
+        raise SetupError(what, "ulimit -l unlimited, or memlock in /etc/security/limits.conf")
     try:
         machine.load("libibverbs.so.1")
     except OSError as error:
         what = f"libibverbs.so.1 cannot be loaded: {error}"
-        return _optional(part, "broken", what, "install libibverbs1 and ibverbs-providers (or rdma-core)")
+        raise SetupError(what, "install libibverbs1 and ibverbs-providers (or rdma-core)") from error
     places = ("usr/lib*/libibverbs", "usr/lib*/*/libibverbs")  # Red Hat, Debian
     providers = {path.name for place in places for path in machine.root.glob(f"{place}/*-rdmav*.so")}
     if not providers:
-        return _optional(part, "broken", "libibverbs has no provider", "install ibverbs-providers (or rdma-core)")
+        raise SetupError("libibverbs has no provider", "install ibverbs-providers (or rdma-core)")
     limit = "all memory" if limit_bytes is None else f"{limit_bytes >> 20} MB"
-    return _optional(part, "ok", f"{len(verbs)} uverbs devices, {len(providers)} providers; {limit} may be locked")
+    return f"{len(verbs)} uverbs devices, {len(providers)} providers; {limit} may be locked"
 
 
 # ---- 5: IPoIB
@@ -230,78 +227,69 @@ def _interfaces(machine: Machine) -> list[interfaces.Interface]:
     return interfaces.interfaces(machine.root / "sys/class/net", machine.addresses)
 
 
-def _ipoib(machine: Machine) -> Diagnosis:
+def _ipoib(machine: Machine) -> str:
     ports = [one for one in _interfaces(machine) if one.type == interfaces.INFINIBAND]
     if not ports:
-        return _optional("IPoIB", "absent", "no interface is of type 32", "nothing, unless channel=ipoib is wanted")
+        raise Absent("no interface is of type 32", "nothing, unless channel=ipoib is wanted")
     descriptions = [
         f"{one.name} {one.state or 'state unknown'}, {one.mode or 'mode unknown'}, MTU {one.mtu_bytes or 'unknown'}, "
         f"{', '.join(one.addresses) or 'no IPv4 address'}"
         for one in ports
     ]
     if any(one.up and one.addresses for one in ports):
-        return _optional("IPoIB", "ok", "; ".join(descriptions))
+        return "; ".join(descriptions)
     remedy = f"bring {ports[0].name} up and give it an IPv4 address"
-    return _optional("IPoIB", "broken", "; ".join(descriptions), remedy)
+    raise SetupError("; ".join(descriptions), remedy)
 
 
 # ---- 6 and 7: UCX, and bytes
 
 
-def _ucx(machine: Machine) -> Diagnosis:
+def _ucx(machine: Machine) -> str:
     try:
-        return _optional("UCX", "ok", machine.ucx())
-    except DlobdError as error:
-        return _optional("UCX", "broken", error.what, error.remedy)
+        return machine.ucx()
     except ImportError as error:
-        return _optional("UCX", "absent", str(error), "pip install cffi mpich")
+        raise Absent(str(error), "pip install cffi mpich") from error
 
 
-def _transfer(machine: Machine, name: str, ucx: Diagnosis) -> Diagnosis:
-    part = f"RDMA transfer {name}"
+def _transfer(machine: Machine, name: str, ucx: Diagnosis) -> str:
     if ucx.verdict != "ok":
-        return _optional(part, "absent", "not tried without UCX", ucx.remedy)
+        raise Absent("not tried without UCX", ucx.remedy)
     try:
         plane = verdict("transfer", Channel(f"rdma@{name}"), [machine.carry_bytes(name)])
     except OSError as error:
-        return _optional(
-            part, "broken", f"no bytes came through: {error}", "see the diagnosis of its port, and RDMA access"
-        )
+        raise SetupError(f"no bytes came through: {error}", "see the diagnosis of its port, and RDMA access") from error
     if plane.kind != "verbs":
         what = f"NOT RDMA, but {plane.kind}: {plane.evidence[-1]}"
-        return _optional(part, "broken", what, "read the counters of this device while ib_write_bw runs")
-    return _optional(part, "ok", plane.evidence[-1])
+        raise SetupError(what, "read the counters of this device while ib_write_bw runs")
+    return plane.evidence[-1]
 
 
 # ---- 8: required channels
 
 
-def _rdma_required(
-    part: str, wanted: str, diagnoses: Sequence[Diagnosis], allow_soft: bool, machine: Machine
-) -> Diagnosis:
+def _rdma_required(wanted: str, diagnoses: Sequence[Diagnosis], allow_soft: bool, machine: Machine) -> str:
     ports = {_name(device, port): device for device in devices(machine.root) for port in device.ports}
     if not ports:
-        return Diagnosis(
-            part, "broken", "RDMA absent: no device", "install an adapter and its driver, or use channel=tcp"
-        )
+        raise SetupError("RDMA absent: no device", "install an adapter and its driver, or use channel=tcp")
     names = [name for name, device in ports.items() if wanted in ("", name, device.name)]
     if not names:
-        return Diagnosis(part, "broken", unknown("RDMA device", wanted, ports), f"--require rdma@{next(iter(ports))}")
+        raise SetupError(unknown("RDMA device", wanted, ports), f"--require rdma@{next(iter(ports))}")
     usable = [name for name in names if ports[name].soft is False or allow_soft]
     if not usable:
         what = f"{', '.join(dict.fromkeys(_describe(ports[name]) for name in names))}: in software, functional only"
-        return Diagnosis(part, "broken", what, "--allow-soft accepts it for tests; measurements need an adapter")
+        raise SetupError(what, "--allow-soft accepts it for tests; measurements need an adapter")
     broken = [one for one in diagnoses if one.part in ("RDMA access", "UCX") and one.verdict != "ok"]
     if broken:
-        return Diagnosis(part, "broken", f"{broken[0].part}: {broken[0].what}", broken[0].remedy)
+        raise SetupError(f"{broken[0].part}: {broken[0].what}", broken[0].remedy)
     verdicts = {one.part: one for one in diagnoses}
     good = [name for name in usable if _fine(verdicts, name)]
     if good:
-        return Diagnosis(part, "ok", ", ".join(good))
+        return ", ".join(good)
     for check in (f"RDMA port {usable[0]}", f"RDMA transfer {usable[0]}"):
         if (reason := verdicts.get(check)) and reason.verdict != "ok":
-            return Diagnosis(part, "broken", f"{check}: {reason.what}", reason.remedy)
-    return Diagnosis(part, "broken", f"{usable[0]} appeared during the check", "run dlobd doctor again")
+            raise SetupError(f"{check}: {reason.what}", reason.remedy)
+    raise SetupError(f"{usable[0]} appeared during the check", "run dlobd doctor again")
 
 
 def _fine(verdicts: Mapping[str, Diagnosis], name: str) -> bool:
@@ -309,12 +297,12 @@ def _fine(verdicts: Mapping[str, Diagnosis], name: str) -> bool:
     return all(one is not None and one.verdict == "ok" for one in both)
 
 
-def _ip_required(part: str, spec: Channel, machine: Machine) -> Diagnosis:
+def _ip_required(spec: Channel, machine: Machine) -> str:
     ipoib = spec.transport == "ipoib"
     every = [one.name for one in _interfaces(machine) if not ipoib or one.type == interfaces.INFINIBAND]
     if not every:
         what = "IPoIB absent: no interface is of type 32" if ipoib else "there is no interface"
-        return Diagnosis(part, "broken", what, "modprobe ib_ipoib, or use channel=tcp")
+        raise SetupError(what, "modprobe ib_ipoib, or use channel=tcp")
     errors = []
     for name in [spec.device] if spec.device else every:
         try:
@@ -322,19 +310,17 @@ def _ip_required(part: str, spec: Channel, machine: Machine) -> Diagnosis:
         except DlobdError as error:
             errors.append(error)
         else:
-            return Diagnosis(part, "ok", f"{one.name} ({one.kind}), {address}, MTU {one.mtu_bytes}")
-    return Diagnosis(part, "broken", errors[0].what, errors[0].remedy)
+            return f"{one.name} ({one.kind}), {address}, MTU {one.mtu_bytes}"
+    raise errors[0]
 
 
-def _shm_required(part: str, machine: Machine) -> Diagnosis:
+def _shm_required(machine: Machine) -> str:
     place = machine.root / "dev/shm"
     if not os.access(place, os.W_OK | os.X_OK):
-        return Diagnosis(
-            part, "broken", "/dev/shm cannot be written", "mount a tmpfs there; in a container, --shm-size"
-        )
+        raise SetupError("/dev/shm cannot be written", "mount a tmpfs there; in a container, --shm-size")
     space = os.statvfs(place)
     free_bytes = space.f_bavail * space.f_frsize
     if free_bytes < LOCKED_BYTES:
         what = f"/dev/shm has {free_bytes >> 20} MB free, and a fusion buffer needs {LOCKED_BYTES >> 20}"
-        return Diagnosis(part, "broken", what, "make it larger; in a container, --shm-size=1g")
-    return Diagnosis(part, "ok", f"/dev/shm, {free_bytes >> 20} MB free")
+        raise SetupError(what, "make it larger; in a container, --shm-size=1g")
+    return f"/dev/shm, {free_bytes >> 20} MB free"

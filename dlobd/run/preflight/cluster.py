@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from itertools import islice
 
 from dlobd import installation
@@ -12,7 +11,7 @@ from dlobd.hadoop.embedded.configuration import user_name
 from dlobd.hadoop.site_files import HadoopConf
 from dlobd.hadoop.web import MAX_NODES, HadoopWeb, active_namenode, active_resourcemanager, running_nodes
 from dlobd.installation import Installed
-from dlobd.run.preflight import Diagnosis, capacity
+from dlobd.run.preflight import Absent, capacity
 from dlobd.schema import Runnable
 
 VERSION, PYTHON = "yarn.nodemanager.dlobd.version", "yarn.nodemanager.dlobd.python"
@@ -76,52 +75,46 @@ def check_capacity(experiment: Runnable, web: HadoopWeb) -> str:
     return ""
 
 
-def checks(conf: HadoopConf) -> list[tuple[str, Callable[[], Diagnosis]]]:
-    """Return the checks of `dlobd doctor` for this cluster."""
-    return [(part, partial(check, conf)) for part, check in PARTS]
-
-
-def _namenode(conf: HadoopConf) -> Diagnosis:
+def _namenode(conf: HadoopConf) -> str:
     address, home = active_namenode(conf, user_name(), ANSWER_S)
-    return Diagnosis("NameNode", "ok", f"{address.netloc} ({address.key}) answers; home of {user_name()} is {home}")
+    return f"{address.netloc} ({address.key}) answers; home of {user_name()} is {home}"
 
 
-def _resourcemanager(conf: HadoopConf) -> Diagnosis:
+def _resourcemanager(conf: HadoopConf) -> str:
     address, info = active_resourcemanager(conf, ANSWER_S)
     version = info.get("hadoopVersion", "of unknown version")
-    return Diagnosis("ResourceManager", "ok", f"{address.netloc} ({address.key}) answers, Hadoop {version}")
+    return f"{address.netloc} ({address.key}) answers, Hadoop {version}"
 
 
-def _nodemanagers(conf: HadoopConf) -> Diagnosis:
+def _nodemanagers(conf: HadoopConf) -> str:
     address, _ = active_resourcemanager(conf, ANSWER_S)
     count = running_nodes(address, ANSWER_S)
     if not count:
         what = "none is running" if count == 0 else f"{address.netloc} does not report how many run"
-        return Diagnosis("NodeManagers", "broken", what, f"see {address.url}/cluster/nodes")
-    return Diagnosis("NodeManagers", "ok", f"{count} running")
+        raise SetupError(what, f"see {address.url}/cluster/nodes")
+    return f"{count} running"
 
 
-def _dlobd_on_nodes(conf: HadoopConf) -> Diagnosis:
+def _dlobd_on_nodes(conf: HadoopConf) -> str:
     if not nodes_have_dlobd(conf):
-        return Diagnosis("dlobd there", "ok", "uploaded before the first run")
+        return "uploaded before the first run"
     check_nodes(HadoopWeb.connect(conf, user_name()))
-    return Diagnosis("dlobd there", "ok", f"each node has {installation.this()}")
+    return f"each node has {installation.this()}"
 
 
-def _container_logs(conf: HadoopConf) -> Diagnosis:
+def _container_logs(conf: HadoopConf) -> str:
     key = "yarn.log-aggregation-enable"
     if conf.get(key).lower() == "true":
-        return Diagnosis("container logs", "ok", f"{key}=true: YARN keeps them in HDFS")
+        return f"{key}=true: YARN keeps them in HDFS"
     what = f"{key} is not true: NodeManagers delete them after a while"
-    return Diagnosis(
-        "container logs", "absent", what, "nothing for dlobd run; collect runs submitted by hand soon after they end"
-    )
+    raise Absent(what, "nothing for dlobd run; collect runs submitted by hand soon after they end")
 
 
-PARTS: tuple[tuple[str, Callable[[HadoopConf], Diagnosis]], ...] = (
+PARTS: tuple[tuple[str, Callable[[HadoopConf], str]], ...] = (
     ("NameNode", _namenode),
     ("ResourceManager", _resourcemanager),
     ("NodeManagers", _nodemanagers),
     ("dlobd there", _dlobd_on_nodes),
     ("container logs", _container_logs),
 )
+"""Checks of `dlobd doctor` for a cluster, by part."""

@@ -12,11 +12,12 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 
 from dlobd.axes import DATASETS
-from dlobd.errors import ClusterError, DlobdError, SetupError
+from dlobd.errors import ClusterError, SetupError
 from dlobd.experiment.files import load
 from dlobd.hadoop.embedded import configuration, startup
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
@@ -27,7 +28,7 @@ from dlobd.hadoop.embedded.ports import choose_ports, port_base
 from dlobd.hadoop.site_files import HadoopConf
 from dlobd.job.datasets.base import dataset_of
 from dlobd.paths import cache_dir, cluster_dir, make_writable, sha256_of
-from dlobd.run.preflight import Diagnosis, channels, cluster
+from dlobd.run.preflight import Absent, Diagnosis, channels, cluster, diagnose
 from dlobd.run.preflight.capacity import demand_mb
 from dlobd.tracing import clock
 from dlobd.user_file import MemberRef
@@ -42,31 +43,19 @@ class Listener:
     protected: str
 
 
-CHANNEL = "the channel's address; without a device: 127.0.0.1"
-
-LISTENERS = (
-    Listener("HDFS's and YARN's daemons", "127.0.0.1", "nothing (Hadoop's simple authentication)"),
-    Listener("Spark's driver and executors", "127.0.0.1", "nothing, unless spark.authenticate is set"),
-    Listener(
-        "TensorFlowOnSpark's reservation server, which unpickles its input",
-        "127.0.0.1; tfos-stock: 0.0.0.0",
-        "nothing",
-    ),
-    Listener("TensorFlowOnSpark's queue manager", "a Unix socket; for ps and evaluator: 0.0.0.0", "its own key"),
-    Listener(
-        "TensorFlow's gRPC server in each rank, with TensorFlow's own exchanges",
-        "0.0.0.0, fixed by TensorFlow",
-        "nothing",
-    ),
-    Listener("dlobd in the driver: clock; with barrier also the ranks' log lines", "127.0.0.1", "the run's secret"),
-    Listener(
-        "dlobd in the driver, with exchanges of dlobd's own: key-value store; with mpi also PMI",
-        "127.0.0.1",
-        "the run's secret",
-    ),
-    Listener("a rank's channel, with dlobd's own exchanges: sockets and grpc", CHANNEL, "HMAC with the run's secret"),
-    Listener("a rank's channel, with dlobd's own exchanges: ucx and mpi", CHANNEL, "nothing"),
-)
+_LISTENERS = """
+HDFS's and YARN's daemons | 127.0.0.1 | nothing (Hadoop's simple authentication)
+Spark's driver and executors | 127.0.0.1 | nothing, unless spark.authenticate is set
+TensorFlowOnSpark's reservation server, which unpickles its input | 127.0.0.1; tfos-stock: 0.0.0.0 | nothing
+TensorFlowOnSpark's queue manager | a Unix socket; for ps and evaluator: 0.0.0.0 | its own key
+TensorFlow's gRPC server in each rank, with TensorFlow's own exchanges | 0.0.0.0, fixed by TensorFlow | nothing
+dlobd in the driver: clock; with barrier also the ranks' log lines | 127.0.0.1 | the run's secret
+dlobd in the driver, with exchanges of dlobd's own: key-value store; with mpi also PMI | 127.0.0.1 | the run's secret
+a rank's channel, with dlobd's own exchanges: sockets and grpc | CHANNEL | HMAC with the run's secret
+a rank's channel, with dlobd's own exchanges: ucx and mpi | CHANNEL | nothing
+""".replace("CHANNEL", "the channel's address; without a device: 127.0.0.1")
+LISTENERS = tuple(Listener(*map(str.strip, line.split("|"))) for line in _LISTENERS.strip().splitlines())
+"""Program, address and protection of each socket."""
 
 
 def listeners(conf_dir: Path | None = None) -> tuple[Listener, ...]:
@@ -93,12 +82,12 @@ def examine(conf_dir: Path | None = None, require: Sequence[str] = (), allow_sof
     conf = None if conf_dir is None else HadoopConf.read(conf_dir)
     if conf is not None:
         conf.check_supported()
-    here = [_guarded(part, check) for part, check in PARTS if conf is None or part not in EMBEDDED]
+    here = [diagnose(part, check) for part, check in PARTS if conf is None or part not in EMBEDDED]
     network = channels.examine()
     here += [*network, *(channels.required(spec, network, allow_soft) for spec in specs)]
     if conf is None:
         return here
-    return here + [replace(_guarded(part, check), remote=True) for part, check in cluster.checks(conf)]
+    return here + [diagnose(part, partial(check, conf), remote=True) for part, check in cluster.PARTS]
 
 
 def exit_code(diagnoses: Sequence[Diagnosis]) -> int:
@@ -109,25 +98,14 @@ def exit_code(diagnoses: Sequence[Diagnosis]) -> int:
     return ClusterError.exit_code if all(one.remote for one in broken) else SetupError.exit_code
 
 
-def _guarded(part: str, check: Callable[[], Diagnosis]) -> Diagnosis:
-    try:
-        return check()
-    except DlobdError as error:
-        return Diagnosis(part, "broken", error.what, error.remedy)
-    except OSError as error:
-        return Diagnosis(part, "broken", f"{type(error).__name__}: {error}", "fix this, then run dlobd doctor again")
-
-
-def _python() -> Diagnosis:
+def _python() -> str:
     version = ".".join(map(str, sys.version_info[:3]))
     if not (3, 11) <= sys.version_info[:2] <= (3, 13):
-        return Diagnosis(
-            "Python", "broken", f"{version}; 3.11, 3.12 or 3.13 is required", "install one of these, and dlobd with it"
-        )
-    return Diagnosis("Python", "ok", f"{version}, {sys.executable}")
+        raise SetupError(f"{version}; 3.11, 3.12 or 3.13 is required", "install one of these, and dlobd with it")
+    return f"{version}, {sys.executable}"
 
 
-def _packages() -> Diagnosis:
+def _packages() -> str:
     missing, versions = [], []
     for name in ("pyspark", "tensorflow", "tensorflowonspark"):
         try:
@@ -135,66 +113,62 @@ def _packages() -> Diagnosis:
         except metadata.PackageNotFoundError:
             missing.append(name)
     if missing:
-        return Diagnosis("packages", "broken", f"{', '.join(missing)} not installed", "reinstall dlobd with pip")
-    return Diagnosis("packages", "ok", ", ".join(versions))
+        raise SetupError(f"{', '.join(missing)} not installed", "reinstall dlobd with pip")
+    return ", ".join(versions)
 
 
-def _java() -> Diagnosis:
+def _java() -> str:
     java = find_java()
-    return Diagnosis("Java", "ok", f"{java.version} ({java.origin}), {java.home}")
+    return f"{java.version} ({java.origin}), {java.home}"
 
 
-def _jars() -> Diagnosis:
+def _jars() -> str:
     given = os.environ.get("DLOBD_JARS")  # a directory that dlobd never changes
     directory = Path(given).expanduser() if given else cache_dir() / "jars"
     missing = [jar for jar in JARS if not (directory / jar.file_name).is_file()]
     if missing:
         what = f"{len(missing)} of {len(JARS)} are missing from {directory}"
         if given:
-            return Diagnosis("Hadoop jars", "broken", what, "put them there, or unset DLOBD_JARS")
+            raise SetupError(what, "put them there, or unset DLOBD_JARS")
         size_mb = sum(jar.size_bytes for jar in missing) / 1e6
-        return Diagnosis("Hadoop jars", "absent", f"{what} ({size_mb:.0f} MB)", "nothing; the first run downloads them")
+        raise Absent(f"{what} ({size_mb:.0f} MB)", "nothing; the first run downloads them")
     wrong = [jar.file_name for jar in JARS if sha256_of(directory / jar.file_name) != jar.sha256]
     if wrong:
         again = "dlobd clean --yes; the next run downloads them again"
         remedy = "replace them, or unset DLOBD_JARS" if given else again
-        return Diagnosis("Hadoop jars", "broken", f"wrong sha256 for {', '.join(wrong)} in {directory}", remedy)
-    return Diagnosis("Hadoop jars", "ok", f"{len(JARS)} with correct sha256 in {directory}")
+        raise SetupError(f"wrong sha256 for {', '.join(wrong)} in {directory}", remedy)
+    return f"{len(JARS)} with correct sha256 in {directory}"
 
 
-def _memory() -> Diagnosis:
+def _memory() -> str:
     settings = default_settings()
     startup.check_memory(settings)
     needed_mb = sum(demand_mb(load("softmax-mnist")).values())
     available_mb = startup.available_memory_bytes() >> 20
     if needed_mb > available_mb:
-        return Diagnosis(
-            "memory",
-            "broken",
+        raise SetupError(
             f"{available_mb} MB available; the main job needs {needed_mb} MB",
             "free memory, or run softmax-mnist with --set workers=1",
         )
-    return Diagnosis(
-        "memory", "ok", f"{available_mb} MB available; the main job needs {needed_mb} MB besides the daemons"
-    )
+    return f"{available_mb} MB available; the main job needs {needed_mb} MB besides the daemons"
 
 
-def _disk() -> Diagnosis:
+def _disk() -> str:
     make_writable(cache_dir())
     startup.check_disk(cache_dir())
-    return Diagnosis("disk", "ok", f"{shutil.disk_usage(cache_dir()).free >> 20} MB free in {cache_dir()}")
+    return f"{shutil.disk_usage(cache_dir()).free >> 20} MB free in {cache_dir()}"
 
 
-def _ports() -> Diagnosis:
+def _ports() -> str:
     hosts = configuration.port_hosts(default_settings())
     base = port_base()
     if _running() and base is not None:
-        return Diagnosis("ports", "ok", f"{len(hosts)} ports from {base} are in use by the running cluster")
+        return f"{len(hosts)} ports from {base} are in use by the running cluster"
     first = choose_ports(hosts, base)[0]
-    return Diagnosis("ports", "ok", f"{len(hosts)} consecutive free ports, for example from {first}")
+    return f"{len(hosts)} consecutive free ports, for example from {first}"
 
 
-def _data() -> Diagnosis:
+def _data() -> str:
     size = 0
     main = load("softmax-mnist")
     for row in DATASETS:
@@ -202,7 +176,7 @@ def _data() -> Diagnosis:
             dataset = dataset_of(replace(main, dataset=MemberRef(row.name)))
             next(dataset.chunks("test", range(1), 1))
             size += sum(path.stat().st_size for path in dataset.files())
-    return Diagnosis("data sets", "ok", f"{size / 1e6:.1f} MB, checksums correct")
+    return f"{size / 1e6:.1f} MB, checksums correct"
 
 
 def _running() -> EmbeddedCluster | None:
@@ -212,41 +186,39 @@ def _running() -> EmbeddedCluster | None:
         return None
 
 
-def _cluster() -> Diagnosis:
+def _cluster() -> str:
     embedded = _running()
     if embedded is None:
-        return Diagnosis(
-            "cluster", "absent", "none is running", "nothing; a run starts its own. To keep one: dlobd cluster up"
-        )
+        raise Absent("none is running", "nothing; a run starts its own. To keep one: dlobd cluster up")
     status = embedded.status()
     dead = [daemon.name for daemon in status.daemons if not daemon.ready]
     if dead or status.safe_mode:
         why = f"{', '.join(dead)} not ready" if dead else "the NameNode is in safe mode"
-        return Diagnosis("cluster", "broken", why, "dlobd cluster down, then up")
-    return Diagnosis("cluster", "ok", f"up {status.up_s:.0f} s, {status.applications} applications")
+        raise SetupError(why, "dlobd cluster down, then up")
+    return f"up {status.up_s:.0f} s, {status.applications} applications"
 
 
-def _clocks() -> Diagnosis:
+def _clocks() -> str:
     resolution_ns = round(time.get_clock_info("monotonic").resolution * 1e9)
     anchor = clock.anchor()
     what = f"monotonic clock resolution {resolution_ns} ns; wall clock paired with it to {anchor.error_ns} ns"
     if "unknown" in anchor.domain:
-        return Diagnosis("clocks", "broken", f"{what}; boot id or time namespace cannot be read", "mount /proc")
-    return Diagnosis("clocks", "ok", what)
+        raise SetupError(f"{what}; boot id or time namespace cannot be read", "mount /proc")
+    return what
 
 
-def _pidfd() -> Diagnosis:
+def _pidfd() -> str:
     try:
         os.close(os.pidfd_open(os.getpid()))
     except OSError as error:
         raise SetupError(f"this kernel has no pidfd_open ({error}).", "use Linux 5.3 or newer") from error
-    return Diagnosis("kernel", "ok", f"{os.uname().release}, pidfd")
+    return f"{os.uname().release}, pidfd"
 
 
 EMBEDDED = ("Hadoop jars", "memory", "disk", "ports", "cluster")
 """Parts that a run on an external cluster does not need."""
 
-PARTS: tuple[tuple[str, Callable[[], Diagnosis]], ...] = (
+PARTS: tuple[tuple[str, Callable[[], str]], ...] = (
     ("Python", _python),
     ("packages", _packages),
     ("kernel", _pidfd),

@@ -225,7 +225,7 @@ def test_tables_sort_and_are_copied_as_csv(opened: Open, written: Written) -> No
         section.get_by_role("button", name="Copy as CSV").click()
         found.page.wait_for_selector("button[data-copied]")
         head_line, *lines = found.page.evaluate("window.copied").splitlines()
-        assert head_line.startswith('layer,seconds,% of the wall,"lowest, s"')
+        assert head_line.startswith('layer,seconds,% of wall time,"lowest, s"')
         assert [float(line.split(",")[1]) for line in lines] == sorted(down)
 
 
@@ -311,7 +311,7 @@ def test_hostile_names_of_spans_stay_inert(opened: Open, written: Written) -> No
     """They appear as text in the timeline and in the list of its spans."""
     with opened(written("seen-run", change=_hostile_spans)) as found:
         page = found.page
-        page.get_by_role("button", name="List what the wall was given to in this range").click()
+        page.get_by_role("button", name="List the layers of the wall time in this range").click()
         assert HOSTILE[0] in page.locator("#timeline .detail").inner_text()
         assert page.locator("main img, main script").count() == 0
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -41,7 +41,7 @@ function settingsOf(rows) {
 function breakdown(run, most) {
   if (run.wall_ns === null || !run.parts.length) return [paragraph(run.sum)];
   return [
-    chart(`Stacked bar of the wall of run ${run.id} by layer`, barOf(run, most)),
+    chart(`Stacked bar of the wall time of run ${run.id} by layer`, barOf(run, most)),
     chart(`Each layer of run ${run.id} with its interval and the quality of its evidence`, layersOf(run, most)),
     run.largest.length ? paragraph("The largest parts:") : null,
     run.largest.length ? list(run.largest.map(([layer, name, ns]) => `${layer}, ${name}: ${seconds(ns)} s, ${percent(ns / run.wall_ns)} %`)) : null,
@@ -64,7 +64,7 @@ function hierarchy(run) {
   if (!run.icicle.nodes.length) return [paragraph("There is no wall time to split.", "note")];
   return [
     chart(`Icicle of run ${run.id}: layer, span, cause`, icicleOf(run.icicle)),
-    paragraph("From the top: the wall, layers, spans, and below these their named waits (dots) and unexplained time (crossed). Widths are sums over the whole run: left to right is not time."
+    paragraph("From the top: the wall time, layers, spans, and below these their named waits (dots) and unexplained time (crossed). Widths are sums over the whole run: left to right is not time."
       + (run.icicle.by_span ? "" : " Causes by span are unknown here: the figures are the record's, which has causes by layer only."), "note"),
   ];
 }

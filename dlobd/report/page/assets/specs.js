@@ -57,7 +57,7 @@ function barOf(run, most) {
       });
       at += part.ns;
     }
-    const x = Q("x", { scale: { domain: [0, most / 1e9], nice: false }, axis: secondsAxis("seconds of the wall, summed by layer: left to right is not time") });
+    const x = Q("x", { scale: { domain: [0, most / 1e9], nice: false }, axis: secondsAxis("seconds of the wall time, summed by layer: left to right is not time") });
     const block = (name, values, y, y2) => ({ data: { values }, name, mark: { type: "rect", strokeWidth: 1 },
       encoding: { x, x2: { field: "x2" }, y: { datum: y, type: "quantitative", scale: rows(1), axis: null }, y2: { datum: y2 }, fill: literal("fill"), ...TIP } });
     const over = { align: "center" };
@@ -139,7 +139,7 @@ function icicleOf(found) {
     const pixels = (width - 20) / (wall / 1e9);
     const boxes = [], labels = [], dark = [];
     for (const [depth, from, until, layer, text] of all) {
-      const words = `${text}\n${layer ? `${layerTitle(layer)}, ` : ""}${seconds(until - from)} s, ${percent((until - from) / wall)} % of the wall`;
+      const words = `${text}\n${layer ? `${layerTitle(layer)}, ` : ""}${seconds(until - from)} s, ${percent((until - from) / wall)} % of the wall time`;
       const fill = depth === 0 ? "var(--card)" : depth === 3 ? (text === "unexplained" ? fillOf(layer, 3) : fillOf(layer, 2)) : fillOf(layer, 0);
       boxes.push({ x: from / 1e9, x2: until / 1e9, y: depth, y2: depth + 0.94, fill, tip: words });
       const room = ((until - from) / 1e9) * pixels - 6;

@@ -138,7 +138,7 @@ function timelineOf(found, run) {
   const seen = () => select({ lane: 0, depth: 0, start: state.low, end: state.high });
   const tools = make("div", { class: "tools" }, button("+", "Zoom in", () => zoom(0.5)), button("−", "Zoom out", () => zoom(2)),
     button("←", "Earlier", () => move(-0.5)), button("→", "Later", () => move(0.5)), button("Whole run", "Show the whole run", whole),
-    button("List the wall", "List what the wall was given to in this range", seen), status);
+    button("List the wall time", "List the layers of the wall time in this range", seen), status);
   const host = make("div", { class: "timeline", tabindex: "0", role: "application", "aria-label": "Timeline: plus and minus zoom, arrows move, 0 shows the whole run, Enter lists" }, element);
   host.addEventListener("keydown", (event) => {
     const action = { "+": () => zoom(0.5), "=": () => zoom(0.5), "-": () => zoom(2), ArrowLeft: () => move(-0.25), ArrowRight: () => move(0.25), 0: whole, Home: whole, Enter: seen }[event.key];
