@@ -81,6 +81,10 @@ class DriverLog:
     lost: list[LostExecutor] = field(default_factory=list)
     gone: dict[str, int] = field(default_factory=dict)  # executor ID -> time of its loss, for any reason
 
+    def at(self, point: str) -> int | None:
+        """Return the time of a named point; None without its line."""
+        return self.points[point].at_ns if point in self.points else None
+
 
 DRIVER_POINTS = {
     "JVM SparkContext": "Running Spark version",
