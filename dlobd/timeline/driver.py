@@ -58,7 +58,7 @@ def build(
     _add_submission(driver, evidence)
     _add_exit(driver, evidence)
     main = [call for call in evidence.submitter.calls if call.thread == "main" and call.start_ns < (begun_ns or 0)]
-    calls.place(driver, main, lambda call: True, JVM_LOG)
+    calls.place(driver, main, JVM_LOG)
     return [*driver.spans, *threads]
 
 
@@ -105,7 +105,7 @@ def _add_jvm(lane: LaneBuilder, evidence: Evidence) -> None:
         return
     lines = [line for line in evidence.driver.lines if line.thread == context.thread and line.at_ns >= context.at_ns]
     jvm.add_phases(lane, lines, jvm.DRIVER, DRIVER_LOG)
-    calls.place(lane, rpc.calls(lines), lambda call: True, DRIVER_LOG)
+    calls.place(lane, rpc.calls(lines), DRIVER_LOG)
     jvm.add_pauses(lane, evidence.driver.life, context.at_ns, evidence.driver.log.at("submitting"), JVM_LOG)
 
 
@@ -141,7 +141,7 @@ def _add_submitter(lane: LaneBuilder, evidence: Evidence) -> None:
     )
     lane.add(kinds.JVM_PROCESS_EXITS, exit_ns, window["exit_ns"], f"{JVM_LOG}, {CLIENT}")
     jvm.add_phases(lane, evidence.submitter.lines, jvm.SUBMISSION, SUBMIT_LOG)
-    calls.place(lane, evidence.submitter.calls, lambda call: call.thread == "main", SUBMIT_LOG)
+    calls.place(lane, [call for call in evidence.submitter.calls if call.thread == "main"], SUBMIT_LOG)
 
 
 def _report_poll(made: Sequence[Call], end_ns: int) -> dict[str, Any]:
