@@ -94,8 +94,8 @@ def _add_driver(
 
 def last_notice_ns(python: RecordedProcess | None, wait: RecordedSpan) -> int | None:
     """Return the time of the last rank's done notice inside a wait for trainers; None without one."""
-    told = [i.at_ns for i in python.instants if i.name == kinds.RANK_DONE] if python else []
-    return max((at_ns for at_ns in told if wait.start_ns <= at_ns < wait.end_ns), default=None)
+    notices = [i.at_ns for i in python.instants if i.name == kinds.RANK_DONE] if python else []
+    return max((at_ns for at_ns in notices if wait.start_ns <= at_ns < wait.end_ns), default=None)
 
 
 def _add_jvm(lane: LaneBuilder, evidence: Evidence) -> None:
