@@ -163,8 +163,6 @@ class RmApplication(TypedDict, total=False):
     finishedTime: int
     elapsedTime: int
     memorySeconds: int
-    vcoreSeconds: int
-    amHostHttpAddress: str
     applicationTags: str
 
 
