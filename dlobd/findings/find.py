@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dlobd.bundle import noise
+from dlobd.bundle import files, noise
 from dlobd.findings.base import Candidate, Context, Finder
 from dlobd.findings.rules import RULES
 from dlobd.findings.special import SPECIAL
@@ -19,7 +19,7 @@ WORTH_NS = 1_000_000
 
 def findings(context: Context) -> list[Finding]:
     """Return findings above noise before others, and the largest saving first."""
-    measured = context.evidence.noise
+    measured = context.evidence.document(files.NOISE)
     earlier_walls_ns = (measured.get("earlier_walls_ns") if measured else None) or ()
     noise_ns = noise.noise_ns(earlier_walls_ns, context.trace.wall_ns)
     rows = []
