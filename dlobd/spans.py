@@ -169,7 +169,7 @@ class SpanKind(str):
         waits_for: role that a recorded span of this kind always waits for.
         cause: named wait of a recorded span of this kind.
         rendezvous: kind of collective that a recorded span of this kind is a member of.
-        role: role of the process that spends the time, where it is not the process of the lane.
+        role: role of the process that spends the time, if it is not the process of the lane.
         pauses_training: the chief does it while the other ranks wait for the chief.
     """
 

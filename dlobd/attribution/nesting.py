@@ -27,7 +27,7 @@ class NestedSpan(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A stretch of a lane and its innermost open span; None where nothing was open."""
+    """An interval of a lane and its innermost open span; None without an open span."""
 
     start_ns: int
     end_ns: int

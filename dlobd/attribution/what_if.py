@@ -29,11 +29,6 @@ Retain = Callable[[Span, bool], Fraction | int]
 release, and False for the span's own work."""
 
 
-def everything(span: Span, waited: bool) -> int:
-    """Retain all time."""
-    return 1
-
-
 class WhatIf:
     """A trace that can be replayed."""
 

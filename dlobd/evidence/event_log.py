@@ -33,7 +33,6 @@ class TaskMetrics:
     stage: tuple[int, int] = (0, 0)  # id and attempt
     cpus: float = 1  # per task, by the resource profile of its stage; `spark.task.cpus` by default
     raw: Mapping[str, Any] = field(default_factory=dict)  # `Task Metrics` as Spark wrote them; empty if it has none
-    added: Mapping[str, Any] = field(default_factory=dict)  # name of an accumulable -> the update by this task
 
 
 @dataclass(slots=True)
@@ -42,7 +41,6 @@ class EventLog:
 
     Attributes:
         stage_calls: ID and attempt of each completed stage -> the call that created it, without its line: `collect`.
-        stage_sums: ID and attempt of each completed stage -> its number of tasks, and the sums of its accumulables.
         hosts: addresses or names of the hosts with a block manager.
         hadoop_settings: Hadoop's configuration in the driver, with its defaults.
         has_start, has_end: True if the log has the start, or the end, of the application.
@@ -50,7 +48,6 @@ class EventLog:
 
     tasks: list[TaskMetrics] = field(default_factory=list)
     stage_calls: dict[tuple[int, int], str] = field(default_factory=dict)
-    stage_sums: dict[tuple[int, int], tuple[int, dict[str, Any]]] = field(default_factory=dict)
     hosts: set[str] = field(default_factory=set)
     hadoop_settings: dict[str, str] = field(default_factory=dict)
     has_start: bool = False
@@ -85,8 +82,6 @@ def parse(lines: Iterable[str]) -> EventLog:
             info = event["Stage Info"]
             stage_id = info["Stage ID"], info["Stage Attempt ID"]
             log.stage_calls[stage_id] = info["Stage Name"].partition(" at ")[0]
-            sums = {each.get("Name", ""): each.get("Value") for each in info.get("Accumulables", ())}
-            log.stage_sums[stage_id] = info["Number of Tasks"], sums
         elif kind == _BLOCK_MANAGER:
             log.hosts.add(event["Block Manager ID"]["Host"])
         elif kind == _ENVIRONMENT:
@@ -96,7 +91,7 @@ def parse(lines: Iterable[str]) -> EventLog:
         elif kind == _END:
             log.has_end = True
     if log.damaged_lines > (not whole):
-        log.tasks, log.stage_calls, log.stage_sums = [], {}, {}
+        log.tasks, log.stage_calls = [], {}
     return log
 
 
@@ -138,14 +133,12 @@ def _task(event: Mapping[str, Any], stage: tuple[int, int], cpus: float) -> Task
         stage,
         cpus,
         metrics,
-        {each.get("Name", ""): each.get("Update") for each in info.get("Accumulables", ())},
     )
 
 
 # ---- the type of each event, as far as it is read
 
 _STAGE = {"Stage ID": int, "Stage Attempt ID": int}
-_ACCUMULABLES = {"Accumulables": reading.ListOf(Members(optional={"Name": str}))}
 
 
 def _counters(text: str, **groups: str) -> Members:
@@ -169,13 +162,13 @@ _EVENTS = {
     _TASK_END: Members(
         {
             **_STAGE,
-            "Task Info": Members({"Task ID": int, "Launch Time": int, "Finish Time": int}, _ACCUMULABLES),
+            "Task Info": Members({"Task ID": int, "Launch Time": int, "Finish Time": int}),
             "Task End Reason": Members({"Reason": str}),
         },
         {"Task Metrics": reading.OrNull(_METRICS)},
     ),
     _SUBMITTED: Members({"Stage Info": Members(_STAGE, {"Resource Profile Id": int})}),
-    _COMPLETED: Members({"Stage Info": Members({**_STAGE, "Stage Name": str, "Number of Tasks": int}, _ACCUMULABLES)}),
+    _COMPLETED: Members({"Stage Info": Members({**_STAGE, "Stage Name": str})}),
     _PROFILE: Members(
         {
             "Resource Profile Id": int,

@@ -69,6 +69,10 @@ class Evidence:
     def _documents(self) -> Documents:
         return Documents(self.path)
 
+    def document(self, name: str) -> Any:
+        """Return a JSON document, as in `facts.DOCUMENTS`; None if it is missing or damaged."""
+        return self._documents.get(name, None)
+
     @cached_property
     def damaged(self) -> dict[str, str]:
         """Name of each file that cannot be used, or not completely -> the reason."""
@@ -263,33 +267,6 @@ class Evidence:
     def event_log(self) -> EventLog:
         """Spark's event log; empty if it is missing."""
         return event_log.parse(reading.lines(self.path / files.EVENT_LOG))
-
-    @cached_property
-    def spark_addresses(self) -> tuple[str, ...]:
-        """The addresses of Spark's driver and executors, by its event log; host names without a known address."""
-        known: dict[str, str] = self._documents.get(files.HOSTS, {})
-        # a host may occur by its address and by its name
-        return tuple(sorted({known.get(host, host) for host in self.event_log.hosts}))
-
-    @cached_property
-    def client_interfaces(self) -> dict[str, Any] | None:
-        """The network interfaces of the client after the run, as JSON; None if they were not recorded."""
-        return self._documents.get(files.CLIENT_INTERFACES, None)
-
-    @cached_property
-    def noise(self) -> dict[str, Any] | None:
-        """The noise of the machine just before the window; None if it was not measured."""
-        return self._documents.get(files.NOISE, None)
-
-    @cached_property
-    def page_cache(self) -> dict[str, Any] | None:
-        """The training files in the page cache just before the window; None if unknown."""
-        return self._documents.get(files.PAGE_CACHE, None)
-
-    @cached_property
-    def environment_cache(self) -> dict[str, facts.BeforeAndAfter] | None:
-        """The files of the job's environment in the page cache before and after the run; None if unknown."""
-        return self._documents.get(files.ENVIRONMENT_CACHE, None)
 
     @cached_property
     def resources(self) -> resources.SampledHost | None:

@@ -165,8 +165,6 @@ class RmApplication(TypedDict, total=False):
     finishedTime: int
     elapsedTime: int
     memorySeconds: int
-    vcoreSeconds: int
-    amHostHttpAddress: str
     applicationTags: str
 
 

@@ -32,7 +32,6 @@ _LOST = re.compile(r"Lost executor (\S+) on (\S+): .*(container_\S+) on host.*Co
 _UPLOAD = re.compile(r"Uploading resource .+? -> (?:hdfs://[^/]+)?(/.*)")
 _ASKING = re.compile(r"progress reporter thread with \(heartbeat: (\d+), initial allocation: (\d+)\) intervals")
 _USER_EXIT = re.compile(r"User application exited with status (\d+)$")
-_PYTHON_TIMES = re.compile(r"Times: total = (-?\d+), .*\bfinish = (-?\d+).*\(TID (\d+)\)$")
 _SPLIT = re.compile(r"Task \(TID (\d+)\) input split: hdfs://[^/]+(/.*):(\d+)\+(\d+)")
 
 
@@ -80,6 +79,10 @@ class DriverLog:
     errors: list[str] = field(default_factory=list)
     lost: list[LostExecutor] = field(default_factory=list)
     gone: dict[str, int] = field(default_factory=dict)  # executor ID -> time of its loss, for any reason
+
+    def at(self, point: str) -> int | None:
+        """Return the time of a named point; None without its line."""
+        return self.points[point].at_ns if point in self.points else None
 
 
 DRIVER_POINTS = {
@@ -222,14 +225,6 @@ class Split:
     at_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class PythonTimes:
-    """A Python worker's own times of a task, in milliseconds: in total, and after it had received the function."""
-
-    total_ms: int
-    finish_ms: int
-
-
 @dataclass(slots=True)
 class ExecutorLog:
     """The log of one executor; task IDs are Spark's TIDs."""
@@ -243,7 +238,6 @@ class ExecutorLog:
     splits: dict[int, Split] = field(default_factory=dict)  # by TID
     running: dict[int, int] = field(default_factory=dict)
     python: dict[int, int] = field(default_factory=dict)  # time before a task's Python function runs
-    python_times: dict[int, list[PythonTimes]] = field(default_factory=dict)  # of each Python function of a task
     deserialised: dict[int, int] = field(default_factory=dict)  # time at which a task requests its first broadcast
     broadcasts: list[tuple[int, int]] = field(default_factory=list)  # begin and end of each broadcast that a task read
     functions: list[tuple[int, int]] = field(default_factory=list)  # from a task's broadcast to its Python function
@@ -280,8 +274,6 @@ def executor(lines: Iterable[LogLine]) -> ExecutorLog:
                 read.setdefault(line.thread, line.at_ns)
         elif _RUNNER.match(message) and (read_ns := read.get(line.thread)) is not None:
             log.functions.append((read_ns, line.at_ns))
-        elif match := _PYTHON_TIMES.search(message):
-            log.python_times.setdefault(int(match[3]), []).append(PythonTimes(int(match[1]), int(match[2])))
         elif match := _ENDED.search(message):
             log.finished.setdefault(int(match[1]), line.at_ns)
     return log

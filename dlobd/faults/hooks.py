@@ -15,7 +15,7 @@ import struct
 import termios
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from types import ModuleType
 from typing import IO, Any
@@ -102,14 +102,24 @@ def _compute(seconds: float) -> None:
         pass
 
 
+def _replaces(owner: object, name: str) -> Callable[[Callable[..., Any]], None]:
+    """Return a decorator that replaces a function; the replacement gets the original as its first argument."""
+    original = getattr(owner, name)
+
+    def replace(function: Callable[..., Any]) -> None:
+        setattr(owner, name, wraps(function)(lambda *args, **more: function(original, *args, **more)))
+
+    return replace
+
+
 # ---- the trainer
 
 
 def _step(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
-    original = module._compute_function
     first, delay = _Delay(directory, plan, "tensorflow/first-step"), _Delay(directory, plan, "tensorflow/step")
 
-    def compute_function(tf: Any, job: Any, *args: Any) -> Callable[..., Any]:
+    @_replaces(module, "_compute_function")
+    def compute_function(original: Callable[..., Any], tf: Any, job: Any, *args: Any) -> Callable[..., Any]:
         compute = original(tf, job, *args)
         first.first, delay.first = 0, job.steps - STEP
 
@@ -120,14 +130,12 @@ def _step(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> 
 
         return slow
 
-    module._compute_function = compute_function  # type: ignore[attr-defined]
-
 
 def _exchange(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
     """Delay the parts of an exchange outside of the compiled step."""
-    original = module._compute_function
 
-    def compute_function(tf: Any, job: Any, workload: Any, update: Any, exchange: Any) -> Any:
+    @_replaces(module, "_compute_function")
+    def compute_function(original: Any, tf: Any, job: Any, workload: Any, update: Any, exchange: Any) -> Any:
         from dlobd.network.collectives import all_reduce, mesh
         from dlobd.network.exchanges.fusion import Fusion
 
@@ -145,19 +153,16 @@ def _exchange(module: ModuleType, directory: Path, plan: dict[str, list[float]])
             delay.first = job.steps - DECODE + number  # nothing waits for the last step
             if PARTS[number] == "channel/unpack" and exchange._rank:
                 continue  # while others than the chief unpack, the chief goes on to its next step
-            setattr(owner, name, _late(getattr(owner, name), delay, armed))
-        mesh.barrier = ranks.counted(mesh.barrier)
+            _late(owner, name, delay, armed)
+        ranks.count(mesh, "barrier")
         return original(tf, job, workload, update, exchange)
 
-    module._compute_function = compute_function  # type: ignore[attr-defined]
 
-
-def _late(function: Callable[..., Any], delay: _Delay, armed: Callable[[int], bool] | None) -> Callable[..., Any]:
-    def late(*args: Any) -> Any:
+def _late(owner: object, name: str, delay: _Delay, armed: Callable[[int], bool] | None) -> None:
+    @_replaces(owner, name)
+    def late(original: Callable[..., Any], *args: Any) -> Any:
         delay.passing(_when(lambda: armed(delay.passed)) if armed else time.monotonic_ns)
-        return function(*args)
-
-    return late
+        return original(*args)
 
 
 class _Entered:
@@ -168,35 +173,32 @@ class _Entered:
         self._own = self._files.pop(rank)
         self._count = itertools.count(1)
 
-    def counted(self, barrier: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap the barrier, and count its entries."""
+    def count(self, owner: object, name: str) -> None:
+        """Count the entries of a barrier."""
 
-        def entered(*args: Any) -> Any:
+        @_replaces(owner, name)
+        def entered(original: Callable[..., Any], *args: Any) -> Any:
             os.pwrite(self._own, COUNT.pack(next(self._count)), 0)
-            return barrier(*args)
-
-        return entered
+            return original(*args)
 
     def others_have(self, count: int) -> bool:
-        """Return whether all other ranks have entered `count` barriers."""
+        """Return True if all other ranks have entered `count` barriers."""
         counts = [os.pread(file, COUNT.size, 0) for file in self._files]
         return all(len(data) == COUNT.size and COUNT.unpack(data)[0] >= count for data in counts)
 
 
 def _inputs(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
-    original, batches = module.decode_block, module.batches
     delay = _Delay(directory, plan, "tensorflow/decode")
 
-    def counted(tf: Any, job: Any, *args: Any) -> Any:
+    @_replaces(module, "batches")
+    def batches(original: Callable[..., Any], tf: Any, job: Any, *args: Any) -> Any:
         delay.first = job.steps - DECODE
-        return batches(tf, job, *args)
+        return original(tf, job, *args)
 
-    def decode_block(*args: Any) -> Any:
+    @_replaces(module, "decode_block")
+    def decode_block(original: Callable[..., Any], *args: Any) -> Any:
         delay.passing()
         return original(*args)
-
-    module.batches = counted  # type: ignore[attr-defined]
-    module.decode_block = decode_block  # type: ignore[attr-defined]
 
 
 # ---- TensorFlowOnSpark
@@ -210,49 +212,37 @@ def _asked(directory: Path) -> int:
 
 
 def _read_ahead(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
-    ahead = module.ReadAhead
-    original = ahead.next_block
     asked = itertools.count(1)
     file: list[int] = []  # of the counter; opened in the process that asks
 
-    def next_block(self: Any) -> Any:
+    @_replaces(module.ReadAhead, "next_block")
+    def next_block(original: Callable[..., Any], self: Any) -> Any:
         if not file:
             file.append(os.open(directory / "asked", os.O_WRONLY | os.O_CREAT, 0o600))
         os.pwrite(file[0], COUNT.pack(next(asked)), 0)
         return original(self)
 
-    ahead.next_block = next_block
-
 
 def _data_feed(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
-    feed = module.DataFeed
-    original = feed.next_batch
     delay = _Delay(directory, plan, "feed/get", GET)
 
-    def next_batch(self: Any, *args: Any) -> Any:
+    @_replaces(module.DataFeed, "next_batch")
+    def next_batch(original: Callable[..., Any], self: Any, *args: Any) -> Any:
         # once the step loop has consumed every block that was read ahead
         delay.passing(_when(lambda: _asked(directory) >= delay.passed))
         return original(self, *args)
 
-    feed.next_batch = next_batch
-
 
 def _reservation(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
-    client = module.Client
-    original = client.register
-
-    def register(self: Any, *args: Any) -> Any:
+    @_replaces(module.Client, "register")
+    def register(original: Callable[..., Any], self: Any, *args: Any) -> Any:
         _Delay(directory, plan, "launcher/rendezvous").once()
         return original(self, *args)
 
-    client.register = register
-
 
 def _feed_task(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
-    task = module.FeedTask
-    original = task._timed
-
-    def timed(self: Any, blocks: Iterator[bytes]) -> Iterator[bytes]:
+    @_replaces(module.FeedTask, "_timed")
+    def timed(original: Callable[..., Any], self: Any, blocks: Iterator[bytes]) -> Iterator[bytes]:
         task, put = _Delay(directory, plan, "spark/slow-task"), _Delay(directory, plan, "feed/put", PUT)
         # the inner delay is in Spark's reading, the outer one in TensorFlowOnSpark's put
         return delayed(original(self, delayed(blocks, task)), put)
@@ -263,16 +253,13 @@ def _feed_task(module: ModuleType, directory: Path, plan: dict[str, list[float]]
             delay.passing(_when(lambda: _asked(directory) >= delay.passed))
             yield block
 
-    task._timed = timed
-
 
 # ---- barrier
 
 
 def _barrier(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
-    original = module._feed
-
-    def feed(pipe: IO[bytes], blocks: Iterator[bytes], epochs: int) -> None:
+    @_replaces(module, "_feed")
+    def feed(original: Callable[..., Any], pipe: IO[bytes], blocks: Iterator[bytes], epochs: int) -> None:
         drained = _EmptyPipe(pipe.fileno())
         task, put = _Delay(directory, plan, "spark/slow-task"), _Delay(directory, plan, "feed/put", PUT)
 
@@ -283,11 +270,9 @@ def _barrier(module: ModuleType, directory: Path, plan: dict[str, list[float]]) 
 
         original(_SlowPipe(pipe, put, drained), slow(), epochs)
 
-    module._feed = feed  # type: ignore[attr-defined]
-
 
 class _EmptyPipe:
-    """The time since which a pipe has been empty, once its reader surely waits."""
+    """A callable that returns the time since which a pipe has been empty, once its reader must be waiting."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -322,25 +307,18 @@ class _SlowPipe:
 
 
 def _task_context(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
-    context = module.BarrierTaskContext
-    original = context.allGather
-
-    def all_gather(self: Any, message: str = "") -> Any:
+    @_replaces(module.BarrierTaskContext, "allGather")
+    def all_gather(original: Callable[..., Any], self: Any, message: str = "") -> Any:
         # before that, all wait for the trainer's own start
         _Delay(directory, plan, "launcher/rendezvous").once(_when((directory / "imported").exists))
         return original(self, message)
 
-    context.allGather = all_gather
-
 
 def _framework(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
-    original = module.import_tensorflow
-
-    def import_tensorflow() -> None:
+    @_replaces(module, "import_tensorflow")
+    def import_tensorflow(original: Callable[..., Any]) -> None:
         original()
         (directory / "imported").touch()
-
-    module.import_tensorflow = import_tensorflow  # type: ignore[attr-defined]
 
 
 _FED = ("feed/get", "feed/put", "spark/slow-task")

@@ -64,7 +64,7 @@ class ObservedRun:
         return logs | ({DRIVER: driver} if driver else {})
 
     def concerns(self, line: str) -> bool:
-        """Return whether a log line belongs to the run, not to the other application."""
+        """Return True if a log line belongs to the run, not to the other application."""
         return not self.other or self.other not in line
 
     def container(self, number: int) -> str:

@@ -19,7 +19,7 @@ ACCEPTED = LogLine("resourcemanager", re.compile(r"(application_\w+) State chang
 
 REST_S = 10.0
 FILLER_S = 300
-"""Lifetime of the other application if nobody kills it."""
+"""Lifetime of the other application if it is not killed."""
 
 
 @dataclass(frozen=True, slots=True)

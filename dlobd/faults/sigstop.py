@@ -106,7 +106,7 @@ def stop(
 
 
 def _is_stopped(process: ProcessId) -> bool:
-    """Return whether the kernel has stopped every thread, or the process is gone."""
+    """Return True if the kernel has stopped every thread, or the process is gone."""
     try:
         threads = list(Path(f"/proc/{process.pid}/task").iterdir())
         states = [(thread / "stat").read_bytes().rpartition(b")")[2].split()[0] for thread in threads]

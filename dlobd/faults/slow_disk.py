@@ -49,7 +49,7 @@ def slowed(
         SetupError: no disk can be slowed here.
     """
     if not files:
-        raise SetupError("There are no files whose disk could be slowed.", "check whether the data set is in HDFS")
+        raise SetupError("There is no file on the disk that should be slowed.", "check that the data set is in HDFS")
     if reason := obstacle(files[0]):
         raise SetupError(f"A disk cannot be slowed here: {reason}.", "run as root on a machine that has it")
     device = _device(files[0])

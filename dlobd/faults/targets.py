@@ -69,7 +69,7 @@ def driver_python(holds: Holds) -> Targets:
 
 
 def fulfils(process: ProcessId, holds: Holds) -> bool:
-    """Return whether a process fulfils a condition; False if it is gone."""
+    """Return True if a process fulfils a condition; False if it is gone."""
     try:
         return holds(psutil.Process(process.pid))
     except (psutil.Error, OSError):
@@ -77,17 +77,17 @@ def fulfils(process: ProcessId, holds: Holds) -> bool:
 
 
 def is_java(process: psutil.Process) -> bool:
-    """Return whether the program is `java`."""
+    """Return True if the program is `java`."""
     return Path((process.cmdline() or [""])[0]).name == "java"
 
 
 def is_python(process: psutil.Process) -> bool:
-    """Return whether the program is a Python interpreter."""
+    """Return True if the program is a Python interpreter."""
     return Path((process.cmdline() or [""])[0]).name.startswith("python")
 
 
 def is_python_daemon(process: psutil.Process) -> bool:
-    """Return whether the process is Spark's Python daemon."""
+    """Return True if the process is Spark's Python daemon."""
     return is_python(process) and any(word.endswith("daemon") for word in process.cmdline())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dlobd.bundle import noise
+from dlobd.bundle import files, noise
 from dlobd.findings.base import Candidate, Context, Finder
 from dlobd.findings.rules import RULES
 from dlobd.findings.special import SPECIAL
@@ -19,10 +19,15 @@ WORTH_NS = 1_000_000
 
 def findings(context: Context) -> list[Finding]:
     """Return findings above noise before others, and the largest saving first."""
-    measured = context.evidence.noise
+    measured = context.evidence.document(files.NOISE)
     earlier_walls_ns = (measured.get("earlier_walls_ns") if measured else None) or ()
     noise_ns = noise.noise_ns(earlier_walls_ns, context.trace.wall_ns)
-    rows = [_finding(candidate, saves_ns, lo_ns, noise_ns) for candidate, saves_ns, lo_ns in _bounded(context)]
+    rows = []
+    for found, saves_ns, lo_ns in _bounded(context):
+        named = {
+            name: getattr(found, name) for name in ("finding", "layer", "says", "ns", "evidence", "remedy", "unless")
+        }
+        rows.append(Finding(**named, saves_ns=saves_ns, lo_ns=lo_ns, above_noise=lo_ns > noise_ns))
     return sorted(rows, key=lambda row: (not row.above_noise, -row.saves_ns, row.finding))
 
 
@@ -31,26 +36,8 @@ def _bounded(context: Context) -> Iterator[tuple[Candidate, int, int]]:
     for finder in FINDERS.values():
         if (candidate := finder(context)) is None:
             continue
-        saves_ns = (
-            context.what_if.saved_ns(candidate.retain)
-            if candidate.retain
-            else min(candidate.saves_ns, context.trace.wall_ns)
-        )
+        retain, most_ns = candidate.retain, min(candidate.saves_ns, context.trace.wall_ns)
+        saves_ns = context.what_if.saved_ns(retain) if retain else most_ns
         lo_ns = saves_ns - candidate.uncertain_ns
         if saves_ns >= WORTH_NS and lo_ns > 0:
             yield candidate, saves_ns, lo_ns
-
-
-def _finding(candidate: Candidate, saves_ns: int, lo_ns: int, noise_ns: int) -> Finding:
-    return Finding(
-        candidate.finding,
-        candidate.layer,
-        candidate.says,
-        candidate.ns,
-        saves_ns,
-        lo_ns,
-        lo_ns > noise_ns,
-        candidate.evidence,
-        candidate.remedy,
-        candidate.unless,
-    )

@@ -13,7 +13,6 @@ from dataclasses import replace
 from dlobd import spans as kinds
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.log4j import RESOLUTION_NS
-from dlobd.evidence.recorder import Instant, RecordedProcess
 from dlobd.record.run import Epoch, TimeToAccuracy
 from dlobd.schema import Event
 from dlobd.timeline.builder import OWN_MARK
@@ -38,37 +37,22 @@ def epochs(evidence: Evidence) -> tuple[Epoch, ...]:
     begin_ns = first.at_ns
     for done in (mark for mark in chief.instants if mark.name == kinds.EPOCH_DONE):
         test = evaluated.get(done.attrs["epoch"])
-        found.append(_epoch(done, begin_ns, test))
+        samples = test.attrs["samples"] if test else None
+        accuracy = test.attrs["right"] / samples if test and samples else None
+        evaluation_ns = test.at_ns - done.at_ns if test else None
+        number, loss, length_ns = done.attrs["epoch"], done.attrs["loss"], done.at_ns - begin_ns
+        found.append(Epoch(number, done.at_ns, length_ns, loss, samples, accuracy, evaluation_ns))
         begin_ns = test.at_ns if test else done.at_ns
-    if found and found[-1].test_accuracy is None and not _trained_after(chief, found[-1].end_ns):
-        found[-1] = _as_stored(found[-1], evidence, chief)
-    return tuple(found)
-
-
-def _epoch(done: Instant, begin_ns: int, test: Instant | None) -> Epoch:
-    samples = test.attrs["samples"] if test else None
-    return Epoch(
-        epoch=done.attrs["epoch"],
-        end_ns=done.at_ns,
-        ns=done.at_ns - begin_ns,
-        loss=done.attrs["loss"],
-        test_samples=samples,
-        test_accuracy=test.attrs["right"] / samples if test and samples else None,
-        evaluation_ns=test.at_ns - done.at_ns if test else None,
-    )
-
-
-def _trained_after(chief: RecordedProcess, at_ns: int) -> bool:
-    return any(step.start_ns >= at_ns for step in chief.steps())
-
-
-def _as_stored(last: Epoch, evidence: Evidence, chief: RecordedProcess) -> Epoch:
     result, ended = evidence.results.get(0), chief.instant(kinds.EVALUATED)
-    test = result.get("test") if result else None
-    if not test or ended is None:
-        return last
-    known_ns = ended.at_ns - last.end_ns
-    return replace(last, test_samples=test["samples"], test_accuracy=test["accuracy"], evaluation_ns=known_ns)
+    stored = result.get("test") if result else None
+    if not (found and stored and ended) or found[-1].test_accuracy is not None:
+        return tuple(found)
+    last = found[-1]
+    if not any(step.start_ns >= last.end_ns for step in chief.steps()):
+        known_ns = ended.at_ns - last.end_ns
+        samples, accuracy = stored["samples"], stored["accuracy"]
+        found[-1] = replace(last, test_samples=samples, test_accuracy=accuracy, evaluation_ns=known_ns)
+    return tuple(found)
 
 
 def first_touch(evidence: Evidence) -> Event | None:
@@ -78,27 +62,18 @@ def first_touch(evidence: Evidence) -> Event | None:
     seconds before the JVM opens it, or the start of a rank's open: the second clock is then too long, never too short.
     Names and sizes of files, which the driver lists, are no data.
     """
-    earliest = min(_opens(evidence), default=None)
-    if earliest is not None:
-        return Event(FIRST_TOUCH, earliest, AUDIT_LOG, resolution_ns=RESOLUTION_NS)
-    return min((*_splits(evidence), *_reads(evidence)), key=lambda event: event.at_ns, default=None)
+    since_ns, opened = evidence.window["exec_ns"], [a for a in evidence.hdfs.audits if a.command == "open"]
+    opens = [line.at_ns for line in opened if line.at_ns >= since_ns and _of_training(evidence, line.path)]
+    if opens:
+        return Event(FIRST_TOUCH, min(opens), AUDIT_LOG, resolution_ns=RESOLUTION_NS)
+    splits = [split for log in evidence.executors.values() for split in log.splits.values()]
+    starts = [split.at_ns for split in splits if _of_training(evidence, split.path)]
+    turns = [Event(FIRST_TOUCH, at_ns, EXECUTOR_LOG, resolution_ns=RESOLUTION_NS) for at_ns in starts]
+    return min((*turns, *_reads(evidence)), key=lambda event: event.at_ns, default=None)
 
 
 def _of_training(evidence: Evidence, path: str) -> bool:
     return "train_dir" in evidence.job and path.startswith(f"{evidence.job['train_dir']}/")
-
-
-def _opens(evidence: Evidence) -> Iterator[int]:
-    for line in evidence.hdfs.audits:
-        if line.command == "open" and _of_training(evidence, line.path) and line.at_ns >= evidence.window["exec_ns"]:
-            yield line.at_ns
-
-
-def _splits(evidence: Evidence) -> Iterator[Event]:
-    for log in evidence.executors.values():
-        for split in log.splits.values():
-            if _of_training(evidence, split.path):
-                yield Event(FIRST_TOUCH, split.at_ns, EXECUTOR_LOG, resolution_ns=RESOLUTION_NS)
 
 
 def _reads(evidence: Evidence) -> Iterator[Event]:

@@ -11,7 +11,7 @@ from dlobd.record.run import ExchangeUse
 
 
 def exchange_use(evidence: Evidence) -> tuple[ExchangeUse, ...]:
-    """Return the exchanges of each rank whose exchange lies outside of its steps, without truncated ones."""
+    """Return the exchanges of each rank outside of its compiled steps, without truncated exchanges."""
     ranks = sorted(trainers(evidence.processes), key=lambda rank: (rank.process.role, rank.process.index))
     return tuple(use for rank in ranks if (use := _use(rank)) is not None)
 

@@ -1,8 +1,8 @@
 """Computes a run's resource use by layer and by process, from samples of dlobd's machine. Pure.
 
-Each figure is the growth of a counter over a stretch of time, with the counter linear between two samples. A layer's
-stretches are its segments of the attributed wall, so that layers sum to the machine's figure exactly. Work of other
-lanes meanwhile is included: the figure is the load of the machine while the run's time was a layer's.
+Each figure is the growth of a counter in a time interval; between two samples the counter is linear. The intervals of a
+layer are its segments of the attributed wall time, so that layers sum to the machine's figure exactly. Work of other
+lanes meanwhile is included: the figure is the load of the machine during the wall time of the layer.
 """
 
 from __future__ import annotations
@@ -207,57 +207,43 @@ def _process(process: SampledProcess, role: str, index: int, window: Window) -> 
 
 def _added_up(rows: Sequence[ProcessUse]) -> ProcessUse:
     """Return several processes as one row, with the largest memory."""
+
+    def total(values: Iterable[int | None]) -> int | None:
+        known = [value for value in values if value is not None]
+        return sum(known) if known else None
+
     return replace(
         rows[0],
         pid=None,
         count=len(rows),
         cpu_ns=sum(row.cpu_ns for row in rows),
         rss_peak_bytes=max(row.rss_peak_bytes for row in rows),
-        read_bytes=_total(row.read_bytes for row in rows),
-        write_bytes=_total(row.write_bytes for row in rows),
+        read_bytes=total(row.read_bytes for row in rows),
+        write_bytes=total(row.write_bytes for row in rows),
     )
-
-
-def _total(values: Iterable[int | None]) -> int | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
 
 
 def with_roles(evidence: Evidence, found: SampledHost) -> Iterator[tuple[SampledProcess, str, int]]:
     """Yield the processes with their roles and indices."""
-    roles = _roles(evidence, found)
-    for process in found.processes:
-        yield process, *(roles.get(process.pid) or _by_program(process) or (OTHER, 0))
-
-
-def _roles(evidence: Evidence, found: SampledHost) -> dict[int, tuple[str, int]]:
-    """Return the roles of process IDs, as known from dlobd, the submission and the processes' own records."""
-    roles = {pid: _named(name) for name, pid in found.roots.items()}
+    roles: dict[int, tuple[str, int]] = {}
+    for name, pid in found.roots.items():
+        role, _, index = name.rpartition("-")  # such as datanode-1
+        roles[pid] = (role, int(index)) if role and index.isdecimal() else (name, 0)
     roles[evidence.window["pid"]] = (evidence.topology.launched_role, 0)
     for recorded in evidence.processes:
         if recorded.domain == found.domain:
             roles[recorded.process.pid] = (recorded.process.role, recorded.process.index)
-    return roles
-
-
-def _named(name: str) -> tuple[str, int]:
-    """Split a daemon's name into role and index: `datanode-1`."""
-    role, _, index = name.rpartition("-")
-    return (role, int(index)) if role and index.isdecimal() else (name, 0)
-
-
-def _by_program(process: SampledProcess) -> tuple[str, int] | None:
-    role = _MAIN_CLASSES.get(process.main_class or "")
-    executor = process.executor or ""
-    return (role, int(executor) if executor.isdecimal() else 0) if role else None
+    for process in found.processes:
+        by_program, executor = _MAIN_CLASSES.get(process.main_class or "", OTHER), process.executor or ""
+        number = int(executor) if by_program != OTHER and executor.isdecimal() else 0
+        yield process, *roles.get(process.pid, (by_program, number))
 
 
 # ---- GPUs
 
 
 def _gpu_busy(found: SampledHost, index: int) -> Counter:
-    """Return the busy time of a GPU. Its driver reports the share of a short period, which stands for the time since
-    the previous sample."""
+    """Return the busy time of a GPU: its driver reports a share, which is taken for the time since the last sample."""
     total_ns, readings = 0, [(found.samples[0].at_ns, 0)]
     for before, after in pairwise(found.samples):
         if gpu := after.gpus[index]:
@@ -267,7 +253,7 @@ def _gpu_busy(found: SampledHost, index: int) -> Counter:
 
 
 def _gpu(found: SampledHost, index: int, busy: Counter, window: Window) -> GpuUse:
-    readings = list(_gpu_samples(found, index, window))
+    readings = [gpu for sample in _within(found, window) if (gpu := sample.gpus[index])]
     sampled_ns = _sampled(found, *window)
     return GpuUse(
         index=index,
@@ -276,9 +262,3 @@ def _gpu(found: SampledHost, index: int, busy: Counter, window: Window) -> GpuUs
         busy_share=busy.between(*window) / sampled_ns if readings and sampled_ns else None,
         memory_used_peak_bytes=max((memory for _, memory in readings), default=None),
     )
-
-
-def _gpu_samples(found: SampledHost, index: int, window: Window) -> Iterator[tuple[int, int]]:
-    for sample in _within(found, window):
-        if gpu := sample.gpus[index]:
-            yield gpu

@@ -24,68 +24,49 @@ class Metric:
         self.unit, self.text, self.paths = unit, text, paths
 
 
-METRICS: Mapping[str, Metric] = {
-    "executorRunTime": Metric(
-        "ms", "Time that tasks ran in executors; Spark counts each CPU of a task (SPARK-51666).", "Executor Run Time"
-    ),
-    "executorCpuTime": Metric(
-        "ms", "CPU time of tasks in the executors' JVMs, without Python workers.", "Executor CPU Time"
-    ),
-    "executorDeserializeTime": Metric("ms", "Time to deserialise tasks.", "Executor Deserialize Time"),
-    "executorDeserializeCpuTime": Metric("ms", "CPU time to deserialise tasks.", "Executor Deserialize CPU Time"),
-    "resultSerializationTime": Metric("ms", "Time to serialise results.", "Result Serialization Time"),
-    "jvmGCTime": Metric("ms", "Garbage collection in executors' JVMs while tasks ran.", "JVM GC Time"),
-    "shuffleFetchWaitTime": Metric(
-        "ms", "Time tasks waited for shuffle blocks.", "Shuffle Read Metrics/Fetch Wait Time"
-    ),
-    "shuffleWriteTime": Metric("ms", "Time tasks wrote shuffle data.", "Shuffle Write Metrics/Shuffle Write Time"),
-    "resultSize": Metric("bytes", "Size of the results of one stage.", "Result Size"),
-    "diskBytesSpilled": Metric("bytes", "Bytes spilled to disk.", "Disk Bytes Spilled"),
-    "memoryBytesSpilled": Metric("bytes", "Size in memory of spilled data.", "Memory Bytes Spilled"),
-    "peakExecutionMemory": Metric(
-        "bytes", "Memory for shuffles, aggregations and joins of all tasks of one stage.", "Peak Execution Memory"
-    ),
-    "recordsRead": Metric("records", "Records read by Spark's own input formats.", "Input Metrics/Records Read"),
-    "bytesRead": Metric("bytes", "Bytes read by Spark's own input formats.", "Input Metrics/Bytes Read"),
-    "recordsWritten": Metric("records", "Records written by Spark's output formats.", "Output Metrics/Records Written"),
-    "bytesWritten": Metric("bytes", "Bytes written by Spark's output formats.", "Output Metrics/Bytes Written"),
-    "shuffleRecordsRead": Metric("records", "Records read from shuffles.", "Shuffle Read Metrics/Total Records Read"),
-    "shuffleTotalBlocksFetched": Metric(
-        "blocks",
-        "Shuffle blocks fetched.",
-        "Shuffle Read Metrics/Local Blocks Fetched",
-        "Shuffle Read Metrics/Remote Blocks Fetched",
-    ),
-    "shuffleLocalBlocksFetched": Metric(
-        "blocks", "Shuffle blocks from the same executor.", "Shuffle Read Metrics/Local Blocks Fetched"
-    ),
-    "shuffleRemoteBlocksFetched": Metric(
-        "blocks", "Shuffle blocks from other executors.", "Shuffle Read Metrics/Remote Blocks Fetched"
-    ),
-    "shuffleTotalBytesRead": Metric(
-        "bytes",
-        "Bytes read from shuffles.",
-        "Shuffle Read Metrics/Local Bytes Read",
-        "Shuffle Read Metrics/Remote Bytes Read",
-    ),
-    "shuffleLocalBytesRead": Metric(
-        "bytes", "Shuffle bytes from the same executor.", "Shuffle Read Metrics/Local Bytes Read"
-    ),
-    "shuffleRemoteBytesRead": Metric(
-        "bytes", "Shuffle bytes from other executors.", "Shuffle Read Metrics/Remote Bytes Read"
-    ),
-    "shuffleRemoteBytesReadToDisk": Metric(
-        "bytes",
-        "Shuffle bytes from other executors that went to disk.",
-        "Shuffle Read Metrics/Remote Bytes Read To Disk",
-    ),
-    "shuffleBytesWritten": Metric(
-        "bytes", "Bytes written for shuffles.", "Shuffle Write Metrics/Shuffle Bytes Written"
-    ),
-    "shuffleRecordsWritten": Metric(
-        "records", "Records written for shuffles.", "Shuffle Write Metrics/Shuffle Records Written"
-    ),
+_GROUPS = {
+    "in": "Input Metrics",
+    "out": "Output Metrics",
+    "read": "Shuffle Read Metrics",
+    "write": "Shuffle Write Metrics",
 }
+_METRICS = """
+executorRunTime | ms | Executor Run Time | Time that tasks ran; Spark counts each CPU of a task (SPARK-51666).
+executorCpuTime | ms | Executor CPU Time | CPU time of tasks in the executors' JVMs, without Python workers.
+executorDeserializeTime | ms | Executor Deserialize Time | Time to deserialise tasks.
+executorDeserializeCpuTime | ms | Executor Deserialize CPU Time | CPU time to deserialise tasks.
+resultSerializationTime | ms | Result Serialization Time | Time to serialise results.
+jvmGCTime | ms | JVM GC Time | Garbage collection in executors' JVMs while tasks ran.
+shuffleFetchWaitTime | ms | read/Fetch Wait Time | Time tasks waited for shuffle blocks.
+shuffleWriteTime | ms | write/Shuffle Write Time | Time tasks wrote shuffle data.
+resultSize | bytes | Result Size | Size of the results of one stage.
+diskBytesSpilled | bytes | Disk Bytes Spilled | Bytes spilled to disk.
+memoryBytesSpilled | bytes | Memory Bytes Spilled | Size in memory of spilled data.
+peakExecutionMemory | bytes | Peak Execution Memory | Memory for shuffles, aggregations and joins of one stage.
+recordsRead | records | in/Records Read | Records read by Spark's own input formats.
+bytesRead | bytes | in/Bytes Read | Bytes read by Spark's own input formats.
+recordsWritten | records | out/Records Written | Records written by Spark's output formats.
+bytesWritten | bytes | out/Bytes Written | Bytes written by Spark's output formats.
+shuffleRecordsRead | records | read/Total Records Read | Records read from shuffles.
+shuffleTotalBlocksFetched | blocks | read/Local Blocks Fetched + read/Remote Blocks Fetched | Shuffle blocks fetched.
+shuffleLocalBlocksFetched | blocks | read/Local Blocks Fetched | Shuffle blocks from the same executor.
+shuffleRemoteBlocksFetched | blocks | read/Remote Blocks Fetched | Shuffle blocks from other executors.
+shuffleTotalBytesRead | bytes | read/Local Bytes Read + read/Remote Bytes Read | Bytes read from shuffles.
+shuffleLocalBytesRead | bytes | read/Local Bytes Read | Shuffle bytes from the same executor.
+shuffleRemoteBytesRead | bytes | read/Remote Bytes Read | Shuffle bytes from other executors.
+shuffleRemoteBytesReadToDisk | bytes | read/Remote Bytes Read To Disk | Shuffle bytes from other executors to disk.
+shuffleBytesWritten | bytes | write/Shuffle Bytes Written | Bytes written for shuffles.
+shuffleRecordsWritten | records | write/Shuffle Records Written | Records written for shuffles.
+"""
+
+
+def _metric(row: str) -> tuple[str, Metric]:
+    name, unit, paths, text = row.split(" | ")
+    parts = (path.rpartition("/") for path in paths.split(" + "))
+    return name, Metric(unit, text, *(f"{_GROUPS[group]}/{last}" if group else last for group, _, last in parts))
+
+
+METRICS: Mapping[str, Metric] = dict(map(_metric, _METRICS.strip().splitlines()))
 """The metrics by sparkMeasure's names; in a run each is the sum over its stages, or the largest stage's."""
 
 COUNTS: Mapping[str, Metric] = {

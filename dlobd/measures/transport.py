@@ -5,10 +5,11 @@ The rules are those of `dlobd.network.verdict`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from dlobd import spans as kinds
+from dlobd.bundle import files
 from dlobd.evidence.evidence import Evidence
 from dlobd.experiment.channels import library
 from dlobd.network.verdict.evidence import Snapshot, TransportEvidence
@@ -23,7 +24,8 @@ def planes(experiment: Runnable, evidence: Evidence) -> tuple[Plane, ...] | None
     """Return a verdict per plane; None for the user's own script, whose ranks do not record their exchange."""
     if isinstance(experiment, OwnJob):
         return None
-    ranks = list(_ranks(evidence))
+    marks = filter(None, (process.instant(kinds.TRANSPORT) for process in evidence.processes))
+    ranks = [TransportEvidence.from_attrs(mark.attrs) for mark in marks]
     channel = experiment.channel
     requested_of_all = channel if experiment.planes == "all" else None
     verdicts = []
@@ -32,31 +34,23 @@ def planes(experiment: Runnable, evidence: Evidence) -> tuple[Plane, ...] | None
         verdicts.append(exchange)
         if library(experiment) == "tensorflow":
             verdicts.append(replace(exchange, plane=GRPC))
-    snapshots = [*(rank.after for rank in ranks), *_client(evidence)]
-    for plane, addresses in ((SPARK, evidence.spark_addresses), (HDFS, evidence.hdfs.datanode_addresses)):
+    snapshots = [rank.after for rank in ranks]
+    # of dlobd's machine, on which the driver runs in client mode
+    if (interfaces := evidence.document(files.CLIENT_INTERFACES)) is not None:
+        snapshots.append(Snapshot.from_json(interfaces))
+    for plane, addresses in ((SPARK, spark_addresses(evidence)), (HDFS, evidence.hdfs.datanode_addresses)):
         if addresses:
             verdicts.append(plane_of_addresses(plane, requested_of_all, addresses, snapshots))
     return tuple(verdicts)
 
 
+def spark_addresses(evidence: Evidence) -> tuple[str, ...]:
+    """Return the addresses of Spark's driver and executors by its event log; host names without a known address."""
+    known: dict[str, str] = evidence.document(files.HOSTS) or {}
+    # a host may occur by its address and by its name
+    return tuple(sorted({known.get(host, host) for host in evidence.event_log.hosts}))
+
+
 def disagreements(verdicts: Sequence[Plane] | None) -> list[str]:
     """Return a line for each plane that did not use the requested transport."""
     return [line for plane in verdicts or () if (line := plane.disagreement())]
-
-
-def _client(evidence: Evidence) -> Iterator[Snapshot]:
-    """Yield the interfaces of dlobd's machine, on which the driver runs in client mode."""
-    if (interfaces := evidence.client_interfaces) is not None:
-        try:
-            yield Snapshot.from_json(interfaces)
-        except (KeyError, TypeError):
-            return  # the interface of the driver's address is unknown then
-
-
-def _ranks(evidence: Evidence) -> Iterator[TransportEvidence]:
-    for process in evidence.processes:
-        if (mark := process.instant(kinds.TRANSPORT)) is not None:
-            try:
-                yield TransportEvidence.from_attrs(mark.attrs)
-            except (KeyError, TypeError):
-                continue  # the verdict then reports a missing rank

@@ -8,6 +8,7 @@ from typing import Any
 
 from dlobd import spans as kinds
 from dlobd.attribution.attribute import attribute
+from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected.missing import missing
@@ -50,7 +51,7 @@ def computed(bundle: Bundle, experiment: Runnable) -> Computed:
     attribution = attribute(trace)
     window = (trace.start_ns, trace.end_ns)
     cost = recording_cost.overhead(evidence, trace.spans, attribution.segments, attribution.wall_ns)
-    environment = environment_cache.environment_cache(evidence.environment_cache)
+    environment = environment_cache.environment_cache(evidence.document(files.ENVIRONMENT_CACHE))
     waits = core_waits.core_waits(evidence, attribution.segments, window)
     context = Context(evidence, experiment, trace, attribution, waits, environment)
     transport, absences = planes(experiment, evidence), missing(evidence)
@@ -91,8 +92,8 @@ def computed(bundle: Bundle, experiment: Runnable) -> Computed:
         transport=None if transport is None else tuple(transport),
         exchange=exchange_use(evidence),
         checks=tuple(found),
-        noise=decoded(Noise, evidence.noise),
-        page_cache=decoded(PageCache, evidence.page_cache),
+        noise=decoded(Noise, evidence.document(files.NOISE)),
+        page_cache=decoded(PageCache, evidence.document(files.PAGE_CACHE)),
         environment_cache=environment,
         warnings=(
             *evidence.collected["missing"],

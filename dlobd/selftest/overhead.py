@@ -211,7 +211,7 @@ def _verdict(low: float, high: float) -> str:
         return f"warning: more than the {BUDGET:.0%} that recording may cost"
     if high <= BUDGET:
         return f"within the {BUDGET:.0%} that recording may cost"
-    return f"too few or too noisy runs to decide whether it is within {BUDGET:.0%}"
+    return f"unknown if it is within {BUDGET:.0%}: too few or too noisy runs"
 
 
 def _figure_lines(name: str, figure: Difference) -> list[str]:

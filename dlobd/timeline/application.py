@@ -80,12 +80,10 @@ def _add_start(
         # it registers, and requests containers immediately
         from_ns = running_ns or (am.requested.at_ns if am.requested else None)
         registering_ns = am.registering.at_ns if am.registering else None
-    add_process_start(
-        lane,
-        AM_START,
-        (marks.get("RUNNING"), life.start_ns if life else None, am.first.at_ns if am.first else None),
-        (registering_ns or from_ns, "/proc" if evidence.topology.driver_in_container else "AM log", from_ns is None),
-    )
+    in_container = evidence.topology.driver_in_container
+    started = (marks.get("RUNNING"), life.start_ns if life else None, am.first.at_ns if am.first else None)
+    ended = (registering_ns or from_ns, "/proc" if in_container else "AM log", from_ns is None)
+    add_process_start(lane, AM_START, started, ended)
     lane.log(kinds.REGISTER_APPLICATION, registering_ns, running_ns, f"AM log, {RM_LOG}")
     return from_ns
 
@@ -136,13 +134,8 @@ def _add_jvm(lane: LaneBuilder, evidence: Evidence, container: str, registered_n
     jvm.add_boot(lane, life, evidence.log4j(container), first, "AM JVM log", "AM log")
     jvm.add_phases(lane, lines, jvm.APPLICATION_MASTER, "AM log", registered_ns)
     if registered_ns:
-        calls.place(
-            lane,
-            rpc.calls(lines),
-            lambda call: call.thread == "main" and call.start_ns < registered_ns,
-            "AM log",
-            [(registered_ns, sys.maxsize)],
-        )
+        main = [call for call in rpc.calls(lines) if call.thread == "main" and call.start_ns < registered_ns]
+        calls.place(lane, main, "AM log", [(registered_ns, sys.maxsize)])
     jvm.add_pauses(lane, life, life.start_ns if life else None, registered_ns, "AM JVM log")
 
 

@@ -6,7 +6,7 @@ Only calls of the lane's own thread count: calls of other threads delay nothing 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from dlobd import spans as kinds
 from dlobd.evidence.rpc import Call
@@ -14,22 +14,14 @@ from dlobd.layers import YARN
 from dlobd.timeline.builder import LaneBuilder
 
 
-def place(
-    lane: LaneBuilder,
-    calls: Iterable[Call],
-    carries: Callable[[Call], bool],
-    source: str,
-    elsewhere: Sequence[tuple[int, int]] = (),
-) -> None:
-    """Add the calls of the lane's own thread.
+def place(lane: LaneBuilder, calls: Iterable[Call], source: str, elsewhere: Sequence[tuple[int, int]] = ()) -> None:
+    """Add calls of the thread that executes the lane.
 
-    Leaves out calls inside a wait for another lane before its release, such as a poll of a state: they do not delay it.
-
-    `carries`: returns True if the call's thread executes the lane at that time. `elsewhere`: sorted, disjoint
-    intervals in which another thread executes the lane; they are left out."""
+    Calls inside a wait for another lane before its release, such as a poll of a state, do not delay it and are left
+    out. `elsewhere`: sorted, disjoint intervals in which another thread executes the lane; they are left out."""
     waits = [span for span in lane.spans if span.waits_for]
     for call in calls:
-        if not carries(call) or any(
+        if any(
             wait.start_ns <= call.start_ns < (wait.end_ns if wait.released_ns is None else wait.released_ns)
             for wait in waits
         ):

@@ -14,10 +14,9 @@ from dlobd.evidence import rpc
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
 from dlobd.evidence.rpc import Call
-from dlobd.evidence.spark import DriverLog, Job, Task
+from dlobd.evidence.spark import Job, Task
 from dlobd.evidence.topology import APPLICATION_LANE, DRIVER_LANE, SUBMITTER_LANE, Placement
 from dlobd.schema import Process, Span
-from dlobd.spans import SpanKind
 from dlobd.timeline import calls, jvm
 from dlobd.timeline.application import RM_LOG
 from dlobd.timeline.builder import OWN_MARK, LaneBuilder, of_threads
@@ -58,12 +57,8 @@ def build(
     _add_driver(driver, evidence, last_executor, resolve, held_ns)
     _add_submission(driver, evidence)
     _add_exit(driver, evidence)
-    calls.place(
-        driver,
-        evidence.submitter.calls,
-        lambda call: call.thread == "main" and call.start_ns < (begun_ns or 0),
-        JVM_LOG,
-    )
+    main = [call for call in evidence.submitter.calls if call.thread == "main" and call.start_ns < (begun_ns or 0)]
+    calls.place(driver, main, JVM_LOG)
     return [*driver.spans, *threads]
 
 
@@ -72,13 +67,8 @@ def _add_start(lane: LaneBuilder, evidence: Evidence, next_ns: int | None) -> No
     window, life = evidence.window, evidence.submitter.life
     jvm_ns = life.start_ns if life else None
     lane.add(kinds.SPARK_SUBMIT_SCRIPT, window["started_ns"], jvm_ns, f"{CLIENT}, {JVM_LOG}")
-    lane.add(
-        kinds.SUBMIT_JVM_STARTS,
-        jvm_ns,
-        next_ns or window["exit_ns"],
-        f"{JVM_LOG}, /proc",
-        resolution_ns=tick_ns() if next_ns else 1,
-    )
+    until_ns, resolution_ns = (next_ns, tick_ns()) if next_ns else (window["exit_ns"], 1)
+    lane.add(kinds.SUBMIT_JVM_STARTS, jvm_ns, until_ns, f"{JVM_LOG}, /proc", resolution_ns=resolution_ns)
     jvm.add_boot(lane, life, evidence.log4j(), None, JVM_LOG, SUBMIT_LOG)
     jvm.add_pauses(lane, life, jvm_ns, next_ns, JVM_LOG)
 
@@ -104,8 +94,8 @@ def _add_driver(
 
 def last_notice_ns(python: RecordedProcess | None, wait: RecordedSpan) -> int | None:
     """Return the time of the last rank's done notice inside a wait for trainers; None without one."""
-    told = [i.at_ns for i in python.instants if i.name == kinds.RANK_DONE] if python else []
-    return max((at_ns for at_ns in told if wait.start_ns <= at_ns < wait.end_ns), default=None)
+    notices = [i.at_ns for i in python.instants if i.name == kinds.RANK_DONE] if python else []
+    return max((at_ns for at_ns in notices if wait.start_ns <= at_ns < wait.end_ns), default=None)
 
 
 def _add_jvm(lane: LaneBuilder, evidence: Evidence) -> None:
@@ -115,8 +105,8 @@ def _add_jvm(lane: LaneBuilder, evidence: Evidence) -> None:
         return
     lines = [line for line in evidence.driver.lines if line.thread == context.thread and line.at_ns >= context.at_ns]
     jvm.add_phases(lane, lines, jvm.DRIVER, DRIVER_LOG)
-    calls.place(lane, rpc.calls(lines), lambda call: True, DRIVER_LOG)
-    jvm.add_pauses(lane, evidence.driver.life, context.at_ns, _at(evidence.driver.log, "submitting"), JVM_LOG)
+    calls.place(lane, rpc.calls(lines), DRIVER_LOG)
+    jvm.add_pauses(lane, evidence.driver.life, context.at_ns, evidence.driver.log.at("submitting"), JVM_LOG)
 
 
 def _add_exit(lane: LaneBuilder, evidence: Evidence) -> None:
@@ -134,17 +124,15 @@ def _add_exit(lane: LaneBuilder, evidence: Evidence) -> None:
 def _add_submitter(lane: LaneBuilder, evidence: Evidence) -> None:
     """Add spark-submit in cluster mode: staging, submission, and a poll of the application once a second."""
     log, life, window = evidence.submitter.log, evidence.submitter.life, evidence.window
-    assigned = log.points.get("application id")
-    _add_start(lane, evidence, assigned.at_ns if assigned else None)
-    submitted = log.points.get("submitted")
-    lane.add(kinds.PREPARE_SUBMISSION, assigned.at_ns if assigned else None, _at(log, "submitting"), SUBMIT_LOG)
+    _add_start(lane, evidence, log.at("application id"))
+    lane.add(kinds.PREPARE_SUBMISSION, log.at("application id"), log.at("submitting"), SUBMIT_LOG)
     _add_submission(lane, evidence)
     exit_ns = (life.exit_ns if life else None) or window["exit_ns"]
     # clients see FINISHED before the ResourceManager has completed it
     finished_ns = evidence.yarn.application.at.get("FINISHED")
     lane.log(
         kinds.WAIT_FOR_APPLICATION,
-        submitted.at_ns if submitted else None,
+        log.at("submitted"),
         exit_ns,
         f"{SUBMIT_LOG}, {JVM_LOG}",
         waits_for=(APPLICATION_LANE,),
@@ -153,17 +141,13 @@ def _add_submitter(lane: LaneBuilder, evidence: Evidence) -> None:
     )
     lane.add(kinds.JVM_PROCESS_EXITS, exit_ns, window["exit_ns"], f"{JVM_LOG}, {CLIENT}")
     jvm.add_phases(lane, evidence.submitter.lines, jvm.SUBMISSION, SUBMIT_LOG)
-    calls.place(lane, evidence.submitter.calls, lambda call: call.thread == "main", SUBMIT_LOG)
+    calls.place(lane, [call for call in evidence.submitter.calls if call.thread == "main"], SUBMIT_LOG)
 
 
 def _report_poll(made: Sequence[Call], end_ns: int) -> dict[str, Any]:
     """Return the poll of a wait that ended at `end_ns` as fields of a span; two successive calls show its period."""
     read_ns = calls.poll_ns(made, "getApplicationReport", end_ns)
     return kinds.REPORT_POLL.fields() if read_ns is None else kinds.REPORT_POLL_READ.fields(read_ns)
-
-
-def _at(log: DriverLog, name: str) -> int | None:
-    return log.points[name].at_ns if name in log.points else None
 
 
 def _add_submission(lane: LaneBuilder, evidence: Evidence) -> None:
@@ -177,14 +161,9 @@ def _add_submission(lane: LaneBuilder, evidence: Evidence) -> None:
             continue
         # Spark sets the file's permission after the copy: the NameNode's record of that call is the end of the upload
         done = next((a.at_ns for a in evidence.hdfs.audits if a.command == "setPermission" and a.path == path), None)
-        lane.log(
-            kinds.WRITE_STAGING,
-            line.at_ns,
-            done or next_line_ns,
-            f"{SUBMIT_LOG}, {AUDIT_LOG if done else SUBMIT_LOG}",
-            attrs=attrs,
-        )
-    lane.log(kinds.SUBMIT_RPC, _at(log, "submitting"), _at(log, "submitted"), SUBMIT_LOG)
+        source = f"{SUBMIT_LOG}, {AUDIT_LOG if done else SUBMIT_LOG}"
+        lane.log(kinds.WRITE_STAGING, line.at_ns, done or next_line_ns, source, attrs=attrs)
+    lane.log(kinds.SUBMIT_RPC, log.at("submitting"), log.at("submitted"), SUBMIT_LOG)
 
 
 def _add_context(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess, last_executor: str | None) -> None:
@@ -193,9 +172,9 @@ def _add_context(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess,
     if context is None:
         return
     log = evidence.driver.log
-    waiting_ns = _ADD_MANAGER[evidence.topology.placement](lane, evidence, context)
+    waiting_ns = _add_manager(lane, evidence, context)
     registered = log.registered.get(last_executor) if last_executor else None
-    ready_ns = _at(log, "ready") or context.end_ns
+    ready_ns = log.at("ready") or context.end_ns
     # after maxRegisteredResourcesWaitingTime Spark continues without the rest: a later registration released nothing
     in_time = registered is not None and registered.at_ns <= ready_ns
     lane.log(
@@ -209,44 +188,25 @@ def _add_context(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess,
     )
 
 
-def _add_registration(lane: LaneBuilder, evidence: Evidence, context: RecordedSpan) -> int | None:
-    """Add the registration of a driver that is the ApplicationMaster. Returns its end."""
-    registered_ns = evidence.yarn.attempt(evidence.attempts.am).at.get("RUNNING")
-    registering = evidence.application_master.registering
-    source = f"{DRIVER_LOG}, {RM_LOG}"
-    for kind, begin_ns in (
-        (kinds.SPARK_ENV_STARTS, _at(evidence.driver.log, "JVM SparkContext")),
-        (kinds.REGISTER_APPLICATION, registering.at_ns if registering else None),
-    ):
-        lane.log(kind, begin_ns, registered_ns, source)
-    return registered_ns
-
-
-def _add_master(lane: LaneBuilder, evidence: Evidence, context: RecordedSpan) -> int | None:
-    """Add the registration with Spark's Master. Returns its end."""
-    log = evidence.driver.log
-    _add_points(
-        lane,
-        log,
-        (kinds.SPARK_ENV_STARTS, "JVM SparkContext", "connecting"),
-        (kinds.REGISTER_WITH_MASTER, "connecting", "connected"),
-    )
-    return _at(log, "connected")
-
-
-def _add_wait_for_am(lane: LaneBuilder, evidence: Evidence, context: RecordedSpan) -> int | None:
-    """Add the submission by the driver's JVM, and its wait for the ApplicationMaster. Returns the end of the wait."""
-    log = evidence.driver.log
-    _add_points(
-        lane,
-        log,
-        (kinds.SPARK_ENV_STARTS, "JVM SparkContext", "application id"),
-        (kinds.PREPARE_SUBMISSION, "application id", "submitting"),
-    )
-    running_ns = _at(log, "running")
+def _add_manager(lane: LaneBuilder, evidence: Evidence, context: RecordedSpan) -> int | None:
+    """Add the registration of the driver with the manager of its executors. Returns the end of the registration."""
+    log, placement = evidence.driver.log, evidence.topology.placement
+    if placement is Placement.YARN_CLUSTER:  # the driver is the ApplicationMaster
+        registered_ns = evidence.yarn.attempt(evidence.attempts.am).at.get("RUNNING")
+        registering, source = evidence.application_master.registering, f"{DRIVER_LOG}, {RM_LOG}"
+        lane.log(kinds.SPARK_ENV_STARTS, log.at("JVM SparkContext"), registered_ns, source)
+        lane.log(kinds.REGISTER_APPLICATION, registering.at_ns if registering else None, registered_ns, source)
+        return registered_ns
+    if placement is not Placement.YARN_CLIENT:  # Spark's Master
+        lane.log(kinds.SPARK_ENV_STARTS, log.at("JVM SparkContext"), log.at("connecting"), DRIVER_LOG)
+        lane.log(kinds.REGISTER_WITH_MASTER, log.at("connecting"), log.at("connected"), DRIVER_LOG)
+        return log.at("connected")
+    lane.log(kinds.SPARK_ENV_STARTS, log.at("JVM SparkContext"), log.at("application id"), DRIVER_LOG)
+    lane.log(kinds.PREPARE_SUBMISSION, log.at("application id"), log.at("submitting"), DRIVER_LOG)
+    running_ns = log.at("running")
     lane.log(
         kinds.WAIT_FOR_AM,
-        _at(log, "submitted"),
+        log.at("submitted"),
         running_ns or context.end_ns,
         DRIVER_LOG,
         waits_for=(APPLICATION_LANE,),
@@ -254,20 +214,6 @@ def _add_wait_for_am(lane: LaneBuilder, evidence: Evidence, context: RecordedSpa
         **_report_poll(evidence.submitter.calls, running_ns or context.end_ns),
     )
     return running_ns
-
-
-def _add_points(lane: LaneBuilder, log: DriverLog, *rows: tuple[SpanKind, str, str]) -> None:
-    for kind, opens, closes in rows:
-        lane.log(kind, _at(log, opens), _at(log, closes), DRIVER_LOG)
-
-
-_ADD_MANAGER = {
-    Placement.YARN_CLUSTER: _add_registration,
-    Placement.YARN_CLIENT: _add_wait_for_am,
-    Placement.STANDALONE: _add_master,
-    Placement.LOCAL_CLUSTER: _add_master,
-}
-"""Placement of the driver -> the function that adds the start of its manager."""
 
 
 def _add_jobs(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess, held_ns: HeldNs) -> None:
@@ -313,14 +259,8 @@ def _add_end_of_feed(lane: LaneBuilder, evidence: Evidence, wait: RecordedSpan, 
         return
     job, task = last
     assert task.end_ns is not None
-    lane.log(
-        kinds.WAIT_FOR_TASKS,
-        min(held_ns, task.end_ns),
-        task.end_ns,
-        DRIVER_LOG,
-        detail=job.name,
-        waits_for=(lane_of(task.executor),),
-    )
+    begin_ns, waits_for = min(held_ns, task.end_ns), (lane_of(task.executor),)
+    lane.log(kinds.WAIT_FOR_TASKS, begin_ns, task.end_ns, DRIVER_LOG, detail=job.name, waits_for=waits_for)
     lane.log(kinds.END_JOB, max(held_ns, task.end_ns), wait.end_ns, f"{DRIVER_LOG}, {OWN_MARK}", detail=job.name)
 
 
@@ -335,14 +275,9 @@ def _add_waited(lane: LaneBuilder, evidence: Evidence, jobs: Sequence[Job], end_
     log = evidence.driver.log
     registered = {executor: line.at_ns for executor, line in log.registered.items()}
     for link in critical(jobs, finished, end_ns, log.gone, registered):
-        lane.log(
-            kinds.WAIT_FOR_TASKS if link.executor else kinds.LOST_TASK,
-            link.start_ns,
-            link.end_ns,
-            f"{DRIVER_LOG}, {EXECUTOR_LOG}",
-            detail=link.job,
-            waits_for=(lane_of(link.executor),) if link.executor else (),
-        )
+        kind = kinds.WAIT_FOR_TASKS if link.executor else kinds.LOST_TASK
+        more = {"detail": link.job, "waits_for": (lane_of(link.executor),) if link.executor else ()}
+        lane.log(kind, link.start_ns, link.end_ns, f"{DRIVER_LOG}, {EXECUTOR_LOG}", **more)
 
 
 def _add_stop(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess) -> None:
@@ -358,7 +293,5 @@ def _add_stop(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess) ->
         lane.log(kinds.STOP_EVENT_LOG, closing.at_ns, last.end_ns, DRIVER_LOG, attrs=attrs)
         return
     renamed = [a.at_ns for a in evidence.hdfs.audits if a.command == "rename" and "/spark-events/" in a.path]
-    after = [at_ns for at_ns in renamed if closing.at_ns < at_ns <= stop.end_ns]
-    lane.log(
-        kinds.CLOSE_EVENT_LOG, closing.at_ns, after[0] if after else None, f"{DRIVER_LOG}, {AUDIT_LOG}", attrs=attrs
-    )
+    after_ns = next((at_ns for at_ns in renamed if closing.at_ns < at_ns <= stop.end_ns), None)
+    lane.log(kinds.CLOSE_EVENT_LOG, closing.at_ns, after_ns, f"{DRIVER_LOG}, {AUDIT_LOG}", attrs=attrs)

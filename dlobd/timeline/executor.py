@@ -64,23 +64,21 @@ class Executor:
 def build(evidence: Evidence, host: str, executor: Executor, resolve: Resolve) -> list[Span]:
     """Return the spans of an executor."""
     container = executor.container
-    lane = LaneBuilder(
-        lane_of(executor.id), Process(host, "executor", int(executor.id) if executor.id.isdigit() else 0, 0)
-    )
-    add_start = _add_yarn_start if evidence.topology.has_yarn else _add_master_start
-    add_start(lane, evidence, executor)
+    number = int(executor.id) if executor.id.isdigit() else 0
+    lane = LaneBuilder(lane_of(executor.id), Process(host, "executor", number, 0))
     life, log = evidence.container_jvm(container), evidence.executors[executor.id]
+    if evidence.topology.has_yarn:
+        _add_yarn_start(lane, evidence, executor)
+    elif life:  # Spark's Master and a Worker start it
+        connected_ns, source = evidence.driver.log.at("connected"), f"{DRIVER_LOG}, {EXECUTOR_JVM_LOG}"
+        lane.log(kinds.MASTER_STARTS_EXECUTOR, connected_ns, life.start_ns, source)
     marks = evidence.yarn.containers.get(container, Marks()).at
     registered = evidence.driver.log.registered.get(executor.id)
     ready_ns = registered.at_ns if registered else None
     end_ns = (life.exit_ns if life else None) or marks.get("EXITED") or marks.get("COMPLETED")
     jvm_ns = life.start_ns if life else None
-    add_process_start(
-        lane,
-        EXECUTOR_START,
-        (marks.get("RUNNING"), jvm_ns, log.first.at_ns if log.first else None),
-        (ready_ns or end_ns, DRIVER_LOG, ready_ns is None),
-    )
+    begun = (marks.get("RUNNING"), jvm_ns, log.first.at_ns if log.first else None)
+    add_process_start(lane, EXECUTOR_START, begun, (ready_ns or end_ns, DRIVER_LOG, ready_ns is None))
     jvm.add_boot(lane, life, evidence.log4j(container), log.first, EXECUTOR_JVM_LOG, EXECUTOR_LOG)
     jvm.add_phases(lane, evidence.container_log(container), jvm.EXECUTOR, EXECUTOR_LOG, ready_ns)
     jvm.add_pauses(lane, life, jvm_ns, ready_ns, EXECUTOR_JVM_LOG)
@@ -90,14 +88,6 @@ def build(evidence: Evidence, host: str, executor: Executor, resolve: Resolve) -
         lane.add(kinds.TRAINER_IN_TASK, start_ns, until_ns, OWN_MARK, waits_for=(rank.lane,))
     beside = _add_python(lane, evidence, executor, resolve)
     return [*lane.spans, *beside]
-
-
-def _add_master_start(lane: LaneBuilder, evidence: Evidence, executor: Executor) -> None:
-    """Add the time until Spark's Master and a Worker have started the executor's JVM."""
-    connected, life = evidence.driver.log.points.get("connected"), evidence.container_jvm(executor.container)
-    if connected and life:
-        source = f"{DRIVER_LOG}, {EXECUTOR_JVM_LOG}"
-        lane.log(kinds.MASTER_STARTS_EXECUTOR, connected.at_ns, life.start_ns, source)
 
 
 def _add_yarn_start(lane: LaneBuilder, evidence: Evidence, executor: Executor) -> None:
@@ -119,12 +109,8 @@ def _add_yarn_start(lane: LaneBuilder, evidence: Evidence, executor: Executor) -
     if accepted_ns is not None and requested is not None and not evidence.topology.driver_in_container:
         lines = evidence.container_log(evidence.attempts.am_of(container))
         jvm.add_phases(lane, lines, jvm.REQUEST, AM_LOG, requested)
-        calls.place(
-            lane,
-            rpc.calls(lines),
-            lambda call: call.thread == "main" and accepted_ns < call.start_ns < requested,
-            AM_LOG,
-        )
+        main = [c for c in rpc.calls(lines) if c.thread == "main" and accepted_ns < c.start_ns < requested]
+        calls.place(lane, main, AM_LOG)
     begun = (life.start_ns if life else first.at_ns if first else None, EXECUTOR_LOG)
     add_container_start(lane, marks, "executor", requested, AM_LOG, begun, nm_heartbeat(evidence), am.asking)
 
@@ -153,26 +139,15 @@ def _add_python(lane: LaneBuilder, evidence: Evidence, executor: Executor, resol
     for process in here:
         if process.process.role in ROLES:
             continue
+        who, opened_ns = process.process, process.opened_ns
         if not process.forked:
-            lane.add(
-                kinds.START_PYTHON_DAEMON,
-                process.process.start_ns,
-                process.opened_ns,
-                "/proc, " + OWN_MARK,
-                resolution_ns=tick_ns(),
-                process=process.process,
-            )
+            more = {"resolution_ns": tick_ns(), "process": who}
+            lane.add(kinds.START_PYTHON_DAEMON, who.start_ns, opened_ns, f"/proc, {OWN_MARK}", **more)
         # a user's script may run several workers in one task; dlobd's own job never does
         user_worker = evidence.topology.user_script and process.forked
         if user_worker and process.spans:
             # imports of PySpark until the first function is unpickled, inside the task that waits for them
-            lane.add(
-                kinds.PYTHON_WORKER_STARTS,
-                process.opened_ns,
-                process.spans[0].start_ns,
-                OWN_MARK,
-                process=process.process,
-            )
+            lane.add(kinds.PYTHON_WORKER_STARTS, opened_ns, process.spans[0].start_ns, OWN_MARK, process=who)
         spans, beside = _one_at_a_time(_outside(process, ranks), taken if user_worker else [])
         lane.add_recorded(process, spans, resolve=own)
         _add_joins(lane, process, ranks)
@@ -233,11 +208,10 @@ def _add_tasks(
     lane: LaneBuilder,
     tasks: Sequence[tuple[Job, Task]],
     finished: dict[int, int],
-    ready_ns: int | None,
+    free_ns: int | None,
     end_ns: int | None,
 ) -> None:
-    """Add the scheduling and the run of tasks, and the idle time until the driver has the next job."""
-    free_ns = ready_ns
+    """Add the scheduling and the run of tasks from `free_ns` on, and the idle time before the driver has a job."""
     # a task without an end had ended before the next start: an executor with one core runs one task at a time
     starts = [task.start_ns for _, task in tasks]
     for (job, task), next_ns in zip(tasks, [*starts[1:], end_ns], strict=False):
@@ -250,20 +224,13 @@ def _add_tasks(
             lane.log(kinds.OFFER_TASK, offered[0], task.start_ns, DRIVER_LOG)
         done_ns = finished.get(task.id)
         free_ns = done_ns or next_ns
-        lane.log(
-            kinds.TASK,
-            task.start_ns,
-            free_ns,
-            f"{DRIVER_LOG}, {EXECUTOR_LOG}",
-            detail=job.name,
-            truncated=done_ns is None,
-            attrs={"task": task.id, "job": job.id},
-        )
+        more = {"truncated": done_ns is None, "attrs": {"task": task.id, "job": job.id}}
+        lane.log(kinds.TASK, task.start_ns, free_ns, f"{DRIVER_LOG}, {EXECUTOR_LOG}", detail=job.name, **more)
         # the driver may send the next task before it handles the result of this task
-        told_ns = min(filter(None, (task.end_ns, next_ns)), default=None)
-        if done_ns is not None and told_ns is not None and done_ns < told_ns:
-            lane.log(kinds.REPORT_TASK, done_ns, told_ns, f"{EXECUTOR_LOG}, {DRIVER_LOG}", detail=job.name)
-            free_ns = told_ns
+        reported_ns = min(filter(None, (task.end_ns, next_ns)), default=None)
+        if done_ns is not None and reported_ns is not None and done_ns < reported_ns:
+            lane.log(kinds.REPORT_TASK, done_ns, reported_ns, f"{EXECUTOR_LOG}, {DRIVER_LOG}", detail=job.name)
+            free_ns = reported_ns
     lane.log(kinds.WAIT_FOR_JOB, free_ns, end_ns, EXECUTOR_LOG, waits_for=(DRIVER_LANE,))
 
 
@@ -288,13 +255,8 @@ def _add_parts(lane: LaneBuilder, evidence: Evidence, executor: Executor) -> Non
             lane.log(kind, begun_ns, ended_ns, EXECUTOR_LOG)
     # the thread of a task reads input while the Python worker works; only a read of a block waits for that thread
     in_python = [apart for process in evidence.recorded_in(container) for apart in without_reads(process.spans)]
-    calls.place(
-        lane,
-        rpc.calls(evidence.container_log(container)),
-        lambda call: call.thread.startswith(TASK_THREAD),
-        EXECUTOR_LOG,
-        sorted(in_python),
-    )
+    made = [call for call in rpc.calls(evidence.container_log(container)) if call.thread.startswith(TASK_THREAD)]
+    calls.place(lane, made, EXECUTOR_LOG, sorted(in_python))
 
 
 def _add_joins(lane: LaneBuilder, process: RecordedProcess, ranks: Sequence[Rank]) -> None:

@@ -39,12 +39,15 @@ MIN_RATE_BYTES = 1 << 20
 
 def intervals(evidence: Evidence) -> list[Interval]:
     """Return HDFS time inside spans of other layers: input of executors' JVMs, and localisation by NodeManagers."""
-    rate = _peak_bytes_per_s(evidence.hdfs.transfers)
+    large = [t for t in evidence.hdfs.transfers if t.bytes >= MIN_RATE_BYTES and t.duration_ns > 0]
+    rate = max((t.bytes / t.duration_ns * 1e9 for t in large), default=None)
     found: list[Interval] = []
     for executor, log in evidence.executors.items():
         for task, split in sorted(log.splits.items()):
             end = log.finished.get(task) or evidence.window["exit_ns"]
-            reads = _reads(evidence.hdfs.transfers, evidence.hdfs.blocks.get(split.path, set()), split.at_ns, end)
+            # one task at a time reads an input file, so that block and time identify the task
+            blocks = evidence.hdfs.blocks.get(split.path, set())
+            reads = [t for t in _reads(evidence, split.at_ns, end) if t.block in blocks]
             if reads:
                 # from the line before it opens the file: no log of HDFS has the time before the first byte, at the
                 # NameNode or until a DataNode accepts
@@ -57,7 +60,7 @@ def intervals(evidence: Evidence) -> list[Interval]:
             continue
         owner = evidence.executor_of.get(container)
         lane = lane_of(owner) if owner else APPLICATION_LANE
-        reads = [t for t in evidence.hdfs.transfers if t.operation == "HDFS_READ" and opened <= t.end_ns <= closed]
+        reads = _reads(evidence, opened, closed)
         if reads:
             bounds = _at_peak_ns(sum(t.bytes for t in reads), rate), sum(t.duration_ns for t in reads)
             found.append(_interval("localise", "yarn", lane, opened, closed, bounds, CLIENT_TRACE))
@@ -120,14 +123,8 @@ def _at_peak_ns(size: int, rate: float | None) -> int:
     return round(size / rate * 1e9) if rate else 0
 
 
-def _reads(transfers: Iterable[Transfer], blocks: set[str], start: int, end: int) -> list[Transfer]:
-    # one task at a time reads an input file, so that block and time identify the task
-    return [t for t in transfers if t.operation == "HDFS_READ" and t.block in blocks and start <= t.end_ns <= end]
-
-
-def _peak_bytes_per_s(transfers: Iterable[Transfer]) -> float | None:
-    rates = [t.bytes / t.duration_ns * 1e9 for t in transfers if t.bytes >= MIN_RATE_BYTES and t.duration_ns > 0]
-    return max(rates, default=None)
+def _reads(evidence: Evidence, start: int, end: int) -> list[Transfer]:
+    return [t for t in evidence.hdfs.transfers if t.operation == "HDFS_READ" and start <= t.end_ns <= end]
 
 
 def outages(evidence: Evidence) -> list[str]:
@@ -145,7 +142,7 @@ def outages(evidence: Evidence) -> list[str]:
 
 
 def summary(evidence: Evidence, spans: Iterable[Span], found: Iterable[Interval]) -> tuple[HdfsUse, ...]:
-    """Return HDFS work by purpose. Times are sums over all lanes, which overlap: they are no part of the wall."""
+    """Return HDFS work by purpose. Times are sums over all lanes, which overlap: they are no part of the wall time."""
     rows: dict[str, dict[str, Any]] = {}
     for span in spans:
         purpose = span.attrs.get("purpose")
@@ -168,7 +165,7 @@ def summary(evidence: Evidence, spans: Iterable[Span], found: Iterable[Interval]
         )
         rows["staging"]["bytes"] = staged
     if "event log" in rows:
-        rows["event log"]["bytes"] = _size(evidence)
+        rows["event log"]["bytes"] = reading.size(evidence.path / files.EVENT_LOG)
     for interval in found:
         row = rows.setdefault(interval.name, _row(interval.name, None, interval.lo_source, interval.hi_source))
         row["operations"] += 1
@@ -198,10 +195,8 @@ def _calls(evidence: Evidence) -> list[dict[str, Any]]:
 
 
 def _row(purpose: str, ns: int | None, begin: str, end: str) -> dict[str, Any]:
-    return {
-        "purpose": purpose, "operations": 0, "bytes": 0, "ns": ns, "lo_ns": 0, "hi_ns": 0,
-        "source_begin": begin, "source_end": end,
-    }  # fmt: skip
+    zero = dict.fromkeys(("operations", "bytes", "lo_ns", "hi_ns"), 0)
+    return {"purpose": purpose, "ns": ns, "source_begin": begin, "source_end": end, **zero}
 
 
 def _written(evidence: Evidence, paths: set[str]) -> int | None:
@@ -214,19 +209,10 @@ def _written(evidence: Evidence, paths: set[str]) -> int | None:
 
 
 def _localised(evidence: Evidence) -> int:
-    windows = [
-        (marks.at["LOCALIZING"], marks.at["SCHEDULED"])
+    reads = {
+        (transfer.end_ns, transfer.block): transfer.bytes
         for marks in evidence.yarn.containers.values()
         if {"LOCALIZING", "SCHEDULED"} <= set(marks.at)
-    ]
-    reads = {
-        (t.end_ns, t.block): t.bytes
-        for t in evidence.hdfs.transfers
-        for opened, closed in windows
-        if t.operation == "HDFS_READ" and opened <= t.end_ns <= closed
+        for transfer in _reads(evidence, marks.at["LOCALIZING"], marks.at["SCHEDULED"])
     }
     return sum(reads.values())
-
-
-def _size(evidence: Evidence) -> int | None:
-    return reading.size(evidence.path / files.EVENT_LOG)

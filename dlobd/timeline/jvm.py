@@ -41,7 +41,7 @@ class Phase:
 EXECUTOR = (
     # CoarseGrainedExecutorBackend.run: SparkHadoopUtil.runAsSparkUser, until its body runs
     Phase(kinds.EXECUTOR_LOGS_IN, _SIGNALS, _SECURITY),
-    # the body's first half: an RpcEnv of its own, by which it asks the driver for its settings
+    # the body's first half: a separate RpcEnv, by which it requests its settings from the driver
     Phase(kinds.EXECUTOR_FETCHES_SETTINGS, _SECURITY, _SECURITY),
     # SparkEnv.createExecutorEnv, until the endpoint in it starts
     Phase(kinds.EXECUTOR_CREATES_SPARK_ENV, _SECURITY, "^Connecting to driver: ", handed_on=True),

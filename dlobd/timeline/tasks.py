@@ -50,7 +50,7 @@ def lost(jobs: Iterable[Job]) -> Iterator[Lost]:
 
 
 def lost_work(evidence: Evidence) -> Iterator[str]:
-    """Yield a line for each lost attempt. Its time is in the wall only if a job waited for it."""
+    """Yield a line for each lost attempt. Its time is wall time only if a job waited for it."""
     for one in lost(evidence.driver.log.jobs):
         log = evidence.executors.get(one.task.executor)
         ended_ns = log.finished.get(one.task.id) if log else None

@@ -40,7 +40,7 @@ def evidence(directory: Path) -> dict[str, Any]:
 
 
 def measured(directory: Path, spans: int, repeats: int) -> dict[str, list[float]]:
-    """Return nanoseconds of CPU time a span, sorted, with one value a repeat.
+    """Return nanoseconds of CPU time per span, sorted, with one value per repeat.
 
     `on` includes encoding and writing; `off` is measured without a recorder. The measurements are interleaved, and the
     time of a loop without spans is subtracted from both."""

@@ -61,7 +61,7 @@ def failure(evidence: Evidence) -> str:
         or next(_memory_limits(evidence), None)
         or _refused(evidence)
         or _without_hdfs(evidence, "namenode")
-        or min([*_deaths(evidence), *_lost_nodes(evidence), *_lost_executors(evidence)], default=(0, None))[1]
+        or min([*_deaths(evidence), *_lost_nodes(evidence)], default=(0, None))[1]
         or _without_hdfs(evidence, "datanode")
         or _message(evidence)
     )
@@ -94,34 +94,24 @@ def _message(evidence: Evidence) -> str:
     message = _driver_message(evidence)
     if message and (race := _WEB_UI_RACE.search(message)):
         return f"{_WEB_UI_RACE_TEXT} ({race[1]}); remove spark.ui.enabled=true"
-    return (
-        min(_failures(evidence), default=(0, None))[1]
-        or message
-        or _reported(evidence)
-        or (f"YARN's final status is {evidence.rm_app.get('finalStatus')}" if evidence.topology.by_hand else None)
-        or _last_line(evidence)
-    )
-
-
-def _last_line(evidence: Evidence) -> str:
-    """Return the exit code, and the last line of stderr that is neither a log line nor a stack frame."""
+    # ranks record their failures also without a done-marker in HDFS
+    instants = (i for process in evidence.processes for i in process.instants if i.name == kinds.RANK_FAILED)
+    if failures := [(instant.at_ns, str(instant.attrs.get("cause"))) for instant in instants]:
+        return min(failures)[1]
+    errors = [*evidence.rm_app.get("diagnostics", "").splitlines(), *evidence.driver.log.errors]
+    if reported := message or next((line for line in errors if line.strip()), None):
+        return reported
+    if evidence.topology.by_hand:
+        return f"YARN's final status is {evidence.rm_app.get('finalStatus')}"
     exited = f"spark-submit exited with code {evidence.window['exit_code']}"
     lines = [line.strip() for line in reading.lines(evidence.path / files.DRIVER_STDERR)]
-    message = next((line for line in reversed(lines) if line and not _NOT_AN_ERROR.match(line)), "")
-    return f"{exited}: {_TIMESTAMP.sub('', message)}" if message else exited
+    last = next((line for line in reversed(lines) if line and not _NOT_AN_ERROR.match(line)), "")
+    return f"{exited}: {_TIMESTAMP.sub('', last)}" if last else exited
 
 
 def diverged(evidence: Evidence) -> bool:
     """Return True if a rank stopped because its loss was no longer finite."""
     return any(process.instant(kinds.DIVERGED) for process in evidence.processes)
-
-
-def _failures(evidence: Evidence) -> Iterator[tuple[int, str]]:
-    """Yield the time and the cause of failures that ranks recorded, also without a done-marker in HDFS."""
-    for process in evidence.processes:
-        for instant in process.instants:
-            if instant.name == kinds.RANK_FAILED:
-                yield instant.at_ns, str(instant.attrs.get("cause"))
 
 
 def _without_hdfs(evidence: Evidence, kind: str) -> str | None:
@@ -176,13 +166,19 @@ def _deaths(evidence: Evidence) -> Iterator[tuple[int, str]]:
     user_exit = evidence.application_master.user_exit
     if user_exit and 128 < user_exit[1] < 193:
         yield user_exit[0], f"the driver's Python was killed by {_signal_name(user_exit[1] - 128)}"
-    for at_ns, container, code in _exits(evidence):
+    number = (evidence.window["application_id"] or "application_none").removeprefix("application_")
+    paths = sorted((evidence.path / files.DAEMON_LOGS).glob("nodemanager-*.log"))
+    for line in (line for path in paths for line in log4j.read(path, path.name)):
+        match = _CONTAINER_EXIT.search(line.message)
+        if match is None or f"_{number}_" not in match[1]:
+            continue
+        container, code = match[1], int(match[2])
         if user_exit and container.endswith("_000001"):
             continue  # the container passes on the exit code of the driver's Python
         # 143: the NodeManager's own SIGTERM, at the end of an application
-        if code not in (0, 143) and at_ns <= evidence.window["exit_ns"]:
+        if code not in (0, 143) and line.at_ns <= evidence.window["exit_ns"]:
             end = f"was killed by {_signal_name(code - 128)}" if 128 < code < 193 else f"exited with code {code}"
-            yield at_ns, f"{_name(evidence, container)} {end}"
+            yield line.at_ns, f"{_name(evidence, container)} {end}"
 
 
 def _trainer_deaths(evidence: Evidence) -> Iterator[tuple[int, str]]:
@@ -198,7 +194,10 @@ def _trainer_deaths(evidence: Evidence) -> Iterator[tuple[int, str]]:
 
 
 def _lost_nodes(evidence: Evidence) -> Iterator[tuple[int, str]]:
-    """Yield the last log line's time and the cause of NodeManagers that the ResourceManager marked lost."""
+    """Yield the time and the cause of lost nodes, by the logs of the ResourceManager and of the driver."""
+    # the only source on an external cluster, where the ResourceManager's lines about nodes belong to no application
+    for gone in evidence.driver.log.lost:
+        yield gone.at_ns, f"node {gone.host} was lost while the job ran, with {_name(evidence, gone.container)}"
     for lost in evidence.yarn.lost_nodes:
         port = int(lost.node.rpartition(":")[2])
         daemon = next((d for d in evidence.daemons if d["kind"] == "nodemanager" and d["ports"]["rpc"] == port), None)
@@ -210,31 +209,8 @@ def _lost_nodes(evidence: Evidence) -> Iterator[tuple[int, str]]:
         ]
         with_ = f", with {', '.join(_name(evidence, c) for c in sorted(containers))}" if containers else ""
         state = "stopped responding" if daemon is None or daemon["alive"] else "died"
-        yield (
-            lines[-1].at_ns if lines else lost.at_ns,
-            (
-                f"{name} {state}: YARN got no heartbeat from its node {lost.node} for {lost.patience} "
-                f"and marked it lost{with_}"
-            ),
-        )
-
-
-def _lost_executors(evidence: Evidence) -> Iterator[tuple[int, str]]:
-    """Yield the time and the cause of executors that were lost with their nodes, by the driver's log.
-
-    On an external cluster the ResourceManager's lines about nodes do not belong to an application."""
-    for lost in evidence.driver.log.lost:
-        yield lost.at_ns, f"node {lost.host} was lost while the job ran, with {_name(evidence, lost.container)}"
-
-
-def _exits(evidence: Evidence) -> Iterator[tuple[int, str, int]]:
-    """Yield time, container and exit code of the exits in the NodeManagers' logs."""
-    number = (evidence.window["application_id"] or "application_none").removeprefix("application_")
-    for path in sorted((evidence.path / files.DAEMON_LOGS).glob("nodemanager-*.log")):
-        for line in log4j.read(path, path.name):
-            match = _CONTAINER_EXIT.search(line.message)
-            if match and f"_{number}_" in match[1]:
-                yield line.at_ns, match[1], int(match[2])
+        cause = f"YARN got no heartbeat from its node {lost.node} for {lost.patience} and marked it lost{with_}"
+        yield lines[-1].at_ns if lines else lost.at_ns, f"{name} {state}: {cause}"
 
 
 def _name(evidence: Evidence, container: str) -> str:
@@ -261,9 +237,3 @@ def _driver_message(evidence: Evidence) -> str | None:
 def _driver_causes(evidence: Evidence, kind: kinds.InstantKind) -> list[str]:
     driver = evidence.driver_process
     return [str(instant.attrs.get("cause")) for instant in driver.instants if instant.name == kind] if driver else []
-
-
-def _reported(evidence: Evidence) -> str | None:
-    """Return the first error that YARN or the driver's JVM logged."""
-    lines = [*evidence.rm_app.get("diagnostics", "").splitlines(), *evidence.driver.log.errors]
-    return next((line for line in lines if line.strip()), None)

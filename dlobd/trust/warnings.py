@@ -36,15 +36,11 @@ def warnings(evidence: Evidence, absences: Sequence[MissingEvidence], trace: Tra
 
 def trouble(evidence: Evidence) -> list[str]:
     """Return the warnings about YARN's status and about daemons that died, were restarted or stopped responding."""
-    return [*_status_of_yarn(evidence), *_daemons(evidence)]
-
-
-def _status_of_yarn(evidence: Evidence) -> Iterator[str]:
+    found = list(_daemons(evidence))
     if evidence.window["exit_code"] != 0 and evidence.rm_app.get("finalStatus") == "SUCCEEDED":
-        yield (
-            "YARN's final status is SUCCEEDED although the job failed: in client mode it is that of the "
-            "ApplicationMaster only"
-        )
+        reason = "in client mode it is the status of the ApplicationMaster only"
+        found.insert(0, f"YARN's final status is SUCCEEDED although the job failed: {reason}")
+    return found
 
 
 def _daemons(evidence: Evidence) -> Iterator[str]:
@@ -58,38 +54,29 @@ def _daemons(evidence: Evidence) -> Iterator[str]:
             yield f"{daemon['name']} died during the run"
         if daemon["kind"] == "namenode":
             for line in lines:
-                if lost := _LOST.match(line.message):
-                    yield from _silent_datanode(evidence, lost[1])
-
-
-def _silent_datanode(evidence: Evidence, address: str) -> Iterator[str]:
-    """Yield a warning about a DataNode with this transfer address that was declared dead, unless it died."""
-    nodes = [daemon for daemon in evidence.daemons if address == f"{daemon['host']}:{daemon['ports'].get('data')}"]
-    if all(node["alive"] for node in nodes):
-        name = f"{nodes[0]['name']} ({address})" if nodes else f"the DataNode at {address}"
-        yield f"{name} stopped responding: writes waited for it until the NameNode declared it dead"
+                if (lost := _LOST.match(line.message)) is None:
+                    continue
+                addresses = [(node, f"{node['host']}:{node['ports'].get('data')}") for node in evidence.daemons]
+                nodes = [node for node, address in addresses if address == lost[1]]
+                if all(node["alive"] for node in nodes):
+                    name = f"{nodes[0]['name']} ({lost[1]})" if nodes else f"the DataNode at {lost[1]}"
+                    yield f"{name} stopped responding: writes waited for it until the NameNode declared it dead"
 
 
 def _spans(evidence: Evidence, trace: Trace) -> Iterator[str]:
     if truncated := sum(span.truncated for span in trace.spans):
         yield f"{truncated} spans have no recorded end: their process was killed or still running"
-    yield from _own_configuration(evidence)
+    # settings of a script's own SparkConf override its spark-submit line
+    driver = evidence.driver_process if evidence.topology.user_script else None
+    if driver and (ready := driver.instant(kinds.SPARK_CONTEXT_READY)):
+        if str(ready.attrs.get("master", "")).startswith("local["):
+            yield f"the script set its master to {ready.attrs['master']}: it ran inside the driver, without executors"
+        if ready.attrs.get("slots", 1) != 1:
+            yield f"the script lets an executor run {ready.attrs['slots']} tasks at once: they overlap in its lane"
     if damaged := sum(process.bad_lines for process in evidence.processes):
         yield f"{damaged} lines of span files are truncated: their process was killed while writing"
     if lost := recording_cost.lost_lines(evidence):
         yield f"{lost} lines of span files are lost: they could not be written to disk"
-
-
-def _own_configuration(evidence: Evidence) -> Iterator[str]:
-    """Yield warnings about settings of a script's own SparkConf that override its spark-submit line."""
-    driver = evidence.driver_process if evidence.topology.user_script else None
-    ready = driver.instant(kinds.SPARK_CONTEXT_READY) if driver else None
-    if ready is None:
-        return
-    if str(ready.attrs.get("master", "")).startswith("local["):
-        yield f"the script set its master to {ready.attrs['master']}: it ran inside the driver, without executors"
-    if ready.attrs.get("slots", 1) != 1:
-        yield f"the script lets an executor run {ready.attrs['slots']} tasks at once: they overlap in its lane"
 
 
 def _clocks(evidence: Evidence, trace: Trace) -> Iterator[str]:

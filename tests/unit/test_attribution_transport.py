@@ -11,7 +11,7 @@ import pytest
 from dlobd.bundle import files
 from dlobd.evidence.evidence import Evidence
 from dlobd.experiment.files import load
-from dlobd.measures.transport import SPARK, planes
+from dlobd.measures.transport import SPARK, planes, spark_addresses
 from dlobd.record.run import Plane
 from tests.counter_trees import Host
 
@@ -59,15 +59,15 @@ def spark(bundle: Path, asked: str = "tcp@10.77.2.0/24") -> Plane:
 
 def test_names_of_hosts_are_addresses_where_they_are_known(bundle: Path) -> None:
     """By what the client noted; another name stays, and without the file all do."""
-    assert Evidence(bundle).spark_addresses == (DRIVER, EXECUTOR, "dlobd-worker-2.dlobd-fabric")
+    assert spark_addresses(Evidence(bundle)) == (DRIVER, EXECUTOR, "dlobd-worker-2.dlobd-fabric")
     put(bundle, files.HOSTS, {EXECUTOR: "10.77.2.3", "dlobd-worker-9.dlobd-fabric": "10.77.2.11"})
-    assert Evidence(bundle).spark_addresses == ("10.77.2.3", DRIVER, "dlobd-worker-2.dlobd-fabric")
+    assert spark_addresses(Evidence(bundle)) == ("10.77.2.3", DRIVER, "dlobd-worker-2.dlobd-fabric")
 
 
 def test_one_host_is_told_once(bundle: Path) -> None:
     """In cluster mode the driver is on the host of an executor: known by its address, the other by its name."""
     put(bundle, files.HOSTS, {EXECUTOR: DRIVER, "dlobd-worker-2.dlobd-fabric": "10.77.2.4"})
-    assert Evidence(bundle).spark_addresses == ("10.77.2.4", DRIVER)
+    assert spark_addresses(Evidence(bundle)) == ("10.77.2.4", DRIVER)
 
 
 def test_the_clients_interfaces_make_the_drivers_address_known(bundle: Path, tmp_path: Path) -> None:

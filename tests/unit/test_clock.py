@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from dlobd.schema import ClockAnchor
 from dlobd.tracing import clock
-from dlobd.tracing.clock import FakeClock, WallToMonotonic
+from dlobd.tracing.clock import WallToMonotonic
+from tests.fake_clock import FakeClock
 
 BOOT_NS = 1_700_000_000_000_000_000
 

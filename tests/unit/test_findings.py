@@ -32,7 +32,7 @@ def case(
 ) -> Context:
     """Of a window of so many seconds."""
     trace = Trace(0, end_s * S, spans)
-    seen: Any = SimpleNamespace(noise={"earlier_walls_ns": walls})
+    seen: Any = SimpleNamespace(document=lambda name: {"earlier_walls_ns": walls})
     return Context(
         seen, chosen, trace, attribute(trace), members.get("core_waits"), members.get("environment_cache")
     )  # fmt: skip

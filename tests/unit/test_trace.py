@@ -20,8 +20,8 @@ from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.evidence import recorder
 from dlobd.evidence.recorder import RecordedProcess
-from dlobd.tracing.clock import FakeClock
 from dlobd.tracing.recorder import Recorder
+from tests.fake_clock import FakeClock
 from tests.waiting import until
 
 # a tree of spans: layer, name, attributes, children

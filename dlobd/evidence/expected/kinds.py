@@ -1,4 +1,4 @@
-"""Table of the kinds of evidence: files, layers whose time they show, and the consequence of their absence.
+"""Table of the kinds of evidence: files, layers with time that they show, and the consequence of their absence.
 
 The breakdown depends on a decisive kind: a run without it is invalid. Without another kind some figures, checks or
 bounds are missing, and the numbers of the layers stay the same.
@@ -24,14 +24,14 @@ class EvidenceKind:
     Attributes:
         globs: names of its files below the bundle, separated by spaces; a star also matches slashes.
         unknown: the facts that are unknown without it, in words.
-        tells: layers whose time it shows.
+        layers: layers with time that it shows.
         missing: its code in the column `hidden_by` of span kinds; None if no span depends on it.
     """
 
     name: str
     globs: str
     unknown: str
-    tells: tuple[str, ...] = ()
+    layers: tuple[str, ...] = ()
     missing: EvidenceFile | None = None
 
     @property
@@ -136,7 +136,7 @@ BEFORE = EvidenceKind(
 )
 RESOURCES = EvidenceKind("resource samples", files.RESOURCES, "CPU, memory and disk use")
 MEMORY = EvidenceKind("container metrics", files.NM_CONTAINERS, "the peak of an executor's memory")
-DAEMONS = EvidenceKind("list of daemons", files.DAEMONS, "the daemons of the cluster, and whether one died")
+DAEMONS = EvidenceKind("list of daemons", files.DAEMONS, "the daemons of the cluster and their deaths")
 CODE = EvidenceKind("own code", f"{files.SCRIPT} {files.MODEL}", "the code of the job, except for its sha256")
 ESSENTIAL = EvidenceKind("window and job", f"{files.WINDOW} {files.JOB}", "the job and its time: no figure can exist")
 GENERATION = EvidenceKind("generation of the data set", "logs/generation/*", "how the data set was made before the run")

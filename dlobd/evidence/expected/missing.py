@@ -24,7 +24,7 @@ def missing(evidence: Evidence) -> tuple[MissingEvidence, ...]:
     found += [*records.damaged(evidence, found)]
     found += [*records.uncollected(evidence, found)]
     there = evidence.topology.layers
-    found = [replace(each, layers=tuple(layer for layer in each.kind.tells if layer in there)) for each in found]
+    found = [replace(each, layers=tuple(layer for layer in each.kind.layers if layer in there)) for each in found]
     return tuple(sorted(found, key=lambda each: not each.kind.decides))
 
 
