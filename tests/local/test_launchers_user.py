@@ -22,7 +22,7 @@ def python(code: str, spans: Path) -> RecordedProcess:
         [sys.executable, "-c", head + code + "\ntracing.flush()\n"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=110,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert done.returncode == 0, done.stderr

@@ -214,7 +214,7 @@ def run_ranks(spans: Path, exchange: str, count: int) -> list[str]:
             )
             for rank in range(count)
         ]
-        said = [rank.communicate(timeout=60)[0] for rank in ranks]
+        said = [rank.communicate(timeout=110)[0] for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0] * count
     return said
 

@@ -232,6 +232,6 @@ def test_a_second_of_bytes_to_itself_is_proved_by_its_connections() -> None:
 def test_the_probe_is_a_process_of_its_own_and_fails_in_one_line() -> None:
     """A missing device is not replaced by another."""
     command = [sys.executable, "-m", "dlobd.network.verdict.probe", "sockets", "tcp", "eth-none"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
     assert done.returncode == 1
     assert "no interface 'eth-none'" in done.stderr.splitlines()[-1]
