@@ -35,8 +35,6 @@ def run(
         TimeoutExpired: they did not end in time, and were killed.
     """
     server = _server()
-    assert server.stdin is not None
-    assert server.stdout is not None
     words = [[str(word) for word in command] for command in commands]
     with tempfile.TemporaryDirectory() as directory:
         (Path(directory) / "stdin").write_text(given)

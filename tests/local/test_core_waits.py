@@ -69,14 +69,11 @@ def measured(directory: Path, hogs: int) -> dict[str, Any]:
     # a shell stands for dlobd: what is below it is the run's
     work = ["sh", "-c", '"$@"; exit', "sh", sys.executable, "-c", WORK, str(directory / "spans"), core]
     with subprocess.Popen(work, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
-        assert child.stdin is not None
-        assert child.stdout is not None
         child.stdout.readline()
         try:
             hog = [sys.executable, "-c", HOG, core]
             others += [subprocess.Popen(hog, stdout=subprocess.PIPE) for _ in range(hogs)]
             for other in others:
-                assert other.stdout is not None
                 other.stdout.readline()
             with sampling(file, Assignment({"dlobd": child.pid}, "m", 60.0, period_ns=50 * MS)):
                 child.stdin.write(b"\n")

@@ -164,7 +164,6 @@ def test_a_killed_trainer_is_reported(tmp_path: Path, end: str, how: str, kind: 
     assert found["queued"] == [cause]
     parent = next(p for p in recorder.read_all(tmp_path) if not p.forked)
     died = parent.instant("trainer died")
-    assert died is not None
     assert died.attrs == {"cause": cause, "pid": found["pid"], "code": -9 if end == "kill" else 3}
     assert parent.named("fork trainer")
     assert not any(span.name == "trainer" for span in parent.spans)
@@ -201,7 +200,6 @@ print(FeedTask(put_all, 7)(iter([b"abc", b"d"])))
     assert [span.attrs["bytes"] for span in process.named("put")] == [3, 1]
     assert all(span.parent == task.id and not span.truncated for span in inner)
     exhausted = process.instant("feed exhausted")
-    assert exhausted is not None
     assert exhausted.attrs == {"blocks": 2, "join_poll_ns": 7}
     assert inner[-1].end_ns <= exhausted.at_ns <= task.end_ns
 

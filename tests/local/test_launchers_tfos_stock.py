@@ -41,7 +41,6 @@ def test_the_import_of_tensorflow_is_recorded_and_unchanged(tmp_path: Path) -> N
     assert done.returncode == 0, done.stderr
     (file,) = spans.iterdir()
     process = recorder.read(file)
-    assert process is not None
     assert [(s.layer, s.name, s.truncated) for s in process.spans] == [("tensorflow", "import tensorflow", False)]
 
 

@@ -166,7 +166,6 @@ def test_ctrl_c_leaves_nothing(stand_in: Path, python: Path, tmp_path: Path) -> 
         text=True,
         start_new_session=True,
     )
-    assert process.stderr is not None
     assert "Resolved" in process.stderr.readline()
     process.send_signal(signal.SIGINT)  # to it alone: a terminal would tell all of them
     assert process.wait(timeout=30) == 130

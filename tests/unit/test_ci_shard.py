@@ -15,8 +15,6 @@ TOP = Path(__file__).parents[2]
 def shard() -> ModuleType:
     """`.ci/shard.py`, which is no package's."""
     spec = importlib.util.spec_from_file_location("shard", TOP / ".ci" / "shard.py")
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -45,8 +45,6 @@ def test_ended_threads_are_counted_and_only_the_main_one_carries_the_lane() -> N
     threads = process_use.Threads(os.getpid())
     before, cpu_ns = threads.read(), process_use.cpu_ns(os.getpid())
     begun = len(os.listdir("/proc/self/task"))
-    assert before is not None
-    assert cpu_ns is not None
     seen, done = threading.Event(), threading.Event()
 
     def work() -> None:
@@ -66,9 +64,6 @@ def test_ended_threads_are_counted_and_only_the_main_one_carries_the_lane() -> N
     while len(os.listdir("/proc/self/task")) > begun:
         time.sleep(0.001)  # Python lets go of a thread before the kernel does
     after, cpu_after_ns = threads.read(), process_use.cpu_ns(os.getpid())
-    assert alive is not None
-    assert after is not None
-    assert cpu_after_ns is not None
     assert alive.threads_on_core_ns - before.threads_on_core_ns >= 50 * MS
     assert after.threads_on_core_ns >= alive.threads_on_core_ns  # of the one that has ended since
     assert (
@@ -96,8 +91,6 @@ def test_a_recorder_marks_its_own_process(tmp_path: Path) -> None:
     (process,) = recorder.read_all(tmp_path)
     last = process.uses[-1]
     assert begun_ns <= last.at_ns <= clock.monotonic_ns()
-    assert last.main is not None
-    assert last.threads is not None
     assert last.cpu_ns is not None
     assert 50 * MS <= last.main[0] <= last.threads[0]
     assert [use.at_ns for use in process.uses] == sorted(use.at_ns for use in process.uses)
@@ -164,7 +157,6 @@ def test_what_nobody_read_is_unknown_and_why_is_said(tmp_path: Path) -> None:
     pieces = [segment(0, 100, who), segment(100, 130, who), segment(130, 150, jvm), segment(150, 170, jvm, "yarn"),
               segment(170, 175, None, "unattributed")]  # fmt: skip
     found = plain(core_waits.core_waits(known, pieces, (0, 175)))
-    assert found is not None
     assert found["whole"]["on_core_ns"], found["whole"]["waiting_ns"] == (40, 10)
     assert (found["whole"]["blocked_ns"], found["whole"]["unknown_ns"]) == (50, 75)
     unknown = dict(found["unknown"])

@@ -35,8 +35,6 @@ def command_pages() -> ModuleType:
 
 def _script(name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, TOP / "docs" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -224,7 +224,6 @@ def test_roles_come_from_dlobd_the_submission_the_record_and_the_program() -> No
         topology=Topology(Placement.YARN_CLIENT),
     )
     found = plain(resource_use(cast(Evidence, evidence), segments, (0, S)))
-    assert found is not None
     assert {(row["role"], row["index"], row["pid"]) for row in found["processes"]} == {
         ("dlobd", 0, 1),
         ("sampler", 0, 3),

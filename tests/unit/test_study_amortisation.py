@@ -132,8 +132,6 @@ def test_more_repeats_narrow_the_line_but_not_the_prediction_of_a_run() -> None:
     barrier = line(Lab(4, loop_share=0.05).series(repeats=30))
     predicted = barrier.predicted_s(50)
     assert (barrier.epoch.half_width or 1) < 0.04
-    assert predicted.low is not None
-    assert predicted.high is not None
     assert 1.6 * 3.75 < (predicted.high - predicted.low) / 2 < 3 * 3.75
 
 
@@ -143,7 +141,6 @@ def test_the_variation_between_epochs_averages_out() -> None:
     truths = (("native", NATIVE), ("barrier feed", (35.0, 3.0)))
     ways = [[lab.run(number, way, 3, truth).run for number in range(300)] for way, truth in truths]
     found = variation(ways, 3)
-    assert found is not None
     assert found.within_runs == pytest.approx(0.12, rel=0.1)
     assert found.between_runs == pytest.approx(0.04, rel=0.3)
     assert found.degrees == 598
