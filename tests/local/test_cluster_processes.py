@@ -244,7 +244,7 @@ NESTED = "1 x INFO fine\njava.io.IOException: outer\n\tat x.SomeException.y\nCau
         ("", "Unrecognized VM option 'Z'\n", "Unrecognized VM option", False),
         ("", "", "its log is empty", False),
     ],
-)  # fmt: skip
+)
 def test_the_cause_of_a_daemons_death_is_found(tmp_path: Path, log: str, out: str, expected: str, clash: bool) -> None:
     """A taken port is recognised; else the innermost exception, else the JVM's own last words."""
     (tmp_path / "d.log").write_text(log)

@@ -194,8 +194,13 @@ print(FeedTask(put_all, 7)(iter([b"abc", b"d"])))
     assert python(code, tmp_path) == ["[3, 1]"]
     (process,) = recorder.read_all(tmp_path)
     assert [span.name for span in process.spans] == [
-        "feed task", "read block", "put", "read block", "put", "read block",
-    ]  # fmt: skip
+        "feed task",
+        "read block",
+        "put",
+        "read block",
+        "put",
+        "read block",
+    ]
     task, *inner = process.spans
     assert [span.attrs["bytes"] for span in process.named("put")] == [3, 1]
     assert all(span.parent == task.id and not span.truncated for span in inner)
@@ -269,9 +274,17 @@ TFSparkNode.time.sleep(0.2)
 print(time.monotonic() - began >= 0.2)
 """
     assert python(code, TFOS_BIND_IP="127.0.0.1", TFOS_SERVER_HOST="127.0.0.1") == [
-        "7 7", "7 7", "7 7", "True", "cancelled", "stopped", "1", "only 0 nodes registered with TensorFlowOnSpark",
-        "False True", "True",
-    ]  # fmt: skip
+        "7 7",
+        "7 7",
+        "7 7",
+        "True",
+        "cancelled",
+        "stopped",
+        "1",
+        "only 0 nodes registered with TensorFlowOnSpark",
+        "False True",
+        "True",
+    ]
 
 
 def test_a_get_of_a_script_says_how_many_rows_it_got(tmp_path: Path) -> None:

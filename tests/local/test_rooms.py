@@ -8,11 +8,15 @@ import sys
 import pytest
 
 DAEMONS = [
-    "dlobd.job.launchers.worker_daemon", "dlobd.job.launchers.tfos_daemon", "dlobd.job.launchers.tfos_stock_daemon",
+    "dlobd.job.launchers.worker_daemon",
+    "dlobd.job.launchers.tfos_daemon",
+    "dlobd.job.launchers.tfos_stock_daemon",
     "dlobd.job.launchers.distributor_daemon",
-    "dlobd.job.user.daemon", "dlobd.job.user.stock_daemon", "dlobd.job.launchers.barrier",
+    "dlobd.job.user.daemon",
+    "dlobd.job.user.stock_daemon",
+    "dlobd.job.launchers.barrier",
     "dlobd.job.launchers.trainer_process",
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("module", DAEMONS)

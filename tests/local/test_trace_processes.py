@@ -65,11 +65,14 @@ def test_a_forked_child_writes_its_own_file_with_an_empty_stack(tmp_path: Path) 
 
 def test_a_forked_child_closes_its_parents_file(tmp_path: Path) -> None:
     """A trainer that lives long does not hold the file of the worker that forked it."""
-    code = FORK.replace("pass", "print(*[os.readlink(f'/proc/self/fd/{f}') for f in os.listdir('/proc/self/fd')"
-                        " if os.path.exists(f'/proc/self/fd/{f}')], sep='\\n')").replace(
+    code = FORK.replace(
+        "pass",
+        "print(*[os.readlink(f'/proc/self/fd/{f}') for f in os.listdir('/proc/self/fd')"
+        " if os.path.exists(f'/proc/self/fd/{f}')], sep='\\n')",
+    ).replace(
         'with tracing.span(kinds.SpanKind("parent", "spark")):',
         'tracing.instant(kinds.SAVED); tracing.flush()\nwith tracing.span(kinds.SpanKind("parent", "spark")):',
-    )  # fmt: skip
+    )
     done = python(code, str(tmp_path))
     parent, _ = recorder.read_all(tmp_path)
     assert done.stdout.strip()

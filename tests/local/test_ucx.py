@@ -74,8 +74,10 @@ def test_a_peer_that_is_killed_is_named(transport: str, request: pytest.FixtureR
             print(error)
         channel.close()
         """,
-        transport, device, places[1],
-    )  # fmt: skip
+        transport,
+        device,
+        places[1],
+    )
     try:
         waits.stdin.write(dies.stdout.readline())
         waits.stdin.flush()

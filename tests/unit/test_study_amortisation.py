@@ -120,8 +120,11 @@ def test_long_runs_are_checked_and_do_not_bend_the_line() -> None:
     assert found.lines[1].predicted_s(50) == line(short).predicted_s(50)
     rows = prediction_table(found, [8, 50]).to_dict("records")
     assert [(row[""], row["epochs"]) for row in rows] == [
-        ("native", "8"), ("native", "50"), ("barrier feed", "8"), ("barrier feed", "50"),
-    ]  # fmt: skip
+        ("native", "8"),
+        ("native", "50"),
+        ("barrier feed", "8"),
+        ("barrier feed", "50"),
+    ]
     assert rows[1]["ratio to native"] == "1"
     assert rows[3]["half-width"].endswith("%")
     picture(found)

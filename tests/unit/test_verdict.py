@@ -115,12 +115,15 @@ def test_a_rank_that_ended_first_is_known_by_where_it_listened(tmp_path: Path) -
     ranks = [
         TransportEvidence.from_attrs(
             record(
-                rank, "tensorflow", before[rank],
-                addresses=[f"10.0.0.{rank + 1}:{4711 + rank}"], after=host.read(sockets[rank]),
+                rank,
+                "tensorflow",
+                before[rank],
+                addresses=[f"10.0.0.{rank + 1}:{4711 + rank}"],
+                after=host.read(sockets[rank]),
             )
         )
         for rank, host in enumerate(hosts)
-    ]  # fmt: skip
+    ]
     plane = verdict("exchange", Channel.parse("tcp@10.0.0.0/24"), ranks)
     assert (plane.kind, plane.agrees) == ("tcp", True), plane
     assert any(f"on b carried {BYTES + 20:,} bytes sent and {BYTES + 20:,} received" in line for line in plane.evidence)
