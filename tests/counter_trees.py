@@ -124,9 +124,7 @@ def seen(
     addresses: Sequence[str] = (),
 ) -> TransportEvidence:
     """Return a rank's evidence, parsed from its record."""
-    attrs = record(
-        rank, library, before, lanes=lanes.split(), traffic=traffic(kind), addresses=addresses, after=after
-    )  # fmt: skip
+    attrs = record(rank, library, before, lanes=lanes.split(), traffic=traffic(kind), addresses=addresses, after=after)
     return TransportEvidence.from_attrs(attrs)
 
 
@@ -217,9 +215,7 @@ def _mixed_hosts(tmp: Path) -> list[TransportEvidence]:
     second.move("eth0")
     third.move("eth0")
     ends = ((), *connected("10.0.0.2", "10.0.0.3"))
-    return [
-        seen(rank, before[rank], host.read(ends[rank]), TCP if rank else RC) for rank, host in enumerate(hosts)
-    ]  # fmt: skip
+    return [seen(rank, before[rank], host.read(ends[rank]), TCP if rank else RC) for rank, host in enumerate(hosts)]
 
 
 def _half(host: Host) -> None:

@@ -35,8 +35,6 @@ def run(
         TimeoutExpired: they did not end in time, and were killed.
     """
     server = _server()
-    assert server.stdin is not None
-    assert server.stdout is not None
     words = [[str(word) for word in command] for command in commands]
     with tempfile.TemporaryDirectory() as directory:
         (Path(directory) / "stdin").write_text(given)
@@ -60,8 +58,13 @@ def run(
 def _server() -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "tests.forks"]
     server = subprocess.Popen(command, cwd=TOP, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    atexit.register(server.communicate)
+    atexit.register(_end, server, os.getpid())
     return server
+
+
+def _end(server: subprocess.Popen[str], owner: int) -> None:
+    if os.getpid() == owner:  # and not a fork of it
+        server.communicate()
 
 
 def _serve() -> None:

@@ -103,7 +103,6 @@ class MpiJob:
     def line(self, rank: int) -> str:
         """Return the next line of a rank's output."""
         out = self.ranks[rank].stdout
-        assert out is not None
         said = out.readline().strip()
         assert said, self.ends(rank)
         return said

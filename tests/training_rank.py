@@ -47,9 +47,16 @@ def batches(rank: int, ranks: int) -> list[tuple[Any, Any]]:
 def train(tf: Any, exchange: Exchange, peers: list[str], rank: int) -> list[float]:
     """The losses of all steps, with momentum unless it is asynchronous."""
     job: Any = SimpleNamespace(
-        model="mlp", workers=len(peers), steps=STEPS, steps_per_epoch=STEPS, learning_rate=0.1, momentum=0.9,
-        weight_decay=0.0, warmup_epochs=0.0, max_seconds=0,
-    )  # fmt: skip
+        model="mlp",
+        workers=len(peers),
+        steps=STEPS,
+        steps_per_epoch=STEPS,
+        learning_rate=0.1,
+        momentum=0.9,
+        weight_decay=0.0,
+        warmup_epochs=0.0,
+        max_seconds=0,
+    )
     exchange.join(tf, peers, rank)
     with exchange.scope():
         model = mlp.build(SHAPE, CLASSES, 7)

@@ -87,7 +87,6 @@ ASK = """
 
 def met(ends: Sequence[subprocess.Popen[str]]) -> list[TransportEvidence]:
     """Return the evidence of both ends, the listening one first."""
-    assert ends[0].stdout is not None
     address = ends[0].stdout.readline()
     assert address.startswith("ucx:"), ends[0].communicate(timeout=PATIENCE_S)
     said = [ends[1].communicate(address, PATIENCE_S), ends[0].communicate(timeout=PATIENCE_S)]

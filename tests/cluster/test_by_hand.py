@@ -48,9 +48,14 @@ def prepared(dlobd, conf: Path, archive: Path, *settings: str) -> tuple[str, Pat
 def submitted(line: str, cwd: Path) -> str:
     """Runs the line in a shell that knows nothing of dlobd; the application's id."""
     done = subprocess.run(
-        ["sh", "-c", line], cwd=cwd, env={"PATH": "/usr/bin:/bin"}, timeout=300, check=False,
-        capture_output=True, text=True,
-    )  # fmt: skip
+        ["sh", "-c", line],
+        cwd=cwd,
+        env={"PATH": "/usr/bin:/bin"},
+        timeout=300,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout == ""
     return next(word for word in done.stderr.replace("(", " ").split() if word.startswith("application_"))

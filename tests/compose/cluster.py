@@ -85,9 +85,14 @@ class MiniCluster:
         """`docker compose WORDS`."""
         began = time.monotonic()
         done = subprocess.run(
-            self.command(*words), env=self.environment, capture_output=True, text=True, timeout=within_s, check=False,
+            self.command(*words),
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=within_s,
+            check=False,
             stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        )
         return Ended(done.returncode, done.stdout, done.stderr, time.monotonic() - began)
 
     def up(self) -> Ended:
@@ -114,9 +119,13 @@ class MiniCluster:
         """The same, without waiting for it."""
         words = ("run", "--rm", "--no-TTY", "edge", "dlobd", "run", experiment, *told(settings))
         return subprocess.Popen(
-            self.command(*words), env=self.environment, text=True,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
+            self.command(*words),
+            env=self.environment,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
 
     def inside(self, service: str, *words: str, index: int = 1, within_s: float = 60.0) -> Ended:
         """A command in a container that runs."""

@@ -59,7 +59,7 @@ EVENTS = (
     "SparkListenerLogStart", "SparkListenerEnvironmentUpdate", "SparkListenerApplicationStart",
     "SparkListenerBlockManagerAdded", "SparkListenerStageSubmitted", "SparkListenerStageCompleted",
     "SparkListenerTaskEnd", "SparkListenerApplicationEnd",
-)  # fmt: skip
+)
 SETTINGS, READ_SETTINGS = "SparkListenerEnvironmentUpdate", ("yarn.resourcemanager.nodemanagers.heartbeat-interval-ms",)
 JVM_MARKS = re.compile(r"\] Using|Create VM|Pause|gc,heap,exit")
 

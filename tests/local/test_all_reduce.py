@@ -122,7 +122,7 @@ def test_parts_are_recorded_and_the_transport_is_proved(tmp_path: Path) -> None:
             )
             for rank in range(2)
         ]
-        said = [rank.communicate(timeout=60)[0] for rank in ranks]
+        said = [rank.communicate(timeout=110)[0] for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0, 0]
     assert said[0] == said[1]
     processes = recorder.read_all(tmp_path)

@@ -61,8 +61,10 @@ def test_sensitivity_of_a_sweep(tmp_path: Path) -> None:
     """The launcher decides over Spark, the workers over TensorFlow; limits of so few runs are said."""
     records = [
         record({"spark": {"tfos": 5, "barrier": 9}[how], "tensorflow": 9 / n}, workers=n, launcher=how)
-        for n in (1, 3) for how in ("tfos", "barrier") for _ in range(3)
-    ]  # fmt: skip
+        for n in (1, 3)
+        for how in ("tfos", "barrier")
+        for _ in range(3)
+    ]
     path = on_disk(tmp_path / "runs", records, ("workers", "launcher"))
     done = script("sensitivity.py", path, "-o", tmp_path, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")

@@ -82,7 +82,6 @@ def met(library: str, network: str, places: list[Host]) -> list[TransportEvidenc
     """Return the evidence of both ends, the listening one first."""
     first, second = (end(library, network, role, host) for role, host in zip(("listens", ""), places, strict=True))
     try:
-        assert first.stdout is not None
         address = first.stdout.readline()
         assert f":{places[0].address}:" in address, first.communicate(timeout=PATIENCE_S)
         said = [second.communicate(address, PATIENCE_S), first.communicate(timeout=PATIENCE_S)]

@@ -33,7 +33,6 @@ sys.exit(cli.main(["run"]))
         [sys.executable, "-c", code], stderr=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path, text=True
     )
     try:
-        assert child.stderr is not None
         assert "working" in child.stderr.readline()
         child.send_signal(number)
         _, err = child.communicate(timeout=20)

@@ -92,7 +92,6 @@ def test_it_is_made_once_and_again_for_another_java_or_jar(jars: list[Path], tmp
     java = fake_java(tmp_path / "java", DUMPS)
     calls = Path(f"{java.command}.calls")
     first = prepare(java, jars, silent)
-    assert first.archive is not None
     assert first.archive.read_text() == "an archive"
     assert calls.read_text() == os.pathsep.join(map(str, first.jars)) + "\n", "the class path, without configuration"
     assert prepare(java, jars, silent) == first

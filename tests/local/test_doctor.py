@@ -274,8 +274,14 @@ def test_a_machine_with_an_adapter_is_ok_in_every_part(tmp_path: Path) -> None:
     found = of(machine(tmp_path))
     assert {diagnosis.verdict for diagnosis in found.values()} == {"ok"}
     assert list(found) == [
-        "RDMA devices", "RDMA port mlx5_0:1", "RDMA hardware", "RDMA access", "IPoIB", "UCX", "RDMA transfer mlx5_0:1",
-    ]  # fmt: skip
+        "RDMA devices",
+        "RDMA port mlx5_0:1",
+        "RDMA hardware",
+        "RDMA access",
+        "IPoIB",
+        "UCX",
+        "RDMA transfer mlx5_0:1",
+    ]
     assert "ACTIVE, LinkUp, InfiniBand, 100 Gb/sec (4X EDR)" in found["RDMA port mlx5_0:1"].what
     assert "ib0 up, datagram, MTU 2044, 10.1.0.1" in found["IPoIB"].what
     assert "mlx5_0:1 (InfiniBand) counted" in found["RDMA transfer mlx5_0:1"].what
@@ -362,9 +368,7 @@ def test_a_transfer_that_no_device_counted_is_not_rdma(tmp_path: Path) -> None:
 
     def silent(device: str) -> TransportEvidence:
         seen = Host(tmp_path).read()
-        return TransportEvidence.from_attrs(
-            record(0, "ucx", seen, lanes=[RC], traffic=traffic("verbs"), after=seen)
-        )  # fmt: skip
+        return TransportEvidence.from_attrs(record(0, "ucx", seen, lanes=[RC], traffic=traffic("verbs"), after=seen))
 
     one = of(machine(tmp_path, carry_bytes=silent))["RDMA transfer mlx5_0:1"]
     assert one.verdict == "broken"

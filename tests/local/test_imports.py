@@ -32,7 +32,7 @@ def recorded(directory: Path, code: str) -> list[RecordedProcess]:
     """What a Python recorded that runs `code`; modules in the directory can be imported."""
     command = [sys.executable, "-c", BEGIN + code, str(directory / "spans")]
     environment = {"PYTHONPATH": f"{directory}:{python_path()}", "PATH": "/usr/bin:/bin", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    subprocess.run(command, check=True, env=environment, timeout=55)
+    subprocess.run(command, check=True, env=environment, timeout=110)
     return recorder.read_all(directory / "spans")
 
 

@@ -25,7 +25,6 @@ time.sleep(100)
 """
     environment = {**os.environ, "LOG_DIRS": str(tmp_path)}
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env=environment) as task:
-        assert task.stdout is not None
         trainer = psutil.Process(int(task.stdout.readline()))
         deadline = time.monotonic() + 30
         # its recorder is opened after it asked the kernel; an empty file has no process yet

@@ -21,6 +21,7 @@ from dlobd.job.launchers.base import Node
 from dlobd.job.launchers.read_ahead import ReadAhead
 from dlobd.job.training import inputs, trainer
 from dlobd.job.training.inputs import Deadlines
+from tests import forks
 from tests.jobs import prepared
 
 PATIENCE_S = 20.0
@@ -192,7 +193,7 @@ there.wait(20)
 print(feed.next_block())
 tracing.flush()
 """
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=55)
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=110)
     assert done.stdout.split() == ["b'late'", "b'early'"], done.stderr
     (process,) = recorder.read_all(tmp_path)
     (waited,) = process.named("await block")
@@ -206,8 +207,7 @@ tracing.flush()
 def test_a_failure_of_the_feed_is_the_ranks_cause(tmp_path: Path) -> None:
     """In one line, from a thread that is not the trainer's own."""
     told = prepared(tmp_path, input="feed", model="mlp", optimiser="sgd", schedule="constant")
-    command = [sys.executable, "-m", __name__, str(tmp_path / "job.json")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=55, check=False)
+    done = forks.first(["-m", "tests.local.test_launchers_read_ahead", tmp_path / "job.json"])
     assert done.returncode == 1
     assert Markers(told).read()[1] == "rank 0 (chief): EOFError: the manager is gone"
 
@@ -250,6 +250,6 @@ def test_a_trainer_that_has_enough_empties_its_queue(count: int) -> None:
     """With TensorFlowOnSpark's own manager and queue: a feed task that waits until all was taken goes on, the next ones
     are told to skip, and the thread ends, whether it held enough or waited for a block that never came."""
     command = [sys.executable, "-c", f"import sys{QUEUE}", str(count)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=55, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["100", "False False 'terminating'"]

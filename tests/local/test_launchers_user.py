@@ -22,7 +22,7 @@ def python(code: str, spans: Path) -> RecordedProcess:
         [sys.executable, "-c", head + code + "\ntracing.flush()\n"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=110,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert done.returncode == 0, done.stderr
@@ -156,6 +156,5 @@ client.send_command("c\\no12\\nsize\\ne\\n", 0)
     )
     names = [span.name for span in process.spans]
     assert "JVM: collectAndServe" in names
-    assert process.cost is not None
     assert process.cost.left_out + names.count("JVM: size") == 4
     assert process.cost.left_out >= 1

@@ -186,7 +186,7 @@ def test_the_command_says_it_in_one_line(here: Path) -> None:
     Path("net.py").write_text(f"{START}\nprint('noise')\ndef build(*a): return Net(784, 7)\n")
     command = (sys.executable, "-m", "dlobd", "run", QUICK, "--set", "model=net.py:build")
     for more in ((), ("--dry-run",)):
-        done = subprocess.run([*command, *more], capture_output=True, text=True, timeout=50)
+        done = subprocess.run([*command, *more], capture_output=True, text=True, timeout=110)
         said = [line for line in done.stderr.splitlines() if not line.startswith("[")]
         assert (done.returncode, done.stdout, len(said)) == (2, "", 1), done
         assert "logits of shape (4, 7), and data set mnist has 10 classes: (4, 10) is needed" in said[0]

@@ -267,7 +267,6 @@ def test_a_rank_that_is_killed_ends_a_barrier(server: PmiServer, capfd: pytest.C
     )
     with subprocess.Popen([sys.executable, "-c", code, server.address], stdout=subprocess.PIPE) as child:
         with closing(Speaker(server, 0, 2)) as one:
-            assert child.stdout is not None
             assert child.stdout.readline() == b"there\n"
             killer = threading.Timer(SHORT_S, child.send_signal, [signal.SIGKILL])
             killer.start()

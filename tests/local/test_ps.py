@@ -146,7 +146,6 @@ def test_a_server_that_dies_is_named_by_all_workers(made: Make, server: int) -> 
     def dies(rank: int) -> bool:
         if rank == 3:
             process = cast("PsPeers", exchanges[server].peers)._process
-            assert process is not None
             os.kill(process.pid, signal.SIGKILL)
         return False
 
@@ -214,7 +213,7 @@ def run_ranks(spans: Path, exchange: str, count: int) -> list[str]:
             )
             for rank in range(count)
         ]
-        said = [rank.communicate(timeout=60)[0] for rank in ranks]
+        said = [rank.communicate(timeout=110)[0] for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0] * count
     return said
 
@@ -259,7 +258,6 @@ time.sleep(600)
 def test_a_server_ends_when_its_parent_is_killed() -> None:
     """By any signal: the kernel closes its stdin while it waits for its workers."""
     with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True) as parent:
-        assert parent.stdout is not None
         pid = int(parent.stdout.readline())
         server = os.pidfd_open(pid)
         try:

@@ -62,8 +62,6 @@ def test_a_rank_that_dies_is_named_at_once(store: KeyValueStore) -> None:
     command = [sys.executable, "-c", code, store.address]
     with closing(client(store, 0)) as own, closing(client(store, 1)) as other:
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
-            assert child.stdin is not None
-            assert child.stdout is not None
             assert child.stdout.readline() == b"there\n"
             assert own.first_dead() is None
             killer = threading.Timer(0.1, child.stdin.close)

@@ -58,7 +58,6 @@ def test_a_process_that_burns_cpu_has_what_it_says_itself(tmp_path: Path) -> Non
         burner = subprocess.Popen(
             [sys.executable, "-c", BURN, "0.5"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
-        assert burner.stdout is not None
         own_ns, told_ns = int(burner.stdout.readline()), clock.monotonic_ns()
         while sampled(tmp_path / "r").samples[-1].at_ns <= told_ns:
             time.sleep(0.02)  # it does nothing until it has been sampled
@@ -124,7 +123,6 @@ def test_it_dies_with_dlobd(tmp_path: Path) -> None:
         "    print('begun', flush=True)\n    time.sleep(60)\n"
     )
     owner = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
-    assert owner.stdout is not None
     owner.stdout.readline()
     sampler = psutil.Process(sampled(tmp_path / "r").roots["sampler"])
     owner.send_signal(signal.SIGKILL)
@@ -157,7 +155,6 @@ def test_a_process_tree_is_what_is_below_its_roots() -> None:
         "print(1, flush=True); sys.stdin.read()"
     )
     parent = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert parent.stdout is not None
     tree = ProcessTree({"x": parent.pid})
     try:
         parent.stdout.readline()

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from dlobd.selftest.step_loop import Loop
+from tests import forks
 
 SHORT_LOOP = """
 import json, sys
@@ -25,8 +24,8 @@ print(json.dumps(asdict(step_loop.run(Path(sys.argv[1]), 0))))
 @pytest.mark.timeout(180)
 def test_the_loop_runs_the_real_trainer(tmp_path: Path) -> None:
     """Every pair is measured, and the file has the steps of the blocks with recording."""
-    command = [sys.executable, "-c", SHORT_LOOP, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=170, check=True)
+    done = forks.first(["-c", SHORT_LOOP, tmp_path], 170)
+    assert done.returncode == 0, done.stderr
     loop = Loop(**json.loads(done.stdout.splitlines()[-1]))
     assert len(loop.on_ns) == len(loop.off_ns) == 3
     assert min(*loop.on_ns, *loop.off_ns) > 0

@@ -314,9 +314,14 @@ def test_closing_a_channel_wakes_connect() -> None:
                 each.result(PATIENCE_S / 2)
 
 
-@pytest.mark.parametrize(("near_us", "address", "limited"), [
-    (10**6, "127.0.0.3", True), (10**6, "127.0.0.2", False), (0, "127.0.0.3", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("near_us", "address", "limited"),
+    [
+        (10**6, "127.0.0.3", True),
+        (10**6, "127.0.0.2", False),
+        (0, "127.0.0.3", False),
+    ],
+)
 def test_a_near_peer_gets_a_small_send_buffer(
     monkeypatch: pytest.MonkeyPatch, near_us: int, address: str, limited: bool
 ) -> None:

@@ -15,9 +15,16 @@ from tests.analysis_scripts import script
 from tests.repeats import experiment, on_disk, record
 
 PLANE = {
-    "plane": "exchange", "kind": "tcp", "device": "", "interface": "eth0", "addresses": [], "soft": False,
-    "evidence": ["constructed"], "asked": "tcp", "agrees": True,
-}  # fmt: skip
+    "plane": "exchange",
+    "kind": "tcp",
+    "device": "",
+    "interface": "eth0",
+    "addresses": [],
+    "soft": False,
+    "evidence": ["constructed"],
+    "asked": "tcp",
+    "agrees": True,
+}
 
 
 def run(number: int, exchange: str, wire_ms: int, **changes: Any) -> dict[str, Any]:
@@ -26,11 +33,18 @@ def run(number: int, exchange: str, wire_ms: int, **changes: Any) -> dict[str, A
     parts = {"pack_ns": 10_000_000, "wait_for_peers_ns": 20_000_000, "unpack_ns": 5_000_000}
     uses = [
         {
-            "role": role, "index": 0, "calls": 10, "bytes": 1000, "compute_ns": 1, "overlap": 0.0, **parts,
-            "wire_ns": wire_ms * scale * 10**7, "exchange_ns": wire_ms * scale * 10**7 + 35_000_000,
+            "role": role,
+            "index": 0,
+            "calls": 10,
+            "bytes": 1000,
+            "compute_ns": 1,
+            "overlap": 0.0,
+            **parts,
+            "wire_ns": wire_ms * scale * 10**7,
+            "exchange_ns": wire_ms * scale * 10**7 + 35_000_000,
         }
         for role, scale in (("chief", 1), ("worker", 2))
-    ]  # fmt: skip
+    ]
     inside = exchange == "tf-ring"
     return record(number, chosen, {"spark": 5.0}, exchange=[] if inside else uses, transport=[PLANE])
 
@@ -77,7 +91,6 @@ def test_parameter_servers_are_shown_beside_all_reduces() -> None:
     assert "1,000 bytes (cifar10-quick), links of 1gbit" in head
     assert "2 (1-3)" in table
     assert "8 (8-8)" in table
-    assert figure is not None
     (axes,) = figure.axes
     assert [line.get_text() for line in axes.get_legend().get_texts()] == ["ring", "ps, 1 server"]
 

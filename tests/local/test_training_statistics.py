@@ -39,7 +39,7 @@ class Meeting:
     inside_step, synchronous = False, True
 
     def __init__(self, ranks: int) -> None:
-        self._barrier = threading.Barrier(ranks, timeout=50)
+        self._barrier = threading.Barrier(ranks, timeout=110)
         self._given: dict[int, list[Any]] = {}
         self.calls = 0
 
@@ -169,7 +169,7 @@ def test_what_one_rank_wishes_ends_all_after_the_same_step() -> None:
         return [wishes, ignored, agreements[rank](0, rank == 1), agreements[rank](1, False)]
 
     with ThreadPoolExecutor(2) as ranks:
-        said = list(ranks.map(take, range(2), timeout=50))
+        said = list(ranks.map(take, range(2), timeout=110))
     assert said == [[[False, False, True, False], [False] * 4, True, False]] * 2
     assert (exchange.calls, other.calls) == (6, 4)
     for one, another in zip(values(asked[0]), values(plain[1]), strict=True):

@@ -74,11 +74,11 @@ def test_a_peer_that_is_killed_is_named(transport: str, request: pytest.FixtureR
             print(error)
         channel.close()
         """,
-        transport, device, places[1],
-    )  # fmt: skip
+        transport,
+        device,
+        places[1],
+    )
     try:
-        assert dies.stdout is not None
-        assert waits.stdin is not None
         waits.stdin.write(dies.stdout.readline())
         waits.stdin.flush()
         assert dies.stdout.readline() == "here\n"
@@ -191,7 +191,6 @@ def test_a_transfer_that_is_cut_ends_the_connection_at_both_ends(cut: str) -> No
             end(code.format(how=how, what=what, cut=cut), "tcp", INTERFACE, host)
             for how, what, host in (("listening", "recv", made[0]), ("connected", "send", made[1]))
         ]
-        assert both[0].stdout is not None
         address = both[0].stdout.readline()
         said = [both[1].communicate(address, PATIENCE_S), both[0].communicate(timeout=PATIENCE_S)]
     assert [one.returncode for one in both] == [0, 0], said

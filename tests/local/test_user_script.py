@@ -26,7 +26,7 @@ def started(tmp_path: Path, text: str, *arguments: str) -> tuple[subprocess.Comp
         [sys.executable, str(ENTRY), "tfos", str(tmp_path / "spans"), str(script), *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=110,
         cwd=tmp_path,
     )
     (process,) = recorder.read_all(tmp_path / "spans")

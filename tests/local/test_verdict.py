@@ -109,8 +109,6 @@ def test_this_host_is_read(pair: tuple[socket.socket, socket.socket]) -> None:
     assert "/net:[" in after.namespace
     assert after.home("127.0.0.1") == "lo"
     lo = after.since(before).interface("lo")
-    assert lo is not None
-    assert lo.counts.sent_bytes is not None
     assert lo.counts.sent_bytes >= 2_000_000
     assert Snapshot.from_json(json.loads(json.dumps(after.to_json()))) == after
 
@@ -191,7 +189,6 @@ def test_counters_of_a_link_agree_with_what_was_sent(two: list[Host], tmp_path: 
     again = [sum(end.again_bytes for end in one.after.sockets or ()) for one in evidence]
     for one, sent_again, received_again in zip(evidence, again, reversed(again), strict=True):
         link = one.after.since(one.before).interface("eth1")
-        assert link is not None
         counts = link.counts
         assert counts.sent_bytes is not None
         assert counts.received_bytes is not None
@@ -212,7 +209,6 @@ def test_two_ranks_of_one_host_use_loopback_by_any_address(two: list[Host], tmp_
     """The link's counters do not move, and the evidence names the interface of the address."""
     evidence = ranks_in([two[0]] * 2, 2_000_000, tmp_path)
     link = evidence[0].after.since(evidence[0].before).interface("eth1")
-    assert link is not None
     assert (link.counts.sent_bytes or 0) < 10_000
     plane = verdict("exchange", Channel.parse("tcp@eth1"), evidence)
     assert (plane.kind, plane.interface, plane.agrees) == ("tcp", "lo", True), plane.evidence
@@ -224,7 +220,6 @@ def test_a_second_of_bytes_to_itself_is_proved_by_its_connections() -> None:
     evidence = TransportEvidence.from_attrs(probe("sockets", "tcp", "lo", 0.05))
     plane = verdict("transfer", Channel.parse("tcp@lo"), [evidence])
     assert (plane.kind, plane.interface, plane.agrees) == ("tcp", "lo", True), plane.evidence
-    assert evidence.traffic is not None
     assert evidence.traffic.sent_bytes == evidence.traffic.received_bytes > 0
     assert verdict("transfer", Channel.parse("rdma"), [evidence]).agrees is False
 
@@ -232,6 +227,6 @@ def test_a_second_of_bytes_to_itself_is_proved_by_its_connections() -> None:
 def test_the_probe_is_a_process_of_its_own_and_fails_in_one_line() -> None:
     """A missing device is not replaced by another."""
     command = [sys.executable, "-m", "dlobd.network.verdict.probe", "sockets", "tcp", "eth-none"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
     assert done.returncode == 1
     assert "no interface 'eth-none'" in done.stderr.splitlines()[-1]

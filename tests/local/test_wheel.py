@@ -24,7 +24,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("dlobd", "jobs", "yarn", "data"):
         shutil.copytree(CHECKOUT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
-    subprocess.run([*pip, "--wheel-dir", str(tmp_path), str(source)], check=True, timeout=60)
+    subprocess.run([*pip, "--wheel-dir", str(tmp_path), str(source)], check=True, timeout=110)
     (wheel,) = tmp_path.glob("*.whl")
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")
     shutil.rmtree(source)
@@ -35,7 +35,7 @@ def _python(installed: Path, cwd: Path, *arguments: str) -> str:
     # first on the path, before the environment's link to the checkout
     environment = {**os.environ, "PYTHONPATH": str(installed)}
     done = subprocess.run(
-        [sys.executable, *arguments], cwd=cwd, env=environment, capture_output=True, text=True, timeout=60
+        [sys.executable, *arguments], cwd=cwd, env=environment, capture_output=True, text=True, timeout=110
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

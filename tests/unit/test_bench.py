@@ -145,8 +145,11 @@ def test_a_remedy_that_was_tried_goes_into_its_page(tmp_path: Path) -> None:
     def side(label: str, loop_s: float, saves_ns: int, **platform: Any) -> RunSet:
         finding = Finding("close-retry", "hdfs", "", saves_ns, saves_ns, saves_ns, True, (), "", "")
         every = [record(n, 18.0 + n / 10, loop_s, platform=platform) for n in range(6)]
-        runs = [dataclasses.replace(run, findings=(finding,), wall_ns=run.window.end_ns - run.window.start_ns)
-                for run in every if run.window]  # fmt: skip
+        runs = [
+            dataclasses.replace(run, findings=(finding,), wall_ns=run.window.end_ns - run.window.start_ns)
+            for run in every
+            if run.window
+        ]
         return without_series(label, runs)
 
     sides = (side("after 400 ms", 7.0, 4 * 10**9), side("after 40 ms", 3.0, 10**8, hadoop_settings="a=40"))
@@ -268,5 +271,10 @@ def test_amortisation_goes_into_its_page(tmp_path: Path) -> None:
 
 
 STEPS = {
-    "role": "chief", "index": 0, "steps": 601, "step_p50_ns": 4_000_000, "step_p99_ns": None, "step_max_ns": 9_000_000,
-}  # fmt: skip
+    "role": "chief",
+    "index": 0,
+    "steps": 601,
+    "step_p50_ns": 4_000_000,
+    "step_p99_ns": None,
+    "step_max_ns": 9_000_000,
+}

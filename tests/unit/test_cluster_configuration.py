@@ -17,8 +17,13 @@ from dlobd.run.place.embedded import EmbeddedHadoop
 
 TWO_HOSTS = ("127.0.0.2", "127.0.0.3")
 MANAGER = (
-    "hostname", "address", "scheduler.address", "resource-tracker.address", "admin.address", "webapp.address",
-)  # fmt: skip
+    "hostname",
+    "address",
+    "scheduler.address",
+    "resource-tracker.address",
+    "admin.address",
+    "webapp.address",
+)
 
 
 @pytest.fixture
@@ -190,8 +195,12 @@ def test_own_settings_reach_daemons_and_clients(tmp_path: Path, monkeypatch: pyt
 def test_secrets_among_own_settings_stay_out_of_records() -> None:
     """The cluster has them; a bundle travels."""
     chosen = {"hadoop.http.authentication.password": "hunter2", "dfs.replication": "2", "fs.s3a.secret.key": "hunter3"}
-    cluster: Any = SimpleNamespace(own_settings=chosen, java=SimpleNamespace(version="17"), endpoints=SimpleNamespace(
-        dn_urls=("a",), webhdfs_url="b"), user="c")  # fmt: skip
+    cluster: Any = SimpleNamespace(
+        own_settings=chosen,
+        java=SimpleNamespace(version="17"),
+        endpoints=SimpleNamespace(dn_urls=("a",), webhdfs_url="b"),
+        user="c",
+    )
     found = EmbeddedHadoop(cluster, 1).own_settings
     assert found.startswith("dfs.replication=2, fs.s3a.secret.key=")
     assert "hunter" not in found
@@ -235,8 +244,11 @@ def test_logs_carry_the_monotonic_clock_and_the_audits_have_files_of_their_own(w
     shown = with_thread.removeprefix("property.pattern=") + r'%replace{%m}{(?s) \\x7B(?:src: ("[^"]*"))?.*}{ $1}%n'
     assert f"appender.rpc.layout.pattern={shown}" in spark.splitlines()
     assert set(re.findall(r"hadoop\.log\.dir\}/([\w-]+\.log)", daemons)) == {
-        "hdfs-audit.log", "clienttrace.log", "rm-audit.log", "nm-audit.log",
-    }  # fmt: skip
+        "hdfs-audit.log",
+        "clienttrace.log",
+        "rm-audit.log",
+        "nm-audit.log",
+    }
     assert "logger.clienttrace.level=debug" in daemons
 
 

@@ -45,8 +45,6 @@ def test_ended_threads_are_counted_and_only_the_main_one_carries_the_lane() -> N
     threads = process_use.Threads(os.getpid())
     before, cpu_ns = threads.read(), process_use.cpu_ns(os.getpid())
     begun = len(os.listdir("/proc/self/task"))
-    assert before is not None
-    assert cpu_ns is not None
     seen, done = threading.Event(), threading.Event()
 
     def work() -> None:
@@ -66,9 +64,6 @@ def test_ended_threads_are_counted_and_only_the_main_one_carries_the_lane() -> N
     while len(os.listdir("/proc/self/task")) > begun:
         time.sleep(0.001)  # Python lets go of a thread before the kernel does
     after, cpu_after_ns = threads.read(), process_use.cpu_ns(os.getpid())
-    assert alive is not None
-    assert after is not None
-    assert cpu_after_ns is not None
     assert alive.threads_on_core_ns - before.threads_on_core_ns >= 50 * MS
     assert after.threads_on_core_ns >= alive.threads_on_core_ns  # of the one that has ended since
     assert (
@@ -96,8 +91,6 @@ def test_a_recorder_marks_its_own_process(tmp_path: Path) -> None:
     (process,) = recorder.read_all(tmp_path)
     last = process.uses[-1]
     assert begun_ns <= last.at_ns <= clock.monotonic_ns()
-    assert last.main is not None
-    assert last.threads is not None
     assert last.cpu_ns is not None
     assert 50 * MS <= last.main[0] <= last.threads[0]
     assert [use.at_ns for use in process.uses] == sorted(use.at_ns for use in process.uses)
@@ -153,18 +146,17 @@ def test_what_nobody_read_is_unknown_and_why_is_said(tmp_path: Path) -> None:
     """Never 0: JVMs of other hosts, YARN's own work, time without a span, and what lies outside the readings."""
     who = Process("h", "worker", 0, 7, 0)
     lines = [
-        {"k": "process", "host": "h", "role": "worker", "index": 0, "pid": 7, "start_ns": 0, "opened_ns": 10,
-         "domain": "h/b/n", "forked": False},
-        {"k": "u", "t": 100, "main": [40, 10], "threads": [60, 30], "cpu": 75, "read": 4096, "major": 2,
-         "block_io": None, "pressure": [5, 6]},
-    ]  # fmt: skip
+        {"k": "process", "host": "h", "role": "worker", "index": 0, "pid": 7, "start_ns": 0}
+        | {"opened_ns": 10, "domain": "h/b/n", "forked": False},
+        {"k": "u", "t": 100, "main": [40, 10], "threads": [60, 30], "cpu": 75}
+        | {"read": 4096, "major": 2, "block_io": None, "pressure": [5, 6]},
+    ]
     (tmp_path / "spans-7-10.jsonl").write_text("\n".join(map(json.dumps, lines)))
     known = evidence(processes=recorder.read_all(tmp_path))
     jvm = Process("h", "executor", 1, 0)
-    pieces = [segment(0, 100, who), segment(100, 130, who), segment(130, 150, jvm), segment(150, 170, jvm, "yarn"),
-              segment(170, 175, None, "unattributed")]  # fmt: skip
+    pieces = [segment(0, 100, who), segment(100, 130, who), segment(130, 150, jvm)]
+    pieces += [segment(150, 170, jvm, "yarn"), segment(170, 175, None, "unattributed")]
     found = plain(core_waits.core_waits(known, pieces, (0, 175)))
-    assert found is not None
     assert found["whole"]["on_core_ns"], found["whole"]["waiting_ns"] == (40, 10)
     assert (found["whole"]["blocked_ns"], found["whole"]["unknown_ns"]) == (50, 75)
     unknown = dict(found["unknown"])
@@ -182,10 +174,10 @@ def test_what_nobody_read_is_unknown_and_why_is_said(tmp_path: Path) -> None:
 
 def test_a_comparison_leaves_a_busy_run_out_unless_it_is_told() -> None:
     """And says so by its name, either way."""
-    part = dict.fromkeys(("ns", "on_core_ns", "on_core_lo_ns", "on_core_hi_ns", "waiting_ns", "waiting_lo_ns",
-                          "waiting_hi_ns", "blocked_ns", "unknown_ns"), 0)  # fmt: skip
-    waits = {"whole": part, "layers": [], "unknown": [], "processes": [], "pressure": [], "foreign_cpu_ns": 9,
-             "held_up_ns": 9, "busy": True}  # fmt: skip
+    names = "ns on_core_ns on_core_lo_ns on_core_hi_ns waiting_ns waiting_lo_ns waiting_hi_ns blocked_ns unknown_ns"
+    part = dict.fromkeys(names.split(), 0)
+    waits = {"whole": part, "layers": [], "unknown": [], "processes": [], "pressure": []}
+    waits |= {"foreign_cpu_ns": 9, "held_up_ns": 9, "busy": True}
     busy = records.run(core_waits=waits)
     every = without_series("", [busy, records.run()])
     kept, (line,) = every.usable()

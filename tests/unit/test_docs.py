@@ -25,8 +25,6 @@ _page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relativ
 def generate() -> ModuleType:
     """docs/generate.py, which is a script and not part of the package."""
     spec = importlib.util.spec_from_file_location("generate", TOP / "docs" / "generate.py")
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -49,9 +49,7 @@ def test_epochs_and_evaluations_make_up_the_loop(run: str, tmp_path: Path) -> No
     ]
     assert [e.evaluation_ns for e in found] == [5_000] * 3
     chief = Evidence(bundle.path).chief
-    assert chief is not None
     first = chief.instant("first batch")
-    assert first is not None
     assert first.at_ns + sum(e.ns + (e.evaluation_ns or 0) for e in found) == found[-1].known_ns
     assert found[-1].end_ns == chief.steps()[-1].end_ns + 1_000
 
@@ -92,17 +90,14 @@ def test_first_touch_is_the_first_open_of_a_training_file(tmp_path: Path) -> Non
     run = marked("quick-run", tmp_path).path
     opened, turned = lines(run, "namenode-audit.log", "cmd=open"), lines(run, "stderr", "input split: ")
     found = first_touch(Evidence(run))
-    assert found is not None
     assert (found.at_ns, found.source, found.resolution_ns) == (min(opened), "NN audit log", 1_000)
     (run / "logs/daemons/namenode-audit.log").unlink()
     found = first_touch(Evidence(run))
-    assert found is not None
     assert (found.at_ns, found.source, found.resolution_ns) == (min(turned), "executor log", 1_000)
     assert min(turned) < min(opened)
 
     read = Evidence(DATA / "native-run")
     found = first_touch(read)
-    assert found is not None
     marks = [s.start_ns for p in read.processes for s in p.named("read input")]
     assert (found.at_ns, found.source, found.resolution_ns) == (min(marks), "own mark", 1)
     assert first_touch(Evidence(DATA / "own-run")) is None
@@ -137,10 +132,8 @@ def test_a_target_that_was_not_reached_is_null_with_its_reason(tmp_path: Path) -
     assert missed["reason"] == "the best test accuracy was 0.8000, after epoch 3"
     assert with_target(bundle, 0.0)["time_to_accuracy"] is None
     nothing = time_to_accuracy(0.5, [], 0, None)
-    assert nothing is not None
     assert nothing.reason == "no epoch was evaluated"
     unrecorded = time_to_accuracy(0.5, [], 0, None, recorded=False)
-    assert unrecorded is not None
     assert unrecorded.reason == "nothing was recorded of the epochs"
 
 

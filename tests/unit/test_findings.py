@@ -33,9 +33,7 @@ def case(
     """Of a window of so many seconds."""
     trace = Trace(0, end_s * S, spans)
     seen: Any = SimpleNamespace(document=lambda name: {"earlier_walls_ns": walls})
-    return Context(
-        seen, chosen, trace, attribute(trace), members.get("core_waits"), members.get("environment_cache")
-    )  # fmt: skip
+    return Context(seen, chosen, trace, attribute(trace), members.get("core_waits"), members.get("environment_cache"))
 
 
 def piece(name: str, layer: str, from_s: float, until_s: float, lane: str = MAIN_LANE, /, **fields: Any) -> Span:
@@ -54,9 +52,12 @@ def named(found: list[Finding], name: str) -> Finding:
 
 def test_what_saves_most_is_first_and_has_its_evidence() -> None:
     """The queue's 40 s come before 20 s of pauses; a container that takes one heartbeat would be there anyway."""
-    found = findings(case(
-        piece("allocate AM container", "yarn", 0, 41, source="RM log"), piece("GC pause", "spark", 50, 70),
-    ))  # fmt: skip
+    found = findings(
+        case(
+            piece("allocate AM container", "yarn", 0, 41, source="RM log"),
+            piece("GC pause", "spark", 50, 70),
+        )
+    )
     assert [one.finding for one in found] == ["queue", "garbage"]
     assert (found[0].ns, found[0].saves_ns, found[0].above_noise) == (41 * S, 40 * S, True)
     assert found[0].evidence == ("YARN, allocate AM container: 41.000 s in 1 piece (between marks, RM log)",)
@@ -133,10 +134,18 @@ def test_what_a_rank_does_for_all_is_no_straggling() -> None:
 def steps(lane: str, host: str, enters: list[float], length_s: float = 0.5) -> list[Span]:
     """One collective a second."""
     return [
-        piece("step", "tensorflow", at_s, number + length_s + 0.4, lane, rendezvous=f"step {number}", call=number,
-              host=host)
+        piece(
+            "step",
+            "tensorflow",
+            at_s,
+            number + length_s + 0.4,
+            lane,
+            rendezvous=f"step {number}",
+            call=number,
+            host=host,
+        )
         for number, at_s in enumerate(enters)
-    ]  # fmt: skip
+    ]
 
 
 def test_a_straggler_is_named_with_its_host() -> None:

@@ -130,18 +130,18 @@ def test_load_of_what_is_no_bundle(tmp_path: Path) -> None:
 
 def test_resources_has_a_row_a_sample_and_process(bundle: store.Bundle) -> None:
     """The machine and each process at each sample, counted from the window's start; what a row lacks is missing."""
-    host = {"k": "host", "host": "h", "domain": "d", "machine": "m", "cores": 2, "memory_bytes": 9, "period_ns": 1,
-            "roots": {"dlobd": 7}, "sampler": 8, "gpus": []}  # fmt: skip
+    host = {"k": "host", "host": "h", "domain": "d", "machine": "m", "cores": 2, "memory_bytes": 9, "period_ns": 1}
+    host |= {"roots": {"dlobd": 7}, "sampler": 8, "gpus": []}
     process = {"k": "process", "pid": 7, "parent": 1, "start_ns": 5, "name": "p", "main_class": None, "executor": None}
     samples = [
-        {"k": "sample", "t": at_ns, "cpu": [at_ns * 2, 0, 0], "memory": 5, "disk": None, "net": {"lo": [3, 3]},
-         "gpu": [], "p": {"7": [at_ns, 1, 0, 4, None, 2]}, "cost": 0}
+        {"k": "sample", "t": at_ns, "cpu": [at_ns * 2, 0, 0], "memory": 5, "disk": None}
+        | {"net": {"lo": [3, 3]}, "gpu": [], "p": {"7": [at_ns, 1, 0, 4, None, 2]}, "cost": 0}
         for at_ns in (1_000, 3_000)
-    ]  # fmt: skip
+    ]
     lines = [json.dumps(line) for line in (host, process, *samples)]
     (bundle.path / files.RESOURCES).write_text("\n".join(lines))
-    window = {"exec_ns": 0, "started_ns": 0, "exit_ns": 9, "exit_code": 0, "pid": 99, "application_id": None,
-              "ended_by": "", "anchors": []}  # fmt: skip
+    window = {"exec_ns": 0, "started_ns": 0, "exit_ns": 9, "exit_code": 0, "pid": 99}
+    window |= {"application_id": None, "ended_by": "", "anchors": []}
     (bundle.path / files.WINDOW).write_text(json.dumps(window))
     (bundle.path / files.JOB).write_text(json.dumps({"script": "job.py"}))
     table = dlobd.load(bundle.path).resources()

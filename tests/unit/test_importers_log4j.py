@@ -87,7 +87,6 @@ def test_an_absent_log_has_no_lines(tmp_path: Path) -> None:
 def test_a_jvm_has_start_exit_and_pauses(tmp_path: Path) -> None:
     """The first stamp is the start, the last exit record the end; pauses are summed, concurrent work is no pause."""
     life = jvm.read(written(tmp_path, JVM))
-    assert life is not None
     assert (life.start_ns, life.exit_ns, life.created_ns) == (4954344961592, 4970972057943, None)
     assert life.gc_pause_ns == 22_925_000 + 18_458_000
     assert life.pauses == (
@@ -99,7 +98,6 @@ def test_a_jvm_has_start_exit_and_pauses(tmp_path: Path) -> None:
 def test_a_jvm_that_was_killed_has_no_exit(tmp_path: Path) -> None:
     """Without an exit record the end is not known, and a cut last line changes nothing."""
     life = jvm.read(written(tmp_path, JVM[: JVM.index("[4970972024223ns]")] + "[49709720"))
-    assert life is not None
     assert (life.start_ns, life.exit_ns) == (4954344961592, None)
 
 
@@ -123,7 +121,6 @@ def test_a_line_has_its_thread_where_the_pattern_has_one(tmp_path: Path) -> None
 def test_a_jvm_says_how_long_it_took_to_create_itself(tmp_path: Path) -> None:
     """Its start is that much before the line that says so."""
     life = jvm.read(written(tmp_path, CREATED))
-    assert life is not None
     assert (life.start_ns, life.created_ns) == (15496421000163 - 140_228_000, 15496421000163)
 
 

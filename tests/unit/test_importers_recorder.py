@@ -13,9 +13,17 @@ from dlobd.tracing.clock_offset import Exchange
 from dlobd.tracing.recorder import Cost
 
 PROCESS = {
-    "k": "process", "host": "h", "role": "worker", "index": 1, "pid": 7, "start_ns": 90,
-    "opened_ns": 100, "forked": True, "domain": "h/b/t", "schema": 1,
-}  # fmt: skip
+    "k": "process",
+    "host": "h",
+    "role": "worker",
+    "index": 1,
+    "pid": 7,
+    "start_ns": 90,
+    "opened_ns": 100,
+    "forked": True,
+    "domain": "h/b/t",
+    "schema": 1,
+}
 ANCHOR = {"k": "anchor", "monotonic_ns": 101, "wall_ns": 1_000_101, "error_ns": 2}
 OUTER = {"k": "b", "l": "tensorflow", "n": "trainer", "i": 1, "p": 0, "t": 110}
 INNER = {"k": "b", "l": "feed", "n": "get", "i": 2, "p": 1, "t": 120, "w": {"waits_for": ["@feeder"]}, "a": {"x": 1}}
@@ -23,8 +31,13 @@ INNER_END = {"k": "e", "i": 2, "t": 130, "a": {"bytes": 5}}
 INSTANT = {"k": "i", "n": "first batch", "t": 140}
 OUTER_END = {"k": "e", "i": 1, "t": 150}
 PAIR = {
-    "k": "x", "domain_b": "d/b/t", "sent_a_ns": 141, "received_b_ns": 5, "sent_b_ns": 6, "received_a_ns": 145,
-}  # fmt: skip
+    "k": "x",
+    "domain_b": "d/b/t",
+    "sent_a_ns": 141,
+    "received_b_ns": 5,
+    "sent_b_ns": 6,
+    "received_a_ns": 145,
+}
 ALL = (PROCESS, ANCHOR, OUTER, INNER, INNER_END, INSTANT, OUTER_END)
 
 
@@ -40,7 +53,6 @@ def written(directory: Path, *lines: dict[str, Any], cut: int = 0, name: str = "
 def test_a_whole_file(tmp_path: Path) -> None:
     """Spans with parents, waits and the attributes of both ends; instants; anchors; the last evidence."""
     process = recorder.read(written(tmp_path, *ALL))
-    assert process is not None
     outer, inner = process.spans
     assert (outer.start_ns, outer.end_ns, outer.truncated, outer.parent) == (110, 150, False, 0)
     assert (inner.start_ns, inner.end_ns, inner.truncated, inner.parent) == (120, 130, False, 1)
@@ -62,7 +74,6 @@ def test_every_cut_of_a_file_is_readable(tmp_path: Path) -> None:
         if not whole:
             assert process is None
             continue
-        assert process is not None
         assert process.bad_lines <= 1
         assert len(process.spans) == min(max(whole - 2, 0), 2)
         for span in process.spans:
@@ -73,7 +84,6 @@ def test_every_cut_of_a_file_is_readable(tmp_path: Path) -> None:
 def test_a_cut_last_line_truncates_what_was_open(tmp_path: Path) -> None:
     """The end line of the outer span is cut: it ends at the last whole line, and the inner one is whole."""
     process = recorder.read(written(tmp_path, *ALL, cut=5))
-    assert process is not None
     assert [(s.name, s.end_ns, s.truncated) for s in process.spans] == [("trainer", 140, True), ("get", 130, False)]
     assert process.bad_lines == 1
 
@@ -81,7 +91,6 @@ def test_a_cut_last_line_truncates_what_was_open(tmp_path: Path) -> None:
 def test_lines_of_a_later_version_are_passed_over(tmp_path: Path) -> None:
     """A kind of line that is not known here harms nothing; a known one without its fields counts as damaged."""
     process = recorder.read(written(tmp_path, PROCESS, {"k": "counter", "v": 3}, {"k": "b", "i": 9}, OUTER, OUTER_END))
-    assert process is not None
     assert [span.name for span in process.spans] == ["trainer"]
     assert process.bad_lines == 1
 
@@ -90,7 +99,6 @@ def test_a_span_in_one_line(tmp_path: Path) -> None:
     """Begin and length, with all that a begin line has; a later end of it, written twice by a race, changes nothing."""
     whole = INNER | {"k": "s", "d": 10, "th": "reader"}
     process = recorder.read(written(tmp_path, PROCESS, OUTER, whole, INNER_END))
-    assert process is not None
     outer, inner = process.spans
     assert (inner.start_ns, inner.end_ns, inner.truncated, inner.parent, inner.thread) == (120, 130, False, 1, "reader")
     assert (inner.wait, inner.attrs) == ({"waits_for": ["@feeder"]}, {"x": 1})
@@ -101,11 +109,9 @@ def test_the_last_word_about_the_cost_holds(tmp_path: Path) -> None:
     """Cost lines are sums; what a later version adds is passed over, and without one the cost is not known."""
     first = {"k": "cost", **dataclasses.asdict(Cost(1, 2, 3, 4, 5, 6, 7, 8))}
     process = recorder.read(written(tmp_path, PROCESS, first, OUTER, first | {"spans": 2, "later": 9}))
-    assert process is not None
     assert process.cost == Cost(2, 2, 3, 4, 5, 6, 7, 8)
     assert (process.bad_lines, process.lines) == (0, 4)
     without = recorder.read(written(tmp_path, *ALL))
-    assert without is not None
     assert without.cost is None
 
 
@@ -114,7 +120,6 @@ def test_text_between_lines_harms_only_itself(tmp_path: Path) -> None:
     path = written(tmp_path, PROCESS, OUTER)
     path.write_text(path.read_text() + "null\n5\n{}\n\x00\x00\n" + json.dumps(OUTER_END) + "\n")
     process = recorder.read(path)
-    assert process is not None
     assert process.bad_lines == 4
     assert [span.truncated for span in process.spans] == [False]
 
@@ -122,7 +127,6 @@ def test_text_between_lines_harms_only_itself(tmp_path: Path) -> None:
 def test_an_end_without_a_begin_is_passed_over(tmp_path: Path) -> None:
     """The end of a span that its parent process had opened before the fork."""
     process = recorder.read(written(tmp_path, PROCESS, OUTER_END))
-    assert process is not None
     assert process.spans == []
     assert process.last_ns == 150
 
@@ -156,7 +160,6 @@ def test_a_message_pair_that_cannot_be_is_damage(tmp_path: Path) -> None:
             PAIR,
         )
     )
-    assert process is not None
     assert process.exchanges == [("d/b/t", Exchange(141, 5, 6, 145))]
     assert (process.bad_lines, process.last_ns) == (3, 145)
 
@@ -168,12 +171,14 @@ def test_a_collective_has_a_kind_and_a_number(tmp_path: Path) -> None:
         {"k": "s", "l": "tensorflow", "n": "step", "i": n, "p": 0, "t": n, "d": 1, "w": w} for n, w in enumerate(waits)
     ]
     process = recorder.read(written(tmp_path, PROCESS, *lines))
-    assert process is not None
     found = [(s.rendezvous, s.call, s.wait) for s in process.spans]
     assert found == [("step", 7, {}), ("join ranks", None, {}), ("", 3, {}), ("", None, {})]
     assert [s.id for s in process.steps()] == [0, 2]
     lane = LaneBuilder("rank-0", process.process)
     lane.add_recorded(process)
     assert [(s.rendezvous, s.call) for s in lane.spans] == [
-        ("step 7", 7), ("join ranks", None), ("", 3), ("", None),
-    ]  # fmt: skip
+        ("step 7", 7),
+        ("join ranks", None),
+        ("", 3),
+        ("", None),
+    ]

@@ -101,9 +101,13 @@ def test_what_a_call_takes_while_something_else_carries_the_lane_is_left_out() -
     ]
     elsewhere = without_reads(python)
     assert [(start_ns - at_ns, end_ns - at_ns) for start_ns, end_ns in elsewhere] == [
-        (-5000, 10_000), (20_000, 30_000), (40_000, length_ns - 9000),
-    ]  # fmt: skip
+        (-5000, 10_000),
+        (20_000, 30_000),
+        (40_000, length_ns - 9000),
+    ]
     call_spans.place(lane, [call], lambda call: True, "executor log", elsewhere)
     assert [(s.start_ns - at_ns, s.end_ns - at_ns) for s in lane.spans] == [
-        (10_000, 20_000), (30_000, 40_000), (length_ns - 9000, length_ns),
-    ]  # fmt: skip
+        (10_000, 20_000),
+        (30_000, 40_000),
+        (length_ns - 9000, length_ns),
+    ]

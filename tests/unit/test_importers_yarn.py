@@ -11,9 +11,19 @@ from dlobd.evidence.evidence import Evidence
 DATA = Path(__file__).parents[1] / "data"
 APP = "application_1795230150220_0001"
 STATES = (
-    "SUBMITTED", "ACCEPTED", "ATTEMPT_SUBMITTED", "ATTEMPT_SCHEDULED", "ATTEMPT_ALLOCATED", "ATTEMPT_LAUNCHED",
-    "ATTEMPT_RUNNING", "RUNNING", "ATTEMPT_FINISHING", "FINISHING", "ATTEMPT_FINISHED", "FINISHED",
-)  # fmt: skip
+    "SUBMITTED",
+    "ACCEPTED",
+    "ATTEMPT_SUBMITTED",
+    "ATTEMPT_SCHEDULED",
+    "ATTEMPT_ALLOCATED",
+    "ATTEMPT_LAUNCHED",
+    "ATTEMPT_RUNNING",
+    "RUNNING",
+    "ATTEMPT_FINISHING",
+    "FINISHING",
+    "ATTEMPT_FINISHED",
+    "FINISHED",
+)
 
 
 def line(at_ns: int, logger: str, message: str, level: str = "INFO") -> str:

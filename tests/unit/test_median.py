@@ -34,7 +34,6 @@ def test_the_five_figures_are_in_order(values: list[float]) -> None:
 def test_six_values_have_an_interval_around_the_median(values: list[float]) -> None:
     """Its ends are values, and its coverage is at least the requested one."""
     found = median(values)
-    assert found is not None
     assert (found.low is not None) == (len(values) >= 6) == (len(values) >= fewest_repeats())
     if found.low is not None and found.high is not None:
         assert {found.low, found.high} <= set(values)
@@ -48,7 +47,6 @@ def test_six_values_have_an_interval_around_the_median(values: list[float]) -> N
 def test_the_ends_equal_published_tables(n: int, k: int, coverage: float) -> None:
     """k-th lowest and k-th highest, as in tables of the sign test (Conover 1999)."""
     found = median(range(1, n + 1))
-    assert found is not None
     assert (found.low, found.high, round(found.coverage or 0, 3)) == (k, n + 1 - k, coverage)
 
 
@@ -58,7 +56,6 @@ def test_a_higher_confidence_needs_more_values() -> None:
     seven = median(range(7), confidence=0.99)
     assert seven == Estimate(3)
     eight = median(range(8), confidence=0.99)
-    assert eight is not None
     assert (eight.low, eight.high) == (0, 7)
 
 
@@ -67,7 +64,6 @@ def test_ratios_are_taken_within_a_repeat() -> None:
     below = [10.0, 20.0, None, 40.0, 50.0, 60.0, 70.0, 80.0]
     above = [6.0, 12.0, 18.0, 24.0, 30.0, 36.0, None, 48.0]
     found = ratio(above, below)
-    assert found is not None
     assert (found.value, found.low, found.high, found.coverage) == (0.6, 0.6, 0.6, 31 / 32)
     apart = difference([3.0, 5.0, 9.0], [2.0, 3.0, 4.0])
     assert apart == Estimate(2.0)

@@ -103,7 +103,7 @@ def test_a_line_says_the_settings_it_has_words_for(script: str) -> None:
         (("--executor-memory", "lots"), "executor_memory_mb must be an integer, not 'lots'"),
         (("--executor-memory", "100m"), "executor_memory_mb must be between 450"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_recorded_is_refused(script: str, options: tuple[str, ...], what: str) -> None:
     """Before anything is started."""
     with pytest.raises(UsageError) as error:

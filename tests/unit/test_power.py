@@ -22,7 +22,6 @@ def sides(random: np.random.Generator, size: int, paired: bool, scatter: float =
 def test_the_smallest_difference_is_detected_in_four_of_five(size: int, paired: bool) -> None:
     """A new simulation with known scatter: between 74 and 86 of 100."""
     shown = power.multiple(size, size, paired, 0.05)
-    assert shown is not None
     random = np.random.default_rng(5)
     found = sum(
         compare_family({"wall": sides(random, size, paired, added=shown * 100)})["wall"].verdict == "slower"
@@ -69,7 +68,6 @@ def test_runs_for_a_width_give_a_narrow_interval() -> None:
         needed = power.runs_for_width(sides(random, 10, True), 100, 0.05)
         assert needed is not None
         bounds = compare_family({"wall": sides(random, needed, True)})["wall"].difference
-        assert bounds is not None
         narrow += bounds.high - bounds.low <= 100
     assert narrow >= 35
 

@@ -23,9 +23,17 @@ ANCHOR = ClockAnchor("domain", 5_000, 1_700_000_000_000_000_000, 10)
 WALL_NS = ANCHOR.wall_ns - ANCHOR.monotonic_ns
 
 SPAN = {
-    "traceId": str, "spanId": str, "parentSpanId": str, "name": str, "kind": int, "startTimeUnixNano": str,
-    "endTimeUnixNano": str, "attributes": list, "events": list, "links": list,
-}  # fmt: skip
+    "traceId": str,
+    "spanId": str,
+    "parentSpanId": str,
+    "name": str,
+    "kind": int,
+    "startTimeUnixNano": str,
+    "endTimeUnixNano": str,
+    "attributes": list,
+    "events": list,
+    "links": list,
+}
 """Members of a span in trace.proto that dlobd writes, in lower camel case, and their types in JSON."""
 
 
@@ -192,5 +200,9 @@ def test_numbers_that_json_does_not_have_are_text() -> None:
     _, one = check(otlp(evidence, "run", ANCHOR), evidence)
     found = {key.removeprefix("dlobd.attrs."): value for key, value in told(one["attributes"]).items()}
     assert {key: found[key] for key in attrs if key in found} == {
-        "large": str(2**63), "least": -(2**63), "nan": "NaN", "inf": "Infinity", "half": 0.5,
-    }  # fmt: skip
+        "large": str(2**63),
+        "least": -(2**63),
+        "nan": "NaN",
+        "inf": "Infinity",
+        "half": 0.5,
+    }

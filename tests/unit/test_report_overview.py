@@ -103,9 +103,15 @@ def test_a_run_without_findings_says_so() -> None:
 def test_a_run_without_a_window_says_why() -> None:
     """No bars, no findings, but the reason."""
     failed = replace(
-        run_of("quick-run"), status="failed", reason="no cluster", wall_ns=None, layers=(), unattributed_ns=None,
-        window=None, findings=None,
-    )  # fmt: skip
+        run_of("quick-run"),
+        status="failed",
+        reason="no cluster",
+        wall_ns=None,
+        layers=(),
+        unattributed_ns=None,
+        window=None,
+        findings=None,
+    )
     shown = "\n".join(words for words, _ in lines(failed))
     assert "The run is failed: no cluster." in shown
     assert sentences.FINDINGS_TITLE not in shown
@@ -114,9 +120,16 @@ def test_a_run_without_a_window_says_why() -> None:
 def test_by_what_the_gradients_went_is_said() -> None:
     """With what it is not: nobody takes Soft-RoCE for RDMA."""
     soft = Plane(
-        plane="exchange", kind="verbs", device="rxe0:1", interface="", addresses=(), soft=True, asked="rdma",
-        agrees=True, evidence=(),
-    )  # fmt: skip
+        plane="exchange",
+        kind="verbs",
+        device="rxe0:1",
+        interface="",
+        addresses=(),
+        soft=True,
+        asked="rdma",
+        agrees=True,
+        evidence=(),
+    )
     shown = " ".join(" ".join(words for words, _ in lines(replace(run_of("quick-run"), transport=(soft,)))).split())
     assert "Gradient exchange: verbs over rxe0:1, Soft-RoCE in software" in shown
 

@@ -136,8 +136,18 @@ def test_tracks_are_lanes_and_the_wall_has_its_own() -> None:
 
 def test_counters_show_what_the_machine_used() -> None:
     """The share of all cores from one sample to the next, memory from its sample on; only inside the window."""
-    host = {"k": "host", "host": "h", "domain": "d", "machine": "m", "cores": 2, "memory_bytes": 9, "period_ns": 1,
-            "roots": {}, "sampler": 3, "gpus": [{"name": "g", "memory_bytes": 9}]}  # fmt: skip
+    host = {
+        "k": "host",
+        "host": "h",
+        "domain": "d",
+        "machine": "m",
+        "cores": 2,
+        "memory_bytes": 9,
+        "period_ns": 1,
+        "roots": {},
+        "sampler": 3,
+        "gpus": [{"name": "g", "memory_bytes": 9}],
+    }
     empty = {"k": "sample", "disk": None, "net": {}, "p": {}, "cost": 0}
     samples = [
         {**empty, "t": at_ns, "cpu": [busy_ns, 0, 0], "memory": at_ns * 1000, "gpu": [[at_ns // 100, 1]]}
@@ -171,8 +181,11 @@ def test_both_ends_of_a_transfer_are_linked() -> None:
     flows = sorted((e["id"], e["ph"], e["tid"]) for e in document["traceEvents"] if e["ph"] in ("s", "f"))
     zero, one = tracks["rank-0"], tracks["rank-1"]
     assert flows == [
-        ("7/0/0 to 1", "f", one), ("7/0/0 to 1", "s", zero), ("7/0/1 to 0", "f", zero), ("7/0/1 to 0", "s", one),
-    ]  # fmt: skip
+        ("7/0/0 to 1", "f", one),
+        ("7/0/0 to 1", "s", zero),
+        ("7/0/1 to 0", "f", zero),
+        ("7/0/1 to 0", "s", one),
+    ]
 
 
 def test_transfers_to_and_from_a_parameter_server_are_linked() -> None:
@@ -189,9 +202,11 @@ def test_transfers_to_and_from_a_parameter_server_are_linked() -> None:
     flows = [(e["id"], e["ph"], e["tid"]) for e in document["traceEvents"] if e["ph"] in ("s", "f")]
     rank, server = tracks["rank-1"], tracks["ps-0/rank-1"]
     assert sorted(flows) == [
-        ("7/0/1 to ps-0", "f", server), ("7/0/1 to ps-0", "s", rank),
-        ("7/0/ps-0 to 1", "f", rank), ("7/0/ps-0 to 1", "s", server),
-    ]  # fmt: skip
+        ("7/0/1 to ps-0", "f", server),
+        ("7/0/1 to ps-0", "s", rank),
+        ("7/0/ps-0 to 1", "f", rank),
+        ("7/0/ps-0 to 1", "s", server),
+    ]
 
 
 def arrows(evidence: Trace) -> list[tuple[str, float, str, float]]:

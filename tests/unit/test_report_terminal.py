@@ -113,11 +113,21 @@ def test_inconsistent_evidence_and_a_large_hole_are_warnings() -> None:
 
 
 OVERHEAD = {
-    "recording": "on", "span_cost_ns": 2_100, "spans": 18_412, "lines": 18_500, "lost_lines": 0, "left_out": 0,
-    "flush_ns": None, "flush_cpu_ns": None, "span_bytes": 2_000_000, "log_bytes": 90_000, "chain_spans": 5_000,
-    "chain_ns": 10_500_000, "chain_share": 0.000_21,
+    "recording": "on",
+    "span_cost_ns": 2_100,
+    "spans": 18_412,
+    "lines": 18_500,
+    "lost_lines": 0,
+    "left_out": 0,
+    "flush_ns": None,
+    "flush_cpu_ns": None,
+    "span_bytes": 2_000_000,
+    "log_bytes": 90_000,
+    "chain_spans": 5_000,
+    "chain_ns": 10_500_000,
+    "chain_share": 0.000_21,
     "loop": {"rank": "chief 0", "length_ns": 2_900_000_000, "spans": 4_500, "ns": 9_440_000, "share": 0.003_26},
-}  # fmt: skip
+}
 EACH = "recording: 18,412 spans x 2.1 us"
 
 

@@ -26,17 +26,16 @@ MB = 1_000_000
 
 def host(**changed: Any) -> str:
     """The first line of a sampler's file."""
-    line = {"k": "host", "host": "h", "domain": "d", "machine": "m", "cores": 2, "memory_bytes": 8 * MB,
-            "period_ns": S, "roots": {"dlobd": 1, "datanode-1": 2}, "sampler": 3, "disks": [], "gpus": []}  # fmt: skip
-    return json.dumps(line | changed)
+    line = {"k": "host", "host": "h", "domain": "d", "machine": "m", "cores": 2, "memory_bytes": 8 * MB, "period_ns": S}
+    more = {"roots": {"dlobd": 1, "datanode-1": 2}, "sampler": 3, "disks": [], "gpus": []}
+    return json.dumps(line | more | changed)
 
 
 def process(pid: int, parent: int, start_s: float | None = 0, **changed: Any) -> str:
     """A process describes itself."""
     start_ns = None if start_s is None else int(start_s * S)
-    line = {"k": "process", "pid": pid, "parent": parent, "start_ns": start_ns, "name": "p", "main_class": None,
-            "executor": None}  # fmt: skip
-    return json.dumps(line | changed)
+    line = {"k": "process", "pid": pid, "parent": parent, "start_ns": start_ns}
+    return json.dumps(line | {"name": "p", "main_class": None, "executor": None} | changed)
 
 
 def sample(at_s: float, busy_s: float, processes: dict[int, tuple[Any, ...]] | None = None, **changed: Any) -> str:
@@ -44,9 +43,8 @@ def sample(at_s: float, busy_s: float, processes: dict[int, tuple[Any, ...]] | N
     rows = {}
     for pid, (cpu_s, reaped_s, *more) in (processes or {}).items():
         rows[pid] = [int(cpu_s * S), 0, int(reaped_s * S), *(more or [MB, 0, 0])]
-    line = {"k": "sample", "t": int(at_s * S), "cpu": [int(busy_s * S), 0, 0], "memory": MB, "disk": None,
-            "net": {}, "gpu": [], "p": rows, "cost": 0}  # fmt: skip
-    return json.dumps(line | changed)
+    line = {"k": "sample", "t": int(at_s * S), "cpu": [int(busy_s * S), 0, 0], "memory": MB, "disk": None}
+    return json.dumps(line | {"net": {}, "gpu": [], "p": rows, "cost": 0} | changed)
 
 
 def use(lines: list[str], *stretches: tuple[str, float, float], **more: Any) -> dict[str, Any]:
@@ -157,12 +155,15 @@ def test_a_process_counts_from_its_start_to_its_last_sample() -> None:
     """One that started in the window began with nothing; one that ended keeps what it had; one that was there before
     counts what it grew."""
     lines = [
-        host(), process(2, 1), process(10, 2, start_s=1.5), process(11, 2, start_s=-5),
+        host(),
+        process(2, 1),
+        process(10, 2, start_s=1.5),
+        process(11, 2, start_s=-5),
         sample(1, 0, {2: (30, 0)}),
         sample(2, 0, {2: (31, 0), 10: (0.4, 0, 7 * MB, 100, None), 11: (3, 0)}),
         sample(3, 0, {2: (31, 0), 10: (1.0, 0, 5 * MB, 300, None)}),
         sample(4, 0, {2: (32, 0)}),
-    ]  # fmt: skip
+    ]
     found = use(lines, ("yarn", 1, 4))
     rows = {row["role"]: row for row in found["processes"]}
     assert (rows["datanode"]["index"], rows["datanode"]["cpu_ns"]) == (1, 2 * S)
@@ -179,22 +180,27 @@ def test_a_process_counts_from_its_start_to_its_last_sample() -> None:
 def test_what_no_sample_saw_is_known_from_the_parent() -> None:
     """A child that lived between two samples, and the end of one that was seen, are in what their parent reaped."""
     lines = [
-        host(), process(2, 1), process(10, 2, start_s=1),
+        host(),
+        process(2, 1),
+        process(10, 2, start_s=1),
         sample(0, 0, {2: (0, 5)}),
         sample(1, 0, {2: (0, 5), 10: (0.5, 0)}),
         sample(2, 0, {2: (0, 7.25)}),  # child 10 ended with 0.75 s, an unseen one with 1.5 s
-    ]  # fmt: skip
+    ]
     assert use(lines, ("yarn", 0, 2))["hosts"][0]["unseen_cpu_ns"] == 1_750_000_000
 
 
 def test_what_samples_saw_is_not_taken_for_unseen_further_up() -> None:
     """A child, its parent and theirs may end within one period: the grandparent reaps what was seen of both."""
     lines = [
-        host(), process(2, 1), process(10, 2), process(11, 10),
+        host(),
+        process(2, 1),
+        process(10, 2),
+        process(11, 10),
         sample(0, 0, {2: (0, 0), 10: (0, 0), 11: (0, 0)}),
         sample(1, 0, {2: (0, 0), 10: (1, 0), 11: (20, 0)}),
         sample(2, 0, {2: (0, 21.5)}),
-    ]  # fmt: skip
+    ]
     assert use(lines, ("yarn", 0, 2))["hosts"][0]["unseen_cpu_ns"] == 500_000_000
     # where a sample saw that the parent had reaped its child, that counts once as well
     lines[-1:] = [sample(2, 0, {2: (0, 0), 10: (1, 20.25)}), sample(3, 0, {2: (0, 21.5)})]
@@ -206,12 +212,18 @@ def test_roles_come_from_dlobd_the_submission_the_record_and_the_program() -> No
     launcher = {"name": "java", "main_class": "org.apache.spark.deploy.yarn.ExecutorLauncher"}
     java = {"name": "java", "main_class": "org.apache.spark.executor.YarnCoarseGrainedExecutorBackend"}
     lines = [
-        host(), process(1, 0), process(3, 1), process(99, 1), process(20, 2, executor="2", **java), process(21, 20),
-        process(22, 2, name="bash"), process(22, 2, **launcher),
+        host(),
+        process(1, 0),
+        process(3, 1),
+        process(99, 1),
+        process(20, 2, executor="2", **java),
+        process(21, 20),
+        process(22, 2, name="bash"),
+        process(22, 2, **launcher),
         process(23, 2, name="bash"),
         sample(0, 0, dict.fromkeys((1, 3, 99, 20, 21, 22, 23), (1, 0))),
         sample(1, 0, dict.fromkeys((1, 3, 99, 20, 21, 22, 23), (1, 0))),
-    ]  # fmt: skip
+    ]
     recorded = [
         SimpleNamespace(domain="d", process=Process("h", "chief", 0, 21)),
         SimpleNamespace(domain="elsewhere", process=Process("h", "worker", 1, 23)),
@@ -224,7 +236,6 @@ def test_roles_come_from_dlobd_the_submission_the_record_and_the_program() -> No
         topology=Topology(Placement.YARN_CLIENT),
     )
     found = plain(resource_use(cast(Evidence, evidence), segments, (0, S)))
-    assert found is not None
     assert {(row["role"], row["index"], row["pid"]) for row in found["processes"]} == {
         ("dlobd", 0, 1),
         ("sampler", 0, 3),
@@ -239,9 +250,12 @@ def test_roles_come_from_dlobd_the_submission_the_record_and_the_program() -> No
 def test_a_pid_given_again_is_another_process() -> None:
     """Its start tells."""
     lines = [
-        host(), process(10, 2, start_s=0), sample(1, 0, {10: (5, 0)}),
-        process(10, 2, start_s=1.5), sample(2, 0, {10: (1, 0)}),
-    ]  # fmt: skip
+        host(),
+        process(10, 2, start_s=0),
+        sample(1, 0, {10: (5, 0)}),
+        process(10, 2, start_s=1.5),
+        sample(2, 0, {10: (1, 0)}),
+    ]
     assert use(lines, ("yarn", 0, 2))["processes"][0]["cpu_ns"] == 6 * S
 
 
@@ -255,8 +269,12 @@ def test_gpus_have_their_own_share() -> None:
     found = use(lines, ("yarn", 0, 0.5), ("tensorflow", 0.5, 2))
     assert [row["gpu_busy_share"] for row in found["layers"]] == [pytest.approx(0.5), pytest.approx(1.25 / 1.5)]
     assert found["gpus"][0] | {"name": "g"} == {
-        "index": 0, "name": "g", "memory_bytes": 80 * MB, "busy_share": 0.75, "memory_used_peak_bytes": 30,
-    }  # fmt: skip
+        "index": 0,
+        "name": "g",
+        "memory_bytes": 80 * MB,
+        "busy_share": 0.75,
+        "memory_used_peak_bytes": 30,
+    }
     silent = [host(gpus=gpus), sample(0, 0, gpu=[None]), sample(1, 0, gpu=[None])]
     assert use(silent, ("yarn", 0, 1))["gpus"][0]["busy_share"] is None
     assert use([host(), sample(0, 0), sample(1, 0)], ("yarn", 0, 1))["layers"][0]["gpu_busy_share"] is None

@@ -31,13 +31,24 @@ UNREADABLE = (files.WINDOW, files.JOB)
 """Without these nothing is computed, and one line says so."""
 
 EXTRA = (
-    "evidence/daemons.json", "evidence/hosts.json", "evidence/rm-attempts.json", "evidence/nm-containers.json",
-    "evidence/client-interfaces.json", "evidence/span_cost.json", "evidence/noise.json", "evidence/page_cache.json",
-    "evidence/resources.jsonl", "evidence/model.py", "logs/generation/logs/driver.stderr",
-    "logs/containers/container_1_0001_01_000001/stdout", "logs/containers/executor_0/stderr",
-    "logs/containers/container_1_0001_01_000001/launch_container.sh", "logs/daemons/datanode-0.log",
-    "logs/daemons/resourcemanager-audit.log", "logs/daemons/spark-master.log",
-)  # fmt: skip
+    "evidence/daemons.json",
+    "evidence/hosts.json",
+    "evidence/rm-attempts.json",
+    "evidence/nm-containers.json",
+    "evidence/client-interfaces.json",
+    "evidence/span_cost.json",
+    "evidence/noise.json",
+    "evidence/page_cache.json",
+    "evidence/resources.jsonl",
+    "evidence/model.py",
+    "logs/generation/logs/driver.stderr",
+    "logs/containers/container_1_0001_01_000001/stdout",
+    "logs/containers/executor_0/stderr",
+    "logs/containers/container_1_0001_01_000001/launch_container.sh",
+    "logs/daemons/datanode-0.log",
+    "logs/daemons/resourcemanager-audit.log",
+    "logs/daemons/spark-master.log",
+)
 """What bundles have besides what was captured."""
 
 
@@ -95,10 +106,12 @@ def _with_parent(line: str, parent: int) -> str:
 def _told(path: Path, pid: int) -> None:
     """The span in which a trainer was forked has its pid."""
     lines = path.read_text().splitlines(keepends=True)
-    path.write_text("".join(
-        line.replace('"i":', f'"a":{{"pid":{pid}}},"i":', 1) if f'"n":"{kinds.FORK_TRAINER}"' in line else line
-        for line in lines
-    ))  # fmt: skip
+    path.write_text(
+        "".join(
+            line.replace('"i":', f'"a":{{"pid":{pid}}},"i":', 1) if f'"n":"{kinds.FORK_TRAINER}"' in line else line
+            for line in lines
+        )
+    )
 
 
 def computed(path: Path, run: str) -> dict[str, Any]:
@@ -299,5 +312,4 @@ def test_nodes_of_ones_own_cluster_are_counted(tmp_path: Path) -> None:
 def test_every_file_of_a_bundle_has_a_rule(name: str) -> None:
     """One that is new needs a row in the table: which layers it tells, and what is unknown without it."""
     kind = source_kinds.kind_of(name)
-    assert kind is not None
     assert kind.unknown

@@ -116,6 +116,5 @@ def test_a_capture_without_its_stages_still_has_its_tasks() -> None:
     """The calls are unknown there, the figures are not."""
     quick = Evidence(DATA / "quick-run")
     metrics = plain(spark_metrics(quick.event_log.tasks, quick.event_log.stage_calls))
-    assert metrics is not None
     assert {stage["call"] for stage in metrics["stages"]} == {None}
     assert metrics["metrics"]["recordsRead"] == 6000

@@ -120,8 +120,11 @@ def test_long_runs_are_checked_and_do_not_bend_the_line() -> None:
     assert found.lines[1].predicted_s(50) == line(short).predicted_s(50)
     rows = prediction_table(found, [8, 50]).to_dict("records")
     assert [(row[""], row["epochs"]) for row in rows] == [
-        ("native", "8"), ("native", "50"), ("barrier feed", "8"), ("barrier feed", "50"),
-    ]  # fmt: skip
+        ("native", "8"),
+        ("native", "50"),
+        ("barrier feed", "8"),
+        ("barrier feed", "50"),
+    ]
     assert rows[1]["ratio to native"] == "1"
     assert rows[3]["half-width"].endswith("%")
     picture(found)
@@ -132,8 +135,6 @@ def test_more_repeats_narrow_the_line_but_not_the_prediction_of_a_run() -> None:
     barrier = line(Lab(4, loop_share=0.05).series(repeats=30))
     predicted = barrier.predicted_s(50)
     assert (barrier.epoch.half_width or 1) < 0.04
-    assert predicted.low is not None
-    assert predicted.high is not None
     assert 1.6 * 3.75 < (predicted.high - predicted.low) / 2 < 3 * 3.75
 
 
@@ -143,7 +144,6 @@ def test_the_variation_between_epochs_averages_out() -> None:
     truths = (("native", NATIVE), ("barrier feed", (35.0, 3.0)))
     ways = [[lab.run(number, way, 3, truth).run for number in range(300)] for way, truth in truths]
     found = variation(ways, 3)
-    assert found is not None
     assert found.within_runs == pytest.approx(0.12, rel=0.1)
     assert found.between_runs == pytest.approx(0.04, rel=0.3)
     assert found.degrees == 598

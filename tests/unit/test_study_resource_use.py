@@ -82,7 +82,7 @@ def used(layer: str, seconds: int) -> LayerUse:
     """A layer in which one of two cores was busy and 3 MB/s were read from disk; nothing was sent."""
     return LayerUse(
         layer, seconds * S, seconds * S, 0.5, None, seconds * S, 3_000_000 * seconds, None, 0, 0, 2_000_000 * seconds
-    )  # fmt: skip
+    )
 
 
 def test_the_means_by_layer() -> None:

@@ -54,10 +54,7 @@ def test_a_drift_between_repeats_cancels_in_the_overhead() -> None:
     """Both take longer in each repeat: the walls are uncertain, their difference is not."""
     found = stack_overhead(runset(runs(drift_s=5)))
     _, barrier = found.points
-    assert barrier.wall.high is not None
-    assert barrier.wall.low is not None
     assert barrier.wall.high - barrier.wall.low > 10
-    assert barrier.overhead is not None
     assert (barrier.overhead.low, barrier.overhead.high) == pytest.approx((28, 28))
     assert found.warnings == ()
 
@@ -65,7 +62,6 @@ def test_a_drift_between_repeats_cancels_in_the_overhead() -> None:
 def test_five_repeats_have_no_interval_and_a_warning() -> None:
     """The values stay; the widest interval would have a coverage of 15/16, below 95 %."""
     found = stack_overhead(runset(runs(repeats=5)))
-    assert found.points[1].overhead is not None
     assert found.points[1].overhead.low is None
     assert found.warnings == ("Too few repeats for an interval, which needs 6: barrier feed 5.",)
 

@@ -42,7 +42,6 @@ def test_a_real_run_against_the_published_formulas(run: str) -> None:
     speeds = 200 / np.array(times)
 
     found = throughput(Evidence(DATA / run))
-    assert found is not None
     assert (found.warmup_steps, found.steps, found.samples_per_step) == (10, 20, 200)
     assert found.mean == pytest.approx(200 / np.mean(times))
     assert found.uncertainty == pytest.approx(np.std(speeds) / np.sqrt(20))
@@ -53,9 +52,6 @@ def test_a_real_run_against_the_published_formulas(run: str) -> None:
 def test_a_step_with_its_input_is_longer_than_without() -> None:
     """The median of both; a percentile that 20 steps do not show is null, and not their maximum."""
     found = throughput(Evidence(DATA / "quick-run"))
-    assert found is not None
-    assert found.step.p50_ns is not None
-    assert found.step_with_input.p50_ns is not None
     assert found.step.p50_ns < found.step_with_input.p50_ns
     assert found.step.max_ns <= found.step_with_input.max_ns
     for times in (found.step, found.step_with_input):
@@ -66,13 +62,11 @@ def test_a_checkpoint_is_no_part_of_a_step(tmp_path: Path) -> None:
     """It takes longer than all steps of this run; without its mark it would lie in the step that follows. Evaluations
     and what ranks agree on between steps are left out in the same way."""
     found = throughput(Evidence(DATA / "quick-run"))
-    assert found is not None
     for name in ("evaluate", "agree", "something"):
         copy = Path(shutil.copytree(DATA / "quick-run", tmp_path / name))
         for path in copy.rglob("spans-*.jsonl"):
             path.write_text(path.read_text().replace('"n":"checkpoint"', f'"n":"{name}"'))
         otherwise = throughput(Evidence(copy))
-        assert otherwise is not None
         assert (found == otherwise) == (name != "something")
         assert found.step == otherwise.step
     assert found.step_with_input.max_ns * 2 < otherwise.step_with_input.max_ns

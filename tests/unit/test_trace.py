@@ -97,7 +97,6 @@ def test_a_wait_an_instant_and_a_late_attribute_come_back(tmp_path: Path) -> Non
     assert found.wait == wait
     assert found.attrs == {"block": 1, "bytes": 7, "error": "ZeroDivisionError"}
     instant = process.instant("feed exhausted")
-    assert instant is not None
     assert instant.attrs == {"blocks": 2}
     assert found.start_ns <= instant.at_ns <= found.end_ns
     assert (process.process.role, process.process.index, process.process.pid) == ("worker", 3, os.getpid())

@@ -44,7 +44,10 @@ EDITS: dict[str, tuple[str, str, Edit, set[str]]] = {
     "a feed task puts more bytes": (SPANS, PUT, 1, {"feed-put", "feed-taken"}),
     "a rank takes fewer bytes": (SPANS, GET, -838, {"feed-taken", "samples-received"}),
     "an input file is longer": (
-        BLOCKS, r'"fileLength": (\d+)', 1, {"feed-put", "input-read-by-spark", "input-sent-by-datanodes"},
+        BLOCKS,
+        r'"fileLength": (\d+)',
+        1,
+        {"feed-put", "input-read-by-spark", "input-sent-by-datanodes"},
     ),
     "Spark reads fewer bytes": (EVENTS, r'"Bytes Read":([1-9]\d*)', -83_800, {"input-read-by-spark"}),
     "a DataNode sends a byte more": (TRACE, r"bytes: (25\d{5}), op: HDFS_READ", 1, {"input-sent-by-datanodes"}),
@@ -59,14 +62,20 @@ EDITS: dict[str, tuple[str, str, Edit, set[str]]] = {
     "a span is lost": (SPANS, r'^\{"k":"b","l":"tensorflow","n":"decode".*\n', OTHER, {"spans-read"}),
     "a span begins before its parent": (SPANS, r'"n":"build","i":\d+,"p":\d+,"t":(\d+)', -60 * S, {"nesting"}),
     "a rank enters a collective late": (
-        SPANS, r'"n":"step","w":\{"rendezvous":"step","call":11\}.*"t":(\d+)', 3 * MS, {"collective-order"},
+        SPANS,
+        r'"n":"step","w":\{"rendezvous":"step","call":11\}.*"t":(\d+)',
+        3 * MS,
+        {"collective-order"},
     ),
     "a log line has another time": (DRIVER, r"^(\d+) .*SchedulerBackend is ready", 5 * S, {"log-timestamps"}),
     "spark-submit ended earlier": (WINDOW, r'"exit_ns": (\d+)', -5 * S, {"window"}),
     "an executor registers too early": (
-        DRIVER, r"^(\d+) .*Registered executor", -9 * S, {"log-timestamps", "message-order"},
+        DRIVER,
+        r"^(\d+) .*Registered executor",
+        -9 * S,
+        {"log-timestamps", "message-order"},
     ),
-}  # fmt: skip
+}
 """An edit of the captured quick run: file, pattern, edit, and the codes of the checks that fail."""
 
 

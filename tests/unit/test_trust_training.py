@@ -59,10 +59,20 @@ def failed(bundle: Path, clips: tuple[Clip, ...] = (), wanted: Experiment | None
 def test_a_good_run_passes(bundle: Path) -> None:
     """Every check of a captured good run passes."""
     assert {check.code: check.verdict for check in found(bundle)} == dict.fromkeys(
-        ("ranks-reported", "steps", "samples", "loss-finite", "loss-equal", "loss-falls", "test-samples",
-         "test-accuracy", "evidence-complete", "evidence-consistent"),
+        (
+            "ranks-reported",
+            "steps",
+            "samples",
+            "loss-finite",
+            "loss-equal",
+            "loss-falls",
+            "test-samples",
+            "test-accuracy",
+            "evidence-complete",
+            "evidence-consistent",
+        ),
         "pass",
-    )  # fmt: skip
+    )
 
 
 def _set(rank: int, key: str, value: Any) -> Callable[[Results], None]:

@@ -115,12 +115,15 @@ def test_a_rank_that_ended_first_is_known_by_where_it_listened(tmp_path: Path) -
     ranks = [
         TransportEvidence.from_attrs(
             record(
-                rank, "tensorflow", before[rank],
-                addresses=[f"10.0.0.{rank + 1}:{4711 + rank}"], after=host.read(sockets[rank]),
+                rank,
+                "tensorflow",
+                before[rank],
+                addresses=[f"10.0.0.{rank + 1}:{4711 + rank}"],
+                after=host.read(sockets[rank]),
             )
         )
         for rank, host in enumerate(hosts)
-    ]  # fmt: skip
+    ]
     plane = verdict("exchange", Channel.parse("tcp@10.0.0.0/24"), ranks)
     assert (plane.kind, plane.agrees) == ("tcp", True), plane
     assert any(f"on b carried {BYTES + 20:,} bytes sent and {BYTES + 20:,} received" in line for line in plane.evidence)
@@ -250,7 +253,6 @@ def test_headers_are_added_and_removed() -> None:
     """Both ways agree for full packets; without an MTU the result is None."""
     for framing, mtu, payload in (("tcp", 1500, 1448), ("ipoib", 2044, 1992), ("roce", 1024, 1024)):
         wire = byte_counts.wire_bytes(10 * payload, framing, mtu)  # type: ignore[arg-type]
-        assert wire is not None
         assert byte_counts.without_headers(wire, 10, framing) == 10 * payload  # type: ignore[arg-type]
         assert byte_counts.wire_bytes(10 * payload + 1, framing, mtu) == wire + 1 + (wire - 10 * payload) // 10  # type: ignore[arg-type]
     assert byte_counts.wire_bytes(1448, "tcp", 1500) == 1514

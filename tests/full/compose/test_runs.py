@@ -115,8 +115,8 @@ def test_spark_submit_by_hand_and_collect(cluster: MiniCluster, deploy_mode: str
     """The page's lines, in one shell on the edge: dlobd prints spark-submit's line, and collects what it left."""
     script = (
         f"set -e; dlobd run softmax-mnist-quick --by-hand --set deploy_mode={deploy_mode} > said;"
-        " sh -c \"$(head -n 1 said)\" > /dev/null; dlobd collect"
-    )  # fmt: skip
+        ' sh -c "$(head -n 1 said)" > /dev/null; dlobd collect'
+    )
     ended = cluster.edge("bash", "-c", script)
     assert ended.code == 0, ended.err
     run = record(cluster.bundle(ended))

@@ -270,7 +270,6 @@ def test_a_killed_command_leaves_an_application_that_the_next_one_ends(dlobd: An
     assert ended.code == 0, ended.err
     (line,) = [line for line in ended.err.splitlines() if "left running" in line]
     application = re.search(r"ended (application_\d+_\d+), which run (\S+) left running", line)
-    assert application is not None
     assert application[2] == run_id
     url = f"{EmbeddedCluster.attach(dlobd.work_dir, hold=False).rm_url}/ws/v1/cluster/apps/{application[1]}"
     assert requests.get(url, timeout=10).json()["app"]["state"] == "KILLED"
@@ -291,7 +290,6 @@ def test_kill_9_of_the_owner_leaves_no_daemon_and_hdfs_keeps_its_content(tmp_pat
     """The daemons and their watchdog end with their owner; a cluster that stays then serves the same files, and its
     own command's end does not stop it, but `stop` of another process does."""
     with owner(tmp_path, "own") as killed:
-        assert killed.stdout is not None
         url = killed.stdout.readline().strip()
         hdfs.InsecureClient(url, user="somebody").write("/kept", b"content")
         assert len(daemons_of(tmp_path)) == len(NAMES)

@@ -67,8 +67,10 @@ def administer(cluster: EmbeddedCluster, jars: Path, *words: str) -> None:
     java = str(cluster.java.home / "bin" / "java")
     subprocess.run(
         [java, "-cp", class_path, "org.apache.hadoop.hdfs.tools.DFSAdmin", *words],
-        check=True, capture_output=True, timeout=120,
-    )  # fmt: skip
+        check=True,
+        capture_output=True,
+        timeout=120,
+    )
 
 
 def holder(dlobd: Any, path: str) -> str:

@@ -34,7 +34,6 @@ ACCEPT_TIMEOUT_S = 15
 def no_node_reports(cluster: EmbeddedCluster) -> Iterator[None]:
     """The NodeManagers are stopped: they are there, and give the ResourceManager no heartbeat to allocate by."""
     state = read_state(cluster.work_dir)
-    assert state is not None
     nodes = [process for name, process in state.processes.items() if name.startswith("nodemanager")]
     with sigstop.stopped(lambda: nodes) as done:
         assert done
@@ -70,7 +69,6 @@ def test_an_application_that_yarn_never_starts(dlobd: Any, shared_cluster: Embed
 def daemon_of(work_dir: Path, name: str) -> ProcessId:
     """The process of one daemon of the cluster that runs in `work_dir`."""
     state = read_state(work_dir)
-    assert state is not None
     return state.processes[name]
 
 

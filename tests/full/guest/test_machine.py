@@ -34,8 +34,10 @@ def test_output_status_and_files_are_handed_back(tmp_path: Path) -> None:
     shell = ["sh", "-c", script, "sh", str(out), str(elsewhere)]
     done = subprocess.run(
         [*COMMAND, "--out", str(out), "--deadline-s", f"{BOOT_LIMIT_S}", "--", *shell],
-        cwd=TOP, env={**os.environ, "WORD": "it's \"one\"\n$WORD"}, capture_output=True,
-    )  # fmt: skip
+        cwd=TOP,
+        env={**os.environ, "WORD": 'it\'s "one"\n$WORD'},
+        capture_output=True,
+    )
     assert done.returncode == 37, done.stderr
     assert done.stdout == b'\0\xff it\'s "one"\n$WORDlost\n'
     assert done.stderr.decode().splitlines() == [str(TOP), sys.executable]

@@ -59,9 +59,13 @@ def test_the_same_processes_train_over_tcp_and_over_verbs() -> None:
 def test_a_spark_job_trains_over_verbs(alone, jars: Path, tmp_path: Path) -> None:
     """One spark-submit: its bundle says Soft-RoCE, verbs, with counters, and has the losses of a run on this host."""
     environment = {
-        **os.environ, **START_UP, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "DLOBD_JARS": str(jars), "DLOBD_CACHE": "/var/tmp/guest-cache", "DLOBD_DATA": "",
-    }  # fmt: skip
+        **os.environ,
+        **START_UP,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "DLOBD_JARS": str(jars),
+        "DLOBD_CACHE": "/var/tmp/guest-cache",
+        "DLOBD_DATA": "",
+    }
     settings = [word for setting in (*SETTINGS, "channel=rdma@rxe0:1") for word in ("--set", setting)]
     command = [sys.executable, "-m", "dlobd", "run", "softmax-mnist-quick", *settings, "--out", str(tmp_path)]
     prepared = ["sh", "-c", IN_GUEST, "sh", str((cache_dir() / "daemons").resolve())]

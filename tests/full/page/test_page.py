@@ -22,9 +22,24 @@ Open = Callable[..., Any]
 Written = Callable[..., Path]
 
 SECTIONS = [
-    "verdict", "findings", "warnings", "what", "layers", "anatomy", "icicle", "timeline", "ranks", "steps", "training",
-    "usage", "transport", "overhead", "tables", "environment", "reproduce",
-]  # fmt: skip
+    "verdict",
+    "findings",
+    "warnings",
+    "what",
+    "layers",
+    "anatomy",
+    "icicle",
+    "timeline",
+    "ranks",
+    "steps",
+    "training",
+    "usage",
+    "transport",
+    "overhead",
+    "tables",
+    "environment",
+    "reproduce",
+]
 
 
 def _sections(page: Page) -> list[str]:
@@ -65,9 +80,11 @@ def test_the_order_of_layers_and_their_colours_are_the_tables(opened: Open, writ
     with opened(written("seen-run")) as found:
         legend = found.page.locator("#layers .legend").first.locator("li").all_inner_texts()
         assert [text.strip() for text in legend][:3] == ["1 dlobd client", "2 YARN", "3 Spark"]
-        fills = found.page.locator("#layers .chart").first.locator(".segment_marks path").evaluate_all(
-            "all => all.map(one => one.getAttribute('fill'))"
-        )  # fmt: skip
+        fills = (
+            found.page.locator("#layers .chart")
+            .first.locator(".segment_marks path")
+            .evaluate_all("all => all.map(one => one.getAttribute('fill'))")
+        )
         assert [fill.lower() for fill in fills[:3]] == ["#999999", "#e69f00", "#d55e00"]
 
 
