@@ -32,7 +32,7 @@ def doctor(
     answer."""
     import dataclasses
 
-    from dlobd.report.noise import machine_line
+    from dlobd.report.sentences import machine_line
     from dlobd.run.machine_noise import measure
     from dlobd.run.preflight import machine
 

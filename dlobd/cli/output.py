@@ -52,16 +52,11 @@ def writing(path: Path) -> Iterator[Path]:
                 yield temporary
                 if target.exists():
                     shutil.copymode(target, temporary)
-                _sync(temporary)
+                with open(temporary, "rb") as file:  # a power failure could leave the new name without the content
+                    os.fsync(file.fileno())
                 os.replace(temporary, target)
             finally:
                 temporary.unlink(missing_ok=True)
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror or error}.", "choose another -o FILE") from error
     print(f"Wrote {path}")
-
-
-def _sync(path: Path) -> None:
-    # without fsync, a power failure may leave the new name without the content
-    with open(path, "rb") as file:
-        os.fsync(file.fileno())

@@ -188,28 +188,16 @@ def _stolen(run: Run) -> bool:
     return host.cpu_stolen_ns > STOLEN_SHARE * (host.cpu_busy_ns + host.cpu_stolen_ns)
 
 
-def _machine(run: Run) -> dict[str, object]:
-    return {name: run.platform.get(name) for name in MACHINE}
-
-
-def _versions(run: Run) -> dict[str, object]:
-    # a component that took no part, as Java in a native run, has no version
-    return {name: version for name, version in run.versions.items() if version}
-
-
 def _code(run: Run) -> dict[str, object]:
     return {"commit": f"{(run.git.commit or '-')[:12]}{' with changes' * bool(run.git.dirty)}"} if run.git else {}
 
 
-def _recording(run: Run) -> dict[str, object]:
-    return {"recording": run.overhead.recording} if run.overhead else {}
-
-
 _FACTS: Mapping[str, Callable[[Run], dict[str, object]]] = {
-    "machine": _machine,
-    "versions": _versions,
+    "machine": lambda run: {name: run.platform.get(name) for name in MACHINE},
+    # a component that took no part, as Java in a native run, has no version
+    "versions": lambda run: {name: version for name, version in run.versions.items() if version},
     "code": _code,
-    "recording": _recording,
+    "recording": lambda run: {"recording": run.overhead.recording} if run.overhead else {},
 }
 
 KINDS = (*_FACTS, "page-cache", ORDER, BUSY)

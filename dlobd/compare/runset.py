@@ -75,7 +75,8 @@ class RunSet:
         """Return the usable runs, and a line for each other run; see `compatibility.why_unusable`."""
         why = [(member, why_unusable(member.run, member.busy_percent, keep_busy)) for member in self.members]
         left_out = tuple(f"run {member.run.run_id} {reason}" for member, reason in why if reason)
-        return self._with(member for member, reason in why if not reason), left_out
+        usable = tuple(member for member, reason in why if not reason)
+        return dataclasses.replace(self, members=usable), left_out
 
     def name(self, run: Run, *omitted: str) -> str:
         """Name a run by the axes of the sweep, or by all varying settings without a sweep."""
@@ -100,9 +101,6 @@ class RunSet:
         for member in self.members:
             groups.setdefault(key(member), []).append(member)
         return {name: RunSet(str(name), tuple(members), self.axes) for name, members in groups.items()}
-
-    def _with(self, members: Iterable[Member]) -> RunSet:
-        return dataclasses.replace(self, members=tuple(members))
 
 
 def without_series(label: str, runs: Iterable[Run]) -> RunSet:

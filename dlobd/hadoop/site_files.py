@@ -101,7 +101,8 @@ class HadoopConf:
     def resourcemanagers(self) -> list[Address]:
         """Return the web addresses of the ResourceManagers: one, or those of an HA pair."""
         key, host_key = "yarn.resourcemanager.webapp.address", "yarn.resourcemanager.hostname"
-        ids = _words(self.get("yarn.resourcemanager.ha.rm-ids")) if self._is("yarn.resourcemanager.ha.enabled") else []
+        several = self.get("yarn.resourcemanager.ha.enabled").lower() == "true"
+        ids = _words(self.get("yarn.resourcemanager.ha.rm-ids")) if several else []
         addresses = []
         for suffix in [f".{one}" for one in ids] or [""]:
             host = self.get(f"{host_key}{suffix}") or self.get(host_key)
@@ -129,9 +130,6 @@ class HadoopConf:
                 f"The cluster of {self.directory} has dfs.webhdfs.enabled=false, but dlobd stages data over WebHDFS.",
                 "enable it in hdfs-site.xml",
             )
-
-    def _is(self, key: str) -> bool:
-        return self.get(key).lower() == "true"
 
     def _address(self, key: str, host: str, port: int, instead: str = "") -> Address:
         """Return the address of `key`; without it, or if it names all interfaces, `host` with the default port.

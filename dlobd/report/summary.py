@@ -130,6 +130,7 @@ def summary(run: Run) -> Summary:
     hidden_in = {name for interval in run.intervals for name in (interval.layer, interval.inside)}
     rest_ns = run.unattributed_ns or 0
     missing_ns = 0 if wall_ns is None else wall_ns - rest_ns - sum(layer.ns for layer in run.layers)
+    lengths = [Length(row.layer, title(row.layer), name, ns) for row in run.layers for name, ns in row.names]
     return Summary(
         wall_ns=wall_ns,
         window=run.window.name if run.window else "window unknown",
@@ -149,7 +150,7 @@ def summary(run: Run) -> Summary:
             for row in run.layers
             for name, ns, length in row.causes
         ),
-        largest=_largest(run),
+        largest=tuple(sorted(lengths, key=lambda one: (-one.ns, one.layer, one.name))[:LARGEST]),
         hidden=_hidden(run),
         corrections=_corrections(run),
         failed=tuple(check for check in run.checks if check.verdict == "fail"),
@@ -251,11 +252,6 @@ def _part(run: Run, row: LayerTime, hidden: bool) -> Part:
         row.between_marks_ns,
         row.named_wait_ns,
     )
-
-
-def _largest(run: Run) -> tuple[Length, ...]:
-    every = [Length(row.layer, title(row.layer), name, ns) for row in run.layers for name, ns in row.names]
-    return tuple(sorted(every, key=lambda one: (-one.ns, one.layer, one.name))[:LARGEST])
 
 
 def _hidden(run: Run) -> tuple[Hidden, ...]:

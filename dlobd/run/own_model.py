@@ -94,7 +94,9 @@ def _try(request: str, model: str) -> None:
     )
     try:
         out, _ = process.communicate(request.encode(), TRIAL_TIMEOUT_S)
-        ended = f"it ended its process ({_how(process.returncode)})"
+        code = process.returncode
+        how = f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
+        ended = f"it ended its process ({how})"
     except subprocess.TimeoutExpired:
         _kill(process)
         out = _rest(process)
@@ -115,10 +117,6 @@ def _rest(process: subprocess.Popen[bytes]) -> bytes:
         return process.communicate(timeout=END_S)[0]
     except subprocess.TimeoutExpired as error:
         return error.stdout or b""
-
-
-def _how(code: int) -> str:
-    return f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -39,6 +39,9 @@ def command_of(experiment: Runnable, target: Target | None, bundle: Path) -> Com
         conf = LAUNCHERS.get(experiment.launcher)().spark_conf()
         job = bundle / "evidence" / "job.json"
         entry, arguments, beside = "train.py", (str(job),), (job,)
+    # the recorder is off in containers if it is off here
+    switched = ("spark.executorEnv", "spark.yarn.appMasterEnv") if tracing.switched_off() else ()
+    switches = {f"{prefix}.{tracing.SWITCH}": "off" for prefix in switched}
     submission = Submission(
         name=f"dlobd-{experiment.name}",
         deploy_mode=experiment.deploy_mode,
@@ -48,7 +51,7 @@ def command_of(experiment: Runnable, target: Target | None, bundle: Path) -> Com
         executor_memory_mb=experiment.executor_memory_mb,
         executor_overhead_mb=experiment.executor_overhead_mb,
         # replication of the event log and of other files that Spark writes
-        conf={**conf, "spark.hadoop.dfs.replication": str(experiment.replication), **_switches()},
+        conf={**conf, "spark.hadoop.dfs.replication": str(experiment.replication), **switches},
         script=plain(shipped("jobs")) / entry,
         arguments=arguments,
         tag=orphans.tag_of(bundle.name),
@@ -60,12 +63,6 @@ def command_of(experiment: Runnable, target: Target | None, bundle: Path) -> Com
     if isinstance(experiment, OwnJob):
         return replace(command, argv=merged(command.argv, experiment.options))
     return command
-
-
-def _switches() -> dict[str, str]:
-    """Return settings that switch the recorder off in containers if it is off here."""
-    prefixes = ("spark.executorEnv", "spark.yarn.appMasterEnv") if tracing.switched_off() else ()
-    return {f"{prefix}.{tracing.SWITCH}": "off" for prefix in prefixes}
 
 
 def job_of(experiment: Experiment, place: Place, staged: staging.StagedData, bundle: Bundle) -> Job:

@@ -11,7 +11,7 @@ import pytest
 
 from dlobd.bundle.noise import run_variation
 from dlobd.bundle.store import Bundle
-from dlobd.report.noise import machine_line, run_line, smallest_share
+from dlobd.report.sentences import machine_line, run_line, smallest_share
 from dlobd.run import machine_noise
 from dlobd.run.machine_noise import Noise
 from tests.records import run_record

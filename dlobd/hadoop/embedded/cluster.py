@@ -188,7 +188,10 @@ class EmbeddedCluster:
             "nodemanager": ("audit", "nm-audit.log"),
         }
         files: dict[str, Path] = {}
-        for name, kind, _ in self._names():
+        plan = configuration.plan_hosts(self.settings)
+        if self._state:
+            plan = [(daemon.name, daemon.kind, daemon.host) for daemon in self._state.daemons]
+        for name, kind, _ in plan:
             directory = self.work_dir / "log" / name
             files[name] = directory / f"{name}.log"
             suffix, file_name = extra[kind]
@@ -433,8 +436,3 @@ class EmbeddedCluster:
 
     def _one(self, kind: str) -> DaemonPlan:
         return next(daemon for daemon in self._running().daemons if daemon.kind == kind)
-
-    def _names(self) -> list[tuple[str, str, str]]:
-        if self._state:
-            return [(daemon.name, daemon.kind, daemon.host) for daemon in self._state.daemons]
-        return configuration.plan_hosts(self.settings)

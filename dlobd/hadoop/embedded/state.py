@@ -99,8 +99,9 @@ class WorkDirLock:
         except BlockingIOError:
             holder = os.pread(fd, 32, 0).decode(errors="replace").strip()
             os.close(fd)
+            known = f" (pid {holder})" if holder.isdecimal() and identify(int(holder)) else ""
             raise Busy(
-                f"Another dlobd command{_described(holder)} is using the cluster in {self._path.parent}.",
+                f"Another dlobd command{known} is using the cluster in {self._path.parent}.",
                 "wait for it to finish, or stop it.",
             ) from None
         except BaseException:
@@ -115,9 +116,3 @@ class WorkDirLock:
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
-
-
-def _described(holder: str) -> str:
-    if not holder.isdecimal() or identify(int(holder)) is None:
-        return ""
-    return f" (pid {holder})"

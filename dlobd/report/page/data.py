@@ -16,7 +16,7 @@ from dlobd.report.page.source import Source
 from dlobd.report.page.steps import stepping_lanes, steps
 from dlobd.report.page.timeline import timeline
 from dlobd.report.page.usage import usage
-from dlobd.report.summary import Part, Summary, machine_of, settings, slowest_rank, summary
+from dlobd.report.summary import Part, machine_of, settings, slowest_rank, summary
 from dlobd.schema import Event
 from dlobd.spans import INSTANTS
 
@@ -67,7 +67,7 @@ def _run(source: Source, shared: dict[str, object]) -> dict[str, object]:
         "corrections": tables.corrections(found).to_json(),
         "wall_ns": found.wall_ns,
         "window": found.window,
-        "parts": [_part(part) for part in _parts(found)],
+        "parts": [_part(part) for part in (*found.parts, found.unattributed) if part],
         "largest": [[one.title, one.name, one.ns] for one in found.largest[:LARGEST]],
         "sum": sentences.total(found),
         "startup": _events(run, run.startup),
@@ -95,10 +95,6 @@ def _run(source: Source, shared: dict[str, object]) -> dict[str, object]:
         "command": shlex.join(run.command),
         "record": source.record,
     }
-
-
-def _parts(found: Summary) -> Iterable[Part]:
-    return (*found.parts, *((found.unattributed,) if found.unattributed else ()))
 
 
 def _part(part: Part) -> dict[str, object]:

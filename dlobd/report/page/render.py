@@ -24,7 +24,8 @@ SCRIPTS = ("dom.js", "tables.js", "theme.js", "specs.js", "timeline.js", "sectio
 
 def render(document: Mapping[str, object]) -> str:
     """Render a document of `dlobd.report.page.data` as HTML."""
-    scripts = {"charts": charts(), "page": _scripts()}
+    page = "\n".join(_asset(name) for name in SCRIPTS)
+    scripts = {"charts": charts(), "page": f'"use strict";\n(() => {{\n{page}\n}})();\n'}
     parts = {
         "policy": policy(scripts.values()),
         "title": _title(document),
@@ -56,7 +57,8 @@ def _finite(value: object) -> object:
 
 def policy(scripts: Iterable[str]) -> str:
     """Return the Content-Security-Policy: these scripts, inline styles, no other source."""
-    hashes = " ".join(f"'sha256-{_sha256(script)}'" for script in scripts)
+    digests = (hashlib.sha256(script.encode()).digest() for script in scripts)
+    hashes = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
     return (
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
@@ -72,24 +74,11 @@ def charts() -> str:
     return found.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
-def _scripts() -> str:
-    inner = "\n".join(_asset(name) for name in SCRIPTS)
-    return f'"use strict";\n(() => {{\n{inner}\n}})();\n'
-
-
 def _title(document: Mapping[str, Any]) -> str:
     names = dict.fromkeys(str(run["experiment"]) for run in document["runs"])
-    text = f"dlobd: {', '.join(names)}"[:200]
-    return "".join(f"&#{ord(letter)};" if letter in "<>&\"'" else letter for letter in _sound(text))
-
-
-def _sound(text: str) -> str:
-    return re.sub("[\ud800-\udfff]", "\ufffd", text)
+    text = re.sub("[\ud800-\udfff]", "\ufffd", f"dlobd: {', '.join(names)}"[:200])
+    return "".join(f"&#{ord(letter)};" if letter in "<>&\"'" else letter for letter in text)
 
 
 def _asset(name: str) -> str:
     return resources.files("dlobd.report.page").joinpath("assets", name).read_text(encoding="utf-8")
-
-
-def _sha256(script: str) -> str:
-    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

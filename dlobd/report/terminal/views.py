@@ -48,7 +48,9 @@ def breakdown(run: Run, console: Console) -> None:
         tables.ranks(run),
     ):
         show(table, console)
-    _rank_lines(run, console)
+    for line in dict.fromkeys((*map(machine_of, run.ranks), slowest_rank(run))):
+        if line:
+            text.line(console, line)
     _transport(run, console)
     for table in (tables.exchange(run), tables.corrections(found), tables.metric_values(run), tables.setup(run)):
         show(table, console)
@@ -120,13 +122,6 @@ def resources(run: Run, console: Console) -> None:
         return
     show(tables.spark_metrics(run), console)
     show(tables.stages(run), console, most=MOST_ROWS)
-
-
-def _rank_lines(run: Run, console: Console) -> None:
-    for line in dict.fromkeys(filter(None, map(machine_of, run.ranks))):
-        text.line(console, line)
-    if slowest := slowest_rank(run):
-        text.line(console, slowest)
 
 
 def _transport(run: Run, console: Console) -> None:

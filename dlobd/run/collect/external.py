@@ -237,13 +237,10 @@ def _ours(data: bytes, asked: LogQuery, kind: str) -> Iterator[bytes]:
             continue
         if kind == "namenode" and not any(mark in line for mark in asked.marks):
             continue
-        stamp = _STAMP.match(line)
-        if stamp and asked.begin_ms <= _ms(stamp[1]) <= asked.end_ms:
-            yield line
-
-
-def _ms(stamp: bytes) -> int:
-    return round(datetime.fromisoformat(stamp.decode()).replace(tzinfo=UTC).timestamp() * 1000)
+        if stamp := _STAMP.match(line):
+            at = datetime.fromisoformat(stamp[1].decode()).replace(tzinfo=UTC)
+            if asked.begin_ms <= round(at.timestamp() * 1000) <= asked.end_ms:
+                yield line
 
 
 def _get(url: str, last_bytes: int | None = None) -> bytes | None:
