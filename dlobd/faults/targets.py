@@ -13,7 +13,7 @@ from dlobd.hadoop.embedded.cluster import EmbeddedCluster
 from dlobd.hadoop.embedded.processes import ProcessId, identify, mentioning
 
 Targets = Callable[[ObservedRun, Moment], Sequence[ProcessId]]
-"""Finds the processes of a run, at the moment of a trigger."""
+"""A function that finds processes of a run at the moment of a trigger."""
 
 Holds = Callable[[psutil.Process], bool]
 

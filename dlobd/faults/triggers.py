@@ -18,7 +18,7 @@ from dlobd.faults.observed_run import LogTail, ObservedRun
 from dlobd.hadoop.embedded.processes import ProcessId
 
 LINE_S, MARK_S = 0.001, 0.1
-"""Between two looks at the logs, and at files and recorded spans."""
+"""Pauses between two readings of the logs, and of files and recorded spans."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ REST_RESOLUTION_NS = 1_000_000
 
 
 def nm_heartbeat(evidence: Evidence) -> dict[str, Any]:
-    """How often a NodeManager reports, by the settings of the run where they are known: fields of a span."""
+    """Return the heartbeat of a NodeManager as fields of a span, with the period of the run's settings if known."""
     settings = evidence.event_log.hadoop_settings
     set_ms = settings.get("yarn.resourcemanager.nodemanagers.heartbeat-interval-ms", "")
     if set_ms.isdigit():

@@ -33,7 +33,7 @@ FEEDS = (kinds.FEED_JOB, kinds.TFCLUSTER_TRAIN)
 IN_OWN_MAIN = NotMeasured(
     "channel",
     "tensorflow",
-    "your main function is one span: its steps, what they compute and exchange, are not told apart",
+    "your main function is one span: its steps and their exchanges have no numbers of their own",
 )
 NO_RANKS = NotMeasured("channel", "", "no rank of TensorFlowOnSpark ran")
 IN_USER_CODE = NotMeasured("hdfs", "user", "what your code, or PySpark's loop around it, reads and writes itself")

@@ -167,7 +167,7 @@ def _outside(process: RecordedProcess, ranks: Sequence[Rank], threads: bool = Fa
 def _one_at_a_time(
     spans: Sequence[RecordedSpan], taken: list[tuple[int, int]]
 ) -> tuple[list[RecordedSpan], list[RecordedSpan]]:
-    """Separates concurrent spans of a Python worker, which go to a lane beside the executor's lane.
+    """Separate concurrent spans of a Python worker, which go to a lane beside the executor's lane.
 
     One task may have several workers that exchange rows. Extends `taken`, the intervals in which workers are busy."""
     tops = [span for span in spans if not span.parent]
