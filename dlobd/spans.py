@@ -81,10 +81,11 @@ class Cause(str):
     findings: tuple[str, ...]
 
     def __new__(
-        cls, name: str, period_is_read: bool, details: str = "", period_ns: int = 0, findings: tuple[str, ...] = ()
+        cls, name: str, period_is_read: bool, details: str = "", period_ns: int = 0, findings: str = ""
     ) -> Cause:
         row = super().__new__(cls, name)
-        row.period_is_read, row.details, row.period_ns, row.findings = period_is_read, details, period_ns, findings
+        row.period_is_read, row.details, row.period_ns = period_is_read, details, period_ns
+        row.findings = tuple(findings.split())
         return row
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -122,27 +123,21 @@ AM_HEARTBEAT_READ = Cause("ApplicationMaster asks while containers are missing",
 REPORT_POLL = Cause("Spark's application report poll", False, "spark.yarn.report.interval, 1 s", _S)
 REPORT_POLL_READ = Cause("Spark's application report poll, between its last two calls", True)
 EXECUTORS_POLL = Cause("Spark's wait for registered executors", False, "0.1 s poll", 100 * _MS)
-TFOS_RESERVATION_POLL = Cause("TensorFlowOnSpark reservation poll", False, "sleep 1 s", _S, findings=("polls",))
+TFOS_RESERVATION_POLL = Cause("TensorFlowOnSpark reservation poll", False, "sleep 1 s", _S, findings="polls")
 COMPAT_RESERVATION_POLL = Cause("reservation poll of the compatibility layer", True, "0.05 s")
-FEED_JOIN_POLL = Cause("TensorFlowOnSpark feed join poll", False, "sleep 1 s", _S, findings=("polls",))
-TFCLUSTER_SHUTDOWN_POLL = Cause("TensorFlowOnSpark TFCluster.shutdown poll", True, findings=("polls",))
-TFCLUSTER_GRACE_SECS = Cause("TFCluster.shutdown(grace_secs)", True, findings=("polls",))
-TERMINATE_POLL = Cause(
-    "TensorFlowOnSpark DataFeed.terminate", False, "5 s without an item", 5 * _S, findings=("polls",)
-)
+FEED_JOIN_POLL = Cause("TensorFlowOnSpark feed join poll", False, "sleep 1 s", _S, findings="polls")
+TFCLUSTER_SHUTDOWN_POLL = Cause("TensorFlowOnSpark TFCluster.shutdown poll", True, findings="polls")
+TFCLUSTER_GRACE_SECS = Cause("TFCluster.shutdown(grace_secs)", True, findings="polls")
+TERMINATE_POLL = Cause("TensorFlowOnSpark DataFeed.terminate", False, "5 s without an item", 5 * _S, findings="polls")
 BARRIER_POLL = Cause(
-    "Spark's barrier poll",
-    False,
-    "BarrierTaskContext sleeps 1 s before it looks for the answer",
-    _S,
-    findings=("polls",),
+    "Spark's barrier poll", False, "BarrierTaskContext sleeps 1 s before it looks for the answer", _S, findings="polls"
 )
 TF_DATA = Cause(
     "tf.data decodes and hands over a batch, in threads of its own",
     False,
     "at most 10 ms a batch",
     10 * _MS,
-    findings=("input-pipeline",),
+    findings="input-pipeline",
 )
 DONE_MARKER_POLL = Cause("done-marker poll", True, "2 s, doubling to 10 s")
 CLOSE_RETRY = Cause(
@@ -150,10 +145,10 @@ CLOSE_RETRY = Cause(
     False,
     "dfs.client.block.write.locateFollowingBlock.initial.delay.ms, 0.4 s",
     400 * _MS,
-    findings=("close-retry",),
+    findings="close-retry",
 )
 CLOSE_RETRY_READ = Cause(
-    "HDFS client's close retry, until its next try", True, "0.4 s, doubling", findings=("close-retry",)
+    "HDFS client's close retry, until its next try", True, "0.4 s, doubling", findings="close-retry"
 )
 
 CAUSES: dict[str, Cause] = {row: row for row in [*globals().values()] if type(row) is Cause}
@@ -192,7 +187,7 @@ class SpanKind(str):
         quality: OwnQuality = MEASURED,
         *,
         hidden_by: tuple[EvidenceFile, ...] = (),
-        findings: tuple[str, ...] = (),
+        findings: str = "",
         waits_for: str = "",
         cause: Cause | None = None,
         rendezvous: str = "",
@@ -200,7 +195,7 @@ class SpanKind(str):
         pauses_training: bool = False,
     ) -> SpanKind:
         row = super().__new__(cls, name)
-        row.layer, row.quality, row.hidden_by, row.findings = layer, quality, hidden_by, findings
+        row.layer, row.quality, row.hidden_by, row.findings = layer, quality, hidden_by, tuple(findings.split())
         row.waits_for, row.cause, row.rendezvous = waits_for, cause, rendezvous
         row.role, row.pauses_training = role, pauses_training
         row.wait = {"rendezvous": rendezvous} if rendezvous else {}
@@ -250,8 +245,8 @@ PARENT_PYTHON_STARTS = SpanKind("parent Python starts", LAUNCHER, BETWEEN_MARKS)
 PARENT_PYTHON_EXITS = SpanKind("parent Python exits", LAUNCHER, BETWEEN_MARKS, hidden_by=(DRIVER_SPANS,))
 USER_CODE = SpanKind("user code", USER, BETWEEN_MARKS)  # the user's script or function
 USER_MAIN = SpanKind("user code", TENSORFLOW, BETWEEN_MARKS)  # the user's main function on a node of TFCluster
-IMPORT_PYSPARK = SpanKind("import pyspark", SPARK, findings=("cold-start",))
-IMPORT_PYSPARK_WORKER = SpanKind("import pyspark.worker", SPARK, findings=("cold-start",))
+IMPORT_PYSPARK = SpanKind("import pyspark", SPARK, findings="cold-start")
+IMPORT_PYSPARK_WORKER = SpanKind("import pyspark.worker", SPARK, findings="cold-start")
 SPARK_CONTEXT = SpanKind("SparkContext", SPARK, hidden_by=(DRIVER_LOG,))  # its constructor
 SPARK_SESSION = SpanKind("SparkSession", SPARK, hidden_by=(DRIVER_LOG,))  # getOrCreate
 SPARK_CONTEXT_STOP = SpanKind("SparkContext.stop", SPARK, hidden_by=(DRIVER_LOG,))
@@ -268,13 +263,13 @@ JOB = SpanKind("job {}", SPARK, BETWEEN_MARKS, hidden_by=PYTHON_EVIDENCE)
 SUBMIT_JOB = SpanKind("submit job {}", SPARK, BETWEEN_MARKS)
 END_JOB = SpanKind("end job {}", SPARK, BETWEEN_MARKS)
 WAIT_FOR_TASKS = SpanKind("wait for tasks of {}", SPARK, BETWEEN_MARKS, hidden_by=PYTHON_EVIDENCE)
-LOST_TASK = SpanKind("lost task of {}", SPARK, BETWEEN_MARKS, findings=("lost-work",))
+LOST_TASK = SpanKind("lost task of {}", SPARK, BETWEEN_MARKS, findings="lost-work")
 
-# ---- phases of JVMs, between two lines of one log: see attribution/lanes/jvm.py
+# ---- phases of JVMs, between two lines of one log: see timeline/jvm.py
 
 CREATE_JVM = SpanKind("create JVM", SPARK)
 CONFIGURE_LOG4J = SpanKind("configure log4j", SPARK)
-GC_PAUSE = SpanKind("GC pause", SPARK, findings=("garbage",))
+GC_PAUSE = SpanKind("GC pause", SPARK, findings="garbage")
 PREPARE_SETTINGS = SpanKind("prepare settings", SPARK)
 CREATE_SPARK_ENV = SpanKind("create SparkEnv", SPARK)
 CREATE_TASK_SCHEDULER = SpanKind("create task scheduler", SPARK)
@@ -297,32 +292,32 @@ EXECUTOR_ASKS_TO_BE_REGISTERED = _executor("executor asks to be registered")
 
 # ---- YARN: the application and its containers; the variable part is `AM` or `executor`
 
-SUBMIT_RPC = SpanKind("submit RPC", YARN, findings=("resource-manager",))
-RPC = SpanKind("{} RPC", YARN, findings=("resource-manager",))
-ACCEPT_APPLICATION = SpanKind("accept application", YARN, findings=("queue",))
+SUBMIT_RPC = SpanKind("submit RPC", YARN, findings="resource-manager")
+RPC = SpanKind("{} RPC", YARN, findings="resource-manager")
+ACCEPT_APPLICATION = SpanKind("accept application", YARN, findings="queue")
 REGISTER_APPLICATION = SpanKind(
-    "register application", YARN, BETWEEN_MARKS, hidden_by=(RM_LOG,), findings=("resource-manager",)
+    "register application", YARN, BETWEEN_MARKS, hidden_by=(RM_LOG,), findings="resource-manager"
 )
-UNREGISTER_APPLICATION = SpanKind("unregister application", YARN, BETWEEN_MARKS, findings=("resource-manager",))
-ALLOCATE_CONTAINER = SpanKind("allocate {} container", YARN, BETWEEN_MARKS, hidden_by=(RM_LOG,), findings=("queue",))
-HAND_OUT_CONTAINER = SpanKind("hand out {} container", YARN, hidden_by=(RM_LOG,), findings=("queue",))
+UNREGISTER_APPLICATION = SpanKind("unregister application", YARN, BETWEEN_MARKS, findings="resource-manager")
+ALLOCATE_CONTAINER = SpanKind("allocate {} container", YARN, BETWEEN_MARKS, hidden_by=(RM_LOG,), findings="queue")
+HAND_OUT_CONTAINER = SpanKind("hand out {} container", YARN, hidden_by=(RM_LOG,), findings="queue")
 ALLOCATE_AND_LAUNCH_CONTAINER = SpanKind(
-    "allocate and launch {} container", YARN, BETWEEN_MARKS, hidden_by=CONTAINER_EVIDENCE, findings=("queue",)
+    "allocate and launch {} container", YARN, BETWEEN_MARKS, hidden_by=CONTAINER_EVIDENCE, findings="queue"
 )
 ALLOCATE_TO_START_CONTAINER = SpanKind(
-    "allocate, localise and start {} container", YARN, BETWEEN_MARKS, hidden_by=CONTAINER_EVIDENCE, findings=("queue",)
+    "allocate, localise and start {} container", YARN, BETWEEN_MARKS, hidden_by=CONTAINER_EVIDENCE, findings="queue"
 )
 LAUNCH_AM_CONTAINER = SpanKind(
-    "launch AM container", YARN, BETWEEN_MARKS, hidden_by=CONTAINER_EVIDENCE, findings=("node-manager",)
+    "launch AM container", YARN, BETWEEN_MARKS, hidden_by=CONTAINER_EVIDENCE, findings="node-manager"
 )
-PREPARE_CONTAINER = SpanKind("prepare {} container", YARN, BETWEEN_MARKS, findings=("node-manager",))
-LOCALISE_CONTAINER = SpanKind("localise {} container", YARN, findings=("localisation",))
-START_CONTAINER = SpanKind("start {} container", YARN, findings=("node-manager",))
+PREPARE_CONTAINER = SpanKind("prepare {} container", YARN, BETWEEN_MARKS, findings="node-manager")
+LOCALISE_CONTAINER = SpanKind("localise {} container", YARN, findings="localisation")
+START_CONTAINER = SpanKind("start {} container", YARN, findings="node-manager")
 LOCALISE_AND_START_CONTAINER = SpanKind(
-    "localise and start {} container", YARN, BETWEEN_MARKS, hidden_by=CONTAINER_EVIDENCE, findings=("localisation",)
+    "localise and start {} container", YARN, BETWEEN_MARKS, hidden_by=CONTAINER_EVIDENCE, findings="localisation"
 )
-NOTICE_LOST_ATTEMPT = SpanKind("notice lost attempt", YARN, BETWEEN_MARKS, findings=("lost-work",))
-NOTICE_LOST_EXECUTOR = SpanKind("notice lost executor", YARN, BETWEEN_MARKS, findings=("lost-work",))
+NOTICE_LOST_ATTEMPT = SpanKind("notice lost attempt", YARN, BETWEEN_MARKS, findings="lost-work")
+NOTICE_LOST_EXECUTOR = SpanKind("notice lost executor", YARN, BETWEEN_MARKS, findings="lost-work")
 
 AM_LAUNCH_SCRIPT = _am("AM launch script", BETWEEN_MARKS, NM_LOG)
 AM_JVM_BOOTS = _am("AM JVM boots", BETWEEN_MARKS)
@@ -333,8 +328,8 @@ AM_STOPS = _am("AM stops", BETWEEN_MARKS)
 AM_PREPARES_REQUEST = _am("AM prepares its request", BETWEEN_MARKS)
 AM_ASKS_FOR_CONTAINER = _am("AM asks for executor container", BETWEEN_MARKS, *CONTAINER_EVIDENCE)
 AM_LAUNCHES_CONTAINER = _am("AM launches executor container", BETWEEN_MARKS, *CONTAINER_EVIDENCE)
-LOST_ATTEMPT = SpanKind("lost attempt", SPARK, BETWEEN_MARKS, findings=("lost-work",))
-WAIT_FOR_NEXT_AM = SpanKind("wait for another ApplicationMaster", SPARK, BETWEEN_MARKS, findings=("lost-work",))
+LOST_ATTEMPT = SpanKind("lost attempt", SPARK, BETWEEN_MARKS, findings="lost-work")
+WAIT_FOR_NEXT_AM = SpanKind("wait for another ApplicationMaster", SPARK, BETWEEN_MARKS, findings="lost-work")
 
 # ---- an executor, its tasks and its Python workers
 
@@ -362,8 +357,8 @@ REPORT_TASK = SpanKind("report task of {}", SPARK)  # both ends of one message
 
 # ---- launchers
 
-IMPORT_TENSORFLOWONSPARK = SpanKind("import tensorflowonspark", LAUNCHER, findings=("cold-start",))
-IMPORT_DISTRIBUTOR = SpanKind("import spark-tensorflow-distributor", LAUNCHER, findings=("cold-start",))
+IMPORT_TENSORFLOWONSPARK = SpanKind("import tensorflowonspark", LAUNCHER, findings="cold-start")
+IMPORT_DISTRIBUTOR = SpanKind("import spark-tensorflow-distributor", LAUNCHER, findings="cold-start")
 TFCLUSTER_RUN = SpanKind("TFCluster.run", LAUNCHER, hidden_by=PYTHON_EVIDENCE)
 TFCLUSTER_TRAIN = SpanKind("TFCluster.train", SPARK, hidden_by=PYTHON_EVIDENCE, waits_for=WAIT_TRAINERS)
 TFCLUSTER_INFERENCE = SpanKind("TFCluster.inference", LAUNCHER, hidden_by=PYTHON_EVIDENCE)
@@ -377,7 +372,7 @@ AWAIT_RESERVATIONS = SpanKind(  # at the driver and at each node
     "await reservations", LAUNCHER, hidden_by=PYTHON_EVIDENCE, waits_for=WAIT_LAST_RESERVATION
 )
 START_TASK = SpanKind("start task", LAUNCHER, BETWEEN_MARKS)  # of one executor
-FEED_TASK = SpanKind("feed task", LAUNCHER, BETWEEN_MARKS, findings=("feed",))  # of one partition
+FEED_TASK = SpanKind("feed task", LAUNCHER, BETWEEN_MARKS, findings="feed")  # of one partition
 SHUTDOWN_TASK = SpanKind("shutdown task", LAUNCHER, BETWEEN_MARKS)  # of one executor
 SLEEP = SpanKind("sleep", LAUNCHER)  # of a third party, with its cause
 FEED_JOB = SpanKind("feed job", SPARK, hidden_by=PYTHON_EVIDENCE, waits_for=WAIT_TRAINERS)  # all partitions and epochs
@@ -406,56 +401,55 @@ NOT_YET_FORKED = SpanKind("not yet forked", LAUNCHER, BETWEEN_MARKS, hidden_by=P
 
 # ---- the feed
 
-_FEED = ("feed",)
-READ_BLOCK = SpanKind("read block", SPARK, findings=_FEED)  # Spark hands over a block
-READ_ROWS = SpanKind("read rows", SPARK, findings=_FEED)  # Spark hands over the user's own rows
-PUT = SpanKind("put", FEED, findings=_FEED)  # into the queue or pipe
-GET = SpanKind("get", FEED, hidden_by=PYTHON_EVIDENCE, findings=_FEED, waits_for=WAIT_FEEDER)  # out of it
-TAKE_BLOCK = SpanKind("take block", FEED, findings=_FEED)  # the rest of a get once its block is there
-WRITE_BLOCK = SpanKind("write block", FEED, findings=_FEED)  # the rest of a put once there is room
-READ_AHEAD = SpanKind("read ahead", FEED, BETWEEN_MARKS, findings=_FEED)  # a thread gets blocks in advance
+READ_BLOCK = SpanKind("read block", SPARK, findings="feed")  # Spark hands over a block
+READ_ROWS = SpanKind("read rows", SPARK, findings="feed")  # Spark hands over the user's own rows
+PUT = SpanKind("put", FEED, findings="feed")  # into the queue or pipe
+GET = SpanKind("get", FEED, hidden_by=PYTHON_EVIDENCE, findings="feed", waits_for=WAIT_FEEDER)  # out of it
+TAKE_BLOCK = SpanKind("take block", FEED, findings="feed")  # the rest of a get once its block is there
+WRITE_BLOCK = SpanKind("write block", FEED, findings="feed")  # the rest of a put once there is room
+READ_AHEAD = SpanKind("read ahead", FEED, BETWEEN_MARKS, findings="feed")  # a thread gets blocks in advance
 AWAIT_BLOCK = SpanKind(  # the step loop waits for that thread
-    "await block", FEED, hidden_by=PYTHON_EVIDENCE, findings=_FEED, waits_for=WAIT_READER
+    "await block", FEED, hidden_by=PYTHON_EVIDENCE, findings="feed", waits_for=WAIT_READER
 )
-JOIN_QUEUE = SpanKind("join queue", FEED, BETWEEN_MARKS, findings=_FEED)
-PUT_RESULTS = SpanKind("put results", FEED, findings=_FEED)  # of an inference
-TERMINATE_FEED = SpanKind("terminate feed", FEED, findings=_FEED, cause=TERMINATE_POLL)
+JOIN_QUEUE = SpanKind("join queue", FEED, BETWEEN_MARKS, findings="feed")
+PUT_RESULTS = SpanKind("put results", FEED, findings="feed")  # of an inference
+TERMINATE_FEED = SpanKind("terminate feed", FEED, findings="feed", cause=TERMINATE_POLL)
 
 # ---- a trainer
 
 _RANK = (RANK_SPANS,)
-_EVALUATION = ("evaluations",)
-_SHORT = ("short-steps",)
-_EXCHANGE = ("exchange",)
+_EVALUATION = "evaluations"
+_SHORT = "short-steps"
+_EXCHANGE = "exchange short-steps"
 TRAINER_PROCESS = SpanKind("trainer process", TENSORFLOW, BETWEEN_MARKS, hidden_by=_RANK)
 TRAINER_PROCESS_EXITS = SpanKind("trainer process exits", TENSORFLOW, BETWEEN_MARKS)
 TRAINER = SpanKind("trainer", TENSORFLOW, BETWEEN_MARKS, hidden_by=_RANK)  # the whole of its main function
-IMPORT_TENSORFLOW = SpanKind("import tensorflow", TENSORFLOW, findings=("cold-start",))
+IMPORT_TENSORFLOW = SpanKind("import tensorflow", TENSORFLOW, findings="cold-start")
 JOIN_RANKS = SpanKind("join ranks", TENSORFLOW, hidden_by=_RANK, rendezvous="join ranks")
 BUILD = SpanKind("build", TENSORFLOW)  # model, optimiser, step
 BUILD_PIPELINE = SpanKind("build pipeline", TENSORFLOW)
-CHECK_RECORDS = SpanKind("check records", TENSORFLOW, findings=("input-pipeline",))
-DECODE = SpanKind("decode", TENSORFLOW, findings=("evaluations", "input-pipeline"))  # a block that was fed
-AUGMENT = SpanKind("augment", TENSORFLOW, findings=("input-pipeline",))  # with input "read", tf.data's threads do it
+CHECK_RECORDS = SpanKind("check records", TENSORFLOW, findings="input-pipeline")
+DECODE = SpanKind("decode", TENSORFLOW, findings="evaluations input-pipeline")  # a block that was fed
+AUGMENT = SpanKind("augment", TENSORFLOW, findings="input-pipeline")  # with input "read", tf.data's threads do it
 NEXT_BATCH = SpanKind(  # out of tf.data
-    "next batch", TENSORFLOW, findings=("input-pipeline",), waits_for=WAIT_READER, cause=TF_DATA
+    "next batch", TENSORFLOW, findings="input-pipeline", waits_for=WAIT_READER, cause=TF_DATA
 )
 FIRST_STEP = SpanKind("first step", TENSORFLOW, hidden_by=_RANK)  # TensorFlow traces and compiles in it
 STEP = SpanKind("step", TENSORFLOW, hidden_by=_RANK, findings=_SHORT)  # holds the next three if the exchange is outside
 FORWARD_AND_BACKWARD = SpanKind("forward and backward", TENSORFLOW, findings=_SHORT)
-EXCHANGE = SpanKind("exchange", CHANNEL, hidden_by=_RANK, findings=_EXCHANGE + _SHORT)  # dlobd's holds the next four
-PACK = SpanKind("pack", CHANNEL, findings=_EXCHANGE + _SHORT)  # tensors into the buffers that travel
+EXCHANGE = SpanKind("exchange", CHANNEL, hidden_by=_RANK, findings=_EXCHANGE)  # dlobd's holds the next four
+PACK = SpanKind("pack", CHANNEL, findings=_EXCHANGE)  # tensors into the buffers that travel
 WAIT_FOR_PEERS = SpanKind(  # until all ranks have packed
-    "wait for peers", CHANNEL, hidden_by=_RANK, findings=_EXCHANGE + _SHORT, rendezvous=PEERS_RENDEZVOUS
+    "wait for peers", CHANNEL, hidden_by=_RANK, findings=_EXCHANGE, rendezvous=PEERS_RENDEZVOUS
 )
-WIRE = SpanKind("wire", CHANNEL, hidden_by=_RANK, findings=_EXCHANGE + _SHORT)  # the collective
-UNPACK = SpanKind("unpack", CHANNEL, findings=_EXCHANGE + _SHORT)  # means into tensors
-PUSH = SpanKind("push", CHANNEL, hidden_by=_RANK, findings=_EXCHANGE + _SHORT)  # to one asynchronous parameter server
-PULL = SpanKind("pull", CHANNEL, hidden_by=_RANK, findings=_EXCHANGE + _SHORT)
+WIRE = SpanKind("wire", CHANNEL, hidden_by=_RANK, findings=_EXCHANGE)  # the collective
+UNPACK = SpanKind("unpack", CHANNEL, findings=_EXCHANGE)  # means into tensors
+PUSH = SpanKind("push", CHANNEL, hidden_by=_RANK, findings=_EXCHANGE)  # to one asynchronous parameter server
+PULL = SpanKind("pull", CHANNEL, hidden_by=_RANK, findings=_EXCHANGE)
 LEAVE_SERVERS = SpanKind("leave the servers", CHANNEL, hidden_by=_RANK, rendezvous="leave the servers")
-RECEIVE = SpanKind("receive", CHANNEL, findings=_EXCHANGE)  # a parameter server receives from one worker
-SUM = SpanKind("sum", CHANNEL, findings=_EXCHANGE)
-SEND = SpanKind("send", CHANNEL, findings=_EXCHANGE)
+RECEIVE = SpanKind("receive", CHANNEL, findings="exchange")  # a parameter server receives from one worker
+SUM = SpanKind("sum", CHANNEL, findings="exchange")
+SEND = SpanKind("send", CHANNEL, findings="exchange")
 APPLY = SpanKind("apply", TENSORFLOW, findings=_SHORT)
 AGREE = SpanKind("agree", TENSORFLOW, hidden_by=_RANK, findings=_SHORT, rendezvous="agree")  # does training end?
 AGREE_OUTSIDE = SpanKind("agree", CHANNEL, hidden_by=_RANK, findings=_SHORT, rendezvous="agree")  # by dlobd's exchange
@@ -469,15 +463,15 @@ PREDICT = SpanKind("predict", TENSORFLOW, findings=_EVALUATION)  # one batch of 
 
 READ_LOCAL_FILE = SpanKind("read {}", TENSORFLOW, findings=_EVALUATION)
 WRITE_LOCAL_FILE = SpanKind("write {}", TENSORFLOW)
-READ_FILE = SpanKind("read {}", HDFS, findings=("hdfs-data", "evaluations"))
-WRITE_FILE = SpanKind("write {}", HDFS, findings=("hdfs-data", "evaluations"))
-STREAM = SpanKind("stream", HDFS, findings=("hdfs-data", "evaluations"))  # bytes that a DataNode sends
-OPEN = SpanKind("open", HDFS, findings=("name-node", "evaluations"))
-LIST_DIRECTORY = SpanKind("list directory", HDFS, findings=("name-node", "evaluations"))
-NAMENODE_CALL = SpanKind("{} NameNode", HDFS, findings=("name-node", "evaluations"))
-DATANODE_CALL = SpanKind("{} DataNode", HDFS, findings=("hdfs-data", "evaluations"))
-UPLOAD_TO_STAGING = SpanKind("upload to staging", HDFS, findings=("localisation", "evaluations"))
-WRITE_STAGING = SpanKind("write staging", HDFS, BETWEEN_MARKS, findings=("localisation", "evaluations"))
+READ_FILE = SpanKind("read {}", HDFS, findings="hdfs-data evaluations")
+WRITE_FILE = SpanKind("write {}", HDFS, findings="hdfs-data evaluations")
+STREAM = SpanKind("stream", HDFS, findings="hdfs-data evaluations")  # bytes that a DataNode sends
+OPEN = SpanKind("open", HDFS, findings="name-node evaluations")
+LIST_DIRECTORY = SpanKind("list directory", HDFS, findings="name-node evaluations")
+NAMENODE_CALL = SpanKind("{} NameNode", HDFS, findings="name-node evaluations")
+DATANODE_CALL = SpanKind("{} DataNode", HDFS, findings="hdfs-data evaluations")
+UPLOAD_TO_STAGING = SpanKind("upload to staging", HDFS, findings="localisation evaluations")
+WRITE_STAGING = SpanKind("write staging", HDFS, BETWEEN_MARKS, findings="localisation evaluations")
 STOP_EVENT_LOG = SpanKind("stop event log", HDFS, findings=_EVALUATION)
 CLOSE_EVENT_LOG = SpanKind("close event log", HDFS, BETWEEN_MARKS, findings=_EVALUATION)
 SLEEP_BEFORE_CLOSE = SpanKind("sleep before closing again", HDFS, BETWEEN_MARKS, findings=_EVALUATION)

@@ -201,7 +201,7 @@ class Alignment:
         return lambda at_ns: at_ns + by_ns
 
     def _by_wall_clock(self, domain: str | None, offset_ns: int | None) -> int:
-        """Return by how much the times of a clock are moved because of its wall clock; 0 if they are not."""
+        """Return the shift of a clock's times by its wall clock; 0 without a shift."""
         if self._offset_ns is None or offset_ns is None or domain == self._domain or domain in self._offsets:
             return 0
         by_ns = offset_ns - self._offset_ns

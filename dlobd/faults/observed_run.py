@@ -55,7 +55,8 @@ class ObservedRun:
         A daemon's log has the daemon's name; `spark-submit` is the client's log; `container-N` is that of the N-th
         container; `driver` is one of the latter two."""
         logs = {name: path for name, path in self.cluster.log_files().items() if path.exists()}
-        logs |= {f"container-{_number(path)}": path for path in self._container_files("container_*/stderr")}
+        for path in self._container_files("container_*/stderr"):
+            logs[f"container-{int(path.parent.name.rpartition('_')[2])}"] = path
         if self.driver_log is None:
             self.driver_log = next((path for path in self._driver_logs() if path not in self._before), None)
         if self.driver_log and self.driver_log.exists():
@@ -123,8 +124,3 @@ def _read_from(path: Path, offset: int) -> bytes:
             return file.read()
     except FileNotFoundError:
         return b""  # YARN removes a container's log at the end of its application
-
-
-def _number(stderr: Path) -> int:
-    """Return 1 for container_1795257292722_0002_01_000001/stderr."""
-    return int(stderr.parent.name.rpartition("_")[2])

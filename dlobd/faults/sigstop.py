@@ -18,7 +18,7 @@ from dlobd.hadoop.embedded.processes import ProcessId
 
 LOOK_S = 0.001
 SEARCH_S = 0.01
-"""Between two searches for a process that does not exist yet: each reads all of /proc."""
+"""Pause between two searches for a process that does not exist yet: each search reads all of /proc."""
 STOPPED_WITHIN_S = 2.0
 """Deadline for stopping every thread of the processes that exist."""
 FREE_WITHIN_S = 30.0

@@ -13,7 +13,7 @@ from dlobd.hadoop.embedded.cluster import EmbeddedCluster
 from dlobd.hadoop.embedded.processes import ProcessId, identify, mentioning
 
 Targets = Callable[[ObservedRun, Moment], Sequence[ProcessId]]
-"""Finds the processes of a run, at the moment of a trigger."""
+"""A function that finds processes of a run at the moment of a trigger."""
 
 Holds = Callable[[psutil.Process], bool]
 
@@ -43,8 +43,12 @@ def container(number: int, holds: Holds = lambda process: True) -> Targets:
 
 def spark_submit(run: ObservedRun, moment: Moment) -> list[ProcessId]:
     """Return spark-submit's JVM, which is the driver's JVM in client mode."""
+
+    def is_spark_submit(process: psutil.Process) -> bool:
+        return is_java(process) and SPARK_SUBMIT_CLASS in process.cmdline()
+
     below = psutil.Process().children(recursive=True)
-    return [process for child in below if (process := identify(child.pid)) and fulfils(process, _is_spark_submit)]
+    return [process for child in below if (process := identify(child.pid)) and fulfils(process, is_spark_submit)]
 
 
 def driver_jvm(run: ObservedRun, moment: Moment) -> Sequence[ProcessId]:
@@ -89,10 +93,6 @@ def is_python(process: psutil.Process) -> bool:
 def is_python_daemon(process: psutil.Process) -> bool:
     """Return True if the process is Spark's Python daemon."""
     return is_python(process) and any(word.endswith("daemon") for word in process.cmdline())
-
-
-def _is_spark_submit(process: psutil.Process) -> bool:
-    return is_java(process) and SPARK_SUBMIT_CLASS in process.cmdline()
 
 
 def maps(library: str) -> Holds:

@@ -18,7 +18,7 @@ from dlobd.faults.observed_run import LogTail, ObservedRun
 from dlobd.hadoop.embedded.processes import ProcessId
 
 LINE_S, MARK_S = 0.001, 0.1
-"""Between two looks at the logs, and at files and recorded spans."""
+"""Pauses between two readings of the logs, and of files and recorded spans."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,10 @@ def _watch(run: ObservedRun, tail: LogTail, waiting: list[Fault]) -> None:
     while not run.over.wait(LINE_S):
         for log, line in tail.lines():
             for fault in [*waiting]:
-                if isinstance(fault.trigger, LogLine) and (match := _match(run, fault.trigger, log, line)):
+                trigger = fault.trigger
+                if not isinstance(trigger, LogLine) or not re.fullmatch(trigger.log, log) or not run.concerns(line):
+                    continue
+                if match := trigger.pattern.search(line):
                     begin(fault, Moment(log, match))
         if time.monotonic() >= next_look_s:
             next_look_s = time.monotonic() + MARK_S
@@ -119,9 +122,3 @@ def _watch(run: ObservedRun, tail: LogTail, waiting: list[Fault]) -> None:
                     begin(fault, moment)
     for thread in threads:
         thread.join()
-
-
-def _match(run: ObservedRun, trigger: LogLine, log: str, line: str) -> re.Match[str] | None:
-    if not re.fullmatch(trigger.log, log) or not run.concerns(line):
-        return None
-    return trigger.pattern.search(line)

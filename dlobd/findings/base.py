@@ -109,7 +109,14 @@ class WallShare:
     @property
     def evidence(self) -> tuple[str, ...]:
         """The largest entries, one line per entry."""
-        return tuple(_line(*key, ns, self.counts[key]) for key, ns in self.lengths.most_common(MOST_NAMES))
+        lines = []
+        for key, ns in self.lengths.most_common(MOST_NAMES):
+            layer, name, how, source = key
+            count = self.counts[key]
+            pieces = "1 piece" if count == 1 else f"{count} pieces"
+            origin = f"{how}, {source}" if source else how
+            lines.append(f"{LAYERS[layer].title}, {name}: {ns / 1e9:.3f} s in {pieces} ({origin})")
+        return tuple(lines)
 
 
 def wall_share(context: Context, wanted: Callable[[Span, bool], bool]) -> WallShare:
@@ -119,9 +126,3 @@ def wall_share(context: Context, wanted: Callable[[Span, bool], bool]) -> WallSh
         if segment.span is not None and wanted(segment.span, segment.kind != "span"):
             share.add(segment, segment.span)
     return share
-
-
-def _line(layer: str, name: str, quality_: str, source: str, ns: int, count: int) -> str:
-    pieces = "1 piece" if count == 1 else f"{count} pieces"
-    origin = f"{quality_}, {source}" if source else quality_
-    return f"{LAYERS[layer].title}, {name}: {ns / 1e9:.3f} s in {pieces} ({origin})"

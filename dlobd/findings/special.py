@@ -94,7 +94,9 @@ def straggler(context: Context) -> Candidate | None:
         if len(members) > 1 and members[-1].lane != members[-2].lane:
             last = members[-1]
             between = (members[-2].start_ns, last.start_ns)
-            paused_ns = sum(_overlap_ns(between, pause) for pause in pauses if pause.lane == last.lane)
+            own = [pause for pause in pauses if pause.lane == last.lane]
+            overlaps = (min(between[1], pause.end_ns) - max(between[0], pause.start_ns) for pause in own)
+            paused_ns = sum(max(0, overlap_ns) for overlap_ns in overlaps)
             late[last.lane] += max(0, between[1] - between[0] - paused_ns)
             times[last.lane] += 1
             uncertain[last.lane] += last.resolution_ns
@@ -119,10 +121,6 @@ def straggler(context: Context) -> Candidate | None:
         saves_ns=ns,
         uncertain_ns=uncertain[lane],
     )
-
-
-def _overlap_ns(between: tuple[int, int], span: Span) -> int:
-    return max(0, min(between[1], span.end_ns) - max(between[0], span.start_ns))
 
 
 def short_steps(context: Context) -> Candidate | None:

@@ -190,22 +190,14 @@ class RunBundle:
         return frame
 
     def _span_row(self, span: Span) -> dict[str, Any]:
+        own = ("id", "layer", "name", "lane", "source", "resolution_ns", "truncated")
         return {
-            "id": span.id,
+            **{name: getattr(span, name) for name in own},
+            **{name: getattr(span.process, name) for name in ("host", "role", "index", "pid")},
             "parent": span.parent or "",
-            "layer": span.layer,
-            "name": span.name,
-            "host": span.process.host,
-            "role": span.process.role,
-            "index": span.process.index,
-            "pid": span.process.pid,
-            "lane": span.lane,
             "start_ns": span.start_ns - self.trace.start_ns,
             "end_ns": span.end_ns - self.trace.start_ns,
             "duration_ns": span.end_ns - span.start_ns,
-            "source": span.source,
-            "resolution_ns": span.resolution_ns,
-            "truncated": span.truncated,
             "attrs": dict(span.attrs),
         }
 
@@ -217,21 +209,18 @@ def _passed(row: LayerWaits | None, ns: int) -> dict[str, int | None]:
     return {name: getattr(row, name) for name in names}
 
 
+_IO = ("disk_read_bytes", "disk_written_bytes", "loopback_bytes", "net_received_bytes", "net_sent_bytes")
+
+
 def _host_rows(found: SampledHost) -> Iterator[dict[str, Any]]:
     for sample in found.samples:
         gpus = [gpu for gpu in sample.gpus if gpu]
         yield {
-            "at_ns": sample.at_ns,
+            **{name: getattr(sample, name) for name in ("at_ns", "memory_bytes", *_IO)},
             "host": found.host,
             "role": "host",
             "index": 0,
             "cpu_ns": sample.cpu_busy_ns,
-            "memory_bytes": sample.memory_bytes,
-            "disk_read_bytes": sample.disk_read_bytes,
-            "disk_written_bytes": sample.disk_written_bytes,
-            "loopback_bytes": sample.loopback_bytes,
-            "net_received_bytes": sample.net_received_bytes,
-            "net_sent_bytes": sample.net_sent_bytes,
             "gpu_busy_percent": sum(busy for busy, _ in gpus) / len(gpus) if gpus else None,
             "gpu_memory_bytes": sum(memory for _, memory in gpus) if gpus else None,
         }
@@ -239,15 +228,7 @@ def _host_rows(found: SampledHost) -> Iterator[dict[str, Any]]:
 
 def _process_rows(evidence: Evidence, found: SampledHost) -> Iterator[dict[str, Any]]:
     for process, role, index in resource_use.with_roles(evidence, found):
+        who = {"host": found.host, "role": role, "index": index, "pid": process.pid}
         for sample in process.samples:
-            yield {
-                "at_ns": sample.at_ns,
-                "host": found.host,
-                "role": role,
-                "index": index,
-                "pid": process.pid,
-                "cpu_ns": sample.cpu_ns,
-                "memory_bytes": sample.rss_bytes,
-                "disk_read_bytes": sample.read_bytes,
-                "disk_written_bytes": sample.write_bytes,
-            }
+            use = {"at_ns": sample.at_ns, "cpu_ns": sample.cpu_ns, "memory_bytes": sample.rss_bytes}
+            yield {**who, **use, "disk_read_bytes": sample.read_bytes, "disk_written_bytes": sample.write_bytes}

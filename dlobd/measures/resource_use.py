@@ -8,12 +8,12 @@ lanes meanwhile is included: the figure is the load of the machine during the wa
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
 from dlobd.evidence.evidence import Evidence
-from dlobd.evidence.resources import Counter, HostSample, ProcessSample, SampledHost, SampledProcess
+from dlobd.evidence.resources import Counter, HostSample, SampledHost, SampledProcess
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.record.resources import GpuUse, HostUse, LayerUse, ProcessUse, ResourceUse
 from dlobd.schema import Segment
@@ -21,14 +21,8 @@ from dlobd.schema import Segment
 OTHER = "other"
 """The role of any other process, such as a shell."""
 
-_COUNTERS: Mapping[str, Callable[[HostSample], int | None]] = {
-    "cpu_busy_ns": lambda sample: sample.cpu_busy_ns,
-    "disk_read_bytes": lambda sample: sample.disk_read_bytes,
-    "disk_written_bytes": lambda sample: sample.disk_written_bytes,
-    "loopback_bytes": lambda sample: sample.loopback_bytes,
-    "net_received_bytes": lambda sample: sample.net_received_bytes,
-    "net_sent_bytes": lambda sample: sample.net_sent_bytes,
-}
+_IO = ("disk_read_bytes", "disk_written_bytes", "loopback_bytes", "net_received_bytes", "net_sent_bytes")
+_COUNTERS = ("cpu_busy_ns", *_IO)
 _MAIN_CLASSES = {
     "org.apache.spark.executor.YarnCoarseGrainedExecutorBackend": "executor",
     "org.apache.spark.executor.CoarseGrainedExecutorBackend": "executor",
@@ -47,7 +41,7 @@ def resource_use(evidence: Evidence, segments: Sequence[Segment], window: Window
     found = evidence.resources
     if found is None or not _sampled(found, *window):
         return None
-    counters = {name: _counter(found, of) for name, of in _COUNTERS.items()}
+    counters = {name: _counter(found, name) for name in _COUNTERS}
     gpus = [_gpu_busy(found, index) for index in range(len(found.gpus))]
     times = [sample.at_ns for sample in found.samples]
     cost = Counter((sample.at_ns, sample.cost_ns) for sample in found.samples)
@@ -63,22 +57,21 @@ def resource_use(evidence: Evidence, segments: Sequence[Segment], window: Window
     )
 
 
-def _counter(found: SampledHost, of: Callable[[HostSample], int | None]) -> Counter | None:
-    """Return None if it was not read in every sample."""
-    readings = [(sample.at_ns, of(sample)) for sample in found.samples]
-    known = [(at_ns, value) for at_ns, value in readings if value is not None]
-    return Counter(known) if len(known) == len(readings) else None
+def _counter(found: SampledHost, name: str) -> Counter | None:
+    """Return a counter of the host; None if any sample lacks it."""
+    readings = [(sample.at_ns, getattr(sample, name)) for sample in found.samples]
+    return Counter(readings) if all(value is not None for _, value in readings) else None
 
 
 def _sampled(found: SampledHost, start_ns: int, end_ns: int) -> int:
-    """Return the part of a stretch between the first sample and the last."""
+    """Return the part of an interval between the first sample and the last."""
     first_ns, last_ns = found.samples[0].at_ns, found.samples[-1].at_ns
     return max(0, min(end_ns, last_ns) - max(start_ns, first_ns))
 
 
-def _growth(counters: _Counters, stretches: Sequence[Window]) -> dict[str, int | None]:
+def _growth(counters: _Counters, intervals: Sequence[Window]) -> dict[str, int | None]:
     return {
-        name: sum(counter.between(*stretch) for stretch in stretches) if counter else None
+        name: sum(counter.between(*interval) for interval in intervals) if counter else None
         for name, counter in counters.items()
     }
 
@@ -117,23 +110,23 @@ def _within(found: SampledHost, window: Window) -> list[HostSample]:
 def _layers(
     found: SampledHost, counters: _Counters, gpus: Sequence[Counter], segments: Sequence[Segment]
 ) -> tuple[LayerUse, ...]:
-    stretches: dict[str, list[Window]] = defaultdict(list)
+    intervals: dict[str, list[Window]] = defaultdict(list)
     for segment in segments:
-        stretches[segment.layer].append((segment.start_ns, segment.end_ns))
+        intervals[segment.layer].append((segment.start_ns, segment.end_ns))
     order = [*LAYERS, UNATTRIBUTED]
-    return tuple(_layer(found, counters, gpus, layer, stretches[layer]) for layer in sorted(stretches, key=order.index))
+    return tuple(_layer(found, counters, gpus, layer, intervals[layer]) for layer in sorted(intervals, key=order.index))
 
 
 def _layer(
-    found: SampledHost, counters: _Counters, gpus: Sequence[Counter], layer: str, stretches: Sequence[Window]
+    found: SampledHost, counters: _Counters, gpus: Sequence[Counter], layer: str, intervals: Sequence[Window]
 ) -> LayerUse:
-    sampled_ns = sum(_sampled(found, *stretch) for stretch in stretches)
-    grown = _growth(counters, stretches) if sampled_ns else dict.fromkeys(counters)
+    sampled_ns = sum(_sampled(found, *interval) for interval in intervals)
+    grown = _growth(counters, intervals) if sampled_ns else dict.fromkeys(counters)
     cpu_busy_ns = grown["cpu_busy_ns"]
-    gpu_busy_ns = sum(gpu.between(*stretch) for gpu in gpus for stretch in stretches)
+    gpu_busy_ns = sum(gpu.between(*interval) for gpu in gpus for interval in intervals)
     return LayerUse(
         layer=layer,
-        ns=sum(end_ns - start_ns for start_ns, end_ns in stretches),
+        ns=sum(end_ns - start_ns for start_ns, end_ns in intervals),
         sampled_ns=sampled_ns,
         cpu_busy_share=cpu_busy_ns / (sampled_ns * found.cores) if cpu_busy_ns is not None else None,
         gpu_busy_share=gpu_busy_ns / (sampled_ns * len(gpus)) if sampled_ns and gpus else None,
@@ -145,12 +138,12 @@ def _layer(
 
 
 def _cpu(process: SampledProcess) -> Counter:
-    return _history(process, lambda sample: sample.cpu_ns) or Counter([])
+    return _history(process, "cpu_ns") or Counter([])
 
 
-def _history(process: SampledProcess, of: Callable[[ProcessSample], int | None]) -> Counter | None:
-    """Return a counter of a process, from 0 at its start; None if it is not known."""
-    readings = [(sample.at_ns, value) for sample in process.samples if (value := of(sample)) is not None]
+def _history(process: SampledProcess, name: str) -> Counter | None:
+    """Return a counter of a process, from 0 at its start; None if it is unknown."""
+    readings = [(sample.at_ns, value) for sample in process.samples if (value := getattr(sample, name)) is not None]
     if readings and process.start_ns is not None and process.start_ns < readings[0][0]:
         readings.insert(0, (process.start_ns, 0))
     return Counter(readings) if readings else None
@@ -190,8 +183,7 @@ def _processes(evidence: Evidence, found: SampledHost, window: Window) -> tuple[
 
 
 def _process(process: SampledProcess, role: str, index: int, window: Window) -> ProcessUse:
-    read = _history(process, lambda sample: sample.read_bytes)
-    written = _history(process, lambda sample: sample.write_bytes)
+    read, written = _history(process, "read_bytes"), _history(process, "write_bytes")
     return ProcessUse(
         role=role,
         index=index,

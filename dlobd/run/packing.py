@@ -88,7 +88,7 @@ for found in {origin} {python}; do
 done
 echo "{failed}node $(uname -n) has no {python}: neither {origin} nor {python} on its PATH" >&2
 exit 127
-"""
+""".replace("{failed}", JOB_FAILED_LINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def environment() -> Tarball:
     """Return the tarball of the current Python environment. Raises SetupError if it cannot be packed."""
     site = Path(sysconfig.get_path("purelib"))
     origin = shlex.quote(f"{sys.base_prefix}/bin/{PYTHON}")
-    launcher = _LAUNCHER.format(failed=JOB_FAILED_LINE, python=PYTHON, origin=origin)
+    launcher = _LAUNCHER.format(python=PYTHON, origin=origin)
     needed = _needed(site)
     records = "\n".join([launcher, f"format {FORMAT}", *(_recorded(distribution) for distribution, _ in needed)])
     paths = [path for distribution, whole in needed for path in _files(distribution, site, whole)]

@@ -26,7 +26,7 @@ REST_RESOLUTION_NS = 1_000_000
 
 
 def nm_heartbeat(evidence: Evidence) -> dict[str, Any]:
-    """How often a NodeManager reports, by the settings of the run where they are known: fields of a span."""
+    """Return the heartbeat of a NodeManager as fields of a span, with the period of the run's settings if known."""
     settings = evidence.event_log.hadoop_settings
     set_ms = settings.get("yarn.resourcemanager.nodemanagers.heartbeat-interval-ms", "")
     if set_ms.isdigit():
@@ -168,15 +168,9 @@ def add_container_start(
         handed_ns = marks.get("ACQUIRED") or marks["ALLOCATED"]
         source = f"{RM_LOG}, {begun_source}"
         lane.log(kinds.LOCALISE_AND_START_CONTAINER, handed_ns, begun_ns, source, detail=what)
-    lane.log(
-        kinds.ALLOCATE_CONTAINER,
-        asked_ns,
-        marks.get("ALLOCATED"),
-        f"{asked_source}, {RM_LOG}",
-        detail=what,
-        # the CapacityScheduler allocates when a node reports
-        **allocated_by,
-    )
+    # the CapacityScheduler allocates when a node reports
+    more = {"detail": what, **allocated_by}
+    lane.log(kinds.ALLOCATE_CONTAINER, asked_ns, marks.get("ALLOCATED"), f"{asked_source}, {RM_LOG}", **more)
     _add_hand_out(lane, marks, what, asking)
     taken_ns = marks.get("ACQUIRED")
     # the ResourceManager itself launches its AM's container; executors' are launched by the AM
@@ -203,14 +197,8 @@ def _add_hand_out(lane: LaneBuilder, marks: dict[str, int], what: str, asking: A
     before_ns, next_ns = asking.around(allocated_ns)
     due_ns = min(max(next_ns, allocated_ns), handed_ns)
     if before_ns < next_ns:
-        lane.log(
-            kinds.HAND_OUT_CONTAINER,
-            allocated_ns,
-            due_ns,
-            f"{RM_LOG}, AM log",
-            detail=what,
-            **kinds.AM_HEARTBEAT_READ.fields(next_ns - before_ns),
-        )
+        more = {"detail": what, **kinds.AM_HEARTBEAT_READ.fields(next_ns - before_ns)}
+        lane.log(kinds.HAND_OUT_CONTAINER, allocated_ns, due_ns, f"{RM_LOG}, AM log", **more)
     else:
         due_ns = allocated_ns  # before its first request
     lane.log(kinds.AM_ASKS_FOR_CONTAINER, due_ns, handed_ns, f"AM log, {RM_LOG}")

@@ -33,7 +33,7 @@ FEEDS = (kinds.FEED_JOB, kinds.TFCLUSTER_TRAIN)
 IN_OWN_MAIN = NotMeasured(
     "channel",
     "tensorflow",
-    "your main function is one span: its steps, what they compute and exchange, are not told apart",
+    "your main function is one span: its steps and their exchanges have no numbers of their own",
 )
 NO_RANKS = NotMeasured("channel", "", "no rank of TensorFlowOnSpark ran")
 IN_USER_CODE = NotMeasured("hdfs", "user", "what your code, or PySpark's loop around it, reads and writes itself")
@@ -111,23 +111,12 @@ def _client(evidence: Evidence, host: str) -> list[Span]:
     window, waits_for = evidence.window, evidence.topology.client_waits_for
     lane = LaneBuilder(MAIN_LANE, Process(host, MAIN_LANE, 0, 0))
     if evidence.topology.by_hand:
-        lane.add(
-            kinds.APPLICATION,
-            window["exec_ns"],
-            window["exit_ns"],
-            application_lane.RM_REST,
-            waits_for=(waits_for,),
-            resolution_ns=application_lane.REST_RESOLUTION_NS,
-        )
+        more = {"waits_for": (waits_for,), "resolution_ns": application_lane.REST_RESOLUTION_NS}
+        lane.add(kinds.APPLICATION, window["exec_ns"], window["exit_ns"], application_lane.RM_REST, **more)
         return lane.spans
-    lane.add(kinds.START_SPARK_SUBMIT, window["exec_ns"], window["started_ns"], driver_lane.CLIENT)
-    lane.add(
-        kinds.WAIT_FOR_SPARK_SUBMIT,
-        window["started_ns"],
-        window["exit_ns"],
-        driver_lane.CLIENT,
-        waits_for=(waits_for,),
-    )
+    started_ns, source = window["started_ns"], driver_lane.CLIENT
+    lane.add(kinds.START_SPARK_SUBMIT, window["exec_ns"], started_ns, source)
+    lane.add(kinds.WAIT_FOR_SPARK_SUBMIT, started_ns, window["exit_ns"], source, waits_for=(waits_for,))
     return lane.spans
 
 

@@ -13,7 +13,6 @@ from dlobd import spans as kinds
 from dlobd.evidence import rpc
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
-from dlobd.evidence.rpc import Call
 from dlobd.evidence.spark import Job, Task
 from dlobd.evidence.topology import APPLICATION_LANE, DRIVER_LANE, SUBMITTER_LANE, Placement
 from dlobd.schema import Process, Span
@@ -130,23 +129,17 @@ def _add_submitter(lane: LaneBuilder, evidence: Evidence) -> None:
     exit_ns = (life.exit_ns if life else None) or window["exit_ns"]
     # clients see FINISHED before the ResourceManager has completed it
     finished_ns = evidence.yarn.application.at.get("FINISHED")
-    lane.log(
-        kinds.WAIT_FOR_APPLICATION,
-        log.at("submitted"),
-        exit_ns,
-        f"{SUBMIT_LOG}, {JVM_LOG}",
-        waits_for=(APPLICATION_LANE,),
-        released_ns=None if finished_ns is None else min(finished_ns, exit_ns),
-        **_report_poll(evidence.submitter.calls, exit_ns),
-    )
+    released_ns = None if finished_ns is None else min(finished_ns, exit_ns)
+    more = {"waits_for": (APPLICATION_LANE,), "released_ns": released_ns, **_report_poll(evidence, exit_ns)}
+    lane.log(kinds.WAIT_FOR_APPLICATION, log.at("submitted"), exit_ns, f"{SUBMIT_LOG}, {JVM_LOG}", **more)
     lane.add(kinds.JVM_PROCESS_EXITS, exit_ns, window["exit_ns"], f"{JVM_LOG}, {CLIENT}")
     jvm.add_phases(lane, evidence.submitter.lines, jvm.SUBMISSION, SUBMIT_LOG)
     calls.place(lane, [call for call in evidence.submitter.calls if call.thread == "main"], SUBMIT_LOG)
 
 
-def _report_poll(made: Sequence[Call], end_ns: int) -> dict[str, Any]:
+def _report_poll(evidence: Evidence, end_ns: int) -> dict[str, Any]:
     """Return the poll of a wait that ended at `end_ns` as fields of a span; two successive calls show its period."""
-    read_ns = calls.poll_ns(made, "getApplicationReport", end_ns)
+    read_ns = calls.poll_ns(evidence.submitter.calls, "getApplicationReport", end_ns)
     return kinds.REPORT_POLL.fields() if read_ns is None else kinds.REPORT_POLL_READ.fields(read_ns)
 
 
@@ -176,16 +169,10 @@ def _add_context(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess,
     registered = log.registered.get(last_executor) if last_executor else None
     ready_ns = log.at("ready") or context.end_ns
     # after maxRegisteredResourcesWaitingTime Spark continues without the rest: a later registration released nothing
-    in_time = registered is not None and registered.at_ns <= ready_ns
-    lane.log(
-        kinds.WAIT_FOR_EXECUTORS,
-        waiting_ns,
-        ready_ns,
-        DRIVER_LOG,
-        waits_for=(lane_of(last_executor),) if last_executor else (),
-        released_ns=registered.at_ns if registered and in_time else None,
-        **kinds.EXECUTORS_POLL.fields(),
-    )
+    released_ns = registered.at_ns if registered and registered.at_ns <= ready_ns else None
+    waits_for = (lane_of(last_executor),) if last_executor else ()
+    more = {"waits_for": waits_for, "released_ns": released_ns, **kinds.EXECUTORS_POLL.fields()}
+    lane.log(kinds.WAIT_FOR_EXECUTORS, waiting_ns, ready_ns, DRIVER_LOG, **more)
 
 
 def _add_manager(lane: LaneBuilder, evidence: Evidence, context: RecordedSpan) -> int | None:
@@ -204,15 +191,9 @@ def _add_manager(lane: LaneBuilder, evidence: Evidence, context: RecordedSpan) -
     lane.log(kinds.SPARK_ENV_STARTS, log.at("JVM SparkContext"), log.at("application id"), DRIVER_LOG)
     lane.log(kinds.PREPARE_SUBMISSION, log.at("application id"), log.at("submitting"), DRIVER_LOG)
     running_ns = log.at("running")
-    lane.log(
-        kinds.WAIT_FOR_AM,
-        log.at("submitted"),
-        running_ns or context.end_ns,
-        DRIVER_LOG,
-        waits_for=(APPLICATION_LANE,),
-        released_ns=evidence.yarn.application.at.get("ATTEMPT_RUNNING"),
-        **_report_poll(evidence.submitter.calls, running_ns or context.end_ns),
-    )
+    until_ns, released_ns = running_ns or context.end_ns, evidence.yarn.application.at.get("ATTEMPT_RUNNING")
+    more = {"waits_for": (APPLICATION_LANE,), "released_ns": released_ns, **_report_poll(evidence, until_ns)}
+    lane.log(kinds.WAIT_FOR_AM, log.at("submitted"), until_ns, DRIVER_LOG, **more)
     return running_ns
 
 

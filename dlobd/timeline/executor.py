@@ -167,7 +167,7 @@ def _outside(process: RecordedProcess, ranks: Sequence[Rank], threads: bool = Fa
 def _one_at_a_time(
     spans: Sequence[RecordedSpan], taken: list[tuple[int, int]]
 ) -> tuple[list[RecordedSpan], list[RecordedSpan]]:
-    """Separates concurrent spans of a Python worker, which go to a lane beside the executor's lane.
+    """Separate concurrent spans of a Python worker, which go to a lane beside the executor's lane.
 
     One task may have several workers that exchange rows. Extends `taken`, the intervals in which workers are busy."""
     tops = [span for span in spans if not span.parent]
@@ -265,16 +265,9 @@ def _add_joins(lane: LaneBuilder, process: RecordedProcess, ranks: Sequence[Rank
     for feed in process.named(kinds.FEED_TASK):
         ends = [instant for instant in exhausted if feed.start_ns <= instant.at_ns <= feed.end_ns]
         if ends:
-            rank = latest(ranks, feed.end_ns)
             period_ns = ends[-1].attrs.get("join_poll_ns", kinds.FEED_JOIN_POLL.period_ns)
-            lane.add(
-                kinds.JOIN_QUEUE,
-                ends[-1].at_ns,
-                feed.end_ns,
-                OWN_MARK,
-                process=process.process,
-                waits_for=(rank.lane,) if rank else (),
-                released_ns=consumed_ns(rank, feed.end_ns) if rank else None,
-                truncated=feed.truncated,
-                **(kinds.FEED_JOIN_POLL.fields(period_ns) if period_ns else {}),
-            )
+            more = kinds.FEED_JOIN_POLL.fields(period_ns) if period_ns else {}
+            if rank := latest(ranks, feed.end_ns):
+                more |= {"waits_for": (rank.lane,), "released_ns": consumed_ns(rank, feed.end_ns)}
+            more |= {"process": process.process, "truncated": feed.truncated}
+            lane.add(kinds.JOIN_QUEUE, ends[-1].at_ns, feed.end_ns, OWN_MARK, **more)

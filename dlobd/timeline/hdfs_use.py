@@ -136,7 +136,7 @@ def outages(evidence: Evidence) -> list[str]:
         if instant.name == kinds.DATANODE_GIVEN_UP
     )
     return [
-        f"the DataNode at {address} {how}: {count} reads and writes were tried at another one"
+        f"the DataNode at {address} {how}: {count} reads and writes used another DataNode"
         for (address, how), count in sorted(given_up.items())
     ]
 

@@ -54,7 +54,7 @@ def lost_work(evidence: Evidence) -> Iterator[str]:
     for one in lost(evidence.driver.log.jobs):
         log = evidence.executors.get(one.task.executor)
         ended_ns = log.finished.get(one.task.id) if log else None
-        how = "whose end it did not log" if ended_ns is None else f"after {(ended_ns - one.task.start_ns) / 1e9:.3f} s"
+        how = "without a logged end" if ended_ns is None else f"after {(ended_ns - one.task.start_ns) / 1e9:.3f} s"
         yield (
             f"lost work: an attempt of task {one.task.index} of {one.job.name} on executor {one.task.executor}, {how}; "
             f"the one that counts ran on executor {one.winner.executor}"

@@ -129,7 +129,8 @@ class _Lines:
         self._below = _hull([self._relative(*point) for point in below], -1)
         bends = {-MAX_RATE, MAX_RATE}
         for hull in (self._above, self._below):
-            bends.update(r for r in _slopes(hull) if -MAX_RATE < r < MAX_RATE)
+            slopes = ((y2 - y1) / (x2 - x1) for (x1, y1), (x2, y2) in pairwise(hull) if x2 > x1)
+            bends.update(r for r in slopes if -MAX_RATE < r < MAX_RATE)
         # rate, lowest and highest constant term
         self._extremes = [(r, self._lowest(r), self._highest(r)) for r in self._possible_rates(sorted(bends))]
 
@@ -165,10 +166,6 @@ class _Lines:
             if (gap <= 0) != (next_gap <= 0):  # straight in between, so the root is exact
                 rates.append(r + (s - r) * gap / (gap - next_gap))
         return rates
-
-
-def _slopes(hull: Sequence[_Point]) -> list[float]:
-    return [(y2 - y1) / (x2 - x1) for (x1, y1), (x2, y2) in pairwise(hull) if x2 > x1]
 
 
 def _hull(points: Iterable[_Point], sign: int) -> list[_Point]:

@@ -132,19 +132,13 @@ def counts_block_io() -> bool:
 
 
 def pressure() -> tuple[int, int] | None:
-    """Return the nanoseconds since boot in which some task waited for a core, and in which some task was blocked by a
-    disk.
-
-    None if the kernel does not count them."""
+    """Return the nanoseconds since boot in which some task waited for a core, and for a disk; None without counters."""
     try:
-        cpu, io = (_stalled_ns(_content(f"/proc/pressure/{resource}")) for resource in ("cpu", "io"))
+        contents = (_content(f"/proc/pressure/{resource}") for resource in ("cpu", "io"))
+        cpu, io = (int(content.partition(b"total=")[2].split()[0]) * 1000 for content in contents)
     except (OSError, ValueError):
         return None
     return cpu, io
-
-
-def _stalled_ns(content: bytes) -> int:
-    return int(content.partition(b"total=")[2].split()[0]) * 1000
 
 
 def _content(path: str) -> bytes:

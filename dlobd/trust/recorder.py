@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
-from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected import kinds
 from dlobd.evidence.recorder import RecordedProcess, RecordedSpan, trainers
 from dlobd.trust.base import Compared, Facts, Rules, other_clocks, several_clocks
@@ -68,16 +67,6 @@ def _outside_ns(process: RecordedProcess) -> Iterator[int]:
         yield from (a.end_ns - b.start_ns for a, b in pairwise(ordered) if not a.truncated)
 
 
-def _groups(evidence: Evidence) -> dict[tuple[str, int | None], list[RecordedSpan]]:
-    """Map kind and number of each collective to the spans of its members."""
-    groups: dict[tuple[str, int | None], list[RecordedSpan]] = defaultdict(list)
-    for process in trainers(evidence.processes):
-        for span in process.spans:
-            if span.rendezvous:
-                groups[span.rendezvous, span.call].append(span)
-    return groups
-
-
 @RULES.add("collective-order", "span files: ns too early", "error of the clocks, ns")
 def _order(facts: Facts) -> Compared | None:
     """Check that no rank leaves a collective before the last rank has entered it.
@@ -85,7 +74,10 @@ def _order(facts: Facts) -> Compared | None:
     Detects errors of the clock offsets between hosts. Not seen to fail in a run so far; a test edits a span file.
     """
     evidence = facts.evidence
-    groups = [spans for spans in _groups(evidence).values() if not any(span.truncated for span in spans)]
+    members: dict[tuple[str, int | None], list[RecordedSpan]] = defaultdict(list)
+    for span in (span for process in trainers(evidence.processes) for span in process.spans if span.rendezvous):
+        members[span.rendezvous, span.call].append(span)
+    groups = [spans for spans in members.values() if not any(span.truncated for span in spans)]
     early = [max(s.start_ns for s in spans) - min(s.end_ns for s in spans) for spans in groups if len(spans) > 1]
     if not early:
         return None

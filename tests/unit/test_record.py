@@ -203,7 +203,7 @@ def test_hdfs_outages_that_were_survived_are_warnings(tmp_path: Path) -> None:
     assert found["status"] == "ok", found["reason"]
     assert "datanode-0 died during the run" in found["warnings"]
     assert (
-        "the DataNode at 127.0.0.1:5 refused the connection: 2 reads and writes were tried at another one"
+        "the DataNode at 127.0.0.1:5 refused the connection: 2 reads and writes used another DataNode"
         in found["warnings"]
     )
 

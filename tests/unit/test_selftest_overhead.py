@@ -63,7 +63,7 @@ SECOND = 1_000_000_000
             [1.0, 1.0, 1.001, 1.0, 1.0, 1.0],
             "within the 1% that recording may cost",
         ),
-        ([1.2, 0.8, 1.1, 0.9, 1.0, 1.0], [1.1, 0.9, 1.0, 0.8, 1.2, 1.0], "decide whether it is within 1%"),
+        ([1.2, 0.8, 1.1, 0.9, 1.0, 1.0], [1.1, 0.9, 1.0, 0.8, 1.2, 1.0], "unknown if it is within 1%"),
     ],
 )
 def test_the_verdict_follows_from_the_interval(on: list[float], off: list[float], says: str) -> None:

@@ -186,11 +186,10 @@ def _daemons(evidence: Evidence) -> Iterator[MissingEvidence]:
             yield MissingEvidence(kind, name, "is absent, although the daemon ran", ALL_LANES)
     yield from of_hdfs(evidence)
     if evidence.topology.has_yarn:
-        yield from _resourcemanager(evidence)
-        yield from _nodemanagers(evidence)
+        yield from _of_yarn(evidence)
 
 
-def _resourcemanager(evidence: Evidence) -> Iterator[MissingEvidence]:
+def _of_yarn(evidence: Evidence) -> Iterator[MissingEvidence]:
     at = evidence.yarn.application.at
     name = f"{files.DAEMON_LOGS}/resourcemanager.log"
     if not evidence.on_file(name):
@@ -199,10 +198,7 @@ def _resourcemanager(evidence: Evidence) -> Iterator[MissingEvidence]:
         yield MissingEvidence(kinds.RM_LOG, name, "begins after the application was accepted", ALL_LANES)
     elif "FINISHED" not in at:
         yield MissingEvidence(kinds.RM_LOG, name, "ends before the application finished", ALL_LANES)
-
-
-def _nodemanagers(evidence: Evidence) -> Iterator[MissingEvidence]:
-    """Yield containers without lines in any NodeManager's log."""
+    # containers without lines in any NodeManager's log
     containers = {c: i for i, c in evidence.executor_containers.items() if i in evidence.driver.log.registered}
     containers |= {c: "AM" for c in evidence.attempts.ams if _MASTER.fullmatch(c)}
     for container in sorted(containers):
