@@ -7,7 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from dlobd.errors import ClusterError
+from dlobd.experiment import files
 from dlobd.hadoop import webhdfs
+from dlobd.hadoop.file_system import WebHdfs
+from dlobd.run import staging
 from tests.web import answering
 
 LIVE = {"localhost:9866": {"infoAddr": "127.0.0.2:9864", "xferaddr": "127.0.0.2:9866"}}
@@ -40,3 +44,10 @@ def test_a_namenode_that_is_gone_says_nothing() -> None:
     client = webhdfs.connect("http://127.0.0.1:9", "somebody")
     with client.session:
         assert client.transfer_address("127.0.0.3:9864") is None
+
+
+def test_hdfs_that_is_gone_is_one_clear_line() -> None:
+    """Nobody listens where the NameNode was: no traceback of an HTTP library."""
+    with pytest.raises(ClusterError, match="HDFS refused") as caught:
+        staging.stage(files.load("softmax-mnist-quick"), WebHdfs("http://127.0.0.1:9", "nobody"), "", [].append)
+    assert "cluster status" in caught.value.remedy
