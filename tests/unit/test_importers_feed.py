@@ -9,7 +9,7 @@ from dlobd import spans as kinds
 from dlobd.attribution.attribute import attribute
 from dlobd.evidence.feed import given_ns, room_ns
 from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
-from dlobd.recompute.computed import _feed_waits
+from dlobd.recompute.computed import _rank
 from dlobd.schema import MAIN_LANE, Process, Span, Trace
 from dlobd.timeline import rank as rank_lane
 from dlobd.timeline.ranks import Rank
@@ -111,4 +111,5 @@ def test_a_wait_for_what_is_read_ahead_goes_through_the_thread_to_the_feeder() -
         (55, 100, "rank-0", "step"),
     ]
     assert {clip.kind for clip in found.clips} == {"outside window"}
-    assert [wait.name for wait in _feed_waits(recorded)] == ["await block"]
+    (wait,) = recorded.named(kinds.AWAIT_BLOCK)
+    assert _rank(recorded, {}).feed_wait_ns == wait.end_ns - wait.start_ns

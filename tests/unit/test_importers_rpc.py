@@ -44,7 +44,7 @@ def lane_of(text: str, waits: tuple[int, int, int | None] | None = None) -> list
     lane = LaneBuilder("driver", Process("host", "driver", 0, 0))
     if waits:
         lane.add(kinds.WAIT_FOR_AM, waits[0], waits[1], "test", waits_for=("application",), released_ns=waits[2])
-    call_spans.place(lane, calls(text), lambda call: call.thread == "Thread-4", "driver log")
+    call_spans.place(lane, [call for call in calls(text) if call.thread == "Thread-4"], "driver log")
     return [(s.layer, s.name, s.start_ns, s.end_ns) for s in lane.spans if s.kind is not kinds.WAIT_FOR_AM]
 
 
@@ -105,7 +105,7 @@ def test_what_a_call_takes_while_something_else_carries_the_lane_is_left_out() -
         (20_000, 30_000),
         (40_000, length_ns - 9000),
     ]
-    call_spans.place(lane, [call], lambda call: True, "executor log", elsewhere)
+    call_spans.place(lane, [call], "executor log", elsewhere)
     assert [(s.start_ns - at_ns, s.end_ns - at_ns) for s in lane.spans] == [
         (10_000, 20_000),
         (30_000, 40_000),

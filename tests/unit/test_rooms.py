@@ -14,8 +14,6 @@ SMALL = {
     "attribution/evidence_quality.py": "a concept of the kernel",
     "bundle/noise.py": "run-to-run variation, for the runner and for reports",
     "cli/": "a file per verb",
-    "hadoop/crc32c.py": "a checksum, below its two users",
-    "hadoop/failures.py": "the failures of all clients",
     "job/launchers/distributor_daemon.py": "an entry point that Spark starts by its name, without arguments",
     "job/launchers/tfos_daemon.py": "an entry point, as above",
     "job/launchers/tfos_stock_daemon.py": "an entry point, as above",
