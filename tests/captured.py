@@ -31,31 +31,26 @@ class Captured:
     @staticmethod
     @functools.cache
     def bundle(name: str) -> Bundle:
-        """Returns a bundle as it is on disk."""
         return Bundle(DATA / name)
 
     @staticmethod
     @functools.cache
     def evidence(name: str) -> Evidence:
-        """Returns the evidence of a bundle."""
         return Evidence(DATA / name)
 
     @staticmethod
     @functools.cache
     def trace(name: str) -> Trace:
-        """Returns the trace of a bundle."""
         return assemble(Evidence(DATA / name))
 
     @staticmethod
     @functools.cache
     def attribution(name: str) -> Attribution:
-        """Returns the attribution of a bundle's wall."""
         return attribute(Captured.trace(name))
 
     @staticmethod
     @functools.cache
     def stored(name: str) -> dict[str, Any]:
-        """Returns the stored run.json of a bundle."""
         return Captured.bundle(name).read_json()
 
     @staticmethod

@@ -75,12 +75,10 @@ def trained(accuracies: Sequence[float | None], target: float = 0.0, **settings:
 
 
 def runset(runs: Iterable[Run], axes: tuple[str, ...] = ()) -> RunSet:
-    """Return a set of runs without a series."""
     return dataclasses.replace(without_series("", runs), axes=axes)
 
 
 def made(layers_s: Mapping[str, float], rate: float | None = None, **settings: Any) -> Run:
-    """`record`, typed."""
     return Run.from_json(record(layers_s, rate, **settings))
 
 

@@ -26,7 +26,6 @@ GID = "fe80:0000:0000:0000:0ac0:ebff:fe23:1122"
 
 
 def put(path: Path, text: object) -> None:
-    """Write a file of /sys or /proc."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"{text}\n")
 
@@ -110,7 +109,6 @@ class Host:
 
 
 def traffic(kind: Kind, size: int = BYTES) -> Traffic:
-    """Return a channel's traffic."""
     return Traffic(kind, "", 10, size, 10, size, 0, 0)
 
 
@@ -149,7 +147,6 @@ class Case:
 
 
 def _pair(tmp: Path) -> tuple[Host, Host]:
-    """Two hosts with Ethernet."""
     hosts = Host(tmp / "a", "host-a"), Host(tmp / "b", "host-b")
     for number, host in enumerate(hosts, 1):
         host.interface("lo", "127.0.0.1", 772, 65536)
@@ -205,7 +202,6 @@ def _soft(host: Host) -> None:
 
 
 def _mixed_hosts(tmp: Path) -> list[TransportEvidence]:
-    """One host by verbs, two by TCP."""
     first, second = _infiniband(tmp)
     third = Host(tmp / "c", "host-c")
     third.interface("eth0", "10.0.0.3")

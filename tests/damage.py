@@ -37,8 +37,6 @@ VALUES = ("x", "", None, [], {}, -1, 0, True, 10**40, 2**62, 1e308, float("nan")
 
 
 def replaced(make: Callable[[Path], object]) -> Callable[[Path, random.Random], None]:
-    """Puts something else in the place of a file."""
-
     def damage(path: Path, _: random.Random) -> None:
         path.unlink()
         make(path)
@@ -47,22 +45,18 @@ def replaced(make: Callable[[Path], object]) -> Callable[[Path, random.Random], 
 
 
 def written(content: str | bytes) -> Callable[[Path, random.Random], None]:
-    """Replaces the content of a file."""
     return lambda path, _: path.write_bytes(content if isinstance(content, bytes) else content.encode()) and None
 
 
 def cut(path: Path, _: random.Random) -> None:
-    """Leaves the first half of a file."""
     os.truncate(path, path.stat().st_size // 2)
 
 
 def doubled(path: Path, _: random.Random) -> None:
-    """Appends a file to itself."""
     path.write_bytes(path.read_bytes() * 2)
 
 
 def flipped(path: Path, chance: random.Random) -> None:
-    """Replaces ten random bytes."""
     content = bytearray(path.read_bytes())
     for _ in range(10 if content else 0):
         content[chance.randrange(len(content))] = chance.randrange(256)
@@ -130,8 +124,6 @@ def names(run: str, kind: str) -> list[str]:
 
 @contextmanager
 def deadline() -> Iterator[None]:
-    """Raises TimeoutError in a hang."""
-
     def expired(*_: object) -> None:
         raise TimeoutError(f"no result within {DEADLINE_S} s")
 
@@ -146,12 +138,10 @@ def deadline() -> Iterator[None]:
 
 @cache
 def experiment(run: str) -> Any:
-    """The configuration of a captured run."""
     return from_dict(asdict(Bundle(DATA / run).read().configuration))
 
 
 def exported(bundle: Bundle) -> str:
-    """The timeline in both formats, and the tables."""
     evidence = Evidence(bundle.path)
     trace = assemble(evidence)
     frames = RunBundle(bundle.path)

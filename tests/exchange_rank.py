@@ -29,7 +29,6 @@ def gradients(rank: int) -> list[Any]:
 
 
 def main() -> None:
-    """See the module."""
     spans, rank, peers, name, channel, library, calls = sys.argv[1:]
     tf = SimpleNamespace(constant=lambda array: array)
     tracing.start(spans, "worker" if int(rank) else "chief", max(0, int(rank) - 1))

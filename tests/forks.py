@@ -116,7 +116,6 @@ def _ended(children: list[int], timeout_s: float) -> list[int | None]:
 
 
 def first(command: Sequence[object], timeout_s: float = 110, **environment: str) -> Any:
-    """Run one command."""
     return run([command], timeout_s, **environment)[0]
 
 

@@ -101,7 +101,6 @@ class MpiJob:
         self.pmi.close()
 
     def line(self, rank: int) -> str:
-        """Return the next line of a rank's output."""
         out = self.ranks[rank].stdout
         said = out.readline().strip()
         assert said, self.ends(rank)

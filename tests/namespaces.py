@@ -18,7 +18,6 @@ __all__ = ["INTERFACE", "Host", "hosts", "with_other_name"]
 
 @contextmanager
 def hosts(count: int, rate: str = "") -> Iterator[list[Host]]:
-    """See `dlobd.microbench.hosts`."""
     with ExitStack() as opened:
         try:
             found = opened.enter_context(made(count, rate))

@@ -62,7 +62,6 @@ def hostile(record: dict[str, Any]) -> None:
 
 
 def finding(**changes: Any) -> dict[str, Any]:
-    """A finding as run.json has it."""
     found = {
         "finding": "feed-poll",
         "layer": "feed",

@@ -32,8 +32,6 @@ class Meeting:
         self._lock = threading.Lock()
 
     def of(self, rank: int) -> AllGather:
-        """Return the all-gather of one rank."""
-
         def all_gather(name: str, value: str) -> list[str]:
             with self._lock:
                 self._values.setdefault(name, [""] * self._size)[rank] = value

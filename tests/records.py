@@ -12,7 +12,6 @@ from dlobd.schema import SCHEMA_VERSION, Experiment
 
 
 def run(run_id: str = "20260102T030405Z-0a1b", **changes: Any) -> Run:
-    """`run_record`, typed."""
     return Run.from_json(run_record(run_id, **changes))
 
 

@@ -63,7 +63,6 @@ def record(
 
 
 def _epochs(start_ns: int, lengths_s: Sequence[float]) -> list[dict[str, Any]]:
-    """Rows of a record."""
     tested = dict.fromkeys(("test_samples", "test_accuracy", "evaluation_ns"))
     lengths = [round(each * S) for each in lengths_s]
     return [
@@ -73,12 +72,10 @@ def _epochs(start_ns: int, lengths_s: Sequence[float]) -> list[dict[str, Any]]:
 
 
 def member(repeat: int, number: int, chosen: Experiment, *values: Any, **changes: Any) -> Member:
-    """Return `record` as a run of a series."""
     return Member(Run.from_json(record(number, chosen, *values, **changes)), Repeat("series", repeat))
 
 
 def runset(members: Sequence[Member]) -> RunSet:
-    """Return a set of these runs."""
     return RunSet("", tuple(members))
 
 

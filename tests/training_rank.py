@@ -70,7 +70,6 @@ def train(tf: Any, exchange: Exchange, peers: list[str], rank: int) -> list[floa
 
 
 def main() -> None:
-    """See the module."""
     rank, places = int(sys.argv[1]), json.loads(sys.argv[2])
     told: list[dict[str, Any]] = []
     instant = tracing.instant

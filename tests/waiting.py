@@ -8,7 +8,6 @@ from typing import Any
 
 
 def until(condition: Callable[[], Any], within_s: float = 40) -> Any:
-    """Return the first true result of `condition`."""
     deadline = time.monotonic() + within_s
     while not (found := condition()):
         assert time.monotonic() < deadline

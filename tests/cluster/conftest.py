@@ -73,20 +73,17 @@ class Ended:
 
     @property
     def bundle(self) -> Bundle:
-        """The bundle that the last line names."""
         last = self.out.splitlines()[-1]
         assert last.startswith("bundle: "), self
         return Bundle(Path(last.removeprefix("bundle: ")))
 
     @property
     def said(self) -> list[str]:
-        """What a person is told besides the progress."""
         assert "Traceback" not in self.out + self.err, self.err
         return [line for line in self.err.splitlines() if not line.startswith("[")]
 
     @property
     def line(self) -> str:
-        """The one line of a failure."""
         (line,) = self.said
         assert line.startswith("dlobd: "), line
         return line
@@ -103,7 +100,6 @@ class Started:
     began_s: float = field(default_factory=time.monotonic)
 
     def ended(self, within_s: float) -> Ended:
-        """Waits for its end, which must come in time."""
         try:
             out, err = self.process.communicate(timeout=within_s)
         except subprocess.TimeoutExpired:
@@ -183,11 +179,9 @@ class Dlobd:
 
     @property
     def work_dir(self) -> Path:
-        """The cluster's directory."""
         return work_dir_name(self.cache / "cluster")
 
     def start(self, *words: str, **environment: str) -> Started:
-        """Starts `dlobd WORDS`."""
         # TMPDIR: nothing of a test may lie about in /tmp
         before = frozenset(self.work_dir.glob(APPLICATIONS))
         own = {"DLOBD_CACHE": str(self.cache), "DLOBD_JARS": str(self.jars), "TMPDIR": str(self.cache)}
@@ -204,7 +198,6 @@ class Dlobd:
         return Started(process, self, before)
 
     def __call__(self, *words: str, within_s: float = 300, **environment: str) -> Ended:
-        """Runs `dlobd WORDS` to its end."""
         started = self.start(*words, **environment)
         try:
             return started.ended(within_s)
@@ -216,7 +209,6 @@ class Dlobd:
         return self.start(*self._run_words(settings), **environment)
 
     def run(self, *settings: str, within_s: float = 300, **environment: str) -> Ended:
-        """Runs the quick experiment to its end."""
         return self(*self._run_words(settings), within_s=within_s, **environment)
 
     def _run_words(self, settings: tuple[str, ...]) -> list[str]:
@@ -224,11 +216,9 @@ class Dlobd:
         return ["run", QUICK, *sets, "--out", str(self.out)]
 
     def bundles(self) -> list[Path]:
-        """Everything that lies where bundles go."""
         return sorted(self.out.glob("*/*"))
 
     def newest(self) -> Bundle:
-        """The last run's bundle."""
         return Bundle(max(self.bundles(), key=lambda path: path.stat().st_mtime_ns))
 
     def processes(self, watchdogs: bool = False) -> list[psutil.Process]:
@@ -266,7 +256,6 @@ class Dlobd:
         )
 
     def end_all(self) -> None:
-        """Kills whatever a failed test left behind."""
         for process in self.processes():
             try:
                 process.kill()

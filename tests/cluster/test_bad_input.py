@@ -35,7 +35,6 @@ def test_a_mistake_on_the_command_line(alone: Any) -> None:
 
 
 def test_a_mistake_in_an_experiment_file(alone: Any) -> None:
-    """File and line are named; tests/unit/test_experiment_files.py has other mistakes."""
     (alone.cache / "mine.toml").write_text('extends = "softmax-mnist-quick"\ntrain_samples = 6001\n')
     line = r"mine\.toml:2: train_samples 6001 is not a multiple of .* = 200: .*6000"
     refused(alone, alone("run", "mine.toml"), 2, line)
@@ -51,7 +50,6 @@ def own_java(folder: Path, version: str) -> str:
 
 
 def test_a_java_of_another_version(alone: Any, tmp_path: Path) -> None:
-    """What was found is named, and what is needed."""
     home = own_java(tmp_path, "11.0.11")
     line = rf"Java 17 is required, but {home} \(DLOBD_JAVA\) is Java 11\.0\.11\. Next: pip install .*"
     refused(alone, alone.run(DLOBD_JAVA=home), 3, line)
@@ -100,7 +98,6 @@ runpy.run_module("dlobd", run_name="__main__")
 
 
 def test_a_python_of_another_version(tmp_path: Path) -> None:
-    """Said before anything is imported that an older Python cannot read."""
     done = subprocess.run([sys.executable, "-c", OLD_PYTHON], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 3
     (line,) = done.stderr.splitlines()
@@ -109,7 +106,6 @@ def test_a_python_of_another_version(tmp_path: Path) -> None:
 
 
 def test_a_jar_with_a_wrong_checksum(alone: Any, jars: Path, tmp_path: Path) -> None:
-    """Both checksums are named, and the coordinate of the right file."""
     for jar in jars.glob("*.jar"):
         (tmp_path / jar.name).symlink_to(jar)
     wrong = next(tmp_path.glob("bcpkix*"))
@@ -138,7 +134,6 @@ def test_no_network_on_the_first_set_up(alone: Any, tmp_path: Path) -> None:
 
 @pytest.fixture
 def own_data(tmp_path: Path) -> Path:
-    """A copy of the shipped data."""
     shutil.copytree(shipped("data/mnist"), tmp_path / "data" / "mnist")
     return tmp_path / "data"
 
@@ -147,7 +142,6 @@ NAME = "train-labels-idx1-ubyte.gz"
 
 
 def test_a_damaged_data_file(dlobd: Any, own_data: Path) -> None:
-    """The file and its checksums are named; a seed that was never staged makes the run read it."""
     path = own_data / "mnist" / NAME
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     ended = dlobd.run("seed=4711", DLOBD_DATA=str(own_data))
@@ -156,13 +150,11 @@ def test_a_damaged_data_file(dlobd: Any, own_data: Path) -> None:
 
 @pytest.fixture
 def listener() -> Iterator[socket.socket]:
-    """A server of somebody else, on loopback."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server
 
 
 def test_a_port_that_is_taken(alone: Any, listener: socket.socket) -> None:
-    """The port and the process that has it are named."""
     port = listener.getsockname()[1]
     ended = alone.run(DLOBD_PORT_BASE=str(port))
     line = rf"Port {port} on 127\.0\.0\.1 is taken by \S+ \(pid {os.getpid()}\)\. Next: stop that process, or .*"
@@ -198,21 +190,18 @@ def test_containers_that_yarn_cannot_give(alone: Any) -> None:
 
 
 def test_a_directory_for_bundles_that_cannot_be_written(alone: Any, tmp_path: Path) -> None:
-    """A file is in its place."""
     (tmp_path / "file").touch()
     ended = alone("run", "softmax-mnist-quick", "--out", str(tmp_path / "file"))
     refused(alone, ended, 7, rf"no bundle can be created in {tmp_path}/file: .*\. Next: choose another --out")
 
 
 def test_a_cache_that_cannot_be_written(alone: Any) -> None:
-    """A file is in its place."""
     (alone.cache / "file").touch()
     ended = alone.run(DLOBD_CACHE=str(alone.cache / "file"))
     refused(alone, ended, 3, rf"The directory {alone.cache}/file/cluster cannot be used: .* Next: set DLOBD_CACHE .*")
 
 
 def test_a_cluster_directory_that_hadoop_cannot_use(alone: Any) -> None:
-    """A single quote: said before anything is started, and nothing is written."""
     cache = alone.cache / "it's"
     ended = alone.run(DLOBD_CACHE=str(cache))
     assert ended.code == 3

@@ -27,7 +27,6 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 
 def small_archive(path: Path, script: str) -> Path:
-    """An environment whose bin/python is a script."""
     with tarfile.open(path, "w:gz") as archive:
         for name, data, mode in (("bin/python", script.encode(), 0o755), (f"lib/{packing.PYTHON}/os.py", b"", 0o644)):
             entry = tarfile.TarInfo(name)
@@ -97,7 +96,6 @@ def test_a_run_submitted_by_hand_is_collected(shared_cluster, alone, quick_run, 
 
 
 def test_an_application_that_dlobd_did_not_prepare(shared_cluster, alone, quick_run) -> None:
-    """Nothing of a description lies where its tag points."""
     application = json.loads((quick_run.bundle.evidence / "rm-app.json").read_text())["id"]
     ended = alone("collect", application, "--hadoop-conf", str(shared_cluster.client_conf_dir))
     assert ended.code == 2

@@ -37,7 +37,6 @@ def mentions(work_dir: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedCluster]:
-    """A running cluster in a directory of its own."""
     embedded = EmbeddedCluster(ClusterSettings(tmp_path_factory.mktemp("c")))
     said: list[str] = []
     embedded.start(said.append)
@@ -49,7 +48,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedCluste
 
 
 def test_every_daemon_runs_and_answers(cluster: EmbeddedCluster) -> None:
-    """Six JVMs are alive and ready, HDFS takes writes, and YARN has two running nodes."""
     status = cluster.status()
     assert status.state == "running"
     assert {daemon.name for daemon in status.daemons} == NAMES
@@ -65,7 +63,6 @@ def test_every_daemon_runs_and_answers(cluster: EmbeddedCluster) -> None:
 
 
 def test_daemons_start_from_the_archive_of_their_classes(cluster: EmbeddedCluster) -> None:
-    """Every JVM has it in memory: none took it for that of another class path, and none said so."""
     processes = daemons_of(cluster.work_dir)
     assert len(processes) == len(NAMES)
     assert all("/daemons.jsa" in Path(f"/proc/{process.pid}/maps").read_text() for process in processes)
@@ -92,7 +89,6 @@ def test_webhdfs_round_trip_leaves_records_on_the_monotonic_clock(cluster: Embed
 
 
 def test_all_sockets_are_on_loopback(cluster: EmbeddedCluster) -> None:
-    """No daemon listens on an address that another machine could reach."""
     listening = [
         connection.laddr.ip
         for process in daemons_of(cluster.work_dir)

@@ -21,7 +21,6 @@ PARTS = {"pack", "wait for peers", "wire", "unpack"}
 
 
 def record(bundle: Bundle) -> dict[str, Any]:
-    """Its run.json."""
     found: dict[str, Any] = json.loads((bundle.path / "run.json").read_text())
     return found
 
@@ -72,7 +71,6 @@ def test_a_ring_over_sockets_under_spark(dlobd, quick_run) -> None:
 
 
 def ranks(started: Any) -> set[int]:
-    """The processes that have said that they train."""
     lines = [line for path in started.span_files() for line in path.read_text().splitlines()]
     told = [json.loads(line) for line in lines if line.startswith('{"k":"process"') and line.endswith("}")]
     return {process["pid"] for process in told if process["role"] in ("chief", "worker")}
@@ -113,7 +111,6 @@ def test_tensorflows_own_exchange_has_a_verdict_too(quick_run) -> None:
 
 
 def test_an_interface_that_is_not_there_is_one_line(alone) -> None:
-    """Named with those that are."""
     ended = alone.run("launcher=native", "input=read", "exchange=ring", "channel=tcp@eth77")
     assert ended.code == 5
     assert "This host has no interface 'eth77'" in ended.line

@@ -63,7 +63,6 @@ TEARDOWN = [
 
 @pytest.fixture(scope="module")
 def record(quick_run: Any) -> dict[str, Any]:
-    """run.json of the good run."""
     found: dict[str, Any] = json.loads((quick_run.bundle.path / "run.json").read_text())
     return found
 
@@ -81,7 +80,6 @@ def test_the_parts_sum_to_the_wall_and_are_explained(record: dict[str, Any]) -> 
 
 
 def test_the_training_is_what_the_experiment_says(record: dict[str, Any]) -> None:
-    """Steps, samples and accuracy; the loss falls."""
     metrics = record["metrics"]
     assert metrics["steps"] == 30
     assert metrics["train_samples"] == 6000
@@ -110,7 +108,6 @@ def test_throughput_and_the_epoch_are_recorded(record: dict[str, Any]) -> None:
 
 
 def test_the_anatomy_is_complete_and_in_order(record: dict[str, Any]) -> None:
-    """Every event of a start-up and of a teardown, dated, with source, clock and resolution."""
     for events, expected in ((record["startup"], STARTUP), (record["teardown"], TEARDOWN)):
         assert sorted(event["event"] for event in events) == sorted(expected)
         times = [event["at_ns"] for event in events]
@@ -168,7 +165,6 @@ def test_resources_are_sampled_and_plausible(record: dict[str, Any]) -> None:
 
 
 def test_sparks_metrics_are_those_of_the_job(record: dict[str, Any]) -> None:
-    """What Spark's own input formats read is the training set; three stages of two tasks."""
     found = record["spark_metrics"]
     assert found["metrics"]["bytesRead"] == 6000 * 838
     assert found["metrics"]["numStages"] == 3
@@ -191,7 +187,6 @@ def test_every_lane_sums_exactly(quick_run: Any, record: dict[str, Any]) -> None
 
 
 def test_show_json_follows_the_schema(dlobd: Any, quick_run: Any, record: dict[str, Any]) -> None:
-    """`show --json` prints one object, the record, and it validates against its schema."""
     ended = dlobd("show", str(quick_run.bundle.path), "--json")
     assert ended.code == 0
     shown = json.loads(ended.out)
@@ -200,7 +195,6 @@ def test_show_json_follows_the_schema(dlobd: Any, quick_run: Any, record: dict[s
 
 
 def test_the_trace_has_a_track_for_each_lane(dlobd: Any, quick_run: Any, tmp_path: Path) -> None:
-    """`dlobd trace` writes a file whose slices of one track never overlap without nesting."""
     target = tmp_path / "trace.json"
     assert dlobd("trace", str(quick_run.bundle.path), "-o", str(target)).code == 0
     events = json.loads(target.read_text())["traceEvents"]
@@ -219,7 +213,6 @@ def test_the_trace_has_a_track_for_each_lane(dlobd: Any, quick_run: Any, tmp_pat
 
 
 def test_secrets_are_not_stored(quick_run: Any) -> None:
-    """TensorFlowOnSpark prints its managers' authkeys; the stored logs hold none."""
     texts = [path.read_text(errors="replace") for path in quick_run.bundle.logs.rglob("*") if path.is_file()]
     keyed = [line for text in texts for line in text.splitlines() if "'authkey'" in line]
     assert keyed
@@ -227,7 +220,6 @@ def test_secrets_are_not_stored(quick_run: Any) -> None:
 
 
 def test_the_bundle_is_enough(quick_run: Any, tmp_path: Path) -> None:
-    """A copy of it is shown where there is no cluster and no cache, and its hashes hold."""
     copy = tmp_path / "elsewhere" / quick_run.bundle.run_id
     shutil.copytree(quick_run.bundle.path, copy)
     ended = subprocess.run(
@@ -246,7 +238,6 @@ def test_the_bundle_is_enough(quick_run: Any, tmp_path: Path) -> None:
 
 
 def test_the_bundle_as_data_frames(quick_run: Any, record: dict[str, Any]) -> None:
-    """Spans, attribution and steps for pandas."""
     bundle = package.load(quick_run.bundle.path)
     assert bundle.attribution()["ns"].sum() == record["wall_ns"]
     assert len(bundle.steps()) == 60

@@ -39,7 +39,6 @@ def test_a_spark_submit_line_runs_as_it_is(dlobd) -> None:
 
 
 def test_a_script_that_never_asks_for_spark_has_a_breakdown(dlobd, tmp_path) -> None:
-    """It exits with a code of its own: the run failed, the cause says so, and its time is known."""
     script = tmp_path / "no_spark.py"
     script.write_text("import sys, time\ntime.sleep(1)\nsys.exit(3)\n")
     ended = dlobd("run", "--job", str(script), "--out", str(dlobd.out))
@@ -53,7 +52,6 @@ def test_a_script_that_never_asks_for_spark_has_a_breakdown(dlobd, tmp_path) -> 
 
 
 def test_a_script_that_is_not_there(dlobd) -> None:
-    """One line, before anything is started."""
     ended = dlobd("run", "--job", "nowhere.py", "--out", str(dlobd.out))
     assert ended.code == 2
     assert "script nowhere.py cannot be read: No such file or directory." in ended.line

@@ -38,7 +38,6 @@ class Ended:
 
     @property
     def failure(self) -> str:
-        """dlobd's one line."""
         assert "Traceback" not in self.out + self.err, self.err
         (line,) = [line for line in (self.out + self.err).splitlines() if line.startswith("dlobd: ")]
         return line
@@ -62,7 +61,6 @@ class MiniCluster:
     overrides: tuple[Path, ...] = ()
 
     def with_(self, *overrides: Path, **settings: str) -> MiniCluster:
-        """The same project with other settings."""
         return replace(self, settings={**self.settings, **settings}, overrides=overrides or self.overrides)
 
     @property
@@ -82,7 +80,6 @@ class MiniCluster:
         return ["docker", "compose", *(word for file in files for word in ("--file", str(file))), *words]
 
     def compose(self, *words: str, within_s: float = UP_S) -> Ended:
-        """`docker compose WORDS`."""
         began = time.monotonic()
         done = subprocess.run(
             self.command(*words),
@@ -96,13 +93,11 @@ class MiniCluster:
         return Ended(done.returncode, done.stdout, done.stderr, time.monotonic() - began)
 
     def up(self) -> Ended:
-        """Returns when all are healthy."""
         ended = self.compose("up", "--detach", "--no-build", "--wait")
         assert ended.code == 0, ended.err + self.compose("logs", "--no-color", "--tail", "20").out
         return ended
 
     def down(self, *words: str) -> Ended:
-        """Containers and networks go; `--volumes` too."""
         ended = self.compose("down", *words)
         assert ended.code == 0, ended.err
         return ended
@@ -112,11 +107,9 @@ class MiniCluster:
         return self.compose("run", "--rm", "--no-TTY", "edge", *words, within_s=within_s)
 
     def dlobd(self, experiment: str, *settings: str, within_s: float = RUN_S) -> Ended:
-        """`dlobd run EXPERIMENT --set ...` on the edge."""
         return self.edge("dlobd", "run", experiment, *told(settings), within_s=within_s)
 
     def started(self, experiment: str, *settings: str) -> subprocess.Popen[str]:
-        """The same, without waiting for it."""
         words = ("run", "--rm", "--no-TTY", "edge", "dlobd", "run", experiment, *told(settings))
         return subprocess.Popen(
             self.command(*words),
@@ -128,7 +121,6 @@ class MiniCluster:
         )
 
     def inside(self, service: str, *words: str, index: int = 1, within_s: float = 60.0) -> Ended:
-        """A command in a container that runs."""
         return self.compose("exec", "--no-TTY", "--index", str(index), service, *words, within_s=within_s)
 
     def bundle(self, ended: Ended) -> Bundle:
@@ -138,7 +130,6 @@ class MiniCluster:
         return self.fetched(last.removeprefix("bundle: "))
 
     def latest(self) -> Bundle:
-        """The bundle of the last run, however it ended."""
         return self.fetched(
             self.inside("edge", "sh", "-c", f"ls -d {RUNS}/*/2*/ | sort -t/ -k6 | tail -n 1").out.strip()
         )
@@ -153,7 +144,6 @@ class MiniCluster:
         return Bundle(to)
 
     def container(self, service: str, index: int = 1) -> str:
-        """Its name."""
         return f"{PROJECT}-{service}-{index}"
 
     def sent_bytes(self, service: str, index: int = 1) -> dict[str, int]:
@@ -171,5 +161,4 @@ class MiniCluster:
 
 
 def told(settings: Sequence[str]) -> list[str]:
-    """As dlobd is told them."""
     return [word for setting in settings for word in ("--set", setting)]

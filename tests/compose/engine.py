@@ -81,7 +81,6 @@ def engine() -> Iterator[Engine]:
 
 @contextmanager
 def _started(directory: Path, environment: Mapping[str, str]) -> Iterator[Engine]:
-    """dockerd, until the end of the context."""
     socket, forwarding = directory / "socket", FORWARDING.read_text()
     command = [
         str(_program("dockerd")),
@@ -142,7 +141,6 @@ def _program(name: str) -> str | None:
 def _run(
     command: Sequence[str], environment: Mapping[str, str], within_s: float = 60.0, check: bool = True
 ) -> subprocess.CompletedProcess[str]:
-    """Fails with what the command said."""
     done = subprocess.run(
         command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=within_s, check=False
     )

@@ -12,19 +12,16 @@ _ROWS = [pytest.param(row, id=row.name) for row in DATASETS if not row.reason()]
 
 
 def test_what_a_checkout_holds_is_tested() -> None:
-    """Only a data set that has to be fetched may be missing here."""
     assert {row.values[0].name for row in _ROWS} >= set(DATASETS.names()) - {"cifar10"}
 
 
 @pytest.fixture(params=_ROWS)
 def dataset(request: pytest.FixtureRequest):
-    """Each data set that is available here."""
     experiment = dataclasses.replace(files.load("softmax-mnist"), dataset=request.param.name)
     return dataset_of(experiment)
 
 
 def test_name_is_that_of_its_row(dataset) -> None:
-    """A data set knows its own name."""
     assert DATASETS.get(dataset.name) is type(dataset)
 
 
@@ -38,7 +35,6 @@ def test_files_exist(dataset) -> None:
 
 @pytest.mark.parametrize("split", ["train", "test"])
 def test_samples_are_as_announced(dataset, split: str) -> None:
-    """Number, shape, type and labels are what it says without opening a file, in every chunk."""
     size = dataset.train_size if split == "train" else dataset.test_size
     found, seen, lit = 0, set(), False
     for images, labels in dataset.chunks(split, range(size), 4096):
@@ -64,7 +60,6 @@ def test_an_order_that_is_asked_for_is_given(dataset) -> None:
 
 
 def test_samples_survive_the_format_in_hdfs(dataset) -> None:
-    """A block of records decodes to the same images and labels."""
     ((images, labels),) = dataset.chunks("test", np.arange(100), 100)
     layout = layout_of(dataset)
     decoded, decoded_labels = tfrecord.decode_block(tfrecord.encode(images, labels, layout), layout)

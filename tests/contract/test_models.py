@@ -36,7 +36,6 @@ BATCH_AND_STEPS = {"alexnet-cifar": (50, 3), "resnet20": (50, 3), "resnet56": (2
 
 @pytest.fixture(params=[pytest.param(row, id=row.name) for row in MODELS])
 def name(request: pytest.FixtureRequest) -> str:
-    """Each model that is available here."""
     if reason := request.param.reason():
         pytest.skip(reason)
     return request.param.name
@@ -96,7 +95,6 @@ print(json.dumps([digests, [name for name in sys.modules if name.split(".")[0] i
 
 
 def test_another_process_makes_the_same_models_without_keras() -> None:
-    """Ranks are processes. Whoever imported Keras would wait for it for seconds, in each of them."""
     done = subprocess.run([sys.executable, "-c", ELSEWHERE], capture_output=True, text=True, timeout=55, check=False)
     assert done.returncode == 0, done.stderr
     digests, keras = json.loads(done.stdout.splitlines()[-1])
@@ -149,7 +147,6 @@ def test_evaluation_is_deterministic_and_uses_moving_statistics(name: str) -> No
 
 @pytest.mark.parametrize("convolutional", sorted(PARAMETERS.keys() - {"softmax-regression", "mlp"}))
 def test_what_is_not_an_image_is_refused(convolutional: str) -> None:
-    """The line says what is needed, and what the data set has."""
     with pytest.raises(
         ValueError, match=r"need images of height x width x channels; those of this data set are \(7,\)"
     ):

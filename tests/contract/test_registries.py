@@ -33,6 +33,5 @@ def test_a_row_points_to_what_exists(registry, row) -> None:
 
 
 def test_every_registry_serves_a_setting() -> None:
-    """Each name in an experiment is checked against a registry."""
     kinds = {setting.about.valid for setting in SETTINGS.values() if isinstance(setting.about.valid, str)}
     assert kinds - {""} == REGISTRIES.keys() - WITHOUT_FIELD

@@ -4,7 +4,6 @@ import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds the option."""
     parser.addoption("--update-golden", action="store_true", help="write the golden files instead of comparing them")
 
 

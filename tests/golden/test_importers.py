@@ -77,7 +77,6 @@ def _ms(ns: int) -> str:
 
 @pytest.fixture(scope="module", params=RUNS)
 def run(request: pytest.FixtureRequest) -> str:
-    """The name of a captured run."""
     return str(request.param)
 
 
@@ -134,7 +133,6 @@ def test_only_what_was_killed_is_truncated(captured: Captured) -> None:
 
 
 def test_startup_and_teardown_are_in_order(captured: Captured) -> None:
-    """A good run has every event of the anatomy, each with a source, in the order of time."""
     trace = captured.trace("quick-run")
     startup = [event.event for event in trace.startup]
     teardown = [event.event for event in trace.teardown]
@@ -149,7 +147,6 @@ def test_startup_and_teardown_are_in_order(captured: Captured) -> None:
 
 
 def test_a_capture_is_a_sealed_bundle_without_paths_of_a_machine(run: str) -> None:
-    """What is captured can be handed on: its hashes hold, and it names nobody's directories."""
     assert Bundle(DATA / run).verify() == []
     for path in (DATA / run).rglob("*"):
         if path.is_file():

@@ -55,7 +55,6 @@ def _timeline(value: dict[str, Any]) -> Iterator[str]:
 
 
 def test_the_pages_data_is_as_expected(update_golden: bool) -> None:
-    """Every figure, sentence and row that the page shows of a sampled run."""
     found = as_text(json.loads(json.dumps(document([source(Bundle(DATA / RUN))]))))
     if update_golden:
         GOLDEN.write_text(found)

@@ -180,7 +180,6 @@ def _started(command: list[str], control: Path) -> Iterator[subprocess.Popen[byt
 def _follow(
     process: subprocess.Popen[bytes], control: Path, end: float, live: tuple[BinaryIO, BinaryIO] | None
 ) -> None:
-    """Returns when QEMU has ended, or at `end`."""
     shown = [0, 0]
     running = True
     while running:

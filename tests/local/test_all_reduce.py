@@ -59,7 +59,6 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
 
 
 def reduced(exchanges: list[Exchange], peers: tuple[str, ...], calls: int = 1) -> list[list[Any]]:
-    """Return each rank's last result."""
     import tensorflow as tf
 
     def work(rank: int) -> list[Any]:
@@ -86,7 +85,6 @@ def test_the_mean_is_that_of_one_process(made: Make, exchange: str, ranks: int) 
 
 @pytest.mark.parametrize("exchange", OWN)
 def test_libraries_do_not_change_a_bit(made: Make, exchange: str) -> None:
-    """Only the algorithm determines the order of a sum."""
     bits = set()
     for library in LIBRARIES:
         exchanges, peers = made(3, exchange, library, 1 << 20)
@@ -97,7 +95,6 @@ def test_libraries_do_not_change_a_bit(made: Make, exchange: str) -> None:
 
 
 def test_small_buffers_give_the_same_ring_but_more_messages(made: Make) -> None:
-    """The order of a sum follows from an element's place in its buffer."""
     exchanges, peers = made(2, "ring", "sockets", 256)
     small = reduced(exchanges, peers)[0]
     for one in exchanges:
@@ -143,7 +140,6 @@ def test_parts_are_recorded_and_the_transport_is_proved(tmp_path: Path) -> None:
 
 
 def test_a_missing_rank_is_named(made: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the waiting ranks, at their deadline."""
     import tensorflow as tf
 
     monkeypatch.setattr(outside_step, "JOIN_S", 0.5)
@@ -162,7 +158,6 @@ def test_a_missing_rank_is_named(made: Make, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("exchange", OWN)
 def test_a_rank_that_dies_is_named_by_all_others(made: Make, exchange: str) -> None:
-    """Also by ranks without a connection to it."""
     import tensorflow as tf
 
     exchanges, peers = made(4, exchange, "sockets", 1 << 20)
@@ -186,13 +181,11 @@ def test_a_rank_that_dies_is_named_by_all_others(made: Make, exchange: str) -> N
 
 
 def die(exchange: Any) -> None:
-    """End like a process: close all connections."""
     exchange.peers.fail()
     exchange._store._channel.close()
 
 
 def test_a_single_rank_needs_no_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its mean is its own input."""
     import tensorflow as tf
 
     monkeypatch.delenv(outside_step.RENDEZVOUS, raising=False)

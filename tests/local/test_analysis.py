@@ -17,7 +17,6 @@ DATA = TOP / "tests" / "data"
 
 
 def test_the_overhead_table_of_a_real_run(tmp_path: Path) -> None:
-    """One row a layer with the seconds of run.json, and the two pictures, from the bundle alone."""
     done = script("layer_breakdown.py", DATA / "quick-run", "-o", tmp_path / "new", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     run = json.loads((DATA / "quick-run" / "run.json").read_text())
@@ -32,7 +31,6 @@ def test_the_overhead_table_of_a_real_run(tmp_path: Path) -> None:
 
 
 def test_a_run_that_is_not_ok_is_marked(tmp_path: Path) -> None:
-    """Alone its table is made, and says so; among others it is refused."""
     done = script("layer_breakdown.py", DATA / "killed-trainer", cwd=tmp_path)
     assert done.returncode == 0
     assert re.search(r"^run \S+ is failed: ", done.stdout, re.MULTILINE)
@@ -57,7 +55,6 @@ def test_stack_overhead_of_real_runs(tmp_path: Path) -> None:
 
 
 def test_amortisation_of_a_series(tmp_path: Path) -> None:
-    """Fixed cost, cost per epoch, predictions, and whether a long run is inside; two pictures."""
     every, ways = [], (("native", 9.0), ("barrier feed", 30.0))
     for repeat in range(1, 7):
         for way, fixed_s in ways:
@@ -123,7 +120,6 @@ def test_runs_that_cannot_be_compared_are_refused_in_one_line(
 
 
 def test_the_cost_of_a_span_is_measured(tmp_path: Path) -> None:
-    """Recording costs more than not recording; both lines name nanoseconds."""
     done = script("span_cost.py", "--spans", 500, "--repeats", 3, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     cost = dict(re.findall(r"^(on|off) +(\d+) ns a span", done.stdout, re.MULTILINE))

@@ -46,7 +46,6 @@ def test_the_breakdown_by_model(tmp_path: Path) -> None:
 
 
 def test_the_breakdown_of_one_model_by_other_settings(tmp_path: Path) -> None:
-    """Of a sweep the axes name a row, and not what they imply; in the order of the labels."""
     ways = {"tfos": "feed", "distributor": "read"}
     records = [
         record({"spark": n}, workers=n, launcher=how, input=source) for n in (2, 1) for how, source in ways.items()
@@ -78,7 +77,6 @@ def test_sensitivity_of_a_sweep(tmp_path: Path) -> None:
 
 
 def test_accuracy_over_time(tmp_path: Path) -> None:
-    """A row per epoch that was evaluated, both clocks, the time to the target, and who has none."""
     records = [trained((0.5, None, 0.7 + r / 10), target=0.75, launcher="tfos") for r in range(3)]
     records += [trained((0.9,), target=0.75, launcher="barrier"), trained((None,), launcher="tfos-stock")]
     done = script("accuracy.py", on_disk(tmp_path / "runs", records, ("launcher",)), "-o", tmp_path, cwd=tmp_path)

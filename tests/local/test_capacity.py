@@ -73,7 +73,6 @@ def test_another_clusters_room_is_known_before_the_upload() -> None:
 
 
 def test_a_cluster_without_gpus_is_not_asked_for_one() -> None:
-    """Its resource types say so, or how many there are."""
     assert note(NODES, "device=gpu", "workers=1") == ""
     with pytest.raises(SetupError, match="2 workers need a GPU each, but YARN's nodes have 1"):
         note(NODES, "device=gpu")

@@ -59,14 +59,12 @@ def ends(make: Callable[[], OpenChannel], threads: ThreadPoolExecutor) -> Iterat
 
 
 def connected(here: OpenChannel, there: OpenChannel, threads: ThreadPoolExecutor) -> tuple[Connection, Connection]:
-    """Return the connecting and the accepted end."""
     listener = there.listen()
     accepted = threads.submit(listener.accept, soon())
     return here.connect(listener.address, soon()), accepted.result(PATIENCE_S)
 
 
 def echo(end: Connection, size: int, count: int = 1) -> None:
-    """Send back each message."""
     memory = bytearray(size)
     for _ in range(count):
         end.send(memoryview(memory)[: end.recv(memory, soon())], soon())
@@ -76,7 +74,6 @@ def echo(end: Connection, size: int, count: int = 1) -> None:
 def test_a_message_of_any_size_arrives_whole(
     ends: tuple[Connection, Connection], threads: ThreadPoolExecutor, size: int
 ) -> None:
-    """There and back, in numpy's memory; the rest of the receiver's buffer is unchanged."""
     sent = np.frombuffer(random.Random(size).randbytes(size), np.uint8)
     other = threads.submit(echo, ends[1], size + 9)
     ends[0].send(sent, soon())
@@ -90,7 +87,6 @@ def test_a_message_of_any_size_arrives_whole(
 def test_a_send_may_be_started_without_waiting(
     make: Callable[[], OpenChannel], ends: tuple[Connection, Connection], threads: ThreadPoolExecutor
 ) -> None:
-    """If the library declares it: messages arrive in the order of their starts."""
     one, other = ends
     if not make().capabilities.begins:
         with pytest.raises(NotSupported):
@@ -115,7 +111,6 @@ def test_a_send_may_be_started_without_waiting(
 def test_messages_keep_their_order_and_boundaries(
     ends: tuple[Connection, Connection], threads: ThreadPoolExecutor
 ) -> None:
-    """A hundred of different lengths, some empty."""
     lengths = [n * 37 % 101 for n in range(100)]
     other = threads.submit(lambda: [ends[1].send(bytes([n]) * length, soon()) for n, length in enumerate(lengths)])
     memory = bytearray(101)
@@ -126,7 +121,6 @@ def test_messages_keep_their_order_and_boundaries(
 
 
 def test_both_ends_may_send_at_once(ends: tuple[Connection, Connection], threads: ThreadPoolExecutor) -> None:
-    """Each from a second thread, as in a ring."""
     size = 1_000_003
     senders = [threads.submit(end.send, bytes([k]) * size, soon()) for k, end in enumerate(ends)]
     for k, end in enumerate(ends):
@@ -141,7 +135,6 @@ def test_both_ends_may_send_at_once(ends: tuple[Connection, Connection], threads
 def test_a_message_in_parts(
     ends: tuple[Connection, Connection], threads: ThreadPoolExecutor, cut: tuple[int, ...]
 ) -> None:
-    """The parts of both ends may differ."""
     whole = random.Random(1).randbytes(sum(cut))
     parts, at = [], 0
     for size in cut:
@@ -155,7 +148,6 @@ def test_a_message_in_parts(
 
 
 def test_arrays_of_any_type_are_sent_as_bytes(ends: tuple[Connection, Connection], threads: ThreadPoolExecutor) -> None:
-    """Float gradients of any shape need no conversion."""
     sent = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
     sender = threads.submit(ends[0].send, sent, soon())
     into = np.empty((2, 3, 4), np.float32)
@@ -167,7 +159,6 @@ def test_arrays_of_any_type_are_sent_as_bytes(ends: tuple[Connection, Connection
 def test_a_message_that_does_not_fit_is_refused(
     ends: tuple[Connection, Connection], threads: ThreadPoolExecutor
 ) -> None:
-    """Nothing is written, and the next message arrives."""
     sender = threads.submit(lambda: (ends[0].send(b"x" * 100, soon()), ends[0].send(b"next", soon())))
     into = bytearray(99)
     with pytest.raises(MessageTooLong, match="100"):
@@ -178,7 +169,6 @@ def test_a_message_that_does_not_fit_is_refused(
 
 
 def test_a_passed_deadline_is_an_error(ends: tuple[Connection, Connection]) -> None:
-    """The connection remains usable."""
     began_s = time.monotonic()
     with pytest.raises(DeadlinePassed):
         ends[0].recv(bytearray(1), began_s + SHORT_S)
@@ -186,7 +176,6 @@ def test_a_passed_deadline_is_an_error(ends: tuple[Connection, Connection]) -> N
 
 
 def test_connect_and_accept_without_a_peer_pass_their_deadline(make: Callable[[], OpenChannel]) -> None:
-    """Missing ranks are an error."""
     channel = make()
     listener = channel.listen()
     with pytest.raises(DeadlinePassed):
@@ -198,7 +187,6 @@ def test_connect_and_accept_without_a_peer_pass_their_deadline(make: Callable[[]
 
 
 def test_a_closing_peer_wakes_a_receiver(ends: tuple[Connection, Connection], threads: ThreadPoolExecutor) -> None:
-    """Later calls fail at once."""
     waiting = threads.submit(ends[0].recv, bytearray(1), soon())
     time.sleep(SHORT_S)
     ends[1].close()
@@ -211,7 +199,6 @@ def test_a_closing_peer_wakes_a_receiver(ends: tuple[Connection, Connection], th
 def test_closing_this_end_wakes_its_own_threads(
     ends: tuple[Connection, Connection], threads: ThreadPoolExecutor
 ) -> None:
-    """A failing rank leaves no thread in a receive."""
     waiting = threads.submit(ends[0].recv, bytearray(1), soon())
     time.sleep(SHORT_S)
     ends[0].close()
@@ -223,7 +210,6 @@ def test_closing_this_end_wakes_its_own_threads(
 def test_close_in_any_order(
     make: Callable[[], OpenChannel], threads: ThreadPoolExecutor, order: tuple[int, ...]
 ) -> None:
-    """Both ends and both channels, some of them twice."""
     here, there = make(), make()
     things: list[Any] = [*connected(here, there, threads), here, there]
     for index in order:
@@ -233,7 +219,6 @@ def test_close_in_any_order(
 
 
 def test_evidence_counts_messages_and_bytes(make: Callable[[], OpenChannel], threads: ThreadPoolExecutor) -> None:
-    """At both ends, also after they are closed."""
     here, there = make(), make()
     one, other = connected(here, there, threads)
     back = threads.submit(echo, other, 1000, 3)
@@ -251,7 +236,6 @@ def test_evidence_counts_messages_and_bytes(make: Callable[[], OpenChannel], thr
 def test_one_sided_access(
     make: Callable[[], OpenChannel], ends: tuple[Connection, Connection], threads: ThreadPoolExecutor
 ) -> None:
-    """put and get with their bounds; NotSupported if the library does not declare them."""
     memory = np.zeros(100, np.uint8)
     if not make().capabilities.one_sided:
         with pytest.raises(NotSupported):
@@ -288,7 +272,6 @@ def settled(expected: tuple[int, int] | None = None) -> tuple[int, int]:
 def test_two_hundred_channels_leave_no_thread_and_no_descriptor(
     make: Callable[[], OpenChannel], threads: ThreadPoolExecutor
 ) -> None:
-    """Resources per process, such as gRPC's pollers, may appear late."""
     before = 0, 0
     for n in range(200):
         here, there = make(), make()

@@ -112,7 +112,6 @@ def test_hosts_connect_in_a_network_by_different_interfaces(library: str, differ
     ("exchange", "library"), [(MPI_ALLREDUCE, "mpi"), ("ring", "ucx"), ("ps", "sockets"), ("tf-ring", "tensorflow")]
 )
 def test_exchanges_go_over_a_network(exchange: str, library: str, differing: list[Host]) -> None:
-    """For any interface names."""
     if reason := LIBRARIES.row(library).reason():
         pytest.skip(reason)
     (seconds,) = ranks.measured(
@@ -122,6 +121,5 @@ def test_exchanges_go_over_a_network(exchange: str, library: str, differing: lis
 
 
 def test_a_host_outside_the_network_is_an_error(differing: list[Host]) -> None:
-    """One line, with its addresses."""
     with pytest.raises(SetupError, match=r"rank 0: .*no interface with an address in 10\.80.*10\.79\.0\.1 \(eth1\)"):
         ranks.measured("ring", f"tcp@{OTHER}", "sockets", differing, [Work(((1,),), 1, whole=False)])

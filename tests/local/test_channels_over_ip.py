@@ -35,7 +35,6 @@ time.sleep(60)
 
 @pytest.fixture(params=NAMES)
 def library(request: pytest.FixtureRequest) -> str:
-    """Name of the library."""
     name: str = request.param
     return name
 
@@ -68,7 +67,6 @@ def listeners(port: int) -> set[str]:
 
 @pytest.mark.parametrize("device", ["", "lo"])
 def test_a_listener_is_bound_to_loopback_only(make: Callable[..., Any], device: str) -> None:
-    """Without a device, and with device lo."""
     listener = make().listen(device)
     _, host, port = listener.address.split(":")
     assert host == "127.0.0.1"
@@ -78,7 +76,6 @@ def test_a_listener_is_bound_to_loopback_only(make: Callable[..., Any], device: 
 
 
 def test_ends_that_know_the_secret_connect(make: Callable[..., Any]) -> None:
-    """The evidence names loopback's interface."""
     here, there = make(secret=SECRET), make(secret=SECRET, device="lo")
     listener = there.listen()
     end = here.connect(listener.address, soon())
@@ -97,7 +94,6 @@ def test_ends_that_know_the_secret_connect(make: Callable[..., Any]) -> None:
 def test_a_wrong_secret_is_refused_at_both_ends(
     make: Callable[..., Any], capfd: pytest.CaptureFixture[str], here: bytes, there: bytes
 ) -> None:
-    """One log line, no accepted connection, and the next peer is served."""
     listener = make(secret=there).listen()
     with pytest.raises(Refused, match="secret"):
         make(secret=here).connect(listener.address, soon())
@@ -112,7 +108,6 @@ def test_a_wrong_secret_is_refused_at_both_ends(
 
 
 def test_garbage_on_the_port_harms_no_other_peer(make: Callable[..., Any]) -> None:
-    """New and open connections continue."""
     here, there = make(secret=SECRET), make(secret=SECRET)
     listener = there.listen()
     end = here.connect(listener.address, soon())
@@ -133,7 +128,6 @@ def test_garbage_on_the_port_harms_no_other_peer(make: Callable[..., Any]) -> No
 
 
 def test_a_peer_that_is_killed_is_noticed(make: Callable[..., Any], library: str) -> None:
-    """Long before the deadline of a receiver."""
     listener = make(secret=SECRET).listen()
     child = subprocess.Popen([sys.executable, "-c", CHILD, library, listener.address], stderr=subprocess.DEVNULL)
     try:
@@ -150,7 +144,6 @@ def test_a_peer_that_is_killed_is_noticed(make: Callable[..., Any], library: str
 
 
 def test_connect_does_not_wait_for_accept(make: Callable[..., Any]) -> None:
-    """Ranks in a ring all connect before they accept."""
     listener = make(secret=SECRET).listen()
     ends = [make(secret=SECRET).connect(listener.address, soon()) for _ in range(3)]
     accepted = [listener.accept(soon()) for _ in ends]
@@ -158,7 +151,6 @@ def test_connect_does_not_wait_for_accept(make: Callable[..., Any]) -> None:
 
 
 def test_a_closed_listener_keeps_its_connections(make: Callable[..., Any]) -> None:
-    """New connections are refused."""
     here, there = make(), make()
     listener = there.listen()
     end = here.connect(listener.address, soon())
@@ -176,7 +168,6 @@ def test_a_closed_listener_keeps_its_connections(make: Callable[..., Any]) -> No
 
 
 def test_a_peer_that_was_never_accepted_is_disconnected(make: Callable[..., Any]) -> None:
-    """When its listener closes."""
     listener = make().listen()
     end = make().connect(listener.address, soon())
     listener.close()
@@ -185,7 +176,6 @@ def test_a_peer_that_was_never_accepted_is_disconnected(make: Callable[..., Any]
 
 
 def test_a_closed_channel_makes_no_listeners_and_connections(make: Callable[..., Any], library: str) -> None:
-    """Both calls raise Closed."""
     channel = make()
     channel.close()
     with pytest.raises(Closed):
@@ -196,6 +186,5 @@ def test_a_closed_channel_makes_no_listeners_and_connections(make: Callable[...,
 
 @pytest.mark.parametrize("address", ["", "127.0.0.1:9", "ucx:127.0.0.1:9", "sockets:127.0.0.1", "grpc:127.0.0.1:x"])
 def test_an_address_of_another_library_is_refused(make: Callable[..., Any], library: str, address: str) -> None:
-    """The message shows the expected form."""
     with pytest.raises(ValueError, match=f"no address of library {library}"):
         make().connect(address, soon())

@@ -36,7 +36,6 @@ def test_a_process_start_is_known_to_one_tick() -> None:
 
 
 def test_a_process_name_may_hold_anything() -> None:
-    """The kernel writes the name unquoted, with its spaces and brackets."""
     code = "import ctypes; ctypes.CDLL(None).prctl(15, b') R 1 (x', 0, 0, 0); from dlobd.tracing import clock; "
     code += "print(open('/proc/self/comm').read().strip(), clock.process_start_ns(), sep='|')"
     before = clock.monotonic_ns()

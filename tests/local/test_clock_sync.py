@@ -30,7 +30,6 @@ GENEROUS_NS = 20_000_000
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    """The clock of this process, for others to ask."""
     found = Server("127.0.0.1")
     yield found
     found.close()
@@ -42,7 +41,6 @@ def asked(server: Server) -> Peer:
 
 
 def width_ns(pair: Exchange) -> int:
-    """What one exchange alone leaves open."""
     return (pair.received_a_ns - pair.sent_a_ns) - (pair.sent_b_ns - pair.received_b_ns)
 
 
@@ -80,7 +78,6 @@ for _ in range(int(sys.argv[1])):
 
 
 def test_a_process_forked_during_an_exchange_can_authenticate(server: Server) -> None:
-    """With a message authentication code of OpenSSL one in fifty children waits for ever for one of its locks."""
     command = [sys.executable, "-c", FORKS, "500"]
     environment = {**os.environ, **server.environment}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=True)
@@ -155,7 +152,6 @@ def test_a_process_of_another_namespace_is_placed_by_its_messages(server: Server
 
 
 def test_a_wall_clock_that_is_set_moves_nothing_of_ones_own_domain(server: Server, tmp_path: Path) -> None:
-    """On the window's own clock nothing is exchanged, and nothing is moved, whatever the wall clock says."""
     here = clock.anchor()
     command = [sys.executable, "-c", RECORDS, str(tmp_path), str(-3600 * SECOND_NS)]
     subprocess.run(command, env={**os.environ, **server.environment}, timeout=110, check=True)
@@ -168,7 +164,6 @@ def test_a_wall_clock_that_is_set_moves_nothing_of_ones_own_domain(server: Serve
 
 
 def test_one_clock_is_told_by_its_domain(server: Server) -> None:
-    """A process of the server's own domain has nobody to ask; of another one it has; without a variable nobody."""
     assert peer(server.environment) is None
     place = json.loads(server.environment[VARIABLE])
     assert peer({VARIABLE: json.dumps(place | {"domain": "elsewhere"})}) == replace(asked(server), domain="elsewhere")
@@ -178,7 +173,6 @@ def test_one_clock_is_told_by_its_domain(server: Server) -> None:
 
 
 def test_only_who_knows_the_secret_is_answered(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither a wrong secret nor noise gets an answer, and neither stops the server."""
     monkeypatch.setattr(clock_sync, "TIMEOUT_S", 0.05)
     assert replace(asked(server), secret="another").exchange() == []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as noise:
@@ -192,7 +186,6 @@ def test_only_who_knows_the_secret_is_answered(server: Server, monkeypatch: pyte
 
 
 def test_an_answer_of_somebody_else_is_not_believed() -> None:
-    """Who answers without the secret ends the burst."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as false:
         false.bind(("127.0.0.1", 0))
         host, port = false.getsockname()
@@ -208,7 +201,6 @@ def test_an_answer_of_somebody_else_is_not_believed() -> None:
 
 
 def test_a_server_that_is_gone_costs_one_short_wait(server: Server) -> None:
-    """No exchange, no exception: the offset stays unknown."""
     there = asked(server)
     server.close()
     assert there.exchange() == []
@@ -216,7 +208,6 @@ def test_a_server_that_is_gone_costs_one_short_wait(server: Server) -> None:
 
 
 def test_it_listens_on_one_address_only() -> None:
-    """On the one that it was told; one that is not this machine's is an error, which the driver survives."""
     server = Server("127.0.0.2")
     try:
         assert server.host == "127.0.0.2"

@@ -41,7 +41,6 @@ def jar(path: Path, entries: dict[str, str]) -> Path:
 
 
 def fake_java(home: Path, script: str) -> Java:
-    """A Java whose `java` is a Python script."""
     (home / "bin").mkdir(parents=True)
     command = home / "bin" / "java"
     command.write_text(f"#!{python()}\n{script}")
@@ -103,7 +102,6 @@ def test_it_is_made_once_and_again_for_another_java_or_jar(jars: list[Path], tmp
 
 
 def test_two_makers_make_one(jars: list[Path], tmp_path: Path) -> None:
-    """Commands that start at once wait for one of them."""
     java = fake_java(tmp_path / "java", DUMPS)
     found: list[ClassPath] = []
     makers = [threading.Thread(target=lambda: found.append(prepare(java, jars, silent))) for _ in range(3)]
@@ -120,7 +118,6 @@ def test_two_makers_make_one(jars: list[Path], tmp_path: Path) -> None:
 def test_a_java_that_makes_no_archive_is_asked_once(
     jars: list[Path], tmp_path: Path, script: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It fails, writes nothing or takes too long: the daemons start without one, now and later."""
     monkeypatch.setattr(class_path, "ARCHIVE_DEADLINE_S", 1)
     java = fake_java(tmp_path / "java", script)
     first = prepare(java, jars, silent)
@@ -150,7 +147,6 @@ def test_damage_is_repaired_and_what_is_unused_goes(jars: list[Path], tmp_path: 
 def test_a_cache_that_cannot_be_written_breaks_no_start(
     jars: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The jars are used as they are, and why is said; one that is missing is an error as ever."""
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("DLOBD_CACHE", str(tmp_path / "file"))
     said: list[str] = []
@@ -165,7 +161,6 @@ def test_a_cache_that_cannot_be_written_breaks_no_start(
 
 
 def test_the_configuration_comes_last() -> None:
-    """An archive is for class paths that begin with its own."""
     assert ClassPath((Path("/a"), Path("/b"))).options(Path("/c")) == ["-cp", "/a:/b:/c"]
     options = ClassPath((Path("/a"),), Path("/x.jsa")).options(Path("/c"))
     assert options[-3:] == ["-XX:SharedArchiveFile=/x.jsa", "-cp", "/a:/c"]

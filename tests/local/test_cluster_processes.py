@@ -25,7 +25,6 @@ SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 
 @pytest.fixture
 def sleeper() -> Iterator[subprocess.Popen[bytes]]:
-    """A child that does nothing."""
     with subprocess.Popen(SLEEP) as child:
         yield child
         child.kill()
@@ -52,7 +51,6 @@ def state_of(process: ProcessId) -> ClusterState:
 
 
 def test_random_ports_are_free_consecutive_and_not_ephemeral() -> None:
-    """A block can be bound as a whole right away, and outgoing connections do not draw from it."""
     chosen = ports.choose_ports(["127.0.0.1", "127.0.0.2", "127.0.0.1"])
     assert chosen == list(range(chosen[0], chosen[0] + 3))
     low, high = (int(w) for w in Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
@@ -90,7 +88,6 @@ def test_a_port_base_that_is_no_number_is_refused(text: str, monkeypatch: pytest
 
 
 def test_a_recycled_pid_is_neither_alive_nor_killed(sleeper: subprocess.Popen[bytes]) -> None:
-    """A process with the recorded pid but another start time is somebody else's: no signal reaches it."""
     real = identify(sleeper.pid)
     assert real.alive
     other = replace(real, start_ticks=real.start_ticks - 1)
@@ -103,7 +100,6 @@ def test_a_recycled_pid_is_neither_alive_nor_killed(sleeper: subprocess.Popen[by
 
 
 def test_what_ignores_sigterm_is_killed_after_the_grace() -> None:
-    """SIGTERM first, SIGKILL after the grace."""
     script = (
         "import signal,time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
     )
@@ -185,14 +181,12 @@ def test_state_survives_writing_and_reading(tmp_path: Path, sleeper: subprocess.
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"version": 99}'])
 def test_a_state_that_cannot_be_understood_is_one_clear_line(tmp_path: Path, text: str) -> None:
-    """A damaged or newer state.json is an expected failure, not a traceback."""
     (tmp_path / "state.json").write_text(text)
     with pytest.raises(ClusterError, match="cannot be read"):
         read_state(tmp_path)
 
 
 def test_the_second_command_is_told_who_holds_the_cluster(tmp_path: Path) -> None:
-    """The lock names its holder's pid, is free after release, and after the holder's death."""
     first, second = WorkDirLock(tmp_path), WorkDirLock(tmp_path)
     first.acquire()
     with pytest.raises(Busy, match=rf"pid {os.getpid()}\b"):
@@ -203,7 +197,6 @@ def test_the_second_command_is_told_who_holds_the_cluster(tmp_path: Path) -> Non
 
 
 def test_attach_says_that_no_cluster_runs(tmp_path: Path) -> None:
-    """Without a cluster, or with a dead one, attach is a ClusterError and leaves the lock free."""
     with pytest.raises(ClusterError, match="No cluster is running"):
         EmbeddedCluster.attach(tmp_path)
     write_state(tmp_path, state_of(ProcessId(2**22 - 1, 1)))
@@ -216,7 +209,6 @@ def test_attach_says_that_no_cluster_runs(tmp_path: Path) -> None:
 
 
 def test_too_little_memory_is_said_with_the_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both what is needed and what there is are in the line."""
     monkeypatch.setattr(startup, "available_memory_bytes", lambda: 500 << 20)
     with pytest.raises(SetupError, match=r"6 daemons need 1920 MB .* 500 MB are available"):
         startup.check_memory(ClusterSettings(tmp_path))
@@ -225,7 +217,6 @@ def test_too_little_memory_is_said_with_the_figures(tmp_path: Path, monkeypatch:
 
 
 def test_too_little_disk_is_said_with_the_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The HDFS reserve and the free space are in the line."""
     usage = type("usage", (), {"free": 300 << 20})
     monkeypatch.setattr("dlobd.hadoop.embedded.startup.shutil.disk_usage", lambda path: usage)
     with pytest.raises(SetupError, match=r"2048 MB of free disk, but .* has 300 MB"):
@@ -246,7 +237,6 @@ NESTED = "1 x INFO fine\njava.io.IOException: outer\n\tat x.SomeException.y\nCau
     ],
 )
 def test_the_cause_of_a_daemons_death_is_found(tmp_path: Path, log: str, out: str, expected: str, clash: bool) -> None:
-    """A taken port is recognised; else the innermost exception, else the JVM's own last words."""
     (tmp_path / "d.log").write_text(log)
     (tmp_path / "d.out").write_text(out)
     cause = daemons.failure(tmp_path, "d")

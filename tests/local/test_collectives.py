@@ -49,7 +49,6 @@ def reduced(algorithm: type[AllReduce], size: int, count: int, dtype: Any, make:
     dtype=st.sampled_from(TYPES),
 )
 def test_the_sum_is_that_of_numpy(algorithm: type[AllReduce], size: int, count: int, dtype: Any) -> None:
-    """For any count, also zero and fewer elements than ranks."""
     expected = sum(given_by(rank, count, dtype) for rank in range(size)).astype(dtype).tobytes()
     assert reduced(algorithm, size, count, dtype) == [expected] * size
 
@@ -57,7 +56,6 @@ def test_the_sum_is_that_of_numpy(algorithm: type[AllReduce], size: int, count: 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_more_than_four_megabytes_over_sockets(algorithm: type[AllReduce], size: int) -> None:
-    """More than the kernel buffers, in both directions at once."""
     count = (5 << 20) // 4 + 1
     expected = sum(given_by(rank, count, np.float32) for rank in range(size)).tobytes()
     assert reduced(algorithm, size, count, np.float32, SocketsChannel) == [expected] * size
@@ -76,8 +74,6 @@ def test_many_segments_are_pending_at_once(algorithm: type[AllReduce], make: Any
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("size", range(2, 9))
 def test_every_rank_has_the_same_bits(algorithm: type[AllReduce], size: int) -> None:
-    """For numbers whose sum depends on the order."""
-
     def work(mesh: Mesh) -> bytes:
         array = np.random.default_rng(mesh.rank).standard_normal(1001).astype(np.float32)
         algorithm(mesh)(array, soon())
@@ -93,7 +89,6 @@ def test_every_rank_has_the_same_bits(algorithm: type[AllReduce], size: int) -> 
 
 @pytest.mark.parametrize("partners", [Ring.partners, HalvingDoubling.partners, meshes.barrier_partners])
 def test_partners_are_mutual(partners: Any) -> None:
-    """And no rank is its own partner."""
     for size in range(1, 40):
         for rank in range(size):
             own = partners(rank, size)
@@ -104,7 +99,6 @@ def test_partners_are_mutual(partners: Any) -> None:
 
 @pytest.mark.parametrize("size", range(1, 8))
 def test_no_rank_leaves_a_barrier_before_all_have_entered(size: int) -> None:
-    """Ten barriers; each rank counts itself before it enters."""
     came = [0] * size
 
     def work(mesh: Mesh) -> list[int]:
@@ -140,7 +134,6 @@ def test_a_rank_that_leaves_ends_the_others(algorithm: type[AllReduce], make: An
 
 
 def test_a_rank_that_does_not_answer_is_named_at_the_deadline() -> None:
-    """It lives, but does something else."""
     meanwhile = threading.Event()
 
     def work(mesh: Mesh) -> str:
@@ -175,8 +168,6 @@ def test_a_missing_partner_is_named() -> None:
 
 
 def test_arrays_of_different_lengths_are_an_error() -> None:
-    """Such ranks run different programs."""
-
     def work(mesh: Mesh) -> str:
         with pytest.raises(ExchangeFailed) as failed:
             Ring(mesh)(np.zeros(10 + 2 * mesh.rank, np.float32), soon())

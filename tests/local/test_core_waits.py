@@ -24,7 +24,6 @@ MS = 1_000_000
 
 
 def test_a_process_that_is_gone_has_nothing() -> None:
-    """It is no error: processes end while they are looked at."""
     child = subprocess.Popen(["true"])
     child.wait()
     assert process_use.Threads(child.pid).read() is None
@@ -32,13 +31,11 @@ def test_a_process_that_is_gone_has_nothing() -> None:
 
 
 def evidence(**parts: Any) -> Evidence:
-    """Of one host, whose window is no matter."""
     plain = {"resources": None, "processes": [], "topology": Topology(Placement.YARN_CLIENT)}
     return cast(Evidence, SimpleNamespace(window={"pid": 99}, **plain | parts))
 
 
 def segment(start_ns: int, end_ns: int, who: Process | None, layer: str = "spark", lane: str = "driver") -> Segment:
-    """A piece of the wall."""
     span = Span("1", None, kinds.SpanKind("x", layer), who, lane, start_ns, end_ns) if who else None
     return Segment(start_ns, end_ns, layer, span, "span", (lane,))
 

@@ -29,7 +29,6 @@ SHORT = (2.0, 0.3)
 
 
 def md5(data: bytes) -> str:
-    """As published ones are written."""
     return hashlib.md5(data, usedforsecurity=False).hexdigest()
 
 
@@ -38,7 +37,6 @@ MEMBERS = tuple(PublishedFile(name, len(data), md5(data)) for name, data in CONT
 
 
 def packed(*entries: tuple[str, bytes], links: dict[str, str] | None = None) -> bytes:
-    """A .tar.gz of files and symbolic links."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w:gz") as tar:
         for name, data in entries:
@@ -113,7 +111,6 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def site() -> Iterator[Site]:
-    """A server of this machine."""
     site = Site()
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Own", (Handler,), {"site": site}))
     site.url = f"http://127.0.0.1:{server.server_port}/made-up.tar.gz"
@@ -128,12 +125,10 @@ def site() -> Iterator[Site]:
 
 @pytest.fixture
 def told() -> list[str]:
-    """What the progress was told."""
     return []
 
 
 def fetched(site: Site, top: Path, told: list[str], archive: bytes = ARCHIVE) -> Path:
-    """The folder into which it was fetched."""
     return data_sets.fetch(published(site.url, archive), None, top, told.append, SHORT)
 
 
@@ -148,7 +143,6 @@ def refused(site: Site, top: Path, archive: bytes = ARCHIVE) -> SetupError:
 
 
 def is_whole(folder: Path) -> bool:
-    """All files and nothing else is there."""
     left = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != ".lock"}
     return left == CONTENT
 
@@ -166,7 +160,6 @@ def test_a_whole_download(site: Site, tmp_path: Path, told: list[str]) -> None:
 
 
 def test_a_damaged_file_is_fetched_again(site: Site, tmp_path: Path, told: list[str]) -> None:
-    """That a file is there does not say that it is right."""
     folder = fetched(site, tmp_path, told)
     data = bytearray((folder / "batch_1.bin").read_bytes())
     data[5] ^= 1
@@ -189,7 +182,6 @@ def test_a_broken_connection_is_continued(site: Site, tmp_path: Path, told: list
 
 
 def test_the_next_command_continues(site: Site, tmp_path: Path, told: list[str]) -> None:
-    """What arrived before the server failed is not asked for again."""
     site.breaks = [100_000]
     site.statuses = {1: 503}
     assert refused(site, tmp_path).what == f"{site.url} answered 503 Service Unavailable."
@@ -200,7 +192,6 @@ def test_the_next_command_continues(site: Site, tmp_path: Path, told: list[str])
 
 
 def test_a_server_that_ignores_ranges(site: Site, tmp_path: Path, told: list[str]) -> None:
-    """The download starts over, and the result is right."""
     site.breaks = [100_000]
     site.statuses = {1: 503}
     refused(site, tmp_path)
@@ -210,7 +201,6 @@ def test_a_server_that_ignores_ranges(site: Site, tmp_path: Path, told: list[str
 
 
 def test_a_part_of_another_version(site: Site, tmp_path: Path, told: list[str]) -> None:
-    """The checksum is wrong; the part is removed, and the next command starts over."""
     site.breaks = [100_000]
     site.statuses = {1: 503}
     refused(site, tmp_path)
@@ -223,7 +213,6 @@ def test_a_part_of_another_version(site: Site, tmp_path: Path, told: list[str]) 
 
 @pytest.mark.parametrize("lengths", [True, False])
 def test_a_server_that_always_ends_early(site: Site, tmp_path: Path, lengths: bool) -> None:
-    """It brings nothing new the second time: how much there is of how much, and what to do."""
     site.ranges, site.lengths = False, lengths
     site.breaks = [90_000] * 9
     error = refused(site, tmp_path)
@@ -256,7 +245,6 @@ def test_another_length(site: Site, tmp_path: Path, data: bytes, lengths: bool) 
 
 @pytest.mark.parametrize("sent", [0, 90_000])
 def test_a_server_that_stalls(site: Site, tmp_path: Path, sent: int) -> None:
-    """Before its first byte of the file or in the middle: the deadline is named."""
     site.breaks, site.stalls, site.ranges = [sent] * 9, True, False
     error = refused(site, tmp_path)
     assert f"{site.url} did not answer within 0.3 s" in error.what
@@ -278,7 +266,6 @@ def test_a_host_that_does_not_exist(tmp_path: Path) -> None:
 
 
 def test_a_server_that_accepts_nothing(tmp_path: Path) -> None:
-    """Its queue is full: the deadline for a connection is named."""
     with socket.socket() as full, socket.socket() as first, socket.socket() as second:
         full.bind(("127.0.0.1", 0))
         full.listen(0)
@@ -320,7 +307,6 @@ def test_an_archive_that_is_not_what_was_published(site: Site, tmp_path: Path, a
 
 
 def test_an_archive_cannot_write_elsewhere(site: Site, tmp_path: Path, told: list[str]) -> None:
-    """Names with .., absolute ones, links and files that nobody expects stay in the archive."""
     outside = tmp_path / "outside"
     tricks = [("../evil", b"1"), (str(outside), b"2"), ("inside/../../evil2", b"3"), ("inside/other", b"4")]
     archive = packed(*tricks, *INSIDE, links={"inside/link": "/tmp"})
@@ -331,7 +317,6 @@ def test_an_archive_cannot_write_elsewhere(site: Site, tmp_path: Path, told: lis
 
 
 def test_from_the_archive_or_its_directory(tmp_path: Path, told: list[str]) -> None:
-    """The user's copy stays."""
     copies = tmp_path / "copies"
     copies.mkdir()
     (copies / "made-up.tar.gz").write_bytes(ARCHIVE)
@@ -349,7 +334,6 @@ def test_from_the_archive_or_its_directory(tmp_path: Path, told: list[str]) -> N
     ],
 )
 def test_a_directory_without_the_right_files(tmp_path: Path, name: str, data: bytes, why: str) -> None:
-    """Which file, and what is wrong with it; the directory is left as it was."""
     source = tmp_path / "source"
     source.mkdir()
     (source / name).write_bytes(data)
@@ -360,19 +344,16 @@ def test_a_directory_without_the_right_files(tmp_path: Path, name: str, data: by
 
 
 def test_a_source_that_is_none(tmp_path: Path) -> None:
-    """Neither there nor a URL."""
     with pytest.raises(UsageError, match="--from ftp://x/y is neither a file or directory nor an http URL"):
         data_sets.fetch(published(), "ftp://x/y", tmp_path, lambda line: None)
 
 
 def test_a_url_of_a_directory(site: Site, tmp_path: Path, told: list[str]) -> None:
-    """It ends with "/", and the archive's name is added."""
     source = site.url.removesuffix("made-up.tar.gz")
     assert is_whole(data_sets.fetch(published(), source, tmp_path, told.append, SHORT))
 
 
 def test_a_full_disk(site: Site, tmp_path: Path) -> None:
-    """Refused before anything is fetched: archive and files must fit."""
     huge = replace(published(site.url), members=(PublishedFile("batch_1.bin", 1 << 60, "0" * 32),))
     with pytest.raises(SetupError, match=r"MB free, and \d+ MB are needed"):
         data_sets.fetch(huge, None, tmp_path, lambda line: None)
@@ -395,7 +376,6 @@ def command(
 def test_the_command_fetches_into_the_cache_and_clean_removes_it(
     command: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The last line says where it is; `dlobd clean` shows and removes it."""
     monkeypatch.setattr(paths, "TEMPORARY", tmp_path)  # else the links of this user's other commands go too
     assert cli.main(["data", "fetch", "cifar10"]) == 0
     captured = command.readouterr()
@@ -429,7 +409,6 @@ def test_the_command_fetches_into_another_folder(
     ],
 )
 def test_what_cannot_be_fetched(command: pytest.CaptureFixture[str], name: str, line: str) -> None:
-    """A usage error that says what can."""
     assert cli.main(["data", "fetch", name]) == 2
     assert command.readouterr().err.startswith(f"dlobd: {line}")
 
@@ -437,8 +416,6 @@ def test_what_cannot_be_fetched(command: pytest.CaptureFixture[str], name: str, 
 def test_the_list_says_what_is_there(
     command: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whole, partial, missing and generated ones, each with its folder or with what to do."""
-
     def states() -> dict[str, list[str]]:
         assert cli.main(["data", "list"]) == 0
         return {line.split()[0]: line.split(maxsplit=4)[1:] for line in command.readouterr().out.splitlines()}

@@ -34,13 +34,11 @@ def empty_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mo
 
 
 def found(part: str) -> Diagnosis:
-    """The diagnosis of one part."""
     (one,) = [diagnosis for diagnosis in doctor.examine() if diagnosis.part == part]
     return one
 
 
 def test_every_part_is_examined() -> None:
-    """Each once, with a verdict; what is not ok has a next step."""
     diagnoses = doctor.examine()
     parts = [diagnosis.part for diagnosis in diagnoses]
     assert parts[: len(doctor.PARTS)] == [part for part, _ in doctor.PARTS]
@@ -51,20 +49,17 @@ def test_every_part_is_examined() -> None:
 
 
 def test_what_a_run_brings_itself_is_absent_not_broken() -> None:
-    """Jars that the first run fetches; a cluster that it starts."""
     assert (found("Hadoop jars").verdict, found("cluster").verdict) == ("absent", "absent")
     assert "4 of 4" in found("Hadoop jars").what
 
 
 def test_own_jars_that_are_not_there_are_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody would fetch them."""
     monkeypatch.setenv("DLOBD_JARS", str(tmp_path))
     assert found("Hadoop jars").verdict == "broken"
     assert "unset DLOBD_JARS" in found("Hadoop jars").remedy
 
 
 def test_jars_with_a_wrong_checksum_are_broken(empty_cache: Path) -> None:
-    """Each is named."""
     (empty_cache / "jars").mkdir(parents=True)
     for jar in doctor.JARS:
         (empty_cache / "jars" / jar.file_name).write_bytes(b"no jar")
@@ -91,7 +86,6 @@ def test_settings_that_make_no_sense_are_broken(tmp_path: Path, monkeypatch: pyt
 
 
 def test_what_others_can_connect_to_is_told() -> None:
-    """Every third party that listens, with its address and what protects it."""
     programs = " ".join(listener.program for listener in doctor.LISTENERS)
     for name in ("HDFS", "YARN", "Spark", "reservation server", "queue manager", "gRPC", "key-value store", "channel"):
         assert name in programs
@@ -146,12 +140,10 @@ def silent() -> Iterator[int]:
 
 
 def there(conf: Path) -> dict[str, Diagnosis]:
-    """The diagnoses about the external cluster."""
     return {one.part: one for one in doctor.examine(conf) if one.remote}
 
 
 def test_a_cluster_that_answers_is_ok(tmp_path: Path, hadoop: int) -> None:
-    """With address, key, home and nodes; what a run there does not need is not looked at."""
     diagnoses = doctor.examine(conf_of(tmp_path, hadoop, hadoop))
     found = {one.part: one for one in diagnoses}
     assert not found.keys() & set(doctor.EMBEDDED)
@@ -165,7 +157,6 @@ def test_a_cluster_that_answers_is_ok(tmp_path: Path, hadoop: int) -> None:
 def test_a_cluster_that_does_not_answer_is_broken(
     tmp_path: Path, hadoop: int, silent: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each part by itself, in bounded time: a silent NameNode does not hide that YARN is there."""
     monkeypatch.setattr(external, "ANSWER_S", (0.2, 0.2))
     found = there(conf_of(tmp_path, silent, hadoop))
     assert (found["NameNode"].verdict, found["ResourceManager"].verdict) == ("broken", "ok")
@@ -177,7 +168,6 @@ def test_a_cluster_that_does_not_answer_is_broken(
 
 
 def test_a_cluster_without_nodes_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job would wait there for ever."""
     monkeypatch.setitem(HADOOP, "/ws/v1/cluster/metrics", {"clusterMetrics": {"activeNodes": 0}})
     with answering(told) as netloc:
         found = there(conf_of(tmp_path, port_of(netloc), port_of(netloc)))
@@ -258,19 +248,16 @@ def of(one: Machine) -> dict[str, Diagnosis]:
 
 
 def need(one: Machine, text: str, allow_soft: bool = False) -> Diagnosis:
-    """What is said of a channel that is required."""
     return channels.required(Channel.parse(text), channels.examine(one), allow_soft, one)
 
 
 def test_a_machine_without_rdma_says_so_in_one_line(tmp_path: Path) -> None:
-    """Whatever else could be said of it."""
     (one,) = channels.examine(Machine(tmp_path, {}))
     assert (one.part, one.verdict, one.what) == ("RDMA", "absent", "no device in /sys/class/infiniband")
     assert doctor.exit_code([one]) == 0
 
 
 def test_a_machine_with_an_adapter_is_ok_in_every_part(tmp_path: Path) -> None:
-    """Seven checks, and the transfer is proved by the device's own counters."""
     found = of(machine(tmp_path))
     assert {diagnosis.verdict for diagnosis in found.values()} == {"ok"}
     assert list(found) == [
@@ -288,7 +275,6 @@ def test_a_machine_with_an_adapter_is_ok_in_every_part(tmp_path: Path) -> None:
 
 
 def test_soft_roce_is_functional_only_and_has_no_rate(tmp_path: Path) -> None:
-    """Its file of a rate is fiction."""
     found = of(machine(tmp_path, soft=True))
     assert (found["RDMA hardware"].verdict, found["RDMA transfer rxe0:1"].verdict) == ("absent", "ok")
     assert "functional only" in found["RDMA hardware"].what
@@ -350,7 +336,6 @@ def _no_bytes(device: str) -> TransportEvidence:
 def test_what_is_broken_is_named_with_a_next_step(
     tmp_path: Path, spoil: Any, changes: dict[str, Any], part: str, says: str
 ) -> None:
-    """And what requires RDMA fails for that reason, while a run without it does not."""
     one = machine(tmp_path, **changes)
     if spoil:
         spoil(tmp_path)
@@ -364,8 +349,6 @@ def test_what_is_broken_is_named_with_a_next_step(
 
 
 def test_a_transfer_that_no_device_counted_is_not_rdma(tmp_path: Path) -> None:
-    """Whatever UCX says of its lanes."""
-
     def silent(device: str) -> TransportEvidence:
         seen = Host(tmp_path).read()
         return TransportEvidence.from_attrs(record(0, "ucx", seen, lanes=[RC], traffic=traffic("verbs"), after=seen))
@@ -376,7 +359,6 @@ def test_a_transfer_that_no_device_counted_is_not_rdma(tmp_path: Path) -> None:
 
 
 def test_what_is_required_is_there(tmp_path: Path) -> None:
-    """By name or without one."""
     one = machine(tmp_path)
     for text in (
         "rdma",
@@ -404,7 +386,6 @@ def test_what_is_required_is_there(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_required_and_not_there_names_what_is(tmp_path: Path, text: str, says: str) -> None:
-    """The nearest, or why the one that was named is not it."""
     one = need(machine(tmp_path), text)
     assert one.verdict == "broken"
     assert says in one.what
@@ -413,7 +394,6 @@ def test_what_is_required_and_not_there_names_what_is(tmp_path: Path, text: str,
 
 
 def test_soft_roce_is_no_rdma_unless_it_is_allowed(tmp_path: Path) -> None:
-    """It works, and that is all that it is good for."""
     one = machine(tmp_path, soft=True)
     refused = need(one, "rdma")
     assert refused.verdict == "broken"
@@ -425,7 +405,6 @@ def test_soft_roce_is_no_rdma_unless_it_is_allowed(tmp_path: Path) -> None:
 
 
 def test_nothing_that_is_required_is_there_without_devices(tmp_path: Path) -> None:
-    """One line each, with a next step."""
     one = Machine(tmp_path, {})
     for text, says in (("rdma", "RDMA absent: no device"), ("ipoib", "IPoIB absent"), ("shm", "/dev/shm")):
         found = need(one, text)
@@ -434,7 +413,6 @@ def test_nothing_that_is_required_is_there_without_devices(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("text", ["rdna", "tcp@", "tcp@a b", "tcp@10.77.2.5/24", ""])
 def test_what_is_no_channel_cannot_be_required(text: str) -> None:
-    """Before anything is looked at."""
     with pytest.raises(UsageError, match="--require"):
         doctor.examine(require=[text])
 
@@ -442,7 +420,6 @@ def test_what_is_no_channel_cannot_be_required(text: str) -> None:
 def test_the_command_fails_without_what_is_required(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each that is required has a line; without them the same machine is fit."""
     monkeypatch.setattr(doctor, "PARTS", ())
     here = Machine(tmp_path, {})
     monkeypatch.setattr(channels, "Machine", lambda: here)

@@ -20,18 +20,15 @@ SAID = {"WORKERS": "3", "MASTER_MEMORY_MB": "1500", "WORKER_MEMORY_MB": "4000", 
 
 
 def machine_of(memory_mb: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This machine has so much."""
     monkeypatch.setattr(entrypoint.psutil, "virtual_memory", lambda: SimpleNamespace(total=memory_mb << 20))
 
 
 def test_containers_that_fit_are_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To the last megabyte: their limits are the most that they use."""
     machine_of(16000, monkeypatch)
     entrypoint.check_memory(SAID)
 
 
 def test_containers_that_do_not_fit_are_told_with_all_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sum, of what it is, what there is, and which settings to change."""
     machine_of(15999, monkeypatch)
     with pytest.raises(SetupError) as refusal:
         entrypoint.check_memory(SAID)
@@ -44,7 +41,6 @@ def test_containers_that_do_not_fit_are_told_with_all_figures(monkeypatch: pytes
 
 
 def test_a_worker_without_room_for_a_job_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its limit must be more than what its daemons have."""
     machine_of(16000, monkeypatch)
     with pytest.raises(SetupError, match="WORKER_MEMORY_MB=1024 leaves no memory"):
         entrypoint.check_memory({**SAID, "WORKER_MEMORY_MB": "1024"})
@@ -80,7 +76,6 @@ def names(monkeypatch: pytest.MonkeyPatch, addresses: dict[str, str], hosts: dic
 
 
 def test_a_containers_name_is_that_on_the_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which it has with each network, at the address that it has there."""
     names(
         monkeypatch,
         {"2f1c.dlobd-lan": "10.77.1.3", "2f1c.dlobd-fabric": "10.77.2.5"},
@@ -92,7 +87,6 @@ def test_a_containers_name_is_that_on_the_network(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_network_that_is_not_the_containers_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """DLOBD_NETWORK may be set to anything; and an address may have no name."""
     names(monkeypatch, {"2f1c.dlobd-lan": "10.77.1.3"}, {})
     with pytest.raises(SetupError, match=r"has no 2f1c\.dlobd-wan.* connect this container to network dlobd-wan"):
         entrypoint.name_on("dlobd-wan")
@@ -128,7 +122,6 @@ def test_a_rate_limits_the_networks_interface(tc: Path, rate: str, burst_bytes: 
 
 @pytest.mark.parametrize("rate", ["fast", "0gbit", "1Gbit", "1gbps", "1.5gbit", "1gbit 2", "-1gbit", "gbit"])
 def test_what_is_no_rate_is_told_in_one_line(tc: Path, rate: str) -> None:
-    """With the variable, and how to write it; tc is not asked."""
     with pytest.raises(SetupError) as refusal:
         entrypoint.limit("dlobd-fabric", rate)
     assert refusal.value.line == f"FABRIC_RATE={rate} is not a rate. Next: write it as 1gbit or 100mbit"
@@ -136,7 +129,6 @@ def test_what_is_no_rate_is_told_in_one_line(tc: Path, rate: str) -> None:
 
 
 def test_a_limit_that_tc_cannot_set_is_told_in_one_line(tc: Path) -> None:
-    """With the interface, and what tc said."""
     with pytest.raises(SetupError) as refusal:
         entrypoint.limit("dlobd-fabric", "2gbit")
     assert refusal.value.line == (

@@ -22,7 +22,6 @@ MB = 1 << 20
 
 @pytest.fixture
 def java_home(tmp_path: Path) -> Path:
-    """Large files where a Java has its own."""
     (tmp_path / "lib" / "server").mkdir(parents=True)
     for name in ("modules", "server/libjvm.so"):
         (tmp_path / "lib" / name).write_bytes(os.urandom(12 * MB))
@@ -53,7 +52,6 @@ def looked(java_home: Path, before: str) -> EnvironmentCache:
 
 @pytest.mark.parametrize(("before", "state"), [("dropped", "cold"), ("half", "partly"), ("read", "warm")])
 def test_what_was_dropped_before_a_run_makes_it_cold(java_home: Path, before: str, state: str) -> None:
-    """And it warns of that, unless it was warm."""
     found = looked(java_home, before)
     assert found.state == state
     (part,) = found.parts
@@ -64,7 +62,6 @@ def test_what_was_dropped_before_a_run_makes_it_cold(java_home: Path, before: st
 
 
 def test_the_real_environment_has_its_three_parts_and_native_runs_one(java_home: Path) -> None:
-    """The very libraries that the job will load."""
     assert [*page_cache.environment_parts(java_home)] == ["TensorFlow", "Java", "Spark"]
     (tensorflow,) = page_cache.environment_parts(None).values()
     assert any(path.name.startswith("libtensorflow_cc") for path in tensorflow)
@@ -73,7 +70,6 @@ def test_the_real_environment_has_its_three_parts_and_native_runs_one(java_home:
 
 
 def test_what_the_kernel_hides_is_unknown(java_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a file that is neither the user's nor his to write it says that all is resident."""
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     (seen,) = page_cache.environment_residency({"Java": page_cache.environment_parts(java_home)["Java"]}).values()
@@ -95,7 +91,6 @@ def test_a_part_that_was_not_used_says_nothing() -> None:
 
 
 def test_a_comparison_does_not_mix_cold_and_warm_unknowingly(java_home: Path) -> None:
-    """Studies warn of it; `dlobd compare` refuses it unless allowed."""
     cold, warm = (records.run(environment_cache=plain(looked(java_home, how))) for how in ("dropped", "read"))
     warm = dataclasses.replace(warm, run_id="20260102T030405Z-0a1c")
     (difference,) = compatibility.differences([cold, warm])

@@ -12,7 +12,6 @@ TOP = Path(__file__).parents[2]
 
 
 def test_a_short_run_is_a_process_with_a_breakdown(tmp_path: Path) -> None:
-    """All layers have time and add up to the wall; runs are appended as a new batch."""
     file = tmp_path / "runs.csv.gz"
     for _ in range(2):
         command = [sys.executable, "-m", "bench.short_runs", str(file), "--runs", "2"]
@@ -25,7 +24,6 @@ def test_a_short_run_is_a_process_with_a_breakdown(tmp_path: Path) -> None:
 
 
 def test_a_failing_short_run_is_an_error(tmp_path: Path) -> None:
-    """A file blocks the directory of its record."""
     (tmp_path / "file").write_text("")
     code = "import pathlib, sys; from bench import short_runs; short_runs.measure(pathlib.Path(sys.argv[1]) / 'inside')"
     command = [sys.executable, "-c", code, str(tmp_path / "file")]

@@ -25,7 +25,6 @@ S = 1_000_000_000
 
 
 def test_the_kernel_slows_the_disk_of_some_processes_only(tmp_path: Path) -> None:
-    """Reading takes as long as the rate requires, and the kernel's count is logged."""
     if reason := slow_disk.obstacle(tmp_path):
         pytest.skip(f"no disk can be slowed: {reason}")
     size, rate = 2_000_000, 1_000_000
@@ -52,12 +51,10 @@ print(time.monotonic() - began)
 
 
 def identified(process: subprocess.Popen[Any]) -> list[ProcessId]:
-    """Returns the process while it exists."""
     return [one] if (one := identify(process.pid)) else []
 
 
 def test_a_stopped_process_stands_still_for_the_logged_time(tmp_path: Path) -> None:
-    """It prints nothing inside the interval, and continues after it."""
     code = "import time\nwhile True:\n    print(time.monotonic_ns(), flush=True); time.sleep(0.001)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
         try:

@@ -15,7 +15,6 @@ from dlobd.hadoop.file_system import LocalDirectory, WebHdfs
 
 @pytest.fixture
 def top(tmp_path: Path) -> str:
-    """A directory."""
     return str(tmp_path)
 
 
@@ -33,7 +32,6 @@ def test_what_is_written_is_read_back(top: str) -> None:
 
 
 def test_create_is_for_the_first_one_only(top: str) -> None:
-    """The first failure marker counts: the second writer is told that it was late."""
     storage = LocalDirectory()
     assert storage.create(f"{top}/done/failed", b"first")
     assert not storage.create(f"{top}/done/failed", b"second")
@@ -41,7 +39,6 @@ def test_create_is_for_the_first_one_only(top: str) -> None:
 
 
 def test_a_file_gets_another_name(top: str) -> None:
-    """Its bytes are there under the new one alone."""
     storage = LocalDirectory()
     storage.write(f"{top}/done/.one", b"all of it", "test")
     storage.rename(f"{top}/done/.one", f"{top}/done/one")
@@ -50,7 +47,6 @@ def test_a_file_gets_another_name(top: str) -> None:
 
 
 def test_pieces_join_to_the_file(top: str) -> None:
-    """Every piece has the asked length but the last."""
     storage = LocalDirectory()
     data = bytes(range(256)) * 10
     storage.write(f"{top}/file", data, "test")
@@ -60,7 +56,6 @@ def test_pieces_join_to_the_file(top: str) -> None:
 
 
 def test_a_file_that_does_not_exist_is_an_expected_failure(top: str) -> None:
-    """Callers catch `failures()`, whatever the storage is."""
     storage = LocalDirectory()
     with pytest.raises(failures()):
         storage.read(f"{top}/none", "test")
@@ -71,7 +66,6 @@ def test_a_file_that_does_not_exist_is_an_expected_failure(top: str) -> None:
 
 
 def test_a_namenode_that_refuses_is_named() -> None:
-    """By its address; nothing else has to be known of the HTTP client underneath."""
     with pytest.raises(webhdfs.Unreachable, match=r"^the NameNode at 127\.0\.0\.1:9 refused the connection$"):
         WebHdfs("http://127.0.0.1:9", "nobody").exists("/")
 
@@ -97,6 +91,5 @@ def test_a_namenode_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatc
 
 
 def test_java_stacks_are_left_out_of_what_hdfs_said() -> None:
-    """A person sees the sentence, not where in Hadoop's code it was made."""
     said = webhdfs.HdfsError("Name node is in safe mode.\nIt was set.\n\tat org.apache.X.y(X.java:1)\n\tat java.z")
     assert webhdfs.words(said) == "Name node is in safe mode. It was set."

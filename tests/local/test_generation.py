@@ -43,7 +43,6 @@ def _made(experiment: Experiment, base: Path) -> subprocess.CompletedProcess[str
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_spark_makes_what_this_machine_would_write(tmp_path: Path) -> None:
-    """File for file and byte for byte, and the checksums too: what comes after it cannot tell."""
     experiment = _synthetic("block_size_mb=1", "workers=3")
     here = staging.stage(experiment, LocalDirectory(), str(tmp_path / "here"), lambda line: None)
     base = tmp_path / "there" / Path(here.train_dir).parent.name
@@ -60,7 +59,6 @@ def test_spark_makes_what_this_machine_would_write(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_a_task_that_cannot_write_is_one_line(tmp_path: Path) -> None:
-    """Without Spark's stack around it, and nothing says that the data set is there."""
     base = tmp_path / "base"
     (base / "train" / "part-00001.tfrecord" / "in-the-way").mkdir(parents=True)
     done = _made(_synthetic(), base)
@@ -86,7 +84,6 @@ def test_what_is_made_on_nodes(sets: list[str], expected: bool) -> None:
 
 
 def test_an_own_class_stays_on_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever it says of itself: nodes do not have its file."""
     monkeypatch.chdir(tmp_path)
     Path("own.py").write_text(
         "from dlobd.job.datasets.synthetic import Synthetic\nclass Mine(Synthetic):\n    anywhere = True\n"
@@ -130,8 +127,6 @@ class Elsewhere:
     ],
 )
 def test_a_job_that_fails_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, line: str) -> None:
-    """Of the driver, or of the scheduler; a job that hangs is ended. Its log is in the bundle."""
-
     class Shell:
         def command(self, submission: Submission, target: Any, evidence: Path) -> Command:
             assert Path(submission.arguments[0]).is_file()

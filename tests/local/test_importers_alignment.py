@@ -82,12 +82,10 @@ def exchange(bundle: Path, container: str, shown: Clock, told: Clock | None = No
 
 
 def window_of(bundle: Path) -> dict[str, Any]:
-    """evidence/window.json."""
     return json.loads((bundle / "evidence" / "window.json").read_text())  # type: ignore[no-any-return]
 
 
 def containers_of(bundle: Path) -> list[str]:
-    """Those of the two executors."""
     found = sorted(path.name for path in (bundle / "spans").glob("container_*"))
     assert len(found) == 2
     return found
@@ -95,19 +93,16 @@ def containers_of(bundle: Path) -> list[str]:
 
 @pytest.fixture
 def bundle(tmp_path: Path) -> Path:
-    """A copy of the captured good run."""
     return Path(shutil.copytree(QUICK_RUN, tmp_path / "run"))
 
 
 def layers_of(found: Attribution) -> dict[str, int]:
-    """Layer -> ns, of parts that sum to the wall."""
     layers = {layer.layer: layer.ns for layer in found.layers}
     assert sum(layers.values()) + found.unattributed_ns == found.wall_ns
     return layers
 
 
 def warnings_of(bundle: Path) -> list[str]:
-    """What a person is warned of."""
     wanted = files.load("softmax-mnist-quick")
     (bundle / "evidence" / "collected.json").write_text('{"missing": [], "metrics": {}}')
     found = run_records.begin(Bundle(bundle), wanted).to_json()
@@ -116,8 +111,6 @@ def warnings_of(bundle: Path) -> list[str]:
 
 
 def test_another_hosts_clock_changes_no_layer(bundle: Path) -> None:
-    """Spans, logs and JVM records of a container whose clock is hours away give the same breakdown, to milliseconds,
-    and the run says that nobody knows how well they are placed."""
     before = layers_of(attribute(assemble(Evidence(bundle))))
     for number, container in enumerate(containers_of(bundle), 1):
         reboot(bundle, container, ahead(number * HOUR_NS), f"host-{number}/boot/time")
@@ -131,7 +124,6 @@ def test_another_hosts_clock_changes_no_layer(bundle: Path) -> None:
 
 
 def test_one_host_is_left_as_it_is() -> None:
-    """All of the captured run is of one clock: nothing is moved, not even by the anchors' error."""
     evidence = Evidence(QUICK_RUN)
     trace = assemble(Evidence(QUICK_RUN))
     recorded = json.loads(next((QUICK_RUN / "spans" / "driver").iterdir()).read_text().splitlines()[0])
@@ -199,8 +191,6 @@ def minutes_later(match: re.Match[str]) -> str:
 
 
 def test_messages_that_contradict_the_logs_are_reported(bundle: Path) -> None:
-    """A clock that told 50 ms too much: executors got tasks before they were sent, or the driver had results before
-    they were. Each such message is inconsistent, and told."""
     containers = containers_of(bundle)
     found = []
     for late_ms in (50, -50):
@@ -217,8 +207,6 @@ def test_messages_that_contradict_the_logs_are_reported(bundle: Path) -> None:
 
 
 def test_a_clock_that_is_stepped_is_a_warning(bundle: Path) -> None:
-    """Half way through the run the other host's clock jumps by two seconds: when it was is told to a few seconds, and
-    everything before and after it stays where it was."""
     window, (container, _) = window_of(bundle), containers_of(bundle)
     before = starts(Evidence(bundle), container)
     middle_ns = (window["exec_ns"] + window["exit_ns"]) // 2
@@ -251,7 +239,6 @@ def starts(evidence: Evidence, container: str) -> dict[tuple[str, int], int]:
 
 
 def test_a_log_that_begins_after_the_wall_clock_was_set_stays(bundle: Path) -> None:
-    """The client's later anchor, or a recorded process, knows the wall clock as it is then."""
     (container, _) = containers_of(bundle)
     before = assemble(Evidence(bundle))
     for path in (bundle / "spans" / container).glob("*"):
@@ -294,7 +281,6 @@ def wait(released_ns: int, resolution_ns: int = 1, truncated: bool = False) -> S
 
 
 def test_a_wait_that_ended_before_its_release_is_inconsistent() -> None:
-    """By more than both ends are uncertain; where the end is not known, nothing is said."""
     (clip,) = causality.reversed_waits([wait(250)])
     assert (clip.kind, clip.span, clip.ns) == ("inconsistent", "w", 50)
     assert [*causality.reversed_waits([wait(150), wait(200), wait(250, 25), wait(250, truncated=True)])] == []

@@ -43,7 +43,6 @@ def rows(processes: list[RecordedProcess]) -> dict[tuple[str, str], tuple[int, i
 
 
 def write(path: Path, text: str) -> None:
-    """A module."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
 
@@ -52,7 +51,6 @@ PAUSE = "import time\ntime.sleep(0.03)\n"
 
 
 def test_a_package_is_charged_without_what_it_imports_and_that_with_who_wanted_it(tmp_path: Path) -> None:
-    """Its own modules count as it; those of others do not, whichever module of it wanted them."""
     write(tmp_path / "outer" / "__init__.py", PAUSE + "import outer.part\n")
     write(tmp_path / "outer" / "part.py", PAUSE + "import inner.deep\n")
     write(tmp_path / "inner" / "__init__.py", PAUSE)
@@ -98,7 +96,6 @@ except ModuleNotFoundError as error:
 
 
 def test_a_fork_records_what_it_imports_itself(tmp_path: Path) -> None:
-    """As a Python worker does, which the daemon forks."""
     write(tmp_path / "late.py", PAUSE)
     code = "pid = os.fork()\nif pid == 0:\n    import late\n    tracing.flush()\n    os._exit(0)\nos.waitpid(pid, 0)\n"
     processes = recorded(tmp_path, code)

@@ -24,7 +24,6 @@ def test_this_host_has_loopback() -> None:
 
 
 def test_traffic_to_an_own_address_goes_over_loopback() -> None:
-    """For every interface; an address of no interface has none."""
     own = [
         entry.address
         for name, entries in psutil.net_if_addrs().items()

@@ -15,7 +15,6 @@ from tests.waiting import until
 
 
 def test_log_lines_reach_the_driver_with_their_senders_name(capsys: pytest.CaptureFixture[str]) -> None:
-    """Each line whole, in order, with the rank's name; the container's own log has them too."""
     with log_stream.listen("127.0.0.1") as (address, senders):
         log_stream.forward(io.BytesIO(b"one\ntwo \xff\nlast without end"), "rank 1", address)
         printed = ""
@@ -61,7 +60,6 @@ def test_python_workers_are_told_where_the_drivers_clock_is(monkeypatch: pytest.
 
 
 def test_a_driver_listens_on_one_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where Spark itself was told to listen on all; an address that cannot be had costs the offsets only."""
     monkeypatch.delenv(addresses.BIND_IP, raising=False)
     everywhere: Any = Context(spark_driver_bindAddress="0.0.0.0", spark_driver_host="127.0.0.2")
     assert addresses.driver_host(everywhere) == "127.0.0.2"
@@ -73,7 +71,6 @@ def test_a_driver_listens_on_one_address(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_stranger_is_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    """Who does not know the run's secret is hung up on; each listener has a secret of its own."""
     with log_stream.listen("127.0.0.1") as (address, senders), log_stream.listen("127.0.0.1") as (other, _):
         assert address.secret != other.secret
         with socket.create_connection((address.host, address.port), 5) as stranger:

@@ -15,7 +15,6 @@ from dlobd.evidence import recorder
 
 
 def test_a_trainer_does_not_outlive_its_killed_task(tmp_path: Path) -> None:
-    """kill -9 of the Python worker: the kernel ends the trainer, although nobody is left to tell it."""
     code = """
 import os, sys, time
 from dlobd.job.launchers import trainer_process

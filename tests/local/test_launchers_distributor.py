@@ -28,7 +28,6 @@ tracing.flush()
 
 
 def test_the_all_gather_is_recorded_and_unchanged(tmp_path: Path) -> None:
-    """With the address that the rank gives, as a rendezvous of all ranks."""
     done = subprocess.run([sys.executable, "-c", WORKER, str(tmp_path)], capture_output=True, text=True, timeout=110)
     assert (done.returncode, done.stdout) == (0, "['h:1', 'h:2']\n"), done.stderr
     (file,) = tmp_path.iterdir()

@@ -22,6 +22,5 @@ print(keras.__name__)
 
 @pytest.mark.slow
 def test_keras_comes_when_it_is_asked_for() -> None:
-    """The import leaves it out, and nothing of that import stays in its way."""
     done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, timeout=110, check=False)
     assert done.stdout.split() == ["False", "SGD", "keras"], done.stderr[-2000:]

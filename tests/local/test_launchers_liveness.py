@@ -16,13 +16,11 @@ from dlobd.job.launchers.liveness import JoinWatch
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Deadlines that a test can wait for."""
     monkeypatch.setattr(liveness, "JOIN_TIMEOUT_S", 0.3)
     monkeypatch.setattr(liveness, "CHECK_S", 0.05)
 
 
 def looked(joining: JoinWatch, seconds: float) -> str | None:
-    """The first verdict within that time."""
     until_s = time.monotonic() + seconds
     while time.monotonic() < until_s:
         if cause := joining.check():
@@ -55,7 +53,6 @@ def test_the_rank_that_does_not_listen_is_named(impatient: None) -> None:
 
 
 def test_nobody_is_blamed_while_nobody_or_everybody_listens(impatient: None) -> None:
-    """Before the first has come nobody waits in vain; once all have come they are not asked again."""
     assert looked(JoinWatch({"chief 0": "127.0.0.1:1", "worker 0": "127.0.0.1:2"}), 1) is None
     with ExitStack() as stack:
         chief, worker = servers(stack, 2)

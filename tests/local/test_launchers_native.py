@@ -33,7 +33,6 @@ def shells() -> Iterator[Any]:
 
 
 def test_it_returns_when_all_have_ended_well(shells) -> None:
-    """Also where one has ended before it was waited for."""
     ranks = shells("true", "sleep 0.2")
     os.waitid(os.P_PID, ranks[0].pid, os.WEXITED | os.WNOWAIT)
     wait(ranks, Markers())
@@ -59,7 +58,6 @@ def test_a_rank_that_fails_ends_the_wait(shells, command: str, cause: str | None
 
 
 def test_every_rank_has_an_address_of_its_own() -> None:
-    """On loopback, and free: a server can listen there."""
     addresses = free_addresses(20)
     assert len(set(addresses)) == 20
     for address in addresses:

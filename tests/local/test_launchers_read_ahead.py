@@ -28,7 +28,6 @@ PATIENCE_S = 20.0
 
 
 def blocks(count: int, size: int = 10) -> list[bytes]:
-    """Each is another one."""
     return [bytes([k]) * size for k in range(count)]
 
 
@@ -46,14 +45,11 @@ def counted(given: list[bytes]) -> tuple[Callable[[], bytes | None], list[int], 
 
 
 def test_all_blocks_come_in_their_order_and_then_the_end() -> None:
-    """However often it is asked for."""
     feed = ReadAhead(iter([*blocks(50), None]).__next__, limit=100, ahead=3)
     assert [feed.next_block() for _ in range(52)] == [*blocks(50), None, None]
 
 
 def test_no_more_is_taken_than_fits_or_is_wanted() -> None:
-    """It waits for room once it holds so many, takes one block for one that leaves, and ends with the last that is
-    wanted: nobody would take another one from it."""
     take, taken, called = counted(blocks(50))
     feed = ReadAhead(take, limit=6, ahead=3)
     for _ in range(3):
@@ -68,7 +64,6 @@ def test_no_more_is_taken_than_fits_or_is_wanted() -> None:
 
 
 def test_one_ahead_is_one_at_a_time() -> None:
-    """All blocks come."""
     feed = ReadAhead(iter([*blocks(3, size=1000), None]).__next__, limit=9, ahead=1)
     assert [feed.next_block() for _ in range(4)] == [*blocks(3, size=1000), None]
 
@@ -123,13 +118,11 @@ def test_every_rank_gets_its_share_of_small_partitions() -> None:
 
 @pytest.mark.parametrize(("steps", "ahead"), [(1, 0), (2, 1), (9, 4), (20_000, 8388)])
 def test_at_most_half_a_partition_and_8_mib_are_taken_ahead(steps: int, ahead: int) -> None:
-    """Of a partition of one block none."""
     job: Any = SimpleNamespace(batch_size=10, layout=SimpleNamespace(record_bytes=100), steps_per_epoch=steps)
     assert tfos._blocks_ahead(job) == ahead
 
 
 def test_a_failure_comes_after_the_blocks_before_it() -> None:
-    """The step loop gets it, as if it had asked itself, and each time it asks again."""
     left = iter(blocks(2))
 
     def take() -> bytes:
@@ -145,7 +138,6 @@ def test_a_failure_comes_after_the_blocks_before_it() -> None:
 
 
 def test_a_stalled_feed_has_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the thread waits for ever, the step loop's patience still ends, with how far it came."""
     told: queue.Queue[str] = queue.Queue()
     given_up = threading.Event()
     left = iter([b"block"])
@@ -205,7 +197,6 @@ tracing.flush()
 
 @pytest.mark.slow
 def test_a_failure_of_the_feed_is_the_ranks_cause(tmp_path: Path) -> None:
-    """In one line, from a thread that is not the trainer's own."""
     told = prepared(tmp_path, input="feed", model="mlp", optimiser="sgd", schedule="constant")
     done = forks.first(["-m", "tests.local.test_launchers_read_ahead", tmp_path / "job.json"])
     assert done.returncode == 1
@@ -247,8 +238,6 @@ print(joining.is_alive(), ahead._thread.is_alive(), manager.get("state"))
 
 @pytest.mark.parametrize("count", [1, 50])
 def test_a_trainer_that_has_enough_empties_its_queue(count: int) -> None:
-    """With TensorFlowOnSpark's own manager and queue: a feed task that waits until all was taken goes on, the next ones
-    are told to skip, and the thread ends, whether it held enough or waited for a block that never came."""
     command = [sys.executable, "-c", f"import sys{QUEUE}", str(count)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
     assert done.returncode == 0, done.stderr

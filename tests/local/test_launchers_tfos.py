@@ -20,7 +20,6 @@ from dlobd.job.launchers import tfos
 
 
 def python(code: str, *arguments: object, **environment: str) -> list[str]:
-    """What `code` prints, a line each."""
     command = [sys.executable, "-c", code, *map(str, arguments)]
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, timeout=110, env={**os.environ, **environment}
@@ -170,7 +169,6 @@ def test_a_killed_trainer_is_reported(tmp_path: Path, end: str, how: str, kind: 
 
 
 def test_a_trainer_that_ends_well_is_not_reported(tmp_path: Path) -> None:
-    """Nobody is told of an exit code 0; its spans are in a file of its own."""
     (line,) = python(WATCH, "well", tmp_path)
     found = json.loads(line)
     assert (found["told"], found["queued"]) == ([], [])
@@ -368,7 +366,6 @@ def test_epochs_are_fed_until_no_more_are_wanted(
 
 
 def test_the_daemon_measures_nothing_outside_a_container() -> None:
-    """Without YARN's log directory there is nowhere to write to, and nothing is recorded."""
     code = """
 import sys, types
 daemon = types.ModuleType("pyspark.daemon")
@@ -381,7 +378,6 @@ worker_daemon.serve(lambda: print("prepared"))
 
 
 def test_the_daemon_records_its_own_start_in_the_containers_log_directory(tmp_path: Path) -> None:
-    """In the first of YARN's log directories, before it forks, and without a thread."""
     code = """
 import sys, threading, types
 daemon = types.ModuleType("pyspark.daemon")

@@ -31,7 +31,6 @@ tracing.flush()
 
 
 def test_the_import_of_tensorflow_is_recorded_and_unchanged(tmp_path: Path) -> None:
-    """Whoever imports it first gets the module as it is; the recorder has one span of layer tensorflow."""
     (tmp_path / "tensorflow.py").write_text("answer = 42\n")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
     spans = tmp_path / "spans"
@@ -80,7 +79,6 @@ def test_a_killed_trainer_is_recorded_and_nobody_is_told(tmp_path: Path) -> None
 
 
 def test_only_the_worker_daemon_and_room_for_tensorflow_differ() -> None:
-    """Spark is told the same as for `tfos`, so that the two can be compared."""
     stock, ours = TfosStockLauncher().spark_conf(), TfosLauncher().spark_conf()
     assert {key for key in stock if stock[key] != ours.get(key)} == {
         "spark.python.daemon.module",

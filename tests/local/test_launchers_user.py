@@ -31,7 +31,6 @@ def python(code: str, spans: Path) -> RecordedProcess:
 
 
 def test_a_feed_of_rows_is_timed_by_chunks(tmp_path: Path) -> None:
-    """Every row is fed once, in order; far fewer spans than rows."""
     process = python(
         """
 rows = list(hooks.UserFeedTask(lambda rows: [list(rows)], 0)(iter(range(1000))))[0]
@@ -46,7 +45,6 @@ assert rows == list(range(1000))
 
 
 def test_a_slow_source_is_not_read_ahead() -> None:
-    """Rows that come slowly are fed one by one: nobody waits for a full chunk."""
     read: list[int] = []
 
     def slow() -> Iterator[int]:
@@ -80,7 +78,6 @@ assert hooks.UserMain(lambda args, ctx: 7)("a", SimpleNamespace(job_name="", wor
 
 
 def test_what_travels_pickles_by_reference() -> None:
-    """Executors find the classes in dlobd, whatever the script is."""
     assert b"dlobd.job.user.hooks" in pickle.dumps(hooks.UserMain(len))  # type: ignore[arg-type]
     assert b"dlobd.job.user.hooks" in pickle.dumps(hooks.ShutdownTask(os.path.join))  # type: ignore[arg-type]
 
@@ -128,7 +125,6 @@ assert type(tensorflowonspark.__loader__).__module__ != "dlobd.job.launchers.imp
 
 
 def test_py4j_commands_have_names() -> None:
-    """A call by its method, a constructor by its class."""
     assert hooks._method("c\no12\ncollectAndServe\ne\n") == "collectAndServe"
     assert hooks._method("i\norg.apache.spark.SparkConf\nbtrue\ne\n") == "new SparkConf"
     assert hooks._method("r\nu\nPythonRDD\nrj\ne\n") == "look up"

@@ -102,7 +102,6 @@ def test_the_installation_is_small(light: Path) -> None:
 
 
 def test_it_reads_a_bundle(light: Path, tmp_path: Path) -> None:
-    """Each command that only reads bundles works, and `dlobd.load` returns the spans."""
     lines = ["show", "show --full", "verify", "report -o page.html", "trace -o trace.json", f"compare {BUNDLE}"]
     lines += ["export --format spans -o spans.parquet", "export --format otlp -o spans.json"]
     for line, code, said in _commands(light, tmp_path, [[*line.split(), str(BUNDLE)] for line in lines]):
@@ -112,7 +111,6 @@ def test_it_reads_a_bundle(light: Path, tmp_path: Path) -> None:
 
 
 def test_a_run_names_what_is_missing(light: Path, tmp_path: Path) -> None:
-    """A command that runs jobs ends with one line and the exit code of an incomplete machine."""
     commands = [["run", "softmax-mnist-quick"], ["doctor"], ["cluster", "up"], ["selftest"]]
     for line, code, said in _commands(light, tmp_path, commands):
         assert (code, said.count("\n")) == (3, 1), (line, said)

@@ -23,7 +23,6 @@ STREAM = Measure("bandwidth", 1 << 20, 5, 1)
 
 @pytest.mark.parametrize(("library", "transport"), [("ucx", "shm"), ("sockets", "tcp"), ("grpc", "tcp")])
 def test_a_large_message_takes_longer_than_a_small_one(library: str, transport: str) -> None:
-    """Of two processes on this host."""
     found = ends.measured(library, transport, "", [HERE, HERE], [SMALL, LARGE, STREAM])
     assert set(found) == {SMALL, LARGE, STREAM}
     assert 0 < found[SMALL] < found[LARGE]
@@ -31,13 +30,11 @@ def test_a_large_message_takes_longer_than_a_small_one(library: str, transport: 
 
 
 def test_an_end_that_fails_is_one_line() -> None:
-    """What it said last."""
     with pytest.raises(SetupError, match=r"An end of ucx over tcp failed: .*This host has no interface 'eth77'"):
         ends.measured("ucx", "tcp", "eth77", [HERE, HERE], [SMALL])
 
 
 def test_all_reduces_and_exchanges_between_hosts() -> None:
-    """MPI's own call, and dlobd's; in namespaces, by an key-value store that lies there too."""
     array, tensors = Work(((1000,),), 3, whole=False), Work(((10, 10), (), (7,)), 3, whole=True)
     assert (array.bytes, tensors.bytes) == (4000, 432)
     with hosts(3) as made:
@@ -52,13 +49,11 @@ def test_all_reduces_and_exchanges_between_hosts() -> None:
 
 
 def test_a_rank_that_fails_is_one_line() -> None:
-    """And the others do not stay."""
     with pytest.raises(SetupError, match=r"Exchange ring failed in rank 0: .*no interface 'eth77'"):
         ranks.measured("ring", "tcp@eth77", "sockets", [HERE, HERE], [Work(((1,),), 1, whole=False)])
 
 
 def test_the_program_of_ucx_is_read_by_its_header(tmp_path: Path) -> None:
-    """Its columns: microseconds, and MiB a second."""
     program = tmp_path / "ucx_perftest"
     program.write_text(
         "#!/bin/sh\n"
@@ -74,7 +69,6 @@ def test_the_program_of_ucx_is_read_by_its_header(tmp_path: Path) -> None:
 
 
 def test_tables_have_medians_and_ratios() -> None:
-    """Of what was measured; a dash for what was not."""
     pairs = {f"{what} {size}": 2e-6 for what in ("latency", "bandwidth") for size in (8, 4096, 65536, 262144)}
     pairs |= {f"{what} {size}": 1e-3 for what in ("latency", "bandwidth") for size in (1 << 20, 4 << 20)}
     own = {column: 3 * seconds for column, seconds in pairs.items()}

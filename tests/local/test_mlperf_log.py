@@ -24,7 +24,6 @@ Told = list[dict[str, Any]]
 
 
 def complies(log: Path) -> bool:
-    """What the checker says, with our rules."""
     module = [sys.executable, "-m", "mlperf_logging.compliance_checker"]
     options = ["--config", str(RULES), "--log_output", str(log.with_suffix(".checked"))]
     checked = subprocess.run([*module, *options, str(log)], capture_output=True, text=True, check=False)
@@ -48,12 +47,10 @@ def exported(run: str, directory: Path, target: float, evaluated: tuple[int, ...
 
 
 def told(log: Path) -> Told:
-    """The events of a log."""
     return [json.loads(line.removeprefix(":::MLLOG ")) for line in log.read_text().splitlines()]
 
 
 def write(log: Path, events: Told) -> Path:
-    """Events as a log."""
     log.write_text("".join(f":::MLLOG {json.dumps(event)}\n" for event in events))
     return log
 
@@ -81,7 +78,6 @@ def test_the_log_of_a_real_run_complies(run: str, tmp_path: Path, capsys: pytest
 
 
 def test_a_missed_target_is_aborted(tmp_path: Path) -> None:
-    """The log complies; an epoch that was not evaluated has no accuracy."""
     _, log = exported("quick-run", tmp_path, target=0.9, evaluated=(2,))
     assert complies(log)
     events = told(log)
@@ -91,7 +87,6 @@ def test_a_missed_target_is_aborted(tmp_path: Path) -> None:
 
 
 def test_without_a_target_a_good_run_is_a_success(tmp_path: Path) -> None:
-    """A captured one, unchanged."""
     log = tmp_path / "run.log"
     assert cli.main(["export", str(DATA / "seen-run"), "--format", "mlperf-log", "-o", str(log)]) == 0
     assert complies(log)
@@ -101,12 +96,10 @@ def test_without_a_target_a_good_run_is_a_success(tmp_path: Path) -> None:
 
 
 def without(key: str) -> Any:
-    """Leaves out all events of a key."""
     return lambda events: [event for event in events if event["key"] != key]
 
 
 def changed(key: str, **values: Any) -> Any:
-    """Gives all events of a key other values."""
     return lambda events: [event | values if event["key"] == key else event for event in events]
 
 
@@ -132,7 +125,6 @@ def changed(key: str, **values: Any) -> Any:
     ],
 )
 def test_a_mutilated_log_does_not_comply(mutilate: Any, tmp_path: Path) -> None:
-    """What is missing, doubled, out of order or of no possible value is found."""
     _, log = exported("quick-run", tmp_path, target=0.7)
     assert not complies(write(log, mutilate(told(log))))
 
@@ -150,7 +142,6 @@ def test_a_mutilated_log_does_not_comply(mutilate: Any, tmp_path: Path) -> None:
 def test_what_has_no_accuracies_is_one_line(
     run: str, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A script of one's own, and a run without evaluations; nothing is written."""
     log = tmp_path / "run.log"
     assert cli.main(["export", str(DATA / run), "-o", str(log)]) == 2
     said = capsys.readouterr()
@@ -160,7 +151,6 @@ def test_what_has_no_accuracies_is_one_line(
 
 
 def test_a_file_is_not_overwritten_unasked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Only with --force; another format is refused."""
     bundle, log = exported("native-run", tmp_path, target=0.0)
     assert cli.main(["export", str(bundle.path), "-o", str(log)]) == 2
     assert "already exists" in capsys.readouterr().err

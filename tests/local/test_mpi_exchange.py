@@ -60,7 +60,6 @@ def test_many_ranks(size: int) -> None:
 
 
 def test_every_rank_has_the_same_bits() -> None:
-    """For numbers whose sum depends on the order."""
     code = """
         import hashlib
         join()
@@ -94,7 +93,6 @@ def test_bytes_go_over_the_interface_and_not_through_shared_memory() -> None:
 
 
 def test_the_parts_of_an_exchange_are_spans(tmp_path: object) -> None:
-    """Of layer channel, as in dlobd's own exchanges; the wait has rendezvous and call."""
     code = f"""
         import json, pathlib
         from dlobd import tracing
@@ -113,7 +111,6 @@ def test_the_parts_of_an_exchange_are_spans(tmp_path: object) -> None:
 
 
 def test_a_late_rank_is_awaited_before_the_wire() -> None:
-    """The wait has a span of its own."""
     code = """
         join()
         for k in range(3):
@@ -132,7 +129,6 @@ def test_a_late_rank_is_awaited_before_the_wire() -> None:
 
 
 def test_a_missing_rank_is_named() -> None:
-    """At the caller's deadline; a rank with a later deadline may report that the first has left."""
     code = """
         outside_step.JOIN_S = 1.0
         join()
@@ -144,7 +140,6 @@ def test_a_missing_rank_is_named() -> None:
 
 
 def test_a_rank_that_dies_before_mpi_starts_is_named() -> None:
-    """It has reached the store, but not the PMI server."""
     code = """
         outside_step.JOIN_S = 2.0
         if rank == 1:
@@ -161,7 +156,6 @@ def test_a_rank_that_dies_before_mpi_starts_is_named() -> None:
 
 
 def test_a_rank_that_dies_while_mpi_starts_ends_the_others(capfd: pytest.CaptureFixture[str]) -> None:
-    """MPICH ends their processes; the driver names the cause."""
     code = """
         from dlobd.network.channels.mpi_session import MpiSession
         if rank == 1:
@@ -175,7 +169,6 @@ def test_a_rank_that_dies_while_mpi_starts_ends_the_others(capfd: pytest.Capture
 
 
 def test_a_wrong_secret_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
-    """The rank and the driver report it."""
     code = """
         outside_step.JOIN_S = 1.0
         join()
@@ -201,7 +194,6 @@ ONE_BY_ONE = """
 
 
 def test_a_rank_that_is_killed_ends_the_others() -> None:
-    """During exchanges: they fail long before their deadline of a minute, and name it."""
     with MpiJob(ONE_BY_ONE.replace("SECONDS", "60.0"), 4) as job:
         for rank in range(4):
             assert job.line(rank) == "0"
@@ -215,7 +207,6 @@ def test_a_rank_that_is_killed_ends_the_others() -> None:
 
 
 def test_a_rank_that_stands_still_is_named_at_the_deadline() -> None:
-    """It lives, but does something else; the store finds it among the ranks that gave up."""
     with MpiJob(ONE_BY_ONE.replace("SECONDS", "2.0"), 3) as job:
         for rank in range(3):
             assert job.line(rank) == "0"
@@ -227,7 +218,6 @@ def test_a_rank_that_stands_still_is_named_at_the_deadline() -> None:
 
 
 def test_mpi_starts_once_in_a_process() -> None:
-    """The second start is an error."""
     code = """
         join()
         reduce(np.ones(3, np.float32))
@@ -247,7 +237,6 @@ def test_mpi_starts_once_in_a_process() -> None:
 
 
 def test_a_missing_transport_is_an_error() -> None:
-    """There is no fallback."""
     code = """
         from dlobd.errors import SetupError
         exchange = MpiAllReduce(Settings(Channel("rdma@nosuch0"), "mpi", 64 << 20, 1))
@@ -265,7 +254,6 @@ def test_a_missing_transport_is_an_error() -> None:
 
 
 def test_exchanges_leave_no_descriptor_and_no_thread() -> None:
-    """After two hundred; and children of a rank do not inherit its variables."""
     code = """
         import threading
         join()
@@ -282,7 +270,6 @@ def test_exchanges_leave_no_descriptor_and_no_thread() -> None:
 
 
 def test_ranks_that_die_leave_no_shared_memory() -> None:
-    """MPICH creates segments even if it does not use them."""
     code = """
         join()
         print([line.split()[5] for line in open("/proc/self/maps") if "/dev/shm/mpich" in line][0], flush=True)
@@ -296,8 +283,6 @@ def test_ranks_that_die_leave_no_shared_memory() -> None:
 
 
 def test_the_driver_keeps_no_thread_and_no_descriptor() -> None:
-    """After jobs that end well or badly."""
-
     def once(code: str) -> None:
         with MpiJob(code, 2) as job:
             for rank in range(2):
@@ -312,7 +297,6 @@ def test_the_driver_keeps_no_thread_and_no_descriptor() -> None:
 
 
 def test_a_single_rank_needs_no_mpi() -> None:
-    """Nor a driver."""
     assert results("join(); print(reduce(np.ones(2, np.float32)), 'mpi4py' in sys.modules); exchange.close()", 1) == [
         "[array([1., 1.], dtype=float32)] False\n"
     ]
@@ -365,7 +349,6 @@ def counted(namespace: str) -> tuple[int, int]:
 
 @pytest.mark.parametrize("size", [2, 4])
 def test_ucx_between_two_hosts(two: list[tuple[str, str]], size: int) -> None:
-    """In namespaces: sums are right, and the bytes went over the link."""
     places = [two[rank % 2] for rank in range(size)]
     code = """
         join()
@@ -387,7 +370,6 @@ def test_ucx_between_two_hosts(two: list[tuple[str, str]], size: int) -> None:
 
 @pytest.mark.parametrize("waited_for", [True, False])
 def test_a_rank_that_is_killed_on_another_host_ends_the_others(two: list[tuple[str, str]], waited_for: bool) -> None:
-    """Over UCX: while they wait for it, or at any time, when MPICH may crash (see MpiSession)."""
     places = [two[rank % 2] for rank in range(3)]
     dies = "os.kill(os.getpid(), signal.SIGKILL) if (rank, k) == (1, 3) else None"
     code = ONE_BY_ONE.replace("SECONDS", "60.0")
@@ -408,7 +390,6 @@ def test_a_rank_that_is_killed_on_another_host_ends_the_others(two: list[tuple[s
 
 
 def test_ranks_on_loopback_and_ranks_on_a_link_are_an_error(two: list[tuple[str, str]]) -> None:
-    """Their transports differ; reported before MPI starts."""
     code = """
         from dlobd.network.collectives.mesh import ExchangeFailed
         host = "127.0.0.1" if rank else host

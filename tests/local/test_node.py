@@ -10,7 +10,6 @@ import node
 
 
 def test_a_command_has_the_clients_configuration(tmp_path: Path) -> None:
-    """`run_command` becomes it: asked in a process of its own."""
     code = (
         "from pathlib import Path; from node import Node, run_command\n"
         f"run_command(['sh', '-c', 'echo $HADOOP_CONF_DIR'], Node('edge', 'e', 'm', Path({str(tmp_path)!r})))"

@@ -15,7 +15,6 @@ from dlobd.run import machine_noise
     ids=["short", "full"],
 )
 def test_everything_is_measured(monkeypatch: pytest.MonkeyPatch, effort: machine_noise.Effort) -> None:
-    """Each figure is there and possible; a tail is not below its median."""
     monkeypatch.setattr(machine_noise, "LOOP_NS", 1_000_000)
     found = machine_noise.measure(effort)
     assert found.timer_ns > 0

@@ -55,17 +55,14 @@ def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., lis
 
 
 def test_what_a_killed_dlobd_left_is_ended_and_said(killed: Callable[..., list[str]]) -> None:
-    """Once: the note goes."""
     assert killed() == [f"ended application_1_1, which run {RUN} left running (its dlobd was killed)"]
 
 
 def test_an_application_that_ended_by_itself_is_not_mentioned(killed: Callable[..., list[str]]) -> None:
-    """Only the note goes."""
     assert killed(state="FINISHED") == []
 
 
 def test_after_a_restart_of_the_machine_no_owner_lives(killed: Callable[..., list[str]]) -> None:
-    """A process of today may have the pid of then."""
     host, _, namespace = clock.domain().split("/")
     own = identify(os.getpid())
     assert len(killed(domain=f"{host}/another-boot/{namespace}", owner=own)) == 1
@@ -82,17 +79,14 @@ def test_after_a_restart_of_the_machine_no_owner_lives(killed: Callable[..., lis
     ids=["it lives", "another cluster", "another machine", "another time namespace"],
 )
 def test_what_may_be_alive_is_not_touched(killed: Callable[..., list[str]], note: dict[str, Any]) -> None:
-    """A note stays unless its dlobd is surely dead, and its cluster is the one at hand."""
     assert killed(**note) == ["note stays"]
 
 
 def test_applications_of_others_are_not_touched(killed: Callable[..., list[str]]) -> None:
-    """Whatever tag they carry."""
     assert killed(user="somebody-else") == []
 
 
 def test_a_run_is_noted_until_it_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What breaks off may have left an application."""
     monkeypatch.setenv("DLOBD_CACHE", str(tmp_path))
     path = tmp_path / "submitted" / f"{RUN}.json"
     with orphans.watched(RUN, RM):

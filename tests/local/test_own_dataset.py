@@ -46,7 +46,6 @@ def _staged(experiment: Experiment, top: Path) -> staging.StagedData:
 
 
 def test_the_file_of_the_page_is_staged(here: Path) -> None:
-    """Every sample of every rank is one that the class gives, whatever the pieces; nothing else is needed."""
     experiment = _experiment()
     staged = _staged(experiment, here / "top")
     dataset = dataset_of(experiment)
@@ -65,7 +64,6 @@ def test_the_file_of_the_page_is_staged(here: Path) -> None:
 
 
 def test_another_content_is_staged_anew(here: Path) -> None:
-    """A changed class, and changed files of the data: each has a directory of its own."""
     first = staging.directory(_experiment())
     assert staging.directory(_experiment("epochs=3", "launcher=native")) == first
     _changed("return []", 'from pathlib import Path\n        return [Path("data.bin")]')
@@ -135,7 +133,6 @@ def test_what_a_data_set_gives_is_checked(here: Path, change: tuple[str, str]) -
 
 
 def test_files_that_cannot_be_named_are_one_line(here: Path) -> None:
-    """They are asked for to name the directory that the data set goes to."""
     text = Path("stripes.py").read_text()
     Path("stripes.py").write_text(text + "\n    def files(self):\n        return open('lost')\n")
     with pytest.raises(
@@ -145,7 +142,6 @@ def test_files_that_cannot_be_named_are_one_line(here: Path) -> None:
 
 
 def test_a_stored_experiment_needs_no_file_until_it_runs(here: Path) -> None:
-    """As with a model: it is read without the file, and a run refuses a changed one."""
     one = _experiment()
     assert len(one.dataset_sha256) == 64
     _changed("bright row", "brighter row")
@@ -156,7 +152,6 @@ def test_a_stored_experiment_needs_no_file_until_it_runs(here: Path) -> None:
 
 
 def test_a_changed_file_is_refused(here: Path) -> None:
-    """Before anything is started; the process has not loaded the class of before."""
     _changed("bright row", "bright row of eight")
     one = _experiment()
     changed = dataclasses.replace(one, dataset_sha256="0" * 64)

@@ -48,7 +48,6 @@ LINES = START.count("\n")
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty current directory."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -83,7 +82,6 @@ def test_an_experiment_holds_the_name_and_the_sha256_of_the_file(here: Path) -> 
     ],
 )
 def test_what_is_no_file_is_said(here: Path, sets: list[str], line: str) -> None:
-    """With the setting, when the experiment is read."""
     Path("net.py").write_text("")
     Path("binary.py").write_bytes(b"\xff\x00")
     with pytest.raises(UsageError) as caught:
@@ -110,7 +108,6 @@ def test_a_stored_experiment_needs_no_file_until_it_runs(here: Path) -> None:
 
 
 def test_a_series_looks_at_all_its_models_first(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that has changed is said before the cluster is started, and no run is begun."""
     one = _experiment("a = 1")
     Path("net.py").write_text("a = 2")
     monkeypatch.setattr("dlobd.run.series_runner.embedded", None)  # nothing may be asked of it
@@ -134,7 +131,6 @@ NOT_LOADED = {
 
 @pytest.mark.parametrize("text", NOT_LOADED)
 def test_a_file_that_does_not_load_is_one_line(text: str) -> None:
-    """With the line of the file and the error; it is loaded anew when it is asked for again."""
     for _ in range(2):
         with pytest.raises(UsageError) as caught:
             MemberRef("net.py:build").load(sha256_of(text), lambda: text)
@@ -162,7 +158,6 @@ BAD = {
 @pytest.mark.slow
 @pytest.mark.parametrize("text", BAD, ids=range(len(BAD)))
 def test_what_is_wrong_with_a_model_is_one_line(here: Path, text: str) -> None:
-    """With the real process that tries it, whatever the file does."""
     (here / "beside.py").write_text("")  # it would not be there on a node
     with pytest.raises(UsageError) as caught:
         own_model.check(_experiment(START + text))
@@ -171,7 +166,6 @@ def test_what_is_wrong_with_a_model_is_one_line(here: Path, text: str) -> None:
 
 @pytest.mark.slow
 def test_a_model_that_hangs_is_ended(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With all that it has started, and the line says at what."""
     monkeypatch.setattr(own_model, "TRIAL_TIMEOUT_S", 15)
     text = "import os, subprocess, time\nopen('pid', 'w').write(str(subprocess.Popen(['sleep', '500']).pid))\n"
     with pytest.raises(UsageError, match="it did not end within 15 s while loading the file"):
@@ -195,14 +189,12 @@ def test_the_command_says_it_in_one_line(here: Path) -> None:
 
 @pytest.mark.slow
 def test_the_file_of_the_page_is_a_model(here: Path) -> None:
-    """As it is printed: it passes the trial, on gray and on colour images."""
     printed("models-data-knobs.md", "net.py", here)
     for dataset in ("mnist", "synthetic"):
         own_model.check(files.load(QUICK, ["model=net.py:build", f"dataset={dataset}"]))
 
 
 def test_a_rank_builds_the_model_from_the_jobs_storage(here: Path) -> None:
-    """From its text alone, once in a process, and only if it is the one that was to be run."""
     (here / "run").mkdir()
     text = START + "def build(shape, classes, seed): return Net(784, classes)\n"
     sha256 = sha256_of(text)
@@ -217,7 +209,6 @@ def test_a_rank_builds_the_model_from_the_jobs_storage(here: Path) -> None:
 
 
 def test_a_traceback_has_the_name_and_the_lines_of_a_file_that_is_not_there() -> None:
-    """So that a rank's log says where in the user's file it failed."""
     text = "def build():\n    raise KeyError('here')\n"
     build = MemberRef("some/net.py:build").load(sha256_of(text), lambda: text)
     with pytest.raises(KeyError) as caught:

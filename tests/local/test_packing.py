@@ -30,7 +30,6 @@ def unpacked(tarball: packing.Tarball, to: Path) -> Path:
 
 
 def test_a_tarball_is_what_tar_reads(tmp_path: Path) -> None:
-    """Empty and large files, long names, links, and scripts that can be run."""
     source = tmp_path / "source"
     files = {}
     for name, data in {
@@ -66,7 +65,6 @@ STAYS = [
 
 
 def test_the_environment_holds_what_nodes_need() -> None:
-    """TensorFlow, Keras, compiled modules and libraries are in it; nothing that stays here is."""
     names = {name.removeprefix(SITE) for name in packing.environment().files}
     compiled = f"numpy/__pycache__/__init__.{sys.implementation.cache_tag}.pyc"
     assert {"tensorflow/__init__.py", "keras/__init__.py", "numpy/__init__.py", compiled} <= names
@@ -108,7 +106,6 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def packed() -> dict[str, set[str]]:
-    """What is packed of each package."""
     found: dict[str, set[str]] = {}
     for name in packing.environment().files:
         top, _, file = name.removeprefix(SITE).partition("/")
@@ -125,7 +122,6 @@ def test_what_is_required_travels_along(site: Path) -> None:
 
 
 def test_a_persons_own_package_travels_whole_and_with_what_it_requires(site: Path) -> None:
-    """A model may want it: dlobd has not brought it. Tools alone are not somebody's own."""
     (site / "own").mkdir()
     cache = f"own/__pycache__/__init__.{sys.implementation.cache_tag}.pyc"
     installed(site, "own", "Pandas>=2; python_version > '3'", "tensorflow", "setuptools", files=(cache,))
@@ -137,7 +133,6 @@ def test_a_persons_own_package_travels_whole_and_with_what_it_requires(site: Pat
 
 
 def test_only_a_change_of_what_travels_is_a_new_archive(site: Path) -> None:
-    """A developer's new tool is not uploaded, a new version of a package is."""
     before = packing.environment().name
     (site / "pytest-1.dist-info" / "RECORD").write_text("pytest/new.py,,\n")
     assert packing.environment().name == before
@@ -228,7 +223,6 @@ def test_the_environments_python_runs_with_its_packages(tmp_path: Path) -> None:
 
 
 def test_a_node_without_that_python_says_so_in_one_line(tmp_path: Path) -> None:
-    """The launcher of an interpreter that this node does not have."""
     launcher = packing._LAUNCHER.format(python="python3.99", origin="/nowhere/python3.99")
     top = unpacked(packing.Tarball("a.tar", {}, {"bin/python": launcher}), tmp_path / "node")
     done = subprocess.run([top / "bin" / "python"], capture_output=True, text=True, check=False)
@@ -238,7 +232,6 @@ def test_a_node_without_that_python_says_so_in_one_line(tmp_path: Path) -> None:
 
 
 def test_dlobd_travels_as_a_zip_that_python_imports(tmp_path: Path) -> None:
-    """What runs on the nodes is imported from it; the same content is the same file."""
     path = packing.package()
     assert packing.package() == path
     code = "import dlobd.job.training.driver, dlobd.job.launchers.base; print(dlobd.__file__)"
@@ -247,7 +240,6 @@ def test_dlobd_travels_as_a_zip_that_python_imports(tmp_path: Path) -> None:
 
 
 def archive(path: Path, *names: str) -> Path:
-    """An archive with empty files of these names."""
     if path.suffix == ".zip":
         with zipfile.ZipFile(path, "w") as made:
             for name in names:
@@ -263,7 +255,6 @@ OURS = f"lib/{packing.PYTHON}/os.py"
 
 
 def test_what_is_compressed_is_what_a_node_unpacks(tmp_path: Path) -> None:
-    """As YARN does it: gzip and tar read the stream, whatever the pieces are."""
     (tmp_path / "file").write_bytes(bytes(3 << 20) + os.urandom(100))
     tarball = packing.Tarball("a.tar.gz", {"lib/file": tmp_path / "file"}, {})
     data = b"".join(packing.compressed(tarball.chunks()))
@@ -274,7 +265,6 @@ def test_what_is_compressed_is_what_a_node_unpacks(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["a.tar.gz", "a.tgz", "a.zip"])
 def test_an_archive_of_the_same_python_is_taken(tmp_path: Path, name: str) -> None:
-    """As conda-pack and venv-pack write them; its name in the cluster follows its content."""
     path = archive(tmp_path / name, "bin/python", OURS)
     packing.check_archive(path)
     first = packing.archive_name(path)
@@ -292,13 +282,11 @@ def test_an_archive_of_the_same_python_is_taken(tmp_path: Path, name: str) -> No
     ],
 )
 def test_another_archive_is_refused(tmp_path: Path, name: str, members: list[str], words: str) -> None:
-    """Before anything is uploaded."""
     with pytest.raises(UsageError, match=words):
         packing.check_archive(archive(tmp_path / name, *members))
 
 
 def test_a_file_that_is_no_archive_is_refused(tmp_path: Path) -> None:
-    """Missing, or other bytes."""
     with pytest.raises(UsageError, match="cannot be read"):
         packing.check_archive(tmp_path / "none.tar")
     (tmp_path / "a.tar.gz").write_bytes(b"no archive")

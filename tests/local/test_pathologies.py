@@ -47,7 +47,6 @@ SLEEPS = [sys.executable, "-c", "import time; time.sleep(60)"]
 
 @pytest.mark.parametrize("pathology", bench.EVERY, ids=lambda one: one.name)
 def test_a_pathology_starts_a_valid_run(pathology: Pathology, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its experiment is valid, or its script exists; no file is left."""
     asked: list[list[str]] = []
 
     def run(directory: Path, words: list[str], *others: Any, **named: Any) -> Ended:
@@ -81,7 +80,6 @@ def test_a_pathology_starts_a_valid_run(pathology: Pathology, tmp_path: Path, mo
 
 @contextmanager
 def child(*words: str) -> Iterator[tuple[subprocess.Popen[bytes], ProcessId]]:
-    """Starts a process."""
     process = subprocess.Popen([*(words or SLEEPS)])
     try:
         known = identify(process.pid)
@@ -105,7 +103,6 @@ def observed(tmp_path: Path, **members: Any) -> ObservedRun:
 
 
 def injected(run: ObservedRun) -> list[str]:
-    """Returns the names in the injection log."""
     return [injection.point for injection in injection_log.read(run.directory)]
 
 
@@ -119,7 +116,6 @@ def spans(of: ObservedRun, role: str, pid: int, *marks: str) -> Path:
 
 
 def test_a_stopped_daemon_continues_at_the_end_of_the_run(tmp_path: Path) -> None:
-    """Also if Ctrl-C ends the run. Lines from before the run do not trigger the stop."""
     log = tmp_path / "log"
     log.write_text("begins\n")
     with child() as (process, _):
@@ -145,7 +141,6 @@ def test_a_stopped_daemon_continues_at_the_end_of_the_run(tmp_path: Path) -> Non
 
 
 def test_a_fault_without_its_trigger_is_planned_and_missing(tmp_path: Path) -> None:
-    """The context ends at once."""
     one = observed(tmp_path)
     with faults.daemon_stopped("datanode", 60, faults.IMPORTED)(one):
         pass
@@ -153,7 +148,6 @@ def test_a_fault_without_its_trigger_is_planned_and_missing(tmp_path: Path) -> N
 
 
 def test_a_trainer_is_stopped_while_it_imports(tmp_path: Path) -> None:
-    """The chief is not stopped. The trainer continues afterwards."""
     with child() as (chief, _), child() as (late, _):
         one = observed(tmp_path)
         with faults.trainer_stopped(60)(one):
@@ -165,7 +159,6 @@ def test_a_trainer_is_stopped_while_it_imports(tmp_path: Path) -> None:
 
 
 def test_a_hampered_trainer_is_stopped_until_its_last_step(tmp_path: Path) -> None:
-    """It stops and continues several times."""
     with child() as (process, _):
         one = observed(tmp_path)
         with faults.trainer_hampered(0.05, 0.05)(one):
@@ -180,7 +173,6 @@ def test_a_hampered_trainer_is_stopped_until_its_last_step(tmp_path: Path) -> No
 
 
 def test_a_container_is_killed_once_its_job_has_begun(tmp_path: Path) -> None:
-    """The container ID in its environment and its program identify the process."""
     begun, java = tmp_path / "begun", tmp_path / "java"
     java.symlink_to("/bin/sleep")
     container = f"container_{os.getpid()}_01_000002"
@@ -201,7 +193,6 @@ def test_a_container_is_killed_once_its_job_has_begun(tmp_path: Path) -> None:
 
 
 def test_busy_processes_end_with_the_run(tmp_path: Path) -> None:
-    """Also after Ctrl-C."""
     kept: list[subprocess.Popen[bytes]] = []
 
     def interrupted() -> None:
@@ -216,7 +207,6 @@ def test_busy_processes_end_with_the_run(tmp_path: Path) -> None:
 
 
 def test_a_busy_process_ends_with_its_parent() -> None:
-    """Whatever ends the parent."""
     words = f"[sys.executable, '-c', {faults.BUSY!r}, str(os.getpid())]"
     parent = f"import os, subprocess, sys; print(subprocess.Popen({words}, stdout=subprocess.DEVNULL).pid)"
     told = subprocess.run([sys.executable, "-c", parent], capture_output=True, text=True, check=True, timeout=30)
@@ -224,7 +214,6 @@ def test_a_busy_process_ends_with_its_parent() -> None:
 
 
 def test_processes_are_busy_in_training_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the first step to the last."""
     counts: list[int] = []
 
     @contextmanager
@@ -245,7 +234,6 @@ def test_processes_are_busy_in_training_only(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_filled_queue_is_released_after_the_trigger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And at the latest at the end of the run."""
     released: list[float] = []
 
     @contextmanager
@@ -266,7 +254,6 @@ def test_a_filled_queue_is_released_after_the_trigger(tmp_path: Path, monkeypatc
 
 
 def test_files_are_dropped_from_memory(tmp_path: Path) -> None:
-    """Unreadable and missing files are skipped."""
     path = tmp_path / "file"
     path.write_bytes(bytes(1 << 16))
     faults.drop([tmp_path / "gone", path])
@@ -276,7 +263,6 @@ def test_files_are_dropped_from_memory(tmp_path: Path) -> None:
 def test_the_environment_is_read_from_a_slow_disk_during_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """NodeManagers and their containers are slow, and normal afterwards."""
     if reason := slow_disk.obstacle(tmp_path):
         pytest.skip(reason)
     file = tmp_path / "library"
@@ -301,8 +287,6 @@ def test_the_environment_is_read_from_a_slow_disk_during_the_run(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a network namespace needs root")
 def test_a_slow_network_is_a_namespace_of_its_own_and_is_removed() -> None:
-    """Its loopback is up and limited, and no namespace is left."""
-
     def there() -> set[str]:
         return set(
             subprocess.run(["ip", "netns"], capture_output=True, text=True, check=True, timeout=20).stdout.split()
@@ -321,7 +305,6 @@ def test_a_slow_network_is_a_namespace_of_its_own_and_is_removed() -> None:
 
 
 def test_without_root_there_is_no_slow_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error names the reason."""
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(SetupError, match="need root"), table.narrow_loopback():
         pass
@@ -331,7 +314,6 @@ def test_without_root_there_is_no_slow_network(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_run_that_is_interrupted_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SIGTERM ends it, and faults are undone."""
     one = Stage(tmp_path, lambda line: None)
     one._cluster = observed(tmp_path).cluster
     monkeypatch.setattr(stage.sys, "executable", "/bin/sleep")
@@ -401,7 +383,6 @@ def test_a_cluster_that_lost_a_daemon_is_started_anew(tmp_path: Path, monkeypatc
 
 
 def test_the_bundle_is_the_one_that_the_last_line_names() -> None:
-    """A failed start has no bundle."""
     assert stage.bundle_named("what\nbundle: /a/b\n") == Path("/a/b")
     assert stage.bundle_named("what\n") is None
     assert stage.bundle_named("") is None
@@ -414,7 +395,6 @@ ONE = Pathology("one", "by hand", "queue", lambda stage, directory: Ended(0, Non
 
 
 def finding(name: str, saves_s: float, loud: bool) -> dict[str, Any]:
-    """Returns a finding of run.json."""
     ns = round(saves_s * S)
     return asdict(Finding(name, "yarn", "it does.", ns, ns, ns, loud, ("a line",), "less of it", "it does not"))
 
@@ -427,7 +407,6 @@ def result(expected: str, *found: dict[str, Any], why_not: str = "", **changes: 
 
 
 def test_the_first_finding_above_noise_counts() -> None:
-    """Other findings, and findings below noise, do not count."""
     quiet, loud, other = finding("feed", 1, False), finding("queue", 15, True), finding("polls", 9, True)
     assert result("queue", loud, other, quiet).right
     assert not result("polls", loud, other, quiet).right
@@ -461,7 +440,6 @@ def test_the_page_says_what_was_found(tmp_path: Path) -> None:
 
 
 def test_a_result_is_stored_until_the_table_changes(tmp_path: Path) -> None:
-    """Damaged results are ignored."""
     kept = results.not_run(ONE, "it needs root", 1.0)
     results.store(tmp_path, ONE, kept)
     assert results.stored(tmp_path, ONE) == kept
@@ -471,7 +449,6 @@ def test_a_result_is_stored_until_the_table_changes(tmp_path: Path) -> None:
 
 
 def test_a_run_without_a_bundle_has_its_failure_line(tmp_path: Path) -> None:
-    """So has a run with a damaged bundle. A missing fault has a reason too."""
     assert results.of_run(ONE, Ended(3, None, "no Java"), 1.0).why_not == "no Java"
     assert results.of_run(ONE, Ended(1, None), 1.0).why_not == "exit code 1, and no bundle"
     assert results.of_run(ONE, Ended(0, tmp_path / "gone"), 1.0).why_not
@@ -527,8 +504,6 @@ def test_the_command_continues_after_an_interruption(tmp_path: Path, monkeypatch
 
 
 def test_another_command_on_the_cluster_ends_the_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Busy is not the result of a run."""
-
     def make(stage: Stage, directory: Path) -> Ended:
         raise Busy("Another dlobd command is using the cluster.")
 

@@ -20,7 +20,6 @@ from tests.web import answering
 
 @pytest.fixture
 def free_port() -> int:
-    """A port on which nobody listens."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
@@ -63,7 +62,6 @@ def test_nobody_listens(tmp_path: Path, capsys: pytest.CaptureFixture[str], free
 
 
 def test_an_unknown_host(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """As for a refused connection."""
     code, line = refused(capsys, *cluster(tmp_path, "no-such-host.invalid:9870"))
     assert code == 4
     assert "no-such-host.invalid:9870 (dfs.namenode.http-address): has an unknown host name" in line
@@ -72,7 +70,6 @@ def test_an_unknown_host(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 def test_a_host_that_is_silent(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It accepts the connection and never answers: the wait is bounded."""
     monkeypatch.setattr(web, "TIMEOUT_S", (0.5, 0.5))
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
@@ -83,7 +80,6 @@ def test_a_host_that_is_silent(
 
 
 def test_a_server_that_is_not_hadoop(tmp_path: Path, capsys: pytest.CaptureFixture[str], stranger: str) -> None:
-    """A wrong port often has another web server behind it."""
     code, line = refused(capsys, *cluster(tmp_path, stranger))
     assert code == 4
     assert "it does not answer as Hadoop does" in line
@@ -121,7 +117,6 @@ def test_bad_command_lines(
 def test_a_script_of_ones_own_is_planned_there(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With what nodes need, and with what the person's line has of the same kind."""
     monkeypatch.setenv("DLOBD_CACHE", str(tmp_path / "cache"))
     script = tmp_path / "mine.py"
     script.write_text("")
@@ -169,7 +164,6 @@ class Hdfs:
 def test_an_upload_says_beforehand_how_large_it_is_and_that_it_happens_once(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """And where it lies. What is there already is not mentioned."""
     hdfs, said = Hdfs(), []
     large = tmp_path / "large"
     large.write_bytes(bytes(3_000_000))

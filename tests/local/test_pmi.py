@@ -27,7 +27,6 @@ SHORT_S = 0.1
 
 @pytest.fixture
 def server() -> Iterator[PmiServer]:
-    """Make a server for two ranks."""
     with closing(PmiServer("127.0.0.1", 2, SECRET)) as made:
         yield made
 
@@ -54,18 +53,15 @@ class Speaker:
         return dict(word.split("=", 1) for word in line.decode().split())
 
     def close(self) -> None:
-        """Disconnect without finalize."""
         self._lines.close()
         self.socket.close()
 
 
 def speakers(server: PmiServer, size: int) -> list[Speaker]:
-    """Connect all ranks, concurrently."""
     return on_ranks(size, lambda rank: Speaker(server, rank, size))
 
 
 def until_refused(server: PmiServer, why: str) -> str:
-    """Return the first line of a refusal."""
     until_s = soon()
     while time.monotonic() < until_s:
         for line in server.refused:
@@ -77,7 +73,6 @@ def until_refused(server: PmiServer, why: str) -> str:
 
 @pytest.mark.parametrize("size", [1, 2, 5, 16])
 def test_ranks_get_the_values_of_others(size: int) -> None:
-    """After a barrier, which all ranks leave together; ten times."""
     with closing(PmiServer("127.0.0.1", size, SECRET)) as server:
 
         def work(rank: int) -> list[list[str]]:
@@ -100,7 +95,6 @@ def test_ranks_get_the_values_of_others(size: int) -> None:
 
 
 def test_requests_without_keys(server: PmiServer) -> None:
-    """Number of ranks, limits, and an unknown key, which is no error."""
     one, other = speakers(server, 2)
     assert one.ask("cmd=get_universe_size")["size"] == "2"
     assert one.ask("cmd=get_maxes")["vallen_max"] == "1024"
@@ -112,7 +106,6 @@ def test_requests_without_keys(server: PmiServer) -> None:
 
 
 def test_two_jobs_have_two_names(server: PmiServer) -> None:
-    """MPI distinguishes jobs by them."""
     with closing(PmiServer("127.0.0.1", 1, SECRET)) as another:
         every = [*speakers(server, 2), *speakers(another, 1)]
         names = [own.ask("cmd=get_my_kvsname")["kvsname"] for own in every]
@@ -122,7 +115,6 @@ def test_two_jobs_have_two_names(server: PmiServer) -> None:
 
 
 def test_a_missing_rank_is_named() -> None:
-    """To all waiting ranks, at the first deadline."""
     with closing(PmiServer("127.0.0.1", 4, SECRET)) as server:
 
         def work(rank: int) -> str:
@@ -134,7 +126,6 @@ def test_a_missing_rank_is_named() -> None:
 
 
 def test_a_wrong_secret_is_refused(server: PmiServer, capfd: pytest.CaptureFixture[str]) -> None:
-    """The client and the driver's log say so, and the right ranks still connect."""
     with pytest.raises(RendezvousError, match="its secret is not that of the run"):
         connect_pmi(server.address, 0, 2, b"another", soon())
     until_refused(server, "does not know the run's secret")
@@ -145,7 +136,6 @@ def test_a_wrong_secret_is_refused(server: PmiServer, capfd: pytest.CaptureFixtu
 
 @pytest.mark.parametrize("said", [b"cmd=init pmi_version=1 pmi_subversion=1\n", b"GET / HTTP/1.1\r\n\r\n", bytes(5000)])
 def test_garbage_on_the_port_is_refused(server: PmiServer, said: bytes) -> None:
-    """Also the first line of PMI without authentication."""
     _, host, port = server.address.split(":")
     with socket.create_connection((host, int(port)), PATIENCE_S) as stranger:
         stranger.sendall(said)
@@ -166,7 +156,6 @@ def test_garbage_on_the_port_is_refused(server: PmiServer, said: bytes) -> None:
     ],
 )
 def test_an_invalid_rank_is_refused(server: PmiServer, hello: bytes, why: str) -> None:
-    """Even with the secret."""
     with closing(SocketsChannel("tcp", "", SECRET)) as channel:
         connection = channel.connect(server.address, soon())
         connection.send(hello, soon())
@@ -178,7 +167,6 @@ def test_an_invalid_rank_is_refused(server: PmiServer, hello: bytes, why: str) -
 
 
 def test_a_rank_number_is_accepted_once(server: PmiServer) -> None:
-    """The second client is refused, and the first one continues."""
     ranks = speakers(server, 2)
     with pytest.raises(RendezvousError, match="rank 1 has connected before"):
         connect_pmi(server.address, 1, 2, SECRET, soon())
@@ -204,7 +192,6 @@ def test_a_rank_number_is_accepted_once(server: PmiServer) -> None:
 def test_a_rank_that_does_not_speak_pmi_is_refused(
     server: PmiServer, capfd: pytest.CaptureFixture[str], line: str, why: str
 ) -> None:
-    """Its connection ends, and the barrier of the others fails."""
     one, other = speakers(server, 2)
     job = one.ask("cmd=get_my_kvsname")["kvsname"]
     assert other.ask(line.replace("{job}", job)) == {}
@@ -220,7 +207,6 @@ def test_a_rank_that_does_not_speak_pmi_is_refused(
 
 
 def test_the_number_of_keys_is_limited(server: PmiServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rank cannot fill the driver's memory."""
     monkeypatch.setattr(pmi, "KEYS", 3)
     one, other = speakers(server, 2)
     job = one.ask("cmd=get_my_kvsname")["kvsname"]
@@ -233,7 +219,6 @@ def test_the_number_of_keys_is_limited(server: PmiServer, monkeypatch: pytest.Mo
 
 
 def test_an_incomplete_line_times_out(server: PmiServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rank may be silent for hours, but not in the middle of a line."""
     monkeypatch.setattr(pmi, "LINE_S", SHORT_S)
     one, other = speakers(server, 2)
     time.sleep(3 * SHORT_S)
@@ -248,7 +233,6 @@ def test_an_incomplete_line_times_out(server: PmiServer, monkeypatch: pytest.Mon
 def test_a_barrier_has_a_deadline(
     server: PmiServer, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The missing rank is named."""
     monkeypatch.setattr(pmi, "BARRIER_S", SHORT_S)
     one, other = speakers(server, 2)
     assert one.ask("cmd=barrier_in")["rc"] == "-1"
@@ -259,7 +243,6 @@ def test_a_barrier_has_a_deadline(
 
 
 def test_a_rank_that_is_killed_ends_a_barrier(server: PmiServer, capfd: pytest.CaptureFixture[str]) -> None:
-    """At once."""
     code = (
         "import sys, time; from dlobd.network.rendezvous.pmi import connect_pmi\n"
         "own = connect_pmi(sys.argv[1], 1, 2, b'of this run', time.monotonic() + 20); print('there', flush=True)\n"
@@ -277,7 +260,6 @@ def test_a_rank_that_is_killed_ends_a_barrier(server: PmiServer, capfd: pytest.C
 
 
 def test_closing_wakes_all_waiting_ranks() -> None:
-    """Those that wait for other ranks, and those in a barrier."""
     with closing(PmiServer("127.0.0.1", 2, SECRET)) as server:
         closer = threading.Timer(SHORT_S, server.close)
         closer.start()
@@ -296,15 +278,12 @@ def test_closing_wakes_all_waiting_ranks() -> None:
 
 
 def test_a_missing_server_is_an_error(server: PmiServer) -> None:
-    """It names the address, at the deadline."""
     server.close()
     with pytest.raises(RendezvousError, match=f"cannot reach the driver's PMI server at {server.address}"):
         connect_pmi(server.address, 0, 2, SECRET, time.monotonic() + SHORT_S)
 
 
 def test_two_hundred_servers_leave_no_thread_and_no_descriptor() -> None:
-    """Whether ranks finalise or not."""
-
     def once(finalise: bool) -> None:
         with closing(PmiServer("127.0.0.1", 2, SECRET)) as server:
             for each in speakers(server, 2):

@@ -50,13 +50,11 @@ class Hadoop:
         return {"nodeHostName": name, "nodeHTTPAddress": f"{self.netloc}/{name}", "state": "RUNNING"}
 
     def web(self, conf: Any = None) -> HadoopWeb:
-        """As `HadoopWeb.connect` finds it."""
         return HadoopWeb(conf, "me", "", f"http://{self.netloc}", "3.5.0", "/user/me")
 
 
 @pytest.fixture
 def hadoop() -> Iterator[Any]:
-    """Start one; it ends with the test."""
     with ExitStack() as opened:
 
         def start(**managers: dict[str, str]) -> Hadoop:
@@ -74,7 +72,6 @@ def properties(**other: str) -> dict[str, str]:
 
 
 def test_nodes_with_the_same_dlobd_pass(hadoop: Any) -> None:
-    """Each is asked."""
     cluster = hadoop(one=properties(), two=properties())
     check_nodes(cluster.web())
     assert {"/one/conf", "/two/conf"} < set(cluster.asked)
@@ -94,7 +91,6 @@ def test_another_dlobd_is_refused_and_both_are_named(hadoop: Any, other: dict[st
 
 
 def test_a_node_that_does_not_say_is_refused(hadoop: Any) -> None:
-    """It may have none, whatever the client's configuration says; the line tells where it was asked."""
     cluster = hadoop(one={})
     with pytest.raises(UsageError) as refusal:
         check_nodes(cluster.web())
@@ -102,7 +98,6 @@ def test_a_node_that_does_not_say_is_refused(hadoop: Any) -> None:
 
 
 def configuration(directory: Path, said: dict[str, str]) -> HadoopConf:
-    """That of a client."""
     write(directory, core={"fs.defaultFS": "hdfs://nn:8020"}, yarn={"yarn.resourcemanager.hostname": "rm", **said})
     return HadoopConf.read(directory)
 
@@ -135,7 +130,6 @@ def test_nothing_is_uploaded_where_nodes_have_dlobd(
     archive: Path | None,
     asked: list[str],
 ) -> None:
-    """They are asked then. With an archive of the user's own, which is used all the same, nobody is."""
     cluster = hadoop(one=properties())
     place(cluster, configuration(tmp_path, said), archive, monkeypatch).upload()
     assert [what for what in cluster.asked if what != "/ws/v1/cluster/nodes"] == asked
@@ -163,7 +157,6 @@ def test_the_plan_says_whether_there_is_an_upload(tmp_path: Path, capsys: pytest
 def test_the_variable_is_the_options_default(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """DLOBD_HADOOP_CONF, as a container's environment sets it; the option comes before it."""
     configuration(tmp_path, properties())
     monkeypatch.setenv("DLOBD_HADOOP_CONF", str(tmp_path))
     assert cli.main(["run", "softmax-mnist-quick", "--dry-run"]) == 0

@@ -12,7 +12,6 @@ from dlobd.run import provenance
 
 
 def git(directory: Path, *words: str) -> str:
-    """Runs git in a directory of the test's own."""
     identity = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
     command = ["git", "-C", str(directory), *identity, "-c", "core.hooksPath=/dev/null", *words]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
@@ -38,7 +37,6 @@ def test_the_state_of_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_importing_it_asks_nothing() -> None:
-    """Neither git nor the machine is asked before somebody wants to know."""
     hook = "sys.addaudithook(lambda e, a: e == 'subprocess.Popen' and sys.exit(9))"
     code = f"import sys; {hook}; import dlobd.run.provenance"
     assert subprocess.run([sys.executable, "-c", code], timeout=110).returncode == 0

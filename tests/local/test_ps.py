@@ -101,13 +101,11 @@ def test_the_mean_is_that_of_one_process_to_the_bit(made: Make, servers: int, ra
 
 @pytest.mark.parametrize("library", ["grpc", "ucx"])
 def test_libraries_do_not_change_a_bit(made: Make, library: str) -> None:
-    """Nor do small buffers."""
     exchanges, peers = made(3, 2, library, 256)
     assert reduced_and_left(exchanges, peers, calls=3) == [means(3)] * 3
 
 
 def test_more_servers_than_ranks_are_refused(made: Make) -> None:
-    """Before a process is started."""
     exchanges, peers = made(2, 3)
     with pytest.raises(ExchangeFailed, match="exchange_servers 3"):
         exchanges[0].join(None, peers, 0)
@@ -140,7 +138,6 @@ def failures(
 
 @pytest.mark.parametrize("server", [0, 1])
 def test_a_server_that_dies_is_named_by_all_workers(made: Make, server: int) -> None:
-    """Also by workers that wait at another server."""
     exchanges, peers = made(4, 2)
 
     def dies(rank: int) -> bool:
@@ -155,7 +152,6 @@ def test_a_server_that_dies_is_named_by_all_workers(made: Make, server: int) -> 
 
 @pytest.mark.parametrize("dead", [0, 2])
 def test_a_worker_that_dies_is_named_by_all_others(made: Make, dead: int) -> None:
-    """With and without a server of its own."""
     exchanges, peers = made(4, 2)
 
     def dies(rank: int) -> bool:
@@ -176,7 +172,6 @@ def die(exchange: Any) -> None:
 
 
 def test_a_worker_that_never_pushes_is_named(made: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It lives; the servers name it."""
     import tensorflow as tf
 
     for module in ("outside_step", "ps.exchange"):
@@ -219,7 +214,6 @@ def run_ranks(spans: Path, exchange: str, count: int) -> list[str]:
 
 
 def test_workers_and_servers_record_their_parts(tmp_path: Path) -> None:
-    """In processes, as in a job: each has a lane, and the workers record the transport."""
     said = run_ranks(tmp_path, "ps", 2)
     assert said[0] == said[1]
     processes = recorder.read_all(tmp_path)
@@ -256,7 +250,6 @@ time.sleep(600)
 
 
 def test_a_server_ends_when_its_parent_is_killed() -> None:
-    """By any signal: the kernel closes its stdin while it waits for its workers."""
     with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True) as parent:
         pid = int(parent.stdout.readline())
         server = os.pidfd_open(pid)
@@ -269,7 +262,6 @@ def test_a_server_ends_when_its_parent_is_killed() -> None:
 
 
 def test_a_single_rank_needs_neither_store_nor_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its mean is its own input."""
     import tensorflow as tf
 
     monkeypatch.delenv(outside_step.RENDEZVOUS, raising=False)
@@ -284,7 +276,6 @@ def test_a_single_rank_needs_neither_store_nor_server(monkeypatch: pytest.Monkey
 def test_asynchronous_servers_give_each_rank_all_pushes_once(
     made: Make, servers: int, library: str, fusion_bytes: int
 ) -> None:
-    """Ranks with different numbers of calls end with the same sum of all pushes."""
     import tensorflow as tf
 
     exchanges, peers = made(3, servers, library, fusion_bytes, AsynchronousParameterServer)
@@ -315,7 +306,6 @@ def test_asynchronous_servers_give_each_rank_all_pushes_once(
 
 
 def test_an_asynchronous_rank_waits_for_its_servers_and_for_no_rank(tmp_path: Path) -> None:
-    """Pushes and pulls wait for the servers' lanes; only the farewell is a rendezvous."""
     run_ranks(tmp_path, "ps-async", 2)
     processes = recorder.read_all(tmp_path)
     (server,) = [process for process in processes if process.process.role == "ps"]

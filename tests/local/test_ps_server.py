@@ -49,7 +49,6 @@ class Workers:
         return said[: connection.recv(said, soon())].decode()
 
     def pull(self, rank: int, like: NDArray[Any]) -> NDArray[Any]:
-        """Return the sum."""
         flag, found = bytearray(1), np.empty_like(like)
         assert self.connections[rank].recv_parts([flag, found], soon()) == 1 + found.nbytes
         assert bytes(flag) == servers.OK
@@ -71,7 +70,6 @@ def values(rank: int, call: int = 0) -> NDArray[np.float32]:
 
 
 def test_all_get_the_sum_in_the_order_of_the_ranks(three: Workers) -> None:
-    """For any order of arrival, call after call."""
     order = [threading.Event() for _ in range(3)]
     order[2].set()
 
@@ -89,8 +87,6 @@ def test_all_get_the_sum_in_the_order_of_the_ranks(three: Workers) -> None:
 
 
 def test_a_call_of_another_form_has_memory_of_its_own(three: Workers) -> None:
-    """As when ranks agree on one number between two steps."""
-
     def work(rank: int) -> list[float]:
         found = []
         for given in (np.full(5, rank, np.float64), np.full(2, 1, np.int32), np.full(5, rank, np.float64)):
@@ -102,8 +98,6 @@ def test_a_call_of_another_form_has_memory_of_its_own(three: Workers) -> None:
 
 
 def test_a_dead_worker_is_named_to_the_others(three: Workers) -> None:
-    """In waiting calls, and in later ones."""
-
     def work(rank: int) -> str:
         if rank == 1:
             three.connections[rank].close()
@@ -114,8 +108,6 @@ def test_a_dead_worker_is_named_to_the_others(three: Workers) -> None:
 
 
 def test_the_reason_of_a_failed_worker_is_sent_to_the_others(three: Workers) -> None:
-    """They may not notice the failure themselves."""
-
     def work(rank: int) -> str:
         if rank == 0:
             three.connections[rank].send(json.dumps("ps-7 is gone").encode(), soon())
@@ -126,7 +118,6 @@ def test_the_reason_of_a_failed_worker_is_sent_to_the_others(three: Workers) -> 
 
 
 def test_a_late_worker_is_named() -> None:
-    """By the server, before the workers' own deadlines."""
     workers = Workers(3, within_s=0.3)
     said = on_ranks(2, lambda rank: workers.push(rank, values(rank)))
     assert said == ["rank 2 did not push in time"] * 2
@@ -134,13 +125,11 @@ def test_a_late_worker_is_named() -> None:
 
 
 def test_workers_must_push_the_same_shapes(three: Workers) -> None:
-    """Otherwise they run different programs."""
     said = on_ranks(3, lambda rank: three.push(rank, values(rank)[: ELEMENTS - (rank == 2)]))
     assert all("rank 2 pushed other shapes" in line for line in said)
 
 
 def test_a_server_ends_once_all_have_left(three: Workers) -> None:
-    """An empty message is a farewell."""
     for connection in three.connections:
         connection.send(b"", soon())
     three._server.join(30)
@@ -148,7 +137,6 @@ def test_a_server_ends_once_all_have_left(three: Workers) -> None:
 
 
 def test_an_asynchronous_server_returns_all_pushes_since_the_last_call() -> None:
-    """Without waiting; buffers of equal form stay separate, also when a worker leaves."""
     workers = Workers(2, make=AsynchronousServer)
 
     def call(rank: int, value: float, buffer: int = 0) -> float:

@@ -23,7 +23,6 @@ from tests.jobs import job
 
 @pytest.fixture
 def server() -> Iterator[StatusServer]:
-    """A driver of two ranks that listens."""
     status_server = StatusServer("127.0.0.1", 2)
     yield status_server
     status_server.close()
@@ -31,7 +30,6 @@ def server() -> Iterator[StatusServer]:
 
 @pytest.fixture
 def markers(tmp_path: Path) -> Markers:
-    """Markers of a job that was prepared."""
     (tmp_path / "run" / "done").mkdir(parents=True)
     return Markers(job(tmp_path))
 
@@ -42,7 +40,6 @@ def changed(server: StatusServer, **values: object) -> dict[str, str]:
 
 
 def test_ranks_report_that_they_are_done(server: StatusServer) -> None:
-    """Each rank reports from its own process; a repeated report counts once."""
     code = "import sys; from dlobd.job.rank_status import send; print(send({'done': int(sys.argv[1])}))"
     for rank in ("1", "0", "1"):
         result = subprocess.run(
@@ -66,7 +63,6 @@ def test_a_death_counts_more_than_a_failure_and_the_first_of_a_kind_counts(serve
 
 
 def test_a_sender_without_the_secret_is_refused(server: StatusServer, capfd: pytest.CaptureFixture[str]) -> None:
-    """A rank does not accept an acknowledgement without the secret either."""
     assert not send({"done": 0}, changed(server, secret="another"))
     assert server.done() == frozenset()
     assert "refused a status message of 127.0.0.1: its sender does not know the run's secret" in capfd.readouterr().err
@@ -87,14 +83,12 @@ def test_a_sender_without_the_secret_is_refused(server: StatusServer, capfd: pyt
 
 @pytest.mark.parametrize("message", [{"done": 2}, {"done": "0"}, {"failed": 1}, {"hello": "you"}, {}])
 def test_an_invalid_message_is_refused(server: StatusServer, message: dict[str, object]) -> None:
-    """Also from a sender with the secret."""
     assert not send(message, server.environment)
     assert server.done() == frozenset()
     assert server.failure() is None
 
 
 def test_without_a_driver_nothing_is_raised(server: StatusServer) -> None:
-    """A rank has written its marker, and ends."""
     assert not send({"done": 0}, {})
     assert not send({"done": 0}, {VARIABLE: "no JSON"})
     with socket.socket() as free:
@@ -103,7 +97,6 @@ def test_without_a_driver_nothing_is_raised(server: StatusServer) -> None:
 
 
 def test_a_driver_that_does_not_respond_costs_a_timeout(server: StatusServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It accepts the connection only."""
     monkeypatch.setattr(rank_status, "TIMEOUT_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as mute:
         assert not send({"done": 0}, changed(server, port=mute.getsockname()[1]))
@@ -112,7 +105,6 @@ def test_a_driver_that_does_not_respond_costs_a_timeout(server: StatusServer, mo
 def test_the_driver_does_not_read_markers_that_messages_announce(
     server: StatusServer, markers: Markers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The wait ends with the message."""
     readings = []
     monkeypatch.setattr(Markers, "read", lambda self: readings.append(1) or (set(), None))
     monkeypatch.setattr(rank_status, "SETTLE_S", 0.1)
@@ -130,7 +122,6 @@ def test_the_driver_does_not_read_markers_that_messages_announce(
 
 
 def test_markers_replace_lost_messages(markers: Markers, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The driver reads them after a pause, and at once after a failure."""
     monkeypatch.setattr(rank_status, "FIRST_LOOK_S", 0.1)
     status = JobStatus(markers, None)
     markers.report_done(0, {"rank": 0})
@@ -146,7 +137,6 @@ def test_markers_replace_lost_messages(markers: Markers, monkeypatch: pytest.Mon
 def test_pauses_between_readings_double(
     server: StatusServer, markers: Markers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From the first pause to the longest."""
     now, readings = [0.0], []
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     monkeypatch.setattr(Markers, "read", lambda self: readings.append(now[0]) or (set(), None))
@@ -163,7 +153,6 @@ def _report(markers: Markers, cause: str) -> None:
 
 
 def test_of_many_failures_at_once_exactly_one_counts(markers: Markers) -> None:
-    """Several processes fail in the same moment: the marker is one whole cause, not a mixture."""
     context = multiprocessing.get_context("spawn")
     causes = [f"rank {n}: {str(n) * 200}" for n in range(4)]
     processes = [context.Process(target=_report, args=(pickle.loads(pickle.dumps(markers)), c)) for c in causes]

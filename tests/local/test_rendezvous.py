@@ -22,19 +22,16 @@ SECRET = b"of this run"
 
 @pytest.fixture
 def store() -> Iterator[KeyValueStore]:
-    """Make a store for three ranks."""
     with closing(KeyValueStore("127.0.0.1", 3, SECRET)) as made:
         yield made
 
 
 def client(store: KeyValueStore, rank: int) -> StoreClient:
-    """Connect a rank."""
     return StoreClient(store.address, rank, SECRET, soon())
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 16])
 def test_all_gather_returns_the_values_of_all_ranks(size: int) -> None:
-    """By rank, for several names and any order of arrival."""
     with closing(KeyValueStore("127.0.0.1", size, SECRET)) as store:
 
         def work(rank: int) -> list[list[str]]:
@@ -47,7 +44,6 @@ def test_all_gather_returns_the_values_of_all_ranks(size: int) -> None:
 
 
 def test_missing_ranks_are_named(store: KeyValueStore) -> None:
-    """At the caller's deadline."""
     with closing(client(store, 1)) as own, pytest.raises(RendezvousError, match="rank 0 and rank 2 did not reach 'x'"):
         own.all_gather("x", "1", time.monotonic() + 0.1)
 
@@ -74,14 +70,12 @@ def test_a_rank_that_dies_is_named_at_once(store: KeyValueStore) -> None:
 
 
 def test_a_rank_that_says_bye_is_not_dead(store: KeyValueStore) -> None:
-    """It has finished."""
     with closing(client(store, 0)) as own:
         client(store, 1).close()
         assert own.first_dead() is None
 
 
 def test_a_wrong_secret_is_refused(store: KeyValueStore, capfd: pytest.CaptureFixture[str]) -> None:
-    """Both ends report it, and the store continues."""
     with pytest.raises(RendezvousError, match="its secret is not that of the run"):
         StoreClient(store.address, 0, b"another", soon())
     assert "does not know the run's secret" in capfd.readouterr().err
@@ -103,7 +97,6 @@ def test_a_wrong_secret_is_refused(store: KeyValueStore, capfd: pytest.CaptureFi
 def test_an_invalid_message_is_refused(
     store: KeyValueStore, capfd: pytest.CaptureFixture[str], said: bytes, why: str
 ) -> None:
-    """Even with the secret; one log line, and the store continues."""
     with closing(SocketsChannel("tcp", "", SECRET)) as channel:
         channel.connect(store.address, soon()).send(said, soon())
         lines = ""
@@ -120,7 +113,6 @@ def test_an_invalid_message_is_refused(
 def test_an_invalid_question_ends_the_connection(
     store: KeyValueStore, capfd: pytest.CaptureFixture[str], question: dict[str, object]
 ) -> None:
-    """Its rank counts as dead."""
     with closing(SocketsChannel("tcp", "", SECRET)) as channel, closing(client(store, 1)) as own:
         connection = channel.connect(store.address, soon())
         connection.send(b'{"rank": 0}', soon())
@@ -131,7 +123,6 @@ def test_an_invalid_question_ends_the_connection(
 
 
 def test_a_rank_number_is_accepted_once(store: KeyValueStore, capfd: pytest.CaptureFixture[str]) -> None:
-    """The second client is refused, and the first one stays."""
     with closing(client(store, 0)) as first:
         second = client(store, 0)
         with pytest.raises(RendezvousError):
@@ -142,7 +133,6 @@ def test_a_rank_number_is_accepted_once(store: KeyValueStore, capfd: pytest.Capt
 
 
 def test_closing_wakes_waiting_ranks() -> None:
-    """Before their deadline."""
     store = KeyValueStore("127.0.0.1", 2, SECRET)
     with closing(client(store, 0)) as own:
         closer = threading.Timer(0.1, store.close)
@@ -154,8 +144,6 @@ def test_closing_wakes_waiting_ranks() -> None:
 
 
 def test_two_hundred_stores_leave_no_thread_and_no_descriptor() -> None:
-    """Counted after the first one."""
-
     def once() -> None:
         with closing(KeyValueStore("127.0.0.1", 2, SECRET)) as store:
             clients = [client(store, rank) for rank in range(2)]

@@ -34,21 +34,18 @@ PERIOD_NS = 50_000_000
 
 
 def assignment(**changed: Any) -> Assignment:
-    """Of this process and all below it."""
     return Assignment(
         **{"roots": {"dlobd": os.getpid()}, "machine": "m", "deadline_s": 60.0, "period_ns": PERIOD_NS} | changed
     )
 
 
 def sampled(path: Path) -> SampledHost:
-    """What a sampler wrote."""
     found = resources.read(path.read_text().splitlines())
     assert found is not None
     return found
 
 
 def children() -> list[psutil.Process]:
-    """Of this process: samplers that are left."""
     return [child for child in psutil.Process().children() if "dlobd.run.resource_sampler" in child.cmdline()]
 
 
@@ -80,7 +77,6 @@ def test_a_process_that_burns_cpu_has_what_it_says_itself(tmp_path: Path) -> Non
 
 
 def test_samples_cover_the_context_and_the_sampler_is_gone(tmp_path: Path) -> None:
-    """The first sample is before it begins, the last one when it ends; its own cost is in each."""
     with sampling(tmp_path / "r", assignment()):
         begin_ns = clock.monotonic_ns()
         time.sleep(0.2)
@@ -95,7 +91,6 @@ def test_samples_cover_the_context_and_the_sampler_is_gone(tmp_path: Path) -> No
 
 
 def test_no_argument_of_a_command_is_written(tmp_path: Path) -> None:
-    """They may be secrets: the kernel's name of the program is all that a file says of it."""
     with sampling(tmp_path / "r", assignment()):
         command = [sys.executable, "-c", "import sys; sys.stdin.read()", "--password=sesame"]
         secretive = subprocess.Popen(command, stdin=subprocess.PIPE)
@@ -116,7 +111,6 @@ def test_an_exception_ends_the_sampler(tmp_path: Path) -> None:
 
 
 def test_it_dies_with_dlobd(tmp_path: Path) -> None:
-    """Also if that is killed; each line that was written stays whole."""
     script = (
         "import os, time\nfrom pathlib import Path\nfrom dlobd.run.resource_sampler import *\n"
         f"with sampling(Path({str(tmp_path / 'r')!r}), Assignment({{'dlobd': os.getpid()}}, 'm', 60.0, {PERIOD_NS})):\n"
@@ -132,7 +126,6 @@ def test_it_dies_with_dlobd(tmp_path: Path) -> None:
 
 
 def test_a_sampler_that_ends_early_is_told(tmp_path: Path) -> None:
-    """By its deadline or by anything else: it is not taken for one that measured all."""
     with sampling(tmp_path / "r", assignment(deadline_s=0.05)) as failed:
         os.waitid(os.P_PID, sampled(tmp_path / "r").roots["sampler"], os.WEXITED | os.WNOWAIT)
     assert len(failed) == 1
@@ -140,7 +133,6 @@ def test_a_sampler_that_ends_early_is_told(tmp_path: Path) -> None:
 
 
 def test_a_sampler_that_cannot_write_is_told(tmp_path: Path) -> None:
-    """The job runs all the same."""
     with sampling(tmp_path / "missing" / "r", assignment()) as failed:
         pass
     assert len(failed) == 1
@@ -149,7 +141,6 @@ def test_a_sampler_that_cannot_write_is_told(tmp_path: Path) -> None:
 
 
 def test_a_process_tree_is_what_is_below_its_roots() -> None:
-    """Children and grandchildren, also after their parent has ended; not what else runs here."""
     code = (
         "import subprocess, sys; subprocess.Popen(['sleep', '30'], stdout=subprocess.DEVNULL); "
         "print(1, flush=True); sys.stdin.read()"

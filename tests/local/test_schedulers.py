@@ -17,7 +17,6 @@ from dlobd.run.schedulers.yarn import GPUS
     [({}, ["0", "3"]), ({"CUDA_VISIBLE_DEVICES": "3"}, ["3"]), ({"CUDA_VISIBLE_DEVICES": ""}, [])],
 )
 def test_a_container_says_which_gpus_it_has(tmp_path: Path, visible: dict[str, str], addresses: list[str]) -> None:
-    """As Spark's discovery wants it, from what nvidia-smi lists, unless CUDA is told otherwise."""
     smi = tmp_path / "nvidia-smi"
     smi.write_text("#!/bin/sh\nprintf '0\\n3\\n'\n")
     smi.chmod(0o755)

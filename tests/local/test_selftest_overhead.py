@@ -23,7 +23,6 @@ print(json.dumps(asdict(step_loop.run(Path(sys.argv[1]), 0))))
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_the_loop_runs_the_real_trainer(tmp_path: Path) -> None:
-    """Every pair is measured, and the file has the steps of the blocks with recording."""
     done = forks.first(["-c", SHORT_LOOP, tmp_path], 170)
     assert done.returncode == 0, done.stderr
     loop = Loop(**json.loads(done.stdout.splitlines()[-1]))

@@ -20,7 +20,6 @@ CLOSED = "http://127.0.0.1:9/simple"
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of an empty virtual environment."""
     venv = tmp_path_factory.mktemp("venv") / "venv"
     subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True, timeout=110)
     return venv / "bin" / "python"
@@ -84,14 +83,12 @@ def _offline(offline: Path) -> dict[str, str]:
 
 
 def _uninstall(python: Path) -> None:
-    """Fails if `tiny` is not there, and working."""
     done = subprocess.run([python, "-c", "import tiny; print(tiny.answer)"], capture_output=True, text=True, timeout=30)
     assert done.stdout == "42\n"
     subprocess.run([python, "-m", "pip", "uninstall", "-qy", "tiny"], check=True, timeout=30)
 
 
 def test_a_locked_package_is_installed(installer: str, python: Path, tmp_path: Path, offline: Path) -> None:
-    """A package whose checksum is right is installed, and the last line says what and how long."""
     lock = _right(tmp_path, offline)
     code, lines = _install(python, lock, **_offline(offline))
     assert code == 0, lines
@@ -123,7 +120,6 @@ def test_no_network_is_one_line(installer: str, python: Path, tmp_path: Path) ->
 
 
 def test_without_uv_pip_installs(python: Path, tmp_path: Path, offline: Path) -> None:
-    """An index that has no uv for this machine costs a line, and the rest is installed."""
     (tmp_path / "uv.lock").write_text((CHECKOUT / "requirements" / "uv.lock").read_text())
     code, lines = _install(python, tmp_path / "uv.lock", _right(tmp_path, offline), **_offline(offline))
     assert code == 0, lines
@@ -133,7 +129,6 @@ def test_without_uv_pip_installs(python: Path, tmp_path: Path, offline: Path) ->
 
 @pytest.fixture
 def stand_in(python: Path) -> Iterator[Path]:
-    """The place of uv, for a script."""
     uv = python.with_name("uv")
     yield uv
     uv.unlink()
@@ -148,7 +143,6 @@ def _script(uv: Path, install: str) -> None:
 def test_what_uv_fails_with_pip_tries(
     stand_in: Path, install: str, python: Path, tmp_path: Path, offline: Path
 ) -> None:
-    """A uv that fails costs a line with its reason, and pip installs."""
     _script(stand_in, install)
     code, lines = _install(python, _right(tmp_path, offline), **_offline(offline))
     assert code == 0, lines
@@ -207,7 +201,6 @@ def _make(tmp_path: Path, version: str | None) -> subprocess.CompletedProcess[st
 
 @pytest.mark.parametrize(("version", "found"), [("3.9.18", "Python 3.9.18"), (None, "no python3")])
 def test_a_wrong_python_is_one_line(tmp_path: Path, version: str | None, found: str) -> None:
-    """`make run` names what is needed and what was found, and leaves nothing behind."""
     done = _make(tmp_path, version)
     ours = [line for line in done.stderr.splitlines() if not line.startswith("make")]
     assert done.returncode == 2  # make's own code for a failed recipe

@@ -33,13 +33,11 @@ SHORT_S = 0.05
 
 
 def shortly() -> float:
-    """Return a deadline that passes during a test."""
     return time.monotonic() + SHORT_S
 
 
 @pytest.fixture
 def channel() -> Iterator[SocketsChannel]:
-    """Open a channel that knows the secret."""
     made = SocketsChannel(secret=SECRET)
     yield made
     made.close()
@@ -57,7 +55,6 @@ def lasting() -> Iterator[tuple[Connection, Connection, ThreadPoolExecutor]]:
 
 
 def connected(channel: SocketsChannel) -> tuple[Any, Any]:
-    """Return the two ends of a connection."""
     listener = channel.listen()
     here = channel.connect(listener.address, soon())
     return here, listener.accept(soon())
@@ -85,7 +82,6 @@ def joined(listener: Listener, secret: bytes = SECRET) -> tuple[socket.socket, b
 
 
 def header(size: int) -> bytes:
-    """Return the prefix of a message."""
     return struct.pack("<Q", size)
 
 
@@ -98,7 +94,6 @@ def header(size: int) -> bytes:
 def test_a_message_may_be_cut_anywhere_at_both_ends(
     lasting: tuple[Connection, Connection, ThreadPoolExecutor], cuts: list[int], others: list[int], seed: int
 ) -> None:
-    """Boundaries of sent parts, received parts and the connection's buffer differ."""
     here, there, pool = lasting
     whole = random.Random(seed).randbytes(sum(cuts))
     sent, at = [], 0
@@ -128,7 +123,6 @@ def test_more_parts_than_the_kernel_takes_at_once(
 def test_many_short_messages_in_one_read_keep_their_boundaries(
     lasting: tuple[Connection, Connection, ThreadPoolExecutor],
 ) -> None:
-    """Several messages arrive in one system call, and a length may be split over two."""
     here, there, _ = lasting
     lengths = [n * 13 % 41 for n in range(2000)]
     for n, length in enumerate(lengths):
@@ -140,7 +134,6 @@ def test_many_short_messages_in_one_read_keep_their_boundaries(
 
 
 def test_a_truncated_message_raises_peer_closed(channel: SocketsChannel) -> None:
-    """Truncated in its length or in its bytes."""
     listener = channel.listen()
     for said in (b"\1\0\0", header(100), header(100) + b"x" * 99, header(100_000) + b"x" * 50_000):
         bare, _ = joined(listener)
@@ -152,7 +145,6 @@ def test_a_truncated_message_raises_peer_closed(channel: SocketsChannel) -> None
 
 
 def test_a_length_beyond_all_memory_is_refused(channel: SocketsChannel) -> None:
-    """Nothing is allocated; the deadline ends the skipping."""
     listener = channel.listen()
     bare, _ = joined(listener)
     end = listener.accept(soon())
@@ -165,7 +157,6 @@ def test_a_length_beyond_all_memory_is_refused(channel: SocketsChannel) -> None:
 
 
 def test_a_message_whose_deadline_passed_is_skipped_by_the_next_call(channel: SocketsChannel) -> None:
-    """With or without its length received."""
     listener = channel.listen()
     bare, _ = joined(listener)
     end = listener.accept(soon())
@@ -184,7 +175,6 @@ def test_a_message_whose_deadline_passed_is_skipped_by_the_next_call(channel: So
 
 
 def test_a_message_that_was_cut_by_its_deadline_ends_the_connection(channel: SocketsChannel) -> None:
-    """The receiver could not find the start of the next message; both ends get an error."""
     listener = channel.listen()
     end = channel.connect(listener.address, soon())
     other = listener.accept(soon())
@@ -197,7 +187,6 @@ def test_a_message_that_was_cut_by_its_deadline_ends_the_connection(channel: Soc
 
 
 def test_a_slow_receiver_gets_all(channel: SocketsChannel) -> None:
-    """The sender waits for room many times, and longer than it blocks in the kernel."""
     listener = channel.listen()
     bare, _ = joined(listener)
     end = listener.accept(soon())
@@ -212,7 +201,6 @@ def test_a_slow_receiver_gets_all(channel: SocketsChannel) -> None:
 
 
 def test_messages_sent_before_close_still_arrive(channel: SocketsChannel) -> None:
-    """A finished rank need not wait for the others."""
     listener = channel.listen()
     end = channel.connect(listener.address, soon())
     other = listener.accept(soon())
@@ -226,7 +214,6 @@ def test_messages_sent_before_close_still_arrive(channel: SocketsChannel) -> Non
 def test_garbage_is_refused_at_once_and_the_next_peer_is_served(
     channel: SocketsChannel, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """One log line each, also for a peer that connects and leaves."""
     listener = channel.listen()
     for said in (b"GET / HTTP/1.1\r\n\r\n", bytes(1000), b"\x16\x03\x01"):
         bare = dialled(listener)
@@ -249,7 +236,6 @@ def test_garbage_is_refused_at_once_and_the_next_peer_is_served(
 def test_a_silent_peer_delays_no_other_and_is_refused(
     channel: SocketsChannel, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Handshakes run concurrently."""
     listener = channel.listen()
     slow = [dialled(listener) for _ in range(3)]
     for bare in slow:
@@ -269,7 +255,6 @@ def test_a_silent_peer_delays_no_other_and_is_refused(
 
 
 def test_a_listener_that_does_not_know_the_secret_gets_no_message() -> None:
-    """A process may take over the port of a dead rank."""
     with socket.create_server(("127.0.0.1", 0)) as impostor, ThreadPoolExecutor(1) as pool:
         channel = SocketsChannel(secret=SECRET)
         address = f"sockets:127.0.0.1:{impostor.getsockname()[1]}"
@@ -285,7 +270,6 @@ def test_a_listener_that_does_not_know_the_secret_gets_no_message() -> None:
 
 
 def test_a_port_of_another_program_is_rejected() -> None:
-    """At once, before the deadline."""
     with socket.create_server(("127.0.0.1", 0)) as other, ThreadPoolExecutor(1) as pool:
         channel = SocketsChannel()
         dialling = pool.submit(channel.connect, f"sockets:127.0.0.1:{other.getsockname()[1]}", soon())
@@ -298,7 +282,6 @@ def test_a_port_of_another_program_is_rejected() -> None:
 
 
 def test_closing_a_channel_wakes_connect() -> None:
-    """To an address without a listener, and to one that does not answer."""
     with socket.create_server(("127.0.0.1", 0)) as silent, ThreadPoolExecutor(2) as pool:
         channel = SocketsChannel()
         gone = channel.listen()
@@ -339,7 +322,6 @@ def test_a_near_peer_gets_a_small_send_buffer(
 
 
 def test_a_started_send_progresses_while_the_same_end_receives(channel: SocketsChannel) -> None:
-    """Both ends send more than the buffers hold, with one thread each."""
     size = 32 << 20
 
     def work(end: Any) -> bytes:

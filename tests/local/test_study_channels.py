@@ -50,12 +50,10 @@ def run(number: int, exchange: str, wire_ms: int, **changes: Any) -> dict[str, A
 
 
 def chosen(*records: dict[str, Any]) -> RunSet:
-    """Return a set of these runs."""
     return without_series("", (Run.from_json(each) for each in records))
 
 
 def test_the_slowest_rank_gives_the_time_of_an_exchange() -> None:
-    """Medians over runs; by model, ranks, exchange, channel and library."""
     found = channel_comparison.points(chosen(*(run(n, "ring", 1 + n) for n in range(3)), run(3, "tf-ring", 1)))
     ring, inside = found
     assert ring.label == "softmax-regression, 2 ranks: ring over tcp (sockets)"
@@ -67,7 +65,6 @@ def test_the_slowest_rank_gives_the_time_of_an_exchange() -> None:
 
 
 def test_channels_without_a_run_are_listed_with_a_reason() -> None:
-    """A missing device, or no given run; never a number."""
     found = dict(channel_comparison.unavailable(chosen(run(0, "ring", 1))))
     assert set(found) == {"ipoib", "rdma", "shm"}
     assert found["shm"] == "no given run uses it"
@@ -75,7 +72,6 @@ def test_channels_without_a_run_are_listed_with_a_reason() -> None:
 
 
 def test_the_script_shows_table_and_picture(tmp_path: Path) -> None:
-    """From bundles alone."""
     series = on_disk(tmp_path / "runs", [(1, run(n, exchange, 1)) for n, exchange in enumerate(("ring", "ps"))])
     done = script("channel_comparison.py", series, "-o", tmp_path / "new", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
@@ -85,7 +81,6 @@ def test_the_script_shows_table_and_picture(tmp_path: Path) -> None:
 
 
 def test_parameter_servers_are_shown_beside_all_reduces() -> None:
-    """Median and extremes of each number of ranks."""
     times = {"ring": {2: [0.001, 0.003, 0.002], 4: [0.004]}, "ps, 1 server": {2: [0.002], 4: [0.008]}}
     (head, table), figure = ps_vs_allreduce.shown(times, 1000, "1gbit")
     assert "1,000 bytes (cifar10-quick), links of 1gbit" in head
@@ -97,7 +92,6 @@ def test_parameter_servers_are_shown_beside_all_reduces() -> None:
 
 @pytest.mark.timeout(300)
 def test_the_script_measures_parameter_servers(tmp_path: Path) -> None:
-    """It creates the hosts; without root it is refused."""
     done = script("ps_vs_allreduce.py", "--ranks", 2, "--repeats", 1, "-o", tmp_path, cwd=tmp_path)
     if "need root" in done.stderr:
         pytest.skip(done.stderr.strip())

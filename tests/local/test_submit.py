@@ -31,7 +31,6 @@ def run(
     accept_timeout_s: float = 30,
     **environment: str,
 ) -> Window:
-    """Submits a shell script."""
     return submit(Command(("sh", "-c", script), environment), logs, timeout_s, accept_timeout_s, told, on_abort)
 
 
@@ -80,7 +79,6 @@ def test_lines_are_told_whole_and_once(tmp_path: Path) -> None:
 
 
 def test_the_command_gets_its_environment_and_no_input(tmp_path: Path) -> None:
-    """Ours is added to this process's; whoever reads stdin reads nothing instead of a person's typing."""
     run('echo "$SPARK_CONF_DIR $HOME_SEEN"; cat', tmp_path, SPARK_CONF_DIR="/conf a", HOME_SEEN="x")
     assert (tmp_path / "driver.stdout").read_text() == "/conf a x\n"
 
@@ -103,7 +101,6 @@ def test_a_job_that_yarn_never_starts_is_ended(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("started", [f"Application report for {APP} (state: RUNNING)", f"{APP} has started running."])
 def test_a_job_that_yarn_started_may_take_its_time(tmp_path: Path, started: str) -> None:
-    """The deadline for the start ends with it, in client mode as in cluster mode."""
     script = f"echo 'Submitted application {APP}' >&2; echo '{started}' >&2; sleep 1"
     assert run(script, tmp_path, accept_timeout_s=0.7).ended_by == ""
 
@@ -131,8 +128,6 @@ def test_ctrl_c_ends_the_job_and_keeps_the_window(tmp_path: Path) -> None:
 
 
 def test_another_error_ends_the_job_too(tmp_path: Path) -> None:
-    """Whatever goes wrong on our side while the job runs, the job does not outlive it."""
-
     def fail(line: str) -> None:
         raise RuntimeError(line)
 
@@ -142,7 +137,6 @@ def test_another_error_ends_the_job_too(tmp_path: Path) -> None:
 
 
 def test_kill_9_of_the_command_ends_the_job(tmp_path: Path) -> None:
-    """The kernel tells the job when its parent has died, because nobody else can."""
     code = (
         "import sys; from pathlib import Path\n"
         "from dlobd.run.schedulers.base import Command; from dlobd.run.submit import submit\n"

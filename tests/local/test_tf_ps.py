@@ -71,7 +71,6 @@ def places(spans: Path, ranks: int, servers: int, *more: str) -> Iterator[tuple[
 
 
 def test_means_are_those_of_numpy_and_the_transport_is_proved(tmp_path: Path) -> None:
-    """All parts are recorded; the kernel counts the bytes to the serving ranks."""
     ranks = 3
     with places(tmp_path, ranks, 2) as (commands, environment):
         done = forks.run(commands, 150, **environment)
@@ -102,7 +101,6 @@ def transfers(process: Any) -> list[tuple[int, ...]]:
 
 
 def test_a_rank_that_is_killed_is_named_by_the_deadline(tmp_path: Path) -> None:
-    """By the store: TensorFlow only knows that some rank is missing."""
     with places(tmp_path, 3, 1, "dies") as (commands, environment):
         done = forks.run(commands, 150, **environment)
     assert done[1].returncode == -signal.SIGKILL

@@ -16,7 +16,6 @@ from dlobd.tracing.recorder import FLUSH_S
 
 
 def only(directory: Path) -> RecordedProcess:
-    """The one process that wrote to `directory`."""
     (process,) = recorder.read_all(directory)
     return process
 
@@ -64,7 +63,6 @@ def test_a_forked_child_writes_its_own_file_with_an_empty_stack(tmp_path: Path) 
 
 
 def test_a_forked_child_closes_its_parents_file(tmp_path: Path) -> None:
-    """A trainer that lives long does not hold the file of the worker that forked it."""
     code = FORK.replace(
         "pass",
         "print(*[os.readlink(f'/proc/self/fd/{f}') for f in os.listdir('/proc/self/fd')"
@@ -80,7 +78,6 @@ def test_a_forked_child_closes_its_parents_file(tmp_path: Path) -> None:
 
 
 def test_no_thread_before_the_fork(tmp_path: Path) -> None:
-    """A daemon that forks stays without threads; its children may have one."""
     code = """
 import os, sys, threading
 from dlobd import spans as kinds, tracing
@@ -99,7 +96,6 @@ os.wait()
 
 
 def test_what_nobody_records_costs_no_file(tmp_path: Path) -> None:
-    """Before `start` spans and instants do nothing; a recorder without a line makes no file."""
     code = """
 import sys
 from dlobd import spans as kinds, tracing
@@ -113,7 +109,6 @@ tracing.start(sys.argv[1], "driver")
 
 
 def test_an_ordinary_exit_writes_everything(tmp_path: Path) -> None:
-    """A script that just ends leaves its last instant, without having asked for it."""
     code = (
         "import sys; from dlobd import spans as kinds, tracing; tracing.start(sys.argv[1], 'driver'); "
         "tracing.instant(kinds.InstantKind('last'))"
@@ -137,7 +132,6 @@ os._exit(0)
 
 
 def test_a_child_that_leaves_without_exit_handlers_has_said_what_recording_cost(tmp_path: Path) -> None:
-    """Nobody asks for it: the first write says it, and then one a second; tracing.flush says it again."""
     code = """
 import os, sys
 from dlobd import spans as kinds, tracing
@@ -255,7 +249,6 @@ def test_kill_9_leaves_all_but_the_last_lines(killed: tuple[RecordedProcess, lis
 def test_a_killed_process_has_its_open_spans_truncated(
     killed: tuple[RecordedProcess, list[tuple[int, int]]],
 ) -> None:
-    """What was open ends at the last evidence of the process and says that its end is not known."""
     process, _ = killed
     (trainer,) = process.named("trainer")
     assert trainer.truncated
@@ -282,7 +275,6 @@ with tracing.span(kinds.DRIVER), tracing.span(kinds.OPEN):
 
 
 def test_start_twice_only_says_what_the_process_has_become(tmp_path: Path) -> None:
-    """A process has one recorder, and so one file."""
     code = """
 import sys
 from dlobd import spans as kinds, tracing

@@ -28,8 +28,6 @@ def train(directory: Path, **environment: str) -> Any:
 
 @pytest.mark.slow
 def test_a_deep_model_is_trained_stored_and_evaluated(tmp_path: Path) -> None:
-    """Momentum, weight decay, a schedule and batch normalisation in one run: it learns what there is to learn, and so
-    does what was stored, which is evaluated with the moving statistics."""
     told = prepared(tmp_path)
     done = train(tmp_path)
     assert done.returncode == 0, done.stderr
@@ -91,7 +89,6 @@ def test_training_ends_at_the_first_limit(tmp_path: Path, limits: dict[str, Any]
 
 @pytest.mark.slow
 def test_training_ends_in_time(tmp_path: Path) -> None:
-    """With the step into which a rank goes after so many seconds from its first batch, not before."""
     prepared(tmp_path, model="mlp", optimiser="sgd", momentum=0.0, epochs=10_000, steps=60_000, max_seconds=2)
     done = train(tmp_path)
     assert done.returncode == 0, done.stderr
@@ -103,7 +100,6 @@ def test_training_ends_in_time(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_rank_says_what_it_used(tmp_path: Path) -> None:
-    """The threads that TensorFlow was told, by what it says of itself afterwards; of GPUs none."""
     prepared(tmp_path, model="mlp", optimiser="sgd", momentum=0.0, max_steps=2, intra_op_threads=3, inter_op_threads=5)
     done = train(tmp_path)
     assert done.returncode == 0, done.stderr
@@ -131,7 +127,6 @@ def test_a_rank_without_its_gpu_fails(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_loss_that_is_not_finite_ends_the_rank(tmp_path: Path) -> None:
-    """At the step at which it is seen, with a line in the failure marker that says what to do."""
     told = prepared(tmp_path, model="mlp", optimiser="sgd", schedule="constant", learning_rate=1e30)
     assert train(tmp_path).returncode == 1
     assert Markers(told).read()[0] == set()

@@ -73,14 +73,12 @@ class Alone:
 
 
 def job(ranks: int, **changes: Any) -> Any:
-    """One epoch with momentum and weight decay."""
     values = {"model": "m", "workers": ranks, "epochs": 1, "steps": 9, "learning_rate": 0.1, "momentum": 0.9}
     rest = {"weight_decay": 1e-3, "warmup_epochs": 0.0, "steps_per_epoch": 9, "max_seconds": 0}
     return SimpleNamespace(**{**values, **rest, **changes})
 
 
 def small(seed: int = 1) -> Any:
-    """Convolution, batch normalisation, classes."""
     from dlobd.job.models import layers
 
     initial = layers.Initial(seed)
@@ -95,7 +93,6 @@ def small(seed: int = 1) -> Any:
 
 
 def step_of(model: Any, exchange: Any, ranks: int, **changes: Any) -> Step:
-    """The steps of one rank."""
     import tensorflow as tf
 
     told = job(ranks, **changes)
@@ -113,7 +110,6 @@ def batch(seed: int, mean: float = 0.0) -> tuple[Any, Any]:
 
 
 def values(model: Any) -> list[Any]:
-    """Of all variables."""
     return [variable.numpy() for variable in model.variables]
 
 
@@ -226,7 +222,6 @@ def test_a_step_in_one_part_moves_what_one_in_three_parts_moves() -> None:
 
 
 def test_a_plain_module_needs_nothing_of_this() -> None:
-    """A model of one's own without statistics is trained as it is."""
     import tensorflow as tf
 
     class Plain(tf.Module):

@@ -32,7 +32,6 @@ from tests.ucx_ends import ASK, ECHO, end, met
 
 @pytest.fixture
 def link() -> Iterator[list[Host]]:
-    """Two hosts."""
     with hosts(2) as made:
         yield made
 
@@ -51,7 +50,6 @@ def test_tcp_between_hosts_is_proved_by_their_interfaces(link: list[Host]) -> No
 
 @pytest.mark.serial
 def test_shared_memory_between_processes() -> None:
-    """No counter moved by as much."""
     evidence = met([end(code, "shm", "") for code in (ECHO, ASK)])
     assert all(lane.partition("/")[0] in ("posix", "sysv", "cma") for one in evidence for lane in one.lanes)
     plane = verdict("exchange", Channel.parse("shm"), evidence)
@@ -60,7 +58,6 @@ def test_shared_memory_between_processes() -> None:
 
 @pytest.mark.parametrize("transport", ["shm", "tcp"])
 def test_a_peer_that_is_killed_is_named(transport: str, request: pytest.FixtureRequest) -> None:
-    """Long before the receiver's deadline."""
     places: Sequence[Host | None] = request.getfixturevalue("link") if transport == "tcp" else (None, None)
     device = INTERFACE if transport == "tcp" else ""
     dies = end("end = listening()\nprint('here', flush=True)\ntime.sleep(60)", transport, device, places[0])
@@ -96,7 +93,6 @@ def test_a_peer_that_is_killed_is_named(transport: str, request: pytest.FixtureR
 
 @pytest.fixture
 def ends() -> Iterator[tuple[Any, Any]]:
-    """Connect two ends over shared memory."""
     here, there = UcxChannel(), UcxChannel()
     listener = there.listen()
     with ThreadPoolExecutor(1) as pool:
@@ -109,7 +105,6 @@ def ends() -> Iterator[tuple[Any, Any]]:
 
 
 def test_one_sided_access_checks_bounds(ends: tuple[Any, Any]) -> None:
-    """UCX does not check them on all transports."""
     one, other = ends
     memory = np.zeros(100, np.uint8)
     key = other.register(memory)
@@ -130,7 +125,6 @@ def test_one_sided_access_checks_bounds(ends: tuple[Any, Any]) -> None:
 
 
 def test_both_ends_may_send_large_messages_at_once(ends: tuple[Any, Any]) -> None:
-    """Each end sends in one thread and receives in another."""
     size, rounds = 3_000_000, 5
     with ThreadPoolExecutor(4) as pool:
         sent = [pool.submit(lambda e=e: [e.send(bytes(size), soon()) for _ in range(rounds)]) for e in ends]
@@ -141,7 +135,6 @@ def test_both_ends_may_send_large_messages_at_once(ends: tuple[Any, Any]) -> Non
 
 
 def test_messages_sent_before_close_arrive(ends: tuple[Any, Any]) -> None:
-    """Afterwards the receiver gets PeerClosed."""
     one, other = ends
     one.send(b"last", soon())
     one.close()
@@ -152,7 +145,6 @@ def test_messages_sent_before_close_arrive(ends: tuple[Any, Any]) -> None:
 
 
 def test_an_abandoned_send_is_not_delivered(ends: tuple[Any, Any]) -> None:
-    """The caller may reuse its buffer at the deadline, and the connection has ended."""
     one, other = ends
     message, into = np.full(5_000_000, 1, np.uint8), np.zeros(5_000_000, np.uint8)
     began_s = time.monotonic()
@@ -167,7 +159,6 @@ def test_an_abandoned_send_is_not_delivered(ends: tuple[Any, Any]) -> None:
 
 @pytest.mark.parametrize("cut", ["send", "recv"])
 def test_a_transfer_that_is_cut_ends_the_connection_at_both_ends(cut: str) -> None:
-    """Over a slow link; the receiver's memory is not written any more."""
     code = """
         from dlobd.network.channels.base import DeadlinePassed, PeerClosed
         end, what = {how}(), {what!r}
@@ -203,7 +194,6 @@ def test_a_transfer_that_is_cut_ends_the_connection_at_both_ends(cut: str) -> No
 def test_a_thread_that_makes_progress_wakes_the_receiver(
     ends: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The serving thread may consume the wake-up for a message."""
     monkeypatch.setattr(worker, "TICK_S", 10 * PATIENCE_S)  # nobody wakes by chance
     one, other = ends
     keys = [each.register(np.zeros(10, np.uint8)) for each in ends]
@@ -258,7 +248,6 @@ def test_a_channel_may_close_while_a_connection_is_made() -> None:
 
 
 def test_a_channel_may_close_in_the_middle_of_large_messages() -> None:
-    """Both ends get an error; UCX aborts if a worker is destroyed during a copy."""
     size = 3_000_000
 
     def carry(call: Callable[[Any, float], Any]) -> None:
@@ -283,7 +272,6 @@ def test_a_channel_may_close_in_the_middle_of_large_messages() -> None:
 
 
 def test_a_wrong_secret_is_refused() -> None:
-    """UCX does not authenticate, but its address is sent only to authenticated peers."""
     here, there = UcxChannel("shm", "", b"mine"), UcxChannel("shm", "", b"yours")
     listener = there.listen()
     with pytest.raises(ChannelError):
@@ -312,7 +300,6 @@ def test_a_missing_device_is_an_error_of_one_line(transport: str, device: str, w
 
 
 def test_an_unsupported_transport_is_an_error() -> None:
-    """The message lists the supported ones."""
     with pytest.raises(UsageError, match="use tcp or ipoib or rdma or shm"):
         UcxChannel("memory")
 
@@ -323,7 +310,6 @@ def test_settings_have_no_second_transport() -> None:
 
 
 def test_a_named_library_has_no_alternative(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The message lists what was tried."""
     wrong = tmp_path / "libucp.so.0"
     wrong.write_text("no library")
     monkeypatch.setenv(library.VARIABLE, str(wrong))
@@ -341,7 +327,6 @@ def _forgotten() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_forgotten")
 def test_an_old_system_library_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its version is read in another process: two libucp in one process do not work."""
     monkeypatch.delenv(library.VARIABLE, raising=False)
     (path,) = library._of_mpich()
     loaded: list[str] = []
@@ -359,7 +344,6 @@ def test_an_old_system_library_is_skipped(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.usefixtures("_forgotten")
 def test_no_library_is_an_error_of_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The message says how to install one."""
     monkeypatch.delenv(library.VARIABLE, raising=False)
     monkeypatch.setattr(library, "_of_system", lambda: ["/nowhere/libucp.so.0"])
     monkeypatch.setattr(library, "_of_mpich", list)
@@ -369,7 +353,6 @@ def test_no_library_is_an_error_of_one_line(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_the_environment_is_restored() -> None:
-    """UCX's variables are set only while it is loaded."""
     before = dict(os.environ)
     assert library.load().version[0] == 1
     assert dict(os.environ) == before

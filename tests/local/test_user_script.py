@@ -34,7 +34,6 @@ def started(tmp_path: Path, text: str, *arguments: str) -> tuple[subprocess.Comp
 
 
 def test_the_script_is_the_main_module(tmp_path: Path) -> None:
-    """Its name, arguments, path, neighbours and pickles are those of a script."""
     done, process = started(
         tmp_path,
         """
@@ -92,7 +91,6 @@ def test_the_script_ends_as_it_does(tmp_path: Path, text: str, code: int, cause:
 
 
 def test_what_spark_says_of_a_task_is_the_cause(tmp_path: Path) -> None:
-    """Of an error that came through Spark the last line of the task's own traceback counts."""
     spark = (
         'Job aborted: Traceback (most recent call last):\\n  File "w.py", line 1\\nKeyError: 7\\n\\n\\tat org.apache'
     )

@@ -29,7 +29,6 @@ from tests.namespaces import Host, hosts
 
 @pytest.fixture
 def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
-    """Two ends of a TCP connection over loopback."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         client = socket.create_connection(listener.getsockname())
         server, _ = listener.accept()
@@ -43,7 +42,6 @@ def name_of(end: socket.socket) -> str:
 
 
 def exchange(sender: socket.socket, receiver: socket.socket, size: int) -> None:
-    """Send all bytes, for any size of the buffers."""
     thread = threading.Thread(target=sender.sendall, args=(bytes(size),))
     thread.start()
     left = size
@@ -53,7 +51,6 @@ def exchange(sender: socket.socket, receiver: socket.socket, size: int) -> None:
 
 
 def test_a_connections_own_counters_are_its_bytes(pair: tuple[socket.socket, socket.socket]) -> None:
-    """To the byte, at both ends, with its addresses."""
     client, server = pair
     before = own_sockets()
     exchange(client, server, 3_000_001)
@@ -68,7 +65,6 @@ def test_a_connections_own_counters_are_its_bytes(pair: tuple[socket.socket, soc
 
 
 def test_other_descriptors_have_no_counters(tmp_path: Path) -> None:
-    """A file, a listener, a datagram socket, a closed descriptor; none is leaked or closed."""
     count = len(os.listdir("/proc/self/fd"))
     with (
         open(tmp_path / "file", "w") as file,
@@ -92,7 +88,6 @@ def test_a_default_timeout_makes_connections_unknown(pair: tuple[socket.socket, 
 
 
 def test_connections_of_ipv6_sockets_have_addresses_of_ipv4() -> None:
-    """gRPC uses such sockets."""
     with socket.create_server(("::ffff:127.0.0.1", 0), family=socket.AF_INET6, dualstack_ipv6=True) as listener:
         client = socket.create_connection(("127.0.0.1", listener.getsockname()[1]))
         server, _ = listener.accept()
@@ -102,7 +97,6 @@ def test_connections_of_ipv6_sockets_have_addresses_of_ipv4() -> None:
 
 
 def test_this_host_is_read(pair: tuple[socket.socket, socket.socket]) -> None:
-    """Interfaces have addresses; loopback's counters include the sent bytes."""
     before = Snapshot.read()
     exchange(*pair, 2_000_000)
     after = Snapshot.read()
@@ -154,7 +148,6 @@ print(json.dumps(attrs))
 
 @pytest.fixture
 def two() -> Iterator[list[Host]]:
-    """Two hosts with a link between them."""
     with hosts(2) as found:
         yield found
 
@@ -206,7 +199,6 @@ def test_counters_of_a_link_agree_with_what_was_sent(two: list[Host], tmp_path: 
 
 
 def test_two_ranks_of_one_host_use_loopback_by_any_address(two: list[Host], tmp_path: Path) -> None:
-    """The link's counters do not move, and the evidence names the interface of the address."""
     evidence = ranks_in([two[0]] * 2, 2_000_000, tmp_path)
     link = evidence[0].after.since(evidence[0].before).interface("eth1")
     assert (link.counts.sent_bytes or 0) < 10_000
@@ -216,7 +208,6 @@ def test_two_ranks_of_one_host_use_loopback_by_any_address(two: list[Host], tmp_
 
 
 def test_a_second_of_bytes_to_itself_is_proved_by_its_connections() -> None:
-    """As doctor does over RDMA devices; here over loopback."""
     evidence = TransportEvidence.from_attrs(probe("sockets", "tcp", "lo", 0.05))
     plane = verdict("transfer", Channel.parse("tcp@lo"), [evidence])
     assert (plane.kind, plane.interface, plane.agrees) == ("tcp", "lo", True), plane.evidence
@@ -225,7 +216,6 @@ def test_a_second_of_bytes_to_itself_is_proved_by_its_connections() -> None:
 
 
 def test_the_probe_is_a_process_of_its_own_and_fails_in_one_line() -> None:
-    """A missing device is not replaced by another."""
     command = [sys.executable, "-m", "dlobd.network.verdict.probe", "sockets", "tcp", "eth-none"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
     assert done.returncode == 1

@@ -25,7 +25,6 @@ def namenode() -> Iterator[str]:
 
 
 def test_a_datanode_that_is_alive_is_named_by_its_transfer_address(namenode: str) -> None:
-    """So that the NameNode can be told to name another one: by address, or by the name that a redirect had."""
     client = webhdfs.connect(namenode, "somebody")
     with client.session:
         assert client.transfer_address("127.0.0.2:9864") == "127.0.0.2:9866"
@@ -40,14 +39,12 @@ def test_a_datanode_that_was_given_up_meanwhile_needs_no_exclusion(namenode: str
 
 
 def test_a_namenode_that_is_gone_says_nothing() -> None:
-    """Nobody listens at that port."""
     client = webhdfs.connect("http://127.0.0.1:9", "somebody")
     with client.session:
         assert client.transfer_address("127.0.0.3:9864") is None
 
 
 def test_hdfs_that_is_gone_is_one_clear_line() -> None:
-    """Nobody listens where the NameNode was: no traceback of an HTTP library."""
     with pytest.raises(ClusterError, match="HDFS refused") as caught:
         staging.stage(files.load("softmax-mnist-quick"), WebHdfs("http://127.0.0.1:9", "nobody"), "", [].append)
     assert "cluster status" in caught.value.remedy

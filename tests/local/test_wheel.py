@@ -75,7 +75,6 @@ def test_a_wheel_leaves_out_what_may_not_be_passed_on(installed: Path, tmp_path:
 
 
 def test_a_wheel_lists_and_plans_outside_the_checkout(installed: Path, tmp_path: Path) -> None:
-    """The shipped experiments are found, MNIST is read, and the version is the checkout's."""
     members = json.loads(_python(installed, tmp_path, "-m", "dlobd", "list", "experiments", "--json"))
     assert "softmax-mnist" in [row["name"] for row in members["experiments"]]
     code = "from dlobd.job.datasets.mnist import Mnist; print(Mnist().files()[0], len(Mnist().load('test')[1]))"
@@ -85,7 +84,6 @@ def test_a_wheel_lists_and_plans_outside_the_checkout(installed: Path, tmp_path:
 
 
 def test_a_wheel_carries_the_types_and_the_licences(installed: Path) -> None:
-    """The marker of inline types, our licence and the terms of the data."""
     assert (installed / "dlobd" / "py.typed").is_file()
     (licences,) = installed.glob("*.dist-info/licenses")
     assert (licences / "LICENSE").read_bytes() == (CHECKOUT / "LICENSE").read_bytes()

@@ -32,7 +32,6 @@ def parts(attribution: Attribution) -> dict[str, int]:
 
 
 def pieces(attribution: Attribution) -> list[tuple[int, int, str, str]]:
-    """Start, end, layer and kind of every segment."""
     return [(s.start_ns, s.end_ns, s.layer, s.kind) for s in attribution.segments]
 
 
@@ -114,18 +113,15 @@ def test_delegation_cannot_hide_a_hole(inner: list[Span], period_ns: int) -> Non
 
 
 def test_an_instant_belongs_to_the_innermost_span() -> None:
-    """A child takes its time from its parent; what no span covers is unattributed."""
     attribution = attribute(trace(span("a", "spark", 10, 90), span("b", "hdfs", 20, 50, parent="a")))
     assert parts(attribution) == {"spark": 50, "hdfs": 30, UNATTRIBUTED: 20}
 
 
 def test_an_empty_trace_is_unattributed() -> None:
-    """No evidence means that nothing is known, not that nothing was spent."""
     assert parts(attribute(trace())) == {UNATTRIBUTED: 100}
 
 
 def test_layers_come_in_the_order_of_the_table() -> None:
-    """Rows follow LAYERS, whatever ran first."""
     attribution = attribute(trace(span("a", "tensorflow", 0, 50), span("b", "yarn", 50, 100)))
     assert [row.layer for row in attribution.layers] == ["yarn", "tensorflow"]
     assert [row.group for row in attribution.layers] == [LAYERS["yarn"].group, LAYERS["tensorflow"].group]
@@ -139,7 +135,6 @@ def test_a_wait_is_replaced_by_what_releases_it() -> None:
 
 
 def test_waits_are_replaced_in_turn() -> None:
-    """A chain of three lanes ends in the one that worked, and the segment says by which way."""
     attribution = attribute(
         trace(
             span("submit", "client", 0, 100, waits_for=("driver",)),
@@ -152,7 +147,6 @@ def test_waits_are_replaced_in_turn() -> None:
 
 
 def test_a_layer_that_held_nobody_up_has_a_row_of_0() -> None:
-    """It was at work, beside the chain; one that was not, within the window, has no row."""
     main = span("train", "tensorflow", 0, 100)
     beside = span("take blocks", "feed", 10, 90, "rank 0/reader")
     later = span("stop", "yarn", 100, 120, "node")
@@ -164,14 +158,12 @@ def test_a_layer_that_held_nobody_up_has_a_row_of_0() -> None:
 
 
 def test_the_lane_that_ends_last_releases_a_join() -> None:
-    """Of several lanes the last to end counts; one without evidence is ignored."""
     wait = span("join", "spark", 0, 100, waits_for=("rank 0", "gone", "rank 1"))
     ranks = [span("a", "tensorflow", 0, 95, "rank 0"), span("b", "hdfs", 0, 99, "rank 1")]
     assert parts(attribute(trace(wait, *ranks))) == {"spark": 1, "spark?": 1, "hdfs": 99}
 
 
 def test_a_lane_that_goes_on_later_does_not_release_an_earlier_wait() -> None:
-    """What counts is who was busy the longest up to the release, not who happens to live longer."""
     wait = span("wave 1", "spark", 0, 50, waits_for=("slot 0", "slot 1"))
     slots = [
         span("a", "hdfs", 0, 10, "slot 0"),
@@ -201,14 +193,12 @@ def test_a_cause_explains_the_end_of_a_wait_up_to_its_period() -> None:
 
 
 def test_a_period_is_spent_once_a_wait() -> None:
-    """Two holes of one wait share its period, the later one first."""
     wait = span("join", "launcher", 0, 100, waits_for=("rank 0",), cause="poll", cause_period_ns=25)
     attribution = attribute(trace(wait, span("a", "tensorflow", 30, 90, "rank 0")))
     assert parts(attribution) == {"launcher": 40, "launcher?": 15, "tensorflow": 60}
 
 
 def test_a_sleep_that_waits_for_no_lane_is_named() -> None:
-    """A recorded sleep is its layer's own time; as much as its period carries its name."""
     attribution = attribute(trace(span("s", "launcher", 0, 100, cause="sleep", cause_period_ns=60)))
     assert pieces(attribution) == [(0, 40, "launcher", "span"), (40, 100, "launcher", "cause")]
     assert attribution.unexplained_ns == 0
@@ -242,7 +232,6 @@ def test_a_delay_of_rank_1_is_not_blamed_on_the_wait_of_rank_0() -> None:
 
 
 def test_what_the_last_rank_does_not_cover_is_unexplained_in_the_collective() -> None:
-    """A hole before the last entry comes back to the rank that waited."""
     attribution = attribute(
         trace(
             span("s0", "channel", 0, 100, rendezvous="step 1"),
@@ -279,14 +268,12 @@ def test_the_same_key_after_the_end_did_not_release_a_collective() -> None:
 
 
 def test_spans_are_clipped_to_the_window_and_counted() -> None:
-    """Time before and after the window is not the run's, and the page says how much was cut."""
     attribution = attribute(trace(span("a", "spark", -30, 50)))
     assert parts(attribution) == {"spark": 50, UNATTRIBUTED: 50}
     assert attribution.clips == (Clip("outside window", "a", 30),)
 
 
 def test_a_child_is_clipped_into_its_parent() -> None:
-    """Within both resolutions the child just crosses; beyond them the evidence is inconsistent."""
     for resolution, kind in ((5, "crossing"), (4, "inconsistent")):
         child = span("b", "hdfs", 30, 60, parent="a", resolution_ns=resolution)
         attribution = attribute(trace(span("a", "spark", 0, 50, resolution_ns=5), child))
@@ -322,7 +309,6 @@ def test_neighbours_that_contradict_each_other_are_inconsistent() -> None:
 
 
 def test_a_truncated_span_is_listed() -> None:
-    """A span that a killed process left open ends at its last evidence, and the page says so."""
     assert attribute(trace(span("a", "spark", 0, 100, truncated=True))).clips == (Clip("truncated", "a", 100),)
 
 
@@ -346,7 +332,6 @@ def test_a_boundary_where_lanes_meet_is_as_uncertain_as_the_coarser() -> None:
 
 
 def test_a_boundary_inside_one_layer_is_certain() -> None:
-    """Where both sides are the same layer, an uncertain edge changes nothing."""
     attribution = attribute(trace(span("a", "spark", 0, 40, resolution_ns=9), span("b", "spark", 40, 100)))
     assert [(row.lo_ns, row.hi_ns) for row in attribution.layers] == [(100, 100)]
 
@@ -369,19 +354,16 @@ def test_an_interval_is_no_wider_than_what_was_attributed_there() -> None:
 
 
 def test_the_critical_path_joins_like_neighbours() -> None:
-    """Three steps in a row are one entry of the path; it still tiles the window."""
     steps = [span(f"s{k}", "tensorflow", 20 * k, 20 * k + 20, name="step") for k in range(3)]
     path = critical_path(attribute(trace(*steps, span("save", "hdfs", 60, 100))))
     assert [(s.start_ns, s.end_ns, s.layer) for s in path] == [(0, 60, "tensorflow"), (60, 100, "hdfs")]
 
 
 def test_an_unknown_layer_is_an_error() -> None:
-    """Time must not vanish into a layer that no report lists."""
     with pytest.raises(BundleError, match="unknown layer 'gpu'"):
         attribute(trace(replace(span("a", "spark", 0, 10), kind=SpanKind("a", "gpu"))))
 
 
 def test_a_window_that_ends_before_it_starts_is_an_error() -> None:
-    """A negative wall has no parts."""
     with pytest.raises(BundleError, match="ends before it starts"):
         attribute(Trace(10, 0, ()))

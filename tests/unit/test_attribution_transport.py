@@ -34,7 +34,6 @@ def bundle(tmp_path: Path) -> Path:
 
 
 def put(bundle: Path, name: str, content: Any) -> None:
-    """A file of the bundle."""
     path = bundle / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(content if isinstance(content, str) else json.dumps(content))
@@ -49,7 +48,6 @@ def client(tree: Path) -> dict[str, Any]:
 
 
 def spark(bundle: Path, asked: str = "tcp@10.77.2.0/24") -> Plane:
-    """The verdict on Spark's plane."""
     experiment = load("softmax-mnist-quick", (f"channel={asked}", "exchange=ring", "planes=all"))
     found = planes(experiment, Evidence(bundle))
     assert found is not None
@@ -58,7 +56,6 @@ def spark(bundle: Path, asked: str = "tcp@10.77.2.0/24") -> Plane:
 
 
 def test_names_of_hosts_are_addresses_where_they_are_known(bundle: Path) -> None:
-    """By what the client noted; another name stays, and without the file all do."""
     assert spark_addresses(Evidence(bundle)) == (DRIVER, EXECUTOR, "dlobd-worker-2.dlobd-fabric")
     put(bundle, files.HOSTS, {EXECUTOR: "10.77.2.3", "dlobd-worker-9.dlobd-fabric": "10.77.2.11"})
     assert spark_addresses(Evidence(bundle)) == ("10.77.2.3", DRIVER, "dlobd-worker-2.dlobd-fabric")
@@ -71,7 +68,6 @@ def test_one_host_is_told_once(bundle: Path) -> None:
 
 
 def test_the_clients_interfaces_make_the_drivers_address_known(bundle: Path, tmp_path: Path) -> None:
-    """Without them, as without a rank on that machine, nobody knows which interface it is."""
     put(bundle, files.HOSTS, {EXECUTOR: DRIVER, "dlobd-worker-2.dlobd-fabric": DRIVER})
     plane = spark(bundle)
     assert (plane.kind, plane.interface, plane.agrees) == ("unknown", "", None)
@@ -84,7 +80,6 @@ def test_the_clients_interfaces_make_the_drivers_address_known(bundle: Path, tmp
 
 @pytest.mark.parametrize("cut", ['{"host": "edge", "interf', "{}", "[]", "null", '{"sockets": null, "host": "edge"}'])
 def test_interfaces_that_were_not_written_whole_are_not_known(bundle: Path, cut: str) -> None:
-    """The verdict is then as without them."""
     put(bundle, files.HOSTS, {EXECUTOR: DRIVER, "dlobd-worker-2.dlobd-fabric": DRIVER})
     put(bundle, files.CLIENT_INTERFACES, cut)
     assert spark(bundle).kind == "unknown"

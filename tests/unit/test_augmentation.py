@@ -29,7 +29,6 @@ BATCH, STEPS, EPOCHS = 8, 3, 2
 
 @pytest.fixture
 def tf() -> Any:
-    """The real one."""
     import tensorflow
 
     return tensorflow
@@ -68,7 +67,6 @@ def test_each_image_is_one_of_its_crops(tf: Any, shape: tuple[int, ...]) -> None
 
 
 def test_seed_batch_and_step_decide_it_alone(tf: Any) -> None:
-    """The same three give the same images, compiled or not; each other one gives others."""
     batch = tf.constant(images())
 
     def augmented(seed: int, first: int, step: int) -> bytes:
@@ -90,7 +88,6 @@ def test_seed_batch_and_step_decide_it_alone(tf: Any) -> None:
 
 
 def test_tensorflows_own_generator_is_not_touched(tf: Any) -> None:
-    """What a model draws is the same with and without augmentation."""
     tf.random.set_seed(1)
     first = tf.random.uniform([3]).numpy().tolist()
     tf.random.set_seed(1)
@@ -131,7 +128,6 @@ def batches(
 def arrays(
     tf: Any, directory: Path, way: str, rank: int, augment: str, file: int | None = None
 ) -> list[tuple[bytes, bytes]]:
-    """The bytes of each batch's images and labels."""
     return [(x.numpy().tobytes(), y.numpy().tobytes()) for x, y in batches(tf, directory, way, rank, augment, file)]
 
 
@@ -151,7 +147,6 @@ def test_both_inputs_give_the_same_augmented_batches(tf: Any, tmp_path: Path) ->
 def test_none_is_the_identity_and_adds_nothing(
     tf: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
-    """The images of the file, without a step in the pipeline or a compiled function for it."""
     assert AUGMENTATIONS.get("none") is None
     added = []
     monkeypatch.setattr(tf.data.Dataset, "enumerate", lambda self: added.append("enumerate"))
@@ -179,6 +174,5 @@ def test_nothing_is_tuned_that_could_outlive_the_pipeline(
 
 
 def test_an_augmentation_that_does_not_exist() -> None:
-    """A usage error with the nearest name."""
     with pytest.raises(UsageError, match="Unknown augmentation 'flip-crap'; did you mean 'flip-crop'"):
         files.load("softmax-mnist", ["augment=flip-crap"])

@@ -59,7 +59,6 @@ def runs() -> dict[str, list[Run]]:
 
 
 def rows(table: Table) -> dict[str, list[str]]:
-    """By label."""
     return {row[0]: list(row[1:]) for row in table.rows}
 
 
@@ -92,7 +91,6 @@ def test_a_run_that_is_not_ok_counts_nowhere_and_is_named() -> None:
 
 @pytest.mark.parametrize(("busy", "warns"), [([3.0, 4.0], False), ([3.0, 60.0], True)])
 def test_the_page_keeps_its_words_and_warns_of_a_busy_machine(tmp_path: Path, busy: list[float], warns: bool) -> None:
-    """Only what lies between the markers changes; writing twice is writing once."""
     page = tmp_path / publish.PAGE
     page.write_text((DOCS / publish.PAGE).read_text())
     before = page.read_text()
@@ -110,7 +108,6 @@ def test_the_page_keeps_its_words_and_warns_of_a_busy_machine(tmp_path: Path, bu
 
 
 def test_the_clusters_and_the_recorders_tables() -> None:
-    """Seconds and CPU seconds a daemon; microseconds a step."""
     starts = [{cluster.SECONDS: 9.0, "namenode, CPU s": 3.0}, {cluster.SECONDS: 11.0, "namenode, CPU s": 4.0}]
     assert rows(cluster.table(cluster.values(starts)))[cluster.SECONDS] == ["2", "10", "9.5-10.5", "9-11"]
     loops = [{"off_ns": [2000.0, 2100.0], "on_ns": [2200.0, 2310.0 + k]} for k in range(6)]
@@ -121,7 +118,6 @@ def test_the_clusters_and_the_recorders_tables() -> None:
 
 
 def test_pages_are_those_of_the_stored_figures(tmp_path: Path) -> None:
-    """Whoever changes how figures are shown, makes the pages again."""
     for name in (publish.PAGE, "bench.json", "channel-bench.json"):
         shutil.copy(DOCS / name, tmp_path)
     main.republish(tmp_path)
@@ -129,7 +125,6 @@ def test_pages_are_those_of_the_stored_figures(tmp_path: Path) -> None:
 
 
 def test_the_table_of_models_has_size_steps_and_layers() -> None:
-    """Figures come from the run."""
     shown = record(1, 18.0, 3.0, ranks=[STEPS, {**STEPS, "role": "worker", "step_p50_ns": 5_000_000}])
     made = models.table({"mlp": shown}, {"mlp": 101_770})
     (row,) = made.rows
@@ -140,8 +135,6 @@ def test_the_table_of_models_has_size_steps_and_layers() -> None:
 
 
 def test_a_remedy_that_was_tried_goes_into_its_page(tmp_path: Path) -> None:
-    """What the finding said, what was saved, and that runs on clusters of other settings are compared only if told."""
-
     def side(label: str, loop_s: float, saves_ns: int, **platform: Any) -> RunSet:
         finding = Finding("close-retry", "hdfs", "", saves_ns, saves_ns, saves_ns, True, (), "", "")
         every = [record(n, 18.0 + n / 10, loop_s, platform=platform) for n in range(6)]
@@ -163,7 +156,6 @@ def test_a_remedy_that_was_tried_goes_into_its_page(tmp_path: Path) -> None:
 
 
 def test_a_page_changes_between_its_markers_only(tmp_path: Path) -> None:
-    """Twice is once; a page without markers gets them at its end, one that is not there is made."""
     page, (begin, end) = tmp_path / "docs" / "x.md", publish.markers("x")
     publish.page(page, "x", ["fact"], ["| a |"])
     alone = page.read_text()
@@ -180,7 +172,6 @@ def test_a_page_changes_between_its_markers_only(tmp_path: Path) -> None:
 def test_a_busy_machine_is_refused_unless_told(
     busy: float, loaded: bool, code: int, measured: int, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    """One line that says how to go on, and nothing is measured."""
     monkeypatch.setattr(series_runner, "busy_percent", lambda seconds: busy)
     monkeypatch.setattr(signal, "signal", lambda *words: None)
     asked = command.parser("x", None, repeats=5).parse_args(["--loaded"] * loaded)
@@ -198,7 +189,6 @@ def test_a_busy_machine_is_refused_unless_told(
 
 
 def test_an_interrupted_or_failing_measurement_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    """The documented exit codes, no traceback."""
     monkeypatch.setattr(series_runner, "busy_percent", lambda seconds: 0.0)
     monkeypatch.setattr(signal, "signal", lambda *words: None)
     asked = command.parser("x", None).parse_args([])
@@ -213,7 +203,6 @@ def test_an_interrupted_or_failing_measurement_is_one_line(monkeypatch: pytest.M
 
 
 def test_the_main_job_is_compared_by_every_launcher_and_both_inputs() -> None:
-    """Each point does the same work; without native runs nothing is measured."""
     every = stack_overhead.points("softmax-mnist", stack_overhead.WAYS)
     assert {point.launcher for point in every.values()} == set(LAUNCHERS.names()) - {"torch-distributor"}
     assert {"native", "tfos feed", "tfos read", "barrier feed", "barrier read", "distributor read"} < set(every)
@@ -225,7 +214,6 @@ def test_the_main_job_is_compared_by_every_launcher_and_both_inputs() -> None:
 
 
 def test_stack_overhead_goes_into_its_page_and_the_readme(tmp_path: Path) -> None:
-    """Picture, tables and the published figures; the README has the picture and the numbers."""
     native, stack = {"tensorflow": 10.0}, {"yarn": 3.0, "spark": 17.0, "tensorflow": 10.0}
     both = (("native", native), ("tfos feed", stack))
     every = [member(r, 2 * r + i, experiment(way), layers) for r in range(1, 7) for i, (way, layers) in enumerate(both)]
@@ -244,7 +232,6 @@ def test_stack_overhead_goes_into_its_page_and_the_readme(tmp_path: Path) -> Non
 
 
 def test_amortisation_goes_into_its_page(tmp_path: Path) -> None:
-    """Lines, predictions, and long runs that are inside or outside; doubts in bold."""
     every = [
         member(
             repeat,

@@ -18,7 +18,6 @@ QUICK = "softmax-mnist-quick"
 
 
 def chosen(*settings: str) -> Experiment:
-    """The quick experiment with `settings`."""
     return files.load(QUICK, settings)
 
 
@@ -40,7 +39,6 @@ def test_each_way_asks_for_its_own_processes() -> None:
 
 
 def test_a_machine_with_too_little_memory_is_told_what_is_asked() -> None:
-    """The parts, their sum and what is available."""
     with pytest.raises(SetupError) as refusal:
         check(free_mb=5375)
     assert refusal.value.what == (
@@ -95,7 +93,6 @@ def test_a_machine_without_a_gpu_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_gpu_that_is_hidden_from_dlobd_is_not_used(
     monkeypatch: pytest.MonkeyPatch, variable: str | None, found: list[str] | None
 ) -> None:
-    """As CUDA reads its variable; ranks get those that are left, in its order."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if variable is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", variable)
@@ -105,13 +102,11 @@ def test_a_gpu_that_is_hidden_from_dlobd_is_not_used(
 
 
 def test_nvidias_library_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On any machine it says how many there are: as many as TensorFlow could be given."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert capacity.gpus_here() == len(list(Path("/proc/driver/nvidia/gpus").glob("*")))
 
 
 def test_an_own_script_has_the_cores_of_its_line(tmp_path: Path) -> None:
-    """Spark's default of one, unless its tasks take more; YARN is asked for as many."""
     script = tmp_path / "job.py"
     script.touch()
     asked = ("--executor-cores", "3", "--conf", "spark.task.cpus=3")

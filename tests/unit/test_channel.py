@@ -24,7 +24,6 @@ from dlobd.channel import Channel
     ],
 )
 def test_a_channel_is_a_transport_and_its_device(text: str, transport: str, device: str) -> None:
-    """Its text is the parsed one."""
     spec = Channel.parse(text)
     assert (spec.transport, spec.device) == (transport, device)
     assert str(spec) == text
@@ -55,7 +54,6 @@ def test_a_channel_is_a_transport_and_its_device(text: str, transport: str, devi
     ],
 )
 def test_an_invalid_channel_is_an_error_of_one_line(text: str, why: str) -> None:
-    """The message repeats the text and names the reason."""
     with pytest.raises(ValueError, match=why) as raised:
         Channel.parse(text)
     assert repr(text) in str(raised.value)
@@ -63,5 +61,4 @@ def test_an_invalid_channel_is_an_error_of_one_line(text: str, why: str) -> None
 
 
 def test_an_unknown_transport_is_parsed() -> None:
-    """The registry rejects it, and suggests the nearest name."""
     assert Channel.parse("infiniband@ib0").transport == "infiniband"

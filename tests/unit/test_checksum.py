@@ -23,14 +23,12 @@ VECTOR = "0000020000000000000000026b79a0f9f5385d854916d69b0fada368"
 
 
 def file_checksum(data: bytes, block_bytes: int | None = None) -> str:
-    """The checksum of a whole file."""
     checksum = FileChecksum(block_bytes)
     checksum.add(data)
     return checksum.hexdigest()
 
 
 def crc32c(data: bytes) -> int:
-    """One bit at a time."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc ^= byte
@@ -60,14 +58,12 @@ def by_hand(data: bytes, block_bytes: int) -> str:
 
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 4, 5, 7, 8, 63])
 def test_crcs_of_rows_of_any_length(size: int) -> None:
-    """Of whole words and of the bytes after them, also in rows that lie apart in memory."""
     rows = np.random.default_rng(size).integers(0, 256, (5, size + 3), np.uint8)[:, 3:]
     assert rows_crc32c(rows).tolist() == [crc32c(row.tobytes()) for row in rows]
 
 
 @pytest.mark.parametrize("size", [0, 1, 512, 1023, 1024, 1025, 2047, 2048, 3 * 1024, 5 * 1024 + 7, 17 * 1024])
 def test_a_file_of_several_blocks(size: int) -> None:
-    """Empty, shorter than a block, ending with one, or beyond; so many blocks that the buffer grows more than once."""
     data = np.random.default_rng(size).bytes(size)
     assert file_checksum(data, 1024) == by_hand(data, 1024)
 
@@ -79,7 +75,6 @@ def test_a_known_vector() -> None:
 
 
 def test_a_file_that_fits_into_one_block_names_no_block_size() -> None:
-    """Its checksum is the same for every block size that is not smaller than it."""
     data = np.random.default_rng(1).bytes(4096)
     assert len({file_checksum(data, size) for size in (None, 4096, 4608, 1 << 20)}) == 1
     assert file_checksum(data, 2048) != file_checksum(data)
@@ -87,7 +82,6 @@ def test_a_file_that_fits_into_one_block_names_no_block_size() -> None:
 
 @pytest.mark.parametrize("cuts", [[1], [511, 513, 1024], [1023, 1025], [0, 2048, 2048], [3000]])
 def test_pieces_across_blocks(cuts: list[int]) -> None:
-    """However the file is cut into pieces, and wherever a block ends in them."""
     data = np.random.default_rng(2).bytes(3333)
     checksum = FileChecksum(1024)
     for begin, end in zip([0, *cuts], [*cuts, len(data)], strict=True):
@@ -97,7 +91,6 @@ def test_pieces_across_blocks(cuts: list[int]) -> None:
 
 @pytest.mark.parametrize("size", [0, -512, 1000])
 def test_a_block_that_hdfs_cannot_have_is_refused(size: int) -> None:
-    """HDFS wants whole chunks in a block."""
     with pytest.raises(ValueError, match="is not made of chunks of 512"):
         FileChecksum(size)
 
@@ -115,7 +108,6 @@ def test_what_can_be_compared_with_ours() -> None:
 
 
 def test_staging_notes_the_checksum_of_files_of_several_blocks(tmp_path: Path) -> None:
-    """Training files have blocks of the size that was asked for, the test set is one."""
     changed = ["dataset=synthetic", "synthetic_shape=64x64x3", "train_samples=400", "test_samples=20", "batch_size=20"]
     asked = files.load("softmax-mnist", [*changed, "block_size_mb=1"])
     staged = staging.stage(asked, LocalDirectory(), str(tmp_path), lambda line: None)

@@ -13,7 +13,6 @@ TOP = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def shard() -> ModuleType:
-    """`.ci/shard.py`, which is no package's."""
     spec = importlib.util.spec_from_file_location("shard", TOP / ".ci" / "shard.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -21,7 +20,6 @@ def shard() -> ModuleType:
 
 
 def names() -> list[str]:
-    """The shards that there are."""
     return sorted(path.name for path in (TOP / "tests" / "full").iterdir() if list(path.glob("test_*.py")))
 
 

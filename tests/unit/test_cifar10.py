@@ -43,7 +43,6 @@ def own_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def first(split: Split, samples: int) -> Samples:
-    """The first samples of the partial set."""
     return next(Cifar10Partial().chunks(split, range(samples), samples))
 
 
@@ -115,7 +114,6 @@ def test_a_set_that_is_not_there_says_how_to_get_it(monkeypatch: pytest.MonkeyPa
     ],
 )
 def test_a_damaged_file_is_one_line(own_data: Path, damage: Any, what: str) -> None:
-    """Missing, cut off, changed, or compressed anew: which file, what is wrong, and what to do."""
     damage(own_data / "test_batch_first1000.bin.gz")
     with pytest.raises(SetupError, match=what) as caught:
         first("test", 1)
@@ -125,7 +123,6 @@ def test_a_damaged_file_is_one_line(own_data: Path, damage: Any, what: str) -> N
 
 
 def test_content_that_is_not_the_published_one_is_refused(own_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The records have a checksum of their own, besides that of the compressed file."""
     path = own_data / "test_batch_first1000.bin.gz"
     data = path.read_bytes()
     batch = Batch(path.name, 1_000, "0" * 32, (len(data), hashlib.md5(data, usedforsecurity=False).hexdigest()))
@@ -140,7 +137,6 @@ def test_content_that_is_not_the_published_one_is_refused(own_data: Path, monkey
     ("name", "asked", "size"), [("train_samples", 50_000, 10_000), ("test_samples", 10_000, 1_000)]
 )
 def test_more_than_the_partial_set_has_is_refused(name: str, asked: int, size: int) -> None:
-    """The line says that the set is partial, and how to get the whole one."""
     overrides = ["dataset=cifar10-partial", "train_samples=10000", "test_samples=1000", f"{name}={asked}"]
     with pytest.raises(UsageError) as caught:
         files.load("softmax-mnist", overrides)
@@ -152,7 +148,6 @@ def test_more_than_the_partial_set_has_is_refused(name: str, asked: int, size: i
 
 
 def test_a_run_on_a_set_that_is_not_there_starts_nothing(tmp_path: Path) -> None:
-    """Refused before a cluster is started, and no bundle is left."""
     experiment = files.load("softmax-mnist", ["dataset=cifar10", "train_samples=50000"])
     with pytest.raises(SetupError, match="dlobd data fetch cifar10"):
         runner.run(experiment, tmp_path / "runs", lambda line: pytest.fail(line))
@@ -160,13 +155,11 @@ def test_a_run_on_a_set_that_is_not_there_starts_nothing(tmp_path: Path) -> None
 
 
 def test_an_experiment_on_the_whole_set_can_be_read_without_it() -> None:
-    """A bundle is shown and verified where nothing was fetched; only a run needs the files."""
     stored = dataclasses.asdict(files.load("softmax-mnist")) | {"dataset": "cifar10", "train_samples": 50_000}
     assert files.from_dict(stored).train_samples == 50_000
 
 
 def test_every_report_names_a_partial_set_as_partial() -> None:
-    """In the line that says what was run; a whole set is called by its name."""
     configuration = records.run_record()["configuration"]
     partial = records.run(configuration={**configuration, "dataset": "cifar10-partial"})
     assert (

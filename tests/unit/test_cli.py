@@ -54,7 +54,6 @@ def command(
 
 @pytest.fixture
 def bundle(tmp_path: Path) -> store.Bundle:
-    """A sealed bundle in the default place."""
     bundle = store.create(tmp_path / "runs", "softmax-mnist")
     bundle.write(run_record(bundle.run_id))
     bundle.seal()
@@ -108,7 +107,6 @@ def test_version_and_help(command: Command) -> None:
     ],
 )
 def test_a_mistake_is_one_line_and_its_exit_code(command: Command, argv: list[str], code: int, line: str) -> None:
-    """Nothing on stdout, one line on stderr, the documented exit code, and nothing left behind."""
     got_code, out, err = command(*argv)
     assert (got_code, out, err.count("\n")) == (code, "", 1)
     assert err.startswith(line)
@@ -127,7 +125,6 @@ def test_a_mistake_is_one_line_and_its_exit_code(command: Command, argv: list[st
 def test_expected_failures_of_a_run(
     command: Command, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int
 ) -> None:
-    """Each kind of failure has its exit code; the last line of stderr says what happened."""
     _stand_in_runner(monkeypatch, error)
     got_code, out, err = command("run")
     expected = error.line if isinstance(error, errors.DlobdError) else "interrupted."
@@ -139,7 +136,6 @@ def test_expected_failures_of_a_run(
 def test_an_unexpected_failure_keeps_its_traceback_in_a_file(
     command: Command, monkeypatch: pytest.MonkeyPatch, cache: Path
 ) -> None:
-    """One line names the failure and the file; secrets are not in it."""
     _stand_in_runner(monkeypatch, ZeroDivisionError("token=abc"))
     code, _, err = command("run")
     assert code == 1
@@ -156,7 +152,6 @@ def test_an_unexpected_failure_keeps_its_traceback_in_a_file(
 def test_run_shows_the_breakdown_and_ends_with_the_bundle(
     command: Command, monkeypatch: pytest.MonkeyPatch, bundle: store.Bundle, status: str, code: int
 ) -> None:
-    """Whatever became of the run, the last line of stdout is its bundle; the exit code says what became of it."""
     cause = None if status == "ok" else "rank 1 was killed"
     bundle.write(run_record(bundle.run_id, status=status, reason=cause))
     calls = _stand_in_runner(monkeypatch, bundle.path)
@@ -170,7 +165,6 @@ def test_run_shows_the_breakdown_and_ends_with_the_bundle(
 
 
 def test_one_view_of_a_run(command: Command, bundle: store.Bundle) -> None:
-    """`--view` prints that one alone; an unknown one is named with the nearest."""
     code, out, _ = command("show", str(bundle.path), "--view", "anatomy")
     assert code == 0
     assert "Start-up" in out
@@ -191,14 +185,12 @@ def test_show_tells_what_a_run_cost(command: Command, bundle: store.Bundle) -> N
 
 
 def test_dry_run_prints_the_plan_only(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`--dry-run` starts nothing."""
     calls = _stand_in_runner(monkeypatch, AssertionError("was run"))
     assert command("run", "--dry-run") == (0, "plan softmax-mnist\nspark-submit\n", "")
     assert calls == []
 
 
 def test_several_experiments_or_repeats_are_a_series(command: Command) -> None:
-    """`--dry-run` prints the order in which they would run; two of one name cannot be told apart."""
     code, out, err = command("run", "softmax-mnist", "softmax-mnist-quick", "--repeats", "2", "--dry-run")
     assert (code, err) == (0, "")
     lines = [line.split() for line in out.splitlines()]
@@ -211,7 +203,6 @@ def test_several_experiments_or_repeats_are_a_series(command: Command) -> None:
 
 
 def test_a_series_ends_with_the_exit_code_of_its_worst_run(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A failed run does not end it; the last line names the file by which it goes on."""
     from dlobd.run import runner, series_runner
 
     statuses = ["ok", "failed", "ok"]
@@ -291,7 +282,6 @@ def test_a_sweep_says_every_impossible_combination(command: Command) -> None:
 
 
 def test_a_sweep_ends_with_its_table_its_frame_and_its_file(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The exit code is that of the worst run; the same command runs nothing again."""
     from dlobd.run import runner, series_runner
 
     made = []
@@ -321,7 +311,6 @@ def test_a_sweep_ends_with_its_table_its_frame_and_its_file(command: Command, mo
 
 
 def test_show_prints_a_run_from_its_bundle_alone(command: Command, bundle: store.Bundle) -> None:
-    """The text holds every layer's title; a bundle that was changed is shown with a warning."""
     code, out, err = command("show", "latest")
     assert (code, err) == (0, "")
     assert "Spark" in out
@@ -332,7 +321,6 @@ def test_show_prints_a_run_from_its_bundle_alone(command: Command, bundle: store
 
 
 def test_show_json_prints_the_one_object(command: Command, bundle: store.Bundle) -> None:
-    """`--json` prints run.json, valid against the shipped schema, and nothing else."""
     code, out, err = command("show", str(bundle.path), "--json")
     record = json.loads(out)
     assert (code, err) == (0, "")
@@ -349,7 +337,6 @@ def test_a_damaged_bundle_is_one_line(command: Command, bundle: store.Bundle) ->
 
 
 def test_list_shows_every_axis_and_its_members(command: Command) -> None:
-    """Text and JSON say the same."""
     code, text, _ = command("list")
     assert code == 0
     members = json.loads(command("list", "--json")[1])
@@ -365,7 +352,6 @@ def test_list_shows_every_axis_and_its_members(command: Command) -> None:
 
 
 def test_trace_is_not_overwritten_without_force(command: Command, bundle: store.Bundle) -> None:
-    """An existing file stays as it is."""
     Path("t.json").write_text("mine")
     code, _, err = command("trace", bundle.run_id, "-o", "t.json")
     assert (code, err) == (2, "dlobd: t.json already exists. Next: add --force, or choose another -o FILE\n")
@@ -380,7 +366,6 @@ def _fill(cache: Path) -> None:
 
 
 def test_clean_lists_without_removing(command: Command, bundle: store.Bundle, cache: Path) -> None:
-    """Without --yes it shows names, sizes and places, and everything stays."""
     _fill(cache)
     code, out, err = command("clean")
     assert (code, err) == (0, "")
@@ -393,7 +378,6 @@ def test_clean_lists_without_removing(command: Command, bundle: store.Bundle, ca
 def test_clean_removes_the_cache_and_only_on_demand_the_runs(
     command: Command, bundle: store.Bundle, tmp_path: Path, cache: Path
 ) -> None:
-    """What is not dlobd's own stays, even inside its cache and its runs directory."""
     _fill(cache)
     (tmp_path / "runs" / "notes.txt").write_text("mine")
     injected = tmp_path / "runs" / "selftest" / "injected"
@@ -410,7 +394,6 @@ def test_clean_removes_the_cache_and_only_on_demand_the_runs(
 
 
 def test_clean_leaves_a_running_cluster_alone(command: Command, cache: Path) -> None:
-    """While a daemon of the cluster runs, its directory stays and the line says how to end it."""
     _fill(cache)
     ourselves = identify(os.getpid())
     assert ourselves is not None
@@ -424,7 +407,6 @@ def test_clean_leaves_a_running_cluster_alone(command: Command, cache: Path) -> 
 
 
 def test_clean_does_not_follow_a_link(command: Command, tmp_path: Path, cache: Path) -> None:
-    """A cache entry that is a link to elsewhere is refused, and what it leads to stays."""
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "precious").write_text("mine")
     (cache / "jars").symlink_to(tmp_path / "elsewhere")
@@ -470,7 +452,6 @@ def test_progress_on_a_terminal_moves_and_leaves_a_line_a_step(tmp_path: Path) -
     ],
 )
 def test_by_hand_is_never_dropped(command: Command, words: tuple[str, ...], line: str) -> None:
-    """What it does not go with is refused, before anything is prepared."""
     code, out, err = command("run", "softmax-mnist", *words)
     assert (code, out) == (2, "")
     assert err.startswith(f"dlobd: {line}")
@@ -490,7 +471,6 @@ def test_by_hand_is_never_dropped(command: Command, words: tuple[str, ...], line
 def test_what_is_said_while_a_job_runs_is_true_of_its_launcher(
     launcher: str, source: str | None, says: list[str]
 ) -> None:
-    """Spark's jobs are told by their number, and each launcher has others."""
     from dlobd.run.progress import Narrator
 
     said: list[str] = []

@@ -24,7 +24,6 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_latest_run_becomes_a_page(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """report.html, which is named in the one line of output."""
     assert cli.main(["report"]) == 0
     out, err = capsys.readouterr()
     assert out == "Wrote report.html\n"
@@ -33,7 +32,6 @@ def test_the_latest_run_becomes_a_page(runs: Path, capsys: pytest.CaptureFixture
 
 
 def test_several_runs_are_one_page_and_one_run_named_twice_is_one(runs: Path) -> None:
-    """Runs are named by id, beginning or path."""
     assert cli.main(["report", "20261121", "latest", "20261125T011400Z-adba", "-o", "both.html"]) == 0
     page = (runs / "both.html").read_text()
     assert page.count('"without_findings":') == 2
@@ -60,7 +58,6 @@ def test_what_is_no_run_is_one_line(words: list[str], runs: Path, capsys: pytest
 
 @pytest.mark.parametrize("content", ["", "[]", "{", '{"schema_version": 99}'])
 def test_a_damaged_record_is_one_line(content: str, runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without its record nothing is known of a run."""
     bundle = copied("native-run", runs)
     (bundle.path / "run.json").write_text(content)
     assert cli.main(["report", str(bundle.path)]) == 7
@@ -70,7 +67,6 @@ def test_a_damaged_record_is_one_line(content: str, runs: Path, capsys: pytest.C
 
 
 def test_damaged_evidence_is_still_a_page(runs: Path) -> None:
-    """Made from the record."""
     bundle = copied("native-run", runs)
     shutil.rmtree(bundle.path / "spans")
     shutil.rmtree(bundle.path / "evidence")

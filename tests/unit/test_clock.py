@@ -67,14 +67,12 @@ def test_an_anchor_reads_both_clocks_at_once() -> None:
 
 
 def test_own_start_is_before_now() -> None:
-    """By default it is this process's."""
     own = clock.process_start_ns()
     assert own < clock.monotonic_ns()
     assert abs(own - (clock.process_start_ns(os.getpid()) or 0)) < clock.tick_ns()
 
 
 def test_a_fake_clock_moves_by_its_step() -> None:
-    """Each call returns the time and then moves it."""
     now = FakeClock(100, 5)
     assert [now(), now(), now()] == [100, 105, 110]
     still = FakeClock(7)
@@ -89,7 +87,6 @@ def test_slewing_is_no_step(readings: list[int], ppm: int) -> None:
 
 @given(st.integers(1, 10**5), st.sampled_from([-(10**9), 10**9]), st.integers(20, 10**7))
 def test_a_step_is_found_with_its_size_and_sign(seconds: int, sign: int, milliseconds: int) -> None:
-    """Between the anchors before and after it, in whatever order they were written; other domains do not matter."""
     step_ns = sign // 1000 * milliseconds
     at = [0, 10**9, 2 * 10**9, seconds * 10**9 + 2 * 10**9]
     anchors = [anchor(at[0]), anchor(at[1]), anchor(at[2], BOOT_NS + step_ns), anchor(at[3], BOOT_NS + step_ns)]
@@ -115,7 +112,6 @@ def test_a_step_is_found_with_its_size_and_sign(seconds: int, sign: int, millise
 def test_a_host_is_called_as_its_kernel_does_or_as_yarn_where_that_is_quite_another_name(
     kernel: str, yarn: str | None, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A container's own name is a number that nobody else knows. The clock's domain begins with the name."""
     monkeypatch.setattr(socket, "gethostname", lambda: kernel)
     monkeypatch.delenv("NM_HOST", raising=False)
     if yarn is not None:

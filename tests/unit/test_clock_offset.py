@@ -96,7 +96,6 @@ def test_two_exchanges_bound_the_rate_too() -> None:
 
 
 def test_a_stepped_clock_is_two_lines() -> None:
-    """Before and after the step each has its own; in the gap the answer holds both."""
     hour = 3_600 * SECOND_NS
     offset = Offset(exchanges(lambda t: hour if t > 5 * SECOND_NS else 0, 0, SECOND_NS, 9 * SECOND_NS, 10 * SECOND_NS))
     assert offset.steps == ((SECOND_NS + 20_000, 9 * SECOND_NS),)
@@ -108,7 +107,6 @@ def test_a_stepped_clock_is_two_lines() -> None:
 
 
 def test_what_cannot_be_is_refused() -> None:
-    """No exchange says nothing; an answer before its question is no exchange."""
     with pytest.raises(ValueError, match="the offset is unknown"):
         Offset([])
     with pytest.raises(ValueError, match="ran backwards"):
@@ -118,5 +116,4 @@ def test_what_cannot_be_is_refused() -> None:
 
 
 def test_joined_bounds_hold_both() -> None:
-    """In whatever order."""
     assert Bounds(1, 2).joined(Bounds(5, 6)) == Bounds(5, 6).joined(Bounds(1, 2)) == Bounds(1, 6)

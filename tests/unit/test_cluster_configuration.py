@@ -36,7 +36,6 @@ def written(tmp_path: Path) -> Path:
 
 
 def test_every_file_is_well_formed_and_filled_in(written: Path) -> None:
-    """All six daemons and the client have their files; no placeholder is left in any value."""
     sites = sorted(written.glob("*/*.xml"))
     assert len(sites) == 2 * 3 + 3 * 3 + 1 + 3
     for site in sites:
@@ -53,7 +52,6 @@ def test_clients_get_the_three_site_files_only(written: Path) -> None:
 
 
 def test_client_and_daemons_agree_on_addresses(written: Path) -> None:
-    """The client reaches the NameNode and ResourceManager where these listen."""
     client = {**read_site(written / "client/core-site.xml"), **read_site(written / "client/yarn-site.xml")}
     namenode = read_site(written / "namenode/hdfs-site.xml")
     manager = read_site(written / "resourcemanager/yarn-site.xml")
@@ -80,7 +78,6 @@ def test_daemons_of_one_kind_share_neither_port_nor_directory(written: Path) -> 
 
 
 def test_all_ports_are_distinct_and_on_loopback(written: Path) -> None:
-    """No port is given twice, and every address is a loopback one."""
     ports: dict[str, str] = {}
     for site in written.glob("*-*/*.xml"):
         for key, value in read_site(site).items():
@@ -159,13 +156,11 @@ def test_hosts_are_chosen_by_the_option_or_the_environment(monkeypatch: pytest.M
 
 @pytest.mark.parametrize("hosts", ["127.0.0.2,10.0.0.1", "localhost", "127.0.0.2,", "::1"])
 def test_a_host_that_is_no_loopback_address_is_refused(hosts: str) -> None:
-    """The daemons have no authentication: nothing but this machine may reach them."""
     with pytest.raises(UsageError, match="is not a loopback address"):
         configuration.default_settings(hosts)
 
 
 def test_own_settings_reach_daemons_and_clients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each in the file that Hadoop reads it from, before what templates say; all others have what they had."""
     monkeypatch.setenv("DLOBD_CACHE", str(tmp_path))
     delay = "dfs.client.block.write.locateFollowingBlock.initial.delay.ms"
     share = "yarn.scheduler.capacity.maximum-am-resource-percent"
@@ -193,7 +188,6 @@ def test_own_settings_reach_daemons_and_clients(tmp_path: Path, monkeypatch: pyt
 
 
 def test_secrets_among_own_settings_stay_out_of_records() -> None:
-    """The cluster has them; a bundle travels."""
     chosen = {"hadoop.http.authentication.password": "hunter2", "dfs.replication": "2", "fs.s3a.secret.key": "hunter3"}
     cluster: Any = SimpleNamespace(
         own_settings=chosen,
@@ -226,7 +220,6 @@ def test_secrets_among_own_settings_stay_out_of_records() -> None:
     ],
 )
 def test_own_settings_that_cannot_be_taken(word: str, said: str) -> None:
-    """Addresses and directories are the cluster's: an address might be one that others reach."""
     with pytest.raises(UsageError) as refused:
         configuration.default_settings(own=[word])
     assert refused.value.line == said
@@ -253,7 +246,6 @@ def test_logs_carry_the_monotonic_clock_and_the_audits_have_files_of_their_own(w
 
 
 def test_containers_inherit_what_they_need_and_no_python_path(written: Path) -> None:
-    """The white list has the addresses to bind and the temporary directory, but not PYTHONPATH."""
     allowed = read_site(written / "nodemanager-0/yarn-site.xml")["yarn.nodemanager.env-whitelist"].split(",")
     assert {"TMPDIR", "SPARK_LOCAL_IP", "TFOS_BIND_IP", "JAVA_HOME", "HADOOP_CONF_DIR"} <= set(allowed)
     assert "PYTHONPATH" not in allowed
@@ -281,7 +273,6 @@ def test_a_work_directory_that_hadoop_would_misread_has_a_link(
 
 
 def test_a_work_directory_with_a_single_quote_is_refused(tmp_path: Path) -> None:
-    """Hadoop puts the resolved name between single quotes, for a shell: a link does not help."""
     (tmp_path / "link").symlink_to("/it's")
     for path in ("/it's/cluster", tmp_path / "link" / "cluster"):
         with pytest.raises(SetupError, match="contains a single quote"):

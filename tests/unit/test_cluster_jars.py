@@ -35,7 +35,6 @@ def resolve(directory: Path, source: Source) -> list[Path]:
 
 
 def test_a_good_jar_is_fetched_once_and_then_reused(tmp_path: Path) -> None:
-    """The second call finds the file in the cache and asks nobody; no directory of the fetch is left."""
     source = Source(GOOD)
     assert resolve(tmp_path, source) == [tmp_path / "thing-1.0.jar"]
     assert resolve(tmp_path, source)[0].read_bytes() == GOOD
@@ -44,13 +43,11 @@ def test_a_good_jar_is_fetched_once_and_then_reused(tmp_path: Path) -> None:
 
 
 def test_a_damaged_jar_in_the_cache_is_replaced(tmp_path: Path) -> None:
-    """A cached file with a wrong checksum is fetched again and never handed out."""
     (tmp_path / "thing-1.0.jar").write_bytes(GOOD[:-1])
     assert resolve(tmp_path, Source(GOOD))[0].read_bytes() == GOOD
 
 
 def test_a_jar_that_comes_wrong_once_is_fetched_again(tmp_path: Path) -> None:
-    """One broken download is repeated silently as far as the result is concerned."""
     source = Source(b"half", GOOD)
     assert resolve(tmp_path, source)[0].read_bytes() == GOOD
     assert source.asked == 2
@@ -66,7 +63,6 @@ def test_a_jar_that_stays_wrong_is_an_error_with_both_sums(tmp_path: Path) -> No
 
 
 def test_what_a_killed_fetch_left_is_removed(tmp_path: Path) -> None:
-    """A half download of a process that was killed neither counts nor stays."""
     (tmp_path / ".fetch-old").mkdir()
     (tmp_path / ".fetch-old" / "thing-1.0.jar").write_bytes(GOOD)
     source = Source(GOOD)
@@ -76,8 +72,6 @@ def test_what_a_killed_fetch_left_is_removed(tmp_path: Path) -> None:
 
 
 def test_a_failed_fetch_leaves_nothing(tmp_path: Path) -> None:
-    """An exception in the middle (here Ctrl-C) leaves no file that could count."""
-
     def interrupted(wanted: Sequence[Jar], into: Path) -> None:
         (into / "thing-1.0.jar").write_bytes(GOOD)
         raise KeyboardInterrupt
@@ -102,7 +96,6 @@ def test_an_own_directory_is_checked_and_left_alone(tmp_path: Path, monkeypatch:
 
 
 def test_the_line_of_ivy_that_says_why_is_shown() -> None:
-    """Of Ivy's long output the cause is picked, not the banner."""
     cause = "Server access error at url X (java.net.UnknownHostException: h)"
     text = f":: problems summary ::\n:::: WARNINGS\n\t\tmodule not found: a#b;1\n\t{cause}\n"
     assert jars.telling_line(text) == cause

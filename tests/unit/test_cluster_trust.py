@@ -10,7 +10,6 @@ from dlobd.hadoop.embedded.java import Java
 
 
 def test_a_java_of_the_machine_keeps_its_own_trust_store(tmp_path: Path) -> None:
-    """Nothing is passed to it, and nothing is written."""
     assert trust_options(Java(tmp_path, "17.0.15", "PATH"), tmp_path) == []
     assert list(tmp_path.iterdir()) == []
 

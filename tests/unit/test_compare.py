@@ -52,7 +52,6 @@ def series(
 
 
 def compared(path: Path, *allowed: str, margin: float = 0.05) -> Comparison:
-    """Compare the points of a series."""
     return compare(pairs(str(path), None, Path("none")), margin, allowed)
 
 
@@ -113,8 +112,6 @@ def test_points_with_equal_labels_of_two_sweeps_are_pairs(tmp_path: Path) -> Non
 
 
 def test_an_unusable_run_is_listed_and_excludes_its_repeat(tmp_path: Path) -> None:
-    """One run failed: nine pairs are left."""
-
     def changes(way: str, repeat: int) -> dict[str, Any]:
         return {"status": "failed", "reason": "a rank died"} if (way, repeat) == ("native", 3) else {}
 
@@ -128,7 +125,6 @@ def test_an_unusable_run_is_listed_and_excludes_its_repeat(tmp_path: Path) -> No
 
 
 def test_different_environments_are_refused_unless_allowed_and_then_printed_first(tmp_path: Path) -> None:
-    """Kernel, version, commit and recorder, each by its kind."""
     platform = {"host": "a", "kernel": "1", "cores": 2}
     counted = ("spans", "lines", "lost_lines", "left_out", "flush_ns", "flush_cpu_ns", "span_bytes", "log_bytes")
     cost = dict.fromkeys((*counted, "span_cost_ns", "chain_spans", "chain_ns"), 1) | {"chain_share": 0.0, "loop": None}
@@ -174,8 +170,6 @@ def cached(resident: int) -> dict[str, Any]:
 
 
 def test_a_requested_page_cache_state_is_a_setting(tmp_path: Path) -> None:
-    """Cold against warm is shown as a differing setting."""
-
     def changes(way: str, repeat: int) -> dict[str, Any]:
         return {"page_cache": cached(100)}
 
@@ -188,7 +182,6 @@ def test_a_requested_page_cache_state_is_a_setting(tmp_path: Path) -> None:
 
 
 def test_runs_of_a_busy_machine_count_only_if_allowed(tmp_path: Path) -> None:
-    """The series records the load of the cores before each run."""
     path = series(tmp_path, {"tfos feed": {}, "native": {}})
     document = json.loads(path.read_text())
     document["begun"][0]["busy_percent"] = 60.0
@@ -213,8 +206,6 @@ def test_the_text_fits_and_states_its_power(tmp_path: Path) -> None:
 
 
 def test_a_layer_that_some_runs_did_not_measure_is_listed(tmp_path: Path) -> None:
-    """It does not become zero."""
-
     def changes(way: str, repeat: int) -> dict[str, Any]:
         row = {"layer": "channel", "inside": "tensorflow", "why": "gRPC runs inside a step"}
         return {"not_measured": [row] if way == "native" else []}
@@ -225,8 +216,6 @@ def test_a_layer_that_some_runs_did_not_measure_is_listed(tmp_path: Path) -> Non
 
 
 def test_a_layer_without_a_part_in_a_run_took_no_time(tmp_path: Path) -> None:
-    """A native run has no Spark: the difference is all of Spark in the other run."""
-
     def changes(way: str, repeat: int) -> dict[str, Any]:
         row = {"layer": "spark", "inside": "", "why": "not part of this way: plain processes on local files"}
         return {"not_measured": [row] if way == "native" else []}
@@ -282,7 +271,6 @@ def test_check_has_an_exit_code_for_each_outcome(tmp_path: Path, capsys: pytest.
 
 
 def test_compare_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """JSON and text have the same results; an unknown kind is a usage error."""
     path = str(series(tmp_path, {"tfos feed": {}, "native": {"hdfs": 1.5}}))
     assert cli.main(["compare", path, "--json", "--margin", "10%"]) == 0
     document = json.loads(capsys.readouterr().out)
@@ -296,7 +284,6 @@ def test_compare_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 def test_single_runs_are_compared(tmp_path: Path) -> None:
-    """Two runs are inconclusive."""
     path = series(tmp_path, {"tfos feed": {}, "native": {}}, 4)
     first, second = (next((tmp_path / way).iterdir()) for way in ("tfos-feed-2", "native-2"))
     (pair,) = compare(pairs(str(first), second.name, tmp_path), 0.05).pairs
@@ -305,7 +292,6 @@ def test_single_runs_are_compared(tmp_path: Path) -> None:
 
 
 def test_a_directory_of_several_experiments_is_refused(tmp_path: Path) -> None:
-    """So is a series without a run that has ended."""
     series(tmp_path, {"tfos feed": {}, "native": {}}, 4)
     with pytest.raises(UsageError, match="several experiments"):
         read(str(tmp_path), tmp_path)

@@ -31,7 +31,6 @@ MS = 1_000_000
 
 
 def burn(cpu_s: float) -> None:
-    """Has a core for so long."""
     until = time.thread_time() + cpu_s
     while time.thread_time() < until:
         pass
@@ -115,7 +114,6 @@ def _lives(draw: st.DrawFn) -> tuple[list[str], list[int], list[tuple[int, int, 
 def test_the_truth_lies_between_the_bounds_and_the_parts_sum(
     life: tuple[list[str], list[int], list[tuple[int, int, str]]],
 ) -> None:
-    """Whatever a thread did between two readings; what was before the first and after the last is unknown, not 0."""
     moments, reads, stretches = life
     carrier = Carrier([[(at, moments[:at].count("r"), moments[:at].count("w")) for at in reads]])
     for layer in ("spark", "yarn"):
@@ -131,13 +129,11 @@ def test_the_truth_lies_between_the_bounds_and_the_parts_sum(
 
 
 def evidence(**parts: Any) -> Evidence:
-    """Of one host, whose window is no matter."""
     plain = {"resources": None, "processes": [], "topology": Topology(Placement.YARN_CLIENT)}
     return cast(Evidence, SimpleNamespace(window={"pid": 99}, **plain | parts))
 
 
 def segment(start_ns: int, end_ns: int, who: Process | None, layer: str = "spark", lane: str = "driver") -> Segment:
-    """A piece of the wall."""
     span = Span("1", None, kinds.SpanKind("x", layer), who, lane, start_ns, end_ns) if who else None
     return Segment(start_ns, end_ns, layer, span, "span", (lane,))
 
@@ -173,7 +169,6 @@ def test_what_nobody_read_is_unknown_and_why_is_said(tmp_path: Path) -> None:
 
 
 def test_a_comparison_leaves_a_busy_run_out_unless_it_is_told() -> None:
-    """And says so by its name, either way."""
     names = "ns on_core_ns on_core_lo_ns on_core_hi_ns waiting_ns waiting_lo_ns waiting_hi_ns blocked_ns unknown_ns"
     part = dict.fromkeys(names.split(), 0)
     waits = {"whole": part, "layers": [], "unknown": [], "processes": [], "pressure": []}

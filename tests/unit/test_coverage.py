@@ -53,7 +53,6 @@ def of_medians(values: Any, truth: float) -> tuple[float, float]:
 @pytest.mark.parametrize("repeats", [6, 7, 9, 12])
 @pytest.mark.parametrize("noise", [*SYMMETRIC.values(), lognormal], ids=[*SYMMETRIC, "lognormal"])
 def test_a_median_is_held_as_often_as_said_whatever_the_distribution(noise: Noise, repeats: int) -> None:
-    """Of any distribution: exactly."""
     values = 10 + noise(np.random.default_rng(repeats), (EXPERIMENTS, repeats))
     rate, coverage = of_medians(values, 10)
     assert rate == pytest.approx(coverage, abs=SLACK)
@@ -63,14 +62,12 @@ def test_a_median_is_held_as_often_as_said_whatever_the_distribution(noise: Nois
 @pytest.mark.parametrize("repeats", [6, 7, 9, 12])
 @pytest.mark.parametrize("noise", SYMMETRIC.values(), ids=SYMMETRIC)
 def test_means_and_centres_are_held_as_often_as_said(noise: Noise, repeats: int) -> None:
-    """Of any symmetric distribution: exactly."""
     values = noise(np.random.default_rng(repeats), (EXPERIMENTS, repeats))
     for groups in (estimates.subsample_mean(values), estimates.hodges_lehmann(values)):
         assert held(groups, groups.means, 0) == pytest.approx(groups.coverage, abs=SLACK)
 
 
 def test_drawn_sets_hold_as_often_as_all_of_them() -> None:
-    """Fifteen repeats, whose sets are not all looked at."""
     groups = estimates.subsample_mean(np.random.default_rng(1).normal(size=(EXPERIMENTS, 15)))
     assert groups.means.shape[1] <= estimates.MOST_SETS
     assert held(groups, groups.means, 0) == pytest.approx(groups.coverage, abs=SLACK)

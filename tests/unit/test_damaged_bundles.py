@@ -23,7 +23,6 @@ SAMPLED = random.Random(30).sample(CASES, SAMPLE)
 
 @pytest.mark.parametrize(("run", "kind", "name"), SAMPLED)
 def test_a_damaged_file_ends_in_a_result_or_in_one_line(run: str, kind: str, name: str, tmp_path: Path) -> None:
-    """A sample of all kinds of damage, files and runs."""
     check(run, kind, name, tmp_path)
 
 
@@ -40,7 +39,6 @@ WARNED = (files.EVENT_LOG, files.BLOCKS, files.CHECKSUMS, files.RM_APPLICATION, 
 @pytest.mark.parametrize("kind", ["directory", "fifo", "null"])
 @pytest.mark.parametrize("name", DECIDING)
 def test_damage_on_which_the_breakdown_depends_makes_a_run_invalid(name: str, kind: str, tmp_path: Path) -> None:
-    """Damage is named, and is never a smaller number."""
     bundle = Bundle(copy_of("quick-run", tmp_path))
     path = bundle.path / name
     path = next(path.iterdir()) if path.is_dir() else path
@@ -52,7 +50,6 @@ def test_damage_on_which_the_breakdown_depends_makes_a_run_invalid(name: str, ki
 
 @pytest.mark.parametrize("name", WARNED)
 def test_other_damage_is_a_warning(name: str, tmp_path: Path) -> None:
-    """The breakdown holds; the figures that need the file are unknown."""
     bundle = Bundle(copy_of("quick-run", tmp_path))
     (bundle.path / name).write_text('[{"a": 1}]\n')
     found = record.computed(bundle, experiment("quick-run")).to_json()
@@ -82,7 +79,6 @@ def test_a_file_of_gigabytes_is_not_read(tmp_path: Path) -> None:
 
 
 def test_a_link_to_another_directory_is_not_followed(tmp_path: Path) -> None:
-    """The bundle itself may be reached by a link; a directory inside of it may not be one."""
     (tmp_path / "bundle" / "evidence").mkdir(parents=True)
     (tmp_path / "bundle" / "evidence" / "a").write_text("a")
     (tmp_path / "link").symlink_to(tmp_path / "bundle")
@@ -93,7 +89,6 @@ def test_a_link_to_another_directory_is_not_followed(tmp_path: Path) -> None:
 
 
 def test_a_value_of_another_shape_is_described() -> None:
-    """The first member that differs, with its path."""
     assert reading.mismatch({"a": [1, 2]}, dict[str, list[int]]) is None
     assert reading.mismatch({"a": [1, "2"]}, dict[str, list[int]]) == 'a[1] is "2", not a 64-bit integer'
     assert reading.mismatch(True, int) == "the whole is true, not a 64-bit integer"

@@ -24,7 +24,6 @@ def _layout(values: int) -> tfrecord.Layout:
 
 
 def _crc32c(data: bytes) -> int:
-    """The textbook form, one bit at a time."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc ^= byte
@@ -73,7 +72,6 @@ def test_decode_is_the_inverse_of_encode(values: int) -> None:
 
 
 def test_images_full_of_any_byte_value_survive() -> None:
-    """No pixel value is confused with the marks by which the layout was found."""
     images = np.arange(256, dtype=np.uint8)[:, None].repeat(9, axis=1)
     labels = (np.arange(256) % 128).astype(np.uint8)
     got_images, got_labels = tfrecord.decode_block(tfrecord.encode(images, labels, _layout(9)), _layout(9))
@@ -103,7 +101,6 @@ def test_any_changed_byte_around_image_and_label_is_noticed() -> None:
 
 @pytest.mark.parametrize("cut", [1, 7, 100])
 def test_a_torn_block_is_refused(cut: int) -> None:
-    """A block that does not end at a record's end is an error, and so is an empty one."""
     data = tfrecord.encode(*_samples(2, 16), _layout(16))
     with pytest.raises(ValueError, match="does not consist of records"):
         tfrecord.decode_block(data[:-cut], _layout(16))
@@ -115,7 +112,6 @@ def test_a_torn_block_is_refused(cut: int) -> None:
     ("classes", "size"), [(1, 1), (10, 1), (128, 1), (129, 2), (1000, 2), (16_384, 2), (16_385, 3)]
 )
 def test_labels_have_so_many_bytes_as_the_largest_needs(classes: int, size: int) -> None:
-    """All records have one length, whatever the label; every label comes back."""
     layout = tfrecord.Layout((4,), classes=classes)
     labels = np.unique(np.array([0, 1, 127, 128, 300, classes // 2, classes - 1]).clip(max=classes - 1))
     data = tfrecord.encode(np.zeros((len(labels), 4), np.uint8), labels, layout)
@@ -126,13 +122,11 @@ def test_labels_have_so_many_bytes_as_the_largest_needs(classes: int, size: int)
 
 @pytest.mark.parametrize("label", [-1, 10, 200])
 def test_a_label_outside_of_the_classes_is_refused(label: int) -> None:
-    """With the label and the number of classes, before anything is staged."""
     with pytest.raises(ValueError, match=f"label {label} is not one of the 10 classes"):
         tfrecord.encode(np.zeros((2, 4), np.uint8), np.array([3, label]), tfrecord.Layout((4,), classes=10))
 
 
 def test_images_that_were_not_announced_are_refused() -> None:
-    """Of another shape or type, or of another number than there are labels."""
     labels = np.zeros(2, np.uint8)
     for images in (np.zeros((2, 5), np.uint8), np.zeros((2, 4), np.float32), np.zeros((2, 2, 2), np.uint8)):
         with pytest.raises(ValueError, match=r"not uint8 \[4\]"):
@@ -142,7 +136,6 @@ def test_images_that_were_not_announced_are_refused() -> None:
 
 
 def test_floats_are_taken_as_they_are() -> None:
-    """No scale is put on them, in whatever order this machine has their bytes; the shape comes back too."""
     images = np.random.default_rng(1).normal(size=(3, 2, 5, 3)).astype(np.float32)
     layout = tfrecord.Layout((2, 5, 3), "float32", 10)
     data = tfrecord.encode(images, np.arange(3), layout)
@@ -202,7 +195,6 @@ def test_partition_is_a_seeded_split_into_equal_parts() -> None:
 
 
 def test_a_data_set_that_takes_no_order_is_split_into_stretches() -> None:
-    """Whatever the seed is."""
     for seed in (1, 2):
         parts = partition(120, 3, seed, 60, permutes=False)
         assert [list(part) for part in parts] == [list(range(n, n + 20)) for n in (0, 20, 40)]
@@ -216,7 +208,6 @@ def test_unequal_parts_are_refused(workers: int, samples: int) -> None:
 
 
 def test_mnist_is_the_published_data_set() -> None:
-    """Sizes, label counts and the first labels are those of the published files."""
     images, labels = mnist.Mnist().load("train")
     assert (images.shape, images.dtype) == ((60_000, 28, 28), np.uint8)
     assert np.bincount(labels).tolist() == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
@@ -244,7 +235,6 @@ def _refusal() -> str:
 
 
 def test_dlobd_data_names_another_folder(own_data: Path) -> None:
-    """With DLOBD_DATA the files are read from there."""
     assert mnist.Mnist().files()[2].parent == own_data
     assert len(mnist.Mnist().load("test")[1]) == 10_000
 
@@ -259,13 +249,11 @@ def test_a_folder_with_other_data_sets_says_nothing_of_this_one(
 
 
 def test_a_missing_data_file_is_one_line(own_data: Path) -> None:
-    """The line names the file."""
     (own_data / "t10k-labels-idx1-ubyte.gz").unlink()
     assert "t10k-labels-idx1-ubyte.gz cannot be read: No such file" in _refusal()
 
 
 def test_a_truncated_data_file_is_one_line(own_data: Path) -> None:
-    """The line says how much is there and how much there should be."""
     path = own_data / "t10k-images-idx3-ubyte.gz"
     path.write_bytes(path.read_bytes()[:1000])
     assert "is truncated: 1000 of 1648877 bytes" in _refusal()
@@ -282,7 +270,6 @@ def test_a_changed_data_file_is_one_line(own_data: Path) -> None:
 
 
 def test_a_recompressed_data_file_is_refused(own_data: Path) -> None:
-    """Equal content in another archive is not the published file."""
     path = own_data / "t10k-labels-idx1-ubyte.gz"
     path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()), 1))
     assert "md5" in _refusal()

@@ -9,14 +9,12 @@ from tests.counter_trees import GID, Host, put
 
 
 def test_a_host_without_rdma_has_no_devices(tmp_path: Path) -> None:
-    """Neither a missing class nor an empty one is an error."""
     assert devices(tmp_path) == ()
     (tmp_path / "sys/class/infiniband").mkdir(parents=True)
     assert devices(tmp_path) == ()
 
 
 def test_a_hardware_device_has_the_values_of_the_kernel(tmp_path: Path) -> None:
-    """State, driver, firmware, and only GIDs that are set."""
     host = Host(tmp_path)
     host.interface("ib0", "10.1.0.1", 32, 2044)
     host.device("mlx5_0")
@@ -30,7 +28,6 @@ def test_a_hardware_device_has_the_values_of_the_kernel(tmp_path: Path) -> None:
 
 
 def test_the_driver_is_the_target_of_its_link(tmp_path: Path) -> None:
-    """Its last path component."""
     host = Host(tmp_path)
     host.device("mlx5_0")
     link = tmp_path / "sys/class/infiniband/mlx5_0/device/driver"
@@ -41,7 +38,6 @@ def test_the_driver_is_the_target_of_its_link(tmp_path: Path) -> None:
 
 
 def test_soft_roce_is_soft_and_names_its_interface(tmp_path: Path) -> None:
-    """It is below devices/virtual, and `parent` is the interface."""
     host = Host(tmp_path)
     host.interface("eth0", "10.0.0.1")
     host.device("rxe0", "Ethernet", "eth0", soft=True)
@@ -51,7 +47,6 @@ def test_soft_roce_is_soft_and_names_its_interface(tmp_path: Path) -> None:
 
 
 def test_a_software_device_without_a_parent_is_soft_by_its_path(tmp_path: Path) -> None:
-    """Such as siw's."""
     place = tmp_path / "sys/devices/virtual/infiniband/siw0"
     put(place / "ports/1/state", "4: ACTIVE")
     (tmp_path / "sys/class/infiniband").mkdir(parents=True)
@@ -60,7 +55,6 @@ def test_a_software_device_without_a_parent_is_soft_by_its_path(tmp_path: Path) 
 
 
 def test_unreadable_values_are_none(tmp_path: Path) -> None:
-    """A device with nothing but a name; `soft` is not guessed."""
     (tmp_path / "sys/class/infiniband/odd0/ports/1").mkdir(parents=True)
     (device,) = devices(tmp_path)
     assert (device.soft, device.parent, device.driver, device.firmware, device.bus) == (None,) * 5
@@ -76,7 +70,6 @@ def test_ports_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
 
 
 def test_a_cycle_of_links_is_not_followed(tmp_path: Path) -> None:
-    """As if it were missing."""
     put(tmp_path / "sys/class/infiniband/odd0/ports/1/state", "4: ACTIVE")
     (tmp_path / "sys/class/infiniband/odd0/device").symlink_to(tmp_path / "sys/class/infiniband/odd0/device")
     assert devices(tmp_path)[0].bus is None

@@ -13,7 +13,6 @@ PROBABILITIES = (0.005, 0.1, 0.5, 0.8, 0.975, 0.9995)
 
 @pytest.mark.parametrize("freedom", FREEDOMS)
 def test_quantiles_are_those_of_scipy(freedom: int) -> None:
-    """To nine digits, for few and many degrees of freedom."""
     for probability in PROBABILITIES:
         assert student_quantile(probability, freedom) == pytest.approx(stats.t.ppf(probability, freedom), 1e-9, 1e-9)
         assert chi_squared_quantile(probability, freedom) == pytest.approx(stats.chi2.ppf(probability, freedom), 1e-9)

@@ -18,7 +18,6 @@ FILES = sorted(DOCKER.glob("*.yaml"))
 
 @pytest.fixture(scope="module")
 def services() -> dict[str, dict[str, Any]]:
-    """Those of compose.yaml, by name."""
     found: dict[str, dict[str, Any]] = yaml.safe_load(COMPOSE)["services"]
     return found
 
@@ -67,7 +66,6 @@ def test_the_memory_check_knows_the_limits_of_the_containers(services: dict[str,
 
 
 def test_devices_of_the_host_are_in_the_file_for_them_only(services: dict[str, dict[str, Any]]) -> None:
-    """compose.rdma.yaml gives workers those for RDMA, with memory that may be pinned."""
     assert not [name for name, service in services.items() if "devices" in service]
     (added,) = yaml.safe_load((DOCKER / "compose.rdma.yaml").read_text())["services"].items()
     assert added == (

@@ -31,7 +31,6 @@ def generate() -> ModuleType:
 
 
 def _code(page: Path) -> Iterator[str]:
-    """Inline code and the lines of code blocks."""
     text = page.read_text()
     for block in re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
         yield from block.splitlines()
@@ -75,7 +74,6 @@ def test_unknown_and_missing_parts_are_errors(generate: ModuleType, tmp_path: Pa
 
 
 def test_each_command_has_an_example(generate: ModuleType) -> None:
-    """The command line takes it; every parameter has a description."""
     page = (TOP / "docs" / "commands.md").read_text()
     sections = dict(re.findall(r"^### dlobd ([^\n]+)\n(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL))
     for name, command in generate.leaves(COMMAND):
@@ -90,7 +88,6 @@ def test_each_command_has_an_example(generate: ModuleType) -> None:
 
 
 def test_an_example_that_the_command_line_refuses_is_found() -> None:
-    """An option that is missing, and a value of the wrong type."""
     for words in (["runs/new"], ["runs/new", "--against", "runs/old", "--max-regression", "much"]):
         with pytest.raises(typer.TyperException), COMMAND.commands["check"].make_context("check", words):
             pass
@@ -142,7 +139,6 @@ def _check_command(words: list[str], line: str) -> None:
 
 
 def test_readme_names_every_exit_code_and_variable() -> None:
-    """Its tables are complete, and hold nothing that the code does not have."""
     text = (TOP / "README.md").read_text()
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.DlobdError)]
     assert {int(code) for code in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)} == {0} | {k.exit_code for k in kinds}

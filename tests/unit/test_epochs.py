@@ -65,7 +65,6 @@ def test_what_was_not_evaluated_is_null_and_the_stored_model_is_the_last_epochs(
 
 
 def test_the_stored_model_is_no_epochs_where_training_went_on(tmp_path: Path) -> None:
-    """A run that a limit ended within an epoch: its accuracy is not that of the epoch before."""
     bundle = marked("quick-run", tmp_path, evaluated=(1,))
     for path in bundle.spans.rglob("*.jsonl"):
         kept = [line for line in path.read_text().splitlines() if '"epoch": 3' not in line]
@@ -74,7 +73,6 @@ def test_the_stored_model_is_no_epochs_where_training_went_on(tmp_path: Path) ->
 
 
 def test_a_run_without_marks_has_no_epochs() -> None:
-    """An early recorder marked no epochs, and the user's own script has none."""
     for run in ("quick-run", "killed-trainer", "own-run"):
         assert epochs(Evidence(DATA / run)) == ()
 
@@ -125,7 +123,6 @@ def test_time_to_accuracy_on_both_clocks(tmp_path: Path) -> None:
 
 
 def test_a_target_that_was_not_reached_is_null_with_its_reason(tmp_path: Path) -> None:
-    """What was reached is said; without a target there is nothing."""
     bundle = marked("quick-run", tmp_path)
     missed = with_target(bundle, 0.9)["time_to_accuracy"]
     assert (missed["epoch"], missed["from_submit_ns"], missed["from_first_touch_ns"]) == (None, None, None)

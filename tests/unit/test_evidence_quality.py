@@ -27,7 +27,6 @@ def test_a_call_is_measured_and_what_lies_between_marks_is_not() -> None:
 
 
 def test_a_call_whose_end_was_not_seen_is_between_marks() -> None:
-    """Its process was killed: it is closed at the last evidence."""
     row = known(span("c", "feed", 0, 100, truncated=True, name="put"))
     assert (row.measured_ns, row.between_marks_ns) == (0, 100)
 
@@ -36,7 +35,6 @@ def test_a_call_whose_end_was_not_seen_is_between_marks() -> None:
     ("cause", "length"), [("done-marker poll (0.1 s)", "read"), ("Spark's barrier poll", "default"), ("poll", None)]
 )
 def test_a_named_wait_is_told_apart_with_where_its_length_is_from(cause: str, length: str | None) -> None:
-    """Beyond its period the wait is unexplained, a sleep is its own call."""
     wait = span("w", "launcher", 0, 100, waits_for=("nobody",), cause=cause, cause_period_ns=30)
     row = known(wait)
     assert (row.measured_ns, row.between_marks_ns, row.named_wait_ns, row.unexplained_ns) == (0, 0, 30, 70)

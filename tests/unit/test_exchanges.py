@@ -15,13 +15,11 @@ from dlobd.timeline.rank import exchange_not_measured
 
 @pytest.mark.parametrize("name", EXCHANGES.names())
 def test_an_exchange_inside_of_the_step_says_that_it_has_no_number(name: str) -> None:
-    """One outside has spans of its own."""
     declared = EXCHANGES.declared(name)
     assert (declared.not_measured is not None) == declared.inside_step
 
 
 def test_what_an_exchange_declares_is_read_without_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A report needs no TensorFlow; an exchange of a later version is unknown."""
     row = Row("tf-ring", "t", "dlobd.network.exchanges.tf_ring:TfRing", ("no_such_module",))
     monkeypatch.setattr(rank, "EXCHANGES", Registry("exchanges", row))
     expected = (TfRing.not_measured,)

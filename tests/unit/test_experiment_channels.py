@@ -23,7 +23,6 @@ MAIN = "softmax-mnist"
     ],
 )
 def test_a_library_follows_from_exchange_and_channel(settings: list[str], library: str) -> None:
-    """Unless it is requested; a dot may replace the underscore on the command line."""
     found = files.load(MAIN, settings)
     assert channels.library(found) == library
 
@@ -55,7 +54,6 @@ def test_a_library_follows_from_exchange_and_channel(settings: list[str], librar
     ],
 )
 def test_an_invalid_combination_is_an_error(setting: str, words: str) -> None:
-    """One line, with the setting's location."""
     with pytest.raises(UsageError) as error:
         files.load(MAIN, setting.split())
     assert words in str(error.value)

@@ -32,7 +32,6 @@ def test_main_job_takes_all_of_mnist_over_two_workers() -> None:
 
 
 def test_every_shipped_experiment_loads_and_has_a_title() -> None:
-    """What `dlobd list experiments` shows can be run, and says in its first line what it is."""
     shipped = files.titles("experiment")
     assert {MAIN, "softmax-mnist-quick"} <= {name for name, _ in shipped}
     for name, title in shipped:
@@ -41,13 +40,11 @@ def test_every_shipped_experiment_loads_and_has_a_title() -> None:
 
 
 def test_extends_takes_the_rest_from_a_shipped_experiment(tmp_path: Path) -> None:
-    """A file that extends another differs from it in its own keys and its name only."""
     mine = files.load(_file(tmp_path, f'extends = "{MAIN}"\nseed = 7\n'))
     assert mine == dataclasses.replace(files.load(MAIN), name="mine", seed=7)
 
 
 def test_overrides_win_over_the_file_and_are_parsed_by_type(tmp_path: Path) -> None:
-    """`--set` takes text for each type; the last one for a key holds."""
     path = _file(tmp_path, f'extends = "{MAIN}"\nseed = 7\n')
     mine = files.load(path, ["seed=8", "learning_rate=1", "name=other", "seed = 9"])
     assert (mine.seed, mine.learning_rate, mine.name) == (9, 1.0, "other")
@@ -55,14 +52,12 @@ def test_overrides_win_over_the_file_and_are_parsed_by_type(tmp_path: Path) -> N
 
 
 def test_stored_configuration_gives_the_same_experiment() -> None:
-    """`from_dict` is the inverse of `asdict`."""
     main = files.load(MAIN)
     assert files.from_dict(dataclasses.asdict(main)) == main
 
 
 @pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(files.Experiment)])
 def test_key_depends_on_every_field(field: str) -> None:
-    """Equal fields give equal keys, and a change of any one field changes the key."""
     main = files.load(MAIN)
     value = getattr(main, field)
     other = dataclasses.replace(main, **{field: f"{value}x" if isinstance(value, str) else value + 1})
@@ -71,7 +66,6 @@ def test_key_depends_on_every_field(field: str) -> None:
 
 
 def test_a_file_may_leave_out_defaults(tmp_path: Path) -> None:
-    """A file without them is the same experiment, with the same key."""
     main = files.load(MAIN)
     stored = {name: value for name, value in dataclasses.asdict(main).items() if name not in DEFAULTS}
     path = _file(tmp_path, "".join(f"{name} = {value!r}\n" for name, value in stored.items()))
@@ -80,7 +74,6 @@ def test_a_file_may_leave_out_defaults(tmp_path: Path) -> None:
 
 
 def test_settings_of_the_training_that_go_together(tmp_path: Path) -> None:
-    """What a schedule or an optimiser needs is taken, from the file and from the command line."""
     text = f'extends = "{MAIN}"\nepochs = 90\noptimiser = "momentum"\nmomentum = 0.9\nweight_decay = 1e-4\n'
     step = 'schedule = "step"\nnum_epochs_per_decay = 30\nlearning_rate_decay_factor = 0.1\nwarmup_epochs = 5\n'
     mine = files.load(_file(tmp_path, text + step))
@@ -155,7 +148,6 @@ def test_a_wrong_file_is_refused_in_one_line(tmp_path: Path, text: str, line: st
     ],
 )
 def test_a_wrong_override_is_refused_in_one_line(tmp_path: Path, override: str, line: str) -> None:
-    """The line names the option as it was typed."""
     assert line in _refused(tmp_path, f'extends = "{MAIN}"\n', override)
 
 
@@ -176,19 +168,16 @@ def test_a_file_without_a_base_must_say_everything(tmp_path: Path) -> None:
     ],
 )
 def test_an_experiment_that_does_not_exist(ref: str, line: str) -> None:
-    """A wrong name is answered with the nearest one, a wrong path with the path."""
     with pytest.raises(UsageError) as caught:
         files.load(ref)
     assert line in caught.value.line
 
 
 def test_extends_must_name_a_shipped_experiment(tmp_path: Path) -> None:
-    """A wrong base is refused with its line and the nearest name."""
     assert "/mine.toml:1: extends: Unknown experiment 'softmax-mnis'" in _refused(tmp_path, 'extends = "softmax-mnis"')
 
 
 def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
-    """A binary file is a usage error, not a decoding failure."""
     path = tmp_path / "mine.toml"
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UsageError, match="not UTF-8"):

@@ -29,7 +29,6 @@ HOSTILE = ["a, b", 'say "x"', "two\nlines", "cr\r", "\r\n", "=1+1", "", "NA", "Ã
 
 
 def export(*words: str) -> int:
-    """Runs the command on a captured run."""
     return cli.main(["export", str(RUN), *words])
 
 
@@ -39,7 +38,6 @@ def table(text: str, columns: dict[str, str]) -> pd.DataFrame:
 
 
 def parquet(path: Path) -> pd.DataFrame:
-    """What a Parquet file holds."""
     with path.open("rb") as file:
         return fastparquet.ParquetFile(file).to_pandas()
 
@@ -47,7 +45,6 @@ def parquet(path: Path) -> pd.DataFrame:
 def test_each_format_has_a_file_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without -o; two formats never have one name. The help names each format."""
     monkeypatch.chdir(tmp_path)
     assert len({form.file for form in FORMATS.values()}) == len(FORMATS)
     for name in ("otlp", "spans", "steps", "epochs"):
@@ -67,7 +64,6 @@ def test_an_unknown_format_is_one_line(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_otlp_of_a_run_begins_with_its_window(tmp_path: Path) -> None:
-    """On the wall clock as it was just before the window, by the anchor in the evidence."""
     path = tmp_path / "otlp.json"
     assert export("--format", "otlp", "-o", str(path)) == 0
     root = json.loads(path.read_text())["resourceSpans"][0]["scopeSpans"][0]["spans"][0]
@@ -78,7 +74,6 @@ def test_otlp_of_a_run_begins_with_its_window(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["spans", "steps", "epochs"])
 def test_a_table_can_be_read_back(name: str, tmp_path: Path) -> None:
-    """Number for number what `dlobd.load` gives; attributes are JSON text."""
     path = tmp_path / "table.csv"
     assert export("--format", name, "-o", str(path)) == 0
     expected: pd.DataFrame = getattr(dlobd.load(RUN), name)()
@@ -92,7 +87,6 @@ def test_a_table_can_be_read_back(name: str, tmp_path: Path) -> None:
 
 
 def test_hostile_names_survive_csv() -> None:
-    """Commas, quotes, ends of lines, what looks like a formula or like nothing."""
     frame = pd.DataFrame({"name": HOSTILE, "ns": range(len(HOSTILE)), "attrs": [{"of": name} for name in HOSTILE]})
     text = frame_file.csv_text(frame)
     found = pd.read_csv(io.StringIO(text), keep_default_na=False, lineterminator="\n", engine="c")
@@ -103,7 +97,6 @@ def test_hostile_names_survive_csv() -> None:
 
 
 def test_a_missing_number_is_empty() -> None:
-    """And no text."""
     frame = pd.DataFrame({"ns": [1, None], "loss": [None, 0.5]}).astype({"ns": "Int64", "loss": "float64"})
     assert pd.read_csv(io.StringIO(frame_file.csv_text(frame))).isna().to_numpy().tolist() == [
         [False, True],
@@ -129,7 +122,6 @@ def test_half_a_surrogate_pair_is_escaped(ending: str, tmp_path: Path) -> None:
 
 
 def test_parquet_has_the_types_of_the_frame(tmp_path: Path) -> None:
-    """Attributes are JSON text."""
     path = tmp_path / "spans.parquet"
     assert export("--format", "spans", "-o", str(path)) == 0
     found, frame = parquet(path), dlobd.load(RUN).spans()
@@ -146,7 +138,6 @@ def _interrupted(path: Path) -> None:
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk that fills up, or Ctrl-C, leaves the file that was there, and nothing beside it."""
     path = tmp_path / "trace.json"
     path.write_text("mine")
 
@@ -167,7 +158,6 @@ def test_a_file_is_replaced_as_a_whole(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_until_it_is_whole_the_file_is_the_old_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A reader never sees a part. That it was written is said at the end."""
     path = tmp_path / "trace.json"
     path.write_text("mine")
     with output.writing(path) as beside:
@@ -194,7 +184,6 @@ def test_links_permissions_and_long_names_stay(tmp_path: Path) -> None:
 
 
 def test_a_pipe_is_written_to(tmp_path: Path) -> None:
-    """What is no file is not replaced by one."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -209,7 +198,6 @@ def test_a_pipe_is_written_to(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["no/such/file", "."])
 def test_where_no_file_can_be_is_one_line(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A directory that is missing, or one in the place of the file."""
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match=r"cannot be written: (No such file or|Is a) directory"):
         output.write(Path(path), "text")

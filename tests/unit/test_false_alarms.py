@@ -69,7 +69,6 @@ def test_a_planted_layer_is_named() -> None:
 
 
 def test_a_grown_record_still_adds_up() -> None:
-    """The layer grows by a fifth, and the wall by as much."""
     (run,) = pool(0, 1)
     larger = false_alarms.grown(run, "hdfs", 0.2)
     assert (larger.wall_ns, run.wall_ns) == (round(35.6 * S), 34 * S)

@@ -25,7 +25,6 @@ S = 1_000_000_000
 
 
 def make(path: Path, text: str) -> Path:
-    """Writes a file, with its directories."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     return path
@@ -35,7 +34,6 @@ def make(path: Path, text: str) -> Path:
 
 
 def test_a_log_tail_yields_new_complete_lines(tmp_path: Path) -> None:
-    """A log that appears later yields an empty line first; a log that disappears is no error."""
     old = make(tmp_path / "old", "before\n")
     logs = {"old": old}
     tail = LogTail(lambda: logs)
@@ -79,7 +77,6 @@ def test_the_logs_of_a_run_have_names(tmp_path: Path) -> None:
 
 
 def test_the_log_of_a_run_by_the_command_line_is_the_new_one(tmp_path: Path) -> None:
-    """Earlier bundles lie in the same directory."""
     make(tmp_path / "runs/quick/1/logs/driver.stderr", "")
     cluster = SimpleNamespace(work_dir=tmp_path, log_files=dict)
     run = ObservedRun(cluster, tmp_path, bundles=tmp_path / "runs")  # type: ignore[arg-type]
@@ -89,7 +86,6 @@ def test_the_log_of_a_run_by_the_command_line_is_the_new_one(tmp_path: Path) -> 
 
 
 def test_a_fault_is_injected_once_at_the_first_matching_line(tmp_path: Path) -> None:
-    """Lines of other logs and of the other application do not trigger it."""
     run = observed(tmp_path)
     injected: list[str] = []
     done = threading.Event()
@@ -110,7 +106,6 @@ def test_a_fault_is_injected_once_at_the_first_matching_line(tmp_path: Path) -> 
 
 
 def test_a_file_and_a_recorded_instant_are_triggers_too(tmp_path: Path) -> None:
-    """A rank counts until it has recorded the second instant; the chief only if it may."""
     run = observed(tmp_path)
     assert FileAppears(tmp_path / "begun").seen(run) is None
     assert wait_for(run, FileAppears(make(tmp_path / "begun", ""))) == Moment("begun")
@@ -132,13 +127,11 @@ def test_a_file_and_a_recorded_instant_are_triggers_too(tmp_path: Path) -> None:
 
 
 def test_a_missing_fault_is_known(tmp_path: Path) -> None:
-    """A planned fault that no injector has logged."""
     injection_log.write(tmp_path, Injection("one", 5, 10, 15))
     assert injection_log.missing(tmp_path, ["one", "two"]) == ["two"]
 
 
 def test_a_process_that_never_appears_is_not_stopped(tmp_path: Path) -> None:
-    """The deadline passes, and nothing is logged; the end of the run ends the search too."""
     sigstop.stop("hdfs/read", list, 0.01, tmp_path, threading.Event(), within_s=0.05)
     over = threading.Event()
     over.set()
@@ -147,7 +140,6 @@ def test_a_process_that_never_appears_is_not_stopped(tmp_path: Path) -> None:
 
 
 def test_the_disk_of_a_directory_is_known_before_the_directory_exists(tmp_path: Path) -> None:
-    """The first cluster creates the cache directory later."""
     assert (
         slow_disk.obstacle(tmp_path / "not" / "yet").partition("/")[0] == slow_disk.obstacle(tmp_path).partition("/")[0]
     )
@@ -170,7 +162,6 @@ def test_a_delay_is_injected_once_by_any_rank(tmp_path: Path) -> None:
 
 
 def test_a_step_computes_for_longer_near_the_end(tmp_path: Path) -> None:
-    """The delay lies inside the span of the step."""
     step = ModuleType("step")
     step._compute_function = lambda tf, job, *args: len  # type: ignore[attr-defined]
     hooks._step(step, tmp_path, {"tensorflow/step": [0.01]})
@@ -183,14 +174,12 @@ def test_a_step_computes_for_longer_near_the_end(tmp_path: Path) -> None:
 
 
 def test_the_hooked_functions_exist() -> None:
-    """They have these names, and the job is their second argument."""
     for function in (training_step._compute_function, training_inputs.batches):
         assert list(inspect.signature(function).parameters)[:2] == ["tf", "job"]
     assert callable(training_inputs.decode_block)
 
 
 def test_an_unarmed_delay_gives_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The trainer never asks: the task continues, and the injection log lacks the delay."""
     monkeypatch.setattr(hooks, "ARM_S", 0.02)
     began_s = time.monotonic()
     hooks._Delay(tmp_path, {"feed/put": [0.01]}, "feed/put").once(lambda: None)
@@ -199,7 +188,6 @@ def test_an_unarmed_delay_gives_up(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_delay_counts_from_when_it_holds_up(tmp_path: Path) -> None:
-    """The delay starts at the time that the armed function returns."""
     looks = iter([None, None, time.monotonic_ns()])
     hooks._Delay(tmp_path, {"feed/put": [0.01]}, "feed/put").once(lambda: next(looks))
     (injected,) = injection_log.read(tmp_path)
@@ -207,7 +195,6 @@ def test_a_delay_counts_from_when_it_holds_up(tmp_path: Path) -> None:
 
 
 def test_a_pipe_is_waited_for_since_it_was_empty(tmp_path: Path) -> None:
-    """Each delay needs a new look."""
     reader, writer = os.pipe()
     empty = hooks._EmptyPipe(writer)
     found = []

@@ -37,7 +37,6 @@ WHOLE = Whole((Part(1), Part(2, "b")), (("x", 3),), {"y": 1.5, "z": None}, Part(
 
 
 def test_json_is_read_as_it_was_written() -> None:
-    """Objects, arrays, pairs, mappings and optional parts keep their values and types."""
     assert decoded(Whole, json.loads(json.dumps(plain(WHOLE)))) == WHOLE
     assert Run.from_json(run().to_json()) == run()
 
@@ -57,14 +56,12 @@ def test_json_is_read_as_it_was_written() -> None:
     ],
 )
 def test_the_schema_refuses_other_types_limits_and_names(change: dict[str, object]) -> None:
-    """The schema accepts the record itself, and none of these changes."""
     validator = jsonschema.Draft202012Validator(json_schema(Whole))
     assert validator.is_valid(plain(WHOLE))
     assert not validator.is_valid({**plain(WHOLE), **change})
 
 
 def test_each_number_is_documented() -> None:
-    """Numbers have a path, a unit, a meaning and an origin."""
     rows = [(number.path, number.unit, number.origin) for number in numbers(Whole)]
     assert rows == [
         ("parts[].ns", "ns", "end - start"),
@@ -82,12 +79,10 @@ def test_each_number_is_documented() -> None:
 
 
 def test_each_number_of_a_run_has_an_origin() -> None:
-    """Formula or source; settings are from the experiment's file."""
     assert [n.path for n in numbers(Run) if not n.origin and not n.path.startswith("configuration.")] == []
 
 
 def test_quantiles_name_the_steps_that_they_need() -> None:
-    """The documentation has the thresholds of `fewest`."""
     told = {number.path: number.origin for number in numbers(Quantiles)}
     for name, q in (("p50_ns", 0.5), ("p90_ns", 0.9), ("p95_ns", 0.95), ("p99_ns", 0.99)):
         assert told[name] == QUANTILE.format(q, fewest(q))

@@ -30,14 +30,12 @@ MAIN_JOB = files.load("softmax-mnist", [])
 def case(
     *spans: Span, end_s: int = 100, chosen: Any = MAIN_JOB, walls: tuple[int, ...] = (), **members: Any
 ) -> Context:
-    """Of a window of so many seconds."""
     trace = Trace(0, end_s * S, spans)
     seen: Any = SimpleNamespace(document=lambda name: {"earlier_walls_ns": walls})
     return Context(seen, chosen, trace, attribute(trace), members.get("core_waits"), members.get("environment_cache"))
 
 
 def piece(name: str, layer: str, from_s: float, until_s: float, lane: str = MAIN_LANE, /, **fields: Any) -> Span:
-    """A span in seconds."""
     host = fields.pop("host", "host")
     return replace(
         span(f"{name} {lane} {from_s}", layer, round(from_s * S), round(until_s * S), lane, name=name, **fields),
@@ -46,7 +44,6 @@ def piece(name: str, layer: str, from_s: float, until_s: float, lane: str = MAIN
 
 
 def named(found: list[Finding], name: str) -> Finding:
-    """The finding of that name."""
     return next(one for one in found if one.finding == name)
 
 
@@ -65,7 +62,6 @@ def test_what_saves_most_is_first_and_has_its_evidence() -> None:
 
 
 def test_what_another_lane_is_waited_for_beside_is_no_finding() -> None:
-    """An executor that comes late beside an equally late one saves nothing, and is not told."""
     beside = [piece("allocate executor container", "yarn", 10, 60, f"executor-{i}") for i in (1, 2)]
     wait = piece("wait for executors", "spark", 10, 60, waits_for=("executor-1", "executor-2"))
     assert findings(case(wait, *beside))[0].saves_ns == 49 * S
@@ -76,7 +72,6 @@ def test_what_another_lane_is_waited_for_beside_is_no_finding() -> None:
 
 
 def test_uncertain_boundaries_make_the_bound_uncertain() -> None:
-    """A cause that may as well be of no length is not above noise."""
     found = findings(case(piece("GC pause", "spark", 0, 30, resolution_ns=25 * S)))
     assert (found[0].saves_ns, found[0].lo_ns, found[0].above_noise) == (30 * S, 5 * S, False)
     assert findings(case(piece("GC pause", "spark", 0, 30, resolution_ns=30 * S))) == []
@@ -92,7 +87,6 @@ def test_noise_is_that_of_earlier_runs() -> None:
 
 
 def test_a_setting_that_is_there_is_not_recommended() -> None:
-    """Polls of the launcher as published are one's own choice to lower; the compatible one has its own reasons."""
     sleep = piece(
         "sleep", "launcher", 0, 50, cause="TensorFlowOnSpark reservation poll (sleep 1 s)", cause_period_ns=50 * S
     )
@@ -132,7 +126,6 @@ def test_what_a_rank_does_for_all_is_no_straggling() -> None:
 
 
 def steps(lane: str, host: str, enters: list[float], length_s: float = 0.5) -> list[Span]:
-    """One collective a second."""
     return [
         piece(
             "step",
@@ -174,7 +167,6 @@ def test_short_steps_are_a_matter_of_the_batch() -> None:
 
 
 def test_a_cold_start_is_told_from_a_slow_import() -> None:
-    """The same import is a finding only if its files were not in memory."""
     part = EnvironmentPart("environment", "cold", 900 << 20, 10 << 20, 900 << 20)
     slow = piece("import tensorflow", "tensorflow", 0, 25)
     found = findings(case(slow, environment_cache=EnvironmentCache("cold", (part,))))
@@ -186,7 +178,6 @@ def test_a_cold_start_is_told_from_a_slow_import() -> None:
 
 
 def test_cores_that_others_had() -> None:
-    """What the kernel counted of the wall's threads, as far as it is certain."""
     whole = LaneTime(100 * S, 0, 0, 35 * S, 40 * S, 0, 40 * S, 60 * S, 0)
     waits = CoreWaits(whole, (), (), (), (), foreign_cpu_ns=90 * S, held_up_ns=30 * S, busy=True)
     found = findings(case(core_waits=waits))
@@ -211,7 +202,6 @@ def test_findings_of_real_runs_are_sound(capture: str, captured: Captured) -> No
 
 
 def test_every_remedy_has_a_section_in_the_docs() -> None:
-    """Its name is a heading, and its setting is named there."""
     page = (TOP / "docs" / "findings.md").read_text()
     for name in FINDERS:
         assert f"\n## {name}\n" in page

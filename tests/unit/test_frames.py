@@ -64,14 +64,12 @@ def test_attribution_has_a_row_a_layer_and_sums_to_the_wall(bundle: store.Bundle
 
 
 def test_attribution_has_the_degrees_of_evidence(bundle: store.Bundle) -> None:
-    """They sum to the time of their layer."""
     table = dlobd.load(bundle.path).attribution()
     parts = ["measured_ns", "between_marks_ns", "named_wait_ns", "unexplained_ns"]
     assert (table[parts].sum(axis=1) == table["ns"])[:-1].all()
 
 
 def test_attribution_of_a_run_without_a_window_is_empty(bundle: store.Bundle) -> None:
-    """A run that ended before its job was submitted has no rows, and the same columns."""
     record = run_record(bundle.run_id, window=None, wall_ns=None, layers=[], unattributed_ns=None)
     bundle.write(record)
     table = dlobd.load(bundle.path).attribution()
@@ -112,7 +110,6 @@ def test_steps_have_a_row_a_rank_and_step(bundle: store.Bundle) -> None:
 
 
 def test_a_frame_says_whether_its_run_may_be_compared(bundle: store.Bundle) -> None:
-    """Status and cause travel with the figures."""
     bundle.write(
         run_record(bundle.run_id, status="invalid", reason="the ranks recorded 1 step spans; they report 2 steps")
     )
@@ -123,7 +120,6 @@ def test_a_frame_says_whether_its_run_may_be_compared(bundle: store.Bundle) -> N
 
 
 def test_load_of_what_is_no_bundle(tmp_path: Path) -> None:
-    """Loading a folder that is not a bundle is a BundleError."""
     with pytest.raises(BundleError, match="there is no run"):
         dlobd.load(tmp_path)
 
@@ -157,7 +153,6 @@ def test_resources_has_a_row_a_sample_and_process(bundle: store.Bundle) -> None:
 
 
 def test_a_run_that_was_not_sampled_has_an_empty_frame(bundle: store.Bundle) -> None:
-    """With its columns."""
     table = dlobd.load(bundle.path).resources()
     assert table.empty
     assert list(table.columns) == list(frames.RESOURCES)

@@ -21,7 +21,6 @@ SHAPES = st.lists(
 
 @given(forms=SHAPES, bucket_bytes=st.integers(1, 400))
 def test_unpack_reverses_pack(forms: list[tuple[tuple[int, ...], type]], bucket_bytes: int) -> None:
-    """For any shapes, types and size of the buffers; each buffer has one type."""
     tensors = [np.arange(math.prod(shape)).reshape(shape).astype(dtype) for shape, dtype in forms]
     fusion = Fusion(tensors, bucket_bytes)
     fusion.pack(tensors)
@@ -35,7 +34,6 @@ def test_unpack_reverses_pack(forms: list[tuple[tuple[int, ...], type]], bucket_
 def test_a_buffer_is_larger_than_asked_only_for_one_tensor(
     forms: list[tuple[tuple[int, ...], type]], bucket_bytes: int
 ) -> None:
-    """Tensors are never cut."""
     tensors = [np.zeros(shape, dtype) for shape, dtype in forms]
     longest = max((tensor.nbytes for tensor in tensors), default=0)
     for bucket in Fusion(tensors, bucket_bytes).buckets:
@@ -43,13 +41,11 @@ def test_a_buffer_is_larger_than_asked_only_for_one_tensor(
 
 
 def test_small_tensors_share_a_buffer() -> None:
-    """As many as fit, in their order."""
     fusion = Fusion([np.zeros(n, np.float32) for n in (1, 2, 3, 4)], 24)
     assert [len(bucket) for bucket in fusion.buckets] == [6, 4]
 
 
 def test_a_scalar_is_packed() -> None:
-    """The loss is one."""
     fusion = Fusion([np.float32(3).reshape(()), np.ones(2, np.float32)])
     fusion.pack([np.array(5, np.float32), np.ones(2, np.float32)])
     assert float(fusion.unpack()[0]) == 5.0

@@ -10,7 +10,6 @@ from dlobd.network.exchanges.fusion import shards
 
 @given(st.integers(0, 200), st.integers(1, 7))
 def test_each_element_belongs_to_one_server(elements: int, servers: int) -> None:
-    """Shards are in the order of the servers, and differ by at most one element."""
     found = [range(elements)[part] for part in shards(elements, servers)]
     assert len(found) == servers
     assert [element for part in found for element in part] == list(range(elements))

@@ -34,7 +34,6 @@ def kernel(root: Path, version: str = VERSION, modules: tuple[str, ...] = MODULE
 
 
 def test_the_newest_kernel_with_soft_roce_is_the_last(tmp_path: Path) -> None:
-    """By the numbers of its version; one without the module, or without its image, is none."""
     older, newer = kernel(tmp_path, "6.1.0-9-amd64"), kernel(tmp_path, "6.1.0-56-amd64")
     kernel(tmp_path, "7.0.0-1-amd64", modules=("9p",))
     kernel(tmp_path, "7.0.0-2-amd64").image.unlink()
@@ -42,14 +41,12 @@ def test_the_newest_kernel_with_soft_roce_is_the_last(tmp_path: Path) -> None:
 
 
 def test_modules_are_loaded_after_what_they_need(tmp_path: Path) -> None:
-    """Each once."""
     names = [path.name.partition(".")[0] for path in initramfs.load_order(kernel(tmp_path))]
     assert sorted(names) == sorted([*MODULES, "ib-core", "base"])
     assert names.index("base") < names.index("ib-core") < names.index("rdma_rxe")
 
 
 def test_what_the_kernel_has_built_in_is_not_loaded(tmp_path: Path) -> None:
-    """And a module that it has not at all is named."""
     made = kernel(tmp_path, modules=tuple(name for name in MODULES if name != "virtio_pci"))
     with pytest.raises(LookupError, match=f"kernel {VERSION} has no module virtio_pci"):
         initramfs.load_order(made)
@@ -58,7 +55,6 @@ def test_what_the_kernel_has_built_in_is_not_loaded(tmp_path: Path) -> None:
 
 
 def test_the_archive_has_what_it_was_given(tmp_path: Path) -> None:
-    """Busybox, its names, and the modules unpacked, in the order of their loading."""
     busybox = tmp_path / "busybox"
     busybox.write_bytes(b"#!odd\0length")
     content = files_of(initramfs.archive(kernel(tmp_path), busybox))
@@ -84,7 +80,6 @@ def files_of(archive: bytes) -> dict[str, bytes]:
 
 
 def test_what_is_missing_is_told_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It names those of packages.txt, all of them."""
     monkeypatch.setattr(packages, "program", lambda name: "")
     monkeypatch.setattr(initramfs, "kernels", list)
     monkeypatch.setattr(packages, "LIBRARIES", {f"no/{name}": package for name, package in packages.LIBRARIES.items()})

@@ -16,7 +16,6 @@ from dlobd.timeline.ranks import Rank
 
 
 def moved(start_ns: int, end_ns: int, size: int | None, truncated: bool = False) -> RecordedSpan:
-    """A put or a get."""
     attrs: dict[str, Any] = {} if size is None else {"bytes": size}
     return RecordedSpan(0, 0, "feed", "put", start_ns, end_ns, truncated, {}, attrs, "")
 
@@ -26,17 +25,14 @@ GETS = [moved(5, 12, 100), moved(25, 33, 100), moved(60, 61, 50)]
 
 
 def test_a_get_is_given_what_was_put() -> None:
-    """The third block lay there before it was asked for."""
     assert given_ns(GETS, PUTS) == {5: 10, 25: 30, 60: 50}
 
 
 def test_a_get_of_several_blocks_waits_for_the_last() -> None:
-    """TensorFlowOnSpark may hand over several at once."""
     assert given_ns([moved(0, 99, 250)], PUTS) == {0: 50}
 
 
 def test_what_is_not_known_is_not_matched() -> None:
-    """A block that nobody put, a get that did not end or says no bytes, and the end of the feed."""
     assert given_ns([moved(0, 1, 100), moved(2, 3, 200)], PUTS[:1]) == {0: 10}
     assert given_ns([moved(0, 1, None), moved(2, 3, 100)], PUTS) == {}
     assert given_ns([moved(0, 1, 100), moved(2, 9, 100, truncated=True)], PUTS) == {0: 10}
@@ -79,8 +75,6 @@ def test_a_rank_that_stops_inside_a_get_whose_rows_are_there() -> None:
 
 
 def test_a_wait_for_what_is_read_ahead_goes_through_the_thread_to_the_feeder() -> None:
-    """Until the block was put the executor is asked what it did, then the queue hands over, then the thread does. What
-    the thread gets while the step loop trains is nobody's wait."""
     trainer = Process("host", "chief", 0, 1)
 
     def span(i: int, name: str, start_ns: int, end_ns: int, *waits_for: str, thread: str = "", **attrs: Any) -> Any:

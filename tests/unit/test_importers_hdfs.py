@@ -36,12 +36,10 @@ CLOSED = (
 
 
 def parsed(*lines: str) -> Iterator[log4j.LogLine]:
-    """Log lines of a text."""
     return log4j.parse("".join(lines).splitlines(keepends=True), "test")
 
 
 def test_an_audited_operation() -> None:
-    """Command, path, target and protocol, at the time of the log call."""
     line = AUDIT.format(command="rename", src="/spark-events/a.inprogress", dst="/spark-events/a")
     assert list(hdfs.audits(parsed(line))) == [
         hdfs.Audit(4947485023494, "rename", "/spark-events/a.inprogress", "/spark-events/a", "rpc")
@@ -60,7 +58,6 @@ def test_an_audited_path_may_hold_spaces() -> None:
 
 
 def test_a_cut_audit_line_is_left_out() -> None:
-    """What was cut in the middle of its fields says nothing."""
     line = AUDIT.format(command="create", src="/a", dst="null")
     assert list(hdfs.audits(parsed(line[: line.index("dst=")]))) == []
 
@@ -69,7 +66,6 @@ def test_a_cut_audit_line_is_left_out() -> None:
     ("src", "dest"), [("/127.0.0.1:23172", "/127.0.0.1:40504"), ("/[0:0:0:0:0:0:0:1]:23172", "/[::1]:40504")]
 )
 def test_a_transfer_ends_when_it_is_logged(src: str, dest: str) -> None:
-    """Its start is its end less its duration; addresses of either kind do not disturb."""
     (transfer,) = hdfs.transfers(parsed(READ.format(src=src, dest=dest)))
     assert (transfer.operation, transfer.bytes, transfer.block) == ("HDFS_READ", 3987928, "blk_1073741828")
     assert transfer.client == "DFSClient_NONMAPREDUCE_-1676773075_117"
@@ -77,7 +73,6 @@ def test_a_transfer_ends_when_it_is_logged(src: str, dest: str) -> None:
 
 
 def test_other_lines_of_a_datanode_are_no_transfers() -> None:
-    """A short-circuit request has no bytes."""
     line = (
         "4948715619794 2026-11-21T03:02:41.432 INFO DataNode.clienttrace: src: 127.0.0.1, dest: 127.0.0.1, "
         "op: REQUEST_SHORT_CIRCUIT_FDS, blockid: 1073741828, srvID: 594f, success: true\n"

@@ -47,7 +47,6 @@ Provider 'org.apache.logging.log4j.core.impl.Log4jProvider'
 
 
 def written(directory: Path, text: str) -> Path:
-    """A file with `text`."""
     path = directory / "log"
     path.write_text(text)
     return path
@@ -72,14 +71,12 @@ def test_a_line_without_a_message_or_cut_in_its_head(tmp_path: Path) -> None:
 
 
 def test_bytes_that_are_no_text_harm_only_their_line(tmp_path: Path) -> None:
-    """A log may hold anything that a library printed."""
     path = tmp_path / "log"
     path.write_bytes(b"\xff\xfe\x00rubbish\n" + FAILED_TASK.encode())
     assert len(log4j.read(path)) == 2
 
 
 def test_an_absent_log_has_no_lines(tmp_path: Path) -> None:
-    """A run may have died before its log was made."""
     assert log4j.read(tmp_path / "none") == []
     assert jvm.read(tmp_path / "none") is None
 
@@ -96,19 +93,16 @@ def test_a_jvm_has_start_exit_and_pauses(tmp_path: Path) -> None:
 
 
 def test_a_jvm_that_was_killed_has_no_exit(tmp_path: Path) -> None:
-    """Without an exit record the end is not known, and a cut last line changes nothing."""
     life = jvm.read(written(tmp_path, JVM[: JVM.index("[4970972024223ns]")] + "[49709720"))
     assert (life.start_ns, life.exit_ns) == (4954344961592, None)
 
 
 def test_a_jvm_log_without_a_stamp_is_none(tmp_path: Path) -> None:
-    """A JVM that could not start wrote a message, not a log."""
     assert jvm.read(written(tmp_path, "Error: Could not create the Java Virtual Machine.\n")) is None
     assert jvm.read(written(tmp_path, "")) is None
 
 
 def test_a_line_has_its_thread_where_the_pattern_has_one(tmp_path: Path) -> None:
-    """Lines of before have none; what stands in brackets in a message is no thread."""
     text = (
         "14690628862379 2026-11-25T00:17:50.894 INFO util.Utils [Executor task launch worker for task 0.0 (TID 0)]: a\n"
         "14690628862380 2026-11-25T00:17:50.894 INFO util.Utils: [main]: a\n"
@@ -119,20 +113,17 @@ def test_a_line_has_its_thread_where_the_pattern_has_one(tmp_path: Path) -> None
 
 
 def test_a_jvm_says_how_long_it_took_to_create_itself(tmp_path: Path) -> None:
-    """Its start is that much before the line that says so."""
     life = jvm.read(written(tmp_path, CREATED))
     assert (life.start_ns, life.created_ns) == (15496421000163 - 140_228_000, 15496421000163)
 
 
 def test_log4j_says_when_it_was_configured(tmp_path: Path) -> None:
-    """By the wall clock, which the first line of the log places to a millisecond."""
     found = log4j.configured(written(tmp_path, CONFIGURED))
     ahead_ns = 16301761662854 - 42_027_000_000
     assert found == (ahead_ns + 28_747_257_000, ahead_ns + 32_129_584_000)
 
 
 def test_a_log_that_does_not_show_log4js_start_has_none(tmp_path: Path) -> None:
-    """As those of before."""
     assert log4j.configured(written(tmp_path, FAILED_TASK)) is None
     assert log4j.configured(written(tmp_path, CONFIGURED.replace("started.", "failed."))) is None
     assert log4j.configured(tmp_path / "absent") is None

@@ -25,7 +25,6 @@ STARTING = (
 
 
 def span(number: int, start_ns: int, end_ns: int, name: str = "user code", **more: Any) -> RecordedSpan:
-    """A recorded span."""
     fields = {"parent": 0, "layer": "user", "truncated": False, "wait": {}, "attrs": {}, "thread": "", **more}
     return RecordedSpan(id=number, name=name, start_ns=start_ns, end_ns=end_ns, **fields)
 
@@ -36,7 +35,6 @@ def worker(*spans: RecordedSpan, role: str = "python-worker") -> RecordedProcess
 
 
 def test_jobs_and_stages_of_sql() -> None:
-    """Map stages are jobs of their own; a later stage belongs to a job that has not ended."""
     messages = (
         "Got map stage job 0 (collect at s.py:1) with 2 output partitions",
         "Submitting ShuffleMapStage 0 (MapPartitionsRDD[1]), which has no missing parents",
@@ -87,7 +85,6 @@ def test_an_attempt_in_vain_is_not_what_a_job_hung_on() -> None:
 
 
 def test_two_python_workers_of_one_task_are_told_apart() -> None:
-    """The second one, which works while the first does, is beside; one that comes later is not."""
     taken: list[tuple[int, int]] = []
     first = [span(1, 0, 100), span(2, 10, 20, parent=1), span(3, 300, 400)]
     assert executor._one_at_a_time(first, taken) == (first, [])

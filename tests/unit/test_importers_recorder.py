@@ -116,7 +116,6 @@ def test_the_last_word_about_the_cost_holds(tmp_path: Path) -> None:
 
 
 def test_text_between_lines_harms_only_itself(tmp_path: Path) -> None:
-    """What is no JSON, or JSON but no line, is counted and passed over."""
     path = written(tmp_path, PROCESS, OUTER)
     path.write_text(path.read_text() + "null\n5\n{}\n\x00\x00\n" + json.dumps(OUTER_END) + "\n")
     process = recorder.read(path)
@@ -125,14 +124,12 @@ def test_text_between_lines_harms_only_itself(tmp_path: Path) -> None:
 
 
 def test_an_end_without_a_begin_is_passed_over(tmp_path: Path) -> None:
-    """The end of a span that its parent process had opened before the fork."""
     process = recorder.read(written(tmp_path, PROCESS, OUTER_END))
     assert process.spans == []
     assert process.last_ns == 150
 
 
 def test_an_empty_file_is_no_process(tmp_path: Path) -> None:
-    """A process killed before its first write leaves nothing to be shown."""
     assert recorder.read(written(tmp_path)) is None
 
 
@@ -149,7 +146,6 @@ def test_all_processes_in_the_order_in_which_they_opened(tmp_path: Path) -> None
 
 
 def test_a_message_pair_that_cannot_be_is_damage(tmp_path: Path) -> None:
-    """An answer before its question, on either clock, or a reading that is missing."""
     process = recorder.read(
         written(
             tmp_path,
@@ -165,7 +161,6 @@ def test_a_message_pair_that_cannot_be_is_damage(tmp_path: Path) -> None:
 
 
 def test_a_collective_has_a_kind_and_a_number(tmp_path: Path) -> None:
-    """Either of them may be absent."""
     waits = [{"rendezvous": "step", "call": 7}, {"rendezvous": "join ranks"}, {"call": 3}, {}]
     lines = [
         {"k": "s", "l": "tensorflow", "n": "step", "i": n, "p": 0, "t": n, "d": 1, "w": w} for n, w in enumerate(waits)

@@ -35,7 +35,6 @@ POLLS = """\
 
 
 def calls(text: str) -> list[Call]:
-    """The calls of a log."""
     return rpc.calls(log4j.parse(text.splitlines(keepends=True), "driver"))
 
 
@@ -49,7 +48,6 @@ def lane_of(text: str, waits: tuple[int, int, int | None] | None = None) -> list
 
 
 def test_a_call_goes_from_its_line_to_its_answer_or_exception() -> None:
-    """By its thread, though another one calls meanwhile; one that was not answered is left out."""
     assert calls(DRIVER) == [
         Call("getNewApplication", "", "Thread-4", 16522441757635, 16523095361286),
         Call("create", "/user/a b/pyspark.zip", "Thread-4", 16527397156649, 16527620346376),
@@ -59,7 +57,6 @@ def test_a_call_goes_from_its_line_to_its_answer_or_exception() -> None:
 
 
 def test_a_call_is_time_of_the_daemon_that_was_called() -> None:
-    """Of YARN's methods YARN's, else HDFS's; what both have is left out, as are other threads."""
     assert lane_of(DRIVER) == [
         ("yarn", "getNewApplication RPC", 16522441757635, 16523095361286),
         ("hdfs", "create NameNode", 16527397156649, 16527620346376),
@@ -68,7 +65,6 @@ def test_a_call_is_time_of_the_daemon_that_was_called() -> None:
 
 
 def test_polls_inside_a_wait_are_spans_only_once_it_is_released() -> None:
-    """Until then they delay nothing: the wait is replaced by what it waited for."""
     first, last = calls(POLLS)
     whole = (first.start_ns - 1, last.end_ns + 1)
     assert lane_of(POLLS, (*whole, None)) == []
@@ -77,7 +73,6 @@ def test_polls_inside_a_wait_are_spans_only_once_it_is_released() -> None:
 
 
 def test_the_length_of_a_poll_is_what_lies_between_two_calls() -> None:
-    """From the answer to one to the next; a single call shows none."""
     first, last = calls(POLLS)
     assert call_spans.poll_ns([first, last], "getApplicationReport", last.end_ns) == 1_000_900_509
     assert call_spans.poll_ns([first], "getApplicationReport", last.end_ns) is None

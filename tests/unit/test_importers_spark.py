@@ -44,7 +44,6 @@ def test_the_driver_of_a_real_run() -> None:
 
 
 def test_the_application_master_of_a_real_run() -> None:
-    """Executor ids with their containers, and the AM's own steps in order."""
     log = Evidence(DATA / "quick-run").application_master
     assert list(log.containers) == ["1", "2"]
     assert all(name.startswith("container_") for name in log.containers.values())
@@ -55,7 +54,6 @@ def test_the_application_master_of_a_real_run() -> None:
 
 
 def test_the_executors_of_a_real_run() -> None:
-    """Each ran three tasks and finished them; the one that read input knows its split."""
     for log in Evidence(DATA / "quick-run").executors.values():
         assert set(log.got) == set(log.finished)
         assert len(log.got) == 3
@@ -85,7 +83,6 @@ def test_a_container_with_an_epoch_is_an_executors() -> None:
 
 
 def test_tasks_belong_to_their_job_by_stage() -> None:
-    """A retried task is a task of its own; a task of a stage that nobody submitted is left out."""
     log = spark.driver(
         parsed(
             "Got job 4 (collect at a.py:1) with 1 output partitions",
@@ -107,7 +104,6 @@ def test_tasks_belong_to_their_job_by_stage() -> None:
 
 
 def test_the_last_upload_of_a_dead_driver_has_an_end() -> None:
-    """Where the log stops behind an upload, its end is its own line, not a crash."""
     target = "hdfs://127.0.0.1:9000/user/a/.sparkStaging/application_1_1/py4j.zip"
     log = spark.driver(parsed("x", f"Uploading resource file:/a/py4j.zip -> {target}"))
     assert [(line.at_ns, path, after) for line, path, after in log.uploads] == [
@@ -116,25 +112,21 @@ def test_the_last_upload_of_a_dead_driver_has_an_end() -> None:
 
 
 def test_an_upload_from_a_path_with_spaces() -> None:
-    """Spark quotes nothing: what comes after the arrow is the target, in whatever directory the file lay."""
     said = "Uploading resource file:/a path/with -> arrow/py4j.zip -> hdfs://127.0.0.1:9000/user/a b/py4j.zip"
     assert [path for _, path, _ in spark.driver(parsed("x", said)).uploads] == ["/user/a b/py4j.zip"]
 
 
 def test_errors_are_kept_in_order() -> None:
-    """They may be the only thing that says why a driver died."""
     log = spark.driver([*parsed("fine"), *parsed("first", "second", level="ERROR")])
     assert log.errors == ["first", "second"]
 
 
 def test_a_cut_line_of_a_killed_executor() -> None:
-    """The last line may stop before its number."""
     log = spark.executor(parsed("Got assigned task 3", "Finished task 0.0 in stage 1.0 (TI", "Got assigned task "))
     assert (list(log.got), log.finished) == ([3], {})
 
 
 def test_without_logs_there_is_nothing() -> None:
-    """A driver, an ApplicationMaster or an executor that wrote nothing is no error."""
     assert spark.driver([]).points == {}
     assert spark.application_master([]).first is None
     assert spark.executor([]).got == {}

@@ -27,12 +27,10 @@ STATES = (
 
 
 def line(at_ns: int, logger: str, message: str, level: str = "INFO") -> str:
-    """One log line."""
     return f"{at_ns} 2026-11-21T03:02:40.666 {level} {logger}: {message}\n"
 
 
 def app(at_ns: int, old: str, new: str, name: str = APP) -> str:
-    """A transition of an application."""
     return line(at_ns, "rmapp.RMAppImpl", f"{name} State change from {old} to {new} on event = X")
 
 
@@ -42,7 +40,6 @@ def container(at_ns: int, name: str, old: str, new: str) -> str:
 
 
 def parsed(*lines: str) -> Iterator[log4j.LogLine]:
-    """Log lines of a text."""
     return log4j.parse("".join(lines).splitlines(keepends=True), "log")
 
 
@@ -60,7 +57,6 @@ def test_the_life_of_a_real_application() -> None:
 
 
 def test_a_restarted_resourcemanager_tells_the_story_again() -> None:
-    """What happened first counts: recovery replays the application, it does not submit it again."""
     life = yarn.life(
         parsed(
             app(1_000_000, "NEW_SAVING", "SUBMITTED"),
@@ -105,7 +101,6 @@ def test_container_ids_carry_the_epoch_of_a_restart() -> None:
 
 
 def test_other_applications_are_not_ours() -> None:
-    """Neither another number, nor one that begins with ours, nor another ResourceManager's."""
     ours = "application_1795230150220_1000"
     theirs = ("application_1795230150220_10000", "application_1795230150220_1001", "application_9795230150220_1000")
     life = yarn.life(
@@ -131,7 +126,6 @@ def test_other_applications_are_not_ours() -> None:
 
 
 def test_running_at_the_nodemanager_is_when_the_process_started() -> None:
-    """The ResourceManager hears of it one heartbeat later, which is kept apart."""
     name = "container_1795230150220_0001_01_000002"
     life = yarn.life(
         parsed(container(9_000_000, name, "ACQUIRED", "RUNNING")),
@@ -191,6 +185,5 @@ def test_attempts_of_an_application_are_told_apart() -> None:
 
 
 def test_without_logs_there_is_nothing() -> None:
-    """A run whose application was never submitted has no life, and that is no error."""
     life = yarn.life([], [], "application_0_0")
     assert (life.application.at, life.containers, life.diagnostics) == ({}, {}, [])

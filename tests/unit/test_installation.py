@@ -22,12 +22,10 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def digest() -> str:
-    """Of the package as it is now."""
     return installation.digest(installation.files())
 
 
 def test_the_version_is_the_number_and_what_the_files_are() -> None:
-    """Of dlobd as it runs this, which is the same each time it is asked."""
     this = installation.this()
     number, _, content = this.version.partition("+")
     assert number == __version__
@@ -39,7 +37,6 @@ def test_the_version_is_the_number_and_what_the_files_are() -> None:
 
 
 def test_a_changed_file_is_another_dlobd(package: Path) -> None:
-    """Also one that is new, gone, or has another name; put back, it is the same again."""
     seen = [digest()]
     clock = package / "tracing" / "clock.py"
     text = clock.read_text()
@@ -67,7 +64,6 @@ def test_what_python_compiles_and_a_wheel_carries_is_not_the_package(package: Pa
 
 
 def test_where_it_lies_does_not_count(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor when it was written: only names below the package and contents."""
     before = digest()
     other = tmp_path / "elsewhere" / "dlobd"
     shutil.copytree(package, other, copy_function=shutil.copyfile)

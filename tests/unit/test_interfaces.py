@@ -52,7 +52,6 @@ def test_an_interface_has_the_values_of_the_kernel(tree: Path) -> None:
 
 
 def test_unreadable_values_are_none(tmp_path: Path) -> None:
-    """An empty directory, an interface of a rare type, and a missing tree."""
     (tmp_path / "x0").mkdir()
     (tmp_path / "y0").mkdir()
     (tmp_path / "y0" / "type").write_text("65534\n")
@@ -81,7 +80,6 @@ def test_unreadable_values_are_none(tmp_path: Path) -> None:
 def test_a_device_is_a_name_an_address_or_a_network(
     tree: Path, device: str, infiniband: bool, name: str, address: str
 ) -> None:
-    """Ethernet for TCP, InfiniBand for both; the requested one of several addresses."""
     interface, found = interfaces.resolve(device, infiniband, tree, ADDRESSES)
     assert (interface.name, found) == (name, address)
 
@@ -106,14 +104,12 @@ def test_a_device_is_a_name_an_address_or_a_network(
     ],
 )
 def test_an_unusable_network_is_an_error(tree: Path, device: str, infiniband: bool, why: str) -> None:
-    """One line, with this host's addresses or a remedy."""
     with pytest.raises(SetupError, match=why) as raised:
         interfaces.resolve(device, infiniband, tree, ADDRESSES)
     assert raised.value.remedy
 
 
 def test_an_address_of_two_interfaces_can_be_bound(tree: Path) -> None:
-    """As tunnels have; a network must belong to one interface."""
     both = {"eth0": ["192.0.2.7"], "ib0": ["192.0.2.7"]}
     assert interfaces.resolve("192.0.2.7", root=tree, addresses=both)[1] == "192.0.2.7"
     with pytest.raises(SetupError, match="more than one"):
@@ -121,7 +117,6 @@ def test_an_address_of_two_interfaces_can_be_bound(tree: Path) -> None:
 
 
 def test_an_unknown_interface_suggests_the_nearest(tree: Path) -> None:
-    """Or lists all if none is near."""
     with pytest.raises(UsageError, match=r"no interface 'eht0'; did you mean 'eth0'\? .* eth0, eth1, ib0, ib1, lo$"):
         interfaces.resolve("eht0", root=tree, addresses=ADDRESSES)
     with pytest.raises(UsageError, match=r"no interface 'wlan7'\. Next: choose one of eth0"):
@@ -138,14 +133,12 @@ def test_an_unknown_interface_suggests_the_nearest(tree: Path) -> None:
     ],
 )
 def test_an_unusable_interface_is_an_error(tree: Path, name: str, infiniband: bool, why: str) -> None:
-    """One line, with a remedy."""
     with pytest.raises(SetupError, match=why) as raised:
         interfaces.resolve(name, infiniband, tree, ADDRESSES)
     assert raised.value.remedy
 
 
 def test_a_host_without_infiniband_is_an_error(tmp_path: Path) -> None:
-    """It suggests TCP."""
     (tmp_path / "eth0").mkdir()
     (tmp_path / "eth0" / "type").write_text("1")
     with pytest.raises(SetupError, match=r"this host has no InfiniBand interface; use tcp@eth0"):

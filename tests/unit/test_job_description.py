@@ -18,13 +18,11 @@ from tests.jobs import job
 
 @pytest.fixture
 def markers(tmp_path: Path) -> Markers:
-    """Markers of a job that was prepared."""
     (tmp_path / "run" / "done").mkdir(parents=True)
     return Markers(job(tmp_path))
 
 
 def test_a_job_survives_json_and_pickle(tmp_path: Path) -> None:
-    """It reaches the driver as JSON and the ranks by pickle, and is the same there."""
     told = job(tmp_path, seed=7)
     path = tmp_path / "job.json"
     path.write_text(told.to_json())
@@ -34,7 +32,6 @@ def test_a_job_survives_json_and_pickle(tmp_path: Path) -> None:
 
 
 def test_a_job_of_another_version_is_refused(tmp_path: Path) -> None:
-    """A field that is not known, or one that is missing, never becomes a default in silence."""
     path = tmp_path / "job.json"
     values = json.loads(job(tmp_path).to_json())
     path.write_text(json.dumps({**values, "new": 1}))
@@ -47,7 +44,6 @@ def test_a_job_of_another_version_is_refused(tmp_path: Path) -> None:
 
 
 def test_ranks_that_are_done(markers: Markers, tmp_path: Path) -> None:
-    """Each leaves its result; an empty marker is still being written, and other files are none."""
     assert markers.read() == (set(), None)
     markers.report_done(0, {"rank": 0, "steps": 3})
     markers.report_done(11, {"rank": 11})
@@ -79,7 +75,6 @@ def test_a_done_marker_is_seen_when_it_is_whole_and_all_spans_are_on_disk(
 
 
 def test_the_first_failure_counts_and_is_one_line(markers: Markers) -> None:
-    """What comes after it is its consequence."""
     markers.report_failure("rank 1: RuntimeError: boom\n  at line 3")
     markers.report_failure("rank 0: peer is gone")
     assert markers.read() == (set(), "rank 1: RuntimeError: boom at line 3")

@@ -46,8 +46,6 @@ def test_ids_are_unique_and_lanes_are_those_of_the_chain() -> None:
 
 
 def test_every_wait_is_for_a_lane_that_exists() -> None:
-    """No symbolic name is left, nobody waits for a lane without spans, and for itself only the one that arrived last,
-    whose wait was over before it began."""
     for run in ("quick-run", "killed-trainer"):
         trace = assemble(Evidence(DATA / run))
         lanes = set(trace.lanes)
@@ -59,7 +57,6 @@ def test_every_wait_is_for_a_lane_that_exists() -> None:
 
 
 def test_the_same_bundle_gives_the_same_trace() -> None:
-    """Assembling is a function of the files."""
     assert assemble(Evidence(DATA / "quick-run")) == assemble(Evidence(DATA / "quick-run"))
 
 
@@ -80,7 +77,6 @@ def test_without_window_or_job_there_is_no_trace(bundle: Path, name: str) -> Non
 
 
 def test_with_the_window_alone_everything_waits_for_spark_submit(bundle: Path) -> None:
-    """The wall is known, and it is nobody's: shown as such, not left out."""
     for part in ("spans", "logs"):
         shutil.rmtree(bundle / part)
     (bundle / "evidence" / "driver-jvm.log").unlink()
@@ -152,7 +148,6 @@ def test_only_as_many_executors_are_waited_for_as_were_requested_at_first() -> N
 
 
 def test_an_executor_that_replaces_a_lost_one_is_not_the_way_to_the_first_step(bundle: Path) -> None:
-    """YARN gives another container for one that was lost, and nothing was trained there: start-up stays what it was."""
     before = assemble(Evidence(bundle))
     log = bundle / "logs" / "driver.stderr"
     lines = log.read_text().splitlines(keepends=True)

@@ -19,12 +19,10 @@ SEEN = Path(__file__).parents[1] / "data" / "seen-run"
 
 @pytest.fixture(scope="module")
 def trace() -> Trace:
-    """The run's spans."""
     return assemble(Evidence(SEEN))
 
 
 def test_four_fifths_of_the_wall_were_measured_or_waits_whose_length_was_read(trace: Trace) -> None:
-    """The rest lies between marks: mostly JVMs that load their main classes."""
     seen: Counter[str] = Counter()
     for segment in attribute(trace).segments:
         known = quality(segment)
@@ -43,5 +41,4 @@ def test_every_phase_that_the_table_has_is_in_some_lane(trace: Trace) -> None:
 
 
 def test_what_logs_say_at_once_does_not_contradict_each_other(trace: Trace) -> None:
-    """Spans of several sources nest in each lane."""
     assert [clip for clip in attribute(trace).clips if clip.kind == "inconsistent"] == []

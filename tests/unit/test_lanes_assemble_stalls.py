@@ -110,7 +110,6 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_stall_belongs_to_the_layer_at_work(case: str, tmp_path: Path) -> None:
-    """All of it, and no other layer changes."""
     log, words, layer = CASES[case]
     before = attribute(assemble(Evidence(QUICK)))
     after = attribute(

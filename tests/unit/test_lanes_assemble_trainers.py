@@ -18,7 +18,6 @@ WORKER, TRAINER = 11, 12
 
 
 def recorded(pid: int, parent: int, *spans: tuple[str, int, int]) -> RecordedProcess:
-    """A forked process that recorded these spans."""
     process = RecordedProcess(Process("host", "worker", 0, pid), "domain", 0, True, Path(), parent=parent)
     process.spans = [
         RecordedSpan(number, 0, "launcher", name, start_ns, end_ns, False, {}, {}, "main")

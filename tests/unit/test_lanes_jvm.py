@@ -29,7 +29,6 @@ def added(text: str, until_ns: int | None = None) -> list[tuple[str, int, int]]:
 
 
 def test_an_executors_phases_follow_each_other() -> None:
-    """Each ends where the next one begins; a thread beside them does not disturb."""
     assert added(EXECUTOR) == [
         ("executor logs in", 17455972922675, 17458970000000),
         ("executor fetches settings", 17458970000000, 17460100000000),
@@ -45,7 +44,6 @@ def test_a_phase_ends_with_what_it_belongs_to() -> None:
 
 
 def test_a_phase_whose_end_was_not_logged_is_left_out() -> None:
-    """It died in it."""
     cut = EXECUTOR[: EXECUTOR.index("17463471105875")]
     assert [name for name, _, _ in added(cut)] == [name for name, _, _ in added(EXECUTOR)[:-1]]
 
@@ -77,7 +75,6 @@ def test_what_a_jvm_says_of_its_own_start_and_pauses() -> None:
 
 
 def test_a_pause_inside_a_call_that_is_answered_later_holds_nothing_up() -> None:
-    """The lane waits for another process then; one that ends with the call may have held it up."""
     ms = 1_000_000
     lane = LaneBuilder("driver", Process("host", "driver", 1, 0))
     lane.add(kinds.SpanKind("getNewApplication RPC", "yarn"), 100 * ms, 500 * ms, "log")

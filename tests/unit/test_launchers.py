@@ -75,7 +75,6 @@ def test_every_launcher_tells_a_rank_of_its_peers_by_one_path(monkeypatch: pytes
 
 
 def test_what_a_rank_said_of_itself_comes_first() -> None:
-    """The failure marker is the cause, whatever Spark makes of it."""
     assert failure_line(Exception(PY4J.format(failure="x")), Markers("rank 1: boom")) == "rank 1: boom"
 
 
@@ -92,13 +91,11 @@ def test_what_a_rank_said_of_itself_comes_first() -> None:
     ],
 )
 def test_the_cause_is_one_line_out_of_three_stack_traces(failure: str, said: str) -> None:
-    """The line that names the cause, not one of the frames around it."""
     line = failure_line(Exception(PY4J.format(failure=failure)), Markers())
     assert said in line
     assert "\n" not in line
 
 
 def test_an_error_without_a_known_mark() -> None:
-    """Its first line; without any text, its type."""
     assert failure_line(Exception("\n  something \nelse"), Markers()) == "something"
     assert failure_line(KeyboardInterrupt(), Markers()) == "KeyboardInterrupt"  # type: ignore[arg-type]

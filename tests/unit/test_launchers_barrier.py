@@ -33,7 +33,6 @@ def test_blocks_arrive_whole_and_in_order(epochs: int) -> None:
 
 
 def test_a_feed_without_blocks_ends() -> None:
-    """An empty partition is an end, not a wait for ever."""
     assert fed([], 2) == []
 
 

@@ -31,7 +31,6 @@ def test_a_rank_gets_its_place_from_the_distributors_own_rendezvous(monkeypatch:
 
 
 def test_it_has_no_feed() -> None:
-    """Said before anything is submitted; and a job that came so far all the same is refused."""
     told: list[str] = []
     assert files.load("softmax-mnist-quick", ["launcher=distributor"], told.append).input == "read"
     assert told == ["implied by launcher=distributor: input=read"]

@@ -27,7 +27,6 @@ OUT_OF_MEMORY = "by the kernel: out of memory in the control group of its host"
 
 
 def tree(top: Path, files: dict[str, str]) -> Path:
-    """A directory with these files."""
     for name, text in files.items():
         (top / name).parent.mkdir(parents=True, exist_ok=True)
         (top / name).write_text(text)

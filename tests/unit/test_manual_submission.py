@@ -40,7 +40,6 @@ def bundle(tmp_path: Path) -> Path:
 
 
 def test_the_application_of_a_run_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its tag; one that was not submitted, or twice, is a line."""
     run_id = "20261122T071930Z-0578"
     assert manual_submission._run_id(run_id, tmp_path) == run_id
     with pytest.raises(UsageError, match=r"No run in .* is waiting to be collected"):
@@ -59,7 +58,6 @@ def test_the_application_of_a_run_is_found(tmp_path: Path, monkeypatch: pytest.M
 
 
 def layers(trace: Trace) -> dict[str, int]:
-    """Layer -> ns, of parts that sum to the wall."""
     found = attribute(trace)
     assert sum(layer.ns for layer in found.layers) + found.unattributed_ns == trace.wall_ns
     return {layer.layer: layer.ns for layer in found.layers}
@@ -86,8 +84,6 @@ def test_all_of_the_window_is_explained(bundle: Path) -> None:
     ],
 )
 def test_without_the_daemons_logs_yarn_is_coarser(bundle: Path, gone: str, names: set[str]) -> None:
-    """YARN's layer then begins at the REST record's submission, and ends where the container's process says it began:
-    its sum is as before, its steps are not told apart. Of an external cluster, that is: its logs are its own."""
     (bundle / "evidence" / "rm-attempts.json").write_text("[]")
     before = layers(assemble(Evidence(bundle)))
     for path in (bundle / "logs" / "daemons").glob(gone):
@@ -120,13 +116,11 @@ def test_lines_of_other_applications_stay_out() -> None:
 
 
 def lines(given: list[str], asked: external.LogQuery, kind: str) -> list[str]:
-    """The lines that are kept."""
     data = "".join(f"{line}\n" for line in given).encode()
     return [line.decode().rstrip("\n") for line in external._ours(data, asked, kind)]
 
 
 def test_aggregated_logs_are_split_by_their_lengths() -> None:
-    """A log may hold what looks like the next one's head."""
     head = "Container: container_1_1_01_000001 on n_1\nLogAggregationType: AGGREGATED\n====\n"
     inside = "LogType:fake\nLogLength:1\nLogContents:\nx\n"
     text = "".join(

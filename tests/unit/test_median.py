@@ -14,7 +14,6 @@ VALUES = st.lists(st.floats(0.001, 1e6), min_size=1, max_size=20)
 
 
 def test_missing_values_are_left_out() -> None:
-    """None is not zero, and no values give no median."""
     found = spread([3.0, None, 1.0, 2.0, 4.0])
     assert (found.n, found.median, found.low, found.high, found.q1, found.q3) == (4, 2.5, 1.0, 4.0, 1.75, 3.25)
     assert spread([None]) == spread([])
@@ -24,7 +23,6 @@ def test_missing_values_are_left_out() -> None:
 
 @given(VALUES)
 def test_the_five_figures_are_in_order(values: list[float]) -> None:
-    """Minimum, first quartile, median, third quartile, maximum."""
     found = spread(values)
     five = [found.low, found.q1, found.median, found.q3, found.high]
     assert all(a <= b * (1 + 1e-12) for a, b in itertools.pairwise(five))  # type: ignore[operator]
@@ -32,7 +30,6 @@ def test_the_five_figures_are_in_order(values: list[float]) -> None:
 
 @given(VALUES)
 def test_six_values_have_an_interval_around_the_median(values: list[float]) -> None:
-    """Its ends are values, and its coverage is at least the requested one."""
     found = median(values)
     assert (found.low is not None) == (len(values) >= 6) == (len(values) >= fewest_repeats())
     if found.low is not None and found.high is not None:
@@ -60,7 +57,6 @@ def test_a_higher_confidence_needs_more_values() -> None:
 
 
 def test_ratios_are_taken_within_a_repeat() -> None:
-    """A drift between repeats cancels; a repeat without both values is left out."""
     below = [10.0, 20.0, None, 40.0, 50.0, 60.0, 70.0, 80.0]
     above = [6.0, 12.0, 18.0, 24.0, 30.0, 36.0, None, 48.0]
     found = ratio(above, below)
@@ -73,7 +69,6 @@ def test_ratios_are_taken_within_a_repeat() -> None:
 
 
 def test_an_estimate_in_words() -> None:
-    """Three digits; infinity is `never`."""
     assert str(Estimate(39.812, 37.9, 41.25, 0.969)) == "39.8 (37.9 to 41.2)"
     assert str(Estimate(1.5)) == "1.5"
     assert str(Estimate(12.0, 8.0, float("inf"), 0.969)) == "12 (8 to never)"

@@ -17,12 +17,10 @@ ZERO = ("executor_memory_mb=0", "executor_overhead_mb=0")
 
 
 def load(*settings: str) -> Experiment:
-    """The main job with settings."""
     return files.load("softmax-mnist", settings)
 
 
 def test_what_is_zero_is_derived_told_and_stored() -> None:
-    """One key or both; the configuration has the values, and a stored one stays what it is."""
     told: list[str] = []
     both = files.load("softmax-mnist", ZERO, told.append)
     # 1280, and twice 30,000 records of 28 x 28 bytes
@@ -37,7 +35,6 @@ def test_what_is_zero_is_derived_told_and_stored() -> None:
 
 
 def test_what_needs_more_gets_more() -> None:
-    """Launcher, model, batch and input each count."""
     plain = load(*ZERO).executor_overhead_mb
     assert load(*ZERO, "launcher=tfos-stock").executor_overhead_mb == plain + 1280
     assert load(*ZERO, "model=lenet").executor_overhead_mb > plain
@@ -52,7 +49,6 @@ def test_what_needs_more_gets_more() -> None:
 
 
 def test_every_model_gets_what_its_measured_runs_had() -> None:
-    """At least: those runs ended well. And it fits on the embedded cluster, where they ran."""
     for point in points().values():
         free = dataclasses.replace(point, executor_memory_mb=0, executor_overhead_mb=0)
         sizes = memory.derived(free)

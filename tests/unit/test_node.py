@@ -34,19 +34,16 @@ def written(role: str, work_dir: Path) -> Path:
 
 @pytest.fixture(params=list(DAEMONS))
 def role(request: pytest.FixtureRequest) -> str:
-    """Each role."""
     return str(request.param)
 
 
 def test_each_role_has_its_daemons(role: str, tmp_path: Path) -> None:
-    """They are what the host starts, and what it has configuration for; others have none there."""
     assert [daemon.name for daemon in host(role, tmp_path).here] == DAEMONS[role]
     conf = written(role, tmp_path)
     assert {path.name for path in conf.iterdir()} == {*DAEMONS[role], "client", "spark"}
 
 
 def test_everyone_finds_the_master_by_its_name_on_the_network(role: str, tmp_path: Path) -> None:
-    """At Hadoop's own ports: clients, and the daemons of every host."""
     conf = written(role, tmp_path)
     for place in ("client", *DAEMONS[role]):
         assert read_site(conf / place / "core-site.xml")["fs.defaultFS"] == f"hdfs://{MASTER}:8020", place
@@ -76,7 +73,6 @@ def test_the_masters_daemons_listen_on_all_interfaces(tmp_path: Path) -> None:
 
 
 def test_a_workers_daemons_have_its_name_and_listen_on_all_interfaces(tmp_path: Path) -> None:
-    """The name is what they tell the master; the ports are Hadoop's."""
     conf = written("worker", tmp_path)
     datanode = read_site(conf / "datanode-0" / "hdfs-site.xml")
     assert {key: value for key, value in datanode.items() if key.startswith("dfs.datanode.")} == {
@@ -100,7 +96,6 @@ def test_a_workers_daemons_have_its_name_and_listen_on_all_interfaces(tmp_path: 
 
 
 def test_no_address_is_of_the_loopback_interface(role: str, tmp_path: Path) -> None:
-    """Which other hosts do not reach."""
     for site in written(role, tmp_path).glob("*/*.xml"):
         for key, value in read_site(site).items():
             assert "127.0.0.1" not in value, (site, key)
@@ -120,6 +115,5 @@ def test_clients_and_yarn_say_which_dlobd_the_nodes_have(role: str, tmp_path: Pa
 
 
 def test_no_two_daemons_have_one_port() -> None:
-    """Those of one host could not both listen there."""
     ports = [port for named in node.PORTS.values() for port in named.values()]
     assert len({*ports, node.HISTORY_PORT}) == len(ports) + 1

@@ -21,7 +21,6 @@ S = 10**9
 
 
 def after(*walls_s: float) -> Noise:
-    """The same machine with earlier runs."""
     return dataclasses.replace(QUIET, earlier_walls_ns=tuple(int(wall_s * S) for wall_s in walls_s))
 
 
@@ -55,7 +54,6 @@ def test_it_speaks_of_runs_where_there_are_some() -> None:
 
 
 def stored(out: Path, number: int, **changes: Any) -> Bundle:
-    """A bundle on disk."""
     run_id = f"20260102T03{number:02}05Z-0a1b"
     bundle = Bundle(out / "experiment" / run_id)
     bundle.path.mkdir(parents=True)
@@ -82,7 +80,6 @@ def test_earlier_runs_are_those_of_the_experiment_and_the_machine(tmp_path: Path
 
 
 def test_so_many_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The latest: what a machine did a thousand runs ago is not what it does."""
     monkeypatch.setattr(machine_noise, "MAX_BUNDLES", 2)
     for number in range(4):
         bundle = stored(tmp_path, number, wall_ns=(number + 1) * S)

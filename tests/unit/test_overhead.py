@@ -38,7 +38,6 @@ def bundle_of(directory: Path, known: dict[str, Any] | None = ON) -> Bundle:
 
 
 def filled(bundle: Bundle) -> dict[str, Any]:
-    """Its record, made anew and kept."""
     run = bundle.read_json()
     metrics = {name: run["metrics"][name] for name in ("staged_bytes", "daemons_bytes", "executor_peak_bytes")}
     (bundle.evidence / "collected.json").write_text(json.dumps({"missing": [], "metrics": metrics}))
@@ -91,7 +90,6 @@ def test_what_nobody_measured_is_null(tmp_path: Path) -> None:
 
 
 def test_a_changed_overhead_is_found(tmp_path: Path) -> None:
-    """It is computed from the evidence, number for number, also by `dlobd verify`."""
     bundle = bundle_of(tmp_path)
     run = filled(bundle)
     run["overhead"]["loop"]["ns"] //= 2
@@ -126,7 +124,6 @@ def test_lines_that_only_stderr_tells_are_lost_too(tmp_path: Path) -> None:
 
 
 def test_too_much_is_a_warning(tmp_path: Path) -> None:
-    """Above one percent of the wall or of the loop, and only then."""
     run = filled(bundle_of(tmp_path))
     assert not [line for line in run["warnings"] if "recording" in line]
     found = run["overhead"]
@@ -139,7 +136,6 @@ def test_too_much_is_a_warning(tmp_path: Path) -> None:
 
 
 def test_a_run_without_recorder_says_so(tmp_path: Path) -> None:
-    """No spans, nothing estimated, and the wall is still split: by other people's records."""
     bundle = bundle_of(tmp_path, {"recording": "off", "span_ns": None})
     shutil.rmtree(bundle.spans)
     run = filled(bundle)
@@ -150,7 +146,6 @@ def test_a_run_without_recorder_says_so(tmp_path: Path) -> None:
 
 
 def test_only_spans_in_the_stretches_of_their_own_lane_are_on_the_chain() -> None:
-    """A span that begins while another lane has the wall delays nobody."""
     spans = assemble(Evidence(DATA / "quick-run")).spans
     own = [span for span in spans if span.source == "own mark"]
     lane = own[0].lane

@@ -16,19 +16,16 @@ from dlobd.run import runner
 
 @pytest.fixture
 def script(tmp_path: Path) -> str:
-    """A script that is never run here."""
     path = tmp_path / "my job.py"
     path.write_text("print('hello')\n")
     return str(path)
 
 
 def line(*options: str, script: str) -> list[str]:
-    """A spark-submit line."""
     return ["spark-submit", *options, script, "--steps", "3"]
 
 
 def test_what_nobody_says_is_as_in_the_main_experiment(script: str) -> None:
-    """The script's name names the run; equal scripts and settings have equal keys."""
     job = own_job.from_script(script, ["a"])
     main = files.load("softmax-mnist")
     for name in set(own_job.SETTINGS) - {"name"}:
@@ -40,7 +37,6 @@ def test_what_nobody_says_is_as_in_the_main_experiment(script: str) -> None:
 
 
 def test_settings_of_an_own_job(script: str) -> None:
-    """Those that are not the script's own affair; a launcher takes along what it needs."""
     job = own_job.from_script(script, [], ["workers=3", "launcher=tfos-stock", "name=mine", "timeout_s=99"])
     assert (job.workers, job.launcher, job.name, job.timeout_s) == (3, "tfos-stock", "mine", 99)
     assert job.executor_overhead_mb == 2560
@@ -62,14 +58,12 @@ def test_settings_of_an_own_job(script: str) -> None:
     ],
 )
 def test_what_cannot_be_set_is_refused(script: str, override: str, what: str) -> None:
-    """One sentence each, that names what was written."""
     with pytest.raises(UsageError) as error:
         own_job.from_script(script, [], [override])
     assert what in error.value.line
 
 
 def test_a_script_must_be_there(tmp_path: Path, script: str) -> None:
-    """And it must be Python's."""
     for path, what in (
         (tmp_path / "no.py", "cannot be read: No such file"),
         (tmp_path / "a.jar", "not a Python script"),
@@ -79,7 +73,6 @@ def test_a_script_must_be_there(tmp_path: Path, script: str) -> None:
 
 
 def test_a_line_says_the_settings_it_has_words_for(script: str) -> None:
-    """Options are kept word for word beside what they mean."""
     words = line(
         "--num-executors", "3", "--conf", "spark.executor.memory=1g", "--deploy-mode", "cluster", script=script
     )
@@ -105,14 +98,12 @@ def test_a_line_says_the_settings_it_has_words_for(script: str) -> None:
     ],
 )
 def test_what_cannot_be_recorded_is_refused(script: str, options: tuple[str, ...], what: str) -> None:
-    """Before anything is started."""
     with pytest.raises(UsageError) as error:
         own_job.from_line(line(*options, script=script))
     assert what in error.value.line
 
 
 def test_a_script_that_our_entry_would_hide_is_refused(tmp_path: Path) -> None:
-    """Two files of one name cannot lie in one container; beside spark-submit they can."""
     path = tmp_path / "user.py"
     path.write_text("")
     own_job.from_script(str(path), [])
@@ -130,13 +121,11 @@ def test_a_script_whose_name_a_container_cannot_have_is_refused(tmp_path: Path, 
 
 
 def test_several_cores_for_one_task_are_fine(script: str) -> None:
-    """What matters is one task at a time."""
     own_job.from_line(line("--executor-cores", "4", "--conf", "spark.task.cpus=4", script=script))
     own_job.from_line(line("--master", "yarn", "--conf", f"spark.pyspark.python={sys.executable}", script=script))
 
 
 def test_nothing_is_said_twice(script: str) -> None:
-    """A setting that the line says cannot be overridden beside it, nor can its scheduler."""
     with pytest.raises(UsageError, match=r"--set workers: the spark-submit command also sets it"):
         own_job.from_line(line("--num-executors", "3", script=script), ["workers=2"])
     with pytest.raises(UsageError, match="a spark-submit command runs on YARN"):
@@ -157,7 +146,6 @@ def test_web_pages_of_the_driver_are_off_unless_a_person_wants_them(
 
 @pytest.mark.parametrize("mode", ["client", "cluster"])
 def test_the_plan_shows_the_line(script: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their options, our entry, their script; in cluster mode the script travels with the job."""
     monkeypatch.setenv("DLOBD_CACHE", "/tmp/dl-none")
     job = own_job.from_line(line("--deploy-mode", mode, "--files", "a.txt", script=script))
     (submit,) = [step for step in runner.plan(job) if "spark-submit" in step]

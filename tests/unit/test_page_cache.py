@@ -32,14 +32,12 @@ def on_disk(tmp_path: Path) -> Path:
 
 
 def test_an_empty_file_has_nothing(tmp_path: Path) -> None:
-    """And no files have nothing."""
     (tmp_path / "empty").touch()
     nothing = page_cache.Residency(0, 0)
     assert page_cache.residency([tmp_path / "empty"]) == page_cache.residency([]) == nothing
 
 
 def test_pages_that_a_process_has_mapped_stay(on_disk: Path) -> None:
-    """`cold` cannot drop them, and the figures say so."""
     with on_disk.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped:
         assert mapped[0] + mapped[SIZE - 1] >= 0
         found = page_cache.prepared("cold", [on_disk])
@@ -47,13 +45,11 @@ def test_pages_that_a_process_has_mapped_stay(on_disk: Path) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
-    """It names the file."""
     with pytest.raises(SetupError, match=r"The page cache of .*/gone cannot be prepared: No such file"):
         page_cache.prepared("cold", [tmp_path / "gone"])
 
 
 def test_the_files_of_a_job_without_hdfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are the training files themselves."""
     monkeypatch.setenv("DLOBD_CACHE", str(tmp_path / "cache"))
     directory = tmp_path / "train"
     directory.mkdir()
@@ -63,7 +59,6 @@ def test_the_files_of_a_job_without_hdfs(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_cold_is_refused_for_an_external_cluster() -> None:
-    """Before anything is asked of it; warm is not, and an embedded cluster takes both."""
     main = files.load("softmax-mnist", ["page_cache=cold"])
     with pytest.raises(UsageError, match="page_cache cold needs the embedded cluster"):
         external.check(main)
@@ -80,7 +75,6 @@ def test_cold_is_refused_for_an_external_cluster() -> None:
     ],
 )
 def test_the_report_has_one_line_of_it(cache: tuple[str, int], launcher: str, line: str) -> None:
-    """With what was done, and what was there then; no line where nothing is known."""
     configuration = dataclasses.asdict(files.load("softmax-mnist")) | {"scheduler": launcher}
     known = {"asked": cache[0], "resident_bytes": cache[1], "total_bytes": 47_200_000, "before_resident_bytes": 1}
     for given, count in ((known, 1), (None, 0)):

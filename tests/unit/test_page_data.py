@@ -27,7 +27,6 @@ from tests.page_traces import CAPTURES, DATA, copied, finding, long_run, long_tr
 
 @pytest.fixture(scope="module", params=CAPTURES)
 def captured(request: pytest.FixtureRequest) -> Source:
-    """A captured run."""
     return source(Bundle(DATA / request.param))
 
 
@@ -37,7 +36,6 @@ def _one(found: Source) -> dict[str, Any]:
 
 
 def _of(**changes: Any) -> Source:
-    """A run that has a record alone."""
     record = records.run_record(**changes)
     return Source(records.run(**changes), record, None, None, None, ("no timeline: lost",))
 
@@ -60,12 +58,10 @@ def test_the_figures_are_those_of_the_record_and_of_the_terminal(captured: Sourc
 
 
 def test_the_document_is_json_and_equal_each_time(captured: Source) -> None:
-    """Nothing in it depends on the moment, and everything is a plain value."""
     assert json.dumps(document([captured])) == json.dumps(document([captured]))
 
 
 def test_the_icicle_tiles_the_wall(captured: Source) -> None:
-    """Layers sum to the wall, spans to their layer; each rectangle lies in one above it."""
     nodes = _one(captured)["icicle"]["nodes"]
     assert nodes[0][:3] == [0, 0, captured.run.wall_ns]
     for depth in (1, 2, 3):
@@ -79,7 +75,6 @@ def test_the_icicle_tiles_the_wall(captured: Source) -> None:
 
 
 def test_the_icicle_of_a_record_alone_has_no_causes_and_says_so() -> None:
-    """Without evidence, names of spans come from the record, and what has none is one part."""
     found = icicle(records.run(), None)
     assert not found["by_span"]
     assert [node[4] for node in found["nodes"] if node[0] == 2][:2] == ["SparkContext", "without a name"]
@@ -130,7 +125,6 @@ def _assert_exact(trace: Any, found: dict[str, Any]) -> None:
 
 
 def test_lanes_that_are_not_drawn_are_counted() -> None:
-    """With many ranks the first lanes are drawn, and the page says how many are not."""
     trace = long_trace(count=600, lanes=60)
     found = timeline(trace, attribute(trace))
     assert len(found["lanes"]) - 1 + found["lanes_left_out"] == len(trace.lanes)
@@ -148,7 +142,6 @@ def test_parts_of_steps_tile_the_ranks_time(captured: Source) -> None:
 
 
 def test_findings_are_complete() -> None:
-    """The page has each finding with all its members."""
     assert _one(_of(findings=[]))["findings"] == []
     assert _one(_of(findings=[finding()]))["findings"] == [
         {**finding(), "evidence": tuple(finding()["evidence"]), "saving": "Saves 0.8 to 0.9 s."}
@@ -156,7 +149,6 @@ def test_findings_are_complete() -> None:
 
 
 def test_what_was_not_measured_is_none_and_never_zero() -> None:
-    """Figures that a record lacks stay null on their way to the page."""
     page = _one(_of())
     table = page["ranks"]["table"]
     assert table["rows"][0][5] is None
@@ -168,7 +160,6 @@ def test_what_was_not_measured_is_none_and_never_zero() -> None:
 
 
 def test_a_run_without_a_window_has_no_breakdown_and_says_so() -> None:
-    """One that ended before it was submitted."""
     page = _one(_of(status="failed", reason="no Java", window=None, wall_ns=None, layers=[], unattributed_ns=None))
     assert page["verdict"] == "The run is failed: no Java."
     assert page["sum"].startswith("No breakdown")
@@ -188,7 +179,6 @@ def test_evidence_that_cannot_be_read_leaves_the_record(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"\x00\xff\xfe", b'{"exec_ns": "soon"}', b"[]"])
 def test_damaged_evidence_is_no_traceback(tmp_path: Path, content: bytes) -> None:
-    """Whatever a file holds, the page is made from the record."""
     bundle = copied("quick-run", tmp_path)
     (bundle.path / "evidence" / "window.json").write_bytes(content)
     page = _one(source(bundle))
@@ -197,7 +187,6 @@ def test_damaged_evidence_is_no_traceback(tmp_path: Path, content: bytes) -> Non
 
 
 def test_an_unfinished_bundle_says_that_it_was_killed(tmp_path: Path) -> None:
-    """One without hashes was killed before it ended."""
     bundle = copied("quick-run", tmp_path)
     (bundle.path / "hashes").unlink()
     assert any("killed before it ended" in line for line in _one(source(bundle))["missing"])
@@ -218,6 +207,5 @@ def test_several_runs_have_common_settings_once_and_then_what_differs() -> None:
 
 
 def test_a_comparison_that_is_refused_says_why() -> None:
-    """In the words of `dlobd compare`."""
     sources = [source(Bundle(DATA / name)) for name in ("seen-run", "sampled-run")]
     assert "different environments" in document(sources)["comparison"]["refused"]

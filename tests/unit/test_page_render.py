@@ -62,13 +62,11 @@ def test_the_policy_allows_the_pages_own_scripts_and_nothing_else() -> None:
 
 
 def test_the_data_is_what_was_given() -> None:
-    """The page's block reads back as the document."""
     given = document([source(Bundle(DATA / "seen-run"))])
     assert _data(render(given)) == json.loads(json.dumps(given))
 
 
 def test_hostile_names_cannot_end_the_block(tmp_path: Path) -> None:
-    """No `<`, `>` or `&` of the data is in the file, and every name is read back as it was."""
     bundle = copied("seen-run", tmp_path, hostile)
     page = render(document([source(bundle)]))
     found = re.search(r'id="data">(.*?)</script>', page, re.DOTALL)
@@ -83,7 +81,6 @@ def test_hostile_names_cannot_end_the_block(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", [*HOSTILE, "\ud800 half", "\x00"])
 def test_any_text_is_escaped_and_read_back(text: str) -> None:
-    """Also halves of surrogate pairs, of which a file cannot be made."""
     written = embedded({"name": text})
     assert written.isascii()
     assert not set("<>&") & set(written)
@@ -91,12 +88,10 @@ def test_any_text_is_escaped_and_read_back(text: str) -> None:
 
 
 def test_a_number_that_is_none_is_its_name() -> None:
-    """A loss that diverged: JSON has no word for it."""
     assert embedded({"a": [float("nan"), (float("inf"), 1)]}) == '{"a":["nan",["inf",1]]}'
 
 
 def test_a_hundred_thousand_spans_fit() -> None:
-    """The page stays below its limit."""
     trace, attribution = long_run()
     run = records.run(findings=[])
     page = render(document([Source(run, run.to_json(), trace, attribution, None, ())]))
@@ -105,7 +100,6 @@ def test_a_hundred_thousand_spans_fit() -> None:
 
 
 def test_scripts_never_read_text_as_markup() -> None:
-    """Elements are made, never parsed; nothing is fetched, stored or evaluated."""
     folder = Path(__file__).parents[2] / "dlobd" / "report" / "page" / "assets"
     assert {path.name for path in folder.glob("*.js")} == set(SCRIPTS)
     for path in folder.glob("*.js"):

@@ -32,7 +32,6 @@ def compared(lost_ns: int, blocks: int) -> dict[str, paired_controls.Total]:
 
 
 def test_the_totals_contain_the_injected_time() -> None:
-    """Within the noise: each interval contains zero, also that of the layer without a delay."""
     found = compared(0, 6)
     assert found["yarn"].injected_ns == (2 * S,) * 6
     assert found["yarn"].errors_ns == (0, -MS, 2 * MS, -3 * MS, 4 * MS, -5 * MS)
@@ -43,14 +42,12 @@ def test_the_totals_contain_the_injected_time() -> None:
 
 
 def test_a_later_effect_in_another_layer_is_noticed() -> None:
-    """A tenth of the delay appears elsewhere: both intervals exclude zero."""
     found = compared(S // 5, 6)
     assert (found["yarn"].holds, found["spark"].holds, found["unattributed"].holds) == (False, False, True)
     assert found["spark"].error_ns.value > S // 6
 
 
 def test_a_control_has_the_delays_with_length_0() -> None:
-    """The cost of stopping is in both runs, and does not count as injected."""
     delay, none = Injection("yarn/queue", 2 * S, S, 3 * S + MS), Injection("yarn/queue", 0, S, S + MS)
     runs = [paired_controls.of_run("feed", block, [delay], run_of(5 * S + MS, S)) for block in range(6)]
     controls = [paired_controls.of_run("feed", block, [none], run_of(3 * S + MS, S)) for block in range(6)]
@@ -59,20 +56,17 @@ def test_a_control_has_the_delays_with_length_0() -> None:
 
 
 def test_too_few_blocks_give_no_interval() -> None:
-    """Nor a verdict."""
     found = compared(S, 5)
     assert (found["yarn"].error_ns.low, found["yarn"].holds) == (None, None)
 
 
 def test_runs_without_their_control_are_left_out() -> None:
-    """The control of another block does not count."""
     run = paired_controls.of_run("feed", 0, [], run_of(S, S))
     other = paired_controls.of_run("feed", 1, [], run_of(S, S))
     assert paired_controls.compared([run], [other]) == []
 
 
 def test_a_delay_proves_the_span_that_contains_it() -> None:
-    """An overlap at the edge, or of the smaller part, proves nothing."""
     found = run_of(5 * S, 4 * S)
     inside = Injection("yarn/queue", S, S, 2 * S)
     across = Injection("yarn/queue", S, 5 * S - S // 10, 6 * S - S // 10)
@@ -84,7 +78,6 @@ def test_a_delay_proves_the_span_that_contains_it() -> None:
 
 
 def test_a_span_does_not_prove_its_poll() -> None:
-    """Only the own time of a wait counts for its span."""
     wait = span("w", "spark", 0, 4 * S, cause="poll", cause_period_ns=S)
     covered = coverage.of_run(attribute(Trace(0, 4 * S, (wait,))), {("spark", "w")})
     assert covered.untouched_ns == ((("spark", "poll"), S),)
@@ -92,7 +85,6 @@ def test_a_span_does_not_prove_its_poll() -> None:
 
 
 def test_a_sleep_of_known_length_is_counted_apart() -> None:
-    """No work happens in it that could be delayed."""
     read = DONE_MARKER_POLL
     wait = span("w", "spark", 0, 4 * S, cause=read, cause_period_ns=S)
     covered = coverage.of_run(attribute(Trace(0, 4 * S, (wait,))), {("spark", "w")})

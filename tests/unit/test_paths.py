@@ -20,14 +20,12 @@ def _own_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_plain_path_stays(tmp_path: Path) -> None:
-    """No link is made, and nothing is resolved."""
     assert paths.plain(Path("/home/me/my-project_1.2/runs")) == Path("/home/me/my-project_1.2/runs")
     assert not paths.links_dir().exists()
 
 
 @pytest.mark.parametrize("name", AWKWARD)
 def test_an_awkward_path_is_reached_by_a_link(name: str, tmp_path: Path) -> None:
-    """The same files under a plain name, equal for all paths below the same directory."""
     runs = tmp_path / name / "runs"
     runs.mkdir(parents=True)
     (runs / "file").write_text("here")
@@ -40,14 +38,12 @@ def test_an_awkward_path_is_reached_by_a_link(name: str, tmp_path: Path) -> None
 
 
 def test_a_path_that_is_too_long_is_reached_by_a_link() -> None:
-    """Of the whole."""
     found = paths.plain(Path("/x" * 60), longest=100)
     assert found.parent == paths.links_dir()
     assert found.readlink() == Path("/x" * 60)
 
 
 def test_a_directory_is_made_through_its_link(tmp_path: Path) -> None:
-    """The link may be older than the directory."""
     found = paths.plain(tmp_path / "not yet")
     paths.make_writable(found / "below")
     paths.make_writable(found)
@@ -55,7 +51,6 @@ def test_a_directory_is_made_through_its_link(tmp_path: Path) -> None:
 
 
 def test_links_of_somebody_else_are_not_used(tmp_path: Path) -> None:
-    """A directory that others may write could send a run anywhere."""
     paths.links_dir().mkdir(mode=0o700)
     paths.links_dir().chmod(0o777)
     with pytest.raises(
@@ -73,7 +68,6 @@ def test_links_of_somebody_else_are_not_used(tmp_path: Path) -> None:
 
 
 def test_the_interpreter_keeps_its_virtual_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The link stands for the directory above bin, where pyvenv.cfg lies."""
     monkeypatch.setattr(sys, "executable", str(tmp_path / "venv" / "bin" / "python"))
     assert paths.python() == tmp_path / "venv" / "bin" / "python"
     monkeypatch.setattr(sys, "executable", str(tmp_path / "a b" / "venv" / "bin" / "python"))

@@ -15,7 +15,6 @@ DESIGNS = pytest.mark.parametrize("paired", [True, False], ids=["paired", "two s
 
 
 def drawn(seed: int, first: int, second: int, paired: bool) -> Samples:
-    """Return skewed values with ties."""
     random = np.random.default_rng(seed)
     sizes = first, second
     values = [(1000 + 100 * random.exponential(size=size)).round(-1).astype(int) for size in sizes]
@@ -23,14 +22,12 @@ def drawn(seed: int, first: int, second: int, paired: bool) -> Samples:
 
 
 def difference(first: Any, second: Any, axis: int) -> Any:
-    """Return the difference of means."""
     return np.mean(second, axis=axis) - np.mean(first, axis=axis)
 
 
 @DESIGNS
 @pytest.mark.parametrize("seed", range(8))
 def test_p_is_that_of_scipy(paired: bool, seed: int) -> None:
-    """Also with ties, and for samples of different size."""
     sides = drawn(seed, 7, 7 if paired else 5, paired)
     kind = "samples" if paired else "independent"
     theirs = stats.permutation_test(
@@ -99,7 +96,6 @@ def test_the_fewest_runs_for_significance() -> None:
 
 @DESIGNS
 def test_many_runs_are_tested_by_a_reproducible_draw(paired: bool) -> None:
-    """Its p-value is close to the one of scipy's draw."""
     sides = drawn(1, 18, 18, paired)
     found = permutation.test(sides)
     assert not found.exact
@@ -112,7 +108,6 @@ def test_many_runs_are_tested_by_a_reproducible_draw(paired: bool) -> None:
 
 
 def test_empty_samples_and_incomplete_pairs_are_refused() -> None:
-    """Samples need runs, and pairs need both."""
     with pytest.raises(ValueError, match="without runs"):
         Samples((), (1,), False)
     with pytest.raises(ValueError, match="a pair"):
@@ -120,7 +115,6 @@ def test_empty_samples_and_incomplete_pairs_are_refused() -> None:
 
 
 def test_runs_with_zeros_have_no_ratio() -> None:
-    """A layer with zeros in some runs has an interval of the difference, but not of the ratio."""
     found = permutation.test(Samples((0, 1, 2, 3, 4, 5), (1, 2, 3, 4, 5, 6), True))
     assert found.ratios is None
     assert found.interval(0.05) == (1, 1)

@@ -49,7 +49,6 @@ def test_the_needed_runs_suffice(paired: bool) -> None:
 
 
 def test_less_scatter_and_larger_effects_need_fewer_runs() -> None:
-    """At least the number for any significance; None for an undetectable difference."""
     made = sides(np.random.default_rng(1), 8, True)
     needed = [power.runs_needed(made, effect, 0.05) for effect in (30, 100, 1000, 1e6)]
     assert needed == sorted((each for each in needed if each is not None), reverse=True)
@@ -73,7 +72,6 @@ def test_runs_for_a_width_give_a_narrow_interval() -> None:
 
 
 def test_one_run_has_no_scatter() -> None:
-    """It has no smallest difference and no number of needed runs either."""
     single = Samples((1,), (2,), False)
     assert power.scatter_ns(single) is None
     assert power.smallest_ns(single, 0.05) is None

@@ -14,7 +14,6 @@ from dlobd.run import provenance
 
 
 def test_the_platform_is_this_machine() -> None:
-    """Real values of this machine, all of them plain JSON."""
     found = provenance.platform()
     assert json.loads(json.dumps(found)) == found
     assert (found["system"], found["architecture"]) == (platform.system(), platform.machine())
@@ -35,7 +34,6 @@ def test_versions_of_everything_that_takes_part() -> None:
 
 
 def test_a_package_that_is_not_there_has_no_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A trainer's machine may lack what the driver has."""
     monkeypatch.setattr(provenance, "_PACKAGES", ("no-such-package-of-anybody", "numpy"))
     found = provenance.versions(None)
     assert found["no-such-package-of-anybody"] is None

@@ -27,7 +27,6 @@ def run(tmp_path: Path) -> Path:
 
 
 def change(run: Path, **window: Any) -> dict[str, Any]:
-    """Changes members of the window; returns it."""
     path = run / "evidence" / "window.json"
     changed = {**json.loads(path.read_text()), **window}
     path.write_text(json.dumps(changed))
@@ -42,7 +41,6 @@ def log(run: Path, name: str, message: str, before_exit_ns: int = 10**9) -> None
 
 
 def daemons(run: Path, *dead: str) -> None:
-    """What `collect` writes of the daemons."""
     found = [
         {"name": "namenode", "kind": "namenode", "host": "127.0.0.1", "ports": {}},
         {"name": "datanode-0", "kind": "datanode", "host": "127.0.0.1", "ports": {"data": 20004}},
@@ -64,7 +62,6 @@ def in_cluster(run: Path) -> None:
     ("dead", "how"), [(("nodemanager-1",), "nodemanager-1 died"), ((), "nodemanager-1 stopped responding")]
 )
 def test_a_lost_node_is_the_cause_with_its_executors(run: Path, dead: tuple[str, ...], how: str) -> None:
-    """A NodeManager that does not run has died; one that runs was silent, for example stopped."""
     daemons(run, *dead)
     log(run, "daemons/resourcemanager.log", "Expired:localhost:20011 Timed out after 30 secs")
     cause = reasons.failure(Evidence(run))
@@ -76,8 +73,6 @@ def test_a_lost_node_is_the_cause_with_its_executors(run: Path, dead: tuple[str,
 
 
 def test_a_node_that_was_shut_down_is_named_by_what_the_driver_was_told(run: Path) -> None:
-    """The ResourceManager's lines on nodes are not an application's, so that of an external cluster nobody has them. A
-    rank that saw a socket close is not the cause."""
     container = AM.replace("_000001", "_000003")
     why = "Unknown executor exit code (-100) Diagnostics: Container released on a *lost* node."
     lost = f"Container marked as failed: {container} on host: node-2. Exit status: -100. Possible causes: {why}"
@@ -88,7 +83,6 @@ def test_a_node_that_was_shut_down_is_named_by_what_the_driver_was_told(run: Pat
 
 
 def test_a_death_before_the_node_was_lost_counts_more(run: Path) -> None:
-    """The NodeManager's last sign of life dates its death, not the ResourceManager's patience."""
     daemons(run, "nodemanager-1")
     log(run, "daemons/nodemanager-0.log", f"Exit code from container {AM} is : 137", before_exit_ns=10**12)
     log(run, "daemons/resourcemanager.log", "Expired:localhost:20011 Timed out after 30 secs")
@@ -112,7 +106,6 @@ def test_in_a_container_the_drivers_python_and_its_jvm_are_told_apart(run: Path,
 
 
 def test_in_a_container_a_driver_that_could_speak_is_quoted(run: Path) -> None:
-    """An exit code of its Python is no death: what it said counts."""
     in_cluster(run)
     log(run, f"containers/{AM}/stderr", "User application exited with status 1")
     log(run, "daemons/nodemanager-0.log", f"Exit code from container {AM} is : 1")
@@ -161,14 +154,12 @@ NO_FILE = """Exception in thread "main" java.io.FileNotFoundException: File file
     ],
 )
 def test_a_submission_that_died_is_quoted(run: Path, stderr: str, said: str) -> None:
-    """Where nobody else has said why: the last line of spark-submit's own, but for stacks and chatter."""
     (run / "logs" / "driver.stderr").write_text(stderr)
     (run / "logs" / "driver.stdout").write_text("")
     assert reasons.failure(Evidence(run)) == f"spark-submit exited with code 1{said}"
 
 
 def test_yarns_refusal_of_a_request_is_quoted(run: Path) -> None:
-    """The ApplicationMaster died of it, but its exit code says nothing."""
     (stderr,) = (run / "logs" / "containers").glob("*_000001/stderr")
     words = "Cannot allocate containers. Requested resource type=[yarn.io/gpu], "
     said = f"org.apache.hadoop.yarn.exceptions.InvalidResourceRequestException: Invalid resource request! {words}"
@@ -178,7 +169,6 @@ def test_yarns_refusal_of_a_request_is_quoted(run: Path) -> None:
 
 
 def test_what_yarn_calls_a_success_is_a_failure_with_a_warning(run: Path) -> None:
-    """In client mode YARN sees the ApplicationMaster alone."""
     assert json.loads((run / "evidence" / "rm-app.json").read_text())["finalStatus"] == "SUCCEEDED"
     (warning,) = trouble(Evidence(run))
     assert warning.startswith("YARN's final status is SUCCEEDED although the job failed")
@@ -201,7 +191,6 @@ def test_a_daemon_that_came_back_is_a_warning(run: Path) -> None:
     [("127.0.0.1:20004", "datanode-0 (127.0.0.1:20004)"), ("h9:9866", "the DataNode at h9:9866")],
 )
 def test_a_datanode_that_fell_silent_is_a_warning(run: Path, address: str, name: str) -> None:
-    """Who wrote through another one waited without a word of it; the NameNode's log has one."""
     change(run, exit_code=0)
     daemons(run)
     text = f"BLOCK* removeDeadDatanode: lost heartbeat from {address}, removeBlocksFromBlockMap true"
@@ -215,7 +204,6 @@ def test_a_datanode_that_fell_silent_is_a_warning(run: Path, address: str, name:
 
 
 def test_an_application_that_never_started_is_explained_by_the_resourcemanager(run: Path) -> None:
-    """Its own words without their date, cut between words where they are long."""
     change(run, ended_by="accept timeout", diagnostics="[Sat Nov 21 10:00:00 +0000 2026] Queue's limit exceeded. \n")
     cause = "still ACCEPTED after accept_timeout_s = 7 s; YARN's diagnostics: "
     assert reasons.never_started(Evidence(run), 7) == f"{cause}Queue's limit exceeded."

@@ -29,7 +29,6 @@ def main() -> Experiment:
 
 
 def bundle_of(run: str, directory: Path) -> Bundle:
-    """A copy of a captured run, to be changed."""
     return Bundle(Path(shutil.copytree(DATA / run, directory / "20260102T030405Z-0a1b")))
 
 
@@ -79,7 +78,6 @@ def test_a_good_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("run", ["seen-run", "quick-run", "killed-trainer"])
 def test_the_same_evidence_gives_the_same_record(captured: Captured, run: str) -> None:
-    """The stored members of a run equal those computed from its evidence."""
     stored, found = captured.stored(run), json.loads(json.dumps(captured.computed(run)))
     assert found == {key: stored[key] for key in found}
 
@@ -115,28 +113,24 @@ def test_how_a_job_ended_is_its_cause(tmp_path: Path, window: dict[str, Any], st
 
 
 def test_what_the_driver_said_comes_first(tmp_path: Path) -> None:
-    """Its last line about the failure is the cause, before signals and YARN's diagnostics."""
     bundle = bundle_of("quick-run", tmp_path)
     (bundle.logs / "driver.stdout").write_text("dlobd: job failed: first\nx\ndlobd: job failed: rank 1: boom \n")
     assert filled(bundle, exit_code=1)["reason"] == "rank 1: boom"
 
 
 def test_what_yarn_said_comes_before_an_exit_code(tmp_path: Path) -> None:
-    """The first line of the diagnostics, without line breaks and not endless."""
     bundle = bundle_of("quick-run", tmp_path)
     (bundle.evidence / "rm-app.json").write_text(json.dumps({"diagnostics": "\n AM container  is launched\nmore" * 99}))
     assert filled(bundle, exit_code=1)["reason"] == "AM container is launched"
 
 
 def test_a_run_with_a_wrong_result_is_invalid(tmp_path: Path) -> None:
-    """It ended well, but a check does not hold: the first one that does not is the cause."""
     found = filled(bundle_of("quick-run", tmp_path), dataclasses.replace(main(), min_accuracy=0.999))
     assert found["status"] == "invalid"
     assert found["reason"] == "the test accuracy is 0.8300; the experiment asks for at least 0.9990"
 
 
 def test_a_cut_span_file_is_a_warning(tmp_path: Path) -> None:
-    """Lines that were cut are counted where a person sees it."""
     bundle = bundle_of("quick-run", tmp_path)
     path = max(bundle.spans.rglob("*.jsonl"), key=lambda path: path.stat().st_size)
     path.write_text(path.read_text()[:-10])
@@ -145,7 +139,6 @@ def test_a_cut_span_file_is_a_warning(tmp_path: Path) -> None:
 
 
 def test_the_summary_names_the_largest_layers() -> None:
-    """One line for progress; a run without layers has its status only."""
     layers = [
         layer_row(name, "group", ns) for name, ns in (("hdfs", 1), ("spark", 3 * 10**9), ("yarn", 2), ("feed", 3))
     ]
@@ -154,7 +147,6 @@ def test_the_summary_names_the_largest_layers() -> None:
 
 
 def test_a_wall_clock_that_was_stepped_moves_no_figure(tmp_path: Path) -> None:
-    """Somebody set the clock 3 s back while the job trained: every anchor after that says so, and so does a warning."""
     before = filled(bundle_of("quick-run", tmp_path / "a"))
     bundle = bundle_of("quick-run", tmp_path / "b")
     window = json.loads((bundle.evidence / "window.json").read_text())
@@ -184,7 +176,6 @@ def test_a_wall_clock_that_was_stepped_moves_no_figure(tmp_path: Path) -> None:
 
 
 def daemon(name: str, alive: bool) -> dict[str, Any]:
-    """An entry of evidence/daemons.json."""
     return {"name": name, "kind": name[:8], "host": "127.0.0.1", "ports": {"http": 5}, "alive": alive}
 
 

@@ -15,7 +15,6 @@ def _colours() -> Registry:
 
 
 def test_listing_names_the_reason_of_what_is_not_available() -> None:
-    """Each member is listed in order, with None or the reason why it cannot be used here."""
     assert _colours().available() == [
         ("red", "Red", None),
         ("green", "Green", "Python module 'no_such_module_of_green' is not installed"),
@@ -25,7 +24,6 @@ def test_listing_names_the_reason_of_what_is_not_available() -> None:
 
 
 def test_get_imports_the_object_a_row_points_to() -> None:
-    """`get` returns the attribute of the module, and None for a member without code."""
     import colorsys
 
     assert colorsys.rgb_to_hsv is _colours().get("red")
@@ -33,19 +31,16 @@ def test_get_imports_the_object_a_row_points_to() -> None:
 
 
 def test_unknown_name_is_answered_with_the_nearest() -> None:
-    """A typing mistake is a usage error that names the member it is closest to."""
     with pytest.raises(UsageError, match=r"Unknown colour 'gren'; did you mean 'green'\?"):
         _colours().get("gren")
 
 
 def test_unknown_name_without_a_near_one_is_answered_with_all() -> None:
-    """A name that resembles nothing is a usage error that names every member."""
     with pytest.raises(UsageError, match="it is one of: red, green, blue, plain"):
         _colours().get("xyzzy")
 
 
 @pytest.mark.parametrize(("name", "why"), [("green", "no_such_module_of_green"), ("blue", "the paint is dry")])
 def test_unavailable_member_cannot_be_used(name: str, why: str) -> None:
-    """Using a member that is not available is a set-up error with the listed reason."""
     with pytest.raises(SetupError, match=why):
         _colours().get(name)

@@ -25,20 +25,17 @@ def test_the_headline_names_the_layers_the_largest_first() -> None:
 
 
 def test_a_run_that_failed_states_its_reason() -> None:
-    """No seconds: they are not a result."""
     assert (
         headline(dataclasses.replace(RUN, status="failed", reason="rank 1 ended")) == "The run is failed: rank 1 ended."
     )
 
 
 def test_a_run_without_a_window_was_not_measured() -> None:
-    """Nothing is printed as zero."""
     assert headline(dataclasses.replace(RUN, wall_ns=None)) == "Nothing was measured."
 
 
 @given(st.lists(st.integers(0, 10**12), min_size=1, max_size=8))
 def test_rounded_parts_sum_to_the_rounded_wall(parts_ns: list[int]) -> None:
-    """Each part is rounded up or down by less than a tenth of a second."""
     total, parts = tenths(sum(parts_ns), parts_ns)
     assert sum(parts) == total
     assert all(abs(part * TENTH_NS - ns) < TENTH_NS for part, ns in zip(parts, parts_ns, strict=True))

@@ -99,7 +99,6 @@ def test_any_evidence_makes_one_tree(evidence: Trace) -> None:
 
 @pytest.mark.parametrize("capture", ["quick-run", "own-run", "native-run", "killed-trainer"])
 def test_a_real_run_makes_one_tree(capture: str) -> None:
-    """With each process, and links between them."""
     evidence = assemble(Evidence(DATA / capture))
     request = otlp(evidence, capture, ANCHOR)
     spans = check(request, evidence)
@@ -160,7 +159,6 @@ def test_processes_are_resources_and_lanes_hang_below_the_window() -> None:
 
 
 def test_a_span_is_exported_as_it_was_counted() -> None:
-    """Cut to its parent, with what was recorded beside it."""
     evidence = Trace(0, 9_000, (span("a", "spark", 0, 500), span("b", "spark", 300, 700, parent="a")))
     _, _, cut = check(otlp(evidence, "run", ANCHOR), evidence)
     assert (cut["startTimeUnixNano"], cut["endTimeUnixNano"]) == (str(WALL_NS + 300), str(WALL_NS + 500))
@@ -179,7 +177,6 @@ def test_ids_are_those_of_the_run() -> None:
     "name", ["\ud800 half a pair", 'a "quoted", name', "two\nlines\0\x1b[31m", "", "ü" * 5000, "</script>"]
 )
 def test_names_are_taken_as_they_are(name: str) -> None:
-    """Of spans, hosts, attributes and their values; what is no Unicode text is escaped."""
     attrs: dict[str, Any] = {"text": name, f"key {name}": 1, "list": [name], "nested": [[0, name]]}
     hostile = span("a", "spark", 0, 9, process=Process(name, "driver", 0, 0))
     evidence = Trace(0, 9, (replace(hostile, kind=SpanKind(name, "spark"), attrs=attrs),))

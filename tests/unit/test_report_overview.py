@@ -19,12 +19,10 @@ S = 10**9
 
 
 def run_of(capture: str) -> Run:
-    """The run of a capture, with findings."""
     return Run.from_json(Captured.bundle(capture).read().to_json() | Captured.computed(capture))
 
 
 def loud(name: str, saves_s: float = 9.0, evidence: int = 3) -> Finding:
-    """A finding above noise whose texts are long."""
     words = " ".join(["several words of a remedy"] * 8)
     return Finding(
         name,
@@ -42,7 +40,6 @@ def loud(name: str, saves_s: float = 9.0, evidence: int = 3) -> Finding:
 
 @pytest.mark.parametrize("capture", NAMES)
 def test_every_run_fits_one_screen(capture: str) -> None:
-    """With verdict and each layer's seconds; no line is wider than a terminal."""
     run = run_of(capture)
     shown = [words for words, _ in lines(run)]
     assert len(shown) <= LINES
@@ -55,7 +52,6 @@ def test_every_run_fits_one_screen(capture: str) -> None:
 
 
 def test_a_run_with_much_to_say_still_fits() -> None:
-    """Findings and warnings that do not fit are counted, and the first ones are there."""
     run = run_of("quick-run")
     full = replace(
         run,
@@ -70,7 +66,6 @@ def test_a_run_with_much_to_say_still_fits() -> None:
 
 
 def test_failed_and_impossible_checks_are_listed() -> None:
-    """In plain words, the failed checks first; those that passed are not listed."""
     run = run_of("quick-run")
     assert not any("check" in words for words, _ in lines(run))
     done, failed, impossible = run.checks[:3]
@@ -87,7 +82,6 @@ def test_failed_and_impossible_checks_are_listed() -> None:
 
 
 def test_a_run_without_findings_says_so() -> None:
-    """The text gives the noise, also if all findings are below it."""
     run = run_of("quick-run")
     below = replace(loud("cause"), above_noise=False)
     assert run.wall_ns
@@ -101,7 +95,6 @@ def test_a_run_without_findings_says_so() -> None:
 
 
 def test_a_run_without_a_window_says_why() -> None:
-    """No bars, no findings, but the reason."""
     failed = replace(
         run_of("quick-run"),
         status="failed",
@@ -118,7 +111,6 @@ def test_a_run_without_a_window_says_why() -> None:
 
 
 def test_by_what_the_gradients_went_is_said() -> None:
-    """With what it is not: nobody takes Soft-RoCE for RDMA."""
     soft = Plane(
         plane="exchange",
         kind="verbs",
@@ -135,7 +127,6 @@ def test_by_what_the_gradients_went_is_said() -> None:
 
 
 def test_it_is_readable_without_colours_and_blocks(tmp_path: Path) -> None:
-    """A terminal without Unicode gets the same bars of plain characters."""
     path = tmp_path / "out"
     with path.open("w", encoding="ascii") as out:
         overview(run_of("quick-run"), Console(file=out, width=80))
@@ -143,7 +134,6 @@ def test_it_is_readable_without_colours_and_blocks(tmp_path: Path) -> None:
 
 
 def test_the_view_of_findings_has_evidence_remedy_and_page() -> None:
-    """Those above noise in full, the others in a line each."""
     run = replace(run_of("quick-run"), findings=(loud("cause"), replace(loud("small", 0.5), above_noise=False)))
     console = Console(width=80, record=True)
     with console.capture() as captured:

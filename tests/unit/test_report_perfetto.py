@@ -62,7 +62,6 @@ def check_arrows(events: list[dict[str, Any]], tracks: dict[tuple[int, int], lis
 
 
 def test_the_checker_finds_an_overlap() -> None:
-    """The strict checker itself fails on slices that cross by one nanosecond."""
     names = [{"ph": "M", "name": f"{what}_name", "pid": 1, "tid": 1, "args": {}} for what in ("process", "thread")]
     slices = [{"ph": "X", "name": "", "pid": 1, "tid": 1, "ts": ts, "dur": 1.0} for ts in (0.0, 0.999)]
     with pytest.raises(AssertionError, match="overlap"):
@@ -72,7 +71,6 @@ def test_the_checker_finds_an_overlap() -> None:
 @settings(max_examples=100, deadline=None)
 @given(traces())
 def test_any_evidence_makes_a_trace_that_nests(evidence: Trace) -> None:
-    """However bad the evidence, the view opens without an overlap error."""
     check(trace_events(evidence))
 
 
@@ -83,7 +81,6 @@ def test_a_nanosecond_survives(ns: int) -> None:
 
 
 def test_lanes_of_one_process_stand_under_one_title() -> None:
-    """Two threads of a process are two tracks of it, and two processes with one role are told apart."""
     lanes = [
         span(f"s{k}", "hdfs", 0, 9, f"thread {k}", process=Process("h", "worker", k // 2, k // 2)) for k in range(4)
     ]
@@ -234,7 +231,6 @@ def test_an_arrow_leads_from_what_releases_a_wait_to_its_end() -> None:
 
 
 def test_the_last_to_enter_a_collective_releases_the_others() -> None:
-    """An arrow from its begin to the end of each other member, and none to itself."""
     steps = [
         span(f"s{rank}", "tensorflow", 100 + rank * 300, 1000 + rank, f"rank {rank}", rendezvous="step 1")
         for rank in range(3)

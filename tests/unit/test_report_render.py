@@ -15,7 +15,6 @@ WORDS = st.text("abcdef ", min_size=1, max_size=60)
 
 
 def printed(table: Table, most: int | None = None) -> list[str]:
-    """Return the printed lines."""
     console = Console(width=200)
     with console.capture() as captured:
         show(table, console, most=most)
@@ -24,7 +23,6 @@ def printed(table: Table, most: int | None = None) -> list[str]:
 
 @given(st.lists(st.tuples(WORDS, st.integers(0, 10**13), WORDS, st.none() | st.integers(0, 10**13)), min_size=1))
 def test_no_line_is_too_wide_and_no_number_is_folded(rows: list[tuple[str, int, str, int | None]]) -> None:
-    """Text columns give way to numbers, whose heads wrap."""
     columns = Column("name"), Column("a long head of seconds, s", "s"), Column("reason"), Column("bytes read, MB", "mb")
     lines = printed(Table("title", columns, rows))
     assert max(map(cell_len, lines)) <= text.WIDTH
@@ -40,7 +38,6 @@ def test_units_of_cells() -> None:
 
 
 def test_the_terminal_leaves_out_columns_of_the_page_and_counts_rows() -> None:
-    """The data of the page has all columns and rows, and no totals."""
     columns = Column("name"), Column("detail", page_only=True), Column("seconds", "s")
     table = Table("title", columns, [("a", "x", 10**9), ("b", "y", 0)], "A note.", [("total", "", 10**9)])
     assert printed(table, most=1) == [

@@ -23,7 +23,6 @@ def runs() -> list[Run]:
 
 
 def test_only_runs_that_are_ok_count() -> None:
-    """Three of four runs count; the wall of the failed run does not."""
     found = repeats.over_repeats(runs(), figures.wall_s)
     assert (found.n, found.median, found.low, found.high) == (3, 2.0, 1.0, 4.0)
 
@@ -42,7 +41,6 @@ def test_the_table_has_medians_spreads_layers_and_failed_runs() -> None:
 
 
 def test_left_out_runs_are_counted_by_status() -> None:
-    """Without such runs there is no text."""
     every = [*runs(), run_of(status="invalid", reason="sources contradict each other: steps: 1 (a), 2 (b)")]
     assert repeats.left_out(every) == "2 of 5 runs are not ok: 1 failed, 1 invalid"
     assert repeats.left_out(every[:3]) == ""
@@ -67,7 +65,6 @@ def test_unreached_events_are_not_zero() -> None:
 
 
 def test_the_tables_have_means_with_their_spread() -> None:
-    """Only runs that are ok count; the others are listed below."""
     four = made({"spark": 1, "tensorflow": 3}, rate=9000)
     five = made({"spark": 2, "tensorflow": 3}, rate=9500)
     bad = run_of("20260102T030405Z-0003", wall_ns=90 * 10**9, status="invalid", reason="the loss is NaN")

@@ -63,19 +63,16 @@ def render(view: Callable[[Run, Console], None], run: dict[str, Any], width: int
 
 @pytest.mark.parametrize("name", VIEWS)
 def test_the_whole_report_is_as_agreed(name: str) -> None:
-    """Every character of the report is compared with the agreed text."""
     assert render(*VIEWS[name]) == (GOLDEN / name).read_text()
 
 
 @pytest.mark.parametrize("name", VIEWS)
 def test_no_line_is_wider_than_80_columns(name: str) -> None:
-    """Also on a wider terminal."""
     for width in (80, 200):
         assert max(cell_len(line) for line in render(*VIEWS[name], width=width).splitlines()) <= 80
 
 
 def test_colour_adds_nothing_that_is_not_readable_without() -> None:
-    """With colour the report has the same characters, and the layers have theirs."""
     text = io.StringIO()
     console = Console(file=text, width=80, force_terminal=True, color_system="truecolor", record=True)
     breakdown(Run.from_json(RECORD), console)
@@ -85,7 +82,6 @@ def test_colour_adds_nothing_that_is_not_readable_without() -> None:
 
 
 def test_a_terminal_without_unicode_gets_ascii_bars() -> None:
-    """The report prints where only ASCII can be written, and distinguishes unexplained time."""
     raw = io.BytesIO()
     text = io.TextIOWrapper(raw, encoding="ascii")
     breakdown(Run.from_json(RECORD), Console(file=text, width=80))
@@ -94,7 +90,6 @@ def test_a_terminal_without_unicode_gets_ascii_bars() -> None:
 
 
 def test_a_wrong_sum_is_said_first() -> None:
-    """A record whose parts do not sum to the wall time is not shown as if they did."""
     run = deepcopy(RECORD) | {"unattributed_ns": RECORD["unattributed_ns"] - 7}
     text = render(breakdown, run)
     assert "warning: the parts do not sum to the wall time: 7 ns are missing." in text
@@ -102,7 +97,6 @@ def test_a_wrong_sum_is_said_first() -> None:
 
 
 def test_inconsistent_evidence_and_a_large_hole_are_warnings() -> None:
-    """What makes a breakdown doubtful stands above it."""
     run = deepcopy(RECORD) | {"clips": [{"kind": "inconsistent", "span": "a", "ns": 5}], "unattributed_ns": 3 * 10**9}
     text = render(breakdown, run)
     assert "warning: the evidence is inconsistent in 1 places" in text
@@ -151,26 +145,22 @@ EACH = "recording: 18,412 spans x 2.1 us"
     ],
 )
 def test_what_recording_cost_is_one_line(changes: dict[str, Any], line: str) -> None:
-    """Spans, what one costs, seconds and share; a run of which it is not known has no such line."""
     text = render(breakdown, deepcopy(RECORD) | {"overhead": OVERHEAD | changes})
     assert line in " ".join(text.split())
     assert "recording:" not in render(breakdown, deepcopy(RECORD) | {"overhead": None})
 
 
 def test_the_verdict_is_the_headline_and_the_quality_of_its_seconds() -> None:
-    """The headline comes first; a run that failed has only its reason."""
     ok = Run.from_json(RECORD)
     assert verdict(ok).startswith(f"{headline(ok)} Evidence: ")
     assert verdict(Run.from_json(FAILED)) == f"The run is failed: {FAILED['reason']}."
 
 
 def test_a_run_without_checks_lists_none() -> None:
-    """A run that was never submitted has nothing to be checked."""
     assert "check" not in render(breakdown, FAILED | {"checks": []})
 
 
 def test_the_noise_of_a_client_is_not_that_of_its_cluster() -> None:
-    """It says of which machine it is."""
     assert "machine" not in render(breakdown, RECORD).partition("Where the wall time")[0]
     elsewhere = RECORD["noise"] | {"machine": machine_noise.CLIENT}
     text = " ".join(render(breakdown, RECORD | {"noise": elsewhere}).split())
@@ -193,7 +183,6 @@ def test_what_was_not_measured_is_said() -> None:
 
 
 def test_gpus_are_a_column_and_a_line() -> None:
-    """Only where there are some; what the driver does not say is unknown."""
     found = deepcopy(RECORD["resources"])
     gpu = {"index": 0, "name": "GPU of a test", "memory_bytes": 80_000_000_000}
     found["gpus"] = [gpu | {"busy_share": 0.25, "memory_used_peak_bytes": 1_000_000_000}]

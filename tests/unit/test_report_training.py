@@ -37,7 +37,6 @@ def shown(changes: dict[str, Any], per_hour: float | None = None, width: int = 8
 
 
 def test_the_whole_view_is_as_agreed() -> None:
-    """Every character; no line is wider than 80 columns, on whatever terminal."""
     assert shown({}) == (GOLDEN / "training.txt").read_text()
     assert max(cell_len(line) for line in shown({}, width=200).splitlines()) <= 80
 
@@ -71,7 +70,6 @@ def test_what_is_not_known_is_not_shown() -> None:
     ],
 )
 def test_an_accuracy_that_was_missed_and_a_clock_that_is_unknown(changes: dict[str, Any], line: str) -> None:
-    """Both are said in words."""
     found = shown({"time_to_accuracy": RECORD["time_to_accuracy"] | changes})
     assert line in " ".join(found.split("\n\n")[-1].split())
 

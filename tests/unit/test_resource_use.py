@@ -25,14 +25,12 @@ MB = 1_000_000
 
 
 def host(**changed: Any) -> str:
-    """The first line of a sampler's file."""
     line = {"k": "host", "host": "h", "domain": "d", "machine": "m", "cores": 2, "memory_bytes": 8 * MB, "period_ns": S}
     more = {"roots": {"dlobd": 1, "datanode-1": 2}, "sampler": 3, "disks": [], "gpus": []}
     return json.dumps(line | more | changed)
 
 
 def process(pid: int, parent: int, start_s: float | None = 0, **changed: Any) -> str:
-    """A process describes itself."""
     start_ns = None if start_s is None else int(start_s * S)
     line = {"k": "process", "pid": pid, "parent": parent, "start_ns": start_ns}
     return json.dumps(line | {"name": "p", "main_class": None, "executor": None} | changed)
@@ -66,7 +64,6 @@ def use(lines: list[str], *stretches: tuple[str, float, float], **more: Any) -> 
 
 
 def test_a_counter_is_linear_between_readings_and_stands_still_outside() -> None:
-    """Nothing is extrapolated."""
     counter = Counter([(10, 100), (20, 200), (40, 220)])
     assert [counter.at(t) for t in (0, 10, 15, 20, 30, 40, 99)] == [100, 100, 150, 200, 210, 220, 220]
     assert counter.between(15, 30) == 60
@@ -74,7 +71,6 @@ def test_a_counter_is_linear_between_readings_and_stands_still_outside() -> None
 
 
 def test_a_counter_that_falls_has_begun_again() -> None:
-    """After a reset it has grown by what it shows."""
     counter = Counter([(0, 1000), (10, 1500), (20, 30), (30, 50)])
     assert counter.between(0, 30) == 500 + 30 + 20
 
@@ -122,7 +118,6 @@ def test_layers_share_what_the_machine_used() -> None:
 
 
 def test_what_was_not_sampled_is_not_counted_as_idle() -> None:
-    """A sampler that was killed leaves part of a layer, and all of another, without figures."""
     lines = [host(), sample(0, 0), sample(2, 4), '{"k":"sample","t":3000']
     found = use(lines, ("yarn", 1, 3), ("spark", 3, 4))
     yarn, spark = found["layers"]
@@ -133,7 +128,6 @@ def test_what_was_not_sampled_is_not_counted_as_idle() -> None:
 
 
 def test_a_gap_is_stated() -> None:
-    """The sampler may be kept from running: figures are linear across, and the gap is said."""
     found = use([host(), sample(0, 0), sample(1, 1), sample(7, 4), sample(8, 5)], ("yarn", 2, 4))
     assert found["longest_gap_ns"] == 6 * S
     assert found["layers"][0]["cpu_busy_ns"] == 1 * S
@@ -152,8 +146,6 @@ def test_a_machine_without_disks_says_so() -> None:
 
 
 def test_a_process_counts_from_its_start_to_its_last_sample() -> None:
-    """One that started in the window began with nothing; one that ended keeps what it had; one that was there before
-    counts what it grew."""
     lines = [
         host(),
         process(2, 1),
@@ -248,7 +240,6 @@ def test_roles_come_from_dlobd_the_submission_the_record_and_the_program() -> No
 
 
 def test_a_pid_given_again_is_another_process() -> None:
-    """Its start tells."""
     lines = [
         host(),
         process(10, 2, start_s=0),
@@ -284,7 +275,6 @@ def test_gpus_have_their_own_share() -> None:
 
 
 def test_a_run_that_was_not_sampled_has_nothing(tmp_path: Path) -> None:
-    """As with DLOBD_TRACE=off; nor has a file whose writer was killed before its first sample."""
     assert Evidence(tmp_path).resources is None
     assert resources.read([host()]) is None
     assert resources.read(["", "{"]) is None

@@ -57,14 +57,12 @@ REFUSED = {
 
 @pytest.mark.parametrize(("settings", "line"), REFUSED.items())
 def test_what_cannot_work_is_refused_in_one_line(settings: tuple[str, ...], line: str) -> None:
-    """All that has to change, what was given instead, and why."""
     with pytest.raises(UsageError) as caught:
         files.load(QUICK, settings)
     assert caught.value.line == line
 
 
 def test_what_a_file_says_is_named_with_its_line(tmp_path: Path) -> None:
-    """A file of one's own is not changed either."""
     mine = tmp_path / "mine.toml"
     mine.write_text(f'extends = "{QUICK}"\ninput = "feed"\n')
     with pytest.raises(UsageError, match=rf"input=read, but {mine}:2 has input=feed: it starts plain processes"):
@@ -80,7 +78,6 @@ def test_what_a_file_says_is_named_with_its_line(tmp_path: Path) -> None:
     ],
 )
 def test_what_admits_no_choice_is_implied_and_shown(setting: str, line: str) -> None:
-    """One word is enough for what could only be so."""
     told: list[str] = []
     experiment = files.load(QUICK, [setting], told.append)
     assert told == [line]
@@ -220,7 +217,6 @@ def test_nodes_that_have_nothing_of_ours() -> None:
 
 
 def test_no_spark_at_all() -> None:
-    """Launcher native is Python, the script and the job; no Spark setting, no Java."""
     command = _command("none", None, "launcher=native", "input=read")
     assert command.argv[1:] == ("/jobs/train.py", "/b/evidence/job.json")
     assert not any("SPARK" in name or "JAVA" in name for name in command.environment)

@@ -44,7 +44,6 @@ def recoveries(*delays: tuple[str, int, int]) -> list[score.Recovery]:
 
 
 def test_a_delay_is_looked_up_in_the_attributed_wall() -> None:
-    """Holes, unexplained time and time outside of the window count for no layer."""
     inside, across, hole, waits, outside = recoveries(
         ("yarn/queue", 11 * S, 12 * S),
         ("yarn/localise", 19 * S, 21 * S),
@@ -81,7 +80,6 @@ def test_the_regression_shows_a_lost_share() -> None:
 
 
 def test_another_part_of_the_right_layer_is_not_enough() -> None:
-    """A delay in pack that comes back as wire is not recovered."""
     spans = (span("a", "channel", 0, 10 * S), span("b", "tensorflow", 10 * S, 20 * S))
     delay = score.blame(Injection("channel/pack", S, S, 2 * S), attribute(Trace(0, 20 * S, spans)), "r")
     assert (delay.blamed, delay.verdict) == ({score.ELSEWHERE: S}, "wrong")
@@ -109,20 +107,17 @@ WRONG_LAYER = attribute(Trace(0, 20 * S, (span("a", "spark", 0, 20 * S),)))
 def test_a_stopped_daemon_counts_from_the_call_that_waits_for_it(
     start_ns: int, calls: list[Call], verdict: str, held_ns: int
 ) -> None:
-    """Its client may compute before. Less than half of the delay proves nothing."""
     delay = Injection("hdfs/staging", 20 * S - start_ns, start_ns, 20 * S)
     recovery = score.blame(delay, CALLING, "r", calls)
     assert (recovery.verdict, recovery.held_ns) == (verdict, held_ns)
 
 
 def test_a_daemon_in_the_wrong_layer_is_wrong_although_its_client_waited() -> None:
-    """The log of the client proves the wait, and the breakdown gives it to Spark."""
     recovery = score.blame(Injection("hdfs/staging", 13 * S, 7 * S, 20 * S), WRONG_LAYER, "r", [CALL])
     assert (recovery.blamed, recovery.verdict) == ({"spark": 10 * S}, "wrong")
 
 
 def test_a_jvm_stopped_inside_a_call_looks_like_a_slow_daemon() -> None:
-    """It is hidden if the breakdown blames the daemon. Outside of a call the breakdown is wrong."""
     delay = Injection("spark/am-request", S, 12 * S, 13 * S)
     within, outside = (score.blame(delay, CALLING, "r", calls) for calls in ([CALL], []))
     assert (within.held.inside, within.verdict) == ("create", "hidden")
@@ -160,7 +155,6 @@ def ran(plan: plans.Plan, verdicts: dict[str, str], missing: tuple[str, ...] = (
 
 
 def test_hidden_and_missing_delays_are_repeated_and_reported() -> None:
-    """Only these points run again, and the first run no longer counts for them."""
     names: list[str] = []
 
     def execute(plan: plans.Plan) -> SelftestRun:
@@ -191,7 +185,6 @@ NEVER = ", ".join(layer for layer in LAYERS if layer not in ("hdfs", "spark", "f
 
 
 def test_repetitions_are_bounded() -> None:
-    """A delay that every run hides is not proved: the self-test fails."""
     all_runs = list(runs.attempts(PLAN, lambda plan: ran(plan, {"spark/task": "hidden"})))
     assert [each.plan.attempt for each in all_runs] == list(range(runs.REPEATS + 1))
     assert [each.ok for each in all_runs] == [True] * runs.REPEATS + [False]
@@ -199,7 +192,6 @@ def test_repetitions_are_bounded() -> None:
 
 
 def test_a_wrong_breakdown_is_never_repeated() -> None:
-    """Not even beside a hidden delay. Controls and failed runs are final too."""
     (wrong,) = runs.attempts(PLAN, lambda plan: ran(plan, {"spark/task": "wrong", "hdfs/staging": "hidden"}))
     assert not wrong.ok
     control = replace(PLAN, delays={"hdfs/staging": [0.0]})
@@ -209,7 +201,6 @@ def test_a_wrong_breakdown_is_never_repeated() -> None:
 
 
 def test_the_users_own_job_repeats_all_of_its_points() -> None:
-    """Its script waits at each of them."""
     plan = plans.Plan("own", 0, (), {"user/script": [1.0], "user/task": [2.0]}, own=True)
     assert plan.repeat({"user/task"}, 1).delays == plan.delays
 
@@ -240,7 +231,6 @@ def test_a_planted_wrong_layer_fails_the_self_test(tmp_path: Path, monkeypatch: 
 
 
 def test_a_blind_attribution_fails_the_self_test() -> None:
-    """It gives all time to one layer, and the report shows that for each layer."""
     wall_ns = len(POINTS) * S
     everything = attribute(Trace(0, wall_ns, (span("a", "tensorflow", 0, wall_ns),)))
     delays = [Injection(name, S, i * S, (i + 1) * S) for i, name in enumerate(POINTS)]

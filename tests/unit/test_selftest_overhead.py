@@ -34,7 +34,6 @@ def runs(on_ns: list[int | None], off_ns: list[int | None]) -> list[Measurement]
 
 
 def test_each_repeat_has_both_runs_in_an_order_by_the_seed() -> None:
-    """Equal seeds give equal orders; both ways are first at times."""
     order = overhead.order(20, 3)
     assert order == overhead.order(20, 3) != overhead.order(20, 4)
     assert sorted(order) == [(repeat, way) for repeat in range(1, 21) for way in ("off", "on")]
@@ -42,7 +41,6 @@ def test_each_repeat_has_both_runs_in_an_order_by_the_seed() -> None:
 
 
 def test_difference_and_ratio_compare_the_runs_of_a_repeat() -> None:
-    """A repeat with one run counts in the medians, not in the pairs."""
     found = overhead.difference(runs([110, None, 130, 150], [100, 100, 100, 120]), "loop_ns")
     assert found.pairs == (10, 30, 30)
     assert (found.on.n, found.off.n) == (3, 4)
@@ -77,7 +75,6 @@ def test_the_verdict_follows_from_the_interval(on: list[float], off: list[float]
 
 
 def test_too_few_and_failed_runs_are_reported() -> None:
-    """No interval for five repeats, no figure without a pair, and a line for the failed run."""
     five = overhead.report(runs([SECOND] * 5, [SECOND] * 5), [])
     assert "wall time: no interval for fewer than 6 repeats" in five
     assert "a step: unknown, because its loop failed" in five
@@ -110,7 +107,6 @@ def test_a_step_of_the_loop_is_compared_with_a_step_of_the_runs(added_ns: int, s
 
 
 def test_few_processes_have_no_interval() -> None:
-    """A process is one value, whatever its number of pairs."""
     loops = [Loop((1e6,) * 500, (1e6 + ns,) * 500) for ns in (10_000, 30_000, 20_000)]
     lines = [line for line in overhead.report(runs([SECOND], [SECOND]), loops) if line.startswith("a step: ")]
     assert lines[0].startswith("a step: +20.0 us with recording, +10.0 to +30.0 us in 3 processes of 500 pairs")
@@ -118,7 +114,6 @@ def test_few_processes_have_no_interval() -> None:
 
 
 def test_the_feed_alternates_the_recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the blocks with recording cost more, and only they write spans."""
     for name, value in (("WARM_UP_STEPS", 3), ("PAIRS", 4), ("BLOCK_STEPS", 5)):
         monkeypatch.setattr(step_loop, name, value)
     recorder = tracing.Recorder(tmp_path, "chief", threaded=False)
@@ -138,7 +133,6 @@ def test_the_feed_alternates_the_recorder(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_the_switch_is_set_for_a_run_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The figures come from the bundles; a run that is not ok has none."""
     seen: list[str | None] = []
 
     def run(point: Any, out: Path, progress: Any, cluster: Any) -> Path:

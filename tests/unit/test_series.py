@@ -81,7 +81,6 @@ def test_each_repeat_takes_every_point_once_in_an_order_of_its_own(tmp_path: Pat
 
 
 def test_every_run_is_made_once_and_told_in_a_line(tmp_path: Path, runs: Runs) -> None:
-    """Also those that end badly; the same command again makes none."""
     runs.next = ["ok", "failed", "invalid"]
     found, lines = go(series_runner.opened(points("a", "b"), 7, tmp_path), 2)
     assert runs.made == [cell.point for cell in found.order(2)]
@@ -96,7 +95,6 @@ def test_every_run_is_made_once_and_told_in_a_line(tmp_path: Path, runs: Runs) -
 
 
 def test_more_repeats_go_on_where_fewer_have_ended(tmp_path: Path, runs: Runs) -> None:
-    """Runs of the first repeats are kept."""
     first, _ = go(series_runner.opened(points("a", "b"), 0, tmp_path), 1)
     second, _ = go(series_runner.opened(points("a", "b"), 0, tmp_path), 3)
     assert len(runs.made) == 6
@@ -105,7 +103,6 @@ def test_more_repeats_go_on_where_fewer_have_ended(tmp_path: Path, runs: Runs) -
 
 @pytest.mark.parametrize("ending", [KeyboardInterrupt(), ClusterError("gone"), "interrupted"])
 def test_a_run_that_was_broken_off_is_repeated(tmp_path: Path, runs: Runs, ending: Any) -> None:
-    """What had ended before is kept."""
     runs.next = ["ok", ending]
     try:
         go(series_runner.opened(points("a"), 0, tmp_path), 3)
@@ -127,7 +124,6 @@ def test_a_run_killed_before_its_bundle_was_sealed_is_repeated(tmp_path: Path, r
 
 
 def test_the_file_is_there_before_the_first_run_and_names_each(tmp_path: Path, runs: Runs) -> None:
-    """It holds the seed, the points and, of each run that was begun, how busy the machine was."""
     found = series_runner.opened(points("a"), 5, tmp_path)
     assert not found.path.exists()
     runs.next = [KeyboardInterrupt()]
@@ -142,13 +138,11 @@ def test_the_file_is_there_before_the_first_run_and_names_each(tmp_path: Path, r
 
 
 def test_other_points_or_another_seed_are_another_series(tmp_path: Path) -> None:
-    """They may share a directory."""
     paths = {series_runner.opened(points(*labels), seed, tmp_path).path for labels in ("a", "ab") for seed in (0, 1)}
     assert len(paths) == 4
 
 
 def test_one_cluster_serves_all_runs(tmp_path: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is opened once and closed at the end, and not at all where no run needs it."""
     opened: list[str] = []
 
     class Cluster:
@@ -167,7 +161,6 @@ def test_one_cluster_serves_all_runs(tmp_path: Path, runs: Runs, monkeypatch: py
 
 
 def test_a_damaged_file_is_one_line(tmp_path: Path) -> None:
-    """Never a traceback, never a silent new start."""
     path = series_runner.opened(points("a"), 0, tmp_path).path
     for text in ("{", "[]", '{"series_version": 1}', '{"series_version": 99}'):
         path.write_text(text)
@@ -207,7 +200,6 @@ def test_an_external_cluster_serves_all_runs(runs: Runs, tmp_path: Path, monkeyp
 def test_points_too_large_for_an_external_cluster_are_said_before_it_gets_anything(
     runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All of them, once it says what it has: else the series would end at the first of them, some runs later."""
     nodes = SimpleNamespace(node_resources=lambda: [NodeResources(4096, 4096, {})], setting=lambda name: None)
     uploaded: list[str] = []
 
@@ -238,7 +230,6 @@ def test_a_sweep_says_what_its_points_are(tmp_path: Path, runs: Runs) -> None:
 
 
 def test_what_points_lack_is_said_before_the_first_run(tmp_path: Path, runs: Runs) -> None:
-    """One line each, and nothing is run or written; of a single point it is the error itself."""
     large = {name: dataclasses.replace(files.load("softmax-mnist-quick"), workers=1000, name=name) for name in "ab"}
     lines: list[str] = []
     found = series_runner.opened({**points("c"), **large}, 0, tmp_path)

@@ -24,7 +24,6 @@ class Extended(Experiment):
 
 
 def test_a_new_field_needs_only_its_declaration() -> None:
-    """Command line, range, registry, page, help and run.json follow from it."""
     found = settings_of(Extended)
     patience, twin = found["patience"], found["twin"]
     assert patience.check(patience.parse("4", Source("--set")), "here") == 4
@@ -38,13 +37,11 @@ def test_a_new_field_needs_only_its_declaration() -> None:
 
 
 def test_a_job_has_each_field_of_its_experiment() -> None:
-    """Ranks get them without a list of names."""
     names = {field.name for field in dataclasses.fields(Experiment)}
     assert names < {field.name for field in dataclasses.fields(Job)}
 
 
 def test_names_keep_their_types() -> None:
-    """Also after `replace`, and in a stored configuration they are strings."""
     main = dataclasses.replace(files.load("softmax-mnist", ["channel=tcp@lo"]), model="net.py:build")
     assert (main.channel.transport, main.channel.device) == ("tcp", "lo")
     assert (main.model.path, main.model.attribute, main.dataset.path) == ("net.py", "build", "")

@@ -12,7 +12,6 @@ from tests.hadoop_conf import write
 
 
 def test_addresses_of_a_plain_cluster(tmp_path: Path) -> None:
-    """What is not set has Hadoop's default; each address names the key that it comes from."""
     write(tmp_path, core={"fs.defaultFS": "hdfs://nn.example:8020/"}, yarn={"yarn.resourcemanager.hostname": "rm"})
     conf = HadoopConf.read(tmp_path)
     conf.check_supported()
@@ -35,7 +34,6 @@ def test_all_interfaces_are_no_address(tmp_path: Path) -> None:
 
 
 def test_high_availability_has_several_addresses(tmp_path: Path) -> None:
-    """A nameservice's NameNodes and the ResourceManagers' ids, with ${...} replaced."""
     write(
         tmp_path,
         core={"fs.defaultFS": "hdfs://ns1"},
@@ -62,7 +60,6 @@ def test_high_availability_has_several_addresses(tmp_path: Path) -> None:
 
 
 def test_variables_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """${env.NAME} and its defaults, and no endless loop where a property names itself."""
     write(
         tmp_path,
         core={"a": "${env.DL_HOST}", "b": "${env.DL_NONE:-x}", "c": "${env.DL_NONE}", "d": "${d}", "e": "${a}-${b}"},
@@ -85,7 +82,6 @@ def test_variables_of_the_environment(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_what_cannot_be_used_is_refused_by_its_key(
     tmp_path: Path, sites: dict[str, dict[str, str]], words: str
 ) -> None:
-    """Kerberos, HTTPS only, no WebHDFS."""
     with pytest.raises(UsageError, match=words):
         HadoopConf.read(write(tmp_path, **sites)).check_supported()
 

@@ -115,13 +115,11 @@ def _told(path: Path, pid: int) -> None:
 
 
 def computed(path: Path, run: str) -> dict[str, Any]:
-    """The record of a bundle, computed anew."""
     configuration = dataclasses.asdict(Bundle(DATA / run).read().configuration)
     return record.computed(Bundle(path), from_dict(configuration, "test")).to_json()
 
 
 def said(found: dict[str, Any]) -> list[str]:
-    """The warnings about what is missing."""
     return [line for line in found["warnings"] if line.startswith("missing: ")]
 
 
@@ -144,7 +142,6 @@ def claims_nothing(found: dict[str, Any], before: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("run", RUNS)
 def test_a_whole_bundle_lacks_nothing(run: str, tmp_path: Path) -> None:
-    """Neither as it was captured, nor with what is noted today; also one of a job that failed."""
     assert said(Captured.computed(run)) == []
     found = computed(copied(run, tmp_path), run)
     assert said(found) == []
@@ -189,7 +186,6 @@ BY_INVENTORY_ALONE = {
 @pytest.mark.slow
 @pytest.mark.parametrize(("run", "name"), [each for each in EACH if each.values[0] != "killed-trainer"])
 def test_each_source_is_missed_without_an_inventory(run: str, name: str, tmp_path: Path) -> None:
-    """By what the other sources say: so is what never came, and was in no inventory."""
     if name in UNREADABLE:
         return
     path = copied(run, tmp_path)
@@ -207,7 +203,6 @@ def _size(path: Path) -> int:
 
 @pytest.mark.parametrize("run", ["quick-run", "own-run", "native-run"])
 def test_without_any_spans_nothing_is_claimed(run: str, tmp_path: Path) -> None:
-    """A recorder that could write nowhere leaves a run that is invalid, says why, and whose wall is nobody's."""
     path = copied(run, tmp_path)
     shutil.rmtree(path / "spans")
     found = computed(path, run)
@@ -218,7 +213,6 @@ def test_without_any_spans_nothing_is_claimed(run: str, tmp_path: Path) -> None:
 
 
 def test_a_recorder_that_was_off_misses_nothing(tmp_path: Path) -> None:
-    """There are no spans to be missed; that it was off is a warning of its own."""
     path = Path(shutil.copytree(DATA / "quick-run", tmp_path / "run"))
     shutil.rmtree(path / "spans")
     (path / files.SPAN_COST).write_text(json.dumps({"recording": "off", "span_ns": None}))
@@ -251,7 +245,6 @@ def test_a_file_of_which_half_is_left_is_noticed(run: str, name: str, half: str,
 
 
 def test_a_line_that_is_taken_out_of_a_span_file_is_noticed(tmp_path: Path) -> None:
-    """The recorder says now and then how many lines it has written."""
     path = copied("quick-run", tmp_path)
     (rank,) = [file for file in (path / "spans").rglob("*.jsonl") if '"role":"chief"' in file.read_text()]
     lines = rank.read_text().splitlines(keepends=True)
@@ -267,7 +260,6 @@ def test_a_line_that_is_taken_out_of_a_span_file_is_noticed(tmp_path: Path) -> N
 
 
 def test_a_disk_that_refused_spans_is_named_with_the_process(tmp_path: Path) -> None:
-    """Its message on stderr is the evidence where no count could be written."""
     path = copied("quick-run", tmp_path)
     log = sorted((path / files.CONTAINER_LOGS).glob("*/stderr"))[1]
     log.write_text(log.read_text() + "dlobd: 7 lines of spans of process 22969 are lost in all\n")
@@ -278,7 +270,6 @@ def test_a_disk_that_refused_spans_is_named_with_the_process(tmp_path: Path) -> 
 
 
 def test_a_script_that_silences_its_log_is_noticed(tmp_path: Path) -> None:
-    """From the call of setLogLevel on nothing is known of jobs and tasks; what was before stays."""
     path = copied("own-run", tmp_path)
     log = path / files.DRIVER_STDERR
     lines = log.read_text().splitlines(keepends=True)
@@ -299,7 +290,6 @@ def test_a_script_that_silences_its_log_is_noticed(tmp_path: Path) -> None:
 
 
 def test_nodes_of_ones_own_cluster_are_counted(tmp_path: Path) -> None:
-    """TFCluster.run says how many it starts; each runs a main function, which has a span."""
     path = copied("own-run", tmp_path)
     spans = next((path / "spans" / "driver").iterdir())
     begin = {"k": "s", "l": "launcher", "n": kinds.TFCLUSTER_RUN, "i": 9999, "p": 1, "t": 3590000000000, "d": 10}

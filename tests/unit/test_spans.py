@@ -17,7 +17,6 @@ from dlobd.timeline.builder import LaneBuilder
 
 
 def test_a_span_of_an_unregistered_kind_is_refused() -> None:
-    """A trace contains only spans whose quality, owner and findings the registry knows."""
     process = Process("host", "driver", 0, 1)
     recorded = RecordedProcess(process, "domain", 0, False, Path("spans-1-2.jsonl"))
     recorded.spans = [RecordedSpan(1, 0, "spark", "of another version", 0, 9, False, {}, {}, "")]
@@ -39,7 +38,6 @@ def test_a_span_of_an_unregistered_kind_is_refused() -> None:
     ],
 )
 def test_a_recorded_span_finds_its_kind(layer: str, name: str, expected: tuple[kinds.SpanKind, str] | None) -> None:
-    """By layer and name; of several templates the longest counts."""
     found = kinds.kind_of(layer, name)
     assert found == expected
     if found and expected:
@@ -55,12 +53,10 @@ def test_a_recorded_cause_finds_its_row() -> None:
 
 
 def test_a_copied_kind_is_the_same_row() -> None:
-    """Processes of a pool and copies of dataclasses refer to the registry."""
     for row in (*kinds.SPANS.values(), *kinds.INSTANTS.values(), *kinds.CAUSES.values()):
         assert copy.deepcopy(row) is row
         assert pickle.loads(pickle.dumps(row)) is row
 
 
 def test_every_row_has_a_layer() -> None:
-    """Reports list time by layer."""
     assert {row.layer for row in kinds.SPANS.values()} == set(LAYERS)

@@ -30,7 +30,6 @@ SPARKS_NAMES = {
 
 
 def found(lines: list[str]) -> dict[str, Any]:
-    """The member `spark_metrics` of an event log."""
     log = event_log.parse(lines)
     metrics = plain(spark_metrics(log.tasks, log.stage_calls))
     assert metrics is not None
@@ -52,7 +51,6 @@ def task(number: int, stage: int, length_ms: int, ok: bool = True, **metrics: in
 
 
 def test_the_tasks_of_a_real_run_sum_to_sparks_own_sums() -> None:
-    """Spark adds the same metrics up itself, stage by stage; what it has in nanoseconds becomes whole milliseconds."""
     metrics = found(LINES)
     completed = [json.loads(line)["Stage Info"] for line in LINES if '"SparkListenerStageCompleted"' in line]
     assert [stage["stage"] for stage in metrics["stages"]] == [info["Stage ID"] for info in completed] == [0, 1, 2]
@@ -81,7 +79,6 @@ def test_a_run_is_the_sum_of_its_stages() -> None:
 
 
 def test_skew_is_the_slowest_task_less_the_median_one() -> None:
-    """Added up over the stages; of an even number of tasks the median lies between two."""
     lines = [task(0, 0, 10), task(1, 0, 20), task(2, 0, 70), task(3, 1, 10), task(4, 1, 15)]
     metrics = found(lines)
     assert [stage["skew_ns"] for stage in metrics["stages"]] == [50_000_000, 2_500_000]
@@ -97,7 +94,6 @@ def test_nanoseconds_become_milliseconds_once_a_stage() -> None:
 
 
 def test_a_failed_task_is_counted() -> None:
-    """One that was lost with its executor has no metrics, and yet it ended."""
     metrics = found([task(0, 0, 10, Executor_Run_Time=7), task(1, 0, 10, ok=False)])
     assert metrics["failed_tasks"] == 1
     assert metrics["metrics"]["numTasks"] == 2
@@ -113,7 +109,6 @@ def test_without_an_ended_task_there_is_nothing() -> None:
 
 
 def test_a_capture_without_its_stages_still_has_its_tasks() -> None:
-    """The calls are unknown there, the figures are not."""
     quick = Evidence(DATA / "quick-run")
     metrics = plain(spark_metrics(quick.event_log.tasks, quick.event_log.stage_calls))
     assert {stage["call"] for stage in metrics["stages"]} == {None}

@@ -17,12 +17,10 @@ OURS = (
 
 
 def after(line: tuple[str, ...], option: str) -> list[str]:
-    """All values of an option."""
     return [line[i + 1] for i, word in enumerate(line) if word == option]
 
 
 def test_a_line_is_taken_apart() -> None:
-    """Options of both forms, the script, and arguments that look like options."""
     line = parse(["x/spark-submit", "--executor-memory=1g", "-c", "a=b=c", "--verbose", "s.py", "--master", "m"])
     assert line.options == (("--executor-memory", "1g"), ("--conf", "a=b=c"), ("--verbose", None))
     assert (line.script, line.arguments) == ("s.py", ("--master", "m"))
@@ -42,14 +40,12 @@ def test_a_line_is_taken_apart() -> None:
     ],
 )
 def test_what_is_no_line_is_refused(words: list[str], what: str) -> None:
-    """One sentence each."""
     with pytest.raises(UsageError) as error:
         _ = parse(words).settings
     assert what in error.value.line
 
 
 def test_the_person_has_the_last_word() -> None:
-    """Their options stand as they are, in whichever form; ours only where they said nothing."""
     theirs = ("--conf", "spark.executor.instances=3", "--executor-memory", "1g", "--queue", "q")
     line = merged(OURS, theirs)
     assert line[0] == "/opt/bin/spark-submit"
@@ -62,7 +58,6 @@ def test_the_person_has_the_last_word() -> None:
 
 
 def test_what_both_need_is_joined() -> None:
-    """Java options and files, whether the person wrote an option or a setting."""
     theirs = ("--conf", "spark.driver.extraJavaOptions=-Da=1", "--files", "a,b")
     line = merged(OURS, (*theirs, "-c", "spark.executor.extraJavaOptions=-Db=2"))
     assert after(line, "--driver-java-options") == ["-Da=1 -Xlog:a"]
@@ -73,7 +68,6 @@ def test_what_both_need_is_joined() -> None:
 
 
 def test_a_properties_file_counts_as_said(tmp_path: Path) -> None:
-    """Its settings are the person's; a line's own outrank them."""
     file = tmp_path / "p.conf"
     file.write_text("# comment\nspark.ui.port 4050\nspark.executor.memory=2g\nspark.files : c\n")
     line = merged(OURS, ("--properties-file", str(file), "--executor-memory", "1g"))
@@ -87,5 +81,4 @@ def test_a_properties_file_counts_as_said(tmp_path: Path) -> None:
     [("512", 512), ("1g", 1024), ("2GB", 2048), ("2048k", 2), ("1t", 1 << 20), ("x", None), ("", None)],
 )
 def test_sizes_are_read_as_spark_reads_them(text: str, size: int | None) -> None:
-    """MiB unless a unit is said."""
     assert megabytes(text) == size

@@ -23,14 +23,12 @@ from dlobd.schema import Experiment
 
 
 def file_checksum(data: bytes) -> str:
-    """The checksum of a whole file of one block."""
     checksum = FileChecksum()
     checksum.add(data)
     return checksum.hexdigest()
 
 
 def small(**changes: object) -> Experiment:
-    """The quick experiment on few samples."""
     quick = files.load("softmax-mnist-quick")
     return dataclasses.replace(quick, train_samples=600, test_samples=100, **changes)  # type: ignore[arg-type]
 
@@ -67,8 +65,6 @@ def test_what_is_there_is_used_again(tmp_path: Path) -> None:
 
 
 def test_equal_parameters_give_equal_bytes(tmp_path: Path) -> None:
-    """A seeded run repeats, and another seed has another order."""
-
     def data(name: str, seed: int) -> list[bytes]:
         staged = staging.stage(small(seed=seed), LocalDirectory(), str(tmp_path / name), silent)
         return [path.read_bytes() for path in sorted(Path(staged.train_dir).iterdir())]
@@ -96,7 +92,6 @@ def test_the_directory_names_all_that_its_content_depends_on(change: dict[str, o
 
 
 def test_a_storage_that_refuses_is_one_clear_line(tmp_path: Path) -> None:
-    """A file stands where the directory is to be: what, why, and the next step."""
     (tmp_path / "dlobd").write_text("")
     with pytest.raises(ClusterError, match="refused to store the data set") as caught:
         staging.stage(small(), LocalDirectory(), str(tmp_path), silent)
@@ -123,7 +118,6 @@ def test_files_of_unequal_length_are_refused(tmp_path: Path, damage: Callable[[P
 
 
 def test_a_data_set_is_never_whole_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files are written in pieces, and are the same whatever the size of these is."""
     whole = staging.stage(small(), LocalDirectory(), str(tmp_path / "whole"), silent)
     asked: list[int] = []
     chunks = Mnist.chunks
@@ -154,7 +148,6 @@ def test_a_write_that_begins_anew_gets_all_pieces_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cuts", [[], [1], [511, 512, 513], [0, 0, 2000]])
 def test_a_checksum_of_pieces_is_that_of_the_whole(cuts: list[int]) -> None:
-    """However the file is cut."""
     data = bytes(range(256)) * 9 + b"end"
     checksum = FileChecksum()
     for begin, end in zip([0, *cuts], [*cuts, len(data)], strict=True):
@@ -173,7 +166,6 @@ def test_a_checksum_of_pieces_is_that_of_the_whole(cuts: list[int]) -> None:
 def test_the_remedy_of_damaged_data_is_one_that_works_there(
     monkeypatch: pytest.MonkeyPatch, top: str, local: bool, remedy: str
 ) -> None:
-    """`dlobd clean` does not touch an external cluster: there the directory is named."""
     storage = LocalDirectory() if local else WebHdfs("http://127.0.0.1:9", "nobody")
     monkeypatch.setattr(type(storage), "exists", lambda self, path: True)
     monkeypatch.setattr(type(storage), "sizes", lambda self, path: {})

@@ -13,7 +13,6 @@ from tests.records import run_record
 
 @pytest.fixture
 def bundle(tmp_path: Path) -> store.Bundle:
-    """A new bundle."""
     return store.create(tmp_path / "runs", "softmax-mnist")
 
 
@@ -31,7 +30,6 @@ def test_a_new_bundle_has_its_id_and_its_three_folders(tmp_path: Path) -> None:
 
 
 def test_what_is_written_is_read(bundle: store.Bundle) -> None:
-    """run.json comes back as it was, and no other file is left beside it."""
     record = run_record(bundle.run_id)
     bundle.write(record)
     assert bundle.read_json() == record
@@ -39,7 +37,6 @@ def test_what_is_written_is_read(bundle: store.Bundle) -> None:
 
 
 def test_a_refused_record_leaves_the_old_one(bundle: store.Bundle) -> None:
-    """Writing is all or nothing."""
     _write(bundle)
     with pytest.raises(BundleError):
         bundle.write(run_record(bundle.run_id, status="fine"))
@@ -59,13 +56,11 @@ def test_a_refused_record_leaves_the_old_one(bundle: store.Bundle) -> None:
     ],
 )
 def test_a_record_that_breaks_the_schema_is_refused(changes: dict[str, object], where: str) -> None:
-    """The line names the place in run.json."""
     with pytest.raises(BundleError, match=f"does not follow its schema at {where}"):
         store.validate(run_record(**changes), "x")
 
 
 def test_layers_that_do_not_sum_to_the_wall_are_refused() -> None:
-    """The one rule a schema cannot say is checked too, to the nanosecond."""
     with pytest.raises(BundleError, match="sum to 1000000000 ns, not to the wall time of 1000000001 ns"):
         store.validate(run_record(wall_ns=1_000_000_001), "x")
 
@@ -91,7 +86,6 @@ def test_a_run_that_never_got_to_its_job_is_valid() -> None:
 
 
 def test_degrees_of_evidence_that_do_not_sum_to_their_layer_are_refused() -> None:
-    """A schema cannot express this rule."""
     record = run_record()
     record["layers"][0]["measured_ns"] += 1
     with pytest.raises(BundleError, match="of spark sum to 600000001 ns, not to 600000000 ns"):
@@ -100,7 +94,6 @@ def test_degrees_of_evidence_that_do_not_sum_to_their_layer_are_refused() -> Non
 
 @pytest.mark.parametrize("version", [0, 2, 10])
 def test_another_schema_version_is_refused(bundle: store.Bundle, version: int) -> None:
-    """The error names both versions."""
     (bundle.path / "run.json").write_text(json.dumps(run_record(schema_version=version)))
     with pytest.raises(BundleError, match=rf"schema version {version}; this dlobd reads 1\. Next: read it with"):
         bundle.read_json()
@@ -108,14 +101,12 @@ def test_another_schema_version_is_refused(bundle: store.Bundle, version: int) -
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"schema_version": null}', "\xff\xfe"])
 def test_a_damaged_record_is_one_line(bundle: store.Bundle, text: str) -> None:
-    """Whatever is in run.json, the answer is a BundleError."""
     (bundle.path / "run.json").write_bytes(text.encode("latin-1"))
     with pytest.raises(BundleError, match="damaged"):
         bundle.read_json()
 
 
 def test_a_bundle_without_a_record_is_one_line(bundle: store.Bundle) -> None:
-    """A run that was killed early has no run.json."""
     with pytest.raises(BundleError, match=r"run\.json cannot be read: No such file"):
         bundle.read_json()
 
@@ -134,7 +125,6 @@ def test_a_sealed_bundle_verifies_anywhere(bundle: store.Bundle, tmp_path: Path)
 
 
 def test_verify_names_what_was_changed_removed_and_added(bundle: store.Bundle) -> None:
-    """One line a file; files outside the bundle's parts may come and go."""
     _write(bundle)
     bundle.add_bytes(b"a", "logs/a")
     bundle.add_bytes(b"b", "logs/b")
@@ -147,20 +137,17 @@ def test_verify_names_what_was_changed_removed_and_added(bundle: store.Bundle) -
 
 
 def test_an_unsealed_bundle_cannot_be_verified(bundle: store.Bundle) -> None:
-    """A run that was killed is told apart from one that was changed."""
     with pytest.raises(BundleError, match="has no hashes"):
         bundle.verify()
 
 
 @pytest.mark.parametrize("name", ["../x", "run.json", "logs/../../x", "/etc/x"])
 def test_nothing_is_added_outside_the_parts(bundle: store.Bundle, name: str) -> None:
-    """A name that leaves spans, evidence and logs is a mistake of the caller."""
     with pytest.raises(ValueError, match="does not lie in"):
         bundle.add_bytes(b"", name)
 
 
 def test_find_by_path_id_prefix_and_latest(tmp_path: Path) -> None:
-    """All the ways to name a run lead to the same bundle; latest goes over all experiments."""
     out = tmp_path / "runs"
     first = store.create(out, "zebra", datetime(2026, 1, 1, tzinfo=UTC))
     last = store.create(out, "ant", datetime(2026, 1, 2, tzinfo=UTC))
@@ -181,7 +168,6 @@ def test_find_by_path_id_prefix_and_latest(tmp_path: Path) -> None:
     ],
 )
 def test_find_refuses_what_is_not_one_run(tmp_path: Path, ref: str, line: str) -> None:
-    """Ambiguous and unknown references are answered in one line."""
     for day in (1, 2):
         store.create(tmp_path, "mine", datetime(2026, 1, day, tzinfo=UTC))
     with pytest.raises(BundleError, match=line):
@@ -189,13 +175,11 @@ def test_find_refuses_what_is_not_one_run(tmp_path: Path, ref: str, line: str) -
 
 
 def test_latest_of_nothing(tmp_path: Path) -> None:
-    """Before the first run the answer is how to make one."""
     with pytest.raises(BundleError, match=r"there is no run in .*Next: dlobd run softmax-mnist"):
         store.find("latest", tmp_path / "runs")
 
 
 def test_a_bundle_cannot_be_made_where_a_file_is(tmp_path: Path) -> None:
-    """A wrong --out is one line."""
     (tmp_path / "file").write_text("")
     with pytest.raises(BundleError, match="no bundle can be created"):
         store.create(tmp_path / "file", "mine")
@@ -226,7 +210,6 @@ def test_a_bundle_cannot_be_made_where_a_file_is(tmp_path: Path) -> None:
     ],
 )
 def test_secrets_are_hidden_and_what_is_around_them_stays(text: bytes, hidden: bytes) -> None:
-    """The value goes, its quotes and its neighbours stay."""
     assert redaction.redact(text) == hidden
 
 
@@ -240,12 +223,10 @@ def test_secrets_are_hidden_and_what_is_around_them_stays(text: bytes, hidden: b
     ],
 )
 def test_lines_that_importers_read_are_not_touched(line: bytes) -> None:
-    """YARN's logs speak of token managers all the time; those are no secrets."""
     assert redaction.redact(line) == line
 
 
 def test_redacted_json_is_still_json() -> None:
-    """An event log stays readable after its secrets are gone."""
     text = json.dumps({"spark.yarn.secret": 'a"b\\', "list": [["x.password", "p'q"]], "n": 1}).encode()
     assert json.loads(redaction.redact(text)) == {
         "spark.yarn.secret": "[redacted]",
@@ -255,7 +236,6 @@ def test_redacted_json_is_still_json() -> None:
 
 
 def test_a_bundle_holds_no_secret_of_an_added_log(bundle: store.Bundle, tmp_path: Path) -> None:
-    """Text is redacted on its way in; binary files are copied as they are."""
     log, binary = tmp_path / "stderr", tmp_path / "picture"
     log.write_bytes(b"authkey=abc\n")
     binary.write_bytes(b"\0token=abc")
@@ -264,7 +244,6 @@ def test_a_bundle_holds_no_secret_of_an_added_log(bundle: store.Bundle, tmp_path
 
 
 def test_secrets_of_a_command_line_are_replaced() -> None:
-    """Both forms: in one word, and where the option is one word and its value the next."""
     words = ["--epochs", "3", "--api-token", "abc", "spark.my.password=xyz", "--name", "token"]
     assert redaction.redact_words(words) == [
         *("--epochs", "3", "--api-token", "[redacted]", "spark.my.password=[redacted]", "--name", "token"),

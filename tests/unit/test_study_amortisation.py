@@ -63,7 +63,6 @@ class Lab:
 
 
 def line(runs: list[Member], label: str = "barrier feed") -> Line:
-    """Return the line of a launcher and input."""
     return next(line for line in amortisation(runset(runs)).lines if line.label == label)
 
 
@@ -109,7 +108,6 @@ def test_a_varying_first_epoch_does_not_blur_the_cost_of_an_epoch() -> None:
 
 
 def test_long_runs_are_checked_and_do_not_bend_the_line() -> None:
-    """A predicted run is inside, a run of twice the length is not; the line does not change."""
     lab = Lab(2, outside_s=0.5, loop_share=0.02)
     short = lab.series()
     long = [lab.run(1, "barrier feed", 8, STACK), lab.run(1, "barrier feed", 50, (36.0, 3.0))]
@@ -153,7 +151,6 @@ def test_the_variation_between_epochs_averages_out() -> None:
 
 
 def test_without_runs_of_three_epochs_a_slow_run_is_slow_throughout() -> None:
-    """All variation of its second epoch counts as variation between runs."""
     lab = Lab(5, loop_share=0.04)
     runs = [lab.run(repeat, "barrier feed", epochs, STACK) for repeat in range(1, 31) for epochs in (1, 2)]
     found = line(runs).variation
@@ -193,7 +190,6 @@ def test_the_epochs_until_the_overhead_is_small_are_covered() -> None:
 
 
 def test_departures_from_the_line_are_warnings() -> None:
-    """A longer last epoch, start-up that grows with epochs, and too few repeats."""
     bent = amortisation(runset(Lab().series(bend_s=1.0))).warnings
     assert any("the second of 2 epochs is +1.00 s off the mean of the second and third of 3" in each for each in bent)
     growing = [

@@ -20,7 +20,6 @@ def test_the_hodges_lehmann_centre_is_robust() -> None:
 
 
 def test_subsamples_are_all_subsets_of_repeats() -> None:
-    """Three repeats have seven subsets; a column has the same repeats in each row."""
     found = subsample_mean([[1.0, 2.0, 6.0], [11.0, 12.0, 16.0]]).means
     assert sorted(found[0]) == [1, 1.5, 2, 3, 3.5, 4, 6]
     assert np.allclose(found[1] - found[0], 10)
@@ -52,7 +51,6 @@ def test_six_repeats_reach_from_the_lowest_to_the_highest_and_five_have_no_inter
 
 
 def test_constants_are_certain() -> None:
-    """Without variation the interval is the value."""
     assert (mean([6.0] * 6).low, mean([6.0] * 6).high, mean([6.0] * 6).half_width) == (6, 6, 0)
     certain = ratio([6.0, 12.0, 3.0, 6.0, 9.0, 30.0], [2.0, 4.0, 1.0, 2.0, 3.0, 10.0])
     assert (certain.value, certain.low, certain.high) == pytest.approx((3, 3, 3))

@@ -20,12 +20,10 @@ RECORD = json.loads((Path(__file__).parents[1] / "golden" / "run.json").read_tex
 
 
 def run(**changes: Any) -> Run:
-    """The golden run with some of its keys changed."""
     return Run.from_json(deepcopy(RECORD) | changes)
 
 
 def longer() -> Run:
-    """The same run, with two seconds more of HDFS."""
     layers = deepcopy(RECORD["layers"])
     next(row for row in layers if row["layer"] == "hdfs")["ns"] += 2_000_000_000
     return run(run_id="second", wall_ns=RECORD["wall_ns"] + 2_000_000_000, layers=layers)
@@ -72,7 +70,6 @@ def test_what_was_not_measured_is_not_a_zero() -> None:
     ],
 )
 def test_runs_that_have_no_common_mean_are_refused(runs: list[Run], said: str) -> None:
-    """Apples stay with apples; the line says which run does not fit."""
     with pytest.raises(UsageError, match=said):
         overhead_table(runs)
 
@@ -89,7 +86,6 @@ def test_equal_tables_give_equal_pictures(tmp_path: Path, suffix: str) -> None:
 
 
 def test_another_suffix_or_folder_is_refused(tmp_path: Path) -> None:
-    """One clear line instead of a traceback."""
     table = overhead_table([run()])
     with pytest.raises(UsageError, match="neither"):
         pictures.write(picture(table), tmp_path / "a.jpg")

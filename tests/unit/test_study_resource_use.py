@@ -20,7 +20,6 @@ S = 10**9
 
 
 def sample(at_s: float, cpu_s: float, role: str = "host", index: int = 0, **more: Any) -> dict[str, Any]:
-    """A row of `RunBundle.resources`."""
     pid = None if role == "host" else 100 + index
     row = {"at_ns": int(at_s * S), "host": "h", "role": role, "index": index, "pid": pid, "cpu_ns": int(cpu_s * S)}
     sizes = ("disk_read_bytes", "disk_written_bytes", "loopback_bytes", "net_received_bytes", "net_sent_bytes")
@@ -56,7 +55,6 @@ def test_processes_of_a_role_add_up_at_the_machines_times() -> None:
 
 
 def test_segments_of_one_layer_become_one_strip() -> None:
-    """In seconds from the window's start, without a gap."""
     at = [0, 1, 3, 4, 10]
     names = ["spark", "spark", "yarn", "spark"]
     segments = [
@@ -67,7 +65,6 @@ def test_segments_of_one_layer_become_one_strip() -> None:
 
 
 def test_the_picture_is_the_same_each_time_and_needs_no_gpu(tmp_path: Path) -> None:
-    """With a GPU there is a panel more."""
     layers = [("yarn", 0.0, 1.0), ("spark", 1.0, 2.0), ("unattributed", 3.0, 1.0)]
     frame = pd.DataFrame([*machine(), *(sample(at, at / 2, "executor", 1) for at in range(5))])
     for name in ("one.svg", "two.svg"):
@@ -99,6 +96,5 @@ def test_the_means_by_layer() -> None:
 
 
 def test_a_run_that_was_not_sampled_is_refused() -> None:
-    """In one line; not an empty picture."""
     with pytest.raises(UsageError, match="has no samples of its resources"):
         layer_table(run_of(resources=None))

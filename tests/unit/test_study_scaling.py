@@ -14,7 +14,6 @@ from tests.chosen_runs import made, runset
 
 
 def chosen(*runs: Run, axes: tuple[str, ...] = ()) -> RunSet:
-    """Return a set of runs without a series."""
     return runset(runs, axes)
 
 
@@ -25,7 +24,6 @@ def point(workers: int, start_s: float, train_s: float, **settings: Any) -> Run:
 
 
 def test_speed_up_and_efficiency() -> None:
-    """Training is twice as fast with two workers, start-up is not: the wall gains less."""
     drifts = (0, 0.01, -0.01, 0.3, 0.4, 5)
     runs = [point(n, 10 + drift, 20 / n) for n in (1, 2) for drift in drifts]
     (curve,) = scaling.curves(chosen(*runs)).values()
@@ -44,7 +42,6 @@ def test_speed_up_and_efficiency() -> None:
 
 
 def test_speed_ups_compare_runs_of_the_same_repeat() -> None:
-    """The second repeat of one worker is lost, and the third does not replace it."""
     one, two = ([point(n, start_s / n, 1 / n) for start_s in (9, 19, 79)] for n in (1, 2))
     del one[1]
     members = [Member(run, Repeat("key", n)) for run, n in zip([*one, *two], (1, 3, 1, 2, 3), strict=True)]
@@ -64,7 +61,6 @@ def test_it_counts_from_the_fewest_workers() -> None:
 
 
 def test_other_settings_make_other_curves() -> None:
-    """The axes name a curve; a group with one number of workers has none."""
     runs = [point(n, 1, 2, launcher=how, input=source) for n in (1, 2) for how, source in (("a", "x"), ("b", "y"))]
     alone = point(1, 1, 2, launcher="c")
     assert list(scaling.curves(chosen(*runs, alone, axes=("workers", "launcher")))) == ["launcher=a", "launcher=b"]
@@ -72,14 +68,12 @@ def test_other_settings_make_other_curves() -> None:
 
 
 def test_the_kind_of_scaling() -> None:
-    """Equal global batches, or equal batches of a worker."""
     assert "global batch of 200" in scaling.kind(chosen(point(1, 1, 1, batch_size=200), point(2, 1, 1, batch_size=100)))
     assert "batch of 100" in scaling.kind(chosen(point(1, 1, 1), point(2, 1, 1)))
     assert "Neither" in scaling.kind(chosen(point(1, 1, 1, batch_size=150), point(2, 1, 1, batch_size=100)))
 
 
 def test_it_warns_of_shared_cores_and_of_too_few_runs() -> None:
-    """An embedded cluster shares one machine."""
     said = scaling.warnings(chosen(point(1, 1, 1), point(2, 1, 1)))
     assert "one machine of 2 cores" in said[0]
     assert "needs 6 repeats" in said[1]
@@ -88,7 +82,6 @@ def test_it_warns_of_shared_cores_and_of_too_few_runs() -> None:
 
 
 def test_incomparable_runs_are_refused() -> None:
-    """One number of workers, and walls of different work."""
     with pytest.raises(UsageError, match="no runs differ in workers alone"):
         scaling.curves(chosen(point(2, 1, 1), point(2, 1, 1)))
     with pytest.raises(UsageError, match="different numbers of samples"):

@@ -27,12 +27,10 @@ def sweep(wall_s: Callable[[int, str, int], float], repeats: int = 3) -> RunSet:
 
 
 def of_wall(chosen: RunSet) -> dict[str, Sensitivity]:
-    """Return the sensitivity of the wall by factor."""
     return {one.factor: one for one in sensitivity.sensitivities(chosen) if one.figure == "wall"}
 
 
 def test_a_factor_that_decides_all_has_1_and_one_without_effect_0() -> None:
-    """First and total order, nothing by chance; a name is a factor like a number."""
     found = of_wall(sweep(lambda workers, launcher, repeat: {"tfos": 10, "barrier": 20}[launcher]))
     assert found["launcher"].first == pytest.approx(1, abs=0.01)
     assert found["launcher"].total == pytest.approx(1, abs=0.01)
@@ -57,7 +55,6 @@ def test_the_order_of_values_means_nothing() -> None:
 
 
 def test_an_interaction_is_in_the_total_order_alone() -> None:
-    """Both launchers are faster equally often: neither factor explains anything alone."""
     walls = {(1, "tfos"): 10, (1, "barrier"): 20, (2, "tfos"): 20, (2, "barrier"): 10}
     cells = product((1, 2), ("tfos", "barrier"), range(3))
     runs = tuple(made({"spark": walls[n, how]}, workers=n, launcher=how) for n, how, _ in cells)
@@ -77,14 +74,12 @@ def test_noise_belongs_to_runs_and_not_to_settings() -> None:
 
 
 def test_equal_input_gives_an_equal_table() -> None:
-    """The scheme is drawn from a seed."""
     noise = random.Random(1)
     chosen = sweep(lambda workers, launcher, repeat: 10 + workers + noise.gauss(0, 1))
     assert of_wall(chosen) == of_wall(chosen)
 
 
 def test_each_layer_and_the_throughput_are_figures() -> None:
-    """Constant and unmeasured ones are left out."""
     cells = list(product((1, 2), range(3)))
     runs = [made({"spark": 5, "tensorflow": 9 / n, "hdfs": 1 + r}, rate=100 * n, workers=n) for n, r in cells]
     every = sensitivity.sensitivities(runset(tuple(runs), ()))
@@ -98,7 +93,6 @@ def test_each_layer_and_the_throughput_are_figures() -> None:
 
 
 def test_a_layer_without_a_part_is_0_and_an_unmeasured_layer_is_left_out() -> None:
-    """YARN without YARN, and a channel inside TensorFlow."""
     absent = (
         NotMeasured("yarn", "", "not part of this way: plain processes"),
         NotMeasured("channel", "tensorflow", "inside a step"),
@@ -114,8 +108,6 @@ def test_a_layer_without_a_part_is_0_and_an_unmeasured_layer_is_left_out() -> No
 
 
 def test_incomplete_sweeps_are_refused() -> None:
-    """A single value, too few runs of a combination, or a missing combination."""
-
     def flat(*_: Any) -> float:
         return 1.0
 

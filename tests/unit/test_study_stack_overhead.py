@@ -51,7 +51,6 @@ def test_the_overhead_is_the_difference_to_native_and_its_layers_add_up() -> Non
 
 
 def test_a_drift_between_repeats_cancels_in_the_overhead() -> None:
-    """Both take longer in each repeat: the walls are uncertain, their difference is not."""
     found = stack_overhead(runset(runs(drift_s=5)))
     _, barrier = found.points
     assert barrier.wall.high - barrier.wall.low > 10
@@ -75,7 +74,6 @@ def test_five_repeats_have_no_interval_and_a_warning() -> None:
     ],
 )
 def test_runs_of_different_work_are_refused_with_the_fields(changes: dict[str, Any], said: str) -> None:
-    """The line has the differing fields with both values."""
     other = member(7, 59, dataclasses.replace(experiment("barrier feed"), **changes), STACK_S)
     with pytest.raises(UsageError) as raised:
         stack_overhead(runset([*runs(), other]))
@@ -83,7 +81,6 @@ def test_runs_of_different_work_are_refused_with_the_fields(changes: dict[str, A
 
 
 def test_stack_settings_and_the_page_cache_may_differ() -> None:
-    """Stack settings are compared; another state of the page cache is a warning."""
     warm = [member(r, 40 + r, experiment("tfos read", page_cache="warm"), STACK_S) for r in range(1, 7)]
     found = stack_overhead(runset([*runs(), *warm]))
     assert [point.label for point in found.points[:1]] == ["native"]
@@ -92,7 +89,6 @@ def test_stack_settings_and_the_page_cache_may_differ() -> None:
 
 
 def test_without_native_or_without_a_stack_there_is_no_comparison() -> None:
-    """The line names the missing runs."""
     every = runs()
     for of, said in (("barrier feed", "No native run is ok"), ("native", "no run in a stack")):
         with pytest.raises(UsageError, match=said):
@@ -100,7 +96,6 @@ def test_without_native_or_without_a_stack_there_is_no_comparison() -> None:
 
 
 def test_a_native_run_of_another_repeat_does_not_pair() -> None:
-    """Runs of two series share no repeat."""
     apart = [
         dataclasses.replace(one, repeat=Repeat("other", one.repeat.number)) if label(one) == "native" else one
         for one in runs()
@@ -110,18 +105,15 @@ def test_a_native_run_of_another_repeat_does_not_pair() -> None:
 
 
 def label(one: Member) -> str:
-    """Return launcher and input."""
     return launch_label(experiment_of(one.run))
 
 
 def changed(every: list[Member], place: int, **changes: Any) -> list[Member]:
-    """Return the runs with one of them changed."""
     one = every[place]
     return [*every[:place], dataclasses.replace(one, run=dataclasses.replace(one.run, **changes)), *every[place + 1 :]]
 
 
 def test_doubts_about_a_comparison_are_warnings() -> None:
-    """A failed run, another machine, another version, and native runs before all others."""
     every = changed(runs(), 1, page_cache=PageCache("as-is", 90, 100, 90))
     assert stack_overhead(runset(every)).warnings == ()
     failed = stack_overhead(runset(changed(every, 3, status="failed", reason="died")))
@@ -145,7 +137,6 @@ def test_doubts_about_a_comparison_are_warnings() -> None:
 
 
 def test_runs_disturbed_by_other_machines_are_left_out_and_listed() -> None:
-    """The lost CPU time counts: a tenth of the wanted time is allowed."""
     every = runs(7)
     for number, stolen_ns in ((3, 2 * 10**9 + 1), (5, 2 * 10**9)):
         host = HostUse("h", "d", 2, 1, 1, 18 * 10**9, stolen_ns, 1, 1, 1, None, None, 0, 0, 0)
@@ -161,7 +152,6 @@ def test_runs_disturbed_by_other_machines_are_left_out_and_listed() -> None:
 
 
 def test_bundles_without_their_series_are_paired_by_order_and_series_by_their_file(tmp_path: Path) -> None:
-    """Both give the same runs; a bundle that is also in a series counts once."""
     records = [(one.repeat.number, record_of(one)) for one in runs(6)]
     path = on_disk(tmp_path, records)
     bundles = [Bundle(tmp_path / r["configuration"]["name"] / r["run_id"]).path for _, r in records]
@@ -174,7 +164,6 @@ def test_bundles_without_their_series_are_paired_by_order_and_series_by_their_fi
 
 
 def record_of(one: Member) -> dict[str, Any]:
-    """Return the record of a constructed run."""
     number = int(one.run.run_id[11:13]) * 60 + int(one.run.run_id[13:15])
     return record(number, experiment_of(one.run), {row.layer: row.ns / 1e9 for row in one.run.layers})
 

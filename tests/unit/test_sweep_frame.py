@@ -42,7 +42,6 @@ def swept(out: Path, walls: dict[tuple[int, int], Any]) -> Series:
 
 
 def test_the_frame_has_a_row_a_run(tmp_path: Path) -> None:
-    """Columns are the axes and the nanoseconds of each layer; unmeasured values are missing."""
     made = swept(tmp_path, {(1, 1): 4, (2, 1): 3, (1, 2): 5, (2, 2): "failed"})
     found = dlobd.load_sweep(made.path)
     assert list(found["point"]) == ["workers=1", "workers=2", "workers=1", "workers=2"]
@@ -59,7 +58,6 @@ def test_the_frame_has_a_row_a_run(tmp_path: Path) -> None:
 
 
 def test_the_frame_is_written_beside_the_series(tmp_path: Path) -> None:
-    """The CSV gives the same figures."""
     made = swept(tmp_path, {(1, 1): 4, (2, 1): 3})
     path = sweep_frame.write_csv(made)
     assert path == tmp_path / f"sweep-{made.key}.csv"
@@ -69,7 +67,6 @@ def test_the_frame_is_written_beside_the_series(tmp_path: Path) -> None:
 
 
 def test_a_series_without_runs_has_an_empty_frame(tmp_path: Path) -> None:
-    """It has all columns; a damaged file is an error of one line."""
     base = files.load("softmax-mnist-quick")
     assert list(sweep_frame.frame(Series({"a": base}, 0, tmp_path)).columns) == list(sweep_frame.COLUMNS)
     (tmp_path / "x.json").write_text(json.dumps({"series_version": 1}))

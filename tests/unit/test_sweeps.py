@@ -63,7 +63,6 @@ def test_training_samples_are_fitted_to_all_points_alike(tmp_path: Path) -> None
 
 
 def test_every_impossible_combination_is_named(tmp_path: Path) -> None:
-    """With its reason, beside the points that are possible; nothing is left out silently."""
     text = '[axes]\nworkers = [1, 2, 7]\nlauncher = ["tfos", "native"]\ninput = ["feed"]\n[sweep]\nscaling = "strong"\n'
     found = load(tmp_path, text)
     assert list(found.points) == ["workers=1 launcher=tfos", "workers=2 launcher=tfos"]
@@ -77,7 +76,6 @@ def test_every_impossible_combination_is_named(tmp_path: Path) -> None:
 
 
 def test_excluded_combinations_are_no_points(tmp_path: Path) -> None:
-    """All that have the values of an exclude; they are named."""
     axes = '[axes]\nworkers = [1, 2]\nlauncher = ["tfos", "barrier"]\n'
     found = load(tmp_path, f'{axes}[[exclude]]\nworkers = 2\nlauncher = "tfos"\n')
     assert found.excluded == ("workers=2 launcher=tfos",)
@@ -86,7 +84,6 @@ def test_excluded_combinations_are_no_points(tmp_path: Path) -> None:
 
 
 def test_what_a_choice_implies_is_said_once(tmp_path: Path) -> None:
-    """However many points it holds for."""
     told: list[str] = []
     load(tmp_path, 'input = "read"\n[axes]\nworkers = [1, 2]\nlauncher = ["barrier", "native"]\n', told)
     assert told == ["implied by launcher=native: scheduler=none"]
@@ -125,14 +122,12 @@ def test_what_a_choice_implies_is_said_once(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_file_is_one_line(tmp_path: Path, text: str, said: str) -> None:
-    """That names file and line, before anything is started."""
     with pytest.raises(UsageError, match=said) as refused:
         load(tmp_path, text)
     assert "\n" not in refused.value.line
 
 
 def test_a_file_that_extends_nothing_must_say_all(tmp_path: Path) -> None:
-    """Also the workers that strong scaling starts from."""
     path = tmp_path / "bare.toml"
     path.write_text("[axes]\nworkers = [1]\n")
     with pytest.raises(UsageError, match=r"bare\.toml: missing: scheduler, launcher"):
@@ -142,7 +137,6 @@ def test_a_file_that_extends_nothing_must_say_all(tmp_path: Path) -> None:
 
 
 def test_every_shipped_sweep_is_possible() -> None:
-    """And has a title, which `dlobd list` shows."""
     shipped = files.titles("sweep")
     assert {"scaling-quick", "stack-quick"} <= {name for name, _ in shipped}
     for name, title in shipped:

@@ -31,7 +31,6 @@ def made(seed: int = 1, shape: tuple[int, ...] = SHAPE, classes: int = 10) -> Sy
 
 
 def taken(dataset: Synthetic, order: Any, samples: int, split: Any = "train") -> tuple[NDArray[Any], NDArray[Any]]:
-    """What it gives for an order, put together."""
     pieces = list(dataset.chunks(split, order, samples))
     assert all(len(labels) == samples for _, labels in pieces[:-1])
     return np.concatenate([images for images, _ in pieces]), np.concatenate([labels for _, labels in pieces])
@@ -45,7 +44,6 @@ def test_a_seed_gives_the_same_samples_for_ever() -> None:
 
 @pytest.mark.parametrize("samples", [1, 7, CHUNK, CHUNK + 1, 5000])
 def test_samples_do_not_depend_on_how_they_are_asked_for(samples: int) -> None:
-    """In pieces of any length, from any beginning, across the chunks in which they are made."""
     whole, labels = taken(made(), range(3 * CHUNK), 3 * CHUNK)
     stretch = range(CHUNK - 5, 2 * CHUNK + 9)
     some, some_labels = taken(made(), stretch, samples)
@@ -60,7 +58,6 @@ def test_far_positions_cost_nothing() -> None:
 
 
 def test_seeds_splits_and_positions_differ() -> None:
-    """No two of them have an image in common."""
     samples = [
         taken(made(1), range(3), 3)[0],
         taken(made(2), range(3), 3)[0],
@@ -73,7 +70,6 @@ def test_seeds_splits_and_positions_differ() -> None:
 @pytest.mark.parametrize("shape", [(1,), (784,), (28, 28), (32, 32, 3), (5, 33, 2, 4)])
 @pytest.mark.parametrize("classes", [1, 2, 1000])
 def test_any_shape_and_number_of_classes(shape: tuple[int, ...], classes: int) -> None:
-    """Bytes of that shape, and labels of all classes."""
     images, labels = taken(made(shape=shape, classes=classes), range(20_000 if shape == (1,) else 200), 20_000)
     assert (images.shape[1:], images.dtype) == (shape, np.uint8)
     assert 0 <= labels.min() <= labels.max() < classes
@@ -103,7 +99,6 @@ def test_an_experiment_says_what_is_made() -> None:
 
 @pytest.mark.parametrize("text", ["", "32x", "x32", "0x3", "32x32x3x3x3", "32 x 32", "-1", "1.5", "३२", "32X32"])
 def test_a_shape_that_is_none(text: str) -> None:
-    """One line, with an example of a right one."""
     with pytest.raises(ValueError, match="such as 32x32x3"):
         shape_of(text)
     with pytest.raises(UsageError, match="synthetic_shape must be 1 to 4 sizes") as caught:
@@ -113,13 +108,11 @@ def test_a_shape_that_is_none(text: str) -> None:
 
 
 def test_a_shape_that_is_too_large() -> None:
-    """An image must fit into memory a few times."""
     with pytest.raises(ValueError, match=r"99999x99999 has 9999800001 values, more than 67108864"):
         shape_of("99999x99999")
 
 
 def test_images_without_height_and_width_cannot_be_flipped() -> None:
-    """Refused with the shape before anything is started."""
     overrides = ["dataset=synthetic", "synthetic_shape=784", "augment=flip-crop"]
     with pytest.raises(UsageError, match="augment flip-crop needs images with height and width, not of shape 784"):
         files.load("softmax-mnist", overrides)

@@ -18,7 +18,6 @@ DATA = Path(__file__).parents[1] / "data"
 
 
 def lines(run: Path) -> list[dict[str, object]]:
-    """What the chief of a captured run wrote."""
     for path in run.rglob("spans-*.jsonl"):
         if '"role":"chief"' in (text := path.read_text()):
             return [json.loads(line) for line in text.splitlines()]
@@ -92,7 +91,6 @@ def _step_from(line: str, number: int) -> bool:
 
 
 def test_a_quantile_needs_enough_values() -> None:
-    """So many that the maximum is above it with 95 % confidence: the 299 of the ranks' p99, and by the same rule."""
     assert [fewest(q) for q in (0.5, 0.9, 0.95, 0.99)] == [5, 29, 59, 299]
     assert quantile(range(298), 0.99) is None
     assert quantile(range(299), 0.99) == 296

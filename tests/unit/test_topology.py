@@ -21,7 +21,6 @@ CLIENT, CLUSTER = {"deploy_mode": "client"}, {"deploy_mode": "cluster"}
     ],
 )
 def test_job_has_placement(job: dict[str, object], placement: Placement) -> None:
-    """Scheduler and deploy mode decide; a job without a scheduler ran on YARN."""
     assert Topology.of(job).placement is placement
 
 

@@ -37,20 +37,17 @@ TREES = st.recursive(
 
 
 def only(directory: Path) -> RecordedProcess:
-    """The one process that wrote to `directory`."""
     (process,) = recorder.read_all(directory)
     return process
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
-    """All lines of a file, which must be whole."""
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 @given(st.lists(TREES, max_size=5))
 @settings(deadline=None, max_examples=50)
 def test_nested_spans_come_back_as_written(tmp_path_factory: pytest.TempPathFactory, forest: list[Any]) -> None:
-    """Any nesting: layers, names, attributes, parents and times are those of the `with` blocks."""
     directory = tmp_path_factory.mktemp("spans")
     own = Recorder(directory, "driver", now=FakeClock(1_000, 10), threaded=False)
     expected: list[tuple[str, str, dict[str, Any], int]] = []
@@ -104,7 +101,6 @@ def test_a_wait_an_instant_and_a_late_attribute_come_back(tmp_path: Path) -> Non
 
 
 def test_a_process_may_become_something_else(tmp_path: Path) -> None:
-    """The last word of a process about itself holds, also for spans that it recorded before."""
     own = Recorder(tmp_path, "python-worker", threaded=False)
     with own.span(kinds.SpanKind("before", "spark")):
         pass
@@ -115,7 +111,6 @@ def test_a_process_may_become_something_else(tmp_path: Path) -> None:
 
 
 def test_threads_have_stacks_of_their_own(tmp_path: Path) -> None:
-    """Spans of threads nest inside their own thread only, no line is lost, and ids stay unique."""
     own = Recorder(tmp_path, "worker", flush_s=0.001)
     each = 300
 
@@ -189,7 +184,6 @@ def test_a_span_that_is_over_is_one_line_and_one_that_is_open_two(tmp_path: Path
 
 
 def test_no_end_is_lost_between_threads_and_the_writer(tmp_path: Path) -> None:
-    """Spans that end in the moment in which they are written have their end, in whichever form."""
     own = Recorder(tmp_path, "worker", threaded=False)
     done = threading.Event()
 
@@ -272,7 +266,6 @@ def test_a_file_can_go_on_after_close(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_refuses_does_not_end_the_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Where spans cannot be written the job goes on, and its log says once that they are lost."""
     (tmp_path / "no directory").write_text("")
     own = Recorder(tmp_path / "no directory", "worker", threaded=False)
     for _ in range(3):
@@ -304,7 +297,6 @@ def test_a_full_disk_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_values_that_json_does_not_know_are_written_as_text(tmp_path: Path) -> None:
-    """An attribute such as a path or a numpy number never stops the writer."""
     own = Recorder(tmp_path, "driver", threaded=False)
     with own.span(kinds.SpanKind("read", "hdfs"), path=Path("/a b"), title="Zürich\n"):
         pass

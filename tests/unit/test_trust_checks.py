@@ -109,7 +109,6 @@ def of(path: Path) -> dict[str, Check]:
 
 
 def failed(path: Path) -> set[str]:
-    """The codes of the checks that fail."""
     return {check.code for check in of(path).values() if check.verdict == "fail"}
 
 
@@ -121,7 +120,6 @@ def quick(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("name", EDITS)
 def test_an_edited_source_fails_its_checks(quick: Path, name: str) -> None:
-    """All checks that compare the source fail, and no other."""
     file, pattern, by, expected = EDITS[name]
     edit(quick, file, pattern, by)
     assert failed(quick) == expected
@@ -139,7 +137,6 @@ def test_a_good_run_fails_no_check(captured: Captured, name: str) -> None:
 
 
 def test_there_are_at_most_thirty_checks() -> None:
-    """Codes are unique slugs, and each check is described."""
     codes = [rule.code for rule in RULES]
     assert len(codes) == len(set(codes)) <= 30
     assert all(re.fullmatch(r"[a-z]+(-[a-z]+)*", code) for code in codes)
@@ -162,7 +159,6 @@ def test_there_are_at_most_thirty_checks() -> None:
     ],
 )
 def test_a_missing_source_fails_no_check(tmp_path: Path, bundle: str, name: str, unknown: set[str]) -> None:
-    """The checks that need it are unknown, if the breakdown does not depend on it."""
     path = copy_of(bundle, tmp_path)
     (path / name).unlink()
     assert failed(path) == set()
@@ -188,7 +184,6 @@ def test_a_source_that_stopped_early_fails_no_check(tmp_path: Path, bundle: str,
 
 
 def test_an_event_log_of_an_unknown_form_is_unknown(quick: Path) -> None:
-    """No verdict, and no traceback."""
     (quick / EVENTS).write_text((quick / EVENTS).read_text().replace('"Task Info"', '"Other Info"'))
     assert of(quick)["tasks"].verdict == "unknown"
     assert failed(quick) == set()
@@ -198,7 +193,6 @@ def test_an_event_log_of_an_unknown_form_is_unknown(quick: Path) -> None:
 
 
 def test_logs_of_an_external_cluster_may_be_incomplete(quick: Path) -> None:
-    """A missing line of a DataNode there is no contradiction."""
     (quick / "evidence" / "rm-attempts.json").write_text("[]")
     edit(quick, *EDITS["a DataNode sends a byte more"][:3])
     assert failed(quick) == set()
@@ -208,7 +202,6 @@ def test_logs_of_an_external_cluster_may_be_incomplete(quick: Path) -> None:
 
 
 def test_a_datanode_that_died_explains_other_bytes(quick: Path) -> None:
-    """The bytes that it sent are not known; sources that do not depend on it must still agree."""
     daemons = [{"name": "datanode-1", "alive": False, "kind": "datanode", "host": "h", "ports": {}}]
     (quick / "evidence" / "daemons.json").write_text(json.dumps(daemons))
     edit(quick, *EDITS["a DataNode sends a byte more"][:3])
@@ -222,7 +215,6 @@ def test_a_datanode_that_died_explains_other_bytes(quick: Path) -> None:
     ["WARN hdfs.DFSClient: Connection failure", "ERROR cluster.YarnScheduler: Lost executor 1 on host: killed"],
 )
 def test_a_repeated_read_explains_other_bytes(quick: Path, line: str) -> None:
-    """HDFS's Java client went on with another replica, or Spark repeated a task."""
     log = next(quick.glob("logs/containers/*_000002/stderr")) if "hdfs" in line else quick / DRIVER
     with log.open("a") as file:
         file.write(f"10046757097437 2026-11-21T12:26:48.414 {line}\n")
@@ -231,7 +223,6 @@ def test_a_repeated_read_explains_other_bytes(quick: Path, line: str) -> None:
 
 
 def test_events_that_spark_dropped_are_no_contradiction(quick: Path) -> None:
-    """A busy driver drops events of its event log, and warns."""
     edit(quick, *EDITS["the end of a task is lost"][:3])
     with (quick / DRIVER).open("a") as log:
         log.write(
@@ -242,7 +233,6 @@ def test_events_that_spark_dropped_are_no_contradiction(quick: Path) -> None:
 
 
 def test_a_run_by_hand_has_the_window_of_yarn(quick: Path) -> None:
-    """Its driver began before the window."""
     edit(quick, WINDOW, r'"exec_ns": (\d+)', 5 * S)
     assert {"window", "application-time"} & failed(quick)
     window = json.loads((quick / WINDOW).read_text())
@@ -258,7 +248,6 @@ def test_a_job_that_did_not_end_well_owes_no_sums(quick: Path) -> None:
 
 
 def test_the_barrier_launcher_reads_its_input_once(quick: Path) -> None:
-    """Later epochs come from its tasks' memory, and are put into the feed again."""
     for name, value in (("epochs", 2), ("launcher", "barrier")):
         job = json.loads((quick / JOB).read_text())
         (quick / JOB).write_text(json.dumps(job | {name: value}))
@@ -266,7 +255,6 @@ def test_the_barrier_launcher_reads_its_input_once(quick: Path) -> None:
 
 
 def test_an_application_master_may_leave_after_its_driver(quick: Path) -> None:
-    """In client mode spark-submit does not wait for it; in cluster mode it does."""
     edit(quick, RM, r"finishTime=(\d+)", 3_000)
     assert "application-time" not in failed(quick)
     (quick / JOB).write_text(json.dumps(json.loads((quick / JOB).read_text()) | {"deploy_mode": "cluster"}))
@@ -274,7 +262,6 @@ def test_an_application_master_may_leave_after_its_driver(quick: Path) -> None:
 
 
 def test_a_container_that_never_ran_left_no_log(quick: Path) -> None:
-    """The application ended before YARN started the container."""
     edit(quick, *EDITS["YARN allocated another container"][:3])
     line = (
         "10029000000000 2026-11-21T12:26:30.657 INFO rmcontainer.RMContainerImpl: {} Container Transitioned from {}\n"
@@ -287,7 +274,6 @@ def test_a_container_that_never_ran_left_no_log(quick: Path) -> None:
 
 
 def test_a_container_that_the_end_of_its_application_overtook_is_charged_until_then(quick: Path) -> None:
-    """The ResourceManager calls the container KILLED if the report of its end came too late."""
     log = quick / RM
     log.write_text(
         log.read_text().replace("Transitioned from RUNNING to COMPLETED", "Transitioned from RUNNING to KILLED")
@@ -296,7 +282,6 @@ def test_a_container_that_the_end_of_its_application_overtook_is_charged_until_t
 
 
 def test_a_stepped_wall_clock_moves_no_task(quick: Path) -> None:
-    """Launch and finish are timestamps of the wall clock."""
     edit(quick, EVENTS, r'"Executor Run Time":(\d+)', 900)
     window = json.loads((quick / WINDOW).read_text())
     window["anchors"][-1]["wall_ns"] -= S
@@ -326,7 +311,6 @@ def test_run_time_counts_each_cpu_of_a_task(quick: Path) -> None:
 
 
 def test_a_transport_that_was_not_requested_fails() -> None:
-    """A library that fell back to TCP."""
     plane = Plane("exchange", "verbs", "rxe0", "", (), True, ("bytes of rxe0",), "verbs", True)
     rule = next(rule for rule in RULES if rule.code == completeness.TRANSPORT)
     facts = replace(facts_of(DATA / "quick-run"), planes=(plane,))
@@ -343,7 +327,6 @@ def test_a_transport_that_was_not_requested_fails() -> None:
 
 
 def test_a_failed_check_makes_the_run_invalid(quick: Path) -> None:
-    """The reason is the message of the check, with both figures."""
     bundle = Bundle(quick)
     run = bundle.read_json()
     experiment = own_job.from_dict(run["configuration"])
@@ -359,7 +342,6 @@ def test_a_failed_check_makes_the_run_invalid(quick: Path) -> None:
 
 
 def test_a_failed_run_stays_failed(captured: Captured) -> None:
-    """The sources of a job that died may not add up; the reason of its death counts."""
     found = captured.computed("killed-trainer")
     assert found["status"] == "failed"
     assert "steps" not in {check["code"] for check in found["checks"]}

@@ -32,7 +32,6 @@ def bundle(tmp_path: Path) -> Path:
 
 
 def main() -> Experiment:
-    """What the captured run was."""
     return files.load("softmax-mnist-quick")
 
 
@@ -52,12 +51,10 @@ def found(bundle: Path, clips: tuple[Clip, ...] = (), wanted: Experiment | None 
 
 
 def failed(bundle: Path, clips: tuple[Clip, ...] = (), wanted: Experiment | None = None) -> list[str]:
-    """The codes of the checks that fail."""
     return [check.code for check in found(bundle, clips, wanted) if check.verdict == "fail"]
 
 
 def test_a_good_run_passes(bundle: Path) -> None:
-    """Every check of a captured good run passes."""
     assert {check.code: check.verdict for check in found(bundle)} == dict.fromkeys(
         (
             "ranks-reported",
@@ -119,13 +116,11 @@ def _loss(change: Callable[[list[float]], list[float]], *ranks: int) -> Callable
     ],
 )
 def test_each_fault_is_found_and_named(bundle: Path, how: Callable[[Results], None], named: list[str]) -> None:
-    """One thing is wrong: exactly that check does not hold."""
     change(bundle, how)
     assert failed(bundle) == named
 
 
 def test_figures_are_numbers_that_json_has(bundle: Path) -> None:
-    """An accuracy of NaN is in the message only."""
     change(bundle, _set(0, "test", {"samples": 2_000, "accuracy": math.nan}))
     check = next(check for check in found(bundle) if check.code == "test-accuracy")
     assert (check.verdict, check.left, check.right) == ("fail", None, main().min_accuracy)
@@ -133,7 +128,6 @@ def test_figures_are_numbers_that_json_has(bundle: Path) -> None:
 
 
 def test_without_results_no_rank_reported(bundle: Path) -> None:
-    """A missing or damaged record of the ranks counts as none."""
     path = bundle / "evidence" / "markers.json"
     path.write_text(path.read_text()[:-20])
     assert failed(bundle) == ["ranks-reported"]
@@ -142,12 +136,10 @@ def test_without_results_no_rank_reported(bundle: Path) -> None:
 
 
 def test_another_experiment_expects_other_numbers(bundle: Path) -> None:
-    """What is expected comes from the experiment, not from what the run says of itself."""
     assert failed(bundle, wanted=dataclasses.replace(main(), epochs=2)) == ["steps", "samples"]
 
 
 def test_contradicting_evidence_is_named(bundle: Path) -> None:
-    """Clips up to one percent of the wall are tolerated, and only those that contradict count."""
     small, large = [Clip("inconsistent", "1", ns) for ns in (WALL_NS // 100, WALL_NS // 100 + 1)]
     assert failed(bundle, (small, Clip("outside window", "2", WALL_NS))) == []
     assert failed(bundle, (large,)) == ["evidence-consistent"]

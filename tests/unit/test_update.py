@@ -30,12 +30,10 @@ PLAIN: dict[str, Any] = {
 
 
 def job(**changes: Any) -> Any:
-    """Ten steps an epoch, plain gradient descent."""
     return SimpleNamespace(**{**PLAIN, **changes})
 
 
 def model() -> Any:
-    """Weights of one and two, a bias of three."""
     import tensorflow as tf
 
     made = tf.Module()
@@ -55,7 +53,6 @@ def update(trained: Any, optimiser: Any, schedule: Any = schedules.constant, **s
 
 
 def test_gradient_descent_is_what_it_was() -> None:
-    """variable - learning rate x gradient."""
     trained = model()
     update(trained, Sgd)(np.float32([1]), np.float32([[2, 4]]))
     assert (trained.bias.numpy().tolist(), trained.weights.numpy().tolist()) == ([2.5], [[0.0, 0.0]])
@@ -85,7 +82,6 @@ def test_momentum_keeps_its_velocity_while_the_learning_rate_changes() -> None:
 
 @pytest.mark.parametrize("optimiser", [Sgd, Momentum])
 def test_weight_decay_is_of_weights_and_not_of_biases(optimiser: Any) -> None:
-    """Without a gradient weights shrink by learning rate x weight_decay, and biases stay."""
     trained = model()
     update(trained, optimiser, weight_decay=0.5)(np.float32([0]), np.zeros((1, 2), np.float32))
     np.testing.assert_allclose(trained.weights.numpy(), [[0.75, 1.5]])
@@ -93,7 +89,6 @@ def test_weight_decay_is_of_weights_and_not_of_biases(optimiser: Any) -> None:
 
 
 def test_weight_decay_leaves_batch_normalisation_alone() -> None:
-    """Scale and offset of a real layer keep their values; what it normalises does not."""
     import tensorflow as tf
 
     from dlobd.job.models import layers
@@ -128,7 +123,6 @@ def test_constant() -> None:
 
 
 def test_step_decays_every_so_many_epochs() -> None:
-    """By the factor, exactly at the first step of an epoch; part of an epoch is so many whole steps."""
     decays = {"num_epochs_per_decay": 2.0, "learning_rate_decay_factor": 0.1}
     np.testing.assert_allclose(rates(schedules.step, **decays), [0.5 * 0.1 ** (k // 20) for k in range(40)], rtol=1e-6)
     often = {"num_epochs_per_decay": 0.75, "learning_rate_decay_factor": 0.5}
@@ -136,7 +130,6 @@ def test_step_decays_every_so_many_epochs() -> None:
 
 
 def test_cosine_falls_to_nothing() -> None:
-    """Half a cosine over all steps."""
     expected = [0.25 * (1 + math.cos(math.pi * k / 40)) for k in range(40)]
     np.testing.assert_allclose(rates(schedules.cosine), expected, rtol=1e-4)
 

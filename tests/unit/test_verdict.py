@@ -25,13 +25,11 @@ from tests.counter_trees import BYTES, CASES, Case, Host, connected, put, seen, 
 
 
 def decided(case: Case, tmp_path: Path) -> Plane:
-    """Return the verdict on a constructed case."""
     return verdict("exchange", Channel.parse(case.asked), case.ranks(tmp_path))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_verdict_on_constructed_hosts(case: Case, tmp_path: Path) -> None:
-    """Kind, device, interface, software device, and agreement."""
     plane = decided(case, tmp_path)
     found = (plane.kind, plane.agrees, plane.device, plane.interface, plane.soft)
     expected = (case.kind, case.agrees, case.device, case.interface, case.soft)
@@ -39,7 +37,6 @@ def test_the_verdict_on_constructed_hosts(case: Case, tmp_path: Path) -> None:
 
 
 def test_a_disagreement_is_one_line(tmp_path: Path) -> None:
-    """With both names; empty if they agree, or if the kind is unknown."""
     for number, case in enumerate(CASES):
         line = decided(case, tmp_path / str(number)).disagreement()
         assert bool(line) == (case.agrees is False), case.name
@@ -48,19 +45,16 @@ def test_a_disagreement_is_one_line(tmp_path: Path) -> None:
 
 
 def test_without_evidence_nothing_is_known() -> None:
-    """Neither kind nor agreement."""
     plane = verdict("exchange", Channel.parse("rdma@mlx5_0:1"), [])
     assert (plane.kind, plane.agrees, plane.disagreement()) == ("unknown", None, "")
 
 
 def test_no_requested_channel_means_no_disagreement(tmp_path: Path) -> None:
-    """The kind is known nevertheless."""
     plane = verdict("exchange", None, CASES[0].ranks(tmp_path))
     assert (plane.kind, plane.agrees) == ("verbs", None)
 
 
 def test_bytes_between_ranks_of_one_host_go_over_lo(tmp_path: Path) -> None:
-    """The evidence names the interface of the address."""
     (case,) = (case for case in CASES if case.name == "tcp on one host")
     plane = decided(case, tmp_path)
     assert plane.addresses == ("10.0.0.1", "sockets:10.0.0.1:4711")
@@ -68,7 +62,6 @@ def test_bytes_between_ranks_of_one_host_go_over_lo(tmp_path: Path) -> None:
 
 
 def test_connections_with_others_than_ranks_do_not_count(tmp_path: Path) -> None:
-    """A rank's traffic with HDFS says nothing about its gradients."""
     host = Host(tmp_path)
     host.interface("lo", "127.0.0.1", 772, 65536)
     before = host.read()
@@ -78,7 +71,6 @@ def test_connections_with_others_than_ranks_do_not_count(tmp_path: Path) -> None
 
 
 def test_a_library_that_counts_nothing_is_judged_by_its_connections(tmp_path: Path) -> None:
-    """Such as TensorFlow's collectives."""
     hosts = [Host(tmp_path / name, name) for name in ("a", "b")]
     for number, host in enumerate(hosts, 1):
         host.interface("eth0", f"10.0.0.{number}")
@@ -130,7 +122,6 @@ def test_a_rank_that_ended_first_is_known_by_where_it_listened(tmp_path: Path) -
 
 
 def test_one_direction_is_not_enough(tmp_path: Path) -> None:
-    """A device that only sent did not carry what was received."""
     host = Host(tmp_path)
     host.device("mlx5_0")
     before = host.read()
@@ -140,7 +131,6 @@ def test_one_direction_is_not_enough(tmp_path: Path) -> None:
 
 
 def test_other_planes_are_judged_by_their_addresses(tmp_path: Path) -> None:
-    """Spark's and HDFS's TCP is IPoIB if the address belongs to such an interface."""
     host = Host(tmp_path)
     host.interface("eth0", "10.0.0.1")
     host.interface("ib0", "10.1.0.1", 32)
@@ -167,7 +157,6 @@ def test_other_planes_are_judged_by_their_addresses(tmp_path: Path) -> None:
 def test_addresses_of_other_planes_must_lie_in_the_network(
     tmp_path: Path, addresses: list[str], kind: str, agrees: bool | None
 ) -> None:
-    """Host names and addresses of unknown hosts are unknown; one outside disagrees."""
     first, second = Host(tmp_path / "a", "host-a"), Host(tmp_path / "b", "host-b")
     first.interface("lo", "127.0.0.1", 772, 65536)
     first.interface("eth1", "10.77.2.1")
@@ -223,7 +212,6 @@ def test_an_interface_that_came_or_went_is_unknown() -> None:
 
 
 def test_evidence_survives_json(tmp_path: Path) -> None:
-    """As in an instant of the recorder."""
     host = Host(tmp_path)
     host.interface("eth0", "10.0.0.1")
     host.device("rxe0", "Ethernet", "eth0", soft=True)
@@ -238,7 +226,6 @@ def test_evidence_survives_json(tmp_path: Path) -> None:
 
 
 def test_cached_counters_are_read_after_they_expire(tmp_path: Path) -> None:
-    """The kernel caches them for `lifespan` milliseconds."""
     host = Host(tmp_path)
     host.device("rxe0", "Ethernet", "eth0", soft=True)
     put(tmp_path / "sys/class/infiniband/rxe0/ports/1/hw_counters/lifespan", 30)
@@ -250,7 +237,6 @@ def test_cached_counters_are_read_after_they_expire(tmp_path: Path) -> None:
 
 
 def test_headers_are_added_and_removed() -> None:
-    """Both ways agree for full packets; without an MTU the result is None."""
     for framing, mtu, payload in (("tcp", 1500, 1448), ("ipoib", 2044, 1992), ("roce", 1024, 1024)):
         wire = byte_counts.wire_bytes(10 * payload, framing, mtu)  # type: ignore[arg-type]
         assert byte_counts.without_headers(wire, 10, framing) == 10 * payload  # type: ignore[arg-type]
@@ -261,7 +247,6 @@ def test_headers_are_added_and_removed() -> None:
 
 
 def test_the_mtu_of_roce_follows_from_the_interface() -> None:
-    """It is the largest size of InfiniBand that fits."""
     found = [byte_counts.roce_mtu_bytes(mtu) for mtu in (1500, 9000, 4200, 300, None)]
     assert found == [1024, 4096, 4096, None, None]
 

@@ -29,7 +29,6 @@ def test_holm_adjusts_step_by_step() -> None:
 
 
 def test_the_four_verdicts() -> None:
-    """Clearly different runs, many equal runs, and few runs with scatter."""
     random = np.random.default_rng(1)
     for made, verdict in (
         (paired(random, 8, 1.3), "slower"),
@@ -92,7 +91,6 @@ def test_false_alarms_over_all_layers_stay_below_five_percent() -> None:
 
 
 def test_a_small_layer_may_differ_by_a_large_share() -> None:
-    """A difference below a tenth of the wall's margin is equivalent, whatever its share of the layer."""
     random = np.random.default_rng(5)
     tiny = Samples(*(tuple(map(int, 1e6 * random.exponential(size=12))) for _ in range(2)), True)
     assert compare_family({"client": tiny})["client"].verdict == "inconclusive"
@@ -113,7 +111,6 @@ def test_growth_is_decided_by_the_interval() -> None:
 
 
 def test_a_new_layer_has_grown() -> None:
-    """A baseline of zero has no percentage; the seconds decide."""
     new = compare_family({"user": Samples((0,) * 8, tuple(range(S, 9 * S, S)), True)})["user"]
     assert new.difference_share is None
     assert new.share is None

@@ -41,13 +41,10 @@ def sealed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def bundle(sealed: Path, tmp_path: Path) -> Bundle:
-    """A copy of it, to be changed."""
     return Bundle(Path(shutil.copytree(sealed, tmp_path / RUN_ID)))
 
 
 def report(*keys: Any, value: Any) -> Callable[[Path], None]:
-    """Sets one value of run.json."""
-
     def change(path: Path) -> None:
         run = json.loads((path / "run.json").read_text())
         inner = run
@@ -83,7 +80,6 @@ REPORTS: dict[str, Callable[[Path], None]] = {
 
 
 def test_a_sealed_bundle_is_verified(bundle: Bundle) -> None:
-    """Nothing differs, and no check fails."""
     found = verify(bundle)
     assert found.failed == []
     assert found.checks
@@ -91,41 +87,35 @@ def test_a_sealed_bundle_is_verified(bundle: Bundle) -> None:
 
 @pytest.mark.parametrize("name", ["evidence/job.json", "logs/driver.stderr", "run.json"])
 def test_a_changed_file_is_found(bundle: Bundle, name: str) -> None:
-    """By its hash."""
     path = bundle.path / name
     path.write_bytes(path.read_bytes() + b"\n")
     assert verify(bundle).failed == [SEALED]
 
 
 def test_a_missing_file_is_found(bundle: Bundle) -> None:
-    """By the hash that has no file."""
     (bundle.path / "logs/daemons/namenode-audit.log").unlink()
     assert SEALED in verify(bundle).failed
 
 
 def test_a_file_that_was_added_is_found(bundle: Bundle) -> None:
-    """It is not among the hashes."""
     (bundle.evidence / "note.txt").write_text("x")
     assert verify(bundle).failed == [SEALED]
 
 
 @pytest.mark.parametrize("name", REPORTS)
 def test_a_report_that_does_not_follow_from_its_evidence_is_found(bundle: Bundle, name: str) -> None:
-    """Also if the bundle was sealed again."""
     REPORTS[name](bundle.path)
     bundle.seal()
     assert verify(bundle).failed == [REPORT]
 
 
 def test_settings_that_the_job_did_not_get_are_found(bundle: Bundle) -> None:
-    """The configuration must have its key, and the values of job.json."""
     report("configuration", "learning_rate", value=0.25)(bundle.path)
     bundle.seal()
     assert "configuration, key and job agree" in verify(bundle).failed
 
 
 def test_changed_evidence_changes_the_report(bundle: Bundle) -> None:
-    """The report is then not that of the evidence, and two sources no longer agree."""
     window = json.loads((bundle.evidence / "window.json").read_text())
     window["exit_ns"] -= 5 * 10**9
     (bundle.evidence / "window.json").write_text(json.dumps(window))
@@ -134,7 +124,6 @@ def test_changed_evidence_changes_the_report(bundle: Bundle) -> None:
 
 
 def test_evidence_that_cannot_be_computed_is_found(bundle: Bundle) -> None:
-    """One line says why."""
     (bundle.evidence / "job.json").write_text("{")
     bundle.seal()
     assert REPORT in verify(bundle).failed
@@ -163,7 +152,6 @@ def test_the_command_line_checks_a_noted_hash(bundle: Bundle, capsys: pytest.Cap
 
 
 def test_the_command_line_lists_checks_that_did_not_pass(bundle: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
-    """Those that passed are listed with --full, and all of them as JSON."""
     assert cli.main(["verify", str(bundle.path)]) == 0
     assert "steps-recorded" not in capsys.readouterr().out
     assert cli.main(["verify", str(bundle.path), "--full"]) == 0

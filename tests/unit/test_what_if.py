@@ -13,7 +13,6 @@ from tests.strategies import span, traces
 
 
 def without(*names: str):
-    """Keeps nothing of these spans."""
     return lambda one, waited: 0 if one.name in names else 1
 
 
@@ -23,33 +22,27 @@ def trace(*spans: Span, end_ns: int = 100) -> Trace:
 
 
 def saved(of: Trace, *names: str) -> int:
-    """What the wall is shorter by without those."""
     return WhatIf(of).saved_ns(without(*names))
 
 
 @given(traces())
 def test_with_everything_kept_nothing_moves(of: Trace) -> None:
-    """Whatever the evidence looks like, the wall is as long as it was."""
     assert WhatIf(of).wall_ns(lambda span, waited: 1) == of.wall_ns
 
 
 @given(traces(), st.sets(st.sampled_from(["of no row", "step", "read input", "submit RPC", "user code", "trainer"])))
 def test_savings_are_between_nothing_and_the_wall(of: Trace, names: set[str]) -> None:
-    """Nothing can make a run longer, or shorter than nothing."""
     assert 0 <= saved(of, *names) <= of.wall_ns
 
 
 @pytest.mark.parametrize("capture", NAMES)
 def test_the_wall_of_a_real_run_is_replayed_to_the_nanosecond(capture: str, captured: Captured) -> None:
-    """Every lane of every capture is where it was."""
     of = captured.trace(capture)
     assert WhatIf(of).wall_ns(lambda span, waited: 1) == of.wall_ns
 
 
 @pytest.mark.parametrize("capture", NAMES)
 def test_no_span_of_a_real_run_saves_less_than_it_holds_up_alone(capture: str, captured: Captured) -> None:
-    """What the attributed wall gives to spans of one name bounds what they can save from above, but for waits that
-    get shorter with them."""
     of, found = captured.trace(capture), captured.attribution(capture)
     what_if = WhatIf(of)
     for layer in found.layers:
@@ -58,7 +51,6 @@ def test_no_span_of_a_real_run_saves_less_than_it_holds_up_alone(capture: str, c
 
 
 def test_own_time_of_the_main_lane_is_saved_whole() -> None:
-    """What nobody waits beside is saved to its last nanosecond; a share of it, in part."""
     of = trace(span("a", "spark", 10, 40, MAIN_LANE), span("b", "hdfs", 20, 30, MAIN_LANE))
     assert saved(of, "a") == 20
     assert saved(of, "b") == 10
@@ -102,7 +94,6 @@ def test_a_collective_waits_for_its_last_member() -> None:
 
 
 def test_a_lane_begins_when_the_one_that_waits_for_it_is_there() -> None:
-    """What comes before a lane is started moves that lane; what runs beside it does not."""
     of = trace(
         span("before", "spark", 0, 40, MAIN_LANE),
         span("beside", "spark", 40, 60, MAIN_LANE),

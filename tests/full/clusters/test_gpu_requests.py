@@ -29,7 +29,6 @@ def without_gpus(jars: Path) -> Iterator[EmbeddedCluster]:
 
 
 def test_an_experiment_that_wants_gpus_is_refused_before_it_is_submitted(without_gpus, alone) -> None:
-    """With how many are wanted, and how many there are."""
     conf = str(without_gpus.client_conf_dir)
     ended = alone("run", "softmax-mnist-quick", "--set", "device=gpu", "--hadoop-conf", conf, "--out", str(alone.out))
     assert ended.code == 3
@@ -37,7 +36,6 @@ def test_an_experiment_that_wants_gpus_is_refused_before_it_is_submitted(without
 
 
 def test_yarns_refusal_of_a_gpu_is_the_reason(without_gpus, alone, tmp_path) -> None:
-    """A line of one's own that asks for GPUs gets as far as YARN, whose words are the run's reason, in one line."""
     archive = small_archive(tmp_path / "own.tar.gz", '#!/bin/sh\nexec python3 "$@"\n')
     there = ["--hadoop-conf", str(without_gpus.client_conf_dir), "--archive", str(archive), "--out", str(alone.out)]
     asked = {

@@ -113,7 +113,6 @@ def test_another_attempt_of_the_application(dlobd, tmp_path, mode, master) -> No
 
 
 def test_a_pipeline_fits_and_transforms(dlobd, tmp_path) -> None:
-    """TFEstimator and TFModel: SQL, feed, ranks and plain tasks in one application."""
     job = str(FOREIGN / "pipeline.py")
     ended = dlobd("run", "--job", job, "--out", str(dlobd.out), "--", str(tmp_path / "export"), within_s=390)
     assert ended.code == 0, ended.err
@@ -123,7 +122,6 @@ def test_a_pipeline_fits_and_transforms(dlobd, tmp_path) -> None:
 
 
 def test_a_script_that_raises(dlobd, tmp_path) -> None:
-    """The cause is the last line of its traceback, or of the task's."""
     script = tmp_path / "raises.py"
     script.write_text(
         "from pyspark import SparkContext\n"
@@ -140,7 +138,6 @@ def test_a_script_that_raises(dlobd, tmp_path) -> None:
 
 
 def test_ctrl_c_ends_a_script(dlobd, tmp_path) -> None:
-    """Nothing of it is left, and what is known is kept."""
     script = tmp_path / "sleeps.py"
     script.write_text("from pyspark import SparkContext\nimport time\nSparkContext()\ntime.sleep(600)\n")
     started = dlobd.start("run", "--job", str(script), "--out", str(dlobd.out))

@@ -29,7 +29,6 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def tensorflow_paths(bundle: Bundle) -> list[str]:
-    """Where each trainer found TensorFlow."""
     lines = [line for path in bundle.spans.glob("container_*/*.jsonl") for line in path.read_text().splitlines()]
     found = [json.loads(line) for line in lines if '"TensorFlow imported"' in line]
     return [line["a"]["path"] for line in found]
@@ -77,8 +76,6 @@ FOREIGN = Path(__file__).parents[2] / "foreign"
 
 
 def test_own_scripts_and_a_sweep_share_what_nodes_got(shared_cluster, alone, tmp_path) -> None:
-    """A script of one's own in both deploy modes, a line of one's own, and a sweep: all explained; Spark's jars and
-    the archive are uploaded by the first command alone."""
     archive = small_archive(tmp_path / "own.tar.gz", f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
     there = ["--hadoop-conf", str(shared_cluster.client_conf_dir), "--archive", str(archive), "--out", str(alone.out)]
     script, uploads = str(FOREIGN / "word_count.py"), []

@@ -31,7 +31,6 @@ WAYS = [
 
 @pytest.fixture
 def two_hosts(alone: Any) -> Iterator[Any]:
-    """The command line with a cluster on two hosts."""
     up = alone("cluster", "up", "--hosts", ",".join(HOSTS), "--conf", CLOSED_SOON)
     assert up.code == 0, up.err
     yield alone
@@ -71,7 +70,6 @@ def executors(evidence: Evidence) -> list[str]:
 
 
 def trainers(evidence: Evidence) -> list[str]:
-    """The hosts that the trainers gave each other."""
     spans = [span for process in evidence.processes for span in process.named("all-gather addresses")]
     if spans:
         return [str(span.attrs["address"]).partition(":")[0] for span in spans]
@@ -81,7 +79,6 @@ def trainers(evidence: Evidence) -> list[str]:
 
 
 def clienttrace(evidence: Evidence) -> list[str]:
-    """The DataNodes' records of transfers."""
     logs = (evidence.path / "logs" / "daemons").glob("*clienttrace.log")
     return [line for path in logs for line in path.read_text().splitlines()]
 

@@ -17,7 +17,6 @@ BUILD_S = 900.0
 
 @pytest.fixture(scope="session")
 def docker() -> Iterator[Engine]:
-    """An engine; without one, a skip that says why."""
     try:
         with engine() as found:
             yield found
@@ -27,7 +26,6 @@ def docker() -> Iterator[Engine]:
 
 @pytest.fixture(scope="session")
 def image(docker: Engine) -> str:
-    """The image of this checkout."""
     # the legacy builder, in the machine's own network: an engine of the tests' own has no way out
     own = {"DOCKER_BUILDKIT": "0"} if docker.own else {}
     words = ("build", "--network", "host", "--build-arg", f"BASE={BASE}", "--tag", IMAGE)
@@ -48,7 +46,6 @@ def project(docker: Engine, image: str, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture(scope="module")
 def cluster(project: MiniCluster) -> Iterator[MiniCluster]:
-    """Three workers, as a file's tests begin with."""
     found = project.with_(WORKERS="3")
     found.up()
     yield found

@@ -44,7 +44,6 @@ def training(cluster: MiniCluster, *settings: str) -> Iterator[subprocess.Popen[
 
 
 def ranks(cluster: MiniCluster) -> list[int]:
-    """The workers that have a trainer."""
     word = "pgrep -fc [d]lobd.job.launchers.trainer_process"
     return [i for i in (1, 2) if int(cluster.inside("worker", "sh", "-c", word, index=i).out.strip() or "0") > 0]
 
@@ -78,7 +77,6 @@ def cluster(project: MiniCluster) -> MiniCluster:
 
 
 def test_a_worker_that_is_stopped(cluster: MiniCluster) -> None:
-    """`docker stop` of a host while its rank trains: the lost host is named."""
     with training(cluster) as process:
         lost = without_master(cluster)
         cluster.engine.docker("stop", "--time", "1", cluster.container("worker", lost))
@@ -126,7 +124,6 @@ def test_a_container_that_is_killed_by_its_memory_limit(project: MiniCluster, tm
 
 
 def test_too_little_memory(project: MiniCluster) -> None:
-    """Before any daemon: the sum of the limits, its parts, and what the machine has."""
     ended = project.with_(WORKERS="900").compose("up", "--detach", "--no-build", "check")
     said = until(lambda: project.compose("logs", "--no-color", "check").out, 30, "the check's line")
     assert ended.code == 0, ended.err  # it was started; whoever depends on it is not
@@ -135,7 +132,6 @@ def test_too_little_memory(project: MiniCluster) -> None:
 
 
 def test_a_port_that_is_taken(project: MiniCluster) -> None:
-    """Docker names it; the page says which variable chooses another."""
     project.down("--volumes")
     with socket.create_server(("127.0.0.1", project.ports[0])):
         ended = project.compose("up", "--detach", "--no-build", "--wait", "master")
@@ -145,7 +141,6 @@ def test_a_port_that_is_taken(project: MiniCluster) -> None:
 
 
 def test_no_engine_and_no_compose(project: MiniCluster, tmp_path: Path) -> None:
-    """Docker's own lines, as docs/cluster.md quotes them."""
     page = (Path(__file__).parents[3] / "docs" / "cluster.md").read_text()
     nobody = {**project.environment, "DOCKER_HOST": f"unix://{tmp_path}/none"}
     ended = subprocess.run(project.command("up"), env=nobody, capture_output=True, text=True, timeout=60, check=False)

@@ -89,7 +89,6 @@ def test_a_rate_limit_costs_what_it_must(project: MiniCluster) -> None:
 
 
 def test_a_rate_that_is_none(project: MiniCluster) -> None:
-    """The containers end with one line that says how to write it."""
     ended = project.with_(FABRIC_RATE="fast").compose("up", "--detach", "--no-build", "--wait")
     assert ended.code != 0
     said = project.compose("logs", "--no-color", "master").out

@@ -19,12 +19,10 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def record(bundle: Bundle) -> dict[str, Any]:
-    """Its run.json."""
     return bundle.read_json()
 
 
 def plane(bundle: Bundle, name: str) -> dict[str, Any]:
-    """A plane of the transport verdict."""
     (found,) = [each for each in record(bundle)["transport"] if each["plane"] == name]
     return found
 
@@ -125,7 +123,6 @@ def test_spark_submit_by_hand_and_collect(cluster: MiniCluster, deploy_mode: str
 
 
 def test_nobody_is_root_and_the_image_has_no_secret(cluster: MiniCluster) -> None:
-    """Daemons and job are of an ordinary user without capabilities, and no layer was told what a build may know."""
     for service in ("master", "worker", "edge"):
         status = cluster.inside(service, "sh", "-c", "id -u; grep CapEff /proc/self/status").out.split()
         assert status == ["1000", "CapEff:", "0000000000000000"]
@@ -150,7 +147,6 @@ def test_web_pages_answer_on_loopback_only(cluster: MiniCluster, main_job: Bundl
 
 
 def test_an_image_of_another_version_is_refused(cluster: MiniCluster) -> None:
-    """An edge whose dlobd differs by one file: one line names both, and nothing is submitted."""
     change = "echo >> /tmp/dlobd/layers.py"
     ended = cluster.edge(
         "bash", "-c", f"cp -r /opt/dlobd/dlobd /tmp/dlobd && {change} && cd /tmp && python -m dlobd run softmax-mnist"
@@ -162,7 +158,6 @@ def test_an_image_of_another_version_is_refused(cluster: MiniCluster) -> None:
 
 
 def test_an_edge_that_cannot_reach_the_cluster(cluster: MiniCluster) -> None:
-    """The address, the key that it comes from, and the reason, within seconds."""
     wrong = cluster.with_(DLOBD_NETWORK="lan")
     command = "sed -i s/master.dlobdtest-lan/master.elsewhere/ $HADOOP_CONF_DIR/*.xml && dlobd run softmax-mnist"
     ended = wrong.edge("bash", "-c", command, within_s=90)

@@ -33,12 +33,10 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
 
 
 def trainer_of(role: str) -> Callable[[Any], None]:
-    """Kills the trainer of a role."""
     return lambda started: os.kill(started.trains()[role], signal.SIGKILL)
 
 
 def container_of(*words: str) -> Callable[[Any], None]:
-    """Kills the JVM of a container."""
     return lambda started: started.container(*words).kill()
 
 
@@ -53,7 +51,6 @@ def python_of(*words: str) -> Callable[[Any], None]:
 
 
 def child_of(program: str, word: str) -> Callable[[Any], None]:
-    """Kills a process below the command."""
     return lambda started: started.child(word, program=program).kill()
 
 
@@ -193,7 +190,6 @@ def test_a_signal_during_the_start_of_the_cluster_leaves_no_daemon(
 
 @pytest.mark.slow
 def test_ctrl_c_twice_leaves_no_cluster(alone: Any) -> None:
-    """Somebody who presses Ctrl-C again while the cluster stops gets away at once; its watchdog does the rest."""
     started = alone.start_run(LONG)
     started.trains()
     started.signal(signal.SIGINT)
@@ -207,7 +203,6 @@ def test_ctrl_c_twice_leaves_no_cluster(alone: Any) -> None:
 
 
 def test_a_job_past_its_timeout_is_ended(dlobd: Any) -> None:
-    """The cause gives the figure, and how to raise it."""
     ended = dlobd.run(LONG, "timeout_s=10")
     assert ended.code == 5
     assert ended.line == ("dlobd: run failed: not finished after timeout_s = 10 s; raise it with --set timeout_s=...")

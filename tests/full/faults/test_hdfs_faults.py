@@ -55,14 +55,12 @@ def failed(ended: Any) -> dict[str, Any]:
 
 
 def daemon(dlobd: Any, name: str) -> ProcessId:
-    """A daemon of the cluster that a command uses."""
     state = read_state(dlobd.work_dir)
     assert state
     return state.alive()[name]
 
 
 def administer(cluster: EmbeddedCluster, jars: Path, *words: str) -> None:
-    """`hdfs dfsadmin WORDS`."""
     class_path = f"{cluster.client_conf_dir}:{spark_home() / 'jars'}/*:{jars}/*"
     java = str(cluster.java.home / "bin" / "java")
     subprocess.run(
@@ -108,7 +106,6 @@ def test_a_datanode_that_dies_is_survived_where_blocks_have_two_replicas(alone: 
 
 @pytest.mark.parametrize("way", ["feed", "read"])
 def test_a_datanode_that_dies_with_the_only_replica_fails_the_run(alone: Any, way: str) -> None:
-    """The line names the DataNode, and the file that it alone has had."""
     started = alone.start_run(LONG, f"input={way}")
     started.trains()
     job = json.loads((alone.newest().path / "evidence" / "job.json").read_text())
@@ -164,7 +161,6 @@ def test_a_namenode_that_hangs_is_said_before_anything_is_submitted(dlobd: Any, 
 
 
 def test_a_namenode_that_hangs_while_the_job_trains_fails_the_run(dlobd: Any, stopped: Any) -> None:
-    """The first rank that needs it says so; all other waits for it end too."""
     started = dlobd.start_run(LONG)
     started.trains()
     stopped("namenode")
@@ -211,12 +207,10 @@ SAFE_MODE = (["-safemode", "enter"], ["-safemode", "leave"])
 
 
 def quota(path: str) -> tuple[list[str], list[str]]:
-    """Room for less than a block."""
     return ["-setSpaceQuota", "1024", path], ["-clrSpaceQuota", path]
 
 
 def test_safe_mode_is_said_before_anything_is_submitted(dlobd: Any, admin: Any, quick_run: Any) -> None:
-    """The data set is there already, but nothing can be written: one line, and no bundle."""
     admin(*SAFE_MODE)
     ended = dlobd.run()
     assert ended.code == 4
@@ -227,7 +221,6 @@ def test_safe_mode_is_said_before_anything_is_submitted(dlobd: Any, admin: Any, 
 def test_a_quota_that_the_data_set_exceeds_is_said_before_anything_is_submitted(
     dlobd: Any, admin: Any, quick_run: Any
 ) -> None:
-    """HDFS's own sentence with its figures."""
     admin(*quota("/dlobd/data"))
     ended = dlobd.run("seed=2001")
     assert ended.code == 4

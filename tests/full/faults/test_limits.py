@@ -14,13 +14,11 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 
 def results(bundle: Bundle) -> list[dict[str, Any]]:
-    """What each rank reported."""
     markers = json.loads((bundle.evidence / "markers.json").read_text())
     return [json.loads(markers[f"rank-{rank}.json"]) for rank in (0, 1)]
 
 
 def no_task_failed(bundle: Bundle) -> None:
-    """Fails unless all of Spark's jobs succeeded."""
     (log,) = bundle.evidence.glob("event-log*")
     events = [json.loads(line) for line in log.read_text().splitlines()]
     ended = [event["Job Result"]["Result"] for event in events if event["Event"] == "SparkListenerJobEnd"]

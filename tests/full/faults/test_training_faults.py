@@ -128,7 +128,6 @@ def test_a_rank_that_hangs_before_it_joins_is_named(dlobd: Any, launcher: str) -
 def test_a_python_worker_that_hangs_before_its_rank_has_an_address(
     dlobd: Any, launcher: str, daemon: str, cause: str
 ) -> None:
-    """An executor's Python is stopped when it starts: the rank that is missing is named."""
     started = dlobd.start_run(LONG, f"launcher={launcher}")
     jvm = started.container("YarnCoarseGrainedExecutorBackend", "--executor-id 2")
 

@@ -125,8 +125,6 @@ def test_a_resourcemanager_that_dies_and_comes_back(dlobd: Any, shared_cluster: 
 
 
 def test_an_event_log_that_is_gone(dlobd: Any, shared_cluster: EmbeddedCluster) -> None:
-    """Somebody removes its directory from HDFS while the job runs: the result stands, a warning says what is missing,
-    and the next run makes the directory again."""
     client = webhdfs.connect(shared_cluster.webhdfs_url, shared_cluster.user, timed=False)
     started = dlobd.start_run()
     started.trains()
@@ -140,7 +138,6 @@ def test_an_event_log_that_is_gone(dlobd: Any, shared_cluster: EmbeddedCluster) 
 
 
 def test_a_killed_trainer_of_tensorflowonspark_as_published(dlobd: Any) -> None:
-    """Nobody watches it there, and its peer is the first to complain; the line names the one that was killed."""
     started = dlobd.start_run(LONG, "launcher=tfos-stock")
     pid = started.trains()["worker"]
     os.kill(pid, signal.SIGKILL)

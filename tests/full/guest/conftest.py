@@ -23,7 +23,6 @@ RUN_MEMORY_MB = 8192
 
 @pytest.fixture(scope="session")
 def report(packages: None) -> dict[str, Any]:
-    """What `report.py` printed in the guest."""
     script = Path(__file__).with_name("report.py")
     ended = run([sys.executable, str(script)], Machine(RUN_MEMORY_MB), deadline_s=REPORT_LIMIT_S)
     assert ended.status == 0, ended.stderr.decode(errors="replace")

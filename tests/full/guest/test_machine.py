@@ -46,13 +46,11 @@ def test_output_status_and_files_are_handed_back(tmp_path: Path) -> None:
 
 
 def test_a_command_that_succeeds_is_told_so() -> None:
-    """And nothing else is written."""
     done = subprocess.run([*COMMAND, "--deadline-s", f"{BOOT_LIMIT_S}", "--", "true"], cwd=TOP, capture_output=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
 def test_a_guest_is_ended_at_its_deadline() -> None:
-    """Whatever it does; nothing of it is left."""
     with pytest.raises(TookTooLongError, match="had not ended after 3 s, while it"):
         run(["sleep", "1000"], deadline_s=3)
     assert not emulators(os.getpid())
@@ -62,7 +60,6 @@ def test_a_guest_is_ended_at_its_deadline() -> None:
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -signal.SIGKILL)]
 )
 def test_a_guest_ends_with_who_started_it(tmp_path: Path, number: signal.Signals, code: int) -> None:
-    """Interrupted, ended or killed."""
     environment = {**os.environ, "TMPDIR": str(tmp_path)}  # who is killed leaves its temporary directory
     command = [*COMMAND, "--", "sleep", "1000"]
     with subprocess.Popen(command, cwd=TOP, env=environment, stderr=subprocess.PIPE) as process:
@@ -77,26 +74,22 @@ def test_a_guest_ends_with_who_started_it(tmp_path: Path, number: signal.Signals
 
 
 def test_a_kernel_that_panics_is_told_in_a_line() -> None:
-    """With what its console said last."""
     with pytest.raises(GuestError, match=r"the guest ended while its command ran.*Kernel panic") as caught:
         run(["sh", "-c", "echo c > /proc/sysrq-trigger"], deadline_s=BOOT_LIMIT_S)
     assert "\n" not in str(caught.value)
 
 
 def test_a_machine_that_cannot_be_made_is_told_in_a_line() -> None:
-    """With QEMU's own reason."""
     with pytest.raises(GuestError, match=r"QEMU with 1.*invalid accelerator nonsense") as caught:
         run(["true"], Machine(accelerator="nonsense"), deadline_s=BOOT_LIMIT_S)
     assert "\n" not in str(caught.value)
 
 
 def emulators(pid: int) -> list[psutil.Process]:
-    """QEMU below a process."""
     return [one for one in psutil.Process(pid).children(recursive=True) if one.name().startswith(QEMU[:15])]
 
 
 def attempts(limit_s: float = 30.0) -> Iterator[float]:
-    """Again and again, for so long."""
     end = time.monotonic() + limit_s
     while time.monotonic() < end:
         yield time.monotonic()
@@ -104,5 +97,4 @@ def attempts(limit_s: float = 30.0) -> Iterator[float]:
 
 
 def first(found: Iterator[Any]) -> Any:
-    """The first that is something."""
     return next(one for one in found if one)

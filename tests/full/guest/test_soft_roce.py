@@ -33,7 +33,6 @@ def test_a_soft_device_is_read_from_sys(report: dict[str, Any], name: str, inter
 def test_a_reliable_connection_moves_the_counters_of_its_devices(
     report: dict[str, Any], transfer: str, used: list[str]
 ) -> None:
-    """Of those alone, in both directions; the verdict is verbs, in software."""
     packets = report[transfer]["packets"]
     assert [name for name, (sent, received) in packets.items() if sent and received] == used
     assert [name for name, counts in packets.items() if counts == [0, 0]] == [one for one in PORTS if one not in used]
@@ -43,14 +42,12 @@ def test_a_reliable_connection_moves_the_counters_of_its_devices(
 
 
 def test_tcp_between_the_devices_addresses_is_not_taken_for_rdma(report: dict[str, Any]) -> None:
-    """No device counts it, and what the channel itself says does not help."""
     assert set(map(tuple, report["tcp"]["packets"].values())) == {(0, 0)}
     plane = report["tcp"]["plane"]
     assert (plane["kind"], plane["agrees"]) == ("tcp", False)
 
 
 def test_bytes_that_nothing_counted_are_not_taken_for_rdma(report: dict[str, Any]) -> None:
-    """A channel that says that it sent, while the devices were idle."""
     assert set(map(tuple, report["idle"]["packets"].values())) == {(0, 0)}
     plane = report["idle"]["plane"]
     assert (plane["kind"], plane["agrees"]) == ("unknown", False)
@@ -85,7 +82,6 @@ def test_our_binding_goes_over_verbs(report: dict[str, Any]) -> None:
 
 
 def test_three_ranks_all_reduce_over_verbs(report: dict[str, Any]) -> None:
-    """With the same bits as over TCP, on every rank; each plane has its own verdict."""
     rdma, tcp = report["ring"]["rdma@rxe0:1"], report["ring"]["tcp"]
     assert len(set(rdma["means"] + tcp["means"])) == 1
     assert rdma["means"][0]
@@ -96,7 +92,6 @@ def test_three_ranks_all_reduce_over_verbs(report: dict[str, Any]) -> None:
 
 
 def test_doctor_takes_soft_roce_where_it_is_allowed(report: dict[str, Any]) -> None:
-    """After a second of bytes through each device, which the device counted."""
     doctor = report["doctor soft"]
     for name in PORTS:
         transfer = doctor["findings"][f"RDMA transfer {name}"]

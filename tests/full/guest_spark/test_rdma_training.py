@@ -38,7 +38,6 @@ IN_GUEST = 'mkdir -p "$DLOBD_CACHE" && ln -s "$1" "$DLOBD_CACHE/daemons" && shif
 
 
 def test_the_same_processes_train_over_tcp_and_over_verbs() -> None:
-    """With the same losses, to the bit; each way has the verdict that was asked for."""
     script = Path(__file__).with_name("training.py")
     ended = run([sys.executable, str(script)], Machine(6144), deadline_s=TRAINING_LIMIT_S)
     assert ended.status == 0, ended.stderr.decode(errors="replace")

@@ -60,7 +60,6 @@ def _namespace() -> str:
 
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """Chromium without any network."""
     if CHROMIUM is None:
         pytest.skip("Debian's package chromium is not installed")
     if why := _namespace():

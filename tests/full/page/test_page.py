@@ -89,7 +89,6 @@ def test_the_order_of_layers_and_their_colours_are_the_tables(opened: Open, writ
 
 
 def test_qualities_of_evidence_differ_without_colour(opened: Open, written: Written) -> None:
-    """Each quality has a pattern of its own, and the interval is drawn."""
     with opened(written("seen-run")) as found:
         chart = found.page.locator("#layers .chart").nth(1)
         fills = chart.locator(".quality_marks path").evaluate_all("all => all.map(one => one.getAttribute('fill'))")
@@ -107,7 +106,6 @@ def _tip(page: Page, mark: Locator) -> str:
 
 
 def test_hovering_a_slice_gives_its_source_and_resolution(opened: Open, written: Written) -> None:
-    """As text in a tip, which goes when the mouse does."""
     with opened(written("seen-run")) as found:
         slices = found.page.locator("#timeline .segment_marks path")
         widest = slices.evaluate_all(
@@ -121,7 +119,6 @@ def test_hovering_a_slice_gives_its_source_and_resolution(opened: Open, written:
 
 
 def test_each_event_says_what_it_unlocks(opened: Open, written: Written) -> None:
-    """In the tip of its bar, and in the table below."""
     with opened(written("seen-run")) as found:
         tip = _tip(found.page, found.page.locator("#anatomy .bar_marks path").nth(4))
         assert "unlocks: the ResourceManager can accept the application" in tip
@@ -151,7 +148,6 @@ def _wait_for(page: Page, wanted: tuple[float, float]) -> None:
 
 
 def test_the_timeline_zooms_by_wheel_and_moves_by_drag(opened: Open, written: Written) -> None:
-    """Around the mouse; the wheel alone scrolls the page."""
     with opened(written("seen-run")) as found:
         page = found.page
         box = page.locator(".timeline").first
@@ -175,7 +171,6 @@ def test_the_timeline_zooms_by_wheel_and_moves_by_drag(opened: Open, written: Wr
 
 
 def test_a_zoom_shows_what_was_drawn_together(opened: Open, written: Written) -> None:
-    """The axis has the new range, and an aggregate falls apart."""
     with opened(written("seen-run")) as found:
         page = found.page
         axis = page.locator("#timeline .role-axis-label text")
@@ -191,7 +186,6 @@ def test_a_zoom_shows_what_was_drawn_together(opened: Open, written: Written) ->
 
 
 def test_a_click_lists_the_spans(opened: Open, written: Written) -> None:
-    """With their sources, as a table that can be copied."""
     with opened(written("seen-run")) as found:
         slices = found.page.locator("#timeline .segment_marks path")
         widest = slices.evaluate_all(
@@ -227,7 +221,6 @@ def test_all_of_it_works_by_keyboard(opened: Open, written: Written) -> None:
 
 
 def test_tables_sort_and_are_copied_as_csv(opened: Open, written: Written) -> None:
-    """By number, unknown last, in both directions; the copy has the order that is shown."""
     with opened(written("seen-run")) as found:
         section = found.page.locator("#tables section.data").first
         head = section.locator("th button").nth(1)
@@ -275,7 +268,6 @@ def _contrast(*colours: str) -> float:
 
 
 def test_the_theme_can_be_chosen(opened: Open, written: Written) -> None:
-    """Whatever the system wants: automatic, light, dark."""
     with opened(written("native-run"), color_scheme="light") as found:
         button = found.page.locator("#theme")
         for name in ("light", "dark", "automatic"):
@@ -286,7 +278,6 @@ def test_the_theme_can_be_chosen(opened: Open, written: Written) -> None:
 
 
 def test_a_print_is_light_and_complete(opened: Open, written: Written) -> None:
-    """Black on white also of a dark page, without buttons, and with what is folded."""
     with opened(written("seen-run"), color_scheme="dark") as found:
         page = found.page
         page.emulate_media(media="print")
@@ -325,7 +316,6 @@ def _hostile_spans(bundle: Bundle) -> None:
 
 
 def test_hostile_names_of_spans_stay_inert(opened: Open, written: Written) -> None:
-    """They appear as text in the timeline and in the list of its spans."""
     with opened(written("seen-run", change=_hostile_spans)) as found:
         page = found.page
         page.get_by_role("button", name="List the layers of the wall time in this range").click()
@@ -381,7 +371,6 @@ def _without_findings(record: dict[str, Any]) -> None:
 
 
 def test_no_finding_is_not_unknown(opened: Open, written: Written) -> None:
-    """The page says that no setting is expected to help."""
     with opened(written("seen-run", record=_without_findings)) as found:
         assert "No setting is expected" in found.page.locator("#findings").inner_text()
 

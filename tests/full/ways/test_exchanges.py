@@ -14,7 +14,6 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 def test_halving_and_doubling_over_grpc_through_tensorflowonspark(dlobd, quick_run) -> None:
-    """Another algorithm, another library, another launcher."""
     ended = dlobd.run("exchange=halving-doubling", "channel.library=grpc")
     assert ended.code == 0, ended.err
     has_a_channel(ended.bundle)

@@ -44,7 +44,6 @@ def lacking(bundle: Bundle, *words: str) -> dict[str, Any]:
 
 
 def test_a_whole_run_lacks_nothing(quick_run) -> None:
-    """Nothing is missed in a good run; its inventory has every file."""
     run = json.loads((quick_run.bundle.path / "run.json").read_text())
     assert warnings_of(run) == []
     inventory = json.loads((quick_run.bundle.evidence / "collected.json").read_text())["files"]
@@ -78,7 +77,6 @@ def test_logs_that_are_truncated_and_removed_while_the_job_runs(dlobd) -> None:
 
 
 def test_a_sampler_that_is_killed(dlobd) -> None:
-    """The run stays ok: a warning names the sampler, and no check fails."""
     started = dlobd.start_run("launcher=native", "epochs=3")
     ranks_of(started)
     sampler = until(lambda: next(filter(_samples, psutil.Process(started.process.pid).children()), None), 20, "samples")
@@ -112,7 +110,6 @@ def ranks_of(started: Any) -> dict[str, psutil.Process]:
 
 
 def test_a_directory_that_takes_no_spans(dlobd) -> None:
-    """A file is in its place: the rank trains as ever, and nothing is known of what it did."""
     started = dlobd.start_run("launcher=native")
 
     def block() -> None:
@@ -141,7 +138,6 @@ def test_a_disk_that_fills_up(dlobd) -> None:
 
 
 def test_a_span_file_that_is_cut_while_it_is_written(dlobd) -> None:
-    """What the recorder counted is more than what is left of it."""
     started = dlobd.start_run("launcher=native", "epochs=3")
     rank = ranks_of(started)["rank-0"]
 

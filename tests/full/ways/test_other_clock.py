@@ -43,8 +43,6 @@ def two_clocks(tmp_path: Path) -> dict[str, str]:
 
 
 def test_a_worker_with_another_clock(dlobd: Any, two_clocks: dict[str, str]) -> None:
-    """Its spans are an hour and more ahead, and its JVM's log is not. The breakdown is explained all the same, nothing
-    contradicts the driver's and the executor's logs, and the error of the offset is told, in which the truth lies."""
     ended = dlobd.run(within_s=540, **two_clocks)
     assert ended.code == 0, ended.err
     layers = explained(ended.bundle)

@@ -34,7 +34,6 @@ def test_a_job_by_ucx(alone: Any, quick_run: Any, exchange: str, servers: int) -
 
 
 def test_ucx_on_loopback_is_one_line(alone: Any) -> None:
-    """Which names another library, or another interface."""
     ended = alone.run("launcher=native", "input=read", "exchange=ring", "channel.library=ucx", "channel=tcp@lo")
     assert ended.code != 0
     assert "UCX" in ended.line or "ucx" in ended.line, ended.line

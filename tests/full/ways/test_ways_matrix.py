@@ -37,7 +37,6 @@ OF_HDFS = {"files-written", "input-checksums", "input-sent-by-datanodes"}
 
 
 def checked(scheduler: str, source: str) -> set[str]:
-    """The checks that apply to a way to run."""
     apart = set() if source == "feed" else OF_FEEDS
     if scheduler != "yarn":
         apart = apart | OF_YARN
