@@ -111,9 +111,9 @@ def test_runs_that_cannot_be_compared_are_refused_in_one_line(
     (tmp_path / "series-x.json").write_text("{")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(sys, "argv", [f"{name}.py", *map(str, words)])
+    monkeypatch.setattr(sys, "argv", ["analysis", name, *map(str, words)])
     with pytest.raises(SystemExit) as ended:
-        runpy.run_path(str(TOP / "analysis" / f"{name}.py"), run_name="__main__")
+        runpy.run_path(str(TOP / "analysis"), run_name="__main__")
     (line,) = capsys.readouterr().err.splitlines()
     assert (ended.value.code, said in line) == (code, True), line
     assert list(tmp_path.iterdir()) == [tmp_path / "series-x.json"]

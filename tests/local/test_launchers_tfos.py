@@ -245,8 +245,9 @@ tfos_compat.install()
 from tensorflowonspark import TFSparkNode, reservation
 def waited_s():
     server = reservation.Server(1)
-    client = reservation.Client(server.start())
-    threading.Timer(0.3, client.register, [{"executor_id": 7}]).start()
+    address = server.start()
+    client, other = reservation.Client(address), reservation.Client(address)  # a client is not thread-safe
+    threading.Timer(0.3, other.register, [{"executor_id": 7}]).start()
     began = time.monotonic()
     print(server.await_reservations(None)[0]["executor_id"], client.await_reservations()[0]["executor_id"])
     return time.monotonic() - began

@@ -482,7 +482,7 @@ def test_the_command_continues_after_an_interruption(tmp_path: Path, monkeypatch
     for name, value in {"PATHOLOGIES": sick, "HEALTHY": healthy, "EVERY": (*healthy, *sick)}.items():
         monkeypatch.setattr(bench, name, value)
     monkeypatch.setattr(bench, "WARM_UP", Pathology("warm up", "", "", lambda stage, directory: Ended(0, None)))
-    monkeypatch.setattr(bench.series, "settled_busy_percent", lambda: 1.0)
+    monkeypatch.setattr(bench.series_runner, "settled_busy_percent", lambda: 1.0)
     told: list[str] = []
 
     class Told(list[str]):
@@ -507,6 +507,6 @@ def test_another_command_on_the_cluster_ends_the_call(tmp_path: Path, monkeypatc
     def make(stage: Stage, directory: Path) -> Ended:
         raise Busy("Another dlobd command is using the cluster.")
 
-    monkeypatch.setattr(bench.series, "settled_busy_percent", lambda: 1.0)
+    monkeypatch.setattr(bench.series_runner, "settled_busy_percent", lambda: 1.0)
     with pytest.raises(Busy):
         bench.run(Stage(tmp_path, lambda line: None), Pathology("one", "by hand", "queue", make))

@@ -21,7 +21,7 @@ from dlobd.hadoop.file_system import LocalDirectory
 from dlobd.job.datasets import tfrecord
 from dlobd.job.launchers.native import free_addresses
 from dlobd.job.models.base import following_batches
-from dlobd.job.training import checkpointing, schedules
+from dlobd.job.training import checkpointing, optimisation
 from dlobd.job.training.evaluation import Evaluation, evaluate
 from dlobd.job.training.loop import StopVote
 from dlobd.job.training.optimisation import Momentum, Sgd, softmax_cross_entropy
@@ -97,7 +97,7 @@ def step_of(model: Any, exchange: Any, ranks: int, **changes: Any) -> Step:
 
     told = job(ranks, **changes)
     optimiser = Momentum(tf, model.trainable_variables, told)
-    return Step(tf, told, Workload(model, softmax_cross_entropy, optimiser, schedules.constant), exchange)
+    return Step(tf, told, Workload(model, softmax_cross_entropy, optimiser, optimisation.constant), exchange)
 
 
 def batch(seed: int, mean: float = 0.0) -> tuple[Any, Any]:
@@ -246,7 +246,7 @@ def test_a_loss_that_is_not_finite_ends_the_step(exchange: Any) -> None:
 
     model = MODELS.get("mlp")(SHAPE, CLASSES, 1)
     told = job(1, learning_rate=1e30)
-    workload = Workload(model, softmax_cross_entropy, Sgd(tf, model.trainable_variables, told), schedules.constant)
+    workload = Workload(model, softmax_cross_entropy, Sgd(tf, model.trainable_variables, told), optimisation.constant)
     step = Step(tf, told, workload, exchange)
     step(0, *batch(0))
     with pytest.raises(FloatingPointError, match=r"^the loss became (nan|inf) at step 1: lower learning_rate$"):
