@@ -13,7 +13,7 @@ Standard library only, and fast to import: the cluster's Python imports this mod
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import InitVar, dataclass
 from enum import Enum, auto
 from functools import cache
@@ -74,6 +74,13 @@ DONE_MARKER = "done-marker"
 class _Row(str):
     """A row of a registry. Its copies are the row itself, so that kinds are compared by `is`."""
 
+    codes = ""  # of the findings that it supports
+
+    @property
+    def findings(self) -> list[str]:
+        """Codes of the findings that it supports."""
+        return self.codes.split()
+
     def __new__(cls, name: str, *_: object, **__: object) -> Self:
         return super().__new__(cls, name)
 
@@ -83,16 +90,24 @@ class _Row(str):
         return _registered, ("CAUSES" if isinstance(self, Cause) else "INSTANTS", str(self))
 
 
-class Wait(TypedDict, total=False):
-    """Fields of a recorded wait, and of the `Span` that is made of it."""
+JsonMap = dict[str, Any]
+"""A JSON object, such as the attributes of a span; the readers of `dlobd.evidence` check the types of its members."""
 
-    waits_for: Sequence[str]
+
+Fields = Mapping[str, object]
+
+
+class Details(TypedDict, total=False):
+    """Optional fields of a `Span`; of a recorded wait those until `cause_period_ns`."""
+
+    waits_for: tuple[str, ...]
     released_ns: int | None
     cause: str
-    cause_kind: Cause | None
     cause_period_ns: int
-    rendezvous: str
-    call: int
+    cause_kind: Cause | None
+    detail: str
+    truncated: bool
+    attrs: JsonMap
 
 
 @dataclass(eq=False, repr=False)
@@ -105,20 +120,20 @@ class Cause(_Row):
     period_is_read: bool  # from the run; False for the default of the setting or code
     details: str = ""
     period_ns: int = 0
-    codes: str = ""  # of the findings that it supports
+    codes: str = ""
 
     def text(self, details: str = "") -> str:
         """Return the cause as files and reports show it."""
         details = details or self.details
         return f"{self} ({details})" if details else str(self)
 
-    def wait(self, period_ns: int = 0, details: str = "") -> Wait:
+    def wait(self, period_ns: int = 0, details: str = "") -> dict[str, object]:
         """Return the fields of a recorded wait; without the period that was read, its default."""
         return {"cause": self.text(details), "cause_period_ns": period_ns or self.period_ns}
 
-    def fields(self, period_ns: int = 0) -> Wait:
+    def fields(self, period_ns: int = 0) -> Details:
         """Return the fields of a `Span`; see `wait`."""
-        return {**self.wait(period_ns), "cause_kind": self}
+        return {"cause": self.text(), "cause_period_ns": period_ns or self.period_ns, "cause_kind": self}
 
 
 _S, _MS = 10**9, 10**6
@@ -172,7 +187,7 @@ class SpanKind(_Row):
     layer: str
     quality: OwnQuality = MEASURED  # of the evidence for the span's own time
     hidden_by: tuple[EvidenceFile, ...] = ()  # without it the span's own time may belong to another layer
-    codes: str = ""  # of the findings that its time supports
+    codes: str = ""
     waits_for: str = ""  # role that every recorded span waits for
     cause: Cause | None = None
     rendezvous: str = ""  # kind of the collective that every recorded span is a member of
@@ -180,18 +195,13 @@ class SpanKind(_Row):
     pauses_training: bool = False  # the chief does it while the other ranks wait for the chief
 
     def __post_init__(self, name: str) -> None:
-        self.wait: Wait = {}
+        self.wait: dict[str, object] = {}
         if self.rendezvous:
             self.wait["rendezvous"] = self.rendezvous
         if self.waits_for:
             self.wait["waits_for"] = [self.waits_for]
         if self.cause is not None:
             self.wait |= self.cause.wait()
-
-    @property
-    def findings(self) -> list[str]:
-        """Codes of the findings that its time supports."""
-        return self.codes.split()
 
     def text(self, detail: str = "") -> str:
         """Return the name of a span: the template with its variable part."""
@@ -220,16 +230,16 @@ WAIT_FOR_PARENT = SpanKind("wait for parent process", CLIENT, hidden_by=_SUBMIT)
 INSTALL_HOOKS = SpanKind("install hooks", CLIENT)  # before the user's own script
 
 SPARK_SUBMIT_SCRIPT = SpanKind("spark-submit script", SPARK, BETWEEN_MARKS)
-SUBMIT_JVM_STARTS = SpanKind("SparkSubmit JVM starts", SPARK, BETWEEN_MARKS, hidden_by=_SUBMIT)
-WAIT_FOR_APPLICATION = SpanKind("wait for the application", SPARK, BETWEEN_MARKS, hidden_by=_SUBMIT)
+SUBMIT_JVM_STARTS = SpanKind("SparkSubmit JVM starts", SPARK, BETWEEN_MARKS, _SUBMIT)
+WAIT_FOR_APPLICATION = SpanKind("wait for the application", SPARK, BETWEEN_MARKS, _SUBMIT)
 DRIVER_PYTHON_STARTS = SpanKind("driver Python starts", SPARK, BETWEEN_MARKS)
-DRIVER_PYTHON_EXITS = SpanKind("driver Python exits, JVM stops", SPARK, BETWEEN_MARKS, hidden_by=_SUBMIT)
+DRIVER_PYTHON_EXITS = SpanKind("driver Python exits, JVM stops", SPARK, BETWEEN_MARKS, _SUBMIT)
 JVM_PROCESS_EXITS = SpanKind("JVM process exits", SPARK, BETWEEN_MARKS)
 
-DRIVER = SpanKind("driver", SPARK, BETWEEN_MARKS, hidden_by=(DRIVER_SPANS,))  # the whole of the driver's Python
-PARENT = SpanKind("parent", LAUNCHER, BETWEEN_MARKS, hidden_by=(DRIVER_SPANS,))  # the process that starts native ranks
+DRIVER = SpanKind("driver", SPARK, BETWEEN_MARKS, (DRIVER_SPANS,))  # the whole of the driver's Python
+PARENT = SpanKind("parent", LAUNCHER, BETWEEN_MARKS, (DRIVER_SPANS,))  # the process that starts native ranks
 PARENT_PYTHON_STARTS = SpanKind("parent Python starts", LAUNCHER, BETWEEN_MARKS)
-PARENT_PYTHON_EXITS = SpanKind("parent Python exits", LAUNCHER, BETWEEN_MARKS, hidden_by=(DRIVER_SPANS,))
+PARENT_PYTHON_EXITS = SpanKind("parent Python exits", LAUNCHER, BETWEEN_MARKS, (DRIVER_SPANS,))
 USER_CODE = SpanKind("user code", USER, BETWEEN_MARKS)  # the user's script or function
 USER_MAIN = SpanKind("user code", TENSORFLOW, BETWEEN_MARKS)  # the user's main function on a node of TFCluster
 IMPORT_PYSPARK = SpanKind("import pyspark", SPARK, codes="cold-start")
@@ -244,12 +254,12 @@ JVM_CALL = SpanKind("JVM: {}", SPARK, hidden_by=_PYTHON)  # a long call of py4j
 SPARK_ENV_STARTS = SpanKind("SparkEnv and UI start", SPARK, BETWEEN_MARKS)
 PREPARE_SUBMISSION = SpanKind("prepare submission", SPARK, BETWEEN_MARKS)
 REGISTER_WITH_MASTER = SpanKind("register with Master", SPARK)
-WAIT_FOR_AM = SpanKind("wait for the ApplicationMaster", SPARK, BETWEEN_MARKS, hidden_by=(RM_LOG,))
-WAIT_FOR_EXECUTORS = SpanKind("wait for executors", SPARK, BETWEEN_MARKS, hidden_by=(DRIVER_SPANS, AM_LOG))
-JOB = SpanKind("job {}", SPARK, BETWEEN_MARKS, hidden_by=_PYTHON)
+WAIT_FOR_AM = SpanKind("wait for the ApplicationMaster", SPARK, BETWEEN_MARKS, (RM_LOG,))
+WAIT_FOR_EXECUTORS = SpanKind("wait for executors", SPARK, BETWEEN_MARKS, (DRIVER_SPANS, AM_LOG))
+JOB = SpanKind("job {}", SPARK, BETWEEN_MARKS, _PYTHON)
 SUBMIT_JOB = SpanKind("submit job {}", SPARK, BETWEEN_MARKS)
 END_JOB = SpanKind("end job {}", SPARK, BETWEEN_MARKS)
-WAIT_FOR_TASKS = SpanKind("wait for tasks of {}", SPARK, BETWEEN_MARKS, hidden_by=_PYTHON)
+WAIT_FOR_TASKS = SpanKind("wait for tasks of {}", SPARK, BETWEEN_MARKS, _PYTHON)
 LOST_TASK = SpanKind("lost task of {}", SPARK, BETWEEN_MARKS, codes="lost-work")
 
 # ---- phases of JVMs, between two lines of one log: see timeline/jvm.py
@@ -282,24 +292,20 @@ EXECUTOR_ASKS_TO_BE_REGISTERED = _executor("executor asks to be registered")
 SUBMIT_RPC = SpanKind("submit RPC", YARN, codes="resource-manager")
 RPC = SpanKind("{} RPC", YARN, codes="resource-manager")
 ACCEPT_APPLICATION = SpanKind("accept application", YARN, codes="queue")
-REGISTER_APPLICATION = SpanKind(
-    "register application", YARN, BETWEEN_MARKS, hidden_by=(RM_LOG,), codes="resource-manager"
-)
+REGISTER_APPLICATION = SpanKind("register application", YARN, BETWEEN_MARKS, (RM_LOG,), "resource-manager")
 UNREGISTER_APPLICATION = SpanKind("unregister application", YARN, BETWEEN_MARKS, codes="resource-manager")
-ALLOCATE_CONTAINER = SpanKind("allocate {} container", YARN, BETWEEN_MARKS, hidden_by=(RM_LOG,), codes="queue")
+ALLOCATE_CONTAINER = SpanKind("allocate {} container", YARN, BETWEEN_MARKS, (RM_LOG,), "queue")
 HAND_OUT_CONTAINER = SpanKind("hand out {} container", YARN, hidden_by=(RM_LOG,), codes="queue")
-ALLOCATE_AND_LAUNCH_CONTAINER = SpanKind(
-    "allocate and launch {} container", YARN, BETWEEN_MARKS, hidden_by=_CONTAINER, codes="queue"
-)
+ALLOCATE_AND_LAUNCH_CONTAINER = SpanKind("allocate and launch {} container", YARN, BETWEEN_MARKS, _CONTAINER, "queue")
 ALLOCATE_TO_START_CONTAINER = SpanKind(
-    "allocate, localise and start {} container", YARN, BETWEEN_MARKS, hidden_by=_CONTAINER, codes="queue"
+    "allocate, localise and start {} container", YARN, BETWEEN_MARKS, _CONTAINER, "queue"
 )
-LAUNCH_AM_CONTAINER = SpanKind("launch AM container", YARN, BETWEEN_MARKS, hidden_by=_CONTAINER, codes="node-manager")
+LAUNCH_AM_CONTAINER = SpanKind("launch AM container", YARN, BETWEEN_MARKS, _CONTAINER, "node-manager")
 PREPARE_CONTAINER = SpanKind("prepare {} container", YARN, BETWEEN_MARKS, codes="node-manager")
 LOCALISE_CONTAINER = SpanKind("localise {} container", YARN, codes="localisation")
 START_CONTAINER = SpanKind("start {} container", YARN, codes="node-manager")
 LOCALISE_AND_START_CONTAINER = SpanKind(
-    "localise and start {} container", YARN, BETWEEN_MARKS, hidden_by=_CONTAINER, codes="localisation"
+    "localise and start {} container", YARN, BETWEEN_MARKS, _CONTAINER, "localisation"
 )
 NOTICE_LOST_ATTEMPT = SpanKind("notice lost attempt", YARN, BETWEEN_MARKS, codes="lost-work")
 NOTICE_LOST_EXECUTOR = SpanKind("notice lost executor", YARN, BETWEEN_MARKS, codes="lost-work")
@@ -322,12 +328,12 @@ EXECUTOR_LAUNCH_SCRIPT = _executor("executor launch script", BETWEEN_MARKS, NM_L
 EXECUTOR_JVM_BOOTS = _executor("executor JVM boots", BETWEEN_MARKS)
 EXECUTOR_REGISTERS = _executor("executor registers", BETWEEN_MARKS, DRIVER_LOG)
 MASTER_STARTS_EXECUTOR = SpanKind("Master and Worker start executor", SPARK, BETWEEN_MARKS)
-WAIT_FOR_JOB = SpanKind("wait for a job", SPARK, BETWEEN_MARKS, hidden_by=_PYTHON)
+WAIT_FOR_JOB = SpanKind("wait for a job", SPARK, BETWEEN_MARKS, _PYTHON)
 SCHEDULE_TASK = SpanKind("schedule task", SPARK, BETWEEN_MARKS)
 SUBMIT_STAGE = SpanKind("submit stage", SPARK)
 OFFER_TASK = SpanKind("offer task", SPARK)
 SEND_TASK = SpanKind("send task", SPARK)
-TASK = SpanKind("task of {}", SPARK, BETWEEN_MARKS, hidden_by=_PYTHON)
+TASK = SpanKind("task of {}", SPARK, BETWEEN_MARKS, _PYTHON)
 START_TASK_THREAD = SpanKind("start task thread", SPARK)
 DESERIALISE_TASK = SpanKind("deserialise task", SPARK)
 READ_BROADCAST = SpanKind("read broadcast", SPARK)
@@ -336,8 +342,8 @@ OPEN_INPUT = SpanKind("open input", SPARK)
 LAUNCH_PYTHON_DAEMON = SpanKind("launch Python daemon", SPARK)
 START_PYTHON_DAEMON = SpanKind("start Python daemon", SPARK, BETWEEN_MARKS)
 PYTHON_WORKER_STARTS = SpanKind("Python worker starts", SPARK, BETWEEN_MARKS)
-PYTHON_WORKER = SpanKind("Python worker", SPARK, BETWEEN_MARKS, hidden_by=(WORKER_SPANS,))
-TRAINER_IN_TASK = SpanKind("trainer in task", SPARK, BETWEEN_MARKS, hidden_by=_PYTHON)
+PYTHON_WORKER = SpanKind("Python worker", SPARK, BETWEEN_MARKS, (WORKER_SPANS,))
+TRAINER_IN_TASK = SpanKind("trainer in task", SPARK, BETWEEN_MARKS, _PYTHON)
 REPORT_TASK = SpanKind("report task of {}", SPARK)  # both ends of one message
 
 # ---- launchers
@@ -353,9 +359,7 @@ TFMANAGER_START = SpanKind("TFManager.start", LAUNCHER)
 CONNECT_TO_TFMANAGER = SpanKind("connect to TFManager", LAUNCHER)
 CONNECT_TO_QUEUE = SpanKind("connect to queue", LAUNCHER)
 REGISTER_RESERVATION = SpanKind("register reservation", LAUNCHER)  # the reservation counts at its end
-AWAIT_RESERVATIONS = SpanKind(  # at the driver and at each node
-    "await reservations", LAUNCHER, hidden_by=_PYTHON, waits_for=WAIT_LAST_RESERVATION
-)
+AWAIT_RESERVATIONS = SpanKind("await reservations", LAUNCHER, hidden_by=_PYTHON, waits_for=WAIT_LAST_RESERVATION)
 START_TASK = SpanKind("start task", LAUNCHER, BETWEEN_MARKS)  # of one executor
 FEED_TASK = SpanKind("feed task", LAUNCHER, BETWEEN_MARKS, codes="feed")  # of one partition
 SHUTDOWN_TASK = SpanKind("shutdown task", LAUNCHER, BETWEEN_MARKS)  # of one executor
@@ -376,13 +380,13 @@ ALL_GATHER_ADDRESSES = SpanKind(
 )
 TELL_PLACE = SpanKind("tell child its place", LAUNCHER)
 AWAIT_PLACE = SpanKind("await place", LAUNCHER, hidden_by=_PYTHON, waits_for=WAIT_FEEDER)  # the child
-WAIT_FOR_TRAINER = SpanKind(  # a task waits for the end of its trainer's process
+WAIT_FOR_TRAINER = SpanKind(
     "wait for trainer", SPARK, hidden_by=_PYTHON, waits_for=WAIT_TRAINER
-)
+)  # a task, for its trainer
 START_RANKS = SpanKind("start ranks", LAUNCHER)
 TELL_PLACES = SpanKind("tell ranks their places", LAUNCHER, hidden_by=_PYTHON)
 WAIT_FOR_RANKS = SpanKind("wait for ranks", LAUNCHER, hidden_by=_PYTHON, waits_for=WAIT_TRAINERS)
-NOT_YET_FORKED = SpanKind("not yet forked", LAUNCHER, BETWEEN_MARKS, hidden_by=_PYTHON)
+NOT_YET_FORKED = SpanKind("not yet forked", LAUNCHER, BETWEEN_MARKS, _PYTHON)
 
 # ---- the feed
 
@@ -393,9 +397,7 @@ GET = SpanKind("get", FEED, hidden_by=_PYTHON, codes="feed", waits_for=WAIT_FEED
 TAKE_BLOCK = SpanKind("take block", FEED, codes="feed")  # the rest of a get once its block is there
 WRITE_BLOCK = SpanKind("write block", FEED, codes="feed")  # the rest of a put once there is room
 READ_AHEAD = SpanKind("read ahead", FEED, BETWEEN_MARKS, codes="feed")  # a thread gets blocks in advance
-AWAIT_BLOCK = SpanKind(  # the step loop waits for that thread
-    "await block", FEED, hidden_by=_PYTHON, codes="feed", waits_for=WAIT_READER
-)
+AWAIT_BLOCK = SpanKind("await block", FEED, hidden_by=_PYTHON, codes="feed", waits_for=WAIT_READER)
 JOIN_QUEUE = SpanKind("join queue", FEED, BETWEEN_MARKS, codes="feed")
 PUT_RESULTS = SpanKind("put results", FEED, codes="feed")  # of an inference
 TERMINATE_FEED = SpanKind("terminate feed", FEED, codes="feed", cause=TERMINATE_POLL)
@@ -406,9 +408,9 @@ _RANK = (RANK_SPANS,)
 _EVALUATION = "evaluations"
 _SHORT = "short-steps"
 _EXCHANGE = "exchange short-steps"
-TRAINER_PROCESS = SpanKind("trainer process", TENSORFLOW, BETWEEN_MARKS, hidden_by=_RANK)
+TRAINER_PROCESS = SpanKind("trainer process", TENSORFLOW, BETWEEN_MARKS, _RANK)
 TRAINER_PROCESS_EXITS = SpanKind("trainer process exits", TENSORFLOW, BETWEEN_MARKS)
-TRAINER = SpanKind("trainer", TENSORFLOW, BETWEEN_MARKS, hidden_by=_RANK)  # the whole of its main function
+TRAINER = SpanKind("trainer", TENSORFLOW, BETWEEN_MARKS, _RANK)  # the whole of its main function
 IMPORT_TENSORFLOW = SpanKind("import tensorflow", TENSORFLOW, codes="cold-start")
 JOIN_RANKS = SpanKind("join ranks", TENSORFLOW, hidden_by=_RANK, rendezvous="join ranks")
 BUILD = SpanKind("build", TENSORFLOW)  # model, optimiser, step
@@ -416,17 +418,15 @@ BUILD_PIPELINE = SpanKind("build pipeline", TENSORFLOW)
 CHECK_RECORDS = SpanKind("check records", TENSORFLOW, codes="input-pipeline")
 DECODE = SpanKind("decode", TENSORFLOW, codes="evaluations input-pipeline")  # a block that was fed
 AUGMENT = SpanKind("augment", TENSORFLOW, codes="input-pipeline")  # with input "read", tf.data's threads do it
-NEXT_BATCH = SpanKind(  # out of tf.data
+NEXT_BATCH = SpanKind(
     "next batch", TENSORFLOW, codes="input-pipeline", waits_for=WAIT_READER, cause=TF_DATA
-)
+)  # out of tf.data
 FIRST_STEP = SpanKind("first step", TENSORFLOW, hidden_by=_RANK)  # TensorFlow traces and compiles in it
 STEP = SpanKind("step", TENSORFLOW, hidden_by=_RANK, codes=_SHORT)  # holds the next three if the exchange is outside
 FORWARD_AND_BACKWARD = SpanKind("forward and backward", TENSORFLOW, codes=_SHORT)
 EXCHANGE = SpanKind("exchange", CHANNEL, hidden_by=_RANK, codes=_EXCHANGE)  # dlobd's holds the next four
 PACK = SpanKind("pack", CHANNEL, codes=_EXCHANGE)  # tensors into the buffers that travel
-WAIT_FOR_PEERS = SpanKind(  # until all ranks have packed
-    "wait for peers", CHANNEL, hidden_by=_RANK, codes=_EXCHANGE, rendezvous=PEERS_RENDEZVOUS
-)
+WAIT_FOR_PEERS = SpanKind("wait for peers", CHANNEL, hidden_by=_RANK, codes=_EXCHANGE, rendezvous=PEERS_RENDEZVOUS)
 WIRE = SpanKind("wire", CHANNEL, hidden_by=_RANK, codes=_EXCHANGE)  # the collective
 UNPACK = SpanKind("unpack", CHANNEL, codes=_EXCHANGE)  # means into tensors
 PUSH = SpanKind("push", CHANNEL, hidden_by=_RANK, codes=_EXCHANGE)  # to one asynchronous parameter server

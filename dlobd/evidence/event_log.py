@@ -7,12 +7,12 @@ unknown, because their sums would be too small; except if it is the last line, o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from dlobd.bundle import reading
 from dlobd.bundle.reading import Members
+from dlobd.spans import JsonMap
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class TaskMetrics:
     ok: bool
     stage: tuple[int, int] = (0, 0)  # id and attempt
     cpus: float = 1  # per task, by the resource profile of its stage; `spark.task.cpus` by default
-    raw: Mapping[str, Any] = field(default_factory=dict)  # `Task Metrics` as Spark wrote them; empty if it has none
+    raw: JsonMap = field(default_factory=dict)  # `Task Metrics` as Spark wrote them; empty if it has none
 
 
 @dataclass(slots=True)
@@ -95,12 +95,12 @@ def parse(lines: Iterable[str]) -> EventLog:
     return log
 
 
-def _event(line: str) -> dict[str, Any] | reading.Damaged | None:
+def _event(line: str) -> JsonMap | reading.Damaged | None:
     """Return an event; None for an event of a kind that is not read."""
     if not any(f'"{kind}"' in line for kind in _EVENTS):
         # most events: they are not parsed, but a cut line is detected
         return None if line.startswith("{") and line.rstrip().endswith("}") else reading.Damaged("it is cut")
-    event = reading.parse_json(line, dict[str, Any])
+    event = reading.parse_json(line, JsonMap)
     if isinstance(event, reading.Damaged):
         return event
     kind = event.get("Event")
@@ -120,7 +120,7 @@ _SUBMITTED, _COMPLETED = "SparkListenerStageSubmitted", "SparkListenerStageCompl
 _TASK_END = "SparkListenerTaskEnd"
 
 
-def _task(event: Mapping[str, Any], stage: tuple[int, int], cpus: float) -> TaskMetrics:
+def _task(event: JsonMap, stage: tuple[int, int], cpus: float) -> TaskMetrics:
     info, metrics = event["Task Info"], event.get("Task Metrics") or {}
     return TaskMetrics(
         info["Task ID"],

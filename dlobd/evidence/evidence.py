@@ -22,6 +22,7 @@ from dlobd.evidence.log4j import LogLine
 from dlobd.evidence.recorder import RecordedProcess
 from dlobd.evidence.topology import Topology
 from dlobd.evidence.yarn import Attempts
+from dlobd.spans import JsonMap
 from dlobd.tracing.clock import WallToMonotonic
 
 
@@ -94,8 +95,7 @@ class Evidence:
 
     @cached_property
     def _own_anchors(self) -> list[schema.ClockAnchor]:
-        window: dict[str, Any] = self._documents.needed(files.WINDOW)
-        return [schema.ClockAnchor(**anchor) for anchor in window["anchors"]]
+        return [schema.ClockAnchor(**anchor) for anchor in self.window["anchors"]]
 
     @property
     def domain(self) -> str:
@@ -140,9 +140,9 @@ class Evidence:
         return next((p for p in self.processes if p.process.role == "chief"), None)
 
     @cached_property
-    def job(self) -> dict[str, Any]:
+    def job(self) -> JsonMap:
         """`dlobd.job.description.Job` as a dict. Raises BundleError if it is missing or damaged."""
-        job: dict[str, Any] = self._documents.needed(files.JOB)
+        job: JsonMap = self._documents.needed(files.JOB)
         return job
 
     @cached_property

@@ -9,7 +9,15 @@ from dlobd.errors import BundleError
 from dlobd.network.verdict.evidence import Snapshot
 from dlobd.record.resources import PageCache
 from dlobd.record.run import Noise
-from dlobd.schema import ClockAnchor
+
+
+class Anchor(TypedDict):
+    """A `dlobd.schema.ClockAnchor`."""
+
+    domain: str
+    monotonic_ns: int
+    wall_ns: int
+    error_ns: int
 
 
 class Window(TypedDict):
@@ -22,7 +30,7 @@ class Window(TypedDict):
     pid: int
     application_id: str | None
     ended_by: str
-    anchors: list[ClockAnchor]
+    anchors: list[Anchor]
     diagnostics: NotRequired[str]
     by_hand: NotRequired[bool]
 

@@ -6,7 +6,7 @@ A file may end anywhere, because its writer may have been killed.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from dlobd.bundle.reading import Members
 from dlobd.layers import LAYERS, TENSORFLOW
 from dlobd.network.verdict.evidence import TransportEvidence
 from dlobd.schema import ClockAnchor, Process
-from dlobd.spans import SpanKind, kind_of
+from dlobd.spans import Details, JsonMap, SpanKind, kind_of
 from dlobd.tracing.clock_offset import Exchange
 from dlobd.tracing.recorder import LOST_LINES, Cost
 
@@ -44,8 +44,8 @@ class RecordedSpan:
     start_ns: int
     end_ns: int
     truncated: bool
-    wait: dict[str, Any]
-    attrs: dict[str, Any]
+    wait: Details
+    attrs: JsonMap
     thread: str
     rendezvous: str = ""
     call: int | None = None
@@ -68,7 +68,7 @@ class Instant:
 
     name: str
     at_ns: int
-    attrs: dict[str, Any]
+    attrs: JsonMap
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ def read(path: Path) -> RecordedProcess | None:
     open_spans: dict[int, RecordedSpan] = {}
     ids: set[int] = set()
     for text in reading.lines(path):
-        line = reading.parse_json(text, dict[str, Any])
+        line = reading.parse_json(text, JsonMap)
         if isinstance(line, reading.Damaged) or not isinstance(line.get("k"), str):
             damaged = True
         elif line["k"] == "process":
@@ -166,7 +166,7 @@ def read(path: Path) -> RecordedProcess | None:
     return process
 
 
-def _add(process: RecordedProcess, line: Mapping[str, Any], open_spans: dict[int, RecordedSpan], ids: set[int]) -> bool:
+def _add(process: RecordedProcess, line: JsonMap, open_spans: dict[int, RecordedSpan], ids: set[int]) -> bool:
     """Add a line to its process; return False for a damaged line. Kinds of later versions are ignored."""
     kind = line["k"]
     shape = LINES.get(kind)
@@ -180,7 +180,7 @@ def _add(process: RecordedProcess, line: Mapping[str, Any], open_spans: dict[int
         last_ns = line["monotonic_ns"]
     elif kind in ("s", "b"):
         last_ns = line["t"] + (line["d"] if kind == "s" else 0)
-        wait = dict(line.get("w", {}))
+        wait: Any = line.get("w", {})
         if line["i"] in ids or line["l"] not in LAYERS or wait.keys() - _WAIT.keys():
             return False
         if not line["t"] <= last_ns < MAX_NS:
@@ -250,7 +250,7 @@ def lost_lines(bundle: Path, processes: Iterable[RecordedProcess]) -> dict[tuple
 # ---- the lines of a span file: the type of each member, as far as it is read
 
 
-def _ints(names: str) -> dict[str, Any]:
+def _ints(names: str) -> dict[str, type]:
     return dict.fromkeys(names.split(), int)
 
 
@@ -280,7 +280,7 @@ _BEGIN = {"i": int, "p": int, "l": str, "n": str, "t": int}
 _MORE = {"th": str, "w": Members(optional=_WAIT), "a": _ATTRS}
 _PAIR = tuple[int, int] | None
 
-LINES: dict[str, Any] = {
+LINES: dict[str, Members] = {
     "anchor": Members(_ints("monotonic_ns wall_ns error_ns")),
     "b": Members(_BEGIN, _MORE),
     "s": Members({**_BEGIN, "d": int}, _MORE),

@@ -8,10 +8,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
 
 from dlobd.bundle import reading
 from dlobd.bundle.reading import ListOf, Members
+from dlobd.spans import JsonMap
 
 LOOPBACK = "lo"
 
@@ -98,7 +98,7 @@ class SampledHost:
     memory_bytes: int
     period_ns: int
     roots: dict[str, int]
-    gpus: list[dict[str, Any]]
+    gpus: list[JsonMap]
     samples: list[HostSample] = field(default_factory=list)
     processes: list[SampledProcess] = field(default_factory=list)
     damaged_lines: int = 0
@@ -143,7 +143,7 @@ def read(lines: Iterable[str]) -> SampledHost | None:
     open_processes: dict[int, SampledProcess] = {}
     damaged_lines = 0
     for text in lines:
-        line = reading.parse_json(text, dict[str, Any])
+        line = reading.parse_json(text, JsonMap)
         shape = None if isinstance(line, reading.Damaged) else LINES.get(str(line.get("k")))
         if isinstance(line, reading.Damaged) or shape is None or reading.mismatch(line, shape):
             damaged_lines += 1
@@ -161,7 +161,7 @@ def read(lines: Iterable[str]) -> SampledHost | None:
     return host
 
 
-def _describe(found: SampledHost, line: dict[str, Any], known: dict[int, SampledProcess]) -> None:
+def _describe(found: SampledHost, line: JsonMap, known: dict[int, SampledProcess]) -> None:
     """Add a process, or its description as another program; with another start it is a new process."""
     names = ("pid", "parent", "start_ns", "name", "main_class", "executor")
     process = SampledProcess(*(line[name] for name in names))
@@ -173,7 +173,7 @@ def _describe(found: SampledHost, line: dict[str, Any], known: dict[int, Sampled
     found.processes.append(process)
 
 
-def _sample(host: SampledHost, line: Mapping[str, Any], known: Mapping[int, SampledProcess]) -> bool:
+def _sample(host: SampledHost, line: JsonMap, known: Mapping[int, SampledProcess]) -> bool:
     """Add the readings of one point in time; return False for a damaged line."""
     at_ns, net, disk = line["t"], line["net"], line["disk"]
     readings = {pid: counters for pid, counters in line["p"].items() if pid.isdecimal()}

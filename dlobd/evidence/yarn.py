@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
+from dlobd.evidence.facts import RmApplication
 from dlobd.evidence.log4j import LogLine
 
 # container IDs have an epoch after a restart of the ResourceManager: container_e01_<timestamp>_...
@@ -90,13 +90,17 @@ class YarnLife:
         return self.attempts.get(attempt_of(container), Marks())
 
 
-def add_rest_times(life: YarnLife, record: Mapping[str, Any], monotonic_ns: Callable[[int], int]) -> None:
+def add_rest_times(life: YarnLife, record: RmApplication, monotonic_ns: Callable[[int], int]) -> None:
     """Add times of the ResourceManager's REST record, for an application without the ResourceManager's log.
 
     `monotonic_ns` converts milliseconds since the epoch."""
-    for state, key in (("SUBMITTED", "startedTime"), ("FINISHED", "finishedTime")):
-        if record.get(key):
-            life.application.at[state] = monotonic_ns(record[key])
+    times = (
+        ("SUBMITTED", "startedTime", record.get("startedTime")),
+        ("FINISHED", "finishedTime", record.get("finishedTime")),
+    )
+    for state, key, at_ms in times:
+        if at_ms:
+            life.application.at[state] = monotonic_ns(at_ms)
             life.application.source[state] = f"RM REST: {key}"
 
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from statistics import median
-from typing import Any
 
 from dlobd.evidence.event_log import TaskMetrics
 from dlobd.record.resources import SparkMetrics, StageMetrics
+from dlobd.spans import JsonMap
 
 
 class Metric:
@@ -113,11 +113,10 @@ def _stage(stage: tuple[int, int], tasks: Sequence[TaskMetrics], call: str | Non
     return StageMetrics(stage[0], stage[1], call, skew_ns, {"numTasks": len(tasks), **metrics, **in_ms})
 
 
-def _value(raw: Mapping[str, Any], paths: Sequence[str]) -> int:
+def _value(raw: JsonMap, paths: Sequence[str]) -> int:
     total = 0
     for path in paths:
-        value: Any = raw
-        for step in path.split("/"):
-            value = value.get(step, {})
-        total += value or 0  # a task that was lost with its executor has no metrics
+        *groups, name = path.split("/")
+        metrics: JsonMap = raw.get(groups[0], {}) if groups else raw
+        total += metrics.get(name) or 0  # a task that was lost with its executor has no metrics
     return total

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dlobd import spans as kinds
 from dlobd.evidence import rpc
@@ -14,7 +14,7 @@ from dlobd.evidence.spark import Asking
 from dlobd.evidence.topology import APPLICATION_LANE, DRIVER_LANE
 from dlobd.evidence.yarn import Marks, attempt_of
 from dlobd.schema import Process, Span
-from dlobd.spans import SpanKind
+from dlobd.spans import Details, SpanKind
 from dlobd.timeline import calls, jvm
 from dlobd.timeline.builder import LaneBuilder
 
@@ -25,7 +25,7 @@ REST_RESOLUTION_NS = 1_000_000
 """REST has milliseconds."""
 
 
-def nm_heartbeat(evidence: Evidence) -> dict[str, Any]:
+def nm_heartbeat(evidence: Evidence) -> Details:
     """Return the heartbeat of a NodeManager as fields of a span, with the period of the run's settings if known."""
     settings = evidence.event_log.hadoop_settings
     set_ms = settings.get("yarn.resourcemanager.nodemanagers.heartbeat-interval-ms", "")
@@ -146,7 +146,7 @@ def add_container_start(
     asked_ns: int | None,
     asked_source: str,
     begun: tuple[int | None, str],
-    allocated_by: dict[str, Any],
+    allocated_by: Details,
     asking: Asking | None = None,
 ) -> None:
     """Add a container from its request to the start of its process, with the same steps for AM and executors.
@@ -169,7 +169,7 @@ def add_container_start(
         source = f"{RM_LOG}, {begun_source}"
         lane.log(kinds.LOCALISE_AND_START_CONTAINER, handed_ns, begun_ns, source, detail=what)
     # the CapacityScheduler allocates when a node reports
-    more = {"detail": what, **allocated_by}
+    more: Details = {"detail": what, **allocated_by}
     lane.log(kinds.ALLOCATE_CONTAINER, asked_ns, marks.get("ALLOCATED"), f"{asked_source}, {RM_LOG}", **more)
     _add_hand_out(lane, marks, what, asking)
     taken_ns = marks.get("ACQUIRED")
@@ -191,14 +191,14 @@ def _add_hand_out(lane: LaneBuilder, marks: dict[str, int], what: str, asking: A
     whose interval YARN sets; a later request is Spark's time."""
     allocated_ns, handed_ns = marks.get("ALLOCATED"), marks.get("ACQUIRED")
     if allocated_ns is None or handed_ns is None or what == "AM" or asking is None:
-        heartbeat = {} if what == "AM" else kinds.AM_HEARTBEAT.fields()
-        lane.log(kinds.HAND_OUT_CONTAINER, allocated_ns, handed_ns, RM_LOG, detail=what, **heartbeat)
+        heartbeat: Details = {"detail": what} if what == "AM" else {"detail": what, **kinds.AM_HEARTBEAT.fields()}
+        lane.log(kinds.HAND_OUT_CONTAINER, allocated_ns, handed_ns, RM_LOG, **heartbeat)
         return
     before_ns, next_ns = asking.around(allocated_ns)
     due_ns = min(max(next_ns, allocated_ns), handed_ns)
     if before_ns < next_ns:
-        more = {"detail": what, **kinds.AM_HEARTBEAT_READ.fields(next_ns - before_ns)}
-        lane.log(kinds.HAND_OUT_CONTAINER, allocated_ns, due_ns, f"{RM_LOG}, AM log", **more)
+        asked: Details = {"detail": what, **kinds.AM_HEARTBEAT_READ.fields(next_ns - before_ns)}
+        lane.log(kinds.HAND_OUT_CONTAINER, allocated_ns, due_ns, f"{RM_LOG}, AM log", **asked)
     else:
         due_ns = allocated_ns  # before its first request
     lane.log(kinds.AM_ASKS_FOR_CONTAINER, due_ns, handed_ns, f"AM log, {RM_LOG}")

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from dlobd import spans as kinds
 from dlobd.evidence.alignment import widened_event, widened_span
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected.missing import missing, not_measured, unknown
 from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
+from dlobd.evidence.spark import Job, Task
 from dlobd.schema import MAIN_LANE, NOT_PART, NotMeasured, Process, Span, Trace
+from dlobd.spans import Details
 from dlobd.timeline import anatomy, causality, hdfs_use, native
 from dlobd.timeline import application as application_lane
 from dlobd.timeline import driver as driver_lane
@@ -111,8 +112,10 @@ def _client(evidence: Evidence, host: str) -> list[Span]:
     window, waits_for = evidence.window, evidence.topology.client_waits_for
     lane = LaneBuilder(MAIN_LANE, Process(host, MAIN_LANE, 0, 0))
     if evidence.topology.by_hand:
-        more = {"waits_for": (waits_for,), "resolution_ns": application_lane.REST_RESOLUTION_NS}
-        lane.add(kinds.APPLICATION, window["exec_ns"], window["exit_ns"], application_lane.RM_REST, **more)
+        bounds, resolution_ns = (window["exec_ns"], window["exit_ns"]), application_lane.REST_RESOLUTION_NS
+        lane.add(
+            kinds.APPLICATION, *bounds, application_lane.RM_REST, waits_for=(waits_for,), resolution_ns=resolution_ns
+        )
         return lane.spans
     started_ns, source = window["started_ns"], driver_lane.CLIENT
     lane.add(kinds.START_SPARK_SUBMIT, window["exec_ns"], started_ns, source)
@@ -120,7 +123,7 @@ def _client(evidence: Evidence, host: str) -> list[Span]:
     return lane.spans
 
 
-def _tasks(evidence: Evidence, executor: str) -> list[Any]:
+def _tasks(evidence: Evidence, executor: str) -> list[tuple[Job, Task]]:
     tasks = [(job, task) for job in evidence.driver.log.jobs for task in job.tasks if task.executor == executor]
     return sorted(tasks, key=lambda pair: pair[1].start_ns)
 
@@ -193,7 +196,7 @@ class _Waits:
         busy = [r.finished[1] for r in self._ranks if r.start_ns < wait.end_ns and r.finished > (False, wait.start_ns)]
         return None if taken_ns is None else min(max(taken_ns, *busy), wait.end_ns) if busy else taken_ns
 
-    def _slept_for(self, sleep: RecordedSpan, trainer: Rank) -> dict[str, Any]:
+    def _slept_for(self, sleep: RecordedSpan, trainer: Rank) -> Details:
         """Return the release of a sleep in TFCluster.shutdown, which lasts until Spark has no job.
 
         The last task of the job that ended releases it, delayed by a trainer inside that task; else the end of the
@@ -207,7 +210,7 @@ class _Waits:
         at_work = unfinished or done_ns >= sleep.end_ns
         return {"waits_for": (trainer.lane,), "released_ns": None if at_work else max(done_ns, sleep.start_ns)}
 
-    def resolve(self, span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
+    def resolve(self, span: RecordedSpan, wait: Details) -> Details:
         """Return fields of Span for a recorded wait."""
         target = next(iter(wait.get("waits_for", ())), "")
         if target == kinds.WAIT_LAST_RESERVATION and (last := _last_before(self._reservations, span.end_ns)):

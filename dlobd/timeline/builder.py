@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Unpack
 
 from dlobd.errors import BundleError
 from dlobd.evidence.log4j import RESOLUTION_NS
 from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
 from dlobd.schema import Process, Span
-from dlobd.spans import SpanKind, cause_of, kind_of
+from dlobd.spans import Details, SpanKind, cause_of, kind_of
 
 OWN_MARK = "own mark"
+
+Resolve = Callable[[RecordedSpan, Details], Details]
+"""Turns a recorded wait, which names roles such as `@feeder`, into the wait of a `Span`, which names lanes."""
 
 
 class LaneBuilder:
@@ -22,17 +25,28 @@ class LaneBuilder:
         self.process = process
         self.spans: list[Span] = []
 
-    def add(self, kind: SpanKind, start_ns: int | None, end_ns: int | None, source: str, **more: Any) -> None:
+    def add(
+        self,
+        kind: SpanKind,
+        start_ns: int | None,
+        end_ns: int | None,
+        source: str,
+        *,
+        resolution_ns: int = 1,
+        process: Process | None = None,
+        **more: Unpack[Details],
+    ) -> None:
         """Add [start, end), unless a bound is unknown or the interval is empty.
 
         A span that ends before it starts is added: its sources contradict each other, and `nesting` counts a clip."""
         if start_ns is None or end_ns is None or end_ns == start_ns:
             return
-        process = more.pop("process", self.process)
-        span_id = f"{self.lane}/{len(self.spans)}"
-        self.spans.append(Span(span_id, None, kind, process, self.lane, start_ns, end_ns, source=source, **more))
+        where = (f"{self.lane}/{len(self.spans)}", None, kind, process or self.process, self.lane)
+        self.spans.append(Span(*where, start_ns, end_ns, source=source, resolution_ns=resolution_ns, **more))
 
-    def log(self, kind: SpanKind, start_ns: int | None, end_ns: int | None, source: str, **more: Any) -> None:
+    def log(
+        self, kind: SpanKind, start_ns: int | None, end_ns: int | None, source: str, **more: Unpack[Details]
+    ) -> None:
         """Add a span whose bounds have the resolution of log lines; see `add`."""
         self.add(kind, start_ns, end_ns, source, resolution_ns=RESOLUTION_NS, **more)
 
@@ -40,12 +54,9 @@ class LaneBuilder:
         self,
         process: RecordedProcess,
         spans: Iterable[RecordedSpan] | None = None,
-        resolve: Callable[[RecordedSpan, dict[str, Any]], dict[str, Any]] = lambda span, wait: wait,
+        resolve: Resolve = lambda span, wait: wait,
     ) -> None:
-        """Add recorded spans of `process`.
-
-        `spans`: the spans to add; None: all spans of its main thread. `resolve`: turns a recorded wait, which
-        names roles (`@feeder`), into fields of Span.
+        """Add recorded spans of `process`, by default all spans of its main thread.
 
         Raises:
             BundleError: the registry has no such kind of span.
@@ -53,16 +64,17 @@ class LaneBuilder:
         prefix = f"{self.lane}/{process.process.pid}-{process.opened_ns}"
         for span in [s for s in process.spans if not s.thread] if spans is None else spans:
             number = span.call is not None
-            wait = dict(resolve(span, dict(span.wait)))
-            wait["waits_for"] = tuple(wait.get("waits_for", ()))
+            wait = resolve(span, {**span.wait})
+            more: Details = {**wait, "truncated": span.truncated, "attrs": span.attrs}
+            more["waits_for"] = tuple(wait.get("waits_for", ()))
             if cause := wait.get("cause"):
-                wait["cause_kind"] = cause_of(cause)
+                more["cause_kind"] = cause_of(cause)
             if (found := kind_of(span.layer, span.name)) is None:
                 raise BundleError(
                     f"{process.path} has a span of unknown kind: layer {span.layer!r}, name {span.name!r}.",
                     "read the run with the version of dlobd that recorded it",
                 )
-            kind, detail = found
+            kind, more["detail"] = found
             self.spans.append(
                 Span(
                     f"{prefix}-{span.id}",
@@ -73,14 +85,11 @@ class LaneBuilder:
                     span.start_ns,
                     # a span without an end has no known length
                     span.end_ns if span.truncated else max(span.end_ns, span.start_ns + 1),
-                    detail=detail,
                     source=OWN_MARK,
-                    truncated=span.truncated,
-                    attrs=span.attrs,
                     # all members of a collective share this key, such as `step 7`
                     rendezvous=f"{span.rendezvous} {span.call}" if span.rendezvous and number else span.rendezvous,
                     call=span.call,
-                    **wait,
+                    **more,
                 )
             )
 
@@ -89,7 +98,7 @@ def of_threads(
     lane: str,
     process: RecordedProcess,
     spans: Sequence[RecordedSpan],
-    resolve: Callable[[RecordedSpan, dict[str, Any]], dict[str, Any]],
+    resolve: Resolve,
 ) -> list[Span]:
     """Return spans of the other threads of a process; each thread works in parallel and has a lane of its own."""
     found: list[Span] = []

@@ -7,7 +7,6 @@ lane of its own that waits for the application, and the driver runs in the Appli
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from dlobd import spans as kinds
 from dlobd.evidence import rpc
@@ -16,9 +15,10 @@ from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
 from dlobd.evidence.spark import Job, Task
 from dlobd.evidence.topology import APPLICATION_LANE, DRIVER_LANE, SUBMITTER_LANE, Placement
 from dlobd.schema import Process, Span
+from dlobd.spans import Details
 from dlobd.timeline import calls, jvm
 from dlobd.timeline.application import RM_LOG
-from dlobd.timeline.builder import OWN_MARK, LaneBuilder, of_threads
+from dlobd.timeline.builder import OWN_MARK, LaneBuilder, Resolve, of_threads
 from dlobd.timeline.executor import DRIVER_LOG, EXECUTOR_LOG, lane_of
 from dlobd.timeline.tasks import critical
 from dlobd.tracing.clock import tick_ns
@@ -28,7 +28,6 @@ JVM_LOG = "driver JVM log"
 CLIENT = "client clock"
 AUDIT_LOG = "NN audit log"
 
-Resolve = Callable[[RecordedSpan, dict[str, Any]], dict[str, Any]]
 HeldNs = Callable[[RecordedSpan], int | None]
 
 
@@ -130,14 +129,14 @@ def _add_submitter(lane: LaneBuilder, evidence: Evidence) -> None:
     # clients see FINISHED before the ResourceManager has completed it
     finished_ns = evidence.yarn.application.at.get("FINISHED")
     released_ns = None if finished_ns is None else min(finished_ns, exit_ns)
-    more = {"waits_for": (APPLICATION_LANE,), "released_ns": released_ns, **_report_poll(evidence, exit_ns)}
+    more: Details = {"waits_for": (APPLICATION_LANE,), "released_ns": released_ns, **_report_poll(evidence, exit_ns)}
     lane.log(kinds.WAIT_FOR_APPLICATION, log.at("submitted"), exit_ns, f"{SUBMIT_LOG}, {JVM_LOG}", **more)
     lane.add(kinds.JVM_PROCESS_EXITS, exit_ns, window["exit_ns"], f"{JVM_LOG}, {CLIENT}")
     jvm.add_phases(lane, evidence.submitter.lines, jvm.SUBMISSION, SUBMIT_LOG)
     calls.place(lane, [call for call in evidence.submitter.calls if call.thread == "main"], SUBMIT_LOG)
 
 
-def _report_poll(evidence: Evidence, end_ns: int) -> dict[str, Any]:
+def _report_poll(evidence: Evidence, end_ns: int) -> Details:
     """Return the poll of a wait that ended at `end_ns` as fields of a span; two successive calls show its period."""
     read_ns = calls.poll_ns(evidence.submitter.calls, "getApplicationReport", end_ns)
     return kinds.REPORT_POLL.fields() if read_ns is None else kinds.REPORT_POLL_READ.fields(read_ns)
@@ -171,7 +170,7 @@ def _add_context(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess,
     # after maxRegisteredResourcesWaitingTime Spark continues without the rest: a later registration released nothing
     released_ns = registered.at_ns if registered and registered.at_ns <= ready_ns else None
     waits_for = (lane_of(last_executor),) if last_executor else ()
-    more = {"waits_for": waits_for, "released_ns": released_ns, **kinds.EXECUTORS_POLL.fields()}
+    more: Details = {"waits_for": waits_for, "released_ns": released_ns, **kinds.EXECUTORS_POLL.fields()}
     lane.log(kinds.WAIT_FOR_EXECUTORS, waiting_ns, ready_ns, DRIVER_LOG, **more)
 
 
@@ -192,7 +191,7 @@ def _add_manager(lane: LaneBuilder, evidence: Evidence, context: RecordedSpan) -
     lane.log(kinds.PREPARE_SUBMISSION, log.at("application id"), log.at("submitting"), DRIVER_LOG)
     running_ns = log.at("running")
     until_ns, released_ns = running_ns or context.end_ns, evidence.yarn.application.at.get("ATTEMPT_RUNNING")
-    more = {"waits_for": (APPLICATION_LANE,), "released_ns": released_ns, **_report_poll(evidence, until_ns)}
+    more: Details = {"waits_for": (APPLICATION_LANE,), "released_ns": released_ns, **_report_poll(evidence, until_ns)}
     lane.log(kinds.WAIT_FOR_AM, log.at("submitted"), until_ns, DRIVER_LOG, **more)
     return running_ns
 
@@ -257,7 +256,7 @@ def _add_waited(lane: LaneBuilder, evidence: Evidence, jobs: Sequence[Job], end_
     registered = {executor: line.at_ns for executor, line in log.registered.items()}
     for link in critical(jobs, finished, end_ns, log.gone, registered):
         kind = kinds.WAIT_FOR_TASKS if link.executor else kinds.LOST_TASK
-        more = {"detail": link.job, "waits_for": (lane_of(link.executor),) if link.executor else ()}
+        more: Details = {"detail": link.job, "waits_for": (lane_of(link.executor),) if link.executor else ()}
         lane.log(kind, link.start_ns, link.end_ns, f"{DRIVER_LOG}, {EXECUTOR_LOG}", **more)
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from dlobd import spans as kinds
 from dlobd.evidence import rpc
@@ -15,6 +14,7 @@ from dlobd.evidence.spark import Job, Task
 from dlobd.evidence.topology import APPLICATION_LANE, DRIVER_LANE
 from dlobd.evidence.yarn import Marks, attempt_of
 from dlobd.schema import Process, Span
+from dlobd.spans import Details
 from dlobd.timeline import calls, jvm
 from dlobd.timeline.application import (
     EXECUTOR_START,
@@ -24,7 +24,7 @@ from dlobd.timeline.application import (
     lost_ns,
     nm_heartbeat,
 )
-from dlobd.timeline.builder import OWN_MARK, LaneBuilder, of_threads
+from dlobd.timeline.builder import OWN_MARK, LaneBuilder, Resolve, of_threads
 from dlobd.timeline.ranks import ROLES, Rank
 from dlobd.tracing.clock import tick_ns
 
@@ -38,9 +38,6 @@ TASK_THREAD = "Executor task launch worker for task "
 def lane_of(executor: str) -> str:
     """Return the lane of an executor by Spark's executor ID."""
     return f"executor-{executor}"
-
-
-Resolve = Callable[[RecordedSpan, dict[str, Any]], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +117,14 @@ def _add_python(lane: LaneBuilder, evidence: Evidence, executor: Executor, resol
     ranks, here = executor.ranks, evidence.recorded_in(executor.container)
     room = _room(here, ranks)
 
-    def own(span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
+    def own(span: RecordedSpan, wait: Details) -> Details:
         if span.name == kinds.PUT and (at_ns := room.get(span.start_ns)) is not None:
             # there is room from then on: the rest is the pipe's own time
             if at_ns <= span.start_ns:
                 return {}
             if at_ns < span.end_ns:  # otherwise the pipe took the block in parts
                 lane.add(kinds.WRITE_BLOCK, at_ns, span.end_ns, OWN_MARK)
-        if wait.get("waits_for") == [kinds.WAIT_TRAINER]:
+        if kinds.WAIT_TRAINER in wait.get("waits_for", ()):
             rank = latest(ranks, span.end_ns)
             if rank and span.name == kinds.SLEEP and not rank.finished[0]:
                 wait["released_ns"] = min(max(rank.finished[1], span.start_ns), span.end_ns)
@@ -141,8 +138,8 @@ def _add_python(lane: LaneBuilder, evidence: Evidence, executor: Executor, resol
             continue
         who, opened_ns = process.process, process.opened_ns
         if not process.forked:
-            more = {"resolution_ns": tick_ns(), "process": who}
-            lane.add(kinds.START_PYTHON_DAEMON, who.start_ns, opened_ns, f"/proc, {OWN_MARK}", **more)
+            source = f"/proc, {OWN_MARK}"
+            lane.add(kinds.START_PYTHON_DAEMON, who.start_ns, opened_ns, source, resolution_ns=tick_ns(), process=who)
         # a user's script may run several workers in one task; dlobd's own job never does
         user_worker = evidence.topology.user_script and process.forked
         if user_worker and process.spans:
@@ -224,8 +221,8 @@ def _add_tasks(
             lane.log(kinds.OFFER_TASK, offered[0], task.start_ns, DRIVER_LOG)
         done_ns = finished.get(task.id)
         free_ns = done_ns or next_ns
-        more = {"truncated": done_ns is None, "attrs": {"task": task.id, "job": job.id}}
-        lane.log(kinds.TASK, task.start_ns, free_ns, f"{DRIVER_LOG}, {EXECUTOR_LOG}", detail=job.name, **more)
+        more: Details = {"detail": job.name, "truncated": done_ns is None, "attrs": {"task": task.id, "job": job.id}}
+        lane.log(kinds.TASK, task.start_ns, free_ns, f"{DRIVER_LOG}, {EXECUTOR_LOG}", **more)
         # the driver may send the next task before it handles the result of this task
         reported_ns = min(filter(None, (task.end_ns, next_ns)), default=None)
         if done_ns is not None and reported_ns is not None and done_ns < reported_ns:
@@ -266,8 +263,9 @@ def _add_joins(lane: LaneBuilder, process: RecordedProcess, ranks: Sequence[Rank
         ends = [instant for instant in exhausted if feed.start_ns <= instant.at_ns <= feed.end_ns]
         if ends:
             period_ns = ends[-1].attrs.get("join_poll_ns", kinds.FEED_JOIN_POLL.period_ns)
-            more = kinds.FEED_JOIN_POLL.fields(period_ns) if period_ns else {}
+            more: Details = {"truncated": feed.truncated}
+            if period_ns:
+                more |= kinds.FEED_JOIN_POLL.fields(period_ns)
             if rank := latest(ranks, feed.end_ns):
                 more |= {"waits_for": (rank.lane,), "released_ns": consumed_ns(rank, feed.end_ns)}
-            more |= {"process": process.process, "truncated": feed.truncated}
-            lane.add(kinds.JOIN_QUEUE, ends[-1].at_ns, feed.end_ns, OWN_MARK, **more)
+            lane.add(kinds.JOIN_QUEUE, ends[-1].at_ns, feed.end_ns, OWN_MARK, process=process.process, **more)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
 
 from dlobd import spans as kinds
 from dlobd.bundle import files, reading
@@ -23,6 +22,7 @@ from dlobd.evidence.topology import APPLICATION_LANE
 from dlobd.layers import HDFS
 from dlobd.record.run import HdfsUse
 from dlobd.schema import Interval, Span
+from dlobd.spans import JsonMap
 from dlobd.timeline.executor import lane_of
 
 CLIENT_TRACE = "DN client trace"
@@ -94,7 +94,7 @@ def _sleep(write: Span, retry: CloseRetry, tries: Iterable[Span]) -> tuple[int, 
 
 
 def _retry_span(write: Span, retry: CloseRetry, slept: tuple[int, int], number: int) -> Span:
-    by: dict[str, Any] = (
+    by: JsonMap = (
         {**kinds.CLOSE_RETRY.fields(retry.delay_ns), "source": "NN log, client's default"}
         if retry.next_ns is None
         else {**kinds.CLOSE_RETRY_READ.fields(retry.delay_ns), "source": "NN log"}
@@ -143,7 +143,7 @@ def outages(evidence: Evidence) -> list[str]:
 
 def summary(evidence: Evidence, spans: Iterable[Span], found: Iterable[Interval]) -> tuple[HdfsUse, ...]:
     """Return HDFS work by purpose. Times are sums over all lanes, which overlap: they are no part of the wall time."""
-    rows: dict[str, dict[str, Any]] = {}
+    rows: dict[str, JsonMap] = {}
     for span in spans:
         purpose = span.attrs.get("purpose")
         if span.layer != "hdfs" or not purpose:
@@ -180,7 +180,7 @@ def summary(evidence: Evidence, spans: Iterable[Span], found: Iterable[Interval]
     return tuple(HdfsUse(**row) for row in (*rows.values(), *_calls(evidence)))
 
 
-def _calls(evidence: Evidence) -> list[dict[str, Any]]:
+def _calls(evidence: Evidence) -> list[JsonMap]:
     """Return the number of NameNode calls in the window: all of them, and the driver's looks for ranks' markers.
 
     The looks are dlobd's own overhead. No log has the length of these calls."""
@@ -194,7 +194,7 @@ def _calls(evidence: Evidence) -> list[dict[str, Any]]:
     return [_row(purpose, None, AUDIT_LOG, AUDIT_LOG) | unknown | {"operations": len(of)} for purpose, of in rows]
 
 
-def _row(purpose: str, ns: int | None, begin: str, end: str) -> dict[str, Any]:
+def _row(purpose: str, ns: int | None, begin: str, end: str) -> JsonMap:
     zero = dict.fromkeys(("operations", "bytes", "lo_ns", "hi_ns"), 0)
     return {"purpose": purpose, "ns": ns, "source_begin": begin, "source_end": end, **zero}
 

@@ -5,14 +5,12 @@ client -> driver (the parent) -> rank-0 .. rank-(n-1)
 
 from __future__ import annotations
 
-from typing import Any
-
 from dlobd import spans as kinds
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected.missing import missing, not_measured, unknown
 from dlobd.evidence.recorder import RecordedProcess, RecordedSpan, trainers
 from dlobd.schema import MAIN_LANE, NOT_PART, Event, NotMeasured, Process, Span, Trace
-from dlobd.spans import InstantKind
+from dlobd.spans import Details, InstantKind
 from dlobd.timeline import rank as rank_lane
 from dlobd.timeline.builder import OWN_MARK, LaneBuilder
 from dlobd.timeline.ranks import Rank, whole_rank
@@ -65,7 +63,7 @@ def _parent(evidence: Evidence, host: str, ranks: list[Rank]) -> list[Span]:
     if python is None:
         return []
 
-    def resolve(span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
+    def resolve(span: RecordedSpan, wait: Details) -> Details:
         if kinds.WAIT_TRAINERS not in wait.get("waits_for", ()):
             return _resolve(span, wait)
         return {**wait, "waits_for": tuple(rank.lane for rank in ranks)}  # the last rank to end releases it
@@ -78,7 +76,7 @@ def _parent(evidence: Evidence, host: str, ranks: list[Rank]) -> list[Span]:
     return lane.spans
 
 
-def _resolve(span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
+def _resolve(span: RecordedSpan, wait: Details) -> Details:
     return {**wait, "waits_for": tuple(lane for lane in wait.get("waits_for", ()) if not lane.startswith("@"))}
 
 

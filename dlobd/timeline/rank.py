@@ -6,8 +6,7 @@ lane per worker, as it serves workers in parallel.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
 from dlobd import spans as kinds
 from dlobd.axes import EXCHANGES
@@ -15,10 +14,9 @@ from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.feed import given_ns
 from dlobd.evidence.recorder import RecordedSpan
 from dlobd.schema import NotMeasured, Span
-from dlobd.timeline.builder import OWN_MARK, LaneBuilder, of_threads
+from dlobd.spans import Details
+from dlobd.timeline.builder import OWN_MARK, LaneBuilder, Resolve, of_threads
 from dlobd.timeline.ranks import Rank, is_server
-
-Resolve = Callable[[RecordedSpan, dict[str, Any]], dict[str, Any]]
 
 
 def reader_of(rank: Rank) -> str:
@@ -57,7 +55,7 @@ def build(
     given = given_ns(rank.named(kinds.GET), [put for put in puts if rank.start_ns <= put.start_ns <= rank.end_ns])
     reader = LaneBuilder(reader_of(rank), process.process)
 
-    def own(span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
+    def own(span: RecordedSpan, wait: Details) -> Details:
         if span.name == kinds.GET and (at_ns := given.get(span.start_ns)):
             # the wait is over from then on: the queue hands over the block
             if at_ns <= span.start_ns:

@@ -15,9 +15,8 @@ from __future__ import annotations
 import atexit
 import os
 from pathlib import Path
-from typing import Any
 
-from dlobd.spans import InstantKind, SpanKind
+from dlobd.spans import Fields, InstantKind, SpanKind
 from dlobd.tracing.recorder import Cost as Cost
 from dlobd.tracing.recorder import OpenSpan
 from dlobd.tracing.recorder import Recorder as Recorder
@@ -26,20 +25,20 @@ SWITCH = "DLOBD_TRACE"
 """The environment variable that turns the recorder off, by the value `off`."""
 
 
-class _NoSpan:
+class NoSpan:
     """The result of `span` while nothing is recorded."""
 
-    def note(self, **attrs: Any) -> None:
+    def note(self, **attrs: object) -> None:
         pass
 
-    def __enter__(self) -> _NoSpan:
+    def __enter__(self) -> NoSpan:
         return self
 
     def __exit__(self, *_: object) -> None:
         pass
 
 
-_NO_SPAN = _NoSpan()
+_NO_SPAN = NoSpan()
 
 _recorder: Recorder | None = None
 _paused: Recorder | None = None
@@ -88,7 +87,7 @@ def _after_fork() -> None:
         _recorder.after_fork()
 
 
-def span(kind: SpanKind, wait: dict[str, Any] | None = None, detail: str = "", **attrs: Any) -> OpenSpan | _NoSpan:
+def span(kind: SpanKind, wait: Fields | None = None, detail: str = "", **attrs: object) -> OpenSpan | NoSpan:
     """Record an interval of this process: `with span(spans.OPEN) as open_span: ...; open_span.note(bytes=n)`.
 
     `wait`: fields of the wait that differ between spans of one kind; the row of the kind has the others.
@@ -96,13 +95,13 @@ def span(kind: SpanKind, wait: dict[str, Any] | None = None, detail: str = "", *
     return _NO_SPAN if _recorder is None else OpenSpan(_recorder, kind, wait, detail, attrs)
 
 
-def instant(kind: InstantKind, at_ns: int | None = None, **attrs: Any) -> None:
+def instant(kind: InstantKind, at_ns: int | None = None, **attrs: object) -> None:
     """Record a point in time of this process: now, or at `at_ns`."""
     if _recorder is not None:
         _recorder.instant(kind, at_ns, **attrs)
 
 
-def past(kind: SpanKind, start_ns: int, end_ns: int, detail: str = "", **attrs: Any) -> None:
+def past(kind: SpanKind, start_ns: int, end_ns: int, detail: str = "", **attrs: object) -> None:
     """Record an interval that has ended and is long enough for a span."""
     if _recorder is not None:
         _recorder.past(kind, start_ns, end_ns, detail, **attrs)

@@ -38,10 +38,9 @@ from json.encoder import encode_basestring_ascii
 from pathlib import Path
 from threading import get_ident
 from types import TracebackType
-from typing import Any
 
 from dlobd.schema import SCHEMA_VERSION
-from dlobd.spans import InstantKind, SpanKind
+from dlobd.spans import Fields, InstantKind, SpanKind
 from dlobd.tracing import clock, clock_sync, process_use
 
 FLUSH_S = 0.5
@@ -107,18 +106,23 @@ class OpenSpan:
     )
 
     def __init__(
-        self, recorder: Recorder, kind: SpanKind, wait: dict[str, Any] | None, detail: str, attrs: dict[str, Any]
+        self,
+        recorder: Recorder,
+        kind: SpanKind,
+        wait: Fields | None,
+        detail: str,
+        attrs: dict[str, object],
     ) -> None:
         self._recorder = recorder
         self._layer = kind.layer
         self._name = kind.text(detail) if detail else kind
         self._wait = {**kind.wait, **wait} if wait else kind.wait
         self._attrs = attrs
-        self._noted: dict[str, Any] | None = None
+        self._noted: dict[str, object] | None = None
         self._end_ns = 0
         self._written = False
 
-    def note(self, **attrs: Any) -> None:
+    def note(self, **attrs: object) -> None:
         """Add attributes that are known only later, such as a number of bytes, to the end of the span."""
         self._noted = {**self._noted, **attrs} if self._noted else attrs
 
@@ -175,8 +179,8 @@ class OpenSpan:
             text += f',"th":{_quoted(self._thread)}'
         return text + "}"
 
-    def _end_line(self) -> dict[str, Any]:
-        line: dict[str, Any] = {"k": "e", "i": self._id, "t": self._end_ns}
+    def _end_line(self) -> dict[str, object]:
+        line: dict[str, object] = {"k": "e", "i": self._id, "t": self._end_ns}
         return line | {"a": self._noted} if self._noted else line
 
 
@@ -212,7 +216,7 @@ class Recorder:
         self._role, self._index, self._forked = role, index, forked
         self._opened_ns = self._now()
         # threads append without the lock: entries that arrive during a write wait for the next write
-        self._queue: deque[OpenSpan | dict[str, Any]] = deque()
+        self._queue: deque[OpenSpan | dict[str, object]] = deque()
         self._lock = threading.RLock()
         self._count_lock = threading.Lock()
         self._main = threading.main_thread().ident
@@ -244,21 +248,21 @@ class Recorder:
         self._role, self._index = role, index
         self._append(self._process_line())
 
-    def span(self, kind: SpanKind, wait: dict[str, Any] | None = None, detail: str = "", **attrs: Any) -> OpenSpan:
+    def span(self, kind: SpanKind, wait: Fields | None = None, detail: str = "", **attrs: object) -> OpenSpan:
         """Record an interval; see `dlobd.tracing.span`.
 
         `wait`: may contain waits_for, released_ns, cause and cause_period_ns; for a member of a collective,
         the collective's kind `rendezvous` and its number `call`."""
         return OpenSpan(self, kind, wait, detail, attrs)
 
-    def instant(self, kind: InstantKind, at_ns: int | None = None, **attrs: Any) -> None:
+    def instant(self, kind: InstantKind, at_ns: int | None = None, **attrs: object) -> None:
         """Record a point in time: now, or at `at_ns`."""
-        line: dict[str, Any] = {"k": "i", "n": kind, "t": self._now() if at_ns is None else at_ns}
+        line: dict[str, object] = {"k": "i", "n": kind, "t": self._now() if at_ns is None else at_ns}
         if attrs:
             line["a"] = attrs
         self._append(line)
 
-    def past(self, kind: SpanKind, start_ns: int, end_ns: int, detail: str = "", **attrs: Any) -> None:
+    def past(self, kind: SpanKind, start_ns: int, end_ns: int, detail: str = "", **attrs: object) -> None:
         """Record an interval that has ended and is long enough for a span; see `left_out`."""
         main = get_ident() == self._main
         stack, thread = (self._main_stack, "") if main else self._of_thread()
@@ -305,7 +309,7 @@ class Recorder:
                 if last:
                     self._report_lost()
 
-    def _write(self, entries: list[OpenSpan | dict[str, Any]]) -> None:
+    def _write(self, entries: list[OpenSpan | dict[str, object]]) -> None:
         cost = self.cost
         lines = []
         for entry in entries:
@@ -329,7 +333,7 @@ class Recorder:
         else:
             self._put(lines)
 
-    def _write_sum(self, line: dict[str, Any]) -> None:
+    def _write_sum(self, line: dict[str, object]) -> None:
         if self._fd is None or not self._introduced:
             return  # no line could be written: stderr reports the number of lost lines
         lost = self.cost.lost_lines
@@ -404,7 +408,7 @@ class Recorder:
             state = self._local.stack_and_name = ([], threading.current_thread().name)
         return state
 
-    def _append(self, line: dict[str, Any]) -> None:
+    def _append(self, line: dict[str, object]) -> None:
         self._queue.append(line)
         if self._thread_due:
             self._start_thread()
@@ -430,7 +434,7 @@ class Recorder:
                 pause_s = min(2 * pause_s, EXCHANGE_S)
             self.flush()
 
-    def _process_line(self) -> dict[str, Any]:
+    def _process_line(self) -> dict[str, object]:
         return {
             "k": "process",
             "host": clock.host_name(),
@@ -445,7 +449,7 @@ class Recorder:
             "schema": SCHEMA_VERSION,
         }
 
-    def _use_line(self) -> dict[str, Any]:
+    def _use_line(self) -> dict[str, object]:
         times = self._threads.read()
         faults = process_use.faults(self._pid)
         return {
@@ -460,7 +464,7 @@ class Recorder:
             "pressure": process_use.pressure(),
         }
 
-    def _anchor_line(self) -> dict[str, Any]:
+    def _anchor_line(self) -> dict[str, object]:
         anchor = asdict(clock.anchor())
         return {"k": "anchor", **{name: anchor[name] for name in ("monotonic_ns", "wall_ns", "error_ns")}}
 
@@ -470,30 +474,25 @@ class Recorder:
 _quoted = encode_basestring_ascii
 
 # made once: `json.dumps` makes an encoder in each call, which costs as much as the encoding
-_encode = json.JSONEncoder(separators=(",", ":"), default=str).encode
+_encode: Callable[[object], str] = json.JSONEncoder(separators=(",", ":"), default=str).encode
 
 
-def _members(values: dict[str, Any]) -> str:
+def _members(values: Fields) -> str:
     """Encode `values` as a JSON object.
 
     Nearly all values are numbers, strings and lists of one string. They bypass the encoder, which would cost more than
     the rest of the span."""
     text = ""
     for name, value in values.items():
-        kind = type(value)
-        if kind is int:
+        if type(value) is int:
             text += f",{_quoted(name)}:{value}"
-        elif kind is str:
+        elif isinstance(value, str):
             text += f",{_quoted(name)}:{_quoted(value)}"
+        elif isinstance(value, list) and len(value) == 1 and type(value[0]) is str:
+            text += f",{_quoted(name)}:[{_quoted(value[0])}]"
         else:
-            text += f",{_quoted(name)}:{_encode(value) if kind is not list else _list(value)}"
+            text += f",{_quoted(name)}:{_encode(value)}"
     return f"{{{text[1:]}}}"
-
-
-def _list(values: list[Any]) -> str:
-    if len(values) == 1 and type(values[0]) is str:
-        return f"[{_quoted(values[0])}]"
-    return _encode(values)
 
 
 @lru_cache(1024)  # few pairs of layer and name are new

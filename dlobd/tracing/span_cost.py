@@ -13,10 +13,11 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 from dlobd import spans as kinds
 from dlobd import tracing
+from dlobd.tracing import NoSpan
+from dlobd.tracing.recorder import OpenSpan
 
 SPANS = 100
 REPEATS = 7
@@ -25,10 +26,10 @@ OTHER_BYTES = 16 << 20
 """More than a core's second-level cache, and a good part of the shared third level. With this size the cost of a span
 equals the cost in the self-test's step loop; with 4 MiB it is a third lower."""
 
-Span = Callable[..., AbstractContextManager[Any]]
+Span = Callable[..., AbstractContextManager[OpenSpan | NoSpan]]
 
 
-def evidence(directory: Path) -> dict[str, Any]:
+def evidence(directory: Path) -> dict[str, str | int | None]:
     """Return the evidence for a bundle: the state of recording, and the cost of a span.
 
     `directory`: for a temporary span file, on the disk of the run's span files."""
