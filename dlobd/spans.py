@@ -14,7 +14,6 @@ Standard library only, and fast to import: the cluster's Python imports this mod
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import InitVar, dataclass
 from enum import Enum, auto
 from functools import cache
 from typing import Any, Literal, Self, TypedDict
@@ -110,17 +109,14 @@ class Details(TypedDict, total=False):
     attrs: JsonMap
 
 
-@dataclass(eq=False, repr=False)
 class Cause(_Row):
     """A heartbeat, poll or sleep that explains the end of a wait, up to its period.
 
     The value is the beginning of the text in files and reports; `text()` adds the details in parentheses."""
 
-    name: InitVar[str]
-    period_is_read: bool  # from the run; False for the default of the setting or code
-    details: str = ""
-    period_ns: int = 0
-    codes: str = ""
+    def __init__(self, name: str, period_is_read: bool, details: str = "", period_ns: int = 0, codes: str = "") -> None:
+        self.period_is_read = period_is_read  # from the run; False for the default of the setting or code
+        self.details, self.period_ns, self.codes = details, period_ns, codes
 
     def text(self, details: str = "") -> str:
         """Return the cause as files and reports show it."""
@@ -179,29 +175,31 @@ CLOSE_RETRY_READ = Cause("HDFS client's close retry, until its next try", True, 
 CAUSES: dict[str, Cause] = {row: row for row in [*globals().values()] if type(row) is Cause}
 
 
-@dataclass(eq=False, repr=False)
 class SpanKind(_Row):
     """One kind of span. Recorders add the wait of its row to every span."""
 
-    name: InitVar[str]
-    layer: str
-    quality: OwnQuality = MEASURED  # of the evidence for the span's own time
-    hidden_by: tuple[EvidenceFile, ...] = ()  # without it the span's own time may belong to another layer
-    codes: str = ""
-    waits_for: str = ""  # role that every recorded span waits for
-    cause: Cause | None = None
-    rendezvous: str = ""  # kind of the collective that every recorded span is a member of
-    role: str = ""  # of the process that spends the time, if it is not the process of the lane
-    pauses_training: bool = False  # the chief does it while the other ranks wait for the chief
-
-    def __post_init__(self, name: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        layer: str,
+        quality: OwnQuality = MEASURED,  # of the evidence for the span's own time
+        hidden_by: tuple[EvidenceFile, ...] = (),  # without it the span's own time may belong to another layer
+        codes: str = "",
+        waits_for: str = "",  # role that every recorded span waits for
+        cause: Cause | None = None,
+        rendezvous: str = "",  # kind of the collective that every recorded span is a member of
+        role: str = "",  # of the process that spends the time, if it is not the process of the lane
+        pauses_training: bool = False,  # the chief does it while the other ranks wait for the chief
+    ) -> None:
+        self.layer, self.quality, self.hidden_by, self.codes = layer, quality, hidden_by, codes
+        self.cause, self.role, self.pauses_training = cause, role, pauses_training
         self.wait: dict[str, object] = {}
-        if self.rendezvous:
-            self.wait["rendezvous"] = self.rendezvous
-        if self.waits_for:
-            self.wait["waits_for"] = [self.waits_for]
-        if self.cause is not None:
-            self.wait |= self.cause.wait()
+        if rendezvous:
+            self.wait["rendezvous"] = rendezvous
+        if waits_for:
+            self.wait["waits_for"] = [waits_for]
+        if cause is not None:
+            self.wait |= cause.wait()
 
     def text(self, detail: str = "") -> str:
         """Return the name of a span: the template with its variable part."""
@@ -471,12 +469,11 @@ SPANS: dict[tuple[str, str], SpanKind] = {
 """All kinds of spans, by layer and name."""
 
 
-@dataclass(eq=False, repr=False)
 class InstantKind(_Row):
     """One kind of instant that a process records, or of event that the anatomy of a run shows."""
 
-    name: InitVar[str]
-    unlocks: str = ""  # the next step, which this event makes possible
+    def __init__(self, name: str, unlocks: str = "") -> None:
+        self.unlocks = unlocks  # the next step, which this event makes possible
 
 
 # ---- recorded instants
