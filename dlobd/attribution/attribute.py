@@ -35,11 +35,7 @@ Kind = Literal["span", "cause", "unexplained", "unattributed"]
 
 
 def attribute(trace: Trace) -> Attribution:
-    """Split the wall time of a run, [trace.start_ns, trace.end_ns), by layer.
-
-    Raises:
-        BundleError: a span has a layer that does not exist, or the window ends before it starts.
-    """
+    """Split the wall time by layer. Raises BundleError for an unknown layer, or a window that ends before it starts."""
     _check(trace)
     lanes = arranged(trace)
     attributor = Attributor(trace, lanes)
@@ -59,9 +55,7 @@ def arranged(trace: Trace) -> dict[str, Lane]:
 
 
 def releases(trace: Trace, lanes: dict[str, Lane]) -> list[Release]:
-    """Find the release of each wait, by the rules of the attribution; `lanes` is the result of `arranged`.
-
-    A wait without a known release by another lane before its own end is left out."""
+    """Return each wait with its release by another lane, by the rules of the attribution, in `arranged` lanes."""
     attributor = Attributor(trace, lanes)
     placed = {id(nested.span): nested for lane in lanes.values() for nested in lane.nested}
     found = []
@@ -77,10 +71,7 @@ def releases(trace: Trace, lanes: dict[str, Lane]) -> list[Release]:
 
 
 def critical_path(attribution: Attribution) -> list[Segment]:
-    """Return the attributed wall time from start to end, with equal neighbours joined.
-
-    Equal means lane, layer, kind and span name: a thousand steps in a row are one entry. A joined segment keeps its
-    first span."""
+    """Return the attributed wall time from start to end, with neighbours of equal lane, layer, kind and name joined."""
 
     def alike(segment: Segment) -> tuple[str, str, str, str]:
         return segment.chain[-1], segment.layer, segment.kind, segment.span.name if segment.span else ""
@@ -95,8 +86,7 @@ def critical_path(attribution: Attribution) -> list[Segment]:
 
 
 class Release(NamedTuple):
-    """A wait and its release `by` a span of another lane, which ended at `at_ns` or entered the collective then as the
-    last member. Both have the counted bounds."""
+    """A wait and its release `by` a span of another lane, which ended, or entered the collective last, at `at_ns`."""
 
     wait: NestedSpan
     by: NestedSpan
@@ -104,10 +94,7 @@ class Release(NamedTuple):
 
 
 class Attributor:
-    """Walks the window from its end to its start. A named cause takes the last part of a wait, because a poll or a
-    heartbeat delays the end.
-
-    After `resolve`, `segments` are the pieces of the wall time, latest first."""
+    """Walks the window from its end to its start, because a named cause takes the last part of a wait."""
 
     def __init__(self, trace: Trace, lanes: dict[str, Lane]) -> None:
         self.lanes = lanes
@@ -119,9 +106,7 @@ class Attributor:
         self._last_to_enter = self._collectives(trace.spans)
 
     def resolve(self, lane: str, start_ns: int, end_ns: int, waiting: Span | None, chain: tuple[str, ...]) -> None:
-        """Assign every instant of [start_ns, end_ns) to a layer, by the work of `lane`.
-
-        `waiting`: the span that this lane replaces; None for the main lane. `chain`: the lanes from the main lane."""
+        """Assign every instant of [start, end) to a layer, by the work of `lane`, which replaces the span `waiting`."""
         for start, end, span in self.lanes[lane].backwards(start_ns, end_ns):
             for edge in (start, end):
                 self._edge(edge, self.lanes[lane].edges_ns.get(edge, 0))
@@ -165,10 +150,7 @@ class Attributor:
             self.resolve(lane, start_ns, end_ns, span, (*chain, lane))
 
     def _releasing_lane(self, span: Span) -> str | None:
-        """Return the lane that released a wait: the lane that was busy until the latest time before the release.
-
-        Of several that were busy at the release, the lane that ends last. Ignores lanes without evidence; None if no
-        lane is left."""
+        """Return the lane that was busy until the latest time before the release."""
         release_ns = span.end_ns if span.released_ns is None else span.released_ns
         busy: list[tuple[int, int, str]] = []
         for name in span.waits_for:
@@ -179,9 +161,7 @@ class Attributor:
         return max(busy)[2] if busy else None
 
     def releasing(self, nested: NestedSpan) -> tuple[Span, int] | None:
-        """Return the span of another lane that released a wait, and the time; None if there is none.
-
-        In a collective it is the last member to enter; else the last span of the releasing lane before the release."""
+        """Return the span of another lane that released a wait, or entered its collective last, and the time."""
         span = nested.span
         if span.rendezvous:
             last = self._last_to_enter[span.id]
@@ -227,9 +207,7 @@ class Attributor:
         self.edges_ns[at_ns] = max(self.edges_ns.get(at_ns, 0), resolution_ns)
 
     def _collectives(self, spans: Iterable[Span]) -> dict[str, Span]:
-        """Map the ID of each member of a collective to the member that released it: the last to start before its end.
-
-        A member that starts after the end of another member contradicts the evidence: counted as a clip."""
+        """Map the ID of each member of a collective to the last member that starts before its end."""
         groups: dict[str, list[Span]] = defaultdict(list)
         for span in spans:
             if span.rendezvous:

@@ -30,11 +30,7 @@ Move = Callable[[int], int]
 
 
 class Timestamp(int):
-    """Nanoseconds on the clock of the window, moved there from another clock.
-
-    Arithmetic gives a plain int without an error: a length or a shifted time is no moved timestamp. `max`, `min` and
-    sorting return the timestamp itself.
-    """
+    """Nanoseconds on the clock of the window, moved there from another clock; arithmetic gives a plain int."""
 
     error_ns: int
 
@@ -92,15 +88,7 @@ class MovedClock:
 
 
 class Alignment:
-    """The conversion of times to the clock of the window; without a reference no time changes.
-
-    `reference`: anchors of the window's clock, the earliest first. `processes`: the recorded processes, with their
-    own times. `logs`: all logs of the bundle.
-
-    Attributes:
-        clocks: the other clocks that exchanged messages with the window's clock, by domain.
-        moved: hosts and paths of logs with times that are moved by wall clocks.
-    """
+    """The conversion of times to the clock of the window, by its anchors `reference`; without them no time changes."""
 
     def __init__(
         self,
@@ -191,9 +179,7 @@ class Alignment:
         return min(near)[2] if near else None
 
     def _move(self, domain: str | None, offset_ns: int | None) -> Move | None:
-        """Return a function that moves the times of a clock; None if they stay.
-
-        `domain`: None if unknown. `offset_ns`: wall time minus monotonic time of the clock, if known."""
+        """Return a function that moves the times of a clock; None if they stay."""
         if domain is not None and domain in self._offsets:
             return self._by_messages(self._offsets[domain])
         if not (by_ns := self._by_wall_clock(domain, offset_ns)):

@@ -17,16 +17,12 @@ from dlobd.spans import JsonMap
 
 @dataclass(frozen=True, slots=True)
 class TaskMetrics:
-    """One ended task. Times are wall-clock milliseconds of the driver, `run_ms` and `deserialize_ms` the executor's.
-
-    `run_ms` counts each CPU of the task, as Spark does since SPARK-51666: a task of two CPUs that runs for 3 s has
-    6,000. Other times do not.
-    """
+    """One ended task. Times are wall-clock milliseconds of the driver, `run_ms` and `deserialize_ms` the executor's."""
 
     id: int
     launch_ms: int
     finish_ms: int
-    run_ms: int
+    run_ms: int  # for each CPU of the task (SPARK-51666): a task of two CPUs that runs for 3 s has 6,000
     deserialize_ms: int
     read_bytes: int  # by Spark's own input formats
     ok: bool
@@ -37,21 +33,14 @@ class TaskMetrics:
 
 @dataclass(slots=True)
 class EventLog:
-    """The events of one log.
-
-    Attributes:
-        stage_calls: ID and attempt of each completed stage -> the call that created it, without its line: `collect`.
-        hosts: addresses or names of the hosts with a block manager.
-        hadoop_settings: Hadoop's configuration in the driver, with its defaults.
-        has_start, has_end: True if the log has the start, or the end, of the application.
-    """
+    """The events of one log; the keys of stages are their ID and attempt."""
 
     tasks: list[TaskMetrics] = field(default_factory=list)
-    stage_calls: dict[tuple[int, int], str] = field(default_factory=dict)
-    hosts: set[str] = field(default_factory=set)
-    hadoop_settings: dict[str, str] = field(default_factory=dict)
-    has_start: bool = False
-    has_end: bool = False
+    stage_calls: dict[tuple[int, int], str] = field(default_factory=dict)  # the call of each: `collect`
+    hosts: set[str] = field(default_factory=set)  # addresses or names of the hosts with a block manager
+    hadoop_settings: dict[str, str] = field(default_factory=dict)  # in the driver, with defaults
+    has_start: bool = False  # of the application
+    has_end: bool = False  # of the application
     lines: int = 0
     damaged_lines: int = 0
 

@@ -91,8 +91,7 @@ class SpanCost(TypedDict):
 
 
 class Collected(TypedDict):
-    """`missing`: one line for each thing that was not collected. `absent`: files of which `missing` has a line.
-    `metrics`: values that only the running cluster knew. `files`: size in bytes of each collected file."""
+    """`missing`: a line for each thing that was not collected. `absent`: their files. `files`: size of each file."""
 
     missing: list[str]
     absent: NotRequired[list[str]]
@@ -271,11 +270,7 @@ class Documents:
         return otherwise if isinstance(document, Missing | Damaged) else document
 
     def needed(self, name: str) -> Any:
-        """Return the window or the job.
-
-        Raises:
-            BundleError: the document is missing or damaged.
-        """
+        """Return the window or the job. Raises BundleError if it is missing or damaged."""
         document = self._found[name]
         if isinstance(document, Missing):
             raise BundleError(f"{self._bundle} has no {WITHOUT[name]}.", "look at its run.json")

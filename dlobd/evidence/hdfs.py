@@ -33,14 +33,11 @@ class Audit:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """One block transfer of a DataNode.
-
-    The duration of a read includes back-pressure of its client, and that of a write covers the whole open stream.
-    `bytes` of a read include checksums, about 0.8 %."""
+    """One block transfer of a DataNode. A read includes back-pressure of its client; a write, the whole open stream."""
 
     end_ns: int
     operation: str  # HDFS_READ or HDFS_WRITE
-    bytes: int
+    bytes: int  # of a read with checksums, about 0.8 %
     duration_ns: int
     block: str
     client: str
@@ -79,15 +76,12 @@ _CLOSED = re.compile(r"DIR\* completeFile: (\S+) is closed by ")
 
 @dataclass(frozen=True, slots=True)
 class CloseRetry:
-    """A close that the NameNode refused, because a DataNode had not reported the last block.
-
-    The client then sleeps `delay_ns`, by default twice as long at each retry. `next_ns` is the time of its next try, if
-    the log has it."""
+    """A close that the NameNode refused, because a DataNode had not reported the last block."""
 
     at_ns: int
     path: str
-    delay_ns: int
-    next_ns: int | None = None
+    delay_ns: int  # the client's sleep: by default twice as long at each retry
+    next_ns: int | None = None  # time of its next try, if the log has it
 
 
 @dataclass(frozen=True, slots=True)

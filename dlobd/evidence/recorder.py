@@ -29,26 +29,20 @@ _LOST = re.compile(LOST_LINES.format(r"(\d+)", r"(\d+)"))
 
 @dataclass(slots=True)
 class RecordedSpan:
-    """A recorded span.
-
-    Attributes:
-        end_ns: without a recorded end, the last evidence of the process.
-        rendezvous: kind of the collective of which it is a member; empty if it is none.
-        call: number of the collective, or of the step.
-    """
+    """A recorded span."""
 
     id: int
     parent: int
     layer: str
     name: str
     start_ns: int
-    end_ns: int
+    end_ns: int  # without a recorded end, the last evidence of the process
     truncated: bool
     wait: Details
     attrs: JsonMap
     thread: str
-    rendezvous: str = ""
-    call: int | None = None
+    rendezvous: str = ""  # kind of its collective, if any
+    call: int | None = None  # number of the collective, or of the step
 
     @property
     def kind(self) -> SpanKind | None:
@@ -73,23 +67,16 @@ class Instant:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """The kernel's counters of a process from its start to `at_ns`; None for an unknown counter.
-
-    Attributes:
-        main: nanoseconds of the main thread on a core, and waiting for a core.
-        threads: the same for all observed threads.
-        cpu_ns: includes ended threads.
-        pressure: nanoseconds in which some task of the machine waited for a core, and for a disk.
-    """
+    """The kernel's counters of a process from its start to `at_ns`; None for an unknown counter."""
 
     at_ns: int
-    main: tuple[int, int] | None
-    threads: tuple[int, int] | None
-    cpu_ns: int | None
+    main: tuple[int, int] | None  # nanoseconds of the main thread on a core, and waiting for a core
+    threads: tuple[int, int] | None  # the same for all observed threads
+    cpu_ns: int | None  # with ended threads
     read_bytes: int | None
     major_faults: int | None
     block_io_ns: int | None
-    pressure: tuple[int, int] | None
+    pressure: tuple[int, int] | None  # nanoseconds in which some task of the machine waited for a core, and for a disk
 
 
 @dataclass(slots=True)
@@ -137,10 +124,7 @@ def trainers(processes: Iterable[RecordedProcess]) -> list[RecordedProcess]:
 
 
 def read(path: Path) -> RecordedProcess | None:
-    """Read the process that wrote `path`; None if its first line is damaged.
-
-    A line that is cut or has another form is counted as damaged, and ignored.
-    """
+    """Read the process that wrote `path`; None if its first line is damaged. Ignores other damaged lines."""
     process: RecordedProcess | None = None
     open_spans: dict[int, RecordedSpan] = {}
     ids: set[int] = set()

@@ -18,27 +18,19 @@ LOOPBACK = "lo"
 
 @dataclass(frozen=True, slots=True)
 class HostSample:
-    """The use of one machine at `at_ns`; None for an unknown counter.
-
-    Attributes:
-        memory_bytes: in use; all other counters are sums since the start of the machine.
-        received_bytes: by interface, loopback included.
-        gpus: for each GPU its load in percent and its memory in use.
-        cost_ns: CPU time of the sampler.
-        pressure: nanoseconds in which some task waited for a core, and for a disk.
-    """
+    """The use of one machine at `at_ns`, in sums since its start; None for an unknown counter."""
 
     at_ns: int
     cpu_busy_ns: int
     cpu_stolen_ns: int
-    memory_bytes: int
+    memory_bytes: int  # in use
     disk_read_bytes: int | None
     disk_written_bytes: int | None
-    received_bytes: Mapping[str, int]
+    received_bytes: Mapping[str, int]  # by interface, loopback included
     net_sent_bytes: int
-    gpus: tuple[tuple[int, int] | None, ...]
-    cost_ns: int
-    pressure: tuple[int, int] | None = None
+    gpus: tuple[tuple[int, int] | None, ...]  # load in percent and memory in use
+    cost_ns: int  # CPU time of the sampler
+    pressure: tuple[int, int] | None = None  # nanoseconds in which some task waited for a core, and for a disk
 
     @property
     def loopback_bytes(self) -> int | None:
@@ -53,10 +45,7 @@ class HostSample:
 
 @dataclass(frozen=True, slots=True)
 class ProcessSample:
-    """The use of one process: `rss_bytes` at `at_ns`, and totals until then.
-
-    The counters from `later_ns` on are None for a process whose threads were not read; see `dlobd.tracing.process_use`.
-    """
+    """The use of one process: `rss_bytes` at `at_ns`, and totals until then; see `dlobd.tracing.process_use`."""
 
     at_ns: int
     cpu_ns: int
@@ -64,7 +53,7 @@ class ProcessSample:
     rss_bytes: int
     read_bytes: int | None
     write_bytes: int | None
-    later_ns: int | None = None  # time of the reading after the start of the sample
+    later_ns: int | None = None  # time of the reading after the start of the sample; None if no threads were read
     lane_on_core_ns: int | None = None
     lane_waiting_ns: int | None = None
     threads_on_core_ns: int | None = None
@@ -105,10 +94,7 @@ class SampledHost:
 
 
 class Counter:
-    """A counter with several readings, as a piecewise-linear function of time, in integers.
-
-    It is constant before its first reading and after its last. A counter that falls has started from 0 again.
-    """
+    """A counter that is linear between its readings, in integers; if it falls, it has started from 0 again."""
 
     def __init__(self, readings: Iterable[tuple[int, int]]) -> None:
         self._times: list[int] = []

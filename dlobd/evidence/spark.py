@@ -153,13 +153,10 @@ def driver(lines: Sequence[LogLine]) -> DriverLog:
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """The times at which the ApplicationMaster requests containers.
-
-    It requests at `from_ns`, and then after pauses that double from the first to the longest while containers are
-    missing (`ApplicationMaster.allocationThreadImpl` of Spark 4.3)."""
+    """The times at which the ApplicationMaster requests containers, as in Spark 4.3."""
 
     from_ns: int
-    first_pause_ns: int
+    first_pause_ns: int  # the pauses double from it while containers are missing
     longest_pause_ns: int
 
     def around(self, at_ns: int) -> tuple[int, int]:

@@ -35,18 +35,12 @@ _WITHOUT_YARN = {
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """The topology of one run.
-
-    Attributes:
-        by_hand: True if the user submitted the application; the window is then the ResourceManager's.
-        external: True if dlobd did not start the cluster.
-        user_script: True for a script of the user, False for dlobd's training job.
-    """
+    """The topology of one run."""
 
     placement: Placement
-    by_hand: bool = False
-    external: bool = False
-    user_script: bool = False
+    by_hand: bool = False  # the user submitted the application; the window is the ResourceManager's
+    external: bool = False  # dlobd did not start the cluster
+    user_script: bool = False  # not dlobd's training job
 
     @classmethod
     def of(cls, job: Mapping[str, object], by_hand: bool = False, external: bool = False) -> Topology:

@@ -69,19 +69,11 @@ class LostNode:
 
 @dataclass(slots=True)
 class YarnLife:
-    """The transitions of an application and its containers.
+    """The transitions of an application and its containers, but not of mere reservations."""
 
-    Attributes:
-        application: SUBMITTED ACCEPTED RUNNING FINISHING FINISHED; names such as ATTEMPT_RUNNING are the first of any
-            attempt.
-        attempts: by number, from 1: SUBMITTED SCHEDULED ALLOCATED LAUNCHED RUNNING FINAL_SAVING FINISHED FAILED.
-        containers: by ID: ALLOCATED ACQUIRED START_REQUEST LOCALIZING SCHEDULED RUNNING EXITED COMPLETED. Containers
-            that were reserved and never allocated are left out.
-    """
-
-    application: Marks
-    attempts: dict[int, Marks]
-    containers: dict[str, Marks]
+    application: Marks  # SUBMITTED ACCEPTED RUNNING FINISHING FINISHED, and ATTEMPT_RUNNING of the first attempt
+    attempts: dict[int, Marks]  # by number, from 1: SUBMITTED SCHEDULED ALLOCATED LAUNCHED RUNNING FINISHED FAILED
+    containers: dict[str, Marks]  # ALLOCATED ACQUIRED START_REQUEST LOCALIZING SCHEDULED RUNNING EXITED COMPLETED
     diagnostics: list[str]
     lost_nodes: list[LostNode]
 
@@ -91,9 +83,7 @@ class YarnLife:
 
 
 def add_rest_times(life: YarnLife, record: RmApplication, monotonic_ns: Callable[[int], int]) -> None:
-    """Add times of the ResourceManager's REST record, for an application without the ResourceManager's log.
-
-    `monotonic_ns` converts milliseconds since the epoch."""
+    """Add times of the ResourceManager's REST record, for an application without the ResourceManager's log."""
     times = (
         ("SUBMITTED", "startedTime", record.get("startedTime")),
         ("FINISHED", "finishedTime", record.get("finishedTime")),

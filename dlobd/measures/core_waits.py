@@ -99,9 +99,7 @@ def _split(pieces: Pieces, unknown: Tally[str] | None = None) -> dict[str, int]:
 
 
 def _by_others(evidence: Evidence, pieces: Pieces, window: Window) -> tuple[int | None, int | None]:
-    """Return the CPU time of foreign processes, and the time for which the run waited for cores that they used.
-
-    None if some of the run's processes are invisible: those of an external cluster may run on this machine too."""
+    """Return the CPU time of foreign processes and the wait for their cores; None if unknown."""
     host = evidence.resources
     if host is None or not evidence.topology.all_processes_known or len(host.samples) < 2:
         return None, None

@@ -90,11 +90,7 @@ since the start of the machine or process. Unknown figures are missing."""
 
 
 class RunBundle:
-    """A run on disk, read from its directory or its run.json; it is never changed.
-
-    Raises:
-        BundleError: it is missing, damaged or of a newer version.
-    """
+    """A run on disk, by its directory or its run.json. Raises BundleError if it is missing, damaged or newer."""
 
     def __init__(self, path: str | Path) -> None:
         self._bundle: Bundle = find(path, Path("."))
@@ -118,9 +114,7 @@ class RunBundle:
         return self._frame([self._span_row(span) for span in spans], SPANS)
 
     def attribution(self) -> pd.DataFrame:
-        """Return a row per layer and a row for `unattributed`, with the columns `ATTRIBUTION`.
-
-        `ns` sums to the wall time. Empty for a run that ended before its job was submitted."""
+        """Return a row per layer and for `unattributed`, with the columns `ATTRIBUTION`."""
         wall_ns = self.run.wall_ns
         if not wall_ns:
             return self._frame([], ATTRIBUTION)
@@ -168,9 +162,7 @@ class RunBundle:
         return self._frame(rows, EPOCHS)
 
     def resources(self) -> pd.DataFrame:
-        """Return a row per sample of dlobd's machine, and of each process on it, with the columns `RESOURCES`.
-
-        Empty for a run without samples."""
+        """Return a row per sample of dlobd's machine, and of each process on it, with the columns `RESOURCES`."""
         evidence, window = Evidence(self.path), self.run.window
         found = evidence.resources
         if found is None or window is None:

@@ -150,8 +150,7 @@ def _history(process: SampledProcess, name: str) -> Counter | None:
 
 
 def _unseen_ns(found: SampledHost) -> int:
-    """Return the CPU time of ended children that no sample contains: of processes shorter than a period, and of the
-    ends of all others. The kernel adds it to the parent that waits for them."""
+    """Return the CPU time of ended children that no sample contains; the kernel adds it to the waiting parent."""
     last_ns = found.samples[-1].at_ns
     sampled = [process for process in found.processes if process.samples]
     ended: dict[int, list[SampledProcess]] = defaultdict(list)

@@ -83,9 +83,7 @@ LARGEST = ("resultSize", "peakExecutionMemory")
 
 
 def spark_metrics(tasks: Sequence[TaskMetrics], calls: Mapping[tuple[int, int], str]) -> SparkMetrics | None:
-    """Return the member `spark_metrics` of run.json; None for a run without an ended task.
-
-    `calls`: stage id and attempt to the call that made the stage, where known."""
+    """Return the member `spark_metrics` of run.json; None without an ended task. `calls`: by stage ID and attempt."""
     by_stage: dict[tuple[int, int], list[TaskMetrics]] = defaultdict(list)
     for task in tasks:
         by_stage[task.stage].append(task)

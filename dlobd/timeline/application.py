@@ -99,9 +99,7 @@ def lost_ns(evidence: Evidence, container: str) -> int | None:
 def _add_lost_attempt(
     lane: LaneBuilder, evidence: Evidence, container: str, asked_ns: int | None, asked_source: str
 ) -> int | None:
-    """Add an attempt whose ApplicationMaster was lost. Returns the start of the next attempt.
-
-    In cluster mode the driver and its work are lost with it; in client mode the driver continues."""
+    """Add an attempt whose ApplicationMaster was lost, and return the start of the next attempt."""
     gone_ns, number = lost_ns(evidence, container), attempt_of(container)
     again_ns = evidence.yarn.attempts.get(number + 1, Marks()).at.get("SUBMITTED") or gone_ns
     if evidence.topology.driver_in_container:
@@ -149,11 +147,7 @@ def add_container_start(
     allocated_by: Details,
     asking: Asking | None = None,
 ) -> None:
-    """Add a container from its request to the start of its process, with the same steps for AM and executors.
-
-    `asking`: the times at which the ApplicationMaster requests containers, if its log shows them. `begun`: start
-    of the process and its source, for steps that no log of a daemon separates. `allocated_by`: heartbeat that
-    the allocation waits for, as fields of a span."""
+    """Add a container from its request to the start of its process, at `begun` by a source; see `add_process_start`."""
     begun_ns, begun_source = begun
     if "ALLOCATED" not in marks:
         until = (marks["START_REQUEST"], NM_LOG) if "START_REQUEST" in marks else begun
@@ -185,10 +179,7 @@ def add_container_start(
 
 
 def _add_hand_out(lane: LaneBuilder, marks: dict[str, int], what: str, asking: Asking | None) -> None:
-    """Add the time from the allocation of a container to its handover.
-
-    The ResourceManager itself takes the AM's container. An executor's container waits for the next request of the AM,
-    whose interval YARN sets; a later request is Spark's time."""
+    """Add the time from the allocation to the handover. An executor's container waits for the AM's next request."""
     allocated_ns, handed_ns = marks.get("ALLOCATED"), marks.get("ACQUIRED")
     if allocated_ns is None or handed_ns is None or what == "AM" or asking is None:
         heartbeat: Details = {"detail": what} if what == "AM" else {"detail": what, **kinds.AM_HEARTBEAT.fields()}
@@ -226,10 +217,7 @@ def add_process_start(
     begun: tuple[int | None, int | None, int | None],
     ended: tuple[int | None, str, bool],
 ) -> None:
-    """Add the process of a container from its start to its registration, in the parts that its own records show.
-
-    `begun`: start by the NodeManager, start of the JVM, and first line of its log. `ended`: registration or end,
-    the source of that time, and True if it never registered."""
+    """Add the process of a container. `begun`: times of its container, its JVM, its first line."""
     running_ns, jvm_ns, logged_ns = begun
     end_ns, end_source, truncated = ended
     lane.add(start.script, running_ns, jvm_ns or logged_ns or end_ns, f"{NM_LOG}, {start.jvm_log}")

@@ -43,11 +43,7 @@ WITHOUT_YARN = NotMeasured("yarn", "", f"{NOT_PART}: Spark's own Master and Work
 
 
 def assemble(evidence: Evidence) -> Trace:
-    """Return the trace of a run.
-
-    Raises:
-        BundleError: nothing was submitted, so that there is no window.
-    """
+    """Return the trace of a run. Raises BundleError if nothing was submitted."""
     if not evidence.topology.has_spark:
         return native.assemble(evidence)
     window = evidence.window
@@ -181,10 +177,7 @@ class _Waits:
         return rank.process.parent in started
 
     def held_ns(self, wait: RecordedSpan) -> int | None:
-        """Return the end of the time in which trainers delayed a feed.
-
-        Then all are idle, and the last task's blocks are consumed. None for a wait that is not for a feed, or if the
-        trainers discarded blocks."""
+        """Return the end of the time in which trainers delayed a feed; None if they discarded blocks."""
         if wait.name not in FEEDS or (last := last_task(self._evidence, wait)) is None:
             return None
         task = last[1]
@@ -197,10 +190,7 @@ class _Waits:
         return None if taken_ns is None else min(max(taken_ns, *busy), wait.end_ns) if busy else taken_ns
 
     def _slept_for(self, sleep: RecordedSpan, trainer: Rank) -> Details:
-        """Return the release of a sleep in TFCluster.shutdown, which lasts until Spark has no job.
-
-        The last task of the job that ended releases it, delayed by a trainer inside that task; else the end of the
-        trainer."""
+        """Return the release of a sleep in TFCluster.shutdown: the end of Spark's last task, or of the trainer."""
         jobs = [j for j in self._evidence.driver.log.jobs if j.end_ns and sleep.start_ns < j.end_ns <= sleep.end_ns]
         ended = max(jobs, key=lambda job: job.end_ns or 0, default=None)
         if ended and (tasks := [task for task in ended.tasks if task.end_ns is not None]):

@@ -36,9 +36,7 @@ class LaneBuilder:
         process: Process | None = None,
         **more: Unpack[Details],
     ) -> None:
-        """Add [start, end), unless a bound is unknown or the interval is empty.
-
-        A span that ends before it starts is added: its sources contradict each other, and `nesting` counts a clip."""
+        """Add [start, end), unless a bound is unknown or the interval is empty; it may be negative."""
         if start_ns is None or end_ns is None or end_ns == start_ns:
             return
         where = (f"{self.lane}/{len(self.spans)}", None, kind, process or self.process, self.lane)
@@ -56,11 +54,7 @@ class LaneBuilder:
         spans: Iterable[RecordedSpan] | None = None,
         resolve: Resolve = lambda span, wait: wait,
     ) -> None:
-        """Add recorded spans of `process`, by default all spans of its main thread.
-
-        Raises:
-            BundleError: the registry has no such kind of span.
-        """
+        """Add recorded spans, by default those of the main thread. Raises BundleError for an unregistered kind."""
         prefix = f"{self.lane}/{process.process.pid}-{process.opened_ns}"
         for span in [s for s in process.spans if not s.thread] if spans is None else spans:
             number = span.call is not None

@@ -15,10 +15,7 @@ from dlobd.timeline.builder import LaneBuilder
 
 
 def place(lane: LaneBuilder, calls: Iterable[Call], source: str, elsewhere: Sequence[tuple[int, int]] = ()) -> None:
-    """Add calls of the thread that executes the lane.
-
-    Calls inside a wait for another lane before its release, such as a poll of a state, do not delay it and are left
-    out. `elsewhere`: sorted, disjoint intervals in which another thread executes the lane; they are left out."""
+    """Add calls of the lane's thread, without those inside a wait before its release, or in an interval `elsewhere`."""
     waits = [span for span in lane.spans if span.waits_for]
     for call in calls:
         if any(
@@ -45,9 +42,7 @@ def _without(start_ns: int, end_ns: int, others: Sequence[tuple[int, int]]) -> I
 
 
 def poll_ns(calls: Sequence[Call], method: str, end_ns: int) -> int | None:
-    """Return the sleep of a poller before its last call of `method` that began before `end_ns`.
-
-    It lasts from the answer to the previous call of the same thread; None without two such calls."""
+    """Return the sleep of a poller before its last call that began before `end_ns`."""
     last, before = None, None
     for call in calls:
         if call.method == method and call.start_ns < end_ns:

@@ -34,10 +34,7 @@ HeldNs = Callable[[RecordedSpan], int | None]
 def build(
     evidence: Evidence, host: str, last_executor: str | None, resolve: Resolve, held_ns: HeldNs = lambda wait: None
 ) -> list[Span]:
-    """Return the spans of the driver, and in cluster mode also those of spark-submit's own lane.
-
-    `last_executor`: the last executor that registered, if any. `resolve`: replaces the roles in a recorded wait
-    by lanes. `held_ns`: end of the time in which trainers delayed a feed; None for any other wait."""
+    """Return the spans of the driver, and in cluster mode also those of spark-submit's own lane."""
     driver = LaneBuilder(DRIVER_LANE, Process(host, "driver", 0, evidence.window["pid"]))
     python = evidence.driver_process
     threads = of_threads(DRIVER_LANE, python, python.spans, resolve) if python else []
@@ -232,9 +229,7 @@ def last_task(evidence: Evidence, wait: RecordedSpan) -> tuple[Job, Task] | None
 
 
 def _add_end_of_feed(lane: LaneBuilder, evidence: Evidence, wait: RecordedSpan, held_ns: int | None) -> None:
-    """Add the end of a feed's job after the trainers stop delaying it: its last task ends and reports, the job ends.
-
-    `held_ns`: end of the time in which trainers delayed it; None for a wait that is not for a feed."""
+    """Add the end of a feed's job after the trainers stop delaying it at `held_ns`; nothing for another wait."""
     if held_ns is None or (last := last_task(evidence, wait)) is None:
         return
     job, task = last

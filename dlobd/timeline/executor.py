@@ -42,20 +42,13 @@ def lane_of(executor: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Executor:
-    """One executor and its work.
-
-    Attributes:
-        container: the directory of its logs and spans.
-        tasks: its tasks with their jobs, in the order of their start.
-        ranks: its trainers.
-        in_task: trainers inside a Spark task, with start and end.
-    """
+    """One executor and its work."""
 
     id: str
-    container: str
-    tasks: Sequence[tuple[Job, Task]]
+    container: str  # the directory of its logs and spans
+    tasks: Sequence[tuple[Job, Task]]  # in the order of their start
     ranks: Sequence[Rank]
-    in_task: Sequence[tuple[Rank, int, int]]
+    in_task: Sequence[tuple[Rank, int, int]]  # trainers inside a Spark task, with start and end
 
 
 def build(evidence: Evidence, host: str, executor: Executor, resolve: Resolve) -> list[Span]:
@@ -164,9 +157,7 @@ def _outside(process: RecordedProcess, ranks: Sequence[Rank], threads: bool = Fa
 def _one_at_a_time(
     spans: Sequence[RecordedSpan], taken: list[tuple[int, int]]
 ) -> tuple[list[RecordedSpan], list[RecordedSpan]]:
-    """Separate concurrent spans of a Python worker, which go to a lane beside the executor's lane.
-
-    One task may have several workers that exchange rows. Extends `taken`, the intervals in which workers are busy."""
+    """Separate spans of concurrent Python workers. Extends `taken`, the intervals of busy workers."""
     tops = [span for span in spans if not span.parent]
     beside = [t for t in tops if any(t.start_ns < end_ns and start_ns < t.end_ns for start_ns, end_ns in taken)]
     taken += [(top.start_ns, top.end_ns) for top in tops if top not in beside]
@@ -192,9 +183,7 @@ def latest(ranks: Sequence[Rank], before_ns: int) -> Rank | None:
 
 
 def consumed_ns(rank: Rank, before_ns: int) -> int | None:
-    """Return the time at which the trainer had consumed the feed; None if it discarded blocks.
-
-    That is its last get of a block, or its last put of results, before the end of a feed task."""
+    """Return the time at which the trainer had consumed the feed; None if it discarded blocks."""
     if any(span.start_ns < before_ns for span in rank.named(kinds.TERMINATE_FEED)):
         return None
     spans = rank.named(kinds.GET) + rank.named(kinds.PUT_RESULTS)

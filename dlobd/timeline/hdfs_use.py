@@ -181,9 +181,7 @@ def summary(evidence: Evidence, spans: Iterable[Span], found: Iterable[Interval]
 
 
 def _calls(evidence: Evidence) -> list[JsonMap]:
-    """Return the number of NameNode calls in the window: all of them, and the driver's looks for ranks' markers.
-
-    The looks are dlobd's own overhead. No log has the length of these calls."""
+    """Return the number of NameNode calls in the window: all, and the driver's looks for markers."""
     start_ns, end_ns = evidence.window["exec_ns"], evidence.window["exit_ns"]
     asked = [a for a in evidence.hdfs.audits if start_ns <= a.at_ns < end_ns]
     if not asked:

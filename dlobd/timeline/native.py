@@ -25,11 +25,7 @@ PLAIN_PROCESSES = tuple(
 
 
 def assemble(evidence: Evidence) -> Trace:
-    """Return the trace of a native run.
-
-    Raises:
-        BundleError: nothing was started, so that there is no window.
-    """
+    """Return the trace of a native run. Raises BundleError if nothing was started."""
     window = evidence.window
     host = evidence.host
     ranks = [whole_rank(process, "") for process in trainers(evidence.processes)]

@@ -33,16 +33,7 @@ def build(
     resolve: Resolve,
     puts: Sequence[RecordedSpan] = (),
 ) -> list[Span]:
-    """Return the spans of a rank.
-
-    Args:
-        executor: lane of the executor whose Python worker forked the trainer, or is the trainer.
-        executor_start_ns: start of that lane, or the previous end of this lane.
-        in_task: True if the trainer is the Python worker itself, inside its Spark task.
-        exit_ns: exit that its parent observed, if the parent waited for it.
-        resolve: replaces the roles in recorded waits by lanes outside of this rank.
-        puts: puts of its executor into its feed.
-    """
+    """Return the spans of a rank, which was `in_task` or a process with an observed exit at `exit_ns`."""
     process = rank.process
     lane = LaneBuilder(rank.lane, process.process)
     lane.add(kinds.NOT_YET_FORKED, executor_start_ns, rank.start_ns, OWN_MARK, waits_for=(executor,))

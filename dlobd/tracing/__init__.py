@@ -88,10 +88,7 @@ def _after_fork() -> None:
 
 
 def span(kind: SpanKind, wait: Fields | None = None, detail: str = "", **attrs: object) -> OpenSpan | NoSpan:
-    """Record an interval of this process: `with span(spans.OPEN) as open_span: ...; open_span.note(bytes=n)`.
-
-    `wait`: fields of the wait that differ between spans of one kind; the row of the kind has the others.
-    `detail`: the variable part of the name."""
+    """Record an interval of this process. `wait`: fields of the wait that the row of the kind lacks."""
     return _NO_SPAN if _recorder is None else OpenSpan(_recorder, kind, wait, detail, attrs)
 
 

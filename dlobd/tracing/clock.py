@@ -35,10 +35,7 @@ def timed(into: MutableMapping[str, int | None], name: str) -> Iterator[None]:
 
 
 def host_name() -> str:
-    """Return the kernel's name of this host, or YARN's name if they differ: a container's host name is a number.
-
-    A NodeManager passes NM_HOST to its containers: mostly the same name with a domain, or an address.
-    """
+    """Return YARN's name of this host, NM_HOST, or the kernel's if both are the same host or NM_HOST is an address."""
     kernel, yarn = socket.gethostname(), os.environ.get("NM_HOST", "")
     is_address = yarn.replace(".", "").isdecimal()
     same = yarn.partition(".")[0] in ("localhost", kernel.partition(".")[0])
@@ -89,9 +86,7 @@ def tick_ns() -> int:
 
 
 class WallToMonotonic:
-    """Conversion of this host's wall-clock timestamps to the monotonic clock, by the nearest anchor.
-
-    `anchors`: readings of one clock domain; at least one."""
+    """Conversion of wall-clock timestamps to the monotonic clock, by the nearest anchor of one clock domain."""
 
     def __init__(self, anchors: Sequence[ClockAnchor]) -> None:
         if not anchors:
@@ -115,10 +110,7 @@ class WallToMonotonic:
 
 
 def stepped_ns(anchors: Sequence[ClockAnchor]) -> int:
-    """Return the largest step of the wall clock between two anchors of one domain; 0 if there was no step.
-
-    Slewing is no step: a kernel corrects at most 0.5 ms a second. Each reading has its own error.
-    """
+    """Return the largest step of the wall clock between two anchors of one domain; slewing is no step."""
     largest = 0
     for name in {anchor.domain for anchor in anchors}:
         ordered = sorted((a for a in anchors if a.domain == name), key=lambda a: a.monotonic_ns)

@@ -58,13 +58,7 @@ class Bounds:
 
 
 class Offset:
-    """The offset of clock b from clock a over a period.
-
-    `exchanges`: in any order; at least one.
-
-    Raises:
-        ValueError: there is no exchange, or a response was received before its request was sent.
-    """
+    """The offset of clock b from clock a. Raises ValueError without an exchange, or if a clock ran backwards."""
 
     def __init__(self, exchanges: Iterable[Exchange]) -> None:
         ordered = sorted(exchanges, key=lambda exchange: exchange.sent_a_ns)
@@ -112,11 +106,9 @@ def _longest(exchanges: Sequence[Exchange]) -> int:
 
 
 class _Lines:
-    """All lines between the upper and the lower points of some exchanges.
-
-    For a rate r the constant term lies between A(r), which is convex, and B(r), which is concave; both are piecewise
-    linear. The possible rates are one interval. The extremes of o + r t lie at its ends or at the bends of A and B.
-    """
+    """All lines between the upper and the lower points of some exchanges: for a rate r the constant term lies between
+    A(r), convex, and B(r), concave, both piecewise linear. The extremes of o + r t lie at the ends of the possible
+    rates, or at the bends."""
 
     def __init__(self, exchanges: Sequence[Exchange]) -> None:
         self.start_ns = exchanges[0].sent_a_ns

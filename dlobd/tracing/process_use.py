@@ -24,10 +24,7 @@ driver's Python."""
 
 @dataclass(frozen=True, slots=True)
 class ThreadTimes:
-    """Times since the start of the process.
-
-    `lane` covers the threads of the process's lane, of which one works at a time; `threads` covers all threads. Threads
-    that began and ended between two readings are missing."""
+    """Times since the start of the process: of the threads of its lane, and of all threads."""
 
     lane_on_core_ns: int
     lane_waiting_ns: int
@@ -36,10 +33,7 @@ class ThreadTimes:
 
 
 class Threads:
-    """The threads of one process, for repeated readings.
-
-    `java`: True for a JVM. Its first thread starts Java's main thread and waits for it; in any other program the
-    first thread is the main thread."""
+    """The threads of one process. The first thread of a JVM only starts Java's main thread."""
 
     def __init__(self, pid: int, java: bool = False) -> None:
         self._directory = f"/proc/{pid}/task"
@@ -111,9 +105,7 @@ def read_bytes(pid: int) -> int | None:
 
 
 def faults(pid: int) -> tuple[int, int | None] | None:
-    """Return a process's major page faults, and its nanoseconds blocked by disks to one tick; None if it has ended.
-
-    The second value is None if the kernel does not count it (`delayacct`)."""
+    """Return major page faults, and nanoseconds blocked by disks if counted; None after its end."""
     try:
         # the second field, the command, may contain spaces and brackets
         fields = _content(f"/proc/{pid}/stat").rpartition(b")")[2].split()

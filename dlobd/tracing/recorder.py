@@ -63,31 +63,20 @@ SUMS_S = 1.0
 
 @dataclass(slots=True)
 class Cost:
-    """Cost of recording in one process since its file was opened.
+    """Cost of recording in one process since its file was opened."""
 
-    spans: begun and handed to the disk, also if it refused them.
-    lines, bytes: in the file.
-    flushes, wall_ns, cpu_ns: number of writes, their duration, and the CPU time of the writing thread; they include
-        the encoding.
-    lost_lines: refused by the disk.
-    left_out: intervals that were too short for a span.
-    """
-
-    spans: int = 0
-    lines: int = 0
+    spans: int = 0  # begun and handed to the disk, also if it refused them
+    lines: int = 0  # in the file, as `bytes`
     bytes: int = 0
-    flushes: int = 0
+    flushes: int = 0  # writes; their duration and CPU time follow, with the encoding
     wall_ns: int = 0
     cpu_ns: int = 0
-    lost_lines: int = 0
-    left_out: int = 0
+    lost_lines: int = 0  # refused by the disk
+    left_out: int = 0  # intervals that were too short for a span
 
 
 class OpenSpan:
-    """A span while it is open, and until it is written: the only object that recording leaves in the measured thread.
-
-    It uses the recorder's stack and queue directly: each call would be a good part of the cost of a span.
-    """
+    """A span until it is written. It uses the recorder directly, because each call is expensive here."""
 
     __slots__ = (
         "_attrs",
@@ -185,15 +174,7 @@ class OpenSpan:
 
 
 class Recorder:
-    """Writes the spans of one process.
-
-    Args:
-        directory: of the file; on YARN the container's own log directory, so that YARN keeps it.
-        role, index: of this process, as in `dlobd.schema.Process`.
-        now: the clock, replaced in tests.
-        flush_s: interval between writes of the background thread.
-        threaded: False for a process that must not start a thread before it forks; its children start one.
-    """
+    """Writes the spans of one process; not `threaded`: its children start the background thread, because it forks."""
 
     def __init__(
         self,
@@ -235,9 +216,7 @@ class Recorder:
         self._reported_lost = 0
 
     def after_fork(self) -> None:
-        """Prepare a forked child: a new file, an empty stack, and a background thread at its first record.
-
-        IDs continue from the parent's: the end of a span that was open at the fork matches no span of the child."""
+        """Prepare a forked child: a new file and an empty stack. Its IDs differ from its parent's."""
         if self._fd is not None:
             os.close(self._fd)  # it is the parent's file
         self._threaded = True
@@ -249,10 +228,7 @@ class Recorder:
         self._append(self._process_line())
 
     def span(self, kind: SpanKind, wait: Fields | None = None, detail: str = "", **attrs: object) -> OpenSpan:
-        """Record an interval; see `dlobd.tracing.span`.
-
-        `wait`: may contain waits_for, released_ns, cause and cause_period_ns; for a member of a collective,
-        the collective's kind `rendezvous` and its number `call`."""
+        """Record an interval; see `dlobd.tracing.span`. `wait` may contain `rendezvous` and `call` of a collective."""
         return OpenSpan(self, kind, wait, detail, attrs)
 
     def instant(self, kind: InstantKind, at_ns: int | None = None, **attrs: object) -> None:
@@ -280,10 +256,7 @@ class Recorder:
             self.cost.left_out += 1
 
     def flush(self, last: bool = False) -> None:
-        """Write the buffered lines, and every `SUMS_S` the sums. A failing disk costs spans and a line on stderr, but
-        never the job.
-
-        `last`: the process may end without another flush: write the sums too."""
+        """Write the buffered lines, and at times, or `last`, the sums. A failing disk costs lines only."""
         with self._lock:
             entries = [self._queue.popleft() for _ in range(len(self._queue))]
             wall_ns, cpu_ns = time.monotonic_ns(), time.thread_time_ns()
@@ -478,10 +451,7 @@ _encode: Callable[[object], str] = json.JSONEncoder(separators=(",", ":"), defau
 
 
 def _members(values: Fields) -> str:
-    """Encode `values` as a JSON object.
-
-    Nearly all values are numbers, strings and lists of one string. They bypass the encoder, which would cost more than
-    the rest of the span."""
+    """Encode a JSON object. Common values bypass the encoder, which costs more than the span."""
     text = ""
     for name, value in values.items():
         if type(value) is int:

@@ -30,9 +30,7 @@ Span = Callable[..., AbstractContextManager[OpenSpan | NoSpan]]
 
 
 def evidence(directory: Path) -> dict[str, str | int | None]:
-    """Return the evidence for a bundle: the state of recording, and the cost of a span.
-
-    `directory`: for a temporary span file, on the disk of the run's span files."""
+    """Return the state of recording and the cost of a span, measured with a temporary file in `directory`."""
     if tracing.switched_off():
         return {"recording": "off", "span_ns": None}
     costs = measured(directory, SPANS, REPEATS)["on"]
@@ -41,10 +39,7 @@ def evidence(directory: Path) -> dict[str, str | int | None]:
 
 
 def measured(directory: Path, spans: int, repeats: int) -> dict[str, list[float]]:
-    """Return nanoseconds of CPU time per span, sorted, with one value per repeat.
-
-    `on` includes encoding and writing; `off` is measured without a recorder. The measurements are interleaved, and the
-    time of a loop without spans is subtracted from both."""
+    """Return sorted nanoseconds of CPU time per span, without the loop itself; `off`: without a recorder."""
     with tempfile.TemporaryDirectory(prefix="span-cost-", dir=directory) as scratch:
         recorder = tracing.Recorder(Path(scratch), "benchmark", threaded=False)
         ways: dict[str, tuple[Span | None, Callable[[], None]]] = {
@@ -65,9 +60,7 @@ def measured(directory: Path, spans: int, repeats: int) -> dict[str, list[float]
 
 
 def _loop_ns(span: Span | None, flush: Callable[[], None], spans: int, other: bytes) -> float:
-    """Record the spans of a trainer's step loop, a wait with a size and a rendezvous, and then writes them.
-
-    Before each turn the core reads through `other`, which contains no zero."""
+    """Record the spans of a trainer's step loop, and write them. Before each turn the core reads through `other`."""
     spent_ns = 0
     for step in range(spans // 2):
         _ = 0 in other

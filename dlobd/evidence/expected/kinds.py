@@ -19,20 +19,13 @@ from dlobd.spans import EvidenceFile
 
 @dataclass(frozen=True, slots=True)
 class EvidenceKind:
-    """One kind of evidence.
-
-    Attributes:
-        globs: names of its files below the bundle, separated by spaces; a star also matches slashes.
-        unknown: the facts that are unknown without it, in words.
-        layers: layers with time that it shows.
-        missing: its code in the column `hidden_by` of span kinds; None if no span depends on it.
-    """
+    """One kind of evidence."""
 
     name: str
-    globs: str
-    unknown: str
-    layers: tuple[str, ...] = ()
-    missing: EvidenceFile | None = None
+    globs: str  # names of its files below the bundle, separated by spaces; a star also matches slashes
+    unknown: str  # the facts that are unknown without it, in words
+    layers: tuple[str, ...] = ()  # layers with time that it shows
+    missing: EvidenceFile | None = None  # its code in the column `hidden_by` of span kinds
 
     @property
     def files(self) -> list[str]:

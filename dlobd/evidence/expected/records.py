@@ -50,9 +50,7 @@ def _event_log(evidence: Evidence) -> Iterator[MissingEvidence]:
 
 
 def damaged(evidence: Evidence, known: Collection[MissingEvidence]) -> Iterator[MissingEvidence]:
-    """Yield each damaged file that is not in `known`.
-
-    A killed process leaves half a line, so that its log counts as damaged only if the run ended well."""
+    """Yield each damaged file that is not in `known`. After a failure, half a last line of a log is no damage."""
     for name, reason in evidence.damaged.items():
         cut = name in (files.EVENT_LOG, files.RESOURCES) and evidence.on_file(name) and not ended_well(evidence)
         if not cut and not any(_is_about(missing, name) for missing in known):
