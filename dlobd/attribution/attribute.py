@@ -11,7 +11,8 @@ piece to one layer, by these rules.
 5. Time without an open span in the main lane is `unattributed`. So is the own time of a span, and a gap in it, if the
    evidence for its owner is missing.
 
-The quality of the evidence for each piece follows from the kind of its span; see `evidence_quality`.
+The evidence for the own time of a span is `measured` if begin and end of one call or phase were observed, and else
+`between marks`: the time between two marks of different things, or of a whole process, task or thread.
 
 All numbers are integers of nanoseconds; the parts tile the window, so that they sum to it without a remainder. Pure: no
 clock, no file.
@@ -25,13 +26,14 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from dlobd.attribution.evidence_quality import Quality, quality
 from dlobd.attribution.nesting import Lane, NestedSpan, arrange, by_lane
 from dlobd.errors import BundleError
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.schema import MAIN_LANE, Attribution, Clip, Interval, LayerTime, Segment, Span, Trace
+from dlobd.spans import BETWEEN_MARKS, OwnQuality
 
 Kind = Literal["span", "cause", "unexplained", "unattributed"]
+Quality = Literal["measured", "between marks", "named wait", "unexplained", "unattributed"]
 
 
 def attribute(trace: Trace) -> Attribution:
@@ -222,6 +224,22 @@ class Attributor:
                 if late_ns > members[-1].resolution_ns + member.resolution_ns and not member.truncated:
                     self.clips.append(Clip("inconsistent", member.id, late_ns))
         return releasing
+
+
+def quality(segment: Segment) -> Quality:
+    """Return the quality of the evidence for a segment."""
+    if segment.span is None:
+        return "unattributed"
+    if segment.kind == "cause":
+        return "named wait"
+    if segment.kind == "unexplained":
+        return "unexplained"
+    return own_quality(segment.span)
+
+
+def own_quality(span: Span) -> OwnQuality:
+    """Return the quality of a span's own time. A span whose end was not observed is between marks."""
+    return BETWEEN_MARKS if span.truncated else span.kind.quality
 
 
 def _check(trace: Trace) -> None:

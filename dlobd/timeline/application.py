@@ -15,8 +15,8 @@ from dlobd.evidence.topology import APPLICATION_LANE, DRIVER_LANE
 from dlobd.evidence.yarn import Marks, attempt_of
 from dlobd.schema import Process, Span
 from dlobd.spans import Details, SpanKind
-from dlobd.timeline import calls, jvm
-from dlobd.timeline.builder import LaneBuilder
+from dlobd.timeline import jvm
+from dlobd.timeline.builder import LaneBuilder, place_calls
 
 RM_LOG = "RM log"
 NM_LOG = "NM log"
@@ -133,7 +133,7 @@ def _add_jvm(lane: LaneBuilder, evidence: Evidence, container: str, registered_n
     jvm.add_phases(lane, lines, jvm.APPLICATION_MASTER, "AM log", registered_ns)
     if registered_ns:
         main = [call for call in rpc.calls(lines) if call.thread == "main" and call.start_ns < registered_ns]
-        calls.place(lane, main, "AM log", [(registered_ns, sys.maxsize)])
+        place_calls(lane, main, "AM log", [(registered_ns, sys.maxsize)])
     jvm.add_pauses(lane, life, life.start_ns if life else None, registered_ns, "AM JVM log")
 
 

@@ -11,20 +11,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from dlobd import spans as kinds
-from dlobd.evidence.alignment import widened_event, widened_span
+from dlobd.evidence.alignment import error_of, widened_event, widened_span
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected.missing import missing, not_measured, unknown
+from dlobd.evidence.log4j import RESOLUTION_NS, LogLine
 from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
 from dlobd.evidence.spark import Job, Task
-from dlobd.schema import MAIN_LANE, NOT_PART, NotMeasured, Process, Span, Trace
+from dlobd.schema import MAIN_LANE, NOT_PART, Clip, NotMeasured, Process, Span, Trace
 from dlobd.spans import Details
-from dlobd.timeline import anatomy, causality, hdfs_use, native
+from dlobd.timeline import anatomy, hdfs_use, native
 from dlobd.timeline import application as application_lane
 from dlobd.timeline import driver as driver_lane
 from dlobd.timeline import executor as executor_lane
 from dlobd.timeline import rank as rank_lane
 from dlobd.timeline.builder import LaneBuilder
 from dlobd.timeline.driver import last_notice_ns, last_task
+from dlobd.timeline.executor import lane_of
 from dlobd.timeline.ranks import TRAINING, Rank, last_executor
 from dlobd.timeline.ranks import ranks as ranks_of
 
@@ -66,7 +68,7 @@ def assemble(evidence: Evidence) -> Trace:
             # the same role may have run on another executor before
             other_ns = [r.end_ns for r in ranks if r.lane == rank.lane and r.start_ns < rank.start_ns]
             before_ns = min(max([*other_ns, rank.start_ns if start_ns is None else start_ns]), rank.start_ns)
-            own = executor_lane.lane_of(executor)
+            own = lane_of(executor)
             spans += rank_lane.build(rank, own, before_ns, inside, waits.exit_of(rank), waits.resolve, puts)
             start_ns = rank.end_ns
     spans += rank_lane.servers(evidence)
@@ -85,7 +87,7 @@ def assemble(evidence: Evidence) -> Trace:
         not_measured=(*_not_measured(evidence, ranks), *not_measured(absences)),
         startup=tuple(map(widened_event, startup)),
         teardown=tuple(map(widened_event, teardown)),
-        clips=(*causality.reversed_messages(evidence), *causality.reversed_waits(spans)),
+        clips=(*reversed_messages(evidence), *reversed_waits(spans)),
     )
 
 
@@ -124,6 +126,46 @@ def _tasks(evidence: Evidence, executor: str) -> list[tuple[Job, Task]]:
     return sorted(tasks, key=lambda pair: pair[1].start_ns)
 
 
+def reversed_messages(evidence: Evidence) -> Iterator[Clip]:
+    """Yield messages between driver and executors that arrived before they were sent, beyond the uncertainty."""
+    for what, sent_ns, received_ns in _messages(evidence):
+        if sent_ns is None or received_ns is None:
+            continue
+        error_ns = 2 * RESOLUTION_NS + error_of(sent_ns) + error_of(received_ns)
+        if sent_ns - received_ns > error_ns:
+            yield Clip("inconsistent", what, sent_ns - received_ns)
+
+
+def _messages(evidence: Evidence) -> Iterator[tuple[str, int | None, int | None]]:
+    """Yield the messages with the times at which they were sent and received."""
+    driver = evidence.driver.log
+    for executor, log in evidence.executors.items():
+        here, registered = lane_of(executor), _at(driver.registered.get(executor))
+        yield f"{here}: registration", _at(log.connecting or log.first), registered
+        yield f"{here}: answer to the registration", registered, _at(log.registered)
+    for job in driver.jobs:
+        for task in job.tasks:
+            if (own := evidence.executors.get(task.executor)) is None:
+                continue
+            here = lane_of(task.executor)
+            yield f"{here}: task {task.id}", task.start_ns, own.got.get(task.id)
+            yield f"{here}: result of task {task.id}", own.finished.get(task.id), task.end_ns
+
+
+def _at(line: LogLine | None) -> int | None:
+    return line.at_ns if line else None
+
+
+def reversed_waits(spans: Iterable[Span]) -> Iterator[Clip]:
+    """Yield waits that ended before their release, beyond the uncertainty of both."""
+    for span in spans:
+        if span.released_ns is None or span.truncated:
+            continue
+        early_ns = span.released_ns - span.end_ns
+        if early_ns > 2 * span.resolution_ns:
+            yield Clip("inconsistent", span.id, early_ns)
+
+
 class _Waits:
     """Finder of the release of recorded waits. A recorded wait contains a role, because no process knows lanes."""
 
@@ -147,7 +189,7 @@ class _Waits:
 
     def _lane(self, executor: str, process: RecordedProcess) -> str:
         own = next((rank.lane for rank in self._ranks if rank.whole and rank.process is process), None)
-        return own or executor_lane.lane_of(executor)
+        return own or lane_of(executor)
 
     def exit_of(self, rank: Rank) -> int | None:
         """Return the time at which the executor's task saw its trainer's process end, if it waited for it."""
@@ -195,7 +237,7 @@ class _Waits:
         ended = max(jobs, key=lambda job: job.end_ns or 0, default=None)
         if ended and (tasks := [task for task in ended.tasks if task.end_ns is not None]):
             last = max(tasks, key=lambda task: task.end_ns or 0)
-            return {"waits_for": (executor_lane.lane_of(last.executor),), "released_ns": last.end_ns}
+            return {"waits_for": (lane_of(last.executor),), "released_ns": last.end_ns}
         unfinished, done_ns = trainer.finished
         at_work = unfinished or done_ns >= sleep.end_ns
         return {"waits_for": (trainer.lane,), "released_ns": None if at_work else max(done_ns, sleep.start_ns)}

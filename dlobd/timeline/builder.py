@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Unpack
 
+from dlobd import spans as kinds
 from dlobd.errors import BundleError
 from dlobd.evidence.log4j import RESOLUTION_NS
 from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
+from dlobd.evidence.rpc import Call
+from dlobd.layers import YARN
 from dlobd.schema import Process, Span
 from dlobd.spans import Details, SpanKind, cause_of, kind_of
 
@@ -101,3 +105,43 @@ def of_threads(
         beside.add_recorded(process, [span for span in spans if span.thread == thread], resolve)
         found += beside.spans
     return found
+
+
+def place_calls(
+    lane: LaneBuilder, calls: Iterable[Call], source: str, elsewhere: Sequence[tuple[int, int]] = ()
+) -> None:
+    """Add calls of the lane's thread, without those inside a wait before its release, or in an interval `elsewhere`."""
+    waits = [span for span in lane.spans if span.waits_for]
+    for call in calls:
+        if any(
+            wait.start_ns <= call.start_ns < (wait.end_ns if wait.released_ns is None else wait.released_ns)
+            for wait in waits
+        ):
+            continue
+        attrs = {"path": call.path} if call.path else {}
+        kind = kinds.RPC if call.layer == YARN else kinds.NAMENODE_CALL
+        for start_ns, end_ns in _without(call.start_ns, call.end_ns, elsewhere):
+            lane.log(kind, start_ns, end_ns, source, detail=call.method, attrs=attrs)
+
+
+def _without(start_ns: int, end_ns: int, others: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield the parts of [start_ns, end_ns) outside of `others`, which are sorted and disjoint."""
+    for begun_ns, ended_ns in others[bisect_right(others, start_ns, key=lambda other: other[1]) :]:
+        if begun_ns >= end_ns:
+            break
+        if start_ns < begun_ns:
+            yield start_ns, begun_ns
+        start_ns = ended_ns
+    if start_ns < end_ns:
+        yield start_ns, end_ns
+
+
+def poll_ns(calls: Sequence[Call], method: str, end_ns: int) -> int | None:
+    """Return the sleep of a poller before its last call that began before `end_ns`."""
+    last, before = None, None
+    for call in calls:
+        if call.method == method and call.start_ns < end_ns:
+            last, before = call, last
+    if last is None or before is None or last.thread != before.thread:
+        return None
+    return last.start_ns - before.end_ns

@@ -16,9 +16,9 @@ from dlobd.evidence.spark import Job, Task
 from dlobd.evidence.topology import APPLICATION_LANE, DRIVER_LANE, SUBMITTER_LANE, Placement
 from dlobd.schema import Process, Span
 from dlobd.spans import Details
-from dlobd.timeline import calls, jvm
+from dlobd.timeline import jvm
 from dlobd.timeline.application import RM_LOG
-from dlobd.timeline.builder import OWN_MARK, LaneBuilder, Resolve, of_threads
+from dlobd.timeline.builder import OWN_MARK, LaneBuilder, Resolve, of_threads, place_calls, poll_ns
 from dlobd.timeline.executor import DRIVER_LOG, EXECUTOR_LOG, lane_of
 from dlobd.timeline.tasks import critical
 from dlobd.tracing.clock import tick_ns
@@ -53,7 +53,7 @@ def build(
     _add_submission(driver, evidence)
     _add_exit(driver, evidence)
     main = [call for call in evidence.submitter.calls if call.thread == "main" and call.start_ns < (begun_ns or 0)]
-    calls.place(driver, main, JVM_LOG)
+    place_calls(driver, main, JVM_LOG)
     return [*driver.spans, *threads]
 
 
@@ -100,7 +100,7 @@ def _add_jvm(lane: LaneBuilder, evidence: Evidence) -> None:
         return
     lines = [line for line in evidence.driver.lines if line.thread == context.thread and line.at_ns >= context.at_ns]
     jvm.add_phases(lane, lines, jvm.DRIVER, DRIVER_LOG)
-    calls.place(lane, rpc.calls(lines), DRIVER_LOG)
+    place_calls(lane, rpc.calls(lines), DRIVER_LOG)
     jvm.add_pauses(lane, evidence.driver.life, context.at_ns, evidence.driver.log.at("submitting"), JVM_LOG)
 
 
@@ -130,12 +130,12 @@ def _add_submitter(lane: LaneBuilder, evidence: Evidence) -> None:
     lane.log(kinds.WAIT_FOR_APPLICATION, log.at("submitted"), exit_ns, f"{SUBMIT_LOG}, {JVM_LOG}", **more)
     lane.add(kinds.JVM_PROCESS_EXITS, exit_ns, window["exit_ns"], f"{JVM_LOG}, {CLIENT}")
     jvm.add_phases(lane, evidence.submitter.lines, jvm.SUBMISSION, SUBMIT_LOG)
-    calls.place(lane, [call for call in evidence.submitter.calls if call.thread == "main"], SUBMIT_LOG)
+    place_calls(lane, [call for call in evidence.submitter.calls if call.thread == "main"], SUBMIT_LOG)
 
 
 def _report_poll(evidence: Evidence, end_ns: int) -> Details:
     """Return the poll of a wait that ended at `end_ns` as fields of a span; two successive calls show its period."""
-    read_ns = calls.poll_ns(evidence.submitter.calls, "getApplicationReport", end_ns)
+    read_ns = poll_ns(evidence.submitter.calls, "getApplicationReport", end_ns)
     return kinds.REPORT_POLL.fields() if read_ns is None else kinds.REPORT_POLL_READ.fields(read_ns)
 
 

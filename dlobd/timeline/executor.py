@@ -15,7 +15,7 @@ from dlobd.evidence.topology import APPLICATION_LANE, DRIVER_LANE
 from dlobd.evidence.yarn import Marks, attempt_of
 from dlobd.schema import Process, Span
 from dlobd.spans import Details
-from dlobd.timeline import calls, jvm
+from dlobd.timeline import jvm
 from dlobd.timeline.application import (
     EXECUTOR_START,
     RM_LOG,
@@ -24,7 +24,7 @@ from dlobd.timeline.application import (
     lost_ns,
     nm_heartbeat,
 )
-from dlobd.timeline.builder import OWN_MARK, LaneBuilder, Resolve, of_threads
+from dlobd.timeline.builder import OWN_MARK, LaneBuilder, Resolve, of_threads, place_calls
 from dlobd.timeline.ranks import ROLES, Rank
 from dlobd.tracing.clock import tick_ns
 
@@ -100,7 +100,7 @@ def _add_yarn_start(lane: LaneBuilder, evidence: Evidence, executor: Executor) -
         lines = evidence.container_log(evidence.attempts.am_of(container))
         jvm.add_phases(lane, lines, jvm.REQUEST, AM_LOG, requested)
         main = [c for c in rpc.calls(lines) if c.thread == "main" and accepted_ns < c.start_ns < requested]
-        calls.place(lane, main, AM_LOG)
+        place_calls(lane, main, AM_LOG)
     begun = (life.start_ns if life else first.at_ns if first else None, EXECUTOR_LOG)
     add_container_start(lane, marks, "executor", requested, AM_LOG, begun, nm_heartbeat(evidence), am.asking)
 
@@ -242,7 +242,7 @@ def _add_parts(lane: LaneBuilder, evidence: Evidence, executor: Executor) -> Non
     # the thread of a task reads input while the Python worker works; only a read of a block waits for that thread
     in_python = [apart for process in evidence.recorded_in(container) for apart in without_reads(process.spans)]
     made = [call for call in rpc.calls(evidence.container_log(container)) if call.thread.startswith(TASK_THREAD)]
-    calls.place(lane, made, EXECUTOR_LOG, sorted(in_python))
+    place_calls(lane, made, EXECUTOR_LOG, sorted(in_python))
 
 
 def _add_joins(lane: LaneBuilder, process: RecordedProcess, ranks: Sequence[Rank]) -> None:
