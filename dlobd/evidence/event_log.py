@@ -101,7 +101,7 @@ def _event(line: str) -> JsonMap | reading.Damaged | None:
     return event if problem is None else reading.Damaged(problem)
 
 
-_START, _END, _LOG_START = "SparkListenerApplicationStart", "SparkListenerApplicationEnd", "SparkListenerLogStart"
+_START, _END = "SparkListenerApplicationStart", "SparkListenerApplicationEnd"
 _ENVIRONMENT = "SparkListenerEnvironmentUpdate"
 _BLOCK_MANAGER = "SparkListenerBlockManagerAdded"
 _PROFILE = "SparkListenerResourceProfileAdded"
@@ -128,6 +128,8 @@ def _task(event: JsonMap, stage: tuple[int, int], cpus: float) -> TaskMetrics:
 # ---- the type of each event, as far as it is read
 
 _STAGE = {"Stage ID": int, "Stage Attempt ID": int}
+_TASK = Members({"Task ID": int, "Launch Time": int, "Finish Time": int})
+_CPUS = Members(optional={"cpus": Members({"Amount": float})})
 
 
 def _counters(text: str, **groups: str) -> Members:
@@ -149,32 +151,15 @@ _METRICS = _counters(
 
 _EVENTS = {
     _TASK_END: Members(
-        {
-            **_STAGE,
-            "Task Info": Members({"Task ID": int, "Launch Time": int, "Finish Time": int}),
-            "Task End Reason": Members({"Reason": str}),
-        },
+        {**_STAGE, "Task Info": _TASK, "Task End Reason": Members({"Reason": str})},
         {"Task Metrics": reading.OrNull(_METRICS)},
     ),
     _SUBMITTED: Members({"Stage Info": Members(_STAGE, {"Resource Profile Id": int})}),
     _COMPLETED: Members({"Stage Info": Members({**_STAGE, "Stage Name": str})}),
-    _PROFILE: Members(
-        {
-            "Resource Profile Id": int,
-            "Task Resource Requests": Members(optional={"cpus": Members({"Amount": float})}),
-        }
-    ),
+    _PROFILE: Members({"Resource Profile Id": int, "Task Resource Requests": _CPUS}),
     _BLOCK_MANAGER: Members({"Block Manager ID": Members({"Host": str})}),
-    _ENVIRONMENT: Members(
-        {},
-        {
-            "JVM Information": Members(optional={"Java Version": str}),
-            "Spark Properties": dict[str, str],
-            "Hadoop Properties": dict[str, str],
-        },
-    ),
-    _LOG_START: Members({}, {"Spark Version": str}),
-    _START: Members({"App ID": str, "App Name": str, "Timestamp": int}),
-    _END: Members({}, {"Timestamp": int}),
+    _ENVIRONMENT: Members(optional={"Hadoop Properties": dict[str, str]}),
+    _START: Members(),
+    _END: Members(),
 }
 """Kind of event -> its members."""

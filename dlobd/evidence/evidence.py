@@ -26,12 +26,12 @@ from dlobd.spans import JsonMap
 from dlobd.tracing.clock import WallToMonotonic
 
 
+@dataclass(frozen=True)
 class JvmRecords:
     """The records of the JVM of spark-submit or of the driver, read when first used."""
 
-    def __init__(self, lines: Callable[[], list[LogLine]], life: Callable[[], jvm.JvmLife | None]) -> None:
-        self._read_lines = lines
-        self._read_life = life
+    _read_lines: Callable[[], list[LogLine]]
+    _read_life: Callable[[], jvm.JvmLife | None]
 
     @cached_property
     def lines(self) -> list[LogLine]:
@@ -173,7 +173,7 @@ class Evidence:
     @cached_property
     def driver(self) -> JvmRecords:
         """The JVM of the SparkContext."""
-        if self.topology.client_has_driver_log:
+        if not self.topology.driver_in_container:
             return self.submitter
         am = self.attempts.am
         return JvmRecords(lambda: self.container_log(am) if am else [], lambda: self.container_jvm(am) if am else None)

@@ -196,33 +196,23 @@ def _whole(counters: Sequence[int | None]) -> bool:
 
 _PAIR = tuple[int, int] | None
 
+
+def _all(kind: object, names: str) -> dict[str, object]:
+    return dict.fromkeys(names.split(), kind)
+
+
 LINES: dict[str, Members] = {
     "host": Members(
-        {
-            **dict.fromkeys(("k", "host", "domain", "machine"), str),
-            **dict.fromkeys(("cores", "memory_bytes", "period_ns", "sampler"), int),
-            "roots": dict[str, int],
-            "gpus": ListOf(Members({"name": str, "memory_bytes": int})),
-        }
+        _all(str, "host domain machine")
+        | _all(int, "cores memory_bytes period_ns sampler")
+        | {"roots": dict[str, int], "gpus": ListOf(Members({"name": str, "memory_bytes": int}))}
     ),
     "process": Members(
-        {
-            **dict.fromkeys(("k", "name"), str),
-            **dict.fromkeys(("pid", "parent"), int),
-            **dict.fromkeys(("main_class", "executor"), str | None),
-            "start_ns": int | None,
-        }
+        {"name": str, "start_ns": int | None, **_all(int, "pid parent"), **_all(str | None, "main_class executor")}
     ),
     "sample": Members(
-        {
-            **dict.fromkeys(("t", "memory", "cost"), int),
-            "k": str,
-            "cpu": tuple[int, int, int],
-            "disk": _PAIR,
-            "net": dict[str, tuple[int, int]],
-            "gpu": list[_PAIR],
-            "p": dict[str, list[int | None]],
-        },
+        {"disk": _PAIR, "gpu": list[_PAIR], "p": dict[str, list[int | None]], **_all(int, "t memory cost")}
+        | {"cpu": tuple[int, int, int], "net": dict[str, tuple[int, int]]},
         {"pressure": _PAIR},
     ),
 }

@@ -91,21 +91,6 @@ class Topology:
         return APPLICATION_LANE if self.by_hand else self.launched_role
 
     @property
-    def client_starts_jvm(self) -> bool:
-        """True if dlobd runs spark-submit, so that the logs of its JVM must be in the bundle."""
-        return self.has_spark and not self.by_hand
-
-    @property
-    def client_has_driver_log(self) -> bool:
-        """True if the output of the client's process has the driver's log."""
-        return not self.driver_in_container
-
-    @property
     def driver_ends_in_window(self) -> bool:
         """True if the driver must end before the client's process."""
         return not (self.by_hand or self.driver_in_container)
-
-    @property
-    def all_processes_known(self) -> bool:
-        """True if no process of the run is unknown to dlobd on its machine."""
-        return not (self.external or self.by_hand)

@@ -101,7 +101,8 @@ def _split(pieces: Pieces, unknown: Tally[str] | None = None) -> dict[str, int]:
 def _by_others(evidence: Evidence, pieces: Pieces, window: Window) -> tuple[int | None, int | None]:
     """Return the CPU time of foreign processes and the wait for their cores; None if unknown."""
     host = evidence.resources
-    if host is None or not evidence.topology.all_processes_known or len(host.samples) < 2:
+    topology = evidence.topology
+    if host is None or topology.external or topology.by_hand or len(host.samples) < 2:
         return None, None
     ends = [segment.end_ns for segment, _ in pieces]
     foreign_ns = held_up_ns = 0

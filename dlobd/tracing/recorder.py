@@ -169,8 +169,7 @@ class OpenSpan:
         return text + "}"
 
     def _end_line(self) -> dict[str, object]:
-        line: dict[str, object] = {"k": "e", "i": self._id, "t": self._end_ns}
-        return line | {"a": self._noted} if self._noted else line
+        return {"k": "e", "i": self._id, "t": self._end_ns, **({"a": self._noted} if self._noted else {})}
 
 
 class Recorder:
@@ -233,10 +232,8 @@ class Recorder:
 
     def instant(self, kind: InstantKind, at_ns: int | None = None, **attrs: object) -> None:
         """Record a point in time: now, or at `at_ns`."""
-        line: dict[str, object] = {"k": "i", "n": kind, "t": self._now() if at_ns is None else at_ns}
-        if attrs:
-            line["a"] = attrs
-        self._append(line)
+        at_ns = self._now() if at_ns is None else at_ns
+        self._append({"k": "i", "n": kind, "t": at_ns, **({"a": attrs} if attrs else {})})
 
     def past(self, kind: SpanKind, start_ns: int, end_ns: int, detail: str = "", **attrs: object) -> None:
         """Record an interval that has ended and is long enough for a span; see `left_out`."""
@@ -244,11 +241,7 @@ class Recorder:
         stack, thread = (self._main_stack, "") if main else self._of_thread()
         line = {"k": "s", "i": next(self._ids), "p": stack[-1] if stack else 0, "l": kind.layer, "n": kind.text(detail)}
         line |= {"t": start_ns, "d": end_ns - start_ns}
-        if attrs:
-            line["a"] = attrs
-        if thread:
-            line["th"] = thread
-        self._append(line)
+        self._append(line | ({"a": attrs} if attrs else {}) | ({"th": thread} if thread else {}))
 
     def left_out(self) -> None:
         """Count an interval that was too short for `past`."""
@@ -301,10 +294,9 @@ class Recorder:
             cost.lost_lines += len(lines)
             raise
         if not self._introduced:
-            self._put([_encode(self._process_line()), _encode(self._anchor_line()), *lines])
-            self._introduced = True
-        else:
-            self._put(lines)
+            lines = [_encode(self._process_line()), _encode(self._anchor_line()), *lines]
+        self._put(lines)
+        self._introduced = True
 
     def _write_sum(self, line: dict[str, object]) -> None:
         if self._fd is None or not self._introduced:
@@ -376,10 +368,9 @@ class Recorder:
 
     def _of_thread(self) -> tuple[list[int], str]:
         """Return stack and name of the current thread, which is not the main thread."""
-        state: tuple[list[int], str] | None = getattr(self._local, "stack_and_name", None)
-        if state is None:
-            state = self._local.stack_and_name = ([], threading.current_thread().name)
-        return state
+        if not hasattr(self._local, "stack"):
+            self._local.stack, self._local.name = [], threading.current_thread().name
+        return self._local.stack, self._local.name
 
     def _append(self, line: dict[str, object]) -> None:
         self._queue.append(line)
@@ -408,38 +399,21 @@ class Recorder:
             self.flush()
 
     def _process_line(self) -> dict[str, object]:
-        return {
-            "k": "process",
-            "host": clock.host_name(),
-            "role": self._role,
-            "index": self._index,
-            "pid": self._pid,
-            "parent": os.getppid(),
-            "start_ns": clock.process_start_ns(),
-            "opened_ns": self._opened_ns,
-            "forked": self._forked,
-            "domain": clock.domain(),
-            "schema": SCHEMA_VERSION,
-        }
+        line = {"k": "process", "host": clock.host_name(), "role": self._role, "index": self._index, "pid": self._pid}
+        line |= {"parent": os.getppid(), "start_ns": clock.process_start_ns(), "opened_ns": self._opened_ns}
+        return line | {"forked": self._forked, "domain": clock.domain(), "schema": SCHEMA_VERSION}
 
     def _use_line(self) -> dict[str, object]:
-        times = self._threads.read()
-        faults = process_use.faults(self._pid)
-        return {
-            "k": "u",
-            "t": time.monotonic_ns(),
-            "main": [times.lane_on_core_ns, times.lane_waiting_ns] if times else None,
-            "threads": [times.threads_on_core_ns, times.threads_waiting_ns] if times else None,
-            "cpu": process_use.cpu_ns(self._pid),
-            "read": process_use.read_bytes(self._pid),
-            "major": faults[0] if faults else None,
-            "block_io": faults[1] if faults else None,
-            "pressure": process_use.pressure(),
-        }
+        times, (major, block_io) = self._threads.read(), process_use.faults(self._pid) or (None, None)
+        main = [times.lane_on_core_ns, times.lane_waiting_ns] if times else None
+        threads = [times.threads_on_core_ns, times.threads_waiting_ns] if times else None
+        line = {"k": "u", "t": time.monotonic_ns(), "main": main, "threads": threads}
+        line |= {"cpu": process_use.cpu_ns(self._pid), "read": process_use.read_bytes(self._pid)}
+        return line | {"major": major, "block_io": block_io, "pressure": process_use.pressure()}
 
     def _anchor_line(self) -> dict[str, object]:
-        anchor = asdict(clock.anchor())
-        return {"k": "anchor", **{name: anchor[name] for name in ("monotonic_ns", "wall_ns", "error_ns")}}
+        now = clock.anchor()
+        return {"k": "anchor", "monotonic_ns": now.monotonic_ns, "wall_ns": now.wall_ns, "error_ns": now.error_ns}
 
 
 # --- encoding: cheaper than json.dumps ---

@@ -43,7 +43,7 @@ def absences(evidence: Evidence) -> Iterator[MissingEvidence]:
     topology = evidence.topology
     if not topology.by_hand or evidence.on_file(files.DRIVER_STDERR):
         yield from _driver(evidence)
-    elif topology.client_has_driver_log:
+    elif not topology.driver_in_container:
         yield MissingEvidence(kinds.DRIVER_LOG, files.DRIVER_STDERR, "is absent", ALL_LANES)
     if not topology.has_spark:
         return
@@ -63,7 +63,7 @@ def _driver(evidence: Evidence) -> Iterator[MissingEvidence]:
         if not evidence.on_file(name):
             yield MissingEvidence(kind, name, "is absent", ALL_LANES if kind.decides else ())
     topology = evidence.topology
-    if not topology.client_starts_jvm:
+    if topology.by_hand or not topology.has_spark:
         return
     life = jvm.read(evidence.path / files.DRIVER_JVM_LOG)
     if life is None:
@@ -73,7 +73,7 @@ def _driver(evidence: Evidence) -> Iterator[MissingEvidence]:
     if evidence.on_file(files.DRIVER_STDERR) and ended_well(evidence):
         lines = evidence.submitter.lines
         name = files.DRIVER_STDERR
-        if topology.client_has_driver_log:
+        if not topology.driver_in_container:
             silenced = [*_silenced(evidence, name)]
             yield from silenced or _whole(kinds.DRIVER_LOG, name, lines, DRIVER_ENDS, ALL_LANES)
             yield from _headless(evidence, lines, name)
