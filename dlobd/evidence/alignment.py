@@ -11,7 +11,7 @@ error. Without messages it is moved by the difference of the wall clocks, and it
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -124,19 +124,7 @@ class Alignment:
     def process(self, process: RecordedProcess) -> RecordedProcess:
         """Return a process with all its times moved."""
         move = self._move(*_clock_of(process))
-        if move is None:
-            return process
-        begun_ns = process.process.start_ns
-        return replace(
-            process,
-            process=replace(process.process, start_ns=None if begun_ns is None else move(begun_ns)),
-            opened_ns=move(process.opened_ns),
-            last_ns=move(process.last_ns),
-            spans=[replace(one, start_ns=move(one.start_ns), end_ns=move(one.end_ns)) for one in process.spans],
-            instants=[replace(instant, at_ns=move(instant.at_ns)) for instant in process.instants],
-            uses=[replace(use, at_ns=move(use.at_ns)) for use in process.uses],
-            anchors=[replace(anchor, monotonic_ns=move(anchor.monotonic_ns)) for anchor in process.anchors],
-        )
+        return process if move is None else _moved_process(process, move)
 
     def log(self, path: Path, source: str) -> list[LogLine]:
         """Return the lines of a log, with their times moved."""
@@ -147,15 +135,7 @@ class Alignment:
     def jvm(self, life: JvmLife | None, log: Path) -> JvmLife | None:
         """Move the times of a JVM's own log, which has no wall time; `log` is another log of the same JVM."""
         move = self._move_of_log(log)
-        if life is None or move is None:
-            return life
-        return replace(
-            life,
-            start_ns=move(life.start_ns),
-            exit_ns=None if life.exit_ns is None else move(life.exit_ns),
-            created_ns=None if life.created_ns is None else move(life.created_ns),
-            pauses=tuple((move(begin), move(end)) for begin, end in life.pauses),
-        )
+        return life if life is None or move is None else _moved_life(life, move)
 
     def log4j_configured(self, path: Path) -> tuple[int, int] | None:
         """Return `log4j.configured` of a log, with its times moved."""
@@ -202,31 +182,47 @@ class Alignment:
         return move
 
     def _worst_ns(self, domain: str, processes: Iterable[RecordedProcess], logs: Iterable[Log]) -> int:
-        times = {at_ns for process in processes if process.domain == domain for at_ns in _times_of_process(process)}
+        times: set[int] = set()
+
+        def note(at_ns: int) -> int:
+            times.add(at_ns)
+            return at_ns
+
+        for process in processes:
+            if process.domain == domain:
+                _moved_process(process, note)
         for log in logs:
             if self._domain_of_log(self._log_offsets_ns[log.path]) == domain:
-                times.update(_times_of_log(log))
+                times.update(at_ns for at_ns, _ in log4j.stamps(log.path))
+                times.update(log4j.configured(log.path) or ())
+                if log.jvm_log and (life := jvm.read(log.jvm_log)):
+                    _moved_life(life, note)
         offset = self._offsets[domain]
         return max(((offset.at(at_ns).width_ns + 1) // 2 for at_ns in times), default=0)
 
 
-def _times_of_process(process: RecordedProcess) -> Iterator[int]:
-    if process.process.start_ns is not None:
-        yield process.process.start_ns
-    yield from (process.opened_ns, process.last_ns)
-    for span in process.spans:
-        yield from (span.start_ns, span.end_ns)
-    yield from (instant.at_ns for instant in process.instants)
-    yield from (use.at_ns for use in process.uses)
-    yield from (anchor.monotonic_ns for anchor in process.anchors)
+def _moved_process(process: RecordedProcess, move: Move) -> RecordedProcess:
+    begun_ns = process.process.start_ns
+    return replace(
+        process,
+        process=replace(process.process, start_ns=None if begun_ns is None else move(begun_ns)),
+        opened_ns=move(process.opened_ns),
+        last_ns=move(process.last_ns),
+        spans=[replace(span, start_ns=move(span.start_ns), end_ns=move(span.end_ns)) for span in process.spans],
+        instants=[replace(instant, at_ns=move(instant.at_ns)) for instant in process.instants],
+        uses=[replace(use, at_ns=move(use.at_ns)) for use in process.uses],
+        anchors=[replace(anchor, monotonic_ns=move(anchor.monotonic_ns)) for anchor in process.anchors],
+    )
 
 
-def _times_of_log(log: Log) -> Iterator[int]:
-    yield from (at_ns for at_ns, _ in log4j.stamps(log.path))
-    yield from log4j.configured(log.path) or ()
-    if log.jvm_log and (life := jvm.read(log.jvm_log)):
-        yield from (at_ns for at_ns in (life.start_ns, life.exit_ns, life.created_ns) if at_ns is not None)
-        yield from (at_ns for pause in life.pauses for at_ns in pause)
+def _moved_life(life: JvmLife, move: Move) -> JvmLife:
+    return replace(
+        life,
+        start_ns=move(life.start_ns),
+        exit_ns=None if life.exit_ns is None else move(life.exit_ns),
+        created_ns=None if life.created_ns is None else move(life.created_ns),
+        pauses=tuple((move(begin), move(end)) for begin, end in life.pauses),
+    )
 
 
 def _clock_of(process: RecordedProcess) -> tuple[str, int | None]:

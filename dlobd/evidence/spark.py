@@ -248,20 +248,17 @@ def executor(lines: Iterable[LogLine]) -> ExecutorLog:
     for line in lines:
         log.first = log.first or line
         message = line.message
+        for pattern, times in ((_GOT, log.got), (_RUNNING, log.running), (_PYTHON, log.python)):
+            if match := pattern.search(message):
+                times[int(match[1])] = line.at_ns
         if message.startswith("Connecting to driver"):
             log.connecting = log.connecting or line
         elif "Successfully registered with driver" in message:
             log.registered = log.registered or line
         elif "Driver commanded a shutdown" in message:
             log.shutdown = log.shutdown or line
-        elif match := _GOT.search(message):
-            log.got[int(match[1])] = line.at_ns
         elif match := _SPLIT.search(message):
             log.splits[int(match[1])] = Split(match[2], int(match[4]), line.at_ns)
-        elif match := _RUNNING.search(message):
-            log.running[int(match[1])] = line.at_ns
-        elif match := _PYTHON.search(message):
-            log.python[int(match[1])] = line.at_ns
         elif (match := _READING.search(message)) and (task := _OF_TASK.search(line.thread)):
             reading[line.thread, match[1]] = line.at_ns
             log.deserialised.setdefault(int(task[1]), line.at_ns)

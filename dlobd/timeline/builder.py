@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Unpack
 
 from dlobd import spans as kinds
@@ -21,13 +22,13 @@ Resolve = Callable[[RecordedSpan, Details], Details]
 """Turns a recorded wait, which names roles such as `@feeder`, into the wait of a `Span`, which names lanes."""
 
 
+@dataclass(slots=True)
 class LaneBuilder:
     """Collector of the spans of one lane."""
 
-    def __init__(self, lane: str, process: Process) -> None:
-        self.lane = lane
-        self.process = process
-        self.spans: list[Span] = []
+    lane: str
+    process: Process
+    spans: list[Span] = field(default_factory=list)
 
     def add(
         self,

@@ -94,21 +94,11 @@ def _sleep(write: Span, retry: CloseRetry, tries: Iterable[Span]) -> tuple[int, 
 
 
 def _retry_span(write: Span, retry: CloseRetry, slept: tuple[int, int], number: int) -> Span:
-    by: JsonMap = (
-        {**kinds.CLOSE_RETRY.fields(retry.delay_ns), "source": "NN log, client's default"}
-        if retry.next_ns is None
-        else {**kinds.CLOSE_RETRY_READ.fields(retry.delay_ns), "source": "NN log"}
-    )
-    return Span(
-        f"{write.id}/retry-{number}",
-        None,
-        kinds.SLEEP_BEFORE_CLOSE,
-        write.process,
-        write.lane,
-        *slept,
-        **by,
-        resolution_ns=RESOLUTION_NS,
-    )
+    cause, source = kinds.CLOSE_RETRY_READ, "NN log"
+    if retry.next_ns is None:
+        cause, source = kinds.CLOSE_RETRY, "NN log, client's default"
+    where = (f"{write.id}/retry-{number}", None, kinds.SLEEP_BEFORE_CLOSE, write.process, write.lane)
+    return Span(*where, *slept, source=source, resolution_ns=RESOLUTION_NS, **cause.fields(retry.delay_ns))
 
 
 def _interval(
@@ -160,10 +150,8 @@ def summary(evidence: Evidence, spans: Iterable[Span], found: Iterable[Interval]
     for row in rows.values():
         row["lo_ns"] = row["hi_ns"] = row["ns"]
     if "staging" in rows:
-        staged = _written(
-            evidence, {a.path for a in evidence.hdfs.audits if "/.sparkStaging/" in a.path and a.command == "create"}
-        )
-        rows["staging"]["bytes"] = staged
+        created = (audit.path for audit in evidence.hdfs.audits if audit.command == "create")
+        rows["staging"]["bytes"] = _written(evidence, {path for path in created if "/.sparkStaging/" in path})
     if "event log" in rows:
         rows["event log"]["bytes"] = reading.size(evidence.path / files.EVENT_LOG)
     for interval in found:

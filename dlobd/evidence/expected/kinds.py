@@ -41,6 +41,7 @@ class EvidenceKind:
 _PYTHON = (LAUNCHER, FEED, HDFS, TENSORFLOW, CHANNEL, USER)
 _SPARK = (SPARK, *_PYTHON)
 _ALL = (YARN, *_SPARK)
+_YARN = (YARN, SPARK)
 _CONTAINERS, _DAEMONS, _CODE = files.CONTAINER_LOGS, files.DAEMON_LOGS, EvidenceFile
 
 # in the order of the search: a file is of the first kind with a matching glob
@@ -80,14 +81,14 @@ RM_LOG = EvidenceKind(
     "ResourceManager log",
     f"{_DAEMONS}/resourcemanager.log",
     "steps of YARN that its REST record lacks",
-    (YARN, SPARK),
+    _YARN,
     _CODE.RM_LOG,
 )
 NM_LOG = EvidenceKind(
     "NodeManager log",
     f"{_DAEMONS}/nodemanager-*.log",
     "launch, localisation and start of its containers",
-    (YARN, SPARK),
+    _YARN,
     _CODE.NM_LOG,
 )
 AUDIT_LOG = EvidenceKind(
