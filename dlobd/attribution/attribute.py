@@ -320,7 +320,6 @@ def _sum(trace: Trace, segments: list[Segment], edges_ns: dict[int, int], clips:
 
 
 def _overlaps(intervals: Sequence[Interval], segments: Iterable[Segment]) -> Iterable[tuple[Interval, int]]:
-    """Yield each interval with the attributed time of the layer `inside` within its bounds."""
     wanted = {(interval.lane, interval.inside) for interval in intervals}
     own: dict[tuple[str, str], list[Segment]] = defaultdict(list)
     for segment in segments:

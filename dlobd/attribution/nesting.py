@@ -107,7 +107,6 @@ def _clip_to_parents(
 
 
 def _cut(inner: tuple[int, int], outer: tuple[int, int], kind: str, span: Span, clips: list[Clip]) -> tuple[int, int]:
-    """Cut `inner` to `outer`; the lost time becomes a clip."""
     low = min(max(inner[0], outer[0]), outer[1])
     high = max(min(inner[1], outer[1]), low)
     lost = (inner[1] - inner[0]) - (high - low)

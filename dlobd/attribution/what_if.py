@@ -133,7 +133,6 @@ class _Replay:
         return int(length_ns * self._retain(span, waited))
 
     def _entry(self, lane: str, piece: Piece, begin_ns: int, member: Span) -> int:
-        """Return the new time at which a member enters its collective."""
         if member.lane == lane:
             return begin_ns + max(0, min(member.start_ns, piece.end_ns) - piece.start_ns)
         return self.at(member.lane, member.start_ns)

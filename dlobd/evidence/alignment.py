@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from dlobd.bundle import files, reading
@@ -161,10 +162,9 @@ class Alignment:
     def _move(self, domain: str | None, offset_ns: int | None) -> Move | None:
         """Return a function that moves the times of a clock; None if they stay."""
         if domain is not None and domain in self._offsets:
-            return self._by_messages(self._offsets[domain])
-        if not (by_ns := self._by_wall_clock(domain, offset_ns)):
-            return None
-        return lambda at_ns: at_ns + by_ns
+            return partial(_moved, self._offsets[domain])
+        by_ns = self._by_wall_clock(domain, offset_ns)
+        return (lambda at_ns: at_ns + by_ns) if by_ns else None
 
     def _by_wall_clock(self, domain: str | None, offset_ns: int | None) -> int:
         """Return the shift of a clock's times by its wall clock; 0 without a shift."""
@@ -173,19 +173,11 @@ class Alignment:
         by_ns = offset_ns - self._offset_ns
         return by_ns if abs(by_ns) > OTHER_CLOCK_NS else 0
 
-    @staticmethod
-    def _by_messages(offset: Offset) -> Move:
-        def move(at_ns: int) -> int:
-            bounds = offset.at(at_ns)
-            return Timestamp(at_ns + (bounds.lo_ns + bounds.hi_ns) // 2, (bounds.width_ns + 1) // 2)
-
-        return move
-
     def _worst_ns(self, domain: str, processes: Iterable[RecordedProcess], logs: Iterable[Log]) -> int:
-        times: set[int] = set()
+        errors_ns = [0]
 
         def note(at_ns: int) -> int:
-            times.add(at_ns)
+            errors_ns.append(_moved(self._offsets[domain], at_ns).error_ns)
             return at_ns
 
         for process in processes:
@@ -193,12 +185,16 @@ class Alignment:
                 _moved_process(process, note)
         for log in logs:
             if self._domain_of_log(self._log_offsets_ns[log.path]) == domain:
-                times.update(at_ns for at_ns, _ in log4j.stamps(log.path))
-                times.update(log4j.configured(log.path) or ())
+                for at_ns in (*(at_ns for at_ns, _ in log4j.stamps(log.path)), *(log4j.configured(log.path) or ())):
+                    note(at_ns)
                 if log.jvm_log and (life := jvm.read(log.jvm_log)):
                     _moved_life(life, note)
-        offset = self._offsets[domain]
-        return max(((offset.at(at_ns).width_ns + 1) // 2 for at_ns in times), default=0)
+        return max(errors_ns)
+
+
+def _moved(offset: Offset, at_ns: int) -> Timestamp:
+    bounds = offset.at(at_ns)
+    return Timestamp(at_ns + (bounds.lo_ns + bounds.hi_ns) // 2, (bounds.width_ns + 1) // 2)
 
 
 def _moved_process(process: RecordedProcess, move: Move) -> RecordedProcess:

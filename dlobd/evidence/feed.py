@@ -56,7 +56,6 @@ def _passed(own: Sequence[RecordedSpan], others: Sequence[RecordedSpan], slack_b
 
 
 def _known(spans: Sequence[RecordedSpan]) -> list[RecordedSpan]:
-    """Return the spans in their order, up to the first without an end or a size."""
     known = []
     for span in sorted(spans, key=lambda span: span.start_ns):
         if span.truncated or not {"bytes", "items"} & span.attrs.keys():

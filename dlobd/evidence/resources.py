@@ -187,7 +187,6 @@ def _sample(host: SampledHost, line: JsonMap, known: Mapping[int, SampledProcess
 
 
 def _whole(counters: Sequence[int | None]) -> bool:
-    """Return True if the counters of one process fit into a `ProcessSample`."""
     # without `at_ns`, and with two counters whose sum is `cpu_ns`; CPU times and memory are always known
     return 6 <= len(counters) <= len(fields(ProcessSample)) and None not in counters[:4]
 

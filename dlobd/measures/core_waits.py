@@ -66,7 +66,6 @@ def warnings(waits: CoreWaits | None, wall_ns: int) -> list[str]:
 
 
 def _split(pieces: Pieces, unknown: Tally[str] | None = None) -> dict[str, int]:
-    """Split pieces of the wall time, and add the unknown time to `unknown`, by its reason."""
     overlaps: Tally[tuple[Carrier, int]] = Tally()
     ns = 0
     for segment, carrier in pieces:
@@ -123,7 +122,6 @@ def _by_others(evidence: Evidence, pieces: Pieces, window: Window) -> tuple[int 
 
 
 def _foreign(host: SampledHost) -> Iterator[tuple[Window, tuple[int, int]]]:
-    """Yield the CPU time between successive samples: of the run's processes, and of all processes."""
     at: dict[int, dict[int, ProcessSample]] = defaultdict(dict)
     for process in host.processes:
         for sample in process.samples:

@@ -164,7 +164,6 @@ class Carriers:
         )
 
     def _twin(self, recorded: RecordedProcess) -> SampledProcess | None:
-        """Return the same process in the samples."""
         found = self._evidence.resources
         if found is None or recorded.domain != found.domain:
             return None

@@ -45,6 +45,10 @@ def resource_use(evidence: Evidence, segments: Sequence[Segment], window: Window
     gpus = [_gpu_busy(found, index) for index in range(len(found.gpus))]
     times = [sample.at_ns for sample in found.samples]
     cost = Counter((sample.at_ns, sample.cost_ns) for sample in found.samples)
+    intervals: dict[str, list[Window]] = defaultdict(list)
+    for segment in segments:
+        intervals[segment.layer].append((segment.start_ns, segment.end_ns))
+    layers = sorted(intervals, key=[*LAYERS, UNATTRIBUTED].index)
     return ResourceUse(
         period_ns=found.period_ns,
         samples=sum(window[0] <= at_ns <= window[1] for at_ns in times),
@@ -52,7 +56,7 @@ def resource_use(evidence: Evidence, segments: Sequence[Segment], window: Window
         cost_ns=cost.between(*window),
         hosts=(_host(found, counters, window),),
         processes=_processes(evidence, found, window),
-        layers=_layers(found, counters, gpus, segments),
+        layers=tuple(_layer(found, counters, gpus, layer, intervals[layer]) for layer in layers),
         gpus=tuple(_gpu(found, index, busy, window) for index, busy in enumerate(gpus)),
     )
 
@@ -64,7 +68,6 @@ def _counter(found: SampledHost, name: str) -> Counter | None:
 
 
 def _sampled(found: SampledHost, start_ns: int, end_ns: int) -> int:
-    """Return the part of an interval between the first sample and the last."""
     first_ns, last_ns = found.samples[0].at_ns, found.samples[-1].at_ns
     return max(0, min(end_ns, last_ns) - max(start_ns, first_ns))
 
@@ -105,16 +108,6 @@ def _within(found: SampledHost, window: Window) -> list[HostSample]:
     """Return the samples of a window; the nearest sample if it is shorter than a period."""
     inside = [sample for sample in found.samples if window[0] <= sample.at_ns <= window[1]]
     return inside or [min(found.samples, key=lambda sample: abs(sample.at_ns - window[0]))]
-
-
-def _layers(
-    found: SampledHost, counters: _Counters, gpus: Sequence[Counter], segments: Sequence[Segment]
-) -> tuple[LayerUse, ...]:
-    intervals: dict[str, list[Window]] = defaultdict(list)
-    for segment in segments:
-        intervals[segment.layer].append((segment.start_ns, segment.end_ns))
-    order = [*LAYERS, UNATTRIBUTED]
-    return tuple(_layer(found, counters, gpus, layer, intervals[layer]) for layer in sorted(intervals, key=order.index))
 
 
 def _layer(
@@ -170,7 +163,6 @@ def _unseen_ns(found: SampledHost) -> int:
 
 
 def _processes(evidence: Evidence, found: SampledHost, window: Window) -> tuple[ProcessUse, ...]:
-    """Return one row per process of a known role, and one per name of all others."""
     rows: list[ProcessUse] = []
     others: dict[str, list[ProcessUse]] = defaultdict(list)
     for process, role, index in with_roles(evidence, found):
@@ -197,7 +189,6 @@ def _process(process: SampledProcess, role: str, index: int, window: Window) -> 
 
 
 def _added_up(rows: Sequence[ProcessUse]) -> ProcessUse:
-    """Return several processes as one row, with the largest memory."""
 
     def total(values: Iterable[int | None]) -> int | None:
         known = [value for value in values if value is not None]

@@ -77,6 +77,9 @@ def assemble(evidence: Evidence) -> Trace:
     if evidence.topology.by_hand:
         spans = [*_inside(spans, window["exec_ns"], window["exit_ns"])]
     absences = missing(evidence)
+    in_script = (IN_OWN_MAIN if ranks else NO_RANKS, IN_USER_CODE)
+    lacking = in_script if evidence.topology.user_script else rank_lane.exchange_not_measured(evidence.job)
+    lacking = lacking if evidence.topology.has_yarn else (*lacking, WITHOUT_YARN)
     spans = [widened_span(span) for span in unknown(spans, absences)]
     return Trace(
         start_ns=window["exec_ns"],
@@ -84,17 +87,11 @@ def assemble(evidence: Evidence) -> Trace:
         spans=tuple(spans),
         anchors=evidence.anchors,
         intervals=tuple(hdfs_use.intervals(evidence)),
-        not_measured=(*_not_measured(evidence, ranks), *not_measured(absences)),
+        not_measured=(*lacking, *not_measured(absences)),
         startup=tuple(map(widened_event, startup)),
         teardown=tuple(map(widened_event, teardown)),
         clips=(*reversed_messages(evidence), *reversed_waits(spans)),
     )
-
-
-def _not_measured(evidence: Evidence, ranks: Sequence[Rank]) -> tuple[NotMeasured, ...]:
-    own = (IN_OWN_MAIN if ranks else NO_RANKS, IN_USER_CODE)
-    found = own if evidence.topology.user_script else rank_lane.exchange_not_measured(evidence.job)
-    return found if evidence.topology.has_yarn else (*found, WITHOUT_YARN)
 
 
 def _inside(spans: Iterable[Span], start_ns: int, end_ns: int) -> Iterator[Span]:
@@ -137,7 +134,6 @@ def reversed_messages(evidence: Evidence) -> Iterator[Clip]:
 
 
 def _messages(evidence: Evidence) -> Iterator[tuple[str, int | None, int | None]]:
-    """Yield the messages with the times at which they were sent and received."""
     driver = evidence.driver.log
     for executor, log in evidence.executors.items():
         here, registered = lane_of(executor), _at(driver.registered.get(executor))
@@ -181,7 +177,6 @@ class _Waits:
         self._starts = sorted((s.start_ns, lane) for s, lane in self._named(kinds.START_TASK))
 
     def _named(self, name: str) -> Iterator[tuple[RecordedSpan, str]]:
-        """Yield the spans of a kind in all containers, with their lanes."""
         for executor, container in self._containers.items():
             for process in self._evidence.recorded_in(container):
                 for span in process.named(name):
@@ -204,19 +199,14 @@ class _Waits:
         trainer = next(iter(rank.named(kinds.TRAINER)), None)
         if trainer is None or not rank.process.forked:
             return None  # a separate process, for which the task waits in a recorded wait
-        if self._left_behind(rank):
-            return None  # the feed's task may begin before the trainer, and end after it
+        here = self._evidence.recorded_in(self._containers[rank.executor])
+        if rank.process.parent in {process.process.pid for process in here if process.named(kinds.START_TASK)}:
+            return None  # that task ended before, and the feed's task may begin before the trainer, and end after it
         for _, task in self._tasks[rank.executor]:
             end_ns = self._finished[rank.executor].get(task.id)
             if task.start_ns <= trainer.start_ns and (end_ns is None or trainer.end_ns <= end_ns):
                 return rank.start_ns, trainer.end_ns
         return None
-
-    def _left_behind(self, rank: Rank) -> bool:
-        """Return True if a task started the trainer as a process and ended: the trainer is fed."""
-        here = self._evidence.recorded_in(self._containers[rank.executor])
-        started = {process.process.pid for process in here if process.named(kinds.START_TASK)}
-        return rank.process.parent in started
 
     def held_ns(self, wait: RecordedSpan) -> int | None:
         """Return the end of the time in which trainers delayed a feed; None if they discarded blocks."""

@@ -71,7 +71,6 @@ def _add_start(lane: LaneBuilder, evidence: Evidence, next_ns: int | None) -> No
 def _add_driver(
     lane: LaneBuilder, evidence: Evidence, last_executor: str | None, resolve: Resolve, held_ns: HeldNs
 ) -> None:
-    """Add the driver's Python from start to end, with the JVM's work under its calls."""
     python = evidence.driver_process
     if python is None:
         return
@@ -94,7 +93,6 @@ def last_notice_ns(python: RecordedProcess | None, wait: RecordedSpan) -> int | 
 
 
 def _add_jvm(lane: LaneBuilder, evidence: Evidence) -> None:
-    """Add the JVM's work in the thread that Python's calls wait for."""
     context = evidence.driver.log.points.get("JVM SparkContext")
     if context is None or not context.thread:
         return
@@ -105,7 +103,6 @@ def _add_jvm(lane: LaneBuilder, evidence: Evidence) -> None:
 
 
 def _add_exit(lane: LaneBuilder, evidence: Evidence) -> None:
-    """Add the end of a driver in client mode: its Python ends, its JVM stops, spark-submit exits."""
     python, life = evidence.driver_process, evidence.driver.life
     window_end_ns = evidence.window["exit_ns"]
     if python is None:
@@ -140,7 +137,6 @@ def _report_poll(evidence: Evidence, end_ns: int) -> Details:
 
 
 def _add_submission(lane: LaneBuilder, evidence: Evidence) -> None:
-    """Add staging and the submit RPC."""
     log = evidence.submitter.log
     permitted = {call.path: call.end_ns for call in evidence.submitter.calls if call.method == "setPermission"}
     for line, path, next_line_ns in log.uploads:
@@ -240,7 +236,6 @@ def _add_end_of_feed(lane: LaneBuilder, evidence: Evidence, wait: RecordedSpan, 
 
 
 def _add_waited(lane: LaneBuilder, evidence: Evidence, jobs: Sequence[Job], end_ns: int) -> None:
-    """Add jobs that this lane waits for, sequential or concurrent, until `end_ns`."""
     free_ns = 0
     for job in jobs:
         if job.end_ns is not None and job.start_ns >= free_ns:

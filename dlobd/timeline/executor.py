@@ -81,7 +81,6 @@ def build(evidence: Evidence, host: str, executor: Executor, resolve: Resolve) -
 
 
 def _add_yarn_start(lane: LaneBuilder, evidence: Evidence, executor: Executor) -> None:
-    """Add the request for the executor's container, and the container's start by YARN."""
     container, life = executor.container, evidence.container_jvm(executor.container)
     marks = evidence.yarn.containers.get(container, Marks()).at
     am, first = evidence.am_log_of(container), evidence.executors[executor.id].first
@@ -221,7 +220,6 @@ def _add_tasks(
 
 
 def _add_parts(lane: LaneBuilder, evidence: Evidence, executor: Executor) -> None:
-    """Add the work of the executor's JVM in the thread of each task, if its log shows it."""
     container, log = executor.container, evidence.executors[executor.id]
     processes = [p for p in evidence.recorded_in(container) if not p.forked and p.process.role not in ROLES]
     daemons = [p.process.start_ns for p in processes if p.process.start_ns]

@@ -87,7 +87,6 @@ def _completes(span: Span) -> bool:
 
 
 def _sleep(write: Span, retry: CloseRetry, tries: Iterable[Span]) -> tuple[int, int]:
-    """Return start and end of a client's sleep, between two of its own calls if it logged them."""
     starts_ns = min((t.end_ns for t in tries if t.start_ns <= retry.at_ns < t.end_ns), default=retry.at_ns)
     next_ns = min((t.start_ns for t in tries if t.start_ns >= starts_ns), default=write.end_ns)
     return starts_ns, min(starts_ns + retry.delay_ns, next_ns, write.end_ns)

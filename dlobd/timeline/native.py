@@ -53,7 +53,6 @@ def assemble(evidence: Evidence) -> Trace:
 
 
 def _parent(evidence: Evidence, host: str, ranks: list[Rank]) -> list[Span]:
-    """Return the spans of the parent's Python: its start, its recorded spans, its exit."""
     window, python = evidence.window, evidence.driver_process
     lane = LaneBuilder(PARENT, Process(host, "driver", 0, window["pid"]))
     if python is None:
@@ -77,7 +76,6 @@ def _resolve(span: RecordedSpan, wait: Details) -> Details:
 
 
 def _anatomy(evidence: Evidence, ranks: list[Rank]) -> tuple[tuple[Event, ...], tuple[Event, ...]]:
-    """Return start-up along the rank whose first step was last, and teardown along the chief."""
     window, parent = evidence.window, evidence.driver_process
     firsts = [(at.at_ns, rank) for rank in ranks if (at := rank.process.instant(kinds.FIRST_STEP_DONE))]
     slowest = max(firsts, key=lambda pair: pair[0])[1] if firsts else None

@@ -149,7 +149,6 @@ class _Lines:
         return min(y - r * x for x, y in self._above)
 
     def _possible_rates(self, bends: Sequence[float]) -> list[float]:
-        """Return the bends at which a line is possible, and both ends of the interval of possible rates."""
         gaps = [self._lowest(r) - self._highest(r) for r in bends]  # convex in r; possible where not above 0
         rates = [r for r, gap in zip(bends, gaps, strict=True) if gap <= 0]
         for (r, gap), (s, next_gap) in zip(

@@ -137,7 +137,8 @@ class OpenSpan:
         recorder, stack = self._recorder, self._stack
         self._end_ns = recorder._now()
         if self._written:  # in this order; see `line`
-            recorder._queue.append(self._end_line())
+            noted = {"a": self._noted} if self._noted else {}
+            recorder._queue.append({"k": "e", "i": self._id, "t": self._end_ns, **noted})
         if stack and stack[-1] == self._id:
             stack.pop()
         elif self._id in stack:
@@ -167,9 +168,6 @@ class OpenSpan:
         if self._thread:
             text += f',"th":{_quoted(self._thread)}'
         return text + "}"
-
-    def _end_line(self) -> dict[str, object]:
-        return {"k": "e", "i": self._id, "t": self._end_ns, **({"a": self._noted} if self._noted else {})}
 
 
 class Recorder:
@@ -308,7 +306,6 @@ class Recorder:
             self.cost.lost_lines = lost  # the next line repeats these sums
 
     def _put(self, lines: list[str]) -> None:
-        """Append lines to the file, and count written and lost lines."""
         assert self._fd is not None
         before = b"\n" if self._cut else b""
         data = before + ("\n".join(lines) + "\n").encode()
@@ -367,7 +364,6 @@ class Recorder:
                 self._introduced = False
 
     def _of_thread(self) -> tuple[list[int], str]:
-        """Return stack and name of the current thread, which is not the main thread."""
         if not hasattr(self._local, "stack"):
             self._local.stack, self._local.name = [], threading.current_thread().name
         return self._local.stack, self._local.name

@@ -120,7 +120,6 @@ def _whole(
 
 
 def _master(evidence: Evidence) -> Iterator[MissingEvidence]:
-    """Yield defects of the ApplicationMaster's log, if the application was accepted and ended well."""
     if not ended_well(evidence) or not evidence.window["application_id"]:
         return
     container = next(filter(_MASTER.fullmatch, reversed(evidence.attempts.ams)), None)

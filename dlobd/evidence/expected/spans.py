@@ -79,7 +79,6 @@ def _own_ranks(evidence: Evidence) -> Iterator[MissingEvidence]:
 
 
 def _workers(evidence: Evidence) -> Iterator[MissingEvidence]:
-    """Yield executors that ran Python but have no span files of a daemon or of workers."""
     gone = killed(evidence)
     for executor, container in evidence.executor_containers.items():
         lines = [line for line in evidence.container_log(container) if line.logger == _RUNS_PYTHON]
@@ -152,7 +151,6 @@ def _parts(evidence: Evidence) -> Iterator[MissingEvidence]:
 
 
 def _defect(process: RecordedProcess | None) -> str:
-    """Return the defect of a file; empty if it is complete."""
     if process is None:
         return "does not begin with the line of its process"
     if process.bad_lines:
