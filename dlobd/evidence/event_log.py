@@ -1,7 +1,7 @@
 """Spark's event log: Spark's own record of an application, its stages and its tasks, in milliseconds.
 
-A line that is no event, or an event of another form, is counted as damaged and ignored. Tasks and stages are then
-unknown, because their sums would be too small; except if it is the last line, of a driver that was killed.
+Damaged lines are counted and ignored. Tasks and stages are then unknown, because their sums would be too small; except
+if it is the last line, of a driver that was killed.
 """
 
 from __future__ import annotations
@@ -124,8 +124,6 @@ def _task(event: JsonMap, stage: tuple[int, int], cpus: float) -> TaskMetrics:
         metrics,
     )
 
-
-# ---- the type of each event, as far as it is read
 
 _STAGE = {"Stage ID": int, "Stage Attempt ID": int}
 _TASK = Members({"Task ID": int, "Launch Time": int, "Finish Time": int})

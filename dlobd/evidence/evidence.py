@@ -1,7 +1,4 @@
-"""The evidence of one run in a bundle, parsed once.
-
-An absent source is empty, not an error, because a run may have ended early.
-"""
+"""The evidence of one run in a bundle, parsed once. An absent source is empty: a run may have ended early."""
 
 from __future__ import annotations
 

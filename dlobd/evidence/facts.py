@@ -86,8 +86,6 @@ class SpanCost(TypedDict):
 
     recording: Literal["on", "off"]
     span_ns: int | None
-    lowest_ns: NotRequired[int | None]
-    highest_ns: NotRequired[int | None]
 
 
 class Collected(TypedDict):
@@ -175,12 +173,6 @@ class RmApplication(TypedDict, total=False):
     applicationTags: str
 
 
-class ContainerBean(TypedDict):
-    """A NodeManager's JMX bean of one container; its metrics have numeric values."""
-
-    name: str
-
-
 class Machine(TypedDict, total=False):
     """The hardware that a rank used."""
 
@@ -236,7 +228,7 @@ DOCUMENTS: dict[str, Any] = {
     files.CHECKSUMS: Checksums,
     files.RM_APPLICATION: RmApplication,
     files.RM_ATTEMPTS: object,
-    files.NM_CONTAINERS: list[ContainerBean],
+    files.NM_CONTAINERS: list[object],
     files.DAEMONS: list[Daemon],
 }
 """Name of each JSON document of a bundle -> its type."""

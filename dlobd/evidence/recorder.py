@@ -1,7 +1,4 @@
-"""Reads the span files of `dlobd.tracing` into processes with spans and instants.
-
-A file may end anywhere, because its writer may have been killed.
-"""
+"""Reads the span files of `dlobd.tracing` into processes with spans and instants; a file may end anywhere."""
 
 from __future__ import annotations
 
@@ -229,9 +226,6 @@ def lost_lines(bundle: Path, processes: Iterable[RecordedProcess]) -> dict[tuple
             key = (directory, int(pid))
             counts[key] = max(counts.get(key, 0), int(count))
     return counts
-
-
-# ---- the lines of a span file: the type of each member, as far as it is read
 
 
 def _ints(names: str) -> dict[str, type]:

@@ -1,7 +1,4 @@
-"""Reads the files of `dlobd.run.resource_sampler` into counters over time.
-
-A file may end anywhere, because its writer may have been killed.
-"""
+"""Reads the files of `dlobd.run.resource_sampler` into counters over time; a file may end anywhere."""
 
 from __future__ import annotations
 
@@ -190,8 +187,6 @@ def _whole(counters: Sequence[int | None]) -> bool:
     # without `at_ns`, and with two counters whose sum is `cpu_ns`; CPU times and memory are always known
     return 6 <= len(counters) <= len(fields(ProcessSample)) and None not in counters[:4]
 
-
-# ---- the lines of a sampler: the type of each member
 
 _PAIR = tuple[int, int] | None
 

@@ -1,7 +1,4 @@
-"""Reads the logs of the driver, the ApplicationMaster and the executors, with %nano timestamps.
-
-The event log has the same tasks in milliseconds; metrics and checks use it.
-"""
+"""Reads the logs of the driver, the ApplicationMaster and the executors, with %nano timestamps."""
 
 from __future__ import annotations
 
@@ -94,11 +91,8 @@ DRIVER_POINTS = {
     "submitted": "Submitted application application_",
     "running": "has started running",
     "ready": "SchedulerBackend is ready for scheduling",
-    "stopping": "SparkContext is stopping",
     "executors told": "Shutting down all executors",
     "event log closing": "Stopping event writer for",
-    "stopped": "Successfully stopped SparkContext",
-    "shutdown hook": "Shutdown hook called",
 }
 """Name of a point -> a part of its line."""
 

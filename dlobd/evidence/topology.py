@@ -1,7 +1,4 @@
-"""The topology of a run: the process that dlobd starts, the place of the driver, and the manager of the executors.
-
-Lanes, sources and checks ask it for consequences, such as the lane that the client waits for.
-"""
+"""The topology of a run: the process that dlobd starts, the place of the driver, the manager of the executors."""
 
 from __future__ import annotations
 

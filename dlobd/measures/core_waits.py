@@ -94,9 +94,6 @@ def _split(pieces: Pieces, unknown: Tally[str] | None = None) -> dict[str, int]:
     return {"ns": ns, **states, "blocked_ns": blocked_ns, "unknown_ns": ns - known_ns}
 
 
-# ---- other processes
-
-
 def _by_others(evidence: Evidence, pieces: Pieces, window: Window) -> tuple[int | None, int | None]:
     """Return the CPU time of foreign processes and the wait for their cores; None if unknown."""
     host = evidence.resources

@@ -85,8 +85,7 @@ RESOURCES = _columns("""
 """)
 """Columns of `RunBundle.resources`. A row of the role `host` is the whole machine, without a PID.
 
-`memory_bytes` is the memory in use, of a process its resident set. All other figures except those of GPUs are sums
-since the start of the machine or process. Unknown figures are missing."""
+`memory_bytes` is in use, of a process its resident set. Other figures than those of GPUs are sums since its start."""
 
 
 class RunBundle:

@@ -1,7 +1,6 @@
 """The threads that execute a lane, and their counters over time, by which `core_waits` splits the wall time. Pure.
 
-There are two readers: the sampler of dlobd's machine, for all processes of the run on that machine, and each Python
-process for itself, on any host.
+The sampler of dlobd's machine reads all processes of the run there; each Python process reads itself, on any host.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Computes the recording overhead of a run from its bundle: counted where possible, else estimated. Pure.
 
-Counted by the recorder itself: spans, lines, bytes, lost lines, and the time of writing them. Estimated: the number of
-spans times the cost of a span on the client's machine before the window (evidence/span_cost.json), along the attributed
-chain, and in the training loop of the slowest rank. `dlobd selftest --overhead` measures the estimated quantity.
+Estimated is the number of spans times the cost of a span on the client's machine before the window
+(evidence/span_cost.json), along the attributed chain, and in the training loop of the slowest rank.
 """
 
 from __future__ import annotations

@@ -79,9 +79,6 @@ def _growth(counters: _Counters, intervals: Sequence[Window]) -> dict[str, int |
     }
 
 
-# ---- hosts and layers
-
-
 def _host(found: SampledHost, counters: _Counters, window: Window) -> HostUse:
     stolen = Counter((sample.at_ns, sample.cpu_stolen_ns) for sample in found.samples)
     grown = _growth(counters, [window])
@@ -125,9 +122,6 @@ def _layer(
         gpu_busy_share=gpu_busy_ns / (sampled_ns * len(gpus)) if sampled_ns and gpus else None,
         **grown,
     )
-
-
-# ---- processes
 
 
 def _cpu(process: SampledProcess) -> Counter:
@@ -219,9 +213,6 @@ def with_roles(evidence: Evidence, found: SampledHost) -> Iterator[tuple[Sampled
         by_program, executor = _MAIN_CLASSES.get(process.main_class or "", OTHER), process.executor or ""
         number = int(executor) if by_program != OTHER and executor.isdecimal() else 0
         yield process, *roles.get(process.pid, (by_program, number))
-
-
-# ---- GPUs
 
 
 def _gpu_busy(found: SampledHost, index: int) -> Counter:

@@ -1,11 +1,9 @@
 """Sums the use of HDFS: operations, bytes, and time.
 
-Time is a number if dlobd's own client measured it, or if a log shows both ends; else it is an interval.
-
-The upper bound of a read by Spark lasts from the line before the task opens its input until its last block was sent; it
-contains calls of the NameNode, connections, and the reader's own work. The upper bound of localisation by a NodeManager
-is the sum of the DataNodes' durations, which contain the reader's back-pressure. The lower bound is the number of bytes
-divided by the rate of the fastest transfer of the run.
+Time is a number if dlobd's own client measured it, or if a log shows both ends; else it is an interval. The upper bound
+of a read by Spark lasts from the line before the task opens its input until its last block was sent; that of
+localisation by a NodeManager is the sum of the DataNodes' durations, which contain the reader's back-pressure. The
+lower bound is the number of bytes divided by the rate of the fastest transfer of the run.
 """
 
 from __future__ import annotations

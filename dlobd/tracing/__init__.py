@@ -3,11 +3,8 @@
     with tracing.span(spans.OPEN) as span: ...
     tracing.instant(spans.FIRST_BATCH)
 
-Like `logging`, a process has one recorder, which `start` opens. Until then `span` and `instant` do nothing:
-instrumented code runs unchanged without a recorder. `start` does nothing either if the variable `DLOBD_TRACE` is `off`.
-
-This folder contains the recorder, its clocks and the offsets between two clocks. `dlobd.spans` has the kinds of spans;
-`dlobd.attribution` reads recorded spans.
+Like `logging`, a process has one recorder, which `start` opens, unless the variable `DLOBD_TRACE` is `off`. Without a
+recorder `span` and `instant` do nothing.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""The Linux kernel's counters of a process and its threads in /proc: time on a core, time waiting for a core, disk
-reads.
+"""The Linux kernel's counters of a process and its threads in /proc: time on a core, waiting for a core, disk reads.
 
-A thread that is neither on a core nor waiting for a core is blocked: it sleeps, or waits for a lock, a disk, a message.
-The kernel drops a thread's waiting time when the thread ends. A process's CPU clock includes the core time of ended
-threads; this module keeps their last waiting times.
+The kernel drops a thread's waiting time when the thread ends, so that this module keeps the last waiting times. A
+process's CPU clock includes the core time of ended threads.
 """
 
 from __future__ import annotations
@@ -17,9 +15,7 @@ from functools import cache
 from dlobd.tracing.clock import tick_ns
 
 LANE_OF_JVM = re.compile(r"Executor task l|Driver$|Reporter$|Thread-\d+$")
-"""Names, truncated by the kernel, of the threads of Spark's JVMs that alternate with Java's main thread: task threads,
-a driver inside the ApplicationMaster, the thread that requests containers of YARN, and the threads that serve the
-driver's Python."""
+"""Names, truncated by the kernel, of the threads of Spark's JVMs that alternate with Java's main thread."""
 
 
 @dataclass(frozen=True, slots=True)

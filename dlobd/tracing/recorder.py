@@ -1,25 +1,13 @@
 """The recorder: `with span(kind)` writes an interval of this process to one crash-proof file a process.
 
-It needs the standard library only, and is the same on the driver, on executors and in trainers. A file is append-only
-JSON lines. Lines are buffered and written at least every `FLUSH_S`, and whenever the outermost span of a thread ends; a
-written line survives `kill -9`. A span that began and ended since the last write is one line. A span that is open at a
-write is a begin line, and an end line later: so the spans that were open when a process was killed are known. After a
-fork the child opens its own file with an empty stack; its parent's open spans stay with its parent.
+A file is append-only JSON lines; `dlobd.evidence.recorder.LINES` has their members. Lines are buffered, and written at
+least every `FLUSH_S` and whenever the outermost span of a thread ends; a written line survives `kill -9`. A span that
+began and ended since the last write is one line, `s`. A span that is open at a write is a begin line, `b`, and an end
+line, `e`, later: so the spans that were open when a process was killed are known. After a fork the child opens its own
+file with an empty stack; its parent's open spans stay with its parent.
 
 In the measured thread a span is one object in a queue; the text is made when it is written. The recorder counts its
 output, the time of writing and the lines that a disk refused, in `cost` lines: sums since the file was opened.
-
-Lines (key `k`):
-    process   host, role, index, pid, parent, start_ns, opened_ns, forked, domain, schema    the last one is valid
-    anchor    monotonic_ns, wall_ns, error_ns
-    x         domain_b, sent_a_ns, received_b_ns, sent_b_ns, received_a_ns           a message pair; a is this process
-    s         as b, and d duration                                                    a span, begin and end
-    b         i id, p parent id, l layer, n name, t time; optional w wait, a attributes, th thread
-    e         i id, t time; optional a attributes
-    i         n name, t time; optional a attributes                                   an instant
-    cost      spans, lines, bytes, flushes, wall_ns, cpu_ns, lost_lines, left_out     see `Cost`
-    u         t, and the kernel's counters at t: main and threads [on a core, waiting for one], cpu, read, major,
-              block_io, pressure; see `dlobd.tracing.process_use`
 """
 
 from __future__ import annotations
@@ -50,9 +38,7 @@ ANCHOR_S = 10.0
 """Interval between readings of both clocks: they reveal a step of the wall clock."""
 
 FIRST_EXCHANGE_S, EXCHANGE_S = 1.0, 10.0
-"""If the driver has another clock, message pairs are exchanged with it at the start, after the first pause, and then
-after pauses that double up to the second: only pairs that lie apart bound the rate. A last burst follows at the end,
-unless the previous one was less than the first pause ago."""
+"""First and longest pause between exchanges with a driver that has another clock; they double from one to the other."""
 
 LOST_LINES = "dlobd: {} lines of spans of process {} are lost"
 """On stderr, if a disk refuses lines: number of lines and PID."""
@@ -411,8 +397,6 @@ class Recorder:
         now = clock.anchor()
         return {"k": "anchor", "monotonic_ns": now.monotonic_ns, "wall_ns": now.wall_ns, "error_ns": now.error_ns}
 
-
-# --- encoding: cheaper than json.dumps ---
 
 _quoted = encode_basestring_ascii
 

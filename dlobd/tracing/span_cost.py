@@ -23,8 +23,7 @@ SPANS = 100
 REPEATS = 7
 
 OTHER_BYTES = 16 << 20
-"""More than a core's second-level cache, and a good part of the shared third level. With this size the cost of a span
-equals the cost in the self-test's step loop; with 4 MiB it is a third lower."""
+"""More than a core's second-level cache: the cost of a span then equals the cost in the self-test's step loop."""
 
 Span = Callable[..., AbstractContextManager[OpenSpan | NoSpan]]
 

@@ -1,10 +1,7 @@
 """Table of the kinds of evidence: files, layers with time that they show, and the consequence of their absence.
 
-The breakdown depends on a decisive kind: a run without it is invalid. Without another kind some figures, checks or
-bounds are missing, and the numbers of the layers stay the same.
-
-Without a kind that has a `missing` code, the own time of some spans may belong to another layer: attribution leaves
-that time unattributed. The rows of these kinds of spans contain the code in their column `hidden_by`.
+A run without a decisive kind is invalid: spans with its code in `hidden_by` lose their time to `unattributed`. Without
+another kind some figures, checks or bounds are missing, and the numbers of the layers stay the same.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Finds logs that are absent, or lack their begin or end: of the driver, of containers and of daemons.
-
-The ApplicationMaster, the driver and the daemons name the containers of a run independently.
-"""
+"""Finds logs that are absent, or lack their begin or end: of the driver, of containers and of daemons."""
 
 from __future__ import annotations
 
@@ -51,9 +48,6 @@ def absences(evidence: Evidence) -> Iterator[MissingEvidence]:
         yield from _master(evidence)
     yield from _executors(evidence)
     yield from _daemons(evidence)
-
-
-# ---- the driver
 
 
 def _driver(evidence: Evidence) -> Iterator[MissingEvidence]:
@@ -116,9 +110,6 @@ def _whole(
         yield MissingEvidence(kind, name, how, lanes, lines[-1].at_ns)
 
 
-# ---- containers
-
-
 def _master(evidence: Evidence) -> Iterator[MissingEvidence]:
     if not ended_well(evidence) or not evidence.window["application_id"]:
         return
@@ -167,9 +158,6 @@ def _jvm_log(evidence: Evidence, container: str) -> Iterator[MissingEvidence]:
     name = f"{files.CONTAINER_LOGS}/{container}/jvm.log"
     if jvm.read(evidence.path / name) is None:
         yield MissingEvidence(kinds.CONTAINER_JVM, name, "is absent, or has no line")
-
-
-# ---- daemons
 
 
 def _daemons(evidence: Evidence) -> Iterator[MissingEvidence]:

@@ -1,8 +1,4 @@
-"""Finds span files that are absent or incomplete; each process of a run must have one.
-
-Other sources prove the processes: the client started the driver, the job has its ranks, an executor's log shows that it
-ran Python, and a process names its children and its parent.
-"""
+"""Finds span files that are absent or incomplete; other sources prove the processes of a run."""
 
 from __future__ import annotations
 
