@@ -47,7 +47,7 @@ class OwnJob(TypedDict):
 
 
 class GenerationJob(TypedDict):
-    """The experiment whose data set `dlobd.run.generation` makes. Two members are a training job's only."""
+    """The experiment whose data set `dlobd.run.generation` makes."""
 
     steps: NotRequired[None]
     train_dir: NotRequired[None]
@@ -98,7 +98,7 @@ class Collected(TypedDict):
 
 
 class Resident(TypedDict):
-    """Files of one component in the page cache."""
+    """Bytes of the files of one component: in the page cache, and in all."""
 
     resident_bytes: int
     total_bytes: int
@@ -173,15 +173,6 @@ class RmApplication(TypedDict, total=False):
     applicationTags: str
 
 
-class Machine(TypedDict, total=False):
-    """The hardware that a rank used."""
-
-    device: str
-    cores: int
-    intra_op_threads: int
-    inter_op_threads: int
-
-
 class Test(TypedDict):
     """The result of the evaluation after training."""
 
@@ -208,7 +199,7 @@ class RankResult(TypedDict):
     samples: int
     losses: list[Loss]
     loop_ns: NotRequired[int | None]
-    machine: NotRequired[Machine]
+    machine: NotRequired[dict[str, str | int]]  # that the rank used
     test: NotRequired[Test | None]
     evaluations: NotRequired[list[Evaluation] | None]
 
@@ -263,12 +254,12 @@ class Documents:
 
     def needed(self, name: str) -> Any:
         """Return the window or the job. Raises BundleError if it is missing or damaged."""
-        document = self._found[name]
-        if isinstance(document, Missing):
-            raise BundleError(f"{self._bundle} has no {WITHOUT[name]}.", "look at its run.json")
-        if isinstance(document, Damaged):
-            raise BundleError(f"{self._bundle / name} {document.reason}.", "look at its run.json")
-        return document
+        match self._found[name]:
+            case Missing():
+                raise BundleError(f"{self._bundle} has no {WITHOUT[name]}.", "look at its run.json")
+            case Damaged(reason):
+                raise BundleError(f"{self._bundle / name} {reason}.", "look at its run.json")
+        return self._found[name]
 
     @property
     def damaged(self) -> dict[str, str]:

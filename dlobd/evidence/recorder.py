@@ -162,9 +162,8 @@ def _add(process: RecordedProcess, line: JsonMap, open_spans: dict[int, Recorded
     elif kind in ("s", "b"):
         last_ns = line["t"] + (line["d"] if kind == "s" else 0)
         wait: Any = line.get("w", {})
-        if line["i"] in ids or line["l"] not in LAYERS or wait.keys() - _WAIT.keys():
-            return False
-        if not line["t"] <= last_ns < MAX_NS:
+        valid = line["l"] in LAYERS and line["t"] <= last_ns < MAX_NS and wait.keys() <= _WAIT.keys()
+        if line["i"] in ids or not valid:
             return False
         collective, call = wait.pop("rendezvous", ""), wait.pop("call", None)
         names = line["i"], line["p"], line["l"], line["n"]
@@ -181,9 +180,7 @@ def _add(process: RecordedProcess, line: JsonMap, open_spans: dict[int, Recorded
             return False
         if ended:
             del open_spans[line["i"]]
-            ended.end_ns = last_ns
-            ended.truncated = False
-            ended.attrs = {**ended.attrs, **line.get("a", {})}
+            ended.end_ns, ended.truncated, ended.attrs = last_ns, False, {**ended.attrs, **line.get("a", {})}
     elif kind == "x":
         pair = Exchange(**{field.name: line[field.name] for field in fields(Exchange)})
         last_ns = pair.received_a_ns
@@ -198,9 +195,8 @@ def _add(process: RecordedProcess, line: JsonMap, open_spans: dict[int, Recorded
         process.instants.append(Instant(line["n"], last_ns, attrs))
     elif kind == "u":
         last_ns = line["t"]
-        main, threads, stalled = (
-            tuple(pair) if pair else None for pair in map(line.get, ("main", "threads", "pressure"))
-        )
+        pairs = (line.get(name) for name in ("main", "threads", "pressure"))
+        main, threads, stalled = (tuple(pair) if pair else None for pair in pairs)
         rest = (line["cpu"], line["read"], line["major"], line["block_io"])
         process.uses.append(Use(last_ns, main, threads, *rest, stalled))
     elif kind == "cost":
@@ -236,14 +232,8 @@ _PROCESS = Members(
     {"host": str, "role": str, "start_ns": int | None, "domain": str, "forked": bool, **_ints("index pid opened_ns")},
     {"schema": int, "parent": int | None},
 )
-_WAIT = {
-    "waits_for": list[str],
-    "released_ns": int | None,
-    "cause": str,
-    "cause_period_ns": int | None,
-    "rendezvous": str,
-    "call": int,
-}
+_WAIT: dict[str, object] = {"waits_for": list[str], "cause": str, "rendezvous": str, "call": int}
+_WAIT |= {"released_ns": int | None, "cause_period_ns": int | None}
 _ATTRS = Members(
     optional={
         **dict.fromkeys(["address", "by", "cause", "how", "master", "package", "path", "purpose", "role"], str),

@@ -91,8 +91,11 @@ DRIVER_POINTS = {
     "submitted": "Submitted application application_",
     "running": "has started running",
     "ready": "SchedulerBackend is ready for scheduling",
+    "stopping": "SparkContext is stopping",
     "executors told": "Shutting down all executors",
     "event log closing": "Stopping event writer for",
+    "stopped": "Successfully stopped SparkContext",
+    "shutdown hook": "Shutdown hook called",
 }
 """Name of a point -> a part of its line."""
 

@@ -89,9 +89,9 @@ class Carriers:
             if who.role == "driver":
                 self._by_role["driver", 0].append(readings)
         twins = set(map(id, matched.values()))
-        for process, role, index in self._sampled:
-            if id(process) not in twins:
-                self._by_role[role, index].append(_readings(process, None))
+        self._alone = [row for row in self._sampled if id(row[0]) not in twins]
+        for process, role, index in self._alone:
+            self._by_role[role, index].append(_readings(process, None))
         if evidence.topology.driver_in_container:  # its JVM is the driver's JVM
             self._by_role["driver", 0] += self._by_role["application-master", 0]
         self._matched = matched
@@ -134,10 +134,9 @@ class Carriers:
             twin = self._matched.get(id(recorded))
             source = "own marks, samples" if twin else "own marks"
             rows.append(_row(recorded.process, _merged(twin, recorded), window, source))
-        twins = set(map(id, self._matched.values()))
         host = self._evidence.resources.host if self._evidence.resources else ""
-        for process, role, index in self._sampled:
-            if id(process) not in twins and role != OTHER:
+        for process, role, index in self._alone:
+            if role != OTHER:
                 who = Process(host, role, index, process.pid, process.start_ns)
                 rows.append(_row(who, _merged(process, None), window, "samples"))
         return tuple(sorted(rows, key=lambda row: (row.role, row.index, row.pid)))

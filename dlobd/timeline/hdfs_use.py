@@ -156,10 +156,9 @@ def summary(evidence: Evidence, spans: Iterable[Span], found: Iterable[Interval]
         row["operations"] += 1
         row["lo_ns"] += interval.lo_ns
         row["hi_ns"] += interval.hi_ns
+    splits = [split for log in evidence.executors.values() for split in log.splits.values()]
     if kinds.READ_INPUT in rows:
-        rows[kinds.READ_INPUT]["bytes"] = sum(
-            split.bytes for log in evidence.executors.values() for split in log.splits.values()
-        )
+        rows[kinds.READ_INPUT]["bytes"] = sum(split.bytes for split in splits)
     if "localise" in rows:
         rows["localise"]["bytes"] = _localised(evidence)
     return tuple(HdfsUse(**row) for row in (*rows.values(), *_calls(evidence)))

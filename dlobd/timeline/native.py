@@ -26,14 +26,12 @@ PLAIN_PROCESSES = tuple(
 
 def assemble(evidence: Evidence) -> Trace:
     """Return the trace of a native run. Raises BundleError if nothing was started."""
-    window = evidence.window
-    host = evidence.host
+    window, host, parent = evidence.window, evidence.host, evidence.driver_process
     ranks = [whole_rank(process, "") for process in trainers(evidence.processes)]
     client = LaneBuilder(MAIN_LANE, Process(host, MAIN_LANE, 0, 0))
     client.add(kinds.START_PARENT, window["exec_ns"], window["started_ns"], CLIENT)
     client.add(kinds.WAIT_FOR_PARENT, window["started_ns"], window["exit_ns"], CLIENT, waits_for=(PARENT,))
     spans = [*client.spans, *_parent(evidence, host, ranks)]
-    parent = evidence.driver_process
     exits = [instant for instant in parent.instants if instant.name == kinds.RANK_EXITED] if parent else []
     exit_ns = {instant.attrs.get("rank"): instant.at_ns for instant in reversed(exits)}
     for rank in ranks:
@@ -85,10 +83,9 @@ def _anatomy(evidence: Evidence, ranks: list[Rank]) -> tuple[tuple[Event, ...], 
     if parent and parent.process.start_ns is not None:
         startup.append(Event(kinds.PARENT_PYTHON_UP, parent.process.start_ns, "/proc", resolution_ns=tick_ns()))
     if slowest:
-        process = slowest.process
-        startup.append(Event(kinds.RANK_PROCESS_UP, process.opened_ns, OWN_MARK, lane=slowest.lane))
-        startup += _instants(process, kinds.TENSORFLOW_IMPORTED, kinds.RANKS_JOINED, kinds.FIRST_BATCH)
-        startup += _instants(process, kinds.FIRST_STEP_DONE)
+        startup.append(Event(kinds.RANK_PROCESS_UP, slowest.process.opened_ns, OWN_MARK, lane=slowest.lane))
+        names = (kinds.TENSORFLOW_IMPORTED, kinds.RANKS_JOINED, kinds.FIRST_BATCH, kinds.FIRST_STEP_DONE)
+        startup += _instants(slowest.process, *names)
     if chief:
         teardown += _instants(chief, kinds.LAST_STEP_DONE, kinds.SAVED, kinds.EVALUATED)
     if parent:
