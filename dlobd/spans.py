@@ -14,7 +14,7 @@ Standard library only, and fast to import: the cluster's Python imports this mod
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum, auto
+from enum import Enum
 from functools import cache
 from typing import Any, Literal, Self, TypedDict
 
@@ -25,19 +25,11 @@ MEASURED: OwnQuality = "measured"  # begin and end of one call or of one phase w
 BETWEEN_MARKS: OwnQuality = "between marks"  # two marks of different things; nothing inside was observed
 
 
-class EvidenceFile(Enum):
-    """Evidence whose absence can hide the owner of a span's time."""
-
-    DRIVER_SPANS = auto()
-    RANK_SPANS = auto()
-    WORKER_SPANS = auto()
-    DRIVER_LOG = auto()
-    DRIVER_JVM_LOG = auto()
-    AM_LOG = auto()
-    EXECUTOR_LOG = auto()
-    RM_LOG = auto()
-    NM_LOG = auto()
-
+EvidenceFile = Enum(
+    "EvidenceFile",
+    "DRIVER_SPANS RANK_SPANS WORKER_SPANS DRIVER_LOG DRIVER_JVM_LOG AM_LOG EXECUTOR_LOG RM_LOG NM_LOG",
+)
+"""Evidence whose absence can hide the owner of a span's time."""
 
 DRIVER_SPANS, RANK_SPANS, WORKER_SPANS, DRIVER_LOG, DRIVER_JVM_LOG, AM_LOG, EXECUTOR_LOG, RM_LOG, NM_LOG = EvidenceFile
 _PYTHON = (DRIVER_SPANS, RANK_SPANS, WORKER_SPANS, DRIVER_LOG, AM_LOG, EXECUTOR_LOG)
@@ -550,7 +542,7 @@ def _registered(registry: str, key: Any) -> _Row:
 
 @cache
 def kind_of(layer: str, name: str) -> tuple[SpanKind, str] | None:
-    """Find the kind and the variable part of a recorded span; None if the registry has no such kind."""
+    """Return the kind and the variable part of a recorded span; None for an unknown kind."""
     if (kind := SPANS.get((layer, name))) is not None:
         return kind, ""
     for kind in sorted(SPANS.values(), key=len, reverse=True):
@@ -562,7 +554,7 @@ def kind_of(layer: str, name: str) -> tuple[SpanKind, str] | None:
 
 @cache
 def cause_of(text: str) -> Cause | None:
-    """Find the row of a recorded cause; None if the registry has no such cause."""
+    """Return the row of a recorded cause; None for an unknown cause."""
     rows = [row for row in CAUSES.values() if text.startswith(row)]
     return max(rows, key=len, default=None)
 

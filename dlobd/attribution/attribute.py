@@ -205,7 +205,7 @@ class Attributor:
         self.segments.append(Segment(start_ns, end_ns, layer, span, kind, chain))
 
     def _edge(self, at_ns: int, resolution_ns: int) -> None:
-        """Note the uncertainty of a boundary; of two edges that meet, the coarser counts."""
+        """Store the uncertainty of a boundary; the larger uncertainty of two edges counts."""
         self.edges_ns[at_ns] = max(self.edges_ns.get(at_ns, 0), resolution_ns)
 
     def _collectives(self, spans: Iterable[Span]) -> dict[str, Span]:

@@ -36,7 +36,7 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A normalised lane: `pieces` tile the window, `edges_ns` has the uncertainty of each edge."""
+    """A normalised lane. `pieces` tile the window; `edges_ns` maps begins and ends to their uncertainty."""
 
     nested: tuple[NestedSpan, ...]
     pieces: tuple[Piece, ...]

@@ -31,7 +31,7 @@ Move = Callable[[int], int]
 
 
 class Timestamp(int):
-    """Nanoseconds on the clock of the window, moved there from another clock; arithmetic gives a plain int."""
+    """A time that was moved to the clock of the window. Arithmetic gives a plain int without an error."""
 
     error_ns: int
 

@@ -41,7 +41,7 @@ def without_reads(spans: Sequence[RecordedSpan]) -> list[tuple[int, int]]:
 
 
 def _passed(own: Sequence[RecordedSpan], others: Sequence[RecordedSpan], slack_bytes: int) -> dict[int, int]:
-    """Map the start of each transfer to the end of the transfer on the other side of as many bytes."""
+    """Map the start of each transfer to the time at which the other side had transferred as many bytes."""
     moved = list(accumulate(_amount(span) for span in others))
     found = {}
     for one, upto in zip(own, accumulate(_amount(span) for span in own), strict=True):

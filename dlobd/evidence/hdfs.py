@@ -33,7 +33,7 @@ class Audit:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """One block transfer of a DataNode. A read includes back-pressure of its client; a write, the whole open stream."""
+    """One block transfer of a DataNode. The duration of a read includes back-pressure; of a write, the open stream."""
 
     end_ns: int
     operation: str  # HDFS_READ or HDFS_WRITE

@@ -91,19 +91,17 @@ class SampledHost:
 
 
 class Counter:
-    """A counter that is linear between its readings, in integers; if it falls, it has started from 0 again."""
+    """A counter that is linear between its readings. A counter that falls has started from 0 again."""
 
     def __init__(self, readings: Iterable[tuple[int, int]]) -> None:
         self._times: list[int] = []
         self._values: list[int] = []
-        before = 0
+        before = total = 0
         for at_ns, value in readings:
-            if self._times:
-                self._values.append(self._values[-1] + (value - before if value >= before else value))
-            else:
-                self._values.append(value)
-            self._times.append(at_ns)
+            total += value - before if value >= before else value
             before = value
+            self._times.append(at_ns)
+            self._values.append(total)
 
     def at(self, at_ns: int) -> int:
         """Return the value at a time; 0 if it was never read."""

@@ -69,7 +69,7 @@ class LostNode:
 
 @dataclass(slots=True)
 class YarnLife:
-    """The transitions of an application and its containers, but not of mere reservations."""
+    """The transitions of an application and its containers, without unused reservations."""
 
     application: Marks  # SUBMITTED ACCEPTED RUNNING FINISHING FINISHED, and ATTEMPT_RUNNING of the first attempt
     attempts: dict[int, Marks]  # by number, from 1: SUBMITTED SCHEDULED ALLOCATED LAUNCHED RUNNING FINISHED FAILED

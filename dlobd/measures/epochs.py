@@ -52,7 +52,7 @@ def epochs(evidence: Evidence) -> tuple[Epoch, ...]:
 
 
 def first_touch(evidence: Evidence) -> Event | None:
-    """Return the first open of a file of the training data: at the NameNode, else in a task or rank."""
+    """Return the first open of a training file, by the NameNode's audit log, else by the executors and ranks."""
     since_ns, opened = evidence.window["exec_ns"], [a for a in evidence.hdfs.audits if a.command == "open"]
     opens = [line.at_ns for line in opened if line.at_ns >= since_ns and _of_training(evidence, line.path)]
     if opens:

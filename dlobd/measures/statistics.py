@@ -9,7 +9,7 @@ CONFIDENCE = 0.95
 
 
 def fewest(q: float) -> int:
-    """Return the number of values of which the largest bounds quantile `q` with 95 % confidence."""
+    """Return the smallest sample whose maximum bounds quantile `q` with 95 % confidence."""
     return math.ceil(math.log(1 - CONFIDENCE) / math.log(q))
 
 

@@ -147,7 +147,7 @@ def add_container_start(
     allocated_by: Details,
     asking: Asking | None = None,
 ) -> None:
-    """Add a container from its request to the start of its process, at `begun` by a source; see `add_process_start`."""
+    """Add a container from its request to the start of its process. `begun`: time and source of that start."""
     begun_ns, begun_source = begun
     if "ALLOCATED" not in marks:
         until = (marks["START_REQUEST"], NM_LOG) if "START_REQUEST" in marks else begun
@@ -217,7 +217,7 @@ def add_process_start(
     begun: tuple[int | None, int | None, int | None],
     ended: tuple[int | None, str, bool],
 ) -> None:
-    """Add the process of a container. `begun`: times of its container, its JVM, its first line."""
+    """Add the process of a container. `begun`: start of the container, of its JVM, and of its log."""
     running_ns, jvm_ns, logged_ns = begun
     end_ns, end_source, truncated = ended
     lane.add(start.script, running_ns, jvm_ns or logged_ns or end_ns, f"{NM_LOG}, {start.jvm_log}")

@@ -41,7 +41,7 @@ class LaneBuilder:
         process: Process | None = None,
         **more: Unpack[Details],
     ) -> None:
-        """Add [start, end), unless a bound is unknown or the interval is empty; it may be negative."""
+        """Add [start, end), unless a bound is unknown or both are equal. `nesting` corrects an end before the start."""
         if start_ns is None or end_ns is None or end_ns == start_ns:
             return
         where = (f"{self.lane}/{len(self.spans)}", None, kind, process or self.process, self.lane)
@@ -111,7 +111,7 @@ def of_threads(
 def place_calls(
     lane: LaneBuilder, calls: Iterable[Call], source: str, elsewhere: Sequence[tuple[int, int]] = ()
 ) -> None:
-    """Add calls of the lane's thread, without those inside a wait before its release, or in an interval `elsewhere`."""
+    """Add calls of the lane's thread, except during unreleased waits and in the sorted intervals `elsewhere`."""
     waits = [span for span in lane.spans if span.waits_for]
     for call in calls:
         if any(

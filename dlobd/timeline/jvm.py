@@ -118,7 +118,7 @@ def add_boot(
     jvm_log: str,
     own_log: str,
 ) -> None:
-    """Add the creation of a JVM, and the configuration of log4j, which ends before the `first` line of the log."""
+    """Add the creation of a JVM and the configuration of log4j. `first`: the first line of its log."""
     if life:
         lane.add(kinds.CREATE_JVM, life.start_ns, life.created_ns, jvm_log)
     if configured:
@@ -129,7 +129,7 @@ def add_boot(
 
 
 def add_pauses(lane: LaneBuilder, life: JvmLife | None, start_ns: int | None, end_ns: int | None, jvm_log: str) -> None:
-    """Add the garbage collections in [start, end) outside of calls, in which the lane waits for another process."""
+    """Add the garbage collections in [start, end), except during calls of other processes."""
     if life is None or life.created_ns is None or start_ns is None or end_ns is None:
         return
     calls = [span for span in lane.spans if span.layer in ("yarn", "hdfs")]

@@ -33,7 +33,7 @@ def build(
     resolve: Resolve,
     puts: Sequence[RecordedSpan] = (),
 ) -> list[Span]:
-    """Return the spans of a rank, which was `in_task` or a process with an observed exit at `exit_ns`."""
+    """Return the spans of a rank. `in_task`: its trainer is the Python worker of a Spark task."""
     process = rank.process
     lane = LaneBuilder(rank.lane, process.process)
     lane.add(kinds.NOT_YET_FORKED, executor_start_ns, rank.start_ns, OWN_MARK, waits_for=(executor,))

@@ -73,7 +73,7 @@ def is_server(evidence: Evidence, process: RecordedProcess) -> bool:
 
 
 def last_executor(evidence: Evidence, found: Sequence[Rank]) -> str | None:
-    """Return the last of the executors that trained and were requested at first: a replacement delays nothing."""
+    """Return the executor that registered last, without replacements of lost executors."""
     trained = {rank.executor for rank in found} or evidence.executors.keys()
     registered = sorted((line.at_ns, e) for e, line in evidence.driver.log.registered.items() if e in trained)
     requested = evidence.application_master.requested

@@ -64,7 +64,7 @@ def critical(
     gone: Mapping[str, int] = _NONE,
     registered: Mapping[str, int] = _NONE,
 ) -> Iterator[Link]:
-    """Yield the critical intervals of `jobs` until `end_ns`, last first: of each task that ended last before the next.
+    """Yield the intervals of `jobs` that tasks delayed, last first: each task ended last before the next task began.
     `finished`, `gone`, `registered`: by executor, ends of tasks, its loss, its registration."""
     jobs = list(jobs)
     in_vain = {one.task.id: one for one in lost(jobs)}

@@ -85,7 +85,7 @@ def _after_fork() -> None:
 
 
 def span(kind: SpanKind, wait: Fields | None = None, detail: str = "", **attrs: object) -> OpenSpan | NoSpan:
-    """Record an interval of this process. `wait`: fields of the wait that the row of the kind lacks."""
+    """Record an interval of this process. `wait`: fields of its wait, in addition to those of its kind."""
     return _NO_SPAN if _recorder is None else OpenSpan(_recorder, kind, wait, detail, attrs)
 
 

@@ -18,7 +18,7 @@ detected; it moves the true offset by less than that width.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -91,18 +91,11 @@ class Offset:
 
 def _longest(exchanges: Sequence[Exchange]) -> int:
     """Count the first exchanges that one line can explain, by doubling and bisection."""
-    low, step = 1, 1
-    while low < len(exchanges) and _Lines(exchanges[: min(low + step, len(exchanges))]).possible:
-        low = min(low + step, len(exchanges))
-        step *= 2
-    high = min(low + step, len(exchanges) + 1)
-    while high - low > 1:
-        middle = (low + high) // 2
-        if _Lines(exchanges[:middle]).possible:
-            low = middle
-        else:
-            high = middle
-    return low
+    most = 2
+    while most < len(exchanges) and _Lines(exchanges[:most]).possible:
+        most *= 2
+    counts = range(1, min(most, len(exchanges)) + 1)
+    return bisect_left(counts, True, key=lambda count: not _Lines(exchanges[:count]).possible)
 
 
 class _Lines:

@@ -29,7 +29,7 @@ class ThreadTimes:
 
 
 class Threads:
-    """The threads of one process. The first thread of a JVM only starts Java's main thread."""
+    """The threads of one process. `java`: True for a JVM, whose first thread only starts Java's main thread."""
 
     def __init__(self, pid: int, java: bool = False) -> None:
         self._directory = f"/proc/{pid}/task"
@@ -101,7 +101,7 @@ def read_bytes(pid: int) -> int | None:
 
 
 def faults(pid: int) -> tuple[int, int | None] | None:
-    """Return major page faults, and nanoseconds blocked by disks if counted; None after its end."""
+    """Return major page faults and nanoseconds blocked by disks, if counted; None for an ended process."""
     try:
         # the second field, the command, may contain spaces and brackets
         fields = _content(f"/proc/{pid}/stat").rpartition(b")")[2].split()

@@ -157,7 +157,7 @@ class OpenSpan:
 
 
 class Recorder:
-    """Writes the spans of one process; not `threaded`: its children start the background thread, because it forks."""
+    """Writer of the spans of one process. `threaded`: False for a process that must fork without threads."""
 
     def __init__(
         self,
@@ -199,7 +199,7 @@ class Recorder:
         self._reported_lost = 0
 
     def after_fork(self) -> None:
-        """Prepare a forked child: a new file and an empty stack. Its IDs differ from its parent's."""
+        """Prepare a forked child: a new file, an empty stack, and new span IDs."""
         if self._fd is not None:
             os.close(self._fd)  # it is the parent's file
         self._threaded = True
@@ -233,7 +233,7 @@ class Recorder:
             self.cost.left_out += 1
 
     def flush(self, last: bool = False) -> None:
-        """Write the buffered lines, and at times, or `last`, the sums. A failing disk costs lines only."""
+        """Write the buffered lines, and every `SUMS_S` the sums. A disk error loses lines, but raises nothing."""
         with self._lock:
             entries = [self._queue.popleft() for _ in range(len(self._queue))]
             wall_ns, cpu_ns = time.monotonic_ns(), time.thread_time_ns()
@@ -405,7 +405,7 @@ _encode: Callable[[object], str] = json.JSONEncoder(separators=(",", ":"), defau
 
 
 def _members(values: Fields) -> str:
-    """Encode a JSON object. Common values bypass the encoder, which costs more than the span."""
+    """Encode a JSON object. Common values bypass the encoder, because it is slow."""
     text = ""
     for name, value in values.items():
         if type(value) is int:

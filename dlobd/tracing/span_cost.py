@@ -59,7 +59,7 @@ def measured(directory: Path, spans: int, repeats: int) -> dict[str, list[float]
 
 
 def _loop_ns(span: Span | None, flush: Callable[[], None], spans: int, other: bytes) -> float:
-    """Record the spans of a trainer's step loop, and write them. Before each turn the core reads through `other`."""
+    """Record and write the spans of a trainer's step loop. Reading `other` replaces the core's caches."""
     spent_ns = 0
     for step in range(spans // 2):
         _ = 0 in other

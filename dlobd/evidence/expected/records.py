@@ -45,7 +45,7 @@ def _event_log(evidence: Evidence) -> Iterator[MissingEvidence]:
 
 
 def damaged(evidence: Evidence, known: Collection[MissingEvidence]) -> Iterator[MissingEvidence]:
-    """Yield each damaged file that is not in `known`. After a failure, half a last line of a log is no damage."""
+    """Yield each damaged file that is not in `known`. After a failure, a truncated last line is no damage."""
     for name, reason in evidence.damaged.items():
         cut = name in (files.EVENT_LOG, files.RESOURCES) and evidence.on_file(name) and not ended_well(evidence)
         if not cut and not any(_is_about(missing, name) for missing in known):
