@@ -53,10 +53,10 @@ def parse(lines: Iterable[str]) -> EventLog:
     whole = True
     for line in filter(str.strip, lines):
         event = _event(line)
-        whole = not isinstance(event, reading.Damaged)
+        whole = event is not None
         log.lines += 1
         log.damaged_lines += not whole
-        if event is None or isinstance(event, reading.Damaged):
+        if not event:
             continue
         kind = event["Event"]
         if kind == _PROFILE:
@@ -84,21 +84,16 @@ def parse(lines: Iterable[str]) -> EventLog:
     return log
 
 
-def _event(line: str) -> JsonMap | reading.Damaged | None:
-    """Return an event; None for an event of a kind that is not read."""
+def _event(line: str) -> JsonMap | None:
+    """Return an event, empty for a kind that is not read; None for a damaged line."""
     if not any(f'"{kind}"' in line for kind in _EVENTS):
         # most events: they are not parsed, but a cut line is detected
-        return None if line.startswith("{") and line.rstrip().endswith("}") else reading.Damaged("it is cut")
+        return {} if line.startswith("{") and line.rstrip().endswith("}") else None
     event = reading.parse_json(line, JsonMap)
-    if isinstance(event, reading.Damaged):
-        return event
-    kind = event.get("Event")
-    if not isinstance(kind, str):
-        return reading.Damaged("it has no kind")
-    if kind not in _EVENTS:
+    if isinstance(event, reading.Damaged) or not isinstance(event.get("Event"), str):
         return None
-    problem = reading.mismatch(event, _EVENTS[kind])
-    return event if problem is None else reading.Damaged(problem)
+    shape = _EVENTS.get(event["Event"])
+    return {} if shape is None else None if reading.mismatch(event, shape) else event
 
 
 _START, _END = "SparkListenerApplicationStart", "SparkListenerApplicationEnd"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 
 from dlobd.bundle import reading
@@ -158,7 +158,10 @@ def _sample(host: SampledHost, line: JsonMap, known: Mapping[int, SampledProcess
     """Add the readings of one point in time; return False for a damaged line."""
     at_ns, net, disk = line["t"], line["net"], line["disk"]
     readings = {pid: counters for pid, counters in line["p"].items() if pid.isdecimal()}
-    if len(readings) < len(line["p"]) or not all(map(_whole, readings.values())) or len(line["gpu"]) != len(host.gpus):
+    # the fields of `ProcessSample`, but two counters for `at_ns` and `cpu_ns`; CPU times and memory are always known
+    most = len(fields(ProcessSample))
+    whole = all(6 <= len(counters) <= most and None not in counters[:4] for counters in readings.values())
+    if len(readings) < len(line["p"]) or not whole or len(line["gpu"]) != len(host.gpus):
         return False
     host.samples.append(
         HostSample(
@@ -179,11 +182,6 @@ def _sample(host: SampledHost, line: JsonMap, known: Mapping[int, SampledProcess
         if process := known.get(int(pid)):
             process.samples.append(ProcessSample(at_ns, user_ns + system_ns, *more))
     return True
-
-
-def _whole(counters: Sequence[int | None]) -> bool:
-    # without `at_ns`, and with two counters whose sum is `cpu_ns`; CPU times and memory are always known
-    return 6 <= len(counters) <= len(fields(ProcessSample)) and None not in counters[:4]
 
 
 _PAIR = tuple[int, int] | None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Literal
 
 from dlobd.evidence.facts import RmApplication
 from dlobd.evidence.log4j import LogLine
@@ -84,12 +85,9 @@ class YarnLife:
 
 def add_rest_times(life: YarnLife, record: RmApplication, monotonic_ns: Callable[[int], int]) -> None:
     """Add times of the ResourceManager's REST record, for an application without the ResourceManager's log."""
-    times = (
-        ("SUBMITTED", "startedTime", record.get("startedTime")),
-        ("FINISHED", "finishedTime", record.get("finishedTime")),
-    )
-    for state, key, at_ms in times:
-        if at_ms:
+    times: dict[str, Literal["startedTime", "finishedTime"]] = {"SUBMITTED": "startedTime", "FINISHED": "finishedTime"}
+    for state, key in times.items():
+        if at_ms := record.get(key):
             life.application.at[state] = monotonic_ns(at_ms)
             life.application.source[state] = f"RM REST: {key}"
 
