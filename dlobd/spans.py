@@ -26,8 +26,7 @@ BETWEEN_MARKS: OwnQuality = "between marks"  # two marks of different things; no
 
 
 EvidenceFile = Enum(
-    "EvidenceFile",
-    "DRIVER_SPANS RANK_SPANS WORKER_SPANS DRIVER_LOG DRIVER_JVM_LOG AM_LOG EXECUTOR_LOG RM_LOG NM_LOG",
+    "EvidenceFile", "DRIVER_SPANS RANK_SPANS WORKER_SPANS DRIVER_LOG DRIVER_JVM_LOG AM_LOG EXECUTOR_LOG RM_LOG NM_LOG"
 )
 """Evidence whose absence can hide the owner of a span's time."""
 

@@ -276,7 +276,7 @@ def _sum(trace: Trace, segments: list[Segment], edges_ns: dict[int, int], clips:
                 uncertain[layer] += edges_ns.get(right.start_ns, 0)
     low = {layer: total[layer] - uncertain[layer] for layer in LAYERS}
     high = {layer: total[layer] + uncertain[layer] for layer in LAYERS}
-    # Time of one layer that hides inside another one's: at most `hi_ns` of it may have to move.
+    # Of the time of one layer inside spans of another layer, at most `hi_ns` belongs to the first.
     for interval, overlap_ns in _overlaps(trace.intervals, segments):
         low[interval.inside] -= min(interval.hi_ns, overlap_ns)
         high[interval.layer] += min(interval.hi_ns, overlap_ns)

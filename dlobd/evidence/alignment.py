@@ -92,10 +92,7 @@ class Alignment:
     """The conversion of times to the clock of the window, by its anchors `reference`; without them no time changes."""
 
     def __init__(
-        self,
-        reference: Sequence[ClockAnchor],
-        processes: Sequence[RecordedProcess] = (),
-        logs: Iterable[Log] = (),
+        self, reference: Sequence[ClockAnchor], processes: Sequence[RecordedProcess] = (), logs: Iterable[Log] = ()
     ) -> None:
         self._domain = reference[0].domain if reference else None
         self._offset_ns = _ahead_ns(reference[0]) if reference else None

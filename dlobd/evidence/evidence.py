@@ -232,7 +232,7 @@ class Evidence:
 
     @cached_property
     def executor_of(self) -> dict[str, str]:
-        """Container -> the executor in it."""
+        """ID of the executor in each container."""
         return {container: executor for executor, container in self.executor_containers.items()}
 
     @cached_property

@@ -226,10 +226,7 @@ DOCUMENTS: dict[str, Any] = {
 
 T = TypeVar("T")
 
-WITHOUT = {
-    files.WINDOW: "window: nothing was submitted",
-    files.JOB: f"{files.JOB}: the topology of the job is unknown",
-}
+WITHOUT = {files.WINDOW: "window: nothing was submitted", files.JOB: f"{files.JOB}: the topology of the job is unknown"}
 """Name of each indispensable document -> the end of the error message."""
 
 

@@ -214,7 +214,7 @@ def read_all(directory: Path) -> list[RecordedProcess]:
 
 
 def lost_lines(bundle: Path, processes: Iterable[RecordedProcess]) -> dict[tuple[str, int], int]:
-    """Return (directory, PID) -> lines that a disk refused, by the recorders' counts and their messages on stderr."""
+    """Return the number of lost lines by directory and PID, from the recorders' counts and messages on stderr."""
     counts = {(p.path.parent.name, p.process.pid): p.cost.lost_lines for p in processes if p.cost}
     for path in (bundle / files.DRIVER_STDERR, *sorted((bundle / files.CONTAINER_LOGS).glob("*/stderr"))):
         directory = "driver" if path.name == "driver.stderr" else path.parent.name

@@ -184,7 +184,7 @@ class AmLog:
         return self.requests[0] if self.requests else None
 
     def requested_before(self, at_ns: int | None) -> int | None:
-        """Return the time of the last request before `at_ns`, when its container was allocated; else of the first."""
+        """Return the time of the last request before the allocation of a container, or of the first request."""
         made = [line.at_ns for line in self.requests]
         return max((ns for ns in made if at_ns is not None and ns <= at_ns), default=made[0] if made else None)
 

@@ -23,11 +23,7 @@ class Placement(Enum):
     YARN_CLUSTER = "YARN; the driver is in the ApplicationMaster's container"
 
 
-_WITHOUT_YARN = {
-    "none": Placement.NATIVE,
-    "standalone": Placement.STANDALONE,
-    "local-cluster": Placement.LOCAL_CLUSTER,
-}
+_WITHOUT_YARN = {"none": Placement.NATIVE, "standalone": Placement.STANDALONE, "local-cluster": Placement.LOCAL_CLUSTER}
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,7 @@ def build(evidence: Evidence, host: str) -> list[Span]:
 def _add_start(
     lane: LaneBuilder, evidence: Evidence, container: str, asked_ns: int | None, asked_source: str
 ) -> int | None:
-    """Add an ApplicationMaster's container and process until it serves or is the driver. Returns that time."""
+    """Add the start of an ApplicationMaster. Returns the time from which it serves or runs the driver."""
     marks = evidence.yarn.containers.get(container, Marks()).at
     am = evidence.am_log_of(container)
     life = evidence.container_jvm(container) if container else None
@@ -179,7 +179,7 @@ def add_container_start(
 
 
 def _add_hand_out(lane: LaneBuilder, marks: dict[str, int], what: str, asking: Asking | None) -> None:
-    """Add the time from the allocation to the handover. An executor's container waits for the AM's next request."""
+    """Add the handover of an allocated container: the AM receives an executor's container at its next request."""
     allocated_ns, handed_ns = marks.get("ALLOCATED"), marks.get("ACQUIRED")
     if allocated_ns is None or handed_ns is None or what == "AM" or asking is None:
         heartbeat: Details = {"detail": what} if what == "AM" else {"detail": what, **kinds.AM_HEARTBEAT.fields()}

@@ -257,5 +257,5 @@ class _Waits:
 
 
 def _last_before(marks: Sequence[tuple[int, str]], end_ns: int) -> tuple[int, str] | None:
-    """Return the last mark before the end of a wait: a script may start several clusters."""
+    """Return the last mark before the end of a wait, because a script may start several clusters."""
     return max((mark for mark in marks if mark[0] <= end_ns), default=None)

@@ -93,12 +93,7 @@ class LaneBuilder:
             )
 
 
-def of_threads(
-    lane: str,
-    process: RecordedProcess,
-    spans: Sequence[RecordedSpan],
-    resolve: Resolve,
-) -> list[Span]:
+def of_threads(lane: str, process: RecordedProcess, spans: Sequence[RecordedSpan], resolve: Resolve) -> list[Span]:
     """Return spans of the other threads of a process; each thread works in parallel and has a lane of its own."""
     found: list[Span] = []
     for thread in sorted({span.thread for span in spans if span.thread}):

@@ -111,7 +111,7 @@ def _add_python(lane: LaneBuilder, evidence: Evidence, executor: Executor, resol
 
     def own(span: RecordedSpan, wait: Details) -> Details:
         if span.name == kinds.PUT and (at_ns := room.get(span.start_ns)) is not None:
-            # there is room from then on: the rest is the pipe's own time
+            # the pipe has room: the rest is its own time
             if at_ns <= span.start_ns:
                 return {}
             if at_ns < span.end_ns:  # otherwise the pipe took the block in parts

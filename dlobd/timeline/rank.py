@@ -48,7 +48,7 @@ def build(
 
     def own(span: RecordedSpan, wait: Details) -> Details:
         if span.name == kinds.GET and (at_ns := given.get(span.start_ns)):
-            # the wait is over from then on: the queue hands over the block
+            # the block is there: the queue hands it over
             if at_ns <= span.start_ns:
                 return {}
             if at_ns < span.end_ns:  # otherwise the put returned after the get: the queue had the block before

@@ -49,7 +49,7 @@ class Rank:
 
     @property
     def finished(self) -> tuple[bool, int]:
-        """Order of ranks by the end of their work; a rank without an end is last."""
+        """True without an end of its work, and the time of that end: the order of ranks."""
         if self.main is not None:
             return self.main.truncated, self.main.end_ns
         # the process may continue: inside a Spark task it is Spark's own Python worker

@@ -81,12 +81,7 @@ class OpenSpan:
     )
 
     def __init__(
-        self,
-        recorder: Recorder,
-        kind: SpanKind,
-        wait: Fields | None,
-        detail: str,
-        attrs: dict[str, object],
+        self, recorder: Recorder, kind: SpanKind, wait: Fields | None, detail: str, attrs: dict[str, object]
     ) -> None:
         self._recorder = recorder
         self._layer = kind.layer

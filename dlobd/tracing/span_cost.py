@@ -38,7 +38,7 @@ def evidence(directory: Path) -> dict[str, str | int | None]:
 
 
 def measured(directory: Path, spans: int, repeats: int) -> dict[str, list[float]]:
-    """Return sorted nanoseconds of CPU time per span, without the loop itself; `off`: without a recorder."""
+    """Return the CPU times per span in nanoseconds, sorted, with a recorder (`on`) and without one (`off`)."""
     with tempfile.TemporaryDirectory(prefix="span-cost-", dir=directory) as scratch:
         recorder = tracing.Recorder(Path(scratch), "benchmark", threaded=False)
         ways: dict[str, tuple[Span | None, Callable[[], None]]] = {
