@@ -112,9 +112,6 @@ def _stage(stage: tuple[int, int], tasks: Sequence[TaskMetrics], call: str | Non
 
 
 def _value(raw: JsonMap, paths: Sequence[str]) -> int:
-    total = 0
-    for path in paths:
-        *groups, name = path.split("/")
-        metrics: JsonMap = raw.get(groups[0], {}) if groups else raw
-        total += metrics.get(name) or 0  # a task that was lost with its executor has no metrics
-    return total
+    parts = (path.rpartition("/") for path in paths)
+    # a task that was lost with its executor has no metrics
+    return sum((raw.get(group, {}) if group else raw).get(name) or 0 for group, _, name in parts)
