@@ -13,9 +13,10 @@ Standard library only, and fast to import: the cluster's Python imports this mod
 
 from __future__ import annotations
 
-from enum import Enum, auto
+from collections.abc import Mapping
+from enum import Enum
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, Self, TypedDict
 
 from dlobd.layers import CHANNEL, CLIENT, FEED, HDFS, LAUNCHER, SPARK, TENSORFLOW, USER, YARN
 
@@ -24,26 +25,17 @@ MEASURED: OwnQuality = "measured"  # begin and end of one call or of one phase w
 BETWEEN_MARKS: OwnQuality = "between marks"  # two marks of different things; nothing inside was observed
 
 
-class EvidenceFile(Enum):
-    """Evidence whose absence can hide the owner of a span's time."""
-
-    DRIVER_SPANS = auto()
-    RANK_SPANS = auto()
-    WORKER_SPANS = auto()
-    DRIVER_LOG = auto()
-    DRIVER_JVM_LOG = auto()
-    AM_LOG = auto()
-    EXECUTOR_LOG = auto()
-    RM_LOG = auto()
-    NM_LOG = auto()
-
+EvidenceFile = Enum(
+    "EvidenceFile", "DRIVER_SPANS RANK_SPANS WORKER_SPANS DRIVER_LOG DRIVER_JVM_LOG AM_LOG EXECUTOR_LOG RM_LOG NM_LOG"
+)
+"""Evidence whose absence can hide the owner of a span's time."""
 
 DRIVER_SPANS, RANK_SPANS, WORKER_SPANS, DRIVER_LOG, DRIVER_JVM_LOG, AM_LOG, EXECUTOR_LOG, RM_LOG, NM_LOG = EvidenceFile
-PYTHON_EVIDENCE = (DRIVER_SPANS, RANK_SPANS, WORKER_SPANS, DRIVER_LOG, AM_LOG, EXECUTOR_LOG)
+_PYTHON = (DRIVER_SPANS, RANK_SPANS, WORKER_SPANS, DRIVER_LOG, AM_LOG, EXECUTOR_LOG)
 """Evidence of the work of Python processes, and of calls that wait for another Python process."""
-CONTAINER_EVIDENCE = (RM_LOG, NM_LOG)
+_CONTAINER = (RM_LOG, NM_LOG)
 """Evidence of the steps from a container's request to its process; each daemon logs a part of them."""
-SUBMIT_EVIDENCE = (DRIVER_SPANS, DRIVER_LOG, DRIVER_JVM_LOG)
+_SUBMIT = (DRIVER_SPANS, DRIVER_LOG, DRIVER_JVM_LOG)
 
 # ---- roles that a recorded wait waits for: no process knows the lanes of others
 
@@ -69,44 +61,66 @@ MODEL_FILE = "model file"  # the source of the user's own model
 DONE_MARKER = "done-marker"
 
 
-class Cause(str):
+class _Row(str):
+    """A row of a registry. Its copies are the row itself, so that kinds are compared by `is`."""
+
+    codes = ""  # of the findings that it supports
+
+    @property
+    def findings(self) -> list[str]:
+        """Codes of the findings that it supports."""
+        return self.codes.split()
+
+    def __new__(cls, name: str, *_: object, **__: object) -> Self:
+        return super().__new__(cls, name)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        if isinstance(self, SpanKind):
+            return _registered, ("SPANS", (self.layer, str(self)))
+        return _registered, ("CAUSES" if isinstance(self, Cause) else "INSTANTS", str(self))
+
+
+JsonMap = dict[str, Any]
+"""A JSON object, such as the attributes of a span; the readers of `dlobd.evidence` check the types of its members."""
+
+
+Fields = Mapping[str, object]
+
+
+class Details(TypedDict, total=False):
+    """Optional fields of a `Span`; of a recorded wait those until `cause_period_ns`."""
+
+    waits_for: tuple[str, ...]
+    released_ns: int | None
+    cause: str
+    cause_period_ns: int
+    cause_kind: Cause | None
+    detail: str
+    truncated: bool
+    attrs: JsonMap
+
+
+class Cause(_Row):
     """A heartbeat, poll or sleep that explains the end of a wait, up to its period.
 
     The value is the beginning of the text in files and reports; `text()` adds the details in parentheses."""
 
-    period_is_read: bool
-    """True if the length of the period was read from the run; False if it is the default of the setting or code."""
-    details: str
-    period_ns: int
-    findings: tuple[str, ...]
-
-    def __new__(
-        cls, name: str, period_is_read: bool, details: str = "", period_ns: int = 0, findings: str = ""
-    ) -> Cause:
-        row = super().__new__(cls, name)
-        row.period_is_read, row.details, row.period_ns = period_is_read, details, period_ns
-        row.findings = tuple(findings.split())
-        return row
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _cause, (str(self),)
+    def __init__(self, name: str, period_is_read: bool, details: str = "", period_ns: int = 0, codes: str = "") -> None:
+        self.period_is_read = period_is_read  # from the run; False for the default of the setting or code
+        self.details, self.period_ns, self.codes = details, period_ns, codes
 
     def text(self, details: str = "") -> str:
         """Return the cause as files and reports show it."""
         details = details or self.details
         return f"{self} ({details})" if details else str(self)
 
-    def wait(self, period_ns: int = 0, details: str = "") -> dict[str, Any]:
-        """Return the fields of a recorded wait.
-
-        Args:
-            period_ns: the period that was read; 0: the default.
-        """
+    def wait(self, period_ns: int = 0, details: str = "") -> dict[str, object]:
+        """Return the fields of a recorded wait; without the period that was read, its default."""
         return {"cause": self.text(details), "cause_period_ns": period_ns or self.period_ns}
 
-    def fields(self, period_ns: int = 0) -> dict[str, Any]:
+    def fields(self, period_ns: int = 0) -> Details:
         """Return the fields of a `Span`; see `wait`."""
-        return {**self.wait(period_ns), "cause_kind": self}
+        return {"cause": self.text(), "cause_period_ns": period_ns or self.period_ns, "cause_kind": self}
 
 
 _S, _MS = 10**9, 10**6
@@ -123,21 +137,21 @@ AM_HEARTBEAT_READ = Cause("ApplicationMaster asks while containers are missing",
 REPORT_POLL = Cause("Spark's application report poll", False, "spark.yarn.report.interval, 1 s", _S)
 REPORT_POLL_READ = Cause("Spark's application report poll, between its last two calls", True)
 EXECUTORS_POLL = Cause("Spark's wait for registered executors", False, "0.1 s poll", 100 * _MS)
-TFOS_RESERVATION_POLL = Cause("TensorFlowOnSpark reservation poll", False, "sleep 1 s", _S, findings="polls")
+TFOS_RESERVATION_POLL = Cause("TensorFlowOnSpark reservation poll", False, "sleep 1 s", _S, codes="polls")
 COMPAT_RESERVATION_POLL = Cause("reservation poll of the compatibility layer", True, "0.05 s")
-FEED_JOIN_POLL = Cause("TensorFlowOnSpark feed join poll", False, "sleep 1 s", _S, findings="polls")
-TFCLUSTER_SHUTDOWN_POLL = Cause("TensorFlowOnSpark TFCluster.shutdown poll", True, findings="polls")
-TFCLUSTER_GRACE_SECS = Cause("TFCluster.shutdown(grace_secs)", True, findings="polls")
-TERMINATE_POLL = Cause("TensorFlowOnSpark DataFeed.terminate", False, "5 s without an item", 5 * _S, findings="polls")
+FEED_JOIN_POLL = Cause("TensorFlowOnSpark feed join poll", False, "sleep 1 s", _S, codes="polls")
+TFCLUSTER_SHUTDOWN_POLL = Cause("TensorFlowOnSpark TFCluster.shutdown poll", True, codes="polls")
+TFCLUSTER_GRACE_SECS = Cause("TFCluster.shutdown(grace_secs)", True, codes="polls")
+TERMINATE_POLL = Cause("TensorFlowOnSpark DataFeed.terminate", False, "5 s without an item", 5 * _S, codes="polls")
 BARRIER_POLL = Cause(
-    "Spark's barrier poll", False, "BarrierTaskContext sleeps 1 s before it looks for the answer", _S, findings="polls"
+    "Spark's barrier poll", False, "BarrierTaskContext sleeps 1 s before it looks for the answer", _S, codes="polls"
 )
 TF_DATA = Cause(
     "tf.data decodes and hands over a batch, in threads of its own",
     False,
     "at most 10 ms a batch",
     10 * _MS,
-    findings="input-pipeline",
+    codes="input-pipeline",
 )
 DONE_MARKER_POLL = Cause("done-marker poll", True, "2 s, doubling to 10 s")
 CLOSE_RETRY = Cause(
@@ -145,66 +159,38 @@ CLOSE_RETRY = Cause(
     False,
     "dfs.client.block.write.locateFollowingBlock.initial.delay.ms, 0.4 s",
     400 * _MS,
-    findings="close-retry",
+    codes="close-retry",
 )
-CLOSE_RETRY_READ = Cause(
-    "HDFS client's close retry, until its next try", True, "0.4 s, doubling", findings="close-retry"
-)
+CLOSE_RETRY_READ = Cause("HDFS client's close retry, until its next try", True, "0.4 s, doubling", codes="close-retry")
 
 CAUSES: dict[str, Cause] = {row: row for row in [*globals().values()] if type(row) is Cause}
 
 
-class SpanKind(str):
-    """One kind of span. Recorders add the wait of its row to every span; see `wait`.
+class SpanKind(_Row):
+    """One kind of span. Recorders add the wait of its row to every span."""
 
-    Attributes:
-        quality: how well the span's own time is known.
-        hidden_by: evidence without which the span's own time may belong to another layer.
-        findings: codes of the findings whose time this kind is part of.
-        waits_for: role that a recorded span of this kind always waits for.
-        cause: named wait of a recorded span of this kind.
-        rendezvous: kind of collective that a recorded span of this kind is a member of.
-        role: role of the process that spends the time, if it is not the process of the lane.
-        pauses_training: the chief does it while the other ranks wait for the chief.
-    """
-
-    layer: str
-    quality: OwnQuality
-    hidden_by: tuple[EvidenceFile, ...]
-    findings: tuple[str, ...]
-    waits_for: str
-    cause: Cause | None
-    rendezvous: str
-    role: str
-    pauses_training: bool
-    wait: dict[str, Any]
-    """The wait of every recorded span of this kind, from three other columns; empty if it has none."""
-
-    def __new__(
-        cls,
+    def __init__(
+        self,
         name: str,
         layer: str,
-        quality: OwnQuality = MEASURED,
-        *,
-        hidden_by: tuple[EvidenceFile, ...] = (),
-        findings: str = "",
-        waits_for: str = "",
+        quality: OwnQuality = MEASURED,  # of the evidence for the span's own time
+        hidden_by: tuple[EvidenceFile, ...] = (),  # without it the span's own time may belong to another layer
+        codes: str = "",
+        waits_for: str = "",  # role that every recorded span waits for
         cause: Cause | None = None,
-        rendezvous: str = "",
-        role: str = "",
-        pauses_training: bool = False,
-    ) -> SpanKind:
-        row = super().__new__(cls, name)
-        row.layer, row.quality, row.hidden_by, row.findings = layer, quality, hidden_by, tuple(findings.split())
-        row.waits_for, row.cause, row.rendezvous = waits_for, cause, rendezvous
-        row.role, row.pauses_training = role, pauses_training
-        row.wait = {"rendezvous": rendezvous} if rendezvous else {}
-        row.wait |= {"waits_for": [waits_for]} if waits_for else {}
-        row.wait |= cause.wait() if cause is not None else {}
-        return row
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _span, (self.layer, str(self))
+        rendezvous: str = "",  # kind of the collective that every recorded span is a member of
+        role: str = "",  # of the process that spends the time, if it is not the process of the lane
+        pauses_training: bool = False,  # the chief does it while the other ranks wait for the chief
+    ) -> None:
+        self.layer, self.quality, self.hidden_by, self.codes = layer, quality, hidden_by, codes
+        self.cause, self.role, self.pauses_training = cause, role, pauses_training
+        self.wait: dict[str, object] = {}
+        if rendezvous:
+            self.wait["rendezvous"] = rendezvous
+        if waits_for:
+            self.wait["waits_for"] = [waits_for]
+        if cause is not None:
+            self.wait |= cause.wait()
 
     def text(self, detail: str = "") -> str:
         """Return the name of a span: the template with its variable part."""
@@ -227,49 +213,49 @@ def _executor(name: str, quality: OwnQuality = MEASURED, *hidden_by: EvidenceFil
 
 APPLICATION = SpanKind("application", CLIENT, BETWEEN_MARKS)  # submitted by hand
 START_SPARK_SUBMIT = SpanKind("start spark-submit", CLIENT)
-WAIT_FOR_SPARK_SUBMIT = SpanKind("wait for spark-submit", CLIENT, hidden_by=SUBMIT_EVIDENCE)
+WAIT_FOR_SPARK_SUBMIT = SpanKind("wait for spark-submit", CLIENT, hidden_by=_SUBMIT)
 START_PARENT = SpanKind("start parent process", CLIENT)
-WAIT_FOR_PARENT = SpanKind("wait for parent process", CLIENT, hidden_by=SUBMIT_EVIDENCE)
+WAIT_FOR_PARENT = SpanKind("wait for parent process", CLIENT, hidden_by=_SUBMIT)
 INSTALL_HOOKS = SpanKind("install hooks", CLIENT)  # before the user's own script
 
 SPARK_SUBMIT_SCRIPT = SpanKind("spark-submit script", SPARK, BETWEEN_MARKS)
-SUBMIT_JVM_STARTS = SpanKind("SparkSubmit JVM starts", SPARK, BETWEEN_MARKS, hidden_by=SUBMIT_EVIDENCE)
-WAIT_FOR_APPLICATION = SpanKind("wait for the application", SPARK, BETWEEN_MARKS, hidden_by=SUBMIT_EVIDENCE)
+SUBMIT_JVM_STARTS = SpanKind("SparkSubmit JVM starts", SPARK, BETWEEN_MARKS, _SUBMIT)
+WAIT_FOR_APPLICATION = SpanKind("wait for the application", SPARK, BETWEEN_MARKS, _SUBMIT)
 DRIVER_PYTHON_STARTS = SpanKind("driver Python starts", SPARK, BETWEEN_MARKS)
-DRIVER_PYTHON_EXITS = SpanKind("driver Python exits, JVM stops", SPARK, BETWEEN_MARKS, hidden_by=SUBMIT_EVIDENCE)
+DRIVER_PYTHON_EXITS = SpanKind("driver Python exits, JVM stops", SPARK, BETWEEN_MARKS, _SUBMIT)
 JVM_PROCESS_EXITS = SpanKind("JVM process exits", SPARK, BETWEEN_MARKS)
 
-DRIVER = SpanKind("driver", SPARK, BETWEEN_MARKS, hidden_by=(DRIVER_SPANS,))  # the whole of the driver's Python
-PARENT = SpanKind("parent", LAUNCHER, BETWEEN_MARKS, hidden_by=(DRIVER_SPANS,))  # the process that starts native ranks
+DRIVER = SpanKind("driver", SPARK, BETWEEN_MARKS, (DRIVER_SPANS,))  # the whole of the driver's Python
+PARENT = SpanKind("parent", LAUNCHER, BETWEEN_MARKS, (DRIVER_SPANS,))  # the process that starts native ranks
 PARENT_PYTHON_STARTS = SpanKind("parent Python starts", LAUNCHER, BETWEEN_MARKS)
-PARENT_PYTHON_EXITS = SpanKind("parent Python exits", LAUNCHER, BETWEEN_MARKS, hidden_by=(DRIVER_SPANS,))
+PARENT_PYTHON_EXITS = SpanKind("parent Python exits", LAUNCHER, BETWEEN_MARKS, (DRIVER_SPANS,))
 USER_CODE = SpanKind("user code", USER, BETWEEN_MARKS)  # the user's script or function
 USER_MAIN = SpanKind("user code", TENSORFLOW, BETWEEN_MARKS)  # the user's main function on a node of TFCluster
-IMPORT_PYSPARK = SpanKind("import pyspark", SPARK, findings="cold-start")
-IMPORT_PYSPARK_WORKER = SpanKind("import pyspark.worker", SPARK, findings="cold-start")
+IMPORT_PYSPARK = SpanKind("import pyspark", SPARK, codes="cold-start")
+IMPORT_PYSPARK_WORKER = SpanKind("import pyspark.worker", SPARK, codes="cold-start")
 SPARK_CONTEXT = SpanKind("SparkContext", SPARK, hidden_by=(DRIVER_LOG,))  # its constructor
 SPARK_SESSION = SpanKind("SparkSession", SPARK, hidden_by=(DRIVER_LOG,))  # getOrCreate
 SPARK_CONTEXT_STOP = SpanKind("SparkContext.stop", SPARK, hidden_by=(DRIVER_LOG,))
-INPUT_SPLITS = SpanKind("input splits", SPARK, hidden_by=PYTHON_EVIDENCE)  # the RDD of the input's files is made
+INPUT_SPLITS = SpanKind("input splits", SPARK, hidden_by=_PYTHON)  # the RDD of the input's files is made
 UNPICKLE_FUNCTION = SpanKind("unpickle function", SPARK)
-JVM_CALL = SpanKind("JVM: {}", SPARK, hidden_by=PYTHON_EVIDENCE)  # a long call of py4j
+JVM_CALL = SpanKind("JVM: {}", SPARK, hidden_by=_PYTHON)  # a long call of py4j
 
 SPARK_ENV_STARTS = SpanKind("SparkEnv and UI start", SPARK, BETWEEN_MARKS)
 PREPARE_SUBMISSION = SpanKind("prepare submission", SPARK, BETWEEN_MARKS)
 REGISTER_WITH_MASTER = SpanKind("register with Master", SPARK)
-WAIT_FOR_AM = SpanKind("wait for the ApplicationMaster", SPARK, BETWEEN_MARKS, hidden_by=(RM_LOG,))
-WAIT_FOR_EXECUTORS = SpanKind("wait for executors", SPARK, BETWEEN_MARKS, hidden_by=(DRIVER_SPANS, AM_LOG))
-JOB = SpanKind("job {}", SPARK, BETWEEN_MARKS, hidden_by=PYTHON_EVIDENCE)
+WAIT_FOR_AM = SpanKind("wait for the ApplicationMaster", SPARK, BETWEEN_MARKS, (RM_LOG,))
+WAIT_FOR_EXECUTORS = SpanKind("wait for executors", SPARK, BETWEEN_MARKS, (DRIVER_SPANS, AM_LOG))
+JOB = SpanKind("job {}", SPARK, BETWEEN_MARKS, _PYTHON)
 SUBMIT_JOB = SpanKind("submit job {}", SPARK, BETWEEN_MARKS)
 END_JOB = SpanKind("end job {}", SPARK, BETWEEN_MARKS)
-WAIT_FOR_TASKS = SpanKind("wait for tasks of {}", SPARK, BETWEEN_MARKS, hidden_by=PYTHON_EVIDENCE)
-LOST_TASK = SpanKind("lost task of {}", SPARK, BETWEEN_MARKS, findings="lost-work")
+WAIT_FOR_TASKS = SpanKind("wait for tasks of {}", SPARK, BETWEEN_MARKS, _PYTHON)
+LOST_TASK = SpanKind("lost task of {}", SPARK, BETWEEN_MARKS, codes="lost-work")
 
 # ---- phases of JVMs, between two lines of one log: see timeline/jvm.py
 
 CREATE_JVM = SpanKind("create JVM", SPARK)
 CONFIGURE_LOG4J = SpanKind("configure log4j", SPARK)
-GC_PAUSE = SpanKind("GC pause", SPARK, findings="garbage")
+GC_PAUSE = SpanKind("GC pause", SPARK, codes="garbage")
 PREPARE_SETTINGS = SpanKind("prepare settings", SPARK)
 CREATE_SPARK_ENV = SpanKind("create SparkEnv", SPARK)
 CREATE_TASK_SCHEDULER = SpanKind("create task scheduler", SPARK)
@@ -292,32 +278,26 @@ EXECUTOR_ASKS_TO_BE_REGISTERED = _executor("executor asks to be registered")
 
 # ---- YARN: the application and its containers; the variable part is `AM` or `executor`
 
-SUBMIT_RPC = SpanKind("submit RPC", YARN, findings="resource-manager")
-RPC = SpanKind("{} RPC", YARN, findings="resource-manager")
-ACCEPT_APPLICATION = SpanKind("accept application", YARN, findings="queue")
-REGISTER_APPLICATION = SpanKind(
-    "register application", YARN, BETWEEN_MARKS, hidden_by=(RM_LOG,), findings="resource-manager"
-)
-UNREGISTER_APPLICATION = SpanKind("unregister application", YARN, BETWEEN_MARKS, findings="resource-manager")
-ALLOCATE_CONTAINER = SpanKind("allocate {} container", YARN, BETWEEN_MARKS, hidden_by=(RM_LOG,), findings="queue")
-HAND_OUT_CONTAINER = SpanKind("hand out {} container", YARN, hidden_by=(RM_LOG,), findings="queue")
-ALLOCATE_AND_LAUNCH_CONTAINER = SpanKind(
-    "allocate and launch {} container", YARN, BETWEEN_MARKS, hidden_by=CONTAINER_EVIDENCE, findings="queue"
-)
+SUBMIT_RPC = SpanKind("submit RPC", YARN, codes="resource-manager")
+RPC = SpanKind("{} RPC", YARN, codes="resource-manager")
+ACCEPT_APPLICATION = SpanKind("accept application", YARN, codes="queue")
+REGISTER_APPLICATION = SpanKind("register application", YARN, BETWEEN_MARKS, (RM_LOG,), "resource-manager")
+UNREGISTER_APPLICATION = SpanKind("unregister application", YARN, BETWEEN_MARKS, codes="resource-manager")
+ALLOCATE_CONTAINER = SpanKind("allocate {} container", YARN, BETWEEN_MARKS, (RM_LOG,), "queue")
+HAND_OUT_CONTAINER = SpanKind("hand out {} container", YARN, hidden_by=(RM_LOG,), codes="queue")
+ALLOCATE_AND_LAUNCH_CONTAINER = SpanKind("allocate and launch {} container", YARN, BETWEEN_MARKS, _CONTAINER, "queue")
 ALLOCATE_TO_START_CONTAINER = SpanKind(
-    "allocate, localise and start {} container", YARN, BETWEEN_MARKS, hidden_by=CONTAINER_EVIDENCE, findings="queue"
+    "allocate, localise and start {} container", YARN, BETWEEN_MARKS, _CONTAINER, "queue"
 )
-LAUNCH_AM_CONTAINER = SpanKind(
-    "launch AM container", YARN, BETWEEN_MARKS, hidden_by=CONTAINER_EVIDENCE, findings="node-manager"
-)
-PREPARE_CONTAINER = SpanKind("prepare {} container", YARN, BETWEEN_MARKS, findings="node-manager")
-LOCALISE_CONTAINER = SpanKind("localise {} container", YARN, findings="localisation")
-START_CONTAINER = SpanKind("start {} container", YARN, findings="node-manager")
+LAUNCH_AM_CONTAINER = SpanKind("launch AM container", YARN, BETWEEN_MARKS, _CONTAINER, "node-manager")
+PREPARE_CONTAINER = SpanKind("prepare {} container", YARN, BETWEEN_MARKS, codes="node-manager")
+LOCALISE_CONTAINER = SpanKind("localise {} container", YARN, codes="localisation")
+START_CONTAINER = SpanKind("start {} container", YARN, codes="node-manager")
 LOCALISE_AND_START_CONTAINER = SpanKind(
-    "localise and start {} container", YARN, BETWEEN_MARKS, hidden_by=CONTAINER_EVIDENCE, findings="localisation"
+    "localise and start {} container", YARN, BETWEEN_MARKS, _CONTAINER, "localisation"
 )
-NOTICE_LOST_ATTEMPT = SpanKind("notice lost attempt", YARN, BETWEEN_MARKS, findings="lost-work")
-NOTICE_LOST_EXECUTOR = SpanKind("notice lost executor", YARN, BETWEEN_MARKS, findings="lost-work")
+NOTICE_LOST_ATTEMPT = SpanKind("notice lost attempt", YARN, BETWEEN_MARKS, codes="lost-work")
+NOTICE_LOST_EXECUTOR = SpanKind("notice lost executor", YARN, BETWEEN_MARKS, codes="lost-work")
 
 AM_LAUNCH_SCRIPT = _am("AM launch script", BETWEEN_MARKS, NM_LOG)
 AM_JVM_BOOTS = _am("AM JVM boots", BETWEEN_MARKS)
@@ -326,10 +306,10 @@ AM_SERVES_DRIVER = _am("AM serves the driver", BETWEEN_MARKS, DRIVER_SPANS, DRIV
 AM_RUNS_DRIVER = _am("AM runs the driver", BETWEEN_MARKS, DRIVER_SPANS)  # cluster mode
 AM_STOPS = _am("AM stops", BETWEEN_MARKS)
 AM_PREPARES_REQUEST = _am("AM prepares its request", BETWEEN_MARKS)
-AM_ASKS_FOR_CONTAINER = _am("AM asks for executor container", BETWEEN_MARKS, *CONTAINER_EVIDENCE)
-AM_LAUNCHES_CONTAINER = _am("AM launches executor container", BETWEEN_MARKS, *CONTAINER_EVIDENCE)
-LOST_ATTEMPT = SpanKind("lost attempt", SPARK, BETWEEN_MARKS, findings="lost-work")
-WAIT_FOR_NEXT_AM = SpanKind("wait for another ApplicationMaster", SPARK, BETWEEN_MARKS, findings="lost-work")
+AM_ASKS_FOR_CONTAINER = _am("AM asks for executor container", BETWEEN_MARKS, *_CONTAINER)
+AM_LAUNCHES_CONTAINER = _am("AM launches executor container", BETWEEN_MARKS, *_CONTAINER)
+LOST_ATTEMPT = SpanKind("lost attempt", SPARK, BETWEEN_MARKS, codes="lost-work")
+WAIT_FOR_NEXT_AM = SpanKind("wait for another ApplicationMaster", SPARK, BETWEEN_MARKS, codes="lost-work")
 
 # ---- an executor, its tasks and its Python workers
 
@@ -337,12 +317,12 @@ EXECUTOR_LAUNCH_SCRIPT = _executor("executor launch script", BETWEEN_MARKS, NM_L
 EXECUTOR_JVM_BOOTS = _executor("executor JVM boots", BETWEEN_MARKS)
 EXECUTOR_REGISTERS = _executor("executor registers", BETWEEN_MARKS, DRIVER_LOG)
 MASTER_STARTS_EXECUTOR = SpanKind("Master and Worker start executor", SPARK, BETWEEN_MARKS)
-WAIT_FOR_JOB = SpanKind("wait for a job", SPARK, BETWEEN_MARKS, hidden_by=PYTHON_EVIDENCE)
+WAIT_FOR_JOB = SpanKind("wait for a job", SPARK, BETWEEN_MARKS, _PYTHON)
 SCHEDULE_TASK = SpanKind("schedule task", SPARK, BETWEEN_MARKS)
 SUBMIT_STAGE = SpanKind("submit stage", SPARK)
 OFFER_TASK = SpanKind("offer task", SPARK)
 SEND_TASK = SpanKind("send task", SPARK)
-TASK = SpanKind("task of {}", SPARK, BETWEEN_MARKS, hidden_by=PYTHON_EVIDENCE)
+TASK = SpanKind("task of {}", SPARK, BETWEEN_MARKS, _PYTHON)
 START_TASK_THREAD = SpanKind("start task thread", SPARK)
 DESERIALISE_TASK = SpanKind("deserialise task", SPARK)
 READ_BROADCAST = SpanKind("read broadcast", SPARK)
@@ -351,69 +331,65 @@ OPEN_INPUT = SpanKind("open input", SPARK)
 LAUNCH_PYTHON_DAEMON = SpanKind("launch Python daemon", SPARK)
 START_PYTHON_DAEMON = SpanKind("start Python daemon", SPARK, BETWEEN_MARKS)
 PYTHON_WORKER_STARTS = SpanKind("Python worker starts", SPARK, BETWEEN_MARKS)
-PYTHON_WORKER = SpanKind("Python worker", SPARK, BETWEEN_MARKS, hidden_by=(WORKER_SPANS,))
-TRAINER_IN_TASK = SpanKind("trainer in task", SPARK, BETWEEN_MARKS, hidden_by=PYTHON_EVIDENCE)
+PYTHON_WORKER = SpanKind("Python worker", SPARK, BETWEEN_MARKS, (WORKER_SPANS,))
+TRAINER_IN_TASK = SpanKind("trainer in task", SPARK, BETWEEN_MARKS, _PYTHON)
 REPORT_TASK = SpanKind("report task of {}", SPARK)  # both ends of one message
 
 # ---- launchers
 
-IMPORT_TENSORFLOWONSPARK = SpanKind("import tensorflowonspark", LAUNCHER, findings="cold-start")
-IMPORT_DISTRIBUTOR = SpanKind("import spark-tensorflow-distributor", LAUNCHER, findings="cold-start")
-TFCLUSTER_RUN = SpanKind("TFCluster.run", LAUNCHER, hidden_by=PYTHON_EVIDENCE)
-TFCLUSTER_TRAIN = SpanKind("TFCluster.train", SPARK, hidden_by=PYTHON_EVIDENCE, waits_for=WAIT_TRAINERS)
-TFCLUSTER_INFERENCE = SpanKind("TFCluster.inference", LAUNCHER, hidden_by=PYTHON_EVIDENCE)
-TFCLUSTER_SHUTDOWN = SpanKind("TFCluster.shutdown", LAUNCHER, hidden_by=PYTHON_EVIDENCE)
+IMPORT_TENSORFLOWONSPARK = SpanKind("import tensorflowonspark", LAUNCHER, codes="cold-start")
+IMPORT_DISTRIBUTOR = SpanKind("import spark-tensorflow-distributor", LAUNCHER, codes="cold-start")
+TFCLUSTER_RUN = SpanKind("TFCluster.run", LAUNCHER, hidden_by=_PYTHON)
+TFCLUSTER_TRAIN = SpanKind("TFCluster.train", SPARK, hidden_by=_PYTHON, waits_for=WAIT_TRAINERS)
+TFCLUSTER_INFERENCE = SpanKind("TFCluster.inference", LAUNCHER, hidden_by=_PYTHON)
+TFCLUSTER_SHUTDOWN = SpanKind("TFCluster.shutdown", LAUNCHER, hidden_by=_PYTHON)
 TFPARALLEL_RUN = SpanKind("TFParallel.run", LAUNCHER, hidden_by=(DRIVER_LOG,))
 TFMANAGER_START = SpanKind("TFManager.start", LAUNCHER)
 CONNECT_TO_TFMANAGER = SpanKind("connect to TFManager", LAUNCHER)
 CONNECT_TO_QUEUE = SpanKind("connect to queue", LAUNCHER)
 REGISTER_RESERVATION = SpanKind("register reservation", LAUNCHER)  # the reservation counts at its end
-AWAIT_RESERVATIONS = SpanKind(  # at the driver and at each node
-    "await reservations", LAUNCHER, hidden_by=PYTHON_EVIDENCE, waits_for=WAIT_LAST_RESERVATION
-)
+AWAIT_RESERVATIONS = SpanKind("await reservations", LAUNCHER, hidden_by=_PYTHON, waits_for=WAIT_LAST_RESERVATION)
 START_TASK = SpanKind("start task", LAUNCHER, BETWEEN_MARKS)  # of one executor
-FEED_TASK = SpanKind("feed task", LAUNCHER, BETWEEN_MARKS, findings="feed")  # of one partition
+FEED_TASK = SpanKind("feed task", LAUNCHER, BETWEEN_MARKS, codes="feed")  # of one partition
 SHUTDOWN_TASK = SpanKind("shutdown task", LAUNCHER, BETWEEN_MARKS)  # of one executor
 SLEEP = SpanKind("sleep", LAUNCHER)  # of a third party, with its cause
-FEED_JOB = SpanKind("feed job", SPARK, hidden_by=PYTHON_EVIDENCE, waits_for=WAIT_TRAINERS)  # all partitions and epochs
+FEED_JOB = SpanKind("feed job", SPARK, hidden_by=_PYTHON, waits_for=WAIT_TRAINERS)  # all partitions and epochs
 AWAIT_TRAINERS = SpanKind(
-    "await trainers", LAUNCHER, hidden_by=PYTHON_EVIDENCE, waits_for=WAIT_TRAINERS, cause=DONE_MARKER_POLL
+    "await trainers", LAUNCHER, hidden_by=_PYTHON, waits_for=WAIT_TRAINERS, cause=DONE_MARKER_POLL
 )
 LAST_NOTICE_HEARD = SpanKind("last notice heard", LAUNCHER)
 TELL_DRIVER = SpanKind("tell driver", LAUNCHER)  # a rank reports that it is done
 FORK_TRAINER = SpanKind("fork trainer", LAUNCHER)
 MIRRORED_STRATEGY_RUNNER = SpanKind("MirroredStrategyRunner", LAUNCHER)  # its constructor
-BARRIER_JOB = SpanKind("barrier job", SPARK, hidden_by=PYTHON_EVIDENCE)
+BARRIER_JOB = SpanKind("barrier job", SPARK, hidden_by=_PYTHON)
 BARRIER_TASK = SpanKind("barrier task", LAUNCHER, BETWEEN_MARKS)  # of one rank
 START_CHILD = SpanKind("start child", LAUNCHER)  # the process of a trainer
 ALL_GATHER_ADDRESSES = SpanKind(
-    "all-gather addresses", LAUNCHER, hidden_by=PYTHON_EVIDENCE, cause=BARRIER_POLL, rendezvous="all-gather addresses"
+    "all-gather addresses", LAUNCHER, hidden_by=_PYTHON, cause=BARRIER_POLL, rendezvous="all-gather addresses"
 )
 TELL_PLACE = SpanKind("tell child its place", LAUNCHER)
-AWAIT_PLACE = SpanKind("await place", LAUNCHER, hidden_by=PYTHON_EVIDENCE, waits_for=WAIT_FEEDER)  # the child
-WAIT_FOR_TRAINER = SpanKind(  # a task waits for the end of its trainer's process
-    "wait for trainer", SPARK, hidden_by=PYTHON_EVIDENCE, waits_for=WAIT_TRAINER
-)
+AWAIT_PLACE = SpanKind("await place", LAUNCHER, hidden_by=_PYTHON, waits_for=WAIT_FEEDER)  # the child
+WAIT_FOR_TRAINER = SpanKind(
+    "wait for trainer", SPARK, hidden_by=_PYTHON, waits_for=WAIT_TRAINER
+)  # a task, for its trainer
 START_RANKS = SpanKind("start ranks", LAUNCHER)
-TELL_PLACES = SpanKind("tell ranks their places", LAUNCHER, hidden_by=PYTHON_EVIDENCE)
-WAIT_FOR_RANKS = SpanKind("wait for ranks", LAUNCHER, hidden_by=PYTHON_EVIDENCE, waits_for=WAIT_TRAINERS)
-NOT_YET_FORKED = SpanKind("not yet forked", LAUNCHER, BETWEEN_MARKS, hidden_by=PYTHON_EVIDENCE)
+TELL_PLACES = SpanKind("tell ranks their places", LAUNCHER, hidden_by=_PYTHON)
+WAIT_FOR_RANKS = SpanKind("wait for ranks", LAUNCHER, hidden_by=_PYTHON, waits_for=WAIT_TRAINERS)
+NOT_YET_FORKED = SpanKind("not yet forked", LAUNCHER, BETWEEN_MARKS, _PYTHON)
 
 # ---- the feed
 
-READ_BLOCK = SpanKind("read block", SPARK, findings="feed")  # Spark hands over a block
-READ_ROWS = SpanKind("read rows", SPARK, findings="feed")  # Spark hands over the user's own rows
-PUT = SpanKind("put", FEED, findings="feed")  # into the queue or pipe
-GET = SpanKind("get", FEED, hidden_by=PYTHON_EVIDENCE, findings="feed", waits_for=WAIT_FEEDER)  # out of it
-TAKE_BLOCK = SpanKind("take block", FEED, findings="feed")  # the rest of a get once its block is there
-WRITE_BLOCK = SpanKind("write block", FEED, findings="feed")  # the rest of a put once there is room
-READ_AHEAD = SpanKind("read ahead", FEED, BETWEEN_MARKS, findings="feed")  # a thread gets blocks in advance
-AWAIT_BLOCK = SpanKind(  # the step loop waits for that thread
-    "await block", FEED, hidden_by=PYTHON_EVIDENCE, findings="feed", waits_for=WAIT_READER
-)
-JOIN_QUEUE = SpanKind("join queue", FEED, BETWEEN_MARKS, findings="feed")
-PUT_RESULTS = SpanKind("put results", FEED, findings="feed")  # of an inference
-TERMINATE_FEED = SpanKind("terminate feed", FEED, findings="feed", cause=TERMINATE_POLL)
+READ_BLOCK = SpanKind("read block", SPARK, codes="feed")  # Spark hands over a block
+READ_ROWS = SpanKind("read rows", SPARK, codes="feed")  # Spark hands over the user's own rows
+PUT = SpanKind("put", FEED, codes="feed")  # into the queue or pipe
+GET = SpanKind("get", FEED, hidden_by=_PYTHON, codes="feed", waits_for=WAIT_FEEDER)  # out of it
+TAKE_BLOCK = SpanKind("take block", FEED, codes="feed")  # the rest of a get once its block is there
+WRITE_BLOCK = SpanKind("write block", FEED, codes="feed")  # the rest of a put once there is room
+READ_AHEAD = SpanKind("read ahead", FEED, BETWEEN_MARKS, codes="feed")  # a thread gets blocks in advance
+AWAIT_BLOCK = SpanKind("await block", FEED, hidden_by=_PYTHON, codes="feed", waits_for=WAIT_READER)
+JOIN_QUEUE = SpanKind("join queue", FEED, BETWEEN_MARKS, codes="feed")
+PUT_RESULTS = SpanKind("put results", FEED, codes="feed")  # of an inference
+TERMINATE_FEED = SpanKind("terminate feed", FEED, codes="feed", cause=TERMINATE_POLL)
 
 # ---- a trainer
 
@@ -421,60 +397,58 @@ _RANK = (RANK_SPANS,)
 _EVALUATION = "evaluations"
 _SHORT = "short-steps"
 _EXCHANGE = "exchange short-steps"
-TRAINER_PROCESS = SpanKind("trainer process", TENSORFLOW, BETWEEN_MARKS, hidden_by=_RANK)
+TRAINER_PROCESS = SpanKind("trainer process", TENSORFLOW, BETWEEN_MARKS, _RANK)
 TRAINER_PROCESS_EXITS = SpanKind("trainer process exits", TENSORFLOW, BETWEEN_MARKS)
-TRAINER = SpanKind("trainer", TENSORFLOW, BETWEEN_MARKS, hidden_by=_RANK)  # the whole of its main function
-IMPORT_TENSORFLOW = SpanKind("import tensorflow", TENSORFLOW, findings="cold-start")
+TRAINER = SpanKind("trainer", TENSORFLOW, BETWEEN_MARKS, _RANK)  # the whole of its main function
+IMPORT_TENSORFLOW = SpanKind("import tensorflow", TENSORFLOW, codes="cold-start")
 JOIN_RANKS = SpanKind("join ranks", TENSORFLOW, hidden_by=_RANK, rendezvous="join ranks")
 BUILD = SpanKind("build", TENSORFLOW)  # model, optimiser, step
 BUILD_PIPELINE = SpanKind("build pipeline", TENSORFLOW)
-CHECK_RECORDS = SpanKind("check records", TENSORFLOW, findings="input-pipeline")
-DECODE = SpanKind("decode", TENSORFLOW, findings="evaluations input-pipeline")  # a block that was fed
-AUGMENT = SpanKind("augment", TENSORFLOW, findings="input-pipeline")  # with input "read", tf.data's threads do it
-NEXT_BATCH = SpanKind(  # out of tf.data
-    "next batch", TENSORFLOW, findings="input-pipeline", waits_for=WAIT_READER, cause=TF_DATA
-)
+CHECK_RECORDS = SpanKind("check records", TENSORFLOW, codes="input-pipeline")
+DECODE = SpanKind("decode", TENSORFLOW, codes="evaluations input-pipeline")  # a block that was fed
+AUGMENT = SpanKind("augment", TENSORFLOW, codes="input-pipeline")  # with input "read", tf.data's threads do it
+NEXT_BATCH = SpanKind(
+    "next batch", TENSORFLOW, codes="input-pipeline", waits_for=WAIT_READER, cause=TF_DATA
+)  # out of tf.data
 FIRST_STEP = SpanKind("first step", TENSORFLOW, hidden_by=_RANK)  # TensorFlow traces and compiles in it
-STEP = SpanKind("step", TENSORFLOW, hidden_by=_RANK, findings=_SHORT)  # holds the next three if the exchange is outside
-FORWARD_AND_BACKWARD = SpanKind("forward and backward", TENSORFLOW, findings=_SHORT)
-EXCHANGE = SpanKind("exchange", CHANNEL, hidden_by=_RANK, findings=_EXCHANGE)  # dlobd's holds the next four
-PACK = SpanKind("pack", CHANNEL, findings=_EXCHANGE)  # tensors into the buffers that travel
-WAIT_FOR_PEERS = SpanKind(  # until all ranks have packed
-    "wait for peers", CHANNEL, hidden_by=_RANK, findings=_EXCHANGE, rendezvous=PEERS_RENDEZVOUS
-)
-WIRE = SpanKind("wire", CHANNEL, hidden_by=_RANK, findings=_EXCHANGE)  # the collective
-UNPACK = SpanKind("unpack", CHANNEL, findings=_EXCHANGE)  # means into tensors
-PUSH = SpanKind("push", CHANNEL, hidden_by=_RANK, findings=_EXCHANGE)  # to one asynchronous parameter server
-PULL = SpanKind("pull", CHANNEL, hidden_by=_RANK, findings=_EXCHANGE)
+STEP = SpanKind("step", TENSORFLOW, hidden_by=_RANK, codes=_SHORT)  # holds the next three if the exchange is outside
+FORWARD_AND_BACKWARD = SpanKind("forward and backward", TENSORFLOW, codes=_SHORT)
+EXCHANGE = SpanKind("exchange", CHANNEL, hidden_by=_RANK, codes=_EXCHANGE)  # dlobd's holds the next four
+PACK = SpanKind("pack", CHANNEL, codes=_EXCHANGE)  # tensors into the buffers that travel
+WAIT_FOR_PEERS = SpanKind("wait for peers", CHANNEL, hidden_by=_RANK, codes=_EXCHANGE, rendezvous=PEERS_RENDEZVOUS)
+WIRE = SpanKind("wire", CHANNEL, hidden_by=_RANK, codes=_EXCHANGE)  # the collective
+UNPACK = SpanKind("unpack", CHANNEL, codes=_EXCHANGE)  # means into tensors
+PUSH = SpanKind("push", CHANNEL, hidden_by=_RANK, codes=_EXCHANGE)  # to one asynchronous parameter server
+PULL = SpanKind("pull", CHANNEL, hidden_by=_RANK, codes=_EXCHANGE)
 LEAVE_SERVERS = SpanKind("leave the servers", CHANNEL, hidden_by=_RANK, rendezvous="leave the servers")
-RECEIVE = SpanKind("receive", CHANNEL, findings="exchange")  # a parameter server receives from one worker
-SUM = SpanKind("sum", CHANNEL, findings="exchange")
-SEND = SpanKind("send", CHANNEL, findings="exchange")
-APPLY = SpanKind("apply", TENSORFLOW, findings=_SHORT)
-AGREE = SpanKind("agree", TENSORFLOW, hidden_by=_RANK, findings=_SHORT, rendezvous="agree")  # does training end?
-AGREE_OUTSIDE = SpanKind("agree", CHANNEL, hidden_by=_RANK, findings=_SHORT, rendezvous="agree")  # by dlobd's exchange
+RECEIVE = SpanKind("receive", CHANNEL, codes="exchange")  # a parameter server receives from one worker
+SUM = SpanKind("sum", CHANNEL, codes="exchange")
+SEND = SpanKind("send", CHANNEL, codes="exchange")
+APPLY = SpanKind("apply", TENSORFLOW, codes=_SHORT)
+AGREE = SpanKind("agree", TENSORFLOW, hidden_by=_RANK, codes=_SHORT, rendezvous="agree")  # does training end?
+AGREE_OUTSIDE = SpanKind("agree", CHANNEL, hidden_by=_RANK, codes=_SHORT, rendezvous="agree")  # by dlobd's exchange
 CHECKPOINT = SpanKind("checkpoint", TENSORFLOW, pauses_training=True)
 SAVE_MODEL = SpanKind("save model", TENSORFLOW, pauses_training=True)
-EVALUATE = SpanKind("evaluate", TENSORFLOW, findings=_EVALUATION, pauses_training=True)
+EVALUATE = SpanKind("evaluate", TENSORFLOW, codes=_EVALUATION, pauses_training=True)
 LOAD_MODEL = SpanKind("load model", TENSORFLOW)
-PREDICT = SpanKind("predict", TENSORFLOW, findings=_EVALUATION)  # one batch of the test set
+PREDICT = SpanKind("predict", TENSORFLOW, codes=_EVALUATION)  # one batch of the test set
 
 # ---- file systems: the time of a local file belongs to its reader, the time of a file in HDFS to HDFS
 
-READ_LOCAL_FILE = SpanKind("read {}", TENSORFLOW, findings=_EVALUATION)
+READ_LOCAL_FILE = SpanKind("read {}", TENSORFLOW, codes=_EVALUATION)
 WRITE_LOCAL_FILE = SpanKind("write {}", TENSORFLOW)
-READ_FILE = SpanKind("read {}", HDFS, findings="hdfs-data evaluations")
-WRITE_FILE = SpanKind("write {}", HDFS, findings="hdfs-data evaluations")
-STREAM = SpanKind("stream", HDFS, findings="hdfs-data evaluations")  # bytes that a DataNode sends
-OPEN = SpanKind("open", HDFS, findings="name-node evaluations")
-LIST_DIRECTORY = SpanKind("list directory", HDFS, findings="name-node evaluations")
-NAMENODE_CALL = SpanKind("{} NameNode", HDFS, findings="name-node evaluations")
-DATANODE_CALL = SpanKind("{} DataNode", HDFS, findings="hdfs-data evaluations")
-UPLOAD_TO_STAGING = SpanKind("upload to staging", HDFS, findings="localisation evaluations")
-WRITE_STAGING = SpanKind("write staging", HDFS, BETWEEN_MARKS, findings="localisation evaluations")
-STOP_EVENT_LOG = SpanKind("stop event log", HDFS, findings=_EVALUATION)
-CLOSE_EVENT_LOG = SpanKind("close event log", HDFS, BETWEEN_MARKS, findings=_EVALUATION)
-SLEEP_BEFORE_CLOSE = SpanKind("sleep before closing again", HDFS, BETWEEN_MARKS, findings=_EVALUATION)
+READ_FILE = SpanKind("read {}", HDFS, codes="hdfs-data evaluations")
+WRITE_FILE = SpanKind("write {}", HDFS, codes="hdfs-data evaluations")
+STREAM = SpanKind("stream", HDFS, codes="hdfs-data evaluations")  # bytes that a DataNode sends
+OPEN = SpanKind("open", HDFS, codes="name-node evaluations")
+LIST_DIRECTORY = SpanKind("list directory", HDFS, codes="name-node evaluations")
+NAMENODE_CALL = SpanKind("{} NameNode", HDFS, codes="name-node evaluations")
+DATANODE_CALL = SpanKind("{} DataNode", HDFS, codes="hdfs-data evaluations")
+UPLOAD_TO_STAGING = SpanKind("upload to staging", HDFS, codes="localisation evaluations")
+WRITE_STAGING = SpanKind("write staging", HDFS, BETWEEN_MARKS, codes="localisation evaluations")
+STOP_EVENT_LOG = SpanKind("stop event log", HDFS, codes=_EVALUATION)
+CLOSE_EVENT_LOG = SpanKind("close event log", HDFS, BETWEEN_MARKS, codes=_EVALUATION)
+SLEEP_BEFORE_CLOSE = SpanKind("sleep before closing again", HDFS, BETWEEN_MARKS, codes=_EVALUATION)
 
 READ_INPUT = READ_FILE.text(INPUT)
 WRITE_DONE_MARKER = WRITE_FILE.text(DONE_MARKER)
@@ -486,19 +460,11 @@ SPANS: dict[tuple[str, str], SpanKind] = {
 """All kinds of spans, by layer and name."""
 
 
-class InstantKind(str):
+class InstantKind(_Row):
     """One kind of instant that a process records, or of event that the anatomy of a run shows."""
 
-    unlocks: str
-    """The next step, which this event makes possible."""
-
-    def __new__(cls, name: str, unlocks: str = "") -> InstantKind:
-        row = super().__new__(cls, name)
-        row.unlocks = unlocks
-        return row
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _instant, (str(self),)
+    def __init__(self, name: str, unlocks: str = "") -> None:
+        self.unlocks = unlocks  # the next step, which this event makes possible
 
 
 # ---- recorded instants
@@ -568,21 +534,14 @@ PARENT_EXIT = InstantKind("parent process exit", "the window ends")
 INSTANTS: dict[str, InstantKind] = {row: row for row in [*globals().values()] if type(row) is InstantKind}
 
 
-def _cause(name: str) -> Cause:
-    return CAUSES[name]
-
-
-def _span(layer: str, name: str) -> SpanKind:
-    return SPANS[layer, name]
-
-
-def _instant(name: str) -> InstantKind:
-    return INSTANTS[name]
+def _registered(registry: str, key: Any) -> _Row:
+    row: _Row = globals()[registry][key]
+    return row
 
 
 @cache
 def kind_of(layer: str, name: str) -> tuple[SpanKind, str] | None:
-    """Find the kind and the variable part of a recorded span; None if the registry has no such kind."""
+    """Return the kind and the variable part of a recorded span; None for an unknown kind."""
     if (kind := SPANS.get((layer, name))) is not None:
         return kind, ""
     for kind in sorted(SPANS.values(), key=len, reverse=True):
@@ -594,7 +553,7 @@ def kind_of(layer: str, name: str) -> tuple[SpanKind, str] | None:
 
 @cache
 def cause_of(text: str) -> Cause | None:
-    """Find the row of a recorded cause; None if the registry has no such cause."""
+    """Return the row of a recorded cause; None for an unknown cause."""
     rows = [row for row in CAUSES.values() if text.startswith(row)]
     return max(rows, key=len, default=None)
 

@@ -1,7 +1,1 @@
-"""The kernel: a trace in, the wall time by layer out. Only `spans`, `layers` and `schema` may enter.
-
-nesting           makes one lane orderly; each correction is a Clip
-attribute         splits the wall time by the rules of docs/methodology.md
-evidence_quality  measured, between marks, named wait, unexplained
-what_if           replays the trace with less of something
-"""
+"""The kernel: a trace in, the wall time by layer out. Only `spans`, `layers` and `schema` may enter."""

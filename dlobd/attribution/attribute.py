@@ -11,7 +11,8 @@ piece to one layer, by these rules.
 5. Time without an open span in the main lane is `unattributed`. So is the own time of a span, and a gap in it, if the
    evidence for its owner is missing.
 
-The quality of the evidence for each piece follows from the kind of its span; see `evidence_quality`.
+The evidence for the own time of a span is `measured` if begin and end of one call or phase were observed, and else
+`between marks`: the time between two marks of different things, or of a whole process, task or thread.
 
 All numbers are integers of nanoseconds; the parts tile the window, so that they sum to it without a remainder. Pure: no
 clock, no file.
@@ -25,21 +26,18 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from dlobd.attribution.evidence_quality import Quality, quality
 from dlobd.attribution.nesting import Lane, NestedSpan, arrange, by_lane
 from dlobd.errors import BundleError
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.schema import MAIN_LANE, Attribution, Clip, Interval, LayerTime, Segment, Span, Trace
+from dlobd.spans import BETWEEN_MARKS, OwnQuality
 
 Kind = Literal["span", "cause", "unexplained", "unattributed"]
+Quality = Literal["measured", "between marks", "named wait", "unexplained", "unattributed"]
 
 
 def attribute(trace: Trace) -> Attribution:
-    """Split the wall time of a run, [trace.start_ns, trace.end_ns), by layer.
-
-    Raises:
-        BundleError: a span has a layer that does not exist, or the window ends before it starts.
-    """
+    """Split the wall time by layer. Raises BundleError for an unknown layer, or a window that ends before it starts."""
     _check(trace)
     lanes = arranged(trace)
     attributor = Attributor(trace, lanes)
@@ -59,9 +57,7 @@ def arranged(trace: Trace) -> dict[str, Lane]:
 
 
 def releases(trace: Trace, lanes: dict[str, Lane]) -> list[Release]:
-    """Find the release of each wait, by the rules of the attribution; `lanes` is the result of `arranged`.
-
-    A wait without a known release by another lane before its own end is left out."""
+    """Return each wait with its release by another lane, by the rules of the attribution, in `arranged` lanes."""
     attributor = Attributor(trace, lanes)
     placed = {id(nested.span): nested for lane in lanes.values() for nested in lane.nested}
     found = []
@@ -77,10 +73,7 @@ def releases(trace: Trace, lanes: dict[str, Lane]) -> list[Release]:
 
 
 def critical_path(attribution: Attribution) -> list[Segment]:
-    """Return the attributed wall time from start to end, with equal neighbours joined.
-
-    Equal means lane, layer, kind and span name: a thousand steps in a row are one entry. A joined segment keeps its
-    first span."""
+    """Return the attributed wall time from start to end, with neighbours of equal lane, layer, kind and name joined."""
 
     def alike(segment: Segment) -> tuple[str, str, str, str]:
         return segment.chain[-1], segment.layer, segment.kind, segment.span.name if segment.span else ""
@@ -95,8 +88,7 @@ def critical_path(attribution: Attribution) -> list[Segment]:
 
 
 class Release(NamedTuple):
-    """A wait and its release `by` a span of another lane, which ended at `at_ns` or entered the collective then as the
-    last member. Both have the counted bounds."""
+    """A wait and its release `by` a span of another lane, which ended, or entered the collective last, at `at_ns`."""
 
     wait: NestedSpan
     by: NestedSpan
@@ -104,10 +96,7 @@ class Release(NamedTuple):
 
 
 class Attributor:
-    """Walks the window from its end to its start. A named cause takes the last part of a wait, because a poll or a
-    heartbeat delays the end.
-
-    After `resolve`, `segments` are the pieces of the wall time, latest first."""
+    """Walks the window from its end to its start, because a named cause takes the last part of a wait."""
 
     def __init__(self, trace: Trace, lanes: dict[str, Lane]) -> None:
         self.lanes = lanes
@@ -119,9 +108,7 @@ class Attributor:
         self._last_to_enter = self._collectives(trace.spans)
 
     def resolve(self, lane: str, start_ns: int, end_ns: int, waiting: Span | None, chain: tuple[str, ...]) -> None:
-        """Assign every instant of [start_ns, end_ns) to a layer, by the work of `lane`.
-
-        `waiting`: the span that this lane replaces; None for the main lane. `chain`: the lanes from the main lane."""
+        """Assign every instant of [start, end) to a layer, by the work of `lane`, which replaces the span `waiting`."""
         for start, end, span in self.lanes[lane].backwards(start_ns, end_ns):
             for edge in (start, end):
                 self._edge(edge, self.lanes[lane].edges_ns.get(edge, 0))
@@ -165,10 +152,7 @@ class Attributor:
             self.resolve(lane, start_ns, end_ns, span, (*chain, lane))
 
     def _releasing_lane(self, span: Span) -> str | None:
-        """Return the lane that released a wait: the lane that was busy until the latest time before the release.
-
-        Of several that were busy at the release, the lane that ends last. Ignores lanes without evidence; None if no
-        lane is left."""
+        """Return the lane that was busy until the latest time before the release."""
         release_ns = span.end_ns if span.released_ns is None else span.released_ns
         busy: list[tuple[int, int, str]] = []
         for name in span.waits_for:
@@ -179,9 +163,7 @@ class Attributor:
         return max(busy)[2] if busy else None
 
     def releasing(self, nested: NestedSpan) -> tuple[Span, int] | None:
-        """Return the span of another lane that released a wait, and the time; None if there is none.
-
-        In a collective it is the last member to enter; else the last span of the releasing lane before the release."""
+        """Return the span of another lane that released a wait, or entered its collective last, and the time."""
         span = nested.span
         if span.rendezvous:
             last = self._last_to_enter[span.id]
@@ -223,13 +205,11 @@ class Attributor:
         self.segments.append(Segment(start_ns, end_ns, layer, span, kind, chain))
 
     def _edge(self, at_ns: int, resolution_ns: int) -> None:
-        """Note the uncertainty of a boundary; of two edges that meet, the coarser counts."""
+        """Store the uncertainty of a boundary; the larger uncertainty of two edges counts."""
         self.edges_ns[at_ns] = max(self.edges_ns.get(at_ns, 0), resolution_ns)
 
     def _collectives(self, spans: Iterable[Span]) -> dict[str, Span]:
-        """Map the ID of each member of a collective to the member that released it: the last to start before its end.
-
-        A member that starts after the end of another member contradicts the evidence: counted as a clip."""
+        """Map the ID of each member of a collective to the last member that starts before its end."""
         groups: dict[str, list[Span]] = defaultdict(list)
         for span in spans:
             if span.rendezvous:
@@ -244,6 +224,22 @@ class Attributor:
                 if late_ns > members[-1].resolution_ns + member.resolution_ns and not member.truncated:
                     self.clips.append(Clip("inconsistent", member.id, late_ns))
         return releasing
+
+
+def quality(segment: Segment) -> Quality:
+    """Return the quality of the evidence for a segment."""
+    if segment.span is None:
+        return "unattributed"
+    if segment.kind == "cause":
+        return "named wait"
+    if segment.kind == "unexplained":
+        return "unexplained"
+    return own_quality(segment.span)
+
+
+def own_quality(span: Span) -> OwnQuality:
+    """Return the quality of a span's own time. A span whose end was not observed is between marks."""
+    return BETWEEN_MARKS if span.truncated else span.kind.quality
 
 
 def _check(trace: Trace) -> None:
@@ -280,7 +276,7 @@ def _sum(trace: Trace, segments: list[Segment], edges_ns: dict[int, int], clips:
                 uncertain[layer] += edges_ns.get(right.start_ns, 0)
     low = {layer: total[layer] - uncertain[layer] for layer in LAYERS}
     high = {layer: total[layer] + uncertain[layer] for layer in LAYERS}
-    # Time of one layer that hides inside another one's: at most `hi_ns` of it may have to move.
+    # Of the time of one layer inside spans of another layer, at most `hi_ns` belongs to the first.
     for interval, overlap_ns in _overlaps(trace.intervals, segments):
         low[interval.inside] -= min(interval.hi_ns, overlap_ns)
         high[interval.layer] += min(interval.hi_ns, overlap_ns)
@@ -324,7 +320,6 @@ def _sum(trace: Trace, segments: list[Segment], edges_ns: dict[int, int], clips:
 
 
 def _overlaps(intervals: Sequence[Interval], segments: Iterable[Segment]) -> Iterable[tuple[Interval, int]]:
-    """Yield each interval with the attributed time of the layer `inside` within its bounds."""
     wanted = {(interval.lane, interval.inside) for interval in intervals}
     own: dict[tuple[str, str], list[Segment]] = defaultdict(list)
     for segment in segments:

@@ -36,10 +36,7 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A normalised lane over a window.
-
-    `nested` are its spans, outer before inner. `pieces` tile the window without gap or overlap. `edges_ns` maps each
-    instant at which a span begins or ends to its uncertainty (the largest of the spans that meet)."""
+    """A normalised lane. `pieces` tile the window; `edges_ns` maps begins and ends to their uncertainty."""
 
     nested: tuple[NestedSpan, ...]
     pieces: tuple[Piece, ...]
@@ -76,10 +73,7 @@ def by_lane(spans: Iterable[Span]) -> dict[str, list[Span]]:
 
 
 def arrange(spans: Sequence[Span], start_ns: int, end_ns: int) -> Lane:
-    """Normalise the spans of one lane in the window [start_ns, end_ns).
-
-    Costs O(n log n). Leaves out spans that cover no time.
-    """
+    """Normalise the spans of one lane in the window, in O(n log n). Leaves out spans that cover no time."""
     clips: list[Clip] = []
     nested = _nest(spans, _clip_to_parents(spans, start_ns, end_ns, clips), clips)
     edges: dict[int, int] = {}
@@ -113,7 +107,6 @@ def _clip_to_parents(
 
 
 def _cut(inner: tuple[int, int], outer: tuple[int, int], kind: str, span: Span, clips: list[Clip]) -> tuple[int, int]:
-    """Cut `inner` to `outer`; the lost time becomes a clip."""
     low = min(max(inner[0], outer[0]), outer[1])
     high = max(min(inner[1], outer[1]), low)
     lost = (inner[1] - inner[0]) - (high - low)
@@ -145,12 +138,8 @@ def _depths(spans: Sequence[Span], first: dict[str, int]) -> list[int]:
 
 
 def _nest(spans: Sequence[Span], bounds: list[tuple[int, int, int, int]], clips: list[Clip]) -> list[NestedSpan]:
-    """Remove the remaining crossings, from the earliest start to the latest, outer before inner.
-
-    Two spans cross if the later span (B) begins inside the earlier span (A) and ends outside of it. The smaller
-    correction is made: either B loses its tail and lies inside A, or B follows A. In the second case B gets the shared
-    time, as with any inner span; except that within their uncertainty the more precise edge stays.
-    """
+    """Remove crossings, from the earliest start to the latest: the later span loses its tail, or the earlier span ends
+    at its start, whichever is shorter. Within their uncertainty the more precise edge stays."""
     heap = bounds  # sorted, and so already a heap
     placed: list[list[int]] = []  # [start, end, depth, index]; an end may still move while the span is open
     open_: list[list[int]] = []

@@ -54,9 +54,7 @@ class WhatIf:
 
 
 def _waiting(trace: Trace) -> dict[str, str]:
-    """Map each lane to the first lane that waits for it, preferably a lane that began earlier.
-
-    A lane that begins at the same time, as a rank's does with its executor's, begins because of it."""
+    """Map each lane to the first lane that waits for it, preferably a lane that began earlier."""
     begins: dict[str, int] = {}
     for span in trace.spans:
         begins[span.lane] = min(begins.get(span.lane, span.start_ns), span.start_ns)
@@ -135,15 +133,12 @@ class _Replay:
         return int(length_ns * self._retain(span, waited))
 
     def _entry(self, lane: str, piece: Piece, begin_ns: int, member: Span) -> int:
-        """Return the new time at which a member enters its collective."""
         if member.lane == lane:
             return begin_ns + max(0, min(member.start_ns, piece.end_ns) - piece.start_ns)
         return self.at(member.lane, member.start_ns)
 
     def _released(self, span: Span, start_ns: int, begin_ns: int, released_ns: int) -> int:
-        """Return the new release of a wait: after the last of its lanes, with the old delay.
-
-        The delay can be shortened like the rest of the wait after the release."""
+        """Return the new release of a wait: after the last of its lanes, with the old delay, which may be shortened."""
         busy: dict[str, int] = {}
         for name in span.waits_for:
             known = self._of.lanes.get(name)

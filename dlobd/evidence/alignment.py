@@ -11,8 +11,9 @@ error. Without messages it is moved by the difference of the wall clocks, and it
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from dlobd.bundle import files, reading
@@ -30,11 +31,7 @@ Move = Callable[[int], int]
 
 
 class Timestamp(int):
-    """Nanoseconds on the clock of the window, moved there from another clock.
-
-    Arithmetic gives a plain int without an error: a length or a shifted time is no moved timestamp. `max`, `min` and
-    sorting return the timestamp itself.
-    """
+    """A time that was moved to the clock of the window. Arithmetic gives a plain int without an error."""
 
     error_ns: int
 
@@ -92,21 +89,10 @@ class MovedClock:
 
 
 class Alignment:
-    """The conversion of times to the clock of the window; without a reference no time changes.
-
-    `reference`: anchors of the window's clock, the earliest first. `processes`: the recorded processes, with their
-    own times. `logs`: all logs of the bundle.
-
-    Attributes:
-        clocks: the other clocks that exchanged messages with the window's clock, by domain.
-        moved: hosts and paths of logs with times that are moved by wall clocks.
-    """
+    """The conversion of times to the clock of the window, by its anchors `reference`; without them no time changes."""
 
     def __init__(
-        self,
-        reference: Sequence[ClockAnchor],
-        processes: Sequence[RecordedProcess] = (),
-        logs: Iterable[Log] = (),
+        self, reference: Sequence[ClockAnchor], processes: Sequence[RecordedProcess] = (), logs: Iterable[Log] = ()
     ) -> None:
         self._domain = reference[0].domain if reference else None
         self._offset_ns = _ahead_ns(reference[0]) if reference else None
@@ -136,19 +122,7 @@ class Alignment:
     def process(self, process: RecordedProcess) -> RecordedProcess:
         """Return a process with all its times moved."""
         move = self._move(*_clock_of(process))
-        if move is None:
-            return process
-        begun_ns = process.process.start_ns
-        return replace(
-            process,
-            process=replace(process.process, start_ns=None if begun_ns is None else move(begun_ns)),
-            opened_ns=move(process.opened_ns),
-            last_ns=move(process.last_ns),
-            spans=[replace(one, start_ns=move(one.start_ns), end_ns=move(one.end_ns)) for one in process.spans],
-            instants=[replace(instant, at_ns=move(instant.at_ns)) for instant in process.instants],
-            uses=[replace(use, at_ns=move(use.at_ns)) for use in process.uses],
-            anchors=[replace(anchor, monotonic_ns=move(anchor.monotonic_ns)) for anchor in process.anchors],
-        )
+        return process if move is None else _moved_process(process, move)
 
     def log(self, path: Path, source: str) -> list[LogLine]:
         """Return the lines of a log, with their times moved."""
@@ -159,15 +133,7 @@ class Alignment:
     def jvm(self, life: JvmLife | None, log: Path) -> JvmLife | None:
         """Move the times of a JVM's own log, which has no wall time; `log` is another log of the same JVM."""
         move = self._move_of_log(log)
-        if life is None or move is None:
-            return life
-        return replace(
-            life,
-            start_ns=move(life.start_ns),
-            exit_ns=None if life.exit_ns is None else move(life.exit_ns),
-            created_ns=None if life.created_ns is None else move(life.created_ns),
-            pauses=tuple((move(begin), move(end)) for begin, end in life.pauses),
-        )
+        return life if life is None or move is None else _moved_life(life, move)
 
     def log4j_configured(self, path: Path) -> tuple[int, int] | None:
         """Return `log4j.configured` of a log, with its times moved."""
@@ -191,14 +157,11 @@ class Alignment:
         return min(near)[2] if near else None
 
     def _move(self, domain: str | None, offset_ns: int | None) -> Move | None:
-        """Return a function that moves the times of a clock; None if they stay.
-
-        `domain`: None if unknown. `offset_ns`: wall time minus monotonic time of the clock, if known."""
+        """Return a function that moves the times of a clock; None if they stay."""
         if domain is not None and domain in self._offsets:
-            return self._by_messages(self._offsets[domain])
-        if not (by_ns := self._by_wall_clock(domain, offset_ns)):
-            return None
-        return lambda at_ns: at_ns + by_ns
+            return partial(_moved, self._offsets[domain])
+        by_ns = self._by_wall_clock(domain, offset_ns)
+        return (lambda at_ns: at_ns + by_ns) if by_ns else None
 
     def _by_wall_clock(self, domain: str | None, offset_ns: int | None) -> int:
         """Return the shift of a clock's times by its wall clock; 0 without a shift."""
@@ -207,40 +170,52 @@ class Alignment:
         by_ns = offset_ns - self._offset_ns
         return by_ns if abs(by_ns) > OTHER_CLOCK_NS else 0
 
-    @staticmethod
-    def _by_messages(offset: Offset) -> Move:
-        def move(at_ns: int) -> int:
-            bounds = offset.at(at_ns)
-            return Timestamp(at_ns + (bounds.lo_ns + bounds.hi_ns) // 2, (bounds.width_ns + 1) // 2)
-
-        return move
-
     def _worst_ns(self, domain: str, processes: Iterable[RecordedProcess], logs: Iterable[Log]) -> int:
-        times = {at_ns for process in processes if process.domain == domain for at_ns in _times_of_process(process)}
+        errors_ns = [0]
+
+        def note(at_ns: int) -> int:
+            errors_ns.append(_moved(self._offsets[domain], at_ns).error_ns)
+            return at_ns
+
+        for process in processes:
+            if process.domain == domain:
+                _moved_process(process, note)
         for log in logs:
             if self._domain_of_log(self._log_offsets_ns[log.path]) == domain:
-                times.update(_times_of_log(log))
-        offset = self._offsets[domain]
-        return max(((offset.at(at_ns).width_ns + 1) // 2 for at_ns in times), default=0)
+                for at_ns in (*(at_ns for at_ns, _ in log4j.stamps(log.path)), *(log4j.configured(log.path) or ())):
+                    note(at_ns)
+                if log.jvm_log and (life := jvm.read(log.jvm_log)):
+                    _moved_life(life, note)
+        return max(errors_ns)
 
 
-def _times_of_process(process: RecordedProcess) -> Iterator[int]:
-    if process.process.start_ns is not None:
-        yield process.process.start_ns
-    yield from (process.opened_ns, process.last_ns)
-    for span in process.spans:
-        yield from (span.start_ns, span.end_ns)
-    yield from (instant.at_ns for instant in process.instants)
-    yield from (use.at_ns for use in process.uses)
-    yield from (anchor.monotonic_ns for anchor in process.anchors)
+def _moved(offset: Offset, at_ns: int) -> Timestamp:
+    bounds = offset.at(at_ns)
+    return Timestamp(at_ns + (bounds.lo_ns + bounds.hi_ns) // 2, (bounds.width_ns + 1) // 2)
 
 
-def _times_of_log(log: Log) -> Iterator[int]:
-    yield from (at_ns for at_ns, _ in log4j.stamps(log.path))
-    yield from log4j.configured(log.path) or ()
-    if log.jvm_log and (life := jvm.read(log.jvm_log)):
-        yield from (at_ns for at_ns in (life.start_ns, life.exit_ns, life.created_ns) if at_ns is not None)
-        yield from (at_ns for pause in life.pauses for at_ns in pause)
+def _moved_process(process: RecordedProcess, move: Move) -> RecordedProcess:
+    begun_ns = process.process.start_ns
+    return replace(
+        process,
+        process=replace(process.process, start_ns=None if begun_ns is None else move(begun_ns)),
+        opened_ns=move(process.opened_ns),
+        last_ns=move(process.last_ns),
+        spans=[replace(span, start_ns=move(span.start_ns), end_ns=move(span.end_ns)) for span in process.spans],
+        instants=[replace(instant, at_ns=move(instant.at_ns)) for instant in process.instants],
+        uses=[replace(use, at_ns=move(use.at_ns)) for use in process.uses],
+        anchors=[replace(anchor, monotonic_ns=move(anchor.monotonic_ns)) for anchor in process.anchors],
+    )
+
+
+def _moved_life(life: JvmLife, move: Move) -> JvmLife:
+    return replace(
+        life,
+        start_ns=move(life.start_ns),
+        exit_ns=None if life.exit_ns is None else move(life.exit_ns),
+        created_ns=None if life.created_ns is None else move(life.created_ns),
+        pauses=tuple((move(begin), move(end)) for begin, end in life.pauses),
+    )
 
 
 def _clock_of(process: RecordedProcess) -> tuple[str, int | None]:

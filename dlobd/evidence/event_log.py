@@ -1,57 +1,46 @@
 """Spark's event log: Spark's own record of an application, its stages and its tasks, in milliseconds.
 
-A line that is no event, or an event of another form, is counted as damaged and ignored. Tasks and stages are then
-unknown, because their sums would be too small; except if it is the last line, of a driver that was killed.
+Damaged lines are counted and ignored. Tasks and stages are then unknown, because their sums would be too small; except
+if it is the last line, of a driver that was killed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from dlobd.bundle import reading
 from dlobd.bundle.reading import Members
+from dlobd.spans import JsonMap
 
 
 @dataclass(frozen=True, slots=True)
 class TaskMetrics:
-    """One ended task. Times are wall-clock milliseconds of the driver, `run_ms` and `deserialize_ms` the executor's.
-
-    `run_ms` counts each CPU of the task, as Spark does since SPARK-51666: a task of two CPUs that runs for 3 s has
-    6,000. Other times do not.
-    """
+    """One ended task. Times are wall-clock milliseconds of the driver, `run_ms` and `deserialize_ms` the executor's."""
 
     id: int
     launch_ms: int
     finish_ms: int
-    run_ms: int
+    run_ms: int  # for each CPU of the task (SPARK-51666): a task of two CPUs that runs for 3 s has 6,000
     deserialize_ms: int
     read_bytes: int  # by Spark's own input formats
     ok: bool
     stage: tuple[int, int] = (0, 0)  # id and attempt
     cpus: float = 1  # per task, by the resource profile of its stage; `spark.task.cpus` by default
-    raw: Mapping[str, Any] = field(default_factory=dict)  # `Task Metrics` as Spark wrote them; empty if it has none
+    raw: JsonMap = field(default_factory=dict)  # `Task Metrics` as Spark wrote them; empty if it has none
 
 
 @dataclass(slots=True)
 class EventLog:
-    """The events of one log.
-
-    Attributes:
-        stage_calls: ID and attempt of each completed stage -> the call that created it, without its line: `collect`.
-        hosts: addresses or names of the hosts with a block manager.
-        hadoop_settings: Hadoop's configuration in the driver, with its defaults.
-        has_start, has_end: True if the log has the start, or the end, of the application.
-    """
+    """The events of one log; the keys of stages are their ID and attempt."""
 
     tasks: list[TaskMetrics] = field(default_factory=list)
-    stage_calls: dict[tuple[int, int], str] = field(default_factory=dict)
-    hosts: set[str] = field(default_factory=set)
-    hadoop_settings: dict[str, str] = field(default_factory=dict)
-    has_start: bool = False
-    has_end: bool = False
+    stage_calls: dict[tuple[int, int], str] = field(default_factory=dict)  # the call of each: `collect`
+    hosts: set[str] = field(default_factory=set)  # addresses or names of the hosts with a block manager
+    hadoop_settings: dict[str, str] = field(default_factory=dict)  # in the driver, with defaults
+    has_start: bool = False  # of the application
+    has_end: bool = False  # of the application
     lines: int = 0
     damaged_lines: int = 0
 
@@ -64,10 +53,10 @@ def parse(lines: Iterable[str]) -> EventLog:
     whole = True
     for line in filter(str.strip, lines):
         event = _event(line)
-        whole = not isinstance(event, reading.Damaged)
+        whole = event is not None
         log.lines += 1
         log.damaged_lines += not whole
-        if event is None or isinstance(event, reading.Damaged):
+        if not event:
             continue
         kind = event["Event"]
         if kind == _PROFILE:
@@ -95,24 +84,19 @@ def parse(lines: Iterable[str]) -> EventLog:
     return log
 
 
-def _event(line: str) -> dict[str, Any] | reading.Damaged | None:
-    """Return an event; None for an event of a kind that is not read."""
+def _event(line: str) -> JsonMap | None:
+    """Return an event, empty for a kind that is not read; None for a damaged line."""
     if not any(f'"{kind}"' in line for kind in _EVENTS):
         # most events: they are not parsed, but a cut line is detected
-        return None if line.startswith("{") and line.rstrip().endswith("}") else reading.Damaged("it is cut")
-    event = reading.parse_json(line, dict[str, Any])
-    if isinstance(event, reading.Damaged):
-        return event
-    kind = event.get("Event")
-    if not isinstance(kind, str):
-        return reading.Damaged("it has no kind")
-    if kind not in _EVENTS:
+        return {} if line.startswith("{") and line.rstrip().endswith("}") else None
+    event = reading.parse_json(line, JsonMap)
+    if isinstance(event, reading.Damaged) or not isinstance(event.get("Event"), str):
         return None
-    problem = reading.mismatch(event, _EVENTS[kind])
-    return event if problem is None else reading.Damaged(problem)
+    shape = _EVENTS.get(event["Event"])
+    return {} if shape is None else None if reading.mismatch(event, shape) else event
 
 
-_START, _END, _LOG_START = "SparkListenerApplicationStart", "SparkListenerApplicationEnd", "SparkListenerLogStart"
+_START, _END = "SparkListenerApplicationStart", "SparkListenerApplicationEnd"
 _ENVIRONMENT = "SparkListenerEnvironmentUpdate"
 _BLOCK_MANAGER = "SparkListenerBlockManagerAdded"
 _PROFILE = "SparkListenerResourceProfileAdded"
@@ -120,7 +104,7 @@ _SUBMITTED, _COMPLETED = "SparkListenerStageSubmitted", "SparkListenerStageCompl
 _TASK_END = "SparkListenerTaskEnd"
 
 
-def _task(event: Mapping[str, Any], stage: tuple[int, int], cpus: float) -> TaskMetrics:
+def _task(event: JsonMap, stage: tuple[int, int], cpus: float) -> TaskMetrics:
     info, metrics = event["Task Info"], event.get("Task Metrics") or {}
     return TaskMetrics(
         info["Task ID"],
@@ -136,9 +120,9 @@ def _task(event: Mapping[str, Any], stage: tuple[int, int], cpus: float) -> Task
     )
 
 
-# ---- the type of each event, as far as it is read
-
 _STAGE = {"Stage ID": int, "Stage Attempt ID": int}
+_TASK = Members({"Task ID": int, "Launch Time": int, "Finish Time": int})
+_CPUS = Members(optional={"cpus": Members({"Amount": float})})
 
 
 def _counters(text: str, **groups: str) -> Members:
@@ -160,32 +144,15 @@ _METRICS = _counters(
 
 _EVENTS = {
     _TASK_END: Members(
-        {
-            **_STAGE,
-            "Task Info": Members({"Task ID": int, "Launch Time": int, "Finish Time": int}),
-            "Task End Reason": Members({"Reason": str}),
-        },
+        {**_STAGE, "Task Info": _TASK, "Task End Reason": Members({"Reason": str})},
         {"Task Metrics": reading.OrNull(_METRICS)},
     ),
     _SUBMITTED: Members({"Stage Info": Members(_STAGE, {"Resource Profile Id": int})}),
     _COMPLETED: Members({"Stage Info": Members({**_STAGE, "Stage Name": str})}),
-    _PROFILE: Members(
-        {
-            "Resource Profile Id": int,
-            "Task Resource Requests": Members(optional={"cpus": Members({"Amount": float})}),
-        }
-    ),
+    _PROFILE: Members({"Resource Profile Id": int, "Task Resource Requests": _CPUS}),
     _BLOCK_MANAGER: Members({"Block Manager ID": Members({"Host": str})}),
-    _ENVIRONMENT: Members(
-        {},
-        {
-            "JVM Information": Members(optional={"Java Version": str}),
-            "Spark Properties": dict[str, str],
-            "Hadoop Properties": dict[str, str],
-        },
-    ),
-    _LOG_START: Members({}, {"Spark Version": str}),
-    _START: Members({"App ID": str, "App Name": str, "Timestamp": int}),
-    _END: Members({}, {"Timestamp": int}),
+    _ENVIRONMENT: Members(optional={"Hadoop Properties": dict[str, str]}),
+    _START: Members(),
+    _END: Members(),
 }
 """Kind of event -> its members."""

@@ -1,7 +1,4 @@
-"""The evidence of one run in a bundle, parsed once.
-
-An absent source is empty, not an error, because a run may have ended early.
-"""
+"""The evidence of one run in a bundle, parsed once. An absent source is empty: a run may have ended early."""
 
 from __future__ import annotations
 
@@ -22,15 +19,16 @@ from dlobd.evidence.log4j import LogLine
 from dlobd.evidence.recorder import RecordedProcess
 from dlobd.evidence.topology import Topology
 from dlobd.evidence.yarn import Attempts
+from dlobd.spans import JsonMap
 from dlobd.tracing.clock import WallToMonotonic
 
 
+@dataclass(frozen=True)
 class JvmRecords:
     """The records of the JVM of spark-submit or of the driver, read when first used."""
 
-    def __init__(self, lines: Callable[[], list[LogLine]], life: Callable[[], jvm.JvmLife | None]) -> None:
-        self._read_lines = lines
-        self._read_life = life
+    _read_lines: Callable[[], list[LogLine]]
+    _read_life: Callable[[], jvm.JvmLife | None]
 
     @cached_property
     def lines(self) -> list[LogLine]:
@@ -94,8 +92,7 @@ class Evidence:
 
     @cached_property
     def _own_anchors(self) -> list[schema.ClockAnchor]:
-        window: dict[str, Any] = self._documents.needed(files.WINDOW)
-        return [schema.ClockAnchor(**anchor) for anchor in window["anchors"]]
+        return [schema.ClockAnchor(**anchor) for anchor in self.window["anchors"]]
 
     @property
     def domain(self) -> str:
@@ -140,9 +137,9 @@ class Evidence:
         return next((p for p in self.processes if p.process.role == "chief"), None)
 
     @cached_property
-    def job(self) -> dict[str, Any]:
+    def job(self) -> JsonMap:
         """`dlobd.job.description.Job` as a dict. Raises BundleError if it is missing or damaged."""
-        job: dict[str, Any] = self._documents.needed(files.JOB)
+        job: JsonMap = self._documents.needed(files.JOB)
         return job
 
     @cached_property
@@ -173,7 +170,7 @@ class Evidence:
     @cached_property
     def driver(self) -> JvmRecords:
         """The JVM of the SparkContext."""
-        if self.topology.client_has_driver_log:
+        if not self.topology.driver_in_container:
             return self.submitter
         am = self.attempts.am
         return JvmRecords(lambda: self.container_log(am) if am else [], lambda: self.container_jvm(am) if am else None)
@@ -235,7 +232,7 @@ class Evidence:
 
     @cached_property
     def executor_of(self) -> dict[str, str]:
-        """Container -> the executor in it."""
+        """ID of the executor in each container."""
         return {container: executor for executor, container in self.executor_containers.items()}
 
     @cached_property

@@ -9,7 +9,15 @@ from dlobd.errors import BundleError
 from dlobd.network.verdict.evidence import Snapshot
 from dlobd.record.resources import PageCache
 from dlobd.record.run import Noise
-from dlobd.schema import ClockAnchor
+
+
+class Anchor(TypedDict):
+    """A `dlobd.schema.ClockAnchor`."""
+
+    domain: str
+    monotonic_ns: int
+    wall_ns: int
+    error_ns: int
 
 
 class Window(TypedDict):
@@ -22,7 +30,7 @@ class Window(TypedDict):
     pid: int
     application_id: str | None
     ended_by: str
-    anchors: list[ClockAnchor]
+    anchors: list[Anchor]
     diagnostics: NotRequired[str]
     by_hand: NotRequired[bool]
 
@@ -39,7 +47,7 @@ class OwnJob(TypedDict):
 
 
 class GenerationJob(TypedDict):
-    """The experiment whose data set `dlobd.run.generation` makes. Two members are a training job's only."""
+    """The experiment whose data set `dlobd.run.generation` makes."""
 
     steps: NotRequired[None]
     train_dir: NotRequired[None]
@@ -78,13 +86,10 @@ class SpanCost(TypedDict):
 
     recording: Literal["on", "off"]
     span_ns: int | None
-    lowest_ns: NotRequired[int | None]
-    highest_ns: NotRequired[int | None]
 
 
 class Collected(TypedDict):
-    """`missing`: one line for each thing that was not collected. `absent`: files of which `missing` has a line.
-    `metrics`: values that only the running cluster knew. `files`: size in bytes of each collected file."""
+    """`missing`: a line for each thing that was not collected. `absent`: their files. `files`: size of each file."""
 
     missing: list[str]
     absent: NotRequired[list[str]]
@@ -93,7 +98,7 @@ class Collected(TypedDict):
 
 
 class Resident(TypedDict):
-    """Files of one component in the page cache."""
+    """Bytes of the files of one component: in the page cache, and in all."""
 
     resident_bytes: int
     total_bytes: int
@@ -168,21 +173,6 @@ class RmApplication(TypedDict, total=False):
     applicationTags: str
 
 
-class ContainerBean(TypedDict):
-    """A NodeManager's JMX bean of one container; its metrics have numeric values."""
-
-    name: str
-
-
-class Machine(TypedDict, total=False):
-    """The hardware that a rank used."""
-
-    device: str
-    cores: int
-    intra_op_threads: int
-    inter_op_threads: int
-
-
 class Test(TypedDict):
     """The result of the evaluation after training."""
 
@@ -209,7 +199,7 @@ class RankResult(TypedDict):
     samples: int
     losses: list[Loss]
     loop_ns: NotRequired[int | None]
-    machine: NotRequired[Machine]
+    machine: NotRequired[dict[str, str | int]]  # that the rank used
     test: NotRequired[Test | None]
     evaluations: NotRequired[list[Evaluation] | None]
 
@@ -229,17 +219,14 @@ DOCUMENTS: dict[str, Any] = {
     files.CHECKSUMS: Checksums,
     files.RM_APPLICATION: RmApplication,
     files.RM_ATTEMPTS: object,
-    files.NM_CONTAINERS: list[ContainerBean],
+    files.NM_CONTAINERS: list[object],
     files.DAEMONS: list[Daemon],
 }
 """Name of each JSON document of a bundle -> its type."""
 
 T = TypeVar("T")
 
-WITHOUT = {
-    files.WINDOW: "window: nothing was submitted",
-    files.JOB: f"{files.JOB}: the topology of the job is unknown",
-}
+WITHOUT = {files.WINDOW: "window: nothing was submitted", files.JOB: f"{files.JOB}: the topology of the job is unknown"}
 """Name of each indispensable document -> the end of the error message."""
 
 
@@ -263,17 +250,13 @@ class Documents:
         return otherwise if isinstance(document, Missing | Damaged) else document
 
     def needed(self, name: str) -> Any:
-        """Return the window or the job.
-
-        Raises:
-            BundleError: the document is missing or damaged.
-        """
-        document = self._found[name]
-        if isinstance(document, Missing):
-            raise BundleError(f"{self._bundle} has no {WITHOUT[name]}.", "look at its run.json")
-        if isinstance(document, Damaged):
-            raise BundleError(f"{self._bundle / name} {document.reason}.", "look at its run.json")
-        return document
+        """Return the window or the job. Raises BundleError if it is missing or damaged."""
+        match self._found[name]:
+            case Missing():
+                raise BundleError(f"{self._bundle} has no {WITHOUT[name]}.", "look at its run.json")
+            case Damaged(reason):
+                raise BundleError(f"{self._bundle / name} {reason}.", "look at its run.json")
+        return self._found[name]
 
     @property
     def damaged(self) -> dict[str, str]:

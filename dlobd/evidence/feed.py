@@ -41,9 +41,7 @@ def without_reads(spans: Sequence[RecordedSpan]) -> list[tuple[int, int]]:
 
 
 def _passed(own: Sequence[RecordedSpan], others: Sequence[RecordedSpan], slack_bytes: int) -> dict[int, int]:
-    """Map the start of each transfer to the end of the transfer on the other side that completed as many bytes.
-
-    `slack_bytes` fewer bytes suffice."""
+    """Map the start of each transfer to the time at which the other side had transferred as many bytes."""
     moved = list(accumulate(_amount(span) for span in others))
     found = {}
     for one, upto in zip(own, accumulate(_amount(span) for span in own), strict=True):
@@ -58,7 +56,6 @@ def _passed(own: Sequence[RecordedSpan], others: Sequence[RecordedSpan], slack_b
 
 
 def _known(spans: Sequence[RecordedSpan]) -> list[RecordedSpan]:
-    """Return the spans in their order, up to the first without an end or a size."""
     known = []
     for span in sorted(spans, key=lambda span: span.start_ns):
         if span.truncated or not {"bytes", "items"} & span.attrs.keys():

@@ -33,14 +33,11 @@ class Audit:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """One block transfer of a DataNode.
-
-    The duration of a read includes back-pressure of its client, and that of a write covers the whole open stream.
-    `bytes` of a read include checksums, about 0.8 %."""
+    """One block transfer of a DataNode. The duration of a read includes back-pressure; of a write, the open stream."""
 
     end_ns: int
     operation: str  # HDFS_READ or HDFS_WRITE
-    bytes: int
+    bytes: int  # of a read with checksums, about 0.8 %
     duration_ns: int
     block: str
     client: str
@@ -79,45 +76,28 @@ _CLOSED = re.compile(r"DIR\* completeFile: (\S+) is closed by ")
 
 @dataclass(frozen=True, slots=True)
 class CloseRetry:
-    """A close that the NameNode refused, because a DataNode had not reported the last block.
-
-    The client then sleeps `delay_ns`, by default twice as long at each retry. `next_ns` is the time of its next try, if
-    the log has it."""
+    """A close that the NameNode refused, because a DataNode had not reported the last block."""
 
     at_ns: int
     path: str
-    delay_ns: int
-    next_ns: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CloseAnswer:
-    """The NameNode's log line of an attempt to close a file: it is closed, or a block has too few replicas."""
-
-    at_ns: int
-    path: str
-    closed: bool
-
-
-def close_answers(lines: Iterable[LogLine]) -> Iterator[CloseAnswer]:
-    """Yield the answers to closes in the NameNode's log."""
-    for line in lines:
-        again = _NOT_COMPLETE.search(line.message)
-        if match := again or _CLOSED.search(line.message):
-            yield CloseAnswer(line.at_ns, match[1], again is None)
+    delay_ns: int  # the client's sleep: by default twice as long at each retry
+    next_ns: int | None = None  # time of its next try, if the log has it
 
 
 def close_retries(lines: Iterable[LogLine]) -> Iterator[CloseRetry]:
     """Yield the refused closes in the NameNode's log."""
     seen: Counter[str] = Counter()
     refused: dict[str, int] = {}
-    for answer in close_answers(lines):
-        path = answer.path
+    for line in lines:
+        again = _NOT_COMPLETE.search(line.message)
+        if (match := again or _CLOSED.search(line.message)) is None:
+            continue
+        path = match[1]
         if (at_ns := refused.pop(path, None)) is not None:
-            yield _retry(path, at_ns, seen[path], answer.at_ns)
+            yield _retry(path, at_ns, seen[path], line.at_ns)
             seen[path] += 1
-        if not answer.closed:
-            refused[path] = answer.at_ns
+        if again:
+            refused[path] = line.at_ns
     for path, at_ns in refused.items():
         yield _retry(path, at_ns, seen[path], None)
 
@@ -127,20 +107,14 @@ def _retry(path: str, at_ns: int, number: int, next_ns: int | None) -> CloseRetr
     return CloseRetry(at_ns, path, default_ns if next_ns is None else min(default_ns, next_ns - at_ns), next_ns)
 
 
+@dataclass(frozen=True)
 class HdfsLife:
     """The records of HDFS, read when first used."""
 
-    def __init__(
-        self,
-        log: Callable[[str], list[LogLine]],
-        traces: Sequence[str],
-        located: Mapping[str, BlockLocations],
-        checksums: Checksums,
-    ) -> None:
-        self._log = log
-        self._traces = traces
-        self._located = located
-        self.checksums = checksums
+    _log: Callable[[str], list[LogLine]]
+    _traces: Sequence[str]
+    _located: Mapping[str, BlockLocations]
+    checksums: Checksums
 
     @cached_property
     def audits(self) -> list[Audit]:

@@ -15,19 +15,13 @@ _CREATED = re.compile(r"Create VM, (\d{1,9}[.,]\d{1,12}) secs$")
 
 @dataclass(frozen=True, slots=True)
 class JvmLife:
-    """The life of a JVM.
-
-    Attributes:
-        exit_ns: None if the JVM was killed, or if its log has no exit record.
-        created_ns: the time at which it was ready to load the main class; None if its log lacks it.
-        pauses: begin and end of each collection that stopped all threads.
-    """
+    """The life of a JVM."""
 
     start_ns: int
-    exit_ns: int | None
+    exit_ns: int | None  # None if the JVM was killed, or if its log has no exit record
     gc_pause_ns: int
-    created_ns: int | None = None
-    pauses: tuple[tuple[int, int], ...] = ()
+    created_ns: int | None = None  # when it was ready to load the main class
+    pauses: tuple[tuple[int, int], ...] = ()  # collections that stopped all threads
 
 
 def read(path: Path) -> JvmLife | None:

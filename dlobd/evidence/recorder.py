@@ -1,12 +1,9 @@
-"""Reads the span files of `dlobd.tracing` into processes with spans and instants.
-
-A file may end anywhere, because its writer may have been killed.
-"""
+"""Reads the span files of `dlobd.tracing` into processes with spans and instants; a file may end anywhere."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -17,7 +14,7 @@ from dlobd.bundle.reading import Members
 from dlobd.layers import LAYERS, TENSORFLOW
 from dlobd.network.verdict.evidence import TransportEvidence
 from dlobd.schema import ClockAnchor, Process
-from dlobd.spans import SpanKind, kind_of
+from dlobd.spans import Details, JsonMap, SpanKind, kind_of
 from dlobd.tracing.clock_offset import Exchange
 from dlobd.tracing.recorder import LOST_LINES, Cost
 
@@ -29,26 +26,20 @@ _LOST = re.compile(LOST_LINES.format(r"(\d+)", r"(\d+)"))
 
 @dataclass(slots=True)
 class RecordedSpan:
-    """A recorded span.
-
-    Attributes:
-        end_ns: without a recorded end, the last evidence of the process.
-        rendezvous: kind of the collective of which it is a member; empty if it is none.
-        call: number of the collective, or of the step.
-    """
+    """A recorded span."""
 
     id: int
     parent: int
     layer: str
     name: str
     start_ns: int
-    end_ns: int
+    end_ns: int  # without a recorded end, the last evidence of the process
     truncated: bool
-    wait: dict[str, Any]
-    attrs: dict[str, Any]
+    wait: Details
+    attrs: JsonMap
     thread: str
-    rendezvous: str = ""
-    call: int | None = None
+    rendezvous: str = ""  # kind of its collective, if any
+    call: int | None = None  # number of the collective, or of the step
 
     @property
     def kind(self) -> SpanKind | None:
@@ -68,28 +59,21 @@ class Instant:
 
     name: str
     at_ns: int
-    attrs: dict[str, Any]
+    attrs: JsonMap
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """The kernel's counters of a process from its start to `at_ns`; None for an unknown counter.
-
-    Attributes:
-        main: nanoseconds of the main thread on a core, and waiting for a core.
-        threads: the same for all observed threads.
-        cpu_ns: includes ended threads.
-        pressure: nanoseconds in which some task of the machine waited for a core, and for a disk.
-    """
+    """The kernel's counters of a process from its start to `at_ns`; None for an unknown counter."""
 
     at_ns: int
-    main: tuple[int, int] | None
-    threads: tuple[int, int] | None
-    cpu_ns: int | None
+    main: tuple[int, int] | None  # nanoseconds of the main thread on a core, and waiting for a core
+    threads: tuple[int, int] | None  # the same for all observed threads
+    cpu_ns: int | None  # with ended threads
     read_bytes: int | None
     major_faults: int | None
     block_io_ns: int | None
-    pressure: tuple[int, int] | None
+    pressure: tuple[int, int] | None  # nanoseconds in which some task of the machine waited for a core, and for a disk
 
 
 @dataclass(slots=True)
@@ -137,15 +121,12 @@ def trainers(processes: Iterable[RecordedProcess]) -> list[RecordedProcess]:
 
 
 def read(path: Path) -> RecordedProcess | None:
-    """Read the process that wrote `path`; None if its first line is damaged.
-
-    A line that is cut or has another form is counted as damaged, and ignored.
-    """
+    """Read the process that wrote `path`; None if its first line is damaged. Ignores other damaged lines."""
     process: RecordedProcess | None = None
     open_spans: dict[int, RecordedSpan] = {}
     ids: set[int] = set()
     for text in reading.lines(path):
-        line = reading.parse_json(text, dict[str, Any])
+        line = reading.parse_json(text, JsonMap)
         if isinstance(line, reading.Damaged) or not isinstance(line.get("k"), str):
             damaged = True
         elif line["k"] == "process":
@@ -166,7 +147,7 @@ def read(path: Path) -> RecordedProcess | None:
     return process
 
 
-def _add(process: RecordedProcess, line: Mapping[str, Any], open_spans: dict[int, RecordedSpan], ids: set[int]) -> bool:
+def _add(process: RecordedProcess, line: JsonMap, open_spans: dict[int, RecordedSpan], ids: set[int]) -> bool:
     """Add a line to its process; return False for a damaged line. Kinds of later versions are ignored."""
     kind = line["k"]
     shape = LINES.get(kind)
@@ -180,10 +161,9 @@ def _add(process: RecordedProcess, line: Mapping[str, Any], open_spans: dict[int
         last_ns = line["monotonic_ns"]
     elif kind in ("s", "b"):
         last_ns = line["t"] + (line["d"] if kind == "s" else 0)
-        wait = dict(line.get("w", {}))
-        if line["i"] in ids or line["l"] not in LAYERS or wait.keys() - _WAIT.keys():
-            return False
-        if not line["t"] <= last_ns < MAX_NS:
+        wait: Any = line.get("w", {})
+        valid = line["l"] in LAYERS and line["t"] <= last_ns < MAX_NS and wait.keys() <= _WAIT.keys()
+        if line["i"] in ids or not valid:
             return False
         collective, call = wait.pop("rendezvous", ""), wait.pop("call", None)
         names = line["i"], line["p"], line["l"], line["n"]
@@ -200,9 +180,7 @@ def _add(process: RecordedProcess, line: Mapping[str, Any], open_spans: dict[int
             return False
         if ended:
             del open_spans[line["i"]]
-            ended.end_ns = last_ns
-            ended.truncated = False
-            ended.attrs = {**ended.attrs, **line.get("a", {})}
+            ended.end_ns, ended.truncated, ended.attrs = last_ns, False, {**ended.attrs, **line.get("a", {})}
     elif kind == "x":
         pair = Exchange(**{field.name: line[field.name] for field in fields(Exchange)})
         last_ns = pair.received_a_ns
@@ -217,9 +195,8 @@ def _add(process: RecordedProcess, line: Mapping[str, Any], open_spans: dict[int
         process.instants.append(Instant(line["n"], last_ns, attrs))
     elif kind == "u":
         last_ns = line["t"]
-        main, threads, stalled = (
-            tuple(pair) if pair else None for pair in map(line.get, ("main", "threads", "pressure"))
-        )
+        pairs = (line.get(name) for name in ("main", "threads", "pressure"))
+        main, threads, stalled = (tuple(pair) if pair else None for pair in pairs)
         rest = (line["cpu"], line["read"], line["major"], line["block_io"])
         process.uses.append(Use(last_ns, main, threads, *rest, stalled))
     elif kind == "cost":
@@ -237,7 +214,7 @@ def read_all(directory: Path) -> list[RecordedProcess]:
 
 
 def lost_lines(bundle: Path, processes: Iterable[RecordedProcess]) -> dict[tuple[str, int], int]:
-    """Return (directory, PID) -> lines that a disk refused, by the recorders' counts and their messages on stderr."""
+    """Return the number of lost lines by directory and PID, from the recorders' counts and messages on stderr."""
     counts = {(p.path.parent.name, p.process.pid): p.cost.lost_lines for p in processes if p.cost}
     for path in (bundle / files.DRIVER_STDERR, *sorted((bundle / files.CONTAINER_LOGS).glob("*/stderr"))):
         directory = "driver" if path.name == "driver.stderr" else path.parent.name
@@ -247,10 +224,7 @@ def lost_lines(bundle: Path, processes: Iterable[RecordedProcess]) -> dict[tuple
     return counts
 
 
-# ---- the lines of a span file: the type of each member, as far as it is read
-
-
-def _ints(names: str) -> dict[str, Any]:
+def _ints(names: str) -> dict[str, type]:
     return dict.fromkeys(names.split(), int)
 
 
@@ -258,14 +232,8 @@ _PROCESS = Members(
     {"host": str, "role": str, "start_ns": int | None, "domain": str, "forked": bool, **_ints("index pid opened_ns")},
     {"schema": int, "parent": int | None},
 )
-_WAIT = {
-    "waits_for": list[str],
-    "released_ns": int | None,
-    "cause": str,
-    "cause_period_ns": int | None,
-    "rendezvous": str,
-    "call": int,
-}
+_WAIT: dict[str, object] = {"waits_for": list[str], "cause": str, "rendezvous": str, "call": int}
+_WAIT |= {"released_ns": int | None, "cause_period_ns": int | None}
 _ATTRS = Members(
     optional={
         **dict.fromkeys(["address", "by", "cause", "how", "master", "package", "path", "purpose", "role"], str),
@@ -280,7 +248,7 @@ _BEGIN = {"i": int, "p": int, "l": str, "n": str, "t": int}
 _MORE = {"th": str, "w": Members(optional=_WAIT), "a": _ATTRS}
 _PAIR = tuple[int, int] | None
 
-LINES: dict[str, Any] = {
+LINES: dict[str, Members] = {
     "anchor": Members(_ints("monotonic_ns wall_ns error_ns")),
     "b": Members(_BEGIN, _MORE),
     "s": Members({**_BEGIN, "d": int}, _MORE),

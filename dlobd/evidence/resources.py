@@ -1,44 +1,33 @@
-"""Reads the files of `dlobd.run.resource_sampler` into counters over time.
-
-A file may end anywhere, because its writer may have been killed.
-"""
+"""Reads the files of `dlobd.run.resource_sampler` into counters over time; a file may end anywhere."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
 
 from dlobd.bundle import reading
 from dlobd.bundle.reading import ListOf, Members
+from dlobd.spans import JsonMap
 
 LOOPBACK = "lo"
 
 
 @dataclass(frozen=True, slots=True)
 class HostSample:
-    """The use of one machine at `at_ns`; None for an unknown counter.
-
-    Attributes:
-        memory_bytes: in use; all other counters are sums since the start of the machine.
-        received_bytes: by interface, loopback included.
-        gpus: for each GPU its load in percent and its memory in use.
-        cost_ns: CPU time of the sampler.
-        pressure: nanoseconds in which some task waited for a core, and for a disk.
-    """
+    """The use of one machine at `at_ns`, in sums since its start; None for an unknown counter."""
 
     at_ns: int
     cpu_busy_ns: int
     cpu_stolen_ns: int
-    memory_bytes: int
+    memory_bytes: int  # in use
     disk_read_bytes: int | None
     disk_written_bytes: int | None
-    received_bytes: Mapping[str, int]
+    received_bytes: Mapping[str, int]  # by interface, loopback included
     net_sent_bytes: int
-    gpus: tuple[tuple[int, int] | None, ...]
-    cost_ns: int
-    pressure: tuple[int, int] | None = None
+    gpus: tuple[tuple[int, int] | None, ...]  # load in percent and memory in use
+    cost_ns: int  # CPU time of the sampler
+    pressure: tuple[int, int] | None = None  # nanoseconds in which some task waited for a core, and for a disk
 
     @property
     def loopback_bytes(self) -> int | None:
@@ -53,10 +42,7 @@ class HostSample:
 
 @dataclass(frozen=True, slots=True)
 class ProcessSample:
-    """The use of one process: `rss_bytes` at `at_ns`, and totals until then.
-
-    The counters from `later_ns` on are None for a process whose threads were not read; see `dlobd.tracing.process_use`.
-    """
+    """The use of one process: `rss_bytes` at `at_ns`, and totals until then; see `dlobd.tracing.process_use`."""
 
     at_ns: int
     cpu_ns: int
@@ -64,7 +50,7 @@ class ProcessSample:
     rss_bytes: int
     read_bytes: int | None
     write_bytes: int | None
-    later_ns: int | None = None  # time of the reading after the start of the sample
+    later_ns: int | None = None  # time of the reading after the start of the sample; None if no threads were read
     lane_on_core_ns: int | None = None
     lane_waiting_ns: int | None = None
     threads_on_core_ns: int | None = None
@@ -98,29 +84,24 @@ class SampledHost:
     memory_bytes: int
     period_ns: int
     roots: dict[str, int]
-    gpus: list[dict[str, Any]]
+    gpus: list[JsonMap]
     samples: list[HostSample] = field(default_factory=list)
     processes: list[SampledProcess] = field(default_factory=list)
     damaged_lines: int = 0
 
 
 class Counter:
-    """A counter with several readings, as a piecewise-linear function of time, in integers.
-
-    It is constant before its first reading and after its last. A counter that falls has started from 0 again.
-    """
+    """A counter that is linear between its readings. A counter that falls has started from 0 again."""
 
     def __init__(self, readings: Iterable[tuple[int, int]]) -> None:
         self._times: list[int] = []
         self._values: list[int] = []
-        before = 0
+        before = total = 0
         for at_ns, value in readings:
-            if self._times:
-                self._values.append(self._values[-1] + (value - before if value >= before else value))
-            else:
-                self._values.append(value)
-            self._times.append(at_ns)
+            total += value - before if value >= before else value
             before = value
+            self._times.append(at_ns)
+            self._values.append(total)
 
     def at(self, at_ns: int) -> int:
         """Return the value at a time; 0 if it was never read."""
@@ -143,7 +124,7 @@ def read(lines: Iterable[str]) -> SampledHost | None:
     open_processes: dict[int, SampledProcess] = {}
     damaged_lines = 0
     for text in lines:
-        line = reading.parse_json(text, dict[str, Any])
+        line = reading.parse_json(text, JsonMap)
         shape = None if isinstance(line, reading.Damaged) else LINES.get(str(line.get("k")))
         if isinstance(line, reading.Damaged) or shape is None or reading.mismatch(line, shape):
             damaged_lines += 1
@@ -161,7 +142,7 @@ def read(lines: Iterable[str]) -> SampledHost | None:
     return host
 
 
-def _describe(found: SampledHost, line: dict[str, Any], known: dict[int, SampledProcess]) -> None:
+def _describe(found: SampledHost, line: JsonMap, known: dict[int, SampledProcess]) -> None:
     """Add a process, or its description as another program; with another start it is a new process."""
     names = ("pid", "parent", "start_ns", "name", "main_class", "executor")
     process = SampledProcess(*(line[name] for name in names))
@@ -173,11 +154,14 @@ def _describe(found: SampledHost, line: dict[str, Any], known: dict[int, Sampled
     found.processes.append(process)
 
 
-def _sample(host: SampledHost, line: Mapping[str, Any], known: Mapping[int, SampledProcess]) -> bool:
+def _sample(host: SampledHost, line: JsonMap, known: Mapping[int, SampledProcess]) -> bool:
     """Add the readings of one point in time; return False for a damaged line."""
     at_ns, net, disk = line["t"], line["net"], line["disk"]
     readings = {pid: counters for pid, counters in line["p"].items() if pid.isdecimal()}
-    if len(readings) < len(line["p"]) or not all(map(_whole, readings.values())) or len(line["gpu"]) != len(host.gpus):
+    # the fields of `ProcessSample`, but two counters for `at_ns` and `cpu_ns`; CPU times and memory are always known
+    most = len(fields(ProcessSample))
+    whole = all(6 <= len(counters) <= most and None not in counters[:4] for counters in readings.values())
+    if len(readings) < len(line["p"]) or not whole or len(line["gpu"]) != len(host.gpus):
         return False
     host.samples.append(
         HostSample(
@@ -200,43 +184,25 @@ def _sample(host: SampledHost, line: Mapping[str, Any], known: Mapping[int, Samp
     return True
 
 
-def _whole(counters: Sequence[int | None]) -> bool:
-    """Return True if the counters of one process fit into a `ProcessSample`."""
-    # without `at_ns`, and with two counters whose sum is `cpu_ns`; CPU times and memory are always known
-    return 6 <= len(counters) <= len(fields(ProcessSample)) and None not in counters[:4]
-
-
-# ---- the lines of a sampler: the type of each member
-
 _PAIR = tuple[int, int] | None
+
+
+def _all(kind: object, names: str) -> dict[str, object]:
+    return dict.fromkeys(names.split(), kind)
+
 
 LINES: dict[str, Members] = {
     "host": Members(
-        {
-            **dict.fromkeys(("k", "host", "domain", "machine"), str),
-            **dict.fromkeys(("cores", "memory_bytes", "period_ns", "sampler"), int),
-            "roots": dict[str, int],
-            "gpus": ListOf(Members({"name": str, "memory_bytes": int})),
-        }
+        _all(str, "host domain machine")
+        | _all(int, "cores memory_bytes period_ns sampler")
+        | {"roots": dict[str, int], "gpus": ListOf(Members({"name": str, "memory_bytes": int}))}
     ),
     "process": Members(
-        {
-            **dict.fromkeys(("k", "name"), str),
-            **dict.fromkeys(("pid", "parent"), int),
-            **dict.fromkeys(("main_class", "executor"), str | None),
-            "start_ns": int | None,
-        }
+        {"name": str, "start_ns": int | None, **_all(int, "pid parent"), **_all(str | None, "main_class executor")}
     ),
     "sample": Members(
-        {
-            **dict.fromkeys(("t", "memory", "cost"), int),
-            "k": str,
-            "cpu": tuple[int, int, int],
-            "disk": _PAIR,
-            "net": dict[str, tuple[int, int]],
-            "gpu": list[_PAIR],
-            "p": dict[str, list[int | None]],
-        },
+        {"disk": _PAIR, "gpu": list[_PAIR], "p": dict[str, list[int | None]], **_all(int, "t memory cost")}
+        | {"cpu": tuple[int, int, int], "net": dict[str, tuple[int, int]]},
         {"pressure": _PAIR},
     ),
 }

@@ -51,10 +51,7 @@ class Call:
 
 
 def calls(lines: Iterable[LogLine]) -> list[Call]:
-    """Return the calls of one JVM, by their start. Calls without an answer are left out: their process died.
-
-    A thread makes one call at a time, so that an answer belongs to the last call of its thread.
-    """
+    """Return the answered calls of one JVM, by their start. A thread makes one call at a time."""
     found: list[Call] = []
     open_: dict[str, tuple[LogLine, re.Match[str]]] = {}
     for line in lines:

@@ -1,7 +1,4 @@
-"""Reads the logs of the driver, the ApplicationMaster and the executors, with %nano timestamps.
-
-The event log has the same tasks in milliseconds; metrics and checks use it.
-"""
+"""Reads the logs of the driver, the ApplicationMaster and the executors, with %nano timestamps."""
 
 from __future__ import annotations
 
@@ -153,13 +150,10 @@ def driver(lines: Sequence[LogLine]) -> DriverLog:
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """The times at which the ApplicationMaster requests containers.
-
-    It requests at `from_ns`, and then after pauses that double from the first to the longest while containers are
-    missing (`ApplicationMaster.allocationThreadImpl` of Spark 4.3)."""
+    """The times at which the ApplicationMaster requests containers, as in Spark 4.3."""
 
     from_ns: int
-    first_pause_ns: int
+    first_pause_ns: int  # the pauses double from it while containers are missing
     longest_pause_ns: int
 
     def around(self, at_ns: int) -> tuple[int, int]:
@@ -190,7 +184,7 @@ class AmLog:
         return self.requests[0] if self.requests else None
 
     def requested_before(self, at_ns: int | None) -> int | None:
-        """Return the time of the last request before `at_ns`, when its container was allocated; else of the first."""
+        """Return the time of the last request before the allocation of a container, or of the first request."""
         made = [line.at_ns for line in self.requests]
         return max((ns for ns in made if at_ns is not None and ns <= at_ns), default=made[0] if made else None)
 
@@ -251,20 +245,17 @@ def executor(lines: Iterable[LogLine]) -> ExecutorLog:
     for line in lines:
         log.first = log.first or line
         message = line.message
+        for pattern, times in ((_GOT, log.got), (_RUNNING, log.running), (_PYTHON, log.python)):
+            if match := pattern.search(message):
+                times[int(match[1])] = line.at_ns
         if message.startswith("Connecting to driver"):
             log.connecting = log.connecting or line
         elif "Successfully registered with driver" in message:
             log.registered = log.registered or line
         elif "Driver commanded a shutdown" in message:
             log.shutdown = log.shutdown or line
-        elif match := _GOT.search(message):
-            log.got[int(match[1])] = line.at_ns
         elif match := _SPLIT.search(message):
             log.splits[int(match[1])] = Split(match[2], int(match[4]), line.at_ns)
-        elif match := _RUNNING.search(message):
-            log.running[int(match[1])] = line.at_ns
-        elif match := _PYTHON.search(message):
-            log.python[int(match[1])] = line.at_ns
         elif (match := _READING.search(message)) and (task := _OF_TASK.search(line.thread)):
             reading[line.thread, match[1]] = line.at_ns
             log.deserialised.setdefault(int(task[1]), line.at_ns)

@@ -1,7 +1,4 @@
-"""The topology of a run: the process that dlobd starts, the place of the driver, and the manager of the executors.
-
-Lanes, sources and checks ask it for consequences, such as the lane that the client waits for.
-"""
+"""The topology of a run: the process that dlobd starts, the place of the driver, the manager of the executors."""
 
 from __future__ import annotations
 
@@ -26,27 +23,17 @@ class Placement(Enum):
     YARN_CLUSTER = "YARN; the driver is in the ApplicationMaster's container"
 
 
-_WITHOUT_YARN = {
-    "none": Placement.NATIVE,
-    "standalone": Placement.STANDALONE,
-    "local-cluster": Placement.LOCAL_CLUSTER,
-}
+_WITHOUT_YARN = {"none": Placement.NATIVE, "standalone": Placement.STANDALONE, "local-cluster": Placement.LOCAL_CLUSTER}
 
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """The topology of one run.
-
-    Attributes:
-        by_hand: True if the user submitted the application; the window is then the ResourceManager's.
-        external: True if dlobd did not start the cluster.
-        user_script: True for a script of the user, False for dlobd's training job.
-    """
+    """The topology of one run."""
 
     placement: Placement
-    by_hand: bool = False
-    external: bool = False
-    user_script: bool = False
+    by_hand: bool = False  # the user submitted the application; the window is the ResourceManager's
+    external: bool = False  # dlobd did not start the cluster
+    user_script: bool = False  # not dlobd's training job
 
     @classmethod
     def of(cls, job: Mapping[str, object], by_hand: bool = False, external: bool = False) -> Topology:
@@ -97,21 +84,6 @@ class Topology:
         return APPLICATION_LANE if self.by_hand else self.launched_role
 
     @property
-    def client_starts_jvm(self) -> bool:
-        """True if dlobd runs spark-submit, so that the logs of its JVM must be in the bundle."""
-        return self.has_spark and not self.by_hand
-
-    @property
-    def client_has_driver_log(self) -> bool:
-        """True if the output of the client's process has the driver's log."""
-        return not self.driver_in_container
-
-    @property
     def driver_ends_in_window(self) -> bool:
         """True if the driver must end before the client's process."""
         return not (self.by_hand or self.driver_in_container)
-
-    @property
-    def all_processes_known(self) -> bool:
-        """True if no process of the run is unknown to dlobd on its machine."""
-        return not (self.external or self.by_hand)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Literal
 
+from dlobd.evidence.facts import RmApplication
 from dlobd.evidence.log4j import LogLine
 
 # container IDs have an epoch after a restart of the ResourceManager: container_e01_<timestamp>_...
@@ -69,19 +70,11 @@ class LostNode:
 
 @dataclass(slots=True)
 class YarnLife:
-    """The transitions of an application and its containers.
+    """The transitions of an application and its containers, without unused reservations."""
 
-    Attributes:
-        application: SUBMITTED ACCEPTED RUNNING FINISHING FINISHED; names such as ATTEMPT_RUNNING are the first of any
-            attempt.
-        attempts: by number, from 1: SUBMITTED SCHEDULED ALLOCATED LAUNCHED RUNNING FINAL_SAVING FINISHED FAILED.
-        containers: by ID: ALLOCATED ACQUIRED START_REQUEST LOCALIZING SCHEDULED RUNNING EXITED COMPLETED. Containers
-            that were reserved and never allocated are left out.
-    """
-
-    application: Marks
-    attempts: dict[int, Marks]
-    containers: dict[str, Marks]
+    application: Marks  # SUBMITTED ACCEPTED RUNNING FINISHING FINISHED, and ATTEMPT_RUNNING of the first attempt
+    attempts: dict[int, Marks]  # by number, from 1: SUBMITTED SCHEDULED ALLOCATED LAUNCHED RUNNING FINISHED FAILED
+    containers: dict[str, Marks]  # ALLOCATED ACQUIRED START_REQUEST LOCALIZING SCHEDULED RUNNING EXITED COMPLETED
     diagnostics: list[str]
     lost_nodes: list[LostNode]
 
@@ -90,13 +83,12 @@ class YarnLife:
         return self.attempts.get(attempt_of(container), Marks())
 
 
-def add_rest_times(life: YarnLife, record: Mapping[str, Any], monotonic_ns: Callable[[int], int]) -> None:
-    """Add times of the ResourceManager's REST record, for an application without the ResourceManager's log.
-
-    `monotonic_ns` converts milliseconds since the epoch."""
-    for state, key in (("SUBMITTED", "startedTime"), ("FINISHED", "finishedTime")):
-        if record.get(key):
-            life.application.at[state] = monotonic_ns(record[key])
+def add_rest_times(life: YarnLife, record: RmApplication, monotonic_ns: Callable[[int], int]) -> None:
+    """Add times of the ResourceManager's REST record, for an application without the ResourceManager's log."""
+    times: dict[str, Literal["startedTime", "finishedTime"]] = {"SUBMITTED": "startedTime", "FINISHED": "finishedTime"}
+    for state, key in times.items():
+        if at_ms := record.get(key):
+            life.application.at[state] = monotonic_ns(at_ms)
             life.application.source[state] = f"RM REST: {key}"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from dlobd.attribution.evidence_quality import quality
+from dlobd.attribution.attribute import quality
 from dlobd.attribution.what_if import Retain, WhatIf
 from dlobd.evidence.evidence import Evidence
 from dlobd.layers import LAYERS

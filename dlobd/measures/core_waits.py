@@ -66,7 +66,6 @@ def warnings(waits: CoreWaits | None, wall_ns: int) -> list[str]:
 
 
 def _split(pieces: Pieces, unknown: Tally[str] | None = None) -> dict[str, int]:
-    """Split pieces of the wall time, and add the unknown time to `unknown`, by its reason."""
     overlaps: Tally[tuple[Carrier, int]] = Tally()
     ns = 0
     for segment, carrier in pieces:
@@ -95,15 +94,11 @@ def _split(pieces: Pieces, unknown: Tally[str] | None = None) -> dict[str, int]:
     return {"ns": ns, **states, "blocked_ns": blocked_ns, "unknown_ns": ns - known_ns}
 
 
-# ---- other processes
-
-
 def _by_others(evidence: Evidence, pieces: Pieces, window: Window) -> tuple[int | None, int | None]:
-    """Return the CPU time of foreign processes, and the time for which the run waited for cores that they used.
-
-    None if some of the run's processes are invisible: those of an external cluster may run on this machine too."""
+    """Return the CPU time of foreign processes and the wait for their cores; None if unknown."""
     host = evidence.resources
-    if host is None or not evidence.topology.all_processes_known or len(host.samples) < 2:
+    topology = evidence.topology
+    if host is None or topology.external or topology.by_hand or len(host.samples) < 2:
         return None, None
     ends = [segment.end_ns for segment, _ in pieces]
     foreign_ns = held_up_ns = 0
@@ -124,7 +119,6 @@ def _by_others(evidence: Evidence, pieces: Pieces, window: Window) -> tuple[int 
 
 
 def _foreign(host: SampledHost) -> Iterator[tuple[Window, tuple[int, int]]]:
-    """Yield the CPU time between successive samples: of the run's processes, and of all processes."""
     at: dict[int, dict[int, ProcessSample]] = defaultdict(dict)
     for process in host.processes:
         for sample in process.samples:

@@ -7,15 +7,15 @@ job; of TensorFlow's libraries that is less than half. The result is the share o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
+from dlobd.evidence.facts import BeforeAndAfter, Resident
 from dlobd.record.resources import EnvironmentCache, EnvironmentPart, cache_state
 
 USED_BYTES = 16 << 20
 """A part with fewer bytes in memory after the job was not used."""
 
 
-def environment_cache(evidence: Mapping[str, Any] | None) -> EnvironmentCache | None:
+def environment_cache(evidence: Mapping[str, BeforeAndAfter] | None) -> EnvironmentCache | None:
     """Return the member `environment_cache` of run.json; None without readings."""
     if not evidence:
         return None
@@ -43,7 +43,7 @@ def warnings(cache: EnvironmentCache | None) -> list[str]:
     return [f"{state} start: {parts} were in the page cache"]
 
 
-def _part(name: str, before: Mapping[str, int] | None, after: Mapping[str, int] | None) -> EnvironmentPart:
+def _part(name: str, before: Resident | None, after: Resident | None) -> EnvironmentPart:
     if before is None or after is None:
         return EnvironmentPart(name, None, None, None, None)
     needed = after["resident_bytes"]

@@ -23,11 +23,7 @@ EXECUTOR_LOG = "executor log"
 
 
 def epochs(evidence: Evidence) -> tuple[Epoch, ...]:
-    """Return the epochs that the chief completed, by its own marks.
-
-    The model that was stored after training is that of the last epoch: its accuracy belongs to that epoch, unless the
-    epoch was evaluated by itself, or training went on after its end.
-    """
+    """Return the epochs of the chief. An evaluation after training counts for the last epoch."""
     chief = evidence.chief
     first = chief.instant(kinds.FIRST_BATCH) if chief else None
     if chief is None or first is None:
@@ -56,12 +52,7 @@ def epochs(evidence: Evidence) -> tuple[Epoch, ...]:
 
 
 def first_touch(evidence: Evidence) -> Event | None:
-    """Return the first open of a file of the training data.
-
-    The NameNode's audit log has it. Without HDFS or this log it is an executor's turn to its input split, which may be
-    seconds before the JVM opens it, or the start of a rank's open: the second clock is then too long, never too short.
-    Names and sizes of files, which the driver lists, are no data.
-    """
+    """Return the first open of a training file, by the NameNode's audit log, else by the executors and ranks."""
     since_ns, opened = evidence.window["exec_ns"], [a for a in evidence.hdfs.audits if a.command == "open"]
     opens = [line.at_ns for line in opened if line.at_ns >= since_ns and _of_training(evidence, line.path)]
     if opens:
@@ -89,10 +80,7 @@ def _reads(evidence: Evidence) -> Iterator[Event]:
 def time_to_accuracy(
     target: float, found: Sequence[Epoch], start_ns: int, touched: Event | None, recorded: bool = True
 ) -> TimeToAccuracy | None:
-    """Return the time to accuracy on both clocks; None without a target.
-
-    `target`: share of the test samples; 0: no target. `start_ns`: start of the window. `recorded`: True if the
-    chief's own marks exist."""
+    """Return the time to accuracy on both clocks; None without a target. `recorded`: True if the chief has marks."""
     if not target:
         return None
     tested = [(epoch, epoch.test_accuracy) for epoch in found if epoch.test_accuracy is not None]

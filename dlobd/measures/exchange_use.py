@@ -17,9 +17,7 @@ def exchange_use(evidence: Evidence) -> tuple[ExchangeUse, ...]:
 
 
 def overlap(compute_ns: int, exchange_ns: int, steps_ns: int) -> float | None:
-    """Return (M + P - U) / min(M, P), after Hashemi et al. 2019 (TicTac); None if one of them took no time.
-
-    Without overlap, gaps between a step's parts make U longer than M + P: the result is then 0."""
+    """Return (M + P - U) / min(M, P), at least 0, after Hashemi et al. 2019 (TicTac); None if M or P took no time."""
     shorter_ns = min(compute_ns, exchange_ns)
     return max(0.0, (compute_ns + exchange_ns - steps_ns) / shorter_ns) if shorter_ns > 0 else None
 

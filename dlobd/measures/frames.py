@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -23,6 +22,8 @@ from dlobd.measures import resource_use
 from dlobd.record.resources import LayerWaits
 from dlobd.record.run import Run
 from dlobd.schema import Span, Trace
+
+Row = dict[str, object]
 
 
 def _columns(text: str) -> dict[str, str]:
@@ -84,16 +85,11 @@ RESOURCES = _columns("""
 """)
 """Columns of `RunBundle.resources`. A row of the role `host` is the whole machine, without a PID.
 
-`memory_bytes` is the memory in use, of a process its resident set. All other figures except those of GPUs are sums
-since the start of the machine or process. Unknown figures are missing."""
+`memory_bytes` is in use, of a process its resident set. Other figures than those of GPUs are sums since its start."""
 
 
 class RunBundle:
-    """A run on disk, read from its directory or its run.json; it is never changed.
-
-    Raises:
-        BundleError: it is missing, damaged or of a newer version.
-    """
+    """A run on disk, by its directory or its run.json. Raises BundleError if it is missing, damaged or newer."""
 
     def __init__(self, path: str | Path) -> None:
         self._bundle: Bundle = find(path, Path("."))
@@ -117,13 +113,11 @@ class RunBundle:
         return self._frame([self._span_row(span) for span in spans], SPANS)
 
     def attribution(self) -> pd.DataFrame:
-        """Return a row per layer and a row for `unattributed`, with the columns `ATTRIBUTION`.
-
-        `ns` sums to the wall time. Empty for a run that ended before its job was submitted."""
+        """Return a row per layer and for `unattributed`, with the columns `ATTRIBUTION`."""
         wall_ns = self.run.wall_ns
         if not wall_ns:
             return self._frame([], ATTRIBUTION)
-        rest: dict[str, Any] = {
+        rest: Row = {
             **dict.fromkeys(ATTRIBUTION, 0),
             **dict.fromkeys(("ns", "lo_ns", "hi_ns"), self.run.unattributed_ns or 0),
             "layer": UNATTRIBUTED,
@@ -167,9 +161,7 @@ class RunBundle:
         return self._frame(rows, EPOCHS)
 
     def resources(self) -> pd.DataFrame:
-        """Return a row per sample of dlobd's machine, and of each process on it, with the columns `RESOURCES`.
-
-        Empty for a run without samples."""
+        """Return a row per sample of dlobd's machine, and of each process on it, with the columns `RESOURCES`."""
         evidence, window = Evidence(self.path), self.run.window
         found = evidence.resources
         if found is None or window is None:
@@ -179,7 +171,7 @@ class RunBundle:
         frame["at_ns"] -= window.start_ns
         return frame.sort_values(["at_ns", "role", "index", "pid"], ignore_index=True)
 
-    def _frame(self, rows: list[dict[str, Any]], columns: dict[str, str]) -> pd.DataFrame:
+    def _frame(self, rows: list[Row], columns: dict[str, str]) -> pd.DataFrame:
         # pandas stores texts as Arrow's if pyarrow is installed, which rejects half of a surrogate pair
         written = [
             {k: v.encode(errors="backslashreplace").decode() if isinstance(v, str) else v for k, v in row.items()}
@@ -189,7 +181,7 @@ class RunBundle:
         frame.attrs = {name: getattr(self.run, name) for name in ("run_id", "status", "reason")}
         return frame
 
-    def _span_row(self, span: Span) -> dict[str, Any]:
+    def _span_row(self, span: Span) -> Row:
         own = ("id", "layer", "name", "lane", "source", "resolution_ns", "truncated")
         return {
             **{name: getattr(span, name) for name in own},
@@ -212,7 +204,7 @@ def _passed(row: LayerWaits | None, ns: int) -> dict[str, int | None]:
 _IO = ("disk_read_bytes", "disk_written_bytes", "loopback_bytes", "net_received_bytes", "net_sent_bytes")
 
 
-def _host_rows(found: SampledHost) -> Iterator[dict[str, Any]]:
+def _host_rows(found: SampledHost) -> Iterator[Row]:
     for sample in found.samples:
         gpus = [gpu for gpu in sample.gpus if gpu]
         yield {
@@ -226,7 +218,7 @@ def _host_rows(found: SampledHost) -> Iterator[dict[str, Any]]:
         }
 
 
-def _process_rows(evidence: Evidence, found: SampledHost) -> Iterator[dict[str, Any]]:
+def _process_rows(evidence: Evidence, found: SampledHost) -> Iterator[Row]:
     for process, role, index in resource_use.with_roles(evidence, found):
         who = {"host": found.host, "role": role, "index": index, "pid": process.pid}
         for sample in process.samples:

@@ -11,9 +11,7 @@ from dlobd.schema import Process
 
 
 def imports(evidence: Evidence) -> tuple[Import, ...]:
-    """Return one row per process, package and importer, the longest imports of a process first.
-
-    The time of a package that was imported in several pieces is their sum."""
+    """Return one row per process, package and importer, the longest imports of a process first."""
     totals: dict[tuple[Process, str, str], list[int]] = defaultdict(lambda: [0, 0])
     for recorded in evidence.processes:
         for instant in recorded.instants:

@@ -1,7 +1,6 @@
 """The threads that execute a lane, and their counters over time, by which `core_waits` splits the wall time. Pure.
 
-There are two readers: the sampler of dlobd's machine, for all processes of the run on that machine, and each Python
-process for itself, on any host.
+The sampler of dlobd's machine reads all processes of the run there; each Python process reads itself, on any host.
 """
 
 from __future__ import annotations
@@ -90,9 +89,9 @@ class Carriers:
             if who.role == "driver":
                 self._by_role["driver", 0].append(readings)
         twins = set(map(id, matched.values()))
-        for process, role, index in self._sampled:
-            if id(process) not in twins:
-                self._by_role[role, index].append(_readings(process, None))
+        self._alone = [row for row in self._sampled if id(row[0]) not in twins]
+        for process, role, index in self._alone:
+            self._by_role[role, index].append(_readings(process, None))
         if evidence.topology.driver_in_container:  # its JVM is the driver's JVM
             self._by_role["driver", 0] += self._by_role["application-master", 0]
         self._matched = matched
@@ -135,10 +134,9 @@ class Carriers:
             twin = self._matched.get(id(recorded))
             source = "own marks, samples" if twin else "own marks"
             rows.append(_row(recorded.process, _merged(twin, recorded), window, source))
-        twins = set(map(id, self._matched.values()))
         host = self._evidence.resources.host if self._evidence.resources else ""
-        for process, role, index in self._sampled:
-            if id(process) not in twins and role != OTHER:
+        for process, role, index in self._alone:
+            if role != OTHER:
                 who = Process(host, role, index, process.pid, process.start_ns)
                 rows.append(_row(who, _merged(process, None), window, "samples"))
         return tuple(sorted(rows, key=lambda row: (row.role, row.index, row.pid)))
@@ -164,7 +162,6 @@ class Carriers:
         )
 
     def _twin(self, recorded: RecordedProcess) -> SampledProcess | None:
-        """Return the same process in the samples."""
         found = self._evidence.resources
         if found is None or recorded.domain != found.domain:
             return None

@@ -1,8 +1,7 @@
 """Computes the recording overhead of a run from its bundle: counted where possible, else estimated. Pure.
 
-Counted by the recorder itself: spans, lines, bytes, lost lines, and the time of writing them. Estimated: the number of
-spans times the cost of a span on the client's machine before the window (evidence/span_cost.json), along the attributed
-chain, and in the training loop of the slowest rank. `dlobd selftest --overhead` measures the estimated quantity.
+Estimated is the number of spans times the cost of a span on the client's machine before the window
+(evidence/span_cost.json), along the attributed chain, and in the training loop of the slowest rank.
 """
 
 from __future__ import annotations
@@ -98,14 +97,14 @@ def _on_chain(spans: Iterable[Span], segments: Iterable[Segment]) -> int:
 
 def _loop(processes: Iterable[RecordedProcess], span_ns: int | None) -> LoopCost | None:
     """Return the cost in the longest training loop. All its threads count, since they share one interpreter."""
-    slowest: tuple[int, int, RecordedProcess] | None = None
-    for process in processes:
-        first, last = process.instant(kinds.FIRST_BATCH), process.instant(kinds.LAST_STEP_DONE)
-        if first and last and (slowest is None or last.at_ns - first.at_ns > slowest[0]):
-            slowest = (last.at_ns - first.at_ns, first.at_ns, process)
-    if slowest is None:
+    loops = [
+        (last.at_ns - first.at_ns, first.at_ns, process)
+        for process in processes
+        if (first := process.instant(kinds.FIRST_BATCH)) and (last := process.instant(kinds.LAST_STEP_DONE))
+    ]
+    if not loops:
         return None
-    length_ns, first_ns, process = slowest
+    length_ns, first_ns, process = max(loops, key=lambda loop: loop[0])
     spans = sum(first_ns <= span.start_ns < first_ns + length_ns for span in process.spans)
     cost_ns = spans * span_ns if span_ns is not None else None
     rank = f"{process.process.role} {process.process.index}"

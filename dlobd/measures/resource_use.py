@@ -45,6 +45,10 @@ def resource_use(evidence: Evidence, segments: Sequence[Segment], window: Window
     gpus = [_gpu_busy(found, index) for index in range(len(found.gpus))]
     times = [sample.at_ns for sample in found.samples]
     cost = Counter((sample.at_ns, sample.cost_ns) for sample in found.samples)
+    intervals: dict[str, list[Window]] = defaultdict(list)
+    for segment in segments:
+        intervals[segment.layer].append((segment.start_ns, segment.end_ns))
+    layers = sorted(intervals, key=[*LAYERS, UNATTRIBUTED].index)
     return ResourceUse(
         period_ns=found.period_ns,
         samples=sum(window[0] <= at_ns <= window[1] for at_ns in times),
@@ -52,7 +56,7 @@ def resource_use(evidence: Evidence, segments: Sequence[Segment], window: Window
         cost_ns=cost.between(*window),
         hosts=(_host(found, counters, window),),
         processes=_processes(evidence, found, window),
-        layers=_layers(found, counters, gpus, segments),
+        layers=tuple(_layer(found, counters, gpus, layer, intervals[layer]) for layer in layers),
         gpus=tuple(_gpu(found, index, busy, window) for index, busy in enumerate(gpus)),
     )
 
@@ -64,7 +68,6 @@ def _counter(found: SampledHost, name: str) -> Counter | None:
 
 
 def _sampled(found: SampledHost, start_ns: int, end_ns: int) -> int:
-    """Return the part of an interval between the first sample and the last."""
     first_ns, last_ns = found.samples[0].at_ns, found.samples[-1].at_ns
     return max(0, min(end_ns, last_ns) - max(start_ns, first_ns))
 
@@ -74,9 +77,6 @@ def _growth(counters: _Counters, intervals: Sequence[Window]) -> dict[str, int |
         name: sum(counter.between(*interval) for interval in intervals) if counter else None
         for name, counter in counters.items()
     }
-
-
-# ---- hosts and layers
 
 
 def _host(found: SampledHost, counters: _Counters, window: Window) -> HostUse:
@@ -107,16 +107,6 @@ def _within(found: SampledHost, window: Window) -> list[HostSample]:
     return inside or [min(found.samples, key=lambda sample: abs(sample.at_ns - window[0]))]
 
 
-def _layers(
-    found: SampledHost, counters: _Counters, gpus: Sequence[Counter], segments: Sequence[Segment]
-) -> tuple[LayerUse, ...]:
-    intervals: dict[str, list[Window]] = defaultdict(list)
-    for segment in segments:
-        intervals[segment.layer].append((segment.start_ns, segment.end_ns))
-    order = [*LAYERS, UNATTRIBUTED]
-    return tuple(_layer(found, counters, gpus, layer, intervals[layer]) for layer in sorted(intervals, key=order.index))
-
-
 def _layer(
     found: SampledHost, counters: _Counters, gpus: Sequence[Counter], layer: str, intervals: Sequence[Window]
 ) -> LayerUse:
@@ -134,9 +124,6 @@ def _layer(
     )
 
 
-# ---- processes
-
-
 def _cpu(process: SampledProcess) -> Counter:
     return _history(process, "cpu_ns") or Counter([])
 
@@ -150,8 +137,7 @@ def _history(process: SampledProcess, name: str) -> Counter | None:
 
 
 def _unseen_ns(found: SampledHost) -> int:
-    """Return the CPU time of ended children that no sample contains: of processes shorter than a period, and of the
-    ends of all others. The kernel adds it to the parent that waits for them."""
+    """Return the CPU time of ended children that no sample contains; the kernel adds it to the waiting parent."""
     last_ns = found.samples[-1].at_ns
     sampled = [process for process in found.processes if process.samples]
     ended: dict[int, list[SampledProcess]] = defaultdict(list)
@@ -171,7 +157,6 @@ def _unseen_ns(found: SampledHost) -> int:
 
 
 def _processes(evidence: Evidence, found: SampledHost, window: Window) -> tuple[ProcessUse, ...]:
-    """Return one row per process of a known role, and one per name of all others."""
     rows: list[ProcessUse] = []
     others: dict[str, list[ProcessUse]] = defaultdict(list)
     for process, role, index in with_roles(evidence, found):
@@ -198,7 +183,6 @@ def _process(process: SampledProcess, role: str, index: int, window: Window) -> 
 
 
 def _added_up(rows: Sequence[ProcessUse]) -> ProcessUse:
-    """Return several processes as one row, with the largest memory."""
 
     def total(values: Iterable[int | None]) -> int | None:
         known = [value for value in values if value is not None]
@@ -229,9 +213,6 @@ def with_roles(evidence: Evidence, found: SampledHost) -> Iterator[tuple[Sampled
         by_program, executor = _MAIN_CLASSES.get(process.main_class or "", OTHER), process.executor or ""
         number = int(executor) if by_program != OTHER and executor.isdecimal() else 0
         yield process, *roles.get(process.pid, (by_program, number))
-
-
-# ---- GPUs
 
 
 def _gpu_busy(found: SampledHost, index: int) -> Counter:

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from statistics import median
-from typing import Any
 
 from dlobd.evidence.event_log import TaskMetrics
 from dlobd.record.resources import SparkMetrics, StageMetrics
+from dlobd.spans import JsonMap
 
 
 class Metric:
@@ -83,9 +83,7 @@ LARGEST = ("resultSize", "peakExecutionMemory")
 
 
 def spark_metrics(tasks: Sequence[TaskMetrics], calls: Mapping[tuple[int, int], str]) -> SparkMetrics | None:
-    """Return the member `spark_metrics` of run.json; None for a run without an ended task.
-
-    `calls`: stage id and attempt to the call that made the stage, where known."""
+    """Return the member `spark_metrics` of run.json; None without an ended task. `calls`: by stage ID and attempt."""
     by_stage: dict[tuple[int, int], list[TaskMetrics]] = defaultdict(list)
     for task in tasks:
         by_stage[task.stage].append(task)
@@ -113,11 +111,7 @@ def _stage(stage: tuple[int, int], tasks: Sequence[TaskMetrics], call: str | Non
     return StageMetrics(stage[0], stage[1], call, skew_ns, {"numTasks": len(tasks), **metrics, **in_ms})
 
 
-def _value(raw: Mapping[str, Any], paths: Sequence[str]) -> int:
-    total = 0
-    for path in paths:
-        value: Any = raw
-        for step in path.split("/"):
-            value = value.get(step, {})
-        total += value or 0  # a task that was lost with its executor has no metrics
-    return total
+def _value(raw: JsonMap, paths: Sequence[str]) -> int:
+    parts = (path.rpartition("/") for path in paths)
+    # a task that was lost with its executor has no metrics
+    return sum((raw.get(group, {}) if group else raw).get(name) or 0 for group, _, name in parts)

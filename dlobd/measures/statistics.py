@@ -9,10 +9,7 @@ CONFIDENCE = 0.95
 
 
 def fewest(q: float) -> int:
-    """Return the least number of values such that their maximum bounds quantile `q` with 95 % confidence.
-
-    All of `n` independent values lie below the quantile with probability q^n.
-    """
+    """Return the smallest sample whose maximum bounds quantile `q` with 95 % confidence."""
     return math.ceil(math.log(1 - CONFIDENCE) / math.log(q))
 
 

@@ -1,7 +1,4 @@
-"""Finds the transport of each plane of a run, from records of the ranks and addresses of Spark and HDFS. Pure.
-
-The rules are those of `dlobd.network.verdict`.
-"""
+"""Finds the transport of each plane of a run, by the rules of `dlobd.network.verdict`. Pure."""
 
 from __future__ import annotations
 

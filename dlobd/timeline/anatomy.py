@@ -72,7 +72,6 @@ def _submission(evidence: Evidence) -> Iterator[Row]:
 
 
 def _executor(evidence: Evidence, executor: str | None, rank: Rank | None) -> Iterator[Row]:
-    """Yield the events of the last executor and of its trainer."""
     container = evidence.executor_containers.get(executor or "")
     if executor is None or container is None:
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dlobd import spans as kinds
 from dlobd.evidence import rpc
@@ -14,9 +14,9 @@ from dlobd.evidence.spark import Asking
 from dlobd.evidence.topology import APPLICATION_LANE, DRIVER_LANE
 from dlobd.evidence.yarn import Marks, attempt_of
 from dlobd.schema import Process, Span
-from dlobd.spans import SpanKind
-from dlobd.timeline import calls, jvm
-from dlobd.timeline.builder import LaneBuilder
+from dlobd.spans import Details, SpanKind
+from dlobd.timeline import jvm
+from dlobd.timeline.builder import LaneBuilder, place_calls
 
 RM_LOG = "RM log"
 NM_LOG = "NM log"
@@ -25,7 +25,7 @@ REST_RESOLUTION_NS = 1_000_000
 """REST has milliseconds."""
 
 
-def nm_heartbeat(evidence: Evidence) -> dict[str, Any]:
+def nm_heartbeat(evidence: Evidence) -> Details:
     """Return the heartbeat of a NodeManager as fields of a span, with the period of the run's settings if known."""
     settings = evidence.event_log.hadoop_settings
     set_ms = settings.get("yarn.resourcemanager.nodemanagers.heartbeat-interval-ms", "")
@@ -65,7 +65,7 @@ def build(evidence: Evidence, host: str) -> list[Span]:
 def _add_start(
     lane: LaneBuilder, evidence: Evidence, container: str, asked_ns: int | None, asked_source: str
 ) -> int | None:
-    """Add an ApplicationMaster's container and process until it serves or is the driver. Returns that time."""
+    """Add the start of an ApplicationMaster. Returns the time from which it serves or runs the driver."""
     marks = evidence.yarn.containers.get(container, Marks()).at
     am = evidence.am_log_of(container)
     life = evidence.container_jvm(container) if container else None
@@ -99,9 +99,7 @@ def lost_ns(evidence: Evidence, container: str) -> int | None:
 def _add_lost_attempt(
     lane: LaneBuilder, evidence: Evidence, container: str, asked_ns: int | None, asked_source: str
 ) -> int | None:
-    """Add an attempt whose ApplicationMaster was lost. Returns the start of the next attempt.
-
-    In cluster mode the driver and its work are lost with it; in client mode the driver continues."""
+    """Add an attempt whose ApplicationMaster was lost, and return the start of the next attempt."""
     gone_ns, number = lost_ns(evidence, container), attempt_of(container)
     again_ns = evidence.yarn.attempts.get(number + 1, Marks()).at.get("SUBMITTED") or gone_ns
     if evidence.topology.driver_in_container:
@@ -135,7 +133,7 @@ def _add_jvm(lane: LaneBuilder, evidence: Evidence, container: str, registered_n
     jvm.add_phases(lane, lines, jvm.APPLICATION_MASTER, "AM log", registered_ns)
     if registered_ns:
         main = [call for call in rpc.calls(lines) if call.thread == "main" and call.start_ns < registered_ns]
-        calls.place(lane, main, "AM log", [(registered_ns, sys.maxsize)])
+        place_calls(lane, main, "AM log", [(registered_ns, sys.maxsize)])
     jvm.add_pauses(lane, life, life.start_ns if life else None, registered_ns, "AM JVM log")
 
 
@@ -146,14 +144,10 @@ def add_container_start(
     asked_ns: int | None,
     asked_source: str,
     begun: tuple[int | None, str],
-    allocated_by: dict[str, Any],
+    allocated_by: Details,
     asking: Asking | None = None,
 ) -> None:
-    """Add a container from its request to the start of its process, with the same steps for AM and executors.
-
-    `asking`: the times at which the ApplicationMaster requests containers, if its log shows them. `begun`: start
-    of the process and its source, for steps that no log of a daemon separates. `allocated_by`: heartbeat that
-    the allocation waits for, as fields of a span."""
+    """Add a container from its request to the start of its process. `begun`: time and source of that start."""
     begun_ns, begun_source = begun
     if "ALLOCATED" not in marks:
         until = (marks["START_REQUEST"], NM_LOG) if "START_REQUEST" in marks else begun
@@ -169,7 +163,7 @@ def add_container_start(
         source = f"{RM_LOG}, {begun_source}"
         lane.log(kinds.LOCALISE_AND_START_CONTAINER, handed_ns, begun_ns, source, detail=what)
     # the CapacityScheduler allocates when a node reports
-    more = {"detail": what, **allocated_by}
+    more: Details = {"detail": what, **allocated_by}
     lane.log(kinds.ALLOCATE_CONTAINER, asked_ns, marks.get("ALLOCATED"), f"{asked_source}, {RM_LOG}", **more)
     _add_hand_out(lane, marks, what, asking)
     taken_ns = marks.get("ACQUIRED")
@@ -185,20 +179,17 @@ def add_container_start(
 
 
 def _add_hand_out(lane: LaneBuilder, marks: dict[str, int], what: str, asking: Asking | None) -> None:
-    """Add the time from the allocation of a container to its handover.
-
-    The ResourceManager itself takes the AM's container. An executor's container waits for the next request of the AM,
-    whose interval YARN sets; a later request is Spark's time."""
+    """Add the handover of an allocated container: the AM receives an executor's container at its next request."""
     allocated_ns, handed_ns = marks.get("ALLOCATED"), marks.get("ACQUIRED")
     if allocated_ns is None or handed_ns is None or what == "AM" or asking is None:
-        heartbeat = {} if what == "AM" else kinds.AM_HEARTBEAT.fields()
-        lane.log(kinds.HAND_OUT_CONTAINER, allocated_ns, handed_ns, RM_LOG, detail=what, **heartbeat)
+        heartbeat: Details = {"detail": what} if what == "AM" else {"detail": what, **kinds.AM_HEARTBEAT.fields()}
+        lane.log(kinds.HAND_OUT_CONTAINER, allocated_ns, handed_ns, RM_LOG, **heartbeat)
         return
     before_ns, next_ns = asking.around(allocated_ns)
     due_ns = min(max(next_ns, allocated_ns), handed_ns)
     if before_ns < next_ns:
-        more = {"detail": what, **kinds.AM_HEARTBEAT_READ.fields(next_ns - before_ns)}
-        lane.log(kinds.HAND_OUT_CONTAINER, allocated_ns, due_ns, f"{RM_LOG}, AM log", **more)
+        asked: Details = {"detail": what, **kinds.AM_HEARTBEAT_READ.fields(next_ns - before_ns)}
+        lane.log(kinds.HAND_OUT_CONTAINER, allocated_ns, due_ns, f"{RM_LOG}, AM log", **asked)
     else:
         due_ns = allocated_ns  # before its first request
     lane.log(kinds.AM_ASKS_FOR_CONTAINER, due_ns, handed_ns, f"AM log, {RM_LOG}")
@@ -226,10 +217,7 @@ def add_process_start(
     begun: tuple[int | None, int | None, int | None],
     ended: tuple[int | None, str, bool],
 ) -> None:
-    """Add the process of a container from its start to its registration, in the parts that its own records show.
-
-    `begun`: start by the NodeManager, start of the JVM, and first line of its log. `ended`: registration or end,
-    the source of that time, and True if it never registered."""
+    """Add the process of a container. `begun`: start of the container, of its JVM, and of its log."""
     running_ns, jvm_ns, logged_ns = begun
     end_ns, end_source, truncated = ended
     lane.add(start.script, running_ns, jvm_ns or logged_ns or end_ns, f"{NM_LOG}, {start.jvm_log}")

@@ -9,21 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from dlobd import spans as kinds
-from dlobd.evidence.alignment import widened_event, widened_span
+from dlobd.evidence.alignment import error_of, widened_event, widened_span
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected.missing import missing, not_measured, unknown
+from dlobd.evidence.log4j import RESOLUTION_NS, LogLine
 from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
-from dlobd.schema import MAIN_LANE, NOT_PART, NotMeasured, Process, Span, Trace
-from dlobd.timeline import anatomy, causality, hdfs_use, native
+from dlobd.evidence.spark import Job, Task
+from dlobd.schema import MAIN_LANE, NOT_PART, Clip, NotMeasured, Process, Span, Trace
+from dlobd.spans import Details
+from dlobd.timeline import anatomy, hdfs_use, native
 from dlobd.timeline import application as application_lane
 from dlobd.timeline import driver as driver_lane
 from dlobd.timeline import executor as executor_lane
 from dlobd.timeline import rank as rank_lane
 from dlobd.timeline.builder import LaneBuilder
 from dlobd.timeline.driver import last_notice_ns, last_task
+from dlobd.timeline.executor import lane_of
 from dlobd.timeline.ranks import TRAINING, Rank, last_executor
 from dlobd.timeline.ranks import ranks as ranks_of
 
@@ -42,11 +45,7 @@ WITHOUT_YARN = NotMeasured("yarn", "", f"{NOT_PART}: Spark's own Master and Work
 
 
 def assemble(evidence: Evidence) -> Trace:
-    """Return the trace of a run.
-
-    Raises:
-        BundleError: nothing was submitted, so that there is no window.
-    """
+    """Return the trace of a run. Raises BundleError if nothing was submitted."""
     if not evidence.topology.has_spark:
         return native.assemble(evidence)
     window = evidence.window
@@ -69,7 +68,7 @@ def assemble(evidence: Evidence) -> Trace:
             # the same role may have run on another executor before
             other_ns = [r.end_ns for r in ranks if r.lane == rank.lane and r.start_ns < rank.start_ns]
             before_ns = min(max([*other_ns, rank.start_ns if start_ns is None else start_ns]), rank.start_ns)
-            own = executor_lane.lane_of(executor)
+            own = lane_of(executor)
             spans += rank_lane.build(rank, own, before_ns, inside, waits.exit_of(rank), waits.resolve, puts)
             start_ns = rank.end_ns
     spans += rank_lane.servers(evidence)
@@ -78,6 +77,9 @@ def assemble(evidence: Evidence) -> Trace:
     if evidence.topology.by_hand:
         spans = [*_inside(spans, window["exec_ns"], window["exit_ns"])]
     absences = missing(evidence)
+    in_script = (IN_OWN_MAIN if ranks else NO_RANKS, IN_USER_CODE)
+    lacking = in_script if evidence.topology.user_script else rank_lane.exchange_not_measured(evidence.job)
+    lacking = lacking if evidence.topology.has_yarn else (*lacking, WITHOUT_YARN)
     spans = [widened_span(span) for span in unknown(spans, absences)]
     return Trace(
         start_ns=window["exec_ns"],
@@ -85,17 +87,11 @@ def assemble(evidence: Evidence) -> Trace:
         spans=tuple(spans),
         anchors=evidence.anchors,
         intervals=tuple(hdfs_use.intervals(evidence)),
-        not_measured=(*_not_measured(evidence, ranks), *not_measured(absences)),
+        not_measured=(*lacking, *not_measured(absences)),
         startup=tuple(map(widened_event, startup)),
         teardown=tuple(map(widened_event, teardown)),
-        clips=(*causality.reversed_messages(evidence), *causality.reversed_waits(spans)),
+        clips=(*reversed_messages(evidence), *reversed_waits(spans)),
     )
-
-
-def _not_measured(evidence: Evidence, ranks: Sequence[Rank]) -> tuple[NotMeasured, ...]:
-    own = (IN_OWN_MAIN if ranks else NO_RANKS, IN_USER_CODE)
-    found = own if evidence.topology.user_script else rank_lane.exchange_not_measured(evidence.job)
-    return found if evidence.topology.has_yarn else (*found, WITHOUT_YARN)
 
 
 def _inside(spans: Iterable[Span], start_ns: int, end_ns: int) -> Iterator[Span]:
@@ -111,8 +107,10 @@ def _client(evidence: Evidence, host: str) -> list[Span]:
     window, waits_for = evidence.window, evidence.topology.client_waits_for
     lane = LaneBuilder(MAIN_LANE, Process(host, MAIN_LANE, 0, 0))
     if evidence.topology.by_hand:
-        more = {"waits_for": (waits_for,), "resolution_ns": application_lane.REST_RESOLUTION_NS}
-        lane.add(kinds.APPLICATION, window["exec_ns"], window["exit_ns"], application_lane.RM_REST, **more)
+        bounds, resolution_ns = (window["exec_ns"], window["exit_ns"]), application_lane.REST_RESOLUTION_NS
+        lane.add(
+            kinds.APPLICATION, *bounds, application_lane.RM_REST, waits_for=(waits_for,), resolution_ns=resolution_ns
+        )
         return lane.spans
     started_ns, source = window["started_ns"], driver_lane.CLIENT
     lane.add(kinds.START_SPARK_SUBMIT, window["exec_ns"], started_ns, source)
@@ -120,9 +118,48 @@ def _client(evidence: Evidence, host: str) -> list[Span]:
     return lane.spans
 
 
-def _tasks(evidence: Evidence, executor: str) -> list[Any]:
+def _tasks(evidence: Evidence, executor: str) -> list[tuple[Job, Task]]:
     tasks = [(job, task) for job in evidence.driver.log.jobs for task in job.tasks if task.executor == executor]
     return sorted(tasks, key=lambda pair: pair[1].start_ns)
+
+
+def reversed_messages(evidence: Evidence) -> Iterator[Clip]:
+    """Yield messages between driver and executors that arrived before they were sent, beyond the uncertainty."""
+    for what, sent_ns, received_ns in _messages(evidence):
+        if sent_ns is None or received_ns is None:
+            continue
+        error_ns = 2 * RESOLUTION_NS + error_of(sent_ns) + error_of(received_ns)
+        if sent_ns - received_ns > error_ns:
+            yield Clip("inconsistent", what, sent_ns - received_ns)
+
+
+def _messages(evidence: Evidence) -> Iterator[tuple[str, int | None, int | None]]:
+    driver = evidence.driver.log
+    for executor, log in evidence.executors.items():
+        here, registered = lane_of(executor), _at(driver.registered.get(executor))
+        yield f"{here}: registration", _at(log.connecting or log.first), registered
+        yield f"{here}: answer to the registration", registered, _at(log.registered)
+    for job in driver.jobs:
+        for task in job.tasks:
+            if (own := evidence.executors.get(task.executor)) is None:
+                continue
+            here = lane_of(task.executor)
+            yield f"{here}: task {task.id}", task.start_ns, own.got.get(task.id)
+            yield f"{here}: result of task {task.id}", own.finished.get(task.id), task.end_ns
+
+
+def _at(line: LogLine | None) -> int | None:
+    return line.at_ns if line else None
+
+
+def reversed_waits(spans: Iterable[Span]) -> Iterator[Clip]:
+    """Yield waits that ended before their release, beyond the uncertainty of both."""
+    for span in spans:
+        if span.released_ns is None or span.truncated:
+            continue
+        early_ns = span.released_ns - span.end_ns
+        if early_ns > 2 * span.resolution_ns:
+            yield Clip("inconsistent", span.id, early_ns)
 
 
 class _Waits:
@@ -140,7 +177,6 @@ class _Waits:
         self._starts = sorted((s.start_ns, lane) for s, lane in self._named(kinds.START_TASK))
 
     def _named(self, name: str) -> Iterator[tuple[RecordedSpan, str]]:
-        """Yield the spans of a kind in all containers, with their lanes."""
         for executor, container in self._containers.items():
             for process in self._evidence.recorded_in(container):
                 for span in process.named(name):
@@ -148,7 +184,7 @@ class _Waits:
 
     def _lane(self, executor: str, process: RecordedProcess) -> str:
         own = next((rank.lane for rank in self._ranks if rank.whole and rank.process is process), None)
-        return own or executor_lane.lane_of(executor)
+        return own or lane_of(executor)
 
     def exit_of(self, rank: Rank) -> int | None:
         """Return the time at which the executor's task saw its trainer's process end, if it waited for it."""
@@ -163,25 +199,17 @@ class _Waits:
         trainer = next(iter(rank.named(kinds.TRAINER)), None)
         if trainer is None or not rank.process.forked:
             return None  # a separate process, for which the task waits in a recorded wait
-        if self._left_behind(rank):
-            return None  # the feed's task may begin before the trainer, and end after it
+        here = self._evidence.recorded_in(self._containers[rank.executor])
+        if rank.process.parent in {process.process.pid for process in here if process.named(kinds.START_TASK)}:
+            return None  # that task ended before, and the feed's task may begin before the trainer, and end after it
         for _, task in self._tasks[rank.executor]:
             end_ns = self._finished[rank.executor].get(task.id)
             if task.start_ns <= trainer.start_ns and (end_ns is None or trainer.end_ns <= end_ns):
                 return rank.start_ns, trainer.end_ns
         return None
 
-    def _left_behind(self, rank: Rank) -> bool:
-        """Return True if a task started the trainer as a process and ended: the trainer is fed."""
-        here = self._evidence.recorded_in(self._containers[rank.executor])
-        started = {process.process.pid for process in here if process.named(kinds.START_TASK)}
-        return rank.process.parent in started
-
     def held_ns(self, wait: RecordedSpan) -> int | None:
-        """Return the end of the time in which trainers delayed a feed.
-
-        Then all are idle, and the last task's blocks are consumed. None for a wait that is not for a feed, or if the
-        trainers discarded blocks."""
+        """Return the end of the time in which trainers delayed a feed; None if they discarded blocks."""
         if wait.name not in FEEDS or (last := last_task(self._evidence, wait)) is None:
             return None
         task = last[1]
@@ -193,21 +221,18 @@ class _Waits:
         busy = [r.finished[1] for r in self._ranks if r.start_ns < wait.end_ns and r.finished > (False, wait.start_ns)]
         return None if taken_ns is None else min(max(taken_ns, *busy), wait.end_ns) if busy else taken_ns
 
-    def _slept_for(self, sleep: RecordedSpan, trainer: Rank) -> dict[str, Any]:
-        """Return the release of a sleep in TFCluster.shutdown, which lasts until Spark has no job.
-
-        The last task of the job that ended releases it, delayed by a trainer inside that task; else the end of the
-        trainer."""
+    def _slept_for(self, sleep: RecordedSpan, trainer: Rank) -> Details:
+        """Return the release of a sleep in TFCluster.shutdown: the end of Spark's last task, or of the trainer."""
         jobs = [j for j in self._evidence.driver.log.jobs if j.end_ns and sleep.start_ns < j.end_ns <= sleep.end_ns]
         ended = max(jobs, key=lambda job: job.end_ns or 0, default=None)
         if ended and (tasks := [task for task in ended.tasks if task.end_ns is not None]):
             last = max(tasks, key=lambda task: task.end_ns or 0)
-            return {"waits_for": (executor_lane.lane_of(last.executor),), "released_ns": last.end_ns}
+            return {"waits_for": (lane_of(last.executor),), "released_ns": last.end_ns}
         unfinished, done_ns = trainer.finished
         at_work = unfinished or done_ns >= sleep.end_ns
         return {"waits_for": (trainer.lane,), "released_ns": None if at_work else max(done_ns, sleep.start_ns)}
 
-    def resolve(self, span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
+    def resolve(self, span: RecordedSpan, wait: Details) -> Details:
         """Return fields of Span for a recorded wait."""
         target = next(iter(wait.get("waits_for", ())), "")
         if target == kinds.WAIT_LAST_RESERVATION and (last := _last_before(self._reservations, span.end_ns)):
@@ -232,5 +257,5 @@ class _Waits:
 
 
 def _last_before(marks: Sequence[tuple[int, str]], end_ns: int) -> tuple[int, str] | None:
-    """Return the last mark before the end of a wait: a script may start several clusters."""
+    """Return the last mark before the end of a wait, because a script may start several clusters."""
     return max((mark for mark in marks if mark[0] <= end_ns), default=None)

@@ -2,37 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Unpack
 
+from dlobd import spans as kinds
 from dlobd.errors import BundleError
 from dlobd.evidence.log4j import RESOLUTION_NS
 from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
+from dlobd.evidence.rpc import Call
+from dlobd.layers import YARN
 from dlobd.schema import Process, Span
-from dlobd.spans import SpanKind, cause_of, kind_of
+from dlobd.spans import Details, SpanKind, cause_of, kind_of
 
 OWN_MARK = "own mark"
 
+Resolve = Callable[[RecordedSpan, Details], Details]
+"""Turns a recorded wait, which names roles such as `@feeder`, into the wait of a `Span`, which names lanes."""
 
+
+@dataclass(slots=True)
 class LaneBuilder:
     """Collector of the spans of one lane."""
 
-    def __init__(self, lane: str, process: Process) -> None:
-        self.lane = lane
-        self.process = process
-        self.spans: list[Span] = []
+    lane: str
+    process: Process
+    spans: list[Span] = field(default_factory=list)
 
-    def add(self, kind: SpanKind, start_ns: int | None, end_ns: int | None, source: str, **more: Any) -> None:
-        """Add [start, end), unless a bound is unknown or the interval is empty.
-
-        A span that ends before it starts is added: its sources contradict each other, and `nesting` counts a clip."""
+    def add(
+        self,
+        kind: SpanKind,
+        start_ns: int | None,
+        end_ns: int | None,
+        source: str,
+        *,
+        resolution_ns: int = 1,
+        process: Process | None = None,
+        **more: Unpack[Details],
+    ) -> None:
+        """Add [start, end), unless a bound is unknown or both are equal. `nesting` corrects an end before the start."""
         if start_ns is None or end_ns is None or end_ns == start_ns:
             return
-        process = more.pop("process", self.process)
-        span_id = f"{self.lane}/{len(self.spans)}"
-        self.spans.append(Span(span_id, None, kind, process, self.lane, start_ns, end_ns, source=source, **more))
+        where = (f"{self.lane}/{len(self.spans)}", None, kind, process or self.process, self.lane)
+        self.spans.append(Span(*where, start_ns, end_ns, source=source, resolution_ns=resolution_ns, **more))
 
-    def log(self, kind: SpanKind, start_ns: int | None, end_ns: int | None, source: str, **more: Any) -> None:
+    def log(
+        self, kind: SpanKind, start_ns: int | None, end_ns: int | None, source: str, **more: Unpack[Details]
+    ) -> None:
         """Add a span whose bounds have the resolution of log lines; see `add`."""
         self.add(kind, start_ns, end_ns, source, resolution_ns=RESOLUTION_NS, **more)
 
@@ -40,29 +57,23 @@ class LaneBuilder:
         self,
         process: RecordedProcess,
         spans: Iterable[RecordedSpan] | None = None,
-        resolve: Callable[[RecordedSpan, dict[str, Any]], dict[str, Any]] = lambda span, wait: wait,
+        resolve: Resolve = lambda span, wait: wait,
     ) -> None:
-        """Add recorded spans of `process`.
-
-        `spans`: the spans to add; None: all spans of its main thread. `resolve`: turns a recorded wait, which
-        names roles (`@feeder`), into fields of Span.
-
-        Raises:
-            BundleError: the registry has no such kind of span.
-        """
+        """Add recorded spans, by default those of the main thread. Raises BundleError for an unregistered kind."""
         prefix = f"{self.lane}/{process.process.pid}-{process.opened_ns}"
         for span in [s for s in process.spans if not s.thread] if spans is None else spans:
             number = span.call is not None
-            wait = dict(resolve(span, dict(span.wait)))
-            wait["waits_for"] = tuple(wait.get("waits_for", ()))
+            wait = resolve(span, {**span.wait})
+            more: Details = {**wait, "truncated": span.truncated, "attrs": span.attrs}
+            more["waits_for"] = tuple(wait.get("waits_for", ()))
             if cause := wait.get("cause"):
-                wait["cause_kind"] = cause_of(cause)
+                more["cause_kind"] = cause_of(cause)
             if (found := kind_of(span.layer, span.name)) is None:
                 raise BundleError(
                     f"{process.path} has a span of unknown kind: layer {span.layer!r}, name {span.name!r}.",
                     "read the run with the version of dlobd that recorded it",
                 )
-            kind, detail = found
+            kind, more["detail"] = found
             self.spans.append(
                 Span(
                     f"{prefix}-{span.id}",
@@ -73,24 +84,16 @@ class LaneBuilder:
                     span.start_ns,
                     # a span without an end has no known length
                     span.end_ns if span.truncated else max(span.end_ns, span.start_ns + 1),
-                    detail=detail,
                     source=OWN_MARK,
-                    truncated=span.truncated,
-                    attrs=span.attrs,
                     # all members of a collective share this key, such as `step 7`
                     rendezvous=f"{span.rendezvous} {span.call}" if span.rendezvous and number else span.rendezvous,
                     call=span.call,
-                    **wait,
+                    **more,
                 )
             )
 
 
-def of_threads(
-    lane: str,
-    process: RecordedProcess,
-    spans: Sequence[RecordedSpan],
-    resolve: Callable[[RecordedSpan, dict[str, Any]], dict[str, Any]],
-) -> list[Span]:
+def of_threads(lane: str, process: RecordedProcess, spans: Sequence[RecordedSpan], resolve: Resolve) -> list[Span]:
     """Return spans of the other threads of a process; each thread works in parallel and has a lane of its own."""
     found: list[Span] = []
     for thread in sorted({span.thread for span in spans if span.thread}):
@@ -98,3 +101,43 @@ def of_threads(
         beside.add_recorded(process, [span for span in spans if span.thread == thread], resolve)
         found += beside.spans
     return found
+
+
+def place_calls(
+    lane: LaneBuilder, calls: Iterable[Call], source: str, elsewhere: Sequence[tuple[int, int]] = ()
+) -> None:
+    """Add calls of the lane's thread, except during unreleased waits and in the sorted intervals `elsewhere`."""
+    waits = [span for span in lane.spans if span.waits_for]
+    for call in calls:
+        if any(
+            wait.start_ns <= call.start_ns < (wait.end_ns if wait.released_ns is None else wait.released_ns)
+            for wait in waits
+        ):
+            continue
+        attrs = {"path": call.path} if call.path else {}
+        kind = kinds.RPC if call.layer == YARN else kinds.NAMENODE_CALL
+        for start_ns, end_ns in _without(call.start_ns, call.end_ns, elsewhere):
+            lane.log(kind, start_ns, end_ns, source, detail=call.method, attrs=attrs)
+
+
+def _without(start_ns: int, end_ns: int, others: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield the parts of [start_ns, end_ns) outside of `others`, which are sorted and disjoint."""
+    for begun_ns, ended_ns in others[bisect_right(others, start_ns, key=lambda other: other[1]) :]:
+        if begun_ns >= end_ns:
+            break
+        if start_ns < begun_ns:
+            yield start_ns, begun_ns
+        start_ns = ended_ns
+    if start_ns < end_ns:
+        yield start_ns, end_ns
+
+
+def poll_ns(calls: Sequence[Call], method: str, end_ns: int) -> int | None:
+    """Return the sleep of a poller before its last call that began before `end_ns`."""
+    last, before = None, None
+    for call in calls:
+        if call.method == method and call.start_ns < end_ns:
+            last, before = call, last
+    if last is None or before is None or last.thread != before.thread:
+        return None
+    return last.start_ns - before.end_ns

@@ -7,7 +7,6 @@ lane of its own that waits for the application, and the driver runs in the Appli
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from dlobd import spans as kinds
 from dlobd.evidence import rpc
@@ -16,9 +15,10 @@ from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
 from dlobd.evidence.spark import Job, Task
 from dlobd.evidence.topology import APPLICATION_LANE, DRIVER_LANE, SUBMITTER_LANE, Placement
 from dlobd.schema import Process, Span
-from dlobd.timeline import calls, jvm
+from dlobd.spans import Details
+from dlobd.timeline import jvm
 from dlobd.timeline.application import RM_LOG
-from dlobd.timeline.builder import OWN_MARK, LaneBuilder, of_threads
+from dlobd.timeline.builder import OWN_MARK, LaneBuilder, Resolve, of_threads, place_calls, poll_ns
 from dlobd.timeline.executor import DRIVER_LOG, EXECUTOR_LOG, lane_of
 from dlobd.timeline.tasks import critical
 from dlobd.tracing.clock import tick_ns
@@ -28,17 +28,13 @@ JVM_LOG = "driver JVM log"
 CLIENT = "client clock"
 AUDIT_LOG = "NN audit log"
 
-Resolve = Callable[[RecordedSpan, dict[str, Any]], dict[str, Any]]
 HeldNs = Callable[[RecordedSpan], int | None]
 
 
 def build(
     evidence: Evidence, host: str, last_executor: str | None, resolve: Resolve, held_ns: HeldNs = lambda wait: None
 ) -> list[Span]:
-    """Return the spans of the driver, and in cluster mode also those of spark-submit's own lane.
-
-    `last_executor`: the last executor that registered, if any. `resolve`: replaces the roles in a recorded wait
-    by lanes. `held_ns`: end of the time in which trainers delayed a feed; None for any other wait."""
+    """Return the spans of the driver, and in cluster mode also those of spark-submit's own lane."""
     driver = LaneBuilder(DRIVER_LANE, Process(host, "driver", 0, evidence.window["pid"]))
     python = evidence.driver_process
     threads = of_threads(DRIVER_LANE, python, python.spans, resolve) if python else []
@@ -57,7 +53,7 @@ def build(
     _add_submission(driver, evidence)
     _add_exit(driver, evidence)
     main = [call for call in evidence.submitter.calls if call.thread == "main" and call.start_ns < (begun_ns or 0)]
-    calls.place(driver, main, JVM_LOG)
+    place_calls(driver, main, JVM_LOG)
     return [*driver.spans, *threads]
 
 
@@ -75,7 +71,6 @@ def _add_start(lane: LaneBuilder, evidence: Evidence, next_ns: int | None) -> No
 def _add_driver(
     lane: LaneBuilder, evidence: Evidence, last_executor: str | None, resolve: Resolve, held_ns: HeldNs
 ) -> None:
-    """Add the driver's Python from start to end, with the JVM's work under its calls."""
     python = evidence.driver_process
     if python is None:
         return
@@ -98,18 +93,16 @@ def last_notice_ns(python: RecordedProcess | None, wait: RecordedSpan) -> int | 
 
 
 def _add_jvm(lane: LaneBuilder, evidence: Evidence) -> None:
-    """Add the JVM's work in the thread that Python's calls wait for."""
     context = evidence.driver.log.points.get("JVM SparkContext")
     if context is None or not context.thread:
         return
     lines = [line for line in evidence.driver.lines if line.thread == context.thread and line.at_ns >= context.at_ns]
     jvm.add_phases(lane, lines, jvm.DRIVER, DRIVER_LOG)
-    calls.place(lane, rpc.calls(lines), DRIVER_LOG)
+    place_calls(lane, rpc.calls(lines), DRIVER_LOG)
     jvm.add_pauses(lane, evidence.driver.life, context.at_ns, evidence.driver.log.at("submitting"), JVM_LOG)
 
 
 def _add_exit(lane: LaneBuilder, evidence: Evidence) -> None:
-    """Add the end of a driver in client mode: its Python ends, its JVM stops, spark-submit exits."""
     python, life = evidence.driver_process, evidence.driver.life
     window_end_ns = evidence.window["exit_ns"]
     if python is None:
@@ -130,21 +123,20 @@ def _add_submitter(lane: LaneBuilder, evidence: Evidence) -> None:
     # clients see FINISHED before the ResourceManager has completed it
     finished_ns = evidence.yarn.application.at.get("FINISHED")
     released_ns = None if finished_ns is None else min(finished_ns, exit_ns)
-    more = {"waits_for": (APPLICATION_LANE,), "released_ns": released_ns, **_report_poll(evidence, exit_ns)}
+    more: Details = {"waits_for": (APPLICATION_LANE,), "released_ns": released_ns, **_report_poll(evidence, exit_ns)}
     lane.log(kinds.WAIT_FOR_APPLICATION, log.at("submitted"), exit_ns, f"{SUBMIT_LOG}, {JVM_LOG}", **more)
     lane.add(kinds.JVM_PROCESS_EXITS, exit_ns, window["exit_ns"], f"{JVM_LOG}, {CLIENT}")
     jvm.add_phases(lane, evidence.submitter.lines, jvm.SUBMISSION, SUBMIT_LOG)
-    calls.place(lane, [call for call in evidence.submitter.calls if call.thread == "main"], SUBMIT_LOG)
+    place_calls(lane, [call for call in evidence.submitter.calls if call.thread == "main"], SUBMIT_LOG)
 
 
-def _report_poll(evidence: Evidence, end_ns: int) -> dict[str, Any]:
+def _report_poll(evidence: Evidence, end_ns: int) -> Details:
     """Return the poll of a wait that ended at `end_ns` as fields of a span; two successive calls show its period."""
-    read_ns = calls.poll_ns(evidence.submitter.calls, "getApplicationReport", end_ns)
+    read_ns = poll_ns(evidence.submitter.calls, "getApplicationReport", end_ns)
     return kinds.REPORT_POLL.fields() if read_ns is None else kinds.REPORT_POLL_READ.fields(read_ns)
 
 
 def _add_submission(lane: LaneBuilder, evidence: Evidence) -> None:
-    """Add staging and the submit RPC."""
     log = evidence.submitter.log
     permitted = {call.path: call.end_ns for call in evidence.submitter.calls if call.method == "setPermission"}
     for line, path, next_line_ns in log.uploads:
@@ -171,7 +163,7 @@ def _add_context(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess,
     # after maxRegisteredResourcesWaitingTime Spark continues without the rest: a later registration released nothing
     released_ns = registered.at_ns if registered and registered.at_ns <= ready_ns else None
     waits_for = (lane_of(last_executor),) if last_executor else ()
-    more = {"waits_for": waits_for, "released_ns": released_ns, **kinds.EXECUTORS_POLL.fields()}
+    more: Details = {"waits_for": waits_for, "released_ns": released_ns, **kinds.EXECUTORS_POLL.fields()}
     lane.log(kinds.WAIT_FOR_EXECUTORS, waiting_ns, ready_ns, DRIVER_LOG, **more)
 
 
@@ -192,7 +184,7 @@ def _add_manager(lane: LaneBuilder, evidence: Evidence, context: RecordedSpan) -
     lane.log(kinds.PREPARE_SUBMISSION, log.at("application id"), log.at("submitting"), DRIVER_LOG)
     running_ns = log.at("running")
     until_ns, released_ns = running_ns or context.end_ns, evidence.yarn.application.at.get("ATTEMPT_RUNNING")
-    more = {"waits_for": (APPLICATION_LANE,), "released_ns": released_ns, **_report_poll(evidence, until_ns)}
+    more: Details = {"waits_for": (APPLICATION_LANE,), "released_ns": released_ns, **_report_poll(evidence, until_ns)}
     lane.log(kinds.WAIT_FOR_AM, log.at("submitted"), until_ns, DRIVER_LOG, **more)
     return running_ns
 
@@ -233,9 +225,7 @@ def last_task(evidence: Evidence, wait: RecordedSpan) -> tuple[Job, Task] | None
 
 
 def _add_end_of_feed(lane: LaneBuilder, evidence: Evidence, wait: RecordedSpan, held_ns: int | None) -> None:
-    """Add the end of a feed's job after the trainers stop delaying it: its last task ends and reports, the job ends.
-
-    `held_ns`: end of the time in which trainers delayed it; None for a wait that is not for a feed."""
+    """Add the end of a feed's job after the trainers stop delaying it at `held_ns`; nothing for another wait."""
     if held_ns is None or (last := last_task(evidence, wait)) is None:
         return
     job, task = last
@@ -246,7 +236,6 @@ def _add_end_of_feed(lane: LaneBuilder, evidence: Evidence, wait: RecordedSpan, 
 
 
 def _add_waited(lane: LaneBuilder, evidence: Evidence, jobs: Sequence[Job], end_ns: int) -> None:
-    """Add jobs that this lane waits for, sequential or concurrent, until `end_ns`."""
     free_ns = 0
     for job in jobs:
         if job.end_ns is not None and job.start_ns >= free_ns:
@@ -257,7 +246,7 @@ def _add_waited(lane: LaneBuilder, evidence: Evidence, jobs: Sequence[Job], end_
     registered = {executor: line.at_ns for executor, line in log.registered.items()}
     for link in critical(jobs, finished, end_ns, log.gone, registered):
         kind = kinds.WAIT_FOR_TASKS if link.executor else kinds.LOST_TASK
-        more = {"detail": link.job, "waits_for": (lane_of(link.executor),) if link.executor else ()}
+        more: Details = {"detail": link.job, "waits_for": (lane_of(link.executor),) if link.executor else ()}
         lane.log(kind, link.start_ns, link.end_ns, f"{DRIVER_LOG}, {EXECUTOR_LOG}", **more)
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from dlobd import spans as kinds
 from dlobd.evidence import rpc
@@ -15,7 +14,8 @@ from dlobd.evidence.spark import Job, Task
 from dlobd.evidence.topology import APPLICATION_LANE, DRIVER_LANE
 from dlobd.evidence.yarn import Marks, attempt_of
 from dlobd.schema import Process, Span
-from dlobd.timeline import calls, jvm
+from dlobd.spans import Details
+from dlobd.timeline import jvm
 from dlobd.timeline.application import (
     EXECUTOR_START,
     RM_LOG,
@@ -24,7 +24,7 @@ from dlobd.timeline.application import (
     lost_ns,
     nm_heartbeat,
 )
-from dlobd.timeline.builder import OWN_MARK, LaneBuilder, of_threads
+from dlobd.timeline.builder import OWN_MARK, LaneBuilder, Resolve, of_threads, place_calls
 from dlobd.timeline.ranks import ROLES, Rank
 from dlobd.tracing.clock import tick_ns
 
@@ -40,25 +40,15 @@ def lane_of(executor: str) -> str:
     return f"executor-{executor}"
 
 
-Resolve = Callable[[RecordedSpan, dict[str, Any]], dict[str, Any]]
-
-
 @dataclass(frozen=True, slots=True)
 class Executor:
-    """One executor and its work.
-
-    Attributes:
-        container: the directory of its logs and spans.
-        tasks: its tasks with their jobs, in the order of their start.
-        ranks: its trainers.
-        in_task: trainers inside a Spark task, with start and end.
-    """
+    """One executor and its work."""
 
     id: str
-    container: str
-    tasks: Sequence[tuple[Job, Task]]
+    container: str  # the directory of its logs and spans
+    tasks: Sequence[tuple[Job, Task]]  # in the order of their start
     ranks: Sequence[Rank]
-    in_task: Sequence[tuple[Rank, int, int]]
+    in_task: Sequence[tuple[Rank, int, int]]  # trainers inside a Spark task, with start and end
 
 
 def build(evidence: Evidence, host: str, executor: Executor, resolve: Resolve) -> list[Span]:
@@ -91,7 +81,6 @@ def build(evidence: Evidence, host: str, executor: Executor, resolve: Resolve) -
 
 
 def _add_yarn_start(lane: LaneBuilder, evidence: Evidence, executor: Executor) -> None:
-    """Add the request for the executor's container, and the container's start by YARN."""
     container, life = executor.container, evidence.container_jvm(executor.container)
     marks = evidence.yarn.containers.get(container, Marks()).at
     am, first = evidence.am_log_of(container), evidence.executors[executor.id].first
@@ -110,7 +99,7 @@ def _add_yarn_start(lane: LaneBuilder, evidence: Evidence, executor: Executor) -
         lines = evidence.container_log(evidence.attempts.am_of(container))
         jvm.add_phases(lane, lines, jvm.REQUEST, AM_LOG, requested)
         main = [c for c in rpc.calls(lines) if c.thread == "main" and accepted_ns < c.start_ns < requested]
-        calls.place(lane, main, AM_LOG)
+        place_calls(lane, main, AM_LOG)
     begun = (life.start_ns if life else first.at_ns if first else None, EXECUTOR_LOG)
     add_container_start(lane, marks, "executor", requested, AM_LOG, begun, nm_heartbeat(evidence), am.asking)
 
@@ -120,14 +109,14 @@ def _add_python(lane: LaneBuilder, evidence: Evidence, executor: Executor, resol
     ranks, here = executor.ranks, evidence.recorded_in(executor.container)
     room = _room(here, ranks)
 
-    def own(span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
+    def own(span: RecordedSpan, wait: Details) -> Details:
         if span.name == kinds.PUT and (at_ns := room.get(span.start_ns)) is not None:
-            # there is room from then on: the rest is the pipe's own time
+            # the pipe has room: the rest is its own time
             if at_ns <= span.start_ns:
                 return {}
             if at_ns < span.end_ns:  # otherwise the pipe took the block in parts
                 lane.add(kinds.WRITE_BLOCK, at_ns, span.end_ns, OWN_MARK)
-        if wait.get("waits_for") == [kinds.WAIT_TRAINER]:
+        if kinds.WAIT_TRAINER in wait.get("waits_for", ()):
             rank = latest(ranks, span.end_ns)
             if rank and span.name == kinds.SLEEP and not rank.finished[0]:
                 wait["released_ns"] = min(max(rank.finished[1], span.start_ns), span.end_ns)
@@ -141,8 +130,8 @@ def _add_python(lane: LaneBuilder, evidence: Evidence, executor: Executor, resol
             continue
         who, opened_ns = process.process, process.opened_ns
         if not process.forked:
-            more = {"resolution_ns": tick_ns(), "process": who}
-            lane.add(kinds.START_PYTHON_DAEMON, who.start_ns, opened_ns, f"/proc, {OWN_MARK}", **more)
+            source = f"/proc, {OWN_MARK}"
+            lane.add(kinds.START_PYTHON_DAEMON, who.start_ns, opened_ns, source, resolution_ns=tick_ns(), process=who)
         # a user's script may run several workers in one task; dlobd's own job never does
         user_worker = evidence.topology.user_script and process.forked
         if user_worker and process.spans:
@@ -167,9 +156,7 @@ def _outside(process: RecordedProcess, ranks: Sequence[Rank], threads: bool = Fa
 def _one_at_a_time(
     spans: Sequence[RecordedSpan], taken: list[tuple[int, int]]
 ) -> tuple[list[RecordedSpan], list[RecordedSpan]]:
-    """Separate concurrent spans of a Python worker, which go to a lane beside the executor's lane.
-
-    One task may have several workers that exchange rows. Extends `taken`, the intervals in which workers are busy."""
+    """Separate spans of concurrent Python workers. Extends `taken`, the intervals of busy workers."""
     tops = [span for span in spans if not span.parent]
     beside = [t for t in tops if any(t.start_ns < end_ns and start_ns < t.end_ns for start_ns, end_ns in taken)]
     taken += [(top.start_ns, top.end_ns) for top in tops if top not in beside]
@@ -195,9 +182,7 @@ def latest(ranks: Sequence[Rank], before_ns: int) -> Rank | None:
 
 
 def consumed_ns(rank: Rank, before_ns: int) -> int | None:
-    """Return the time at which the trainer had consumed the feed; None if it discarded blocks.
-
-    That is its last get of a block, or its last put of results, before the end of a feed task."""
+    """Return the time at which the trainer had consumed the feed; None if it discarded blocks."""
     if any(span.start_ns < before_ns for span in rank.named(kinds.TERMINATE_FEED)):
         return None
     spans = rank.named(kinds.GET) + rank.named(kinds.PUT_RESULTS)
@@ -224,8 +209,8 @@ def _add_tasks(
             lane.log(kinds.OFFER_TASK, offered[0], task.start_ns, DRIVER_LOG)
         done_ns = finished.get(task.id)
         free_ns = done_ns or next_ns
-        more = {"truncated": done_ns is None, "attrs": {"task": task.id, "job": job.id}}
-        lane.log(kinds.TASK, task.start_ns, free_ns, f"{DRIVER_LOG}, {EXECUTOR_LOG}", detail=job.name, **more)
+        more: Details = {"detail": job.name, "truncated": done_ns is None, "attrs": {"task": task.id, "job": job.id}}
+        lane.log(kinds.TASK, task.start_ns, free_ns, f"{DRIVER_LOG}, {EXECUTOR_LOG}", **more)
         # the driver may send the next task before it handles the result of this task
         reported_ns = min(filter(None, (task.end_ns, next_ns)), default=None)
         if done_ns is not None and reported_ns is not None and done_ns < reported_ns:
@@ -235,7 +220,6 @@ def _add_tasks(
 
 
 def _add_parts(lane: LaneBuilder, evidence: Evidence, executor: Executor) -> None:
-    """Add the work of the executor's JVM in the thread of each task, if its log shows it."""
     container, log = executor.container, evidence.executors[executor.id]
     processes = [p for p in evidence.recorded_in(container) if not p.forked and p.process.role not in ROLES]
     daemons = [p.process.start_ns for p in processes if p.process.start_ns]
@@ -256,18 +240,19 @@ def _add_parts(lane: LaneBuilder, evidence: Evidence, executor: Executor) -> Non
     # the thread of a task reads input while the Python worker works; only a read of a block waits for that thread
     in_python = [apart for process in evidence.recorded_in(container) for apart in without_reads(process.spans)]
     made = [call for call in rpc.calls(evidence.container_log(container)) if call.thread.startswith(TASK_THREAD)]
-    calls.place(lane, made, EXECUTOR_LOG, sorted(in_python))
+    place_calls(lane, made, EXECUTOR_LOG, sorted(in_python))
 
 
 def _add_joins(lane: LaneBuilder, process: RecordedProcess, ranks: Sequence[Rank]) -> None:
-    """Add the wait of a feed task, after its last block, for the trainer to consume all; stock polls once a second."""
+    """Add the wait of a feed task for its trainer, which consumes the last blocks; stock polls once a second."""
     exhausted = [instant for instant in process.instants if instant.name == kinds.FEED_EXHAUSTED]
     for feed in process.named(kinds.FEED_TASK):
         ends = [instant for instant in exhausted if feed.start_ns <= instant.at_ns <= feed.end_ns]
         if ends:
             period_ns = ends[-1].attrs.get("join_poll_ns", kinds.FEED_JOIN_POLL.period_ns)
-            more = kinds.FEED_JOIN_POLL.fields(period_ns) if period_ns else {}
+            more: Details = {"truncated": feed.truncated}
+            if period_ns:
+                more |= kinds.FEED_JOIN_POLL.fields(period_ns)
             if rank := latest(ranks, feed.end_ns):
                 more |= {"waits_for": (rank.lane,), "released_ns": consumed_ns(rank, feed.end_ns)}
-            more |= {"process": process.process, "truncated": feed.truncated}
-            lane.add(kinds.JOIN_QUEUE, ends[-1].at_ns, feed.end_ns, OWN_MARK, **more)
+            lane.add(kinds.JOIN_QUEUE, ends[-1].at_ns, feed.end_ns, OWN_MARK, process=process.process, **more)

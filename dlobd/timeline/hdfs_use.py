@@ -1,18 +1,15 @@
 """Sums the use of HDFS: operations, bytes, and time.
 
-Time is a number if dlobd's own client measured it, or if a log shows both ends; else it is an interval.
-
-The upper bound of a read by Spark lasts from the line before the task opens its input until its last block was sent; it
-contains calls of the NameNode, connections, and the reader's own work. The upper bound of localisation by a NodeManager
-is the sum of the DataNodes' durations, which contain the reader's back-pressure. The lower bound is the number of bytes
-divided by the rate of the fastest transfer of the run.
+Time is a number if dlobd's own client measured it, or if a log shows both ends; else it is an interval. The upper bound
+of a read by Spark lasts from the line before the task opens its input until its last block was sent; that of
+localisation by a NodeManager is the sum of the DataNodes' durations, which contain the reader's back-pressure. The
+lower bound is the number of bytes divided by the rate of the fastest transfer of the run.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
 
 from dlobd import spans as kinds
 from dlobd.bundle import files, reading
@@ -23,6 +20,7 @@ from dlobd.evidence.topology import APPLICATION_LANE
 from dlobd.layers import HDFS
 from dlobd.record.run import HdfsUse
 from dlobd.schema import Interval, Span
+from dlobd.spans import JsonMap
 from dlobd.timeline.executor import lane_of
 
 CLIENT_TRACE = "DN client trace"
@@ -87,28 +85,17 @@ def _completes(span: Span) -> bool:
 
 
 def _sleep(write: Span, retry: CloseRetry, tries: Iterable[Span]) -> tuple[int, int]:
-    """Return start and end of a client's sleep, between two of its own calls if it logged them."""
     starts_ns = min((t.end_ns for t in tries if t.start_ns <= retry.at_ns < t.end_ns), default=retry.at_ns)
     next_ns = min((t.start_ns for t in tries if t.start_ns >= starts_ns), default=write.end_ns)
     return starts_ns, min(starts_ns + retry.delay_ns, next_ns, write.end_ns)
 
 
 def _retry_span(write: Span, retry: CloseRetry, slept: tuple[int, int], number: int) -> Span:
-    by: dict[str, Any] = (
-        {**kinds.CLOSE_RETRY.fields(retry.delay_ns), "source": "NN log, client's default"}
-        if retry.next_ns is None
-        else {**kinds.CLOSE_RETRY_READ.fields(retry.delay_ns), "source": "NN log"}
-    )
-    return Span(
-        f"{write.id}/retry-{number}",
-        None,
-        kinds.SLEEP_BEFORE_CLOSE,
-        write.process,
-        write.lane,
-        *slept,
-        **by,
-        resolution_ns=RESOLUTION_NS,
-    )
+    cause, source = kinds.CLOSE_RETRY_READ, "NN log"
+    if retry.next_ns is None:
+        cause, source = kinds.CLOSE_RETRY, "NN log, client's default"
+    where = (f"{write.id}/retry-{number}", None, kinds.SLEEP_BEFORE_CLOSE, write.process, write.lane)
+    return Span(*where, *slept, source=source, resolution_ns=RESOLUTION_NS, **cause.fields(retry.delay_ns))
 
 
 def _interval(
@@ -143,7 +130,7 @@ def outages(evidence: Evidence) -> list[str]:
 
 def summary(evidence: Evidence, spans: Iterable[Span], found: Iterable[Interval]) -> tuple[HdfsUse, ...]:
     """Return HDFS work by purpose. Times are sums over all lanes, which overlap: they are no part of the wall time."""
-    rows: dict[str, dict[str, Any]] = {}
+    rows: dict[str, JsonMap] = {}
     for span in spans:
         purpose = span.attrs.get("purpose")
         if span.layer != "hdfs" or not purpose:
@@ -160,10 +147,8 @@ def summary(evidence: Evidence, spans: Iterable[Span], found: Iterable[Interval]
     for row in rows.values():
         row["lo_ns"] = row["hi_ns"] = row["ns"]
     if "staging" in rows:
-        staged = _written(
-            evidence, {a.path for a in evidence.hdfs.audits if "/.sparkStaging/" in a.path and a.command == "create"}
-        )
-        rows["staging"]["bytes"] = staged
+        created = (audit.path for audit in evidence.hdfs.audits if audit.command == "create")
+        rows["staging"]["bytes"] = _written(evidence, {path for path in created if "/.sparkStaging/" in path})
     if "event log" in rows:
         rows["event log"]["bytes"] = reading.size(evidence.path / files.EVENT_LOG)
     for interval in found:
@@ -171,19 +156,16 @@ def summary(evidence: Evidence, spans: Iterable[Span], found: Iterable[Interval]
         row["operations"] += 1
         row["lo_ns"] += interval.lo_ns
         row["hi_ns"] += interval.hi_ns
+    splits = [split for log in evidence.executors.values() for split in log.splits.values()]
     if kinds.READ_INPUT in rows:
-        rows[kinds.READ_INPUT]["bytes"] = sum(
-            split.bytes for log in evidence.executors.values() for split in log.splits.values()
-        )
+        rows[kinds.READ_INPUT]["bytes"] = sum(split.bytes for split in splits)
     if "localise" in rows:
         rows["localise"]["bytes"] = _localised(evidence)
     return tuple(HdfsUse(**row) for row in (*rows.values(), *_calls(evidence)))
 
 
-def _calls(evidence: Evidence) -> list[dict[str, Any]]:
-    """Return the number of NameNode calls in the window: all of them, and the driver's looks for ranks' markers.
-
-    The looks are dlobd's own overhead. No log has the length of these calls."""
+def _calls(evidence: Evidence) -> list[JsonMap]:
+    """Return the number of NameNode calls in the window: all, and the driver's looks for markers."""
     start_ns, end_ns = evidence.window["exec_ns"], evidence.window["exit_ns"]
     asked = [a for a in evidence.hdfs.audits if start_ns <= a.at_ns < end_ns]
     if not asked:
@@ -194,7 +176,7 @@ def _calls(evidence: Evidence) -> list[dict[str, Any]]:
     return [_row(purpose, None, AUDIT_LOG, AUDIT_LOG) | unknown | {"operations": len(of)} for purpose, of in rows]
 
 
-def _row(purpose: str, ns: int | None, begin: str, end: str) -> dict[str, Any]:
+def _row(purpose: str, ns: int | None, begin: str, end: str) -> JsonMap:
     zero = dict.fromkeys(("operations", "bytes", "lo_ns", "hi_ns"), 0)
     return {"purpose": purpose, "ns": ns, "source_begin": begin, "source_end": end, **zero}
 

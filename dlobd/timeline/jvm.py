@@ -27,15 +27,12 @@ _RM_PROXY = "^Connecting to ResourceManager"
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A kind of span, and regular expressions of the messages at its begin and end.
-
-    handed_on: another thread continues, and logs the end.
-    """
+    """A kind of span, and regular expressions of the messages at its begin and end."""
 
     kind: SpanKind
     begins: str
     ends: str
-    handed_on: bool = False
+    handed_on: bool = False  # another thread continues, and logs the end
 
 
 EXECUTOR = (
@@ -90,9 +87,7 @@ DRIVER = (
 def add_phases(
     lane: LaneBuilder, lines: Iterable[LogLine], phases: Iterable[Phase], source: str, until_ns: int | None = None
 ) -> None:
-    """Add the phases in the log of one JVM, each after the begin of the previous phase.
-
-    `until_ns`: end of the activity, by the record of another process."""
+    """Add the phases in the log of one JVM, each after the begin of the previous phase, until `until_ns`."""
     rest = [line for line in lines if line.thread]
     for phase in phases:
         begun = next((index for index, line in enumerate(rest) if re.search(phase.begins, line.message)), None)
@@ -123,9 +118,7 @@ def add_boot(
     jvm_log: str,
     own_log: str,
 ) -> None:
-    """Add the start of a JVM: its own creation, and the configuration of log4j.
-
-    `configured`: begin and end of that configuration. `first`: the first line of the log."""
+    """Add the creation of a JVM and the configuration of log4j. `first`: the first line of its log."""
     if life:
         lane.add(kinds.CREATE_JVM, life.start_ns, life.created_ns, jvm_log)
     if configured:
@@ -136,9 +129,7 @@ def add_boot(
 
 
 def add_pauses(lane: LaneBuilder, life: JvmLife | None, start_ns: int | None, end_ns: int | None, jvm_log: str) -> None:
-    """Add the garbage collections in [start, end), in which the lane's work is in the JVM.
-
-    Leaves out a pause inside a call that is answered later: the lane waits for another process then."""
+    """Add the garbage collections in [start, end), except during calls of other processes."""
     if life is None or life.created_ns is None or start_ns is None or end_ns is None:
         return
     calls = [span for span in lane.spans if span.layer in ("yarn", "hdfs")]

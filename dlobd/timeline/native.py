@@ -5,14 +5,12 @@ client -> driver (the parent) -> rank-0 .. rank-(n-1)
 
 from __future__ import annotations
 
-from typing import Any
-
 from dlobd import spans as kinds
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected.missing import missing, not_measured, unknown
 from dlobd.evidence.recorder import RecordedProcess, RecordedSpan, trainers
 from dlobd.schema import MAIN_LANE, NOT_PART, Event, NotMeasured, Process, Span, Trace
-from dlobd.spans import InstantKind
+from dlobd.spans import Details, InstantKind
 from dlobd.timeline import rank as rank_lane
 from dlobd.timeline.builder import OWN_MARK, LaneBuilder
 from dlobd.timeline.ranks import Rank, whole_rank
@@ -27,19 +25,13 @@ PLAIN_PROCESSES = tuple(
 
 
 def assemble(evidence: Evidence) -> Trace:
-    """Return the trace of a native run.
-
-    Raises:
-        BundleError: nothing was started, so that there is no window.
-    """
-    window = evidence.window
-    host = evidence.host
+    """Return the trace of a native run. Raises BundleError if nothing was started."""
+    window, host, parent = evidence.window, evidence.host, evidence.driver_process
     ranks = [whole_rank(process, "") for process in trainers(evidence.processes)]
     client = LaneBuilder(MAIN_LANE, Process(host, MAIN_LANE, 0, 0))
     client.add(kinds.START_PARENT, window["exec_ns"], window["started_ns"], CLIENT)
     client.add(kinds.WAIT_FOR_PARENT, window["started_ns"], window["exit_ns"], CLIENT, waits_for=(PARENT,))
     spans = [*client.spans, *_parent(evidence, host, ranks)]
-    parent = evidence.driver_process
     exits = [instant for instant in parent.instants if instant.name == kinds.RANK_EXITED] if parent else []
     exit_ns = {instant.attrs.get("rank"): instant.at_ns for instant in reversed(exits)}
     for rank in ranks:
@@ -59,13 +51,12 @@ def assemble(evidence: Evidence) -> Trace:
 
 
 def _parent(evidence: Evidence, host: str, ranks: list[Rank]) -> list[Span]:
-    """Return the spans of the parent's Python: its start, its recorded spans, its exit."""
     window, python = evidence.window, evidence.driver_process
     lane = LaneBuilder(PARENT, Process(host, "driver", 0, window["pid"]))
     if python is None:
         return []
 
-    def resolve(span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
+    def resolve(span: RecordedSpan, wait: Details) -> Details:
         if kinds.WAIT_TRAINERS not in wait.get("waits_for", ()):
             return _resolve(span, wait)
         return {**wait, "waits_for": tuple(rank.lane for rank in ranks)}  # the last rank to end releases it
@@ -78,12 +69,11 @@ def _parent(evidence: Evidence, host: str, ranks: list[Rank]) -> list[Span]:
     return lane.spans
 
 
-def _resolve(span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
+def _resolve(span: RecordedSpan, wait: Details) -> Details:
     return {**wait, "waits_for": tuple(lane for lane in wait.get("waits_for", ()) if not lane.startswith("@"))}
 
 
 def _anatomy(evidence: Evidence, ranks: list[Rank]) -> tuple[tuple[Event, ...], tuple[Event, ...]]:
-    """Return start-up along the rank whose first step was last, and teardown along the chief."""
     window, parent = evidence.window, evidence.driver_process
     firsts = [(at.at_ns, rank) for rank in ranks if (at := rank.process.instant(kinds.FIRST_STEP_DONE))]
     slowest = max(firsts, key=lambda pair: pair[0])[1] if firsts else None
@@ -93,10 +83,9 @@ def _anatomy(evidence: Evidence, ranks: list[Rank]) -> tuple[tuple[Event, ...], 
     if parent and parent.process.start_ns is not None:
         startup.append(Event(kinds.PARENT_PYTHON_UP, parent.process.start_ns, "/proc", resolution_ns=tick_ns()))
     if slowest:
-        process = slowest.process
-        startup.append(Event(kinds.RANK_PROCESS_UP, process.opened_ns, OWN_MARK, lane=slowest.lane))
-        startup += _instants(process, kinds.TENSORFLOW_IMPORTED, kinds.RANKS_JOINED, kinds.FIRST_BATCH)
-        startup += _instants(process, kinds.FIRST_STEP_DONE)
+        startup.append(Event(kinds.RANK_PROCESS_UP, slowest.process.opened_ns, OWN_MARK, lane=slowest.lane))
+        names = (kinds.TENSORFLOW_IMPORTED, kinds.RANKS_JOINED, kinds.FIRST_BATCH, kinds.FIRST_STEP_DONE)
+        startup += _instants(slowest.process, *names)
     if chief:
         teardown += _instants(chief, kinds.LAST_STEP_DONE, kinds.SAVED, kinds.EVALUATED)
     if parent:

@@ -6,8 +6,7 @@ lane per worker, as it serves workers in parallel.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
 from dlobd import spans as kinds
 from dlobd.axes import EXCHANGES
@@ -15,10 +14,9 @@ from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.feed import given_ns
 from dlobd.evidence.recorder import RecordedSpan
 from dlobd.schema import NotMeasured, Span
-from dlobd.timeline.builder import OWN_MARK, LaneBuilder, of_threads
+from dlobd.spans import Details
+from dlobd.timeline.builder import OWN_MARK, LaneBuilder, Resolve, of_threads
 from dlobd.timeline.ranks import Rank, is_server
-
-Resolve = Callable[[RecordedSpan, dict[str, Any]], dict[str, Any]]
 
 
 def reader_of(rank: Rank) -> str:
@@ -35,16 +33,7 @@ def build(
     resolve: Resolve,
     puts: Sequence[RecordedSpan] = (),
 ) -> list[Span]:
-    """Return the spans of a rank.
-
-    Args:
-        executor: lane of the executor whose Python worker forked the trainer, or is the trainer.
-        executor_start_ns: start of that lane, or the previous end of this lane.
-        in_task: True if the trainer is the Python worker itself, inside its Spark task.
-        exit_ns: exit that its parent observed, if the parent waited for it.
-        resolve: replaces the roles in recorded waits by lanes outside of this rank.
-        puts: puts of its executor into its feed.
-    """
+    """Return the spans of a rank. `in_task`: its trainer is the Python worker of a Spark task."""
     process = rank.process
     lane = LaneBuilder(rank.lane, process.process)
     lane.add(kinds.NOT_YET_FORKED, executor_start_ns, rank.start_ns, OWN_MARK, waits_for=(executor,))
@@ -57,9 +46,9 @@ def build(
     given = given_ns(rank.named(kinds.GET), [put for put in puts if rank.start_ns <= put.start_ns <= rank.end_ns])
     reader = LaneBuilder(reader_of(rank), process.process)
 
-    def own(span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
+    def own(span: RecordedSpan, wait: Details) -> Details:
         if span.name == kinds.GET and (at_ns := given.get(span.start_ns)):
-            # the wait is over from then on: the queue hands over the block
+            # the block is there: the queue hands it over
             if at_ns <= span.start_ns:
                 return {}
             if at_ns < span.end_ns:  # otherwise the put returned after the get: the queue had the block before

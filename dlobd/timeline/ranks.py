@@ -18,10 +18,7 @@ TRAINING = ("chief", "master", "worker")
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """A trainer on an executor.
-
-    `main` is the user's main function, if the script is the user's own. `whole` is True if the process was only the
-    trainer, from `start_ns` to `end_ns`."""
+    """A trainer on an executor."""
 
     process: RecordedProcess
     executor: str
@@ -29,8 +26,8 @@ class Rank:
     index: int
     start_ns: int
     end_ns: int
-    whole: bool
-    main: RecordedSpan | None = None
+    whole: bool  # the process was only the trainer, from `start_ns` to `end_ns`
+    main: RecordedSpan | None = None  # the user's main function, if the script is the user's own
 
     @property
     def lane(self) -> str:
@@ -52,7 +49,7 @@ class Rank:
 
     @property
     def finished(self) -> tuple[bool, int]:
-        """Order of ranks by the end of their work; a rank without an end is last."""
+        """True without an end of its work, and the time of that end: the order of ranks."""
         if self.main is not None:
             return self.main.truncated, self.main.end_ns
         # the process may continue: inside a Spark task it is Spark's own Python worker
@@ -76,9 +73,7 @@ def is_server(evidence: Evidence, process: RecordedProcess) -> bool:
 
 
 def last_executor(evidence: Evidence, found: Sequence[Rank]) -> str | None:
-    """Return the last registered executor of those on which `found` trained.
-
-    Only as many count as were requested at first: a replacement of a lost executor delays nothing."""
+    """Return the executor that registered last, without replacements of lost executors."""
     trained = {rank.executor for rank in found} or evidence.executors.keys()
     registered = sorted((line.at_ns, e) for e, line in evidence.driver.log.registered.items() if e in trained)
     requested = evidence.application_master.requested

@@ -12,9 +12,7 @@ _NONE: Mapping[str, int] = {}
 
 
 class Link(NamedTuple):
-    """An interval of a job, and the executor of the task that the job waited for.
-
-    Without an executor it is the time of an attempt that had to be repeated."""
+    """An interval of a job, and the executor of the task that it waited for; none for a lost attempt."""
 
     job: str
     executor: str
@@ -36,9 +34,7 @@ class Lost(NamedTuple):
 
 
 def lost(jobs: Iterable[Job]) -> Iterator[Lost]:
-    """Yield attempts whose result came from another attempt: of a lost executor, a failed task or a slow task.
-
-    Yields nothing of a task that never succeeded."""
+    """Yield attempts whose result came from another attempt, of a lost executor, a failed task or a slow task."""
     for job in jobs:
         done: dict[tuple[int, int], Task] = {}
         for task in sorted((t for t in job.tasks if t.end_ns is not None), key=lambda t: t.end_ns or 0):
@@ -68,13 +64,8 @@ def critical(
     gone: Mapping[str, int] = _NONE,
     registered: Mapping[str, int] = _NONE,
 ) -> Iterator[Link]:
-    """Yield the critical intervals of `jobs`, last first.
-
-    Each is the task that ended last before the next began: the next waited for its stage or its executor. A lost
-    attempt precedes its repetition; between them lies the start of the executor, if it was new.
-
-    `finished`: ends of tasks by executor, from the executor's log. `end_ns`: end of the search. `gone`,
-    `registered`: by executor, the times of its loss and of its registration at the driver."""
+    """Yield the intervals of `jobs` that tasks delayed, last first: each task ended last before the next task began.
+    `finished`, `gone`, `registered`: by executor, ends of tasks, its loss, its registration."""
     jobs = list(jobs)
     in_vain = {one.task.id: one for one in lost(jobs)}
     # the first of several overwrites the others

@@ -3,11 +3,8 @@
     with tracing.span(spans.OPEN) as span: ...
     tracing.instant(spans.FIRST_BATCH)
 
-Like `logging`, a process has one recorder, which `start` opens. Until then `span` and `instant` do nothing:
-instrumented code runs unchanged without a recorder. `start` does nothing either if the variable `DLOBD_TRACE` is `off`.
-
-This folder contains the recorder, its clocks and the offsets between two clocks. `dlobd.spans` has the kinds of spans;
-`dlobd.attribution` reads recorded spans.
+Like `logging`, a process has one recorder, which `start` opens, unless the variable `DLOBD_TRACE` is `off`. Without a
+recorder `span` and `instant` do nothing.
 """
 
 from __future__ import annotations
@@ -15,9 +12,8 @@ from __future__ import annotations
 import atexit
 import os
 from pathlib import Path
-from typing import Any
 
-from dlobd.spans import InstantKind, SpanKind
+from dlobd.spans import Fields, InstantKind, SpanKind
 from dlobd.tracing.recorder import Cost as Cost
 from dlobd.tracing.recorder import OpenSpan
 from dlobd.tracing.recorder import Recorder as Recorder
@@ -26,20 +22,20 @@ SWITCH = "DLOBD_TRACE"
 """The environment variable that turns the recorder off, by the value `off`."""
 
 
-class _NoSpan:
+class NoSpan:
     """The result of `span` while nothing is recorded."""
 
-    def note(self, **attrs: Any) -> None:
+    def note(self, **attrs: object) -> None:
         pass
 
-    def __enter__(self) -> _NoSpan:
+    def __enter__(self) -> NoSpan:
         return self
 
     def __exit__(self, *_: object) -> None:
         pass
 
 
-_NO_SPAN = _NoSpan()
+_NO_SPAN = NoSpan()
 
 _recorder: Recorder | None = None
 _paused: Recorder | None = None
@@ -88,21 +84,18 @@ def _after_fork() -> None:
         _recorder.after_fork()
 
 
-def span(kind: SpanKind, wait: dict[str, Any] | None = None, detail: str = "", **attrs: Any) -> OpenSpan | _NoSpan:
-    """Record an interval of this process: `with span(spans.OPEN) as open_span: ...; open_span.note(bytes=n)`.
-
-    `wait`: fields of the wait that differ between spans of one kind; the row of the kind has the others.
-    `detail`: the variable part of the name."""
+def span(kind: SpanKind, wait: Fields | None = None, detail: str = "", **attrs: object) -> OpenSpan | NoSpan:
+    """Record an interval of this process. `wait`: fields of its wait, in addition to those of its kind."""
     return _NO_SPAN if _recorder is None else OpenSpan(_recorder, kind, wait, detail, attrs)
 
 
-def instant(kind: InstantKind, at_ns: int | None = None, **attrs: Any) -> None:
+def instant(kind: InstantKind, at_ns: int | None = None, **attrs: object) -> None:
     """Record a point in time of this process: now, or at `at_ns`."""
     if _recorder is not None:
         _recorder.instant(kind, at_ns, **attrs)
 
 
-def past(kind: SpanKind, start_ns: int, end_ns: int, detail: str = "", **attrs: Any) -> None:
+def past(kind: SpanKind, start_ns: int, end_ns: int, detail: str = "", **attrs: object) -> None:
     """Record an interval that has ended and is long enough for a span."""
     if _recorder is not None:
         _recorder.past(kind, start_ns, end_ns, detail, **attrs)

@@ -35,10 +35,7 @@ def timed(into: MutableMapping[str, int | None], name: str) -> Iterator[None]:
 
 
 def host_name() -> str:
-    """Return the kernel's name of this host, or YARN's name if they differ: a container's host name is a number.
-
-    A NodeManager passes NM_HOST to its containers: mostly the same name with a domain, or an address.
-    """
+    """Return the kernel's name of this host; in a container, whose name is a number, YARN's name NM_HOST."""
     kernel, yarn = socket.gethostname(), os.environ.get("NM_HOST", "")
     is_address = yarn.replace(".", "").isdecimal()
     same = yarn.partition(".")[0] in ("localhost", kernel.partition(".")[0])
@@ -58,16 +55,13 @@ def domain() -> str:
 
 def anchor(tries: int = 5) -> ClockAnchor:
     """Read both clocks together: the fastest of `tries` readings; its error is half its duration."""
-    best: tuple[int, int, int] | None = None
-    for _ in range(tries):
-        before = time.monotonic_ns()
-        wall = time.time_ns()
-        after = time.monotonic_ns()
-        reading = (after - before, (before + after) // 2, wall)
-        if best is None or reading < best:
-            best = reading
-    assert best is not None
-    return ClockAnchor(domain(), best[1], best[2], best[0] // 2 + 1)
+
+    def read() -> tuple[int, int, int]:
+        before, wall, after = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
+        return after - before, (before + after) // 2, wall
+
+    lasted_ns, at_ns, wall_ns = min(read() for _ in range(tries))
+    return ClockAnchor(domain(), at_ns, wall_ns, lasted_ns // 2 + 1)
 
 
 def process_start_ns(pid: int | str = "self") -> int | None:
@@ -89,9 +83,7 @@ def tick_ns() -> int:
 
 
 class WallToMonotonic:
-    """Conversion of this host's wall-clock timestamps to the monotonic clock, by the nearest anchor.
-
-    `anchors`: readings of one clock domain; at least one."""
+    """Conversion of wall-clock timestamps to the monotonic clock, by the nearest anchor of one clock domain."""
 
     def __init__(self, anchors: Sequence[ClockAnchor]) -> None:
         if not anchors:
@@ -115,10 +107,7 @@ class WallToMonotonic:
 
 
 def stepped_ns(anchors: Sequence[ClockAnchor]) -> int:
-    """Return the largest step of the wall clock between two anchors of one domain; 0 if there was no step.
-
-    Slewing is no step: a kernel corrects at most 0.5 ms a second. Each reading has its own error.
-    """
+    """Return the largest step of the wall clock between two anchors of one domain, without slewing."""
     largest = 0
     for name in {anchor.domain for anchor in anchors}:
         ordered = sorted((a for a in anchors if a.domain == name), key=lambda a: a.monotonic_ns)

@@ -18,7 +18,7 @@ detected; it moves the true offset by less than that width.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -58,13 +58,7 @@ class Bounds:
 
 
 class Offset:
-    """The offset of clock b from clock a over a period.
-
-    `exchanges`: in any order; at least one.
-
-    Raises:
-        ValueError: there is no exchange, or a response was received before its request was sent.
-    """
+    """The offset of clock b from clock a. Raises ValueError without an exchange, or if a clock ran backwards."""
 
     def __init__(self, exchanges: Iterable[Exchange]) -> None:
         ordered = sorted(exchanges, key=lambda exchange: exchange.sent_a_ns)
@@ -97,26 +91,17 @@ class Offset:
 
 def _longest(exchanges: Sequence[Exchange]) -> int:
     """Count the first exchanges that one line can explain, by doubling and bisection."""
-    low, step = 1, 1
-    while low < len(exchanges) and _Lines(exchanges[: min(low + step, len(exchanges))]).possible:
-        low = min(low + step, len(exchanges))
-        step *= 2
-    high = min(low + step, len(exchanges) + 1)
-    while high - low > 1:
-        middle = (low + high) // 2
-        if _Lines(exchanges[:middle]).possible:
-            low = middle
-        else:
-            high = middle
-    return low
+    most = 2
+    while most < len(exchanges) and _Lines(exchanges[:most]).possible:
+        most *= 2
+    counts = range(1, min(most, len(exchanges)) + 1)
+    return bisect_left(counts, True, key=lambda count: not _Lines(exchanges[:count]).possible)
 
 
 class _Lines:
-    """All lines between the upper and the lower points of some exchanges.
-
-    For a rate r the constant term lies between A(r), which is convex, and B(r), which is concave; both are piecewise
-    linear. The possible rates are one interval. The extremes of o + r t lie at its ends or at the bends of A and B.
-    """
+    """All lines between the upper and the lower points of some exchanges: for a rate r the constant term lies between
+    A(r), convex, and B(r), concave, both piecewise linear. The extremes of o + r t lie at the ends of the possible
+    rates, or at the bends."""
 
     def __init__(self, exchanges: Sequence[Exchange]) -> None:
         self.start_ns = exchanges[0].sent_a_ns
@@ -157,7 +142,6 @@ class _Lines:
         return min(y - r * x for x, y in self._above)
 
     def _possible_rates(self, bends: Sequence[float]) -> list[float]:
-        """Return the bends at which a line is possible, and both ends of the interval of possible rates."""
         gaps = [self._lowest(r) - self._highest(r) for r in bends]  # convex in r; possible where not above 0
         rates = [r for r, gap in zip(bends, gaps, strict=True) if gap <= 0]
         for (r, gap), (s, next_gap) in zip(

@@ -51,13 +51,7 @@ def _mac(secret: bytes, kind: bytes, message: bytes) -> bytes:
 
 
 class Server:
-    """Server of this process's clock, in a thread, until it is closed.
-
-    `host`: the address to listen on; never all addresses of the machine.
-
-    Raises:
-        OSError: it cannot listen there.
-    """
+    """Server of this process's clock, in a thread, until it is closed. Raises OSError if it cannot listen on `host`."""
 
     def __init__(self, host: str) -> None:
         self._secret = secrets.token_hex(16)
@@ -151,10 +145,7 @@ def peer(environment: Mapping[str, str] = os.environ) -> Peer | None:
 
 
 def main() -> None:
-    """Print the clock domain of this process, and COUNT exchanges with the server in the environment, as JSON lines.
-
-    Run by `python -m dlobd.tracing.clock_sync COUNT` in `analysis/clock_width.py` and tests. The server may be in the
-    same clock domain."""
+    """Print the clock domain, and COUNT exchanges with the server in the environment, as JSON lines."""
     server = Peer(**json.loads(os.environ[VARIABLE]))
     print(json.dumps(clock.domain()))
     left = int(sys.argv[1])

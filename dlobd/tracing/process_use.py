@@ -1,9 +1,7 @@
-"""The Linux kernel's counters of a process and its threads in /proc: time on a core, time waiting for a core, disk
-reads.
+"""The Linux kernel's counters of a process and its threads in /proc: time on a core, waiting for a core, disk reads.
 
-A thread that is neither on a core nor waiting for a core is blocked: it sleeps, or waits for a lock, a disk, a message.
-The kernel drops a thread's waiting time when the thread ends. A process's CPU clock includes the core time of ended
-threads; this module keeps their last waiting times.
+The kernel drops a thread's waiting time when the thread ends, so that this module keeps the last waiting times. A
+process's CPU clock includes the core time of ended threads.
 """
 
 from __future__ import annotations
@@ -17,17 +15,12 @@ from functools import cache
 from dlobd.tracing.clock import tick_ns
 
 LANE_OF_JVM = re.compile(r"Executor task l|Driver$|Reporter$|Thread-\d+$")
-"""Names, truncated by the kernel, of the threads of Spark's JVMs that alternate with Java's main thread: task threads,
-a driver inside the ApplicationMaster, the thread that requests containers of YARN, and the threads that serve the
-driver's Python."""
+"""Names, truncated by the kernel, of the threads of Spark's JVMs that alternate with Java's main thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class ThreadTimes:
-    """Times since the start of the process.
-
-    `lane` covers the threads of the process's lane, of which one works at a time; `threads` covers all threads. Threads
-    that began and ended between two readings are missing."""
+    """Times since the start of the process: of the threads of its lane, and of all threads."""
 
     lane_on_core_ns: int
     lane_waiting_ns: int
@@ -36,10 +29,7 @@ class ThreadTimes:
 
 
 class Threads:
-    """The threads of one process, for repeated readings.
-
-    `java`: True for a JVM. Its first thread starts Java's main thread and waits for it; in any other program the
-    first thread is the main thread."""
+    """The threads of one process. `java`: True for a JVM, whose first thread only starts Java's main thread."""
 
     def __init__(self, pid: int, java: bool = False) -> None:
         self._directory = f"/proc/{pid}/task"
@@ -111,9 +101,7 @@ def read_bytes(pid: int) -> int | None:
 
 
 def faults(pid: int) -> tuple[int, int | None] | None:
-    """Return a process's major page faults, and its nanoseconds blocked by disks to one tick; None if it has ended.
-
-    The second value is None if the kernel does not count it (`delayacct`)."""
+    """Return major page faults and nanoseconds blocked by disks, if counted; None for an ended process."""
     try:
         # the second field, the command, may contain spaces and brackets
         fields = _content(f"/proc/{pid}/stat").rpartition(b")")[2].split()

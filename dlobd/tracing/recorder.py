@@ -1,25 +1,13 @@
 """The recorder: `with span(kind)` writes an interval of this process to one crash-proof file a process.
 
-It needs the standard library only, and is the same on the driver, on executors and in trainers. A file is append-only
-JSON lines. Lines are buffered and written at least every `FLUSH_S`, and whenever the outermost span of a thread ends; a
-written line survives `kill -9`. A span that began and ended since the last write is one line. A span that is open at a
-write is a begin line, and an end line later: so the spans that were open when a process was killed are known. After a
-fork the child opens its own file with an empty stack; its parent's open spans stay with its parent.
+A file is append-only JSON lines; `dlobd.evidence.recorder.LINES` has their members. Lines are buffered, and written at
+least every `FLUSH_S` and whenever the outermost span of a thread ends; a written line survives `kill -9`. A span that
+began and ended since the last write is one line, `s`. A span that is open at a write is a begin line, `b`, and an end
+line, `e`, later: so the spans that were open when a process was killed are known. After a fork the child opens its own
+file with an empty stack; its parent's open spans stay with its parent.
 
 In the measured thread a span is one object in a queue; the text is made when it is written. The recorder counts its
 output, the time of writing and the lines that a disk refused, in `cost` lines: sums since the file was opened.
-
-Lines (key `k`):
-    process   host, role, index, pid, parent, start_ns, opened_ns, forked, domain, schema    the last one is valid
-    anchor    monotonic_ns, wall_ns, error_ns
-    x         domain_b, sent_a_ns, received_b_ns, sent_b_ns, received_a_ns           a message pair; a is this process
-    s         as b, and d duration                                                    a span, begin and end
-    b         i id, p parent id, l layer, n name, t time; optional w wait, a attributes, th thread
-    e         i id, t time; optional a attributes
-    i         n name, t time; optional a attributes                                   an instant
-    cost      spans, lines, bytes, flushes, wall_ns, cpu_ns, lost_lines, left_out     see `Cost`
-    u         t, and the kernel's counters at t: main and threads [on a core, waiting for one], cpu, read, major,
-              block_io, pressure; see `dlobd.tracing.process_use`
 """
 
 from __future__ import annotations
@@ -38,10 +26,9 @@ from json.encoder import encode_basestring_ascii
 from pathlib import Path
 from threading import get_ident
 from types import TracebackType
-from typing import Any
 
 from dlobd.schema import SCHEMA_VERSION
-from dlobd.spans import InstantKind, SpanKind
+from dlobd.spans import Fields, InstantKind, SpanKind
 from dlobd.tracing import clock, clock_sync, process_use
 
 FLUSH_S = 0.5
@@ -51,9 +38,7 @@ ANCHOR_S = 10.0
 """Interval between readings of both clocks: they reveal a step of the wall clock."""
 
 FIRST_EXCHANGE_S, EXCHANGE_S = 1.0, 10.0
-"""If the driver has another clock, message pairs are exchanged with it at the start, after the first pause, and then
-after pauses that double up to the second: only pairs that lie apart bound the rate. A last burst follows at the end,
-unless the previous one was less than the first pause ago."""
+"""First and longest pause between exchanges with a driver that has another clock; they double from one to the other."""
 
 LOST_LINES = "dlobd: {} lines of spans of process {} are lost"
 """On stderr, if a disk refuses lines: number of lines and PID."""
@@ -64,31 +49,20 @@ SUMS_S = 1.0
 
 @dataclass(slots=True)
 class Cost:
-    """Cost of recording in one process since its file was opened.
+    """Cost of recording in one process since its file was opened."""
 
-    spans: begun and handed to the disk, also if it refused them.
-    lines, bytes: in the file.
-    flushes, wall_ns, cpu_ns: number of writes, their duration, and the CPU time of the writing thread; they include
-        the encoding.
-    lost_lines: refused by the disk.
-    left_out: intervals that were too short for a span.
-    """
-
-    spans: int = 0
-    lines: int = 0
+    spans: int = 0  # begun and handed to the disk, also if it refused them
+    lines: int = 0  # in the file, as `bytes`
     bytes: int = 0
-    flushes: int = 0
+    flushes: int = 0  # writes; their duration and CPU time follow, with the encoding
     wall_ns: int = 0
     cpu_ns: int = 0
-    lost_lines: int = 0
-    left_out: int = 0
+    lost_lines: int = 0  # refused by the disk
+    left_out: int = 0  # intervals that were too short for a span
 
 
 class OpenSpan:
-    """A span while it is open, and until it is written: the only object that recording leaves in the measured thread.
-
-    It uses the recorder's stack and queue directly: each call would be a good part of the cost of a span.
-    """
+    """A span until it is written. It uses the recorder directly, because each call is expensive here."""
 
     __slots__ = (
         "_attrs",
@@ -107,18 +81,18 @@ class OpenSpan:
     )
 
     def __init__(
-        self, recorder: Recorder, kind: SpanKind, wait: dict[str, Any] | None, detail: str, attrs: dict[str, Any]
+        self, recorder: Recorder, kind: SpanKind, wait: Fields | None, detail: str, attrs: dict[str, object]
     ) -> None:
         self._recorder = recorder
         self._layer = kind.layer
         self._name = kind.text(detail) if detail else kind
         self._wait = {**kind.wait, **wait} if wait else kind.wait
         self._attrs = attrs
-        self._noted: dict[str, Any] | None = None
+        self._noted: dict[str, object] | None = None
         self._end_ns = 0
         self._written = False
 
-    def note(self, **attrs: Any) -> None:
+    def note(self, **attrs: object) -> None:
         """Add attributes that are known only later, such as a number of bytes, to the end of the span."""
         self._noted = {**self._noted, **attrs} if self._noted else attrs
 
@@ -144,7 +118,8 @@ class OpenSpan:
         recorder, stack = self._recorder, self._stack
         self._end_ns = recorder._now()
         if self._written:  # in this order; see `line`
-            recorder._queue.append(self._end_line())
+            noted = {"a": self._noted} if self._noted else {}
+            recorder._queue.append({"k": "e", "i": self._id, "t": self._end_ns, **noted})
         if stack and stack[-1] == self._id:
             stack.pop()
         elif self._id in stack:
@@ -175,21 +150,9 @@ class OpenSpan:
             text += f',"th":{_quoted(self._thread)}'
         return text + "}"
 
-    def _end_line(self) -> dict[str, Any]:
-        line: dict[str, Any] = {"k": "e", "i": self._id, "t": self._end_ns}
-        return line | {"a": self._noted} if self._noted else line
-
 
 class Recorder:
-    """Writes the spans of one process.
-
-    Args:
-        directory: of the file; on YARN the container's own log directory, so that YARN keeps it.
-        role, index: of this process, as in `dlobd.schema.Process`.
-        now: the clock, replaced in tests.
-        flush_s: interval between writes of the background thread.
-        threaded: False for a process that must not start a thread before it forks; its children start one.
-    """
+    """Writer of the spans of one process. `threaded`: False for a process that must fork without threads."""
 
     def __init__(
         self,
@@ -212,7 +175,7 @@ class Recorder:
         self._role, self._index, self._forked = role, index, forked
         self._opened_ns = self._now()
         # threads append without the lock: entries that arrive during a write wait for the next write
-        self._queue: deque[OpenSpan | dict[str, Any]] = deque()
+        self._queue: deque[OpenSpan | dict[str, object]] = deque()
         self._lock = threading.RLock()
         self._count_lock = threading.Lock()
         self._main = threading.main_thread().ident
@@ -231,9 +194,7 @@ class Recorder:
         self._reported_lost = 0
 
     def after_fork(self) -> None:
-        """Prepare a forked child: a new file, an empty stack, and a background thread at its first record.
-
-        IDs continue from the parent's: the end of a span that was open at the fork matches no span of the child."""
+        """Prepare a forked child: a new file, an empty stack, and new span IDs."""
         if self._fd is not None:
             os.close(self._fd)  # it is the parent's file
         self._threaded = True
@@ -244,31 +205,22 @@ class Recorder:
         self._role, self._index = role, index
         self._append(self._process_line())
 
-    def span(self, kind: SpanKind, wait: dict[str, Any] | None = None, detail: str = "", **attrs: Any) -> OpenSpan:
-        """Record an interval; see `dlobd.tracing.span`.
-
-        `wait`: may contain waits_for, released_ns, cause and cause_period_ns; for a member of a collective,
-        the collective's kind `rendezvous` and its number `call`."""
+    def span(self, kind: SpanKind, wait: Fields | None = None, detail: str = "", **attrs: object) -> OpenSpan:
+        """Record an interval; see `dlobd.tracing.span`. `wait` may contain `rendezvous` and `call` of a collective."""
         return OpenSpan(self, kind, wait, detail, attrs)
 
-    def instant(self, kind: InstantKind, at_ns: int | None = None, **attrs: Any) -> None:
+    def instant(self, kind: InstantKind, at_ns: int | None = None, **attrs: object) -> None:
         """Record a point in time: now, or at `at_ns`."""
-        line: dict[str, Any] = {"k": "i", "n": kind, "t": self._now() if at_ns is None else at_ns}
-        if attrs:
-            line["a"] = attrs
-        self._append(line)
+        at_ns = self._now() if at_ns is None else at_ns
+        self._append({"k": "i", "n": kind, "t": at_ns, **({"a": attrs} if attrs else {})})
 
-    def past(self, kind: SpanKind, start_ns: int, end_ns: int, detail: str = "", **attrs: Any) -> None:
+    def past(self, kind: SpanKind, start_ns: int, end_ns: int, detail: str = "", **attrs: object) -> None:
         """Record an interval that has ended and is long enough for a span; see `left_out`."""
         main = get_ident() == self._main
         stack, thread = (self._main_stack, "") if main else self._of_thread()
         line = {"k": "s", "i": next(self._ids), "p": stack[-1] if stack else 0, "l": kind.layer, "n": kind.text(detail)}
         line |= {"t": start_ns, "d": end_ns - start_ns}
-        if attrs:
-            line["a"] = attrs
-        if thread:
-            line["th"] = thread
-        self._append(line)
+        self._append(line | ({"a": attrs} if attrs else {}) | ({"th": thread} if thread else {}))
 
     def left_out(self) -> None:
         """Count an interval that was too short for `past`."""
@@ -276,10 +228,7 @@ class Recorder:
             self.cost.left_out += 1
 
     def flush(self, last: bool = False) -> None:
-        """Write the buffered lines, and every `SUMS_S` the sums. A failing disk costs spans and a line on stderr, but
-        never the job.
-
-        `last`: the process may end without another flush: write the sums too."""
+        """Write the buffered lines, and every `SUMS_S` the sums. A disk error loses lines, but raises nothing."""
         with self._lock:
             entries = [self._queue.popleft() for _ in range(len(self._queue))]
             wall_ns, cpu_ns = time.monotonic_ns(), time.thread_time_ns()
@@ -305,7 +254,7 @@ class Recorder:
                 if last:
                     self._report_lost()
 
-    def _write(self, entries: list[OpenSpan | dict[str, Any]]) -> None:
+    def _write(self, entries: list[OpenSpan | dict[str, object]]) -> None:
         cost = self.cost
         lines = []
         for entry in entries:
@@ -324,12 +273,11 @@ class Recorder:
             cost.lost_lines += len(lines)
             raise
         if not self._introduced:
-            self._put([_encode(self._process_line()), _encode(self._anchor_line()), *lines])
-            self._introduced = True
-        else:
-            self._put(lines)
+            lines = [_encode(self._process_line()), _encode(self._anchor_line()), *lines]
+        self._put(lines)
+        self._introduced = True
 
-    def _write_sum(self, line: dict[str, Any]) -> None:
+    def _write_sum(self, line: dict[str, object]) -> None:
         if self._fd is None or not self._introduced:
             return  # no line could be written: stderr reports the number of lost lines
         lost = self.cost.lost_lines
@@ -339,7 +287,6 @@ class Recorder:
             self.cost.lost_lines = lost  # the next line repeats these sums
 
     def _put(self, lines: list[str]) -> None:
-        """Append lines to the file, and count written and lost lines."""
         assert self._fd is not None
         before = b"\n" if self._cut else b""
         data = before + ("\n".join(lines) + "\n").encode()
@@ -398,13 +345,11 @@ class Recorder:
                 self._introduced = False
 
     def _of_thread(self) -> tuple[list[int], str]:
-        """Return stack and name of the current thread, which is not the main thread."""
-        state: tuple[list[int], str] | None = getattr(self._local, "stack_and_name", None)
-        if state is None:
-            state = self._local.stack_and_name = ([], threading.current_thread().name)
-        return state
+        if not hasattr(self._local, "stack"):
+            self._local.stack, self._local.name = [], threading.current_thread().name
+        return self._local.stack, self._local.name
 
-    def _append(self, line: dict[str, Any]) -> None:
+    def _append(self, line: dict[str, object]) -> None:
         self._queue.append(line)
         if self._thread_due:
             self._start_thread()
@@ -430,70 +375,43 @@ class Recorder:
                 pause_s = min(2 * pause_s, EXCHANGE_S)
             self.flush()
 
-    def _process_line(self) -> dict[str, Any]:
-        return {
-            "k": "process",
-            "host": clock.host_name(),
-            "role": self._role,
-            "index": self._index,
-            "pid": self._pid,
-            "parent": os.getppid(),
-            "start_ns": clock.process_start_ns(),
-            "opened_ns": self._opened_ns,
-            "forked": self._forked,
-            "domain": clock.domain(),
-            "schema": SCHEMA_VERSION,
-        }
+    def _process_line(self) -> dict[str, object]:
+        line = {"k": "process", "host": clock.host_name(), "role": self._role, "index": self._index, "pid": self._pid}
+        line |= {"parent": os.getppid(), "start_ns": clock.process_start_ns(), "opened_ns": self._opened_ns}
+        return line | {"forked": self._forked, "domain": clock.domain(), "schema": SCHEMA_VERSION}
 
-    def _use_line(self) -> dict[str, Any]:
-        times = self._threads.read()
-        faults = process_use.faults(self._pid)
-        return {
-            "k": "u",
-            "t": time.monotonic_ns(),
-            "main": [times.lane_on_core_ns, times.lane_waiting_ns] if times else None,
-            "threads": [times.threads_on_core_ns, times.threads_waiting_ns] if times else None,
-            "cpu": process_use.cpu_ns(self._pid),
-            "read": process_use.read_bytes(self._pid),
-            "major": faults[0] if faults else None,
-            "block_io": faults[1] if faults else None,
-            "pressure": process_use.pressure(),
-        }
+    def _use_line(self) -> dict[str, object]:
+        times, (major, block_io) = self._threads.read(), process_use.faults(self._pid) or (None, None)
+        main = [times.lane_on_core_ns, times.lane_waiting_ns] if times else None
+        threads = [times.threads_on_core_ns, times.threads_waiting_ns] if times else None
+        line = {"k": "u", "t": time.monotonic_ns(), "main": main, "threads": threads}
+        line |= {"cpu": process_use.cpu_ns(self._pid), "read": process_use.read_bytes(self._pid)}
+        return line | {"major": major, "block_io": block_io, "pressure": process_use.pressure()}
 
-    def _anchor_line(self) -> dict[str, Any]:
-        anchor = asdict(clock.anchor())
-        return {"k": "anchor", **{name: anchor[name] for name in ("monotonic_ns", "wall_ns", "error_ns")}}
+    def _anchor_line(self) -> dict[str, object]:
+        now = clock.anchor()
+        return {"k": "anchor", "monotonic_ns": now.monotonic_ns, "wall_ns": now.wall_ns, "error_ns": now.error_ns}
 
-
-# --- encoding: cheaper than json.dumps ---
 
 _quoted = encode_basestring_ascii
 
 # made once: `json.dumps` makes an encoder in each call, which costs as much as the encoding
-_encode = json.JSONEncoder(separators=(",", ":"), default=str).encode
+_encode: Callable[[object], str] = json.JSONEncoder(separators=(",", ":"), default=str).encode
 
 
-def _members(values: dict[str, Any]) -> str:
-    """Encode `values` as a JSON object.
-
-    Nearly all values are numbers, strings and lists of one string. They bypass the encoder, which would cost more than
-    the rest of the span."""
+def _members(values: Fields) -> str:
+    """Encode a JSON object. Common values bypass the encoder, because it is slow."""
     text = ""
     for name, value in values.items():
-        kind = type(value)
-        if kind is int:
+        if type(value) is int:
             text += f",{_quoted(name)}:{value}"
-        elif kind is str:
+        elif isinstance(value, str):
             text += f",{_quoted(name)}:{_quoted(value)}"
+        elif isinstance(value, list) and len(value) == 1 and type(value[0]) is str:
+            text += f",{_quoted(name)}:[{_quoted(value[0])}]"
         else:
-            text += f",{_quoted(name)}:{_encode(value) if kind is not list else _list(value)}"
+            text += f",{_quoted(name)}:{_encode(value)}"
     return f"{{{text[1:]}}}"
-
-
-def _list(values: list[Any]) -> str:
-    if len(values) == 1 and type(values[0]) is str:
-        return f"[{_quoted(values[0])}]"
-    return _encode(values)
 
 
 @lru_cache(1024)  # few pairs of layer and name are new

@@ -13,25 +13,23 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 from dlobd import spans as kinds
 from dlobd import tracing
+from dlobd.tracing import NoSpan
+from dlobd.tracing.recorder import OpenSpan
 
 SPANS = 100
 REPEATS = 7
 
 OTHER_BYTES = 16 << 20
-"""More than a core's second-level cache, and a good part of the shared third level. With this size the cost of a span
-equals the cost in the self-test's step loop; with 4 MiB it is a third lower."""
+"""More than a core's second-level cache: the cost of a span then equals the cost in the self-test's step loop."""
 
-Span = Callable[..., AbstractContextManager[Any]]
+Span = Callable[..., AbstractContextManager[OpenSpan | NoSpan]]
 
 
-def evidence(directory: Path) -> dict[str, Any]:
-    """Return the evidence for a bundle: the state of recording, and the cost of a span.
-
-    `directory`: for a temporary span file, on the disk of the run's span files."""
+def evidence(directory: Path) -> dict[str, str | int | None]:
+    """Return the state of recording and the cost of a span, measured with a temporary file in `directory`."""
     if tracing.switched_off():
         return {"recording": "off", "span_ns": None}
     costs = measured(directory, SPANS, REPEATS)["on"]
@@ -40,10 +38,7 @@ def evidence(directory: Path) -> dict[str, Any]:
 
 
 def measured(directory: Path, spans: int, repeats: int) -> dict[str, list[float]]:
-    """Return nanoseconds of CPU time per span, sorted, with one value per repeat.
-
-    `on` includes encoding and writing; `off` is measured without a recorder. The measurements are interleaved, and the
-    time of a loop without spans is subtracted from both."""
+    """Return the CPU times per span in nanoseconds, sorted, with a recorder (`on`) and without one (`off`)."""
     with tempfile.TemporaryDirectory(prefix="span-cost-", dir=directory) as scratch:
         recorder = tracing.Recorder(Path(scratch), "benchmark", threaded=False)
         ways: dict[str, tuple[Span | None, Callable[[], None]]] = {
@@ -64,9 +59,7 @@ def measured(directory: Path, spans: int, repeats: int) -> dict[str, list[float]
 
 
 def _loop_ns(span: Span | None, flush: Callable[[], None], spans: int, other: bytes) -> float:
-    """Record the spans of a trainer's step loop, a wait with a size and a rendezvous, and then writes them.
-
-    Before each turn the core reads through `other`, which contains no zero."""
+    """Record and write the spans of a trainer's step loop. Reading `other` replaces the core's caches."""
     spent_ns = 0
     for step in range(spans // 2):
         _ = 0 in other

@@ -21,8 +21,7 @@ from dlobd.experiment import files
 from dlobd.recompute import computed as record
 from dlobd.run import run_record as run_records
 from dlobd.schema import Attribution, ClockAnchor, Process, Span
-from dlobd.timeline import causality
-from dlobd.timeline.assemble import assemble
+from dlobd.timeline.assemble import assemble, reversed_waits
 
 QUICK_RUN = Path(__file__).parents[1] / "data" / "quick-run"
 HOUR_NS = 3_600_000_000_000
@@ -281,6 +280,6 @@ def wait(released_ns: int, resolution_ns: int = 1, truncated: bool = False) -> S
 
 
 def test_a_wait_that_ended_before_its_release_is_inconsistent() -> None:
-    (clip,) = causality.reversed_waits([wait(250)])
+    (clip,) = reversed_waits([wait(250)])
     assert (clip.kind, clip.span, clip.ns) == ("inconsistent", "w", 50)
-    assert [*causality.reversed_waits([wait(150), wait(200), wait(250, 25), wait(250, truncated=True)])] == []
+    assert [*reversed_waits([wait(150), wait(200), wait(250, 25), wait(250, truncated=True)])] == []

@@ -8,7 +8,7 @@ from dlobd.evidence.feed import without_reads
 from dlobd.evidence.recorder import RecordedSpan
 from dlobd.evidence.rpc import Call
 from dlobd.schema import Process
-from dlobd.timeline import calls as call_spans
+from dlobd.timeline import builder
 from dlobd.timeline.builder import LaneBuilder
 
 DRIVER = """\
@@ -43,7 +43,7 @@ def lane_of(text: str, waits: tuple[int, int, int | None] | None = None) -> list
     lane = LaneBuilder("driver", Process("host", "driver", 0, 0))
     if waits:
         lane.add(kinds.WAIT_FOR_AM, waits[0], waits[1], "test", waits_for=("application",), released_ns=waits[2])
-    call_spans.place(lane, [call for call in calls(text) if call.thread == "Thread-4"], "driver log")
+    builder.place_calls(lane, [call for call in calls(text) if call.thread == "Thread-4"], "driver log")
     return [(s.layer, s.name, s.start_ns, s.end_ns) for s in lane.spans if s.kind is not kinds.WAIT_FOR_AM]
 
 
@@ -74,9 +74,9 @@ def test_polls_inside_a_wait_are_spans_only_once_it_is_released() -> None:
 
 def test_the_length_of_a_poll_is_what_lies_between_two_calls() -> None:
     first, last = calls(POLLS)
-    assert call_spans.poll_ns([first, last], "getApplicationReport", last.end_ns) == 1_000_900_509
-    assert call_spans.poll_ns([first], "getApplicationReport", last.end_ns) is None
-    assert call_spans.poll_ns([first, last], "allocate", last.end_ns) is None
+    assert builder.poll_ns([first, last], "getApplicationReport", last.end_ns) == 1_000_900_509
+    assert builder.poll_ns([first], "getApplicationReport", last.end_ns) is None
+    assert builder.poll_ns([first, last], "allocate", last.end_ns) is None
 
 
 def test_what_a_call_takes_while_something_else_carries_the_lane_is_left_out() -> None:
@@ -100,7 +100,7 @@ def test_what_a_call_takes_while_something_else_carries_the_lane_is_left_out() -
         (20_000, 30_000),
         (40_000, length_ns - 9000),
     ]
-    call_spans.place(lane, [call], "executor log", elsewhere)
+    builder.place_calls(lane, [call], "executor log", elsewhere)
     assert [(s.start_ns - at_ns, s.end_ns - at_ns) for s in lane.spans] == [
         (10_000, 20_000),
         (30_000, 40_000),

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dlobd.attribution.attribute import attribute
-from dlobd.attribution.evidence_quality import quality
+from dlobd.attribution.attribute import attribute, quality
 from dlobd.evidence.evidence import Evidence
 from dlobd.schema import Trace
 from dlobd.timeline import jvm

@@ -11,7 +11,6 @@ MIN_LINES = 40
 
 SMALL = {
     "__main__.py": "the entry point of `python -m dlobd`",
-    "attribution/evidence_quality.py": "a concept of the kernel",
     "bundle/noise.py": "run-to-run variation, for the runner and for reports",
     "cli/": "a file per verb",
     "job/launchers/distributor_daemon.py": "an entry point that Spark starts by its name, without arguments",

@@ -1,6 +1,5 @@
 """Finds missing sources of a bundle, and the layers with unknown time. Pure.
 
-`kinds` is the table of sources. `spans`, `logs` and `records` compare the bundle with the required sources. Other
-sources prove these: a log names the containers, a process names its children, the job names its ranks. `missing` joins
-the results, and marks the spans of a trace.
+`kinds` is the table of sources. `spans`, `logs` and `records` compare the bundle with the required sources, which other
+sources prove: a log names the containers, a process names its children, the job names its ranks.
 """

@@ -1,10 +1,7 @@
 """Table of the kinds of evidence: files, layers with time that they show, and the consequence of their absence.
 
-The breakdown depends on a decisive kind: a run without it is invalid. Without another kind some figures, checks or
-bounds are missing, and the numbers of the layers stay the same.
-
-Without a kind that has a `missing` code, the own time of some spans may belong to another layer: attribution leaves
-that time unattributed. The rows of these kinds of spans contain the code in their column `hidden_by`.
+A run without a decisive kind is invalid: spans with its code in `hidden_by` lose their time to `unattributed`. Without
+another kind some figures, checks or bounds are missing, and the numbers of the layers stay the same.
 """
 
 from __future__ import annotations
@@ -19,20 +16,13 @@ from dlobd.spans import EvidenceFile
 
 @dataclass(frozen=True, slots=True)
 class EvidenceKind:
-    """One kind of evidence.
-
-    Attributes:
-        globs: names of its files below the bundle, separated by spaces; a star also matches slashes.
-        unknown: the facts that are unknown without it, in words.
-        layers: layers with time that it shows.
-        missing: its code in the column `hidden_by` of span kinds; None if no span depends on it.
-    """
+    """One kind of evidence."""
 
     name: str
-    globs: str
-    unknown: str
-    layers: tuple[str, ...] = ()
-    missing: EvidenceFile | None = None
+    globs: str  # names of its files below the bundle, separated by spaces; a star also matches slashes
+    unknown: str  # the facts that are unknown without it, in words
+    layers: tuple[str, ...] = ()  # layers with time that it shows
+    missing: EvidenceFile | None = None  # its code in the column `hidden_by` of span kinds
 
     @property
     def files(self) -> list[str]:
@@ -48,44 +38,37 @@ class EvidenceKind:
 _PYTHON = (LAUNCHER, FEED, HDFS, TENSORFLOW, CHANNEL, USER)
 _SPARK = (SPARK, *_PYTHON)
 _ALL = (YARN, *_SPARK)
-_CONTAINERS, _DAEMONS = files.CONTAINER_LOGS, files.DAEMON_LOGS
+_YARN = (YARN, SPARK)
+_CONTAINERS, _DAEMONS, _CODE = files.CONTAINER_LOGS, files.DAEMON_LOGS, EvidenceFile
 
 # in the order of the search: a file is of the first kind with a matching glob
 
 DRIVER_SPANS = EvidenceKind(
-    "spans of the driver", "spans/driver/*", "work and waits of its Python", _ALL, EvidenceFile.DRIVER_SPANS
+    "spans of the driver", "spans/driver/*", "work and waits of its Python", _ALL, _CODE.DRIVER_SPANS
 )
 RANK_SPANS = EvidenceKind(
-    "spans of a rank", "spans/rank-*", "its work, and how long others waited for it", _ALL, EvidenceFile.RANK_SPANS
+    "spans of a rank", "spans/rank-*", "its work, and how long others waited for it", _ALL, _CODE.RANK_SPANS
 )
 WORKER_SPANS = EvidenceKind(
-    "spans of Python workers", "spans/*", "work of Spark's Python in this executor", _SPARK, EvidenceFile.WORKER_SPANS
+    "spans of Python workers", "spans/*", "work of Spark's Python in this executor", _SPARK, _CODE.WORKER_SPANS
 )
 DRIVER_LOG = EvidenceKind(
     "driver log",
     files.DRIVER_STDERR,
     "submission, waits for YARN and for executors, jobs and their tasks",
     _ALL,
-    EvidenceFile.DRIVER_LOG,
+    _CODE.DRIVER_LOG,
 )
 NATIVE_LOG = EvidenceKind("log of the parent process", "", "messages of the ranks; no figure uses it")
 DRIVER_OUTPUT = EvidenceKind("driver output", files.DRIVER_STDOUT, "output of the job; no figure uses it")
 DRIVER_JVM = EvidenceKind(
-    "driver JVM log",
-    files.DRIVER_JVM_LOG,
-    "start and exit of spark-submit's JVM",
-    (SPARK,),
-    EvidenceFile.DRIVER_JVM_LOG,
+    "driver JVM log", files.DRIVER_JVM_LOG, "start and exit of spark-submit's JVM", (SPARK,), _CODE.DRIVER_JVM_LOG
 )
 MASTER_LOG = EvidenceKind(
-    "ApplicationMaster log", "", "containers of the executors, and when it asked for them", _ALL, EvidenceFile.AM_LOG
+    "ApplicationMaster log", "", "containers of the executors, and when it asked for them", _ALL, _CODE.AM_LOG
 )
 EXECUTOR_LOG = EvidenceKind(
-    "executor log",
-    f"{_CONTAINERS}/*/stderr",
-    "its start, and begin and end of its tasks",
-    _SPARK,
-    EvidenceFile.EXECUTOR_LOG,
+    "executor log", f"{_CONTAINERS}/*/stderr", "its start, and begin and end of its tasks", _SPARK, _CODE.EXECUTOR_LOG
 )
 CONTAINER_JVM = EvidenceKind("container JVM log", f"{_CONTAINERS}/*/jvm.log", "start of its JVM before its first line")
 CONTAINER_FILES = EvidenceKind(
@@ -95,15 +78,15 @@ RM_LOG = EvidenceKind(
     "ResourceManager log",
     f"{_DAEMONS}/resourcemanager.log",
     "steps of YARN that its REST record lacks",
-    (YARN, SPARK),
-    EvidenceFile.RM_LOG,
+    _YARN,
+    _CODE.RM_LOG,
 )
 NM_LOG = EvidenceKind(
     "NodeManager log",
     f"{_DAEMONS}/nodemanager-*.log",
     "launch, localisation and start of its containers",
-    (YARN, SPARK),
-    EvidenceFile.NM_LOG,
+    _YARN,
+    _CODE.NM_LOG,
 )
 AUDIT_LOG = EvidenceKind(
     "NameNode audit log",

@@ -1,7 +1,4 @@
-"""Finds logs that are absent, or lack their begin or end: of the driver, of containers and of daemons.
-
-The ApplicationMaster, the driver and the daemons name the containers of a run independently.
-"""
+"""Finds logs that are absent, or lack their begin or end: of the driver, of containers and of daemons."""
 
 from __future__ import annotations
 
@@ -43,7 +40,7 @@ def absences(evidence: Evidence) -> Iterator[MissingEvidence]:
     topology = evidence.topology
     if not topology.by_hand or evidence.on_file(files.DRIVER_STDERR):
         yield from _driver(evidence)
-    elif topology.client_has_driver_log:
+    elif not topology.driver_in_container:
         yield MissingEvidence(kinds.DRIVER_LOG, files.DRIVER_STDERR, "is absent", ALL_LANES)
     if not topology.has_spark:
         return
@@ -53,9 +50,6 @@ def absences(evidence: Evidence) -> Iterator[MissingEvidence]:
     yield from _daemons(evidence)
 
 
-# ---- the driver
-
-
 def _driver(evidence: Evidence) -> Iterator[MissingEvidence]:
     for name in (files.DRIVER_STDERR, files.DRIVER_STDOUT):
         kind = kinds.DRIVER_LOG if evidence.topology.has_spark else kinds.NATIVE_LOG
@@ -63,7 +57,7 @@ def _driver(evidence: Evidence) -> Iterator[MissingEvidence]:
         if not evidence.on_file(name):
             yield MissingEvidence(kind, name, "is absent", ALL_LANES if kind.decides else ())
     topology = evidence.topology
-    if not topology.client_starts_jvm:
+    if topology.by_hand or not topology.has_spark:
         return
     life = jvm.read(evidence.path / files.DRIVER_JVM_LOG)
     if life is None:
@@ -73,7 +67,7 @@ def _driver(evidence: Evidence) -> Iterator[MissingEvidence]:
     if evidence.on_file(files.DRIVER_STDERR) and ended_well(evidence):
         lines = evidence.submitter.lines
         name = files.DRIVER_STDERR
-        if topology.client_has_driver_log:
+        if not topology.driver_in_container:
             silenced = [*_silenced(evidence, name)]
             yield from silenced or _whole(kinds.DRIVER_LOG, name, lines, DRIVER_ENDS, ALL_LANES)
             yield from _headless(evidence, lines, name)
@@ -116,11 +110,7 @@ def _whole(
         yield MissingEvidence(kind, name, how, lanes, lines[-1].at_ns)
 
 
-# ---- containers
-
-
 def _master(evidence: Evidence) -> Iterator[MissingEvidence]:
-    """Yield defects of the ApplicationMaster's log, if the application was accepted and ended well."""
     if not ended_well(evidence) or not evidence.window["application_id"]:
         return
     container = next(filter(_MASTER.fullmatch, reversed(evidence.attempts.ams)), None)
@@ -168,9 +158,6 @@ def _jvm_log(evidence: Evidence, container: str) -> Iterator[MissingEvidence]:
     name = f"{files.CONTAINER_LOGS}/{container}/jvm.log"
     if jvm.read(evidence.path / name) is None:
         yield MissingEvidence(kinds.CONTAINER_JVM, name, "is absent, or has no line")
-
-
-# ---- daemons
 
 
 def _daemons(evidence: Evidence) -> Iterator[MissingEvidence]:

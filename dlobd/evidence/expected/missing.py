@@ -14,11 +14,7 @@ from dlobd.schema import NotMeasured, Span
 
 
 def missing(evidence: Evidence) -> tuple[MissingEvidence, ...]:
-    """Return the missing evidence; evidence on which the breakdown depends comes first.
-
-    Raises:
-        BundleError: nothing was submitted, so that there is no window.
-    """
+    """Return the missing evidence, decisive evidence first. Raises BundleError if nothing was submitted."""
     found = [*spans.absences(evidence), *logs.absences(evidence), *records.absences(evidence)]
     found = [replace(missing, how=evidence.damaged.get(missing.what, missing.how)) for missing in found]
     found += [*records.damaged(evidence, found)]

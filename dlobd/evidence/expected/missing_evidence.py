@@ -12,24 +12,15 @@ ALL_LANES = ("*",)
 
 @dataclass(frozen=True, slots=True)
 class MissingEvidence:
-    """A source that is absent or incomplete.
-
-    Attributes:
-        what: the name of the file, or a description of the process.
-        how: the defect, and its proof.
-        lanes: patterns (`fnmatch`) of lanes; their spans may contain time of other layers.
-        since_ns: end of the spans that are not affected; 0 if all are.
-        layers: layers of the kind that take part in the run.
-        process: ID of the process whose span file is missing or incomplete.
-    """
+    """An absent or incomplete source."""
 
     kind: EvidenceKind
-    what: str
-    how: str
-    lanes: tuple[str, ...] = ()
-    since_ns: int = 0
-    layers: tuple[str, ...] = ()
-    process: str = ""
+    what: str  # the name of the file, or a description of the process
+    how: str  # the defect, and its proof
+    lanes: tuple[str, ...] = ()  # patterns (`fnmatch`) of lanes whose spans may contain time of other layers
+    since_ns: int = 0  # end of the spans that are not affected; 0 if all are
+    layers: tuple[str, ...] = ()  # layers of the kind that take part in the run
+    process: str = ""  # ID of the process whose span file is missing or incomplete
 
     @property
     def sentence(self) -> str:

@@ -28,20 +28,15 @@ def absences(evidence: Evidence) -> Iterator[MissingEvidence]:
         return
     if not evidence.on_file(files.MARKERS):
         yield MissingEvidence(kinds.MARKERS, files.MARKERS, "is absent")
-    for name in (files.BLOCKS, files.CHECKSUMS) if _inventoried(evidence) and topology.has_spark else ():
+    for name in (files.BLOCKS, files.CHECKSUMS) if evidence.on_file(files.COLLECTED) and topology.has_spark else ():
         if not evidence.on_file(name):
             yield MissingEvidence(kinds.INPUT_RECORDS, name, "is absent")
-
-
-def _inventoried(evidence: Evidence) -> bool:
-    """Return True if the bundle has an inventory."""
-    return evidence.on_file(files.COLLECTED)
 
 
 def _event_log(evidence: Evidence) -> Iterator[MissingEvidence]:
     log = evidence.event_log
     if not log.lines:
-        if _inventoried(evidence) and files.EVENT_LOG not in evidence.collected.get("absent", ()):
+        if evidence.on_file(files.COLLECTED) and files.EVENT_LOG not in evidence.collected.get("absent", ()):
             yield MissingEvidence(kinds.EVENT_LOG, files.EVENT_LOG, "is absent, or empty")
     elif not log.has_start:
         yield MissingEvidence(kinds.EVENT_LOG, files.EVENT_LOG, "lacks the application's start: its begin is missing")
@@ -50,9 +45,7 @@ def _event_log(evidence: Evidence) -> Iterator[MissingEvidence]:
 
 
 def damaged(evidence: Evidence, known: Collection[MissingEvidence]) -> Iterator[MissingEvidence]:
-    """Yield each damaged file that is not in `known`.
-
-    A killed process leaves half a line, so that its log counts as damaged only if the run ended well."""
+    """Yield each damaged file that is not in `known`. After a failure, a truncated last line is no damage."""
     for name, reason in evidence.damaged.items():
         cut = name in (files.EVENT_LOG, files.RESOURCES) and evidence.on_file(name) and not ended_well(evidence)
         if not cut and not any(_is_about(missing, name) for missing in known):

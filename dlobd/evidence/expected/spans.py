@@ -1,8 +1,4 @@
-"""Finds span files that are absent or incomplete; each process of a run must have one.
-
-Other sources prove the processes: the client started the driver, the job has its ranks, an executor's log shows that it
-ran Python, and a process names its children and its parent.
-"""
+"""Finds span files that are absent or incomplete; other sources prove the processes of a run."""
 
 from __future__ import annotations
 
@@ -79,7 +75,6 @@ def _own_ranks(evidence: Evidence) -> Iterator[MissingEvidence]:
 
 
 def _workers(evidence: Evidence) -> Iterator[MissingEvidence]:
-    """Yield executors that ran Python but have no span files of a daemon or of workers."""
     gone = killed(evidence)
     for executor, container in evidence.executor_containers.items():
         lines = [line for line in evidence.container_log(container) if line.logger == _RUNS_PYTHON]
@@ -152,7 +147,6 @@ def _parts(evidence: Evidence) -> Iterator[MissingEvidence]:
 
 
 def _defect(process: RecordedProcess | None) -> str:
-    """Return the defect of a file; empty if it is complete."""
     if process is None:
         return "does not begin with the line of its process"
     if process.bad_lines:

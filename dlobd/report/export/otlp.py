@@ -14,8 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from dlobd import __version__
-from dlobd.attribution.attribute import Release, arranged, attribute, releases
-from dlobd.attribution.evidence_quality import own_quality
+from dlobd.attribution.attribute import Release, arranged, attribute, own_quality, releases
 from dlobd.attribution.nesting import Lane, NestedSpan
 from dlobd.layers import UNATTRIBUTED
 from dlobd.schema import MAIN_LANE, ClockAnchor, Event, Process, Span, Trace

@@ -12,8 +12,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 
-from dlobd.attribution.attribute import Release, arranged, attribute, critical_path, releases
-from dlobd.attribution.evidence_quality import quality
+from dlobd.attribution.attribute import Release, arranged, attribute, critical_path, quality, releases
 from dlobd.attribution.nesting import by_lane
 from dlobd.evidence.resources import SampledHost
 from dlobd.layers import title

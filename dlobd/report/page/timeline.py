@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from dlobd.attribution.attribute import critical_path
-from dlobd.attribution.evidence_quality import quality
+from dlobd.attribution.attribute import critical_path, quality
 from dlobd.attribution.nesting import arrange, by_lane
 from dlobd.layers import UNATTRIBUTED
 from dlobd.schema import Attribution, Segment, Span, Trace

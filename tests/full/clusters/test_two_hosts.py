@@ -64,7 +64,8 @@ def slept_before_closing(bundle: Bundle) -> list[int]:
 
 def executors(evidence: Evidence) -> list[str]:
     """The addresses at which executors offer their blocks, as the driver noted them."""
-    path = "driver.stderr" if evidence.topology.client_has_driver_log else f"containers/{evidence.containers[0]}/stderr"
+    in_container = evidence.topology.driver_in_container
+    path = f"containers/{evidence.containers[0]}/stderr" if in_container else "driver.stderr"
     log = (evidence.path / "logs" / path).read_text()
     return sorted(re.findall(r"Registering block manager \S+ with .* BlockManagerId\(\d+, (127[\d.]+),", log))
 
