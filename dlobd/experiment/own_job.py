@@ -176,8 +176,7 @@ def _refuse(line: spark_options.Line, settings: Mapping[str, str]) -> None:
             raise UsageError(f"{name} does not submit a job to this cluster.", "omit it")
     if "--class" in given:
         raise UsageError(
-            f"--class: {line.script} would run in the JVM only, and dlobd records only Python.",
-            "name a .py file",
+            f"--class: {line.script} would run in the JVM only, and dlobd records only Python.", "name a .py file"
         )
     ours = (sys.executable, str(python()))
     for key, allowed, why in (

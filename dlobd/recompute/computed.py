@@ -63,10 +63,7 @@ def computed(bundle: Bundle, experiment: Runnable) -> Computed:
         status=status,
         reason=reason,
         window=Window(
-            name=evidence.topology.window_name,
-            start_ns=trace.start_ns,
-            end_ns=trace.end_ns,
-            clock=evidence.domain,
+            name=evidence.topology.window_name, start_ns=trace.start_ns, end_ns=trace.end_ns, clock=evidence.domain
         ),
         wall_ns=attribution.wall_ns,
         layers=attribution.layers,

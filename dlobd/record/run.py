@@ -430,12 +430,10 @@ class Finding:
     says: str = member("A sentence with the time and its share of the wall time.")
     ns: int = member("Wall time of the cause.", "sum of its segments of the attribution")
     saves_ns: int = member(
-        "Upper bound of the saving.",
-        "wall time - wall time of the trace replayed without the cause; see findings.md",
+        "Upper bound of the saving.", "wall time - wall time of the trace replayed without the cause; see findings.md"
     )
     lo_ns: int = member(
-        "Lower bound of the saving.",
-        "`saves_ns` - the uncertainty of the boundaries of the removed spans; above 0",
+        "Lower bound of the saving.", "`saves_ns` - the uncertainty of the boundaries of the removed spans; above 0"
     )
     above_noise: bool = member("True if lo_ns exceeds the difference of equal runs. Such findings come first.")
     evidence: tuple[str, ...] = member("Spans with their lengths, figures of other sources; one line each.")

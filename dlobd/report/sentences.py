@@ -121,11 +121,7 @@ def _environment(cache: EnvironmentCache) -> str:
 
 def _noise(run: Run) -> str:
     measured = run.noise
-    if measured is None or None in (
-        measured.loop_variation,
-        measured.sleep_over_p99_ns,
-        measured.loopback_p99_ns,
-    ):
+    if measured is None or None in (measured.loop_variation, measured.sleep_over_p99_ns, measured.loopback_p99_ns):
         return "noise: not completely measured"
     machine = "" if measured.machine == ALL else f" ({measured.machine})"
     return f"noise: {run_line(measured)}{machine}"

@@ -89,10 +89,7 @@ def page_tables(run: Run, found: Summary) -> list[Table]:
         imports,
         throughput,
     )
-    every = [
-        *(make(found) for make in of_summary),
-        *(make(run) for make in (*of_run, metric_values, setup)),
-    ]
+    every = [*(make(found) for make in of_summary), *(make(run) for make in (*of_run, metric_values, setup))]
     return [table for table in every if table.rows]
 
 
