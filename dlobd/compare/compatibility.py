@@ -1,4 +1,4 @@
-"""Compatibility of runs: the work they did, the environment they ran in, and runs that cannot be used.
+"""Compatibility of runs: the environment they ran in, and runs that cannot be used.
 
 A comparison shows the effect of a setting. An environment that differs as well would be mistaken for that effect.
 """
@@ -7,36 +7,15 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 
 from dlobd.errors import UsageError
 from dlobd.record.run import Run
 from dlobd.run.provenance import MACHINE
-from dlobd.schema import Experiment
 
-NATIVE = "native"
-"""The launcher without a stack."""
-
-
-class Role(Enum):
-    """Role of a field of experiments that may differ between runs of the same work."""
-
-    LABEL = "names the run or limits its time"
-    STATE = "state of the machine before the run"
-    STACK = "way through the stack"
-
-
-_STACK = """scheduler launcher input deploy_mode channel exchange replication block_size_mb
-executor_memory_mb executor_overhead_mb executor_cores min_accuracy"""
-
-MAY_DIFFER: Mapping[str, Role] = {
-    **dict.fromkeys(("name", "timeout_s", "accept_timeout_s"), Role.LABEL),
-    "page_cache": Role.STATE,
-    **dict.fromkeys(_STACK.split(), Role.STACK),
-}
-"""All other fields define the work, and must be equal."""
+LABELS = ("name", "timeout_s", "accept_timeout_s")
+"""Fields of an experiment that name the run or limit its time."""
 
 BUSY_PERCENT = 25.0
 """Cores busier than this before a run: another program used the machine."""
@@ -67,58 +46,9 @@ class Difference:
         return f"{self.kind}: {self.detail}"
 
 
-# ---- the work
-
-
-def experiment(run: Run) -> Experiment:
-    """Return the experiment of a training by dlobd."""
-    assert isinstance(run.configuration, Experiment)
-    return run.configuration
-
-
 def settings(run: Run) -> dict[str, object]:
     """Return the configuration without names and timeouts."""
-    every = dataclasses.asdict(run.configuration)
-    return {name: value for name, value in every.items() if MAY_DIFFER.get(name) is not Role.LABEL}
-
-
-def varying(runs: Iterable[Run]) -> list[str]:
-    """Return the settings in which trainings by dlobd differ, in the order of the experiment's fields."""
-    every = [experiment(run) for run in runs]
-    names = [name for name in Experiment.__dataclass_fields__ if MAY_DIFFER.get(name) is not Role.LABEL]
-    return [name for name in names if len({getattr(one, name) for one in every}) > 1]
-
-
-def launch_label(chosen: Experiment) -> str:
-    """Return launcher and input; the native launcher has no choice of input."""
-    return NATIVE if chosen.launcher == NATIVE else f"{chosen.launcher} {chosen.input}"
-
-
-def check_same_work(runs: Sequence[Run], also: Collection[str] = ()) -> None:
-    """Refuse runs that did different work, and runs of one launcher and input with different stack settings.
-
-    Fields in `also` may differ, too. Raises UsageError with the fields that differ, and both values.
-    """
-    by_label: dict[str, Run] = {}
-    unlike_stack = {name for name, role in MAY_DIFFER.items() if role is not Role.STACK}
-    for run in runs:
-        _refuse(runs[0], run, {*MAY_DIFFER, *also}, "did different work")
-        label = launch_label(experiment(run))
-        same = by_label.setdefault(label, run)
-        _refuse(same, run, unlike_stack | {*also}, f"are both {label} with different settings")
-
-
-def _refuse(one: Run, other: Run, ignored: Collection[str], reason: str) -> None:
-    left, right = (dataclasses.asdict(run.configuration) for run in (one, other))
-    names = [name for name in left if name not in ignored and left[name] != right[name]]
-    if names:
-        differ = ", ".join(f"{name} ({left[name]}, {right[name]})" for name in names)
-        raise UsageError(
-            f"Runs {one.run_id} and {other.run_id} {reason}: {differ}.", "compare runs that agree in these"
-        )
-
-
-# ---- the environment
+    return {name: value for name, value in dataclasses.asdict(run.configuration).items() if name not in LABELS}
 
 
 def differences(runs: Sequence[Run]) -> list[Difference]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from dlobd.bundle import store
-from dlobd.compare.compatibility import settings, varying, why_unusable
+from dlobd.compare.compatibility import settings, why_unusable
 from dlobd.errors import UsageError
 from dlobd.experiment import series as scheduling
 from dlobd.record.run import Run
@@ -77,24 +77,6 @@ class RunSet:
         left_out = tuple(f"run {member.run.run_id} {reason}" for member, reason in why if reason)
         usable = tuple(member for member, reason in why if not reason)
         return dataclasses.replace(self, members=usable), left_out
-
-    def name(self, run: Run, *omitted: str) -> str:
-        """Name a run by the axes of the sweep, or by all varying settings without a sweep."""
-        fields = self.axes or varying(self.runs)
-        return " ".join(f"{field}={getattr(run.configuration, field)}" for field in fields if field not in omitted)
-
-    def by_repeat(self) -> dict[Repeat, Run]:
-        """Return the runs by repeat. Raises UsageError if a repeat has two runs."""
-        found: dict[Repeat, Run] = {}
-        for member in self.members:
-            if member.repeat in found:
-                ids = f"{found[member.repeat].run_id} and {member.run.run_id}"
-                raise UsageError(
-                    f"Repeat {member.repeat.number} has two runs with equal settings: {ids}.",
-                    "give one series at a time",
-                )
-            found[member.repeat] = member.run
-        return found
 
     def _split(self, key: Callable[[Member], K]) -> dict[K, RunSet]:
         groups: dict[K, list[Member]] = {}
@@ -174,28 +156,6 @@ def pairs(first: str, second: str | None, out: Path) -> list[tuple[RunSet, RunSe
         return [(baselines[label], candidates[label]) for label in both]
     several = first if len(baselines) > 1 else second
     raise UsageError(f"{several} has several points, and none is in both.", f"choose one: '{several}:POINT'")
-
-
-def load(paths: Iterable[Path]) -> RunSet:
-    """Return the runs of several series and bundles in the order of their start, each run once.
-
-    Raises:
-        UsageError: no run has ended, or a run is of a user's own script.
-        BundleError: a series or a bundle cannot be read.
-    """
-    sets = [read(str(path), Path(".")) for path in paths]
-    axes = tuple(dict.fromkeys(axis for one in sets for axis in one.axes))
-    # a bundle that is also in a series keeps its repeat there
-    every = sorted((member for one in sets for member in one.members), key=lambda member: bool(member.repeat.series))
-    by_id = {member.run.run_id: member for member in every}
-    members = sorted(by_id.values(), key=lambda member: (member.run.started_at, member.run.run_id))
-    for member in members:
-        if member.run.own:
-            raise UsageError(
-                f"Run {member.run.run_id} is of your own script; studies compare trainings by dlobd.", "omit it"
-            )
-    numbered = iter(without_series("", [member.run for member in members if not member.repeat.series]).members)
-    return RunSet("", tuple(member if member.repeat.series else next(numbered) for member in members), axes)
 
 
 def _of_series_file(path: Path, point: str) -> RunSet:
