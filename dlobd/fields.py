@@ -64,7 +64,7 @@ def member(
     *,
     unit: str = "",
     source: str = "",
-    default: Any = dataclasses.MISSING,
+    default: object = dataclasses.MISSING,
     minimum: float | None = 0,
     maximum: float | None = None,
     pattern: str = "",
@@ -80,7 +80,7 @@ def setting(
     valid: tuple[float, float] | str = "",
     *,
     unit: str = "",
-    default: str | float = dataclasses.MISSING,  # type: ignore[assignment]
+    default: object = dataclasses.MISSING,
     zero: bool = False,
     pattern: str = "",
     axis: bool = True,
@@ -194,26 +194,31 @@ def _described(schema: JsonSchema, about: Description | None) -> JsonSchema:
     return {**schema, **limits, **({"description": about.text} if about.text else {})}
 
 
-def decoded(kind: Any, value: Any) -> Any:
-    """Build `value`, of JSON, as `kind`. Raises TypeError if a member is missing or unknown."""
+def decoded(kind: type[T], value: Mapping[str, object]) -> T:
+    """Build a dataclass from a JSON object. Raises TypeError if a member is missing or unknown."""
+    built: T = _decoded(kind, value)
+    return built
+
+
+def _decoded(kind: Any, value: Any) -> Any:
     if value is None:
         return None
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
         parts = [part for part in arguments if get_origin(part) or dataclasses.is_dataclass(part)]
         kind = next((part for part in parts if len(parts) == 1 or value.keys() <= _hints(part).keys()), None)
-        return value if kind is None else decoded(kind, value)
+        return value if kind is None else _decoded(kind, value)
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         hints = _hints(kind)
-        return kind(**{name: decoded(hints.get(name), part) for name, part in value.items()})
+        return kind(**{name: _decoded(hints.get(name), part) for name, part in value.items()})
     if origin is tuple and arguments[-1] is Ellipsis:
-        return tuple(decoded(arguments[0], part) for part in value)
+        return tuple(_decoded(arguments[0], part) for part in value)
     if origin is tuple:
-        return tuple(decoded(part, item) for part, item in zip(arguments, value, strict=True))
+        return tuple(_decoded(part, item) for part, item in zip(arguments, value, strict=True))
     return value
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """Return `value` as JSON has it: dataclasses as objects, tuples as arrays."""
     if dataclasses.is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}

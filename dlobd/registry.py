@@ -19,6 +19,9 @@ from dlobd.errors import SetupError, UsageError
 from dlobd.paths import data_file
 from dlobd.user_file import MemberRef
 
+Member = Any
+"""The imported object of a row: its type depends on the registry."""
+
 LARGEST_MODEL_MB = 1792
 """Bound for models of other packages and of users: that of VGG-16."""
 
@@ -115,7 +118,7 @@ class Registry:
             raise UsageError(unknown(self.singular, name, members), f"dlobd list {self.kind}")
         return members[name]
 
-    def get(self, name: str) -> Any:
+    def get(self, name: str) -> Member:
         """Import the object of `name`; None for a member without code in dlobd.
 
         Raises UsageError if there is no such member, SetupError if it is not available here.
@@ -127,7 +130,7 @@ class Registry:
             )
         return self._imported(row)
 
-    def resolve(self, ref: MemberRef, sha256: str, text: Callable[[], str] | None = None) -> Any:
+    def resolve(self, ref: MemberRef, sha256: str, text: Callable[[], str] | None = None) -> Member:
         """Return the object in the user's file, or import it as `get`. Raises UsageError and SetupError.
 
         Args:
@@ -135,7 +138,7 @@ class Registry:
         """
         return ref.load(sha256, text or ref.read) if ref.path else self.get(ref)
 
-    def declared(self, name: str) -> Any:
+    def declared(self, name: str) -> Member:
         """Like `get`, but skips the dependency check; use it to read class-level declarations.
 
         The module of the member must not import its dependencies. Raises UsageError if there is no such member.
@@ -143,7 +146,7 @@ class Registry:
         return self._imported(self.row(name))
 
     @staticmethod
-    def _imported(row: Row) -> Any:
+    def _imported(row: Row) -> Member:
         if not row.target:
             return None
         module, _, attribute = row.target.partition(":")

@@ -146,13 +146,13 @@ def build(
     changed, lines = ways.implied(checked, given_at)
     for line in lines:
         note(line)
-    experiment: Experiment = decoded(Experiment, checked | changed)
+    experiment = decoded(Experiment, checked | changed)
     for name, why, remedy in _problems(experiment, stored):
         raise UsageError(f"{sources.get(name, whole).at(name)}: {why}", remedy)
     if stored or not (sizes := memory.derived(experiment)):
         return experiment
     note(f"derived: {', '.join(f'{name}={value}' for name, value in sizes.items())}")
-    return decoded(Experiment, dataclasses.asdict(experiment) | sizes)  # type: ignore[no-any-return]
+    return decoded(Experiment, dataclasses.asdict(experiment) | sizes)
 
 
 def require(values: Mapping[str, object], needed: Iterable[str], whole: Source) -> None:

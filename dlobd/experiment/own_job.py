@@ -89,10 +89,9 @@ def from_dict(values: Mapping[str, object], label: str = "configuration") -> Run
     if "script" not in values:
         return experiments.from_dict(values, label)
     try:
-        job: OwnJob = decoded(OwnJob, values)
+        return decoded(OwnJob, values)
     except TypeError as error:
         raise UsageError(f"{label}: not a job of this version: {error}.") from None
-    return job
 
 
 def daemon_conf(job: OwnJob) -> dict[str, str]:

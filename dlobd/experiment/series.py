@@ -17,7 +17,6 @@ import random
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from dlobd.bundle.store import Bundle
 from dlobd.errors import BundleError, UsageError
@@ -114,7 +113,7 @@ def load(path: Path) -> Series:
         raise BundleError(f"{path} cannot be read: {error}.") from None
 
 
-def read(document: Any, path: Path) -> Series:
+def read(document: object, path: Path) -> Series:
     """Parse the document that `write` wrote. Raises BundleError."""
     if not isinstance(document, dict):
         raise BundleError(f"{path} is damaged: it is not a JSON object.", "remove it to start over")

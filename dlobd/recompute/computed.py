@@ -57,6 +57,7 @@ def computed(bundle: Bundle, experiment: Runnable) -> Computed:
     transport, absences = planes(experiment, evidence), missing(evidence)
     found = checks(Facts(evidence, experiment, attribution.clips, attribution.wall_ns, transport, absences))
     status, reason = _status(experiment, evidence, found)
+    noise, page_cache = evidence.document(files.NOISE), evidence.document(files.PAGE_CACHE)
     passes, touched = epochs(evidence), first_touch(evidence)
     target = 0.0 if isinstance(experiment, OwnJob) else experiment.target_accuracy
     return Computed(
@@ -89,8 +90,8 @@ def computed(bundle: Bundle, experiment: Runnable) -> Computed:
         transport=None if transport is None else tuple(transport),
         exchange=exchange_use(evidence),
         checks=tuple(found),
-        noise=decoded(Noise, evidence.document(files.NOISE)),
-        page_cache=decoded(PageCache, evidence.document(files.PAGE_CACHE)),
+        noise=decoded(Noise, noise) if noise else None,
+        page_cache=decoded(PageCache, page_cache) if page_cache else None,
         environment_cache=environment,
         warnings=(
             *evidence.collected["missing"],

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 from dlobd.fields import decoded, described, member, plain
 from dlobd.record.resources import CoreWaits, EnvironmentCache, Import, PageCache, ResourceUse, SparkMetrics
@@ -567,10 +567,9 @@ class Computed:
     )
     warnings: tuple[str, ...] = member("Warnings for readers of the report, one line each.", default=())
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return the members as JSON has them."""
-        record: dict[str, Any] = plain(self)
-        return record
+        return dict(plain(self))
 
 
 @described(kw_only=True)
@@ -602,11 +601,10 @@ class Run(Computed):
     seeds: Mapping[str, int] = member("Random seeds by use.", source="experiment file", minimum=None)
 
     @classmethod
-    def from_json(cls, record: Mapping[str, Any]) -> Run:
+    def from_json(cls, record: Mapping[str, object]) -> Run:
         """Build the run of a run.json; `dlobd.bundle.store` validates it.
         Raises KeyError or TypeError if it is not one."""
-        run: Run = decoded(cls, record)
-        return run
+        return decoded(cls, record)
 
     def with_computed(self, computed: Computed) -> Run:
         """Return the run with these members computed from its evidence."""

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Literal, cast, get_args
+from typing import Literal, get_args
 
 from dlobd.layers import title
 from dlobd.record.resources import ProcessUse, ThreadUse
@@ -62,9 +62,10 @@ def columns(text: str) -> list[Column]:
     made = []
     for cell in text.split("|"):
         name, _, unit = cell.strip().removesuffix("+").partition(":")
-        if (unit or "text") not in get_args(Unit):
+        known = next((one for one in get_args(Unit) if one == (unit or "text")), None)
+        if known is None:
             raise ValueError(f"{cell} has no unit of {get_args(Unit)}")
-        made.append(Column(name, cast(Unit, unit or "text"), cell.strip().endswith("+")))
+        made.append(Column(name, known, cell.strip().endswith("+")))
     return made
 
 

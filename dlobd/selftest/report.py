@@ -6,7 +6,7 @@ the share of a run that the delays prove.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -18,6 +18,9 @@ from dlobd.selftest import coverage, paired_controls
 from dlobd.selftest.injection_points import POINTS
 from dlobd.selftest.runs import SelftestRun
 from dlobd.selftest.score import BLAMED, HELD_UP, RIGHT, WRONG, confusion, lines
+
+Document = dict[str, Any]
+"""All results as JSON, also those of a published file."""
 
 DELAYS = ("point", "by", "delays", "injected s", "held up s", "recovered s", "least", "most elsewhere")
 LINES = ("layer", "delays", "slope", "intercept ms")
@@ -37,7 +40,7 @@ SHOWN = 4
 """The number of spans without a delay that are listed."""
 
 
-def document(rans: Sequence[SelftestRun]) -> dict[str, Any]:
+def document(rans: Sequence[SelftestRun]) -> Document:
     """Return all results as one JSON document; times in nanoseconds."""
     scored = [recovery for ran in rans for recovery in ran.scored]
     return {
@@ -91,7 +94,7 @@ def _totals(rans: Sequence[SelftestRun]) -> list[paired_controls.Total]:
     return paired_controls.compared(runs[False], runs[True])
 
 
-def _coverage(rans: Sequence[SelftestRun]) -> list[dict[str, Any]]:
+def _coverage(rans: Sequence[SelftestRun]) -> list[Document]:
     """Return a row per way: of its control, or of its run with delays if it has no control."""
     delayed = [ran for ran in rans if not ran.plan.control]
     touched = {named for ran in delayed for named in coverage.touched(ran.injected, ran.attribution)}
@@ -152,7 +155,7 @@ def tables(rans: Sequence[SelftestRun], console: Console) -> None:
         console.print(line)
 
 
-def exceptions(whole: Mapping[str, Any]) -> list[str]:
+def exceptions(whole: Document) -> list[str]:
     """Return a line per delay that was not found, also of delays that were repeated."""
     lines = []
     for delay in whole["delays"]:
@@ -167,7 +170,7 @@ def exceptions(whole: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def verdicts(whole: Mapping[str, Any]) -> list[str]:
+def verdicts(whole: Document) -> list[str]:
     """Return a sentence on the delays, and further sentences on totals and coverage if there are any."""
     scored = _scored(whole)
     right = sum(delay["verdict"] == "found" for delay in scored)
@@ -195,11 +198,11 @@ def verdicts(whole: Mapping[str, Any]) -> list[str]:
     return sentences
 
 
-def _scored(whole: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _scored(whole: Document) -> list[Document]:
     return [delay for delay in whole["delays"] if not delay["repeated"]]
 
 
-def by_point(whole: Mapping[str, Any]) -> list[list[str]]:
+def by_point(whole: Document) -> list[list[str]]:
     """Return a row per point: the number of delays, the sums of their times, and the worst shares."""
     rows = []
     for name, point in POINTS.items():
@@ -218,12 +221,12 @@ def by_point(whole: Mapping[str, Any]) -> list[list[str]]:
     return rows
 
 
-def columns(whole: Mapping[str, Any]) -> list[str]:
+def columns(whole: Document) -> list[str]:
     """Return the names that were blamed at least once, in the order of the layers."""
     return [name for name in BLAMED if any(name in row for row in whole["confusion"].values())]
 
 
-def matrix_rows(whole: Mapping[str, Any]) -> list[list[str]]:
+def matrix_rows(whole: Document) -> list[list[str]]:
     """Return the confusion matrix in seconds, a row per delayed layer."""
     return [
         [layer, *(_s(row[name]) if name in row else "" for name in columns(whole))]
@@ -231,7 +234,7 @@ def matrix_rows(whole: Mapping[str, Any]) -> list[list[str]]:
     ]
 
 
-def line_rows(whole: Mapping[str, Any]) -> list[list[str]]:
+def line_rows(whole: Document) -> list[list[str]]:
     """Return the regression of each layer; without a slope if all delays had one size."""
     rows = []
     for layer, line in whole["lines"].items():
@@ -241,7 +244,7 @@ def line_rows(whole: Mapping[str, Any]) -> list[list[str]]:
     return rows
 
 
-def total_rows(whole: Mapping[str, Any]) -> list[list[str]]:
+def total_rows(whole: Document) -> list[list[str]]:
     """Return a row per way and layer: means over the blocks, and the median error with its interval."""
     rows = []
     for total in whole["totals"]:
@@ -256,7 +259,7 @@ def total_rows(whole: Mapping[str, Any]) -> list[list[str]]:
     return rows
 
 
-def covered_rows(whole: Mapping[str, Any]) -> list[list[str]]:
+def covered_rows(whole: Document) -> list[list[str]]:
     """Return a row per way: the touched share of its wall time, and the longest other spans."""
     rows = []
     for covered in whole["coverage"]:
@@ -267,7 +270,7 @@ def covered_rows(whole: Mapping[str, Any]) -> list[list[str]]:
     return rows
 
 
-def _awake(row: Mapping[str, Any]) -> float:
+def _awake(row: Document) -> float:
     """Return the touched share of the wall time without its sleeps of known length."""
     return float(row["touched_ns"] / (row["wall_ns"] - row["asleep_ns"]))
 
