@@ -73,9 +73,3 @@ def read(directory: Path) -> list[Injection]:
     except FileNotFoundError:
         return []
     return sorted((Injection(**json.loads(line)) for line in lines), key=lambda injection: injection.start_ns)
-
-
-def missing(directory: Path, planned: list[str]) -> list[str]:
-    """Return the planned faults that were never injected."""
-    injected = {injection.point for injection in read(directory)}
-    return [name for name in planned if name not in injected]
