@@ -1,10 +1,10 @@
-"""Declares dataclass fields with description, unit, formula and source, and derives JSON, schema and documentation.
+"""Declares dataclass fields with description, unit and origin, and derives JSON, schema and documentation.
 
 A class declares its fields once:
 
     @described()
     class Epoch:
-        loss: float = member("Mean loss of its steps.", unit="nats", source="own mark `epoch done` of the chief")
+        loss: float = member("Mean loss of its steps.", "own mark `epoch done` of the chief", unit="nats")
 
 `json_schema` gives the JSON Schema of such a class, `decoded` builds it from JSON, `plain` writes it as JSON, and
 `numbers` lists each number with its description. Only the standard library: tracing imports it on the cluster.
@@ -35,8 +35,7 @@ class Description:
 
     Attributes:
         text: the meaning, in one sentence.
-        formula: the computation, from other members or from evidence.
-        source: the origin of a value that is not computed.
+        origin: the formula over other members or evidence; the source of a value that is not computed.
         limits: keywords of JSON Schema, such as `pattern`.
         valid: valid values of a setting: a range, or the kind of the registry that has their names.
         zero: 0 is valid too, outside of the range.
@@ -45,25 +44,18 @@ class Description:
 
     text: str
     unit: str
-    formula: str = ""
-    source: str = ""
+    origin: str = ""
     limits: Mapping[str, object] = dataclasses.field(default_factory=dict)
     valid: tuple[float, float] | str = ""
     zero: bool = False
     axis: bool = True
 
-    @property
-    def origin(self) -> str:
-        """Formula and source, in one line."""
-        return "; ".join(part for part in (self.formula, self.source) if part)
-
 
 def member(
     text: str,
-    formula: str = "",
+    origin: str = "",
     *,
     unit: str = "",
-    source: str = "",
     default: object = dataclasses.MISSING,
     minimum: float | None = 0,
     maximum: float | None = None,
@@ -72,7 +64,7 @@ def member(
     """Declare a field. Numbers are at least `minimum`; None stands for no limit."""
     limits = {"minimum": minimum, "maximum": maximum, "pattern": pattern or None}
     known = {name: limit for name, limit in limits.items() if limit is not None}
-    return dataclasses.field(default=default, metadata={"about": Description(text, unit, formula, source, known)})
+    return dataclasses.field(default=default, metadata={"about": Description(text, unit, origin, known)})
 
 
 def setting(

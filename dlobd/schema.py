@@ -125,7 +125,7 @@ class Event:
     """A point of start-up or teardown."""
 
     event: str = member("Name of the event.")
-    at_ns: int = member("Time on the axis of window.start_ns.", source="the record that `source` names", minimum=None)
+    at_ns: int = member("Time on the axis of window.start_ns.", "the record that `source` names", minimum=None)
     source: str = member("Source of the event.")
     clock: str = member("monotonic, or the clock domain.", default="monotonic")
     resolution_ns: int = member(
