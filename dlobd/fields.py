@@ -33,13 +33,11 @@ _JSON_TYPES: Mapping[object, str] = {bool: "boolean", int: "integer", float: "nu
 class Description:
     """The documentation of a field.
 
-    Attributes:
-        text: the meaning, in one sentence.
-        origin: the formula over other members or evidence; the source of a value that is not computed.
-        limits: keywords of JSON Schema, such as `pattern`.
-        valid: valid values of a setting: a range, or the kind of the registry that has their names.
-        zero: 0 is valid too, outside of the range.
-        axis: it may be an axis of a sweep.
+    origin: the formula over other members or evidence, or the source of a value that is not computed.
+    limits: keywords of JSON Schema, such as `pattern`.
+    valid: valid values of a setting: a range, or the kind of the registry that has their names.
+    zero: 0 is valid too, outside of the range.
+    axis: it may be an axis of a sweep.
     """
 
     text: str

@@ -28,17 +28,15 @@ LARGEST_MODEL_MB = 1792
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A member of an axis.
+    """A member of an axis. Empty texts stand for none.
 
-    Args:
-        target: "module:attribute"; empty for a member without code in dlobd.
-        needs: modules that must be importable.
-        unavailable: reason why this version cannot use it on any machine; empty if it can.
-        data_file: required file below a data folder; empty if there is none.
-        without_data: reason for a missing data file, and remedy.
-        memory_mb: of a model beside that of SoftMax regression, with batches of up to 50; a bound.
-        part_of: the whole member, if this one is a part of it and every report must state that; else empty.
-        package: package and version that added it by an entry point; empty for dlobd's own.
+    target: "module:attribute".
+    needs: modules that must be importable.
+    unavailable: reason why this version cannot use it on any machine.
+    data_file, without_data: required file below a data folder; reason and remedy if it is missing.
+    memory_mb: bound of a model's memory beyond that of SoftMax regression, with batches of up to 50.
+    part_of: the whole member, if this one is a part of it and every report must state that.
+    package: package and version that added it by an entry point.
     """
 
     name: str
@@ -67,13 +65,9 @@ class Row:
 
 
 class Registry:
-    """The members of one axis, in display order.
+    """The members of one axis, in display order; `kind` is its plural: models, datasets, ...
 
-    Args:
-        kind: the axis, in the plural: models, datasets, ...
-        room: package of the targets of `rows`.
-        needs: modules that each member of `rows` needs.
-        group: entry-point group for members of other packages; empty if they cannot add any.
+    `room` and `needs` are the package and the modules of all rows; `group` is the entry-point group of other packages.
     """
 
     def __init__(self, kind: str, *rows: Row, room: str = "", needs: tuple[str, ...] = (), group: str = "") -> None:
@@ -133,8 +127,7 @@ class Registry:
     def resolve(self, ref: MemberRef, sha256: str, text: Callable[[], str] | None = None) -> Member:
         """Return the object in the user's file, or import it as `get`. Raises UsageError and SetupError.
 
-        Args:
-            text: returns the file's text; by default, the file is read on this machine.
+        `text` returns the file's text; by default, the file is read on this machine.
         """
         return ref.load(sha256, text or ref.read) if ref.path else self.get(ref)
 

@@ -89,11 +89,8 @@ def compare(
 ) -> Comparison:
     """Compare the candidate of each (baseline, candidate) pair with its baseline.
 
-    Args:
-        margin: smaller differences of the wall time, as a share of the baseline, do not matter.
-        allowed: `compatibility.KINDS` that may differ; `busy` keeps the runs of a busy machine.
-
-    Raises UsageError if there is no pair, a set has no usable run, or the environments differ.
+    Differences of the wall time below `margin`, a share of the baseline, do not matter. `allowed` are the
+    `compatibility.KINDS` that may differ. Raises UsageError without usable runs, or if the environments differ.
     """
     if not pairs:
         raise UsageError("There is no baseline and candidate with runs that have ended.", "run both first")

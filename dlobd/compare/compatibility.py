@@ -94,9 +94,7 @@ def refuse(found: Sequence[Difference], allowed: Collection[str]) -> None:
 def why_unusable(run: Run, busy_percent: float | None, keep_busy: bool = False) -> str:
     """Return the reason why a run cannot be compared; empty if it can.
 
-    Args:
-        busy_percent: of the cores before the run, if known.
-        keep_busy: keep runs that other programs or virtual machines disturbed.
+    `busy_percent` of the cores were busy before it; `keep_busy` keeps runs that others disturbed.
     """
     if run.status != "ok" or not run.wall_ns:
         return f"is {run.status}: {run.reason}"

@@ -42,8 +42,7 @@ labelling they give a test of the same level (Phipson and Smyth 2010, "Permutati
 class Samples:
     """Nanoseconds of each run of two samples; in paired samples, equal positions belong to the same repeat.
 
-    Raises:
-        ValueError: a sample is empty, or paired samples differ in length.
+    Raises ValueError if a sample is empty, or paired samples differ in length.
     """
 
     baseline: tuple[int, ...]

@@ -33,11 +33,7 @@ class Repeat(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A run of a set.
-
-    point: label of its point in the series, else of the directory or the run.
-    busy_percent: of the machine's cores before the run, if known.
-    """
+    """A run of a set. `point` labels it in its series or directory; `busy_percent` of the cores were busy before it."""
 
     run: Run
     repeat: Repeat
@@ -112,14 +108,9 @@ def of_series(series: scheduling.Series, repeats: int | None = None) -> RunSet:
 
 
 def read(name: str, out: Path) -> RunSet:
-    """Return the runs that a name stands for; see the module.
+    """Return the runs that a name stands for; run IDs are looked up in `out`. See the module.
 
-    Args:
-        out: directory in which run IDs are looked up.
-
-    Raises:
-        UsageError: no run has ended, or a directory has runs of several experiments.
-        BundleError: a series or a bundle cannot be read.
+    Raises UsageError if no run has ended, or a directory has runs of several experiments; or BundleError.
     """
     file, _, point = name.partition(".json:")
     path = Path(f"{file}.json" if point else name)
@@ -132,16 +123,10 @@ def read(name: str, out: Path) -> RunSet:
 
 
 def pairs(first: str, second: str | None, out: Path) -> list[tuple[RunSet, RunSet]]:
-    """Return the (baseline, candidate) pairs that two names stand for.
+    """Return the (baseline, candidate) pairs that two names stand for; run IDs are looked up in `out`.
 
     Points with equal labels are a pair. Without `second`, the first point of a series is the baseline of its others.
-
-    Args:
-        out: directory in which run IDs are looked up.
-
-    Raises:
-        UsageError: the names do not form a pair.
-        BundleError: a series or a bundle cannot be read.
+    Raises UsageError if the names do not form a pair; or BundleError.
     """
     baselines = read(first, out).points()
     if second is None:

@@ -76,12 +76,8 @@ class Compared:
 
 
 def compare_family(family: Mapping[K, Samples], margin: float = MARGIN, least_ns: float = 0.0) -> dict[K, Compared]:
-    """Compare each quantity of a family, in its order.
-
-    Args:
-        margin: smaller differences, as a share of the baseline, do not matter.
-        least_ns: smaller differences in nanoseconds do not matter either.
-    """
+    """Compare each quantity of a family. Differences below `margin`, as a share of the baseline, or below `least_ns` do
+    not matter."""
     tests = {name: permutation.test(samples) for name, samples in family.items()}
     adjusted = holm([test.p for test in tests.values()])
     alpha = ALPHA / len(family) if family else ALPHA

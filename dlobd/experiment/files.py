@@ -51,8 +51,7 @@ def titles(kind: str) -> list[tuple[str, str]]:
 def load(name_or_path: str | Path, overrides: Sequence[str] = (), note: Note = lambda line: None) -> Experiment:
     """Read a built-in experiment or a TOML file, and apply `key=value` overrides; the last override wins.
 
-    Raises UsageError if the file is missing or not TOML, or a key, type, range or name is wrong; the message has the
-    line.
+    Raises UsageError with the line if the file is missing or not TOML, or a key, type, range or name is wrong.
     """
     path = locate(str(name_or_path), "experiment")
     values, sources = read(path)
@@ -64,10 +63,9 @@ def load(name_or_path: str | Path, overrides: Sequence[str] = (), note: Note = l
 
 
 def from_dict(values: Mapping[str, object], label: str = "configuration") -> Experiment:
-    """Build the experiment of a stored `configuration`, the result of `dataclasses.asdict`.
+    """Build the experiment of a stored `configuration`. Raises UsageError if this version cannot run it.
 
-    The user's own files, and packages with models or data sets, may be missing: a run searches for them. Raises
-    UsageError if this version cannot run it.
+    The user's own files, and packages with models or data sets, may be missing: a run searches for them.
     """
     source = Source(label)
     return build(values, dict.fromkeys(values, source), source, stored=True)
@@ -129,11 +127,7 @@ def build(
     note: Note = lambda line: None,
     stored: bool = False,
 ) -> Experiment:
-    """Build an experiment; check its values and their combination. See `load`.
-
-    Args:
-        whole: source of values without an own source.
-    """
+    """Build an experiment; check its values and their combination. `whole` is the source of values without one."""
     checked = {
         name: settings.check(name, value, sources.get(name, whole), stored)
         for name, value in {**DEFAULTS, **values}.items()

@@ -82,10 +82,7 @@ def from_line(words: Sequence[str], overrides: Sequence[str] = (), note: Note = 
 
 
 def from_dict(values: Mapping[str, object], label: str = "configuration") -> Runnable:
-    """Build the experiment or own job of a stored `configuration`, the result of `dataclasses.asdict`.
-
-    Raises UsageError if this version cannot run it.
-    """
+    """Build the experiment or own job of a stored `configuration`. Raises UsageError if this version cannot run it."""
     if "script" not in values:
         return experiments.from_dict(values, label)
     try:

@@ -1,12 +1,11 @@
 """A series: repeated runs of several points on one cluster, interleaved.
 
-A point is an experiment with a label. Each repeat runs every point once, in a new random order (a randomised block
-design), so that drift during the series affects all points alike. The seed determines the order, so that a later
-command with more repeats continues the same series.
+Each repeat runs every point, an experiment with a label, once, in a new random order (a randomised block design), so
+that drift affects all points alike. The seed determines the order, so that more repeats continue the same series.
 
 A series is a file in the directory of the bundles, `series-KEY.json`; KEY is a hash of the points and the seed. It is
-written before the first run and at the start of every run, so that the same command resumes it after any end, even
-kill -9. Runs that have ended are not repeated; interrupted ones are.
+written at the start of every run, so that the same command resumes it after any end, even kill -9. Only runs that have
+ended are not repeated.
 """
 
 from __future__ import annotations
@@ -50,12 +49,9 @@ class StartedRun:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Planned and started runs.
+    """Planned and started runs. `points`: experiments by label.
 
-    Args:
-        points: experiments by label.
-        axes, scaling: for a sweep, the fields that vary and the scaling; see `dlobd.experiment.sweeps`. They describe
-            the points and are not part of the key.
+    axes, scaling: for a sweep, the fields that vary and the scaling. They are not part of the key.
     """
 
     points: Mapping[str, Runnable]

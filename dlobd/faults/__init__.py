@@ -1,7 +1,6 @@
 """Faults of known size in real runs on the embedded cluster: delays, stops, and shortages.
 
-Only what injects a fault, finds its moment, or records it may enter; judging the effect is the caller's work
-(`selftest/` for the breakdown, `bench/pathologies` for the findings).
+The callers judge the effect: `selftest/` that on the breakdown, `bench/pathologies` that on the findings.
 
 injection_log  the ground truth: each fault with its measured interval, kept outside of the run's bundle
 observed_run   a run seen from outside: its logs while they grow, its containers, its recorded spans

@@ -20,12 +20,10 @@ SPARK_SUBMIT, DRIVER = "spark-submit", "driver"
 class ObservedRun:
     """A run that is about to begin or under way. Logs and containers of earlier runs are ignored.
 
-    Attributes:
-        directory: for the injection log.
-        bundles: the directory in which the bundle appears; None if `began` announces the bundle.
-        other: another application beside the run, without its first word: _1795257292722_0001. It is ignored too.
-        over: set at the end of the run; every fault ends then.
-        planned: the names of the faults that wait for their triggers, or did.
+    directory: for the injection log.
+    bundles: the directory in which the bundle appears; None if `began` announces the bundle.
+    other: an application to ignore, without its first word: _1795257292722_0001.
+    over: set at the end of the run; every fault ends then.
     """
 
     cluster: EmbeddedCluster

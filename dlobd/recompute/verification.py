@@ -35,11 +35,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The result of a verification.
-
-    Attributes:
-        checks: recomputed checks; empty if recomputation failed.
-    """
+    """The result of a verification. `checks` are recomputed; empty if that failed."""
 
     answers: tuple[Answer, ...]
     checks: tuple[Check, ...] = ()
@@ -52,12 +48,9 @@ class Verification:
 
 
 def verify(bundle: Bundle, against: str = "") -> Verification:
-    """Verify a bundle.
+    """Verify a bundle; `against` is its hash as it was noted elsewhere, if it was.
 
-    `against`: hash of the bundle that was noted elsewhere; empty without one.
-
-    Raises:
-        BundleError: run.json cannot be read, or the run was never submitted, so that there is nothing to compute.
+    Raises BundleError if run.json cannot be read, or the run was never submitted.
     """
     run = bundle.read()
     try:

@@ -46,12 +46,9 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A place at the boundary of a layer. Its name begins with the layer.
+    """A place at the boundary of a layer; its name begins with the layer. A run passes it once, or often.
 
-    Attributes:
-        often: a run passes the point many times, so that several delays fit into a run.
-        part: the span that must contain the delay; empty if any span of the layer will do.
-        stop: the stop of a point by signal.
+    part: the span that must contain the delay; empty if any span of the layer will do.
     """
 
     name: str

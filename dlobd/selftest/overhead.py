@@ -1,9 +1,8 @@
 """Measures the recording overhead: real runs with the recorder on and off, interleaved on one cluster, and one loop.
 
-Each repeat runs both, in an order drawn from the seed, so that both suffer from the same drift. The figures do not
-need the recorder: the wall time by the client, and the training loop by the ranks. Runs differ by more than the
-recorder costs, so `step_loop` measures the cost of a step. Differences and ratios are computed within each repeat, and
-within each process of the loop.
+Each repeat runs both in random order, so that both suffer from the same drift; differences and ratios are computed
+within a repeat. The figures do not need the recorder: the client measures the wall time, and the ranks their loop.
+Runs differ by more than the recorder costs, so `step_loop` measures the cost of a step.
 """
 
 from __future__ import annotations
@@ -35,13 +34,8 @@ FIGURES = {"wall time": "wall_ns", "training loop": "loop_ns"}
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One run. Times in nanoseconds, None unless the run is ok.
-
-    Attributes:
-        loop_ns: the training loop of the slowest rank.
-        estimate_ns: the estimate of run.json's `overhead` for that loop.
-        steps: the steps of the loop, without the first one.
-    """
+    """One run; its times are None unless it is ok. `loop_ns` and `steps` are those of the slowest rank's training loop,
+    without the first step, and `estimate_ns` is the estimated cost of recording it."""
 
     repeat: int
     recording: str
@@ -83,13 +77,9 @@ def measure(
     progress: Callable[[str], None],
     report: Callable[[str], None],
 ) -> list[Measurement]:
-    """Execute all runs, with their bundles in `out`. A failed run has no figures, and does not end the measurement.
+    """Execute all runs, with their bundles in `out`; `report` gets one line per run.
 
-    `progress` gets the steps of each run, and `report` one line per run.
-
-    Raises:
-        SetupError, ClusterError, Busy: a run could not be submitted.
-        Interrupted: by Ctrl-C or SIGTERM.
+    A failed run has no figures, and does not end the measurement. Raises as `dlobd.run.runner.run`.
     """
     measured: list[Measurement] = []
     with ExitStack() as stack:

@@ -1,9 +1,8 @@
 """Layer totals against paired controls: the time of a layer in a run with delays, minus its time in a control. Pure.
 
-The interval of a delay shows only its direct effect. Later effects, such as a missed heartbeat or a shorter second
-wait, show only in the totals. Totals are noisy: the difference of a block is one value; six blocks give an interval.
-
-A control has the same delays with the length 0, so that the cost of the injector is in both runs.
+Later effects of a delay, such as a missed heartbeat, show only in the totals. Totals are noisy: the difference of a
+block is one value, and six blocks give an interval. A control has the same delays with length 0, and so the same cost
+of the injector.
 """
 
 from __future__ import annotations

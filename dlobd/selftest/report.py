@@ -1,8 +1,4 @@
-"""The results of a self-test as one document and as tables.
-
-They contain the delays and the blamed layers, the recovered time, the layer totals against those of the controls, and
-the share of a run that the delays prove.
-"""
+"""The results of a self-test as one document and as tables: delays, layer totals, and coverage."""
 
 from __future__ import annotations
 
