@@ -114,12 +114,9 @@ def numbers(kind: type, path: str = "") -> Iterator[Number]:
             elif leaf in (int, float):
                 if about is None or not about.text:
                     raise ValueError(f"{kind.__name__}.{field.name} is not described")
-                yield Number(place + suffix, about.unit or _unit(field.name), about.text, about.origin)
+                named = next((unit for unit in UNITS if field.name == unit or field.name.endswith(f"_{unit}")), "-")
+                yield Number(place + suffix, about.unit or named, about.text, about.origin)
                 break
-
-
-def _unit(name: str) -> str:
-    return next((unit for unit in UNITS if name == unit or name.endswith(f"_{unit}")), "-")
 
 
 def _leaves(kind: object) -> Iterator[tuple[object, str]]:
@@ -156,7 +153,9 @@ def json_schema(kind: Any) -> JsonSchema:
         }
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
-        return _union([json_schema(argument) for argument in arguments])
+        choices = [json_schema(argument) for argument in arguments]
+        plain_types = all(choice.keys() == {"type"} for choice in choices)
+        return {"type": [choice["type"] for choice in choices]} if plain_types else {"anyOf": choices}
     if origin is Literal:
         return {"enum": list(arguments)}
     if origin is Mapping:
@@ -167,12 +166,6 @@ def json_schema(kind: Any) -> JsonSchema:
         size = len(arguments)
         return {"type": "array", "prefixItems": [*map(json_schema, arguments)], "minItems": size, "maxItems": size}
     return {"type": "string" if issubclass(kind, str) else _JSON_TYPES[kind]}
-
-
-def _union(choices: list[JsonSchema]) -> JsonSchema:
-    if all(choice.keys() == {"type"} for choice in choices):
-        return {"type": [choice["type"] for choice in choices]}
-    return {"anyOf": choices}
 
 
 def _described(schema: JsonSchema, about: Description | None) -> JsonSchema:

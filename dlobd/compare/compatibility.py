@@ -102,18 +102,12 @@ def why_unusable(run: Run, busy_percent: float | None, keep_busy: bool = False) 
         return ""
     if run.busy:
         return "was delayed by other processes"
-    if _stolen(run):
+    host = run.resources.hosts[0] if run.resources and run.resources.hosts else None
+    if host and host.cpu_stolen_ns > STOLEN_SHARE * (host.cpu_busy_ns + host.cpu_stolen_ns):
         return f"lost more than {100 * STOLEN_SHARE:.0f} % of the CPU time to other virtual machines"
     if busy_percent is not None and busy_percent > BUSY_PERCENT:
         return f"began while {busy_percent:.0f} % of the cores were busy"
     return ""
-
-
-def _stolen(run: Run) -> bool:
-    if run.resources is None or not run.resources.hosts:
-        return False
-    host = run.resources.hosts[0]
-    return host.cpu_stolen_ns > STOLEN_SHARE * (host.cpu_busy_ns + host.cpu_stolen_ns)
 
 
 def _code(run: Run) -> dict[str, object]:

@@ -116,8 +116,11 @@ def read(name: str, out: Path) -> RunSet:
     path = Path(f"{file}.json" if point else name)
     if path.name.startswith("series-") and path.suffix == ".json":
         return _of_series_file(path, point)
-    if path.is_dir() and not (path / "run.json").exists() and (inside := _bundles(path)):
-        return _of_directory(path, inside)
+    if path.is_dir() and not (path / "run.json").exists():
+        runs = (entry for entry in path.iterdir() if store.RUN_ID.fullmatch(entry.name))
+        here = [store.Bundle(entry.resolve()) for entry in runs if (entry / "run.json").exists()]
+        if inside := here or store.bundles(path):
+            return _of_directory(path, inside)
     run = store.find(name, out).read()
     return without_series(f"{run.experiment} {run.run_id}", [run])
 
@@ -161,9 +164,3 @@ def _of_directory(path: Path, inside: Sequence[store.Bundle]) -> RunSet:
         ids = f"{runs[0].run_id} and {other.run_id}"
         raise UsageError(f"{path} has runs of several experiments, such as {ids}.", "name a directory of one of them")
     return without_series(str(path), runs)
-
-
-def _bundles(path: Path) -> list[store.Bundle]:
-    """Return the bundles in a directory, or in its subdirectories."""
-    here = [entry for entry in path.iterdir() if store.RUN_ID.fullmatch(entry.name) and (entry / "run.json").exists()]
-    return [store.Bundle(entry.resolve()) for entry in here] or store.bundles(path)

@@ -29,7 +29,7 @@ from dlobd.record.run import Check, Computed, Metrics, Noise, RankSteps, Window
 from dlobd.schema import OwnJob, Runnable, Status
 from dlobd.timeline import hdfs_use
 from dlobd.timeline.assemble import assemble
-from dlobd.timeline.ranks import TRAINING, Rank
+from dlobd.timeline.ranks import TRAINING
 from dlobd.timeline.ranks import ranks as ranks_of
 from dlobd.trust import reasons
 from dlobd.trust.base import Facts
@@ -116,7 +116,12 @@ def _status(experiment: Runnable, evidence: Evidence, found: Sequence[Check]) ->
 def _ranks(evidence: Evidence) -> tuple[RankSteps, ...]:
     if evidence.topology.user_script:
         own = [rank for rank in ranks_of(evidence) if rank.role in TRAINING]
-        return tuple(_own_rank(rank) for rank in sorted(own, key=lambda r: (r.role, r.index, r.start_ns)))
+        found = []
+        for rank in sorted(own, key=lambda r: (r.role, r.index, r.start_ns)):
+            main_ns = rank.main.end_ns - rank.main.start_ns if rank.main and not rank.main.truncated else None
+            wait_ns = sum(span.end_ns - span.start_ns for span in rank.named(kinds.GET))
+            found.append(RankSteps(rank.role, rank.index, None, None, None, None, None, wait_ns, main_ns))
+        return tuple(found)
     machines = {
         (result.get("role"), result.get("index")): result.get("machine", {}) for result in evidence.results.values()
     }
@@ -144,12 +149,6 @@ def _rank(process: RecordedProcess, machine: Mapping[str, Any]) -> RankSteps:
         intra_op_threads=machine.get("intra_op_threads"),
         inter_op_threads=machine.get("inter_op_threads"),
     )
-
-
-def _own_rank(rank: Rank) -> RankSteps:
-    main_ns = rank.main.end_ns - rank.main.start_ns if rank.main and not rank.main.truncated else None
-    wait_ns = sum(span.end_ns - span.start_ns for span in rank.named(kinds.GET))
-    return RankSteps(rank.role, rank.index, None, None, None, None, feed_wait_ns=wait_ns, main_ns=main_ns)
 
 
 def _metrics(evidence: Evidence) -> Metrics:

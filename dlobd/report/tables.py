@@ -286,6 +286,16 @@ def setup(run: Run) -> Table:
     return Table("Outside the window", columns("part | seconds:s"), rows)
 
 
+def cost(run: Run, per_hour: float) -> Table:
+    """Return the run's cost at a price of the whole cluster per hour, in the currency of the price."""
+    lengths = {"run": run.wall_ns, "training": run.metrics.training_ns}
+    if reached := run.time_to_accuracy:
+        lengths[f"to accuracy {reached.target:g}"] = reached.from_submit_ns
+    rows = [(name, None if ns is None else per_hour * ns / 3_600_000_000_000, ns) for name, ns in lengths.items()]
+    heads = columns("part | cost:number | seconds:s")
+    return Table(f"Cost at {per_hour:g} per hour for the whole cluster", heads, rows)
+
+
 # ---- resources
 
 

@@ -10,7 +10,7 @@ from dlobd import spans
 from dlobd.evidence import log4j, rpc
 from dlobd.evidence.alignment import error_of
 from dlobd.evidence.evidence import Evidence
-from dlobd.evidence.expected import kinds
+from dlobd.evidence.expected.kinds import DRIVER_SPANS
 from dlobd.evidence.log4j import LogLine
 from dlobd.evidence.recorder import trainers
 from dlobd.trust.base import BUSY_NS, Compared, Facts, Rules, completed, other_clocks, training_job, unknown
@@ -46,7 +46,7 @@ def _log_timestamps(facts: Facts) -> Compared | None:
     return Compared(apart_ns <= BUSY_NS, message, apart_ns, BUSY_NS, other_clocks(evidence))
 
 
-@RULES.add("window", "span files: ns outside", "client's clock, ns", kinds.DRIVER_SPANS)
+@RULES.add("window", "span files: ns outside", "client's clock, ns", DRIVER_SPANS)
 def _window(facts: Facts) -> Compared | None:
     """Check that nothing was recorded before spark-submit began, nor by a driver in client mode after it ended.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dlobd import spans
 from dlobd.evidence.evidence import Evidence
-from dlobd.evidence.expected import kinds
+from dlobd.evidence.expected.kinds import INPUT_RECORDS, MARKERS, RANK_SPANS, WORKER_SPANS
 from dlobd.job.datasets.tfrecord import Layout
 from dlobd.trust.base import Compared, Facts, Rules, cut_short, repeated_tasks, training_job, unknown
 
@@ -26,11 +26,7 @@ def _is_fed(evidence: Evidence) -> bool:
 
 
 @RULES.add(
-    "feed-put",
-    "span files of feed tasks: bytes put",
-    "file lengths in HDFS x epochs",
-    kinds.WORKER_SPANS,
-    kinds.INPUT_RECORDS,
+    "feed-put", "span files of feed tasks: bytes put", "file lengths in HDFS x epochs", WORKER_SPANS, INPUT_RECORDS
 )
 def _put(facts: Facts) -> Compared | None:
     """Check that feed tasks put the whole input into the queues, once per epoch.
@@ -49,11 +45,7 @@ def _put(facts: Facts) -> Compared | None:
 
 
 @RULES.add(
-    "feed-taken",
-    "span files of feed tasks: bytes put",
-    "span files of ranks: bytes taken",
-    kinds.WORKER_SPANS,
-    kinds.RANK_SPANS,
+    "feed-taken", "span files of feed tasks: bytes put", "span files of ranks: bytes taken", WORKER_SPANS, RANK_SPANS
 )
 def _taken(facts: Facts) -> Compared | None:
     """Check that the ranks took out of the queues all bytes that feed tasks put in.
@@ -70,11 +62,7 @@ def _taken(facts: Facts) -> Compared | None:
 
 
 @RULES.add(
-    "samples-received",
-    "span files of ranks: bytes / record length",
-    "done-markers: samples",
-    kinds.RANK_SPANS,
-    kinds.MARKERS,
+    "samples-received", "span files of ranks: bytes / record length", "done-markers: samples", RANK_SPANS, MARKERS
 )
 def _trained(facts: Facts) -> Compared | None:
     """Check that the ranks trained on all samples that they received, from the feed or by reading.

@@ -6,21 +6,14 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
-from dlobd.evidence.expected import kinds
+from dlobd.evidence.expected.kinds import DRIVER_SPANS, RANK_SPANS, WORKER_SPANS
 from dlobd.evidence.recorder import RecordedProcess, RecordedSpan, trainers
 from dlobd.trust.base import Compared, Facts, Rules, other_clocks, several_clocks
 
 RULES = Rules()
 
 
-@RULES.add(
-    "spans-read",
-    "span files: opened spans",
-    "span files: spans",
-    kinds.DRIVER_SPANS,
-    kinds.RANK_SPANS,
-    kinds.WORKER_SPANS,
-)
+@RULES.add("spans-read", "span files: opened spans", "span files: spans", DRIVER_SPANS, RANK_SPANS, WORKER_SPANS)
 def _spans(facts: Facts) -> Compared | None:
     """Check that every span that a process opened was read.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import ceil
 
-from dlobd.evidence.expected import kinds
+from dlobd.evidence.expected.kinds import DRIVER_LOG, EVENT_LOG
 from dlobd.tracing.clock import WallToMonotonic
 from dlobd.trust.base import Compared, Facts, Rules, unknown
 
@@ -17,12 +17,7 @@ DROPPED = "from eventLog"
 
 
 @RULES.add(
-    "tasks",
-    "driver log: tasks that start",
-    "Spark event log: tasks that end",
-    kinds.DRIVER_LOG,
-    kinds.EVENT_LOG,
-    whole=True,
+    "tasks", "driver log: tasks that start", "Spark event log: tasks that end", DRIVER_LOG, EVENT_LOG, whole=True
 )
 def _tasks(facts: Facts) -> Compared | None:
     """Check that the tasks that start in the driver's log are those that end in the event log.
@@ -47,10 +42,7 @@ def _tasks(facts: Facts) -> Compared | None:
 
 
 @RULES.add(
-    "task-run-time",
-    "Spark event log: largest excess of run time, ms",
-    "resolution and clock steps, ms",
-    kinds.EVENT_LOG,
+    "task-run-time", "Spark event log: largest excess of run time, ms", "resolution and clock steps, ms", EVENT_LOG
 )
 def _run_time(facts: Facts) -> Compared | None:
     """Check that no executor reports a longer run time for a task than the driver saw between launch and finish.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from dlobd.evidence.evidence import Evidence
-from dlobd.evidence.expected import kinds
+from dlobd.evidence.expected.kinds import MARKERS, RANK_SPANS
 from dlobd.evidence.expected.missing_evidence import ended_well
 from dlobd.evidence.facts import RankResult
 from dlobd.evidence.recorder import trainers
@@ -44,7 +44,7 @@ def _ranks(facts: Facts) -> Compared | None:
     return Compared(not absent, message, there, experiment.workers)
 
 
-@RULES.add("steps", "done-markers: steps of a rank", "experiment: steps", kinds.MARKERS)
+@RULES.add("steps", "done-markers: steps of a rank", "experiment: steps", MARKERS)
 def _steps(facts: Facts) -> Compared | None:
     """Check that each rank took the steps that the experiment asks for.
 
@@ -76,7 +76,7 @@ def _wanted_steps(experiment: Experiment, results: Sequence[RankResult]) -> tupl
     return most, limit
 
 
-@RULES.add("steps-recorded", "span files of ranks: steps", "done-markers: steps", kinds.RANK_SPANS, kinds.MARKERS)
+@RULES.add("steps-recorded", "span files of ranks: steps", "done-markers: steps", RANK_SPANS, MARKERS)
 def _steps_recorded(facts: Facts) -> Compared | None:
     """Check that each rank recorded a span for each step that it reports.
 
@@ -92,7 +92,7 @@ def _steps_recorded(facts: Facts) -> Compared | None:
     return Compared(recorded == reported, message, recorded, reported, repeated_tasks(facts.evidence))
 
 
-@RULES.add("samples", "done-markers: samples", "experiment: steps x batch x ranks", kinds.MARKERS)
+@RULES.add("samples", "done-markers: samples", "experiment: steps x batch x ranks", MARKERS)
 def _samples(facts: Facts) -> Compared | None:
     """Check that the ranks trained on as many samples as their steps have.
 
@@ -106,7 +106,7 @@ def _samples(facts: Facts) -> Compared | None:
     return Compared(trained == expected, message, trained, expected)
 
 
-@RULES.add("loss-finite", "done-markers: finite losses", "done-markers: losses", kinds.MARKERS)
+@RULES.add("loss-finite", "done-markers: finite losses", "done-markers: losses", MARKERS)
 def _loss_finite(facts: Facts) -> Compared | None:
     """Check that the loss of each step is finite.
 
@@ -128,7 +128,7 @@ def _finite(losses: Sequence[Sequence[float]]) -> bool:
     return all(math.isfinite(loss) for each in losses for loss in each)
 
 
-@RULES.add("loss-equal", "done-markers: largest difference", "limit", kinds.MARKERS)
+@RULES.add("loss-equal", "done-markers: largest difference", "limit", MARKERS)
 def _loss_equal(facts: Facts) -> Compared | None:
     """Check that all ranks report the same loss for a step, since they reduce it together.
 
@@ -146,7 +146,7 @@ def _loss_equal(facts: Facts) -> Compared | None:
     return Compared(gap < SAME_LOSS, message, gap, SAME_LOSS)
 
 
-@RULES.add("loss-falls", "done-markers: first tenth", "done-markers: last tenth", kinds.MARKERS)
+@RULES.add("loss-falls", "done-markers: first tenth", "done-markers: last tenth", MARKERS)
 def _loss_falls(facts: Facts) -> Compared | None:
     """Check that the mean loss of the last tenth of the steps is below that of the first tenth.
 
@@ -165,7 +165,7 @@ def _loss_falls(facts: Facts) -> Compared | None:
     return Compared(last < first, f"the loss was {first:.4f} at the beginning and {last:.4f} at the end", first, last)
 
 
-@RULES.add("test-samples", "done-marker of the chief", "experiment: test samples", kinds.MARKERS)
+@RULES.add("test-samples", "done-marker of the chief", "experiment: test samples", MARKERS)
 def _test_samples(facts: Facts) -> Compared | None:
     """Check that the chief evaluated the model with the whole test set.
 
@@ -180,7 +180,7 @@ def _test_samples(facts: Facts) -> Compared | None:
     return Compared(seen == experiment.test_samples, message, seen, experiment.test_samples)
 
 
-@RULES.add("test-accuracy", "done-marker of the chief", "experiment: accuracy", kinds.MARKERS)
+@RULES.add("test-accuracy", "done-marker of the chief", "experiment: accuracy", MARKERS)
 def _test_accuracy(facts: Facts) -> Compared | None:
     """Check that the model reaches the lowest accuracy that the experiment accepts.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from dlobd.evidence.evidence import Evidence
-from dlobd.evidence.expected import kinds
+from dlobd.evidence.expected.kinds import CONTAINER_FILES, EXECUTOR_LOG, MASTER_LOG, RM_LOG, RM_RECORD
 from dlobd.tracing.clock import WallToMonotonic
 from dlobd.trust.base import NS_PER_S, Compared, Facts, Rules, daemon_trouble, external, unknown
 
@@ -21,7 +21,7 @@ LEAVES_NS = 20 * NS_PER_S
 OVER = ("COMPLETED", "RELEASED", "KILLED", "EXPIRED")
 """States in which a container is charged no more. The end of the application overtakes a container that is KILLED."""
 
-_RM = (kinds.RM_LOG, kinds.RM_RECORD)
+_RM = (RM_LOG, RM_RECORD)
 _CAPACITY = re.compile(r"Assigned container (container_\w+) of capacity <memory:(\d+),")
 _CONTAINERS = re.compile(r"\btotalAllocatedContainers=(\d+)")
 _START_MS = re.compile(r"\bstartTime=(\d+)")
@@ -77,9 +77,9 @@ def _memory(facts: Facts) -> Compared | None:
     "log directories of containers",
     "ResourceManager: allocated and started containers",
     *_RM,
-    kinds.MASTER_LOG,
-    kinds.EXECUTOR_LOG,
-    kinds.CONTAINER_FILES,
+    MASTER_LOG,
+    EXECUTOR_LOG,
+    CONTAINER_FILES,
 )
 def _containers(facts: Facts) -> Compared | None:
     """Check that each container that YARN allocated and started left its logs.

@@ -124,7 +124,8 @@ def _flows(span: Span, start_ns: int, end_ns: int, zero_ns: int, pid: int, tid: 
             "pid": pid,
             "tid": tid,
         }
-        if _is_end(span.lane, source):
+        # the lane of a rank, given by number, or of a parameter server, given by name
+        if span.lane == f"rank-{source}" or span.lane.startswith(f"{source}/"):
             yield {"ph": "s", "ts": microseconds(start_ns - zero_ns), **flow, "args": {"bytes": size}}
         else:
             yield {"ph": "f", "bp": "e", "ts": microseconds(max(start_ns, end_ns - 1) - zero_ns), **flow}
@@ -151,11 +152,6 @@ def _release(
             "tid": tid,
             **({"bp": "e"} if phase == "f" else {}),
         }
-
-
-def _is_end(lane: str, end: int | str) -> bool:
-    """Return True if a lane is that of a rank, given by number, or of a parameter server, given by name."""
-    return lane == f"rank-{end}" or lane.startswith(f"{end}/")
 
 
 def _instants(phase: str, events: Iterable[Event], zero_ns: int) -> Iterator[dict[str, object]]:
