@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 JsonSchema = dict[str, Any]
 
-UNITS = ("ns", "bytes", "share")
+UNITS = ("ns", "bytes", "share", "samples", "steps", "spans", "lines", "cores", "threads", "calls", "tasks")
 """A field whose name ends in one of these has it as its unit."""
 
 _JSON_TYPES: Mapping[object, str] = {bool: "boolean", int: "integer", float: "number", NoneType: "null"}

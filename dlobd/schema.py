@@ -112,8 +112,7 @@ class Interval:
     )
     hi_ns: int = member(
         "Upper bound.",
-        "sum of the durations in the DataNodes' client trace, which include the client's back-pressure; "
-        "at most `end_ns - start_ns`",
+        "durations in the DataNodes' client trace, summed, with back-pressure; at most `end_ns - start_ns`",
     )
     lo_source: str = member("Source of lo_ns.")
     hi_source: str = member("Source of hi_ns.")

@@ -21,7 +21,7 @@ class HostUse:
 
     host: str = member("Its name.")
     machine: str = member("Its part in the run.")
-    cores: int = member("Its cores.", "psutil", unit="cores")
+    cores: int = member("Its cores.", "psutil")
     memory_bytes: int = member("Its memory.", "psutil")
     sampled_ns: int = member("Sampled part of the window.", "overlap of the window with [first sample, last sample]")
     cpu_busy_ns: int = member(
@@ -108,7 +108,7 @@ class ResourceUse:
     """Resources by sampling. See `dlobd.measures.resource_use`."""
 
     period_ns: int = member("Requested distance of samples.", "constant of the sampler")
-    samples: int = member("Samples in the window.", "evidence/resources.jsonl", unit="samples")
+    samples: int = member("Samples in the window.", "evidence/resources.jsonl")
     longest_gap_ns: int = member("Longest time between two samples.", "largest difference of successive samples")
     cost_ns: int = member("CPU time of the sampling in the window.", "the sampler's own CPU time")
     hosts: tuple[HostUse, ...] = member("The sampled machines.")
@@ -328,9 +328,7 @@ class SparkMetrics:
     """Spark's metrics of its tasks, in sparkMeasure's names and units. See `dlobd.measures.spark_metrics`."""
 
     metrics: Mapping[str, int] = member("Sums over all stages; see below.", "sums over the stages", unit="as below")
-    failed_tasks: int = member(
-        "Ended tasks that failed or were killed.", "ended with a reason other than `Success`", unit="tasks"
-    )
+    failed_tasks: int = member("Ended tasks that failed or were killed.", "ended with a reason other than `Success`")
     skew_ns: int = member(
         "Time by which the slowest tasks exceeded the median tasks of their stages.", "sum of `stages[].skew_ns`"
     )

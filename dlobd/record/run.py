@@ -43,24 +43,21 @@ class Metrics:
     )
     executor_peak_bytes: int | None = member(
         "Peak of the largest executor container, with its trainer.",
-        "largest of the samples, one per second, of the whole process tree, in whole MiB; NodeManager's container "
-        "metrics over JMX",
+        "largest sample, one per second, of its process tree, in MiB; NodeManager's metrics over JMX",
         default=None,
     )
     test_accuracy: float | None = member(
-        "Share of the test samples that the model classifies correctly.",
-        "correct / all test samples, with the model read back from HDFS; rank 0's done-marker",
+        "Share of the test samples classified correctly.",
+        "correct / all, with the model read back from HDFS; rank 0's done-marker",
         unit="share",
         maximum=1,
         default=None,
     )
-    test_samples: int | None = member("Test samples.", "rank 0's done-marker", unit="samples", default=None)
+    test_samples: int | None = member("Test samples.", "rank 0's done-marker", default=None)
     train_samples: int | None = member(
-        "Samples trained on, all epochs and ranks.", "sum over the ranks' done-markers", unit="samples", default=None
+        "Samples trained on, all epochs and ranks.", "sum over the ranks' done-markers", default=None
     )
-    steps: int | None = member(
-        "Steps of each rank.", "minimum over the ranks' done-markers", unit="steps", default=None
-    )
+    steps: int | None = member("Steps of each rank.", "minimum over the ranks' done-markers", default=None)
     samples_per_second: float | None = member(
         "Training throughput from the first batch to the last step.",
         "`train_samples / training_ns * 1e9`",
@@ -79,16 +76,14 @@ class Metrics:
         default=None,
     )
     loop_ns: int | None = member(
-        "Training loop of the slowest rank; known even if recording was off.",
+        "Training loop of the slowest rank; also known without recording.",
         "maximum over the ranks' done-markers",
         default=None,
     )
     driver_gc_ns: int | None = member(
         "Garbage collection of the driver's JVM.", "sum of its pauses; the JVM's own log", default=None
     )
-    spans: int | None = member(
-        "Spans that dlobd's recorder wrote, in all processes.", "files in spans/", unit="spans", default=None
-    )
+    spans: int | None = member("Spans that dlobd's recorder wrote, in all processes.", "files in spans/", default=None)
 
 
 @described()
@@ -103,8 +98,7 @@ class HdfsUse:
     )
     bytes: int | None = member(
         "Amount.",
-        "own mark, else size of the input split or of the file, else DataNode client trace, whose reads include "
-        "checksums (about 0.8 %)",
+        "own mark, else size of split or file, else DataNode client trace; its reads include checksums (0.8 %)",
     )
     ns: int | None = member("Time, if it is a single number.", "sum of the spans of all lanes")
     lo_ns: int | None = member("Otherwise its lower bound.", "`ns`, or the sum of the intervals' `lo_ns`")
@@ -119,7 +113,7 @@ class RankSteps:
 
     role: str = member("chief or worker.")
     index: int = member("Index within its role.", "own mark")
-    steps: int | None = member("Steps.", "number of the rank's spans `step` and `first step`", unit="steps")
+    steps: int | None = member("Steps.", "number of the rank's spans `step` and `first step`")
     step_p50_ns: int | None = member(
         "Median step.", "element floor(0.5 n) of its n sorted steps without the first one, counted from 0"
     )
@@ -138,22 +132,16 @@ class RankSteps:
     )
     device: Literal["cpu", "gpu"] | None = member("Device on which TensorFlow computed.", default=None)
     cores: int | None = member(
-        "Cores that the rank's process may use.",
-        "done-marker: sched_getaffinity",
-        unit="cores",
-        default=None,
-        minimum=1,
+        "Cores that the rank's process may use.", "done-marker: sched_getaffinity", default=None, minimum=1
     )
     intra_op_threads: int | None = member(
         "TensorFlow's threads within an operation; 0: TensorFlow's choice, which is `cores`.",
-        "done-marker: tf.config.threading, after the context was made",
-        unit="threads",
+        "done-marker: tf.config.threading",
         default=None,
     )
     inter_op_threads: int | None = member(
         "TensorFlow's threads for operations; 0: TensorFlow's choice, which is `cores`.",
-        "done-marker: tf.config.threading, after the context was made",
-        unit="threads",
+        "done-marker: tf.config.threading",
         default=None,
     )
 
@@ -181,15 +169,14 @@ class Quantiles:
 class Throughput:
     """Samples per second of the whole job. See `dlobd.measures.throughput`."""
 
-    warmup_steps: int = member("First steps, which are left out.", "constant, tf_cnn_benchmarks' default", unit="steps")
-    steps: int = member("Steps that count.", "the chief's spans `step`, without those", unit="steps", minimum=2)
+    warmup_steps: int = member("First steps, which are left out.", "constant, tf_cnn_benchmarks' default")
+    steps: int = member("Steps that count.", "the chief's spans `step`, without those", minimum=2)
     samples_per_step: int = member(
         "Samples of one step, all ranks together.", "`batch_size * workers` of the job", unit="samples", minimum=1
     )
     mean: float = member(
         "Mean throughput.",
-        "`samples_per_step` / mean of the steps' times with input: from the end of the chief's previous step, or of "
-        "its checkpoint, evaluation or agreement after it",
+        "`samples_per_step` / mean time of the chief's steps with input, without checkpoints and evaluations",
         unit="samples/s",
     )
     uncertainty: float = member(
@@ -224,7 +211,6 @@ class Epoch:
     test_samples: int | None = member(
         "Samples evaluated after it.",
         "own mark `epoch evaluated` of the chief; for the last epoch, if it has none, the stored model",
-        unit="samples",
     )
     test_accuracy: float | None = member(
         "Share of them classified correctly.", "correct / all; as `test_samples`", unit="share", maximum=1
@@ -265,7 +251,7 @@ class ExchangeUse:
 
     role: str = member("chief or worker.")
     index: int = member("Index within its role.", "own mark")
-    calls: int = member("Number of exchanges.", "spans `exchange` of whole steps", unit="calls")
+    calls: int = member("Number of exchanges.", "spans `exchange` of whole steps")
     bytes: int | None = member("Packed bytes of all exchanges.", "sum over its spans `pack` of their `bytes`")
     compute_ns: int = member("Forward and backward, and apply.", "sum of its spans `forward and backward` and `apply`")
     exchange_ns: int = member("Exchange, with its parts.", "sum of its spans `exchange`")
@@ -325,7 +311,7 @@ class LoopCost:
     length_ns: int = member(
         "Time from its first batch to its last step.", "`last step done` - `first batch`; own marks"
     )
-    spans: int = member("Spans that began in that time, in all threads of the rank.", "own marks", unit="spans")
+    spans: int = member("Spans that began in that time, in all threads of the rank.", "own marks")
     ns: int | None = member(
         "Estimated cost of recording them.",
         "`spans * span_cost_ns`; much of it is writing, which may run in parallel to the loop",
@@ -342,12 +328,11 @@ class RecordingCost:
         "CPU time per span on the client's machine, just before the window.",
         "median of 7 times 100 spans with cold caches; evidence/span_cost.json",
     )
-    spans: int = member("Spans in the span files of all processes.", "lines of spans/ that begin a span", unit="spans")
-    lines: int = member("Complete lines in the span files.", "readable lines of spans/", unit="lines")
+    spans: int = member("Spans in the span files of all processes.", "lines of spans/ that begin a span")
+    lines: int = member("Complete lines in the span files.", "readable lines of spans/")
     lost_lines: int = member(
         "Lines that could not be written to disk.",
-        "sum over the processes of the last `cost` line, or of the recorder's message on stderr, whichever is more",
-        unit="lines",
+        "sum over the processes of the last `cost` line or the message on stderr, whichever is more",
     )
     left_out: int | None = member(
         "Calls into the JVM that were too short to record as a span; only of your own scripts.",
@@ -367,7 +352,6 @@ class RecordingCost:
     chain_spans: int = member(
         "Spans along the attributed chain.",
         "own marks that begin in wall time of their lane, without those of other threads",
-        unit="spans",
     )
     chain_ns: int | None = member(
         "Estimated cost of recording them; included in the layers' numbers.", "`chain_spans * span_cost_ns`"
@@ -386,8 +370,7 @@ class Check:
 
     code: str = member("Stable name of the check; other programs may depend on it.")
     verdict: Verdict = member(
-        "unknown: a source is incomplete, or a difference may be harmless. A single fail makes a successful run "
-        "invalid."
+        "unknown: a source is incomplete, or a difference may be harmless. fail: the run is invalid."
     )
     message: str = member("Both figures in plain words, or the reason why the verdict is unknown.")
     left: Number | None = member(
@@ -492,8 +475,7 @@ class Computed:
     ranks: tuple[RankSteps, ...] = member("Spread across the ranks.", default=())
     metrics: Metrics = member("Results of the training.")
     throughput: Throughput | None = member(
-        "Samples per second of the whole job, as tf_cnn_benchmarks defines it, and step times. null: the number of "
-        "steps is too small, or they were not recorded.",
+        "Samples per second of the whole job, as in tf_cnn_benchmarks, and step times. null: too few recorded steps.",
         default=None,
     )
     epochs: tuple[Epoch, ...] = member("Completed epochs, with test accuracy where it was evaluated.", default=())
@@ -508,13 +490,11 @@ class Computed:
     )
     overhead: RecordingCost | None = member("Cost of dlobd's own recording. null: not measured.", default=None)
     resources: ResourceUse | None = member(
-        "Sampled use of dlobd's machine and of the run's processes on it; the nodes of an external cluster are not "
-        "sampled. null: no samples.",
+        "Sampled use of dlobd's machine and of the run's processes, not of external nodes. null: no samples.",
         default=None,
     )
     core_waits: CoreWaits | None = member(
-        "The wall time by the state of its threads: on a core, waiting for a core, or blocked. null: no readings.",
-        default=None,
+        "The wall time by the state of its threads: on a core, waiting, or blocked. null: no readings.", default=None
     )
     imports: tuple[Import, ...] = member("Imports of Python packages, by process and importer.", default=())
     findings: tuple[Finding, ...] = member("Causes of overhead with a setting that saves time, by saving.", default=())
@@ -528,18 +508,14 @@ class Computed:
         "Each rank's exchanges, all steps together; empty if the exchange lies inside of the step.", default=()
     )
     checks: tuple[Check, ...] = member(
-        "Each check compares one quantity from two sources. Checks that do not apply to the run are left out.",
-        default=(),
+        "Comparisons of one quantity from two sources, as far as they apply to the run.", default=()
     )
     noise: Noise | None = member("Noise of the machine just before the window. null: not measured.", default=None)
     page_cache: PageCache | None = member(
-        "Training files in the page cache just before the window; in HDFS, their blocks. null: unknown, as on an "
-        "external cluster.",
-        default=None,
+        "Training files, or their HDFS blocks, in the page cache before the window. null: unknown.", default=None
     )
     environment_cache: EnvironmentCache | None = member(
-        "Files of the job's environment in the page cache at its start. null: not read, as on an external cluster.",
-        default=None,
+        "Files of the job's environment in the page cache at its start. null: not read.", default=None
     )
     warnings: tuple[str, ...] = member("Warnings for readers of the report, one line each.", default=())
 
