@@ -100,10 +100,8 @@ class Number:
 
 
 def numbers(kind: type, path: str = "") -> Iterator[Number]:
-    """Yield the numbers of a class and of its parts, in the order of their declaration.
-
-    Raises ValueError if a number is not described.
-    """
+    """Yield the numbers of a class and of its parts, in the order of their declaration. Raises ValueError if a number
+    is not described."""
     hints = _hints(kind)
     for field in dataclasses.fields(kind):
         about: Description | None = field.metadata.get("about")

@@ -65,10 +65,8 @@ class Row:
 
 
 class Registry:
-    """The members of one axis, in display order; `kind` is its plural: models, datasets, ...
-
-    `room` and `needs` are the package and the modules of all rows; `group` is the entry-point group of other packages.
-    """
+    """The members of one axis, in display order; `kind` is its plural: models, datasets, ... `room` and `needs` are the
+    package and the modules of all rows; `group` is the entry-point group of other packages."""
 
     def __init__(self, kind: str, *rows: Row, room: str = "", needs: tuple[str, ...] = (), group: str = "") -> None:
         self.kind = kind
@@ -113,10 +111,8 @@ class Registry:
         return members[name]
 
     def get(self, name: str) -> Member:
-        """Import the object of `name`; None for a member without code in dlobd.
-
-        Raises UsageError if there is no such member, SetupError if it is not available here.
-        """
+        """Import the object of `name`; None for a member without code in dlobd. Raises UsageError if there is no such
+        member, SetupError if it is not available here."""
         row = self.row(name)
         if reason := row.reason():
             raise SetupError(
@@ -125,17 +121,13 @@ class Registry:
         return self._imported(row)
 
     def resolve(self, ref: MemberRef, sha256: str, text: Callable[[], str] | None = None) -> Member:
-        """Return the object in the user's file, or import it as `get`. Raises UsageError and SetupError.
-
-        `text` returns the file's text; by default, the file is read on this machine.
-        """
+        """Return the object in the user's file, or import it as `get`. Raises UsageError and SetupError. `text` returns
+        the file's text; by default, the file is read on this machine."""
         return ref.load(sha256, text or ref.read) if ref.path else self.get(ref)
 
     def declared(self, name: str) -> Member:
-        """Like `get`, but skips the dependency check; use it to read class-level declarations.
-
-        The module of the member must not import its dependencies. Raises UsageError if there is no such member.
-        """
+        """Like `get`, but skips the dependency check; use it to read class-level declarations. The module of the member
+        must not import its dependencies. Raises UsageError if there is no such member."""
         return self._imported(self.row(name))
 
     @staticmethod

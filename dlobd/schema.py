@@ -200,9 +200,8 @@ class Trace:
 
 @described()
 class LayerTime:
-    """A layer's part of the wall time; lo <= ns <= hi.
-
-    `measured_ns`, `between_marks_ns`, `named_wait_ns` and `unexplained_ns` sum to `ns`."""
+    """A layer's part of the wall time; lo <= ns <= hi. `measured_ns`, `between_marks_ns`, `named_wait_ns` and
+    `unexplained_ns` sum to `ns`."""
 
     layer: str = member("Name, as in docs/layers.md.")
     group: str = member("Group of layers.")
@@ -286,11 +285,8 @@ class Submission:
 
 @described(kw_only=True)
 class Experiment(Submission):
-    """The settings of a training run. Equal fields give an equal key.
-
-    A field is declared here only. Files, `--set`, axes of sweeps, `dlobd list settings`, docs/settings.md and run.json
-    follow from it.
-    """
+    """The settings of a training run. Equal fields give an equal key. A field is declared here only. Files, `--set`,
+    axes of sweeps, `dlobd list settings`, docs/settings.md and run.json follow from it."""
 
     input: str = setting("Way of the training data to the ranks.", "inputs")
     channel: Channel = setting("TRANSPORT[@DEVICE] of the exchange.", "channels")

@@ -66,11 +66,8 @@ def differences(runs: Sequence[Run]) -> list[Difference]:
 
 
 def order(baseline: Sequence[Run], candidate: Sequence[Run]) -> list[Difference]:
-    """Detect a baseline and a candidate that ran one after the other.
-
-    Sorted by start, such runs change sides less than half as often as the smaller side has runs. In random order they
-    change about as often as it has runs.
-    """
+    """Detect a baseline and a candidate that ran one after the other. Sorted by start, such runs change sides less than
+    half as often as the smaller side has runs. In random order they change about as often as it has runs."""
     if min(len(baseline), len(candidate)) < 2:
         return []
     sides = enumerate((baseline, candidate))
@@ -92,10 +89,8 @@ def refuse(found: Sequence[Difference], allowed: Collection[str]) -> None:
 
 
 def why_unusable(run: Run, busy_percent: float | None, keep_busy: bool = False) -> str:
-    """Return the reason why a run cannot be compared; empty if it can.
-
-    `busy_percent` of the cores were busy before it; `keep_busy` keeps runs that others disturbed.
-    """
+    """Return the reason why a run cannot be compared; empty if it can. `busy_percent` of the cores were busy before it;
+    `keep_busy` keeps runs that others disturbed."""
     if run.status != "ok" or not run.wall_ns:
         return f"is {run.status}: {run.reason}"
     if keep_busy:
@@ -128,9 +123,7 @@ KINDS = (*_FACTS, "page-cache", ORDER, BUSY)
 
 def _page_cache(runs: Sequence[Run]) -> list[Difference]:
     """Compare the cached share of the training files among runs that asked for the same state, and of environments.
-
-    Different requested states are a setting, and may be what is compared.
-    """
+    Different requested states are a setting, and may be what is compared."""
     cached: dict[str, list[float]] = {}
     for run in runs:
         if run.page_cache and run.page_cache.total_bytes:

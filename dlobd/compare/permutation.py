@@ -40,10 +40,8 @@ labelling they give a test of the same level (Phipson and Smyth 2010, "Permutati
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """Nanoseconds of each run of two samples; in paired samples, equal positions belong to the same repeat.
-
-    Raises ValueError if a sample is empty, or paired samples differ in length.
-    """
+    """Nanoseconds of each run of two samples; in paired samples, equal positions belong to the same repeat. Raises
+    ValueError if a sample is empty, or paired samples differ in length."""
 
     baseline: tuple[int, ...]
     candidate: tuple[int, ...]
@@ -112,10 +110,8 @@ def test(samples: Samples) -> Test:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjust p-values for their family, in the given order; at most `ALPHA` is significant.
-
-    Holm 1979, "A Simple Sequentially Rejective Multiple Test Procedure".
-    """
+    """Adjust p-values for their family, in the given order; at most `ALPHA` is significant. Holm 1979, "A Simple
+    Sequentially Rejective Multiple Test Procedure"."""
     adjusted = [0.0] * len(p_values)
     highest = 0.0
     for done, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
@@ -125,10 +121,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def rank(relabellings: int, alpha: float) -> int:
-    """Return the rank of the threshold that bounds the interval of confidence 1 - `alpha` at either end.
-
-    It is the largest rank that leaves at most half of `alpha` outside; 0 where even the outermost leaves more.
-    """
+    """Return the rank of the threshold that bounds the interval of confidence 1 - `alpha` at either end. It is the
+    largest rank that leaves at most half of `alpha` outside; 0 where even the outermost leaves more."""
     return math.floor(alpha / 2 * relabellings * (1 + 1e-12))  # 1e-12: rounding must not lower a whole product
 
 
@@ -145,19 +139,15 @@ def count(baseline: int, candidate: int, paired: bool) -> int:
 
 
 def fewest(alpha: float, paired: bool) -> int:
-    """Return the smallest number of runs per sample with which a difference can be significant at `alpha`.
-
-    At 5 %: 6 pairs, or two samples of 4.
-    """
+    """Return the smallest number of runs per sample with which a difference can be significant at `alpha`. At 5 %: 6
+    pairs, or two samples of 4."""
     return next(size for size in itertools.count(1) if rank(count(size, size, paired), alpha))
 
 
 @lru_cache(maxsize=8)
 def relabellings(baseline: int, candidate: int, paired: bool) -> tuple[Floats, Floats, bool]:
-    """Return the runs that leave each sample, 0 or 1, with one row a relabelling; and True if these are all.
-
-    The observed labelling is not among them.
-    """
+    """Return the runs that leave each sample, 0 or 1, with one row a relabelling; and True if these are all. The
+    observed labelling is not among them."""
     import numpy as np
 
     exact = count(baseline, candidate, paired) != DRAWN + 1

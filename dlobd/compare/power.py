@@ -47,19 +47,15 @@ def scatter_ns(samples: Samples) -> float | None:
 
 
 def smallest_ns(samples: Samples, alpha: float) -> float | None:
-    """Return the smallest difference of means, in nanoseconds, that such samples detect at `alpha` with `POWER`.
-
-    None for too few runs.
-    """
+    """Return the smallest difference of means, in nanoseconds, that such samples detect at `alpha` with `POWER`. None
+    for too few runs."""
     scatter, detectable = scatter_ns(samples), multiple(*samples.sizes, samples.paired, alpha)
     return None if scatter is None or detectable is None else scatter * detectable
 
 
 def runs_needed(samples: Samples, effect_ns: float, alpha: float) -> int | None:
-    """Return the runs per sample that detect a difference of `effect_ns` at `alpha` with `POWER`.
-
-    None for too few runs to estimate it, or for more than `MOST_RUNS`.
-    """
+    """Return the runs per sample that detect a difference of `effect_ns` at `alpha` with `POWER`. None for too few runs
+    to estimate it, or for more than `MOST_RUNS`."""
     scatter = scatter_ns(samples)
     if scatter is None or effect_ns <= 0:
         return None

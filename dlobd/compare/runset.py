@@ -93,9 +93,7 @@ def without_series(label: str, runs: Iterable[Run]) -> RunSet:
 
 def of_series(series: scheduling.Series, repeats: int | None = None) -> RunSet:
     """Return the runs of a series that have ended, in the order of its points; with `repeats`, those of the first ones.
-
-    Raises BundleError if a bundle cannot be read.
-    """
+    Raises BundleError if a bundle cannot be read."""
     busy = series.busy()
     places = {label: place for place, label in enumerate(series.points)}
     ended = sorted(series.ended().items(), key=lambda item: (places[item[0].point], item[0].repeat))
@@ -108,10 +106,8 @@ def of_series(series: scheduling.Series, repeats: int | None = None) -> RunSet:
 
 
 def read(name: str, out: Path) -> RunSet:
-    """Return the runs that a name stands for; run IDs are looked up in `out`. See the module.
-
-    Raises UsageError if no run has ended, or a directory has runs of several experiments; or BundleError.
-    """
+    """Return the runs that a name stands for; run IDs are looked up in `out`. See the module. Raises UsageError if no
+    run has ended, or a directory has runs of several experiments; or BundleError."""
     file, _, point = name.partition(".json:")
     path = Path(f"{file}.json" if point else name)
     if path.name.startswith("series-") and path.suffix == ".json":

@@ -43,10 +43,8 @@ def load(path: str | Path) -> pd.DataFrame:
 
 
 def frame(series: Series) -> pd.DataFrame:
-    """Return one row per run that has ended, in the order of repeats and points; see `COLUMNS`.
-
-    Its `attrs` hold `axes`, the axes of the sweep; `scaling`, the constant of the sweep; and `seed`, of the run order.
-    """
+    """Return one row per run that has ended, in the order of repeats and points; see `COLUMNS`. Its `attrs` hold
+    `axes`, the axes of the sweep; `scaling`, the constant of the sweep; and `seed`, of the run order."""
     every = [asdict(point) for point in series.points.values()]
     fields = [name for name in every[0] if name != "name" and any(one.get(name) != every[0][name] for one in every)]
     bundles = {bundle.run_id: bundle.path for bundle in series.ended().values()}

@@ -49,10 +49,8 @@ def titles(kind: str) -> list[tuple[str, str]]:
 
 
 def load(name_or_path: str | Path, overrides: Sequence[str] = (), note: Note = lambda line: None) -> Experiment:
-    """Read a built-in experiment or a TOML file, and apply `key=value` overrides; the last override wins.
-
-    Raises UsageError with the line if the file is missing or not TOML, or a key, type, range or name is wrong.
-    """
+    """Read a built-in experiment or a TOML file, and apply `key=value` overrides; the last override wins. Raises
+    UsageError with the line if the file is missing or not TOML, or a key, type, range or name is wrong."""
     path = locate(str(name_or_path), "experiment")
     values, sources = read(path)
     for override in overrides:
@@ -63,10 +61,8 @@ def load(name_or_path: str | Path, overrides: Sequence[str] = (), note: Note = l
 
 
 def from_dict(values: Mapping[str, object], label: str = "configuration") -> Experiment:
-    """Build the experiment of a stored `configuration`. Raises UsageError if this version cannot run it.
-
-    The user's own files, and packages with models or data sets, may be missing: a run searches for them.
-    """
+    """Build the experiment of a stored `configuration`. Raises UsageError if this version cannot run it. The user's own
+    files, and packages with models or data sets, may be missing: a run searches for them."""
     source = Source(label)
     return build(values, dict.fromkeys(values, source), source, stored=True)
 
@@ -94,10 +90,8 @@ def locate(name_or_path: str, kind: str) -> Path:
 def read(
     path: Path, seen: tuple[Path, ...] = (), kind: str = "experiment"
 ) -> tuple[dict[str, object], dict[str, Source]]:
-    """Read the unchecked values of a file and of the experiment that it extends, with their sources.
-
-    Raises UsageError if a file cannot be read, is not TOML, or extends an unknown experiment.
-    """
+    """Read the unchecked values of a file and of the experiment that it extends, with their sources. Raises UsageError
+    if a file cannot be read, is not TOML, or extends an unknown experiment."""
     try:
         source = Source(str(path), path.read_text(encoding="utf-8"))
         own = tomllib.loads(source.text)

@@ -48,18 +48,14 @@ NOT_A_JOB = ("--kill", "--status", "--version", "--help", "-h", "--usage-error",
 def from_script(
     script: str, arguments: Sequence[str], overrides: Sequence[str] = (), note: Note = lambda line: None
 ) -> OwnJob:
-    """Build the job of a script with its arguments and `key=value` overrides; the last override wins.
-
-    Raises UsageError if the script is missing, or a key, type, range or name is wrong.
-    """
+    """Build the job of a script with its arguments and `key=value` overrides; the last override wins. Raises UsageError
+    if the script is missing, or a key, type, range or name is wrong."""
     return _build(script, arguments, _overrides(overrides), note)
 
 
 def from_line(words: Sequence[str], overrides: Sequence[str] = (), note: Note = lambda line: None) -> OwnJob:
-    """Build the job of a spark-submit line. Its options are kept; `overrides` may add other settings.
-
-    Raises UsageError if the line is not spark-submit's, has no Python script, or cannot be recorded.
-    """
+    """Build the job of a spark-submit line. Its options are kept; `overrides` may add other settings. Raises UsageError
+    if the line is not spark-submit's, has no Python script, or cannot be recorded."""
     line = spark_options.parse(words)
     given = line.settings
     _refuse(line, given)

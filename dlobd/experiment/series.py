@@ -49,10 +49,7 @@ class StartedRun:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Planned and started runs. `points`: experiments by label.
-
-    axes, scaling: for a sweep, the fields that vary and the scaling. They are not part of the key.
-    """
+    """Planned and started runs. `points` are experiments by label; `axes` and `scaling` are those of a sweep."""
 
     points: Mapping[str, Runnable]
     seed: int

@@ -56,10 +56,8 @@ class Sweep:
 
 
 def load(name_or_path: str | Path, note: files.Note = lambda line: None) -> Sweep:
-    """Read a built-in sweep or a TOML file. Invalid combinations are in `impossible`.
-
-    Raises UsageError if the file, a key, an axis or a setting is wrong.
-    """
+    """Read a built-in sweep or a TOML file. Invalid combinations are in `impossible`. Raises UsageError if the file, a
+    key, an axis or a setting is wrong."""
     path = files.locate(str(name_or_path), "sweep")
     values, sources = files.read(path, kind="sweep")
     whole = Source(str(path), path.read_text(encoding="utf-8"))

@@ -44,10 +44,8 @@ class ObservedRun:
         self.driver_log = bundle.logs / "driver.stderr"
 
     def logs(self) -> dict[str, Path]:
-        """Return name and path of each log that exists.
-
-        A daemon's log has the daemon's name; `spark-submit` is the client's log; `container-N` is that of the N-th
-        container; `driver` is one of the latter two."""
+        """Return name and path of each log that exists. A daemon's log has the daemon's name; `spark-submit` is the
+        client's log; `container-N` is that of the N-th container; `driver` is one of the latter two."""
         logs = {name: path for name, path in self.cluster.log_files().items() if path.exists()}
         for path in self.container_files("container_*/stderr"):
             logs[f"container-{int(path.parent.name.rpartition('_')[2])}"] = path

@@ -51,9 +51,8 @@ _GATE = _Gate()
 
 @contextmanager
 def stopped(targets: Callable[[], Sequence[ProcessId]]) -> Iterator[bool]:
-    """Stop processes while the context lasts. Yields False if nothing could be stopped in time.
-
-    `targets` is called until all its processes are stopped, because a process may be starting another one."""
+    """Stop processes while the context lasts. Yields False if nothing could be stopped in time. `targets` is called
+    until all its processes are stopped, because a process may be starting another one."""
     processes: list[ProcessId] = []
     try:
         yield _stop_all(targets, processes)

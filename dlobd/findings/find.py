@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from dlobd.bundle import files, noise
-from dlobd.findings.base import Candidate, Context, Finder
+from dlobd.findings.base import Context, Finder
 from dlobd.findings.rules import RULES
 from dlobd.findings.special import SPECIAL
 from dlobd.record.run import Finding
@@ -23,21 +21,14 @@ def findings(context: Context) -> list[Finding]:
     earlier_walls_ns = (measured.get("earlier_walls_ns") if measured else None) or ()
     noise_ns = noise.noise_ns(earlier_walls_ns, context.trace.wall_ns)
     rows = []
-    for found, saves_ns, lo_ns in _bounded(context):
-        named = {
-            name: getattr(found, name) for name in ("finding", "layer", "says", "ns", "evidence", "remedy", "unless")
-        }
-        rows.append(Finding(**named, saves_ns=saves_ns, lo_ns=lo_ns, above_noise=lo_ns > noise_ns))
-    return sorted(rows, key=lambda row: (not row.above_noise, -row.saves_ns, row.finding))
-
-
-def _bounded(context: Context) -> Iterator[tuple[Candidate, int, int]]:
-    """Yield candidates with the upper and lower bound of their saving; skips a lower bound of 0 or less."""
     for finder in FINDERS.values():
-        if (candidate := finder(context)) is None:
+        if (found := finder(context)) is None:
             continue
-        retain, most_ns = candidate.retain, min(candidate.saves_ns, context.trace.wall_ns)
-        saves_ns = context.what_if.saved_ns(retain) if retain else most_ns
-        lo_ns = saves_ns - candidate.uncertain_ns
+        most_ns = min(found.saves_ns, context.trace.wall_ns)
+        saves_ns = context.what_if.saved_ns(found.retain) if found.retain else most_ns
+        lo_ns = saves_ns - found.uncertain_ns
         if saves_ns >= WORTH_NS and lo_ns > 0:
-            yield candidate, saves_ns, lo_ns
+            names = ("finding", "layer", "says", "ns", "evidence", "remedy", "unless")
+            shared = {name: getattr(found, name) for name in names}
+            rows.append(Finding(**shared, saves_ns=saves_ns, lo_ns=lo_ns, above_noise=lo_ns > noise_ns))
+    return sorted(rows, key=lambda row: (not row.above_noise, -row.saves_ns, row.finding))

@@ -41,10 +41,8 @@ INTERRUPTED_LATE = "interrupted by the user or the system after the job had ende
 
 
 def computed(bundle: Bundle, experiment: Runnable) -> Computed:
-    """Compute the members of run.json from a bundle's evidence; equal bundles give equal results.
-
-    Raises BundleError if nothing was submitted, or the description of the job is missing.
-    """
+    """Compute the members of run.json from a bundle's evidence; equal bundles give equal results. Raises BundleError if
+    nothing was submitted, or the description of the job is missing."""
     evidence = Evidence(bundle.path)
     trace = assemble(evidence)
     attribution = attribute(trace)

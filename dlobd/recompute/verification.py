@@ -48,10 +48,8 @@ class Verification:
 
 
 def verify(bundle: Bundle, against: str = "") -> Verification:
-    """Verify a bundle; `against` is its hash as it was noted elsewhere, if it was.
-
-    Raises BundleError if run.json cannot be read, or the run was never submitted.
-    """
+    """Verify a bundle; `against` is its hash as it was noted elsewhere, if it was. Raises BundleError if run.json
+    cannot be read, or the run was never submitted."""
     run = bundle.read()
     try:
         problems = bundle.verify()

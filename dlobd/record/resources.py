@@ -123,7 +123,6 @@ class ResourceUse:
 @described()
 class LaneTime:
     """Split of a part of the wall time by the state of the threads that execute it: on a core, ready, blocked, unknown.
-
     The last four sum to `ns`; `lo` and `hi` bound the first two."""
 
     ns: int = member("Length.", "sum of its segments")

@@ -181,25 +181,20 @@ def corrections(found: Summary) -> Table:
 def events(run: Run, name: str, happened: Sequence[Event]) -> Table:
     """Return the events of start-up or of teardown, in their order."""
     rows = []
+    since = ""
     previous = None
     for event in happened:
+        if previous:  # without certain order and distance, the bound
+            ns, resolution_ns = event.at_ns - previous.at_ns, max(previous.resolution_ns, event.resolution_ns)
+            since = f"< {text.short(resolution_ns)}" if abs(ns) < resolution_ns else f"{ns / 1e9:+.3f}"
         zero_ns = run.window.start_ns if run.window else happened[0].at_ns
         kind = INSTANTS.get(event.event)
         seen = (event.source, text.short(event.resolution_ns), event.clock)
-        rows.append((event.event, event.at_ns - zero_ns, _since(previous, event), kind and kind.unlocks, *seen))
+        rows.append((event.event, event.at_ns - zero_ns, since, kind and kind.unlocks, *seen))
         previous = event
     start = run.window.name.partition(" -> ")[0] if run.window else "the first event"
     heads = columns("event | at, s:s | since the previous, s | unlocks+ | source | resolution | clock")
     return Table(name, heads, rows, f"Seconds since {start}.")
-
-
-def _since(previous: Event | None, event: Event) -> str:
-    """Format the distance of two events; if neither order nor distance is certain, its bound."""
-    if previous is None:
-        return ""
-    ns = event.at_ns - previous.at_ns
-    resolution_ns = max(previous.resolution_ns, event.resolution_ns)
-    return f"< {text.short(resolution_ns)}" if abs(ns) < resolution_ns else f"{ns / 1e9:+.3f}"
 
 
 # ---- the job

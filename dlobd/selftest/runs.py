@@ -83,10 +83,8 @@ class SelftestRun:
 def run(
     plans: Sequence[Plan], out: Path, progress: Callable[[str], None], report: Callable[[str], None]
 ) -> list[SelftestRun]:
-    """Run all plans, and repeat hidden delays. `report` gets one line per run.
-
-    The bundles go to `out`, and the injection logs to out/injected/<run ID>. Raises as `dlobd.run.runner.run`.
-    """
+    """Run all plans, and repeat hidden delays. `report` gets one line per run. The bundles go to `out`, and the
+    injection logs to out/injected/<run ID>. Raises as `dlobd.run.runner.run`."""
     done: list[SelftestRun] = []
     with embedded.cluster(SetupTimes(), progress) as cluster:
         if any(plan.control for plan in plans):
@@ -181,9 +179,8 @@ def _stop(point: str, seconds: float) -> Fault:
 
 
 class _Hooked(RunObserver):
-    """An observer that starts every Python below spark-submit with the hooks.
-
-    Spark passes PYTHONPATH on to its containers."""
+    """An observer that starts every Python below spark-submit with the hooks. Spark passes PYTHONPATH on to its
+    containers."""
 
     def __init__(self, began: Callable[[Bundle], None], directory: Path) -> None:
         self._began = began

@@ -110,8 +110,8 @@ class Rule:
     @property
     def description(self) -> str:
         """The first sentence of the comparison's docstring, without "Check that"."""
-        sentence = " ".join((self.compare.__doc__ or "").split("\n\n")[0].split()).removeprefix("Check that ")
-        return sentence[:1].upper() + sentence[1:]
+        text = " ".join((self.compare.__doc__ or "").split()).removeprefix("Check that ")
+        return f"{text[:1].upper()}{text[1:].partition('. ')[0].removesuffix('.')}."
 
 
 class Rules(list[Rule]):

@@ -48,10 +48,8 @@ def _log_timestamps(facts: Facts) -> Compared | None:
 
 @RULES.add("window", "span files: ns outside", "client's clock, ns", DRIVER_SPANS)
 def _window(facts: Facts) -> Compared | None:
-    """Check that nothing was recorded before spark-submit began, nor by a driver in client mode after it ended.
-
-    Not seen to fail in a run so far; a test shifts the end of the window.
-    """
+    """Check that nothing was recorded before spark-submit began, nor by a driver in client mode after it ended. Not
+    seen to fail in a run so far; a test shifts the end of the window."""
     evidence, window = facts.evidence, facts.evidence.window
     if evidence.topology.by_hand or not evidence.processes:  # a window by hand is the ResourceManager's
         return None

@@ -29,10 +29,8 @@ def _is_fed(evidence: Evidence) -> bool:
     "feed-put", "span files of feed tasks: bytes put", "file lengths in HDFS x epochs", WORKER_SPANS, INPUT_RECORDS
 )
 def _put(facts: Facts) -> Compared | None:
-    """Check that feed tasks put the whole input into the queues, once per epoch.
-
-    Docs of ef82ce2 (missing evidence): failed for a bundle without the span file of a Python worker that feeds.
-    """
+    """Check that feed tasks put the whole input into the queues, once per epoch. Docs of ef82ce2 (missing evidence):
+    failed for a bundle without the span file of a Python worker that feeds."""
     evidence = facts.evidence
     stored = sum(evidence.hdfs.file_bytes.values()) * training_job(evidence).get("epochs", 0)
     put = _bytes(evidence, spans.PUT)
@@ -48,11 +46,8 @@ def _put(facts: Facts) -> Compared | None:
     "feed-taken", "span files of feed tasks: bytes put", "span files of ranks: bytes taken", WORKER_SPANS, RANK_SPANS
 )
 def _taken(facts: Facts) -> Compared | None:
-    """Check that the ranks took out of the queues all bytes that feed tasks put in.
-
-    Detects blocks that the queue lost. Commit 786ca55 exempts training that ends early, since a rank takes blocks ahead
-    of its steps.
-    """
+    """Check that the ranks took out of the queues all bytes that feed tasks put in. Detects blocks that the queue lost.
+    Commit 786ca55 exempts training that ends early, since a rank takes blocks ahead of its steps."""
     evidence = facts.evidence
     put, taken = _bytes(evidence, spans.PUT), _bytes(evidence, spans.GET)
     if not _is_fed(evidence) or not put:

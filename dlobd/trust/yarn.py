@@ -82,10 +82,8 @@ def _memory(facts: Facts) -> Compared | None:
     CONTAINER_FILES,
 )
 def _containers(facts: Facts) -> Compared | None:
-    """Check that each container that YARN allocated and started left its logs.
-
-    Detects containers whose logs were not collected. Not seen to fail in a run so far; a test edits YARN's summary.
-    """
+    """Check that each container that YARN allocated and started left its logs. Detects containers whose logs were not
+    collected. Not seen to fail in a run so far; a test edits YARN's summary."""
     evidence = facts.evidence
     if not evidence.topology.has_yarn:
         return None

@@ -33,10 +33,8 @@ class Line(NamedTuple):
 
 
 def mlperf_log(run: Run, anchor: ClockAnchor) -> str:
-    """Return the log of a run; `anchor` relates its monotonic clock to the wall clock.
-
-    Raises UsageError if it is of a user's script, it evaluated no epoch, or the time of the first touch is unknown.
-    """
+    """Return the log of a run; `anchor` relates its monotonic clock to the wall clock. Raises UsageError if it is of a
+    user's script, it evaluated no epoch, or the time of the first touch is unknown."""
     chosen = run.configuration
     if not isinstance(chosen, Experiment):
         raise UsageError(f"Run {run.run_id} is of your own script: dlobd does not know its epochs.", "export another")

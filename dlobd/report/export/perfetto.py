@@ -23,10 +23,8 @@ _WALL_PID, _WALL_TID, _EVENTS_TID = 1, 1, 2
 
 
 def trace_events(trace: Trace, sampled: SampledHost | None = None) -> dict[str, object]:
-    """Return the trace as one JSON object; times are microseconds since the start of the window.
-
-    `sampled` is the use of dlobd's machine. Raises BundleError as `dlobd.attribution.attribute.attribute`.
-    """
+    """Return the trace as one JSON object; times are microseconds since the start of the window. `sampled` is the use
+    of dlobd's machine. Raises BundleError as `dlobd.attribution.attribute.attribute`."""
     events: list[dict[str, object]] = [
         _name(_WALL_PID, None, "dlobd: where the wall time went"),
         _name(_WALL_PID, _WALL_TID, "attributed wall"),
@@ -134,10 +132,8 @@ def _flows(span: Span, start_ns: int, end_ns: int, zero_ns: int, pid: int, tid: 
 def _release(
     release: Release, number: int, zero_ns: int, tracks: dict[str, tuple[int, int]]
 ) -> Iterator[dict[str, object]]:
-    """Return an arrow from the span that released a wait, at that instant, to the end of the wait.
-
-    Viewers attach an arrow's end to the innermost slice at its time, so that it is the slice's last nanosecond.
-    """
+    """Return an arrow from the span that released a wait, at that instant, to the end of the wait. Viewers attach an
+    arrow's end to the innermost slice at its time, so that it is the slice's last nanosecond."""
     begins = (release.by, release.at_ns - 1 if release.at_ns > release.by.start_ns else release.at_ns)
     ends = (release.wait, release.wait.end_ns - 1)
     for phase, (nested, at_ns) in (("s", begins), ("f", ends)):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dlobd.compare.comparison import Comparison, common, compare
 from dlobd.compare.compatibility import settings
 from dlobd.compare.figures import WALL
-from dlobd.compare.runset import RunSet, without_series
+from dlobd.compare.runset import without_series
 from dlobd.errors import UsageError
 from dlobd.layers import title
 from dlobd.record.run import Run
@@ -28,7 +28,12 @@ def own_settings(run: Run, shared: dict[str, object]) -> dict[str, object]:
 
 def compared(runs: Sequence[Run]) -> dict[str, object]:
     """Return the verdicts of each candidate against the first group, or the reason why there are none."""
-    baseline, *candidates = _groups(runs)
+    shared = common_settings(runs)
+
+    def label(run: Run) -> str:
+        return " ".join(f"{name}={value}" for name, value in own_settings(run, shared).items()) or run.experiment
+
+    baseline, *candidates = without_series("", runs).grouped(label).values()
     if not candidates:
         return {"pairs": [], "refused": "All runs have the same settings: there is nothing to compare."}
     try:
@@ -36,16 +41,6 @@ def compared(runs: Sequence[Run]) -> dict[str, object]:
     except UsageError as error:
         return {"pairs": [], "refused": error.line}
     return {"pairs": [_pair(found, place) for place in range(len(found.pairs))], "refused": ""}
-
-
-def _groups(runs: Sequence[Run]) -> list[RunSet]:
-    """Group runs with equal settings, in their given order."""
-    shared = common_settings(runs)
-
-    def label(run: Run) -> str:
-        return " ".join(f"{name}={value}" for name, value in own_settings(run, shared).items()) or run.experiment
-
-    return list(without_series("", runs).grouped(label).values())
 
 
 def _pair(found: Comparison, place: int) -> dict[str, object]:

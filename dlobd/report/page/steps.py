@@ -34,9 +34,8 @@ class _Step(NamedTuple):
 
 
 def steps(source: Source) -> dict[str, object]:
-    """Return each rank's bins [from step, until step, start, end, lowest, median, highest, parts...].
-
-    Times count from the window's start. `channel_inside`: the exchange is a part of compute, without a boundary."""
+    """Return each rank's bins [from step, until step, start, end, lowest, median, highest, parts...]. Times count from
+    the window's start. `channel_inside`: the exchange is a part of compute, without a boundary."""
     if source.trace is None or source.frames is None:
         return {"ranks": [], "parts": PARTS, "channel_inside": False}
     zero_ns = source.trace.start_ns

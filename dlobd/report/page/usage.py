@@ -16,7 +16,6 @@ HOST = "host"
 
 def usage(source: Source) -> dict[str, object]:
     """Return points [from, until, busy share of the cores, memory, read, written, network] from the window's start.
-
     Sizes are bytes; the last three are sums between `from` and `until`. `why`: the reason for having no points."""
     run = source.run
     if run.resources is None:
