@@ -111,7 +111,7 @@ def _code(run: Run) -> dict[str, object]:
 
 _FACTS: Mapping[str, Callable[[Run], dict[str, object]]] = {
     "machine": lambda run: {name: run.platform.get(name) for name in MACHINE},
-    # a component that took no part, as Java in a native run, has no version
+    # a component that took no part, such as Java in a native run, has no version
     "versions": lambda run: {name: version for name, version in run.versions.items() if version},
     "code": _code,
     "recording": lambda run: {"recording": run.overhead.recording} if run.overhead else {},

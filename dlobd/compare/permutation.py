@@ -158,14 +158,14 @@ def relabellings(baseline: int, candidate: int, paired: bool) -> tuple[Floats, F
             went = (numbers[:, None] >> np.arange(baseline)) & 1
         else:
             went = random.integers(0, 2, (DRAWN, baseline))
-            went[~went.any(axis=1), 0] = 1  # one in 2^18 or fewer
+            went[~went.any(axis=1), 0] = 1  # happens at most once in 2^18 draws
         return went.astype(float), went.astype(float), exact
     size = baseline + candidate
     if exact:
         stay = np.array(list(itertools.combinations(range(size), baseline)))[1:]  # the first one changes nothing
     else:
         stay = random.permuted(np.tile(np.arange(size), (DRAWN, 1)), axis=1)[:, :baseline]
-        stay[(stay < baseline).all(axis=1), 0] = baseline  # hardly ever: the observed labelling
+        stay[(stay < baseline).all(axis=1), 0] = baseline  # the observed labelling, which is hardly ever drawn
     labels = np.zeros((len(stay), size))
     np.put_along_axis(labels, stay, 1, axis=1)
     return 1 - labels[:, :baseline], labels[:, baseline:], exact

@@ -121,7 +121,7 @@ def _values(base: Choice, choice: Choice, scaling: str, whole: Source) -> dict[s
 
 
 def _fitting(base: Choice, points: Iterable[Choice], whole: Source) -> int:
-    """Return the largest number of training samples up to the file's that all points divide. Raises UsageError."""
+    """Return the largest number of training samples, up to that of the file, that all points divide, or raise."""
     least = math.lcm(*(int(values["workers"]) * int(values["batch_size"]) for values in points))
     fitting = int(base["train_samples"]) // least * least
     if not fitting:

@@ -124,7 +124,7 @@ def straggler(context: Context) -> Candidate | None:
 
 
 def short_steps(context: Context) -> Candidate | None:
-    """Find many short steps of few samples, which mostly do not compute."""
+    """Find many short steps with few samples, in which overhead dominates."""
     lengths: dict[str, list[int]] = defaultdict(list)
     for span in context.trace.spans:
         if span.kind is STEP and span.call:

@@ -131,7 +131,7 @@ def _rank(process: RecordedProcess, machine: Mapping[str, Any]) -> RankSteps:
     taken = process.steps()
     first = [span for span in taken if span.call == 0]
     ordered = sorted(span.end_ns - span.start_ns for span in taken if span.call and not span.truncated)
-    # of the step loop: another thread takes blocks in advance, and delays nothing
+    # only waits of the step loop: another thread takes blocks in advance, without a delay
     waits = [span for name in (kinds.GET, kinds.AWAIT_BLOCK) for span in process.named(name) if not span.thread]
     return RankSteps(
         role=process.process.role,

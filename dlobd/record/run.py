@@ -270,7 +270,7 @@ class ExchangeUse:
 
 @described()
 class Plane:
-    """One of the ways on which a job's processes talk, and the transport that carried its bytes."""
+    """A kind of traffic between a job's processes, and the transport that carried its bytes."""
 
     plane: str = member(
         "exchange: the gradients; tensorflow-grpc: TensorFlow's own; spark: RPC and shuffle; hdfs: data."

@@ -180,7 +180,7 @@ def machine_of(rank: RankSteps) -> str:
 
 
 def metrics(run: Run) -> list[tuple[str, float | None]]:
-    """Return the known metrics, and the main results of dlobd's own training also if they are unknown."""
+    """Return the known metrics, and the main results of dlobd's own training even if unknown."""
     always = () if run.own else ("test_accuracy", "train_samples", "steps", "samples_per_second")
     return [(name, value) for name, value in asdict(run.metrics).items() if value is not None or name in always]
 

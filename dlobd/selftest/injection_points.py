@@ -97,7 +97,7 @@ _STOPPED: Mapping[str, tuple[str, str, Targets, float]] = {
 }
 """Key of a stop in `_ROWS` -> the stopped process in words, the log with the trigger, the processes, the deadline."""
 
-# webhdfs in hdfs/read: a redirected reader; dlobd itself opens the file before the window, without this question
+# hdfs/read waits for a reader's WebHDFS request; dlobd's own requests before the window have no getfileinfo
 _ROWS = r"""
 client/exec             | hook           | the child of dlobd waits before it becomes spark-submit
 yarn/new-application    | rm-client      | when spark-submit asks for an application ID | Call -> .*: getNewApplication

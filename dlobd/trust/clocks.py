@@ -51,7 +51,7 @@ def _window(facts: Facts) -> Compared | None:
     """Check that nothing was recorded before spark-submit began, nor by a driver in client mode after it ended. Not
     seen to fail in a run so far; a test shifts the end of the window."""
     evidence, window = facts.evidence, facts.evidence.window
-    if evidence.topology.by_hand or not evidence.processes:  # a window by hand is the ResourceManager's
+    if evidence.topology.by_hand or not evidence.processes:  # a job submitted by hand has the ResourceManager's window
         return None
     outside = [window["exec_ns"] - process.opened_ns for process in evidence.processes]
     driver = evidence.driver_process

@@ -87,7 +87,7 @@ def _steps_recorded(facts: Facts) -> Compared | None:
 
 @RULES.add("samples", "done-markers: samples", "experiment: steps x batch x ranks", MARKERS)
 def _samples(facts: Facts) -> Compared | None:
-    """Check that the ranks trained on as many samples as their steps have. Not seen to fail in a run so far; a test
+    """Check that the ranks trained on steps x batch size x ranks samples. Not seen to fail in a run so far; a test
     edits a done-marker."""
     experiment = facts.training
     results = _results(facts.evidence)

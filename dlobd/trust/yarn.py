@@ -19,7 +19,7 @@ LEAVES_NS = 20 * NS_PER_S
 """In client mode the ApplicationMaster exits after the driver; the ResourceManager would kill it after this time."""
 
 OVER = ("COMPLETED", "RELEASED", "KILLED", "EXPIRED")
-"""States in which a container is charged no more. The end of the application overtakes a container that is KILLED."""
+"""States in which YARN does not charge a container. The end of the application overtakes a KILLED one."""
 
 _RM = (RM_LOG, RM_RECORD)
 _CAPACITY = re.compile(r"Assigned container (container_\w+) of capacity <memory:(\d+),")
@@ -43,9 +43,9 @@ def _doubt(evidence: Evidence) -> str:
 
 @RULES.add("container-memory", "RM log: MB x seconds", "RM REST: memorySeconds", *_RM)
 def _memory(facts: Facts) -> Compared | None:
-    """Check that the memory of each container times its lifetime is what the ResourceManager charges.
+    """Check that the ResourceManager charges the memory of each container times its lifetime.
 
-    Commit ae8eabc: failed now and then, because the ResourceManager writes its summary while its scheduler still
+    Commit ae8eabc: failed in some runs, because the ResourceManager writes its summary while its scheduler still
     charges the last containers. The check uses the REST record since, which is complete.
     """
     evidence = facts.evidence
