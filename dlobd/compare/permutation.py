@@ -85,17 +85,13 @@ class Test:
         at_least = len(self.differences) - int(np.searchsorted(self.differences, 0, side="left"))
         return min(1.0, 2 * (1 + min(at_most, at_least)) / self.relabellings)
 
-    def rank(self, alpha: float) -> int:
-        """Return the rank, from either end, of the thresholds that bound the interval; see `rank`."""
-        return rank(self.relabellings, alpha)
-
     def interval(self, alpha: float) -> tuple[float, float] | None:
         """Return the interval of the difference in nanoseconds; None with too few runs."""
-        return _between(self.differences, self.rank(alpha))
+        return _between(self.differences, rank(self.relabellings, alpha))
 
     def ratio_interval(self, alpha: float) -> tuple[float, float] | None:
         """Return the interval of the ratio; None with too few runs or without a ratio."""
-        return None if self.ratios is None else _between(self.ratios, self.rank(alpha))
+        return None if self.ratios is None else _between(self.ratios, rank(self.relabellings, alpha))
 
 
 def test(samples: Samples) -> Test:
