@@ -13,7 +13,7 @@ from dlobd.layers import title
 from dlobd.record.run import Run
 from dlobd.report import text
 from dlobd.report.comparison import counts, not_compared, sentence
-from dlobd.report.tables import Table, columns
+from dlobd.report.tables import Table
 
 
 def common_settings(runs: Sequence[Run]) -> dict[str, object]:
@@ -45,7 +45,7 @@ def compared(runs: Sequence[Run]) -> dict[str, object]:
 
 def _pair(found: Comparison, place: int) -> dict[str, object]:
     pair = found.pairs[place]
-    heads = columns(
+    heads = (
         "part | baseline, s:s | candidate, s:s | difference, s:s | difference, %:share | lowest, s:s | highest, s:s "
         "| verdict"
     )
