@@ -54,32 +54,36 @@ def smallest_ns(samples: Samples, alpha: float) -> float | None:
 
 
 def runs_needed(samples: Samples, effect_ns: float, alpha: float) -> int | None:
-    """Return the runs per sample that detect a difference of `effect_ns` at `alpha` with `POWER`. None for too few runs
-    to estimate it, or for more than `MOST_RUNS`."""
-    scatter = scatter_ns(samples)
-    if scatter is None or effect_ns <= 0:
-        return None
-    wanted = effect_ns / (scatter * _upper(_freedom(*samples.sizes, samples.paired))) if scatter else math.inf
+    """Return the runs per sample that detect a difference of `effect_ns` at `alpha` with `POWER`.
 
-    def enough(size: int) -> bool:
-        detectable = multiple(size, size, samples.paired, alpha)
-        return detectable is not None and detectable <= wanted
-
-    return _smallest(permutation.fewest(alpha, samples.paired), enough)
+    None for too few runs to estimate it, or for more than `MOST_RUNS`.
+    """
+    return _fewest(samples, effect_ns, alpha, lambda size: multiple(size, size, samples.paired, alpha))
 
 
 def runs_for_width(samples: Samples, width_ns: float, alpha: float) -> int | None:
     """Return the runs per sample with an interval of at most `width_ns`, by Student's; None as in `runs_needed`."""
+
+    def width(size: int) -> float:
+        return 2 * _student(1 - alpha / 2, size, size, samples.paired) * _error(size, size, samples.paired)
+
+    return _fewest(samples, width_ns, alpha, width)
+
+
+def _fewest(samples: Samples, most_ns: float, alpha: float, needed: Callable[[int], float | None]) -> int | None:
+    """Return the runs per sample for which `needed`, a multiple of the scatter's upper limit, is at most `most_ns`."""
     scatter = scatter_ns(samples)
-    if scatter is None or width_ns <= 0:
+    if scatter is None or most_ns <= 0:
         return None
     upper_ns = scatter * _upper(_freedom(*samples.sizes, samples.paired))
 
     def enough(size: int) -> bool:
-        half = _student(1 - alpha / 2, size, size, samples.paired) * _error(size, size, samples.paired) * upper_ns
-        return 2 * half <= width_ns
+        found = needed(size)
+        return found is not None and found * upper_ns <= most_ns
 
-    return _smallest(permutation.fewest(alpha, samples.paired), enough)
+    sizes = range(permutation.fewest(alpha, samples.paired), MOST_RUNS + 1)
+    place = bisect_left(sizes, True, key=enough)
+    return sizes[place] if place < len(sizes) else None
 
 
 @cache
@@ -103,12 +107,6 @@ def multiple(baseline: int, candidate: int, paired: bool, alpha: float) -> float
     # an effect is detected if it lifts the lower end of the interval above zero
     lowest = np.partition(thresholds, outside - 1, axis=0)[outside - 1]
     return float(np.quantile(-lowest, POWER))
-
-
-def _smallest(fewest: int, enough: Callable[[int], bool]) -> int | None:
-    sizes = range(fewest, MOST_RUNS + 1)
-    place = bisect_left(sizes, True, key=enough)
-    return sizes[place] if place < len(sizes) else None
 
 
 def _freedom(baseline: int, candidate: int, paired: bool) -> int:

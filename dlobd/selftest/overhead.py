@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from dlobd import tracing
 from dlobd.bundle.store import Bundle
@@ -133,7 +132,7 @@ def share(runs: list[Measurement], added: Estimate | None) -> Estimate | None:
     return added.times(1 / statistics.median(loops)) if loops and added else None
 
 
-def document(runs: list[Measurement], loops: Sequence[Loop], seed: int) -> dict[str, Any]:
+def document(runs: list[Measurement], loops: Sequence[Loop], seed: int) -> dict[str, object]:
     """Return all results, for `--json`."""
     added = added_ns(loops)
     part = share(runs, added)
