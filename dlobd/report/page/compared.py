@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlobd.compare.comparison import Comparison, common, compare
+from dlobd.compare.comparison import Comparison, Pair, common, compare
 from dlobd.compare.compatibility import settings
 from dlobd.compare.figures import WALL
 from dlobd.compare.runset import without_series
@@ -40,11 +40,10 @@ def compared(runs: Sequence[Run]) -> dict[str, object]:
         found = compare([(baseline, candidate) for candidate in candidates])
     except UsageError as error:
         return {"pairs": [], "refused": error.line}
-    return {"pairs": [_pair(found, place) for place in range(len(found.pairs))], "refused": ""}
+    return {"pairs": [_pair(found, pair) for pair in found.pairs], "refused": ""}
 
 
-def _pair(found: Comparison, place: int) -> dict[str, object]:
-    pair = found.pairs[place]
+def _pair(found: Comparison, pair: Pair) -> dict[str, object]:
     heads = (
         "part | baseline, s:s | candidate, s:s | difference, s:s | difference, %:share | lowest, s:s | highest, s:s "
         "| verdict"
