@@ -58,9 +58,13 @@ class Row:
             modules: tuple[str, ...] = (self.target.partition(":")[0].partition(".")[0],)
         else:
             modules = (*self.needs, self.target.partition(":")[0]) if self.target else self.needs
-        missing = [module for module in modules if not _importable(module)]
-        if missing:
-            return f"Python module {missing[0]!r} is not installed"
+        for module in modules:
+            try:
+                found = importlib.util.find_spec(module)
+            except ModuleNotFoundError:  # a parent package is missing
+                found = None
+            if found is None:
+                return f"Python module {module!r} is not installed"
         return self.without_data if self.data_file and data_file(self.data_file) is None else None
 
 
@@ -160,10 +164,3 @@ def unknown(kind: str, name: str, valid: Iterable[str]) -> str:
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}?" if near else f"it is one of: {', '.join(names)}."
     return f"Unknown {kind} {name!r}; {hint}"
-
-
-def _importable(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # a parent package is missing
-        return False
