@@ -99,7 +99,7 @@ def _containers(facts: Facts) -> Compared | None:
 
 @RULES.add("application-time", "ResourceManager: ns outside", "clock readings: step, ns", *_RM)
 def _inside(facts: Facts) -> Compared | None:
-    """Check that by the ResourceManager's timestamps the application ran between the begin and the end of spark-submit.
+    """Check that by the ResourceManager's timestamps the application ran between the start and the end of spark-submit.
 
     Detects errors of the conversion from wall clock to monotonic clock. Not seen to fail in a run so far; a test
     shifts the finish time.

@@ -110,7 +110,7 @@ def _complete(
 def _flows(span: Span, start_ns: int, end_ns: int, zero_ns: int, pid: int, tid: int) -> Iterator[dict[str, object]]:
     """Return arrows for the transfers of an exchange, from the span at the source to the span at the destination.
 
-    A rank does not record times of its peer. So an arrow leads from the begin of the sending span to the end of the
+    A rank does not record times of its peer. So an arrow leads from the start of the sending span to the end of the
     receiving span.
     """
     for source, destination, size, bucket in span.attrs.get("transfers", ()):
