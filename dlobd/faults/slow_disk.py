@@ -46,7 +46,7 @@ def slowed(
     if not files:
         raise SetupError("There is no file on the disk that should be slowed.", "check that the data set is in HDFS")
     if reason := obstacle(files[0]):
-        raise SetupError(f"A disk cannot be slowed here: {reason}.", "run as root on a machine with these control groups")
+        raise SetupError(f"A disk cannot be slowed here: {reason}.", "run as root where these control groups exist")
     device = _device(files[0])
     page_cache.drop(files)
     group = BLKIO / f"dlobd-faults-{os.getpid()}"
