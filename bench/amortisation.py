@@ -16,9 +16,9 @@ from pathlib import Path
 from analysis.studies import estimates, pictures
 from analysis.studies.amortisation import PREDICTIONS, Amortisation, amortisation, check_table, prediction_table, table
 from analysis.studies.amortisation import picture as draw
+from analysis.studies.runs import load
 from bench import command, publish, stack_overhead
 from bench.tables import of_frame
-from dlobd.compare.runset import load
 from dlobd.record.run import Run
 from dlobd.run import series_runner
 from dlobd.run.progress import Progress

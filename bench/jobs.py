@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from bench.tables import Table, Values, compared, spreads
+from dlobd import spans as kinds
 from dlobd.compare.figures import metric
 from dlobd.experiment import files
 from dlobd.record.run import Run
-from dlobd.report.summary import first_step_s, launcher_s, steady_rate, teardown_s
 from dlobd.schema import Experiment
 
 Runs = Mapping[str, Sequence[Run]]
@@ -35,6 +35,33 @@ def points() -> dict[str, Experiment]:
 
 
 FED = {launcher: f"{launcher} feed" for launcher in LAUNCHERS}
+
+
+def first_step_s(run: Run) -> float | None:
+    """Return the seconds from the window's start to the end of the first step."""
+    at_ns = run.event_ns(kinds.FIRST_STEP_DONE)
+    return (at_ns - run.window.start_ns) / 1e9 if run.window and at_ns is not None else None
+
+
+def launcher_s(run: Run) -> float | None:
+    """Return the seconds from the last executor's registration to the end of the first step: the launcher's part."""
+    from_ns, until_ns = run.event_ns(kinds.EXECUTOR_REGISTERED), run.event_ns(kinds.FIRST_STEP_DONE)
+    return (until_ns - from_ns) / 1e9 if from_ns is not None and until_ns is not None else None
+
+
+def steady_rate(run: Run) -> float | None:
+    """Return samples of all ranks per second, without the first step, which TensorFlow traces and compiles."""
+    begin, end = run.event_ns(kinds.FIRST_STEP_DONE), run.event_ns(kinds.LAST_STEP_DONE)
+    steps, samples = run.metrics.steps, run.metrics.train_samples
+    if begin is None or end is None or samples is None or not steps:
+        return None
+    return samples * (steps - 1) / steps / (end - begin) * 1e9 if samples else None
+
+
+def teardown_s(run: Run) -> float | None:
+    """Return the seconds from the last step to the window's end: save, read back, evaluate, stop, exit."""
+    last = run.event_ns(kinds.LAST_STEP_DONE)
+    return (run.window.end_ns - last) / 1e9 if run.window and last is not None else None
 
 
 @dataclass(frozen=True)

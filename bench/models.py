@@ -12,10 +12,10 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from analysis.studies.runs import experiment as experiment_of
 from bench import command, publish
 from bench.tables import Table, number
 from dlobd.axes import MODELS
-from dlobd.compare.compatibility import experiment as experiment_of
 from dlobd.compare.figures import layer_s, metric
 from dlobd.errors import DlobdError
 from dlobd.experiment import files

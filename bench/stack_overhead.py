@@ -13,12 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from analysis.studies import estimates, pictures
+from analysis.studies.runs import NATIVE, launch_label, load
 from analysis.studies.stack_overhead import PUBLISHED, StackOverhead, layer_table, stack_overhead, table
 from analysis.studies.stack_overhead import picture as draw
 from bench import command, publish
 from bench.tables import of_frame
-from dlobd.compare.compatibility import NATIVE, launch_label
-from dlobd.compare.runset import load
 from dlobd.errors import UsageError
 from dlobd.experiment import files
 from dlobd.record.run import Run

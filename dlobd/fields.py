@@ -1,10 +1,10 @@
-"""Declares dataclass fields with description, unit, formula and source, and derives JSON, schema and documentation.
+"""Declares dataclass fields with description, unit and origin, and derives JSON, schema and documentation.
 
 A class declares its fields once:
 
     @described()
     class Epoch:
-        loss: float = member("Mean loss of its steps.", unit="nats", source="own mark `epoch done` of the chief")
+        loss: float = member("Mean loss of its steps.", "own mark `epoch done` of the chief", unit="nats")
 
 `json_schema` gives the JSON Schema of such a class, `decoded` builds it from JSON, `plain` writes it as JSON, and
 `numbers` lists each number with its description. Only the standard library: tracing imports it on the cluster.
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 JsonSchema = dict[str, Any]
 
-UNITS = ("ns", "bytes", "share")
+UNITS = ("ns", "bytes", "share", "samples", "steps", "spans", "lines", "cores", "threads", "calls", "tasks")
 """A field whose name ends in one of these has it as its unit."""
 
 _JSON_TYPES: Mapping[object, str] = {bool: "boolean", int: "integer", float: "number", NoneType: "null"}
@@ -33,38 +33,28 @@ _JSON_TYPES: Mapping[object, str] = {bool: "boolean", int: "integer", float: "nu
 class Description:
     """The documentation of a field.
 
-    Attributes:
-        text: the meaning, in one sentence.
-        formula: the computation, from other members or from evidence.
-        source: the origin of a value that is not computed.
-        limits: keywords of JSON Schema, such as `pattern`.
-        valid: valid values of a setting: a range, or the kind of the registry that has their names.
-        zero: 0 is valid too, outside of the range.
-        axis: it may be an axis of a sweep.
+    origin: the formula over other members or evidence, or the source of a value that is not computed.
+    limits: keywords of JSON Schema, such as `pattern`.
+    valid: valid values of a setting: a range, or the kind of the registry that has their names.
+    zero: 0 is valid too, outside of the range.
+    axis: it may be an axis of a sweep.
     """
 
     text: str
     unit: str
-    formula: str = ""
-    source: str = ""
+    origin: str = ""
     limits: Mapping[str, object] = dataclasses.field(default_factory=dict)
     valid: tuple[float, float] | str = ""
     zero: bool = False
     axis: bool = True
 
-    @property
-    def origin(self) -> str:
-        """Formula and source, in one line."""
-        return "; ".join(part for part in (self.formula, self.source) if part)
-
 
 def member(
     text: str,
-    formula: str = "",
+    origin: str = "",
     *,
     unit: str = "",
-    source: str = "",
-    default: Any = dataclasses.MISSING,
+    default: object = dataclasses.MISSING,
     minimum: float | None = 0,
     maximum: float | None = None,
     pattern: str = "",
@@ -72,7 +62,7 @@ def member(
     """Declare a field. Numbers are at least `minimum`; None stands for no limit."""
     limits = {"minimum": minimum, "maximum": maximum, "pattern": pattern or None}
     known = {name: limit for name, limit in limits.items() if limit is not None}
-    return dataclasses.field(default=default, metadata={"about": Description(text, unit, formula, source, known)})
+    return dataclasses.field(default=default, metadata={"about": Description(text, unit, origin, known)})
 
 
 def setting(
@@ -80,7 +70,7 @@ def setting(
     valid: tuple[float, float] | str = "",
     *,
     unit: str = "",
-    default: str | float = dataclasses.MISSING,  # type: ignore[assignment]
+    default: object = dataclasses.MISSING,
     zero: bool = False,
     pattern: str = "",
     axis: bool = True,
@@ -110,10 +100,8 @@ class Number:
 
 
 def numbers(kind: type, path: str = "") -> Iterator[Number]:
-    """Yield the numbers of a class and of its parts, in the order of their declaration.
-
-    Raises ValueError if a number is not described.
-    """
+    """Yield the numbers of a class and of its parts, in the order of their declaration. Raises ValueError if a number
+    is not described."""
     hints = _hints(kind)
     for field in dataclasses.fields(kind):
         about: Description | None = field.metadata.get("about")
@@ -124,12 +112,9 @@ def numbers(kind: type, path: str = "") -> Iterator[Number]:
             elif leaf in (int, float):
                 if about is None or not about.text:
                     raise ValueError(f"{kind.__name__}.{field.name} is not described")
-                yield Number(place + suffix, about.unit or _unit(field.name), about.text, about.origin)
+                named = next((unit for unit in UNITS if field.name == unit or field.name.endswith(f"_{unit}")), "-")
+                yield Number(place + suffix, about.unit or named, about.text, about.origin)
                 break
-
-
-def _unit(name: str) -> str:
-    return next((unit for unit in UNITS if name == unit or name.endswith(f"_{unit}")), "-")
 
 
 def _leaves(kind: object) -> Iterator[tuple[object, str]]:
@@ -166,7 +151,9 @@ def json_schema(kind: Any) -> JsonSchema:
         }
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
-        return _union([json_schema(argument) for argument in arguments])
+        choices = [json_schema(argument) for argument in arguments]
+        plain_types = all(choice.keys() == {"type"} for choice in choices)
+        return {"type": [choice["type"] for choice in choices]} if plain_types else {"anyOf": choices}
     if origin is Literal:
         return {"enum": list(arguments)}
     if origin is Mapping:
@@ -179,12 +166,6 @@ def json_schema(kind: Any) -> JsonSchema:
     return {"type": "string" if issubclass(kind, str) else _JSON_TYPES[kind]}
 
 
-def _union(choices: list[JsonSchema]) -> JsonSchema:
-    if all(choice.keys() == {"type"} for choice in choices):
-        return {"type": [choice["type"] for choice in choices]}
-    return {"anyOf": choices}
-
-
 def _described(schema: JsonSchema, about: Description | None) -> JsonSchema:
     if about is None:
         return schema
@@ -194,26 +175,31 @@ def _described(schema: JsonSchema, about: Description | None) -> JsonSchema:
     return {**schema, **limits, **({"description": about.text} if about.text else {})}
 
 
-def decoded(kind: Any, value: Any) -> Any:
-    """Build `value`, of JSON, as `kind`. Raises TypeError if a member is missing or unknown."""
+def decoded(kind: type[T], value: Mapping[str, object]) -> T:
+    """Build a dataclass from a JSON object. Raises TypeError if a member is missing or unknown."""
+    built: T = _decoded(kind, value)
+    return built
+
+
+def _decoded(kind: Any, value: Any) -> Any:
     if value is None:
         return None
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
         parts = [part for part in arguments if get_origin(part) or dataclasses.is_dataclass(part)]
         kind = next((part for part in parts if len(parts) == 1 or value.keys() <= _hints(part).keys()), None)
-        return value if kind is None else decoded(kind, value)
+        return value if kind is None else _decoded(kind, value)
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         hints = _hints(kind)
-        return kind(**{name: decoded(hints.get(name), part) for name, part in value.items()})
+        return kind(**{name: _decoded(hints.get(name), part) for name, part in value.items()})
     if origin is tuple and arguments[-1] is Ellipsis:
-        return tuple(decoded(arguments[0], part) for part in value)
+        return tuple(_decoded(arguments[0], part) for part in value)
     if origin is tuple:
-        return tuple(decoded(part, item) for part, item in zip(arguments, value, strict=True))
+        return tuple(_decoded(part, item) for part, item in zip(arguments, value, strict=True))
     return value
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """Return `value` as JSON has it: dataclasses as objects, tuples as arrays."""
     if dataclasses.is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}

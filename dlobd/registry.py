@@ -19,23 +19,24 @@ from dlobd.errors import SetupError, UsageError
 from dlobd.paths import data_file
 from dlobd.user_file import MemberRef
 
+Member = Any
+"""The imported object of a row: its type depends on the registry."""
+
 LARGEST_MODEL_MB = 1792
 """Bound for models of other packages and of users: that of VGG-16."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A member of an axis.
+    """A member of an axis. Empty texts stand for none.
 
-    Args:
-        target: "module:attribute"; empty for a member without code in dlobd.
-        needs: modules that must be importable.
-        unavailable: reason why this version cannot use it on any machine; empty if it can.
-        data_file: required file below a data folder; empty if there is none.
-        without_data: reason for a missing data file, and remedy.
-        memory_mb: of a model beside that of SoftMax regression, with batches of up to 50; a bound.
-        part_of: the whole member, if this one is a part of it and every report must state that; else empty.
-        package: package and version that added it by an entry point; empty for dlobd's own.
+    target: "module:attribute".
+    needs: modules that must be importable.
+    unavailable: reason why this version cannot use it on any machine.
+    data_file, without_data: required file below a data folder; reason and remedy if it is missing.
+    memory_mb: bound of a model's memory beyond that of SoftMax regression, with batches of up to 50.
+    part_of: the whole member, if this one is a part of it and every report must state that.
+    package: package and version that added it by an entry point.
     """
 
     name: str
@@ -57,21 +58,19 @@ class Row:
             modules: tuple[str, ...] = (self.target.partition(":")[0].partition(".")[0],)
         else:
             modules = (*self.needs, self.target.partition(":")[0]) if self.target else self.needs
-        missing = [module for module in modules if not _importable(module)]
-        if missing:
-            return f"Python module {missing[0]!r} is not installed"
+        for module in modules:
+            try:
+                found = importlib.util.find_spec(module)
+            except ModuleNotFoundError:  # a parent package is missing
+                found = None
+            if found is None:
+                return f"Python module {module!r} is not installed"
         return self.without_data if self.data_file and data_file(self.data_file) is None else None
 
 
 class Registry:
-    """The members of one axis, in display order.
-
-    Args:
-        kind: the axis, in the plural: models, datasets, ...
-        room: package of the targets of `rows`.
-        needs: modules that each member of `rows` needs.
-        group: entry-point group for members of other packages; empty if they cannot add any.
-    """
+    """The members of one axis, in display order; `kind` is its plural: models, datasets, ... `room` and `needs` are the
+    package and the modules of all rows; `group` is the entry-point group of other packages."""
 
     def __init__(self, kind: str, *rows: Row, room: str = "", needs: tuple[str, ...] = (), group: str = "") -> None:
         self.kind = kind
@@ -115,11 +114,9 @@ class Registry:
             raise UsageError(unknown(self.singular, name, members), f"dlobd list {self.kind}")
         return members[name]
 
-    def get(self, name: str) -> Any:
-        """Import the object of `name`; None for a member without code in dlobd.
-
-        Raises UsageError if there is no such member, SetupError if it is not available here.
-        """
+    def get(self, name: str) -> Member:
+        """Import the object of `name`; None for a member without code in dlobd. Raises UsageError if there is no such
+        member, SetupError if it is not available here."""
         row = self.row(name)
         if reason := row.reason():
             raise SetupError(
@@ -127,23 +124,18 @@ class Registry:
             )
         return self._imported(row)
 
-    def resolve(self, ref: MemberRef, sha256: str, text: Callable[[], str] | None = None) -> Any:
-        """Return the object in the user's file, or import it as `get`. Raises UsageError and SetupError.
-
-        Args:
-            text: returns the file's text; by default, the file is read on this machine.
-        """
+    def resolve(self, ref: MemberRef, sha256: str, text: Callable[[], str] | None = None) -> Member:
+        """Return the object in the user's file, or import it as `get`. Raises UsageError and SetupError. `text` returns
+        the file's text; by default, the file is read on this machine."""
         return ref.load(sha256, text or ref.read) if ref.path else self.get(ref)
 
-    def declared(self, name: str) -> Any:
-        """Like `get`, but skips the dependency check; use it to read class-level declarations.
-
-        The module of the member must not import its dependencies. Raises UsageError if there is no such member.
-        """
+    def declared(self, name: str) -> Member:
+        """Like `get`, but skips the dependency check; use it to read class-level declarations. The module of the member
+        must not import its dependencies. Raises UsageError if there is no such member."""
         return self._imported(self.row(name))
 
     @staticmethod
-    def _imported(row: Row) -> Any:
+    def _imported(row: Row) -> Member:
         if not row.target:
             return None
         module, _, attribute = row.target.partition(":")
@@ -172,10 +164,3 @@ def unknown(kind: str, name: str, valid: Iterable[str]) -> str:
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}?" if near else f"it is one of: {', '.join(names)}."
     return f"Unknown {kind} {name!r}; {hint}"
-
-
-def _importable(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # a parent package is missing
-        return False

@@ -112,8 +112,7 @@ class Interval:
     )
     hi_ns: int = member(
         "Upper bound.",
-        "sum of the durations in the DataNodes' client trace, which include the client's back-pressure; "
-        "at most `end_ns - start_ns`",
+        "durations in the DataNodes' client trace, summed, with back-pressure; at most `end_ns - start_ns`",
     )
     lo_source: str = member("Source of lo_ns.")
     hi_source: str = member("Source of hi_ns.")
@@ -125,7 +124,7 @@ class Event:
     """A point of start-up or teardown."""
 
     event: str = member("Name of the event.")
-    at_ns: int = member("Time on the axis of window.start_ns.", source="the record that `source` names", minimum=None)
+    at_ns: int = member("Time on the axis of window.start_ns.", "the record that `source` names", minimum=None)
     source: str = member("Source of the event.")
     clock: str = member("monotonic, or the clock domain.", default="monotonic")
     resolution_ns: int = member(
@@ -201,9 +200,8 @@ class Trace:
 
 @described()
 class LayerTime:
-    """A layer's part of the wall time; lo <= ns <= hi.
-
-    `measured_ns`, `between_marks_ns`, `named_wait_ns` and `unexplained_ns` sum to `ns`."""
+    """A layer's part of the wall time; lo <= ns <= hi. `measured_ns`, `between_marks_ns`, `named_wait_ns` and
+    `unexplained_ns` sum to `ns`."""
 
     layer: str = member("Name, as in docs/layers.md.")
     group: str = member("Group of layers.")
@@ -287,11 +285,8 @@ class Submission:
 
 @described(kw_only=True)
 class Experiment(Submission):
-    """The settings of a training run. Equal fields give an equal key.
-
-    A field is declared here only. Files, `--set`, axes of sweeps, `dlobd list settings`, docs/settings.md and run.json
-    follow from it.
-    """
+    """The settings of a training run. Equal fields give an equal key. A field is declared here only. Files, `--set`,
+    axes of sweeps, `dlobd list settings`, docs/settings.md and run.json follow from it."""
 
     input: str = setting("Way of the training data to the ranks.", "inputs")
     channel: Channel = setting("TRANSPORT[@DEVICE] of the exchange.", "channels")

@@ -57,13 +57,8 @@ class MemberRef(str):
         return _checked(self.path, text, sha256)
 
     def load(self, sha256: str, text: Callable[[], str]) -> Any:
-        """Return the function or class, from a module that is loaded once in a process.
-
-        Args:
-            text: returns the file's text; called once in a process.
-
-        Raises UsageError if the text has another sha256, it raised, or has no such function or class; one line.
-        """
+        """Return the function or class, from a module that is loaded once in a process; `text` returns its text. Raises
+        UsageError if the text has another sha256, it raised, or has no such function or class."""
         name = f"{_PREFIX}{sha256[:16]}"
         module = sys.modules.get(name) or _execute(name, self.path, _checked(self.path, text(), sha256))
         if not callable(function := getattr(module, self.attribute, None)):

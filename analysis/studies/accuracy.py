@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.studies import pictures, script
+from analysis.studies.runs import settings_name
 from analysis.studies.script import Shown
 from dlobd.compare.runset import RunSet
 from dlobd.errors import UsageError
@@ -39,7 +40,7 @@ def groups(runs: RunSet) -> dict[str, list[Run]]:
     """
     found = {
         label: kept
-        for label, group in runs.grouped(lambda run: runs.name(run) or "all runs").items()
+        for label, group in runs.grouped(lambda run: settings_name(runs, run) or "all runs").items()
         if (kept := [run for run in group.runs if evaluated(run)])
     }
     if not found:

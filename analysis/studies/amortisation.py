@@ -31,11 +31,11 @@ from scipy.stats import t as student
 from analysis.studies import estimates, script
 from analysis.studies.estimates import Floats, Groups
 from analysis.studies.pictures import LINES
+from analysis.studies.runs import NATIVE, by_repeat, experiment, load
 from analysis.studies.script import Shown
 from analysis.studies.variation import Variation, slow_throughout, variation
-from dlobd.compare.compatibility import NATIVE, experiment
 from dlobd.compare.median import Estimate
-from dlobd.compare.runset import Repeat, RunSet, load
+from dlobd.compare.runset import Repeat, RunSet
 from dlobd.errors import UsageError
 from dlobd.measures.statistics import CONFIDENCE
 from dlobd.record.run import Run
@@ -260,10 +260,10 @@ class _Block:
 
 def _line(label: str, group: RunSet, common: Variation | None) -> Line:
     by_epochs = sorted(group.grouped(_epochs).items())
-    walls = {epochs: {repeat: _wall_s(run) for repeat, run in own.by_repeat().items()} for epochs, own in by_epochs}
+    walls = {epochs: {repeat: _wall_s(run) for repeat, run in by_repeat(own).items()} for epochs, own in by_epochs}
     short: dict[Repeat, list[Run]] = {}
     for epochs, own in by_epochs:
-        for repeat, run in own.by_repeat().items():
+        for repeat, run in by_repeat(own).items():
             if epochs <= SHORT:
                 short.setdefault(repeat, []).append(run)
     blocks = {repeat: _block(runs) for repeat, runs in sorted(short.items()) if len(runs) > 1}

@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 
 from analysis.studies import layer_bars, script
 from analysis.studies.layer_bars import Seconds
+from analysis.studies.runs import experiment, settings_name
 from analysis.studies.script import Shown
-from dlobd.compare.compatibility import experiment
 from dlobd.compare.runset import RunSet
 from dlobd.record.run import Run
 
@@ -19,7 +19,7 @@ def bars(runs: RunSet) -> dict[str, Seconds]:
     alike: dict[str, list[Run]] = {}
     for model, own in runs.grouped(lambda run: experiment(run).model).items():
         for run in own.runs:
-            alike.setdefault(f"{model} {own.name(run, 'model')}".strip(), []).append(run)
+            alike.setdefault(f"{model} {settings_name(own, run, 'model')}".strip(), []).append(run)
     return {label: layer_bars.means(alike[label]) for label in sorted(alike)}
 
 

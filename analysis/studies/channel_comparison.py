@@ -17,9 +17,9 @@ from matplotlib.figure import Figure
 
 from analysis.studies import script
 from analysis.studies.pictures import EDGE
+from analysis.studies.runs import experiment
 from analysis.studies.script import Shown
 from dlobd.axes import CHANNELS
-from dlobd.compare.compatibility import experiment
 from dlobd.compare.figures import throughput
 from dlobd.compare.runset import RunSet
 from dlobd.experiment import channels

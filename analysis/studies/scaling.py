@@ -20,9 +20,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.studies import layer_bars, pictures, script
+from analysis.studies.runs import by_repeat, experiment, settings_name
 from analysis.studies.script import Shown
 from dlobd.compare import median as medians
-from dlobd.compare.compatibility import experiment
 from dlobd.compare.figures import throughput, wall_s
 from dlobd.compare.runset import Repeat, RunSet
 from dlobd.errors import UsageError
@@ -66,7 +66,7 @@ def curves(runs: RunSet) -> Curves:
         UsageError: there is only one number of workers, or runs of a group trained on different numbers of samples.
     """
     found = {}
-    for label, group in runs.grouped(lambda run: runs.name(run, "workers", "batch_size")).items():
+    for label, group in runs.grouped(lambda run: settings_name(runs, run, "workers", "batch_size")).items():
         by_workers = group.grouped(lambda run: experiment(run).workers)
         if len(by_workers) > 1:
             samples = group.grouped(lambda run: run.metrics.train_samples)
@@ -88,14 +88,14 @@ def curves(runs: RunSet) -> Curves:
 
 def _curve(by_workers: dict[int, RunSet]) -> list[Scaled]:
     fewest = min(by_workers)
-    base = by_workers[fewest].by_repeat()
+    base = by_repeat(by_workers[fewest])
     return [
         Scaled(
             workers,
             len(group.members),
             tuple(map(wall_s, group.runs)),
             tuple(map(throughput, group.runs)),
-            *(((), ()) if workers == fewest else _speed_ups(group.by_repeat(), base)),
+            *(((), ()) if workers == fewest else _speed_ups(by_repeat(group), base)),
             fewest,
             layer_bars.means(group.runs),
         )

@@ -13,8 +13,9 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from analysis.studies import pictures
+from analysis.studies.runs import check_same_work, experiment, launch_label, load
 from dlobd.compare import compatibility
-from dlobd.compare.runset import RunSet, load
+from dlobd.compare.runset import RunSet
 from dlobd.errors import DlobdError, UsageError
 
 Shown = tuple[Iterable[str], Figure | None]
@@ -87,19 +88,19 @@ def checked(runs: RunSet, keep_busy: bool, also: Collection[str] = ()) -> tuple[
     Raises:
         UsageError: the runs did different work, or none is usable.
     """
-    compatibility.check_same_work(runs.runs, also)
+    check_same_work(runs.runs, also)
     usable, left_out = runs.usable(keep_busy)
     if not usable.members:
         raise UsageError(f"None of the runs is usable: {'; '.join(left_out)}.", "name other runs")
     disturbed = [line for line in runs.usable()[1] if line not in left_out]
     lines = [f"Left out: {len(left_out)} of {len(runs.members)} runs: {'; '.join(left_out)}."] if left_out else []
     lines += [f"Kept although disturbed: {'; '.join(disturbed)}."] if disturbed else []
-    groups = usable.grouped(lambda run: compatibility.launch_label(compatibility.experiment(run)))
+    groups = usable.grouped(lambda run: launch_label(experiment(run)))
     first, *others = groups.values()
     differences = compatibility.differences(usable.runs)
     orders = (compatibility.order(first.runs, other.runs) for other in others)
     differences += next(filter(None, orders), [])
-    states = {compatibility.experiment(run).page_cache for run in usable.runs}
+    states = {experiment(run).page_cache for run in usable.runs}
     if len(states) > 1:
         differences.append(compatibility.Difference("page-cache", f"requested as {' and '.join(sorted(states))}"))
     lines += [f"Different environments, {difference.line}." for difference in differences]

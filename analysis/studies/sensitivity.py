@@ -34,8 +34,8 @@ from SALib.sample import sobol as sampling
 
 from analysis.studies import script
 from analysis.studies.estimates import Floats
+from analysis.studies.runs import varying
 from analysis.studies.script import Shown
-from dlobd.compare.compatibility import varying
 from dlobd.compare.figures import PARTS, Value, layer_or_zero_s, throughput, wall_s
 from dlobd.compare.runset import RunSet
 from dlobd.errors import UsageError

@@ -18,11 +18,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.studies import estimates, pictures, script
+from analysis.studies.runs import NATIVE, by_repeat, load
 from analysis.studies.script import Shown
-from dlobd.compare.compatibility import NATIVE
 from dlobd.compare.figures import PARTS, WALL
 from dlobd.compare.median import Estimate
-from dlobd.compare.runset import Repeat, RunSet, load
+from dlobd.compare.runset import Repeat, RunSet
 from dlobd.errors import UsageError
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.record.run import Run
@@ -83,7 +83,7 @@ def stack_overhead(runs: RunSet, keep_busy: bool = False) -> StackOverhead:
         UsageError: the runs did different work; no native run or no other run is usable; or no repeat has both.
     """
     groups, warnings = script.checked(runs, keep_busy)
-    by_label = {label: group.by_repeat() for label, group in groups.items()}
+    by_label = {label: by_repeat(group) for label, group in groups.items()}
     native = by_label.pop(NATIVE, {})
     if not native:
         raise UsageError("No native run is ok: there is no baseline.", "add runs of launcher=native")

@@ -4,6 +4,7 @@ this command is interrupted. They affect only processes of the benchmark's own c
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -19,12 +21,59 @@ from dlobd.faults import injection_log, queue_filler, sigstop, slow_disk
 from dlobd.faults.injection_log import Injection
 from dlobd.faults.observed_run import ObservedRun
 from dlobd.faults.targets import daemons_of, fulfils, is_java
-from dlobd.faults.triggers import Fault, FileAppears, Moment, Recorded, Trigger, armed, wait_for
-from dlobd.hadoop.embedded.processes import mentioning
+from dlobd.faults.triggers import MARK_S, Fault, Moment, Sign, Trigger, armed
+from dlobd.hadoop.embedded.processes import ProcessId, identify, mentioning
 from dlobd.run import page_cache
 
 Beside = Callable[[ObservedRun], AbstractContextManager[None]]
 """A fault that lasts as long as its context."""
+
+RANKS = ("chief", "worker", "trainer")
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A rank has recorded the instant `passed`, and not yet the instant `but`."""
+
+    passed: str
+    but: str = ""
+    chief: bool = True
+
+    def seen(self, run: ObservedRun) -> Moment | None:
+        """Return the first rank; the chief counts only if `chief` is set."""
+        ranks = _ranks(run, self.passed, self.but)
+        return next((Moment(role, None, process) for role, process in ranks if self.chief or role != "chief"), None)
+
+
+@dataclass(frozen=True, slots=True)
+class FileAppears:
+    """A file appears."""
+
+    path: Path
+
+    def seen(self, run: ObservedRun) -> Moment | None:
+        """Return the file, once it exists."""
+        return Moment(self.path.name) if self.path.exists() else None
+
+
+def _ranks(run: ObservedRun, passed: str, but: str = "") -> Iterator[tuple[str, ProcessId]]:
+    """Yield role and process of each live rank that recorded `passed`, and did not record `but`."""
+    for path in run.container_files("container_*/spans-*.jsonl"):
+        text = path.read_text(errors="replace")
+        if passed not in text or (but and but in text):
+            continue
+        headers = [json.loads(line) for line in text.splitlines() if line.startswith('{"k":"process"')]
+        if headers and headers[-1]["role"] in RANKS and (process := identify(headers[-1]["pid"])):
+            yield headers[-1]["role"], process
+
+
+def wait_for(run: ObservedRun, trigger: Sign) -> Moment | None:
+    """Wait for a trigger; None if the run ends before."""
+    while (moment := trigger.seen(run)) is None:
+        if run.over.wait(MARK_S):
+            return None
+    return moment
+
 
 IMPORTS = Recorded("", kinds.TENSORFLOW_IMPORTED, chief=False)
 """A trainer imports TensorFlow."""

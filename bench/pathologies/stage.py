@@ -106,7 +106,8 @@ class Stage:
                     end(process)
                     if run:
                         run.over.set()
-        missing = tuple(injection_log.missing(directory, run.planned)) if run else ()
+        injected = {injection.point for injection in injection_log.read(directory)}
+        missing = tuple(name for name in run.planned if name not in injected) if run else ()
         return Ended(process.returncode, bundle_named(out.read_text()), _failure(err.read_text()), missing)
 
 

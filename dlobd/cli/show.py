@@ -42,7 +42,7 @@ def show(
     if price is not None:
         from rich.console import Console
 
-        from dlobd.report.cost import cost
+        from dlobd.report.tables import cost
         from dlobd.report.terminal import render
 
         render.show(cost(found, price), Console(highlight=False))

@@ -14,7 +14,7 @@ from dlobd.compare import compatibility, permutation
 from dlobd.compare.compatibility import BUSY, Difference
 from dlobd.compare.figures import PARTS, WALL, layer_or_zero_s, wall_s
 from dlobd.compare.permutation import ALPHA, Samples
-from dlobd.compare.runset import Member, RunSet
+from dlobd.compare.runset import RunSet
 from dlobd.compare.verdicts import LEAST, MARGIN, Compared, compare_family
 from dlobd.errors import UsageError
 from dlobd.record.run import Run
@@ -89,11 +89,8 @@ def compare(
 ) -> Comparison:
     """Compare the candidate of each (baseline, candidate) pair with its baseline.
 
-    Args:
-        margin: smaller differences of the wall time, as a share of the baseline, do not matter.
-        allowed: `compatibility.KINDS` that may differ; `busy` keeps the runs of a busy machine.
-
-    Raises UsageError if there is no pair, a set has no usable run, or the environments differ.
+    Differences of the wall time below `margin`, a share of the baseline, do not matter. `allowed` are the
+    `compatibility.KINDS` that may differ. Raises UsageError without usable runs, or if the environments differ.
     """
     if not pairs:
         raise UsageError("There is no baseline and candidate with runs that have ended.", "run both first")
@@ -166,7 +163,8 @@ def _usable(baseline: RunSet, candidate: RunSet, allowed: Collection[str]) -> _U
         kept, lines = side.usable(BUSY in allowed)
         left_out += [f"{side.label}: {line}" for line in lines]
         members.append(kept.members)
-    paired = _paired(baseline, candidate)
+    series = {member.repeat.series for side in (baseline, candidate) for member in side.members}
+    paired = len(series) == 1 and "" not in series and baseline.label != candidate.label
     if paired:
         both = {member.repeat for member in members[0]} & {member.repeat for member in members[1]}
         for side, kept_members in zip((baseline, candidate), members, strict=True):
@@ -175,7 +173,8 @@ def _usable(baseline: RunSet, candidate: RunSet, allowed: Collection[str]) -> _U
                 for member in kept_members
                 if member.repeat not in both
             ]
-        members = [_in_repeats(kept_members, both) for kept_members in members]
+        kept_in_both = ([one for one in kept_members if one.repeat in both] for kept_members in members)
+        members = [tuple(sorted(kept_members, key=lambda member: member.repeat)) for kept_members in kept_in_both]
     for side, kept_members in zip((baseline, candidate), members, strict=True):
         if not kept_members:
             raise UsageError(
@@ -184,15 +183,6 @@ def _usable(baseline: RunSet, candidate: RunSet, allowed: Collection[str]) -> _U
             )
     runs = [tuple(member.run for member in kept_members) for kept_members in members]
     return _Usable(baseline, candidate, paired, (runs[0], runs[1]), tuple(left_out))
-
-
-def _paired(baseline: RunSet, candidate: RunSet) -> bool:
-    keys = {member.repeat.series for side in (baseline, candidate) for member in side.members}
-    return len(keys) == 1 and "" not in keys and baseline.label != candidate.label
-
-
-def _in_repeats(members: Sequence[Member], repeats: Collection[object]) -> tuple[Member, ...]:
-    return tuple(sorted((one for one in members if one.repeat in repeats), key=lambda member: member.repeat))
 
 
 def _ids(runs: Sequence[Run]) -> tuple[str, ...]:

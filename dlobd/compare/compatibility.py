@@ -1,4 +1,4 @@
-"""Compatibility of runs: the work they did, the environment they ran in, and runs that cannot be used.
+"""Compatibility of runs: the environment they ran in, and runs that cannot be used.
 
 A comparison shows the effect of a setting. An environment that differs as well would be mistaken for that effect.
 """
@@ -7,36 +7,15 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 
 from dlobd.errors import UsageError
 from dlobd.record.run import Run
 from dlobd.run.provenance import MACHINE
-from dlobd.schema import Experiment
 
-NATIVE = "native"
-"""The launcher without a stack."""
-
-
-class Role(Enum):
-    """Role of a field of experiments that may differ between runs of the same work."""
-
-    LABEL = "names the run or limits its time"
-    STATE = "state of the machine before the run"
-    STACK = "way through the stack"
-
-
-_STACK = """scheduler launcher input deploy_mode channel exchange replication block_size_mb
-executor_memory_mb executor_overhead_mb executor_cores min_accuracy"""
-
-MAY_DIFFER: Mapping[str, Role] = {
-    **dict.fromkeys(("name", "timeout_s", "accept_timeout_s"), Role.LABEL),
-    "page_cache": Role.STATE,
-    **dict.fromkeys(_STACK.split(), Role.STACK),
-}
-"""All other fields define the work, and must be equal."""
+LABELS = ("name", "timeout_s", "accept_timeout_s")
+"""Fields of an experiment that name the run or limit its time."""
 
 BUSY_PERCENT = 25.0
 """Cores busier than this before a run: another program used the machine."""
@@ -67,58 +46,9 @@ class Difference:
         return f"{self.kind}: {self.detail}"
 
 
-# ---- the work
-
-
-def experiment(run: Run) -> Experiment:
-    """Return the experiment of a training by dlobd."""
-    assert isinstance(run.configuration, Experiment)
-    return run.configuration
-
-
 def settings(run: Run) -> dict[str, object]:
     """Return the configuration without names and timeouts."""
-    every = dataclasses.asdict(run.configuration)
-    return {name: value for name, value in every.items() if MAY_DIFFER.get(name) is not Role.LABEL}
-
-
-def varying(runs: Iterable[Run]) -> list[str]:
-    """Return the settings in which trainings by dlobd differ, in the order of the experiment's fields."""
-    every = [experiment(run) for run in runs]
-    names = [name for name in Experiment.__dataclass_fields__ if MAY_DIFFER.get(name) is not Role.LABEL]
-    return [name for name in names if len({getattr(one, name) for one in every}) > 1]
-
-
-def launch_label(chosen: Experiment) -> str:
-    """Return launcher and input; the native launcher has no choice of input."""
-    return NATIVE if chosen.launcher == NATIVE else f"{chosen.launcher} {chosen.input}"
-
-
-def check_same_work(runs: Sequence[Run], also: Collection[str] = ()) -> None:
-    """Refuse runs that did different work, and runs of one launcher and input with different stack settings.
-
-    Fields in `also` may differ, too. Raises UsageError with the fields that differ, and both values.
-    """
-    by_label: dict[str, Run] = {}
-    unlike_stack = {name for name, role in MAY_DIFFER.items() if role is not Role.STACK}
-    for run in runs:
-        _refuse(runs[0], run, {*MAY_DIFFER, *also}, "did different work")
-        label = launch_label(experiment(run))
-        same = by_label.setdefault(label, run)
-        _refuse(same, run, unlike_stack | {*also}, f"are both {label} with different settings")
-
-
-def _refuse(one: Run, other: Run, ignored: Collection[str], reason: str) -> None:
-    left, right = (dataclasses.asdict(run.configuration) for run in (one, other))
-    names = [name for name in left if name not in ignored and left[name] != right[name]]
-    if names:
-        differ = ", ".join(f"{name} ({left[name]}, {right[name]})" for name in names)
-        raise UsageError(
-            f"Runs {one.run_id} and {other.run_id} {reason}: {differ}.", "compare runs that agree in these"
-        )
-
-
-# ---- the environment
+    return {name: value for name, value in dataclasses.asdict(run.configuration).items() if name not in LABELS}
 
 
 def differences(runs: Sequence[Run]) -> list[Difference]:
@@ -136,11 +66,8 @@ def differences(runs: Sequence[Run]) -> list[Difference]:
 
 
 def order(baseline: Sequence[Run], candidate: Sequence[Run]) -> list[Difference]:
-    """Detect a baseline and a candidate that ran one after the other.
-
-    Sorted by start, such runs change sides less than half as often as the smaller side has runs. In random order they
-    change about as often as it has runs.
-    """
+    """Detect a baseline and a candidate that ran one after the other. Sorted by start, such runs change sides less than
+    half as often as the smaller side has runs. In random order they change about as often as it has runs."""
     if min(len(baseline), len(candidate)) < 2:
         return []
     sides = enumerate((baseline, candidate))
@@ -162,30 +89,20 @@ def refuse(found: Sequence[Difference], allowed: Collection[str]) -> None:
 
 
 def why_unusable(run: Run, busy_percent: float | None, keep_busy: bool = False) -> str:
-    """Return the reason why a run cannot be compared; empty if it can.
-
-    Args:
-        busy_percent: of the cores before the run, if known.
-        keep_busy: keep runs that other programs or virtual machines disturbed.
-    """
+    """Return the reason why a run cannot be compared; empty if it can. `busy_percent` of the cores were busy before it;
+    `keep_busy` keeps runs that others disturbed."""
     if run.status != "ok" or not run.wall_ns:
         return f"is {run.status}: {run.reason}"
     if keep_busy:
         return ""
     if run.busy:
         return "was delayed by other processes"
-    if _stolen(run):
+    host = run.resources.hosts[0] if run.resources and run.resources.hosts else None
+    if host and host.cpu_stolen_ns > STOLEN_SHARE * (host.cpu_busy_ns + host.cpu_stolen_ns):
         return f"lost more than {100 * STOLEN_SHARE:.0f} % of the CPU time to other virtual machines"
     if busy_percent is not None and busy_percent > BUSY_PERCENT:
         return f"began while {busy_percent:.0f} % of the cores were busy"
     return ""
-
-
-def _stolen(run: Run) -> bool:
-    if run.resources is None or not run.resources.hosts:
-        return False
-    host = run.resources.hosts[0]
-    return host.cpu_stolen_ns > STOLEN_SHARE * (host.cpu_busy_ns + host.cpu_stolen_ns)
 
 
 def _code(run: Run) -> dict[str, object]:
@@ -194,7 +111,7 @@ def _code(run: Run) -> dict[str, object]:
 
 _FACTS: Mapping[str, Callable[[Run], dict[str, object]]] = {
     "machine": lambda run: {name: run.platform.get(name) for name in MACHINE},
-    # a component that took no part, as Java in a native run, has no version
+    # a component that took no part, such as Java in a native run, has no version
     "versions": lambda run: {name: version for name, version in run.versions.items() if version},
     "code": _code,
     "recording": lambda run: {"recording": run.overhead.recording} if run.overhead else {},
@@ -206,9 +123,7 @@ KINDS = (*_FACTS, "page-cache", ORDER, BUSY)
 
 def _page_cache(runs: Sequence[Run]) -> list[Difference]:
     """Compare the cached share of the training files among runs that asked for the same state, and of environments.
-
-    Different requested states are a setting, and may be what is compared.
-    """
+    Different requested states are a setting, and may be what is compared."""
     cached: dict[str, list[float]] = {}
     for run in runs:
         if run.page_cache and run.page_cache.total_bytes:

@@ -1,7 +1,7 @@
 """The gate of `dlobd check`: pass, regression or inconclusive.
 
-Intervals decide, never means. The wall time or a layer has grown if its whole interval lies above the limit, and has
-not if it lies below. A layer can fail the gate; only the wall time can pass it.
+Intervals decide, never means. The wall time or a layer has grown if its whole interval lies above the limit, and is
+kept if it lies below. A layer can fail the gate; only the wall time can pass it.
 """
 
 from __future__ import annotations

@@ -79,11 +79,8 @@ def spread(values: Iterable[float | None]) -> Spread:
 
 
 def fewest_repeats(confidence: float = CONFIDENCE) -> int:
-    """Return the smallest number of repeats that gives an interval: 6 for 95 %.
-
-    All of `n` values lie on one side of the truth with probability 2 / 2^n, and no exact interval is wider than from
-    the lowest to the highest value.
-    """
+    """Return the smallest number of repeats that gives an interval: 6 for 95 %. All of `n` values lie on one side of
+    the truth with probability 2 / 2^n, and no exact interval is wider than from the lowest to the highest value."""
     return math.ceil(1 - math.log2(1 - confidence))
 
 

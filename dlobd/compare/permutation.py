@@ -40,11 +40,8 @@ labelling they give a test of the same level (Phipson and Smyth 2010, "Permutati
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """Nanoseconds of each run of two samples; in paired samples, equal positions belong to the same repeat.
-
-    Raises:
-        ValueError: a sample is empty, or paired samples differ in length.
-    """
+    """Nanoseconds of each run of two samples; in paired samples, equal positions belong to the same repeat. Raises
+    ValueError if a sample is empty, or paired samples differ in length."""
 
     baseline: tuple[int, ...]
     candidate: tuple[int, ...]
@@ -88,17 +85,13 @@ class Test:
         at_least = len(self.differences) - int(np.searchsorted(self.differences, 0, side="left"))
         return min(1.0, 2 * (1 + min(at_most, at_least)) / self.relabellings)
 
-    def rank(self, alpha: float) -> int:
-        """Return the rank, from either end, of the thresholds that bound the interval; see `rank`."""
-        return rank(self.relabellings, alpha)
-
     def interval(self, alpha: float) -> tuple[float, float] | None:
         """Return the interval of the difference in nanoseconds; None with too few runs."""
-        return _between(self.differences, self.rank(alpha))
+        return _between(self.differences, rank(self.relabellings, alpha))
 
     def ratio_interval(self, alpha: float) -> tuple[float, float] | None:
         """Return the interval of the ratio; None with too few runs or without a ratio."""
-        return None if self.ratios is None else _between(self.ratios, self.rank(alpha))
+        return None if self.ratios is None else _between(self.ratios, rank(self.relabellings, alpha))
 
 
 def test(samples: Samples) -> Test:
@@ -113,10 +106,8 @@ def test(samples: Samples) -> Test:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjust p-values for their family, in the given order; at most `ALPHA` is significant.
-
-    Holm 1979, "A Simple Sequentially Rejective Multiple Test Procedure".
-    """
+    """Adjust p-values for their family, in the given order; at most `ALPHA` is significant. Holm 1979, "A Simple
+    Sequentially Rejective Multiple Test Procedure"."""
     adjusted = [0.0] * len(p_values)
     highest = 0.0
     for done, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
@@ -126,10 +117,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def rank(relabellings: int, alpha: float) -> int:
-    """Return the rank of the threshold that bounds the interval of confidence 1 - `alpha` at either end.
-
-    It is the largest rank that leaves at most half of `alpha` outside; 0 where even the outermost leaves more.
-    """
+    """Return the rank of the threshold that bounds the interval of confidence 1 - `alpha` at either end. It is the
+    largest rank that leaves at most half of `alpha` outside; 0 where even the outermost leaves more."""
     return math.floor(alpha / 2 * relabellings * (1 + 1e-12))  # 1e-12: rounding must not lower a whole product
 
 
@@ -146,19 +135,15 @@ def count(baseline: int, candidate: int, paired: bool) -> int:
 
 
 def fewest(alpha: float, paired: bool) -> int:
-    """Return the smallest number of runs per sample with which a difference can be significant at `alpha`.
-
-    At 5 %: 6 pairs, or two samples of 4.
-    """
+    """Return the smallest number of runs per sample with which a difference can be significant at `alpha`. At 5 %: 6
+    pairs, or two samples of 4."""
     return next(size for size in itertools.count(1) if rank(count(size, size, paired), alpha))
 
 
 @lru_cache(maxsize=8)
 def relabellings(baseline: int, candidate: int, paired: bool) -> tuple[Floats, Floats, bool]:
-    """Return the runs that leave each sample, 0 or 1, with one row a relabelling; and True if these are all.
-
-    The observed labelling is not among them.
-    """
+    """Return the runs that leave each sample, 0 or 1, with one row a relabelling; and True if these are all. The
+    observed labelling is not among them."""
     import numpy as np
 
     exact = count(baseline, candidate, paired) != DRAWN + 1
@@ -169,14 +154,14 @@ def relabellings(baseline: int, candidate: int, paired: bool) -> tuple[Floats, F
             went = (numbers[:, None] >> np.arange(baseline)) & 1
         else:
             went = random.integers(0, 2, (DRAWN, baseline))
-            went[~went.any(axis=1), 0] = 1  # one in 2^18 or fewer
+            went[~went.any(axis=1), 0] = 1  # happens at most once in 2^18 draws
         return went.astype(float), went.astype(float), exact
     size = baseline + candidate
     if exact:
         stay = np.array(list(itertools.combinations(range(size), baseline)))[1:]  # the first one changes nothing
     else:
         stay = random.permuted(np.tile(np.arange(size), (DRAWN, 1)), axis=1)[:, :baseline]
-        stay[(stay < baseline).all(axis=1), 0] = baseline  # hardly ever: the observed labelling
+        stay[(stay < baseline).all(axis=1), 0] = baseline  # the observed labelling, which is hardly ever drawn
     labels = np.zeros((len(stay), size))
     np.put_along_axis(labels, stay, 1, axis=1)
     return 1 - labels[:, :baseline], labels[:, baseline:], exact

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from functools import cache
 
 from dlobd.compare import permutation
-from dlobd.compare.distributions import chi_squared_quantile, student_quantile
 from dlobd.compare.permutation import Samples
 
 POWER = 0.8
@@ -22,6 +21,9 @@ POWER = 0.8
 
 SIMULATED = 5_000
 """Largest number of relabellings with simulated power: 12 pairs, or two samples of 7."""
+
+ITERATIONS = 200
+"""Bisections: each halves the interval, and doubles have 52 bits of mantissa."""
 
 SIMULATIONS = 2_000
 MOST_RUNS = 1_000
@@ -45,10 +47,8 @@ def scatter_ns(samples: Samples) -> float | None:
 
 
 def smallest_ns(samples: Samples, alpha: float) -> float | None:
-    """Return the smallest difference of means, in nanoseconds, that such samples detect at `alpha` with `POWER`.
-
-    None for too few runs.
-    """
+    """Return the smallest difference of means, in nanoseconds, that such samples detect at `alpha` with `POWER`. None
+    for too few runs."""
     scatter, detectable = scatter_ns(samples), multiple(*samples.sizes, samples.paired, alpha)
     return None if scatter is None or detectable is None else scatter * detectable
 
@@ -58,30 +58,32 @@ def runs_needed(samples: Samples, effect_ns: float, alpha: float) -> int | None:
 
     None for too few runs to estimate it, or for more than `MOST_RUNS`.
     """
-    scatter = scatter_ns(samples)
-    if scatter is None or effect_ns <= 0:
-        return None
-    wanted = effect_ns / (scatter * _upper(_freedom(*samples.sizes, samples.paired))) if scatter else math.inf
-
-    def enough(size: int) -> bool:
-        detectable = multiple(size, size, samples.paired, alpha)
-        return detectable is not None and detectable <= wanted
-
-    return _smallest(permutation.fewest(alpha, samples.paired), enough)
+    return _fewest(samples, effect_ns, alpha, lambda size: multiple(size, size, samples.paired, alpha))
 
 
 def runs_for_width(samples: Samples, width_ns: float, alpha: float) -> int | None:
     """Return the runs per sample with an interval of at most `width_ns`, by Student's; None as in `runs_needed`."""
+
+    def width(size: int) -> float:
+        return 2 * _student(1 - alpha / 2, size, size, samples.paired) * _error(size, size, samples.paired)
+
+    return _fewest(samples, width_ns, alpha, width)
+
+
+def _fewest(samples: Samples, most_ns: float, alpha: float, needed: Callable[[int], float | None]) -> int | None:
+    """Return the runs per sample for which `needed`, a multiple of the scatter's upper limit, is at most `most_ns`."""
     scatter = scatter_ns(samples)
-    if scatter is None or width_ns <= 0:
+    if scatter is None or most_ns <= 0:
         return None
     upper_ns = scatter * _upper(_freedom(*samples.sizes, samples.paired))
 
     def enough(size: int) -> bool:
-        half = _student(1 - alpha / 2, size, size, samples.paired) * _error(size, size, samples.paired) * upper_ns
-        return 2 * half <= width_ns
+        found = needed(size)
+        return found is not None and found * upper_ns <= most_ns
 
-    return _smallest(permutation.fewest(alpha, samples.paired), enough)
+    sizes = range(permutation.fewest(alpha, samples.paired), MOST_RUNS + 1)
+    place = bisect_left(sizes, True, key=enough)
+    return sizes[place] if place < len(sizes) else None
 
 
 @cache
@@ -107,12 +109,6 @@ def multiple(baseline: int, candidate: int, paired: bool, alpha: float) -> float
     return float(np.quantile(-lowest, POWER))
 
 
-def _smallest(fewest: int, enough: Callable[[int], bool]) -> int | None:
-    sizes = range(fewest, MOST_RUNS + 1)
-    place = bisect_left(sizes, True, key=enough)
-    return sizes[place] if place < len(sizes) else None
-
-
 def _freedom(baseline: int, candidate: int, paired: bool) -> int:
     return baseline - 1 if paired else baseline + candidate - 2
 
@@ -131,3 +127,59 @@ def _student(probability: float, baseline: int, candidate: int, paired: bool) ->
 def _upper(freedom: int) -> float:
     """Return the upper limit of a standard deviation over its estimate."""
     return math.sqrt(freedom / chi_squared_quantile(1 - UPPER, freedom))
+
+
+# ---- quantiles without scipy, which would be two thirds of an installation that only reads bundles. Both distribution
+# functions are finite or fast-converging sums (Abramowitz and Stegun, 26.7.3, 26.7.4 and 6.5.29)
+
+
+def student_quantile(probability: float, freedom: int) -> float:
+    """Return the quantile of Student's t at `probability` in (0, 1)."""
+    if probability < 0.5:
+        return -student_quantile(1 - probability, freedom)
+    return _inverse(lambda t: (1 + _student_within(t, freedom)) / 2, probability)
+
+
+def chi_squared_quantile(probability: float, freedom: int) -> float:
+    """Return the quantile of the chi-squared distribution at `probability` in (0, 1)."""
+    return _inverse(lambda x: _lower_gamma(freedom / 2, x / 2), probability)
+
+
+def _student_within(t: float, freedom: int) -> float:
+    """Return the probability of |T| < t."""
+    angle = math.atan(t / math.sqrt(freedom))
+    sine, cosine = math.sin(angle), math.cos(angle)
+    odd = freedom % 2
+    term = total = 0.0
+    for power in range(odd, freedom - 1, 2):
+        if power > 1:
+            term *= cosine * cosine * (power - 1) / power
+        else:
+            term = cosine if odd else 1.0
+        total += term
+    return 2 / math.pi * (angle + sine * total) if odd else sine * total
+
+
+def _lower_gamma(a: float, x: float) -> float:
+    """Return the regularised lower incomplete gamma function P(a, x)."""
+    if x <= 0:
+        return 0.0
+    term = math.exp(a * math.log(x) - x - math.lgamma(a + 1))
+    total, n = term, a
+    while term > total * 1e-17:
+        n += 1
+        term *= x / n
+        total += term
+    return total
+
+
+def _inverse(function: Callable[[float], float], value: float) -> float:
+    low, high = 0.0, 1.0
+    while function(high) < value:
+        low, high = high, 2 * high
+    for _ in range(ITERATIONS):
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        low, high = (middle, high) if function(middle) < value else (low, middle)
+    return high

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from dlobd.bundle import store
-from dlobd.compare.compatibility import settings, varying, why_unusable
+from dlobd.compare.compatibility import settings, why_unusable
 from dlobd.errors import UsageError
 from dlobd.experiment import series as scheduling
 from dlobd.record.run import Run
@@ -33,11 +33,7 @@ class Repeat(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A run of a set.
-
-    point: label of its point in the series, else of the directory or the run.
-    busy_percent: of the machine's cores before the run, if known.
-    """
+    """A run of a set. `point` labels it in its series or directory; `busy_percent` of the cores were busy before it."""
 
     run: Run
     repeat: Repeat
@@ -78,24 +74,6 @@ class RunSet:
         usable = tuple(member for member, reason in why if not reason)
         return dataclasses.replace(self, members=usable), left_out
 
-    def name(self, run: Run, *omitted: str) -> str:
-        """Name a run by the axes of the sweep, or by all varying settings without a sweep."""
-        fields = self.axes or varying(self.runs)
-        return " ".join(f"{field}={getattr(run.configuration, field)}" for field in fields if field not in omitted)
-
-    def by_repeat(self) -> dict[Repeat, Run]:
-        """Return the runs by repeat. Raises UsageError if a repeat has two runs."""
-        found: dict[Repeat, Run] = {}
-        for member in self.members:
-            if member.repeat in found:
-                ids = f"{found[member.repeat].run_id} and {member.run.run_id}"
-                raise UsageError(
-                    f"Repeat {member.repeat.number} has two runs with equal settings: {ids}.",
-                    "give one series at a time",
-                )
-            found[member.repeat] = member.run
-        return found
-
     def _split(self, key: Callable[[Member], K]) -> dict[K, RunSet]:
         groups: dict[K, list[Member]] = {}
         for member in self.members:
@@ -115,9 +93,7 @@ def without_series(label: str, runs: Iterable[Run]) -> RunSet:
 
 def of_series(series: scheduling.Series, repeats: int | None = None) -> RunSet:
     """Return the runs of a series that have ended, in the order of its points; with `repeats`, those of the first ones.
-
-    Raises BundleError if a bundle cannot be read.
-    """
+    Raises BundleError if a bundle cannot be read."""
     busy = series.busy()
     places = {label: place for place, label in enumerate(series.points)}
     ended = sorted(series.ended().items(), key=lambda item: (places[item[0].point], item[0].repeat))
@@ -130,36 +106,26 @@ def of_series(series: scheduling.Series, repeats: int | None = None) -> RunSet:
 
 
 def read(name: str, out: Path) -> RunSet:
-    """Return the runs that a name stands for; see the module.
-
-    Args:
-        out: directory in which run IDs are looked up.
-
-    Raises:
-        UsageError: no run has ended, or a directory has runs of several experiments.
-        BundleError: a series or a bundle cannot be read.
-    """
+    """Return the runs that a name stands for; run IDs are looked up in `out`. See the module. Raises UsageError if no
+    run has ended, or a directory has runs of several experiments; or BundleError."""
     file, _, point = name.partition(".json:")
     path = Path(f"{file}.json" if point else name)
     if path.name.startswith("series-") and path.suffix == ".json":
         return _of_series_file(path, point)
-    if path.is_dir() and not (path / "run.json").exists() and (inside := _bundles(path)):
-        return _of_directory(path, inside)
+    if path.is_dir() and not (path / "run.json").exists():
+        runs = (entry for entry in path.iterdir() if store.RUN_ID.fullmatch(entry.name))
+        here = [store.Bundle(entry.resolve()) for entry in runs if (entry / "run.json").exists()]
+        if inside := here or store.bundles(path):
+            return _of_directory(path, inside)
     run = store.find(name, out).read()
     return without_series(f"{run.experiment} {run.run_id}", [run])
 
 
 def pairs(first: str, second: str | None, out: Path) -> list[tuple[RunSet, RunSet]]:
-    """Return the (baseline, candidate) pairs that two names stand for.
+    """Return the (baseline, candidate) pairs that two names stand for; run IDs are looked up in `out`.
 
     Points with equal labels are a pair. Without `second`, the first point of a series is the baseline of its others.
-
-    Args:
-        out: directory in which run IDs are looked up.
-
-    Raises:
-        UsageError: the names do not form a pair.
-        BundleError: a series or a bundle cannot be read.
+    Raises UsageError if the names do not form a pair; or BundleError.
     """
     baselines = read(first, out).points()
     if second is None:
@@ -174,28 +140,6 @@ def pairs(first: str, second: str | None, out: Path) -> list[tuple[RunSet, RunSe
         return [(baselines[label], candidates[label]) for label in both]
     several = first if len(baselines) > 1 else second
     raise UsageError(f"{several} has several points, and none is in both.", f"choose one: '{several}:POINT'")
-
-
-def load(paths: Iterable[Path]) -> RunSet:
-    """Return the runs of several series and bundles in the order of their start, each run once.
-
-    Raises:
-        UsageError: no run has ended, or a run is of a user's own script.
-        BundleError: a series or a bundle cannot be read.
-    """
-    sets = [read(str(path), Path(".")) for path in paths]
-    axes = tuple(dict.fromkeys(axis for one in sets for axis in one.axes))
-    # a bundle that is also in a series keeps its repeat there
-    every = sorted((member for one in sets for member in one.members), key=lambda member: bool(member.repeat.series))
-    by_id = {member.run.run_id: member for member in every}
-    members = sorted(by_id.values(), key=lambda member: (member.run.started_at, member.run.run_id))
-    for member in members:
-        if member.run.own:
-            raise UsageError(
-                f"Run {member.run.run_id} is of your own script; studies compare trainings by dlobd.", "omit it"
-            )
-    numbered = iter(without_series("", [member.run for member in members if not member.repeat.series]).members)
-    return RunSet("", tuple(member if member.repeat.series else next(numbered) for member in members), axes)
 
 
 def _of_series_file(path: Path, point: str) -> RunSet:
@@ -216,9 +160,3 @@ def _of_directory(path: Path, inside: Sequence[store.Bundle]) -> RunSet:
         ids = f"{runs[0].run_id} and {other.run_id}"
         raise UsageError(f"{path} has runs of several experiments, such as {ids}.", "name a directory of one of them")
     return without_series(str(path), runs)
-
-
-def _bundles(path: Path) -> list[store.Bundle]:
-    """Return the bundles in a directory, or in its subdirectories."""
-    here = [entry for entry in path.iterdir() if store.RUN_ID.fullmatch(entry.name) and (entry / "run.json").exists()]
-    return [store.Bundle(entry.resolve()) for entry in here] or store.bundles(path)

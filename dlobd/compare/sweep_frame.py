@@ -43,11 +43,10 @@ def load(path: str | Path) -> pd.DataFrame:
 
 
 def frame(series: Series) -> pd.DataFrame:
-    """Return one row per run that has ended, in the order of repeats and points; see `COLUMNS`.
-
-    Its `attrs` hold `axes`, the axes of the sweep; `scaling`, the constant of the sweep; and `seed`, of the run order.
-    """
-    fields = _varying(series)
+    """Return one row per run that has ended, in the order of repeats and points; see `COLUMNS`. Its `attrs` hold
+    `axes`, the axes of the sweep; `scaling`, the constant of the sweep; and `seed`, of the run order."""
+    every = [asdict(point) for point in series.points.values()]
+    fields = [name for name in every[0] if name != "name" and any(one.get(name) != every[0][name] for one in every)]
     bundles = {bundle.run_id: bundle.path for bundle in series.ended().values()}
     members = sorted(of_series(series).members, key=lambda member: (member.repeat, member.point))
     rows = [
@@ -78,11 +77,6 @@ def write_csv(series: Series) -> Path:
     except OSError as error:
         raise BundleError(f"{path} cannot be written: {error.strerror}.", "choose another --out") from error
     return path
-
-
-def _varying(series: Series) -> list[str]:
-    every = [asdict(point) for point in series.points.values()]
-    return [name for name in every[0] if name != "name" and any(one.get(name) != every[0][name] for one in every)]
 
 
 def _figures(run: Run) -> dict[str, object]:

@@ -76,12 +76,8 @@ class Compared:
 
 
 def compare_family(family: Mapping[K, Samples], margin: float = MARGIN, least_ns: float = 0.0) -> dict[K, Compared]:
-    """Compare each quantity of a family, in its order.
-
-    Args:
-        margin: smaller differences, as a share of the baseline, do not matter.
-        least_ns: smaller differences in nanoseconds do not matter either.
-    """
+    """Compare each quantity of a family. Differences below `margin`, as a share of the baseline, or below `least_ns` do
+    not matter."""
     tests = {name: permutation.test(samples) for name, samples in family.items()}
     adjusted = holm([test.p for test in tests.values()])
     alpha = ALPHA / len(family) if family else ALPHA
@@ -106,6 +102,9 @@ def _compared(
         verdict = "faster" if candidate_ns < baseline_ns else "slower"
     elif _inside(share, margin) or _inside(difference, least_ns):
         verdict = "equivalent"
+    needed = power.runs_needed(samples, margin_ns, alpha)
+    if needed is not None and needed <= min(samples.sizes):
+        needed = power.runs_for_width(samples, margin_ns, alpha)
     return Compared(
         verdict=verdict,
         baseline_ns=baseline_ns,
@@ -118,15 +117,8 @@ def _compared(
         exact=test.exact,
         margin_ns=margin_ns,
         smallest_ns=power.smallest_ns(samples, alpha),
-        runs_needed=_runs_needed(samples, margin_ns, alpha),
+        runs_needed=needed,
     )
-
-
-def _runs_needed(samples: Samples, margin_ns: float, alpha: float) -> int | None:
-    needed = power.runs_needed(samples, margin_ns, alpha)
-    if needed is not None and needed <= min(samples.sizes):
-        return power.runs_for_width(samples, margin_ns, alpha)
-    return needed
 
 
 def _bounds(interval: tuple[float, float] | None, zero: float, value: float, differs: bool) -> Bounds | None:

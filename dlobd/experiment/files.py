@@ -49,11 +49,8 @@ def titles(kind: str) -> list[tuple[str, str]]:
 
 
 def load(name_or_path: str | Path, overrides: Sequence[str] = (), note: Note = lambda line: None) -> Experiment:
-    """Read a built-in experiment or a TOML file, and apply `key=value` overrides; the last override wins.
-
-    Raises UsageError if the file is missing or not TOML, or a key, type, range or name is wrong; the message has the
-    line.
-    """
+    """Read a built-in experiment or a TOML file, and apply `key=value` overrides; the last override wins. Raises
+    UsageError with the line if the file is missing or not TOML, or a key, type, range or name is wrong."""
     path = locate(str(name_or_path), "experiment")
     values, sources = read(path)
     for override in overrides:
@@ -64,11 +61,8 @@ def load(name_or_path: str | Path, overrides: Sequence[str] = (), note: Note = l
 
 
 def from_dict(values: Mapping[str, object], label: str = "configuration") -> Experiment:
-    """Build the experiment of a stored `configuration`, the result of `dataclasses.asdict`.
-
-    The user's own files, and packages with models or data sets, may be missing: a run searches for them. Raises
-    UsageError if this version cannot run it.
-    """
+    """Build the experiment of a stored `configuration`. Raises UsageError if this version cannot run it. The user's own
+    files, and packages with models or data sets, may be missing: a run searches for them."""
     source = Source(label)
     return build(values, dict.fromkeys(values, source), source, stored=True)
 
@@ -96,10 +90,8 @@ def locate(name_or_path: str, kind: str) -> Path:
 def read(
     path: Path, seen: tuple[Path, ...] = (), kind: str = "experiment"
 ) -> tuple[dict[str, object], dict[str, Source]]:
-    """Read the unchecked values of a file and of the experiment that it extends, with their sources.
-
-    Raises UsageError if a file cannot be read, is not TOML, or extends an unknown experiment.
-    """
+    """Read the unchecked values of a file and of the experiment that it extends, with their sources. Raises UsageError
+    if a file cannot be read, is not TOML, or extends an unknown experiment."""
     try:
         source = Source(str(path), path.read_text(encoding="utf-8"))
         own = tomllib.loads(source.text)
@@ -129,11 +121,7 @@ def build(
     note: Note = lambda line: None,
     stored: bool = False,
 ) -> Experiment:
-    """Build an experiment; check its values and their combination. See `load`.
-
-    Args:
-        whole: source of values without an own source.
-    """
+    """Build an experiment; check its values and their combination. `whole` is the source of values without one."""
     checked = {
         name: settings.check(name, value, sources.get(name, whole), stored)
         for name, value in {**DEFAULTS, **values}.items()
@@ -146,13 +134,13 @@ def build(
     changed, lines = ways.implied(checked, given_at)
     for line in lines:
         note(line)
-    experiment: Experiment = decoded(Experiment, checked | changed)
+    experiment = decoded(Experiment, checked | changed)
     for name, why, remedy in _problems(experiment, stored):
         raise UsageError(f"{sources.get(name, whole).at(name)}: {why}", remedy)
     if stored or not (sizes := memory.derived(experiment)):
         return experiment
     note(f"derived: {', '.join(f'{name}={value}' for name, value in sizes.items())}")
-    return decoded(Experiment, dataclasses.asdict(experiment) | sizes)  # type: ignore[no-any-return]
+    return decoded(Experiment, dataclasses.asdict(experiment) | sizes)
 
 
 def require(values: Mapping[str, object], needed: Iterable[str], whole: Source) -> None:

@@ -7,7 +7,7 @@
         input       feed: a rank's partition, twice for TensorFlowOnSpark (in its queue and in transit); the barrier
                     launcher keeps it for later epochs. read: the batches that tf.data prefetches, as float32
 
-Launcher and model are bounds, not measured sizes: with them the runs of docs/results.md ended well.
+Launcher and model are bounds, with which the runs of docs/results.md ended well.
 """
 
 from __future__ import annotations

@@ -48,18 +48,14 @@ NOT_A_JOB = ("--kill", "--status", "--version", "--help", "-h", "--usage-error",
 def from_script(
     script: str, arguments: Sequence[str], overrides: Sequence[str] = (), note: Note = lambda line: None
 ) -> OwnJob:
-    """Build the job of a script with its arguments and `key=value` overrides; the last override wins.
-
-    Raises UsageError if the script is missing, or a key, type, range or name is wrong.
-    """
+    """Build the job of a script with its arguments and `key=value` overrides; the last override wins. Raises UsageError
+    if the script is missing, or a key, type, range or name is wrong."""
     return _build(script, arguments, _overrides(overrides), note)
 
 
 def from_line(words: Sequence[str], overrides: Sequence[str] = (), note: Note = lambda line: None) -> OwnJob:
-    """Build the job of a spark-submit line. Its options are kept; `overrides` may add other settings.
-
-    Raises UsageError if the line is not spark-submit's, has no Python script, or cannot be recorded.
-    """
+    """Build the job of a spark-submit line. Its options are kept; `overrides` may add other settings. Raises UsageError
+    if the line is not spark-submit's, has no Python script, or cannot be recorded."""
     line = spark_options.parse(words)
     given = line.settings
     _refuse(line, given)
@@ -82,17 +78,13 @@ def from_line(words: Sequence[str], overrides: Sequence[str] = (), note: Note = 
 
 
 def from_dict(values: Mapping[str, object], label: str = "configuration") -> Runnable:
-    """Build the experiment or own job of a stored `configuration`, the result of `dataclasses.asdict`.
-
-    Raises UsageError if this version cannot run it.
-    """
+    """Build the experiment or own job of a stored `configuration`. Raises UsageError if this version cannot run it."""
     if "script" not in values:
         return experiments.from_dict(values, label)
     try:
-        job: OwnJob = decoded(OwnJob, values)
+        return decoded(OwnJob, values)
     except TypeError as error:
         raise UsageError(f"{label}: not a job of this version: {error}.") from None
-    return job
 
 
 def daemon_conf(job: OwnJob) -> dict[str, str]:
@@ -176,8 +168,7 @@ def _refuse(line: spark_options.Line, settings: Mapping[str, str]) -> None:
             raise UsageError(f"{name} does not submit a job to this cluster.", "omit it")
     if "--class" in given:
         raise UsageError(
-            f"--class: {line.script} would run in the JVM only, and dlobd records only Python.",
-            "name a .py file",
+            f"--class: {line.script} would run in the JVM only, and dlobd records only Python.", "name a .py file"
         )
     ours = (sys.executable, str(python()))
     for key, allowed, why in (

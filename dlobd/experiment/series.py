@@ -1,12 +1,11 @@
 """A series: repeated runs of several points on one cluster, interleaved.
 
-A point is an experiment with a label. Each repeat runs every point once, in a new random order (a randomised block
-design), so that drift during the series affects all points alike. The seed determines the order, so that a later
-command with more repeats continues the same series.
+Each repeat runs every point, an experiment with a label, once, in a new random order (a randomised block design), so
+that drift affects all points alike. The seed determines the order, so that more repeats continue the same series.
 
 A series is a file in the directory of the bundles, `series-KEY.json`; KEY is a hash of the points and the seed. It is
-written before the first run and at the start of every run, so that the same command resumes it after any end, even
-kill -9. Runs that have ended are not repeated; interrupted ones are.
+written at the start of every run, so that the same command resumes it after any end, even kill -9. Only runs that have
+ended are not repeated.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import random
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from dlobd.bundle.store import Bundle
 from dlobd.errors import BundleError, UsageError
@@ -51,13 +49,7 @@ class StartedRun:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Planned and started runs.
-
-    Args:
-        points: experiments by label.
-        axes, scaling: for a sweep, the fields that vary and the scaling; see `dlobd.experiment.sweeps`. They describe
-            the points and are not part of the key.
-    """
+    """Planned and started runs. `points` are experiments by label; `axes` and `scaling` are those of a sweep."""
 
     points: Mapping[str, Runnable]
     seed: int
@@ -114,7 +106,7 @@ def load(path: Path) -> Series:
         raise BundleError(f"{path} cannot be read: {error}.") from None
 
 
-def read(document: Any, path: Path) -> Series:
+def read(document: object, path: Path) -> Series:
     """Parse the document that `write` wrote. Raises BundleError."""
     if not isinstance(document, dict):
         raise BundleError(f"{path} is damaged: it is not a JSON object.", "remove it to start over")

@@ -28,31 +28,11 @@ KEYS = {
 }
 """Option -> equivalent setting."""
 
-WITH_VALUE = (
-    *KEYS,
-    *[
-        "--class",
-        "--exclude-packages",
-        "--jars",
-        "--keytab",
-        "--kill",
-        "--packages",
-        "--principal",
-        "--properties-file",
-        "--proxy-user",
-    ],
-    *["--remote", "--repositories", "--status", "--total-executor-cores"],
-)
-WITHOUT_VALUE = [
-    "--help",
-    "-h",
-    "--load-spark-defaults",
-    "--supervise",
-    "--usage-error",
-    "--verbose",
-    "-v",
-    "--version",
-]
+_WITH_VALUE = """--class --exclude-packages --jars --keytab --kill --packages --principal --properties-file --proxy-user
+--remote --repositories --status --total-executor-cores"""
+WITH_VALUE = {*KEYS, *_WITH_VALUE.split()}
+_WITHOUT_VALUE = "--help -h --load-spark-defaults --supervise --usage-error --verbose -v --version"
+WITHOUT_VALUE = _WITHOUT_VALUE.split()
 CONF = ("--conf", "-c")
 
 JOINED = {

@@ -56,10 +56,8 @@ class Sweep:
 
 
 def load(name_or_path: str | Path, note: files.Note = lambda line: None) -> Sweep:
-    """Read a built-in sweep or a TOML file. Invalid combinations are in `impossible`.
-
-    Raises UsageError if the file, a key, an axis or a setting is wrong.
-    """
+    """Read a built-in sweep or a TOML file. Invalid combinations are in `impossible`. Raises UsageError if the file, a
+    key, an axis or a setting is wrong."""
     path = files.locate(str(name_or_path), "sweep")
     values, sources = files.read(path, kind="sweep")
     whole = Source(str(path), path.read_text(encoding="utf-8"))
@@ -123,7 +121,7 @@ def _values(base: Choice, choice: Choice, scaling: str, whole: Source) -> dict[s
 
 
 def _fitting(base: Choice, points: Iterable[Choice], whole: Source) -> int:
-    """Return the largest number of training samples up to the file's that all points divide. Raises UsageError."""
+    """Return the largest number of training samples, up to that of the file, that all points divide, or raise."""
     least = math.lcm(*(int(values["workers"]) * int(values["batch_size"]) for values in points))
     fitting = int(base["train_samples"]) // least * least
     if not fitting:

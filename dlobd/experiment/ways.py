@@ -48,11 +48,8 @@ PREFERRED: dict[str, dict[str, int]] = {"tfos-stock": {"executor_overhead_mb": 2
 def implied(values: Mapping[str, Value], given: Mapping[str, str]) -> tuple[dict[str, Value], list[str]]:
     """Return the implied values, and a line for each choice that implies some.
 
-    Args:
-        values: checked values of an experiment or own job.
-        given: place of the keys that the user set, such as `--set launcher=native`; other keys have defaults.
-
-    Raises UsageError if the user's settings contradict each other; the message has all required changes.
+    `given` has the place of each key that the user set, such as `--set launcher=native`. Raises UsageError with all
+    required changes if the user's settings contradict each other.
     """
     changed: dict[str, Value] = {}
     lines = []

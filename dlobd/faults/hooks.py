@@ -18,10 +18,13 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial, wraps
 from pathlib import Path
 from types import ModuleType
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from dlobd.faults import injection_log
 from dlobd.job.launchers.imports import on_import
+
+if TYPE_CHECKING:
+    from dlobd.job.description import Job
 
 FIRST, EVERY = 4, 4
 """The first delay of a point comes at its fourth pass, later than one-off work; then one every four passes."""
@@ -40,6 +43,9 @@ ARM_S = 30.0
 LOOK_S = 0.001
 DRAINED_NS = 100_000_000
 COUNT = struct.Struct("<q")
+
+Function = Callable[..., Any]
+"""A function of the job that a delay replaces."""
 
 Armed = Callable[[], int | None]
 """Returns the time on CLOCK_MONOTONIC from which a delay holds up the job; None while it would not."""
@@ -102,11 +108,11 @@ def _compute(seconds: float) -> None:
         pass
 
 
-def _replaces(owner: object, name: str) -> Callable[[Callable[..., Any]], None]:
+def _replaces(owner: object, name: str) -> Callable[[Function], None]:
     """Return a decorator that replaces a function; the replacement gets the original as its first argument."""
     original = getattr(owner, name)
 
-    def replace(function: Callable[..., Any]) -> None:
+    def replace(function: Function) -> None:
         setattr(owner, name, wraps(function)(lambda *args, **more: function(original, *args, **more)))
 
     return replace
@@ -119,11 +125,11 @@ def _step(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> 
     first, delay = _Delay(directory, plan, "tensorflow/first-step"), _Delay(directory, plan, "tensorflow/step")
 
     @_replaces(module, "_compute_function")
-    def compute_function(original: Callable[..., Any], tf: Any, job: Any, *args: Any) -> Callable[..., Any]:
+    def compute_function(original: Function, tf: object, job: Job, *args: object) -> Function:
         compute = original(tf, job, *args)
         first.first, delay.first = 0, job.steps - STEP
 
-        def slow(*batch: Any) -> Any:
+        def slow(*batch: object) -> object:
             first.passing(wait=_compute)
             delay.passing(wait=_compute)
             return compute(*batch)
@@ -135,7 +141,9 @@ def _exchange(module: ModuleType, directory: Path, plan: dict[str, list[float]])
     """Delay the parts of an exchange outside of the compiled step."""
 
     @_replaces(module, "_compute_function")
-    def compute_function(original: Any, tf: Any, job: Any, workload: Any, update: Any, exchange: Any) -> Any:
+    def compute_function(
+        original: Function, tf: object, job: Job, workload: object, update: object, exchange: Any
+    ) -> object:
         from dlobd.network.collectives import all_reduce, mesh
         from dlobd.network.exchanges.fusion import Fusion
 
@@ -160,7 +168,7 @@ def _exchange(module: ModuleType, directory: Path, plan: dict[str, list[float]])
 
 def _late(owner: object, name: str, delay: _Delay, armed: Callable[[int], bool] | None) -> None:
     @_replaces(owner, name)
-    def late(original: Callable[..., Any], *args: Any) -> Any:
+    def late(original: Function, *args: object) -> object:
         delay.passing(_when(lambda: armed(delay.passed)) if armed else time.monotonic_ns)
         return original(*args)
 
@@ -177,7 +185,7 @@ class _Entered:
         """Count the entries of a barrier."""
 
         @_replaces(owner, name)
-        def entered(original: Callable[..., Any], *args: Any) -> Any:
+        def entered(original: Function, *args: object) -> object:
             os.pwrite(self._own, COUNT.pack(next(self._count)), 0)
             return original(*args)
 
@@ -191,12 +199,12 @@ def _inputs(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -
     delay = _Delay(directory, plan, "tensorflow/decode")
 
     @_replaces(module, "batches")
-    def batches(original: Callable[..., Any], tf: Any, job: Any, *args: Any) -> Any:
+    def batches(original: Function, tf: object, job: Job, *args: object) -> object:
         delay.first = job.steps - DECODE
         return original(tf, job, *args)
 
     @_replaces(module, "decode_block")
-    def decode_block(original: Callable[..., Any], *args: Any) -> Any:
+    def decode_block(original: Function, *args: object) -> object:
         delay.passing()
         return original(*args)
 
@@ -216,7 +224,7 @@ def _read_ahead(module: ModuleType, directory: Path, plan: dict[str, list[float]
     file: list[int] = []  # of the counter; opened in the process that asks
 
     @_replaces(module.ReadAhead, "next_block")
-    def next_block(original: Callable[..., Any], self: Any) -> Any:
+    def next_block(original: Function, self: object) -> object:
         if not file:
             file.append(os.open(directory / "asked", os.O_WRONLY | os.O_CREAT, 0o600))
         os.pwrite(file[0], COUNT.pack(next(asked)), 0)
@@ -227,7 +235,7 @@ def _data_feed(module: ModuleType, directory: Path, plan: dict[str, list[float]]
     delay = _Delay(directory, plan, "feed/get", GET)
 
     @_replaces(module.DataFeed, "next_batch")
-    def next_batch(original: Callable[..., Any], self: Any, *args: Any) -> Any:
+    def next_batch(original: Function, self: object, *args: object) -> object:
         # once the step loop has consumed every block that was read ahead
         delay.passing(_when(lambda: _asked(directory) >= delay.passed))
         return original(self, *args)
@@ -235,14 +243,14 @@ def _data_feed(module: ModuleType, directory: Path, plan: dict[str, list[float]]
 
 def _reservation(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
     @_replaces(module.Client, "register")
-    def register(original: Callable[..., Any], self: Any, *args: Any) -> Any:
+    def register(original: Function, self: object, *args: object) -> object:
         _Delay(directory, plan, "launcher/rendezvous").once()
         return original(self, *args)
 
 
 def _feed_task(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
     @_replaces(module.FeedTask, "_timed")
-    def timed(original: Callable[..., Any], self: Any, blocks: Iterator[bytes]) -> Iterator[bytes]:
+    def timed(original: Function, self: object, blocks: Iterator[bytes]) -> Iterator[bytes]:
         task, put = _Delay(directory, plan, "spark/slow-task"), _Delay(directory, plan, "feed/put", PUT)
         # the inner delay is in Spark's reading, the outer one in TensorFlowOnSpark's put
         return delayed(original(self, delayed(blocks, task)), put)
@@ -259,7 +267,7 @@ def _feed_task(module: ModuleType, directory: Path, plan: dict[str, list[float]]
 
 def _barrier(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
     @_replaces(module, "_feed")
-    def feed(original: Callable[..., Any], pipe: IO[bytes], blocks: Iterator[bytes], epochs: int) -> None:
+    def feed(original: Function, pipe: IO[bytes], blocks: Iterator[bytes], epochs: int) -> None:
         drained = _EmptyPipe(pipe.fileno())
         task, put = _Delay(directory, plan, "spark/slow-task"), _Delay(directory, plan, "feed/put", PUT)
 
@@ -308,7 +316,7 @@ class _SlowPipe:
 
 def _task_context(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
     @_replaces(module.BarrierTaskContext, "allGather")
-    def all_gather(original: Callable[..., Any], self: Any, message: str = "") -> Any:
+    def all_gather(original: Function, self: object, message: str = "") -> object:
         # before that, all wait for the trainer's own start
         _Delay(directory, plan, "launcher/rendezvous").once(_when((directory / "imported").exists))
         return original(self, message)
@@ -316,7 +324,7 @@ def _task_context(module: ModuleType, directory: Path, plan: dict[str, list[floa
 
 def _framework(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
     @_replaces(module, "import_tensorflow")
-    def import_tensorflow(original: Callable[..., Any]) -> None:
+    def import_tensorflow(original: Function) -> None:
         original()
         (directory / "imported").touch()
 

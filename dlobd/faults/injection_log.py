@@ -17,9 +17,8 @@ FILE = "injections.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """A fault during [start_ns, end_ns) on CLOCK_MONOTONIC: its measured interval, not the requested one.
-
-    `point` is an injection point of the self-test, or the name of another fault."""
+    """A fault during [start_ns, end_ns) on CLOCK_MONOTONIC: its measured interval, not the requested one. `point` is an
+    injection point of the self-test, or the name of another fault."""
 
     point: str
     asked_ns: int
@@ -73,9 +72,3 @@ def read(directory: Path) -> list[Injection]:
     except FileNotFoundError:
         return []
     return sorted((Injection(**json.loads(line)) for line in lines), key=lambda injection: injection.start_ns)
-
-
-def missing(directory: Path, planned: list[str]) -> list[str]:
-    """Return the planned faults that were never injected."""
-    injected = {injection.point for injection in read(directory)}
-    return [name for name in planned if name not in injected]

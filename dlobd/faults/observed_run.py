@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -10,26 +9,21 @@ from pathlib import Path
 
 from dlobd.bundle.store import Bundle
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
-from dlobd.hadoop.embedded.processes import ProcessId, identify
 
 APPEARED = ""
 """The first line that `LogTail` yields for a log that did not exist at the start."""
 
 SPARK_SUBMIT, DRIVER = "spark-submit", "driver"
 
-RANKS = ("chief", "worker", "trainer")
-
 
 @dataclass(slots=True)
 class ObservedRun:
     """A run that is about to begin or under way. Logs and containers of earlier runs are ignored.
 
-    Attributes:
-        directory: for the injection log.
-        bundles: the directory in which the bundle appears; None if `began` announces the bundle.
-        other: another application beside the run, without its first word: _1795257292722_0001. It is ignored too.
-        over: set at the end of the run; every fault ends then.
-        planned: the names of the faults that wait for their triggers, or did.
+    directory: for the injection log.
+    bundles: the directory in which the bundle appears; None if `began` announces the bundle.
+    other: an application to ignore, without its first word: _1795257292722_0001.
+    over: set at the end of the run; every fault ends then.
     """
 
     cluster: EmbeddedCluster
@@ -50,12 +44,10 @@ class ObservedRun:
         self.driver_log = bundle.logs / "driver.stderr"
 
     def logs(self) -> dict[str, Path]:
-        """Return name and path of each log that exists.
-
-        A daemon's log has the daemon's name; `spark-submit` is the client's log; `container-N` is that of the N-th
-        container; `driver` is one of the latter two."""
+        """Return name and path of each log that exists. A daemon's log has the daemon's name; `spark-submit` is the
+        client's log; `container-N` is that of the N-th container; `driver` is one of the latter two."""
         logs = {name: path for name, path in self.cluster.log_files().items() if path.exists()}
-        for path in self._container_files("container_*/stderr"):
+        for path in self.container_files("container_*/stderr"):
             logs[f"container-{int(path.parent.name.rpartition('_')[2])}"] = path
         if self.driver_log is None:
             self.driver_log = next((path for path in self._driver_logs() if path not in self._before), None)
@@ -70,19 +62,10 @@ class ObservedRun:
 
     def container(self, number: int) -> str:
         """Return the ID of the N-th container; empty before it has a log directory."""
-        return next((path.name for path in self._container_files(f"container_*_{number:06}")), "")
+        return next((path.name for path in self.container_files(f"container_*_{number:06}")), "")
 
-    def ranks(self, passed: str, but: str = "") -> Iterator[tuple[str, ProcessId]]:
-        """Yield role and process of each live rank that recorded `passed`, and did not record `but`."""
-        for path in self._container_files("container_*/spans-*.jsonl"):
-            text = path.read_text(errors="replace")
-            if passed not in text or (but and but in text):
-                continue
-            headers = [json.loads(line) for line in text.splitlines() if line.startswith('{"k":"process"')]
-            if headers and headers[-1]["role"] in RANKS and (process := identify(headers[-1]["pid"])):
-                yield headers[-1]["role"], process
-
-    def _container_files(self, pattern: str) -> list[Path]:
+    def container_files(self, pattern: str) -> list[Path]:
+        """Return the files in the log directories of the run's containers."""
         new = [path for path in self._applications() if path not in self._before]
         own = [path for path in new if not (self.other and path.name.endswith(self.other))]
         return sorted(file for path in own for file in path.glob(pattern))

@@ -32,13 +32,8 @@ class Filler:
 
 @contextmanager
 def filled(cluster: EmbeddedCluster, memory_mb: int = 0) -> Iterator[Filler]:
-    """Run another application whose ApplicationMaster holds memory of the queue.
-
-    `memory_mb`: its memory; 0 for all memory that the queue gives to ApplicationMasters.
-
-    Raises:
-        ClusterError: YARN does not accept the application, or does not end it.
-    """
+    """Run another application whose ApplicationMaster holds `memory_mb` of the queue; 0 for all of it. Raises
+    ClusterError if YARN does not accept the application, or does not end it."""
     apps = f"{cluster.rm_url}/ws/v1/cluster/apps"
 
     def state() -> dict[str, object]:

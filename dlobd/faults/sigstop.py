@@ -51,9 +51,8 @@ _GATE = _Gate()
 
 @contextmanager
 def stopped(targets: Callable[[], Sequence[ProcessId]]) -> Iterator[bool]:
-    """Stop processes while the context lasts. Yields False if nothing could be stopped in time.
-
-    `targets`: called again until all its processes are stopped, because a process may be starting another one."""
+    """Stop processes while the context lasts. Yields False if nothing could be stopped in time. `targets` is called
+    until all its processes are stopped, because a process may be starting another one."""
     processes: list[ProcessId] = []
     try:
         yield _stop_all(targets, processes)
@@ -88,10 +87,7 @@ def stop(
     over: threading.Event,
     within_s: float = STOPPED_WITHIN_S,
 ) -> None:
-    """Stop processes for some time, and log the interval. Logs nothing if there was nothing to stop in time.
-
-    `targets`: as for `stopped`. `over`: ends the stop early. `within_s`: deadline for the first process to
-    appear."""
+    """Stop processes for some time, or until `over`, and log the interval. Log nothing if none appears `within_s`."""
     search_until_s = time.monotonic() + within_s
     while not targets():
         if time.monotonic() > search_until_s or over.wait(SEARCH_S):

@@ -38,20 +38,15 @@ def obstacle(path: Path) -> str:
 def slowed(
     point: str, processes: Sequence[ProcessId], files: Sequence[Path], bytes_per_s: int, directory: Path
 ) -> Iterator[None]:
-    """Limit the disk reads of `processes`, and log the time that reading `files` took: their bytes over the rate.
+    """Limit the disk reads of `processes`, and log the time of reading `files`, all on one disk: bytes over rate.
 
-    The kernel drops the files from memory first. So the bytes that are in memory at the end came from the disk. Other
-    reads of the processes, such as their own code, are slow too, but are not counted.
-
-    `files`: all on one disk.
-
-    Raises:
-        SetupError: no disk can be slowed here.
+    The kernel drops the files from memory first, so that the bytes in memory at the end came from the disk. Other reads
+    of the processes, such as their own code, are slow but not counted. Raises SetupError if no disk can be slowed.
     """
     if not files:
         raise SetupError("There is no file on the disk that should be slowed.", "check that the data set is in HDFS")
     if reason := obstacle(files[0]):
-        raise SetupError(f"A disk cannot be slowed here: {reason}.", "run as root on a machine that has it")
+        raise SetupError(f"A disk cannot be slowed here: {reason}.", "run as root where these control groups exist")
     device = _device(files[0])
     page_cache.drop(files)
     group = BLKIO / f"dlobd-faults-{os.getpid()}"

@@ -1,7 +1,7 @@
 """Triggers: the moment at which a fault begins. One thread per run waits for all of them.
 
-A trigger is a new line of a log, an instant that a rank has recorded, or a file that appears. A fault that should begin
-later waits in its action.
+A trigger is a new line of a log, or a sign such as a file that appears. A fault that should begin later waits in its
+action.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Protocol
 
 from dlobd.faults.observed_run import LogTail, ObservedRun
 from dlobd.hadoop.embedded.processes import ProcessId
@@ -38,32 +38,14 @@ class LogLine:
     pattern: re.Pattern[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """A rank has recorded the instant `passed`, and not yet the instant `but`."""
-
-    passed: str
-    but: str = ""
-    chief: bool = True
+class Sign(Protocol):
+    """A sign of a run that is looked for again and again, such as a file."""
 
     def seen(self, run: ObservedRun) -> Moment | None:
-        """Return the first rank; the chief counts only if `chief` is set."""
-        ranks = run.ranks(self.passed, self.but)
-        return next((Moment(role, None, process) for role, process in ranks if self.chief or role != "chief"), None)
+        """Return the moment, once the sign is there."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileAppears:
-    """A file appears."""
-
-    path: Path
-
-    def seen(self, run: ObservedRun) -> Moment | None:
-        """Return the file, once it exists."""
-        return Moment(self.path.name) if self.path.exists() else None
-
-
-Trigger = LogLine | Recorded | FileAppears
+Trigger = LogLine | Sign
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +69,6 @@ def armed(run: ObservedRun, faults: Sequence[Fault]) -> Iterator[None]:
     finally:
         run.over.set()
         watcher.join()
-
-
-def wait_for(run: ObservedRun, trigger: Recorded | FileAppears) -> Moment | None:
-    """Wait for a trigger; None if the run ends before."""
-    while (moment := trigger.seen(run)) is None:
-        if run.over.wait(MARK_S):
-            return None
-    return moment
 
 
 def _watch(run: ObservedRun, tail: LogTail, waiting: list[Fault]) -> None:

@@ -1,4 +1,4 @@
-"""Contract of a rule: it reads the context of a run, and return a candidate finding or None."""
+"""Contract of a rule: it reads the context of a run, and returns a candidate finding or None."""
 
 from __future__ import annotations
 
@@ -62,14 +62,10 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A finding before its bound is computed by a replay.
+    """A finding before its bound is computed by a replay; see `dlobd.record.run.Finding`.
 
-    Attributes:
-        ns: wall time of the cause.
-        retain: retained share of each span; None: `saves_ns` is the bound, because the cause is not a set of spans.
-        uncertain_ns: uncertainty of the boundaries of the removed time.
-
-    The other attributes are those of `dlobd.record.run.Finding`.
+    retain: retained share of each span; None: `saves_ns` is the bound, because the cause is not a set of spans.
+    uncertain_ns: uncertainty of the boundaries of the removed time.
     """
 
     finding: str

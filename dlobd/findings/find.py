@@ -1,20 +1,200 @@
-"""Computes the findings of a run: applies every rule, bounds its saving by a replay, and compares it with noise."""
+"""Computes the findings of a run: applies every rule, bounds its saving by a replay, and compares it with noise.
+
+The rules here depend on more than the kind of a span: stragglers, short steps, a cold start, a busy machine.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import statistics
+from collections import Counter, defaultdict
+from dataclasses import replace
+from fractions import Fraction
 
 from dlobd.bundle import files, noise
-from dlobd.findings.base import Candidate, Context, Finder
-from dlobd.findings.rules import RULES
-from dlobd.findings.special import SPECIAL
+from dlobd.findings.base import Candidate, Context, Finder, wall_share
+from dlobd.findings.rules import RULES, Rule, S
+from dlobd.measures.environment_cache import in_memory, not_warm
 from dlobd.record.run import Finding
+from dlobd.schema import Experiment, Span
+from dlobd.spans import CHECKPOINT, STEP
 
-FINDERS: dict[str, Finder] = {**{rule.finding: rule for rule in RULES}, **SPECIAL}
-"""Rules by the code of their finding; docs/findings.md has a section about each."""
+SHORT_STEP_NS = 10_000_000
+"""Much of a shorter step does not depend on the number of samples: a call into TensorFlow, messages of collectives."""
+
+SMALL_BATCH = 32
+"""Samples per worker. The size of a larger batch is a decision about training, not about overhead."""
 
 WORTH_NS = 1_000_000
 """Smallest saving that is reported."""
+
+LARGER = 10
+"""Factor of the batch size that the bound of short steps assumes, with steps as long as before."""
+
+MOST = Fraction(2, 3)
+"""Least share of the lost time that makes the last rank a straggler; below it ranks take turns."""
+
+MUCH_LONGER = 3
+"""Length of an outlier, as a multiple of the median."""
+
+COLD = Rule(
+    "cold-start",
+    "tensorflow",
+    "Python imports took {time}, because their files were not in the page cache. A warm import takes about 2.5 s.",
+    "run it again with a warm page cache on each node; or put the environment on a faster disk, on nodes with free "
+    "memory",
+    "the next run is as slow; then the disk is not the cause",
+    at_least_ns=5 * S // 2,
+)
+"""The same import of TensorFlow took 2.5 s with its files in memory, and 25 s without."""
+
+
+def checkpoints(context: Context) -> Candidate | None:
+    """Find the time that fewer checkpoints save. The excess of an outlier has another cause."""
+    every = [span for span in context.trace.spans if span.kind is CHECKPOINT]
+    usual_ns = round(statistics.median(span.end_ns - span.start_ns for span in every)) if every else 0
+
+    def checkpoint_around(span: Span) -> Span | None:
+        return next((outer for outer in context.spans_around(span) if outer.kind is CHECKPOINT), None)
+
+    def retain(span: Span, waited: bool) -> Fraction | int:
+        checkpoint = checkpoint_around(span)
+        length_ns = checkpoint.end_ns - checkpoint.start_ns if checkpoint else 0
+        return Fraction(max(0, length_ns - MUCH_LONGER * usual_ns), length_ns) if length_ns > 0 else 1
+
+    share = wall_share(context, lambda span, waited: checkpoint_around(span) is not None)
+    if not share.ns:
+        return None
+    count = "1 checkpoint" if len(every) == 1 else f"{len(every)} checkpoints"
+    return Candidate(
+        "checkpoints",
+        "tensorflow",
+        f"{count} stopped training for {context.time(share.ns)}, with a median of {usual_ns / 1e9:.1f} s.",
+        share.ns,
+        share.evidence,
+        "checkpoint less often: raise checkpoint_every_steps",
+        "HDFS was slow; then see the findings hdfs-data, name-node and close-retry first",
+        retain=retain,
+        uncertain_ns=share.uncertain_ns,
+    )
+
+
+def cold_start(context: Context) -> Candidate | None:
+    """Find imports of a run whose environment was not in the page cache."""
+    cache = context.environment_cache
+    if cache is None or cache.state not in ("cold", "partly") or (candidate := COLD(context)) is None:
+        return None
+    parts = (f"{part.part}: {in_memory(part)} were in the page cache" for part in not_warm(cache))
+    return replace(candidate, evidence=(*candidate.evidence, *parts))
+
+
+def straggler(context: Context) -> Candidate | None:
+    """Find a rank that is the last in most collectives, in start-up or step after step.
+
+    Its cost is the time between the last but one rank and itself. Checkpoints and evaluations, which it does for all
+    ranks, are not counted: they have findings of their own."""
+    groups = context.what_if.members
+    pauses = [span for span in context.trace.spans if span.kind.pauses_training]
+    late: Counter[str] = Counter()
+    times: Counter[str] = Counter()
+    uncertain: Counter[str] = Counter()
+    for group in groups.values():
+        members = sorted(group, key=lambda member: member.start_ns)
+        if len(members) > 1 and members[-1].lane != members[-2].lane:
+            last = members[-1]
+            between = (members[-2].start_ns, last.start_ns)
+            own = [pause for pause in pauses if pause.lane == last.lane]
+            overlaps = (min(between[1], pause.end_ns) - max(between[0], pause.start_ns) for pause in own)
+            paused_ns = sum(max(0, overlap_ns) for overlap_ns in overlaps)
+            late[last.lane] += max(0, between[1] - between[0] - paused_ns)
+            times[last.lane] += 1
+            uncertain[last.lane] += last.resolution_ns
+    if not late or not sum(late.values()):
+        return None
+    lane, ns = late.most_common(1)[0]
+    if Fraction(ns, sum(late.values())) < MOST:
+        return None
+    host = next(span.process.host for span in context.trace.spans if span.lane == lane)
+    return Candidate(
+        "straggler",
+        "tensorflow",
+        f"The other ranks waited {context.time(ns)} for {lane}.",
+        ns,
+        (
+            f"{lane} on {host} was the last of all ranks at {times[lane]} of {len(groups)} collectives",
+            f"it caused {ns / 1e9:.3f} of the {sum(late.values()) / 1e9:.3f} s that ranks waited for the last rank",
+        ),
+        f"check cores, disk, memory and other processes of {host}, the node of {lane}; or use an exchange without "
+        'waits (exchange = "ps-async")',
+        f"{lane} waited for its input or has more samples, or another rank is late in the next run",
+        saves_ns=ns,
+        uncertain_ns=uncertain[lane],
+    )
+
+
+def short_steps(context: Context) -> Candidate | None:
+    """Find many short steps with few samples, in which overhead dominates."""
+    lengths: dict[str, list[int]] = defaultdict(list)
+    for span in context.trace.spans:
+        if span.kind is STEP and span.call:
+            lengths[span.lane].append(span.end_ns - span.start_ns)
+    medians = [statistics.median(lane) for lane in lengths.values()]
+    if not isinstance(context.chosen, Experiment) or context.chosen.batch_size >= SMALL_BATCH:
+        return None
+    if not medians or max(medians) > SHORT_STEP_NS:
+        return None
+
+    def wanted(span: Span, waited: bool) -> bool:
+        return not waited and "short-steps" in span.kind.findings
+
+    share = wall_share(context, wanted)
+    if not share.ns:
+        return None
+    count, batch_size = max(map(len, lengths.values())), context.chosen.batch_size
+    return Candidate(
+        "short-steps",
+        "tensorflow",
+        f"{count} steps with a median of {max(medians) / 1e6:.2f} ms took {context.time(share.ns)}.",
+        share.ns,
+        share.evidence,
+        f"use batch_size = {LARGER * batch_size} instead of {batch_size}, and adapt the learning rate",
+        "accuracy falls with fewer steps, or steps of a larger batch take proportionally longer",
+        retain=lambda span, waited: Fraction(1, LARGER) if wanted(span, waited) else 1,
+        uncertain_ns=share.uncertain_ns,
+    )
+
+
+def contention(context: Context) -> Candidate | None:
+    """Find waits for cores that other processes used."""
+    waits = context.core_waits
+    if waits is None or not waits.held_up_ns:
+        return None
+    whole, held_up_ns = waits.whole, waits.held_up_ns
+    return Candidate(
+        "contention",
+        "client",
+        f"Other processes on the machine kept this run waiting for cores for {context.time(held_up_ns)}.",
+        held_up_ns,
+        (
+            f"other processes used {(waits.foreign_cpu_ns or 0) / 1e9:.1f} s of CPU time (/proc, sampled)",
+            f"schedstat: {whole.waiting_ns / 1e9:.1f} s waiting for cores, at least {whole.waiting_lo_ns / 1e9:.1f} s",
+        ),
+        "stop other work on these nodes, or isolate the CPU of containers with cgroups "
+        "(yarn.nodemanager.linux-container-executor.cgroups.strict-resource-usage=true)",
+        "those processes belong to your job, started outside of YARN containers",
+        saves_ns=held_up_ns,
+        uncertain_ns=max(0, whole.waiting_ns - whole.waiting_lo_ns),
+    )
+
+
+FINDERS: dict[str, Finder] = {
+    **{rule.finding: rule for rule in RULES},
+    "checkpoints": checkpoints,
+    "cold-start": cold_start,
+    "straggler": straggler,
+    "short-steps": short_steps,
+    "contention": contention,
+}
+"""Rules by the code of their finding; docs/findings.md has a section about each."""
 
 
 def findings(context: Context) -> list[Finding]:
@@ -23,21 +203,14 @@ def findings(context: Context) -> list[Finding]:
     earlier_walls_ns = (measured.get("earlier_walls_ns") if measured else None) or ()
     noise_ns = noise.noise_ns(earlier_walls_ns, context.trace.wall_ns)
     rows = []
-    for found, saves_ns, lo_ns in _bounded(context):
-        named = {
-            name: getattr(found, name) for name in ("finding", "layer", "says", "ns", "evidence", "remedy", "unless")
-        }
-        rows.append(Finding(**named, saves_ns=saves_ns, lo_ns=lo_ns, above_noise=lo_ns > noise_ns))
-    return sorted(rows, key=lambda row: (not row.above_noise, -row.saves_ns, row.finding))
-
-
-def _bounded(context: Context) -> Iterator[tuple[Candidate, int, int]]:
-    """Yield candidates with the upper and lower bound of their saving; skips a lower bound of 0 or less."""
     for finder in FINDERS.values():
-        if (candidate := finder(context)) is None:
+        if (found := finder(context)) is None:
             continue
-        retain, most_ns = candidate.retain, min(candidate.saves_ns, context.trace.wall_ns)
-        saves_ns = context.what_if.saved_ns(retain) if retain else most_ns
-        lo_ns = saves_ns - candidate.uncertain_ns
+        most_ns = min(found.saves_ns, context.trace.wall_ns)
+        saves_ns = context.what_if.saved_ns(found.retain) if found.retain else most_ns
+        lo_ns = saves_ns - found.uncertain_ns
         if saves_ns >= WORTH_NS and lo_ns > 0:
-            yield candidate, saves_ns, lo_ns
+            names = ("finding", "layer", "says", "ns", "evidence", "remedy", "unless")
+            shared = {name: getattr(found, name) for name in names}
+            rows.append(Finding(**shared, saves_ns=saves_ns, lo_ns=lo_ns, above_noise=lo_ns > noise_ns))
+    return sorted(rows, key=lambda row: (not row.above_noise, -row.saves_ns, row.finding))

@@ -23,17 +23,13 @@ HEARTBEAT_NS = S
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule about the kinds of spans and waits that have its code.
+    """A rule about the kinds of spans and waits that have its code in their column `findings`.
 
-    Attributes:
-        finding: code in the columns `findings` of span kinds and causes.
-        inside: only spans inside a span of one of these kinds count.
-        outside: spans inside a span of one of these kinds do not count.
-        sentence: the finding; `{time}` stands for its time and share of the wall time.
-        remedy: an imperative with the setting.
-        unless: a clause that follows "unless".
-        at_least_ns: time of each span that stays in any context.
-        helps: False if the experiment has the remedy already.
+    sentence: the finding; `{time}` stands for its time and share of the wall time.
+    inside: only spans inside a span of one of these kinds count.
+    outside: spans inside a span of one of these kinds do not count.
+    at_least_ns: time of each span that stays in any context.
+    helps: False if the experiment has the remedy already.
     """
 
     finding: str

@@ -91,7 +91,7 @@ class Job(Experiment):
     @classmethod
     def from_dict(cls, values: Mapping[str, object]) -> Job:
         """Make the job of a job.json. Raises TypeError if a field is missing or unknown."""
-        return decoded(cls, {name: value for name, value in values.items() if name != "steps"})  # type: ignore[no-any-return]
+        return decoded(cls, {name: value for name, value in values.items() if name != "steps"})
 
 
 class Markers:

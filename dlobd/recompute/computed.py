@@ -29,7 +29,7 @@ from dlobd.record.run import Check, Computed, Metrics, Noise, RankSteps, Window
 from dlobd.schema import OwnJob, Runnable, Status
 from dlobd.timeline import hdfs_use
 from dlobd.timeline.assemble import assemble
-from dlobd.timeline.ranks import TRAINING, Rank
+from dlobd.timeline.ranks import TRAINING
 from dlobd.timeline.ranks import ranks as ranks_of
 from dlobd.trust import reasons
 from dlobd.trust.base import Facts
@@ -41,11 +41,8 @@ INTERRUPTED_LATE = "interrupted by the user or the system after the job had ende
 
 
 def computed(bundle: Bundle, experiment: Runnable) -> Computed:
-    """Compute the members of run.json from a bundle's evidence; equal bundles give equal results.
-
-    Raises:
-        BundleError: nothing was submitted, or the description of the job is missing.
-    """
+    """Compute the members of run.json from a bundle's evidence; equal bundles give equal results. Raises BundleError if
+    nothing was submitted, or the description of the job is missing."""
     evidence = Evidence(bundle.path)
     trace = assemble(evidence)
     attribution = attribute(trace)
@@ -57,16 +54,14 @@ def computed(bundle: Bundle, experiment: Runnable) -> Computed:
     transport, absences = planes(experiment, evidence), missing(evidence)
     found = checks(Facts(evidence, experiment, attribution.clips, attribution.wall_ns, transport, absences))
     status, reason = _status(experiment, evidence, found)
+    noise, page_cache = evidence.document(files.NOISE), evidence.document(files.PAGE_CACHE)
     passes, touched = epochs(evidence), first_touch(evidence)
     target = 0.0 if isinstance(experiment, OwnJob) else experiment.target_accuracy
     return Computed(
         status=status,
         reason=reason,
         window=Window(
-            name=evidence.topology.window_name,
-            start_ns=trace.start_ns,
-            end_ns=trace.end_ns,
-            clock=evidence.domain,
+            name=evidence.topology.window_name, start_ns=trace.start_ns, end_ns=trace.end_ns, clock=evidence.domain
         ),
         wall_ns=attribution.wall_ns,
         layers=attribution.layers,
@@ -92,8 +87,8 @@ def computed(bundle: Bundle, experiment: Runnable) -> Computed:
         transport=None if transport is None else tuple(transport),
         exchange=exchange_use(evidence),
         checks=tuple(found),
-        noise=decoded(Noise, evidence.document(files.NOISE)),
-        page_cache=decoded(PageCache, evidence.document(files.PAGE_CACHE)),
+        noise=decoded(Noise, noise) if noise else None,
+        page_cache=decoded(PageCache, page_cache) if page_cache else None,
         environment_cache=environment,
         warnings=(
             *evidence.collected["missing"],
@@ -119,7 +114,12 @@ def _status(experiment: Runnable, evidence: Evidence, found: Sequence[Check]) ->
 def _ranks(evidence: Evidence) -> tuple[RankSteps, ...]:
     if evidence.topology.user_script:
         own = [rank for rank in ranks_of(evidence) if rank.role in TRAINING]
-        return tuple(_own_rank(rank) for rank in sorted(own, key=lambda r: (r.role, r.index, r.start_ns)))
+        found = []
+        for rank in sorted(own, key=lambda r: (r.role, r.index, r.start_ns)):
+            main_ns = rank.main.end_ns - rank.main.start_ns if rank.main and not rank.main.truncated else None
+            wait_ns = sum(span.end_ns - span.start_ns for span in rank.named(kinds.GET))
+            found.append(RankSteps(rank.role, rank.index, None, None, None, None, None, wait_ns, main_ns))
+        return tuple(found)
     machines = {
         (result.get("role"), result.get("index")): result.get("machine", {}) for result in evidence.results.values()
     }
@@ -131,7 +131,7 @@ def _rank(process: RecordedProcess, machine: Mapping[str, Any]) -> RankSteps:
     taken = process.steps()
     first = [span for span in taken if span.call == 0]
     ordered = sorted(span.end_ns - span.start_ns for span in taken if span.call and not span.truncated)
-    # of the step loop: another thread takes blocks in advance, and delays nothing
+    # only waits of the step loop: another thread takes blocks in advance, without a delay
     waits = [span for name in (kinds.GET, kinds.AWAIT_BLOCK) for span in process.named(name) if not span.thread]
     return RankSteps(
         role=process.process.role,
@@ -147,12 +147,6 @@ def _rank(process: RecordedProcess, machine: Mapping[str, Any]) -> RankSteps:
         intra_op_threads=machine.get("intra_op_threads"),
         inter_op_threads=machine.get("inter_op_threads"),
     )
-
-
-def _own_rank(rank: Rank) -> RankSteps:
-    main_ns = rank.main.end_ns - rank.main.start_ns if rank.main and not rank.main.truncated else None
-    wait_ns = sum(span.end_ns - span.start_ns for span in rank.named(kinds.GET))
-    return RankSteps(rank.role, rank.index, None, None, None, None, feed_wait_ns=wait_ns, main_ns=main_ns)
 
 
 def _metrics(evidence: Evidence) -> Metrics:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from dlobd import __version__
 from dlobd.bundle import files, reading
@@ -36,11 +35,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The result of a verification.
-
-    Attributes:
-        checks: recomputed checks; empty if recomputation failed.
-    """
+    """The result of a verification. `checks` are recomputed; empty if that failed."""
 
     answers: tuple[Answer, ...]
     checks: tuple[Check, ...] = ()
@@ -53,13 +48,8 @@ class Verification:
 
 
 def verify(bundle: Bundle, against: str = "") -> Verification:
-    """Verify a bundle.
-
-    `against`: hash of the bundle that was noted elsewhere; empty without one.
-
-    Raises:
-        BundleError: run.json cannot be read, or the run was never submitted, so that there is nothing to compute.
-    """
+    """Verify a bundle; `against` is its hash as it was noted elsewhere, if it was. Raises BundleError if run.json
+    cannot be read, or the run was never submitted."""
     run = bundle.read()
     try:
         problems = bundle.verify()
@@ -96,7 +86,7 @@ def _configuration(run: Run, experiment: Runnable, bundle: Bundle) -> Answer:
         differences.append(f"the configuration has key {key(experiment)}, run.json has {run.experiment_key}")
     if experiment.name != run.experiment:
         differences.append(f"the configuration has name {experiment.name}, run.json has {run.experiment}")
-    job = reading.read_json(bundle.path / files.JOB, dict[str, Any])
+    job = reading.read_json(bundle.path / files.JOB, dict[str, object])
     if not isinstance(job, dict):
         reason = job.reason if isinstance(job, reading.Damaged) else "is missing"
         return _answer(question, [*differences, f"{files.JOB} {reason}"], "")
@@ -119,7 +109,7 @@ def _report(run: Run, computed: Computed) -> Answer:
     return _answer("report matches the evidence", lines, f"{len(found)} fields are equal{by}")
 
 
-def _differences(path: str, stored: Any, computed: Any) -> Iterator[str]:
+def _differences(path: str, stored: object, computed: object) -> Iterator[str]:
     """Yield the leaves that differ, with their paths."""
     if isinstance(stored, dict) and isinstance(computed, dict):
         for name in sorted(stored.keys() | computed.keys()):
@@ -131,6 +121,6 @@ def _differences(path: str, stored: Any, computed: Any) -> Iterator[str]:
         yield f"{path}: {_short(stored)} stored, {_short(computed)} computed"
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = json.dumps(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -21,15 +21,13 @@ class HostUse:
 
     host: str = member("Its name.")
     machine: str = member("Its part in the run.")
-    cores: int = member("Its cores.", unit="cores", source="psutil")
-    memory_bytes: int = member("Its memory.", source="psutil")
+    cores: int = member("Its cores.", "psutil")
+    memory_bytes: int = member("Its memory.", "psutil")
     sampled_ns: int = member("Sampled part of the window.", "overlap of the window with [first sample, last sample]")
     cpu_busy_ns: int = member(
-        "CPU time of all its processes.", COUNTER, source="/proc/stat: user, nice, system, irq, softirq"
+        "CPU time of all its processes.", f"{COUNTER}; /proc/stat: user, nice, system, irq, softirq"
     )
-    cpu_stolen_ns: int = member(
-        "CPU time that the hypervisor gave to other machines.", COUNTER, source="/proc/stat: steal"
-    )
+    cpu_stolen_ns: int = member("CPU time that the hypervisor gave to other machines.", f"{COUNTER}; /proc/stat: steal")
     processes_cpu_ns: int = member(
         "CPU time of the sampled processes.",
         "the same of all processes below dlobd and the cluster's daemons; user and system",
@@ -40,16 +38,15 @@ class HostUse:
     )
     memory_used_peak_bytes: int = member("Peak of the memory in use.", "largest sample of total - available")
     disk_read_bytes: int | None = member(
-        "Bytes read from its disks; null without disks.", COUNTER, source="disks with hardware"
+        "Bytes read from its disks; null without disks.", f"{COUNTER}; disks with hardware"
     )
-    disk_written_bytes: int | None = member("Bytes written to its disks.", COUNTER, source="disks with hardware")
+    disk_written_bytes: int | None = member("Bytes written to its disks.", f"{COUNTER}; disks with hardware")
     loopback_bytes: int | None = member(
-        "Bytes sent over loopback; each byte counts once.", COUNTER, source="received on `lo`"
+        "Bytes sent over loopback; each byte counts once.", f"{COUNTER}; received on `lo`"
     )
     net_received_bytes: int = member(
         "Bytes received over its other interfaces.",
-        COUNTER,
-        source="interfaces with hardware; in a container all except `lo`",
+        f"{COUNTER}; interfaces with hardware; in a container all except `lo`",
     )
     net_sent_bytes: int = member("Bytes sent over them.", "as `net_received_bytes`")
 
@@ -59,17 +56,17 @@ class ProcessUse:
     """Use of one process in the window, or of `count` processes with one name, which then have no pid."""
 
     role: str = member("Its role; other: not one of the run's known processes.")
-    index: int = member("Index within its role.", source="own mark; the executor's id; the daemon's name")
-    pid: int | None = member("Process ID; null for several processes.", source="psutil")
+    index: int = member("Index within its role.", "own mark; the executor's id; the daemon's name")
+    pid: int | None = member("Process ID; null for several processes.", "psutil")
     name: str = member("The kernel's name of its program.")
-    count: int = member("Number of processes in this row.", unit="processes", source="psutil")
+    count: int = member("Number of processes in this row.", "psutil", unit="processes")
     cpu_ns: int = member("CPU time in the window.", f"{COUNTER}; from 0 at the process's start; in ticks of 10 ms")
     rss_peak_bytes: int = member("Peak of its resident memory; of several, that of the largest.", "largest sample")
     read_bytes: int | None = member(
-        "Bytes read from disks; null if the kernel does not report it.", COUNTER, source="/proc/PID/io"
+        "Bytes read from disks; null if the kernel does not report it.", f"{COUNTER}; /proc/PID/io"
     )
     write_bytes: int | None = member(
-        "Bytes written to disks; null if the kernel does not report it.", COUNTER, source="/proc/PID/io"
+        "Bytes written to disks; null if the kernel does not report it.", f"{COUNTER}; /proc/PID/io"
     )
 
 
@@ -96,25 +93,24 @@ class LayerUse:
 class GpuUse:
     """Use of one GPU of dlobd's machine in the window."""
 
-    index: int = member("Its number.", source="NVML")
+    index: int = member("Its number.", "NVML")
     name: str = member("Its name.")
-    memory_bytes: int = member("Its memory.", source="NVML")
+    memory_bytes: int = member("Its memory.", "NVML")
     busy_share: float | None = member(
         "Share of the window in which it was busy.",
-        "each sample's utilisation counts for the time since the previous sample",
-        source="NVML",
+        "each sample's utilisation counts for the time since the previous sample; NVML",
     )
-    memory_used_peak_bytes: int | None = member("Peak of its memory in use.", "largest sample", source="NVML")
+    memory_used_peak_bytes: int | None = member("Peak of its memory in use.", "largest sample; NVML")
 
 
 @described()
 class ResourceUse:
     """Resources by sampling. See `dlobd.measures.resource_use`."""
 
-    period_ns: int = member("Requested distance of samples.", source="constant of the sampler")
-    samples: int = member("Samples in the window.", unit="samples", source="evidence/resources.jsonl")
+    period_ns: int = member("Requested distance of samples.", "constant of the sampler")
+    samples: int = member("Samples in the window.", "evidence/resources.jsonl")
     longest_gap_ns: int = member("Longest time between two samples.", "largest difference of successive samples")
-    cost_ns: int = member("CPU time of the sampling in the window.", source="the sampler's own CPU time")
+    cost_ns: int = member("CPU time of the sampling in the window.", "the sampler's own CPU time")
     hosts: tuple[HostUse, ...] = member("The sampled machines.")
     processes: tuple[ProcessUse, ...] = member("The run's processes, and all others by their names.")
     layers: tuple[LayerUse, ...] = member("Use while the attributed time was a layer's.")
@@ -127,7 +123,6 @@ class ResourceUse:
 @described()
 class LaneTime:
     """Split of a part of the wall time by the state of the threads that execute it: on a core, ready, blocked, unknown.
-
     The last four sum to `ns`; `lo` and `hi` bound the first two."""
 
     ns: int = member("Length.", "sum of its segments")
@@ -144,7 +139,7 @@ class LaneTime:
         "Time on a core.", "growth of the counters of each segment's thread, in proportion between two readings"
     )
     waiting_ns: int = member(
-        "Time in the run queue, while others had the cores.", "as `on_core_ns`", source="second number of schedstat"
+        "Time in the run queue, while others had the cores.", "as `on_core_ns`; second number of schedstat"
     )
     blocked_ns: int = member(
         "Time asleep, or waiting for a lock, a disk or a message.", "`ns - on_core_ns - waiting_ns - unknown_ns`"
@@ -165,33 +160,32 @@ class ThreadUse:
 
     host: str = member("Its host.")
     role: str = member("Its role.")
-    index: int = member("Index within its role.", source="own mark; the executor's id")
-    pid: int = member("Process ID.", source="own mark; psutil")
+    index: int = member("Index within its role.", "own mark; the executor's id")
+    pid: int = member("Process ID.", "own mark; psutil")
     source: str = member("Reader of the counters: own marks, samples, or both.")
     main_on_core_ns: int | None = member(
-        "Time on a core of the threads that execute its lane in turn.", THREADS, source="/proc/PID/task/TID/schedstat"
+        "Time on a core of the threads that execute its lane in turn.", f"{THREADS}; /proc/PID/task/TID/schedstat"
     )
-    main_waiting_ns: int | None = member("Time for which they waited for a core.", THREADS, source="its second number")
+    main_waiting_ns: int | None = member("Time for which they waited for a core.", f"{THREADS}; its second number")
     on_core_ns: int | None = member(
-        "Time on a core of all its threads, with ended ones.", THREADS, source="the process's CPU clock"
+        "Time on a core of all its threads, with ended ones.", f"{THREADS}; the process's CPU clock"
     )
     waiting_ns: int | None = member(
-        "Time for which all its observed threads waited for a core.", "sum of their last readings", source="schedstat"
+        "Time for which all its observed threads waited for a core.", "sum of their last readings; schedstat"
     )
     ended_on_core_ns: int | None = member(
         "Part of on_core_ns that no living thread has: threads that ended unobserved.",
         "`on_core_ns` - sum of the threads' last readings",
     )
     read_bytes: int | None = member(
-        "Bytes read from disks; null if the kernel does not report it.", THREADS, source="/proc/PID/io"
+        "Bytes read from disks; null if the kernel does not report it.", f"{THREADS}; /proc/PID/io"
     )
     major_faults: int | None = member(
-        "Page faults that had to wait for a disk.", THREADS, unit="pages", source="/proc/PID/stat"
+        "Page faults that had to wait for a disk.", f"{THREADS}; /proc/PID/stat", unit="pages"
     )
     block_io_ns: int | None = member(
         "Thread time blocked by disks; null if the kernel does not count it.",
-        f"{THREADS}, in ticks of 10 ms",
-        source="/proc/PID/stat, with `delayacct`",
+        f"{THREADS}, in ticks of 10 ms; /proc/PID/stat, with `delayacct`",
     )
 
 
@@ -201,8 +195,8 @@ class Pressure:
 
     host: str = member("Its name.")
     sampled_ns: int = member("Read part of the window.", "overlap of the window with [first reading, last reading]")
-    cpu_ns: int = member("Time in which some task waited for a core.", THREADS, source="`some` in /proc/pressure/cpu")
-    io_ns: int = member("Time in which some task was blocked by a disk.", THREADS, source="`some` in /proc/pressure/io")
+    cpu_ns: int = member("Time in which some task waited for a core.", f"{THREADS}; `some` in /proc/pressure/cpu")
+    io_ns: int = member("Time in which some task was blocked by a disk.", f"{THREADS}; `some` in /proc/pressure/io")
 
 
 @described()
@@ -251,9 +245,7 @@ class PageCache:
     """State of the training files in the page cache when the window began; in HDFS, of their blocks."""
 
     asked: str = member("as-is, warm or cold.")
-    resident_bytes: int = member(
-        "Bytes in memory when the window began.", "resident pages x page size", source="mincore"
-    )
+    resident_bytes: int = member("Bytes in memory when the window began.", "resident pages x page size; mincore")
     total_bytes: int = member("Size of the files; in HDFS, of all replicas.", "sum of their sizes")
     before_resident_bytes: int = member("Bytes in memory before they were read or dropped.", "as `resident_bytes`")
 
@@ -305,8 +297,8 @@ class Import:
     """Import of a Python package, of a millisecond or more."""
 
     role: str = member("The process's role.")
-    index: int = member("Index within its role.", source="own mark")
-    pid: int = member("Process ID.", source="own mark")
+    index: int = member("Index within its role.", "own mark")
+    pid: int = member("Process ID.", "own mark")
     package: str = member("First name of the package.")
     by: str = member("The package that imported it; empty: the program itself.")
     ns: int = member("Time of the import, with nested imports.", "sum of its instants `package imported`")
@@ -320,8 +312,8 @@ class Import:
 class StageMetrics:
     """One attempt of a Spark stage."""
 
-    stage: int = member("Spark's stage ID.", source="Spark's event log")
-    attempt: int = member("Its attempt.", source="Spark's event log")
+    stage: int = member("Spark's stage ID.", "Spark's event log")
+    attempt: int = member("Its attempt.", "Spark's event log")
     call: str | None = member("The call that made the stage; null if its end was not logged.")
     skew_ns: int = member(
         "Time by which its slowest task exceeded its median task.",
@@ -335,9 +327,7 @@ class SparkMetrics:
     """Spark's metrics of its tasks, in sparkMeasure's names and units. See `dlobd.measures.spark_metrics`."""
 
     metrics: Mapping[str, int] = member("Sums over all stages; see below.", "sums over the stages", unit="as below")
-    failed_tasks: int = member(
-        "Ended tasks that failed or were killed.", "ended with a reason other than `Success`", unit="tasks"
-    )
+    failed_tasks: int = member("Ended tasks that failed or were killed.", "ended with a reason other than `Success`")
     skew_ns: int = member(
         "Time by which the slowest tasks exceeded the median tasks of their stages.", "sum of `stages[].skew_ns`"
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 from dlobd.fields import decoded, described, member, plain
 from dlobd.record.resources import CoreWaits, EnvironmentCache, Import, PageCache, ResourceUse, SparkMetrics
@@ -36,35 +36,28 @@ class Metrics:
     """Results of the training, and sizes that only the running cluster knew."""
 
     staged_bytes: int | None = member(
-        "Bytes that were copied into HDFS before the run; 0 if they were there.", source="own count", default=None
+        "Bytes that were copied into HDFS before the run; 0 if they were there.", "own count", default=None
     )
     daemons_bytes: int | None = member(
-        "Resident memory of the cluster's daemons after the run.",
-        "sum of their resident sets",
-        source="/proc",
-        default=None,
+        "Resident memory of the cluster's daemons after the run.", "sum of their resident sets; /proc", default=None
     )
     executor_peak_bytes: int | None = member(
         "Peak of the largest executor container, with its trainer.",
-        "largest of the samples, one per second, of the whole process tree, in whole MiB",
-        source="NodeManager's container metrics over JMX",
+        "largest sample, one per second, of its process tree, in MiB; NodeManager's metrics over JMX",
         default=None,
     )
     test_accuracy: float | None = member(
-        "Share of the test samples that the model classifies correctly.",
-        "correct / all test samples, with the model read back from HDFS",
-        source="rank 0's done-marker",
+        "Share of the test samples classified correctly.",
+        "correct / all, with the model read back from HDFS; rank 0's done-marker",
         unit="share",
         maximum=1,
         default=None,
     )
-    test_samples: int | None = member("Test samples.", unit="samples", source="rank 0's done-marker", default=None)
+    test_samples: int | None = member("Test samples.", "rank 0's done-marker", default=None)
     train_samples: int | None = member(
-        "Samples trained on, all epochs and ranks.", "sum over the ranks' done-markers", unit="samples", default=None
+        "Samples trained on, all epochs and ranks.", "sum over the ranks' done-markers", default=None
     )
-    steps: int | None = member(
-        "Steps of each rank.", "minimum over the ranks' done-markers", unit="steps", default=None
-    )
+    steps: int | None = member("Steps of each rank.", "minimum over the ranks' done-markers", default=None)
     samples_per_second: float | None = member(
         "Training throughput from the first batch to the last step.",
         "`train_samples / training_ns * 1e9`",
@@ -72,36 +65,25 @@ class Metrics:
         default=None,
     )
     first_loss: float | None = member(
-        "Mean loss of the first step, over all ranks.",
-        unit="nats",
-        source="rank 0's done-marker",
-        default=None,
-        minimum=None,
+        "Mean loss of the first step, over all ranks.", "rank 0's done-marker", unit="nats", default=None, minimum=None
     )
     last_loss: float | None = member(
-        "Mean loss of the last step, over all ranks.",
-        unit="nats",
-        source="rank 0's done-marker",
-        default=None,
-        minimum=None,
+        "Mean loss of the last step, over all ranks.", "rank 0's done-marker", unit="nats", default=None, minimum=None
     )
     training_ns: int | None = member(
         "Time from the first batch to the last step.",
-        "latest `last step done` - earliest `first batch` of all ranks",
-        source="own marks",
+        "latest `last step done` - earliest `first batch` of all ranks; own marks",
         default=None,
     )
     loop_ns: int | None = member(
-        "Training loop of the slowest rank; known even if recording was off.",
+        "Training loop of the slowest rank; also known without recording.",
         "maximum over the ranks' done-markers",
         default=None,
     )
     driver_gc_ns: int | None = member(
-        "Garbage collection of the driver's JVM.", "sum of its pauses", source="the JVM's own log", default=None
+        "Garbage collection of the driver's JVM.", "sum of its pauses; the JVM's own log", default=None
     )
-    spans: int | None = member(
-        "Spans that dlobd's recorder wrote, in all processes.", unit="spans", source="files in spans/", default=None
-    )
+    spans: int | None = member("Spans that dlobd's recorder wrote, in all processes.", "files in spans/", default=None)
 
 
 @described()
@@ -116,8 +98,7 @@ class HdfsUse:
     )
     bytes: int | None = member(
         "Amount.",
-        "own mark, else size of the input split or of the file, else DataNode client trace, whose reads include "
-        "checksums (about 0.8 %)",
+        "own mark, else size of split or file, else DataNode client trace; its reads include checksums (0.8 %)",
     )
     ns: int | None = member("Time, if it is a single number.", "sum of the spans of all lanes")
     lo_ns: int | None = member("Otherwise its lower bound.", "`ns`, or the sum of the intervals' `lo_ns`")
@@ -131,8 +112,8 @@ class RankSteps:
     """A rank's steps. Of the user's own script only `main_ns` and `feed_wait_ns` are known."""
 
     role: str = member("chief or worker.")
-    index: int = member("Index within its role.", source="own mark")
-    steps: int | None = member("Steps.", "number of the rank's spans `step` and `first step`", unit="steps")
+    index: int = member("Index within its role.", "own mark")
+    steps: int | None = member("Steps.", "number of the rank's spans `step` and `first step`")
     step_p50_ns: int | None = member(
         "Median step.", "element floor(0.5 n) of its n sorted steps without the first one, counted from 0"
     )
@@ -140,9 +121,7 @@ class RankSteps:
         "99th percentile.", "element floor(0.99 n); null if n < 299, where it equals the maximum"
     )
     step_max_ns: int | None = member("Slowest step.", "the last element")
-    first_step_ns: int | None = member(
-        "First step, which traces and compiles.", source="span `first step`", default=None
-    )
+    first_step_ns: int | None = member("First step, which traces and compiles.", "span `first step`", default=None)
     feed_wait_ns: int | None = member(
         "Time for which the trainer waited for blocks.", "sum of the spans `get` and `await block`", default=None
     )
@@ -153,22 +132,16 @@ class RankSteps:
     )
     device: Literal["cpu", "gpu"] | None = member("Device on which TensorFlow computed.", default=None)
     cores: int | None = member(
-        "Cores that the rank's process may use.",
-        unit="cores",
-        source="done-marker: sched_getaffinity",
-        default=None,
-        minimum=1,
+        "Cores that the rank's process may use.", "done-marker: sched_getaffinity", default=None, minimum=1
     )
     intra_op_threads: int | None = member(
         "TensorFlow's threads within an operation; 0: TensorFlow's choice, which is `cores`.",
-        unit="threads",
-        source="done-marker: tf.config.threading, after the context was made",
+        "done-marker: tf.config.threading",
         default=None,
     )
     inter_op_threads: int | None = member(
         "TensorFlow's threads for operations; 0: TensorFlow's choice, which is `cores`.",
-        unit="threads",
-        source="done-marker: tf.config.threading, after the context was made",
+        "done-marker: tf.config.threading",
         default=None,
     )
 
@@ -196,17 +169,14 @@ class Quantiles:
 class Throughput:
     """Samples per second of the whole job. See `dlobd.measures.throughput`."""
 
-    warmup_steps: int = member(
-        "First steps, which are left out.", unit="steps", source="constant, tf_cnn_benchmarks' default"
-    )
-    steps: int = member("Steps that count.", "the chief's spans `step`, without those", unit="steps", minimum=2)
+    warmup_steps: int = member("First steps, which are left out.", "constant, tf_cnn_benchmarks' default")
+    steps: int = member("Steps that count.", "the chief's spans `step`, without those", minimum=2)
     samples_per_step: int = member(
         "Samples of one step, all ranks together.", "`batch_size * workers` of the job", unit="samples", minimum=1
     )
     mean: float = member(
         "Mean throughput.",
-        "`samples_per_step` / mean of the steps' times with input: from the end of the chief's previous step, or of "
-        "its checkpoint, evaluation or agreement after it",
+        "`samples_per_step` / mean time of the chief's steps with input, without checkpoints and evaluations",
         unit="samples/s",
     )
     uncertainty: float = member(
@@ -227,27 +197,23 @@ class Throughput:
 class Epoch:
     """A completed pass over the training samples."""
 
-    epoch: int = member("Number of the epoch, from 1.", source="own mark `epoch done` of the chief", minimum=1)
+    epoch: int = member("Number of the epoch, from 1.", "own mark `epoch done` of the chief", minimum=1)
     end_ns: int = member(
         "End of its last step.",
-        "after its checkpoint, if one was due",
-        source="own mark `epoch done` of the chief",
+        "after its checkpoint, if one was due; own mark `epoch done` of the chief",
         minimum=None,
     )
     ns: int = member(
         "Length, without evaluations.",
         "`end_ns` - `first batch` of the chief, or the end of the previous epoch and of its evaluation",
     )
-    loss: float = member(
-        "Mean loss of its steps.", unit="nats", source="own mark `epoch done` of the chief", minimum=None
-    )
+    loss: float = member("Mean loss of its steps.", "own mark `epoch done` of the chief", unit="nats", minimum=None)
     test_samples: int | None = member(
         "Samples evaluated after it.",
-        unit="samples",
-        source="own mark `epoch evaluated` of the chief; for the last epoch, if it has none, the stored model",
+        "own mark `epoch evaluated` of the chief; for the last epoch, if it has none, the stored model",
     )
     test_accuracy: float | None = member(
-        "Share of them classified correctly.", "correct / all", source="as `test_samples`", unit="share", maximum=1
+        "Share of them classified correctly.", "correct / all; as `test_samples`", unit="share", maximum=1
     )
     evaluation_ns: int | None = member(
         "Time from its end until its accuracy was known.",
@@ -284,8 +250,8 @@ class ExchangeUse:
     """A rank's exchanges of all its steps, by their parts; None where the exchange does not separate them."""
 
     role: str = member("chief or worker.")
-    index: int = member("Index within its role.", source="own mark")
-    calls: int = member("Number of exchanges.", "spans `exchange` of whole steps", unit="calls")
+    index: int = member("Index within its role.", "own mark")
+    calls: int = member("Number of exchanges.", "spans `exchange` of whole steps")
     bytes: int | None = member("Packed bytes of all exchanges.", "sum over its spans `pack` of their `bytes`")
     compute_ns: int = member("Forward and backward, and apply.", "sum of its spans `forward and backward` and `apply`")
     exchange_ns: int = member("Exchange, with its parts.", "sum of its spans `exchange`")
@@ -304,7 +270,7 @@ class ExchangeUse:
 
 @described()
 class Plane:
-    """One of the ways on which a job's processes talk, and the transport that carried its bytes."""
+    """A kind of traffic between a job's processes, and the transport that carried its bytes."""
 
     plane: str = member(
         "exchange: the gradients; tensorflow-grpc: TensorFlow's own; spark: RPC and shuffle; hdfs: data."
@@ -343,9 +309,9 @@ class LoopCost:
 
     rank: str = member("Role and index.")
     length_ns: int = member(
-        "Time from its first batch to its last step.", "`last step done` - `first batch`", source="own marks"
+        "Time from its first batch to its last step.", "`last step done` - `first batch`; own marks"
     )
-    spans: int = member("Spans that began in that time, in all threads of the rank.", unit="spans", source="own marks")
+    spans: int = member("Spans that began in that time, in all threads of the rank.", "own marks")
     ns: int | None = member(
         "Estimated cost of recording them.",
         "`spans * span_cost_ns`; much of it is writing, which may run in parallel to the loop",
@@ -360,15 +326,13 @@ class RecordingCost:
     recording: Literal["on", "off"] = member("off: DLOBD_TRACE was off, so there is no breakdown by layer.")
     span_cost_ns: int | None = member(
         "CPU time per span on the client's machine, just before the window.",
-        "median of 7 times 100 spans with cold caches",
-        source="evidence/span_cost.json",
+        "median of 7 times 100 spans with cold caches; evidence/span_cost.json",
     )
-    spans: int = member("Spans in the span files of all processes.", "lines of spans/ that begin a span", unit="spans")
-    lines: int = member("Complete lines in the span files.", "readable lines of spans/", unit="lines")
+    spans: int = member("Spans in the span files of all processes.", "lines of spans/ that begin a span")
+    lines: int = member("Complete lines in the span files.", "readable lines of spans/")
     lost_lines: int = member(
         "Lines that could not be written to disk.",
-        "sum over the processes of the last `cost` line, or of the recorder's message on stderr, whichever is more",
-        unit="lines",
+        "sum over the processes of the last `cost` line or the message on stderr, whichever is more",
     )
     left_out: int | None = member(
         "Calls into the JVM that were too short to record as a span; only of your own scripts.",
@@ -388,7 +352,6 @@ class RecordingCost:
     chain_spans: int = member(
         "Spans along the attributed chain.",
         "own marks that begin in wall time of their lane, without those of other threads",
-        unit="spans",
     )
     chain_ns: int | None = member(
         "Estimated cost of recording them; included in the layers' numbers.", "`chain_spans * span_cost_ns`"
@@ -407,16 +370,15 @@ class Check:
 
     code: str = member("Stable name of the check; other programs may depend on it.")
     verdict: Verdict = member(
-        "unknown: a source is incomplete, or a difference may be harmless. A single fail makes a successful run "
-        "invalid."
+        "unknown: a source is incomplete, or a difference may be harmless. fail: the run is invalid."
     )
     message: str = member("Both figures in plain words, or the reason why the verdict is unknown.")
     left: Number | None = member(
-        "Figure of the first source.", source="`left_source`", unit="as in `left_source`", minimum=None
+        "Figure of the first source.", "`left_source`", unit="as in `left_source`", minimum=None
     )
     left_source: str = member("The first source, and its unit.")
     right: Number | None = member(
-        "Figure of the second source.", source="`right_source`", unit="as in `right_source`", minimum=None
+        "Figure of the second source.", "`right_source`", unit="as in `right_source`", minimum=None
     )
     right_source: str = member("The second source, and its unit.")
 
@@ -430,12 +392,10 @@ class Finding:
     says: str = member("A sentence with the time and its share of the wall time.")
     ns: int = member("Wall time of the cause.", "sum of its segments of the attribution")
     saves_ns: int = member(
-        "Upper bound of the saving.",
-        "wall time - wall time of the trace replayed without the cause; see findings.md",
+        "Upper bound of the saving.", "wall time - wall time of the trace replayed without the cause; see findings.md"
     )
     lo_ns: int = member(
-        "Lower bound of the saving.",
-        "`saves_ns` - the uncertainty of the boundaries of the removed spans; above 0",
+        "Lower bound of the saving.", "`saves_ns` - the uncertainty of the boundaries of the removed spans; above 0"
     )
     above_noise: bool = member("True if lo_ns exceeds the difference of equal runs. Such findings come first.")
     evidence: tuple[str, ...] = member("Spans with their lengths, figures of other sources; one line each.")
@@ -447,9 +407,7 @@ class Finding:
 class Noise:
     """The noise of a machine. Times are in nanoseconds; None where the kernel does not report a figure."""
 
-    timer_ns: int = member(
-        "Interval between two consecutive clock readings.", "median of 2,000", source="CLOCK_MONOTONIC"
-    )
+    timer_ns: int = member("Interval between two consecutive clock readings.", "median of 2,000; CLOCK_MONOTONIC")
     sleep_over_p50_ns: int = member("Median overshoot of a 1 ms sleep.", "median of 300 sleeps, minus 1 ms")
     sleep_over_p99_ns: int = member("99th percentile of the same.", "99th percentile of 300 sleeps, minus 1 ms")
     loop_variation: float = member(
@@ -460,13 +418,12 @@ class Noise:
     loop_slowest: float = member("Slowest of these pieces.", "the slowest of them / their median", unit="share")
     steal_share: float | None = member(
         "CPU time that the hypervisor gave to other guests in that time.",
-        "steal / all CPU time during the measurement; null if the kernel does not report it",
-        source="/proc/stat",
+        "steal / all CPU time during the measurement; null if the kernel does not report it; /proc/stat",
         maximum=1,
     )
     loopback_p50_ns: int = member("Median round trip of 64 bytes over loopback.", "median of 400 TCP round trips")
     loopback_p99_ns: int = member("99th percentile of the same.", "99th percentile of 400 TCP round trips")
-    load_1m: float = member("Load average over the last minute.", unit="processes", source="/proc/loadavg")
+    load_1m: float = member("Load average over the last minute.", "/proc/loadavg", unit="processes")
     machine: str = member("The measured machine: all of the cluster, or only the client.", default="")
     earlier_walls_ns: tuple[int, ...] | None = member(
         "Wall times of earlier runs of the same experiment on this machine, oldest first. null: not read.",
@@ -518,8 +475,7 @@ class Computed:
     ranks: tuple[RankSteps, ...] = member("Spread across the ranks.", default=())
     metrics: Metrics = member("Results of the training.")
     throughput: Throughput | None = member(
-        "Samples per second of the whole job, as tf_cnn_benchmarks defines it, and step times. null: the number of "
-        "steps is too small, or they were not recorded.",
+        "Samples per second of the whole job, as in tf_cnn_benchmarks, and step times. null: too few recorded steps.",
         default=None,
     )
     epochs: tuple[Epoch, ...] = member("Completed epochs, with test accuracy where it was evaluated.", default=())
@@ -534,13 +490,11 @@ class Computed:
     )
     overhead: RecordingCost | None = member("Cost of dlobd's own recording. null: not measured.", default=None)
     resources: ResourceUse | None = member(
-        "Sampled use of dlobd's machine and of the run's processes on it; the nodes of an external cluster are not "
-        "sampled. null: no samples.",
+        "Sampled use of dlobd's machine and of the run's processes, not of external nodes. null: no samples.",
         default=None,
     )
     core_waits: CoreWaits | None = member(
-        "The wall time by the state of its threads: on a core, waiting for a core, or blocked. null: no readings.",
-        default=None,
+        "The wall time by the state of its threads: on a core, waiting, or blocked. null: no readings.", default=None
     )
     imports: tuple[Import, ...] = member("Imports of Python packages, by process and importer.", default=())
     findings: tuple[Finding, ...] = member("Causes of overhead with a setting that saves time, by saving.", default=())
@@ -554,32 +508,27 @@ class Computed:
         "Each rank's exchanges, all steps together; empty if the exchange lies inside of the step.", default=()
     )
     checks: tuple[Check, ...] = member(
-        "Each check compares one quantity from two sources. Checks that do not apply to the run are left out.",
-        default=(),
+        "Comparisons of one quantity from two sources, as far as they apply to the run.", default=()
     )
     noise: Noise | None = member("Noise of the machine just before the window. null: not measured.", default=None)
     page_cache: PageCache | None = member(
-        "Training files in the page cache just before the window; in HDFS, their blocks. null: unknown, as on an "
-        "external cluster.",
-        default=None,
+        "Training files, or their HDFS blocks, in the page cache before the window. null: unknown.", default=None
     )
     environment_cache: EnvironmentCache | None = member(
-        "Files of the job's environment in the page cache at its start. null: not read, as on an external cluster.",
-        default=None,
+        "Files of the job's environment in the page cache at its start. null: not read.", default=None
     )
     warnings: tuple[str, ...] = member("Warnings for readers of the report, one line each.", default=())
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return the members as JSON has them."""
-        record: dict[str, Any] = plain(self)
-        return record
+        return dict(plain(self))
 
 
 @described(kw_only=True)
 class Run(Computed):
     """One execution, immutable: the content of run.json."""
 
-    schema_version: int = member("Version of this format.", source="constant of this dlobd version")
+    schema_version: int = member("Version of this format.", "constant of this dlobd version")
     run_id: str = member("UTC start time and four random digits.", pattern="^[0-9]{8}T[0-9]{6}Z-[0-9a-f]{4}$")
     experiment: str = member("Name of the experiment.")
     experiment_key: str = member(
@@ -595,20 +544,19 @@ class Run(Computed):
     )
     platform: Mapping[str, str | int | float | bool | None] = member(
         "The machine: system, kernel, architecture, processor, cores, memory_bytes ...; the user's hadoop_settings.",
+        "operating system, at the start of the run",
         unit="cores, bytes, load",
-        source="operating system, at the start of the run",
         minimum=None,
     )
     versions: Mapping[str, str | None] = member("Versions of dlobd, Python, Java, Hadoop, Spark, TensorFlow ...")
     git: Checkout | None = member("State of dlobd's git checkout. null: no checkout.")
-    seeds: Mapping[str, int] = member("Random seeds by use.", source="experiment file", minimum=None)
+    seeds: Mapping[str, int] = member("Random seeds by use.", "experiment file", minimum=None)
 
     @classmethod
-    def from_json(cls, record: Mapping[str, Any]) -> Run:
+    def from_json(cls, record: Mapping[str, object]) -> Run:
         """Build the run of a run.json; `dlobd.bundle.store` validates it.
         Raises KeyError or TypeError if it is not one."""
-        run: Run = decoded(cls, record)
-        return run
+        return decoded(cls, record)
 
     def with_computed(self, computed: Computed) -> Run:
         """Return the run with these members computed from its evidence."""

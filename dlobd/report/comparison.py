@@ -114,7 +114,12 @@ def _pair(comparison: Comparison, pair: Pair, console: Console) -> None:
         "percent", "difference", "interval", "detects", "seconds", f"runs for {text.percentage(comparison.margin)}"
     )
     for name, one in pair.quantities.items():
-        rows.add_row(title(name), *_percent(one), *_detectable(one), _needed(one))
+        share = "-" if one.difference_share is None else f"{one.difference_share * 100:+.1f}"
+        detects = "-" if one.smallest_ns is None else _seconds(one.smallest_ns)
+        part = (
+            f"{one.smallest_ns / one.baseline_ns * 100:.1f}" if one.smallest_ns is not None and one.baseline_ns else "-"
+        )
+        rows.add_row(title(name), share, _between(one.share, 0.01, 1), part, detects, _needed(one))
     console.print(rows)
     if pair.unknown:
         text.line(console, not_compared(pair))
@@ -154,17 +159,6 @@ def _seconds(ns: float, sign: bool = False) -> str:
 
 def _between(bounds: Bounds | None, unit: float, digits: int) -> str:
     return "" if bounds is None else f"({bounds.low / unit:+.{digits}f} to {bounds.high / unit:+.{digits}f})"
-
-
-def _percent(one: Compared) -> tuple[str, str]:
-    share = one.difference_share
-    return "-" if share is None else f"{share * 100:+.1f}", _between(one.share, 0.01, 1)
-
-
-def _detectable(one: Compared) -> tuple[str, str]:
-    if one.smallest_ns is None:
-        return "-", "-"
-    return f"{one.smallest_ns / one.baseline_ns * 100:.1f}" if one.baseline_ns else "-", _seconds(one.smallest_ns)
 
 
 def _needed(one: Compared) -> str:

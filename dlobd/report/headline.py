@@ -35,10 +35,8 @@ def headline(run: Run) -> str:
 
 
 def tenths(wall_ns: int, parts_ns: Sequence[int]) -> tuple[int, list[int]]:
-    """Round a wall and its parts to tenths of a second, such that the rounded parts sum to the rounded wall.
-
-    Hamilton's method: each part is rounded down, and the missing tenths go to the parts with the largest remainders.
-    """
+    """Round a wall and its parts to tenths of a second, such that the rounded parts sum to the rounded wall. Hamilton's
+    method: each part is rounded down, and the missing tenths go to the parts with the largest remainders."""
     total = (wall_ns + TENTH_NS // 2) // TENTH_NS
     rounded = [ns // TENTH_NS for ns in parts_ns]
     by_remainder = sorted(range(len(parts_ns)), key=lambda i: -(parts_ns[i] % TENTH_NS))

@@ -6,7 +6,7 @@ from dlobd.bundle.noise import ENOUGH_RUNS, UNKNOWN_NOISE, noise_ns, run_variati
 from dlobd.compare import power
 from dlobd.compare.permutation import ALPHA
 from dlobd.record.resources import CoreWaits, EnvironmentCache, PageCache, ResourceUse
-from dlobd.record.run import Finding, Noise, Plane, RecordingCost, Run, Throughput, TimeToAccuracy
+from dlobd.record.run import Finding, Noise, Plane, RecordingCost, Run, TimeToAccuracy
 from dlobd.report import text
 from dlobd.report.headline import headline
 from dlobd.report.summary import Summary, summary
@@ -79,25 +79,20 @@ def saving(row: Finding) -> str:
 
 def circumstances(run: Run, found: Summary) -> list[str]:
     """Return the circumstances of the measurement: checks, noise, caches."""
-    lines = _checks(run, found)
+    lines = []
+    if run.checks:
+        passed = len(run.checks) - len(found.failed) - len(found.undecided)
+        lines.append(f"checks: {passed} of {len(run.checks)} passed")
+    lines += [f"check failed: {check.message} ({check.code})" for check in found.failed]
+    lines += [f"check impossible: {check.message} ({check.code})" for check in found.undecided]
     if run.noise:
-        lines.append(_noise(run))
+        machine = "" if run.noise.machine == ALL else f" ({run.noise.machine})"
+        lines.append(f"noise: {run_line(run.noise)}{machine}")
     if run.page_cache:
         lines.append(_page_cache(run, run.page_cache))
     if run.environment_cache:
         lines.append(_environment(run.environment_cache))
     return lines
-
-
-def _checks(run: Run, found: Summary) -> list[str]:
-    if not run.checks:
-        return []
-    passed = len(run.checks) - len(found.failed) - len(found.undecided)
-    return [
-        f"checks: {passed} of {len(run.checks)} passed",
-        *(f"check failed: {check.message} ({check.code})" for check in found.failed),
-        *(f"check impossible: {check.message} ({check.code})" for check in found.undecided),
-    ]
 
 
 def _page_cache(run: Run, cache: PageCache) -> str:
@@ -117,18 +112,6 @@ def _environment(cache: EnvironmentCache) -> str:
         if part.state and part.there_bytes is not None and part.after_bytes is not None
     ]
     return f"environment in the page cache before the run: {', '.join(known) or 'unknown'}"
-
-
-def _noise(run: Run) -> str:
-    measured = run.noise
-    if measured is None or None in (
-        measured.loop_variation,
-        measured.sleep_over_p99_ns,
-        measured.loopback_p99_ns,
-    ):
-        return "noise: not completely measured"
-    machine = "" if measured.machine == ALL else f" ({measured.machine})"
-    return f"noise: {run_line(measured)}{machine}"
 
 
 def recording(overhead: RecordingCost | None) -> str:
@@ -160,16 +143,15 @@ def training(run: Run) -> list[str]:
     """Return throughput, and the time to the target accuracy."""
     lines = []
     if run.throughput:
-        lines.append(f"throughput after {run.throughput.warmup_steps} steps: {_rate(run.throughput)}")
+        found = run.throughput
+        spread = f"+/- {text.plain(found.uncertainty)} (jitter = {text.plain(found.jitter)})"
+        lines.append(
+            f"throughput after {found.warmup_steps} steps: samples/s: {text.plain(found.mean)} {spread}, "
+            f"{found.steps} steps of {found.samples_per_step} samples; the spread is that within this run"
+        )
     if run.time_to_accuracy:
         lines.append(_reached(run, run.time_to_accuracy))
     return lines
-
-
-def _rate(found: Throughput) -> str:
-    spread = f"+/- {text.plain(found.uncertainty)} (jitter = {text.plain(found.jitter)})"
-    steps = f"{found.steps} steps of {found.samples_per_step} samples"
-    return f"samples/s: {text.plain(found.mean)} {spread}, {steps}; the spread is that within this run"
 
 
 def _reached(run: Run, found: TimeToAccuracy) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import asdict, dataclass
 
-from dlobd import spans as kinds
 from dlobd.axes import DATASETS
 from dlobd.experiment.training import batches
 from dlobd.layers import UNATTRIBUTED, title
@@ -181,7 +180,7 @@ def machine_of(rank: RankSteps) -> str:
 
 
 def metrics(run: Run) -> list[tuple[str, float | None]]:
-    """Return the known metrics, and the main results of dlobd's own training also if they are unknown."""
+    """Return the known metrics, and the main results of dlobd's own training even if unknown."""
     always = () if run.own else ("test_accuracy", "train_samples", "steps", "samples_per_second")
     return [(name, value) for name, value in asdict(run.metrics).items() if value is not None or name in always]
 
@@ -198,39 +197,6 @@ def slowest_rank(run: Run) -> str:
 def _dataset(name: str) -> str:
     row = next((row for row in DATASETS if row.name == name), None)
     return f"{name} ({row.title})" if row and row.part_of else name
-
-
-# ---- single figures for comparisons; None if not measured
-
-
-def first_step_s(run: Run) -> float | None:
-    """Return the seconds from the window's start to the end of the first step."""
-    at_ns = run.event_ns(kinds.FIRST_STEP_DONE)
-    return (at_ns - run.window.start_ns) / 1e9 if run.window and at_ns is not None else None
-
-
-def launcher_s(run: Run) -> float | None:
-    """Return the seconds from the last executor's registration to the end of the first step: the launcher's part."""
-    from_ns, until_ns = run.event_ns(kinds.EXECUTOR_REGISTERED), run.event_ns(kinds.FIRST_STEP_DONE)
-    return (until_ns - from_ns) / 1e9 if from_ns is not None and until_ns is not None else None
-
-
-def steady_rate(run: Run) -> float | None:
-    """Return samples of all ranks per second, without the first step, which TensorFlow traces and compiles."""
-    begin, end = run.event_ns(kinds.FIRST_STEP_DONE), run.event_ns(kinds.LAST_STEP_DONE)
-    steps, samples = run.metrics.steps, run.metrics.train_samples
-    if begin is None or end is None or samples is None or not steps:
-        return None
-    return samples * (steps - 1) / steps / (end - begin) * 1e9 if samples else None
-
-
-def teardown_s(run: Run) -> float | None:
-    """Return the seconds from the last step to the window's end: save, read back, evaluate, stop, exit."""
-    last = run.event_ns(kinds.LAST_STEP_DONE)
-    return (run.window.end_ns - last) / 1e9 if run.window and last is not None else None
-
-
-# ---- parts of the summary
 
 
 def _share(run: Run, ns: int) -> float:

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Literal, cast, get_args
+from typing import Literal, get_args
 
 from dlobd.layers import title
 from dlobd.record.resources import ProcessUse, ThreadUse
@@ -42,30 +42,33 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table. `totals` are closing rows of the terminal, which the sortable table of the page does not have."""
+    """A table. `totals` are closing rows of the terminal, which the sortable table of the page does not have.
+
+    heads: "name:unit | name"; text needs no unit, and "+" after it leaves a column to the page.
+    """
 
     title: str
-    columns: Sequence[Column]
+    heads: str
     rows: Sequence[Row]
     note: str = ""
     totals: Sequence[Row] = ()
+
+    @property
+    def columns(self) -> list[Column]:
+        """The columns of `heads`. Raises ValueError for an unknown unit."""
+        made = []
+        for head in map(str.strip, self.heads.split("|")):
+            name, _, unit = head.removesuffix("+").partition(":")
+            known = next((one for one in get_args(Unit) if one == (unit or "text")), None)
+            if known is None:
+                raise ValueError(f"{head} has no unit of {get_args(Unit)}")
+            made.append(Column(name, known, head.endswith("+")))
+        return made
 
     def to_json(self) -> dict[str, object]:
         """Return the table as the page's data."""
         columns = [{"name": column.name, "kind": column.unit} for column in self.columns]
         return {"title": self.title, "columns": columns, "rows": [list(row) for row in self.rows], "note": self.note}
-
-
-def columns(text: str) -> list[Column]:
-    """Return the columns of "name:unit | name"; text needs no unit, and "+" after it leaves a column to the page.
-    Raises ValueError if there is no such unit."""
-    made = []
-    for cell in text.split("|"):
-        name, _, unit = cell.strip().removesuffix("+").partition(":")
-        if (unit or "text") not in get_args(Unit):
-            raise ValueError(f"{cell} has no unit of {get_args(Unit)}")
-        made.append(Column(name, cast(Unit, unit or "text"), cell.strip().endswith("+")))
-    return made
 
 
 def _values(items: Iterable[object], names: str) -> list[Row]:
@@ -76,23 +79,10 @@ def _values(items: Iterable[object], names: str) -> list[Row]:
 
 def page_tables(run: Run, found: Summary) -> list[Table]:
     """Return all tables of the page's section of tables that have a row."""
-    of_summary = (layers, evidence, largest, causes, hidden)
-    of_run = (
-        core_waits,
-        hdfs,
-        layer_use,
-        role_use,
-        process_use,
-        thread_use,
-        spark_metrics,
-        stages,
-        imports,
-        throughput,
-    )
-    every = [
-        *(make(found) for make in of_summary),
-        *(make(run) for make in (*of_run, metric_values, setup)),
-    ]
+    of_summary = layers, evidence, largest, causes, hidden
+    of_threads = core_waits, hdfs, layer_use, role_use, process_use, thread_use
+    of_run = *of_threads, spark_metrics, stages, imports, throughput, metric_values, setup
+    every = [*(make(found) for make in of_summary), *(make(run) for make in of_run)]
     return [table for table in every if table.rows]
 
 
@@ -108,7 +98,7 @@ def layers(found: Summary) -> Table:
     notes = ["The bounds of layers depend on each other; do not add them up."]
     if small := [part.title for part in found.parts if part.below_resolution]:
         notes.append(f"Shorter than the uncertainty of its boundaries, use the highest: {', '.join(small)}.")
-    heads = columns("layer | seconds:s | % of wall time:share | lowest, s:s | highest, s:s | unexplained, s:s")
+    heads = "layer | seconds:s | % of wall time:share | lowest, s:s | highest, s:s | unexplained, s:s"
     return Table("Where the wall time went", heads, rows, " ".join(notes), [total])
 
 
@@ -120,7 +110,7 @@ def evidence(found: Summary) -> Table:
     seen = found.seen
     sums = seen.measured_ns, seen.between_marks_ns, seen.named_wait_ns, found.unknown_ns
     totals = [("total", *sums), ("of wall time", *(text.percentage(found.share(ns), 1) for ns in sums))]
-    heads = columns("layer | measured, s:s | between marks, s:s | named waits, s:s | unexplained, s:s")
+    heads = "layer | measured, s:s | between marks, s:s | named waits, s:s | unexplained, s:s"
     return Table("Quality of the evidence", heads, rows, totals=totals)
 
 
@@ -136,13 +126,13 @@ def core_waits(run: Run) -> Table:
             rows.append((name, *(ns if known else None for ns in lengths), row.unknown_ns))
         totals = [rows.pop()]
         note = " ".join(f"unknown, {text.seconds(ns)} s: {why}." for why, ns in waits.unknown)
-    heads = columns(
+    heads = (
         "layer | on a core, s:s | waiting for a core, s:s | at least, s:s | at most, s:s | blocked, s:s | unknown, s:s"
     )
     return Table("Thread state while the time passed", heads, rows, note, totals)
 
 
-PART = columns("layer | seconds:s | % of wall time:share | name")
+PART = "layer | seconds:s | % of wall time:share | name"
 
 
 def largest(found: Summary) -> Table:
@@ -154,7 +144,7 @@ def largest(found: Summary) -> Table:
 def causes(found: Summary) -> Table:
     """Return the named causes of waiting."""
     rows = [(part.title, part.ns, found.share(part.ns), part.name, part.length) for part in found.causes]
-    return Table("Named causes, contained in the layers", [*PART, Column("length")], rows)
+    return Table("Named causes, contained in the layers", f"{PART} | length", rows)
 
 
 def hidden(found: Summary) -> Table:
@@ -163,45 +153,39 @@ def hidden(found: Summary) -> Table:
         (title(part.layer), title(part.inside), part.lo_ns, part.hi_ns, part.lo_source, part.hi_source)
         for part in found.hidden
     ]
-    heads = columns("layer | inside | lowest, s:s | highest, s:s | source of the lowest | source of the highest")
+    heads = "layer | inside | lowest, s:s | highest, s:s | source of the lowest | source of the highest"
     return Table("Hidden inside another layer, known only as an interval", heads, rows)
 
 
 def not_measured(run: Run) -> Table:
     """Return the layers without a measurement. A layer without a container took no part in the run."""
     rows = [(title(row.layer), title(row.inside) if row.inside else "", row.why) for row in run.not_measured]
-    return Table("Not measured", columns("layer | inside | reason"), rows)
+    return Table("Not measured", "layer | inside | reason", rows)
 
 
 def corrections(found: Summary) -> Table:
     """Return the corrections of the evidence, by kind."""
     rows = _values(found.corrections, "kind ns count largest.span largest.ns")
-    heads = columns("kind | seconds:s | count:number | largest, span | largest, s:s")
-    return Table("Corrections of the evidence", heads, rows)
+    return Table("Corrections of the evidence", "kind | seconds:s | count:number | largest, span | largest, s:s", rows)
 
 
 def events(run: Run, name: str, happened: Sequence[Event]) -> Table:
     """Return the events of start-up or of teardown, in their order."""
     rows = []
+    since = ""
     previous = None
     for event in happened:
+        if previous:  # without certain order and distance, the bound
+            ns, resolution_ns = event.at_ns - previous.at_ns, max(previous.resolution_ns, event.resolution_ns)
+            since = f"< {text.short(resolution_ns)}" if abs(ns) < resolution_ns else f"{ns / 1e9:+.3f}"
         zero_ns = run.window.start_ns if run.window else happened[0].at_ns
         kind = INSTANTS.get(event.event)
         seen = (event.source, text.short(event.resolution_ns), event.clock)
-        rows.append((event.event, event.at_ns - zero_ns, _since(previous, event), kind and kind.unlocks, *seen))
+        rows.append((event.event, event.at_ns - zero_ns, since, kind and kind.unlocks, *seen))
         previous = event
     start = run.window.name.partition(" -> ")[0] if run.window else "the first event"
-    heads = columns("event | at, s:s | since the previous, s | unlocks+ | source | resolution | clock")
+    heads = "event | at, s:s | since the previous, s | unlocks+ | source | resolution | clock"
     return Table(name, heads, rows, f"Seconds since {start}.")
-
-
-def _since(previous: Event | None, event: Event) -> str:
-    """Format the distance of two events; if neither order nor distance is certain, its bound."""
-    if previous is None:
-        return ""
-    ns = event.at_ns - previous.at_ns
-    resolution_ns = max(previous.resolution_ns, event.resolution_ns)
-    return f"< {text.short(resolution_ns)}" if abs(ns) < resolution_ns else f"{ns / 1e9:+.3f}"
 
 
 # ---- the job
@@ -213,7 +197,7 @@ def hdfs(run: Run) -> Table:
         (row.purpose, row.operations, row.bytes, row.ns, *_bounds(row), row.source_begin, row.source_end)
         for row in run.hdfs
     ]
-    heads = columns("purpose | calls:number | MB:mb | seconds:s | lowest, s:s | highest, s:s | from | to")
+    heads = "purpose | calls:number | MB:mb | seconds:s | lowest, s:s | highest, s:s | from | to"
     return Table("HDFS by purpose", heads, rows, "Of all lanes together: the sum can exceed the layer.")
 
 
@@ -224,7 +208,7 @@ def _bounds(row: HdfsUse) -> tuple[int | None, int | None]:
 def ranks(run: Run) -> Table:
     """Return the steps of ranks; of a user's script, the seconds of its main function."""
     if run.own:
-        own = columns("rank | main function, s:s | of these in DataFeed.next_batch, s:s")
+        own = "rank | main function, s:s | of these in DataFeed.next_batch, s:s"
         return Table("Ranks", own, _values(run.ranks, "name main_ns feed_wait_ns"))
     few = any((rank.steps or 0) < SAMPLES_FOR_P99 for rank in run.ranks)
     rows = []
@@ -234,14 +218,14 @@ def ranks(run: Run) -> Table:
         rows.append((rank.name, rank.steps, *lengths))
     note = f"p99 needs {SAMPLES_FOR_P99} steps; with fewer steps only the maximum is known." * few
     heads = "rank | steps:number | p50, ms:ms | p99, ms:ms | max, ms:ms | first step, s:s | waited for the feed, s:s"
-    return Table("Ranks", columns(heads), rows, note)
+    return Table("Ranks", heads, rows, note)
 
 
 def exchange(run: Run) -> Table:
     """Return the parts of each rank's gradient exchange."""
     names = "calls bytes compute_ns exchange_ns pack_ns wait_for_peers_ns wire_ns unpack_ns overlap"
     rows = [(f"{use.role} {use.index}", *_values([use], names)[0]) for use in run.exchange]
-    heads = columns(
+    heads = (
         "rank | calls:number | MB:mb | compute, s:s+ | exchange, s:s+ | pack, s:s | wait, s:s | wire, s:s "
         "| unpack, s:s | overlap:number"
     )
@@ -254,7 +238,7 @@ def throughput(run: Run) -> Table:
     rows = [
         (name, times.p50_ns, times.p90_ns, times.p95_ns, times.p99_ns, times.max_ns) for name, times in lengths.items()
     ]
-    return Table("Length of steps", columns("milliseconds | p50:ms | p90:ms | p95:ms | p99:ms | max:ms"), rows)
+    return Table("Length of steps", "milliseconds | p50:ms | p90:ms | p95:ms | p99:ms | max:ms", rows)
 
 
 def epochs(run: Run) -> Table:
@@ -262,7 +246,7 @@ def epochs(run: Run) -> Table:
     own = _values(run.epochs, "epoch ns loss test_accuracy evaluation_ns")
     known = ((run.from_submit_ns(row), run.from_first_touch_ns(row)) for row in run.epochs)
     rows = [(*row, *times) for row, times in zip(own, known, strict=True)]
-    heads = columns(
+    heads = (
         "epoch:number | seconds:s | mean loss:number | test accuracy:number | evaluation, s:s "
         "| known, s from submit:s | known, s from the first touch of the data:s"
     )
@@ -279,13 +263,22 @@ def metric_values(run: Run) -> Table:
             rows.append((name.removesuffix("_bytes"), round(value / 1e6, 1), "MB"))
         else:
             rows.append((name, value, ""))
-    return Table("Metrics", columns("metric | value:number | unit"), rows)
+    return Table("Metrics", "metric | value:number | unit", rows)
 
 
 def setup(run: Run) -> Table:
     """Return the lengths of steps outside of the window."""
     rows = [(key.removesuffix("_ns"), ns) for key, ns in run.setup.items() if ns is not None]
-    return Table("Outside the window", columns("part | seconds:s"), rows)
+    return Table("Outside the window", "part | seconds:s", rows)
+
+
+def cost(run: Run, per_hour: float) -> Table:
+    """Return the run's cost at a price of the whole cluster per hour, in the currency of the price."""
+    lengths = {"run": run.wall_ns, "training": run.metrics.training_ns}
+    if reached := run.time_to_accuracy:
+        lengths[f"to accuracy {reached.target:g}"] = reached.from_submit_ns
+    rows = [(name, None if ns is None else per_hour * ns / 3_600_000_000_000, ns) for name, ns in lengths.items()]
+    return Table(f"Cost at {per_hour:g} per hour for the whole cluster", "part | cost:number | seconds:s", rows)
 
 
 # ---- resources
@@ -303,7 +296,7 @@ def layer_use(run: Run) -> Table:
         rows.append((title(row.layer), row.ns, *busy, *known))
     machine = used.hosts[0].machine if used else ""
     note = f"Machine: {machine}. Its use while the wall time was the layer's; CPU of all cores."
-    heads = columns(
+    heads = (
         f"layer | seconds:s | CPU, %:share {'| GPU, %:share ' * gpus}| disk read, MB:mb | written, MB:mb "
         "| loopback, MB:mb | received, MB:mb | sent, MB:mb"
     )
@@ -325,7 +318,7 @@ def role_use(run: Run) -> Table:
         )
         for role, alike in sorted(roles.items(), key=lambda item: -sum(process.cpu_ns for process in item[1]))
     ]
-    heads = columns("role | count:number | CPU, s:s | memory at most, MB:mb | disk read, MB:mb | written, MB:mb")
+    heads = "role | count:number | CPU, s:s | memory at most, MB:mb | disk read, MB:mb | written, MB:mb"
     return Table("Resource use by role, in the window", heads, rows, "Memory is that of the largest process.")
 
 
@@ -333,7 +326,7 @@ def process_use(run: Run) -> Table:
     """Return the use of each process, for the page only."""
     processes = sorted(run.resources.processes if run.resources else (), key=lambda process: -process.cpu_ns)
     rows = _values(processes, "role index name count cpu_ns rss_peak_bytes read_bytes write_bytes")
-    heads = columns(
+    heads = (
         "role | index:number | process | count:number | CPU, s:s | memory at most, MB:mb | disk read, MB:mb "
         "| written, MB:mb"
     )
@@ -349,7 +342,7 @@ def thread_use(run: Run) -> Table:
         roles[process.role].append(process)
     names = "on_core_ns ended_on_core_ns waiting_ns read_bytes major_faults" + " block_io_ns" * blocked
     rows = [(role, len(alike), *_sums(alike, names)) for role, alike in roles.items()]
-    heads = columns(
+    heads = (
         "role | count:number | on a core, s:s | of ended threads, s:s | waiting, s:s | disk read, MB:mb "
         f"| page faults:number{' | blocked by disks, s:s' * blocked}"
     )
@@ -374,7 +367,7 @@ def spark_metrics(run: Run) -> Table:
     if zero := [name for name, value in values.items() if not value]:
         note += f" 0: {', '.join(zero)}."
     rows = [(name, value) for name, value in values.items() if value]
-    return Table("Spark's task metrics, in sparkMeasure's names", columns("metric | value:number"), rows, note)
+    return Table("Spark's task metrics, in sparkMeasure's names", "metric | value:number", rows, note)
 
 
 def stages(run: Run) -> Table:
@@ -393,14 +386,14 @@ def stages(run: Run) -> Table:
         notes.append(f"Skew of all stages: {text.seconds(spark.skew_ns)} s.")
         notes += [f"{spark.failed_tasks} tasks failed."] if spark.failed_tasks else []
     heads = "stage | call | tasks:number | run, ms:number | CPU, ms:number | GC, ms:number | skew, s:s"
-    return Table("Spark's stages, sums over their tasks", columns(heads), rows, " ".join(notes))
+    return Table("Spark's stages, sums over their tasks", heads, rows, " ".join(notes))
 
 
 def imports(run: Run) -> Table:
     """Return the longest Python imports."""
     every = sorted(run.imports, key=lambda row: -row.ns)[:MOST_ROWS]
     rows = [(row.role, row.index, row.package, row.by or "the program", row.ns, row.own_ns) for row in every]
-    heads = columns("role | index:number | package | imported by | with nested imports, s:s | without, s:s")
+    heads = "role | index:number | package | imported by | with nested imports, s:s | without, s:s"
     return Table("Python imports, the longest", heads, rows)
 
 
@@ -411,7 +404,7 @@ def checks(run: Run) -> Table:
     figures = _values(wanted, "code message left left_source right right_source")
     rows = [(words[check.verdict], *values) for check, values in zip(wanted, figures, strict=True)]
     heads = "verdict | check | message | one figure:number | its source | the other:number | its source"
-    return Table("Checks that did not pass", columns(heads), rows)
+    return Table("Checks that did not pass", heads, rows)
 
 
 def environment(run: Run) -> Table:
@@ -422,4 +415,4 @@ def environment(run: Run) -> Table:
         parts.append(("code", {"commit": run.git.commit, "changed since": dirty}))
     parts.append(("seed", run.seeds))
     rows = [(part, name, value) for part, values in parts for name, value in values.items()]
-    return Table("Environment", columns("part | name | value"), rows)
+    return Table("Environment", "part | name | value", rows)

@@ -78,7 +78,7 @@ def begin(bundle: Bundle, experiment: Runnable) -> Run:
         setup={},
         platform=provenance.platform(),
         versions=provenance.versions(None),
-        git=decoded(Checkout, provenance.git()),
+        git=decoded(Checkout, git) if (git := provenance.git()) else None,
         seeds={} if isinstance(experiment, OwnJob) else {"data_order": experiment.seed, "weights": experiment.seed},
     )
 

@@ -46,12 +46,9 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A place at the boundary of a layer. Its name begins with the layer.
+    """A place at the boundary of a layer; its name begins with the layer. A run passes it once, or often.
 
-    Attributes:
-        often: a run passes the point many times, so that several delays fit into a run.
-        part: the span that must contain the delay; empty if any span of the layer will do.
-        stop: the stop of a point by signal.
+    part: the span that must contain the delay; empty if any span of the layer will do.
     """
 
     name: str
@@ -100,7 +97,7 @@ _STOPPED: Mapping[str, tuple[str, str, Targets, float]] = {
 }
 """Key of a stop in `_ROWS` -> the stopped process in words, the log with the trigger, the processes, the deadline."""
 
-# webhdfs in hdfs/read: a redirected reader; dlobd itself opens the file before the window, without this question
+# hdfs/read waits for a reader's WebHDFS request; dlobd's own requests before the window have no getfileinfo
 _ROWS = r"""
 client/exec             | hook           | the child of dlobd waits before it becomes spark-submit
 yarn/new-application    | rm-client      | when spark-submit asks for an application ID | Call -> .*: getNewApplication

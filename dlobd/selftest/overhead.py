@@ -1,9 +1,8 @@
 """Measures the recording overhead: real runs with the recorder on and off, interleaved on one cluster, and one loop.
 
-Each repeat runs both, in an order drawn from the seed, so that both suffer from the same drift. The figures do not
-need the recorder: the wall time by the client, and the training loop by the ranks. Runs differ by more than the
-recorder costs, so `step_loop` measures the cost of a step. Differences and ratios are computed within each repeat, and
-within each process of the loop.
+Each repeat runs both in random order, so that both suffer from the same drift; differences and ratios are computed
+within a repeat. The figures do not need the recorder: the client measures the wall time, and the ranks their loop.
+Runs differ by more than the recorder costs, so `step_loop` measures the cost of a step.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from dlobd import tracing
 from dlobd.bundle.store import Bundle
@@ -35,13 +33,8 @@ FIGURES = {"wall time": "wall_ns", "training loop": "loop_ns"}
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One run. Times in nanoseconds, None unless the run is ok.
-
-    Attributes:
-        loop_ns: the training loop of the slowest rank.
-        estimate_ns: the estimate of run.json's `overhead` for that loop.
-        steps: the steps of the loop, without the first one.
-    """
+    """One run; its times are None unless it is ok. `loop_ns` and `steps` are those of the slowest rank's training loop,
+    without the first step, and `estimate_ns` is the estimated cost of recording it."""
 
     repeat: int
     recording: str
@@ -83,14 +76,8 @@ def measure(
     progress: Callable[[str], None],
     report: Callable[[str], None],
 ) -> list[Measurement]:
-    """Execute all runs, with their bundles in `out`. A failed run has no figures, and does not end the measurement.
-
-    `progress` gets the steps of each run, and `report` one line per run.
-
-    Raises:
-        SetupError, ClusterError, Busy: a run could not be submitted.
-        Interrupted: by Ctrl-C or SIGTERM.
-    """
+    """Execute all runs, with their bundles in `out`; `report` gets one line per run. A failed run has no figures, and
+    does not end the measurement. Raises as `dlobd.run.runner.run`."""
     measured: list[Measurement] = []
     with ExitStack() as stack:
         cluster = None
@@ -145,7 +132,7 @@ def share(runs: list[Measurement], added: Estimate | None) -> Estimate | None:
     return added.times(1 / statistics.median(loops)) if loops and added else None
 
 
-def document(runs: list[Measurement], loops: Sequence[Loop], seed: int) -> dict[str, Any]:
+def document(runs: list[Measurement], loops: Sequence[Loop], seed: int) -> dict[str, object]:
     """Return all results, for `--json`."""
     added = added_ns(loops)
     part = share(runs, added)

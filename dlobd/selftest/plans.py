@@ -1,7 +1,6 @@
 """The plans: the delays of each run. A run passes its points one after the other, so that several delays fit into it.
 
-A full self-test consists of blocks. In a block every way of running runs twice, in random order: with its delays, and
-as a control without them. So the layer totals can be compared with those of a run at about the same time.
+In each block of a full self-test, every way of running runs twice, in random order: with its delays, and as a control.
 """
 
 from __future__ import annotations
@@ -19,14 +18,11 @@ SIZES_S = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One run: its differences from `EXPERIMENT`, and the delays of each point in seconds, in their order.
+    """One run: its differences from `EXPERIMENT`, and the delays of each point in seconds; in a control they are 0.
 
-    Attributes:
-        block: counted from 0.
-        delays: in a control, all delays have the length 0.
-        own: a script runs as the user's own job, instead of the experiment.
-        disk_bytes_per_s: the limit of the DataNodes' disk reads; 0 for no limit.
-        attempt: the number of the repetition; 0 for the first run.
+    own: a script runs as the user's own job, instead of the experiment.
+    disk_bytes_per_s: limit of the DataNodes' disk reads; 0 for no limit.
+    attempt: number of the repetition; 0 for the first run.
     """
 
     way: str

@@ -1,12 +1,8 @@
-"""The results of a self-test as one document and as tables.
-
-They contain the delays and the blamed layers, the recovered time, the layer totals against those of the controls, and
-the share of a run that the delays prove.
-"""
+"""The results of a self-test as one document and as tables: delays, layer totals, and coverage."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -14,10 +10,13 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from dlobd.layers import LAYERS
-from dlobd.selftest import coverage, paired_controls
+from dlobd.selftest import run_totals
 from dlobd.selftest.injection_points import POINTS
 from dlobd.selftest.runs import SelftestRun
 from dlobd.selftest.score import BLAMED, HELD_UP, RIGHT, WRONG, confusion, lines
+
+Document = dict[str, Any]
+"""All results as JSON, also those of a published file."""
 
 DELAYS = ("point", "by", "delays", "injected s", "held up s", "recovered s", "least", "most elsewhere")
 LINES = ("layer", "delays", "slope", "intercept ms")
@@ -37,7 +36,7 @@ SHOWN = 4
 """The number of spans without a delay that are listed."""
 
 
-def document(rans: Sequence[SelftestRun]) -> dict[str, Any]:
+def document(rans: Sequence[SelftestRun]) -> Document:
     """Return all results as one JSON document; times in nanoseconds."""
     scored = [recovery for ran in rans for recovery in ran.scored]
     return {
@@ -82,26 +81,26 @@ def document(rans: Sequence[SelftestRun]) -> dict[str, Any]:
     }
 
 
-def _totals(rans: Sequence[SelftestRun]) -> list[paired_controls.Total]:
-    runs: dict[bool, list[paired_controls.RunTotals]] = {True: [], False: []}
+def _totals(rans: Sequence[SelftestRun]) -> list[run_totals.Total]:
+    runs: dict[bool, list[run_totals.RunTotals]] = {True: [], False: []}
     for ran in rans:
         if not ran.plan.attempt:  # a repetition has no control beside it
             plan = ran.plan
-            runs[plan.control].append(paired_controls.of_run(plan.way, plan.block, ran.injected, ran.attribution))
-    return paired_controls.compared(runs[False], runs[True])
+            runs[plan.control].append(run_totals.totals_of(plan.way, plan.block, ran.injected, ran.attribution))
+    return run_totals.compared(runs[False], runs[True])
 
 
-def _coverage(rans: Sequence[SelftestRun]) -> list[dict[str, Any]]:
+def _coverage(rans: Sequence[SelftestRun]) -> list[Document]:
     """Return a row per way: of its control, or of its run with delays if it has no control."""
     delayed = [ran for ran in rans if not ran.plan.control]
-    touched = {named for ran in delayed for named in coverage.touched(ran.injected, ran.attribution)}
+    touched = {named for ran in delayed for named in run_totals.touched(ran.injected, ran.attribution)}
     of_way: dict[str, SelftestRun] = {}
     for ran in sorted(rans, key=lambda ran: not ran.plan.control):
         if not ran.plan.own:
             of_way.setdefault(ran.plan.way, ran)
     rows = []
     for way, ran in of_way.items():
-        covered = coverage.of_run(ran.attribution, touched)
+        covered = run_totals.coverage_of(ran.attribution, touched)
         rest = [{"layer": layer, "name": name, "ns": ns} for (layer, name), ns in covered.untouched_ns]
         rows.append(
             {"way": way, "control": ran.plan.control, "wall_ns": covered.wall_ns, "touched_ns": covered.touched_ns}
@@ -152,7 +151,7 @@ def tables(rans: Sequence[SelftestRun], console: Console) -> None:
         console.print(line)
 
 
-def exceptions(whole: Mapping[str, Any]) -> list[str]:
+def exceptions(whole: Document) -> list[str]:
     """Return a line per delay that was not found, also of delays that were repeated."""
     lines = []
     for delay in whole["delays"]:
@@ -167,7 +166,7 @@ def exceptions(whole: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def verdicts(whole: Mapping[str, Any]) -> list[str]:
+def verdicts(whole: Document) -> list[str]:
     """Return a sentence on the delays, and further sentences on totals and coverage if there are any."""
     scored = _scored(whole)
     right = sum(delay["verdict"] == "found" for delay in scored)
@@ -195,11 +194,11 @@ def verdicts(whole: Mapping[str, Any]) -> list[str]:
     return sentences
 
 
-def _scored(whole: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _scored(whole: Document) -> list[Document]:
     return [delay for delay in whole["delays"] if not delay["repeated"]]
 
 
-def by_point(whole: Mapping[str, Any]) -> list[list[str]]:
+def by_point(whole: Document) -> list[list[str]]:
     """Return a row per point: the number of delays, the sums of their times, and the worst shares."""
     rows = []
     for name, point in POINTS.items():
@@ -218,12 +217,12 @@ def by_point(whole: Mapping[str, Any]) -> list[list[str]]:
     return rows
 
 
-def columns(whole: Mapping[str, Any]) -> list[str]:
+def columns(whole: Document) -> list[str]:
     """Return the names that were blamed at least once, in the order of the layers."""
     return [name for name in BLAMED if any(name in row for row in whole["confusion"].values())]
 
 
-def matrix_rows(whole: Mapping[str, Any]) -> list[list[str]]:
+def matrix_rows(whole: Document) -> list[list[str]]:
     """Return the confusion matrix in seconds, a row per delayed layer."""
     return [
         [layer, *(_s(row[name]) if name in row else "" for name in columns(whole))]
@@ -231,7 +230,7 @@ def matrix_rows(whole: Mapping[str, Any]) -> list[list[str]]:
     ]
 
 
-def line_rows(whole: Mapping[str, Any]) -> list[list[str]]:
+def line_rows(whole: Document) -> list[list[str]]:
     """Return the regression of each layer; without a slope if all delays had one size."""
     rows = []
     for layer, line in whole["lines"].items():
@@ -241,7 +240,7 @@ def line_rows(whole: Mapping[str, Any]) -> list[list[str]]:
     return rows
 
 
-def total_rows(whole: Mapping[str, Any]) -> list[list[str]]:
+def total_rows(whole: Document) -> list[list[str]]:
     """Return a row per way and layer: means over the blocks, and the median error with its interval."""
     rows = []
     for total in whole["totals"]:
@@ -256,7 +255,7 @@ def total_rows(whole: Mapping[str, Any]) -> list[list[str]]:
     return rows
 
 
-def covered_rows(whole: Mapping[str, Any]) -> list[list[str]]:
+def covered_rows(whole: Document) -> list[list[str]]:
     """Return a row per way: the touched share of its wall time, and the longest other spans."""
     rows = []
     for covered in whole["coverage"]:
@@ -267,7 +266,7 @@ def covered_rows(whole: Mapping[str, Any]) -> list[list[str]]:
     return rows
 
 
-def _awake(row: Mapping[str, Any]) -> float:
+def _awake(row: Document) -> float:
     """Return the touched share of the wall time without its sleeps of known length."""
     return float(row["touched_ns"] / (row["wall_ns"] - row["asleep_ns"]))
 

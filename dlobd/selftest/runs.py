@@ -47,9 +47,8 @@ _CLIENT_LOG = re.compile(rf"{SPARK_SUBMIT}|{DRIVER}|container-(\d+)")
 class SelftestRun:
     """One run of a self-test.
 
-    Attributes:
-        missing: points at which a planned delay was not injected.
-        repeated: points that the next run repeats, because a delay was hidden or missing. They are not scored here.
+    missing: points at which a planned delay was not injected.
+    repeated: points that the next run repeats, because a delay was hidden or missing. They are not scored here.
     """
 
     plan: Plan
@@ -84,13 +83,8 @@ class SelftestRun:
 def run(
     plans: Sequence[Plan], out: Path, progress: Callable[[str], None], report: Callable[[str], None]
 ) -> list[SelftestRun]:
-    """Run all plans, and repeat hidden delays. `report` gets one line per run.
-
-    The bundles go to `out`, and the injection logs to its folder injected/<run ID>.
-
-    Raises:
-        SetupError, ClusterError, Busy, Interrupted: as `dlobd.run.runner.run`.
-    """
+    """Run all plans, and repeat hidden delays. `report` gets one line per run. The bundles go to `out`, and the
+    injection logs to out/injected/<run ID>. Raises as `dlobd.run.runner.run`."""
     done: list[SelftestRun] = []
     with embedded.cluster(SetupTimes(), progress) as cluster:
         if any(plan.control for plan in plans):
@@ -157,11 +151,7 @@ def rpc_calls(plan: Plan, bundle: Path, point: Point) -> list[Call] | None:
 
 @contextmanager
 def _faults(plan: Plan, cluster: EmbeddedCluster, directory: Path) -> Iterator[ObservedRun]:
-    """Inject the delays of a plan that come from outside.
-
-    Raises:
-        ClusterError: YARN does not accept the application that fills the queue.
-    """
+    """Inject the delays of a plan that come from outside. Raises ClusterError if the queue cannot be filled."""
     with ExitStack() as stack:
         run = ObservedRun(cluster, directory, plan.cluster_mode)
         faults = [_stop(point, seconds[0]) for point, seconds in plan.delays.items() if POINTS[point].stop]
@@ -189,9 +179,8 @@ def _stop(point: str, seconds: float) -> Fault:
 
 
 class _Hooked(RunObserver):
-    """An observer that starts every Python below spark-submit with the hooks.
-
-    Spark passes PYTHONPATH on to its containers."""
+    """An observer that starts every Python below spark-submit with the hooks. Spark passes PYTHONPATH on to its
+    containers."""
 
     def __init__(self, began: Callable[[Bundle], None], directory: Path) -> None:
         self._began = began

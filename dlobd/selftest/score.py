@@ -1,9 +1,8 @@
 """The score of a delay: the layers that the breakdown blames for it, compared with the layer that was delayed. Pure.
 
-A delay can be judged only for the time in which it held up the job. On a busy machine a process may still compute
-while the daemon that it needs next is already stopped, or it may be stopped one step too late, inside a call of another
-layer. `held_up` decides this by the raw log of the RPC client, which is independent of the breakdown. A delay that the
-run hid is not a success: it must be repeated. A breakdown that blames another layer fails.
+A delay is judged for the time in which it held up the job. On a busy machine a process may still compute while the
+daemon that it needs next is stopped, or be stopped too late, inside a call of another layer. `held_up` decides this by
+the log of the RPC client, which is independent of the breakdown. A delay that the run hid must be repeated.
 """
 
 from __future__ import annotations
@@ -48,12 +47,9 @@ class HeldUp:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """A delay and its time in the breakdown.
+    """A delay and its time in the breakdown: `blamed` has nanoseconds per layer, which sum to `held_ns`.
 
-    Attributes:
-        blamed: nanoseconds per layer, which sum to `held_ns`.
-        moved_ns: the part of it in other layers during which the critical path moved on: a span of the other layer
-            began or ended within the delay.
+    moved_ns: the part of it in spans of other layers that began or ended within the delay: the critical path moved on.
     """
 
     run: str
@@ -105,12 +101,10 @@ class Line:
 
 
 def held_up(injected: Injection, calls: Sequence[Call] | None) -> HeldUp:
-    """Return the part of a delay that held up the job, by the calls of the RPC client beside it.
+    """Return the part of a delay that held up the job, by the RPC calls in the client's log; None without a log.
 
-    A stopped daemon holds up its client from the call that waits at the end of the delay; without such a call it
-    held up nothing. A stopped JVM of Spark must not be inside a call, which would look like a slow daemon.
-
-    `calls`: those of the client of a stopped daemon, or of the stopped JVM; None if there is no such log."""
+    A stopped daemon holds up its client from the call that waits at the end of the delay, or not at all. A stopped JVM
+    of Spark must not be inside a call, which would look like a slow daemon."""
     start_ns, end_ns = injected.start_ns, injected.end_ns
     if calls is None:
         return HeldUp(start_ns, end_ns)
@@ -123,10 +117,7 @@ def held_up(injected: Injection, calls: Sequence[Call] | None) -> HeldUp:
 
 
 def blame(injected: Injection, attribution: Attribution, run: str, calls: Sequence[Call] | None = None) -> Recovery:
-    """Look up a delay in the attributed wall time. Time outside of the window is unattributed.
-
-    `calls`: as for `held_up`.
-    """
+    """Look up a delay in the attributed wall time. Time outside of the window is unattributed."""
     held = held_up(injected, calls)
     blamed: Counter[str] = Counter()
     moved_ns = 0

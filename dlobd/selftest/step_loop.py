@@ -1,9 +1,8 @@
 """Measures the cost of recording in a step: the real training loop, with the recorder on and off in one process.
 
-Whole runs differ by more than the recorder costs. Here the two ways alternate every `BLOCK_STEPS` steps, in an order
-drawn for each pair, so that both suffer from the same drift. A process gives one value, whatever its number of pairs,
-because another process has another memory layout. The records of a block are written before its time ends. The training
-data lies in memory, so that only the step itself can hide the cost.
+The two ways alternate every `BLOCK_STEPS` steps, in random order, so that both suffer from the same drift. A process
+gives one value, because another process has another memory layout. The records of a block are written before its time
+ends. The training data lies in memory, so that only the step itself can hide the cost.
 
     python -m dlobd.selftest.step_loop DIRECTORY SEED      one loop; the last line is a `Loop` as JSON
 """

@@ -1,1 +1,1 @@
-"""May the result of a run be believed? Checks compare one quantity from two sources. Pure, over a bundle's evidence."""
+"""Trust in the result of a run: checks that compare one quantity from two sources. Pure, over a bundle's evidence."""

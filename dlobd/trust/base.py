@@ -31,13 +31,8 @@ Spark's driver and its log line.
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The inputs of a check.
-
-    Attributes:
-        clips: corrections that attribution made to the spans.
-        planes: transports that carried the bytes; None for a user's own script.
-        absences: sources that are missing or incomplete.
-    """
+    """The inputs of a check. `clips`: corrections of the spans; `planes`: None for a user's own script; `absences`:
+    sources that are missing or incomplete."""
 
     evidence: Evidence
     experiment: Runnable
@@ -57,10 +52,9 @@ class Facts:
 class Compared:
     """The result of a comparison.
 
-    Attributes:
-        holds: None if the sources do not allow a decision.
-        message: both figures in plain words, or the reason why no decision is possible.
-        doubt: an innocent explanation of a difference; a check with a doubt never fails.
+    holds: None if the sources do not allow a decision.
+    message: both figures in plain words, or the reason why no decision is possible.
+    doubt: an innocent explanation of a difference; a check with a doubt never fails.
     """
 
     holds: bool | None
@@ -82,13 +76,11 @@ Comparison = Callable[[Facts], Compared | None]
 class Rule:
     """A check before it is applied to a run.
 
-    Attributes:
-        code: a stable slug, which the status of a run and other programs may depend on.
-        sources: of the left and of the right figure.
-        compare: returns None if the check does not apply to this run.
-        needs: the check is unknown if a source of one of these kinds is incomplete.
-        whole: the check applies only to jobs that ended well and whose ranks all left a result.
-        training: the check applies only to dlobd's own training job.
+    code: a stable name, which other programs may depend on.
+    sources: of the left and of the right figure.
+    needs: the check is unknown if a source of one of these kinds is incomplete.
+    whole: the check applies only to jobs that ended well and whose ranks all left a result.
+    training: the check applies only to dlobd's own training job.
     """
 
     code: str
@@ -118,8 +110,8 @@ class Rule:
     @property
     def description(self) -> str:
         """The first sentence of the comparison's docstring, without "Check that"."""
-        sentence = " ".join((self.compare.__doc__ or "").split("\n\n")[0].split()).removeprefix("Check that ")
-        return sentence[:1].upper() + sentence[1:]
+        text = " ".join((self.compare.__doc__ or "").split()).removeprefix("Check that ")
+        return f"{text[:1].upper()}{text[1:].partition('. ')[0].removesuffix('.')}."
 
 
 class Rules(list[Rule]):

@@ -10,7 +10,7 @@ from dlobd import spans
 from dlobd.evidence import log4j, rpc
 from dlobd.evidence.alignment import error_of
 from dlobd.evidence.evidence import Evidence
-from dlobd.evidence.expected import kinds
+from dlobd.evidence.expected.kinds import DRIVER_SPANS
 from dlobd.evidence.log4j import LogLine
 from dlobd.evidence.recorder import trainers
 from dlobd.trust.base import BUSY_NS, Compared, Facts, Rules, completed, other_clocks, training_job, unknown
@@ -46,14 +46,12 @@ def _log_timestamps(facts: Facts) -> Compared | None:
     return Compared(apart_ns <= BUSY_NS, message, apart_ns, BUSY_NS, other_clocks(evidence))
 
 
-@RULES.add("window", "span files: ns outside", "client's clock, ns", kinds.DRIVER_SPANS)
+@RULES.add("window", "span files: ns outside", "client's clock, ns", DRIVER_SPANS)
 def _window(facts: Facts) -> Compared | None:
-    """Check that nothing was recorded before spark-submit began, nor by a driver in client mode after it ended.
-
-    Not seen to fail in a run so far; a test shifts the end of the window.
-    """
+    """Check that nothing was recorded before spark-submit began, nor by a driver in client mode after it ended. Not
+    seen to fail in a run so far; a test shifts the end of the window."""
     evidence, window = facts.evidence, facts.evidence.window
-    if evidence.topology.by_hand or not evidence.processes:  # a window by hand is the ResourceManager's
+    if evidence.topology.by_hand or not evidence.processes:  # a job submitted by hand has the ResourceManager's window
         return None
     outside = [window["exec_ns"] - process.opened_ns for process in evidence.processes]
     driver = evidence.driver_process

@@ -15,10 +15,8 @@ INCONSISTENT_SHARE = 0.01
 
 @RULES.add(COMPLETE, "bundle: missing or incomplete sources", "limit")
 def _complete(facts: Facts) -> Compared:
-    """Check that every source on which the breakdown depends is complete.
-
-    Failed in the real runs of tests/full/ways/test_missing_evidence.py: a silenced log, a full disk, a truncated file.
-    """
+    """Check that every source on which the breakdown depends is complete. Failed in the real runs of
+    tests/full/ways/test_missing_evidence.py: a silenced log, a full disk, a truncated file."""
     needed = [absence for absence in facts.absences if absence.kind.decides]
     message = needed[0].sentence if needed else "every source of the breakdown is complete"
     return Compared(not needed, message, len(needed), 0)
@@ -26,10 +24,8 @@ def _complete(facts: Facts) -> Compared:
 
 @RULES.add(CONSISTENT, "spans: contradictions, ns", "limit, ns")
 def _consistent(facts: Facts) -> Compared:
-    """Check that spans of all sources fit together: they nest, and no wait or message ends too early.
-
-    Docs of ef82ce2 (missing evidence): failed by 2.6 s, when the ResourceManager's log was truncated during the run.
-    """
+    """Check that spans of all sources fit together: they nest, and no wait or message ends too early. Docs of ef82ce2
+    (missing evidence): failed by 2.6 s, when the ResourceManager's log was truncated during the run."""
     found_ns = sum(clip.ns for clip in facts.clips if clip.kind == "inconsistent")
     allowed_ns = round(INCONSISTENT_SHARE * facts.wall_ns)
     message = (

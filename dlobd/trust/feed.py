@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dlobd import spans
 from dlobd.evidence.evidence import Evidence
-from dlobd.evidence.expected import kinds
+from dlobd.evidence.expected.kinds import INPUT_RECORDS, MARKERS, RANK_SPANS, WORKER_SPANS
 from dlobd.job.datasets.tfrecord import Layout
 from dlobd.trust.base import Compared, Facts, Rules, cut_short, repeated_tasks, training_job, unknown
 
@@ -26,17 +26,11 @@ def _is_fed(evidence: Evidence) -> bool:
 
 
 @RULES.add(
-    "feed-put",
-    "span files of feed tasks: bytes put",
-    "file lengths in HDFS x epochs",
-    kinds.WORKER_SPANS,
-    kinds.INPUT_RECORDS,
+    "feed-put", "span files of feed tasks: bytes put", "file lengths in HDFS x epochs", WORKER_SPANS, INPUT_RECORDS
 )
 def _put(facts: Facts) -> Compared | None:
-    """Check that feed tasks put the whole input into the queues, once per epoch.
-
-    Docs of ef82ce2 (missing evidence): failed for a bundle without the span file of a Python worker that feeds.
-    """
+    """Check that feed tasks put the whole input into the queues, once per epoch. Docs of ef82ce2 (missing evidence):
+    failed for a bundle without the span file of a Python worker that feeds."""
     evidence = facts.evidence
     stored = sum(evidence.hdfs.file_bytes.values()) * training_job(evidence).get("epochs", 0)
     put = _bytes(evidence, spans.PUT)
@@ -49,18 +43,11 @@ def _put(facts: Facts) -> Compared | None:
 
 
 @RULES.add(
-    "feed-taken",
-    "span files of feed tasks: bytes put",
-    "span files of ranks: bytes taken",
-    kinds.WORKER_SPANS,
-    kinds.RANK_SPANS,
+    "feed-taken", "span files of feed tasks: bytes put", "span files of ranks: bytes taken", WORKER_SPANS, RANK_SPANS
 )
 def _taken(facts: Facts) -> Compared | None:
-    """Check that the ranks took out of the queues all bytes that feed tasks put in.
-
-    Detects blocks that the queue lost. Commit 786ca55 exempts training that ends early, since a rank takes blocks ahead
-    of its steps.
-    """
+    """Check that the ranks took out of the queues all bytes that feed tasks put in. Detects blocks that the queue lost.
+    Commit 786ca55 exempts training that ends early, since a rank takes blocks ahead of its steps."""
     evidence = facts.evidence
     put, taken = _bytes(evidence, spans.PUT), _bytes(evidence, spans.GET)
     if not _is_fed(evidence) or not put:
@@ -70,11 +57,7 @@ def _taken(facts: Facts) -> Compared | None:
 
 
 @RULES.add(
-    "samples-received",
-    "span files of ranks: bytes / record length",
-    "done-markers: samples",
-    kinds.RANK_SPANS,
-    kinds.MARKERS,
+    "samples-received", "span files of ranks: bytes / record length", "done-markers: samples", RANK_SPANS, MARKERS
 )
 def _trained(facts: Facts) -> Compared | None:
     """Check that the ranks trained on all samples that they received, from the feed or by reading.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dlobd import spans
 from dlobd.evidence.evidence import Evidence
-from dlobd.evidence.expected import kinds
+from dlobd.evidence.expected.kinds import AUDIT_LOG, EVENT_LOG, INPUT_RECORDS, RANK_SPANS, TRACE_LOG
 from dlobd.hadoop.checksum import CHUNK_BYTES, CRC_BYTES
 from dlobd.trust.base import (
     Compared,
@@ -39,11 +39,7 @@ def trouble(evidence: Evidence) -> str:
 
 
 @RULES.add(
-    "input-read-by-spark",
-    "Spark event log: bytes read",
-    "file lengths in HDFS x passes",
-    kinds.EVENT_LOG,
-    kinds.INPUT_RECORDS,
+    "input-read-by-spark", "Spark event log: bytes read", "file lengths in HDFS x passes", EVENT_LOG, INPUT_RECORDS
 )
 def _input_read_by_spark(facts: Facts) -> Compared | None:
     """Check that Spark's tasks read the whole input once per pass.
@@ -67,8 +63,8 @@ def _input_read_by_spark(facts: Facts) -> Compared | None:
     "input-sent-by-datanodes",
     "DataNode client traces: bytes",
     "file lengths and checksums x passes",
-    kinds.TRACE_LOG,
-    kinds.INPUT_RECORDS,
+    TRACE_LOG,
+    INPUT_RECORDS,
 )
 def _input_sent_by_datanodes(facts: Facts) -> Compared | None:
     """Check that the DataNodes sent the blocks of the input once per pass, with their checksums.
@@ -95,9 +91,7 @@ def _input_sent_by_datanodes(facts: Facts) -> Compared | None:
     return Compared(sent == expected, message, sent, expected, trouble(evidence))
 
 
-@RULES.add(
-    "input-checksums", "HDFS: files with the expected checksum", "staging: files", kinds.INPUT_RECORDS, whole=False
-)
+@RULES.add("input-checksums", "HDFS: files with the expected checksum", "staging: files", INPUT_RECORDS, whole=False)
 def _input_checksums(facts: Facts) -> Compared | None:
     """Check that HDFS reports the checksums that dlobd computed while it staged the input.
 
@@ -114,9 +108,7 @@ def _input_checksums(facts: Facts) -> Compared | None:
     return Compared(same == len(staged), message, same, len(staged))
 
 
-@RULES.add(
-    "files-written", "span files: writes", "NameNode audit log: created files", kinds.AUDIT_LOG, kinds.RANK_SPANS
-)
+@RULES.add("files-written", "span files: writes", "NameNode audit log: created files", AUDIT_LOG, RANK_SPANS)
 def _files_written(facts: Facts) -> Compared | None:
     """Check that the NameNode created one file for each write that a rank recorded.
 

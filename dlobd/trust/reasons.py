@@ -224,9 +224,8 @@ def _name(evidence: Evidence, container: str) -> str:
 
 
 def _driver_message(evidence: Evidence) -> str | None:
-    """Return the driver's last message about a failure.
-
-    spark-submit copies both outputs into its standard output, and YARN into that of the ApplicationMaster."""
+    """Return the driver's last message about a failure. spark-submit copies both outputs into its standard output, and
+    YARN into that of the ApplicationMaster."""
     outputs = [evidence.path / name for name in (files.DRIVER_STDOUT, files.DRIVER_STDERR)]
     outputs.append(evidence.path / files.CONTAINER_LOGS / evidence.attempts.am / "stdout")
     messages = [str(line) for path in outputs for line in _FAILURE_MESSAGE.findall(reading.text(path))]

@@ -6,21 +6,14 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
-from dlobd.evidence.expected import kinds
+from dlobd.evidence.expected.kinds import DRIVER_SPANS, RANK_SPANS, WORKER_SPANS
 from dlobd.evidence.recorder import RecordedProcess, RecordedSpan, trainers
 from dlobd.trust.base import Compared, Facts, Rules, other_clocks, several_clocks
 
 RULES = Rules()
 
 
-@RULES.add(
-    "spans-read",
-    "span files: opened spans",
-    "span files: spans",
-    kinds.DRIVER_SPANS,
-    kinds.RANK_SPANS,
-    kinds.WORKER_SPANS,
-)
+@RULES.add("spans-read", "span files: opened spans", "span files: spans", DRIVER_SPANS, RANK_SPANS, WORKER_SPANS)
 def _spans(facts: Facts) -> Compared | None:
     """Check that every span that a process opened was read.
 
@@ -37,10 +30,8 @@ def _spans(facts: Facts) -> Compared | None:
 
 @RULES.add("nesting", "span files: ns outside", "limit, ns")
 def _nesting(facts: Facts) -> Compared | None:
-    """Check that spans of one thread lie inside their parents and follow each other.
-
-    Detects the bug of commit 57f809f: spans that ended before they began were dropped in silence.
-    """
+    """Check that spans of one thread lie inside their parents and follow each other. Detects the bug of commit 57f809f:
+    spans that ended before they began were dropped in silence."""
     evidence = facts.evidence
     excess = [ns for process in evidence.processes for ns in _outside_ns(process)]
     if not excess:
@@ -69,10 +60,8 @@ def _outside_ns(process: RecordedProcess) -> Iterator[int]:
 
 @RULES.add("collective-order", "span files: ns too early", "error of the clocks, ns")
 def _order(facts: Facts) -> Compared | None:
-    """Check that no rank leaves a collective before the last rank has entered it.
-
-    Detects errors of the clock offsets between hosts. Not seen to fail in a run so far; a test edits a span file.
-    """
+    """Check that no rank leaves a collective before the last rank has entered it. Detects errors of the clock offsets
+    between hosts. Not seen to fail in a run so far; a test edits a span file."""
     evidence = facts.evidence
     members: dict[tuple[str, int | None], list[RecordedSpan]] = defaultdict(list)
     for span in (span for process in trainers(evidence.processes) for span in process.spans if span.rendezvous):

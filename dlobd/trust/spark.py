@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import ceil
 
-from dlobd.evidence.expected import kinds
+from dlobd.evidence.expected.kinds import DRIVER_LOG, EVENT_LOG
 from dlobd.tracing.clock import WallToMonotonic
 from dlobd.trust.base import Compared, Facts, Rules, unknown
 
@@ -17,19 +17,11 @@ DROPPED = "from eventLog"
 
 
 @RULES.add(
-    "tasks",
-    "driver log: tasks that start",
-    "Spark event log: tasks that end",
-    kinds.DRIVER_LOG,
-    kinds.EVENT_LOG,
-    whole=True,
+    "tasks", "driver log: tasks that start", "Spark event log: tasks that end", DRIVER_LOG, EVENT_LOG, whole=True
 )
 def _tasks(facts: Facts) -> Compared | None:
-    """Check that the tasks that start in the driver's log are those that end in the event log.
-
-    Detects events that Spark dropped, and jobs that the driver's log misses. Not seen to fail in a run so far; a test
-    removes lines.
-    """
+    """Check that the tasks that start in the driver's log are those that end in the event log. Detects events that
+    Spark dropped, and jobs that the driver's log misses. Not seen to fail in a run so far; a test removes lines."""
     evidence = facts.evidence
     if not evidence.topology.has_spark:
         return None
@@ -47,16 +39,11 @@ def _tasks(facts: Facts) -> Compared | None:
 
 
 @RULES.add(
-    "task-run-time",
-    "Spark event log: largest excess of run time, ms",
-    "resolution and clock steps, ms",
-    kinds.EVENT_LOG,
+    "task-run-time", "Spark event log: largest excess of run time, ms", "resolution and clock steps, ms", EVENT_LOG
 )
 def _run_time(facts: Facts) -> Compared | None:
-    """Check that no executor reports a longer run time for a task than the driver saw between launch and finish.
-
-    Commit 3b15cd3: failed for tasks of several CPUs, since Spark multiplies their run time by the CPUs (SPARK-51666).
-    """
+    """Check that no executor reports a longer run time for a task than the driver saw between launch and finish. Commit
+    3b15cd3: failed for tasks of several CPUs, since Spark multiplies their run time by the CPUs (SPARK-51666)."""
     evidence = facts.evidence
     # Spark subtracts deserialization after it multiplied by the CPUs
     excess = [

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from dlobd.evidence.evidence import Evidence
-from dlobd.evidence.expected import kinds
+from dlobd.evidence.expected.kinds import MARKERS, RANK_SPANS
 from dlobd.evidence.expected.missing_evidence import ended_well
 from dlobd.evidence.facts import RankResult
 from dlobd.evidence.recorder import trainers
@@ -31,10 +31,8 @@ def _results(evidence: Evidence) -> list[RankResult]:
 
 @RULES.add("ranks-reported", "done-markers: ranks", "experiment: workers", whole=False)
 def _ranks(facts: Facts) -> Compared | None:
-    """Check that each rank left a done-marker.
-
-    Docs of ef82ce2 (missing evidence): failed with "missing: [0, 1]" for a bundle without done-markers.
-    """
+    """Check that each rank left a done-marker. Docs of ef82ce2 (missing evidence): failed with "missing: [0, 1]" for a
+    bundle without done-markers."""
     experiment = facts.training
     if not ended_well(facts.evidence):
         return None
@@ -44,12 +42,10 @@ def _ranks(facts: Facts) -> Compared | None:
     return Compared(not absent, message, there, experiment.workers)
 
 
-@RULES.add("steps", "done-markers: steps of a rank", "experiment: steps", kinds.MARKERS)
+@RULES.add("steps", "done-markers: steps of a rank", "experiment: steps", MARKERS)
 def _steps(facts: Facts) -> Compared | None:
-    """Check that each rank took the steps that the experiment asks for.
-
-    Detects ranks that end after different steps, which commit fe69d44 had to prevent for limits of time.
-    """
+    """Check that each rank took the steps that the experiment asks for. Detects ranks that end after different steps,
+    which commit fe69d44 had to prevent for limits of time."""
     experiment = facts.training
     found = [result["steps"] for result in _results(facts.evidence)]
     wanted, limit = _wanted_steps(experiment, _results(facts.evidence))
@@ -76,13 +72,10 @@ def _wanted_steps(experiment: Experiment, results: Sequence[RankResult]) -> tupl
     return most, limit
 
 
-@RULES.add("steps-recorded", "span files of ranks: steps", "done-markers: steps", kinds.RANK_SPANS, kinds.MARKERS)
+@RULES.add("steps-recorded", "span files of ranks: steps", "done-markers: steps", RANK_SPANS, MARKERS)
 def _steps_recorded(facts: Facts) -> Compared | None:
-    """Check that each rank recorded a span for each step that it reports.
-
-    Detects spans that the recorder lost. Docs of ef82ce2 (missing evidence): failed for a bundle of plain processes
-    without the span file of a worker.
-    """
+    """Check that each rank recorded a span for each step that it reports. Detects spans that the recorder lost. Docs of
+    ef82ce2 (missing evidence): failed for a bundle of plain processes without the span file of a worker."""
     ranks = trainers(facts.evidence.processes)
     if not ranks:
         return None
@@ -92,12 +85,10 @@ def _steps_recorded(facts: Facts) -> Compared | None:
     return Compared(recorded == reported, message, recorded, reported, repeated_tasks(facts.evidence))
 
 
-@RULES.add("samples", "done-markers: samples", "experiment: steps x batch x ranks", kinds.MARKERS)
+@RULES.add("samples", "done-markers: samples", "experiment: steps x batch x ranks", MARKERS)
 def _samples(facts: Facts) -> Compared | None:
-    """Check that the ranks trained on as many samples as their steps have.
-
-    Not seen to fail in a run so far; a test edits a done-marker.
-    """
+    """Check that the ranks trained on steps x batch size x ranks samples. Not seen to fail in a run so far; a test
+    edits a done-marker."""
     experiment = facts.training
     results = _results(facts.evidence)
     trained = sum(result["samples"] for result in results)
@@ -106,12 +97,10 @@ def _samples(facts: Facts) -> Compared | None:
     return Compared(trained == expected, message, trained, expected)
 
 
-@RULES.add("loss-finite", "done-markers: finite losses", "done-markers: losses", kinds.MARKERS)
+@RULES.add("loss-finite", "done-markers: finite losses", "done-markers: losses", MARKERS)
 def _loss_finite(facts: Facts) -> Compared | None:
-    """Check that the loss of each step is finite.
-
-    Commits 9a0b99e and 391b4a5: a learning rate that was too large made the loss NaN, and the run went on to its end.
-    """
+    """Check that the loss of each step is finite. Commits 9a0b99e and 391b4a5: a learning rate that was too large made
+    the loss NaN, and the run went on to its end."""
     losses = [(rank, step, loss) for rank, each in enumerate(_losses(facts)) for step, loss in enumerate(each)]
     wild = [found for found in losses if not math.isfinite(found[2])]
     message = f"the loss of all {len(losses):,} steps is finite"
@@ -128,12 +117,10 @@ def _finite(losses: Sequence[Sequence[float]]) -> bool:
     return all(math.isfinite(loss) for each in losses for loss in each)
 
 
-@RULES.add("loss-equal", "done-markers: largest difference", "limit", kinds.MARKERS)
+@RULES.add("loss-equal", "done-markers: largest difference", "limit", MARKERS)
 def _loss_equal(facts: Facts) -> Compared | None:
-    """Check that all ranks report the same loss for a step, since they reduce it together.
-
-    Commit ba31a63 introduced it. Not seen to fail in a run so far; a test edits a done-marker.
-    """
+    """Check that all ranks report the same loss for a step, since they reduce it together. Commit ba31a63 introduced
+    it. Not seen to fail in a run so far; a test edits a done-marker."""
     losses = _losses(facts)
     if facts.training.exchange in channels.ASYNCHRONOUS or not losses[0] or not _finite(losses):
         return None
@@ -146,12 +133,10 @@ def _loss_equal(facts: Facts) -> Compared | None:
     return Compared(gap < SAME_LOSS, message, gap, SAME_LOSS)
 
 
-@RULES.add("loss-falls", "done-markers: first tenth", "done-markers: last tenth", kinds.MARKERS)
+@RULES.add("loss-falls", "done-markers: first tenth", "done-markers: last tenth", MARKERS)
 def _loss_falls(facts: Facts) -> Compared | None:
-    """Check that the mean loss of the last tenth of the steps is below that of the first tenth.
-
-    Fails for a run with a learning rate of 1e-12 (tests/full/faults/test_deaths.py).
-    """
+    """Check that the mean loss of the last tenth of the steps is below that of the first tenth. Fails for a run with a
+    learning rate of 1e-12 (tests/full/faults/test_deaths.py)."""
     losses = _losses(facts)
     if not _finite(losses):
         return None
@@ -165,12 +150,10 @@ def _loss_falls(facts: Facts) -> Compared | None:
     return Compared(last < first, f"the loss was {first:.4f} at the beginning and {last:.4f} at the end", first, last)
 
 
-@RULES.add("test-samples", "done-marker of the chief", "experiment: test samples", kinds.MARKERS)
+@RULES.add("test-samples", "done-marker of the chief", "experiment: test samples", MARKERS)
 def _test_samples(facts: Facts) -> Compared | None:
-    """Check that the chief evaluated the model with the whole test set.
-
-    Not seen to fail in a run so far; a test edits a done-marker.
-    """
+    """Check that the chief evaluated the model with the whole test set. Not seen to fail in a run so far; a test edits
+    a done-marker."""
     experiment = facts.training
     test = _results(facts.evidence)[0].get("test")
     if test is None:
@@ -180,7 +163,7 @@ def _test_samples(facts: Facts) -> Compared | None:
     return Compared(seen == experiment.test_samples, message, seen, experiment.test_samples)
 
 
-@RULES.add("test-accuracy", "done-marker of the chief", "experiment: accuracy", kinds.MARKERS)
+@RULES.add("test-accuracy", "done-marker of the chief", "experiment: accuracy", MARKERS)
 def _test_accuracy(facts: Facts) -> Compared | None:
     """Check that the model reaches the lowest accuracy that the experiment accepts.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from dlobd.evidence.evidence import Evidence
-from dlobd.evidence.expected import kinds
+from dlobd.evidence.expected.kinds import CONTAINER_FILES, EXECUTOR_LOG, MASTER_LOG, RM_LOG, RM_RECORD
 from dlobd.tracing.clock import WallToMonotonic
 from dlobd.trust.base import NS_PER_S, Compared, Facts, Rules, daemon_trouble, external, unknown
 
@@ -19,9 +19,9 @@ LEAVES_NS = 20 * NS_PER_S
 """In client mode the ApplicationMaster exits after the driver; the ResourceManager would kill it after this time."""
 
 OVER = ("COMPLETED", "RELEASED", "KILLED", "EXPIRED")
-"""States in which a container is charged no more. The end of the application overtakes a container that is KILLED."""
+"""States in which YARN does not charge a container. The end of the application overtakes a KILLED one."""
 
-_RM = (kinds.RM_LOG, kinds.RM_RECORD)
+_RM = (RM_LOG, RM_RECORD)
 _CAPACITY = re.compile(r"Assigned container (container_\w+) of capacity <memory:(\d+),")
 _CONTAINERS = re.compile(r"\btotalAllocatedContainers=(\d+)")
 _START_MS = re.compile(r"\bstartTime=(\d+)")
@@ -43,9 +43,9 @@ def _doubt(evidence: Evidence) -> str:
 
 @RULES.add("container-memory", "RM log: MB x seconds", "RM REST: memorySeconds", *_RM)
 def _memory(facts: Facts) -> Compared | None:
-    """Check that the memory of each container times its lifetime is what the ResourceManager charges.
+    """Check that the ResourceManager charges the memory of each container times its lifetime.
 
-    Commit ae8eabc: failed now and then, because the ResourceManager writes its summary while its scheduler still
+    Commit ae8eabc: failed in some runs, because the ResourceManager writes its summary while its scheduler still
     charges the last containers. The check uses the REST record since, which is complete.
     """
     evidence = facts.evidence
@@ -77,15 +77,13 @@ def _memory(facts: Facts) -> Compared | None:
     "log directories of containers",
     "ResourceManager: allocated and started containers",
     *_RM,
-    kinds.MASTER_LOG,
-    kinds.EXECUTOR_LOG,
-    kinds.CONTAINER_FILES,
+    MASTER_LOG,
+    EXECUTOR_LOG,
+    CONTAINER_FILES,
 )
 def _containers(facts: Facts) -> Compared | None:
-    """Check that each container that YARN allocated and started left its logs.
-
-    Detects containers whose logs were not collected. Not seen to fail in a run so far; a test edits YARN's summary.
-    """
+    """Check that each container that YARN allocated and started left its logs. Detects containers whose logs were not
+    collected. Not seen to fail in a run so far; a test edits YARN's summary."""
     evidence = facts.evidence
     if not evidence.topology.has_yarn:
         return None
@@ -101,7 +99,7 @@ def _containers(facts: Facts) -> Compared | None:
 
 @RULES.add("application-time", "ResourceManager: ns outside", "clock readings: step, ns", *_RM)
 def _inside(facts: Facts) -> Compared | None:
-    """Check that by the ResourceManager's timestamps the application ran between the begin and the end of spark-submit.
+    """Check that by the ResourceManager's timestamps the application ran between the start and the end of spark-submit.
 
     Detects errors of the conversion from wall clock to monotonic clock. Not seen to fail in a run so far; a test
     shifts the finish time.

@@ -21,6 +21,7 @@ import pytest
 
 from bench.pathologies import __main__ as bench
 from bench.pathologies import faults, results, stage, table
+from bench.pathologies.faults import FileAppears
 from bench.pathologies.results import Result
 from bench.pathologies.stage import Ended, Stage
 from bench.pathologies.table import Pathology
@@ -30,7 +31,7 @@ from dlobd.errors import Busy, SetupError
 from dlobd.experiment import files, own_job
 from dlobd.faults import injection_log, queue_filler, slow_disk
 from dlobd.faults.observed_run import ObservedRun
-from dlobd.faults.triggers import FileAppears, LogLine
+from dlobd.faults.triggers import LogLine
 from dlobd.hadoop.embedded.processes import ProcessId, identify
 from dlobd.record.run import Finding
 from dlobd.run import page_cache

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from analysis.studies import runs as studied
 from analysis.studies.amortisation import amortisation as amortised
 from analysis.studies.stack_overhead import stack_overhead as overhead_of
 from bench import __main__ as main
@@ -17,7 +18,6 @@ from bench import amortisation, cluster, command, jobs, models, publish, remedie
 from bench.jobs import points
 from bench.tables import Table
 from dlobd.axes import LAUNCHERS
-from dlobd.compare import compatibility
 from dlobd.compare.runset import RunSet, without_series
 from dlobd.errors import UsageError
 from dlobd.record.run import Finding, Run
@@ -208,7 +208,7 @@ def test_the_main_job_is_compared_by_every_launcher_and_both_inputs() -> None:
     assert {"native", "tfos feed", "tfos read", "barrier feed", "barrier read", "distributor read"} < set(every)
     for each in (every, amortisation.points("softmax-mnist", amortisation.WAYS, (1, 3))):
         made = [run_of(configuration=dataclasses.asdict(point)) for point in each.values()]
-        compatibility.check_same_work(made, also=("epochs",))
+        studied.check_same_work(made, also=("epochs",))
     with pytest.raises(UsageError, match="Without native runs"):
         stack_overhead.points("softmax-mnist", ["tfos"])
 

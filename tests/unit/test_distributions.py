@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from scipy import stats
 
-from dlobd.compare.distributions import chi_squared_quantile, student_quantile
+from dlobd.compare.power import chi_squared_quantile, student_quantile
 
 FREEDOMS = (1, 2, 3, 4, 5, 10, 11, 30, 101, 500, 1998)
 PROBABILITIES = (0.005, 0.1, 0.5, 0.8, 0.975, 0.9995)

@@ -13,11 +13,11 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from bench.pathologies.faults import FileAppears, Recorded, wait_for
 from dlobd.bundle.store import Bundle
 from dlobd.faults import hooks, injection_log, sigstop, slow_disk
-from dlobd.faults.injection_log import Injection
 from dlobd.faults.observed_run import LogTail, ObservedRun
-from dlobd.faults.triggers import Fault, FileAppears, LogLine, Moment, Recorded, armed, wait_for
+from dlobd.faults.triggers import Fault, LogLine, Moment, armed
 from dlobd.job.training import inputs as training_inputs
 from dlobd.job.training import step as training_step
 
@@ -124,11 +124,6 @@ def test_a_file_and_a_recorded_instant_are_triggers_too(tmp_path: Path) -> None:
 
 
 # ---- the injection log
-
-
-def test_a_missing_fault_is_known(tmp_path: Path) -> None:
-    injection_log.write(tmp_path, Injection("one", 5, 10, 15))
-    assert injection_log.missing(tmp_path, ["one", "two"]) == ["two"]
 
 
 def test_a_process_that_never_appears_is_not_stopped(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ class Whole:
 
     parts: tuple[Part, ...] = member("Parts.")
     pairs: tuple[tuple[str, int], ...] = member("Pairs.", unit="calls", default=())
-    by_name: Mapping[str, float | None] = member("By name.", unit="s", source="a clock", default=None)
+    by_name: Mapping[str, float | None] = member("By name.", "a clock", unit="s", default=None)
     part: Part | None = member("One part.", default=None)
 
 

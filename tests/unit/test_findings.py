@@ -13,9 +13,8 @@ from dlobd.attribution.attribute import attribute
 from dlobd.bundle.noise import UNKNOWN_NOISE, noise_ns
 from dlobd.experiment import files
 from dlobd.findings.base import Context
-from dlobd.findings.find import FINDERS, findings
+from dlobd.findings.find import FINDERS, LARGER, findings
 from dlobd.findings.rules import RULES, S
-from dlobd.findings.special import LARGER
 from dlobd.layers import LAYERS
 from dlobd.record.resources import CoreWaits, EnvironmentCache, EnvironmentPart, LaneTime
 from dlobd.record.run import Finding

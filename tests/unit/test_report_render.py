@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from dlobd.report import text
-from dlobd.report.tables import Column, Table
+from dlobd.report.tables import Table
 from dlobd.report.terminal.render import cell, show
 
 WORDS = st.text("abcdef ", min_size=1, max_size=60)
@@ -23,8 +23,7 @@ def printed(table: Table, most: int | None = None) -> list[str]:
 
 @given(st.lists(st.tuples(WORDS, st.integers(0, 10**13), WORDS, st.none() | st.integers(0, 10**13)), min_size=1))
 def test_no_line_is_too_wide_and_no_number_is_folded(rows: list[tuple[str, int, str, int | None]]) -> None:
-    columns = Column("name"), Column("a long head of seconds, s", "s"), Column("reason"), Column("bytes read, MB", "mb")
-    lines = printed(Table("title", columns, rows))
+    lines = printed(Table("title", "name | a long head of seconds, s:s | reason | bytes read, MB:mb", rows))
     assert max(map(cell_len, lines)) <= text.WIDTH
     for row in rows:
         assert any(f"{row[1] / 1e9:.3f}" in line.split() for line in lines)
@@ -38,8 +37,9 @@ def test_units_of_cells() -> None:
 
 
 def test_the_terminal_leaves_out_columns_of_the_page_and_counts_rows() -> None:
-    columns = Column("name"), Column("detail", page_only=True), Column("seconds", "s")
-    table = Table("title", columns, [("a", "x", 10**9), ("b", "y", 0)], "A note.", [("total", "", 10**9)])
+    table = Table(
+        "title", "name | detail+ | seconds:s", [("a", "x", 10**9), ("b", "y", 0)], "A note.", [("total", "", 10**9)]
+    )
     assert printed(table, most=1) == [
         "",
         "title",
@@ -63,4 +63,4 @@ def test_the_terminal_leaves_out_columns_of_the_page_and_counts_rows() -> None:
 
 def test_a_table_without_rows_is_not_printed() -> None:
     """Its title would stand alone."""
-    assert printed(Table("title", [Column("name")], [])) == []
+    assert printed(Table("title", "name", [])) == []

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from rich.console import Console
 
+from bench import jobs
 from dlobd.compare import figures
 from dlobd.record.run import Metrics, Run
-from dlobd.report import repeats, summary
+from dlobd.report import repeats
 from dlobd.schema import Event
 from tests.chosen_runs import made
 from tests.records import run as run_of
@@ -49,18 +50,18 @@ def test_left_out_runs_are_counted_by_status() -> None:
 def test_unreached_events_are_not_zero() -> None:
     """A run without a first step has no time to it; a layer that was not measured has no seconds."""
     run = run_of()
-    assert summary.first_step_s(run) is None
-    assert summary.launcher_s(run) is None
-    assert summary.teardown_s(run) is None
+    assert jobs.first_step_s(run) is None
+    assert jobs.launcher_s(run) is None
+    assert jobs.teardown_s(run) is None
     assert figures.layer_s(run, "channel") is None
     assert figures.layer_s(run, "hdfs") == 0
     firsts = [Event("first step done", 5_000 + at_ns, "own mark") for at_ns in (3 * 10**9, 2 * 10**9)]
     firsts.append(Event("executor registered", 5_000 + 10**9, "driver log"))
     last = Event("last step done", 5_000 + 6 * 10**8, "own mark")
     run = replace(run, startup=(*run.startup, *firsts), teardown=(*run.teardown, last))
-    assert summary.first_step_s(run) == 3.0
-    assert summary.launcher_s(run) == 2.0
-    assert summary.teardown_s(run) == 0.4
+    assert jobs.first_step_s(run) == 3.0
+    assert jobs.launcher_s(run) == 2.0
+    assert jobs.teardown_s(run) == 0.4
     assert figures.metric("training_ns", 1e9)(replace(run, metrics=Metrics(training_ns=5 * 10**8))) == 0.5
 
 

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from dlobd.bundle import store
 from dlobd.record.run import Run
-from dlobd.report.cost import cost
+from dlobd.report.tables import cost
 from dlobd.report.terminal.render import show
 from dlobd.report.terminal.views import training
 from tests.records import run

@@ -21,7 +21,6 @@ SMALL = {
     "job/user/stock_daemon.py": "an entry point, as above",
     "measures/imports.py": "a file per measure",
     "measures/statistics.py": "quantiles, for all measures",
-    "report/cost.py": "the price of a run, which no other table needs",
     "run/observer.py": "a protocol of two modules",
     "run/schedulers/": "a file per scheduler",
     "trust/checks.py": "the list of all checks",

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from analysis.studies.amortisation import Line, amortisation, check_table, picture, prediction_table, table
+from analysis.studies.runs import experiment as experiment_of
 from analysis.studies.variation import variation
-from dlobd.compare.compatibility import experiment as experiment_of
 from dlobd.compare.runset import Member
 from dlobd.errors import UsageError
 from tests.repeats import experiment, member, runset

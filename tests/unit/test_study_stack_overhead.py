@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from analysis.studies import pictures
+from analysis.studies.runs import experiment as experiment_of
+from analysis.studies.runs import launch_label, load
 from analysis.studies.stack_overhead import PUBLISHED, layer_table, picture, stack_overhead, table
 from dlobd.bundle.store import Bundle
-from dlobd.compare.compatibility import experiment as experiment_of
-from dlobd.compare.compatibility import launch_label
-from dlobd.compare.runset import Member, Repeat, load
+from dlobd.compare.runset import Member, Repeat
 from dlobd.errors import UsageError
 from dlobd.record.resources import HostUse, PageCache, ResourceUse
 from tests.repeats import experiment, member, on_disk, record, runset

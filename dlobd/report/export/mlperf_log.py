@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dlobd.errors import UsageError
-from dlobd.record.run import Epoch, Run
+from dlobd.record.run import Run
 from dlobd.schema import ClockAnchor, Experiment
 
 RULES = Path(__file__).with_name("mlperf_style.yaml")
@@ -33,10 +33,8 @@ class Line(NamedTuple):
 
 
 def mlperf_log(run: Run, anchor: ClockAnchor) -> str:
-    """Return the log of a run; `anchor` relates its monotonic clock to the wall clock.
-
-    Raises UsageError if it is of a user's script, it evaluated no epoch, or the time of the first touch is unknown.
-    """
+    """Return the log of a run; `anchor` relates its monotonic clock to the wall clock. Raises UsageError if it is of a
+    user's script, it evaluated no epoch, or the time of the first touch is unknown."""
     chosen = run.configuration
     if not isinstance(chosen, Experiment):
         raise UsageError(f"Run {run.run_id} is of your own script: dlobd does not know its epochs.", "export another")
@@ -91,19 +89,15 @@ def _training(run: Run, chosen: Experiment, touched_ns: int) -> Iterator[Line]:
     last = run.time_to_accuracy.epoch if run.time_to_accuracy else None
     logged = [epoch for epoch in run.epochs if last is None or epoch.epoch <= last]
     for epoch in logged:
-        yield from _epoch(epoch)
+        number = {"epoch_num": epoch.epoch}
+        yield Line(epoch.end_ns - epoch.ns, START, "epoch_start", metadata=number)
+        yield Line(epoch.end_ns, STOP, "epoch_stop", metadata=number)
+        if epoch.known_ns is not None:
+            yield Line(epoch.end_ns, START, "eval_start", metadata=number)
+            yield Line(epoch.known_ns, POINT, "eval_accuracy", epoch.test_accuracy, number)
+            yield Line(epoch.known_ns, STOP, "eval_stop", metadata=number)
     reached = last is not None if chosen.target_accuracy else run.status == "ok"
     outcome: dict[str, object] = {"status": "success" if reached else "aborted"}
     if chosen.target_accuracy:
         outcome["target_accuracy"] = chosen.target_accuracy
     yield Line(logged[-1].known_ns or logged[-1].end_ns, STOP, "run_stop", metadata=outcome)
-
-
-def _epoch(epoch: Epoch) -> Iterator[Line]:
-    number = {"epoch_num": epoch.epoch}
-    yield Line(epoch.end_ns - epoch.ns, START, "epoch_start", metadata=number)
-    yield Line(epoch.end_ns, STOP, "epoch_stop", metadata=number)
-    if epoch.known_ns is not None:
-        yield Line(epoch.end_ns, START, "eval_start", metadata=number)
-        yield Line(epoch.known_ns, POINT, "eval_accuracy", epoch.test_accuracy, number)
-        yield Line(epoch.known_ns, STOP, "eval_stop", metadata=number)

@@ -29,10 +29,8 @@ Json = dict[str, object]
 
 
 def otlp(trace: Trace, run_id: str, anchor: ClockAnchor) -> Json:
-    """Return the request, as one JSON object; `anchor` relates the monotonic clock to the wall clock.
-
-    Raises BundleError as `dlobd.attribution.attribute.attribute`.
-    """
+    """Return the request, as one JSON object; `anchor` relates the monotonic clock to the wall clock. Raises
+    BundleError as `dlobd.attribution.attribute.attribute`."""
     return _Exporter(trace, run_id, anchor).request()
 
 

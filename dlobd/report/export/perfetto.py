@@ -22,10 +22,8 @@ _WALL_PID, _WALL_TID, _EVENTS_TID = 1, 1, 2
 
 
 def trace_events(trace: Trace, sampled: SampledHost | None = None) -> dict[str, object]:
-    """Return the trace as one JSON object; times are microseconds since the start of the window.
-
-    `sampled` is the use of dlobd's machine. Raises BundleError as `dlobd.attribution.attribute.attribute`.
-    """
+    """Return the trace as one JSON object; times are microseconds since the start of the window. `sampled` is the use
+    of dlobd's machine. Raises BundleError as `dlobd.attribution.attribute.attribute`."""
     events: list[dict[str, object]] = [
         _name(_WALL_PID, None, "dlobd: where the wall time went"),
         _name(_WALL_PID, _WALL_TID, "attributed wall"),
@@ -111,7 +109,7 @@ def _complete(
 def _flows(span: Span, start_ns: int, end_ns: int, zero_ns: int, pid: int, tid: int) -> Iterator[dict[str, object]]:
     """Return arrows for the transfers of an exchange, from the span at the source to the span at the destination.
 
-    A rank does not record times of its peer. So an arrow leads from the begin of the sending span to the end of the
+    A rank does not record times of its peer. So an arrow leads from the start of the sending span to the end of the
     receiving span.
     """
     for source, destination, size, bucket in span.attrs.get("transfers", ()):
@@ -123,7 +121,8 @@ def _flows(span: Span, start_ns: int, end_ns: int, zero_ns: int, pid: int, tid: 
             "pid": pid,
             "tid": tid,
         }
-        if _is_end(span.lane, source):
+        # the lane of a rank, given by number, or of a parameter server, given by name
+        if span.lane == f"rank-{source}" or span.lane.startswith(f"{source}/"):
             yield {"ph": "s", "ts": microseconds(start_ns - zero_ns), **flow, "args": {"bytes": size}}
         else:
             yield {"ph": "f", "bp": "e", "ts": microseconds(max(start_ns, end_ns - 1) - zero_ns), **flow}
@@ -132,10 +131,8 @@ def _flows(span: Span, start_ns: int, end_ns: int, zero_ns: int, pid: int, tid: 
 def _release(
     release: Release, number: int, zero_ns: int, tracks: dict[str, tuple[int, int]]
 ) -> Iterator[dict[str, object]]:
-    """Return an arrow from the span that released a wait, at that instant, to the end of the wait.
-
-    Viewers attach an arrow's end to the innermost slice at its time, so that it is the slice's last nanosecond.
-    """
+    """Return an arrow from the span that released a wait, at that instant, to the end of the wait. Viewers attach an
+    arrow's end to the innermost slice at its time, so that it is the slice's last nanosecond."""
     begins = (release.by, release.at_ns - 1 if release.at_ns > release.by.start_ns else release.at_ns)
     ends = (release.wait, release.wait.end_ns - 1)
     for phase, (nested, at_ns) in (("s", begins), ("f", ends)):
@@ -150,11 +147,6 @@ def _release(
             "tid": tid,
             **({"bp": "e"} if phase == "f" else {}),
         }
-
-
-def _is_end(lane: str, end: int | str) -> bool:
-    """Return True if a lane is that of a rank, given by number, or of a parameter server, given by name."""
-    return lane == f"rank-{end}" or lane.startswith(f"{end}/")
 
 
 def _instants(phase: str, events: Iterable[Event], zero_ns: int) -> Iterator[dict[str, object]]:

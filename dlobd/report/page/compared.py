@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlobd.compare.comparison import Comparison, common, compare
+from dlobd.compare.comparison import Comparison, Pair, common, compare
 from dlobd.compare.compatibility import settings
 from dlobd.compare.figures import WALL
-from dlobd.compare.runset import RunSet, without_series
+from dlobd.compare.runset import without_series
 from dlobd.errors import UsageError
 from dlobd.layers import title
 from dlobd.record.run import Run
 from dlobd.report import text
 from dlobd.report.comparison import counts, not_compared, sentence
-from dlobd.report.tables import Table, columns
+from dlobd.report.tables import Table
 
 
 def common_settings(runs: Sequence[Run]) -> dict[str, object]:
@@ -28,29 +28,23 @@ def own_settings(run: Run, shared: dict[str, object]) -> dict[str, object]:
 
 def compared(runs: Sequence[Run]) -> dict[str, object]:
     """Return the verdicts of each candidate against the first group, or the reason why there are none."""
-    baseline, *candidates = _groups(runs)
+    shared = common_settings(runs)
+
+    def label(run: Run) -> str:
+        return " ".join(f"{name}={value}" for name, value in own_settings(run, shared).items()) or run.experiment
+
+    baseline, *candidates = without_series("", runs).grouped(label).values()
     if not candidates:
         return {"pairs": [], "refused": "All runs have the same settings: there is nothing to compare."}
     try:
         found = compare([(baseline, candidate) for candidate in candidates])
     except UsageError as error:
         return {"pairs": [], "refused": error.line}
-    return {"pairs": [_pair(found, place) for place in range(len(found.pairs))], "refused": ""}
+    return {"pairs": [_pair(found, pair) for pair in found.pairs], "refused": ""}
 
 
-def _groups(runs: Sequence[Run]) -> list[RunSet]:
-    """Group runs with equal settings, in their given order."""
-    shared = common_settings(runs)
-
-    def label(run: Run) -> str:
-        return " ".join(f"{name}={value}" for name, value in own_settings(run, shared).items()) or run.experiment
-
-    return list(without_series("", runs).grouped(label).values())
-
-
-def _pair(found: Comparison, place: int) -> dict[str, object]:
-    pair = found.pairs[place]
-    heads = columns(
+def _pair(found: Comparison, pair: Pair) -> dict[str, object]:
+    heads = (
         "part | baseline, s:s | candidate, s:s | difference, s:s | difference, %:share | lowest, s:s | highest, s:s "
         "| verdict"
     )

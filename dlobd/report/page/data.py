@@ -6,6 +6,8 @@ import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 
+import pandas as pd
+
 from dlobd import __version__
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.record.run import Run
@@ -15,7 +17,6 @@ from dlobd.report.page.icicle import icicle
 from dlobd.report.page.source import Source
 from dlobd.report.page.steps import stepping_lanes, steps
 from dlobd.report.page.timeline import timeline
-from dlobd.report.page.usage import usage
 from dlobd.report.summary import Part, machine_of, settings, slowest_rank, summary
 from dlobd.schema import Event
 from dlobd.spans import INSTANTS
@@ -25,6 +26,11 @@ FORMAT = 1
 
 LARGEST = 5
 """Number of parts that are listed below the bars; the table has more."""
+
+MOST_POINTS = 300
+"""With more samples, neighbours are joined."""
+
+HOST = "host"
 
 MOST_LANES = 8
 """With more ranks, no sentence lists their lanes."""
@@ -81,7 +87,7 @@ def _run(source: Source, shared: dict[str, object]) -> dict[str, object]:
         "ranks": {"table": tables.ranks(run).to_json(), "lines": list(_rank_lines(source))},
         "steps": steps(source),
         "training": {"table": tables.epochs(run).to_json(), "lines": sentences.training(run)},
-        "usage": usage(source) | {"others": sentences.other_processes(run.core_waits) if run.core_waits else ""},
+        "usage": _usage(source) | {"others": sentences.other_processes(run.core_waits) if run.core_waits else ""},
         "transport": [
             {"plane": one.plane, "verdict": sentences.transport(one), "evidence": list(one.evidence)}
             for one in run.transport or ()
@@ -134,3 +140,39 @@ def _rank_lines(source: Source) -> Iterable[str]:
     # TensorFlow's names of ranks differ from those of lanes
     if source.trace and (lanes := stepping_lanes(source.trace.spans)) and len(lanes) <= MOST_LANES:
         yield f"In the timeline {', '.join(f'{rank} is {lane}' for lane, rank in lanes.items())}."
+
+
+def _usage(source: Source) -> dict[str, object]:
+    """Return points [from, until, busy share of the cores, memory, read, written, network] from the window's start.
+    Sizes are bytes; the last three are sums between `from` and `until`. `why`: the reason for having no points."""
+    run = source.run
+    if run.resources is None:
+        return {"points": [], "cores": None, "line": "", "why": "Resource use was not sampled: unknown."}
+    line, cores = sentences.resource_line(run.resources), run.resources.hosts[0].cores
+    if source.frames is None:
+        why = "The samples cannot be read: only the sums of the record are known."
+        return {"points": [], "cores": cores, "line": line, "why": why}
+    frame = source.frames.resources()
+    host = frame[frame["role"] == HOST]
+    return {"points": _points(host, run, cores), "cores": cores, "line": line, "why": ""}
+
+
+def _points(host: pd.DataFrame, run: Run, cores: int) -> list[list[float | None]]:
+    wall_ns = run.wall_ns or 0
+    step = max(1, len(host) // MOST_POINTS)
+    kept = host.iloc[::step]
+    found: list[list[float | None]] = []
+    for (_, before), (_, after) in zip(kept.iloc[:-1].iterrows(), kept.iloc[1:].iterrows(), strict=True):
+        start_ns, end_ns = int(before["at_ns"]), int(after["at_ns"])
+        if end_ns <= 0 or start_ns >= wall_ns or end_ns <= start_ns:
+            continue
+        busy = (int(after["cpu_ns"]) - int(before["cpu_ns"])) / ((end_ns - start_ns) * cores)
+        sizes = [_grown(before, after, name) for name in ("disk_read_bytes", "disk_written_bytes", "loopback_bytes")]
+        found.append([max(0, start_ns), min(end_ns, wall_ns), round(busy, 4), int(before["memory_bytes"]), *sizes])
+    return found
+
+
+def _grown(before: pd.Series, after: pd.Series, name: str) -> int | None:
+    if pd.isna(before[name]) or pd.isna(after[name]):
+        return None
+    return int(after[name]) - int(before[name])

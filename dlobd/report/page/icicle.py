@@ -23,8 +23,9 @@ def icicle(run: Run, attribution: Attribution | None) -> dict[str, object]:
     """Return rectangles [depth, from, until, layer, text], root first. `by_span`: causes are known per span."""
     if not run.wall_ns:
         return {"nodes": [], "by_span": False, "wall_ns": None}
-    by_span = attribution is not None and _same(run, attribution)
-    tree = _of_segments(attribution) if attribution is not None and by_span else _of_record(run)
+    recorded = run.wall_ns, {row.layer: row.ns for row in run.layers}
+    by_span = attribution and recorded == (attribution.wall_ns, {row.layer: row.ns for row in attribution.layers})
+    tree = _of_segments(attribution) if attribution and by_span else _of_record(run)
     nodes: list[list[object]] = [[0, 0, run.wall_ns, "", f"wall time: {run.window.name if run.window else ''}"]]
     at = 0
     for layer in [*LAYERS, UNATTRIBUTED]:
@@ -32,7 +33,7 @@ def icicle(run: Run, attribution: Attribution | None) -> dict[str, object]:
             nodes.append([1, at, at + ns, layer, title(layer)])
             nodes += _layer(tree[layer], layer, at, run.wall_ns * SMALLEST)
             at += ns
-    return {"nodes": nodes, "by_span": by_span, "wall_ns": run.wall_ns}
+    return {"nodes": nodes, "by_span": bool(by_span), "wall_ns": run.wall_ns}
 
 
 def _layer(names: dict[str, Counter[str]], layer: str, at: int, smallest_ns: float) -> list[list[object]]:
@@ -86,11 +87,6 @@ def _of_record(run: Run) -> Tree:
     if run.unattributed_ns:
         tree[UNATTRIBUTED] = {UNATTRIBUTED: Counter({OWN: run.unattributed_ns})}
     return tree
-
-
-def _same(run: Run, attribution: Attribution) -> bool:
-    found = {row.layer: row.ns for row in attribution.layers}
-    return found == {row.layer: row.ns for row in run.layers} and attribution.wall_ns == run.wall_ns
 
 
 def _total(names: dict[str, Counter[str]]) -> int:

@@ -16,7 +16,6 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import resources
-from typing import Any
 
 SCRIPTS = ("dom.js", "tables.js", "theme.js", "specs.js", "timeline.js", "sections.js", "page.js")
 """Files of assets/, in the order in which they run, in one scope."""
@@ -74,8 +73,10 @@ def charts() -> str:
     return found.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
-def _title(document: Mapping[str, Any]) -> str:
-    names = dict.fromkeys(str(run["experiment"]) for run in document["runs"])
+def _title(document: Mapping[str, object]) -> str:
+    runs = document["runs"]
+    assert isinstance(runs, list)
+    names = dict.fromkeys(str(run["experiment"]) for run in runs)
     text = re.sub("[\ud800-\udfff]", "\ufffd", f"dlobd: {', '.join(names)}"[:200])
     return "".join(f"&#{ord(letter)};" if letter in "<>&\"'" else letter for letter in text)
 

@@ -34,13 +34,17 @@ class _Step(NamedTuple):
 
 
 def steps(source: Source) -> dict[str, object]:
-    """Return each rank's bins [from step, until step, start, end, lowest, median, highest, parts...].
-
-    Times count from the window's start. `channel_inside`: the exchange is a part of compute, without a boundary."""
+    """Return each rank's bins [from step, until step, start, end, lowest, median, highest, parts...]. Times count from
+    the window's start. `channel_inside`: the exchange is a part of compute, without a boundary."""
     if source.trace is None or source.frames is None:
         return {"ranks": [], "parts": PARTS, "channel_inside": False}
     zero_ns = source.trace.start_ns
-    lanes = _lanes(source.trace.spans)
+    stepping = stepping_lanes(source.trace.spans)
+    # without the lanes of readers, whose work is no wait of the rank
+    lanes: dict[tuple[str, int], list[Span]] = defaultdict(list)
+    for span in source.trace.spans:
+        if span.lane in stepping:
+            lanes[span.process.role, span.process.index].append(span)
     ranks = []
     frame = source.frames.steps()
     for role, index in dict.fromkeys(zip(frame["role"], frame["index"], strict=True)):
@@ -57,16 +61,6 @@ def stepping_lanes(spans: Sequence[Span]) -> dict[str, str]:
     steps_ = (span for span in spans if span.call is not None and span.name in (kinds.STEP, kinds.FIRST_STEP))
     found = {span.lane: f"{span.process.role} {span.process.index}" for span in steps_}
     return dict(sorted(found.items()))
-
-
-def _lanes(spans: Sequence[Span]) -> dict[tuple[str, int], list[Span]]:
-    """Group the spans of lanes with steps by rank. Lanes of readers are left out: their work is no wait of the rank."""
-    stepping = stepping_lanes(spans)
-    lanes: dict[tuple[str, int], list[Span]] = defaultdict(list)
-    for span in spans:
-        if span.lane in stepping:
-            lanes[span.process.role, span.process.index].append(span)
-    return lanes
 
 
 def _steps(bounds: Sequence[tuple[int, int]], spans: Iterable[Span]) -> Iterator[_Step]:

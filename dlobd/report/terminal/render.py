@@ -21,12 +21,7 @@ NARROWEST = {1: 24, 2: 16, 3: 14, 4: 8}
 
 
 def show(table: Table, console: Console, bars: Sequence[Text] = (), most: int | None = None) -> None:
-    """Print a table that has rows, with its title and note.
-
-    Args:
-        bars: a last column without a head, with a cell for each row.
-        most: the largest number of rows; the others are counted.
-    """
+    """Print a table that has rows, with its title, note, `bars` as last column, and at most `most` rows."""
     if not table.rows:
         return
     text.heading(console, table.title)

@@ -9,7 +9,7 @@ from dlobd.layers import LAYERS, title
 from dlobd.record.run import Run
 from dlobd.report import sentences, tables, text
 from dlobd.report.summary import Summary, machine_of, settings, slowest_rank, summary
-from dlobd.report.tables import Table, columns
+from dlobd.report.tables import Table
 from dlobd.report.terminal.render import show
 
 BAR = 20
@@ -80,7 +80,7 @@ def findings(run: Run, console: Console) -> None:
         for row in run.findings
         if not row.above_noise
     ]
-    heads = columns("layer | saves at most, s:s | finding")
+    heads = "layer | saves at most, s:s | finding"
     show(Table("Below noise", heads, below, f"Noise: {sentences.noise(run)}."), console)
 
 
