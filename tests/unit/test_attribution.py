@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dlobd.attribution.attribute import attribute, critical_path
 from dlobd.attribution.nesting import arrange
 from dlobd.errors import BundleError
-from dlobd.layers import LAYERS, UNATTRIBUTED
+from dlobd.layers import UNATTRIBUTED
 from dlobd.schema import MAIN_LANE, Attribution, Clip, Interval, Span, Trace
 from dlobd.spans import SpanKind
 from tests.strategies import span, traces, untidy, well_nested
@@ -112,21 +112,6 @@ def test_delegation_cannot_hide_a_hole(inner: list[Span], period_ns: int) -> Non
 # --- the rules, one by one
 
 
-def test_an_instant_belongs_to_the_innermost_span() -> None:
-    attribution = attribute(trace(span("a", "spark", 10, 90), span("b", "hdfs", 20, 50, parent="a")))
-    assert parts(attribution) == {"spark": 50, "hdfs": 30, UNATTRIBUTED: 20}
-
-
-def test_an_empty_trace_is_unattributed() -> None:
-    assert parts(attribute(trace())) == {UNATTRIBUTED: 100}
-
-
-def test_layers_come_in_the_order_of_the_table() -> None:
-    attribution = attribute(trace(span("a", "tensorflow", 0, 50), span("b", "yarn", 50, 100)))
-    assert [row.layer for row in attribution.layers] == ["yarn", "tensorflow"]
-    assert [row.group for row in attribution.layers] == [LAYERS["yarn"].group, LAYERS["tensorflow"].group]
-
-
 def test_a_wait_is_replaced_by_what_releases_it() -> None:
     """The waiting span shows the content of the other lane; the hole in it comes back as unexplained."""
     wait = span("join", "spark", 0, 100, waits_for=("rank 0",))
@@ -190,12 +175,6 @@ def test_a_cause_explains_the_end_of_a_wait_up_to_its_period() -> None:
         (75, 100, "launcher", "cause"),
     ]
     assert attribution.layers[0].causes == (("poll", 25, None),)
-
-
-def test_a_period_is_spent_once_a_wait() -> None:
-    wait = span("join", "launcher", 0, 100, waits_for=("rank 0",), cause="poll", cause_period_ns=25)
-    attribution = attribute(trace(wait, span("a", "tensorflow", 30, 90, "rank 0")))
-    assert parts(attribution) == {"launcher": 40, "launcher?": 15, "tensorflow": 60}
 
 
 def test_a_sleep_that_waits_for_no_lane_is_named() -> None:

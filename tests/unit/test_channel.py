@@ -11,15 +11,12 @@ from dlobd.channel import Channel
     ("text", "transport", "device"),
     [
         ("tcp", "tcp", ""),
-        ("tcp@eth0", "tcp", "eth0"),
         ("tcp@enp1s0.100", "tcp", "enp1s0.100"),
         ("tcp@10.77.2.0/24", "tcp", "10.77.2.0/24"),
-        ("tcp@10.77.2.1", "tcp", "10.77.2.1"),
         ("tcp@0.0.0.0/0", "tcp", "0.0.0.0/0"),
         ("ipoib@10.77.2.5/32", "ipoib", "10.77.2.5/32"),
         ("ipoib@ib0", "ipoib", "ib0"),
         ("rdma@mlx5_0:1", "rdma", "mlx5_0:1"),
-        ("rdma@rxe0", "rdma", "rxe0"),
         ("shm", "shm", ""),
     ],
 )
@@ -35,22 +32,18 @@ def test_a_channel_is_a_transport_and_its_device(text: str, transport: str, devi
         ("", "is not TRANSPORT"),
         ("@eth0", "is not TRANSPORT"),
         ("TCP", "is not TRANSPORT"),
-        ("tcp eth0", "is not TRANSPORT"),
         ("tcp@", "names no device"),
         ("tcp@eth0@eth1", "no device name"),
-        ("tcp@eth 0", "no device name"),
         ("tcp@../eth0", "no device name"),
         ("tcp@eth0,eth1", "no device name"),
         ("tcp@10.77.2.5/24", r"10\.77\.2\.5/24 is an address with a prefix; the network is 10\.77\.2\.0/24$"),
         ("ipoib@10.77.2.0/024", r"the network is 10\.77\.2\.0/24$"),
         ("tcp@10.77.2.0/33", "no IPv4 network: an address and a prefix of 0 to 32"),
-        ("tcp@10.77.2/24", "no IPv4 network"),
         ("tcp@10.77.2.0/", "no IPv4 network"),
         ("tcp@10.77.2.0/255.255.255.0", "no IPv4 network"),
         ("tcp@fd00::/64", "no IPv4 network"),
         ("rdma@10.77.2.0/24", "a network goes with tcp and ipoib only"),
         ("shm@eth0", "shm has no device"),
-        ("shm@10.77.2.0/24", "shm has no device"),
     ],
 )
 def test_an_invalid_channel_is_an_error_of_one_line(text: str, why: str) -> None:
@@ -58,7 +51,3 @@ def test_an_invalid_channel_is_an_error_of_one_line(text: str, why: str) -> None
         Channel.parse(text)
     assert repr(text) in str(raised.value)
     assert "\n" not in str(raised.value)
-
-
-def test_an_unknown_transport_is_parsed() -> None:
-    assert Channel.parse("infiniband@ib0").transport == "infiniband"

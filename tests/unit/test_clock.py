@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from dlobd.schema import ClockAnchor
 from dlobd.tracing import clock
 from dlobd.tracing.clock import WallToMonotonic
-from tests.fake_clock import FakeClock
 
 BOOT_NS = 1_700_000_000_000_000_000
 
@@ -41,12 +40,6 @@ def test_the_nearest_anchor_counts() -> None:
     assert place.step_ns == hour
 
 
-def test_milliseconds_are_the_start_of_their_millisecond() -> None:
-    """An event log's stamp says [t, t + 1 ms)."""
-    place = WallToMonotonic([anchor(0)])
-    assert place.ms(BOOT_NS // 10**6 + 7) == 7 * 10**6
-
-
 def test_without_an_anchor_nothing_can_be_placed() -> None:
     """A guess would be worse than an error."""
     with pytest.raises(ValueError, match="no clock anchor"):
@@ -70,13 +63,6 @@ def test_own_start_is_before_now() -> None:
     own = clock.process_start_ns()
     assert own < clock.monotonic_ns()
     assert abs(own - (clock.process_start_ns(os.getpid()) or 0)) < clock.tick_ns()
-
-
-def test_a_fake_clock_moves_by_its_step() -> None:
-    now = FakeClock(100, 5)
-    assert [now(), now(), now()] == [100, 105, 110]
-    still = FakeClock(7)
-    assert still() == still() == 7
 
 
 @given(st.lists(st.integers(0, 10**12), min_size=1, unique=True), st.integers(-500, 500))

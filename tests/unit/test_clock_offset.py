@@ -8,7 +8,7 @@ from statistics import median
 
 import pytest
 
-from dlobd.tracing.clock_offset import Bounds, Exchange, Offset
+from dlobd.tracing.clock_offset import Exchange, Offset
 
 SECOND_NS = 10**9
 
@@ -113,7 +113,3 @@ def test_what_cannot_be_is_refused() -> None:
         Offset([Exchange(10, 20, 20, 9)])
     with pytest.raises(ValueError, match="ran backwards"):
         Offset([Exchange(10, 20, 19, 30)])
-
-
-def test_joined_bounds_hold_both() -> None:
-    assert Bounds(1, 2).joined(Bounds(5, 6)) == Bounds(5, 6).joined(Bounds(1, 2)) == Bounds(1, 6)

@@ -14,7 +14,6 @@ from rich.console import Console
 
 from dlobd import cli
 from dlobd.bundle.store import Bundle
-from dlobd.cli.options import share
 from dlobd.compare import compatibility
 from dlobd.compare.comparison import Comparison, compare
 from dlobd.compare.gate import gate
@@ -272,7 +271,7 @@ def test_check_has_an_exit_code_for_each_outcome(tmp_path: Path, capsys: pytest.
 
 def test_compare_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(series(tmp_path, {"tfos feed": {}, "native": {"hdfs": 1.5}}))
-    assert cli.main(["compare", path, "--json", "--margin", "10%"]) == 0
+    assert cli.main(["compare", path, "--json", "--margin", "0.1"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["margin"] == 0.1
     (pair,) = document["pairs"]
@@ -300,9 +299,3 @@ def test_a_directory_of_several_experiments_is_refused(tmp_path: Path) -> None:
         (Bundle(bundle).path / "hashes").unlink()
     with pytest.raises(UsageError, match="no run that has ended"):
         read(str(path), tmp_path)
-
-
-@pytest.mark.parametrize(("text", "expected"), [("5%", 0.05), ("0.05", 0.05), (" 12.5 % ", 0.125)])
-def test_a_share_is_a_percentage_or_a_number(text: str, expected: float) -> None:
-    """Both formats give a share of 1."""
-    assert share(text) == expected

@@ -157,17 +157,6 @@ def test_a_file_is_replaced_as_a_whole(tmp_path: Path, monkeypatch: pytest.Monke
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_until_it_is_whole_the_file_is_the_old_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "trace.json"
-    path.write_text("mine")
-    with output.writing(path) as beside:
-        beside.write_text("half")
-        assert path.read_text() == "mine"
-        assert beside.parent == path.parent
-        assert capsys.readouterr().out == ""
-    assert (path.read_text(), capsys.readouterr().out) == ("half", f"Wrote {path}\n")
-
-
 def test_links_permissions_and_long_names_stay(tmp_path: Path) -> None:
     """What a link names is replaced, with the permissions that it had; a new file has those of any new file."""
     target, link, new = tmp_path / "target", tmp_path / "link", tmp_path / ("n" * 255)
