@@ -10,8 +10,7 @@ import jsonschema
 import pytest
 
 from dlobd.fields import decoded, described, json_schema, member, numbers, plain
-from dlobd.measures.statistics import fewest
-from dlobd.record.run import QUANTILE, Quantiles, Run
+from dlobd.record.run import Run
 from tests.records import run
 
 
@@ -80,9 +79,3 @@ def test_each_number_is_documented() -> None:
 
 def test_each_number_of_a_run_has_an_origin() -> None:
     assert [n.path for n in numbers(Run) if not n.origin and not n.path.startswith("configuration.")] == []
-
-
-def test_quantiles_name_the_steps_that_they_need() -> None:
-    told = {number.path: number.origin for number in numbers(Quantiles)}
-    for name, q in (("p50_ns", 0.5), ("p90_ns", 0.9), ("p95_ns", 0.95), ("p99_ns", 0.99)):
-        assert told[name] == QUANTILE.format(q, fewest(q))

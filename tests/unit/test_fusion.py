@@ -1,4 +1,4 @@
-"""Fusion of tensors into buffers."""
+"""Fusion of tensors into buffers, and shards of a buffer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlobd.network.exchanges.fusion import Fusion
+from dlobd.network.exchanges.fusion import Fusion, shards
 
 SHAPES = st.lists(
     st.tuples(
@@ -45,14 +45,16 @@ def test_small_tensors_share_a_buffer() -> None:
     assert [len(bucket) for bucket in fusion.buckets] == [6, 4]
 
 
-def test_a_scalar_is_packed() -> None:
-    fusion = Fusion([np.float32(3).reshape(()), np.ones(2, np.float32)])
-    fusion.pack([np.array(5, np.float32), np.ones(2, np.float32)])
-    assert float(fusion.unpack()[0]) == 5.0
-
-
 def test_other_tensors_than_planned_are_refused() -> None:
     """Gradients would be mixed up."""
     fusion = Fusion([np.zeros(3, np.float32)])
     with pytest.raises(ValueError, match="other shapes or types than the fusion was planned for"):
         fusion.pack([np.zeros(4, np.float32)])
+
+
+@given(st.integers(0, 200), st.integers(1, 7))
+def test_each_element_belongs_to_one_server(elements: int, servers: int) -> None:
+    found = [range(elements)[part] for part in shards(elements, servers)]
+    assert len(found) == servers
+    assert [element for part in found for element in part] == list(range(elements))
+    assert max(map(len, found)) - min(map(len, found)) <= 1

@@ -39,27 +39,17 @@ def parsed(*lines: str) -> Iterator[log4j.LogLine]:
     return log4j.parse("".join(lines).splitlines(keepends=True), "test")
 
 
-def test_an_audited_operation() -> None:
-    line = AUDIT.format(command="rename", src="/spark-events/a.inprogress", dst="/spark-events/a")
-    assert list(hdfs.audits(parsed(line))) == [
-        hdfs.Audit(4947485023494, "rename", "/spark-events/a.inprogress", "/spark-events/a", "rpc")
-    ]
-
-
-def test_an_audited_path_may_hold_spaces() -> None:
-    """Fields end at a tab: neither a command with an option nor a path with spaces, or with `dst=`, is cut."""
-    line = AUDIT.format(command="delete (options=[RECURSIVE])", src="/my data/a dst=b/part 0", dst="null")
-    (audit,) = hdfs.audits(parsed(line))
-    assert (audit.command, audit.path, audit.target) == (
-        "delete (options=[RECURSIVE])",
-        "/my data/a dst=b/part 0",
-        "null",
-    )
-
-
-def test_a_cut_audit_line_is_left_out() -> None:
-    line = AUDIT.format(command="create", src="/a", dst="null")
-    assert list(hdfs.audits(parsed(line[: line.index("dst=")]))) == []
+@pytest.mark.parametrize(
+    ("command", "src", "dst"),
+    [
+        ("rename", "/spark-events/a.inprogress", "/spark-events/a"),
+        ("delete (options=[RECURSIVE])", "/my data/a dst=b/part 0", "null"),
+    ],
+)
+def test_an_audited_path_may_hold_spaces_and_a_cut_line_is_left_out(command: str, src: str, dst: str) -> None:
+    line = AUDIT.format(command=command, src=src, dst=dst)
+    assert list(hdfs.audits(parsed(line))) == [hdfs.Audit(4947485023494, command, src, dst, "rpc")]
+    assert list(hdfs.audits(parsed(line[: line.index("\tdst=")]))) == []
 
 
 @pytest.mark.parametrize(

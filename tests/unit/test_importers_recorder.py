@@ -81,13 +81,6 @@ def test_every_cut_of_a_file_is_readable(tmp_path: Path) -> None:
             assert span.end_ns == process.last_ns if span.truncated else span.end_ns <= process.last_ns
 
 
-def test_a_cut_last_line_truncates_what_was_open(tmp_path: Path) -> None:
-    """The end line of the outer span is cut: it ends at the last whole line, and the inner one is whole."""
-    process = recorder.read(written(tmp_path, *ALL, cut=5))
-    assert [(s.name, s.end_ns, s.truncated) for s in process.spans] == [("trainer", 140, True), ("get", 130, False)]
-    assert process.bad_lines == 1
-
-
 def test_lines_of_a_later_version_are_passed_over(tmp_path: Path) -> None:
     """A kind of line that is not known here harms nothing; a known one without its fields counts as damaged."""
     process = recorder.read(written(tmp_path, PROCESS, {"k": "counter", "v": 3}, {"k": "b", "i": 9}, OUTER, OUTER_END))
@@ -127,10 +120,6 @@ def test_an_end_without_a_begin_is_passed_over(tmp_path: Path) -> None:
     process = recorder.read(written(tmp_path, PROCESS, OUTER_END))
     assert process.spans == []
     assert process.last_ns == 150
-
-
-def test_an_empty_file_is_no_process(tmp_path: Path) -> None:
-    assert recorder.read(written(tmp_path)) is None
 
 
 def test_all_processes_in_the_order_in_which_they_opened(tmp_path: Path) -> None:

@@ -124,9 +124,3 @@ def test_errors_are_kept_in_order() -> None:
 def test_a_cut_line_of_a_killed_executor() -> None:
     log = spark.executor(parsed("Got assigned task 3", "Finished task 0.0 in stage 1.0 (TI", "Got assigned task "))
     assert (list(log.got), log.finished) == ([3], {})
-
-
-def test_without_logs_there_is_nothing() -> None:
-    assert spark.driver([]).points == {}
-    assert spark.application_master([]).first is None
-    assert spark.executor([]).got == {}

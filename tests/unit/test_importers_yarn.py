@@ -182,8 +182,3 @@ def test_attempts_of_an_application_are_told_apart() -> None:
     assert life.application.at["ATTEMPT_RUNNING"] == 1_000_000
     names = ("container_1_0007_02_000001", "container_e17_1_0007_01_000002", "executor_0")
     assert [yarn.attempt_of(name) for name in names] == [2, 1, 0]
-
-
-def test_without_logs_there_is_nothing() -> None:
-    life = yarn.life([], [], "application_0_0")
-    assert (life.application.at, life.containers, life.diagnostics) == ({}, {}, [])

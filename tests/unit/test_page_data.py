@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -55,10 +54,6 @@ def test_the_figures_are_those_of_the_record_and_of_the_terminal(captured: Sourc
     assert page["verdict"] == sentences.verdict(captured.run)
     assert page["record"] == record
     assert page["warnings"] == list(summary(captured.run).not_sound)
-
-
-def test_the_document_is_json_and_equal_each_time(captured: Source) -> None:
-    assert json.dumps(document([captured])) == json.dumps(document([captured]))
 
 
 def test_the_icicle_tiles_the_wall(captured: Source) -> None:
@@ -177,15 +172,6 @@ def test_evidence_that_cannot_be_read_leaves_the_record(tmp_path: Path) -> None:
     assert page["wall_ns"] == page["record"]["wall_ns"]
 
 
-@pytest.mark.parametrize("content", [b"", b"\x00\xff\xfe", b'{"exec_ns": "soon"}', b"[]"])
-def test_damaged_evidence_is_no_traceback(tmp_path: Path, content: bytes) -> None:
-    bundle = copied("quick-run", tmp_path)
-    (bundle.path / "evidence" / "window.json").write_bytes(content)
-    page = _one(source(bundle))
-    assert page["timeline"] is None
-    assert page["parts"]
-
-
 def test_an_unfinished_bundle_says_that_it_was_killed(tmp_path: Path) -> None:
     bundle = copied("quick-run", tmp_path)
     (bundle.path / "hashes").unlink()
@@ -204,8 +190,3 @@ def test_several_runs_have_common_settings_once_and_then_what_differs() -> None:
     assert found["comparison"]["pairs"][0]["candidate"] == "batch_size=7"
     assert document([first, first])["comparison"]["refused"].startswith("All runs have the same settings")
     assert document([first])["comparison"] is None
-
-
-def test_a_comparison_that_is_refused_says_why() -> None:
-    sources = [source(Bundle(DATA / name)) for name in ("seen-run", "sampled-run")]
-    assert "different environments" in document(sources)["comparison"]["refused"]

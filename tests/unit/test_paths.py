@@ -74,3 +74,28 @@ def test_the_interpreter_keeps_its_virtual_environment(tmp_path: Path, monkeypat
     found = paths.python()
     assert found.parts[-3:] == ("venv", "bin", "python")
     assert os.readlink(found.parents[2]) == str(tmp_path / "a b")
+
+
+def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """DLOBD_CACHE wins over XDG_CACHE_HOME, which wins over ~/.cache; a relative XDG path is ignored."""
+    monkeypatch.setenv("HOME", "/h")
+    monkeypatch.delenv("DLOBD_CACHE", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    assert paths.cache_dir() == Path("/h/.cache/dlobd")
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert paths.cache_dir() == Path("/h/.cache/dlobd")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/x")
+    assert paths.cache_dir() == Path("/x/dlobd")
+    monkeypatch.setenv("DLOBD_CACHE", "~/own")
+    assert paths.cache_dir() == Path("/h/own")
+
+
+def test_a_cache_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> None:
+    """A file where the directory should be is a SetupError that names it and the remedy, from the lock too."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SetupError, match=r"file/below cannot be used.*DLOBD_CACHE"):
+        paths.make_writable(tmp_path / "file" / "below")
+    with pytest.raises(SetupError, match="cannot be used"), paths.locked(tmp_path / "file" / ".lock"):
+        pass
+    with paths.locked(tmp_path / "new" / ".lock"):
+        assert (tmp_path / "new").is_dir()

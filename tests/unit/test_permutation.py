@@ -56,16 +56,6 @@ def test_an_interval_contains_all_values_that_the_test_accepts(paired: bool, see
 
 
 @DESIGNS
-def test_intervals_of_difference_and_ratio_agree_on_zero(paired: bool) -> None:
-    """Both or neither contain equality, because it is the same test."""
-    for seed in range(200):
-        found = permutation.test(drawn(seed, 8, 8, paired))
-        low, high = found.interval(0.2) or (0, 0)
-        small, large = found.ratio_interval(0.2) or (0, 0)
-        assert (low <= 0 <= high) == (small <= 1 <= large) == (found.p > 0.2)
-
-
-@DESIGNS
 def test_intervals_have_their_stated_coverage(paired: bool) -> None:
     """2000 cases of drifting pairs, and of samples, from a skewed distribution: `confidence` of them contain the truth,
     within three standard errors."""

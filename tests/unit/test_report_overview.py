@@ -6,11 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
 from dlobd.record.run import Finding, Plane, Run
 from dlobd.report import sentences, text
-from dlobd.report.headline import tenths_of_parts
+from dlobd.report.headline import TENTH_NS, headline, tenths, tenths_of_parts
 from dlobd.report.terminal.overview import LINES, lines, overview
 from dlobd.report.terminal.views import findings
 from tests.captured import NAMES, Captured
@@ -47,8 +49,8 @@ def test_every_run_fits_one_screen(capture: str) -> None:
     whole = " ".join(" ".join(shown).split())
     assert " ".join(sentences.verdict(run).split()) in whole
     for layer in run.layers:
-        tenths = tenths_of_parts(run)[1][layer.layer]
-        assert f"{tenths // 10}.{tenths % 10}" in whole or not tenths
+        rounded = tenths_of_parts(run)[1][layer.layer]
+        assert f"{rounded // 10}.{rounded % 10}" in whole or not rounded
 
 
 def test_a_run_with_much_to_say_still_fits() -> None:
@@ -108,6 +110,7 @@ def test_a_run_without_a_window_says_why() -> None:
     shown = "\n".join(words for words, _ in lines(failed))
     assert "The run is failed: no cluster." in shown
     assert sentences.FINDINGS_TITLE not in shown
+    assert headline(replace(failed, status="ok")) == "Nothing was measured."
 
 
 def test_by_what_the_gradients_went_is_said() -> None:
@@ -142,3 +145,10 @@ def test_the_view_of_findings_has_evidence_remedy_and_page() -> None:
     for words in ("1. Cause took long.", "Saves 1.0 to 9.0 s.", "Remedy:", "Unless:", "docs/findings.md#cause"):
         assert words in shown
     assert "0.500 Small took long. Remedy:" in shown
+
+
+@given(st.lists(st.integers(0, 10**12), min_size=1, max_size=8))
+def test_rounded_parts_sum_to_the_rounded_wall(parts_ns: list[int]) -> None:
+    total, parts = tenths(sum(parts_ns), parts_ns)
+    assert sum(parts) == total
+    assert all(abs(part * TENTH_NS - ns) < TENTH_NS for part, ns in zip(parts, parts_ns, strict=True))

@@ -11,7 +11,6 @@ import pytest
 from dlobd import spans as kinds
 from dlobd.errors import BundleError
 from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
-from dlobd.layers import LAYERS
 from dlobd.schema import Process
 from dlobd.timeline.builder import LaneBuilder
 
@@ -56,7 +55,3 @@ def test_a_copied_kind_is_the_same_row() -> None:
     for row in (*kinds.SPANS.values(), *kinds.INSTANTS.values(), *kinds.CAUSES.values()):
         assert copy.deepcopy(row) is row
         assert pickle.loads(pickle.dumps(row)) is row
-
-
-def test_every_row_has_a_layer() -> None:
-    assert {row.layer for row in kinds.SPANS.values()} == set(LAYERS)

@@ -146,15 +146,6 @@ def test_a_write_that_begins_anew_gets_all_pieces_again(tmp_path: Path) -> None:
     assert file.checksum.hexdigest() == file_checksum(data)
 
 
-@pytest.mark.parametrize("cuts", [[], [1], [511, 512, 513], [0, 0, 2000]])
-def test_a_checksum_of_pieces_is_that_of_the_whole(cuts: list[int]) -> None:
-    data = bytes(range(256)) * 9 + b"end"
-    checksum = FileChecksum()
-    for begin, end in zip([0, *cuts], [*cuts, len(data)], strict=True):
-        checksum.add(data[begin:end])
-    assert checksum.hexdigest() == file_checksum(data)
-
-
 @pytest.mark.parametrize(
     ("top", "local", "remedy"),
     [
@@ -172,12 +163,3 @@ def test_the_remedy_of_damaged_data_is_one_that_works_there(
     with pytest.raises(ClusterError, match="The data set is damaged" if local else "data set in HDFS is") as caught:
         staging.stage(small(), storage, top, silent)
     assert caught.value.remedy.startswith(remedy)
-
-
-def test_staging_notes_what_hdfs_should_say_of_each_file(tmp_path: Path) -> None:
-    """The last file holds a checksum of each other one; a file that was changed since has another."""
-    staged = staging.stage(small(), LocalDirectory(), str(tmp_path), silent)
-    noted = json.loads(Path(staged.train_dir).with_name("_SUCCESS").read_text())
-    files = [*sorted(Path(staged.train_dir).iterdir()), Path(staged.test_path)]
-    assert noted == {str(path): file_checksum(path.read_bytes()) for path in files}
-    assert file_checksum(files[0].read_bytes()[:-1] + b"x") != noted[str(files[0])]

@@ -174,11 +174,6 @@ def test_find_refuses_what_is_not_one_run(tmp_path: Path, ref: str, line: str) -
         store.find(ref, tmp_path)
 
 
-def test_latest_of_nothing(tmp_path: Path) -> None:
-    with pytest.raises(BundleError, match=r"there is no run in .*Next: dlobd run softmax-mnist"):
-        store.find("latest", tmp_path / "runs")
-
-
 def test_a_bundle_cannot_be_made_where_a_file_is(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(BundleError, match="no bundle can be created"):
