@@ -72,16 +72,6 @@ def test_a_nanosecond_survives(ns: int) -> None:
     assert int(microseconds(ns) * 1000) == ns == round(microseconds(ns) * 1000)
 
 
-def test_lanes_of_one_process_stand_under_one_title() -> None:
-    lanes = [
-        span(f"s{k}", "hdfs", 0, 9, f"thread {k}", process=Process("h", "worker", k // 2, k // 2)) for k in range(4)
-    ]
-    events = trace_events(Trace(0, 9, tuple(lanes)))["traceEvents"]
-    titles = [e["args"]["name"] for e in events if e["name"] == "process_name"]
-    assert titles[1:] == ["h worker 0 (pid 0)", "h worker 1 (pid 1)"]
-    assert [(e["pid"], e["tid"]) for e in events if e["ph"] == "X"][1:] == [(2, 1), (2, 2), (3, 3), (3, 4)]
-
-
 def test_tracks_are_lanes_and_the_wall_has_its_own() -> None:
     """Processes are named by host and role, lanes by their name; the attributed wall and the events stand on top."""
     rank = Process("node-1", "worker", 1, 77)

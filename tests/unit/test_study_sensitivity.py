@@ -73,12 +73,6 @@ def test_noise_belongs_to_runs_and_not_to_settings() -> None:
     assert found["workers"].chance == pytest.approx(2 / 47, abs=0.02)
 
 
-def test_equal_input_gives_an_equal_table() -> None:
-    noise = random.Random(1)
-    chosen = sweep(lambda workers, launcher, repeat: 10 + workers + noise.gauss(0, 1))
-    assert of_wall(chosen) == of_wall(chosen)
-
-
 def test_each_layer_and_the_throughput_are_figures() -> None:
     cells = list(product((1, 2), range(3)))
     runs = [made({"spark": 5, "tensorflow": 9 / n, "hdfs": 1 + r}, rate=100 * n, workers=n) for n, r in cells]

@@ -51,12 +51,6 @@ def test_samples_do_not_depend_on_how_they_are_asked_for(samples: int) -> None:
     np.testing.assert_array_equal(some_labels, labels[stretch])
 
 
-def test_far_positions_cost_nothing() -> None:
-    """The last samples of a set of 3 TB are there at once: nothing before them is made."""
-    images, labels = taken(made(), range(10**9 - 3, 10**9), 3)
-    assert (images.shape, len(labels)) == ((3, *SHAPE), 3)
-
-
 def test_seeds_splits_and_positions_differ() -> None:
     samples = [
         taken(made(1), range(3), 3)[0],
@@ -105,11 +99,6 @@ def test_a_shape_that_is_none(text: str) -> None:
         files.load("softmax-mnist", ["dataset=synthetic", f"synthetic_shape={text}"])
     assert caught.value.line.startswith(f"--set synthetic_shape={text}: ")
     assert "\n" not in caught.value.line
-
-
-def test_a_shape_that_is_too_large() -> None:
-    with pytest.raises(ValueError, match=r"99999x99999 has 9999800001 values, more than 67108864"):
-        shape_of("99999x99999")
 
 
 def test_images_without_height_and_width_cannot_be_flipped() -> None:

@@ -48,15 +48,6 @@ def test_a_real_run_against_the_published_formulas(run: str) -> None:
     assert found.step_with_input.max_ns == pytest.approx(max(times) * 1e9)
 
 
-def test_a_step_with_its_input_is_longer_than_without() -> None:
-    """The median of both; a percentile that 20 steps do not show is null, and not their maximum."""
-    found = throughput(Evidence(DATA / "quick-run"))
-    assert found.step.p50_ns < found.step_with_input.p50_ns
-    assert found.step.max_ns <= found.step_with_input.max_ns
-    for times in (found.step, found.step_with_input):
-        assert (times.p90_ns, times.p95_ns, times.p99_ns) == (None, None, None)
-
-
 def test_a_checkpoint_is_no_part_of_a_step(tmp_path: Path) -> None:
     """It takes longer than all steps of this run; without its mark it would lie in the step that follows. Evaluations
     and what ranks agree on between steps are left out in the same way."""

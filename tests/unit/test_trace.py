@@ -100,16 +100,6 @@ def test_a_wait_an_instant_and_a_late_attribute_come_back(tmp_path: Path) -> Non
     assert len(process.anchors) == 2
 
 
-def test_a_process_may_become_something_else(tmp_path: Path) -> None:
-    own = Recorder(tmp_path, "python-worker", threaded=False)
-    with own.span(kinds.SpanKind("before", "spark")):
-        pass
-    own.identify("chief", 0)
-    own.close()
-    assert only(tmp_path).process.role == "chief"
-    assert len(only(tmp_path).spans) == 1
-
-
 def test_threads_have_stacks_of_their_own(tmp_path: Path) -> None:
     own = Recorder(tmp_path, "worker", flush_s=0.001)
     each = 300

@@ -117,11 +117,6 @@ def rates(schedule: Any, **settings: Any) -> list[float]:
     return [float(each) for each in found]
 
 
-def test_constant() -> None:
-    """It is the job's."""
-    assert rates(schedules.constant) == [0.5] * 40
-
-
 def test_step_decays_every_so_many_epochs() -> None:
     decays = {"num_epochs_per_decay": 2.0, "learning_rate_decay_factor": 0.1}
     np.testing.assert_allclose(rates(schedules.step, **decays), [0.5 * 0.1 ** (k // 20) for k in range(40)], rtol=1e-6)
