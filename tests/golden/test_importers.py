@@ -81,7 +81,6 @@ def run(request: pytest.FixtureRequest) -> str:
 
 
 def test_the_whole_trace_is_as_expected(run: str, update_golden: bool, captured: Captured) -> None:
-    """Lanes, spans with their bounds, sources and waits, events, and the attribution, all from the bundle alone."""
     found = as_text(captured.trace(run), captured.attribution(run))
     golden = GOLDEN / f"{run}.txt"
     if update_golden:
@@ -91,7 +90,6 @@ def test_the_whole_trace_is_as_expected(run: str, update_golden: bool, captured:
 
 
 def test_the_attribution_sums_exactly(run: str, captured: Captured) -> None:
-    """Layers and the unattributed rest are the wall, to the nanosecond; at most 5 % of it is without an explanation."""
     trace, found = captured.trace(run), captured.attribution(run)
     assert sum(layer.ns for layer in found.layers) + found.unattributed_ns == found.wall_ns == trace.wall_ns
     assert all(0 <= layer.lo_ns <= layer.ns <= layer.hi_ns for layer in found.layers)
@@ -99,7 +97,6 @@ def test_the_attribution_sums_exactly(run: str, captured: Captured) -> None:
 
 
 def test_nothing_that_was_recorded_is_lost(run: str, captured: Captured) -> None:
-    """Each span of each process stands in some lane, with its bounds and attributes, and points to its parent."""
     spans = {span.id.split("/")[-1]: span for span in captured.trace(run).spans}
     ids = {span.id for span in spans.values()}
     recorded = 0
@@ -119,7 +116,6 @@ def test_nothing_that_was_recorded_is_lost(run: str, captured: Captured) -> None
 
 
 def test_the_evidence_is_consistent(run: str, captured: Captured) -> None:
-    """No two spans of a lane contradict each other beyond their resolutions, not even where a trainer was killed."""
     clips = captured.attribution(run).clips
     assert [clip for clip in clips if clip.kind == "inconsistent"] == []
 

@@ -62,14 +62,12 @@ def check_promises(attribution: Attribution, start_ns: int, wall_ns: int) -> Non
 @settings(max_examples=150, deadline=None)
 @given(traces())
 def test_any_evidence_sums_exactly_and_never_gets_negative(evidence: Trace) -> None:
-    """Crossing, truncated, cyclic, contradictory: the pieces tile the window, and lo <= ns <= hi in every layer."""
     check_promises(attribute(evidence), 0, evidence.wall_ns)
 
 
 @settings(max_examples=80, deadline=None)
 @given(well_nested())
 def test_the_sweep_equals_nested_subtraction(spans: list[Span]) -> None:
-    """On a well-nested tree a layer's time is the sum over its spans of own duration minus direct children."""
     expected: Counter[str] = Counter({UNATTRIBUTED: 1000})
     layer_of = {each.id: each.layer for each in spans}
     for each in spans:
@@ -84,7 +82,6 @@ def test_the_sweep_equals_nested_subtraction(spans: list[Span]) -> None:
 @settings(max_examples=100, deadline=None)
 @given(untidy())
 def test_a_normalised_lane_nests(spans: list[Span]) -> None:
-    """After normalisation no two spans of a lane cross, each lies in the window and in the span around it."""
     lane = arrange(spans, 0, 1000)
     around: list[tuple[int, int]] = [(0, 1000)]
     for nested in lane.nested:
@@ -100,7 +97,6 @@ def test_a_normalised_lane_nests(spans: list[Span]) -> None:
 @settings(max_examples=80, deadline=None)
 @given(well_nested("rank 0"), st.integers(0, 300))
 def test_delegation_cannot_hide_a_hole(inner: list[Span], period_ns: int) -> None:
-    """Without the spans of the lane waited for, the whole wait is unexplained, up to the period of its cause."""
     wait = span("wait", "spark", 100, 900, waits_for=("rank 0",), cause="poll", cause_period_ns=period_ns)
     rows = {row.layer: row for row in attribute(trace(wait, end_ns=1000)).layers}
     assert rows["spark"].unexplained_ns == 800 - period_ns
@@ -159,7 +155,6 @@ def test_a_lane_that_goes_on_later_does_not_release_an_earlier_wait() -> None:
 
 
 def test_after_its_release_a_wait_is_a_gap() -> None:
-    """Work of the releasing lane after the release is no excuse for a waiter that did not return."""
     wait = span("get", "feed", 0, 100, waits_for=("feeder",), released_ns=40)
     attribution = attribute(trace(wait, span("put", "hdfs", 0, 100, "feeder")))
     assert parts(attribution) == {"feed": 60, "feed?": 60, "hdfs": 40}
@@ -184,7 +179,6 @@ def test_a_sleep_that_waits_for_no_lane_is_named() -> None:
 
 
 def test_a_cycle_ends_as_unexplained_and_is_counted() -> None:
-    """Two lanes that wait for each other explain nothing; the chain ends at the lane that is already in it."""
     attribution = attribute(
         trace(
             span("a", "spark", 0, 100, waits_for=("rank 0",)),
@@ -222,7 +216,6 @@ def test_what_the_last_rank_does_not_cover_is_unexplained_in_the_collective() ->
 
 
 def test_inside_a_collective_the_innermost_span_comes_first() -> None:
-    """Own work that a rank recorded inside its collective is its own, also before the last rank enters."""
     attribution = attribute(
         trace(
             span("s0", "tensorflow", 0, 100, rendezvous="k"),
@@ -265,7 +258,6 @@ def test_a_child_is_clipped_into_its_parent() -> None:
     [(1, 10, {"spark": 52, "hdfs": 48}), (10, 1, {"spark": 50, "hdfs": 50})],
 )
 def test_where_neighbours_cross_the_coarser_edge_moves(first: int, second: int, expected: dict[str, int]) -> None:
-    """Two spans in a row that overlap by 2 ns stay two spans in a row, parted at the edge that is known better."""
     spans = span("a", "spark", 0, 52, resolution_ns=first), span("b", "hdfs", 50, 100, resolution_ns=second)
     attribution = attribute(trace(*spans))
     assert parts(attribution) == expected
@@ -281,7 +273,6 @@ def test_of_two_corrections_the_smaller_one_is_made() -> None:
 
 
 def test_neighbours_that_contradict_each_other_are_inconsistent() -> None:
-    """An overlap far beyond both resolutions goes to the later span, and the evidence counts as inconsistent."""
     attribution = attribute(trace(span("a", "spark", 0, 60), span("b", "hdfs", 40, 100)))
     assert parts(attribution) == {"spark": 40, "hdfs": 60}
     assert attribution.clips == (Clip("inconsistent", "a", 20),)
@@ -292,7 +283,6 @@ def test_a_truncated_span_is_listed() -> None:
 
 
 def test_an_uncertain_boundary_widens_both_layers() -> None:
-    """A boundary known to 3 and 1 ns is uncertain by 3: one layer may gain what the other loses."""
     attribution = attribute(trace(span("a", "spark", 0, 40, resolution_ns=3), span("b", "hdfs", 40, 100)))
     assert [(row.lo_ns, row.hi_ns) for row in attribution.layers] == [(37, 43), (57, 63)]
 
@@ -316,7 +306,6 @@ def test_a_boundary_inside_one_layer_is_certain() -> None:
 
 
 def test_an_interval_widens_the_layer_it_hides_in() -> None:
-    """HDFS time known only as up to 30 ns inside a Spark span: HDFS gets a row, both get bounds, no sum changes."""
     hidden = Interval("hdfs", "spark", MAIN_LANE, 20, 80, 5, 30, "bytes / peak rate", "duration of the block's trace")
     attribution = attribute(trace(span("task", "spark", 10, 60), intervals=(hidden,)))
     rows = {row.layer: row for row in attribution.layers}

@@ -21,7 +21,6 @@ DRIVER, EXECUTOR = "10.77.2.9", "dlobd-worker-1.dlobd-fabric"
 
 @pytest.fixture
 def bundle(tmp_path: Path) -> Path:
-    """What Spark's event log says: who listens where."""
     events = [
         {
             "Event": "SparkListenerBlockManagerAdded",
@@ -40,7 +39,6 @@ def put(bundle: Path, name: str, content: Any) -> None:
 
 
 def client(tree: Path) -> dict[str, Any]:
-    """The interfaces of dlobd's machine, as they are noted."""
     host = Host(tree, "edge")
     host.interface("eth0", "10.77.1.9")
     host.interface("eth1", DRIVER)

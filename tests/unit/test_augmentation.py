@@ -51,7 +51,6 @@ def crops(one: np.ndarray[Any, Any]) -> dict[bytes, tuple[int, int, bool]]:
 
 @pytest.mark.parametrize("shape", [(12, 10, 3), (12, 10)])
 def test_each_image_is_one_of_its_crops(tf: Any, shape: tuple[int, ...]) -> None:
-    """Padded by four black pixels, cropped to its size, flipped or not: each in its own way, and all ways occur."""
     before = images(400, shape)
     after = flip_crop(tf, tf.constant(before), 1, 0, 0)
     assert (after.shape, after.dtype) == (before.shape, tf.float32)
@@ -92,8 +91,6 @@ def test_tensorflows_own_generator_is_not_touched(tf: Any) -> None:
 
 
 class Blocks:
-    """A feed of what lies in a file, as Spark delivers it: one block a step, in each epoch."""
-
     def __init__(self, data: bytes) -> None:
         size = BATCH * LAYOUT.record_bytes
         self._blocks = iter([data[at : at + size] for at in range(0, len(data), size)] * EPOCHS)
@@ -105,7 +102,6 @@ class Blocks:
 def batches(
     tf: Any, directory: Path, way: str, rank: int, augment: str, file: int | None = None
 ) -> Iterator[inputs.Batch]:
-    """Those of a rank, from the file of its own number, or from another one."""
     rng = np.random.default_rng(rank if file is None else file)
     samples = STEPS * BATCH
     data = tfrecord.encode(
@@ -128,8 +124,6 @@ def arrays(
 
 
 def test_both_inputs_give_the_same_augmented_batches(tf: Any, tmp_path: Path) -> None:
-    """Of a file and step, in every epoch; files and epochs differ, and labels are never changed. Spark may feed the
-    files to other ranks than those that would read them: the batches stay the same."""
     fed = {rank: arrays(tf, tmp_path, "feed", rank, "flip-crop") for rank in (0, 1)}
     read = {rank: arrays(tf, tmp_path, "read", rank, "flip-crop") for rank in (0, 1)}
     assert fed == read

@@ -78,7 +78,6 @@ def test_tables_have_seconds_saved_first_and_the_ratio_last() -> None:
 
 
 def test_a_run_that_is_not_ok_counts_nowhere_and_is_named() -> None:
-    """Its figures are left out, and the page says so; five repeats that have both are too few for an interval."""
     every = runs()
     every["tfos feed"][0] = dataclasses.replace(every["tfos feed"][0], status="failed", reason="died")
     first, *_ = jobs.tables(jobs.values(every))

@@ -22,14 +22,12 @@ def chosen(*settings: str) -> Experiment:
 
 
 def check(*settings: str, free_mb: int = 1 << 20) -> None:
-    """Checks the quick experiment with `settings` on a machine of two NodeManagers."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(capacity, "available_memory_bytes", lambda: free_mb << 20)
         capacity.check_memory(chosen(*settings), ClusterSettings(Path("unused")))
 
 
 def test_each_way_asks_for_its_own_processes() -> None:
-    """An ApplicationMaster beside the driver in client mode only; Spark's daemons only where they run."""
     executors = {"2 executors": 2 * (512 + 1280)}
     assert capacity.demand_mb(chosen()) == {**executors, "driver": 896, "ApplicationMaster": 896}
     assert capacity.demand_mb(chosen("deploy_mode=cluster")) == {**executors, "driver": 896}
@@ -72,7 +70,6 @@ def test_vcores_are_counted_too() -> None:
 
 
 def test_a_machine_without_a_gpu_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In one line, before anything is started; the embedded YARN hands out none even where there is one."""
     monkeypatch.setattr(capacity, "gpus_here", lambda: 0)
     capacity.check_gpus(chosen())
     with pytest.raises(SetupError, match="device gpu: no NVIDIA GPU was found on this machine"):

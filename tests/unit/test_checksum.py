@@ -38,7 +38,6 @@ def crc32c(data: bytes) -> int:
 
 
 def md5(data: bytes) -> bytes:
-    """Of 16 bytes."""
     return hashlib.md5(data, usedforsecurity=False).digest()
 
 
@@ -69,7 +68,6 @@ def test_a_file_of_several_blocks(size: int) -> None:
 
 
 def test_a_known_vector() -> None:
-    """Three blocks of 1,024 bytes and a short one; and the published check value of CRC-32C."""
     assert crc32c(b"123456789") == 0xE3069283
     data = bytes(range(256)) * 13
     assert file_checksum(data, 1024) == by_hand(data, 1024) == VECTOR
@@ -97,7 +95,6 @@ def test_a_block_that_hdfs_cannot_have_is_refused(size: int) -> None:
 
 
 def test_what_can_be_compared_with_ours() -> None:
-    """The same chunks, and the same chunks a block; where nothing was noted, what HDFS names as such."""
     data = bytes(3 << 20)
     one, several = file_checksum(data), file_checksum(data, 1 << 20)
     assert same_form(ONE_BLOCK, one + "0" * 8, one)
@@ -119,7 +116,6 @@ def test_staging_notes_the_checksum_of_files_of_several_blocks(tmp_path: Path) -
 
 
 def test_the_blocks_of_a_part() -> None:
-    """So large as asked for; without that, more than the file, so that it is one."""
     assert Part(Mnist(), "train", range(30_000), 4).block_bytes == 4 << 20
     whole = Part(Mnist(), "train", range(30_000))
     assert whole.bytes < whole.block_bytes

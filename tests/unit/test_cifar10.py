@@ -29,13 +29,11 @@ from tests import records
 
 @pytest.fixture(autouse=True)
 def _nothing_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What somebody fetched on this machine is not seen."""
     monkeypatch.setenv("DLOBD_CACHE", str(tmp_path / "cache"))
 
 
 @pytest.fixture
 def own_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the partial set that a test may damage."""
     folder = tmp_path / "own" / "cifar-10"
     shutil.copytree(Cifar10Partial().files()[0].parent, folder)
     monkeypatch.setenv("DLOBD_DATA", str(folder.parent))
@@ -47,7 +45,6 @@ def first(split: Split, samples: int) -> Samples:
 
 
 def test_the_first_training_images_are_the_published_ones() -> None:
-    """The classes of the first batch are nearly even, and its first labels are those that every tutorial prints."""
     _, labels = first("train", 10_000)
     assert labels[:10].tolist() == [6, 9, 9, 4, 1, 1, 2, 7, 8, 3]
     assert np.bincount(labels).tolist() == [1005, 974, 1032, 1016, 999, 937, 1030, 1001, 1025, 981]
@@ -55,7 +52,6 @@ def test_the_first_training_images_are_the_published_ones() -> None:
 
 
 def test_planes_become_pixels() -> None:
-    """A file has all red values of an image first; an image has each pixel's three colours side by side."""
     images, labels = first("train", 2)
     records_ = gzip.decompress(Cifar10Partial().files()[0].read_bytes())
     for n, (image, label) in enumerate(zip(images, labels, strict=True)):
@@ -66,7 +62,6 @@ def test_planes_become_pixels() -> None:
 
 
 def test_the_whole_set_has_five_batches_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As `dlobd data fetch` leaves it; made up here, with its own checksums. The announced sizes are the tables'."""
     for split, size in (("train", Cifar10.train_size), ("test", Cifar10.test_size)):
         assert sum(batch.records for batch in Cifar10.batches[split]) == size
         assert sum(batch.records for batch in Cifar10Partial.batches[split]) == getattr(Cifar10Partial, f"{split}_size")
@@ -95,7 +90,6 @@ def test_the_whole_set_has_five_batches_in_their_order(tmp_path: Path, monkeypat
 
 
 def test_a_set_that_is_not_there_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The whole set before it was fetched, and the partial one of an installed package; one line each."""
     with pytest.raises(SetupError, match="fetch it with `dlobd data fetch cifar10`, or use dataset=cifar10-partial"):
         dataset_of(dataclasses.replace(files.load("softmax-mnist"), dataset="cifar10"))
     monkeypatch.setattr(paths, "PACKAGE", tmp_path / "site-packages" / "dlobd")
@@ -170,15 +164,12 @@ def test_every_report_names_a_partial_set_as_partial() -> None:
 
 
 class Mislabelled(Mnist):
-    """A data set with a label that is none of its classes."""
-
     def chunks(self, split: Split, order: Order, samples: int) -> Iterator[Samples]:
         for images, labels in super().chunks(split, order, samples):
             yield images, labels + np.uint8(7)
 
 
 def test_a_label_outside_of_the_classes_is_one_line(tmp_path: Path) -> None:
-    """It names the data set, the sample, its label and the number of classes; no file gets its name."""
     with pytest.raises(SetupError, match="mnist, test sample 0: label 14 is not one of the 10 classes") as caught:
         write_part(Part(Mislabelled(), "test", range(50)), LocalDirectory(), str(tmp_path / "part"))
     assert "\n" not in caught.value.line

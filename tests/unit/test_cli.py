@@ -99,7 +99,6 @@ NATIVE = ("--set", "launcher=native", "--set", "scheduler=none", "--set", "input
 
 
 def test_version_and_help(command: Command) -> None:
-    """`--version` prints it; `--help` names every command; no command at all prints the help and is a usage error."""
     assert command("--version") == (0, f"dlobd {dlobd.__version__}\n", "")
     code, out, _ = command("--help")
     assert code == 0
@@ -193,7 +192,6 @@ def test_one_view_of_a_run(command: Command, bundle: store.Bundle) -> None:
 
 
 def test_show_tells_what_a_run_cost(command: Command, bundle: store.Bundle) -> None:
-    """At a price per hour, after the report. A negative price, and one for the record as JSON, are refused."""
     code, out, _ = command("show", str(bundle.path), "--price-per-hour", "7200")
     assert code == 0
     assert f"{bundle.run_id} --full\n" in out
@@ -243,8 +241,6 @@ def test_a_series_ends_with_the_exit_code_of_its_worst_run(command: Command, mon
 def test_several_experiments_end_with_their_comparison(
     command: Command, monkeypatch: pytest.MonkeyPatch, changed: bool, said: str
 ) -> None:
-    """The baseline is the first one; runs of different environments are not compared, which is no failure."""
-
     def record_of(experiment: Any, run_id: str) -> dict[str, Any]:
         quick = experiment.name == "softmax-mnist-quick"
         ns = int(run_id[-4:], 16) + (3 if quick else 2) * 10**9
@@ -263,7 +259,6 @@ SWEEP = 'extends = "softmax-mnist-quick"\ninput = "read"\n[axes]\nworkers = [1, 
 
 
 def test_a_sweep_says_every_impossible_combination(command: Command) -> None:
-    """One line each and exit code 2, before anything runs; if the file says so, they are skipped instead."""
     Path("s.toml").write_text(SWEEP)
     code, out, err = command("sweep", "s.toml", "--dry-run")
     assert (code, out) == (2, "")
@@ -403,8 +398,6 @@ def test_clean_does_not_follow_a_link(command: Command, tmp_path: Path, cache: P
 
 
 def test_progress_on_a_terminal_moves_and_leaves_a_line_a_step(tmp_path: Path) -> None:
-    """The step that is under way with its elapsed time, and a bar where the share is known; a reader that leaves does
-    not end the run."""
     from dlobd.run.progress import Progress
 
     ours, theirs = os.openpty()
@@ -472,7 +465,6 @@ def test_what_is_said_while_a_job_runs_is_true_of_its_launcher(
 
 
 def test_progress_off_a_terminal_is_one_line_a_message(capsys: pytest.CaptureFixture[str]) -> None:
-    """No control characters in a log file; each line starts with the time since the command began."""
     from dlobd.run.progress import Progress
 
     with Progress() as progress:

@@ -18,20 +18,17 @@ BOOT_NS = 1_700_000_000_000_000_000
 
 
 def anchor(monotonic_ns: int, offset_ns: int = BOOT_NS) -> ClockAnchor:
-    """An anchor of a wall clock that is `offset_ns` ahead."""
     return ClockAnchor("h/b/t", monotonic_ns, monotonic_ns + offset_ns, 1)
 
 
 @given(st.lists(st.integers(0, 10**15), min_size=1), st.integers(0, 10**15))
 def test_a_steady_wall_clock_maps_exactly(readings: list[int], at_ns: int) -> None:
-    """With any number of anchors of one offset every stamp comes back as the monotonic time it was taken at."""
     place = WallToMonotonic([anchor(reading) for reading in readings])
     assert place.ns(at_ns + BOOT_NS) == at_ns
     assert place.step_ns == 0
 
 
 def test_the_nearest_anchor_counts() -> None:
-    """A wall clock that was set back by an hour in between: stamps before and after keep their own offsets."""
     hour = 3_600 * 10**9
     before, after = anchor(1_000), anchor(10 * hour, BOOT_NS - hour)
     place = WallToMonotonic([after, before])
@@ -41,14 +38,11 @@ def test_the_nearest_anchor_counts() -> None:
 
 
 def test_without_an_anchor_nothing_can_be_placed() -> None:
-    """A guess would be worse than an error."""
     with pytest.raises(ValueError, match="no clock anchor"):
         WallToMonotonic([])
 
 
 def test_an_anchor_reads_both_clocks_at_once() -> None:
-    """Its monotonic time lies between two readings around it, its error is no larger than they are apart, and it maps
-    the wall clock of now to the monotonic clock of now."""
     before = time.monotonic_ns()
     found = clock.anchor()
     after = time.monotonic_ns()
@@ -67,7 +61,6 @@ def test_own_start_is_before_now() -> None:
 
 @given(st.lists(st.integers(0, 10**12), min_size=1, unique=True), st.integers(-500, 500))
 def test_slewing_is_no_step(readings: list[int], ppm: int) -> None:
-    """A clock that a daemon makes up to 0.5 ms a second faster or slower was not stepped."""
     assert clock.stepped_ns([anchor(at, BOOT_NS + at * ppm // 1_000_000) for at in readings]) == 0
 
 

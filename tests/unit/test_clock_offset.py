@@ -30,14 +30,12 @@ class Simulation:
         return self.offset_ns + self.rate * a_ns + (self.step_ns if stepped else 0)
 
     def exchange(self, at_ns: int) -> Exchange:
-        """One question and answer, begun when clock a shows `at_ns`."""
         arrives = at_ns + self._delay(self.there_ns)
         answers = arrives + self.random.randint(1_000, 20_000)
         returns = answers + self._delay(self.back_ns)
         return Exchange(at_ns, self._b(arrives), self._b(answers), returns)
 
     def exchanges(self) -> list[Exchange]:
-        """Ten at the start, ten at the end, and three every five seconds."""
         times = [k * 1_000_000 for k in range(10)] + [60 * SECOND_NS + k * 1_000_000 for k in range(10)]
         times += [k * 5 * SECOND_NS + j * 1_000_000 for k in range(1, 12) for j in range(3)]
         found = [self.exchange(at_ns + self.random.randint(0, 500_000)) for at_ns in times]
@@ -52,7 +50,6 @@ class Simulation:
 
 
 def test_the_truth_is_inside_in_1000_of_1000_simulations() -> None:
-    """At 40 times a simulation, also beside a step; every step is found, none is invented; the interval is narrow."""
     widths, steps = [], 0
     for seed in range(1000):
         simulation = Simulation(seed)
@@ -88,7 +85,6 @@ def test_one_exchange_bounds_the_offset_by_its_round_trip() -> None:
 
 
 def test_two_exchanges_bound_the_rate_too() -> None:
-    """Between two exchanges the interval is not wider than at them: a line leads from the one to the other."""
     offset = Offset(exchanges(lambda t: t // 10_000, 0, 60 * SECOND_NS))
     found = offset.at(30 * SECOND_NS)
     assert found.lo_ns <= 3_000_000 <= found.hi_ns

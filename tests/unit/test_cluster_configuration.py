@@ -52,7 +52,6 @@ def test_clients_get_the_three_site_files_only(written: Path) -> None:
 
 
 def test_daemons_of_one_kind_share_neither_port_nor_directory(written: Path) -> None:
-    """Two DataNodes and two NodeManagers differ in every address and directory, and stay on their own host."""
     for kind, site in (("datanode", "hdfs-site"), ("nodemanager", "yarn-site")):
         first, second = (read_site(written / f"{kind}-{i}/{site}.xml") for i in (0, 1))
         own = [key for key in first if re.search(rf"\.{kind}\..*(address|dirs?|port|hostname)$", key)]
@@ -66,8 +65,6 @@ def test_daemons_of_one_kind_share_neither_port_nor_directory(written: Path) -> 
 
 
 def test_addresses_are_loopback_ones_whoever_reads_them(written: Path) -> None:
-    """NameNode and ResourceManager are at 127.0.0.1, the others on their own host, and each listens there only; nothing
-    says which dlobd nodes have. The templates serve clusters of several hosts too, and must not change this one."""
     ports = iter(range(20000, 20030))
     namenode = {key: f"127.0.0.1:{next(ports)}" for key in ("rpc", "http")}
     datanodes = [[f"{host}:{next(ports)}" for _ in range(4)] for host in TWO_HOSTS]
@@ -123,7 +120,6 @@ def test_no_interval_that_a_job_waits_for_is_changed(written: Path) -> None:
 
 
 def test_hosts_are_chosen_by_the_option_or_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A DataNode and a NodeManager on each; the option comes before the variable; without both, the default."""
     monkeypatch.setenv("DLOBD_CACHE", str(tmp_path))
     monkeypatch.delenv("DLOBD_HOSTS", raising=False)
     assert configuration.default_settings().nodemanager_hosts == ("127.0.0.1", "127.0.0.1")
@@ -205,8 +201,6 @@ def test_own_settings_that_cannot_be_taken(word: str, said: str) -> None:
 
 
 def test_logs_carry_the_monotonic_clock_and_the_audits_have_files_of_their_own(written: Path) -> None:
-    """Every pattern of daemons and Spark begins with %nano and keeps %c{2}; Spark's says its thread, and of calls only
-    their path; four record files are declared."""
     daemons = (written / "namenode" / "log4j2.properties").read_text()
     spark = (written / "spark" / "log4j2.properties").read_text()
     pattern = "property.pattern=%nano %d{yyyy-MM-dd'T'HH:mm:ss.SSS}{UTC} %p %c{2}: %m%n"
@@ -231,7 +225,6 @@ def test_containers_inherit_what_they_need_and_no_python_path(written: Path) -> 
 
 
 def test_a_broken_template_is_named_with_its_line() -> None:
-    """A line without '=' and an unknown $name are errors with file and line number, not silently dropped."""
     assert configuration.parse_template("# c\n\na.b = x=$n \n", {"n": "1"}, "f") == {"a.b": "x=1"}
     with pytest.raises(SetupError, match="f, line 2"):
         configuration.parse_template("a=1\nnonsense\n", {}, "f")

@@ -17,8 +17,6 @@ NO_JAVA = Java(Path("/nowhere"), "17", "test")
 
 
 class Source:
-    """A repository that delivers the given contents, one after another, and counts."""
-
     def __init__(self, *contents: bytes) -> None:
         self.contents = list(contents)
         self.asked = 0
@@ -30,7 +28,6 @@ class Source:
 
 
 def resolve(directory: Path, source: Source) -> list[Path]:
-    """The one jar, from a cache that `source` fills."""
     return jars.from_cache(directory, source, lambda line: None, [JAR])
 
 
@@ -54,7 +51,6 @@ def test_a_jar_that_comes_wrong_once_is_fetched_again(tmp_path: Path) -> None:
 
 
 def test_a_jar_that_stays_wrong_is_an_error_with_both_sums(tmp_path: Path) -> None:
-    """Twice wrong: the line shows the expected and the found sha256, and nothing wrong stays in the cache."""
     with pytest.raises(SetupError) as error:
         resolve(tmp_path, Source(b"evil", b"evil"))
     assert JAR.sha256 in error.value.line
@@ -82,7 +78,6 @@ def test_a_failed_fetch_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_an_own_directory_is_checked_and_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """DLOBD_JARS: a missing and a wrong file are errors that name the coordinate; a right one is taken in place."""
     monkeypatch.setenv("DLOBD_JARS", str(tmp_path))
     path = tmp_path / "thing-1.0.jar"
     with pytest.raises(SetupError, match=r"thing-1\.0\.jar is not in .*org\.example:thing:1\.0"):

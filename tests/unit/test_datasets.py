@@ -31,7 +31,6 @@ def _masked(data: bytes) -> int:
 
 @pytest.mark.parametrize("values", [1, 5, 127, 128, 784, 3072])
 def test_records_are_framed_as_tfrecord_demands(values: int) -> None:
-    """Length, checksum of the length, Example, checksum of the Example; all records have the announced length."""
     images, labels = _samples(3, values)
     data = tfrecord.encode(images, labels, _layout(values))
     size = _layout(values).record_bytes
@@ -46,7 +45,6 @@ def test_records_are_framed_as_tfrecord_demands(values: int) -> None:
 
 @pytest.mark.parametrize("values", [1, 784, 3072])
 def test_decode_is_the_inverse_of_encode(values: int) -> None:
-    """Images come back as floats in [0, 1], labels as int32, in order."""
     images, labels = _samples(50, values)
     got_images, got_labels = tfrecord.decode_block(tfrecord.encode(images, labels, _layout(values)), _layout(values))
     assert got_images.dtype == np.float32
@@ -115,8 +113,6 @@ def test_images_that_were_not_announced_are_refused() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("shape", "dtype", "classes"), [((7,), "uint8", 10), ((3, 2), "float32", 20_000)])
 def test_both_ways_to_decode_agree(shape: tuple[int, ...], dtype: str, classes: int) -> None:
-    """numpy's of the feed and TensorFlow's of the reading way, bit for bit; the file is one of standard Examples, also
-    where labels are longer than they would have to be."""
     import tensorflow as tf
 
     layout = tfrecord.Layout(shape, dtype, classes)
@@ -138,7 +134,6 @@ def test_both_ways_to_decode_agree(shape: tuple[int, ...], dtype: str, classes: 
 
 @pytest.mark.slow
 def test_tensorflow_reads_the_files_as_standard_examples(tmp_path: Path) -> None:
-    """TFRecordDataset accepts the framing and checksums, and parse_single_example finds image and label."""
     import tensorflow as tf
 
     images, labels = mnist.Mnist().load("test")
@@ -151,7 +146,6 @@ def test_tensorflow_reads_the_files_as_standard_examples(tmp_path: Path) -> None
 
 
 def test_partition_is_a_seeded_split_into_equal_parts() -> None:
-    """Every sample of a full split is in exactly one part; equal seeds give equal parts, other seeds others."""
     parts = [part.tolist() for part in partition(120, 3, 1, 120)]
     assert [len(part) for part in parts] == [40, 40, 40]
     whole = [position for part in parts for position in part]
@@ -183,7 +177,6 @@ def test_mnist_is_the_published_data_set() -> None:
 
 @pytest.fixture
 def own_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the test files that a test may damage."""
     folder = tmp_path / "mnist"
     folder.mkdir()
     for path in mnist.Mnist().files()[2:]:

@@ -63,7 +63,6 @@ def test_unreadable_values_are_none(tmp_path: Path) -> None:
 
 
 def test_ports_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
-    """10 follows 2."""
     for number in (10, 2, 1):
         put(tmp_path / f"sys/class/infiniband/many0/ports/{number}/state", "1: DOWN")
     assert [port.number for port in devices(tmp_path)[0].ports] == [1, 2, 10]

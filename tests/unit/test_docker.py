@@ -23,7 +23,6 @@ def services() -> dict[str, dict[str, Any]]:
 
 
 def test_every_service_has_no_more_rights_than_it_needs(services: dict[str, dict[str, Any]]) -> None:
-    """No capability but those that are added by name, nothing of the host but what is published and mounted here."""
     assert set(services) == {"check", "master", "worker", "edge"}
     for name, service in services.items():
         assert service["cap_drop"] == ["ALL"], name
@@ -48,7 +47,6 @@ def test_ports_are_published_on_this_machine_only(path: Path) -> None:
 
 
 def test_published_ports_are_those_on_which_the_daemons_listen(services: dict[str, dict[str, Any]]) -> None:
-    """Hadoop's and Spark's web pages, by the figures of docker/node.py; for each worker that the range has."""
     inside = {name: [int(port.rpartition(":")[2]) for port in services[name]["ports"]] for name in ("master", "worker")}
     ports = node.PORTS
     assert inside["master"] == [ports["resourcemanager"]["web"], ports["namenode"]["http"], node.HISTORY_PORT]
@@ -56,7 +54,6 @@ def test_published_ports_are_those_on_which_the_daemons_listen(services: dict[st
 
 
 def test_the_memory_check_knows_the_limits_of_the_containers(services: dict[str, dict[str, Any]]) -> None:
-    """One figure in two places each; and a worker knows its own, of which it keeps some for its daemons."""
     asked = services["check"]["environment"]
     for name in ("master", "worker", "edge"):
         assert services[name]["mem_limit"] == f"{asked[f'{name.upper()}_MEMORY_MB']}m", name

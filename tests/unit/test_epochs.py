@@ -25,7 +25,6 @@ from tests.epoch_marks import DATA, RIGHT, marked
 
 
 def with_target(bundle: Bundle, target: float) -> dict[str, Any]:
-    """run.json of a bundle, computed for a target accuracy, stored and sealed."""
     stored = bundle.read_json()
     experiment = own_job.from_dict(stored["configuration"])
     assert isinstance(experiment, Experiment)
@@ -41,7 +40,6 @@ def with_target(bundle: Bundle, target: float) -> dict[str, Any]:
 
 @pytest.mark.parametrize("run", ["quick-run", "native-run"])
 def test_epochs_and_evaluations_make_up_the_loop(run: str, tmp_path: Path) -> None:
-    """Number, loss and accuracy are as marked; lengths and evaluations sum to the loop from the first batch on."""
     bundle = marked(run, tmp_path)
     found = epochs(Evidence(bundle.path))
     assert [(e.epoch, e.loss, e.test_samples, e.test_accuracy) for e in found] == [
@@ -55,7 +53,6 @@ def test_epochs_and_evaluations_make_up_the_loop(run: str, tmp_path: Path) -> No
 
 
 def test_what_was_not_evaluated_is_null_and_the_stored_model_is_the_last_epochs(tmp_path: Path) -> None:
-    """Of the last epoch the accuracy of the model that was read back, known when that was evaluated."""
     bundle = marked("quick-run", tmp_path, evaluated=(2,))
     first, second, last = epochs(Evidence(bundle.path))
     assert (first.test_accuracy, first.test_samples, first.evaluation_ns, first.known_ns) == (None,) * 4
@@ -102,8 +99,6 @@ def test_first_touch_is_the_first_open_of_a_training_file(tmp_path: Path) -> Non
 
 
 def test_time_to_accuracy_on_both_clocks(tmp_path: Path) -> None:
-    """Until the first evaluation that reached it had ended: from submit and from the first touch of the data; the
-    record holds, is verified, and comes out of the evidence again."""
     bundle = marked("quick-run", tmp_path)
     found = with_target(bundle, 0.7)
     reached = found["time_to_accuracy"]
@@ -135,7 +130,6 @@ def test_a_target_that_was_not_reached_is_null_with_its_reason(tmp_path: Path) -
 
 
 def test_epochs_as_a_data_frame(tmp_path: Path) -> None:
-    """A row per epoch with documented columns and types, times from the window's start; what is unknown is missing."""
     bundle = marked("native-run", tmp_path, evaluated=(2,))
     found = with_target(bundle, 0.7)
     table = dlobd.load(bundle.path).epochs()

@@ -13,13 +13,11 @@ from tests.strategies import span
 
 
 def known(*spans: Span) -> LayerTime:
-    """The one layer of a trace whose window is [0, 100)."""
     (row,) = attribute(Trace(0, 100, spans)).layers
     return row
 
 
 def test_a_call_is_measured_and_what_lies_between_marks_is_not() -> None:
-    """By the name of the innermost span: what a whole has no other name for is between its marks."""
     whole = span("w", "tensorflow", 0, 100, name="trainer process")
     call = span("c", "tensorflow", 20, 50, parent="w", name="step")
     row = known(whole, call)

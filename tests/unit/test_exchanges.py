@@ -29,7 +29,6 @@ def test_what_an_exchange_declares_is_read_without_what_it_needs(monkeypatch: py
 
 
 def test_tensorflow_is_told_the_ranks_in_their_order() -> None:
-    """Rank 0 is the chief, rank i + 1 worker i; one rank alone has no workers."""
     told = TfRing.environment(("a:1", "b:2", "c:3"), 2)
     assert json.loads(told["TF_CONFIG"]) == {
         "cluster": {"chief": ["a:1"], "worker": ["b:2", "c:3"]},

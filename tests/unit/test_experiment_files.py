@@ -125,7 +125,6 @@ def test_settings_of_the_training_that_go_together(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_file_is_refused_in_one_line(tmp_path: Path, text: str, line: str) -> None:
-    """The line names the file, the line number where it is known, what is wrong and what would be right."""
     assert line in _refused(tmp_path, f'extends = "{MAIN}"\n{text}\n')
 
 
@@ -144,7 +143,6 @@ def test_a_wrong_override_is_refused_in_one_line(tmp_path: Path, override: str, 
 
 
 def test_a_file_without_a_base_must_say_everything(tmp_path: Path) -> None:
-    """There are no hidden defaults: what is missing is listed, with the way to take it from a shipped experiment."""
     line = _refused(tmp_path, "workers = 2\nseed = 1\n")
     assert "missing: scheduler, launcher," in line
     assert "seed" not in line

@@ -33,7 +33,6 @@ def export(*words: str) -> int:
 
 
 def table(text: str, columns: dict[str, str]) -> pd.DataFrame:
-    """A CSV file as the data frame that it was made of, but for the dicts."""
     return pd.read_csv(io.StringIO(text), dtype=columns, keep_default_na=False, na_values={"loss": [""]})
 
 
@@ -57,7 +56,6 @@ def test_each_format_has_a_file_of_its_own(
 
 
 def test_an_unknown_format_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit code 2, and the nearest name."""
     assert export("--format", "span") == 2
     expected = "dlobd: Unknown format 'span'; did you mean 'spans'? Next: dlobd export --help\n"
     assert capsys.readouterr().err == expected
@@ -158,7 +156,6 @@ def test_a_file_is_replaced_as_a_whole(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_links_permissions_and_long_names_stay(tmp_path: Path) -> None:
-    """What a link names is replaced, with the permissions that it had; a new file has those of any new file."""
     target, link, new = tmp_path / "target", tmp_path / "link", tmp_path / ("n" * 255)
     target.write_text("old")
     target.chmod(0o640)

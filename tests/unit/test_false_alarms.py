@@ -17,7 +17,6 @@ S = 10**9
 
 
 def pool(scatter: float, runs: int = 40) -> list[Run]:
-    """Return runs whose layers have this relative scatter."""
     chance = random.Random(1)
     made = []
     for number in range(runs):
@@ -31,7 +30,6 @@ def pool(scatter: float, runs: int = 40) -> list[Run]:
 
 
 def test_limits_are_exact() -> None:
-    """0 of 59 bound the true share by 5 % with 95 % confidence; 59 of 59 bound it by 95 % from below."""
     assert Count(0, 59).at_most == pytest.approx(0.0495, abs=1e-4)
     assert Count(59, 59).at_least == pytest.approx(1 - 0.0495, abs=1e-4)
     assert (Count(59, 59).at_most, Count(0, 59).at_least) == (1, 0)
@@ -40,7 +38,6 @@ def test_limits_are_exact() -> None:
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_pairs_share_no_run_and_stay_within_a_batch(order: str) -> None:
-    """25 runs and 10 in two batches: two and no pair of 2 x 6."""
     runs = [{"batch": 1 + (number >= 25), "wall_ns": number} for number in range(35)]
     pairs = list(false_alarms._pairs(runs, order, 6, random.Random(0)))
     used = [run["wall_ns"] for pair in pairs for side in pair for run in side]
@@ -77,7 +74,6 @@ def test_a_grown_record_still_adds_up() -> None:
 
 @pytest.mark.parametrize("paired", [True, False])
 def test_comparisons_drawn_from_a_pool_raise_few_alarms(paired: bool) -> None:
-    """At most twice the allowed share of 100 drawn comparisons, for the wall and for layers."""
     found = false_alarms.stack_alarms(pool(0.05), paired, 6, 100)
     assert found.wall.found <= 10
     assert found.layers.found <= 10

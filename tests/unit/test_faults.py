@@ -64,7 +64,6 @@ def observed(tmp_path: Path, cluster_mode: bool = False) -> ObservedRun:
 
 
 def test_the_logs_of_a_run_have_names(tmp_path: Path) -> None:
-    """The driver's log is spark-submit's, or the ApplicationMaster's; other applications have no logs here."""
     for cluster_mode in (False, True):
         run = observed(tmp_path / str(cluster_mode), cluster_mode)
         logs = run.logs()
@@ -149,7 +148,6 @@ def test_the_disk_of_a_directory_is_known_before_the_directory_exists(tmp_path: 
 
 
 def test_a_delay_is_injected_once_by_any_rank(tmp_path: Path) -> None:
-    """Two ranks decode block after block. One of them injects each planned delay, and both decode everything."""
     plan = {"tensorflow/decode": [0.01, 0.02]}
     for _rank in range(2):
         inputs = ModuleType("inputs")

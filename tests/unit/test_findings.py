@@ -78,7 +78,6 @@ def test_uncertain_boundaries_make_the_bound_uncertain() -> None:
 
 
 def test_noise_is_that_of_earlier_runs() -> None:
-    """2.77 standard deviations of six or more runs; of fewer, a tenth of the wall."""
     assert noise_ns((100 * S, 101 * S), 100 * S) == UNKNOWN_NOISE * 100 * S
     assert noise_ns((100 * S, 101 * S) * 3, 100 * S) == pytest.approx(1.51 * S, rel=0.01)
     quiet = case(piece("GC pause", "spark", 0, 4), walls=(100 * S, 101 * S) * 3)
@@ -99,7 +98,6 @@ def test_a_setting_that_is_there_is_not_recommended() -> None:
 
 
 def test_checkpoints_are_told_from_other_writes() -> None:
-    """What HDFS does inside of a checkpoint is the checkpoint's; a DataNode that is slow elsewhere is HDFS's."""
     around = piece("checkpoint", "tensorflow", 0, 40)
     inside = piece("CREATE DataNode", "hdfs", 10, 30, parent=around.id)
     found = findings(case(around, inside))
@@ -142,7 +140,6 @@ def steps(lane: str, host: str, enters: list[float], length_s: float = 0.5) -> l
 
 
 def test_a_straggler_is_named_with_its_host() -> None:
-    """One rank that is the last each time, by 0.4 s; ranks that take turns are none."""
     wait = piece("wait for trainers", "launcher", 0, 60, waits_for=("rank-0", "rank-1"))
     slow = steps("rank-1", "slow-host", [number + 0.4 for number in range(50)])
     found = findings(case(wait, *steps("rank-0", "host", list(range(50))), *slow))
@@ -155,7 +152,6 @@ def test_a_straggler_is_named_with_its_host() -> None:
 
 
 def test_short_steps_are_a_matter_of_the_batch() -> None:
-    """Steps of 5 ms that make up half of the wall; longer ones are computing."""
     every = [piece("step", "tensorflow", n / 200, (n + 1) / 200, call=n) for n in range(1, 10_000)]
     small = replace(MAIN_JOB, batch_size=4)
     found = findings(case(*every, chosen=small))
@@ -188,7 +184,6 @@ def test_cores_that_others_had() -> None:
 
 @pytest.mark.parametrize("capture", NAMES)
 def test_findings_of_real_runs_are_sound(capture: str, captured: Captured) -> None:
-    """No bound is above the wall, below its certain part, or without evidence; the order is that of what they save."""
     record = captured.computed(capture)
     found = record["findings"]
     assert found

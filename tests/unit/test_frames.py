@@ -44,7 +44,6 @@ def _trace() -> Trace:
 
 @pytest.fixture
 def bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> store.Bundle:
-    """A bundle whose evidence assembles to `_trace`; assembling has tests of its own."""
     stand_in = ModuleType("dlobd.timeline.assemble")
     stand_in.assemble = lambda evidence: _trace()  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "dlobd.timeline.assemble", stand_in)
@@ -54,7 +53,6 @@ def bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> store.Bundle:
 
 
 def test_attribution_has_a_row_a_layer_and_sums_to_the_wall(bundle: store.Bundle) -> None:
-    """The layers of run.json and the unattributed rest, in seconds' nanoseconds and percent of the wall."""
     table = dlobd.load(bundle.path).attribution()
     assert list(table.columns) == list(frames.ATTRIBUTION)
     assert table["layer"].tolist() == ["spark", "tensorflow", "unattributed"]
@@ -72,7 +70,6 @@ def test_attribution_of_a_run_without_a_window_is_empty(bundle: store.Bundle) ->
 
 
 def test_spans_count_from_the_start_of_the_window(bundle: store.Bundle) -> None:
-    """One row a span in order of start, parents before children, with documented columns and types."""
     table = dlobd.load(bundle.path).spans()
     assert {name: str(kind) for name, kind in table.dtypes.items()} == frames.SPANS
     assert len(table) == 9
@@ -119,7 +116,6 @@ def test_load_of_what_is_no_bundle(tmp_path: Path) -> None:
 
 
 def test_resources_has_a_row_a_sample_and_process(bundle: store.Bundle) -> None:
-    """The machine and each process at each sample, counted from the window's start; what a row lacks is missing."""
     host = {"k": "host", "host": "h", "domain": "d", "machine": "m", "cores": 2, "memory_bytes": 9, "period_ns": 1}
     host |= {"roots": {"dlobd": 7}, "sampler": 8, "gpus": []}
     process = {"k": "process", "pid": 7, "parent": 1, "start_ns": 5, "name": "p", "main_class": None, "executor": None}

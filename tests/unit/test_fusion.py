@@ -46,7 +46,6 @@ def test_small_tensors_share_a_buffer() -> None:
 
 
 def test_other_tensors_than_planned_are_refused() -> None:
-    """Gradients would be mixed up."""
     fusion = Fusion([np.zeros(3, np.float32)])
     with pytest.raises(ValueError, match="other shapes or types than the fusion was planned for"):
         fusion.pack([np.zeros(4, np.float32)])

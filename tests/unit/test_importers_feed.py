@@ -40,7 +40,6 @@ def test_what_is_not_known_is_not_matched() -> None:
 
 
 def test_a_put_waits_for_room_only_while_the_pipe_is_full() -> None:
-    """A pipe of 150 bytes: the first block fits at once, the second once the first was taken, the third with it."""
     assert room_ns(PUTS, GETS, 150) == {0: 0, 20: 12, 40: 12}
     assert room_ns(PUTS, GETS, 1000) == {0: 0, 20: 0, 40: 0}
     assert room_ns(PUTS, [], 150) == {0: 0}

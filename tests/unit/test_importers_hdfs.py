@@ -80,7 +80,6 @@ def test_each_refused_close_doubles_its_sleep() -> None:
 
 
 def test_a_refused_close_was_tried_again_when_the_namenode_says_so() -> None:
-    """Both ends of the sleep are in its log; one that was shorter than the default was not the default's."""
     found = list(
         hdfs.close_retries(
             parsed(
@@ -98,7 +97,6 @@ def test_a_refused_close_was_tried_again_when_the_namenode_says_so() -> None:
 
 
 def test_intervals_of_a_real_run() -> None:
-    """What executors' JVMs read is [bytes / fastest rate, trace duration]: never empty, never negative, in bounds."""
     found = hdfs_use.intervals(Evidence(QUICK))
     assert {interval.name for interval in found} == {"read input", "localise"}
     for interval in found:
@@ -108,7 +106,6 @@ def test_intervals_of_a_real_run() -> None:
 
 
 def test_the_summary_of_a_real_run() -> None:
-    """Bytes are those that the files have; a purpose measured by us has a number, one that was not an interval."""
     evidence, trace = Evidence(QUICK), assemble(Evidence(QUICK))
     rows = {row.purpose: plain(row) for row in hdfs_use.summary(evidence, trace.spans, trace.intervals)}
     assert rows["read input"]["bytes"] == 2 * 2_514_000

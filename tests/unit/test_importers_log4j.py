@@ -53,7 +53,6 @@ def written(directory: Path, text: str) -> Path:
 
 
 def test_stack_traces_and_other_writers_are_no_lines(tmp_path: Path) -> None:
-    """Continuation lines and what Python printed into the same file are left out, what follows them is not."""
     lines = log4j.read(written(tmp_path, FAILED_TASK), "executor")
     assert [(line.at_ns, line.level, line.logger) for line in lines] == [
         (5052106251625, "ERROR", "executor.Executor"),
@@ -64,7 +63,6 @@ def test_stack_traces_and_other_writers_are_no_lines(tmp_path: Path) -> None:
 
 
 def test_a_line_without_a_message_or_cut_in_its_head(tmp_path: Path) -> None:
-    """An empty message is a line; one that was cut before its message is none, and harms no other."""
     text = "4952330364599 2026-11-21T03:02:45.047 INFO yarn.ApplicationMaster: \n4952330364599 2026-11-21T03:02:45.0"
     (line,) = log4j.read(written(tmp_path, text))
     assert (line.message, line.source) == ("", "log")
@@ -82,7 +80,6 @@ def test_an_absent_log_has_no_lines(tmp_path: Path) -> None:
 
 
 def test_a_jvm_has_start_exit_and_pauses(tmp_path: Path) -> None:
-    """The first stamp is the start, the last exit record the end; pauses are summed, concurrent work is no pause."""
     life = jvm.read(written(tmp_path, JVM))
     assert (life.start_ns, life.exit_ns, life.created_ns) == (4954344961592, 4970972057943, None)
     assert life.gc_pause_ns == 22_925_000 + 18_458_000

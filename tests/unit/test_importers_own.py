@@ -30,7 +30,6 @@ def span(number: int, start_ns: int, end_ns: int, name: str = "user code", **mor
 
 
 def worker(*spans: RecordedSpan, role: str = "python-worker") -> RecordedProcess:
-    """A process that was forked at 0."""
     return RecordedProcess(Process("h", role, 0, 7), "d", 0, True, Path("x"), 1000, list(spans))
 
 
@@ -51,7 +50,6 @@ def test_jobs_and_stages_of_sql() -> None:
 
 
 def test_the_tasks_on_which_a_job_hung() -> None:
-    """From the end: the last task, then the one that ended last before it began; never two at once."""
     tasks = [(0, "1", 0, 40), (1, "2", 0, 50), (2, "1", 55, 70), (3, "2", 52, 90), (4, "1", 72, 99)]
     job = spark.Job(0, "j", 0, 95, tasks=[spark.Task(n, 0, e, start, end, n) for n, e, start, end in tasks])
     finished = {e: {n: end for n, x, _, end in tasks if x == e} for e in ("1", "2")}
@@ -94,7 +92,6 @@ def test_two_python_workers_of_one_task_are_told_apart() -> None:
 
 
 def test_a_rank_may_be_a_part_of_a_python_worker() -> None:
-    """What the worker did before and after is not the rank's; the main function says which rank it is."""
     main = span(2, 10, 20, layer="tensorflow", attrs={"role": "chief", "index": 0, "in_task": True})
     process = worker(span(1, 0, 5), main, span(3, 12, 13, "get", parent=2), span(4, 30, 40))
     rank = Rank(process, "1", "chief", 0, 10, 20, False, main)
@@ -105,7 +102,6 @@ def test_a_rank_may_be_a_part_of_a_python_worker() -> None:
 
 
 def test_a_real_script() -> None:
-    """RDD and DataFrame: its jobs lie in the driver's calls, each Python worker's functions are the person's."""
     evidence = Evidence(DATA / "own-run")
     assert evidence.topology.user_script
     assert len(evidence.driver.log.jobs) > 1

@@ -42,7 +42,6 @@ ALL = (PROCESS, ANCHOR, OUTER, INNER, INNER_END, INSTANT, OUTER_END)
 
 
 def written(directory: Path, *lines: dict[str, Any], cut: int = 0, name: str = "spans-7-100.jsonl") -> Path:
-    """A span file, without its last `cut` characters."""
     path = directory / name
     path.parent.mkdir(parents=True, exist_ok=True)
     text = "".join(json.dumps(line) + "\n" for line in lines)
@@ -51,7 +50,6 @@ def written(directory: Path, *lines: dict[str, Any], cut: int = 0, name: str = "
 
 
 def test_a_whole_file(tmp_path: Path) -> None:
-    """Spans with parents, waits and the attributes of both ends; instants; anchors; the last evidence."""
     process = recorder.read(written(tmp_path, *ALL))
     outer, inner = process.spans
     assert (outer.start_ns, outer.end_ns, outer.truncated, outer.parent) == (110, 150, False, 0)
@@ -64,8 +62,6 @@ def test_a_whole_file(tmp_path: Path) -> None:
 
 
 def test_every_cut_of_a_file_is_readable(tmp_path: Path) -> None:
-    """Wherever a file ends, what is whole before it is kept, an open span ends at the last evidence, and at most one
-    line is damaged."""
     text = [json.dumps(line) + "\n" for line in ALL]
     ends = [len("".join(text[: n + 1])) - 1 for n in range(len(text))]  # a line is whole without its line break
     for kept in range(ends[-1] + 2):
@@ -82,14 +78,12 @@ def test_every_cut_of_a_file_is_readable(tmp_path: Path) -> None:
 
 
 def test_lines_of_a_later_version_are_passed_over(tmp_path: Path) -> None:
-    """A kind of line that is not known here harms nothing; a known one without its fields counts as damaged."""
     process = recorder.read(written(tmp_path, PROCESS, {"k": "counter", "v": 3}, {"k": "b", "i": 9}, OUTER, OUTER_END))
     assert [span.name for span in process.spans] == ["trainer"]
     assert process.bad_lines == 1
 
 
 def test_a_span_in_one_line(tmp_path: Path) -> None:
-    """Begin and length, with all that a begin line has; a later end of it, written twice by a race, changes nothing."""
     whole = INNER | {"k": "s", "d": 10, "th": "reader"}
     process = recorder.read(written(tmp_path, PROCESS, OUTER, whole, INNER_END))
     outer, inner = process.spans
@@ -99,7 +93,6 @@ def test_a_span_in_one_line(tmp_path: Path) -> None:
 
 
 def test_the_last_word_about_the_cost_holds(tmp_path: Path) -> None:
-    """Cost lines are sums; what a later version adds is passed over, and without one the cost is not known."""
     first = {"k": "cost", **dataclasses.asdict(Cost(1, 2, 3, 4, 5, 6, 7, 8))}
     process = recorder.read(written(tmp_path, PROCESS, first, OUTER, first | {"spans": 2, "later": 9}))
     assert process.cost == Cost(2, 2, 3, 4, 5, 6, 7, 8)
@@ -123,7 +116,6 @@ def test_an_end_without_a_begin_is_passed_over(tmp_path: Path) -> None:
 
 
 def test_all_processes_in_the_order_in_which_they_opened(tmp_path: Path) -> None:
-    """Files lie a directory a container; other files there are left alone, an absent directory has none."""
     written(tmp_path, PROCESS | {"opened_ns": 300}, name="container_2/spans-7-300.jsonl")
     written(tmp_path, PROCESS | {"opened_ns": 200}, name="container_3/spans-7-200.jsonl")
     written(tmp_path, name="container_3/spans-8-250.jsonl")

@@ -39,7 +39,6 @@ def calls(text: str) -> list[Call]:
 
 
 def lane_of(text: str, waits: tuple[int, int, int | None] | None = None) -> list[tuple[str, str, int, int]]:
-    """Layer, name and bounds of the spans that the calls of Thread-4 make, beside a wait."""
     lane = LaneBuilder("driver", Process("host", "driver", 0, 0))
     if waits:
         lane.add(kinds.WAIT_FOR_AM, waits[0], waits[1], "test", waits_for=("application",), released_ns=waits[2])

@@ -12,7 +12,6 @@ DATA = Path(__file__).parents[1] / "data"
 
 
 def parsed(*messages: str, level: str = "INFO", start: int = 1_000_000) -> Sequence[log4j.LogLine]:
-    """Log lines with these messages, 1,000 ns apart."""
     text = [f"{start + 1_000 * k} 2026-11-21T03:02:40.666 {level} a.B: {m}\n" for k, m in enumerate(messages)]
     return list(log4j.parse(text, "log"))
 
@@ -23,7 +22,6 @@ STARTING = (
 
 
 def test_the_driver_of_a_real_run() -> None:
-    """All points in the order of time, both executors, and three jobs with two tasks each that ended."""
     log = Evidence(DATA / "quick-run").driver.log
     points = [
         log.points[name].at_ns
@@ -64,15 +62,12 @@ def test_the_executors_of_a_real_run() -> None:
 
 
 def test_a_failed_task_ended_too() -> None:
-    """Of a killed trainer's run: the task that failed and the one that was killed for it have an end; the other
-    executor was stopped before it could say so."""
     executors = Evidence(DATA / "killed-trainer").executors
     assert set(executors["2"].got) == set(executors["2"].finished) == {1, 3, 5, 6}
     assert set(executors["1"].got) - set(executors["1"].finished) == {4}
 
 
 def test_a_container_with_an_epoch_is_an_executors() -> None:
-    """After a restart of the ResourceManager ids read container_e01_...; other hosts and ids are kept whole."""
     name = "container_e01_1795230150220_0001_01_000004"
     log = spark.application_master(
         parsed(

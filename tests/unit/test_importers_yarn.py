@@ -35,7 +35,6 @@ def app(at_ns: int, old: str, new: str, name: str = APP) -> str:
 
 
 def container(at_ns: int, name: str, old: str, new: str) -> str:
-    """A transition of a container at the ResourceManager."""
     return line(at_ns, "rmcontainer.RMContainerImpl", f"{name} Container Transitioned from {old} to {new}")
 
 
@@ -44,7 +43,6 @@ def parsed(*lines: str) -> Iterator[log4j.LogLine]:
 
 
 def test_the_life_of_a_real_application() -> None:
-    """Every transition of a good run, in order; each container from its allocation over its process to its end."""
     life = Evidence(DATA / "quick-run").yarn
     times = [life.application.at[state] for state in STATES]
     assert times == sorted(times)
@@ -79,7 +77,6 @@ def test_a_restarted_resourcemanager_tells_the_story_again() -> None:
 
 
 def test_container_ids_carry_the_epoch_of_a_restart() -> None:
-    """container_e01_... belongs to the same application; each container has marks of its own, from both logs."""
     old, new = "container_1795230150220_0001_01_000001", "container_e01_1795230150220_0001_01_000004"
     life = yarn.life(
         parsed(container(1_000_000, old, "NEW", "ALLOCATED"), container(2_000_000, new, "NEW", "ALLOCATED")),
@@ -136,7 +133,6 @@ def test_running_at_the_nodemanager_is_when_the_process_started() -> None:
 
 
 def test_warnings_about_the_application_are_its_diagnostics() -> None:
-    """What YARN complained of, such as a container beyond its memory, is kept for the cause of a failure."""
     name = "container_1795230150220_0001_01_000002"
     said = f"Container [pid=1,containerID={name}] is running 1B beyond the 'PHYSICAL' memory limit."
     life = yarn.life(
@@ -164,7 +160,6 @@ def test_a_reservation_is_a_container_only_once_it_is_allocated() -> None:
 
 
 def test_attempts_of_an_application_are_told_apart() -> None:
-    """Each has its own states; the application's are the first of any attempt, which is what its client saw."""
     states = ((1, "ALLOCATED_SAVING", "RUNNING"), (1, "FINAL_SAVING", "FAILED"), (2, "ALLOCATED_SAVING", "RUNNING"))
     log = [
         line(

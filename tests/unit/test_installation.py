@@ -13,7 +13,6 @@ from dlobd import __version__, installation, paths
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of some of dlobd's own files, which is taken for the package."""
     copy = tmp_path / "dlobd"
     shutil.copytree(paths.PACKAGE / "tracing", copy / "tracing", ignore=shutil.ignore_patterns("__pycache__"))
     (copy / "__init__.py").write_text('__version__ = "0"\n')

@@ -19,7 +19,6 @@ ADDRESSES = {
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A host with Ethernet, one InfiniBand interface that is up, one that is down, and a file of the bonding driver."""
     for name, kind, state, mtu, speed, mode in (
         ("eth0", 1, "up", 1500, "-1", None),
         ("eth1", 1, "up", 9000, "100000", None),

@@ -24,7 +24,6 @@ DATA = Path(__file__).parents[1] / "data"
 
 @pytest.fixture
 def bundle(tmp_path: Path) -> Path:
-    """A copy of the captured good run, to be damaged."""
     return Path(shutil.copytree(DATA / "quick-run", tmp_path / "run"))
 
 
@@ -38,7 +37,6 @@ def adds_up(trace: Trace) -> None:
 
 
 def test_ids_are_unique_and_lanes_are_those_of_the_chain() -> None:
-    """client -> driver -> application and executors -> ranks, each with spans that have an id of their own."""
     trace = assemble(Evidence(DATA / "quick-run"))
     adds_up(trace)
     assert set(trace.lanes) == {"client", "driver", "application", "executor-1", "executor-2", "rank-0", "rank-1"}
@@ -65,7 +63,6 @@ NEEDED = ("evidence/window.json", "evidence/job.json")
 
 @pytest.mark.parametrize("name", NEEDED)
 def test_without_window_or_job_there_is_no_trace(bundle: Path, name: str) -> None:
-    """A run of unknown topology is not taken for another one: missing or damaged, the file is named."""
     path = bundle / name
     for data in (path.read_bytes()[:-7], b"", b"[]"):
         path.write_bytes(data)
@@ -88,7 +85,6 @@ def test_with_the_window_alone_everything_waits_for_spark_submit(bundle: Path) -
 
 
 def test_a_killed_executor_is_closed_at_its_last_evidence(bundle: Path) -> None:
-    """An executor's log and JVM log end in the middle of its task: the task is truncated at its container's end."""
     container = next((bundle / "logs" / "containers").glob("*_000003"))
     stderr = container / "stderr"
     text = stderr.read_text()
@@ -105,7 +101,6 @@ def test_a_killed_executor_is_closed_at_its_last_evidence(bundle: Path) -> None:
 
 
 def test_a_repeated_task_does_not_make_its_executor_look_as_if_it_did_two_things_at_once() -> None:
-    """After a failed task the executor takes the next: tasks of a lane follow each other, also where one has no end."""
     trace = assemble(Evidence(DATA / "killed-trainer"))
     for lane in ("executor-1", "executor-2"):
         tasks = sorted(

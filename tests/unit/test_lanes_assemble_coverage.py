@@ -34,7 +34,6 @@ def test_four_fifths_of_the_wall_were_measured_or_waits_whose_length_was_read(tr
 
 
 def test_every_phase_that_the_table_has_is_in_some_lane(trace: Trace) -> None:
-    """A message that Spark words otherwise would lose its phase unnoticed."""
     made = {span.kind for span in trace.spans}
     assert {phase.kind for phase in (*jvm.DRIVER, *jvm.APPLICATION_MASTER, *jvm.REQUEST, *jvm.EXECUTOR)} <= made
     assert {name for name, _ in jvm.FIRST} | {"create JVM", "configure log4j", "GC pause"} <= made

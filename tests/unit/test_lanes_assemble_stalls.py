@@ -82,12 +82,10 @@ def _line(line: dict[str, Any], later: Callable[[int], int]) -> dict[str, Any]:
 
 
 def line_with(bundle: Path, log: str, *words: str) -> LogLine:
-    """Returns the first line of a log with all these words."""
     return next(line for line in read(bundle / "logs" / log) if all(word in line.message for word in words))
 
 
 def layers(found: Attribution) -> Counter[str]:
-    """Returns the time of each layer, and the unattributed time."""
     return Counter({layer.layer: layer.ns for layer in found.layers}, unattributed=found.unattributed_ns)
 
 
@@ -159,7 +157,6 @@ def test_a_feed_ends_with_sparks_tasks(tmp_path: Path) -> None:
 def test_the_bound_of_an_input_holds_a_slow_hdfs(
     log: str, words: tuple[str, ...], after_ns: int, tmp_path: Path
 ) -> None:
-    """The bound includes every slow part of the read, from the line before the open to the last byte."""
     blocks = Evidence(QUICK).hdfs.blocks["/dlobd/data/mnist-v1-w2-n6000-t2000-s1-r1/train/part-00001.tfrecord"]
     if "clienttrace" in log:
         log, words = _trace_of(blocks)
@@ -172,7 +169,6 @@ def test_the_bound_of_an_input_holds_a_slow_hdfs(
 
 
 def _trace_of(blocks: set[str]) -> tuple[str, tuple[str, ...]]:
-    """Returns the DataNode's log with the read of these blocks, and words of its line."""
     for log in ("daemons/datanode-0-clienttrace.log", "daemons/datanode-1-clienttrace.log"):
         for block in blocks:
             if f"{block}_" in (QUICK / "logs" / log).read_text():

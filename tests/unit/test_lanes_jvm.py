@@ -22,7 +22,6 @@ EXECUTOR = """\
 
 
 def added(text: str, until_ns: int | None = None) -> list[tuple[str, int, int]]:
-    """Name and bounds of the spans that an executor's log makes."""
     lane = LaneBuilder("executor-1", Process("host", "executor", 1, 0))
     jvm.add_phases(lane, log4j.parse(text.splitlines(), "executor"), jvm.EXECUTOR, "executor log", until_ns)
     return [(span.name, span.start_ns, span.end_ns) for span in lane.spans]
@@ -38,7 +37,6 @@ def test_an_executors_phases_follow_each_other() -> None:
 
 
 def test_a_phase_ends_with_what_it_belongs_to() -> None:
-    """The driver had registered it before the answer was there; one that would begin later is none of it."""
     assert added(EXECUTOR, 17463400000000)[-1] == ("executor asks to be registered", 17463002708143, 17463400000000)
     assert [name for name, _, _ in added(EXECUTOR, 17460000000000)] == ["executor logs in", "executor fetches settings"]
 
@@ -49,14 +47,11 @@ def test_a_phase_whose_end_was_not_logged_is_left_out() -> None:
 
 
 def test_lines_without_threads_show_no_phases() -> None:
-    """As those of before: whose end it is would be a guess."""
     bare = EXECUTOR.replace(" [main]", "").replace(" [dispatcher-Executor]", "")
     assert added(bare.replace(" [netty-rpc-connection-0]", "")) == []
 
 
 def test_what_a_jvm_says_of_its_own_start_and_pauses() -> None:
-    """It creates itself, log4j is configured, garbage is collected; a pause that sticks out is not the lane's. Of a JVM
-    that does not say when it was created nothing is known."""
     lane = LaneBuilder("executor-1", Process("host", "executor", 1, 0))
     life = JvmLife(100, 900, 15, 140, ((50, 120), (150, 165), (890, 910)))
     first = log4j.LogLine(350, "INFO", "a", "Started daemon with process name: 7@host", "executor", "main")

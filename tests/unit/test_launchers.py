@@ -34,14 +34,12 @@ Caused by: {failure}
     [("tcp@lo", "127.0.0.1"), ("tcp@127.0.0.0/8", "127.0.0.1"), ("tcp", "127.0.0.2"), ("shm", "127.0.0.2")],
 )
 def test_a_rank_is_found_at_the_channels_device(monkeypatch: pytest.MonkeyPatch, channel: str, address: str) -> None:
-    """By its interface's name or its network; without a device at the address that its host was given."""
     monkeypatch.setenv(addresses.CHANNEL, channel)
     monkeypatch.setenv(addresses.BIND_IP, "127.0.0.2")
     assert addresses.rank_address() == address
 
 
 def test_ranks_are_chief_and_workers() -> None:
-    """The chief is rank 0, worker i rank i + 1."""
     peers = ("a:1", "b:2", "c:3")
     assert (Node("chief", 0, peers).rank, Node("chief", 0, peers).ranks) == (0, 3)
     assert [Node("worker", index, peers).rank for index in range(2)] == [1, 2]
@@ -56,7 +54,6 @@ def _trained(told: list[Any]) -> Callable[[Any, Node], None]:
 
 
 def test_every_launcher_tells_a_rank_of_its_peers_by_one_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the pipe of a child, or by TensorFlowOnSpark's rendezvous: the same node, with what the exchange wants."""
     job = SimpleNamespace(exchange="tf-ring")
     told: list[Any] = []
     sink = io.BytesIO()

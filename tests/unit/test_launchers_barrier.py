@@ -13,7 +13,6 @@ from dlobd.job.launchers import barrier, trainer_process
 
 
 def fed(blocks: list[bytes], epochs: int) -> list[bytes]:
-    """What the trainer's end gets of what a task feeds."""
     read_fd, write_fd = os.pipe()
     with os.fdopen(read_fd, "rb") as source, os.fdopen(write_fd, "wb") as sink:
         task = threading.Thread(target=barrier._feed, args=(sink, iter(blocks), epochs))
@@ -27,7 +26,6 @@ def fed(blocks: list[bytes], epochs: int) -> list[bytes]:
 
 @pytest.mark.parametrize("epochs", [1, 3])
 def test_blocks_arrive_whole_and_in_order(epochs: int) -> None:
-    """Also blocks larger than the pipe, and empty ones; later epochs repeat the first, though Spark reads once."""
     blocks = [b"a" * 10, b"", os.urandom(3 << 20), b"end"]
     assert fed(blocks, epochs) == blocks * epochs
 

@@ -14,7 +14,6 @@ from dlobd.job.launchers.base import Node
 
 
 def test_a_rank_gets_its_place_from_the_distributors_own_rendezvous(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The chief is the distributor's worker 0; all ranks have the addresses in one order."""
     cluster = {"worker": ["a:1", "b:2", "c:3"]}
     nodes: list[Node] = []
     for index in range(3):

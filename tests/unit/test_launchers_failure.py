@@ -34,7 +34,6 @@ def tree(top: Path, files: dict[str, str]) -> Path:
 
 
 def test_control_groups_of_both_versions(tmp_path: Path) -> None:
-    """Kills and limit, by the group's own directory or a container's mount; nothing where nothing is counted."""
     assert MemoryGroup.read(tree(tmp_path / "v1", V1)) == MemoryGroup(2, 1000)
     assert MemoryGroup.read(tree(tmp_path / "v2", V2)) == MemoryGroup(1, None)
     assert MemoryGroup.read(tmp_path / "none") == MemoryGroup(None, None)
@@ -52,7 +51,6 @@ def test_control_groups_of_both_versions(tmp_path: Path) -> None:
 def test_a_kill_by_the_kernel_has_its_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, before: int, words: str
 ) -> None:
-    """By the kernel's own count, which moved since the process was started."""
     now = MemoryGroup.read(tree(tmp_path, V1))
     monkeypatch.setattr(failure.MemoryGroup, "read", lambda: now)
     assert exit_status(code, MemoryGroup(before, 1000)) == words

@@ -21,13 +21,11 @@ RM = "yarn.resourcemanager."
 
 
 def host(role: str, work_dir: Path) -> Node:
-    """A host, named as Docker's DNS names containers."""
     names = {"master": MASTER, "worker": WORKER, "edge": f"dlobd-edge-run-1.{NETWORK}"}
     return Node(role, names[role], MASTER, work_dir, memory_mb=2048, vcores=3)
 
 
 def written(role: str, work_dir: Path) -> Path:
-    """The configuration that a host of that role has."""
     configure(host(role, work_dir))
     return work_dir / "conf"
 
@@ -103,8 +101,6 @@ def test_no_address_is_of_the_loopback_interface(role: str, tmp_path: Path) -> N
 
 
 def test_clients_and_yarn_say_which_dlobd_the_nodes_have(role: str, tmp_path: Path) -> None:
-    """The version and the Python of the one that wrote it, under the names by which `nodes` asks; nothing else is said,
-    and HDFS says nothing."""
     this = installation.this()
     said = {VERSION: this.version, PYTHON: this.python}
     conf = written(role, tmp_path)

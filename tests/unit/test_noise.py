@@ -25,7 +25,6 @@ def after(*walls_s: float) -> Noise:
 
 
 def test_more_runs_show_smaller_effects() -> None:
-    """Four times the runs detect half the effect; more variation detects less; without runs the effect is unknown."""
     near = after(40, 41, 42, 43, 44, 45)
     variation = run_variation(near.earlier_walls_ns or ())
     assert variation == pytest.approx(1.8708 / 42.5, rel=1e-4)
@@ -37,7 +36,6 @@ def test_more_runs_show_smaller_effects() -> None:
 
 
 def test_it_speaks_of_runs_where_there_are_some() -> None:
-    """Six runs give the power of a comparison, fewer give their range; a loop alone predicts nothing."""
     assert run_line(after(40, 41, 42, 43, 44, 45)) == (
         f"6 earlier runs took 40.0 to 45.0 s, standard deviation 4.4 %; 6 runs of each side detect "
         f"{100 * (smallest_share(after(40, 41, 42, 43, 44, 45), 6) or 0):.1f} % or more; timers fire up to 0.13 ms late"
@@ -62,7 +60,6 @@ def stored(out: Path, number: int, **changes: Any) -> Bundle:
 
 
 def test_earlier_runs_are_those_of_the_experiment_and_the_machine(tmp_path: Path) -> None:
-    """Others, those that are not ok, and the new one itself do not count; what is damaged is passed over."""
     here = {"host": "a", "processor": "p", "cores": 2, "memory_bytes": 1, "kernel": "6"}
     mine = {"experiment_key": "k", "platform": here}
     for number, wall_ns in enumerate((5 * S, 7 * S, 6 * S), 1):

@@ -30,7 +30,6 @@ ON = {"recording": "on", "span_ns": 2_000, "lowest_ns": 1_900, "highest_ns": 2_1
 
 
 def bundle_of(directory: Path, known: dict[str, Any] | None = ON) -> Bundle:
-    """A copy of a captured run, with what a span cost before it."""
     found = Bundle(copy_of("quick-run", directory))
     if known is not None:
         (found.evidence / "span_cost.json").write_text(json.dumps(known))
@@ -49,7 +48,6 @@ def filled(bundle: Bundle) -> dict[str, Any]:
 
 
 def test_counts_and_estimates_of_a_real_run(tmp_path: Path) -> None:
-    """Counts are those of the files; estimates are spans times their cost; the chain has a part of all spans."""
     bundle = bundle_of(tmp_path)
     run = filled(bundle)
     found = run["overhead"]
@@ -82,7 +80,6 @@ def test_counts_and_estimates_of_a_real_run(tmp_path: Path) -> None:
 
 
 def test_what_nobody_measured_is_null(tmp_path: Path) -> None:
-    """A run without its span's cost, as all of version 2, has no overhead; and it verifies."""
     bundle = bundle_of(tmp_path, None)
     run = filled(bundle)
     assert run["overhead"] is None
@@ -100,7 +97,6 @@ def test_a_changed_overhead_is_found(tmp_path: Path) -> None:
 
 
 def test_what_the_recorders_counted_is_summed(tmp_path: Path) -> None:
-    """Of each process the last cost line; a process without one adds nothing to what others know."""
     bundle = bundle_of(tmp_path)
     first, second, *_ = sorted(bundle.spans.rglob("spans-*.jsonl"))
     for path, counts in ((first, (1, 2, 3, 4, 50, 60, 7, 8)), (second, (1, 2, 3, 4, 500, 600, 70, 80))):
@@ -113,7 +109,6 @@ def test_what_the_recorders_counted_is_summed(tmp_path: Path) -> None:
 
 
 def test_lines_that_only_stderr_tells_are_lost_too(tmp_path: Path) -> None:
-    """A process that could not write anything has no file; what it said last counts, once for each process."""
     bundle = bundle_of(tmp_path, None)
     stderr = next(bundle.logs.glob("containers/*/stderr"))
     said = "dlobd: {} lines of spans of process {} are lost {}\n"
@@ -166,7 +161,6 @@ def test_only_spans_in_the_stretches_of_their_own_lane_are_on_the_chain() -> Non
 
 
 def test_what_a_span_costs_is_measured_and_leaves_nothing(tmp_path: Path) -> None:
-    """Recording costs more than not recording; the evidence is of this machine, and no file stays."""
     known = span_cost.evidence(tmp_path)
     assert known["recording"] == "on"
     assert 0 < known["lowest_ns"] <= known["span_ns"] <= known["highest_ns"]
@@ -177,7 +171,6 @@ def test_what_a_span_costs_is_measured_and_leaves_nothing(tmp_path: Path) -> Non
 
 
 def test_a_switch_that_is_off_reaches_every_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The driver by its environment, executors and a driver in a container by Spark's settings; on, nothing is said."""
     from dlobd.run.place.base import kind_of
 
     for experiment in (load("softmax-mnist-quick"), load("softmax-mnist-quick", ["deploy_mode=cluster"])):

@@ -25,7 +25,6 @@ SIZE = 300 * PAGE + 123
 
 @pytest.fixture
 def on_disk(tmp_path: Path) -> Path:
-    """A file of random bytes whose last page is not full."""
     path = tmp_path / "data"
     path.write_bytes(os.urandom(SIZE))
     return path

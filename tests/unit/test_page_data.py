@@ -40,7 +40,6 @@ def _of(**changes: Any) -> Source:
 
 
 def test_the_figures_are_those_of_the_record_and_of_the_terminal(captured: Source) -> None:
-    """Each part is the layer's in run.json, in the order of the table of layers, and the verdict is the terminal's."""
     page, record = _one(captured), captured.record
     given = {row["layer"]: row for row in record["layers"]}
     parts = {part["layer"]: part for part in page["parts"]}
@@ -77,7 +76,6 @@ def test_the_icicle_of_a_record_alone_has_no_causes_and_says_so() -> None:
 
 
 def test_each_event_says_what_it_unlocks(captured: Source) -> None:
-    """No event of a real run is without an entry; each begins where the one before ended, or with the window."""
     page = _one(captured)
     for event in (*page["startup"], *page["teardown"]):
         assert event[7] == INSTANTS[event[0]].unlocks
@@ -85,7 +83,6 @@ def test_each_event_says_what_it_unlocks(captured: Source) -> None:
 
 
 def test_the_timeline_has_every_span_and_its_length(captured: Source) -> None:
-    """Slices of a lane sum by name to what the lane has after its normalisation; few spans are not aggregated."""
     assert captured.trace
     assert captured.attribution
     found = timeline(captured.trace, captured.attribution)
@@ -95,7 +92,6 @@ def test_the_timeline_has_every_span_and_its_length(captured: Source) -> None:
 
 @pytest.mark.slow
 def test_a_hundred_thousand_spans_are_aggregated_and_their_sums_kept() -> None:
-    """Few enough slices are left, each says how many spans it is and how long together, and nothing is lost."""
     trace, attribution = long_run()
     found = timeline(trace, attribution)
     assert len(found["slices"]) <= MOST_SLICES
@@ -127,7 +123,6 @@ def test_lanes_that_are_not_drawn_are_counted() -> None:
 
 
 def test_parts_of_steps_tile_the_ranks_time(captured: Source) -> None:
-    """Input wait, compute, channel and the rest are all there is from the first step to the last."""
     for rank in _one(captured)["steps"]["ranks"]:
         bins = rank["bins"]
         assert sum(bins[0][7:]) == bins[0][3] - bins[0][2]
@@ -162,7 +157,6 @@ def test_a_run_without_a_window_has_no_breakdown_and_says_so() -> None:
 
 
 def test_evidence_that_cannot_be_read_leaves_the_record(tmp_path: Path) -> None:
-    """Without its window the bundle has no timeline; the figures stand, and what is missing is named."""
     bundle = copied("quick-run", tmp_path)
     (bundle.path / "evidence" / "window.json").unlink()
     page = _one(source(bundle))
@@ -179,7 +173,6 @@ def test_an_unfinished_bundle_says_that_it_was_killed(tmp_path: Path) -> None:
 
 
 def test_several_runs_have_common_settings_once_and_then_what_differs() -> None:
-    """A setting is in one of both places, and runs of one setting are not compared with each other."""
     first = _of()
     other = copy.deepcopy(first.record)
     other["configuration"]["batch_size"] = 7

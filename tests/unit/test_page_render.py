@@ -36,7 +36,6 @@ def _data(page: str) -> Any:
 
 @pytest.mark.parametrize("name", CAPTURES)
 def test_a_page_is_one_small_file_that_loads_nothing(name: str) -> None:
-    """At most 2 MB; no element has an address outside of the page."""
     page = _page(name)
     assert len(page.encode()) <= LIMIT
     markup = re.sub(r"<script[^>]*>.*?</script>", "", page, flags=re.DOTALL)
@@ -47,7 +46,6 @@ def test_a_page_is_one_small_file_that_loads_nothing(name: str) -> None:
 
 
 def test_the_policy_allows_the_pages_own_scripts_and_nothing_else() -> None:
-    """Each script that runs is allowed by its hash; nothing may be loaded, and no string is evaluated."""
     page = _page("native-run")
     found = re.search(r'Content-Security-Policy" content="([^"]*)"', page)
     assert found

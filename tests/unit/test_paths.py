@@ -77,7 +77,6 @@ def test_the_interpreter_keeps_its_virtual_environment(tmp_path: Path, monkeypat
 
 
 def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    """DLOBD_CACHE wins over XDG_CACHE_HOME, which wins over ~/.cache; a relative XDG path is ignored."""
     monkeypatch.setenv("HOME", "/h")
     monkeypatch.delenv("DLOBD_CACHE", raising=False)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
@@ -91,7 +90,6 @@ def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_cache_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> None:
-    """A file where the directory should be is a SetupError that names it and the remedy, from the lock too."""
     (tmp_path / "file").write_text("")
     with pytest.raises(SetupError, match=r"file/below cannot be used.*DLOBD_CACHE"):
         paths.make_writable(tmp_path / "file" / "below")

@@ -20,7 +20,6 @@ def sides(random: np.random.Generator, size: int, paired: bool, scatter: float =
 
 @pytest.mark.parametrize(("size", "paired"), [(6, True), (10, True), (13, True), (4, False), (8, False)])
 def test_the_smallest_difference_is_detected_in_four_of_five(size: int, paired: bool) -> None:
-    """A new simulation with known scatter: between 74 and 86 of 100."""
     shown = power.multiple(size, size, paired, 0.05)
     random = np.random.default_rng(5)
     found = sum(

@@ -11,7 +11,6 @@ from dlobd.run import provenance
 
 
 def test_versions_of_everything_that_takes_part() -> None:
-    """Python, Java as given, Hadoop, and each package; what is not installed is null instead of left out."""
     found = provenance.versions("17.0.1")
     assert (found["dlobd"], found["java"], found["hadoop"]) == (dlobd.__version__, "17.0.1", provenance.HADOOP_VERSION)
     assert found["python"] == platform.python_version()

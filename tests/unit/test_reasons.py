@@ -20,7 +20,6 @@ AM = f"container_{APP}_01_000001"
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """A copy of a good run that ended with exit code 1."""
     shutil.copytree(DATA / "quick-run", tmp_path / "run")
     change(tmp_path / "run", exit_code=1)
     return tmp_path / "run"
@@ -53,7 +52,6 @@ def daemons(run: Path, *dead: str) -> None:
 
 
 def in_cluster(run: Path) -> None:
-    """Makes it one whose driver ran in its container."""
     path = run / "evidence" / "job.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "deploy_mode": "cluster"}))
 
@@ -126,7 +124,6 @@ STREAMS = "at java.base/java.util.ArrayList$ArrayListSpliterator.forEachRemainin
     ],
 )
 def test_sparks_race_with_itself_is_told_from_the_jobs_own_failures(run: Path, error: str, race: bool) -> None:
-    """The job says what Py4J said; the exception alone may mean something else."""
     change(run, exit_code=1)
     said = f"An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext. : {error}"
     (run / "logs" / "driver.stdout").write_text(f"dlobd: job failed: {said}\n")

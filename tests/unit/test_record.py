@@ -33,7 +33,6 @@ def bundle_of(run: str, directory: Path) -> Bundle:
 
 
 def filled(bundle: Bundle, wanted: Experiment | None = None, **window: Any) -> dict[str, Any]:
-    """The record of a bundle, with changes to its window."""
     path = bundle.evidence / "window.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | window))
     found = run_records.begin(bundle, wanted or main()).to_json()
@@ -45,7 +44,6 @@ def filled(bundle: Bundle, wanted: Experiment | None = None, **window: Any) -> d
 
 
 def test_a_record_before_submission_is_valid(tmp_path: Path) -> None:
-    """A run that was interrupted before its job has a record that follows the schema and says so."""
     bundle = store.create(tmp_path, "softmax-mnist-quick")
     begun = run_records.begin(bundle, main()).to_json()
     bundle.write(begun)
@@ -58,7 +56,6 @@ def test_a_record_before_submission_is_valid(tmp_path: Path) -> None:
 
 
 def test_a_good_run(tmp_path: Path) -> None:
-    """Status, checks, exact sum, metrics from the ranks' own reports, quantiles only where there are enough steps."""
     found = filled(bundle_of("quick-run", tmp_path))
     assert (found["status"], found["reason"]) == ("ok", None)
     assert {check["verdict"] for check in found["checks"]} == {"pass"}
@@ -83,7 +80,6 @@ def test_the_same_evidence_gives_the_same_record(captured: Captured, run: str) -
 
 
 def test_a_killed_trainer_is_a_failed_run_with_its_spans(tmp_path: Path) -> None:
-    """The cause is one line; what was recorded up to then is attributed, and the cut spans are counted."""
     found = filled(bundle_of("killed-trainer", tmp_path))
     assert found["status"] == "failed"
     assert found["reason"]
@@ -105,7 +101,6 @@ def test_a_killed_trainer_is_a_failed_run_with_its_spans(tmp_path: Path) -> None
     ],
 )
 def test_how_a_job_ended_is_its_cause(tmp_path: Path, window: dict[str, Any], status: str, said: str) -> None:
-    """By us, by a signal, or by itself; a run that did not end well is never checked for its result."""
     found = filled(bundle_of("quick-run", tmp_path), dataclasses.replace(main(), timeout_s=600), **window)
     assert found["status"] == status
     assert said in found["reason"]
@@ -180,7 +175,6 @@ def daemon(name: str, alive: bool) -> dict[str, Any]:
 
 
 def test_hdfs_outages_that_were_survived_are_warnings(tmp_path: Path) -> None:
-    """A daemon that died, and reads and writes that were tried again, counted by DataNode and reason."""
     bundle = bundle_of("quick-run", tmp_path)
     daemons = [daemon("datanode-0", alive=False), daemon("datanode-1", alive=True)]
     (bundle.evidence / "daemons.json").write_text(json.dumps(daemons))
@@ -224,7 +218,6 @@ def test_hdfs_outages_that_were_survived_are_warnings(tmp_path: Path) -> None:
 def test_what_a_rank_recorded_counts_where_hdfs_took_no_marker(
     tmp_path: Path, dead: str, said: str, cause: str
 ) -> None:
-    """The driver may only have heard of a consequence; a dead daemon of HDFS is named where the words concern it."""
     bundle = bundle_of("quick-run", tmp_path)
     (bundle.evidence / "daemons.json").write_text(json.dumps([daemon(dead, alive=False)] if dead else []))
     words = "rank 0 (chief): gone" + (": NameNode" if dead == "namenode" else "")

@@ -93,7 +93,6 @@ def check(request: dict[str, Any], trace: Trace) -> list[dict[str, Any]]:
 @settings(max_examples=100, deadline=None)
 @given(traces())
 def test_any_evidence_makes_one_tree(evidence: Trace) -> None:
-    """However bad the evidence: unique ids, parents that exist and hold their children, all inside the window."""
     check(otlp(evidence, "run", ANCHOR), evidence)
 
 
@@ -107,7 +106,6 @@ def test_a_real_run_makes_one_tree(capture: str) -> None:
 
 
 def test_processes_are_resources_and_lanes_hang_below_the_window() -> None:
-    """The first has the root, whose attributes split the wall; times are on the wall clock, to the nanosecond."""
     rank = Process("node-1", "worker", 1, 77)
     evidence = Trace(
         1_000,
@@ -166,7 +164,6 @@ def test_a_span_is_exported_as_it_was_counted() -> None:
 
 
 def test_ids_are_those_of_the_run() -> None:
-    """Equal for the same run, so that it is one trace however often it is exported; others for another run."""
     evidence = Trace(0, 9, (span("a", "spark", 0, 9), span("a", "spark", 2, 3)))
     one, again, other = (check(otlp(evidence, run, ANCHOR), evidence) for run in ("run", "run", "another"))
     assert one == again
@@ -191,7 +188,6 @@ def test_names_are_taken_as_they_are(name: str) -> None:
 
 
 def test_numbers_that_json_does_not_have_are_text() -> None:
-    """Too large for 64 bits, infinite, or no number."""
     attrs = {"large": 2**63, "least": -(2**63), "nan": float("nan"), "inf": float("inf"), "half": 0.5, "none": None}
     evidence = Trace(0, 9, (span("a", "spark", 0, 9, attrs=attrs),))
     _, one = check(otlp(evidence, "run", ANCHOR), evidence)

@@ -73,7 +73,6 @@ def test_a_nanosecond_survives(ns: int) -> None:
 
 
 def test_tracks_are_lanes_and_the_wall_has_its_own() -> None:
-    """Processes are named by host and role, lanes by their name; the attributed wall and the events stand on top."""
     rank = Process("node-1", "worker", 1, 77)
     evidence = Trace(
         1000,
@@ -114,7 +113,6 @@ def test_tracks_are_lanes_and_the_wall_has_its_own() -> None:
 
 
 def test_counters_show_what_the_machine_used() -> None:
-    """The share of all cores from one sample to the next, memory from its sample on; only inside the window."""
     host = {
         "k": "host",
         "host": "h",
@@ -148,7 +146,6 @@ def test_counters_show_what_the_machine_used() -> None:
 
 
 def test_both_ends_of_a_transfer_are_linked() -> None:
-    """An arrow for each: it begins in the sender's span and ends in the receiver's, of the same call and buffer."""
     transfers = [[0, 1, 400, 0], [1, 0, 600, 0]]
     ends = [
         replace(span(f"w{rank}", "channel", 100, 900, f"rank-{rank}"), attrs={"call": 7, "transfers": transfers})
@@ -168,7 +165,6 @@ def test_both_ends_of_a_transfer_are_linked() -> None:
 
 
 def test_transfers_to_and_from_a_parameter_server_are_linked() -> None:
-    """Its ends are named: a worker's span has both, the server's lane for this worker one a span."""
     there, back = [1, "ps-0", 400, 0], ["ps-0", 1, 400, 0]
     ends = [
         replace(span("w", "channel", 100, 900, "rank-1"), attrs={"call": 7, "transfers": [there, back]}),
@@ -222,7 +218,6 @@ def test_the_last_to_enter_a_collective_releases_the_others() -> None:
 
 
 def test_arrows_of_a_real_run() -> None:
-    """The client waits for the driver, the driver for the last executor and for the trainer that is done last."""
     evidence = assemble(Evidence(Path(__file__).parents[1] / "data" / "quick-run"))
     check(trace_events(evidence))
     found = {
@@ -236,7 +231,6 @@ def test_arrows_of_a_real_run() -> None:
 
 
 def test_what_released_a_wait_may_be_unknown() -> None:
-    """No arrow from a lane without evidence, from the waiting lane itself, or from what is outside the window."""
     late = span("late", "spark", 2500, 2900, "rank 0")
     for waits_for in (("nobody",), ("client",), ("rank 0",), ()):
         wait = span("join", "spark", 0, 2000, waits_for=waits_for)

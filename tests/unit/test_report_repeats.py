@@ -16,7 +16,6 @@ from tests.records import run as run_of
 
 
 def runs() -> list[Run]:
-    """Return runs with walls of 1, 2 and 4 seconds, and a run that failed after 100 seconds."""
     made = [run_of(f"20260102T03040{i}Z-0a1b", wall_ns=wall * 10**9) for i, wall in enumerate((1, 2, 4))]
     failed = run_of("20260102T030409Z-0a1b", wall_ns=100 * 10**9, status="failed", reason="a rank died")
     return [*made, failed]
@@ -28,7 +27,6 @@ def test_only_runs_that_are_ok_count() -> None:
 
 
 def test_the_table_has_medians_spreads_layers_and_failed_runs() -> None:
-    """In 80 columns, without colours."""
     console = Console(width=80, record=True, file=io.StringIO())
     repeats.table({"main": runs()}, console)
     text = console.export_text()
@@ -47,7 +45,6 @@ def test_left_out_runs_are_counted_by_status() -> None:
 
 
 def test_unreached_events_are_not_zero() -> None:
-    """A run without a first step has no time to it; a layer that was not measured has no seconds."""
     run = run_of()
     assert summary.first_step_s(run) is None
     assert summary.launcher_s(run) is None

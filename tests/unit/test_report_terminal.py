@@ -55,7 +55,6 @@ VIEWS: dict[str, tuple[Callable[[Run, Console], None], dict[str, Any]]] = {
 
 
 def render(view: Callable[[Run, Console], None], run: dict[str, Any], width: int = 80, **options: Any) -> str:
-    """What the view prints, without the blanks that tables leave at the end of a line."""
     text = io.StringIO()
     view(Run.from_json(run), Console(file=text, width=width, **options))
     return "".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
@@ -168,7 +167,6 @@ def test_the_noise_of_a_client_is_not_that_of_its_cluster() -> None:
 
 
 def test_what_was_not_measured_is_said() -> None:
-    """No samples and no Spark: two lines, and none in the breakdown; a layer without samples has no figures."""
     bare = RECORD | {"resources": None, "spark_metrics": None, "core_waits": None}
     assert render(resources, bare) == (
         "\nResource use: not measured.\n\nSpark's task metrics: none, because Spark logged no finished task.\n"

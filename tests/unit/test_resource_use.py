@@ -80,7 +80,6 @@ def test_a_counter_that_falls_has_begun_again() -> None:
     st.lists(st.integers(0, 10**10), min_size=2, max_size=20),
 )
 def test_stretches_that_meet_sum_exactly(steps: list[tuple[int, int]], cuts: list[int]) -> None:
-    """However a window is cut, its pieces sum to the whole, to the nanosecond, and none is negative."""
     readings, at_ns, value = [], 0, 0
     for step_ns, growth in steps:
         at_ns, value = at_ns + step_ns, value + growth
@@ -95,7 +94,6 @@ def test_stretches_that_meet_sum_exactly(steps: list[tuple[int, int]], cuts: lis
 
 
 def test_layers_share_what_the_machine_used() -> None:
-    """A stretch gets what the counter grew in it; layers sum to the machine, and a layer's share is of all cores."""
     lines = [
         host(),
         sample(0, 50, disk=[0, 10 * MB], net={"lo": [0, 0], "eth0": [5, 7]}),
@@ -135,7 +133,6 @@ def test_a_gap_is_stated() -> None:
 
 
 def test_a_machine_without_disks_says_so() -> None:
-    """null, not 0."""
     found = use([host(), sample(0, 0), sample(1, 1)], ("yarn", 0, 1))
     assert found["hosts"][0]["disk_read_bytes"] is None
     assert found["layers"][0]["disk_written_bytes"] is None
@@ -170,7 +167,6 @@ def test_a_process_counts_from_its_start_to_its_last_sample() -> None:
 
 
 def test_what_no_sample_saw_is_known_from_the_parent() -> None:
-    """A child that lived between two samples, and the end of one that was seen, are in what their parent reaped."""
     lines = [
         host(),
         process(2, 1),
@@ -200,7 +196,6 @@ def test_what_samples_saw_is_not_taken_for_unseen_further_up() -> None:
 
 
 def test_roles_come_from_dlobd_the_submission_the_record_and_the_program() -> None:
-    """The record of a process holds, then its program; what is none of the run's known ones goes by its name."""
     launcher = {"name": "java", "main_class": "org.apache.spark.deploy.yarn.ExecutorLauncher"}
     java = {"name": "java", "main_class": "org.apache.spark.executor.YarnCoarseGrainedExecutorBackend"}
     lines = [
@@ -254,7 +249,6 @@ def test_a_pid_given_again_is_another_process() -> None:
 
 
 def test_gpus_have_their_own_share() -> None:
-    """The driver's percentage stands for the time since the sample before; without one it is unknown."""
     gpus = [{"name": "g", "memory_bytes": 80 * MB}]
     lines = [host(gpus=gpus), sample(0, 0, gpu=[[0, 5]]), sample(1, 0, gpu=[[50, 30]]), sample(2, 0, gpu=[[100, 20]])]
     found = use(lines, ("yarn", 0, 0.5), ("tensorflow", 0.5, 2))

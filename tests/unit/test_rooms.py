@@ -31,7 +31,6 @@ SMALL = {
 
 
 def test_a_module_has_one_reason() -> None:
-    """A module above 800 lines has several; one below 40 belongs to its reader, unless SMALL gives the reason."""
     lines = {str(path.relative_to(PACKAGE)): _lines(path) for path in PACKAGE.rglob("*.py")}
     assert {path: count for path, count in lines.items() if count > MAX_LINES} == {}
     small = {path for path, count in lines.items() if count < MIN_LINES and not path.endswith("__init__.py")}

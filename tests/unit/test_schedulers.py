@@ -110,8 +110,6 @@ def _settings(way: tuple[str, ...]) -> list[str]:
 
 
 def test_exactly_these_ways_are_valid() -> None:
-    """Three launchers on three schedulers with both inputs, a fourth that has no feed, cluster mode on YARN alone;
-    native in its one way."""
     spark = ("tfos", "tfos-stock", "barrier")
     wanted = {("yarn", launcher, source, mode) for launcher in spark for source in ("feed", "read") for mode in MODES}
     wanted |= {(s, launcher, i, "client") for s in OWN for launcher in spark for i in ("feed", "read")}
@@ -125,7 +123,6 @@ OWN = ("standalone", "local-cluster")
 
 
 def test_a_launcher_brings_what_it_needs_unless_somebody_said_otherwise(tmp_path: Path) -> None:
-    """Over a shipped experiment's values only: what a person wrote stays, in a file as on the command line."""
     assert files.load(QUICK, ["launcher=native"]).scheduler == "none"
     default = files.load(QUICK).executor_overhead_mb
     stock = files.load(QUICK, ["launcher=tfos-stock"])
@@ -172,7 +169,6 @@ def _option(command: Command, name: str) -> str:
     ("scheduler", "master"), [("standalone", "spark://127.0.0.1:7077"), ("local-cluster", "local-cluster[2,1,512]")]
 )
 def test_spark_without_yarn(scheduler: str, master: str) -> None:
-    """One core and the experiment's memory an executor; executors record in their own directory; nothing of YARN."""
     command = _command(scheduler)
     conf = _conf(command)
     assert _option(command, "--master") == master
@@ -187,7 +183,6 @@ def test_spark_without_yarn(scheduler: str, master: str) -> None:
 
 
 def test_the_same_settings_on_yarn() -> None:
-    """What is not YARN's own is said alike to all schedulers, so that they can be compared."""
     yarn, own = _conf(_command("yarn")), _conf(_command("standalone"))
     different = {key for key in yarn.keys() & own.keys() if yarn[key] != own[key]}
     assert different == {"spark.executor.extraJavaOptions"}
@@ -196,7 +191,6 @@ def test_the_same_settings_on_yarn() -> None:
 
 
 def test_nodes_that_have_nothing_of_ours() -> None:
-    """Spark, Python and dlobd come from archives; only a driver in client mode runs this environment's Python."""
     packed = PackedInstallation(
         "hdfs://n/e.tar#environment", "./environment/bin/python", "hdfs://n/l.tar", Path("/p/d.zip")
     )
@@ -223,7 +217,6 @@ def test_no_spark_at_all() -> None:
 
 
 def test_workers_write_into_a_home_of_links(tmp_path: Path) -> None:
-    """Everything of Spark is reachable there, the work of Workers is its own, and an old one is replaced."""
     home = tmp_path / "pyspark"
     for name in ("bin", "jars", "work"):
         (home / name).mkdir(parents=True)
@@ -239,7 +232,6 @@ def test_workers_write_into_a_home_of_links(tmp_path: Path) -> None:
 
 
 def test_cores_and_gpus_belong_to_the_one_task_of_an_executor() -> None:
-    """They are requested twice over, so that an executor never runs two tasks; without them nothing is said."""
     plain = _conf(_command("yarn"))
     assert not [key for key in plain if "gpu" in key or key == "spark.task.cpus"]
     command = _command("yarn", TARGET, "executor_cores=3", "device=gpu")

@@ -53,7 +53,6 @@ class Runs:
 
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
-    """In place of the runner, which the cluster tests run."""
     stand_in = Runs()
     monkeypatch.setattr(runner, "run", stand_in)
     monkeypatch.setattr(series_runner, "LOOK_S", 0.01)
@@ -61,7 +60,6 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
 
 
 def go(found: series_file.Series, repeats: int) -> tuple[series_file.Series, list[str]]:
-    """Runs what is missing; returns the series and the lines that a person gets."""
     lines: list[str] = []
     return series_runner.run(found, repeats, lambda message: None, lines.append), lines
 
@@ -171,7 +169,6 @@ def test_a_damaged_file_is_one_line(tmp_path: Path) -> None:
 
 
 def test_an_external_cluster_serves_all_runs(runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is reached, and given what its nodes need, once; its runs are no series with those of another cluster."""
     opened: list[Any] = []
     there = SimpleNamespace(web=SimpleNamespace(node_resources=list), supply=lambda times: opened.append("supplied"))
     monkeypatch.setattr(
@@ -218,7 +215,6 @@ def test_points_too_large_for_an_external_cluster_are_said_before_it_gets_anythi
 
 
 def test_a_sweep_says_what_its_points_are(tmp_path: Path, runs: Runs) -> None:
-    """Its axes and what it kept are in the file, and are no part of the key: the same points are the same runs."""
     swept = series_runner.opened(points("a", "b"), 0, tmp_path, None, ("workers",), "strong")
     assert swept.path == series_runner.opened(points("a", "b"), 0, tmp_path).path
     go(swept, 1)

@@ -21,7 +21,6 @@ def test_addresses_of_a_plain_cluster(tmp_path: Path) -> None:
 
 
 def test_all_interfaces_are_no_address(tmp_path: Path) -> None:
-    """0.0.0.0 is where a daemon listens; clients use its host, with the port that was set."""
     write(
         tmp_path,
         core={"fs.defaultFS": "hdfs://nn"},
@@ -87,7 +86,6 @@ def test_what_cannot_be_used_is_refused_by_its_key(
 
 
 def test_a_directory_that_is_no_configuration(tmp_path: Path) -> None:
-    """Missing directory, missing file, broken XML, other XML, no HDFS, no host: one line each, with the file's name."""
     with pytest.raises(UsageError, match="is not a directory"):
         HadoopConf.read(tmp_path / "none")
     with pytest.raises(UsageError, match=r"core-site\.xml cannot be read"):

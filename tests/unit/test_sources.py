@@ -151,8 +151,6 @@ def test_a_whole_bundle_lacks_nothing(run: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("run", "name"), EACH)
 def test_each_file_that_is_deleted_is_missed(run: str, name: str, tmp_path: Path) -> None:
-    """In words; the run is invalid where the breakdown depends on it, and no layer has time that is not known to be its
-    own."""
     path = copied(run, tmp_path)
     (path / name).unlink()
     if name in UNREADABLE:
@@ -232,7 +230,6 @@ CUT = [
 @pytest.mark.parametrize("half", ["first", "last"])
 @pytest.mark.parametrize(("run", "name"), CUT)
 def test_a_file_of_which_half_is_left_is_noticed(run: str, name: str, half: str, tmp_path: Path) -> None:
-    """A log that was rotated, a span file on a disk that was full: by its begin or its end, without an inventory."""
     path = Path(shutil.copytree(DATA / run, tmp_path / "run"))
     file = path / name
     data = file.read_bytes()
@@ -300,6 +297,5 @@ def test_nodes_of_ones_own_cluster_are_counted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [*EXTRA, *sorted({name for run in RUNS for name in sources(run)})])
 def test_every_file_of_a_bundle_has_a_rule(name: str) -> None:
-    """One that is new needs a row in the table: which layers it tells, and what is unknown without it."""
     kind = source_kinds.kind_of(name)
     assert kind.unknown

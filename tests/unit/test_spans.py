@@ -45,7 +45,6 @@ def test_a_recorded_span_finds_its_kind(layer: str, name: str, expected: tuple[k
 
 
 def test_a_recorded_cause_finds_its_row() -> None:
-    """By its beginning, because the details vary; the longest beginning counts."""
     assert kinds.cause_of("HDFS client's close retry, until its next try (0.4 s)") is kinds.CLOSE_RETRY_READ
     assert kinds.cause_of(kinds.DONE_MARKER_POLL.text("0.1 s")) is kinds.DONE_MARKER_POLL
     assert kinds.cause_of("poll") is None

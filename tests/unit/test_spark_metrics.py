@@ -37,7 +37,6 @@ def found(lines: list[str]) -> dict[str, Any]:
 
 
 def task(number: int, stage: int, length_ms: int, ok: bool = True, **metrics: int) -> str:
-    """A line of an event log: a task that began at 1,000 ms."""
     return json.dumps(
         {
             "Event": "SparkListenerTaskEnd",
@@ -64,7 +63,6 @@ def test_the_tasks_of_a_real_run_sum_to_sparks_own_sums() -> None:
 
 
 def test_a_run_is_the_sum_of_its_stages() -> None:
-    """Two metrics are those of the largest stage, as sparkMeasure has them; stages are named by their calls alone."""
     metrics = found(LINES)
     assert [stage["call"] for stage in metrics["stages"]] == ["foreachPartition", "collect", "foreachPartition"]
     assert metrics["metrics"].keys() == {"numStages", "numTasks", "elapsedTime", *METRICS}
@@ -87,7 +85,6 @@ def test_skew_is_the_slowest_task_less_the_median_one() -> None:
 
 
 def test_nanoseconds_become_milliseconds_once_a_stage() -> None:
-    """Two tasks of 0.6 ms are one whole millisecond; in two stages they are none."""
     half = {"Executor_CPU_Time": 600_000}
     assert found([task(0, 0, 1, **half), task(1, 0, 1, **half)])["metrics"]["executorCpuTime"] == 1
     assert found([task(0, 0, 1, **half), task(1, 1, 1, **half)])["metrics"]["executorCpuTime"] == 0
@@ -101,7 +98,6 @@ def test_a_failed_task_is_counted() -> None:
 
 
 def test_without_an_ended_task_there_is_nothing() -> None:
-    """As in a run without Spark, or one whose driver was killed at once: unknown, not 0."""
     assert spark_metrics([], {}) is None
     native = Evidence(DATA / "native-run")
     assert spark_metrics(native.event_log.tasks, native.event_log.stage_calls) is None

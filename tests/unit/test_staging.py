@@ -38,7 +38,6 @@ def silent(line: str) -> None:
 
 
 def test_files_are_equal_and_one_a_worker(tmp_path: Path) -> None:
-    """As many files as workers, of one size that the records' layout gives, and the test set beside them."""
     told: list[str] = []
     staged = staging.stage(small(workers=3), LocalDirectory(), str(tmp_path), told.append)
     record_bytes = staged.layout.record_bytes
@@ -51,7 +50,6 @@ def test_files_are_equal_and_one_a_worker(tmp_path: Path) -> None:
 
 
 def test_what_is_there_is_used_again(tmp_path: Path) -> None:
-    """The second time nothing is written; without its last file, _SUCCESS, all of it is written anew."""
     first = staging.stage(small(), LocalDirectory(), str(tmp_path), silent)
     part = next(Path(first.train_dir).iterdir())
     stamp = part.stat().st_mtime_ns
@@ -84,7 +82,6 @@ def test_equal_parameters_give_equal_bytes(tmp_path: Path) -> None:
     ],
 )
 def test_the_directory_names_all_that_its_content_depends_on(change: dict[str, object]) -> None:
-    """What changes the files changes the directory, so that an old one is never taken for a new one."""
     quick = files.load("softmax-mnist-quick")
     other = dataclasses.replace(quick, **change)  # type: ignore[arg-type]
     assert staging.directory(other) != staging.directory(quick)

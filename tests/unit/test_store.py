@@ -21,7 +21,6 @@ def _write(bundle: store.Bundle) -> None:
 
 
 def test_a_new_bundle_has_its_id_and_its_three_folders(tmp_path: Path) -> None:
-    """The id is the UTC start and four random digits; the bundle lies under its experiment's name."""
     bundle = store.create(tmp_path, "mine", datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
     assert bundle.path.parent == tmp_path / "mine"
     assert bundle.run_id.startswith("20260102T030405Z-")
@@ -66,7 +65,6 @@ def test_layers_that_do_not_sum_to_the_wall_are_refused() -> None:
 
 
 def test_a_run_that_never_got_to_its_job_is_valid() -> None:
-    """Unknown is null or an empty list, so that an early failure has a bundle too."""
     store.validate(
         run_record(
             status="failed",

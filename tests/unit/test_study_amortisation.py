@@ -178,7 +178,6 @@ def test_intervals_contain_the_truth_and_predictions_contain_new_runs(shares: di
 
 @pytest.mark.slow
 def test_the_epochs_until_the_overhead_is_small_are_covered() -> None:
-    """50 experiments: at least 45 intervals of the epochs, and of the ratio at 50 epochs, contain the truth."""
     stack = (20.0, 1.4)
     truth = np.ceil((20 - 1.05 * 9) / (1.05 * 1.5 - 1.4))
     held = {"epochs": 0, "ratio": 0}
@@ -208,7 +207,6 @@ def line_warnings(runs: list[Member]) -> str:
 
 @pytest.mark.parametrize(("failed", "repeats"), [((3,), 6), ((1,), 6), ((2, 3), 5), ((1, 2, 3), 5)])
 def test_a_repeat_counts_with_two_runs(failed: tuple[int, ...], repeats: int) -> None:
-    """Some runs of the first repeat failed: they are listed, and the others still give the truth."""
     every = [
         dataclasses.replace(one, run=dataclasses.replace(one.run, status="failed", reason="died"))
         if one.repeat.number == 1
@@ -225,7 +223,6 @@ def test_a_repeat_counts_with_two_runs(failed: tuple[int, ...], repeats: int) ->
 
 
 def test_runs_without_a_line_are_refused() -> None:
-    """One number of epochs, different work, a limit that ends training, a run without epochs, a duplicate run."""
     lab = Lab()
     one = [lab.run(repeat, "native", 2, NATIVE) for repeat in range(1, 7)]
     with pytest.raises(UsageError, match="native has no repeat with runs of several numbers of epochs up to 3"):

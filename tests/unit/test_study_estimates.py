@@ -57,7 +57,6 @@ def test_constants_are_certain() -> None:
 
 
 def test_many_repeats_draw_reproducible_subsets() -> None:
-    """Of 8191 subsets of thirteen repeats at most half are drawn, no subset twice, and none is empty."""
     drawn = estimates._members(13)
     assert len(np.unique(drawn, axis=0)) == len(drawn) <= estimates.MOST_SETS
     assert drawn.sum(axis=1).min() >= 1

@@ -30,7 +30,6 @@ def longer() -> Run:
 
 
 def test_one_run_has_one_row_a_layer_and_sums_to_the_wall() -> None:
-    """Rows are the run's layers in their order, then unattributed, then the wall that they sum to."""
     table = overhead_table([run()])
     assert list(table.columns) == list(COLUMNS)
     assert list(table["layer"]) == [row["layer"] for row in RECORD["layers"]] + ["unattributed", "wall"]
@@ -52,7 +51,6 @@ def test_several_runs_give_mean_deviation_and_count() -> None:
 
 
 def test_what_was_not_measured_is_not_a_zero() -> None:
-    """A layer that one run measured and another could not keeps the mean of the run that measured it."""
     channel = layer_row("channel", "network", 10**9)
     with_channel = run(not_measured=[], run_id="second", layers=[*RECORD["layers"], channel])
     table = overhead_table([run(), with_channel]).set_index("layer")
@@ -76,7 +74,6 @@ def test_runs_that_have_no_common_mean_are_refused(runs: list[Run], said: str) -
 
 @pytest.mark.parametrize("suffix", [".png", ".svg"])
 def test_equal_tables_give_equal_pictures(tmp_path: Path, suffix: str) -> None:
-    """A picture can be made again from its bundles, byte for byte, and another table makes another one."""
     files = [tmp_path / f"{name}{suffix}" for name in ("a", "b", "c")]
     for file, one in zip(files, (run(), run(), longer()), strict=True):
         pictures.write(picture(overhead_table([one])), file)

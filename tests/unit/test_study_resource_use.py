@@ -32,7 +32,6 @@ def machine(seconds: int = 4) -> list[dict[str, Any]]:
 
 
 def test_rates_are_growth_between_samples() -> None:
-    """Of what has added up since the machine was started; a counter that a machine lacks has none."""
     frame = pd.DataFrame(machine())
     at_s, busy = rates(frame, "cpu_ns")
     assert list(at_s) == [0, 1, 2, 3, 4]
@@ -42,7 +41,6 @@ def test_rates_are_growth_between_samples() -> None:
 
 
 def test_processes_of_a_role_add_up_at_the_machines_times() -> None:
-    """Two ranks of half a core each from second 1 to 3; small roles together."""
     ranks = [sample(at, 7 + 0.5 * (at - 1), "worker", index) for index in (0, 1) for at in (1, 1.5, 3)]
     small = [sample(at, 0.001 * (number + 1) * at, f"small-{number}") for number in range(ROLES + 2) for at in range(5)]
     at_s, by_role = cores_by_role(pd.DataFrame([*machine(), *ranks, *small]))
@@ -83,7 +81,6 @@ def used(layer: str, seconds: int) -> LayerUse:
 
 
 def test_the_means_by_layer() -> None:
-    """Percent of all cores and MB/s, over the layer's own seconds; a column that no layer has is left out."""
     host = HostUse("h", "m", 2, 8 * S, 4 * S, 2 * S, 0, S, 0, 4 * S, 0, None, 0, 0, 0)
     use = ResourceUse(S, 5, S, 1, (host,), (), (used("yarn", 1), used("spark", 3)), ())
     table = layer_table(dataclasses.replace(run_of(), resources=use))

@@ -18,7 +18,6 @@ def chosen(*runs: Run, axes: tuple[str, ...] = ()) -> RunSet:
 
 
 def point(workers: int, start_s: float, train_s: float, **settings: Any) -> Run:
-    """Return a run with these seconds of start-up and training."""
     layers = {"spark": start_s, "tensorflow": train_s}
     return made(layers, rate=6000 / train_s, workers=workers, **settings)
 
@@ -53,7 +52,6 @@ def test_speed_ups_compare_runs_of_the_same_repeat() -> None:
 
 
 def test_it_counts_from_the_fewest_workers() -> None:
-    """From 2 to 8 is four times as many."""
     (curve,) = scaling.curves(chosen(point(8, 0, 10), point(2, 0, 20))).values()
     assert [one.workers for one in curve] == [2, 8]
     assert curve[1].efficiencies(curve[1].speed_ups) == pytest.approx([0.5])
@@ -89,7 +87,6 @@ def test_incomparable_runs_are_refused() -> None:
 
 
 def test_without_throughput_there_is_no_speed_up_of_training() -> None:
-    """Too few steps: it is unknown, not 0."""
     (curve,) = scaling.curves(chosen(*(made({"spark": 1}, workers=n) for n in (1, 2)))).values()
     assert curve[1].trainings == []
     assert scaling.table({"x": curve})["of training"][1] == "-"

@@ -21,7 +21,6 @@ AXES = ("workers", "launcher")
 
 
 def sweep(wall_s: Callable[[int, str, int], float], repeats: int = 3) -> RunSet:
-    """Return runs of 1, 2 and 4 workers with two launchers and given walls."""
     cells = product((1, 2, 4), ("tfos", "barrier"), range(repeats))
     return runset(tuple(made({"spark": wall_s(n, how, r)}, workers=n, launcher=how) for n, how, r in cells), AXES)
 
@@ -49,7 +48,6 @@ def test_shares_are_those_of_the_variance() -> None:
 
 
 def test_the_order_of_values_means_nothing() -> None:
-    """2 workers are the slowest, and workers still explain all."""
     found = of_wall(sweep(lambda workers, launcher, repeat: {1: 10, 2: 30, 4: 10}[workers]))
     assert found["workers"].first == pytest.approx(1, abs=0.01)
 
@@ -65,7 +63,6 @@ def test_an_interaction_is_in_the_total_order_alone() -> None:
 
 
 def test_noise_belongs_to_runs_and_not_to_settings() -> None:
-    """Its total order is near 1, and first orders are near `by chance`."""
     noise = random.Random(4)
     found = of_wall(sweep(lambda workers, launcher, repeat: 100 + noise.gauss(0, 5), repeats=8))
     assert found[sensitivity.RUN_TO_RUN].total > 0.8

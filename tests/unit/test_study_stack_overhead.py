@@ -23,7 +23,6 @@ STACK_S = {"client": 0.1, "yarn": 3.0, "spark": 20.0, "launcher": 0.9, "feed": 0
 
 
 def runs(repeats: int = 6, drift_s: float = 0.0) -> list[Member]:
-    """Return native and barrier runs of each repeat; TensorFlow takes `drift_s` longer in each repeat."""
     made = []
     for repeat in range(1, repeats + 1):
         for place, (way, layers) in enumerate((("native", NATIVE_S), ("barrier feed", STACK_S))):
@@ -169,7 +168,6 @@ def record_of(one: Member) -> dict[str, Any]:
 
 
 def test_tables_and_picture(tmp_path: Path) -> None:
-    """Seconds come first, the ratio has its interval, the first row has native layers; equal runs give equal files."""
     found = stack_overhead(runset(runs(drift_s=0.2)))
     _, barrier = table(found).to_dict("records")
     assert barrier["overhead, s"].startswith("28 (28 to 28)")

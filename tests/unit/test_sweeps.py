@@ -14,14 +14,12 @@ BASE = 'extends = "softmax-mnist-quick"\n'
 
 
 def load(tmp_path: Path, text: str, told: list[str] | None = None) -> Sweep:
-    """The sweep of a file `s.toml` that extends the quick job."""
     path = tmp_path / "s.toml"
     path.write_text(BASE + text)
     return sweeps.load(path, told.append if told is not None else lambda line: None)
 
 
 def test_the_points_are_all_combinations(tmp_path: Path) -> None:
-    """Each is the experiment with these values set, named as the sweep; labels have what varies alone."""
     found = load(tmp_path, 'epochs = 3\n[axes]\nworkers = [1, 2]\nlauncher = ["tfos", "barrier"]\nseed = [7]\n')
     assert (found.axes, found.scaling, found.impossible) == (("workers", "launcher"), "weak", {})
     assert list(found.points) == [f"workers={n} launcher={how}" for n in (1, 2) for how in ("tfos", "barrier")]
@@ -30,14 +28,12 @@ def test_the_points_are_all_combinations(tmp_path: Path) -> None:
 
 
 def test_a_network_may_be_the_value_of_an_axis(tmp_path: Path) -> None:
-    """Its slash is in labels, which are never paths: runs lie in a directory that has the sweep's name."""
     found = load(tmp_path, '[axes]\nchannel = ["tcp", "tcp@10.77.2.0/24"]\n')
     assert list(found.points) == ["channel=tcp", "channel=tcp@10.77.2.0/24"]
     assert found.points["channel=tcp@10.77.2.0/24"].name == "s"
 
 
 def test_strong_scaling_keeps_the_global_batch(tmp_path: Path) -> None:
-    """That of the experiment outside of [axes], or of a value of axis batch_size with its workers."""
     found = load(tmp_path, '[axes]\nworkers = [1, 2, 4]\n[sweep]\nscaling = "strong"\n')
     assert [(p.workers, p.batch_size) for p in found.points.values()] == [(1, 200), (2, 100), (4, 50)]
     weak = load(tmp_path, "[axes]\nworkers = [1, 2, 4]\n[sweep]\nfit_train_samples = true\n")
@@ -53,7 +49,6 @@ def test_strong_scaling_takes_the_global_batch_of_its_own_workers(tmp_path: Path
 
 
 def test_training_samples_are_fitted_to_all_points_alike(tmp_path: Path) -> None:
-    """The largest number below that of the file which every global batch divides, and it is said."""
     told: list[str] = []
     found = load(tmp_path, "[axes]\nworkers = [1, 2, 7]\n[sweep]\nfit_train_samples = true\n", told)
     assert {p.train_samples for p in found.points.values()} == {5600}

@@ -26,7 +26,6 @@ DIGEST = "bfb37b517aeb3eb91e47818df2caf49b92bf829c3dc13a8ef587aa18e605c7e6"
 
 
 def made(seed: int = 1, shape: tuple[int, ...] = SHAPE, classes: int = 10) -> Synthetic:
-    """A set of photographs' shape that nobody could store."""
     return Synthetic(shape, classes, 10**9, 10**9, seed)
 
 
@@ -83,7 +82,6 @@ def test_the_class_can_be_seen_in_the_image() -> None:
 
 
 def test_an_experiment_says_what_is_made() -> None:
-    """Shape, classes, sizes and seed are its own; the number of samples has no limit of the data set's."""
     overrides = ["dataset=synthetic", "synthetic_shape=224x224x3", "synthetic_classes=1000", "train_samples=1000000"]
     dataset = dataset_of(files.load("softmax-mnist", [*overrides, "seed=5"]))
     assert (dataset.shape, dataset.classes, dataset.dtype) == ((224, 224, 3), 1000, "uint8")
@@ -108,7 +106,6 @@ def test_images_without_height_and_width_cannot_be_flipped() -> None:
 
 
 def test_no_batch_of_the_test_set_is_too_large_for_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """1,000 samples at once, and of large images as many as 32 MiB hold, at least one."""
     asked: list[int] = []
 
     class Storage(LocalDirectory):

@@ -63,7 +63,6 @@ def test_a_checkpoint_is_no_part_of_a_step(tmp_path: Path) -> None:
 
 
 def test_nothing_without_enough_steps(tmp_path: Path) -> None:
-    """One step after the first ten has no spread; the user's own script and a run without marks have no steps."""
     assert throughput(Evidence(DATA / "own-run")) is None
     copy = Path(shutil.copytree(DATA / "quick-run", tmp_path / "run"))
     for kept, steps in ((11, None), (12, 2)):

@@ -81,7 +81,6 @@ def test_nested_spans_come_back_as_written(tmp_path_factory: pytest.TempPathFact
 
 
 def test_a_wait_an_instant_and_a_late_attribute_come_back(tmp_path: Path) -> None:
-    """Everything that a span can carry survives, also what is known only at its end, and the error that ended it."""
     own = Recorder(tmp_path, "worker", 3, threaded=False)
     wait = {"waits_for": ["@trainers"], "cause": "poll", "cause_period_ns": 5}
     with suppress(ZeroDivisionError), own.span(kinds.PUT, wait, block=1) as span:
@@ -154,7 +153,6 @@ def test_no_line_is_lost_between_threads_and_the_writer(tmp_path: Path) -> None:
 
 
 def test_a_span_that_is_over_is_one_line_and_one_that_is_open_two(tmp_path: Path) -> None:
-    """What was written while it was open gets its end later, with what was noted after; the order is that of begins."""
     own = Recorder(tmp_path, "worker", threaded=False)
     with own.span(kinds.TRAINER, None, k=1) as trainer:
         with own.span(kinds.GET) as get:
@@ -205,7 +203,6 @@ def test_no_end_is_lost_between_threads_and_the_writer(tmp_path: Path) -> None:
 
 
 def test_what_recording_cost_is_what_the_file_holds(tmp_path: Path) -> None:
-    """The counts of each cost line are those of all lines before it; the last flush has one; time only grows."""
     own = Recorder(tmp_path, "worker", threaded=False)
     with own.span(kinds.TRAINER):
         for k in range(50):
@@ -270,7 +267,6 @@ def test_a_disk_that_refuses_does_not_end_the_job(tmp_path: Path, capsys: pytest
 
 
 def test_a_full_disk_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every line that it refuses, the anchor and who writes included; the sum is said at the end."""
     own = Recorder(tmp_path, "worker", threaded=False)
     with own.span(kinds.TRAINER):
         (tmp_path / f"spans-{os.getpid()}-{own._opened_ns}.jsonl").symlink_to("/dev/full")

@@ -80,8 +80,6 @@ EDITS: dict[str, tuple[str, str, Edit, set[str]]] = {
 
 
 def edit(path: Path, name: str, pattern: str, by: Edit) -> None:
-    """Edits the first place of the first file that has the pattern."""
-
     def changed(match: re.Match[str]) -> str:
         if not isinstance(by, int | float):
             return by or ""
@@ -98,13 +96,11 @@ def edit(path: Path, name: str, pattern: str, by: Edit) -> None:
 
 
 def facts_of(path: Path) -> Facts:
-    """The inputs of the checks of a bundle, without an attribution."""
     evidence, run = Evidence(path), Bundle(path).read_json()
     return Facts(evidence, own_job.from_dict(run["configuration"]), (), run["wall_ns"], None, missing(evidence))
 
 
 def of(path: Path) -> dict[str, Check]:
-    """The checks of a bundle by code, without an attribution."""
     return {check.code: check for check in checks(facts_of(path))}
 
 
@@ -114,7 +110,6 @@ def failed(path: Path) -> set[str]:
 
 @pytest.fixture
 def quick(tmp_path: Path) -> Path:
-    """A copy of a captured run of the embedded cluster, on YARN."""
     return copy_of("quick-run", tmp_path)
 
 
@@ -127,7 +122,6 @@ def test_an_edited_source_fails_its_checks(quick: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_good_run_fails_no_check(captured: Captured, name: str) -> None:
-    """Each message is a sentence for people, and nothing is unknown, apart from a capture that was reduced."""
     found = captured.computed(name)["checks"]
     assert found
     verdicts = {check["code"]: check["verdict"] for check in found}

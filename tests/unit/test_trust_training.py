@@ -26,7 +26,6 @@ Results = dict[str, dict[str, Any]]
 
 @pytest.fixture
 def bundle(tmp_path: Path) -> Path:
-    """A copy of the captured good run's evidence, to be changed."""
     shutil.copytree(DATA / "quick-run" / "evidence", tmp_path / "evidence")
     return tmp_path
 
@@ -36,7 +35,6 @@ def main() -> Experiment:
 
 
 def change(bundle: Path, how: Callable[[Results], None]) -> None:
-    """Changes what the ranks reported; NaN stays NaN."""
     path = bundle / "evidence" / "markers.json"
     results = {name: json.loads(text) for name, text in json.loads(path.read_text()).items()}
     how(results)
@@ -44,7 +42,6 @@ def change(bundle: Path, how: Callable[[Results], None]) -> None:
 
 
 def found(bundle: Path, clips: tuple[Clip, ...] = (), wanted: Experiment | None = None) -> list[Check]:
-    """The checks of the result and of the consistency of spans."""
     facts = Facts(Evidence(bundle), wanted or main(), clips, WALL_NS, None, ())
     rules = (*training.RULES, *completeness.RULES)
     return [check for rule in rules if rule.code != "steps-recorded" and (check := rule.decide(facts))]
@@ -142,14 +139,12 @@ def test_contradicting_evidence_is_named(bundle: Path) -> None:
 def test_a_run_may_end_early_for_a_reason(
     bundle: Path, limits: dict[str, Any], said: dict[str, Any], held: bool
 ) -> None:
-    """By steps, by time that has really passed, or by an evaluation that reached the target; never without one."""
     change(bundle, _say(said, said))
     wanted = dataclasses.replace(main(), **limits)
     assert failed(bundle, wanted=wanted) == ([] if held else ["steps", "samples"])
 
 
 def test_all_ranks_end_with_the_same_step(bundle: Path) -> None:
-    """Time ends a run for all of them; and one that went on after its target was reached has too many steps."""
     change(bundle, _say({"loop_ns": 10**10}, {"steps": 29}))
     assert failed(bundle, wanted=dataclasses.replace(main(), epochs=10, max_seconds=3)) == ["steps"]
     reached = {"evaluations": [{"epoch": 1, "samples": 10, "right": 9}], "steps": 60}

@@ -43,7 +43,6 @@ def model() -> Any:
 
 
 def update(trained: Any, optimiser: Any, schedule: Any = schedules.constant, **settings: Any) -> Any:
-    """The compiled update of a model's variables, from gradients in their order: bias, weights."""
     import tensorflow as tf
 
     told = job(**settings)
@@ -106,7 +105,6 @@ def test_weight_decay_leaves_batch_normalisation_alone() -> None:
 
 
 def rates(schedule: Any, **settings: Any) -> list[float]:
-    """The learning rates of all steps, from a compiled function of the number of the step."""
     import tensorflow as tf
 
     told = job(**settings)

@@ -168,7 +168,6 @@ def test_addresses_of_other_planes_must_lie_in_the_network(
 
 
 def test_addresses_outside_the_network_are_named(tmp_path: Path) -> None:
-    """The interface's name would not help."""
     (case,) = (case for case in CASES if case.name == "a network that one host did not use")
     assert decided(case, tmp_path).disagreement() == (
         "exchange: tcp@10.0.0.0/24 was requested, and tcp (eth0) was used: 10.3.0.2 is not in 10.0.0.0/24"
@@ -197,12 +196,10 @@ def test_addresses_outside_the_network_are_named(tmp_path: Path) -> None:
     ],
 )
 def test_a_counter_wraps_or_is_unknown(before: int | None, after: int | None, unit: int, expected: int | None) -> None:
-    """32 and 64 bits wrap; a reset, saturated or missing counter is unknown."""
     assert counted(before, after, unit) == expected
 
 
 def test_an_interface_that_came_or_went_is_unknown() -> None:
-    """Not 0."""
     empty = Snapshot("a", "net", 0, (), (), ())
     one = InterfaceCounts("eth0", 1, 1500, (), Counts(5, 5, 5, 5))
     with_it = dataclasses.replace(empty, interfaces=(one,))

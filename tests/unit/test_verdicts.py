@@ -40,7 +40,6 @@ def test_the_four_verdicts() -> None:
 
 
 def test_seconds_percent_and_verdict_come_from_one_test() -> None:
-    """Difference of the means, its share of the baseline, and intervals that contain or exclude zero together."""
     random = np.random.default_rng(2)
     for factor in (1, 1.05, 1.1, 1.3):
         found = compare_family({"wall": paired(random, 8, factor)})["wall"]
@@ -98,8 +97,6 @@ def test_a_small_layer_may_differ_by_a_large_share() -> None:
 
 
 def test_growth_is_decided_by_the_interval() -> None:
-    """+30 % has grown, an equal candidate has not; near the limit and with too few runs it is undecided. A layer must
-    grow by seconds too."""
     random = np.random.default_rng(6)
     cases = [(1.3, 0.02, "grown"), (1.0, 0.02, "kept"), (1.05, 0.05, "undecided"), (0.7, 0.05, "kept")]
     for factor, scatter, expected in cases:

@@ -25,7 +25,6 @@ SEALED, REPORT = "files match their hashes", "report matches the evidence"
 
 @pytest.fixture(scope="module")
 def sealed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A captured run whose report was made by this version."""
     found = Bundle(Path(shutil.copytree(DATA / "quick-run", tmp_path_factory.mktemp("sealed") / RUN_ID)))
     run = found.read_json()
     experiment = own_job.from_dict(run["configuration"])
@@ -141,7 +140,6 @@ def test_a_noted_hash_finds_a_bundle_that_was_sealed_again(bundle: Bundle) -> No
 
 
 def test_the_command_line_checks_a_noted_hash(bundle: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
-    """`dlobd show` prints it; a wrong one is exit code 7, and the help says that hashes are unkeyed."""
     assert cli.main(["show", str(bundle.path)]) == 0
     (noted,) = re.findall(r"^hash: (\w{64})$", capsys.readouterr().out, re.MULTILINE)
     assert cli.main(["verify", str(bundle.path), "--against", noted]) == 0

@@ -17,7 +17,6 @@ def without(*names: str):
 
 
 def trace(*spans: Span, end_ns: int = 100) -> Trace:
-    """Of 100 ns."""
     return Trace(0, end_ns, spans)
 
 
@@ -120,7 +119,6 @@ def test_a_lane_that_begins_with_another_one_is_not_what_began_it() -> None:
 
 
 def test_lanes_that_wait_for_each_other_do_not_hang() -> None:
-    """A circle of waits is evidence that contradicts itself; it ends, and saves no more than there is."""
     of = trace(
         span("wait", "spark", 0, 100, MAIN_LANE, waits_for=("one",)),
         span("there", "yarn", 0, 100, "one", waits_for=("other",)),
