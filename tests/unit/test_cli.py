@@ -182,15 +182,6 @@ def test_run_shows_the_breakdown_and_ends_with_the_bundle(
     assert (experiment.name, experiment.seed, where) == ("softmax-mnist-quick", 5, Path("elsewhere"))
 
 
-def test_one_view_of_a_run(command: Command, bundle: store.Bundle) -> None:
-    code, out, _ = command("show", str(bundle.path), "--view", "anatomy")
-    assert code == 0
-    assert "Start-up" in out
-    assert "Where the wall time went" not in out
-    code, _, err = command("show", str(bundle.path), "--view", "anatomie")
-    assert (code, "did you mean 'anatomy'?" in err) == (2, True)
-
-
 def test_show_tells_what_a_run_cost(command: Command, bundle: store.Bundle) -> None:
     code, out, _ = command("show", str(bundle.path), "--price-per-hour", "7200")
     assert code == 0
@@ -299,7 +290,7 @@ def test_a_sweep_ends_with_its_table_its_frame_and_its_file(command: Command, mo
     assert len(made) == 2
 
 
-def test_show_prints_a_run_from_its_bundle_alone(command: Command, bundle: store.Bundle) -> None:
+def test_show_prints_a_run_its_views_and_its_record(command: Command, bundle: store.Bundle) -> None:
     code, out, err = command("show", "latest")
     assert (code, err) == (0, "")
     assert "Spark" in out
@@ -307,9 +298,12 @@ def test_show_prints_a_run_from_its_bundle_alone(command: Command, bundle: store
     bundle.add_bytes(b"x", "logs/new")
     code, _, err = command("show", bundle.run_id)
     assert (code, err) == (0, "dlobd: warning: logs/new: not in hashes\n")
-
-
-def test_show_json_prints_the_one_object(command: Command, bundle: store.Bundle) -> None:
+    code, out, _ = command("show", str(bundle.path), "--view", "anatomy")
+    assert code == 0
+    assert "Start-up" in out
+    assert "Where the wall time went" not in out
+    code, _, err = command("show", str(bundle.path), "--view", "anatomie")
+    assert (code, "did you mean 'anatomy'?" in err) == (2, True)
     code, out, err = command("show", str(bundle.path), "--json")
     record = json.loads(out)
     assert (code, err) == (0, "")

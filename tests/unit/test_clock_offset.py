@@ -75,16 +75,12 @@ def exchanges(truth: Callable[[int], int], *at_ns: int) -> list[Exchange]:
     return [Exchange(t, t + 10_000 + truth(t + 10_000), t + 10_000 + truth(t + 10_000), t + 20_000) for t in at_ns]
 
 
-def test_one_exchange_bounds_the_offset_by_its_round_trip() -> None:
-    """Inside its round trip nothing but the delays is unknown; away from it the rate adds its part."""
+def test_exchanges_bound_the_offset_by_round_trip_and_rate() -> None:
     offset = Offset(exchanges(lambda t: 7_000_000, 1_000_000))
     found = offset.at(1_010_000)
     assert found.lo_ns <= 7_000_000 <= found.hi_ns
     assert found.width_ns == pytest.approx(20_000, abs=20)
     assert offset.at(1_010_000 + SECOND_NS).width_ns == pytest.approx(20_000 + 2 * 500_000, rel=0.01)
-
-
-def test_two_exchanges_bound_the_rate_too() -> None:
     offset = Offset(exchanges(lambda t: t // 10_000, 0, 60 * SECOND_NS))
     found = offset.at(30 * SECOND_NS)
     assert found.lo_ns <= 3_000_000 <= found.hi_ns

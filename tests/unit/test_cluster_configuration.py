@@ -35,7 +35,7 @@ def written(tmp_path: Path) -> Path:
     return tmp_path / "conf"
 
 
-def test_every_file_is_well_formed_and_filled_in(written: Path) -> None:
+def test_sites_are_complete_and_clients_and_containers_get_no_more(written: Path) -> None:
     sites = sorted(written.glob("*/*.xml"))
     assert len(sites) == 2 * 3 + 3 * 3 + 1 + 3
     for site in sites:
@@ -44,11 +44,10 @@ def test_every_file_is_well_formed_and_filled_in(written: Path) -> None:
         for key, value in properties.items():
             assert re.fullmatch(r"[\w.-]+", key)
             assert "$" not in value
-
-
-def test_clients_get_the_three_site_files_only(written: Path) -> None:
-    """Spark ships the whole client directory to containers, where a log4j2.properties would take over logging."""
     assert sorted(p.name for p in (written / "client").iterdir()) == ["core-site.xml", "hdfs-site.xml", "yarn-site.xml"]
+    allowed = read_site(written / "nodemanager-0/yarn-site.xml")["yarn.nodemanager.env-whitelist"].split(",")
+    assert {"TMPDIR", "SPARK_LOCAL_IP", "TFOS_BIND_IP", "JAVA_HOME", "HADOOP_CONF_DIR"} <= set(allowed)
+    assert "PYTHONPATH" not in allowed
 
 
 def test_daemons_of_one_kind_share_neither_port_nor_directory(written: Path) -> None:
@@ -216,12 +215,6 @@ def test_logs_carry_the_monotonic_clock_and_the_audits_have_files_of_their_own(w
         "nm-audit.log",
     }
     assert "logger.clienttrace.level=debug" in daemons
-
-
-def test_containers_inherit_what_they_need_and_no_python_path(written: Path) -> None:
-    allowed = read_site(written / "nodemanager-0/yarn-site.xml")["yarn.nodemanager.env-whitelist"].split(",")
-    assert {"TMPDIR", "SPARK_LOCAL_IP", "TFOS_BIND_IP", "JAVA_HOME", "HADOOP_CONF_DIR"} <= set(allowed)
-    assert "PYTHONPATH" not in allowed
 
 
 def test_a_broken_template_is_named_with_its_line() -> None:

@@ -39,9 +39,14 @@ def test_a_good_jar_is_fetched_once_and_then_reused(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "thing-1.0.jar"]
 
 
-def test_a_damaged_jar_in_the_cache_is_replaced(tmp_path: Path) -> None:
+def test_a_damaged_jar_or_an_unfinished_fetch_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "thing-1.0.jar").write_bytes(GOOD[:-1])
-    assert resolve(tmp_path, Source(GOOD))[0].read_bytes() == GOOD
+    (tmp_path / ".fetch-old").mkdir()
+    (tmp_path / ".fetch-old" / "thing-1.0.jar").write_bytes(GOOD)
+    source = Source(GOOD)
+    assert resolve(tmp_path, source)[0].read_bytes() == GOOD
+    assert source.asked == 1
+    assert not (tmp_path / ".fetch-old").exists()
 
 
 def test_a_jar_that_comes_wrong_once_is_fetched_again(tmp_path: Path) -> None:
@@ -56,15 +61,6 @@ def test_a_jar_that_stays_wrong_is_an_error_with_both_sums(tmp_path: Path) -> No
     assert JAR.sha256 in error.value.line
     assert sha256(b"evil").hexdigest() in error.value.line
     assert [path.name for path in tmp_path.iterdir()] == [".lock"]
-
-
-def test_what_a_killed_fetch_left_is_removed(tmp_path: Path) -> None:
-    (tmp_path / ".fetch-old").mkdir()
-    (tmp_path / ".fetch-old" / "thing-1.0.jar").write_bytes(GOOD)
-    source = Source(GOOD)
-    resolve(tmp_path, source)
-    assert source.asked == 1
-    assert not (tmp_path / ".fetch-old").exists()
 
 
 def test_a_failed_fetch_leaves_nothing(tmp_path: Path) -> None:

@@ -275,16 +275,11 @@ def test_compare_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "Unknown kind 'weather'" in capsys.readouterr().err
 
 
-def test_single_runs_are_compared(tmp_path: Path) -> None:
-    path = series(tmp_path, {"tfos feed": {}, "native": {}}, 4)
+def test_single_runs_are_compared_and_directories_of_several_experiments_refused(tmp_path: Path) -> None:
+    series(tmp_path, {"tfos feed": {}, "native": {}}, 4)
     first, second = (next((tmp_path / way).iterdir()) for way in ("tfos-feed-2", "native-2"))
     (pair,) = compare(pairs(str(first), second.name, tmp_path), 0.05).pairs
     assert (pair.wall.verdict, pair.wall.runs) == ("inconclusive", (1, 1))
-    assert path.exists()
-
-
-def test_a_directory_of_several_experiments_is_refused(tmp_path: Path) -> None:
-    series(tmp_path, {"tfos feed": {}, "native": {}}, 4)
     with pytest.raises(UsageError, match="several experiments"):
         read(str(tmp_path), tmp_path)
     path = series(tmp_path / "none", {"native": {}}, 1)

@@ -101,7 +101,7 @@ def test_a_label_outside_of_the_classes_is_refused(label: int) -> None:
         tfrecord.encode(np.zeros((2, 4), np.uint8), np.array([3, label]), tfrecord.Layout((4,), classes=10))
 
 
-def test_images_that_were_not_announced_are_refused() -> None:
+def test_samples_that_were_not_announced_are_refused() -> None:
     labels = np.zeros(2, np.uint8)
     for images in (np.zeros((2, 5), np.uint8), np.zeros((2, 4), np.float32), np.zeros((2, 2, 2), np.uint8)):
         with pytest.raises(ValueError, match=r"not uint8 \[4\]"):
@@ -145,16 +145,13 @@ def test_tensorflow_reads_the_files_as_standard_examples(tmp_path: Path) -> None
     assert [int(row["label"]) for row in read] == labels[:500].tolist()
 
 
-def test_partition_is_a_seeded_split_into_equal_parts() -> None:
+def test_partitions_are_seeded_or_stretches() -> None:
     parts = [part.tolist() for part in partition(120, 3, 1, 120)]
     assert [len(part) for part in parts] == [40, 40, 40]
     whole = [position for part in parts for position in part]
     assert sorted(whole) == list(range(120)) != whole
     assert [part.tolist() for part in partition(120, 3, 1, 120)] == parts
     assert [part.tolist() for part in partition(120, 3, 2, 120)] != parts
-
-
-def test_a_data_set_that_takes_no_order_is_split_into_stretches() -> None:
     for seed in (1, 2):
         parts = partition(120, 3, seed, 60, permutes=False)
         assert [list(part) for part in parts] == [list(range(n, n + 20)) for n in (0, 20, 40)]

@@ -53,16 +53,13 @@ def test_published_ports_are_those_on_which_the_daemons_listen(services: dict[st
     assert inside["worker"] == [ports["nodemanager"]["http"]]
 
 
-def test_the_memory_check_knows_the_limits_of_the_containers(services: dict[str, dict[str, Any]]) -> None:
+def test_devices_and_memory_limits_agree(services: dict[str, dict[str, Any]]) -> None:
     asked = services["check"]["environment"]
     for name in ("master", "worker", "edge"):
         assert services[name]["mem_limit"] == f"{asked[f'{name.upper()}_MEMORY_MB']}m", name
     assert services["worker"]["environment"]["WORKER_MEMORY_MB"] == asked["WORKER_MEMORY_MB"]
     assert services["worker"]["deploy"]["replicas"] == asked["WORKERS"]
     assert f"{node.RESERVED_MB} of them are for its daemons" in COMPOSE
-
-
-def test_devices_of_the_host_are_in_the_file_for_them_only(services: dict[str, dict[str, Any]]) -> None:
     assert not [name for name, service in services.items() if "devices" in service]
     (added,) = yaml.safe_load((DOCKER / "compose.rdma.yaml").read_text())["services"].items()
     assert added == (

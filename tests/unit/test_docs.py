@@ -47,7 +47,7 @@ def test_pages_are_current(generate: ModuleType) -> None:
     assert generate.main(["--check"]) == 0
 
 
-def test_a_stale_page_is_found_and_filled(generate: ModuleType, tmp_path: Path) -> None:
+def test_stale_unknown_and_missing_parts_of_pages_are_found(generate: ModuleType, tmp_path: Path) -> None:
     shutil.copytree(TOP / "docs", docs := tmp_path / "docs")
     page = docs / "layers.md"
     page.write_text(stale := page.read_text().replace("**YARN**", "**yarn**"))
@@ -55,10 +55,6 @@ def test_a_stale_page_is_found_and_filled(generate: ModuleType, tmp_path: Path) 
     assert page.read_text() == stale
     assert generate.main(["--to", str(docs)]) == 0
     assert page.read_bytes() == (TOP / "docs" / "layers.md").read_bytes()
-
-
-def test_unknown_and_missing_parts_are_errors(generate: ModuleType, tmp_path: Path) -> None:
-    shutil.copytree(TOP / "docs", docs := tmp_path / "docs")
     text = (page := docs / "commands.md").read_text()
     page.write_text(text.replace("begin dlobd show", "begin dlobd explain"))
     with pytest.raises(ValueError, match="nothing makes the part dlobd explain"):

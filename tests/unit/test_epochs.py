@@ -52,13 +52,15 @@ def test_epochs_and_evaluations_make_up_the_loop(run: str, tmp_path: Path) -> No
     assert found[-1].end_ns == chief.steps()[-1].end_ns + 1_000
 
 
-def test_what_was_not_evaluated_is_null_and_the_stored_model_is_the_last_epochs(tmp_path: Path) -> None:
+def test_epochs_without_evaluation_are_null(tmp_path: Path) -> None:
     bundle = marked("quick-run", tmp_path, evaluated=(2,))
     first, second, last = epochs(Evidence(bundle.path))
     assert (first.test_accuracy, first.test_samples, first.evaluation_ns, first.known_ns) == (None,) * 4
     assert second.test_accuracy == 0.75
     assert (last.test_accuracy, last.test_samples) == (0.83, 2000)
     assert last.known_ns == bundle.read().event_ns("evaluated")
+    for run in ("quick-run", "killed-trainer", "own-run"):
+        assert epochs(Evidence(DATA / run)) == ()
 
 
 def test_the_stored_model_is_no_epochs_where_training_went_on(tmp_path: Path) -> None:
@@ -67,11 +69,6 @@ def test_the_stored_model_is_no_epochs_where_training_went_on(tmp_path: Path) ->
         kept = [line for line in path.read_text().splitlines() if '"epoch": 3' not in line]
         path.write_text("\n".join(kept) + "\n")
     assert [e.test_accuracy for e in epochs(Evidence(bundle.path))] == [0.5, None]
-
-
-def test_a_run_without_marks_has_no_epochs() -> None:
-    for run in ("quick-run", "killed-trainer", "own-run"):
-        assert epochs(Evidence(DATA / run)) == ()
 
 
 def test_first_touch_is_the_first_open_of_a_training_file(tmp_path: Path) -> None:

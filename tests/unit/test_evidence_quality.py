@@ -17,14 +17,11 @@ def known(*spans: Span) -> LayerTime:
     return row
 
 
-def test_a_call_is_measured_and_what_lies_between_marks_is_not() -> None:
+def test_calls_are_measured_unless_their_end_is_missing() -> None:
     whole = span("w", "tensorflow", 0, 100, name="trainer process")
     call = span("c", "tensorflow", 20, 50, parent="w", name="step")
     row = known(whole, call)
     assert (row.measured_ns, row.between_marks_ns, row.named_wait_ns, row.unexplained_ns) == (30, 70, 0, 0)
-
-
-def test_a_call_whose_end_was_not_seen_is_between_marks() -> None:
     row = known(span("c", "feed", 0, 100, truncated=True, name="put"))
     assert (row.measured_ns, row.between_marks_ns) == (0, 100)
 

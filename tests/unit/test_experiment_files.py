@@ -142,11 +142,16 @@ def test_a_wrong_override_is_refused_in_one_line(tmp_path: Path, override: str, 
     assert line in _refused(tmp_path, f'extends = "{MAIN}"\n', override)
 
 
-def test_a_file_without_a_base_must_say_everything(tmp_path: Path) -> None:
+def test_files_without_base_or_text_are_refused(tmp_path: Path) -> None:
     line = _refused(tmp_path, "workers = 2\nseed = 1\n")
     assert "missing: scheduler, launcher," in line
     assert "seed" not in line
     assert 'extends = "softmax-mnist"' in line
+    assert "/mine.toml:1: extends: Unknown experiment 'softmax-mnis'" in _refused(tmp_path, 'extends = "softmax-mnis"')
+    path = tmp_path / "mine.toml"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UsageError, match="not UTF-8"):
+        files.load(path)
 
 
 @pytest.mark.parametrize(
@@ -161,14 +166,3 @@ def test_an_experiment_that_does_not_exist(ref: str, line: str) -> None:
     with pytest.raises(UsageError) as caught:
         files.load(ref)
     assert line in caught.value.line
-
-
-def test_extends_must_name_a_shipped_experiment(tmp_path: Path) -> None:
-    assert "/mine.toml:1: extends: Unknown experiment 'softmax-mnis'" in _refused(tmp_path, 'extends = "softmax-mnis"')
-
-
-def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "mine.toml"
-    path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(UsageError, match="not UTF-8"):
-        files.load(path)

@@ -84,7 +84,7 @@ def test_a_table_can_be_read_back(name: str, tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(found, expected, check_dtype=False)
 
 
-def test_hostile_names_survive_csv() -> None:
+def test_names_and_missing_numbers_survive_csv() -> None:
     frame = pd.DataFrame({"name": HOSTILE, "ns": range(len(HOSTILE)), "attrs": [{"of": name} for name in HOSTILE]})
     text = frame_file.csv_text(frame)
     found = pd.read_csv(io.StringIO(text), keep_default_na=False, lineterminator="\n", engine="c")
@@ -92,9 +92,6 @@ def test_hostile_names_survive_csv() -> None:
     assert found["ns"].tolist() == frame["ns"].tolist()
     assert [json.loads(one)["of"] for one in found["attrs"]] == HOSTILE
     assert text.encode()
-
-
-def test_a_missing_number_is_empty() -> None:
     frame = pd.DataFrame({"ns": [1, None], "loss": [None, 0.5]}).astype({"ns": "Int64", "loss": "float64"})
     assert pd.read_csv(io.StringIO(frame_file.csv_text(frame))).isna().to_numpy().tolist() == [
         [False, True],

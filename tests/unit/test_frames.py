@@ -61,12 +61,15 @@ def test_attribution_has_a_row_a_layer_and_sums_to_the_wall(bundle: store.Bundle
     assert table["ns"].dtype == "int64"
 
 
-def test_attribution_of_a_run_without_a_window_is_empty(bundle: store.Bundle) -> None:
+def test_runs_without_window_or_samples_have_empty_frames(bundle: store.Bundle) -> None:
     record = run_record(bundle.run_id, window=None, wall_ns=None, layers=[], unattributed_ns=None)
     bundle.write(record)
     table = dlobd.load(bundle.path).attribution()
     assert table.empty
     assert list(table.columns) == list(frames.ATTRIBUTION)
+    table = dlobd.load(bundle.path).resources()
+    assert table.empty
+    assert list(table.columns) == list(frames.RESOURCES)
 
 
 def test_spans_count_from_the_start_of_the_window(bundle: store.Bundle) -> None:
@@ -140,9 +143,3 @@ def test_resources_has_a_row_a_sample_and_process(bundle: store.Bundle) -> None:
         [3_000 - start_ns, "dlobd", 7, 3_001, 4, 2, None],
         [3_000 - start_ns, "host", None, 6_000, 5, None, 3],
     ]
-
-
-def test_a_run_that_was_not_sampled_has_an_empty_frame(bundle: store.Bundle) -> None:
-    table = dlobd.load(bundle.path).resources()
-    assert table.empty
-    assert list(table.columns) == list(frames.RESOURCES)

@@ -24,15 +24,9 @@ PUTS = [moved(0, 10, 100), moved(20, 30, 100), moved(40, 50, 50)]
 GETS = [moved(5, 12, 100), moved(25, 33, 100), moved(60, 61, 50)]
 
 
-def test_a_get_is_given_what_was_put() -> None:
+def test_a_get_is_given_what_was_put_by_its_bytes() -> None:
     assert given_ns(GETS, PUTS) == {5: 10, 25: 30, 60: 50}
-
-
-def test_a_get_of_several_blocks_waits_for_the_last() -> None:
     assert given_ns([moved(0, 99, 250)], PUTS) == {0: 50}
-
-
-def test_what_is_not_known_is_not_matched() -> None:
     assert given_ns([moved(0, 1, 100), moved(2, 3, 200)], PUTS[:1]) == {0: 10}
     assert given_ns([moved(0, 1, None), moved(2, 3, 100)], PUTS) == {}
     assert given_ns([moved(0, 1, 100), moved(2, 9, 100, truncated=True)], PUTS) == {0: 10}

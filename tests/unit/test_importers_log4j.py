@@ -52,7 +52,7 @@ def written(directory: Path, text: str) -> Path:
     return path
 
 
-def test_stack_traces_and_other_writers_are_no_lines(tmp_path: Path) -> None:
+def test_only_whole_lines_of_the_pattern_are_lines(tmp_path: Path) -> None:
     lines = log4j.read(written(tmp_path, FAILED_TASK), "executor")
     assert [(line.at_ns, line.level, line.logger) for line in lines] == [
         (5052106251625, "ERROR", "executor.Executor"),
@@ -60,46 +60,14 @@ def test_stack_traces_and_other_writers_are_no_lines(tmp_path: Path) -> None:
     ]
     assert lines[0].message == "Exception in task 3.0 in stage 1.0 (TID 5)"
     assert {line.source for line in lines} == {"executor"}
-
-
-def test_a_line_without_a_message_or_cut_in_its_head(tmp_path: Path) -> None:
     text = "4952330364599 2026-11-21T03:02:45.047 INFO yarn.ApplicationMaster: \n4952330364599 2026-11-21T03:02:45.0"
     (line,) = log4j.read(written(tmp_path, text))
     assert (line.message, line.source) == ("", "log")
-
-
-def test_bytes_that_are_no_text_harm_only_their_line(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"\xff\xfe\x00rubbish\n" + FAILED_TASK.encode())
     assert len(log4j.read(path)) == 2
-
-
-def test_an_absent_log_has_no_lines(tmp_path: Path) -> None:
     assert log4j.read(tmp_path / "none") == []
     assert jvm.read(tmp_path / "none") is None
-
-
-def test_a_jvm_has_start_exit_and_pauses(tmp_path: Path) -> None:
-    life = jvm.read(written(tmp_path, JVM))
-    assert (life.start_ns, life.exit_ns, life.created_ns) == (4954344961592, 4970972057943, None)
-    assert life.gc_pause_ns == 22_925_000 + 18_458_000
-    assert life.pauses == (
-        (4957475355059 - 22_925_000, 4957475355059),
-        (4961734496786 - 18_458_000, 4961734496786),
-    )
-
-
-def test_a_jvm_that_was_killed_has_no_exit(tmp_path: Path) -> None:
-    life = jvm.read(written(tmp_path, JVM[: JVM.index("[4970972024223ns]")] + "[49709720"))
-    assert (life.start_ns, life.exit_ns) == (4954344961592, None)
-
-
-def test_a_jvm_log_without_a_stamp_is_none(tmp_path: Path) -> None:
-    assert jvm.read(written(tmp_path, "Error: Could not create the Java Virtual Machine.\n")) is None
-    assert jvm.read(written(tmp_path, "")) is None
-
-
-def test_a_line_has_its_thread_where_the_pattern_has_one(tmp_path: Path) -> None:
     text = (
         "14690628862379 2026-11-25T00:17:50.894 INFO util.Utils [Executor task launch worker for task 0.0 (TID 0)]: a\n"
         "14690628862380 2026-11-25T00:17:50.894 INFO util.Utils: [main]: a\n"
@@ -109,18 +77,26 @@ def test_a_line_has_its_thread_where_the_pattern_has_one(tmp_path: Path) -> None
     assert [line.message for line in lines] == ["a", "[main]: a"]
 
 
-def test_a_jvm_says_how_long_it_took_to_create_itself(tmp_path: Path) -> None:
+def test_a_jvm_has_creation_start_exit_and_pauses(tmp_path: Path) -> None:
+    life = jvm.read(written(tmp_path, JVM))
+    assert (life.start_ns, life.exit_ns, life.created_ns) == (4954344961592, 4970972057943, None)
+    assert life.gc_pause_ns == 22_925_000 + 18_458_000
+    assert life.pauses == (
+        (4957475355059 - 22_925_000, 4957475355059),
+        (4961734496786 - 18_458_000, 4961734496786),
+    )
+    life = jvm.read(written(tmp_path, JVM[: JVM.index("[4970972024223ns]")] + "[49709720"))
+    assert (life.start_ns, life.exit_ns) == (4954344961592, None)
+    assert jvm.read(written(tmp_path, "Error: Could not create the Java Virtual Machine.\n")) is None
+    assert jvm.read(written(tmp_path, "")) is None
     life = jvm.read(written(tmp_path, CREATED))
     assert (life.start_ns, life.created_ns) == (15496421000163 - 140_228_000, 15496421000163)
 
 
-def test_log4j_says_when_it_was_configured(tmp_path: Path) -> None:
+def test_the_configuration_of_log4j_is_timed_where_it_is_logged(tmp_path: Path) -> None:
     found = log4j.configured(written(tmp_path, CONFIGURED))
     ahead_ns = 16301761662854 - 42_027_000_000
     assert found == (ahead_ns + 28_747_257_000, ahead_ns + 32_129_584_000)
-
-
-def test_a_log_that_does_not_show_log4js_start_has_none(tmp_path: Path) -> None:
     assert log4j.configured(written(tmp_path, FAILED_TASK)) is None
     assert log4j.configured(written(tmp_path, CONFIGURED.replace("started.", "failed."))) is None
     assert log4j.configured(tmp_path / "absent") is None

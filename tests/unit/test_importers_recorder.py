@@ -77,10 +77,18 @@ def test_every_cut_of_a_file_is_readable(tmp_path: Path) -> None:
             assert span.end_ns == process.last_ns if span.truncated else span.end_ns <= process.last_ns
 
 
-def test_lines_of_a_later_version_are_passed_over(tmp_path: Path) -> None:
+def test_unreadable_lines_and_unknown_kinds_harm_only_themselves(tmp_path: Path) -> None:
     process = recorder.read(written(tmp_path, PROCESS, {"k": "counter", "v": 3}, {"k": "b", "i": 9}, OUTER, OUTER_END))
     assert [span.name for span in process.spans] == ["trainer"]
     assert process.bad_lines == 1
+    path = written(tmp_path, PROCESS, OUTER)
+    path.write_text(path.read_text() + "null\n5\n{}\n\x00\x00\n" + json.dumps(OUTER_END) + "\n")
+    process = recorder.read(path)
+    assert process.bad_lines == 4
+    assert [span.truncated for span in process.spans] == [False]
+    process = recorder.read(written(tmp_path, PROCESS, OUTER_END))
+    assert process.spans == []
+    assert process.last_ns == 150
 
 
 def test_a_span_in_one_line(tmp_path: Path) -> None:
@@ -99,20 +107,6 @@ def test_the_last_word_about_the_cost_holds(tmp_path: Path) -> None:
     assert (process.bad_lines, process.lines) == (0, 4)
     without = recorder.read(written(tmp_path, *ALL))
     assert without.cost is None
-
-
-def test_text_between_lines_harms_only_itself(tmp_path: Path) -> None:
-    path = written(tmp_path, PROCESS, OUTER)
-    path.write_text(path.read_text() + "null\n5\n{}\n\x00\x00\n" + json.dumps(OUTER_END) + "\n")
-    process = recorder.read(path)
-    assert process.bad_lines == 4
-    assert [span.truncated for span in process.spans] == [False]
-
-
-def test_an_end_without_a_begin_is_passed_over(tmp_path: Path) -> None:
-    process = recorder.read(written(tmp_path, PROCESS, OUTER_END))
-    assert process.spans == []
-    assert process.last_ns == 150
 
 
 def test_all_processes_in_the_order_in_which_they_opened(tmp_path: Path) -> None:

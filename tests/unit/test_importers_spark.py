@@ -67,16 +67,6 @@ def test_a_failed_task_ended_too() -> None:
     assert set(executors["1"].got) - set(executors["1"].finished) == {4}
 
 
-def test_a_container_with_an_epoch_is_an_executors() -> None:
-    name = "container_e01_1795230150220_0001_01_000004"
-    log = spark.application_master(
-        parsed(
-            f"Launching container {name} on host node-3.example.org for executor with ID 12 for ResourceProfile Id 0"
-        )
-    )
-    assert log.containers == {"12": name}
-
-
 def test_tasks_belong_to_their_job_by_stage() -> None:
     log = spark.driver(
         parsed(
@@ -98,24 +88,25 @@ def test_tasks_belong_to_their_job_by_stage() -> None:
     assert [job.end_ns for job in log.jobs] == [None, 1_008_000]
 
 
-def test_the_last_upload_of_a_dead_driver_has_an_end() -> None:
+def test_uploads_end_also_with_a_dead_driver_and_spaces_in_paths() -> None:
     target = "hdfs://127.0.0.1:9000/user/a/.sparkStaging/application_1_1/py4j.zip"
     log = spark.driver(parsed("x", f"Uploading resource file:/a/py4j.zip -> {target}"))
     assert [(line.at_ns, path, after) for line, path, after in log.uploads] == [
         (1_001_000, "/user/a/.sparkStaging/application_1_1/py4j.zip", 1_001_000)
     ]
-
-
-def test_an_upload_from_a_path_with_spaces() -> None:
     said = "Uploading resource file:/a path/with -> arrow/py4j.zip -> hdfs://127.0.0.1:9000/user/a b/py4j.zip"
     assert [path for _, path, _ in spark.driver(parsed("x", said)).uploads] == ["/user/a b/py4j.zip"]
 
 
-def test_errors_are_kept_in_order() -> None:
+def test_errors_are_in_order_and_cut_lines_left_out() -> None:
     log = spark.driver([*parsed("fine"), *parsed("first", "second", level="ERROR")])
     assert log.errors == ["first", "second"]
-
-
-def test_a_cut_line_of_a_killed_executor() -> None:
     log = spark.executor(parsed("Got assigned task 3", "Finished task 0.0 in stage 1.0 (TI", "Got assigned task "))
     assert (list(log.got), log.finished) == ([3], {})
+    name = "container_e01_1795230150220_0001_01_000004"
+    log = spark.application_master(
+        parsed(
+            f"Launching container {name} on host node-3.example.org for executor with ID 12 for ResourceProfile Id 0"
+        )
+    )
+    assert log.containers == {"12": name}

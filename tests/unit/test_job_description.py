@@ -43,7 +43,7 @@ def test_a_job_of_another_version_is_refused(tmp_path: Path) -> None:
         Job.read(path)
 
 
-def test_ranks_that_are_done(markers: Markers, tmp_path: Path) -> None:
+def test_markers_show_done_ranks_and_the_first_failure(markers: Markers, tmp_path: Path) -> None:
     assert markers.read() == (set(), None)
     markers.report_done(0, {"rank": 0, "steps": 3})
     markers.report_done(11, {"rank": 11})
@@ -51,6 +51,9 @@ def test_ranks_that_are_done(markers: Markers, tmp_path: Path) -> None:
     (directory / "rank-2.json").write_text("")
     assert markers.read() == ({0, 11}, None)
     assert json.loads((directory / "rank-0.json").read_text()) == {"rank": 0, "steps": 3}
+    markers.report_failure("rank 1: RuntimeError: boom\n  at line 3")
+    markers.report_failure("rank 0: peer is gone")
+    assert markers.read() == ({0, 11}, "rank 1: RuntimeError: boom at line 3")
 
 
 def test_a_done_marker_is_seen_when_it_is_whole_and_all_spans_are_on_disk(
@@ -72,9 +75,3 @@ def test_a_done_marker_is_seen_when_it_is_whole_and_all_spans_are_on_disk(
     recorder.close()
     assert seen == [({"rank": 1}, set(), True)]
     assert markers.read()[0] == {1}
-
-
-def test_the_first_failure_counts_and_is_one_line(markers: Markers) -> None:
-    markers.report_failure("rank 1: RuntimeError: boom\n  at line 3")
-    markers.report_failure("rank 0: peer is gone")
-    assert markers.read() == (set(), "rank 1: RuntimeError: boom at line 3")

@@ -36,14 +36,11 @@ def adds_up(trace: Trace) -> None:
     assert len({span.id for span in trace.spans}) == len(trace.spans)
 
 
-def test_ids_are_unique_and_lanes_are_those_of_the_chain() -> None:
+def test_lanes_are_a_chain_and_waits_lead_to_existing_lanes() -> None:
     trace = assemble(Evidence(DATA / "quick-run"))
     adds_up(trace)
     assert set(trace.lanes) == {"client", "driver", "application", "executor-1", "executor-2", "rank-0", "rank-1"}
     assert trace.lanes[0] == "client"
-
-
-def test_every_wait_is_for_a_lane_that_exists() -> None:
     for run in ("quick-run", "killed-trainer"):
         trace = assemble(Evidence(DATA / run))
         lanes = set(trace.lanes)
@@ -52,9 +49,6 @@ def test_every_wait_is_for_a_lane_that_exists() -> None:
         assert {target for _, target in waits} <= lanes
         own = [span for span, target in waits if span.lane == target]
         assert all(span.released_ns is not None and span.released_ns <= span.start_ns for span in own)
-
-
-def test_the_same_bundle_gives_the_same_trace() -> None:
     assert assemble(Evidence(DATA / "quick-run")) == assemble(Evidence(DATA / "quick-run"))
 
 

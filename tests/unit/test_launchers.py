@@ -39,11 +39,14 @@ def test_a_rank_is_found_at_the_channels_device(monkeypatch: pytest.MonkeyPatch,
     assert addresses.rank_address() == address
 
 
-def test_ranks_are_chief_and_workers() -> None:
+def test_ranks_and_causes_without_a_mark() -> None:
     peers = ("a:1", "b:2", "c:3")
     assert (Node("chief", 0, peers).rank, Node("chief", 0, peers).ranks) == (0, 3)
     assert [Node("worker", index, peers).rank for index in range(2)] == [1, 2]
     assert [Node(*role_of(rank), peers).rank for rank in range(3)] == [0, 1, 2]
+    assert failure_line(Exception(PY4J.format(failure="x")), Markers("rank 1: boom")) == "rank 1: boom"
+    assert failure_line(Exception("\n  something \nelse"), Markers()) == "something"
+    assert failure_line(KeyboardInterrupt(), Markers()) == "KeyboardInterrupt"  # type: ignore[arg-type]
 
 
 PEERS = ["a:1", "b:2", "c:3"]
@@ -71,10 +74,6 @@ def test_every_launcher_tells_a_rank_of_its_peers_by_one_path(monkeypatch: pytes
     assert config == {"cluster": {"chief": ["a:1"], "worker": ["b:2", "c:3"]}, "task": {"type": "worker", "index": 1}}
 
 
-def test_what_a_rank_said_of_itself_comes_first() -> None:
-    assert failure_line(Exception(PY4J.format(failure="x")), Markers("rank 1: boom")) == "rank 1: boom"
-
-
 @pytest.mark.parametrize(
     ("failure", "said"),
     [
@@ -91,8 +90,3 @@ def test_the_cause_is_one_line_out_of_three_stack_traces(failure: str, said: str
     line = failure_line(Exception(PY4J.format(failure=failure)), Markers())
     assert said in line
     assert "\n" not in line
-
-
-def test_an_error_without_a_known_mark() -> None:
-    assert failure_line(Exception("\n  something \nelse"), Markers()) == "something"
-    assert failure_line(KeyboardInterrupt(), Markers()) == "KeyboardInterrupt"  # type: ignore[arg-type]

@@ -79,15 +79,12 @@ def test_counts_and_estimates_of_a_real_run(tmp_path: Path) -> None:
     assert verify(bundle).failed == []
 
 
-def test_what_nobody_measured_is_null(tmp_path: Path) -> None:
+def test_an_unmeasured_overhead_is_null_and_a_changed_one_is_found(tmp_path: Path) -> None:
     bundle = bundle_of(tmp_path, None)
     run = filled(bundle)
     assert run["overhead"] is None
     assert verify(bundle).failed == []
-
-
-def test_a_changed_overhead_is_found(tmp_path: Path) -> None:
-    bundle = bundle_of(tmp_path)
+    bundle = bundle_of(tmp_path / "on")
     run = filled(bundle)
     run["overhead"]["loop"]["ns"] //= 2
     bundle.write(run)

@@ -63,13 +63,18 @@ def test_what_cannot_be_set_is_refused(script: str, override: str, what: str) ->
     assert what in error.value.line
 
 
-def test_a_script_must_be_there(tmp_path: Path, script: str) -> None:
+def test_names_that_a_container_cannot_have_are_refused(tmp_path: Path, script: str) -> None:
     for path, what in (
         (tmp_path / "no.py", "cannot be read: No such file"),
         (tmp_path / "a.jar", "not a Python script"),
     ):
         with pytest.raises(UsageError, match=what):
             own_job.from_script(str(path), [])
+    path = tmp_path / "user.py"
+    path.write_text("")
+    own_job.from_script(str(path), [])
+    with pytest.raises(UsageError, match="rename the script"):
+        own_job.from_script(str(path), [], ["deploy_mode=cluster"])
 
 
 def test_a_line_says_the_settings_it_has_words_for(script: str) -> None:
@@ -103,14 +108,6 @@ def test_what_cannot_be_recorded_is_refused(script: str, options: tuple[str, ...
     assert what in error.value.line
 
 
-def test_a_script_that_our_entry_would_hide_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "user.py"
-    path.write_text("")
-    own_job.from_script(str(path), [])
-    with pytest.raises(UsageError, match="rename the script"):
-        own_job.from_script(str(path), [], ["deploy_mode=cluster"])
-
-
 @pytest.mark.parametrize("name", ["a,b.py", 'a"b.py', "a$b.py", "a`b.py"])
 def test_a_script_whose_name_a_container_cannot_have_is_refused(tmp_path: Path, name: str) -> None:
     """Spark splits names of files at commas, and YARN puts them between double quotes for a shell."""
@@ -120,12 +117,9 @@ def test_a_script_whose_name_a_container_cannot_have_is_refused(tmp_path: Path, 
         own_job.from_script(str(tmp_path / name), [], ["deploy_mode=cluster"])
 
 
-def test_several_cores_for_one_task_are_fine(script: str) -> None:
+def test_a_line_may_set_cores_and_python_but_nothing_twice(script: str) -> None:
     own_job.from_line(line("--executor-cores", "4", "--conf", "spark.task.cpus=4", script=script))
     own_job.from_line(line("--master", "yarn", "--conf", f"spark.pyspark.python={sys.executable}", script=script))
-
-
-def test_nothing_is_said_twice(script: str) -> None:
     with pytest.raises(UsageError, match=r"--set workers: the spark-submit command also sets it"):
         own_job.from_line(line("--num-executors", "3", script=script), ["workers=2"])
     with pytest.raises(UsageError, match="a spark-submit command runs on YARN"):

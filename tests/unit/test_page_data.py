@@ -131,14 +131,11 @@ def test_parts_of_steps_tile_the_ranks_time(captured: Source) -> None:
         assert all(low <= middle <= high for _, _, _, _, low, middle, high, *_ in bins)
 
 
-def test_findings_are_complete() -> None:
+def test_missing_parts_of_a_run_are_none_and_never_zero() -> None:
     assert _one(_of(findings=[]))["findings"] == []
     assert _one(_of(findings=[finding()]))["findings"] == [
         {**finding(), "evidence": tuple(finding()["evidence"]), "saving": "Saves 0.8 to 0.9 s."}
     ]
-
-
-def test_what_was_not_measured_is_none_and_never_zero() -> None:
     page = _one(_of())
     table = page["ranks"]["table"]
     assert table["rows"][0][5] is None
@@ -147,16 +144,13 @@ def test_what_was_not_measured_is_none_and_never_zero() -> None:
     assert not page["transport_known"]
     purposes = next(table for table in page["tables"] if table["title"] == "HDFS by purpose")
     assert purposes["rows"][0][3:6] == [None, 1_000, 2_000]
-
-
-def test_a_run_without_a_window_has_no_breakdown_and_says_so() -> None:
     page = _one(_of(status="failed", reason="no Java", window=None, wall_ns=None, layers=[], unattributed_ns=None))
     assert page["verdict"] == "The run is failed: no Java."
     assert page["sum"].startswith("No breakdown")
     assert page["icicle"]["nodes"] == page["parts"] == []
 
 
-def test_evidence_that_cannot_be_read_leaves_the_record(tmp_path: Path) -> None:
+def test_bundles_with_damaged_or_missing_evidence_have_a_page(tmp_path: Path) -> None:
     bundle = copied("quick-run", tmp_path)
     (bundle.path / "evidence" / "window.json").unlink()
     page = _one(source(bundle))
@@ -164,10 +158,7 @@ def test_evidence_that_cannot_be_read_leaves_the_record(tmp_path: Path) -> None:
     assert any("no timeline" in line for line in page["missing"])
     assert "evidence/window.json: missing" in page["missing"]
     assert page["wall_ns"] == page["record"]["wall_ns"]
-
-
-def test_an_unfinished_bundle_says_that_it_was_killed(tmp_path: Path) -> None:
-    bundle = copied("quick-run", tmp_path)
+    bundle = copied("quick-run", tmp_path / "b")
     (bundle.path / "hashes").unlink()
     assert any("killed before it ended" in line for line in _one(source(bundle))["missing"])
 

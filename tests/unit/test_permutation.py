@@ -97,14 +97,11 @@ def test_many_runs_are_tested_by_a_reproducible_draw(paired: bool) -> None:
     assert found.p == pytest.approx(theirs.pvalue, abs=0.02)
 
 
-def test_empty_samples_and_incomplete_pairs_are_refused() -> None:
+def test_incomplete_samples_are_refused_and_zeros_have_no_ratio() -> None:
     with pytest.raises(ValueError, match="without runs"):
         Samples((), (1,), False)
     with pytest.raises(ValueError, match="a pair"):
         Samples((1, 2), (1,), True)
-
-
-def test_runs_with_zeros_have_no_ratio() -> None:
     found = permutation.test(Samples((0, 1, 2, 3, 4, 5), (1, 2, 3, 4, 5, 6), True))
     assert found.ratios is None
     assert found.interval(0.05) == (1, 1)

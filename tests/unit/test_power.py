@@ -47,7 +47,7 @@ def test_the_needed_runs_suffice(paired: bool) -> None:
     assert found / asked >= 0.8
 
 
-def test_less_scatter_and_larger_effects_need_fewer_runs() -> None:
+def test_scatter_and_effect_decide_the_number_of_runs() -> None:
     made = sides(np.random.default_rng(1), 8, True)
     needed = [power.runs_needed(made, effect, 0.05) for effect in (30, 100, 1000, 1e6)]
     assert needed == sorted((each for each in needed if each is not None), reverse=True)
@@ -56,6 +56,11 @@ def test_less_scatter_and_larger_effects_need_fewer_runs() -> None:
     assert power.runs_needed(made, 0, 0.05) is None
     same = Samples((5,) * 6, (5,) * 6, True)
     assert power.runs_needed(same, 1, 0.05) == 6
+    single = Samples((1,), (2,), False)
+    assert power.scatter_ns(single) is None
+    assert power.smallest_ns(single, 0.05) is None
+    assert power.runs_needed(single, 1, 0.05) is None
+    assert power.runs_for_width(single, 1, 0.05) is None
 
 
 def test_runs_for_a_width_give_a_narrow_interval() -> None:
@@ -68,11 +73,3 @@ def test_runs_for_a_width_give_a_narrow_interval() -> None:
         bounds = compare_family({"wall": sides(random, needed, True)})["wall"].difference
         narrow += bounds.high - bounds.low <= 100
     assert narrow >= 35
-
-
-def test_one_run_has_no_scatter() -> None:
-    single = Samples((1,), (2,), False)
-    assert power.scatter_ns(single) is None
-    assert power.smallest_ns(single, 0.05) is None
-    assert power.runs_needed(single, 1, 0.05) is None
-    assert power.runs_for_width(single, 1, 0.05) is None

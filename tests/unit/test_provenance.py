@@ -10,15 +10,12 @@ import dlobd
 from dlobd.run import provenance
 
 
-def test_versions_of_everything_that_takes_part() -> None:
+def test_every_package_has_its_version_or_null(monkeypatch: pytest.MonkeyPatch) -> None:
     found = provenance.versions("17.0.1")
     assert (found["dlobd"], found["java"], found["hadoop"]) == (dlobd.__version__, "17.0.1", provenance.HADOOP_VERSION)
     assert found["python"] == platform.python_version()
     assert found["tensorflowonspark"] == "2.2.5"
     assert provenance.versions(None)["java"] is None
-
-
-def test_a_package_that_is_not_there_has_no_version(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(provenance, "_PACKAGES", ("no-such-package-of-anybody", "numpy"))
     found = provenance.versions(None)
     assert found["no-such-package-of-anybody"] is None

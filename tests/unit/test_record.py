@@ -107,14 +107,11 @@ def test_how_a_job_ended_is_its_cause(tmp_path: Path, window: dict[str, Any], st
     assert "steps" not in {check["code"] for check in found["checks"]}
 
 
-def test_what_the_driver_said_comes_first(tmp_path: Path) -> None:
+def test_the_first_cause_that_was_reported_is_the_reason(tmp_path: Path) -> None:
     bundle = bundle_of("quick-run", tmp_path)
     (bundle.logs / "driver.stdout").write_text("dlobd: job failed: first\nx\ndlobd: job failed: rank 1: boom \n")
     assert filled(bundle, exit_code=1)["reason"] == "rank 1: boom"
-
-
-def test_what_yarn_said_comes_before_an_exit_code(tmp_path: Path) -> None:
-    bundle = bundle_of("quick-run", tmp_path)
+    bundle = bundle_of("quick-run", tmp_path / "b")
     (bundle.evidence / "rm-app.json").write_text(json.dumps({"diagnostics": "\n AM container  is launched\nmore" * 99}))
     assert filled(bundle, exit_code=1)["reason"] == "AM container is launched"
 

@@ -14,28 +14,22 @@ def _colours() -> Registry:
     )
 
 
-def test_listing_names_the_reason_of_what_is_not_available() -> None:
+def test_members_are_listed_with_reasons_and_imported() -> None:
     assert _colours().available() == [
         ("red", "Red", None),
         ("green", "Green", "Python module 'no_such_module_of_green' is not installed"),
         ("blue", "Blue", "the paint is dry"),
         ("plain", "Plain", None),
     ]
-
-
-def test_get_imports_the_object_a_row_points_to() -> None:
     import colorsys
 
     assert colorsys.rgb_to_hsv is _colours().get("red")
     assert _colours().get("plain") is None
 
 
-def test_unknown_name_is_answered_with_the_nearest() -> None:
+def test_an_unknown_name_is_answered_with_the_nearest_or_all() -> None:
     with pytest.raises(UsageError, match=r"Unknown colour 'gren'; did you mean 'green'\?"):
         _colours().get("gren")
-
-
-def test_unknown_name_without_a_near_one_is_answered_with_all() -> None:
     with pytest.raises(UsageError, match="it is one of: red, green, blue, plain"):
         _colours().get("xyzzy")
 

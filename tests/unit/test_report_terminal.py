@@ -88,14 +88,11 @@ def test_a_terminal_without_unicode_gets_ascii_bars() -> None:
     assert "######/" in raw.getvalue().decode("ascii")
 
 
-def test_a_wrong_sum_is_said_first() -> None:
+def test_wrong_sums_and_inconsistent_evidence_are_warnings() -> None:
     run = deepcopy(RECORD) | {"unattributed_ns": RECORD["unattributed_ns"] - 7}
     text = render(breakdown, run)
     assert "warning: the parts do not sum to the wall time: 7 ns are missing." in text
     assert "ns != wall 50,000,000,000 ns" in text
-
-
-def test_inconsistent_evidence_and_a_large_hole_are_warnings() -> None:
     run = deepcopy(RECORD) | {"clips": [{"kind": "inconsistent", "span": "a", "ns": 5}], "unattributed_ns": 3 * 10**9}
     text = render(breakdown, run)
     assert "warning: the evidence is inconsistent in 1 places" in text
@@ -149,17 +146,11 @@ def test_what_recording_cost_is_one_line(changes: dict[str, Any], line: str) -> 
     assert "recording:" not in render(breakdown, deepcopy(RECORD) | {"overhead": None})
 
 
-def test_the_verdict_is_the_headline_and_the_quality_of_its_seconds() -> None:
+def test_headline_checks_and_noise_are_in_the_breakdown() -> None:
     ok = Run.from_json(RECORD)
     assert verdict(ok).startswith(f"{headline(ok)} Evidence: ")
     assert verdict(Run.from_json(FAILED)) == f"The run is failed: {FAILED['reason']}."
-
-
-def test_a_run_without_checks_lists_none() -> None:
     assert "check" not in render(breakdown, FAILED | {"checks": []})
-
-
-def test_the_noise_of_a_client_is_not_that_of_its_cluster() -> None:
     assert "machine" not in render(breakdown, RECORD).partition("Where the wall time")[0]
     elsewhere = RECORD["noise"] | {"machine": machine_noise.CLIENT}
     text = " ".join(render(breakdown, RECORD | {"noise": elsewhere}).split())

@@ -63,14 +63,11 @@ def use(lines: list[str], *stretches: tuple[str, float, float], **more: Any) -> 
 # ---- counters
 
 
-def test_a_counter_is_linear_between_readings_and_stands_still_outside() -> None:
+def test_counters_are_linear_and_may_begin_again() -> None:
     counter = Counter([(10, 100), (20, 200), (40, 220)])
     assert [counter.at(t) for t in (0, 10, 15, 20, 30, 40, 99)] == [100, 100, 150, 200, 210, 220, 220]
     assert counter.between(15, 30) == 60
     assert Counter([]).between(0, 10) == 0
-
-
-def test_a_counter_that_falls_has_begun_again() -> None:
     counter = Counter([(0, 1000), (10, 1500), (20, 30), (30, 50)])
     assert counter.between(0, 30) == 500 + 30 + 20
 
@@ -125,14 +122,11 @@ def test_what_was_not_sampled_is_not_counted_as_idle() -> None:
     assert found["hosts"][0]["sampled_ns"] == 1 * S
 
 
-def test_a_gap_is_stated() -> None:
+def test_gaps_and_missing_disks_are_stated() -> None:
     found = use([host(), sample(0, 0), sample(1, 1), sample(7, 4), sample(8, 5)], ("yarn", 2, 4))
     assert found["longest_gap_ns"] == 6 * S
     assert found["layers"][0]["cpu_busy_ns"] == 1 * S
     assert found["samples"] == 0
-
-
-def test_a_machine_without_disks_says_so() -> None:
     found = use([host(), sample(0, 0), sample(1, 1)], ("yarn", 0, 1))
     assert found["hosts"][0]["disk_read_bytes"] is None
     assert found["layers"][0]["disk_written_bytes"] is None

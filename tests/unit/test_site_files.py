@@ -11,16 +11,13 @@ from dlobd.hadoop.site_files import Address, HadoopConf
 from tests.hadoop_conf import write
 
 
-def test_addresses_of_a_plain_cluster(tmp_path: Path) -> None:
+def test_clients_use_the_hosts_of_the_daemons(tmp_path: Path) -> None:
     write(tmp_path, core={"fs.defaultFS": "hdfs://nn.example:8020/"}, yarn={"yarn.resourcemanager.hostname": "rm"})
     conf = HadoopConf.read(tmp_path)
     conf.check_supported()
     assert conf.fs_uri == "hdfs://nn.example:8020"
     assert conf.namenodes() == [Address("nn.example:9870", "fs.defaultFS")]
     assert conf.resourcemanagers() == [Address("rm:8088", "yarn.resourcemanager.hostname")]
-
-
-def test_all_interfaces_are_no_address(tmp_path: Path) -> None:
     write(
         tmp_path,
         core={"fs.defaultFS": "hdfs://nn"},

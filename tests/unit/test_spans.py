@@ -44,13 +44,10 @@ def test_a_recorded_span_finds_its_kind(layer: str, name: str, expected: tuple[k
         assert found[0].text(found[1]) == name
 
 
-def test_a_recorded_cause_finds_its_row() -> None:
+def test_causes_and_copies_are_registered_rows() -> None:
     assert kinds.cause_of("HDFS client's close retry, until its next try (0.4 s)") is kinds.CLOSE_RETRY_READ
     assert kinds.cause_of(kinds.DONE_MARKER_POLL.text("0.1 s")) is kinds.DONE_MARKER_POLL
     assert kinds.cause_of("poll") is None
-
-
-def test_a_copied_kind_is_the_same_row() -> None:
     for row in (*kinds.SPANS.values(), *kinds.INSTANTS.values(), *kinds.CAUSES.values()):
         assert copy.deepcopy(row) is row
         assert pickle.loads(pickle.dumps(row)) is row

@@ -50,12 +50,17 @@ def test_several_runs_give_mean_deviation_and_count() -> None:
     assert table.loc["spark", "seconds_sd"] == 0
 
 
-def test_what_was_not_measured_is_not_a_zero() -> None:
+def test_unmeasured_layers_are_no_zeros_and_pictures_have_two_formats(tmp_path: Path) -> None:
     channel = layer_row("channel", "network", 10**9)
     with_channel = run(not_measured=[], run_id="second", layers=[*RECORD["layers"], channel])
     table = overhead_table([run(), with_channel]).set_index("layer")
     assert (table.loc["channel", "n"], table.loc["channel", "seconds"]) == (1, 1.0)
     assert "channel" not in overhead_table([run()]).set_index("layer").index
+    table = overhead_table([run()])
+    with pytest.raises(UsageError, match="neither"):
+        pictures.write(picture(table), tmp_path / "a.jpg")
+    with pytest.raises(UsageError, match="cannot be written"):
+        pictures.write(picture(table), tmp_path / "none" / "a.png")
 
 
 @pytest.mark.parametrize(
@@ -80,11 +85,3 @@ def test_equal_tables_give_equal_pictures(tmp_path: Path, suffix: str) -> None:
     first, again, other = (file.read_bytes() for file in files)
     assert first == again != other
     assert first.startswith(b"\x89PNG" if suffix == ".png" else b"<?xml")
-
-
-def test_another_suffix_or_folder_is_refused(tmp_path: Path) -> None:
-    table = overhead_table([run()])
-    with pytest.raises(UsageError, match="neither"):
-        pictures.write(picture(table), tmp_path / "a.jpg")
-    with pytest.raises(UsageError, match="cannot be written"):
-        pictures.write(picture(table), tmp_path / "none" / "a.png")

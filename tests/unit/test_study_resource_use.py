@@ -80,7 +80,7 @@ def used(layer: str, seconds: int) -> LayerUse:
     )
 
 
-def test_the_means_by_layer() -> None:
+def test_the_means_by_layer_need_samples() -> None:
     host = HostUse("h", "m", 2, 8 * S, 4 * S, 2 * S, 0, S, 0, 4 * S, 0, None, 0, 0, 0)
     use = ResourceUse(S, 5, S, 1, (host,), (), (used("yarn", 1), used("spark", 3)), ())
     table = layer_table(dataclasses.replace(run_of(), resources=use))
@@ -90,8 +90,5 @@ def test_the_means_by_layer() -> None:
     assert list(table["network, MB/s"]) == pytest.approx([2, 2])
     assert "disk written, MB/s" not in table
     assert "GPU busy, %" not in table
-
-
-def test_a_run_that_was_not_sampled_is_refused() -> None:
     with pytest.raises(UsageError, match="has no samples of its resources"):
         layer_table(run_of(resources=None))

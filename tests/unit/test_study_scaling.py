@@ -51,11 +51,14 @@ def test_speed_ups_compare_runs_of_the_same_repeat() -> None:
         scaling.curves(twice)
 
 
-def test_it_counts_from_the_fewest_workers() -> None:
+def test_speed_up_counts_from_the_fewest_workers_and_needs_throughput() -> None:
     (curve,) = scaling.curves(chosen(point(8, 0, 10), point(2, 0, 20))).values()
     assert [one.workers for one in curve] == [2, 8]
     assert curve[1].efficiencies(curve[1].speed_ups) == pytest.approx([0.5])
     assert scaling.table({"x": curve})["efficiency"][1] == "0.5"
+    (curve,) = scaling.curves(chosen(*(made({"spark": 1}, workers=n) for n in (1, 2)))).values()
+    assert curve[1].trainings == []
+    assert scaling.table({"x": curve})["of training"][1] == "-"
 
 
 def test_other_settings_make_other_curves() -> None:
@@ -65,13 +68,10 @@ def test_other_settings_make_other_curves() -> None:
     assert list(scaling.curves(chosen(*runs))) == ["launcher=a input=x", "launcher=b input=y"]
 
 
-def test_the_kind_of_scaling() -> None:
+def test_the_kind_of_scaling_and_its_warnings() -> None:
     assert "global batch of 200" in scaling.kind(chosen(point(1, 1, 1, batch_size=200), point(2, 1, 1, batch_size=100)))
     assert "batch of 100" in scaling.kind(chosen(point(1, 1, 1), point(2, 1, 1)))
     assert "Neither" in scaling.kind(chosen(point(1, 1, 1, batch_size=150), point(2, 1, 1, batch_size=100)))
-
-
-def test_it_warns_of_shared_cores_and_of_too_few_runs() -> None:
     said = scaling.warnings(chosen(point(1, 1, 1), point(2, 1, 1)))
     assert "one machine of 2 cores" in said[0]
     assert "needs 6 repeats" in said[1]
@@ -84,9 +84,3 @@ def test_incomparable_runs_are_refused() -> None:
         scaling.curves(chosen(point(2, 1, 1), point(2, 1, 1)))
     with pytest.raises(UsageError, match="different numbers of samples"):
         scaling.curves(chosen(point(1, 1, 1), point(2, 1, 1, train_samples=1200), axes=("workers",)))
-
-
-def test_without_throughput_there_is_no_speed_up_of_training() -> None:
-    (curve,) = scaling.curves(chosen(*(made({"spark": 1}, workers=n) for n in (1, 2)))).values()
-    assert curve[1].trainings == []
-    assert scaling.table({"x": curve})["of training"][1] == "-"

@@ -25,9 +25,6 @@ def test_the_points_are_all_combinations(tmp_path: Path) -> None:
     assert list(found.points) == [f"workers={n} launcher={how}" for n in (1, 2) for how in ("tfos", "barrier")]
     settings = ["epochs=3", "workers=1", "launcher=barrier", "seed=7", "name=s"]
     assert found.points["workers=1 launcher=barrier"] == files.load("softmax-mnist-quick", settings)
-
-
-def test_a_network_may_be_the_value_of_an_axis(tmp_path: Path) -> None:
     found = load(tmp_path, '[axes]\nchannel = ["tcp", "tcp@10.77.2.0/24"]\n')
     assert list(found.points) == ["channel=tcp", "channel=tcp@10.77.2.0/24"]
     assert found.points["channel=tcp@10.77.2.0/24"].name == "s"
@@ -40,10 +37,6 @@ def test_strong_scaling_keeps_the_global_batch(tmp_path: Path) -> None:
     assert {p.batch_size for p in weak.points.values()} == {100}
     both = load(tmp_path, '[axes]\nworkers = [1, 2]\nbatch_size = [50, 100]\n[sweep]\nscaling = "strong"\n')
     assert [p.workers * p.batch_size for p in both.points.values()] == [100, 200, 100, 200]
-
-
-def test_strong_scaling_takes_the_global_batch_of_its_own_workers(tmp_path: Path) -> None:
-    """A key beside the axis of that name: else it could come from an experiment that is extended only."""
     found = load(tmp_path, 'workers = 4\n[axes]\nworkers = [1, 2]\n[sweep]\nscaling = "strong"\n')
     assert [(p.workers, p.batch_size) for p in found.points.values()] == [(1, 400), (2, 200)]
 

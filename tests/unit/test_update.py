@@ -51,14 +51,10 @@ def update(trained: Any, optimiser: Any, schedule: Any = schedules.constant, **s
     return tf.function(lambda *gradients: made.apply(gradients))
 
 
-def test_gradient_descent_is_what_it_was() -> None:
+def test_gradient_descent_and_momentum() -> None:
     trained = model()
     update(trained, Sgd)(np.float32([1]), np.float32([[2, 4]]))
     assert (trained.bias.numpy().tolist(), trained.weights.numpy().tolist()) == ([2.5], [[0.0, 0.0]])
-
-
-def test_momentum_is_the_heavy_ball() -> None:
-    """v = m v + g; w = w - lr v. By hand, with m = 0.5, lr = 0.5: v = 2, 1, 4.5 and w = 3, 2, 1.5, -0.75."""
     trained = model()
     step = update(trained, Momentum, momentum=0.5)
     found = []
@@ -115,14 +111,11 @@ def rates(schedule: Any, **settings: Any) -> list[float]:
     return [float(each) for each in found]
 
 
-def test_step_decays_every_so_many_epochs() -> None:
+def test_schedules_decay_by_steps_and_by_cosine() -> None:
     decays = {"num_epochs_per_decay": 2.0, "learning_rate_decay_factor": 0.1}
     np.testing.assert_allclose(rates(schedules.step, **decays), [0.5 * 0.1 ** (k // 20) for k in range(40)], rtol=1e-6)
     often = {"num_epochs_per_decay": 0.75, "learning_rate_decay_factor": 0.5}
     np.testing.assert_allclose(rates(schedules.step, **often), [0.5 * 0.5 ** (k // 7) for k in range(40)], rtol=1e-6)
-
-
-def test_cosine_falls_to_nothing() -> None:
     expected = [0.25 * (1 + math.cos(math.pi * k / 40)) for k in range(40)]
     np.testing.assert_allclose(rates(schedules.cosine), expected, rtol=1e-4)
 

@@ -36,29 +36,27 @@ def test_the_verdict_on_constructed_hosts(case: Case, tmp_path: Path) -> None:
     assert found == expected, "\n".join((f"{case.name}: {found} instead of {expected}", *plane.evidence))
 
 
-def test_a_disagreement_is_one_line(tmp_path: Path) -> None:
+def test_without_evidence_or_channel_there_is_no_disagreement(tmp_path: Path) -> None:
+    plane = verdict("exchange", Channel.parse("rdma@mlx5_0:1"), [])
+    assert (plane.kind, plane.agrees, plane.disagreement()) == ("unknown", None, "")
+    plane = verdict("exchange", None, CASES[0].ranks(tmp_path))
+    assert (plane.kind, plane.agrees) == ("verbs", None)
+
+
+def test_named_lines_state_addresses_and_disagreement(tmp_path: Path) -> None:
+    (case,) = (case for case in CASES if case.name == "tcp on one host")
+    plane = decided(case, tmp_path)
+    assert plane.addresses == ("10.0.0.1", "sockets:10.0.0.1:4711")
+    assert any("10.0.0.1 belongs to eth0" in line and "over lo" in line for line in plane.evidence)
+    (case,) = (case for case in CASES if case.name == "a network that one host did not use")
+    assert decided(case, tmp_path).disagreement() == (
+        "exchange: tcp@10.0.0.0/24 was requested, and tcp (eth0) was used: 10.3.0.2 is not in 10.0.0.0/24"
+    )
     for number, case in enumerate(CASES):
         line = decided(case, tmp_path / str(number)).disagreement()
         assert bool(line) == (case.agrees is False), case.name
         assert "\n" not in line
         assert not line or case.asked in line
-
-
-def test_without_evidence_nothing_is_known() -> None:
-    plane = verdict("exchange", Channel.parse("rdma@mlx5_0:1"), [])
-    assert (plane.kind, plane.agrees, plane.disagreement()) == ("unknown", None, "")
-
-
-def test_no_requested_channel_means_no_disagreement(tmp_path: Path) -> None:
-    plane = verdict("exchange", None, CASES[0].ranks(tmp_path))
-    assert (plane.kind, plane.agrees) == ("verbs", None)
-
-
-def test_bytes_between_ranks_of_one_host_go_over_lo(tmp_path: Path) -> None:
-    (case,) = (case for case in CASES if case.name == "tcp on one host")
-    plane = decided(case, tmp_path)
-    assert plane.addresses == ("10.0.0.1", "sockets:10.0.0.1:4711")
-    assert any("10.0.0.1 belongs to eth0" in line and "over lo" in line for line in plane.evidence)
 
 
 def test_connections_with_others_than_ranks_do_not_count(tmp_path: Path) -> None:
@@ -167,13 +165,6 @@ def test_addresses_of_other_planes_must_lie_in_the_network(
     assert not plane.disagreement() or plane.disagreement().endswith("is not in 10.77.2.0/24")
 
 
-def test_addresses_outside_the_network_are_named(tmp_path: Path) -> None:
-    (case,) = (case for case in CASES if case.name == "a network that one host did not use")
-    assert decided(case, tmp_path).disagreement() == (
-        "exchange: tcp@10.0.0.0/24 was requested, and tcp (eth0) was used: 10.3.0.2 is not in 10.0.0.0/24"
-    )
-
-
 # ---- counters
 
 
@@ -199,13 +190,18 @@ def test_a_counter_wraps_or_is_unknown(before: int | None, after: int | None, un
     assert counted(before, after, unit) == expected
 
 
-def test_an_interface_that_came_or_went_is_unknown() -> None:
+def test_a_counter_that_is_missing_or_cached_is_not_zero(tmp_path: Path) -> None:
     empty = Snapshot("a", "net", 0, (), (), ())
     one = InterfaceCounts("eth0", 1, 1500, (), Counts(5, 5, 5, 5))
     with_it = dataclasses.replace(empty, interfaces=(one,))
     assert with_it.since(empty).interfaces[0].counts == Counts()
     assert empty.since(with_it).interfaces[0].counts == Counts()
     assert with_it.since(with_it).interfaces[0].counts == Counts(0, 0, 0, 0)
+    host = Host(tmp_path)
+    host.device("rxe0", "Ethernet", "eth0", soft=True)
+    put(tmp_path / "sys/class/infiniband/rxe0/ports/1/hw_counters/lifespan", 30)
+    before = host.read()
+    assert host.read().at_ns - before.at_ns >= 30e6
 
 
 def test_evidence_survives_json(tmp_path: Path) -> None:
@@ -222,18 +218,10 @@ def test_evidence_survives_json(tmp_path: Path) -> None:
     assert found.after.sockets == tuple(sockets)
 
 
-def test_cached_counters_are_read_after_they_expire(tmp_path: Path) -> None:
-    host = Host(tmp_path)
-    host.device("rxe0", "Ethernet", "eth0", soft=True)
-    put(tmp_path / "sys/class/infiniband/rxe0/ports/1/hw_counters/lifespan", 30)
-    before = host.read()
-    assert host.read().at_ns - before.at_ns >= 30e6
-
-
 # ---- headers
 
 
-def test_headers_are_added_and_removed() -> None:
+def test_headers_follow_from_the_mtu() -> None:
     for framing, mtu, payload in (("tcp", 1500, 1448), ("ipoib", 2044, 1992), ("roce", 1024, 1024)):
         wire = byte_counts.wire_bytes(10 * payload, framing, mtu)  # type: ignore[arg-type]
         assert byte_counts.without_headers(wire, 10, framing) == 10 * payload  # type: ignore[arg-type]
@@ -241,9 +229,6 @@ def test_headers_are_added_and_removed() -> None:
     assert byte_counts.wire_bytes(1448, "tcp", 1500) == 1514
     assert byte_counts.wire_bytes(1448, "tcp", None) is None
     assert byte_counts.wire_bytes(1448, "tcp", 40) is None
-
-
-def test_the_mtu_of_roce_follows_from_the_interface() -> None:
     found = [byte_counts.roce_mtu_bytes(mtu) for mtu in (1500, 9000, 4200, 300, None)]
     assert found == [1024, 4096, 4096, None, None]
 

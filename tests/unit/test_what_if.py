@@ -92,7 +92,7 @@ def test_a_collective_waits_for_its_last_member() -> None:
     assert saved(of, "slow", "quick") == 90
 
 
-def test_a_lane_begins_when_the_one_that_waits_for_it_is_there() -> None:
+def test_lanes_that_begin_with_or_wait_for_each_other() -> None:
     of = trace(
         span("before", "spark", 0, 40, MAIN_LANE),
         span("beside", "spark", 40, 60, MAIN_LANE),
@@ -102,11 +102,6 @@ def test_a_lane_begins_when_the_one_that_waits_for_it_is_there() -> None:
     assert saved(of, "before") == 40
     assert saved(of, "beside") == 0
     assert saved(of, "work") == 40
-
-
-def test_a_lane_that_begins_with_another_one_is_not_what_began_it() -> None:
-    """A rank that is not there yet waits for its executor from the same instant on: both begin when the driver is
-    there."""
     of = trace(
         span("before", "yarn", 0, 40, MAIN_LANE),
         span("wait", "spark", 40, 100, MAIN_LANE, waits_for=("executor", "rank")),
@@ -116,9 +111,6 @@ def test_a_lane_that_begins_with_another_one_is_not_what_began_it() -> None:
     )
     assert saved(of, "before") == 40
     assert saved(of, "boot") == 30
-
-
-def test_lanes_that_wait_for_each_other_do_not_hang() -> None:
     of = trace(
         span("wait", "spark", 0, 100, MAIN_LANE, waits_for=("one",)),
         span("there", "yarn", 0, 100, "one", waits_for=("other",)),
