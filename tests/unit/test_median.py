@@ -1,4 +1,4 @@
-"""Medians, quartiles and ratios: worked by hand, and by properties. How often intervals hold is in test_coverage.py."""
+"""Medians, quartiles, ratios and quantiles; test_coverage.py tests how often intervals hold the truth."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
+from dlobd.compare.distributions import chi_squared_quantile, student_quantile
 from dlobd.compare.median import Estimate, difference, fewest_repeats, median, ratio, spread
 
 VALUES = st.lists(st.floats(0.001, 1e6), min_size=1, max_size=20)
@@ -76,3 +78,14 @@ def test_an_estimate_in_words() -> None:
     assert [Estimate(10.0, 8.0, 12.0, 0.969).holds(value) for value in (7.9, 8.0, 12.1)] == [False, True, False]
     assert Estimate(10.0, 8.0, 12.0, 0.969).times(0.5) == Estimate(5.0, 4.0, 6.0, 0.969)
     assert Estimate(10.0).times(2) == Estimate(20.0)
+
+
+FREEDOMS = (1, 2, 3, 4, 5, 10, 11, 30, 101, 500, 1998)
+PROBABILITIES = (0.005, 0.1, 0.5, 0.8, 0.975, 0.9995)
+
+
+@pytest.mark.parametrize("freedom", FREEDOMS)
+def test_quantiles_are_those_of_scipy(freedom: int) -> None:
+    for probability in PROBABILITIES:
+        assert student_quantile(probability, freedom) == pytest.approx(stats.t.ppf(probability, freedom), 1e-9, 1e-9)
+        assert chi_squared_quantile(probability, freedom) == pytest.approx(stats.chi2.ppf(probability, freedom), 1e-9)
