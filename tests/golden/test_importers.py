@@ -115,33 +115,6 @@ def test_nothing_that_was_recorded_is_lost(run: str, captured: Captured) -> None
     assert recorded > 100
 
 
-def test_the_evidence_is_consistent(run: str, captured: Captured) -> None:
-    clips = captured.attribution(run).clips
-    assert [clip for clip in clips if clip.kind == "inconsistent"] == []
-
-
-def test_only_what_was_killed_is_truncated(captured: Captured) -> None:
-    """A good run has an end for every span. In the killed one they are the killed rank's, and the task that fed the
-    other rank when the application ended."""
-    assert not any(span.truncated for span in captured.trace("quick-run").spans)
-    cut = {(span.lane, span.name) for span in captured.trace("killed-trainer").spans if span.truncated}
-    assert cut == {("rank-1", "trainer"), ("rank-1", "get"), ("executor-1", "task of collect")}
-
-
-def test_startup_and_teardown_are_in_order(captured: Captured) -> None:
-    trace = captured.trace("quick-run")
-    startup = [event.event for event in trace.startup]
-    teardown = [event.event for event in trace.teardown]
-    assert (len(startup), len(teardown)) == (23, 8)
-    assert startup[0] == "spark-submit exec"
-    assert startup[-1] == "first step done"
-    assert teardown[0] == "last step done"
-    assert teardown[-1] == "spark-submit exit"
-    for events in (trace.startup, trace.teardown):
-        assert [event.at_ns for event in events] == sorted(event.at_ns for event in events)
-        assert all(event.source and event.resolution_ns >= 1 for event in events)
-
-
 def test_a_capture_is_a_sealed_bundle_without_paths_of_a_machine(run: str) -> None:
     assert Bundle(DATA / run).verify() == []
     for path in (DATA / run).rglob("*"):

@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from dlobd.evidence import hdfs, log4j
-from dlobd.evidence.evidence import Evidence
-from dlobd.fields import plain
-from dlobd.timeline import hdfs_use
-from dlobd.timeline.assemble import assemble
-
-QUICK = Path(__file__).parents[1] / "data" / "quick-run"
 
 AUDIT = (
     "4947485023494 2026-11-21T03:02:40.202 INFO FSNamesystem.audit: allowed=true\tugi=dlobd (auth:SIMPLE)\t"
@@ -94,43 +87,3 @@ def test_a_refused_close_was_tried_again_when_the_namenode_says_so() -> None:
         (14680925037381, 400_000_000),
         (14681093583503, 100_000_000),
     ]
-
-
-def test_intervals_of_a_real_run() -> None:
-    found = hdfs_use.intervals(Evidence(QUICK))
-    assert {interval.name for interval in found} == {"read input", "localise"}
-    for interval in found:
-        assert 0 <= interval.lo_ns <= interval.hi_ns <= interval.end_ns - interval.start_ns
-        assert interval.hi_ns > 0
-    assert {i.lane for i in found if i.name == "read input"} == {"executor-1", "executor-2"}
-
-
-def test_the_summary_of_a_real_run() -> None:
-    evidence, trace = Evidence(QUICK), assemble(Evidence(QUICK))
-    rows = {row.purpose: plain(row) for row in hdfs_use.summary(evidence, trace.spans, trace.intervals)}
-    assert rows["read input"]["bytes"] == 2 * 2_514_000
-    assert rows["read input"]["ns"] is None
-    assert rows["read test set"]["bytes"] == 2_000 * 838
-    assert rows["write done-marker"]["operations"] == 2
-    assert rows["staging"]["operations"] == 3
-    assert rows.pop("all calls of the NameNode")["operations"] == len(evidence.hdfs.audits)
-    # in the capture, which is of before they were told
-    looks = rows.pop("of these, looks for done-markers")
-    assert (looks["operations"], looks["ns"], looks["hi_ns"]) == (0, None, None)
-    for row in rows.values():
-        assert 0 <= row["lo_ns"] <= row["hi_ns"]
-        assert row["source_begin"]
-        assert row["source_end"]
-
-
-def test_a_sleep_before_closing_lies_in_its_write() -> None:
-    """The named sleep is a part of the write to the same file, so that it never adds time."""
-    spans = assemble(Evidence(QUICK)).spans
-    sleeps = [span for span in spans if span.name == "sleep before closing again"]
-    assert len(sleeps) == len(Evidence(QUICK).hdfs.close_retries) > 0
-    for sleep in sleeps:
-        (write,) = [
-            s for s in spans if s.lane == sleep.lane and s.attrs.get("path") and s.id == sleep.id.rpartition("/")[0]
-        ]
-        assert write.start_ns <= sleep.start_ns < sleep.end_ns <= write.end_ns
-        assert sleep.cause

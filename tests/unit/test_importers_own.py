@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from dlobd.attribution.attribute import attribute
 from dlobd.evidence import log4j, spark
-from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
 from dlobd.schema import Process
 from dlobd.timeline import executor
-from dlobd.timeline.assemble import assemble
 from dlobd.timeline.ranks import Rank
 from dlobd.timeline.tasks import critical, lost
-
-DATA = Path(__file__).parents[1] / "data"
-
 
 STARTING = (
     "Starting task 0.0 in stage {stage}.0 (TID {tid}) (localhost,executor {executor}, partition 0, ANY, 9 bytes) "
@@ -99,17 +92,3 @@ def test_a_rank_may_be_a_part_of_a_python_worker() -> None:
     assert [s.id for s in executor._outside(process, [rank])] == [1, 4]
     assert Rank(process, "1", "worker", 1, 0, 9, True).lane == "rank-2"
     assert Rank(process, "1", "ps", 0, 0, 9, True).lane == "ps-0"
-
-
-def test_a_real_script() -> None:
-    evidence = Evidence(DATA / "own-run")
-    assert evidence.topology.user_script
-    assert len(evidence.driver.log.jobs) > 1
-    trace = assemble(Evidence(DATA / "own-run"))
-    waits = sorted((s.start_ns, s.end_ns) for s in trace.spans if s.name.startswith("wait for tasks of"))
-    assert len(waits) >= 4
-    assert all(end <= start for (_, end), (start, _) in pairwise(waits))
-    own = [s for s in trace.spans if s.layer == "user" and s.lane.startswith("executor")]
-    assert len(own) >= 4
-    assert attribute(trace).unexplained_ns < 0.01 * trace.wall_ns
-    assert {row.layer: row.inside for row in trace.not_measured} == {"channel": "", "hdfs": "user"}

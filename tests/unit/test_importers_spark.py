@@ -21,46 +21,6 @@ STARTING = (
 )
 
 
-def test_the_driver_of_a_real_run() -> None:
-    log = Evidence(DATA / "quick-run").driver.log
-    points = [
-        log.points[name].at_ns
-        for name in ("JVM SparkContext", "application id", "submitting", "submitted", "running", "ready", "stopping")
-    ]
-    assert points == sorted(points)
-    assert set(log.registered) == {"1", "2"}
-    assert [(job.name, len(job.tasks)) for job in log.jobs] == [
-        ("foreachPartition", 2),
-        ("collect", 2),
-        ("foreachPartition", 2),
-    ]
-    for job in log.jobs:
-        assert all(job.start_ns < task.start_ns < job.end_ns for task in job.tasks)
-        assert {task.executor for task in job.tasks} == {"1", "2"}
-    assert len(log.uploads) == 3
-    assert log.errors == []
-
-
-def test_the_application_master_of_a_real_run() -> None:
-    log = Evidence(DATA / "quick-run").application_master
-    assert list(log.containers) == ["1", "2"]
-    assert all(name.startswith("container_") for name in log.containers.values())
-    marks = [log.first, log.registering, log.requested, log.unregistering]
-    times = [mark.at_ns for mark in marks if mark]
-    assert len(times) == 4
-    assert times == sorted(times)
-
-
-def test_the_executors_of_a_real_run() -> None:
-    for log in Evidence(DATA / "quick-run").executors.values():
-        assert set(log.got) == set(log.finished)
-        assert len(log.got) == 3
-        assert all(log.got[task] < log.finished[task] for task in log.got)
-        (split,) = log.splits.values()
-        assert split.path.endswith(".tfrecord")
-        assert split.bytes == 2_514_000
-
-
 def test_a_failed_task_ended_too() -> None:
     executors = Evidence(DATA / "killed-trainer").executors
     assert set(executors["2"].got) == set(executors["2"].finished) == {1, 3, 5, 6}

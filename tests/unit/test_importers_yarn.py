@@ -3,27 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from dlobd.evidence import log4j, yarn
-from dlobd.evidence.evidence import Evidence
 
-DATA = Path(__file__).parents[1] / "data"
 APP = "application_1795230150220_0001"
-STATES = (
-    "SUBMITTED",
-    "ACCEPTED",
-    "ATTEMPT_SUBMITTED",
-    "ATTEMPT_SCHEDULED",
-    "ATTEMPT_ALLOCATED",
-    "ATTEMPT_LAUNCHED",
-    "ATTEMPT_RUNNING",
-    "RUNNING",
-    "ATTEMPT_FINISHING",
-    "FINISHING",
-    "ATTEMPT_FINISHED",
-    "FINISHED",
-)
 
 
 def line(at_ns: int, logger: str, message: str, level: str = "INFO") -> str:
@@ -40,18 +23,6 @@ def container(at_ns: int, name: str, old: str, new: str) -> str:
 
 def parsed(*lines: str) -> Iterator[log4j.LogLine]:
     return log4j.parse("".join(lines).splitlines(keepends=True), "log")
-
-
-def test_the_life_of_a_real_application() -> None:
-    life = Evidence(DATA / "quick-run").yarn
-    times = [life.application.at[state] for state in STATES]
-    assert times == sorted(times)
-    assert len(set(life.containers)) == 3
-    for marks in life.containers.values():
-        steps = ("ALLOCATED", "ACQUIRED", "START_REQUEST", "LOCALIZING", "SCHEDULED", "RUNNING", "EXITED")
-        times = [marks.at[step] for step in steps]
-        assert times == sorted(times)
-        assert "RM_RUNNING" in marks.at
 
 
 def test_a_restarted_resourcemanager_tells_the_story_again() -> None:

@@ -100,9 +100,13 @@ def test_a_device_is_a_name_an_address_or_a_network(
         ("198.51.100.9/32", False, "'ib1' is down"),
         ("198.51.100.9", True, "'ib1' is down"),
         ("192.0.2.0/24", True, "'eth0' is ethernet, not infiniband"),
+        ("eth0", True, "'eth0' is ethernet, not infiniband.*choose ib0 or ib1"),
+        ("lo", True, "'lo' is loopback, not infiniband"),
+        ("ib1", True, "'ib1' is down"),
+        ("eth1", False, "'eth1' has no IPv4 address"),
     ],
 )
-def test_an_unusable_network_is_an_error(tree: Path, device: str, infiniband: bool, why: str) -> None:
+def test_an_unusable_network_or_interface_is_an_error(tree: Path, device: str, infiniband: bool, why: str) -> None:
     with pytest.raises(SetupError, match=why) as raised:
         interfaces.resolve(device, infiniband, tree, ADDRESSES)
     assert raised.value.remedy
@@ -120,21 +124,6 @@ def test_an_unknown_interface_suggests_the_nearest(tree: Path) -> None:
         interfaces.resolve("eht0", root=tree, addresses=ADDRESSES)
     with pytest.raises(UsageError, match=r"no interface 'wlan7'\. Next: choose one of eth0"):
         interfaces.resolve("wlan7", root=tree, addresses=ADDRESSES)
-
-
-@pytest.mark.parametrize(
-    ("name", "infiniband", "why"),
-    [
-        ("eth0", True, "'eth0' is ethernet, not infiniband.*choose ib0 or ib1"),
-        ("lo", True, "'lo' is loopback, not infiniband"),
-        ("ib1", True, "'ib1' is down"),
-        ("eth1", False, "'eth1' has no IPv4 address"),
-    ],
-)
-def test_an_unusable_interface_is_an_error(tree: Path, name: str, infiniband: bool, why: str) -> None:
-    with pytest.raises(SetupError, match=why) as raised:
-        interfaces.resolve(name, infiniband, tree, ADDRESSES)
-    assert raised.value.remedy
 
 
 def test_a_host_without_infiniband_is_an_error(tmp_path: Path) -> None:

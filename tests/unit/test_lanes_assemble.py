@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -34,22 +33,6 @@ def adds_up(trace: Trace) -> None:
     assert all(layer.ns >= 0 for layer in found.layers)
     assert all(span.end_ns >= span.start_ns for span in trace.spans)
     assert len({span.id for span in trace.spans}) == len(trace.spans)
-
-
-def test_lanes_are_a_chain_and_waits_lead_to_existing_lanes() -> None:
-    trace = assemble(Evidence(DATA / "quick-run"))
-    adds_up(trace)
-    assert set(trace.lanes) == {"client", "driver", "application", "executor-1", "executor-2", "rank-0", "rank-1"}
-    assert trace.lanes[0] == "client"
-    for run in ("quick-run", "killed-trainer"):
-        trace = assemble(Evidence(DATA / run))
-        lanes = set(trace.lanes)
-        waits = [(span, target) for span in trace.spans for target in span.waits_for]
-        assert len(waits) > 10
-        assert {target for _, target in waits} <= lanes
-        own = [span for span, target in waits if span.lane == target]
-        assert all(span.released_ns is not None and span.released_ns <= span.start_ns for span in own)
-    assert assemble(Evidence(DATA / "quick-run")) == assemble(Evidence(DATA / "quick-run"))
 
 
 NEEDED = ("evidence/window.json", "evidence/job.json")
@@ -92,18 +75,6 @@ def test_a_killed_executor_is_closed_at_its_last_evidence(bundle: Path) -> None:
     ends = [span.end_ns for span in spans if span.lane == "executor-2"]
     assert max(span.end_ns for span in cut) == max(ends)
     adds_up(assemble(Evidence(bundle)))
-
-
-def test_a_repeated_task_does_not_make_its_executor_look_as_if_it_did_two_things_at_once() -> None:
-    trace = assemble(Evidence(DATA / "killed-trainer"))
-    for lane in ("executor-1", "executor-2"):
-        tasks = sorted(
-            (span.start_ns, span.end_ns)
-            for span in trace.spans
-            if span.lane == lane and span.name.startswith("task of")
-        )
-        assert len(tasks) >= 3
-        assert all(end <= start for (_, end), (start, _) in pairwise(tasks))
 
 
 def test_an_executor_that_registers_too_late_released_nobody(bundle: Path) -> None:

