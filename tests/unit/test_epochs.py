@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,31 +10,21 @@ import pandas as pd
 import pytest
 
 import dlobd
-from dlobd.bundle import store
 from dlobd.bundle.store import Bundle
 from dlobd.evidence.evidence import Evidence
 from dlobd.experiment import own_job
-from dlobd.experiment.files import key
 from dlobd.measures import frames
 from dlobd.measures.epochs import epochs, first_touch, time_to_accuracy
-from dlobd.recompute import computed as record
 from dlobd.recompute.verification import verify
 from dlobd.schema import Experiment
+from tests.captured import recomputed
 from tests.epoch_marks import DATA, RIGHT, marked
 
 
 def with_target(bundle: Bundle, target: float) -> dict[str, Any]:
-    stored = bundle.read_json()
-    experiment = own_job.from_dict(stored["configuration"])
+    experiment = own_job.from_dict(bundle.read_json()["configuration"])
     assert isinstance(experiment, Experiment)
-    experiment = dataclasses.replace(experiment, target_accuracy=target, evaluate_every_epochs=1)
-    (bundle.evidence / "collected.json").write_text(json.dumps({"missing": [], "metrics": stored["metrics"]}))
-    found = stored | {"configuration": dataclasses.asdict(experiment), "experiment_key": key(experiment)}
-    found = json.loads(json.dumps(found | record.computed(bundle, experiment).to_json()))
-    store.validate(found, "test")
-    bundle.write(found)
-    bundle.seal()
-    return found
+    return recomputed(bundle, dataclasses.replace(experiment, target_accuracy=target, evaluate_every_epochs=1))
 
 
 @pytest.mark.parametrize("run", ["quick-run", "native-run"])

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -13,30 +14,21 @@ from dlobd.errors import BundleError
 from dlobd.measures import frames
 from dlobd.schema import Process, Span, Trace
 from tests.records import run_record
+from tests.samples import host, process, sample
 
 
 def _trace() -> Trace:
     chief, worker = Process("h", "chief", 0, 10), Process("h", "worker", 0, 11)
     client = Process("h", "client", 0, 1)
     spans = [Span("c", None, kinds.SpanKind("run", "client"), client, "client", 1_000, 9_000, source="own clock")]
-    for process, late in ((worker, 50), (chief, 0)):
-        lane = process.role
-        spans.append(Span(lane, None, kinds.TRAINER, process, lane, 2_000, 8_000, attrs={"pid": process.pid}))
+    for who, late in ((worker, 50), (chief, 0)):
+        lane = who.role
+        spans.append(Span(lane, None, kinds.TRAINER, who, lane, 2_000, 8_000, attrs={"pid": who.pid}))
         for step in (1, 0):  # out of order: a trace promises none
             start = 3_000 + 1_000 * step + late
-            spans.append(
-                Span(
-                    f"{lane}{step}",
-                    lane,
-                    kinds.FIRST_STEP if step == 0 else kinds.STEP,
-                    process,
-                    lane,
-                    start,
-                    start + 400,
-                    rendezvous=f"step {step}",
-                    call=step,
-                )
-            )
+            kind, meeting = kinds.STEP if step else kinds.FIRST_STEP, f"step {step}"
+            step_span = Span(f"{lane}{step}", lane, kind, who, lane, start, start + 400)
+            spans.append(dataclasses.replace(step_span, rendezvous=meeting, call=step))
     spans.append(Span("j", "worker", kinds.JOIN_RANKS, worker, "worker", 2_100, 2_200, rendezvous="join ranks"))
     spans.append(Span("a", "chief", kinds.AGREE, chief, "chief", 5_000, 5_100, rendezvous="agree 1", call=1))
     return Trace(1_000, 9_000, tuple(spans))
@@ -119,15 +111,11 @@ def test_load_of_what_is_no_bundle(tmp_path: Path) -> None:
 
 
 def test_resources_has_a_row_a_sample_and_process(bundle: store.Bundle) -> None:
-    host = {"k": "host", "host": "h", "domain": "d", "machine": "m", "cores": 2, "memory_bytes": 9, "period_ns": 1}
-    host |= {"roots": {"dlobd": 7}, "sampler": 8, "gpus": []}
-    process = {"k": "process", "pid": 7, "parent": 1, "start_ns": 5, "name": "p", "main_class": None, "executor": None}
     samples = [
-        {"k": "sample", "t": at_ns, "cpu": [at_ns * 2, 0, 0], "memory": 5, "disk": None}
-        | {"net": {"lo": [3, 3]}, "gpu": [], "p": {"7": [at_ns, 1, 0, 4, None, 2]}, "cost": 0}
+        sample(0, 0, t=at_ns, cpu=[at_ns * 2, 0, 0], memory=5, net={"lo": [3, 3]}, p={"7": [at_ns, 1, 0, 4, None, 2]})
         for at_ns in (1_000, 3_000)
     ]
-    lines = [json.dumps(line) for line in (host, process, *samples)]
+    lines = [host(roots={"dlobd": 7}, sampler=8), process(7, 1, start_s=5e-9), *samples]
     (bundle.path / files.RESOURCES).write_text("\n".join(lines))
     window = {"exec_ns": 0, "started_ns": 0, "exit_ns": 9, "exit_code": 0, "pid": 99}
     window |= {"application_id": None, "ended_by": "", "anchors": []}

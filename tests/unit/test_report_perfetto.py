@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ from dlobd.evidence.evidence import Evidence
 from dlobd.report.export.perfetto import microseconds, trace_events
 from dlobd.schema import Event, Process, Trace
 from dlobd.timeline.assemble import assemble
+from tests.samples import host, sample
 from tests.strategies import span, traces
 
 
@@ -113,24 +115,11 @@ def test_tracks_are_lanes_and_the_wall_has_its_own() -> None:
 
 
 def test_counters_show_what_the_machine_used() -> None:
-    host = {
-        "k": "host",
-        "host": "h",
-        "domain": "d",
-        "machine": "m",
-        "cores": 2,
-        "memory_bytes": 9,
-        "period_ns": 1,
-        "roots": {},
-        "sampler": 3,
-        "gpus": [{"name": "g", "memory_bytes": 9}],
-    }
-    empty = {"k": "sample", "disk": None, "net": {}, "p": {}, "cost": 0}
     samples = [
-        {**empty, "t": at_ns, "cpu": [busy_ns, 0, 0], "memory": at_ns * 1000, "gpu": [[at_ns // 100, 1]]}
+        sample(0, 0, t=at_ns, cpu=[busy_ns, 0, 0], memory=at_ns * 1000, gpu=[[at_ns // 100, 1]])
         for at_ns, busy_ns in ((500, 0), (1500, 2000), (2500, 2500), (3500, 4500), (4500, 4500))
     ]
-    sampled = resources.read([json.dumps(line) for line in (host, *samples)])
+    sampled = resources.read([host(roots={}, gpus=[{"name": "g", "memory_bytes": 9}]), *samples])
     document = trace_events(Trace(1000, 3000, (span("a", "client", 1000, 3000),)), sampled)
     check(document)
     found = [e for e in document["traceEvents"] if e["ph"] == "C"]
@@ -145,43 +134,35 @@ def test_counters_show_what_the_machine_used() -> None:
     }
 
 
-def test_both_ends_of_a_transfer_are_linked() -> None:
-    transfers = [[0, 1, 400, 0], [1, 0, 600, 0]]
-    ends = [
-        replace(span(f"w{rank}", "channel", 100, 900, f"rank-{rank}"), attrs={"call": 7, "transfers": transfers})
-        for rank in (0, 1)
-    ]
-    document = trace_events(Trace(0, 1000, (span("m", "spark", 0, 1000), *ends)))
-    check(document)
-    tracks = {e["args"]["name"]: e["tid"] for e in document["traceEvents"] if e["name"] == "thread_name"}
-    flows = sorted((e["id"], e["ph"], e["tid"]) for e in document["traceEvents"] if e["ph"] in ("s", "f"))
-    zero, one = tracks["rank-0"], tracks["rank-1"]
-    assert flows == [
-        ("7/0/0 to 1", "f", one),
-        ("7/0/0 to 1", "s", zero),
-        ("7/0/1 to 0", "f", zero),
-        ("7/0/1 to 0", "s", one),
-    ]
+SERVER = ([1, "ps-0", 400, 0], ["ps-0", 1, 400, 0])
 
 
-def test_transfers_to_and_from_a_parameter_server_are_linked() -> None:
-    there, back = [1, "ps-0", 400, 0], ["ps-0", 1, 400, 0]
-    ends = [
-        replace(span("w", "channel", 100, 900, "rank-1"), attrs={"call": 7, "transfers": [there, back]}),
-        replace(span("r", "channel", 200, 300, "ps-0/rank-1"), attrs={"call": 7, "transfers": [there]}),
-        replace(span("s", "channel", 500, 600, "ps-0/rank-1"), attrs={"call": 7, "transfers": [back]}),
+@pytest.mark.parametrize(
+    ("ends", "expected"),
+    [
+        (
+            [(f"rank-{rank}", 100, [[0, 1, 400, 0], [1, 0, 600, 0]]) for rank in (0, 1)],
+            {"7/0/0 to 1": ("rank-0", "rank-1"), "7/0/1 to 0": ("rank-1", "rank-0")},
+        ),
+        (
+            [("rank-1", 100, SERVER), ("ps-0/rank-1", 200, SERVER[:1]), ("ps-0/rank-1", 500, SERVER[1:])],
+            {"7/0/1 to ps-0": ("rank-1", "ps-0/rank-1"), "7/0/ps-0 to 1": ("ps-0/rank-1", "rank-1")},
+        ),
+    ],
+    ids=["ranks", "a parameter server"],
+)
+def test_both_ends_of_a_transfer_are_linked(ends: Any, expected: dict[str, tuple[str, str]]) -> None:
+    spans = [
+        replace(span(f"{lane} {at_ns}", "channel", at_ns, at_ns + 100, lane), attrs={"call": 7, "transfers": transfers})
+        for lane, at_ns, transfers in ends
     ]
-    document = trace_events(Trace(0, 1000, (span("m", "spark", 0, 1000), *ends)))
+    document = trace_events(Trace(0, 1000, (span("m", "spark", 0, 1000), *spans)))
     check(document)
-    tracks = {e["args"]["name"]: e["tid"] for e in document["traceEvents"] if e["name"] == "thread_name"}
-    flows = [(e["id"], e["ph"], e["tid"]) for e in document["traceEvents"] if e["ph"] in ("s", "f")]
-    rank, server = tracks["rank-1"], tracks["ps-0/rank-1"]
-    assert sorted(flows) == [
-        ("7/0/1 to ps-0", "f", server),
-        ("7/0/1 to ps-0", "s", rank),
-        ("7/0/ps-0 to 1", "f", rank),
-        ("7/0/ps-0 to 1", "s", server),
-    ]
+    tracks = {e["tid"]: e["args"]["name"] for e in document["traceEvents"] if e["name"] == "thread_name"}
+    flows = {(e["id"], e["ph"]): tracks[e["tid"]] for e in document["traceEvents"] if e["ph"] in ("s", "f")}
+    assert flows == {
+        (name, phase): lane for name, lanes in expected.items() for phase, lane in zip("sf", lanes, strict=True)
+    }
 
 
 def arrows(evidence: Trace) -> list[tuple[str, float, str, float]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,30 +18,7 @@ from dlobd.evidence.topology import Placement, Topology
 from dlobd.fields import plain
 from dlobd.measures.resource_use import resource_use
 from dlobd.schema import Process, Segment
-
-S = 1_000_000_000
-MB = 1_000_000
-
-
-def host(**changed: Any) -> str:
-    line = {"k": "host", "host": "h", "domain": "d", "machine": "m", "cores": 2, "memory_bytes": 8 * MB, "period_ns": S}
-    more = {"roots": {"dlobd": 1, "datanode-1": 2}, "sampler": 3, "disks": [], "gpus": []}
-    return json.dumps(line | more | changed)
-
-
-def process(pid: int, parent: int, start_s: float | None = 0, **changed: Any) -> str:
-    start_ns = None if start_s is None else int(start_s * S)
-    line = {"k": "process", "pid": pid, "parent": parent, "start_ns": start_ns}
-    return json.dumps(line | {"name": "p", "main_class": None, "executor": None} | changed)
-
-
-def sample(at_s: float, busy_s: float, processes: dict[int, tuple[Any, ...]] | None = None, **changed: Any) -> str:
-    """A sample; a process is its CPU seconds, those that it reaped, and further columns if they matter."""
-    rows = {}
-    for pid, (cpu_s, reaped_s, *more) in (processes or {}).items():
-        rows[pid] = [int(cpu_s * S), 0, int(reaped_s * S), *(more or [MB, 0, 0])]
-    line = {"k": "sample", "t": int(at_s * S), "cpu": [int(busy_s * S), 0, 0], "memory": MB, "disk": None}
-    return json.dumps(line | {"net": {}, "gpu": [], "p": rows, "cost": 0} | changed)
+from tests.samples import MB, S, host, process, sample
 
 
 def use(lines: list[str], *stretches: tuple[str, float, float], **more: Any) -> dict[str, Any]:

@@ -7,7 +7,8 @@ import os
 import sys
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -128,9 +129,9 @@ def test_threads_have_stacks_of_their_own(tmp_path: Path) -> None:
     assert {span.thread for span in process.spans} == {""} | {thread.name for thread in threads}
 
 
-def test_no_line_is_lost_between_threads_and_the_writer(tmp_path: Path) -> None:
-    """While one thread writes as fast as it can, what others record in the same moment is written too."""
-    own = Recorder(tmp_path, "worker", threaded=False)
+@contextmanager
+def flushing(own: Recorder) -> Iterator[None]:
+    """Flush the recorder in another thread without a pause, with threads that switch as often as possible."""
     done = threading.Event()
 
     def write() -> None:
@@ -142,14 +143,31 @@ def test_no_line_is_lost_between_threads_and_the_writer(tmp_path: Path) -> None:
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        for k in range(5_000):
-            own.instant(kinds.InstantKind("k"), k=k)
+        yield
     finally:
         sys.setswitchinterval(interval)
         done.set()
         writer.join()
-    own.close()
+        own.close()
+
+
+def test_nothing_is_lost_between_threads_and_the_writer(tmp_path: Path) -> None:
+    own = Recorder(tmp_path, "worker", threaded=False)
+    with flushing(own):
+        for k in range(5_000):
+            own.instant(kinds.InstantKind("k"), k=k)
+        with own.span(kinds.TRAINER):
+            for k in range(2_000):
+                with own.span(kinds.STEP) as span:
+                    if k % 50 == 0:
+                        time.sleep(0.001)  # it is written while it is open
+                    span.note(k=k)
     assert [instant.attrs["k"] for instant in only(tmp_path).instants] == list(range(5_000))
+    steps = only(tmp_path).named("step")
+    assert [span.attrs for span in steps] == [{"k": k} for k in range(2_000)]
+    assert not any(span.truncated for span in steps)
+    (path,) = tmp_path.glob("spans-*.jsonl")
+    assert {"b", "s"} <= {line["k"] for line in lines(path) if line.get("n") == "step"}
 
 
 def test_a_span_that_is_over_is_one_line_and_one_that_is_open_two(tmp_path: Path) -> None:
@@ -169,37 +187,6 @@ def test_a_span_that_is_over_is_one_line_and_one_that_is_open_two(tmp_path: Path
     assert (outer.attrs, inner.attrs, inner.wait) == ({"k": 1, "late": 2}, {"bytes": 7}, {"waits_for": ["@feeder"]})
     assert [span.truncated for span in (outer, inner, step)] == [False, False, False]
     assert outer.start_ns < inner.start_ns < inner.end_ns < step.start_ns < step.end_ns < outer.end_ns
-
-
-def test_no_end_is_lost_between_threads_and_the_writer(tmp_path: Path) -> None:
-    own = Recorder(tmp_path, "worker", threaded=False)
-    done = threading.Event()
-
-    def write() -> None:
-        while not done.is_set():
-            own.flush()
-
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        with own.span(kinds.TRAINER):
-            for k in range(2_000):
-                with own.span(kinds.STEP) as span:
-                    if k % 50 == 0:
-                        time.sleep(0.001)  # it is written while it is open
-                    span.note(k=k)
-    finally:
-        sys.setswitchinterval(interval)
-        done.set()
-        writer.join()
-    own.close()
-    steps = only(tmp_path).named("step")
-    assert [span.attrs for span in steps] == [{"k": k} for k in range(2_000)]
-    assert not any(span.truncated for span in steps)
-    (path,) = tmp_path.glob("spans-*.jsonl")
-    assert {"b", "s"} <= {line["k"] for line in lines(path) if line.get("n") == "step"}
 
 
 def test_what_recording_cost_is_what_the_file_holds(tmp_path: Path) -> None:

@@ -13,11 +13,8 @@ import pytest
 
 from dlobd import cli
 from dlobd.bundle.store import Bundle
-from dlobd.experiment import own_job
-from dlobd.experiment.files import key
-from dlobd.recompute import computed as record
 from dlobd.recompute.verification import verify
-from tests.captured import DATA
+from tests.captured import DATA, recomputed
 
 RUN_ID = "20260102T030405Z-0a1b"
 SEALED, REPORT = "files match their hashes", "report matches the evidence"
@@ -26,15 +23,7 @@ SEALED, REPORT = "files match their hashes", "report matches the evidence"
 @pytest.fixture(scope="module")
 def sealed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = Bundle(Path(shutil.copytree(DATA / "quick-run", tmp_path_factory.mktemp("sealed") / RUN_ID)))
-    run = found.read_json()
-    experiment = own_job.from_dict(run["configuration"])
-    run["experiment_key"] = key(experiment)
-    metrics = {name: run["metrics"][name] for name in ("staged_bytes", "daemons_bytes", "executor_peak_bytes")}
-    (found.evidence / "collected.json").write_text(json.dumps({"missing": [], "metrics": metrics}))
-    run["metrics"] = {}
-    run |= record.computed(found, experiment).to_json()
-    found.write(run)
-    found.seal()
+    recomputed(found)
     return found.path
 
 
