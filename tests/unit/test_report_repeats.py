@@ -21,11 +21,6 @@ def runs() -> list[Run]:
     return [*made, failed]
 
 
-def test_only_runs_that_are_ok_count() -> None:
-    found = repeats.over_repeats(runs(), figures.wall_s)
-    assert (found.n, found.median, found.low, found.high) == (3, 2.0, 1.0, 4.0)
-
-
 def test_the_table_has_medians_spreads_layers_and_failed_runs() -> None:
     console = Console(width=80, record=True, file=io.StringIO())
     repeats.table({"main": runs()}, console)
@@ -36,12 +31,6 @@ def test_the_table_has_medians_spreads_layers_and_failed_runs() -> None:
     assert "channel" not in text
     assert "Left out: 1 of 4 runs are not ok: 1 failed" in text
     assert "main: run 20260102T030409Z-0a1b is failed: a rank died" in text
-
-
-def test_left_out_runs_are_counted_by_status() -> None:
-    every = [*runs(), run_of(status="invalid", reason="sources contradict each other: steps: 1 (a), 2 (b)")]
-    assert repeats.left_out(every) == "2 of 5 runs are not ok: 1 failed, 1 invalid"
-    assert repeats.left_out(every[:3]) == ""
 
 
 def test_unreached_events_are_not_zero() -> None:

@@ -68,25 +68,6 @@ def test_sums_that_do_not_match_are_refused() -> None:
         store.validate(record, "x")
 
 
-def test_a_run_that_never_got_to_its_job_is_valid() -> None:
-    store.validate(
-        run_record(
-            status="failed",
-            reason="HDFS did not start",
-            window=None,
-            wall_ns=None,
-            layers=[],
-            unattributed_ns=None,
-            startup=[],
-            teardown=[],
-            hdfs=[],
-            ranks=[],
-            metrics=dict.fromkeys(["test_accuracy", "train_samples", "steps", "samples_per_second"]),
-        ),
-        "x",
-    )
-
-
 @pytest.mark.parametrize("version", [0, 2, 10])
 def test_another_schema_version_is_refused(bundle: store.Bundle, version: int) -> None:
     (bundle.path / "run.json").write_text(json.dumps(run_record(schema_version=version)))
