@@ -110,11 +110,23 @@ def test_delegation_cannot_hide_a_hole(inner: list[Span], period_ns: int) -> Non
 # --- the rules, one by one
 
 
-def test_a_wait_is_replaced_by_what_releases_it() -> None:
-    """The waiting span shows the content of the other lane; the hole in it comes back as unexplained."""
+def test_waits_end_with_the_lane_that_releases_them() -> None:
     wait = span("join", "spark", 0, 100, waits_for=("rank 0",))
     work = [span("w", "tensorflow", 10, 60, "rank 0"), span("r", "hdfs", 70, 100, "rank 0")]
     assert parts(attribute(trace(wait, *work))) == {"spark": 20, "spark?": 20, "tensorflow": 50, "hdfs": 30}
+    wait = span("join", "spark", 0, 100, waits_for=("rank 0", "gone", "rank 1"))
+    ranks = [span("a", "tensorflow", 0, 95, "rank 0"), span("b", "hdfs", 0, 99, "rank 1")]
+    assert parts(attribute(trace(wait, *ranks))) == {"spark": 1, "spark?": 1, "hdfs": 99}
+    wait = span("wave 1", "spark", 0, 50, waits_for=("slot 0", "slot 1"))
+    slots = [
+        span("a", "hdfs", 0, 10, "slot 0"),
+        span("b", "tensorflow", 0, 50, "slot 1"),
+        span("c", "hdfs", 60, 100, "slot 0"),
+    ]
+    assert parts(attribute(trace(wait, *slots, end_ns=50))) == {"tensorflow": 50}
+    wait = span("get", "feed", 0, 100, waits_for=("feeder",), released_ns=40)
+    attribution = attribute(trace(wait, span("put", "hdfs", 0, 100, "feeder")))
+    assert parts(attribution) == {"feed": 60, "feed?": 60, "hdfs": 40}
 
 
 def test_waits_are_replaced_in_turn() -> None:
@@ -140,30 +152,7 @@ def test_a_layer_that_held_nobody_up_has_a_row_of_0() -> None:
     ]
 
 
-def test_the_lane_that_ends_last_releases_a_join() -> None:
-    wait = span("join", "spark", 0, 100, waits_for=("rank 0", "gone", "rank 1"))
-    ranks = [span("a", "tensorflow", 0, 95, "rank 0"), span("b", "hdfs", 0, 99, "rank 1")]
-    assert parts(attribute(trace(wait, *ranks))) == {"spark": 1, "spark?": 1, "hdfs": 99}
-
-
-def test_a_lane_that_goes_on_later_does_not_release_an_earlier_wait() -> None:
-    wait = span("wave 1", "spark", 0, 50, waits_for=("slot 0", "slot 1"))
-    slots = [
-        span("a", "hdfs", 0, 10, "slot 0"),
-        span("b", "tensorflow", 0, 50, "slot 1"),
-        span("c", "hdfs", 60, 100, "slot 0"),
-    ]
-    assert parts(attribute(trace(wait, *slots, end_ns=50))) == {"tensorflow": 50}
-
-
-def test_after_its_release_a_wait_is_a_gap() -> None:
-    wait = span("get", "feed", 0, 100, waits_for=("feeder",), released_ns=40)
-    attribution = attribute(trace(wait, span("put", "hdfs", 0, 100, "feeder")))
-    assert parts(attribution) == {"feed": 60, "feed?": 60, "hdfs": 40}
-
-
-def test_a_cause_explains_the_end_of_a_wait_up_to_its_period() -> None:
-    """A poll of 25 ns explains the last 25 ns of the gap and not one more."""
+def test_causes_explain_the_end_of_a_wait_or_sleep() -> None:
     wait = span("join", "launcher", 0, 100, waits_for=("rank 0",), cause="poll", cause_period_ns=25)
     attribution = attribute(trace(wait, span("a", "tensorflow", 0, 40, "rank 0")))
     assert pieces(attribution) == [
@@ -172,9 +161,6 @@ def test_a_cause_explains_the_end_of_a_wait_up_to_its_period() -> None:
         (75, 100, "launcher", "cause"),
     ]
     assert attribution.layers[0].causes == (("poll", 25, None),)
-
-
-def test_a_sleep_that_waits_for_no_lane_is_named() -> None:
     attribution = attribute(trace(span("s", "launcher", 0, 100, cause="sleep", cause_period_ns=60)))
     assert pieces(attribution) == [(0, 40, "launcher", "span"), (40, 100, "launcher", "cause")]
     assert attribution.unexplained_ns == 0
@@ -206,7 +192,7 @@ def test_a_delay_of_rank_1_is_not_blamed_on_the_wait_of_rank_0() -> None:
     assert parts(attribution) == {"hdfs": 50, "tensorflow": 50}
 
 
-def test_what_the_last_rank_does_not_cover_is_unexplained_in_the_collective() -> None:
+def test_collectives_end_with_their_last_member() -> None:
     attribution = attribute(
         trace(
             span("s0", "channel", 0, 100, rendezvous="step 1"),
@@ -215,9 +201,6 @@ def test_what_the_last_rank_does_not_cover_is_unexplained_in_the_collective() ->
         )
     )
     assert parts(attribution) == {"hdfs": 50, "channel": 50, "channel?": 30}
-
-
-def test_inside_a_collective_the_innermost_span_comes_first() -> None:
     attribution = attribute(
         trace(
             span("s0", "tensorflow", 0, 100, rendezvous="k"),
@@ -227,10 +210,6 @@ def test_inside_a_collective_the_innermost_span_comes_first() -> None:
         )
     )
     assert parts(attribution) == {"channel": 10, "hdfs": 40, "tensorflow": 50}
-
-
-def test_the_same_key_after_the_end_did_not_release_a_collective() -> None:
-    """A member that starts after another one ended is inconsistent evidence: counted, and not delegated to."""
     attribution = attribute(
         trace(
             span("s0", "tensorflow", 0, 50, rendezvous="k"),
@@ -241,18 +220,23 @@ def test_the_same_key_after_the_end_did_not_release_a_collective() -> None:
     assert attribution.clips == (Clip("inconsistent", "s0", 30),)
 
 
-def test_spans_are_clipped_to_the_window_and_counted() -> None:
+def test_spans_are_clipped_to_window_parent_and_neighbour() -> None:
     attribution = attribute(trace(span("a", "spark", -30, 50)))
     assert parts(attribution) == {"spark": 50, UNATTRIBUTED: 50}
     assert attribution.clips == (Clip("outside window", "a", 30),)
-
-
-def test_a_child_is_clipped_into_its_parent() -> None:
     for resolution, kind in ((5, "crossing"), (4, "inconsistent")):
         child = span("b", "hdfs", 30, 60, parent="a", resolution_ns=resolution)
         attribution = attribute(trace(span("a", "spark", 0, 50, resolution_ns=5), child))
         assert parts(attribution) == {"spark": 30, "hdfs": 20, UNATTRIBUTED: 50}
         assert attribution.clips == (Clip(kind, "b", 10),)
+    spans = span("a", "spark", 0, 60, resolution_ns=9), span("b", "hdfs", 20, 62)
+    attribution = attribute(trace(*spans))
+    assert parts(attribution) == {"spark": 20, "hdfs": 40, UNATTRIBUTED: 40}
+    assert attribution.clips == (Clip("crossing", "b", 2),)
+    attribution = attribute(trace(span("a", "spark", 0, 60), span("b", "hdfs", 40, 100)))
+    assert parts(attribution) == {"spark": 40, "hdfs": 60}
+    assert attribution.clips == (Clip("inconsistent", "a", 20),)
+    assert attribute(trace(span("a", "spark", 0, 100, truncated=True))).clips == (Clip("truncated", "a", 100),)
 
 
 @pytest.mark.parametrize(
@@ -266,31 +250,9 @@ def test_where_neighbours_cross_the_coarser_edge_moves(first: int, second: int, 
     assert [(clip.kind, clip.ns) for clip in attribution.clips] == [("crossing", 2)]
 
 
-def test_of_two_corrections_the_smaller_one_is_made() -> None:
-    """A span that sticks out by 2 ns of one that is not its parent lies inside it, and loses its tail."""
-    spans = span("a", "spark", 0, 60, resolution_ns=9), span("b", "hdfs", 20, 62)
-    attribution = attribute(trace(*spans))
-    assert parts(attribution) == {"spark": 20, "hdfs": 40, UNATTRIBUTED: 40}
-    assert attribution.clips == (Clip("crossing", "b", 2),)
-
-
-def test_neighbours_that_contradict_each_other_are_inconsistent() -> None:
-    attribution = attribute(trace(span("a", "spark", 0, 60), span("b", "hdfs", 40, 100)))
-    assert parts(attribution) == {"spark": 40, "hdfs": 60}
-    assert attribution.clips == (Clip("inconsistent", "a", 20),)
-
-
-def test_a_truncated_span_is_listed() -> None:
-    assert attribute(trace(span("a", "spark", 0, 100, truncated=True))).clips == (Clip("truncated", "a", 100),)
-
-
-def test_an_uncertain_boundary_widens_both_layers() -> None:
+def test_boundaries_are_as_uncertain_as_their_coarser_side() -> None:
     attribution = attribute(trace(span("a", "spark", 0, 40, resolution_ns=3), span("b", "hdfs", 40, 100)))
     assert [(row.lo_ns, row.hi_ns) for row in attribution.layers] == [(37, 43), (57, 63)]
-
-
-def test_a_boundary_where_lanes_meet_is_as_uncertain_as_the_coarser() -> None:
-    """A wait known to 7 ns hands over to work known to 2 ns: their common edge is uncertain by 7, either way round."""
     for wait_ns, work_ns in ((7, 2), (2, 7)):
         attribution = attribute(
             trace(
@@ -300,9 +262,6 @@ def test_a_boundary_where_lanes_meet_is_as_uncertain_as_the_coarser() -> None:
             )
         )
         assert [(row.lo_ns, row.hi_ns) for row in attribution.layers if row.ns] == [(33, 47), (53, 67)]
-
-
-def test_a_boundary_inside_one_layer_is_certain() -> None:
     attribution = attribute(trace(span("a", "spark", 0, 40, resolution_ns=9), span("b", "spark", 40, 100)))
     assert [(row.lo_ns, row.hi_ns) for row in attribution.layers] == [(100, 100)]
 
@@ -314,10 +273,6 @@ def test_an_interval_widens_the_layer_it_hides_in() -> None:
     assert (rows["hdfs"].ns, rows["hdfs"].lo_ns, rows["hdfs"].hi_ns) == (0, 0, 30)
     assert (rows["spark"].ns, rows["spark"].lo_ns, rows["spark"].hi_ns) == (50, 18, 52)
     assert parts(attribution) == {"spark": 50, UNATTRIBUTED: 50}
-
-
-def test_an_interval_is_no_wider_than_what_was_attributed_there() -> None:
-    """Only 10 ns of the span were on the wall's path, so no more than 10 ns can have been HDFS."""
     hidden = Interval("hdfs", "spark", MAIN_LANE, 50, 60, 5, 30, "a", "b")
     rows = {row.layer: row for row in attribute(trace(span("t", "spark", 0, 100), intervals=(hidden,))).layers}
     assert (rows["hdfs"].hi_ns, rows["spark"].lo_ns) == (10, 90)
@@ -329,12 +284,9 @@ def test_the_critical_path_joins_like_neighbours() -> None:
     assert [(s.start_ns, s.end_ns, s.layer) for s in path] == [(0, 60, "tensorflow"), (60, 100, "hdfs")]
 
 
-def test_an_unknown_layer_is_an_error() -> None:
+def test_unknown_layers_and_reversed_windows_are_errors() -> None:
     with pytest.raises(BundleError, match="unknown layer 'gpu'"):
         attribute(trace(replace(span("a", "spark", 0, 10), kind=SpanKind("a", "gpu"))))
-
-
-def test_a_window_that_ends_before_it_starts_is_an_error() -> None:
     with pytest.raises(BundleError, match="ends before it starts"):
         attribute(Trace(10, 0, ()))
 

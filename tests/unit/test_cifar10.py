@@ -44,14 +44,11 @@ def first(split: Split, samples: int) -> Samples:
     return next(Cifar10Partial().chunks(split, range(samples), samples))
 
 
-def test_the_first_training_images_are_the_published_ones() -> None:
+def test_the_first_images_are_the_published_ones() -> None:
     _, labels = first("train", 10_000)
     assert labels[:10].tolist() == [6, 9, 9, 4, 1, 1, 2, 7, 8, 3]
     assert np.bincount(labels).tolist() == [1005, 974, 1032, 1016, 999, 937, 1030, 1001, 1025, 981]
     assert first("test", 10)[1].tolist() == [3, 8, 8, 0, 6, 6, 1, 6, 3, 1]
-
-
-def test_planes_become_pixels() -> None:
     images, labels = first("train", 2)
     records_ = gzip.decompress(Cifar10Partial().files()[0].read_bytes())
     for n, (image, label) in enumerate(zip(images, labels, strict=True)):
@@ -148,12 +145,9 @@ def test_a_run_on_a_set_that_is_not_there_starts_nothing(tmp_path: Path) -> None
     assert not (tmp_path / "runs").exists()
 
 
-def test_an_experiment_on_the_whole_set_can_be_read_without_it() -> None:
+def test_a_partial_set_is_named_and_a_whole_set_needs_no_files_to_be_read() -> None:
     stored = dataclasses.asdict(files.load("softmax-mnist")) | {"dataset": "cifar10", "train_samples": 50_000}
     assert files.from_dict(stored).train_samples == 50_000
-
-
-def test_every_report_names_a_partial_set_as_partial() -> None:
     configuration = records.run_record()["configuration"]
     partial = records.run(configuration={**configuration, "dataset": "cifar10-partial"})
     assert (

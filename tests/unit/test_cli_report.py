@@ -22,15 +22,12 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_latest_run_becomes_a_page(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_has_one_or_several_runs(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["report"]) == 0
     out, err = capsys.readouterr()
     assert out == "Wrote report.html\n"
     assert err == ""
     assert "20261125T011400Z-adba" in (runs / "report.html").read_text()
-
-
-def test_several_runs_are_one_page_and_one_run_named_twice_is_one(runs: Path) -> None:
     assert cli.main(["report", "20261121", "latest", "20261125T011400Z-adba", "-o", "both.html"]) == 0
     page = (runs / "both.html").read_text()
     assert page.count('"without_findings":') == 2

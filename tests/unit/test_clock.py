@@ -39,7 +39,7 @@ def test_without_the_nearest_anchor_nothing_is_placed() -> None:
         WallToMonotonic([])
 
 
-def test_an_anchor_reads_both_clocks_at_once() -> None:
+def test_anchors_and_starts_are_read_from_both_clocks() -> None:
     before = time.monotonic_ns()
     found = clock.anchor()
     after = time.monotonic_ns()
@@ -48,9 +48,6 @@ def test_an_anchor_reads_both_clocks_at_once() -> None:
     assert found.domain == clock.domain()
     placed = WallToMonotonic([found]).ns(found.wall_ns)
     assert placed == found.monotonic_ns
-
-
-def test_own_start_is_before_now() -> None:
     own = clock.process_start_ns()
     assert own < clock.monotonic_ns()
     assert abs(own - (clock.process_start_ns(os.getpid()) or 0)) < clock.tick_ns()

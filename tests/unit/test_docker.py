@@ -53,11 +53,13 @@ def test_ports_are_published_on_this_machine_only(path: Path) -> None:
             assert port.count(":") - port.count(":-") == 2, (name, port)
 
 
-def test_published_ports_are_those_on_which_the_daemons_listen(services: dict[str, dict[str, Any]]) -> None:
+def test_no_two_daemons_share_a_port_and_published_ports_are_theirs(services: dict[str, dict[str, Any]]) -> None:
     inside = {name: [int(port.rpartition(":")[2]) for port in services[name]["ports"]] for name in ("master", "worker")}
     ports = node.PORTS
     assert inside["master"] == [ports["resourcemanager"]["web"], ports["namenode"]["http"], node.HISTORY_PORT]
     assert inside["worker"] == [ports["nodemanager"]["http"]]
+    ports = [port for named in node.PORTS.values() for port in named.values()]
+    assert len({*ports, node.HISTORY_PORT}) == len(ports) + 1
 
 
 def test_devices_and_memory_limits_agree(services: dict[str, dict[str, Any]]) -> None:
@@ -173,8 +175,3 @@ def test_clients_and_yarn_say_which_dlobd_the_nodes_have(role: str, tmp_path: Pa
         found = {key: value for key, value in read_site(site).items() if "dlobd" in key}
         assert found == (said if site.name == "yarn-site.xml" else {}), site
     assert Path(this.python).samefile(sys.executable)
-
-
-def test_no_two_daemons_have_one_port() -> None:
-    ports = [port for named in node.PORTS.values() for port in named.values()]
-    assert len({*ports, node.HISTORY_PORT}) == len(ports) + 1

@@ -37,19 +37,13 @@ def test_every_shipped_experiment_loads_and_has_a_title() -> None:
         assert len(title) > 10
 
 
-def test_extends_takes_the_rest_from_a_shipped_experiment(tmp_path: Path) -> None:
+def test_files_overrides_and_defaults_give_the_experiment(tmp_path: Path) -> None:
     mine = files.load(_file(tmp_path, f'extends = "{MAIN}"\nseed = 7\n'))
     assert mine == dataclasses.replace(files.load(MAIN), name="mine", seed=7)
-
-
-def test_overrides_win_over_the_file_and_are_parsed_by_type(tmp_path: Path) -> None:
     path = _file(tmp_path, f'extends = "{MAIN}"\nseed = 7\n')
     mine = files.load(path, ["seed=8", "learning_rate=1", "name=other", "seed = 9"])
     assert (mine.seed, mine.learning_rate, mine.name) == (9, 1.0, "other")
     assert isinstance(mine.learning_rate, float)
-
-
-def test_stored_configuration_gives_the_same_experiment() -> None:
     main = files.load(MAIN)
     assert files.from_dict(dataclasses.asdict(main)) == main
 
@@ -184,12 +178,9 @@ def test_a_new_field_needs_only_its_declaration() -> None:
     assert schema == {"type": "integer", "minimum": 1, "maximum": 9, "description": "Epochs without progress."}
 
 
-def test_a_job_has_each_field_of_its_experiment() -> None:
+def test_jobs_have_all_fields_and_names_keep_their_types() -> None:
     names = {field.name for field in dataclasses.fields(Experiment)}
     assert names < {field.name for field in dataclasses.fields(Job)}
-
-
-def test_names_keep_their_types() -> None:
     main = dataclasses.replace(files.load("softmax-mnist", ["channel=tcp@lo"]), model="net.py:build")
     assert (main.channel.transport, main.channel.device) == ("tcp", "lo")
     assert (main.model.path, main.model.attribute, main.dataset.path) == ("net.py", "build", "")

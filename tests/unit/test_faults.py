@@ -168,13 +168,10 @@ def test_a_step_computes_for_longer_near_the_end(tmp_path: Path) -> None:
     assert delayed == [3]
 
 
-def test_the_hooked_functions_exist() -> None:
+def test_hooked_functions_exist_and_an_unarmed_delay_gives_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for function in (training_step._compute_function, training_inputs.batches):
         assert list(inspect.signature(function).parameters)[:2] == ["tf", "job"]
     assert callable(training_inputs.decode_block)
-
-
-def test_an_unarmed_delay_gives_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hooks, "ARM_S", 0.02)
     began_s = time.monotonic()
     hooks._Delay(tmp_path, {"feed/put": [0.01]}, "feed/put").once(lambda: None)

@@ -37,9 +37,10 @@ class Whole:
 WHOLE = Whole((Part(1), Part(2, "b")), (("x", 3),), {"y": 1.5, "z": None}, Part(0))
 
 
-def test_json_is_read_as_it_was_written() -> None:
+def test_each_number_of_a_run_has_an_origin_and_is_read_as_written() -> None:
     assert decoded(Whole, json.loads(json.dumps(plain(WHOLE)))) == WHOLE
     assert Run.from_json(run().to_json()) == run()
+    assert [n.path for n in numbers(Run) if not n.origin and not n.path.startswith("configuration.")] == []
 
 
 @pytest.mark.parametrize(
@@ -77,10 +78,6 @@ def test_each_number_is_documented() -> None:
 
     with pytest.raises(ValueError, match=r"Silent\.steps is not described"):
         list(numbers(Silent))
-
-
-def test_each_number_of_a_run_has_an_origin() -> None:
-    assert [n.path for n in numbers(Run) if not n.origin and not n.path.startswith("configuration.")] == []
 
 
 def _colours() -> Registry:

@@ -71,13 +71,10 @@ def test_what_another_lane_is_waited_for_beside_is_no_finding() -> None:
     assert not named(found, "queue").above_noise
 
 
-def test_uncertain_boundaries_make_the_bound_uncertain() -> None:
+def test_boundaries_and_noise_decide_what_is_above_noise() -> None:
     found = findings(case(piece("GC pause", "spark", 0, 30, resolution_ns=25 * S)))
     assert (found[0].saves_ns, found[0].lo_ns, found[0].above_noise) == (30 * S, 5 * S, False)
     assert findings(case(piece("GC pause", "spark", 0, 30, resolution_ns=30 * S))) == []
-
-
-def test_noise_is_that_of_earlier_runs() -> None:
     assert noise_ns((100 * S, 101 * S), 100 * S) == UNKNOWN_NOISE * 100 * S
     assert noise_ns((100 * S, 101 * S) * 3, 100 * S) == pytest.approx(1.51 * S, rel=0.01)
     quiet = case(piece("GC pause", "spark", 0, 4), walls=(100 * S, 101 * S) * 3)
@@ -103,10 +100,6 @@ def test_checkpoints_are_told_from_other_writes() -> None:
     found = findings(case(around, inside))
     assert [(one.finding, one.ns) for one in found] == [("checkpoints", 40 * S), ("hdfs-data", 20 * S)]
     assert [one.finding for one in findings(case(piece("OPEN DataNode", "hdfs", 10, 30)))] == ["hdfs-data"]
-
-
-def test_a_checkpoint_that_hangs_is_not_a_matter_of_their_number() -> None:
-    """One of 30 s beside four of 0.1 s: what its NameNode did comes first."""
     every = [piece("checkpoint", "tensorflow", at_s, at_s + 0.1) for at_s in (1, 2, 3, 4)]
     slow = piece("checkpoint", "tensorflow", 10, 40)
     found = findings(case(*every, slow, piece("CREATE NameNode", "hdfs", 10, 40, parent=slow.id)))

@@ -24,16 +24,13 @@ PUTS = [moved(0, 10, 100), moved(20, 30, 100), moved(40, 50, 50)]
 GETS = [moved(5, 12, 100), moved(25, 33, 100), moved(60, 61, 50)]
 
 
-def test_a_get_is_given_what_was_put_by_its_bytes() -> None:
+def test_gets_and_puts_are_matched_by_their_bytes() -> None:
     assert given_ns(GETS, PUTS) == {5: 10, 25: 30, 60: 50}
     assert given_ns([moved(0, 99, 250)], PUTS) == {0: 50}
     assert given_ns([moved(0, 1, 100), moved(2, 3, 200)], PUTS[:1]) == {0: 10}
     assert given_ns([moved(0, 1, None), moved(2, 3, 100)], PUTS) == {}
     assert given_ns([moved(0, 1, 100), moved(2, 9, 100, truncated=True)], PUTS) == {0: 10}
     assert given_ns([moved(0, 1, 0)], PUTS) == {}
-
-
-def test_a_put_waits_for_room_only_while_the_pipe_is_full() -> None:
     assert room_ns(PUTS, GETS, 150) == {0: 0, 20: 12, 40: 12}
     assert room_ns(PUTS, GETS, 1000) == {0: 0, 20: 0, 40: 0}
     assert room_ns(PUTS, [], 150) == {0: 0}

@@ -75,16 +75,13 @@ def test_an_attempt_in_vain_is_not_what_a_job_hung_on() -> None:
     assert [one.again for one in lost([job])] == [False]
 
 
-def test_two_python_workers_of_one_task_are_told_apart() -> None:
+def test_parts_of_python_workers_and_tasks_are_told_apart() -> None:
     taken: list[tuple[int, int]] = []
     first = [span(1, 0, 100), span(2, 10, 20, parent=1), span(3, 300, 400)]
     assert executor._one_at_a_time(first, taken) == (first, [])
     inner = span(5, 60, 70, parent=4)
     second = [span(4, 50, 150), inner, span(6, 200, 250)]
     assert executor._one_at_a_time(second, taken) == ([second[2]], [second[0], inner])
-
-
-def test_a_rank_may_be_a_part_of_a_python_worker() -> None:
     main = span(2, 10, 20, layer="tensorflow", attrs={"role": "chief", "index": 0, "in_task": True})
     process = worker(span(1, 0, 5), main, span(3, 12, 13, "get", parent=2), span(4, 30, 40))
     rank = Rank(process, "1", "chief", 0, 10, 20, False, main)

@@ -46,16 +46,13 @@ def lane_of(text: str, waits: tuple[int, int, int | None] | None = None) -> list
     return [(s.layer, s.name, s.start_ns, s.end_ns) for s in lane.spans if s.kind is not kinds.WAIT_FOR_AM]
 
 
-def test_a_call_goes_from_its_line_to_its_answer_or_exception() -> None:
+def test_calls_are_paired_by_line_and_belong_to_their_daemon() -> None:
     assert calls(DRIVER) == [
         Call("getNewApplication", "", "Thread-4", 16522441757635, 16523095361286),
         Call("create", "/user/a b/pyspark.zip", "Thread-4", 16527397156649, 16527620346376),
         Call("addBlock", "/user/a b/pyspark.zip", "Thread-11", 16528141921202, 16528346204339),
         Call("getBlockLocations", "/gone", "Thread-4", 16528241921202, 16528446204339),
     ]
-
-
-def test_a_call_is_time_of_the_daemon_that_was_called() -> None:
     assert lane_of(DRIVER) == [
         ("yarn", "getNewApplication RPC", 16522441757635, 16523095361286),
         ("hdfs", "create NameNode", 16527397156649, 16527620346376),
@@ -63,15 +60,12 @@ def test_a_call_is_time_of_the_daemon_that_was_called() -> None:
     ]
 
 
-def test_polls_inside_a_wait_are_spans_only_once_it_is_released() -> None:
+def test_polls_are_spans_only_after_the_release_of_their_wait() -> None:
     first, last = calls(POLLS)
     whole = (first.start_ns - 1, last.end_ns + 1)
     assert lane_of(POLLS, (*whole, None)) == []
     after = lane_of(POLLS, (*whole, first.end_ns))
     assert after == [("yarn", "getApplicationReport RPC", last.start_ns, last.end_ns)]
-
-
-def test_the_length_of_a_poll_is_what_lies_between_two_calls() -> None:
     first, last = calls(POLLS)
     assert call_spans.poll_ns([first, last], "getApplicationReport", last.end_ns) == 1_000_900_509
     assert call_spans.poll_ns([first], "getApplicationReport", last.end_ns) is None

@@ -27,26 +27,17 @@ def added(text: str, until_ns: int | None = None) -> list[tuple[str, int, int]]:
     return [(span.name, span.start_ns, span.end_ns) for span in lane.spans]
 
 
-def test_an_executors_phases_follow_each_other() -> None:
+def test_phases_follow_each_other_up_to_their_end() -> None:
     assert added(EXECUTOR) == [
         ("executor logs in", 17455972922675, 17458970000000),
         ("executor fetches settings", 17458970000000, 17460100000000),
         ("executor creates SparkEnv", 17460100000000, 17463002708143),
         ("executor asks to be registered", 17463002708143, 17463471105875),
     ]
-
-
-def test_a_phase_ends_with_what_it_belongs_to() -> None:
     assert added(EXECUTOR, 17463400000000)[-1] == ("executor asks to be registered", 17463002708143, 17463400000000)
     assert [name for name, _, _ in added(EXECUTOR, 17460000000000)] == ["executor logs in", "executor fetches settings"]
-
-
-def test_a_phase_whose_end_was_not_logged_is_left_out() -> None:
     cut = EXECUTOR[: EXECUTOR.index("17463471105875")]
     assert [name for name, _, _ in added(cut)] == [name for name, _, _ in added(EXECUTOR)[:-1]]
-
-
-def test_lines_without_threads_show_no_phases() -> None:
     bare = EXECUTOR.replace(" [main]", "").replace(" [dispatcher-Executor]", "")
     assert added(bare.replace(" [netty-rpc-connection-0]", "")) == []
 

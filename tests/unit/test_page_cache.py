@@ -30,10 +30,16 @@ def on_disk(tmp_path: Path) -> Path:
     return path
 
 
-def test_an_empty_file_has_nothing(tmp_path: Path) -> None:
+def test_files_without_pages_and_external_clusters(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     nothing = page_cache.Residency(0, 0)
     assert page_cache.residency([tmp_path / "empty"]) == page_cache.residency([]) == nothing
+    with pytest.raises(SetupError, match=r"The page cache of .*/gone cannot be prepared: No such file"):
+        page_cache.prepared("cold", [tmp_path / "gone"])
+    main = files.load("softmax-mnist", ["page_cache=cold"])
+    with pytest.raises(UsageError, match="page_cache cold needs the embedded cluster"):
+        external.check(main)
+    external.check(dataclasses.replace(main, page_cache="warm"))
 
 
 def test_pages_that_a_process_has_mapped_stay(on_disk: Path) -> None:
@@ -43,11 +49,6 @@ def test_pages_that_a_process_has_mapped_stay(on_disk: Path) -> None:
     assert found["resident_bytes"] > 0
 
 
-def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(SetupError, match=r"The page cache of .*/gone cannot be prepared: No such file"):
-        page_cache.prepared("cold", [tmp_path / "gone"])
-
-
 def test_the_files_of_a_job_without_hdfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DLOBD_CACHE", str(tmp_path / "cache"))
     directory = tmp_path / "train"
@@ -55,13 +56,6 @@ def test_the_files_of_a_job_without_hdfs(tmp_path: Path, monkeypatch: pytest.Mon
     for name in ("part-00001", "part-00000", ".part-00002.part"):
         (directory / name).touch()
     assert ThisMachine().local_files(str(directory)) == [directory / "part-00000", directory / "part-00001"]
-
-
-def test_cold_is_refused_for_an_external_cluster() -> None:
-    main = files.load("softmax-mnist", ["page_cache=cold"])
-    with pytest.raises(UsageError, match="page_cache cold needs the embedded cluster"):
-        external.check(main)
-    external.check(dataclasses.replace(main, page_cache="warm"))
 
 
 @pytest.mark.parametrize(

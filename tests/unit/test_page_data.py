@@ -68,11 +68,15 @@ def test_the_icicle_tiles_the_wall(captured: Source) -> None:
         assert lengths[1] == lengths[2]
 
 
-def test_the_icicle_of_a_record_alone_has_no_causes_and_says_so() -> None:
+def test_undrawn_lanes_and_causes_without_spans_are_stated() -> None:
     found = icicle(records.run(), None)
     assert not found["by_span"]
     assert [node[4] for node in found["nodes"] if node[0] == 2][:2] == ["SparkContext", "without a name"]
     assert sum(node[2] - node[1] for node in found["nodes"] if node[0] == 1) == 1_000_000_000
+    trace = long_trace(count=600, lanes=60)
+    found = timeline(trace, attribute(trace))
+    assert len(found["lanes"]) - 1 + found["lanes_left_out"] == len(trace.lanes)
+    assert found["lanes_left_out"] == 21
 
 
 def test_each_event_says_what_it_unlocks(captured: Source) -> None:
@@ -113,13 +117,6 @@ def _assert_exact(trace: Any, found: dict[str, Any]) -> None:
     own = Counter({key: ns for key, ns in sums(found).items() if key[0] != "wall time"})
     assert own == expected
     assert sum(ns for key, ns in sums(found).items() if key[0] == "wall time") == trace.wall_ns
-
-
-def test_lanes_that_are_not_drawn_are_counted() -> None:
-    trace = long_trace(count=600, lanes=60)
-    found = timeline(trace, attribute(trace))
-    assert len(found["lanes"]) - 1 + found["lanes_left_out"] == len(trace.lanes)
-    assert found["lanes_left_out"] == 21
 
 
 def test_parts_of_steps_tile_the_ranks_time(captured: Source) -> None:

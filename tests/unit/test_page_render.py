@@ -59,9 +59,10 @@ def test_the_policy_allows_the_pages_own_scripts_and_nothing_else() -> None:
     assert "http" not in found[1]
 
 
-def test_the_data_is_what_was_given() -> None:
+def test_data_is_embedded_as_given() -> None:
     given = document([source(Bundle(DATA / "seen-run"))])
     assert _data(render(given)) == json.loads(json.dumps(given))
+    assert embedded({"a": [float("nan"), (float("inf"), 1)]}) == '{"a":["nan",["inf",1]]}'
 
 
 def test_hostile_names_cannot_end_the_block(tmp_path: Path) -> None:
@@ -83,10 +84,6 @@ def test_any_text_is_escaped_and_read_back(text: str) -> None:
     assert written.isascii()
     assert not set("<>&") & set(written)
     assert json.loads(written) == {"name": text}
-
-
-def test_a_number_that_is_none_is_its_name() -> None:
-    assert embedded({"a": [float("nan"), (float("inf"), 1)]}) == '{"a":["nan",["inf",1]]}'
 
 
 def test_a_hundred_thousand_spans_fit() -> None:

@@ -19,9 +19,12 @@ def _own_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paths, "TEMPORARY", tmp_path)
 
 
-def test_a_plain_path_stays(tmp_path: Path) -> None:
+def test_plain_paths_stay_and_long_ones_have_a_link(tmp_path: Path) -> None:
     assert paths.plain(Path("/home/me/my-project_1.2/runs")) == Path("/home/me/my-project_1.2/runs")
     assert not paths.links_dir().exists()
+    found = paths.plain(Path("/x" * 60), longest=100)
+    assert found.parent == paths.links_dir()
+    assert found.readlink() == Path("/x" * 60)
 
 
 @pytest.mark.parametrize("name", AWKWARD)
@@ -35,12 +38,6 @@ def test_an_awkward_path_is_reached_by_a_link(name: str, tmp_path: Path) -> None
     assert found.parent == paths.plain(tmp_path / name)
     assert paths.plain(runs) == found
     assert len(list(paths.links_dir().iterdir())) == 1
-
-
-def test_a_path_that_is_too_long_is_reached_by_a_link() -> None:
-    found = paths.plain(Path("/x" * 60), longest=100)
-    assert found.parent == paths.links_dir()
-    assert found.readlink() == Path("/x" * 60)
 
 
 def test_a_directory_is_made_through_its_link(tmp_path: Path) -> None:

@@ -156,14 +156,11 @@ def test_processes_are_resources_and_lanes_hang_below_the_window() -> None:
     assert "links" not in step
 
 
-def test_a_span_is_exported_as_it_was_counted() -> None:
+def test_spans_are_exported_as_counted_with_ids_of_the_run() -> None:
     evidence = Trace(0, 9_000, (span("a", "spark", 0, 500), span("b", "spark", 300, 700, parent="a")))
     _, _, cut = check(otlp(evidence, "run", ANCHOR), evidence)
     assert (cut["startTimeUnixNano"], cut["endTimeUnixNano"]) == (str(WALL_NS + 300), str(WALL_NS + 500))
     assert told(cut["attributes"])["dlobd.recorded_end_unix_nano"] == WALL_NS + 700
-
-
-def test_ids_are_those_of_the_run() -> None:
     evidence = Trace(0, 9, (span("a", "spark", 0, 9), span("a", "spark", 2, 3)))
     one, again, other = (check(otlp(evidence, run, ANCHOR), evidence) for run in ("run", "run", "another"))
     assert one == again

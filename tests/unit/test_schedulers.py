@@ -168,12 +168,15 @@ def test_spark_without_yarn(scheduler: str, master: str) -> None:
     assert not [word for word in (*command.argv, *command.environment) if "yarn" in word.lower()]
 
 
-def test_the_same_settings_on_yarn() -> None:
+def test_other_schedulers_share_the_settings_of_yarn() -> None:
     yarn, own = _conf(_command("yarn")), _conf(_command("standalone"))
     different = {key for key in yarn.keys() & own.keys() if yarn[key] != own[key]}
     assert different == {"spark.executor.extraJavaOptions"}
     memory = {"spark.executor.memoryOverhead", "spark.executor.maxNumFailures"}  # read by YARN only
     assert {key for key in yarn.keys() - own.keys() if not key.startswith("spark.yarn.")} == memory
+    command = _command("none", None, "launcher=native", "input=read")
+    assert command.argv[1:] == ("/jobs/train.py", "/b/evidence/job.json")
+    assert not any("SPARK" in name or "JAVA" in name for name in command.environment)
 
 
 def test_nodes_that_have_nothing_of_ours() -> None:
@@ -194,12 +197,6 @@ def test_nodes_that_have_nothing_of_ours() -> None:
         own = {key for key, value in conf.items() if str(python().parents[1]) in value}
         assert own == ({"spark.pyspark.driver.python"} if mode == "client" else set())
     assert conf["spark.yarn.appMasterEnv.PYSPARK_PYTHON"] == "./environment/bin/python"
-
-
-def test_no_spark_at_all() -> None:
-    command = _command("none", None, "launcher=native", "input=read")
-    assert command.argv[1:] == ("/jobs/train.py", "/b/evidence/job.json")
-    assert not any("SPARK" in name or "JAVA" in name for name in command.environment)
 
 
 def test_workers_write_into_a_home_of_links(tmp_path: Path) -> None:

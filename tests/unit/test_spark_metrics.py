@@ -91,14 +91,11 @@ def test_skew_time_units_and_failed_tasks() -> None:
     assert metrics["metrics"]["executorRunTime"] == 7
 
 
-def test_without_an_ended_task_there_is_nothing() -> None:
+def test_without_tasks_or_stages_metrics_are_missing() -> None:
     assert spark_metrics([], {}) is None
     native = Evidence(DATA / "native-run")
     assert spark_metrics(native.event_log.tasks, native.event_log.stage_calls) is None
     assert found(["", LINES[0], LINES[1][:200]])["metrics"]["numTasks"] == 1
-
-
-def test_a_capture_without_its_stages_still_has_its_tasks() -> None:
     quick = Evidence(DATA / "quick-run")
     metrics = plain(spark_metrics(quick.event_log.tasks, quick.event_log.stage_calls))
     assert {stage["call"] for stage in metrics["stages"]} == {None}

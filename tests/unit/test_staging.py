@@ -74,16 +74,21 @@ def test_a_file_of_several_blocks(size: int) -> None:
     assert file_checksum(data, 1024) == by_hand(data, 1024)
 
 
-def test_a_known_vector() -> None:
+def test_checksums_of_one_and_several_blocks() -> None:
     assert crc32c(b"123456789") == 0xE3069283
     data = bytes(range(256)) * 13
     assert file_checksum(data, 1024) == by_hand(data, 1024) == VECTOR
-
-
-def test_a_file_that_fits_into_one_block_names_no_block_size() -> None:
     data = np.random.default_rng(1).bytes(4096)
     assert len({file_checksum(data, size) for size in (None, 4096, 4608, 1 << 20)}) == 1
     assert file_checksum(data, 2048) != file_checksum(data)
+    data = bytes(3 << 20)
+    one, several = file_checksum(data), file_checksum(data, 1 << 20)
+    assert same_form(ONE_BLOCK, one + "0" * 8, one)
+    assert same_form(SEVERAL_BLOCKS, several, several)
+    assert not same_form(SEVERAL_BLOCKS, several, one)
+    assert not same_form("MD5-of-0MD5-of-1024CRC32C", one, one)
+    assert not same_form("COMPOSITE-CRC32C", one, one)
+    assert same_form(ONE_BLOCK, one, None)
 
 
 @pytest.mark.parametrize("cuts", [[1], [511, 513, 1024], [1023, 1025], [0, 2048, 2048], [3000]])
@@ -99,17 +104,6 @@ def test_pieces_across_blocks(cuts: list[int]) -> None:
 def test_a_block_that_hdfs_cannot_have_is_refused(size: int) -> None:
     with pytest.raises(ValueError, match="is not made of chunks of 512"):
         FileChecksum(size)
-
-
-def test_what_can_be_compared_with_ours() -> None:
-    data = bytes(3 << 20)
-    one, several = file_checksum(data), file_checksum(data, 1 << 20)
-    assert same_form(ONE_BLOCK, one + "0" * 8, one)
-    assert same_form(SEVERAL_BLOCKS, several, several)
-    assert not same_form(SEVERAL_BLOCKS, several, one)
-    assert not same_form("MD5-of-0MD5-of-1024CRC32C", one, one)
-    assert not same_form("COMPOSITE-CRC32C", one, one)
-    assert same_form(ONE_BLOCK, one, None)
 
 
 def test_staging_notes_the_checksum_of_files_of_several_blocks(tmp_path: Path) -> None:

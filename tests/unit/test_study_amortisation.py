@@ -91,16 +91,11 @@ def test_an_epoch_that_costs_more_is_never_amortised() -> None:
     assert late.iloc[1]["overhead under 5% after, epochs"] == "never"
 
 
-def test_varying_start_up_does_not_blur_the_cost_of_an_epoch() -> None:
-    """Two seconds of variation in start-up, none in the loop: the fixed cost is uncertain, the epoch is not."""
+def test_variation_outside_the_loop_is_no_cost_of_an_epoch() -> None:
     barrier = line(Lab(1, outside_s=2.0).series())
     assert barrier.epoch.value == pytest.approx(1.5)
     assert barrier.epoch.half_width == pytest.approx(0)
     assert (barrier.fixed.half_width or 0) > 0.01
-
-
-def test_a_varying_first_epoch_does_not_blur_the_cost_of_an_epoch() -> None:
-    """Half a second of variation in the first epoch, where TensorFlow traces: it is part of the fixed cost."""
     barrier = line(Lab(1, first_s=0.5).series())
     assert barrier.epoch.value == pytest.approx(1.5)
     assert barrier.epoch.half_width == pytest.approx(0, abs=1e-6)

@@ -67,11 +67,15 @@ def test_speed_up_counts_from_the_fewest_workers_and_needs_throughput() -> None:
     assert scaling.table({"x": curve})["of training"][1] == "-"
 
 
-def test_other_settings_make_other_curves() -> None:
+def test_curves_differ_by_other_settings() -> None:
     runs = [point(n, 1, 2, launcher=how, input=source) for n in (1, 2) for how, source in (("a", "x"), ("b", "y"))]
     alone = point(1, 1, 2, launcher="c")
     assert list(scaling.curves(chosen(*runs, alone, axes=("workers", "launcher")))) == ["launcher=a", "launcher=b"]
     assert list(scaling.curves(chosen(*runs))) == ["launcher=a input=x", "launcher=b input=y"]
+    with pytest.raises(UsageError, match="no runs differ in workers alone"):
+        scaling.curves(chosen(point(2, 1, 1), point(2, 1, 1)))
+    with pytest.raises(UsageError, match="different numbers of samples"):
+        scaling.curves(chosen(point(1, 1, 1), point(2, 1, 1, train_samples=1200), axes=("workers",)))
 
 
 def test_the_kind_of_scaling_and_its_warnings() -> None:
@@ -83,13 +87,6 @@ def test_the_kind_of_scaling_and_its_warnings() -> None:
     assert "needs 6 repeats" in said[1]
     runs = [point(n, 1, 1) for n in (1, 2) for _ in range(6)]
     assert len(scaling.warnings(chosen(*runs))) == 1
-
-
-def test_incomparable_runs_are_refused() -> None:
-    with pytest.raises(UsageError, match="no runs differ in workers alone"):
-        scaling.curves(chosen(point(2, 1, 1), point(2, 1, 1)))
-    with pytest.raises(UsageError, match="different numbers of samples"):
-        scaling.curves(chosen(point(1, 1, 1), point(2, 1, 1, train_samples=1200), axes=("workers",)))
 
 
 AXES = ("workers", "launcher")
@@ -115,14 +112,10 @@ def test_a_factor_that_decides_all_has_1_and_one_without_effect_0() -> None:
 
 
 def test_shares_are_those_of_the_variance() -> None:
-    """In an additive wall, 3 n has a variance of 14 over 1, 2, 4, and 4 against 0 has a variance of 4."""
     found = of_wall(sweep(lambda workers, launcher, repeat: 10 + 3 * workers + 4 * (launcher == "tfos")))
     assert found["workers"].first == pytest.approx(14 / 18, abs=0.01)
     assert found["launcher"].first == pytest.approx(4 / 18, abs=0.01)
     assert found["workers"].total == pytest.approx(14 / 18, abs=0.01)
-
-
-def test_the_order_of_values_means_nothing() -> None:
     found = of_wall(sweep(lambda workers, launcher, repeat: {1: 10, 2: 30, 4: 10}[workers]))
     assert found["workers"].first == pytest.approx(1, abs=0.01)
 

@@ -72,15 +72,12 @@ def test_every_impossible_combination_is_named(tmp_path: Path) -> None:
     assert all("\n" not in line for line in why.values())
 
 
-def test_excluded_combinations_are_no_points(tmp_path: Path) -> None:
+def test_excluded_points_and_implied_settings(tmp_path: Path) -> None:
     axes = '[axes]\nworkers = [1, 2]\nlauncher = ["tfos", "barrier"]\n'
     found = load(tmp_path, f'{axes}[[exclude]]\nworkers = 2\nlauncher = "tfos"\n')
     assert found.excluded == ("workers=2 launcher=tfos",)
     assert len(found.points) == 3
     assert len(load(tmp_path, f"{axes}[[exclude]]\nworkers = 2\n").points) == 2
-
-
-def test_what_a_choice_implies_is_said_once(tmp_path: Path) -> None:
     told: list[str] = []
     load(tmp_path, 'input = "read"\n[axes]\nworkers = [1, 2]\nlauncher = ["barrier", "native"]\n', told)
     assert told == ["implied by launcher=native: scheduler=none"]

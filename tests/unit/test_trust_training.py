@@ -114,11 +114,8 @@ def test_without_results_no_rank_reported(bundle: Path) -> None:
     assert failed(bundle) == ["ranks-reported"]
 
 
-def test_another_experiment_expects_other_numbers(bundle: Path) -> None:
+def test_other_experiments_and_contradictions_fail(bundle: Path) -> None:
     assert failed(bundle, wanted=dataclasses.replace(main(), epochs=2)) == ["steps", "samples"]
-
-
-def test_contradicting_evidence_is_named(bundle: Path) -> None:
     small, large = [Clip("inconsistent", "1", ns) for ns in (WALL_NS // 100, WALL_NS // 100 + 1)]
     assert failed(bundle, (small, Clip("outside window", "2", WALL_NS))) == []
     assert failed(bundle, (large,)) == ["evidence-consistent"]

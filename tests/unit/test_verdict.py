@@ -279,14 +279,10 @@ def spark(bundle: Path, asked: str = "tcp@10.77.2.0/24") -> Plane:
     return plane
 
 
-def test_names_of_hosts_are_addresses_where_they_are_known(bundle: Path) -> None:
+def test_hosts_are_known_by_address_or_name(bundle: Path) -> None:
     assert spark_addresses(Evidence(bundle)) == (DRIVER, EXECUTOR, "dlobd-worker-2.dlobd-fabric")
     noted(bundle, files.HOSTS, {EXECUTOR: "10.77.2.3", "dlobd-worker-9.dlobd-fabric": "10.77.2.11"})
     assert spark_addresses(Evidence(bundle)) == ("10.77.2.3", DRIVER, "dlobd-worker-2.dlobd-fabric")
-
-
-def test_one_host_is_told_once(bundle: Path) -> None:
-    """In cluster mode the driver is on the host of an executor: known by its address, the other by its name."""
     noted(bundle, files.HOSTS, {EXECUTOR: DRIVER, "dlobd-worker-2.dlobd-fabric": "10.77.2.4"})
     assert spark_addresses(Evidence(bundle)) == ("10.77.2.4", DRIVER)
 

@@ -89,11 +89,17 @@ def test_false_alarms_over_all_layers_stay_below_five_percent() -> None:
     assert 0.01 < alarms / cases < 0.05 + 2 * math.sqrt(0.05 * 0.95 / cases)
 
 
-def test_a_small_layer_may_differ_by_a_large_share() -> None:
+def test_small_and_new_layers_need_seconds_to_grow() -> None:
     random = np.random.default_rng(5)
     tiny = Samples(*(tuple(map(int, 1e6 * random.exponential(size=12))) for _ in range(2)), True)
     assert compare_family({"client": tiny})["client"].verdict == "inconclusive"
     assert compare_family({"client": tiny}, least_ns=0.2 * S)["client"].verdict == "equivalent"
+    new = compare_family({"user": Samples((0,) * 8, tuple(range(S, 9 * S, S)), True)})["user"]
+    assert new.difference_share is None
+    assert new.share is None
+    assert new.difference == Bounds(pytest.approx(7 / 3 * S), pytest.approx(20 / 3 * S))
+    assert growth(new, 0.05, least_ns=S) == "grown"
+    assert growth(new, 0.05, least_ns=10 * S) == "kept"
 
 
 def test_growth_is_decided_by_the_interval() -> None:
@@ -105,12 +111,3 @@ def test_growth_is_decided_by_the_interval() -> None:
     large = compare_family({"wall": paired(random, 10, 1.3, 0.02)})["wall"]
     assert growth(large, 0.05, least_ns=100 * S) == "kept"
     assert growth(compare_family({"wall": paired(random, 3, 5)})["wall"], 0.05) == "undecided"
-
-
-def test_a_new_layer_has_grown() -> None:
-    new = compare_family({"user": Samples((0,) * 8, tuple(range(S, 9 * S, S)), True)})["user"]
-    assert new.difference_share is None
-    assert new.share is None
-    assert new.difference == Bounds(pytest.approx(7 / 3 * S), pytest.approx(20 / 3 * S))
-    assert growth(new, 0.05, least_ns=S) == "grown"
-    assert growth(new, 0.05, least_ns=10 * S) == "kept"
