@@ -1,22 +1,29 @@
-"""A run may have died anywhere, and its bundle may lack anything: what is there is shown, and it still adds up."""
+"""Traces from damaged, incomplete and stalled runs: they still add up, and stalls go to the layer at work."""
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
+from collections import Counter
+from collections.abc import Callable, Collection
 from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from dlobd import spans as kinds
 from dlobd.attribution.attribute import attribute
 from dlobd.errors import BundleError
 from dlobd.evidence.evidence import Evidence
-from dlobd.evidence.log4j import LogLine
-from dlobd.schema import Trace
-from dlobd.timeline.assemble import assemble
-from dlobd.timeline.ranks import last_executor
+from dlobd.evidence.log4j import LogLine, read
+from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
+from dlobd.schema import Attribution, Process, Trace
+from dlobd.timeline.assemble import _Waits, assemble
+from dlobd.timeline.ranks import Rank, last_executor
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -120,3 +127,190 @@ def test_an_executor_that_replaces_a_lost_one_is_not_the_way_to_the_first_step(b
     (wait,) = [span for span in trace.spans if span.name == "wait for executors"]
     # the ApplicationMaster's log does not name its container: what the wait was for is not certain any more
     assert replace(wait, unknown=False) in before.spans
+
+
+WORKER, TRAINER = 11, 12
+
+
+def recorded(pid: int, parent: int, *spans: tuple[str, int, int]) -> RecordedProcess:
+    process = RecordedProcess(Process("host", "worker", 0, pid), "domain", 0, True, Path(), parent=parent)
+    process.spans = [
+        RecordedSpan(number, 0, "launcher", name, start_ns, end_ns, False, {}, {}, "main")
+        for number, (name, start_ns, end_ns) in enumerate(spans)
+    ]
+    return process
+
+
+@pytest.mark.parametrize(("begins_ns", "parent", "inside"), [(90, WORKER, False), (120, WORKER, False), (120, 1, True)])
+def test_a_trainer_that_its_task_left_behind_is_in_no_task(begins_ns: int, parent: int, inside: bool) -> None:
+    """TensorFlowOnSpark's start task, until 95, starts a process that trains until 180. The feed's task begins at 100:
+    perhaps before the trainer's main function, and it ends after it. Nothing else tells such a trainer from one that is
+    the feed task's own Python worker, whose parent ran no start task."""
+    task = SimpleNamespace(executor="1", id=7, start_ns=100)
+    worker = recorded(WORKER, 1, (kinds.START_TASK, 50, 95))
+    trainer = recorded(TRAINER, parent, (kinds.TRAINER, begins_ns, 180))
+    evidence: Any = SimpleNamespace(
+        executor_containers={"1": "container"},
+        executors={"1": SimpleNamespace(finished={7: 200})},
+        driver=SimpleNamespace(log=SimpleNamespace(jobs=[SimpleNamespace(tasks=[task])])),
+        recorded_in=lambda container: [worker, trainer],
+    )
+    rank = Rank(trainer, "1", "worker", 0, 85, 190, whole=True)
+    assert _Waits(evidence, [rank]).in_task(rank) == ((85, 180) if inside else None)
+
+
+QUICK = Path(__file__).parents[1] / "data" / "quick-run"
+AM, EXECUTOR_1, EXECUTOR_2 = (f"containers/container_1795263978565_0001_01_00000{n}/stderr" for n in (1, 2, 3))
+RM, NM = "daemons/resourcemanager.log", "daemons/nodemanager-0.log"
+STALL_NS = 2_000_000_000
+UNCERTAIN_NS = 10_000
+"""The uncertainty of timestamps in two logs."""
+
+_LOG = re.compile(r"^(\d{6,}) (\d{4}-\S+)", re.MULTILINE)
+_JVM = re.compile(r"^\[(\d+)ns\]", re.MULTILINE)
+_TRACED = re.compile(r"^(\d{6,})( \d{4}-.*duration\(ns\): )(\d+)", re.MULTILINE)
+
+
+def stalled(source: Path, directory: Path, at_ns: int, by_ns: int, but: Collection[Path] = ()) -> Path:
+    """Copies the bundle `source` into `directory`, as if everything had stood still at `at_ns` for `by_ns`: later times
+    are moved, and intervals around the moment are longer.
+
+    Args:
+        but: files of processes that continued, relative to the bundle.
+    """
+    bundle = directory / f"{source.name}-{at_ns}"
+    shutil.copytree(source, bundle)
+
+    def later(ns: int) -> int:
+        return ns + by_ns if ns >= at_ns else ns
+
+    still = [path for path in bundle.rglob("*") if path.relative_to(bundle) not in but]
+    for path in [path for path in still if path.suffix == ".log" or path.name.endswith("stderr")]:
+        text = path.read_text()
+        text = _TRACED.sub(lambda m: f"{m[1]}{m[2]}{_longer(int(m[1]) - int(m[3]), int(m[3]), later)}", text)
+        text = _LOG.sub(lambda m: _stamp(int(m[1]), m[2], later), text)
+        path.write_text(_JVM.sub(lambda m: f"[{later(int(m[1]))}ns]", text))
+    for path in [path for path in still if path.name.startswith("spans-")]:
+        lines = [_line(json.loads(line), later) for line in path.read_text().splitlines()]
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    window = bundle / "evidence" / "window.json"
+    values = json.loads(window.read_text())
+    values |= {key: later(values[key]) for key in ("exec_ns", "started_ns", "exit_ns")}
+    window.write_text(json.dumps(values))
+    return bundle
+
+
+def _stamp(at_ns: int, date: str, later: Callable[[int], int]) -> str:
+    """Returns the moved monotonic time and date of a line: the wall clock continued."""
+    moved_ns = later(at_ns)
+    moved = datetime.fromisoformat(date) + timedelta(microseconds=(moved_ns - at_ns) / 1000)
+    return f"{moved_ns} {moved.isoformat(timespec='milliseconds')}"
+
+
+def _longer(start_ns: int, length_ns: int, later: Callable[[int], int]) -> int:
+    return later(start_ns + length_ns) - later(start_ns)
+
+
+def _line(line: dict[str, Any], later: Callable[[int], int]) -> dict[str, Any]:
+    """Moves a span's line. Anchors stay, because both clocks continue in a stall."""
+    if line["k"] == "s":
+        line["d"] = _longer(line["t"], line["d"], later)
+    for key in ("t", "opened_ns", "start_ns"):
+        if line["k"] != "anchor" and isinstance(line.get(key), int):
+            line[key] = later(line[key])
+    return line
+
+
+def line_with(bundle: Path, log: str, *words: str) -> LogLine:
+    return next(line for line in read(bundle / "logs" / log) if all(word in line.message for word in words))
+
+
+def layers(found: Attribution) -> Counter[str]:
+    return Counter({layer.layer: layer.ns for layer in found.layers}, unattributed=found.unattributed_ns)
+
+
+def grown(before: Attribution, after: Attribution) -> dict[str, int]:
+    """Returns the layers whose times differ by more than the uncertainty of timestamps."""
+    here, there = layers(after), layers(before)
+    differences = {layer: here[layer] - there[layer] for layer in here.keys() | there.keys()}
+    return {layer: ns for layer, ns in differences.items() if abs(ns) > UNCERTAIN_NS}
+
+
+CASES = {
+    "the ResourceManager is slow to submit": ("driver.stderr", ("Submitting application app",), "yarn"),
+    "the ResourceManager is slow to register": (AM, ("Registering the ApplicationMaster",), "yarn"),
+    "the ApplicationMaster asks late": (RM, ("_000003 Container Transitioned", "to ALLOCATED"), "spark"),
+    "the ApplicationMaster launches late": (RM, ("_000003 Container Transitioned", "to ACQUIRED"), "spark"),
+    "the NodeManager starts late": (NM, ("Start request for container", "_000003"), "yarn"),
+    "an executor reports its last task late": (EXECUTOR_1, ("Finished task", "stage 2.0"), "spark"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_stall_belongs_to_the_layer_at_work(case: str, tmp_path: Path) -> None:
+    log, words, layer = CASES[case]
+    before = attribute(assemble(Evidence(QUICK)))
+    after = attribute(
+        assemble(Evidence(stalled(QUICK, tmp_path, line_with(QUICK, log, *words).at_ns + 1000, STALL_NS)))
+    )
+    difference = grown(before, after)
+    assert difference.keys() == {layer}, difference
+    assert difference[layer] == pytest.approx(STALL_NS, abs=UNCERTAIN_NS)
+    assert not [clip for clip in after.clips if clip.kind in ("inconsistent", "cycle")]
+
+
+def test_a_feed_ends_with_sparks_tasks(tmp_path: Path) -> None:
+    """An executor reports the feed's last task long after the trainers have ended. From their end on, Spark is waited
+    for."""
+    by_ns = 5_000_000_000
+    ranks = {
+        path.relative_to(QUICK)
+        for path in QUICK.rglob("spans-*.jsonl")
+        if any(f'"role":"{role}"' in path.read_text() for role in ("chief", "worker"))
+    }
+    assert len(ranks) == 2
+    done_ns = max(line_with(QUICK, log, "Finished task", "stage 1.0").at_ns for log in (EXECUTOR_1, EXECUTOR_2))
+    before = assemble(Evidence(QUICK))
+    trace = assemble(Evidence(stalled(QUICK, tmp_path, done_ns + 1000, by_ns, but=ranks)))
+    ended_ns = max(span.end_ns for span in trace.spans if span.lane.startswith("rank-") and "done-marker" in span.name)
+    (feed,) = [span for span in trace.spans if span.name == "feed job"]
+    late_ns = feed.end_ns - ended_ns
+    assert late_ns > 1_000_000_000
+    (reported,) = [s for s in trace.spans if s.name.startswith("report task") and s.end_ns - s.start_ns > by_ns]
+    after = attribute(trace)
+    difference = grown(attribute(before), after)
+    assert difference["spark"] == pytest.approx(late_ns, abs=0.2 * late_ns)
+    assert sum(row.unexplained_ns for row in after.layers) < 0.01 * late_ns
+    named = [s for s in after.segments if s.span is reported]
+    assert sum(s.end_ns - s.start_ns for s in named) > 0.9 * late_ns
+
+
+@pytest.mark.parametrize(
+    ("log", "words", "after_ns"),
+    [
+        (EXECUTOR_2, ("input split",), 1000),
+        ("daemons/namenode-audit.log", ("cmd=open", "part-00001.tfrecord"), 1000),
+        ("daemons/datanode-0-clienttrace.log", ("HDFS_READ",), -1000),
+    ],
+    ids=["before the NameNode answers", "before the DataNode accepts", "while the DataNode sends"],
+)
+def test_the_bound_of_an_input_holds_a_slow_hdfs(
+    log: str, words: tuple[str, ...], after_ns: int, tmp_path: Path
+) -> None:
+    blocks = Evidence(QUICK).hdfs.blocks["/dlobd/data/mnist-v1-w2-n6000-t2000-s1-r1/train/part-00001.tfrecord"]
+    if "clienttrace" in log:
+        log, words = _trace_of(blocks)
+    at_ns = line_with(QUICK, log, *words).at_ns + after_ns
+    by_lane = [
+        {i.lane: i.hi_ns for i in assemble(Evidence(bundle)).intervals if i.name == "read input"}
+        for bundle in (QUICK, stalled(QUICK, tmp_path, at_ns, STALL_NS))
+    ]
+    assert by_lane[1]["executor-2"] - by_lane[0]["executor-2"] == pytest.approx(STALL_NS, abs=UNCERTAIN_NS)
+
+
+def _trace_of(blocks: set[str]) -> tuple[str, tuple[str, ...]]:
+    for log in ("daemons/datanode-0-clienttrace.log", "daemons/datanode-1-clienttrace.log"):
+        for block in blocks:
+            if f"{block}_" in (QUICK / "logs" / log).read_text():
+                return log, ("HDFS_READ", f"{block}_")
+    raise AssertionError(blocks)

@@ -1,0 +1,43 @@
+"""The rooms: the size of modules."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+TOP = Path(__file__).parents[2]
+PACKAGE = TOP / "dlobd"
+MAX_LINES = 800
+MIN_LINES = 40
+
+SMALL = {
+    "__main__.py": "the entry point of `python -m dlobd`",
+    "attribution/evidence_quality.py": "a concept of the kernel",
+    "bundle/noise.py": "run-to-run variation, for the runner and for reports",
+    "cli/": "a file per verb",
+    "job/launchers/distributor_daemon.py": "an entry point that Spark starts by its name, without arguments",
+    "job/launchers/tfos_daemon.py": "an entry point, as above",
+    "job/launchers/tfos_stock_daemon.py": "an entry point, as above",
+    "job/models/": "a file per model, with its source and settings in its docstring",
+    "job/user/daemon.py": "an entry point, as above",
+    "job/user/stock_daemon.py": "an entry point, as above",
+    "measures/imports.py": "a file per measure",
+    "measures/statistics.py": "quantiles, for all measures",
+    "report/cost.py": "the price of a run, which no other table needs",
+    "run/observer.py": "a protocol of two modules",
+    "run/schedulers/": "a file per scheduler",
+    "trust/checks.py": "the list of all checks",
+}
+"""Modules below MIN_LINES, or the rooms where they may be, with the reason."""
+
+
+def test_a_module_has_one_reason() -> None:
+    """A module above 800 lines has several; one below 40 belongs to its reader, unless SMALL gives the reason."""
+    lines = {str(path.relative_to(PACKAGE)): _lines(path) for path in PACKAGE.rglob("*.py")}
+    assert {path: count for path, count in lines.items() if count > MAX_LINES} == {}
+    small = {path for path, count in lines.items() if count < MIN_LINES and not path.endswith("__init__.py")}
+    assert {path for path in small if not path.startswith(tuple(SMALL))} == set()
+    assert [row for row in SMALL if not any(path.startswith(row) for path in small)] == [], "remove these rows"
+
+
+def _lines(path: Path) -> int:
+    return len(path.read_text().splitlines())
