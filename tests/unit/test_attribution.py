@@ -212,8 +212,7 @@ def test_collectives_end_with_their_last_member() -> None:
     assert parts(attribution) == {"channel": 10, "hdfs": 40, "tensorflow": 50}
     attribution = attribute(
         trace(
-            span("s0", "tensorflow", 0, 50, rendezvous="k"),
-            span("s1", "tensorflow", 80, 100, "rank 1", rendezvous="k"),
+            span("s0", "tensorflow", 0, 50, rendezvous="k"), span("s1", "tensorflow", 80, 100, "rank 1", rendezvous="k")
         )
     )
     assert parts(attribution) == {"tensorflow": 50, UNATTRIBUTED: 50}
@@ -240,8 +239,7 @@ def test_spans_are_clipped_to_window_parent_and_neighbour() -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "expected"),
-    [(1, 10, {"spark": 52, "hdfs": 48}), (10, 1, {"spark": 50, "hdfs": 50})],
+    ("first", "second", "expected"), [(1, 10, {"spark": 52, "hdfs": 48}), (10, 1, {"spark": 50, "hdfs": 50})]
 )
 def test_where_neighbours_cross_the_coarser_edge_moves(first: int, second: int, expected: dict[str, int]) -> None:
     spans = span("a", "spark", 0, 52, resolution_ns=first), span("b", "hdfs", 50, 100, resolution_ns=second)

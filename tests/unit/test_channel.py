@@ -81,10 +81,7 @@ def test_a_library_follows_from_exchange_and_channel(settings: list[str], librar
         ("channel=tpc", "Unknown channel 'tpc'; did you mean 'tcp'?"),
         ("channel=tcp@10.77.2.5/24", "the network is 10.77.2.0/24"),
         ("channel.library=socket", "Unknown library 'socket'; did you mean 'sockets'?"),
-        (
-            "channel.library=sockets",
-            "library sockets cannot carry it: exchange tf-ring over channel tcp",
-        ),
+        ("channel.library=sockets", "library sockets cannot carry it: exchange tf-ring over channel tcp"),
         ("exchange=rign", "Unknown exchange 'rign'; did you mean 'ring'?"),
         ("exchange_servers=2", "has no effect with exchange tf-ring"),
         ("exchange=tf-ps exchange_servers=3", "exchange_servers 3 exceed workers 2: each worker has at most one."),

@@ -50,10 +50,7 @@ def named(found: list[Finding], name: str) -> Finding:
 def test_what_saves_most_is_first_and_has_its_evidence() -> None:
     """The queue's 40 s come before 20 s of pauses; a container that takes one heartbeat would be there anyway."""
     found = findings(
-        case(
-            piece("allocate AM container", "yarn", 0, 41, source="RM log"),
-            piece("GC pause", "spark", 50, 70),
-        )
+        case(piece("allocate AM container", "yarn", 0, 41, source="RM log"), piece("GC pause", "spark", 50, 70))
     )
     assert [one.finding for one in found] == ["queue", "garbage"]
     assert (found[0].ns, found[0].saves_ns, found[0].above_noise) == (41 * S, 40 * S, True)

@@ -84,10 +84,7 @@ def test_a_jvm_has_creation_start_exit_and_pauses(tmp_path: Path) -> None:
     life = jvm.read(written(tmp_path, JVM))
     assert (life.start_ns, life.exit_ns, life.created_ns) == (4954344961592, 4970972057943, None)
     assert life.gc_pause_ns == 22_925_000 + 18_458_000
-    assert life.pauses == (
-        (4957475355059 - 22_925_000, 4957475355059),
-        (4961734496786 - 18_458_000, 4961734496786),
-    )
+    assert life.pauses == ((4957475355059 - 22_925_000, 4957475355059), (4961734496786 - 18_458_000, 4961734496786))
     life = jvm.read(written(tmp_path, JVM[: JVM.index("[4970972024223ns]")] + "[49709720"))
     assert (life.start_ns, life.exit_ns) == (4954344961592, None)
     assert jvm.read(written(tmp_path, "Error: Could not create the Java Virtual Machine.\n")) is None

@@ -12,32 +12,15 @@ from dlobd.timeline.builder import LaneBuilder
 from dlobd.tracing.clock_offset import Exchange
 from dlobd.tracing.recorder import Cost
 
-PROCESS = {
-    "k": "process",
-    "host": "h",
-    "role": "worker",
-    "index": 1,
-    "pid": 7,
-    "start_ns": 90,
-    "opened_ns": 100,
-    "forked": True,
-    "domain": "h/b/t",
-    "schema": 1,
-}
+PROCESS = {"k": "process", "host": "h", "role": "worker", "index": 1, "pid": 7, "start_ns": 90, "opened_ns": 100}
+PROCESS |= {"forked": True, "domain": "h/b/t", "schema": 1}
 ANCHOR = {"k": "anchor", "monotonic_ns": 101, "wall_ns": 1_000_101, "error_ns": 2}
 OUTER = {"k": "b", "l": "tensorflow", "n": "trainer", "i": 1, "p": 0, "t": 110}
 INNER = {"k": "b", "l": "feed", "n": "get", "i": 2, "p": 1, "t": 120, "w": {"waits_for": ["@feeder"]}, "a": {"x": 1}}
 INNER_END = {"k": "e", "i": 2, "t": 130, "a": {"bytes": 5}}
 INSTANT = {"k": "i", "n": "first batch", "t": 140}
 OUTER_END = {"k": "e", "i": 1, "t": 150}
-PAIR = {
-    "k": "x",
-    "domain_b": "d/b/t",
-    "sent_a_ns": 141,
-    "received_b_ns": 5,
-    "sent_b_ns": 6,
-    "received_a_ns": 145,
-}
+PAIR = {"k": "x", "domain_b": "d/b/t", "sent_a_ns": 141, "received_b_ns": 5, "sent_b_ns": 6, "received_a_ns": 145}
 ALL = (PROCESS, ANCHOR, OUTER, INNER, INNER_END, INSTANT, OUTER_END)
 
 
@@ -146,9 +129,4 @@ def test_a_collective_has_a_kind_and_a_number(tmp_path: Path) -> None:
     assert [s.id for s in process.steps()] == [0, 2]
     lane = LaneBuilder("rank-0", process.process)
     lane.add_recorded(process)
-    assert [(s.rendezvous, s.call) for s in lane.spans] == [
-        ("step 7", 7),
-        ("join ranks", None),
-        ("", 3),
-        ("", None),
-    ]
+    assert [(s.rendezvous, s.call) for s in lane.spans] == [("step 7", 7), ("join ranks", None), ("", 3), ("", None)]

@@ -184,8 +184,7 @@ def test_a_daemon_that_came_back_is_a_warning(run: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "name"),
-    [("127.0.0.1:20004", "datanode-0 (127.0.0.1:20004)"), ("h9:9866", "the DataNode at h9:9866")],
+    ("address", "name"), [("127.0.0.1:20004", "datanode-0 (127.0.0.1:20004)"), ("h9:9866", "the DataNode at h9:9866")]
 )
 def test_a_datanode_that_fell_silent_is_a_warning(run: Path, address: str, name: str) -> None:
     change(run, exit_code=0)

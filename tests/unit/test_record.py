@@ -193,11 +193,7 @@ def test_hdfs_outages_that_were_survived_are_warnings(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("dead", "said", "cause"),
     [
-        (
-            "namenode",
-            "Connection refused",
-            "namenode (127.0.0.1:5) died during the job: rank 0 (chief): gone",
-        ),
+        ("namenode", "Connection refused", "namenode (127.0.0.1:5) died during the job: rank 0 (chief): gone"),
         (
             "namenode",
             'rank 0 (chief): HdfsError: End of File Exception between local host is: "a"; destination host is: "b":1',
@@ -205,11 +201,7 @@ def test_hdfs_outages_that_were_survived_are_warnings(tmp_path: Path) -> None:
         ),
         ("datanode-1", "anything", "rank 0 (chief): gone"),
         ("", "anything", "rank 0 (chief): gone"),
-        (
-            "datanode-1",
-            "rank 1 (worker): the DataNode",
-            "datanode-1 (127.0.0.1:5) died during the job: rank 1",
-        ),
+        ("datanode-1", "rank 1 (worker): the DataNode", "datanode-1 (127.0.0.1:5) died during the job: rank 1"),
     ],
 )
 def test_what_a_rank_recorded_counts_where_hdfs_took_no_marker(

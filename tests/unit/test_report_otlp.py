@@ -149,10 +149,7 @@ def test_processes_are_resources_and_lanes_hang_below_the_window() -> None:
     assert told(join["attributes"])["dlobd.waits_for"] == ["rank-1"]
     (link,) = join["links"]
     assert link["spanId"] == train["spanId"]
-    assert told(link["attributes"]) == {
-        "dlobd.link": "released by",
-        "dlobd.released_unix_nano": WALL_NS + 8_000,
-    }
+    assert told(link["attributes"]) == {"dlobd.link": "released by", "dlobd.released_unix_nano": WALL_NS + 8_000}
     assert "links" not in step
 
 

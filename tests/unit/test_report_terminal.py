@@ -178,18 +178,8 @@ def run_of(capture: str) -> Run:
 
 def loud(name: str, saves_s: float = 9.0, evidence: int = 3) -> Finding:
     words = " ".join(["several words of a remedy"] * 8)
-    return Finding(
-        name,
-        "yarn",
-        f"{name.capitalize()} took long.",
-        9 * S,
-        round(saves_s * S),
-        S,
-        True,
-        ("e",) * evidence,
-        words,
-        words,
-    )
+    says, saves_ns = f"{name.capitalize()} took long.", round(saves_s * S)
+    return Finding(name, "yarn", says, 9 * S, saves_ns, S, True, ("e",) * evidence, words, words)
 
 
 @pytest.mark.parametrize("capture", NAMES)
@@ -249,16 +239,8 @@ def test_a_run_without_findings_says_so() -> None:
 
 
 def test_a_run_without_a_window_says_why() -> None:
-    failed = replace(
-        run_of("quick-run"),
-        status="failed",
-        reason="no cluster",
-        wall_ns=None,
-        layers=(),
-        unattributed_ns=None,
-        window=None,
-        findings=None,
-    )
+    none = {"wall_ns": None, "layers": (), "unattributed_ns": None, "window": None, "findings": None}
+    failed = replace(run_of("quick-run"), status="failed", reason="no cluster", **none)  # type: ignore[arg-type]
     shown = "\n".join(words for words, _ in lines(failed))
     assert "The run is failed: no cluster." in shown
     assert sentences.FINDINGS_TITLE not in shown
@@ -266,17 +248,7 @@ def test_a_run_without_a_window_says_why() -> None:
 
 
 def test_by_what_the_gradients_went_is_said() -> None:
-    soft = Plane(
-        plane="exchange",
-        kind="verbs",
-        device="rxe0:1",
-        interface="",
-        addresses=(),
-        soft=True,
-        asked="rdma",
-        agrees=True,
-        evidence=(),
-    )
+    soft = Plane("exchange", "verbs", "rxe0:1", "", (), True, (), "rdma", True)
     shown = " ".join(" ".join(words for words, _ in lines(replace(run_of("quick-run"), transport=(soft,)))).split())
     assert "Gradient exchange: verbs over rxe0:1, Soft-RoCE in software" in shown
 

@@ -30,25 +30,13 @@ SMALL = 0.01
 UNREADABLE = (files.WINDOW, files.JOB)
 """Without these nothing is computed, and one line says so."""
 
-EXTRA = (
-    "evidence/daemons.json",
-    "evidence/hosts.json",
-    "evidence/rm-attempts.json",
-    "evidence/nm-containers.json",
-    "evidence/client-interfaces.json",
-    "evidence/span_cost.json",
-    "evidence/noise.json",
-    "evidence/page_cache.json",
-    "evidence/resources.jsonl",
-    "evidence/model.py",
-    "logs/generation/logs/driver.stderr",
-    "logs/containers/container_1_0001_01_000001/stdout",
-    "logs/containers/executor_0/stderr",
-    "logs/containers/container_1_0001_01_000001/launch_container.sh",
-    "logs/daemons/datanode-0.log",
-    "logs/daemons/resourcemanager-audit.log",
-    "logs/daemons/spark-master.log",
-)
+EXTRA = """
+evidence/daemons.json evidence/hosts.json evidence/rm-attempts.json evidence/nm-containers.json evidence/model.py
+evidence/client-interfaces.json evidence/span_cost.json evidence/noise.json evidence/page_cache.json
+evidence/resources.jsonl logs/generation/logs/driver.stderr logs/containers/container_1_0001_01_000001/stdout
+logs/containers/executor_0/stderr logs/containers/container_1_0001_01_000001/launch_container.sh
+logs/daemons/datanode-0.log logs/daemons/resourcemanager-audit.log logs/daemons/spark-master.log
+"""
 """What bundles have besides what was captured."""
 
 
@@ -174,10 +162,7 @@ def test_each_file_that_is_deleted_is_missed(run: str, name: str, tmp_path: Path
         assert (found["status"], found["reason"]) == ("ok", None)
 
 
-BY_INVENTORY_ALONE = {
-    ("own-run", "logs/daemons/datanode-1-clienttrace.log"),
-    ("quick-run", "evidence/collected.json"),
-}
+BY_INVENTORY_ALONE = {("own-run", "logs/daemons/datanode-1-clienttrace.log"), ("quick-run", "evidence/collected.json")}
 """What nothing else in these bundles tells of. Without a list of daemons the last DataNode is not known to be one."""
 
 
@@ -295,7 +280,7 @@ def test_nodes_of_ones_own_cluster_are_counted(tmp_path: Path) -> None:
     assert [one.what for one in absent] == ["spans of 2 of 2 nodes of TFCluster.run"]
 
 
-@pytest.mark.parametrize("name", [*EXTRA, *sorted({name for run in RUNS for name in sources(run)})])
+@pytest.mark.parametrize("name", [*EXTRA.split(), *sorted({name for run in RUNS for name in sources(run)})])
 def test_every_file_of_a_bundle_has_a_rule(name: str) -> None:
     kind = source_kinds.kind_of(name)
     assert kind.unknown

@@ -14,19 +14,10 @@ from dlobd.measures.spark_metrics import METRICS, spark_metrics
 DATA = Path(__file__).parents[1] / "data"
 LINES = (DATA / "event-log.jsonl").read_text().splitlines()
 
-SPARKS_NAMES = {
-    "executorRunTime": "executorRunTime",
-    "executorCpuTime": "executorCpuTime",
-    "executorDeserializeTime": "executorDeserializeTime",
-    "executorDeserializeCpuTime": "executorDeserializeCpuTime",
-    "resultSize": "resultSize",
-    "jvmGCTime": "jvmGCTime",
-    "resultSerializationTime": "resultSerializationTime",
-    "memoryBytesSpilled": "memoryBytesSpilled",
-    "diskBytesSpilled": "diskBytesSpilled",
-    "bytesRead": "input.bytesRead",
-    "recordsRead": "input.recordsRead",
-}
+SAME = """executorRunTime executorCpuTime executorDeserializeTime executorDeserializeCpuTime resultSize jvmGCTime
+resultSerializationTime memoryBytesSpilled diskBytesSpilled"""
+SPARKS_NAMES = {name: name for name in SAME.split()}
+SPARKS_NAMES |= {"bytesRead": "input.bytesRead", "recordsRead": "input.recordsRead"}
 
 
 def found(lines: list[str]) -> dict[str, Any]:

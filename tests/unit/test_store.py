@@ -202,5 +202,5 @@ def test_secrets_are_redacted_in_json_logs_and_command_lines(bundle: store.Bundl
     assert bundle.add(binary, "evidence/picture").read_bytes() == b"\0token=abc"
     words = ["--epochs", "3", "--api-token", "abc", "spark.my.password=xyz", "--name", "token"]
     assert redaction.redact_words(words) == [
-        *("--epochs", "3", "--api-token", "[redacted]", "spark.my.password=[redacted]", "--name", "token"),
+        *("--epochs", "3", "--api-token", "[redacted]", "spark.my.password=[redacted]", "--name", "token")
     ]

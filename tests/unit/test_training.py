@@ -75,16 +75,8 @@ def test_seed_batch_and_step_decide_it_alone(tf: Any) -> None:
 
     compiled = tf.function(lambda images, step: flip_crop(tf, images, 1, 2, step))
     assert augmented(1, 2, 3) == augmented(1, 2, 3) == compiled(batch, tf.constant(3, tf.int64)).numpy().tobytes()
-    ways = [
-        (1, 2, 3),
-        (2, 2, 3),
-        (1, 1, 3),
-        (1, 3, 2),
-        (1, 2, 4),
-        (3, 2, 1),
-        (1, 2, 3 + 2**20),
-        (2**31 - 1, 2**32 - 1, 3),
-    ]
+    ways = [(1, 2, 3), (2, 2, 3), (1, 1, 3), (1, 3, 2), (1, 2, 4), (3, 2, 1)]
+    ways += [(1, 2, 3 + 2**20), (2**31 - 1, 2**32 - 1, 3)]
     assert len({augmented(*way) for way in ways}) == len(ways)
 
 
@@ -159,17 +151,9 @@ def test_nothing_is_tuned_that_could_outlive_the_pipeline(
     assert tuned == [False]
 
 
-PLAIN: dict[str, Any] = {
-    "learning_rate": 0.5,
-    "momentum": 0.0,
-    "weight_decay": 0.0,
-    "epochs": 4,
-    "steps": 40,
-    "steps_per_epoch": 10,
-    "num_epochs_per_decay": 0.0,
-    "learning_rate_decay_factor": 0.0,
-    "warmup_epochs": 0.0,
-}
+ZERO = "momentum weight_decay num_epochs_per_decay learning_rate_decay_factor warmup_epochs"
+PLAIN: dict[str, Any] = dict.fromkeys(ZERO.split(), 0.0)
+PLAIN |= {"learning_rate": 0.5, "epochs": 4, "steps": 40, "steps_per_epoch": 10}
 
 
 def job(**changes: Any) -> Any:

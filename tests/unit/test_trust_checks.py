@@ -198,8 +198,7 @@ def test_a_datanode_that_died_explains_other_bytes(quick: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line",
-    ["WARN hdfs.DFSClient: Connection failure", "ERROR cluster.YarnScheduler: Lost executor 1 on host: killed"],
+    "line", ["WARN hdfs.DFSClient: Connection failure", "ERROR cluster.YarnScheduler: Lost executor 1 on host: killed"]
 )
 def test_a_repeated_read_explains_other_bytes(quick: Path, line: str) -> None:
     log = next(quick.glob("logs/containers/*_000002/stderr")) if "hdfs" in line else quick / DRIVER
