@@ -15,7 +15,6 @@ import pytest
 
 from dlobd.bundle.store import Bundle
 from dlobd.faults import hooks, injection_log, sigstop, slow_disk
-from dlobd.faults.injection_log import Injection
 from dlobd.faults.observed_run import LogTail, ObservedRun
 from dlobd.faults.triggers import Fault, FileAppears, LogLine, Moment, Recorded, armed, wait_for
 from dlobd.job.training import inputs as training_inputs
@@ -125,14 +124,12 @@ def test_a_file_and_a_recorded_instant_are_triggers_too(tmp_path: Path) -> None:
 # ---- the injection log
 
 
-def test_an_injection_that_did_not_happen_is_known(tmp_path: Path) -> None:
+def test_a_process_that_never_appears_is_not_stopped(tmp_path: Path) -> None:
     sigstop.stop("hdfs/read", list, 0.01, tmp_path, threading.Event(), within_s=0.05)
     over = threading.Event()
     over.set()
     sigstop.stop("hdfs/read", list, 0.01, tmp_path, over, within_s=60)
     assert injection_log.read(tmp_path) == []
-    injection_log.write(tmp_path, Injection("one", 5, 10, 15))
-    assert injection_log.missing(tmp_path, ["one", "two"]) == ["two"]
 
 
 def test_the_disk_of_a_directory_is_known_before_the_directory_exists(tmp_path: Path) -> None:

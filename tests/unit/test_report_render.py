@@ -30,11 +30,11 @@ def test_no_line_is_too_wide_and_no_number_is_folded(rows: list[tuple[str, int, 
         assert any(f"{row[1] / 1e9:.3f}" in line.split() for line in lines)
 
 
-def test_cells_have_units_and_empty_tables_are_omitted() -> None:
+def test_units_of_cells() -> None:
+    """Stored values are integers of nanoseconds and bytes, and shares of 1."""
     assert [cell(1_500_000, unit) for unit in ("s", "ms", "mb", "number")] == ["0.002", "1.500", "1.5", "1,500,000"]
     assert (cell(0.541, "share"), cell(0.92131234, "number"), cell(None, "s")) == ("54.1", "0.921312", "-")
     assert (cell("80 %", "s"), cell(True, "text"), cell(["a"], "text")) == ("80 %", "true", '["a"]')
-    assert printed(Table("title", [Column("name")], [])) == []
 
 
 def test_the_terminal_leaves_out_columns_of_the_page_and_counts_rows() -> None:
@@ -59,3 +59,8 @@ def test_the_terminal_leaves_out_columns_of_the_page_and_counts_rows() -> None:
         "rows": [["a", "x", 10**9], ["b", "y", 0]],
         "note": "A note.",
     }
+
+
+def test_a_table_without_rows_is_not_printed() -> None:
+    """Its title would stand alone."""
+    assert printed(Table("title", [Column("name")], [])) == []
