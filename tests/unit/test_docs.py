@@ -78,12 +78,6 @@ def test_each_command_has_an_example(generate: ModuleType) -> None:
             assert parameter.help, (name, parameter.name)
 
 
-def test_an_example_that_the_command_line_refuses_is_found() -> None:
-    for words in (["runs/new"], ["runs/new", "--against", "runs/old", "--max-regression", "much"]):
-        with pytest.raises(typer.TyperException), COMMAND.commands["check"].make_context("check", words):
-            pass
-
-
 def test_the_picture_is_what_the_terminal_shows(generate: ModuleType) -> None:
     record = json.loads((TOP / "tests" / "golden" / "run.json").read_text())
     svg = generate.picture(Run.from_json(record))

@@ -55,9 +55,12 @@ def test_a_control_has_the_delays_with_length_0() -> None:
     assert (found["yarn"].injected_ns, found["yarn"].holds) == ((2 * S,) * 6, True)
 
 
-def test_intervals_need_blocks_and_controls() -> None:
+def test_too_few_blocks_give_no_interval() -> None:
     found = compared(S, 5)
     assert (found["yarn"].error_ns.low, found["yarn"].holds) == (None, None)
+
+
+def test_runs_without_their_control_are_left_out() -> None:
     run = paired_controls.of_run("feed", 0, [], run_of(S, S))
     other = paired_controls.of_run("feed", 1, [], run_of(S, S))
     assert paired_controls.compared([run], [other]) == []
@@ -74,11 +77,14 @@ def test_a_delay_proves_the_span_that_contains_it() -> None:
     assert covered.untouched_ns == ((("spark", "b"), 4 * S), (("unattributed", "unattributed"), S))
 
 
-def test_polls_are_not_proven_and_sleeps_are_counted_apart() -> None:
+def test_a_span_does_not_prove_its_poll() -> None:
     wait = span("w", "spark", 0, 4 * S, cause="poll", cause_period_ns=S)
     covered = coverage.of_run(attribute(Trace(0, 4 * S, (wait,))), {("spark", "w")})
     assert covered.untouched_ns == ((("spark", "poll"), S),)
     assert covered.asleep_ns == 0, "its length is a default value"
+
+
+def test_a_sleep_of_known_length_is_counted_apart() -> None:
     read = DONE_MARKER_POLL
     wait = span("w", "spark", 0, 4 * S, cause=read, cause_period_ns=S)
     covered = coverage.of_run(attribute(Trace(0, 4 * S, (wait,))), {("spark", "w")})
