@@ -11,7 +11,7 @@ from dlobd.job.datasets.base import dataset_of, layout_of
 _ROWS = [pytest.param(row, id=row.name) for row in DATASETS if not row.reason()]
 
 
-def test_what_a_checkout_holds_is_tested() -> None:
+def test_data_sets_of_a_checkout_are_tested() -> None:
     assert {row.values[0].name for row in _ROWS} >= set(DATASETS.names()) - {"cifar10"}
 
 

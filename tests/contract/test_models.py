@@ -140,7 +140,7 @@ def test_evaluation_is_deterministic_and_uses_moving_statistics(name: str) -> No
 
 
 @pytest.mark.parametrize("convolutional", sorted(PARAMETERS.keys() - {"softmax-regression", "mlp"}))
-def test_what_is_not_an_image_is_refused(convolutional: str) -> None:
+def test_data_without_images_is_refused(convolutional: str) -> None:
     with pytest.raises(
         ValueError, match=r"need images of height x width x channels; those of this data set are \(7,\)"
     ):

@@ -141,7 +141,7 @@ def test_waits_are_replaced_in_turn() -> None:
     assert attribution.segments[0].chain == (MAIN_LANE, "driver", "rank 0")
 
 
-def test_a_layer_that_held_nobody_up_has_a_row_of_0() -> None:
+def test_a_layer_beside_the_critical_path_has_a_row_of_0() -> None:
     main = span("train", "tensorflow", 0, 100)
     beside = span("take blocks", "feed", 10, 90, "rank 0/reader")
     later = span("stop", "yarn", 100, 120, "node")
@@ -306,7 +306,7 @@ def test_calls_are_measured_unless_their_end_is_missing() -> None:
 @pytest.mark.parametrize(
     ("cause", "length"), [("done-marker poll (0.1 s)", "read"), ("Spark's barrier poll", "default"), ("poll", None)]
 )
-def test_a_named_wait_is_told_apart_with_where_its_length_is_from(cause: str, length: str | None) -> None:
+def test_a_named_wait_has_the_origin_of_its_length(cause: str, length: str | None) -> None:
     wait = span("w", "launcher", 0, 100, waits_for=("nobody",), cause=cause, cause_period_ns=30)
     row = known(wait)
     assert (row.measured_ns, row.between_marks_ns, row.named_wait_ns, row.unexplained_ns) == (0, 0, 30, 70)
@@ -355,7 +355,7 @@ def test_own_time_of_the_main_lane_is_saved_whole() -> None:
     assert saved(of, "a", "b") == 30
 
 
-def test_what_another_lane_is_waited_for_beside_saves_nothing() -> None:
+def test_the_shorter_of_two_awaited_lanes_saves_nothing() -> None:
     """The shorter of two lanes saves nothing, the longer as much as it is longer, both together the rest."""
     of = trace(
         span("wait", "spark", 0, 90, MAIN_LANE, waits_for=("one", "other")),

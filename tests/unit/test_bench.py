@@ -168,7 +168,7 @@ def test_a_page_changes_between_its_markers_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("busy", "loaded", "code", "measured"), [(60.0, False, 8, 0), (60.0, True, 0, 1), (3.0, False, 0, 1)]
 )
-def test_a_busy_machine_is_refused_unless_told(
+def test_a_busy_machine_is_refused_without_loaded(
     busy: float, loaded: bool, code: int, measured: int, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     monkeypatch.setattr(series_runner, "busy_percent", lambda seconds: busy)

@@ -38,7 +38,7 @@ def test_each_way_asks_for_its_own_processes() -> None:
     assert capacity.demand_mb(chosen("launcher=tfos-stock"))["driver"] == 512 + 1024, "it imports TensorFlow"
 
 
-def test_a_machine_with_too_little_memory_is_told_what_is_asked() -> None:
+def test_too_little_memory_is_an_error_with_both_figures() -> None:
     with pytest.raises(SetupError) as refusal:
         check(free_mb=5375)
     assert refusal.value.what == (
@@ -71,7 +71,7 @@ def test_vcores_are_counted_too() -> None:
         check("executor_cores=5")
 
 
-def test_a_machine_without_a_gpu_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_a_gpu_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capacity, "gpus_here", lambda: 0)
     capacity.check_gpus(chosen())
     with pytest.raises(SetupError, match="device gpu: no NVIDIA GPU was found on this machine"):
@@ -115,7 +115,7 @@ def load(*settings: str) -> Experiment:
     return files.load("softmax-mnist", settings)
 
 
-def test_what_is_zero_is_derived_told_and_stored() -> None:
+def test_memory_of_0_is_derived_reported_and_stored() -> None:
     told: list[str] = []
     both = files.load("softmax-mnist", ZERO, told.append)
     # 1280, and twice 30,000 records of 28 x 28 bytes
@@ -129,7 +129,7 @@ def test_what_is_zero_is_derived_told_and_stored() -> None:
         load("executor_memory_mb=100")
 
 
-def test_what_needs_more_gets_more() -> None:
+def test_larger_jobs_get_more_memory() -> None:
     plain = load(*ZERO).executor_overhead_mb
     assert load(*ZERO, "launcher=tfos-stock").executor_overhead_mb == plain + 1280
     assert load(*ZERO, "model=lenet").executor_overhead_mb > plain
@@ -143,7 +143,7 @@ def test_what_needs_more_gets_more() -> None:
     assert load(*ZERO, *large, "input=read").executor_overhead_mb < plain + 256
 
 
-def test_every_model_gets_what_its_measured_runs_had() -> None:
+def test_every_model_gets_the_memory_of_its_measured_runs() -> None:
     for point in points().values():
         free = dataclasses.replace(point, executor_memory_mb=0, executor_overhead_mb=0)
         sizes = memory.derived(free)

@@ -86,7 +86,7 @@ def test_the_whole_set_has_five_batches_in_their_order(tmp_path: Path, monkeypat
         next(DATASETS.get("cifar10")().chunks("train", range(10), 10))
 
 
-def test_a_set_that_is_not_there_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_data_set_names_the_command_that_fetches_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="fetch it with `dlobd data fetch cifar10`, or use dataset=cifar10-partial"):
         dataset_of(dataclasses.replace(files.load("softmax-mnist"), dataset="cifar10"))
     monkeypatch.setattr(paths, "PACKAGE", tmp_path / "site-packages" / "dlobd")

@@ -182,7 +182,7 @@ def test_run_shows_the_breakdown_and_ends_with_the_bundle(
     assert (experiment.name, experiment.seed, where) == ("softmax-mnist-quick", 5, Path("elsewhere"))
 
 
-def test_show_tells_what_a_run_cost(command: Command, bundle: store.Bundle) -> None:
+def test_show_computes_the_cost_of_a_run(command: Command, bundle: store.Bundle) -> None:
     code, out, _ = command("show", str(bundle.path), "--price-per-hour", "7200")
     assert code == 0
     assert f"{bundle.run_id} --full\n" in out
@@ -249,7 +249,7 @@ def test_several_experiments_end_with_their_comparison(
 SWEEP = 'extends = "softmax-mnist-quick"\ninput = "read"\n[axes]\nworkers = [1, 7]\nlauncher = ["native"]\n'
 
 
-def test_a_sweep_says_every_impossible_combination(command: Command) -> None:
+def test_a_sweep_lists_every_impossible_combination(command: Command) -> None:
     Path("s.toml").write_text(SWEEP)
     code, out, err = command("sweep", "s.toml", "--dry-run")
     assert (code, out) == (2, "")
@@ -438,9 +438,7 @@ def test_by_hand_is_never_dropped(command: Command, words: tuple[str, ...], line
         ("tfos", None, ["a Spark job runs", "a Spark job runs", "a Spark job runs"]),
     ],
 )
-def test_what_is_said_while_a_job_runs_is_true_of_its_launcher(
-    launcher: str, source: str | None, says: list[str]
-) -> None:
+def test_progress_messages_fit_the_launcher(launcher: str, source: str | None, says: list[str]) -> None:
     from dlobd.run.progress import Narrator
 
     said: list[str] = []

@@ -87,7 +87,7 @@ def test_an_own_directory_is_checked_and_left_alone(tmp_path: Path, monkeypatch:
     assert jars.resolve_jars(NO_JAVA, print, [JAR]) == [path]
 
 
-def test_the_line_of_ivy_that_says_why_is_shown() -> None:
+def test_the_line_of_ivy_with_the_cause_is_shown() -> None:
     cause = "Server access error at url X (java.net.UnknownHostException: h)"
     text = f":: problems summary ::\n:::: WARNINGS\n\t\tmodule not found: a#b;1\n\t{cause}\n"
     assert jars.telling_line(text) == cause

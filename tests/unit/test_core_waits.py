@@ -136,7 +136,7 @@ def segment(start_ns: int, end_ns: int, who: Process | None, layer: str = "spark
     return Segment(start_ns, end_ns, layer, span, "span", (lane,))
 
 
-def test_what_nobody_read_is_unknown_and_why_is_said(tmp_path: Path) -> None:
+def test_time_without_readings_is_unknown_with_its_reason(tmp_path: Path) -> None:
     who = Process("h", "worker", 0, 7, 0)
     lines = [
         {"k": "process", "host": "h", "role": "worker", "index": 0, "pid": 7, "start_ns": 0}
@@ -165,7 +165,7 @@ def test_what_nobody_read_is_unknown_and_why_is_said(tmp_path: Path) -> None:
 # ---- a real machine
 
 
-def test_a_comparison_leaves_a_busy_run_out_unless_it_is_told() -> None:
+def test_a_comparison_excludes_a_busy_run_unless_it_is_allowed() -> None:
     names = "ns on_core_ns on_core_lo_ns on_core_hi_ns waiting_ns waiting_lo_ns waiting_hi_ns blocked_ns unknown_ns"
     part = dict.fromkeys(names.split(), 0)
     waits = {"whole": part, "layers": [], "unknown": [], "processes": [], "pressure": []}

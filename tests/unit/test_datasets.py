@@ -39,7 +39,7 @@ def _masked(data: bytes) -> int:
 
 
 @pytest.mark.parametrize("values", [1, 5, 127, 128, 784, 3072])
-def test_records_are_framed_as_tfrecord_demands(values: int) -> None:
+def test_records_have_the_framing_of_tfrecord(values: int) -> None:
     images, labels = _samples(3, values)
     data = tfrecord.encode(images, labels, _layout(values))
     size = _layout(values).record_bytes
@@ -95,7 +95,7 @@ def test_a_torn_block_is_refused(cut: int) -> None:
 @pytest.mark.parametrize(
     ("classes", "size"), [(1, 1), (10, 1), (128, 1), (129, 2), (1000, 2), (16_384, 2), (16_385, 3)]
 )
-def test_labels_have_so_many_bytes_as_the_largest_needs(classes: int, size: int) -> None:
+def test_labels_have_the_bytes_of_the_largest_class(classes: int, size: int) -> None:
     layout = tfrecord.Layout((4,), classes=classes)
     labels = np.unique(np.array([0, 1, 127, 128, 300, classes // 2, classes - 1]).clip(max=classes - 1))
     data = tfrecord.encode(np.zeros((len(labels), 4), np.uint8), labels, layout)

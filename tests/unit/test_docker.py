@@ -167,7 +167,7 @@ def test_no_address_is_of_the_loopback_interface(role: str, tmp_path: Path) -> N
             assert "localhost" not in value, (site, key)
 
 
-def test_clients_and_yarn_say_which_dlobd_the_nodes_have(role: str, tmp_path: Path) -> None:
+def test_site_files_of_yarn_name_the_dlobd_of_the_nodes(role: str, tmp_path: Path) -> None:
     this = installation.this()
     said = {VERSION: this.version, PYTHON: this.python}
     conf = written(role, tmp_path)

@@ -78,7 +78,7 @@ def test_each_command_has_an_example(generate: ModuleType) -> None:
             assert parameter.help, (name, parameter.name)
 
 
-def test_the_picture_is_what_the_terminal_shows(generate: ModuleType) -> None:
+def test_the_picture_equals_the_terminal(generate: ModuleType) -> None:
     record = json.loads((TOP / "tests" / "golden" / "run.json").read_text())
     svg = generate.picture(Run.from_json(record))
     text = re.sub(r"<[^>]+>", " ", svg).replace("&#160;", " ")

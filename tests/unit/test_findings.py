@@ -47,7 +47,7 @@ def named(found: list[Finding], name: str) -> Finding:
     return next(one for one in found if one.finding == name)
 
 
-def test_what_saves_most_is_first_and_has_its_evidence() -> None:
+def test_the_largest_saving_comes_first_with_its_evidence() -> None:
     """The queue's 40 s come before 20 s of pauses; a container that takes one heartbeat would be there anyway."""
     found = findings(
         case(piece("allocate AM container", "yarn", 0, 41, source="RM log"), piece("GC pause", "spark", 50, 70))
@@ -58,7 +58,7 @@ def test_what_saves_most_is_first_and_has_its_evidence() -> None:
     assert "spark.yarn.queue" in found[0].remedy
 
 
-def test_what_another_lane_is_waited_for_beside_is_no_finding() -> None:
+def test_the_shorter_of_two_awaited_lanes_is_no_finding() -> None:
     beside = [piece("allocate executor container", "yarn", 10, 60, f"executor-{i}") for i in (1, 2)]
     wait = piece("wait for executors", "spark", 10, 60, waits_for=("executor-1", "executor-2"))
     assert findings(case(wait, *beside))[0].saves_ns == 49 * S
@@ -68,7 +68,7 @@ def test_what_another_lane_is_waited_for_beside_is_no_finding() -> None:
     assert not named(found, "queue").above_noise
 
 
-def test_boundaries_and_noise_decide_what_is_above_noise() -> None:
+def test_boundaries_and_noise_limit_findings() -> None:
     found = findings(case(piece("GC pause", "spark", 0, 30, resolution_ns=25 * S)))
     assert (found[0].saves_ns, found[0].lo_ns, found[0].above_noise) == (30 * S, 5 * S, False)
     assert findings(case(piece("GC pause", "spark", 0, 30, resolution_ns=30 * S))) == []
@@ -91,7 +91,7 @@ def test_a_setting_that_is_there_is_not_recommended() -> None:
     assert findings(case(fed, chosen=replace(MAIN_JOB, input="read"))) == []
 
 
-def test_checkpoints_are_told_from_other_writes() -> None:
+def test_checkpoints_differ_from_other_writes() -> None:
     around = piece("checkpoint", "tensorflow", 0, 40)
     inside = piece("CREATE DataNode", "hdfs", 10, 30, parent=around.id)
     found = findings(case(around, inside))
@@ -104,7 +104,7 @@ def test_checkpoints_are_told_from_other_writes() -> None:
     assert found[1].saves_ns == pytest.approx(0.7 * S)
 
 
-def test_what_a_rank_does_for_all_is_no_straggling() -> None:
+def test_work_of_a_rank_for_all_ranks_is_no_straggling() -> None:
     """The chief enters late because it stores the model: that is the checkpoint's."""
     wait = piece("wait for trainers", "launcher", 0, 60, waits_for=("rank-0", "rank-1"))
     late = [number + 0.4 for number in range(50)]
@@ -152,7 +152,7 @@ def test_short_steps_are_a_matter_of_the_batch() -> None:
     assert findings(case(*[piece("step", "tensorflow", n, n + 1, call=n) for n in range(1, 50)], chosen=small)) == []
 
 
-def test_a_cold_start_is_told_from_a_slow_import() -> None:
+def test_a_cold_start_differs_from_a_slow_import() -> None:
     part = EnvironmentPart("environment", "cold", 900 << 20, 10 << 20, 900 << 20)
     slow = piece("import tensorflow", "tensorflow", 0, 25)
     found = findings(case(slow, environment_cache=EnvironmentCache("cold", (part,))))

@@ -95,7 +95,7 @@ def test_steps_have_a_row_a_rank_and_step(bundle: store.Bundle) -> None:
     pd.testing.assert_frame_equal(table, expected)
 
 
-def test_a_frame_says_whether_its_run_may_be_compared(bundle: store.Bundle) -> None:
+def test_a_frame_has_the_status_of_its_run(bundle: store.Bundle) -> None:
     bundle.write(
         run_record(bundle.run_id, status="invalid", reason="the ranks recorded 1 step spans; they report 2 steps")
     )
@@ -105,7 +105,7 @@ def test_a_frame_says_whether_its_run_may_be_compared(bundle: store.Bundle) -> N
         assert frame.attrs["reason"].startswith("the ranks recorded")
 
 
-def test_load_of_what_is_no_bundle(tmp_path: Path) -> None:
+def test_load_refuses_a_directory_without_a_run(tmp_path: Path) -> None:
     with pytest.raises(BundleError, match="there is no run"):
         dlobd.load(tmp_path)
 

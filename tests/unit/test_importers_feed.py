@@ -39,7 +39,7 @@ def test_gets_and_puts_are_matched_by_their_bytes() -> None:
     assert room_ns(PUTS, [], 150) == {0: 0}
 
 
-def test_a_rank_that_stops_inside_a_get_whose_rows_are_there() -> None:
+def test_a_rank_that_stops_in_a_get_with_rows_in_its_queue() -> None:
     """Its executor, which has put them and waits until they are taken, is not asked: the queue has the time. Puts of
     the cluster that was there before are not this rank's."""
     trainer = Process("host", "worker", 0, 1)
@@ -67,7 +67,7 @@ def test_a_rank_that_stops_inside_a_get_whose_rows_are_there() -> None:
     ]
 
 
-def test_a_wait_for_what_is_read_ahead_goes_through_the_thread_to_the_feeder() -> None:
+def test_a_wait_for_a_block_read_ahead_leads_through_the_thread_to_the_feeder() -> None:
     trainer = Process("host", "chief", 0, 1)
 
     def span(i: int, name: str, start_ns: int, end_ns: int, *waits_for: str, thread: str = "", **attrs: Any) -> Any:
@@ -141,7 +141,7 @@ def test_the_tasks_on_which_a_job_hung() -> None:
     assert found == [("j", "1", 72, 95), ("j", "1", 55, 70), ("j", "2", 0, 50)]
 
 
-def test_an_attempt_in_vain_is_not_what_a_job_hung_on() -> None:
+def test_a_lost_attempt_is_not_on_the_critical_path_of_a_job() -> None:
     """Not the one that a speculative attempt overtook, although it ended last; what a task took until it was made again
     is lost, also where its executor died, and the attempts before it are one."""
     winner, overtaken = spark.Task(1, 0, "2", 60, 70, 0), spark.Task(0, 0, "1", 10, None, 0)
@@ -165,7 +165,7 @@ def test_an_attempt_in_vain_is_not_what_a_job_hung_on() -> None:
     assert [one.again for one in lost([job])] == [False]
 
 
-def test_parts_of_python_workers_and_tasks_are_told_apart() -> None:
+def test_ranks_and_tasks_are_parts_of_python_workers() -> None:
     taken: list[tuple[int, int]] = []
     first = [span(1, 0, 100), span(2, 10, 20, parent=1), span(3, 300, 400)]
     assert executor._one_at_a_time(first, taken) == (first, [])

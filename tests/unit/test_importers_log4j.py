@@ -166,7 +166,7 @@ def test_each_refused_close_doubles_its_sleep() -> None:
     assert [retry.next_ns for retry in found] == [4_963_904_000_000, None, None]
 
 
-def test_a_refused_close_was_tried_again_when_the_namenode_says_so() -> None:
+def test_the_retry_of_a_refused_close_is_in_the_namenode_log() -> None:
     found = list(
         hdfs.close_retries(
             parsed(

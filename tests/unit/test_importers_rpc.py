@@ -72,7 +72,7 @@ def test_polls_are_spans_only_after_the_release_of_their_wait() -> None:
     assert call_spans.poll_ns([first, last], "allocate", last.end_ns) is None
 
 
-def test_what_a_call_takes_while_something_else_carries_the_lane_is_left_out() -> None:
+def test_calls_beside_python_work_are_left_out() -> None:
     """A feed task's Python is not held up by its JVM's calls, except where it reads a block; the last goes on after."""
     (call,) = [call for call in calls(DRIVER) if call.method == "create"]
     lane = LaneBuilder("executor-1", Process("host", "executor", 1, 0))

@@ -25,7 +25,7 @@ def parsed(*lines: str) -> Iterator[log4j.LogLine]:
     return log4j.parse("".join(lines).splitlines(keepends=True), "log")
 
 
-def test_a_restarted_resourcemanager_tells_the_story_again() -> None:
+def test_states_repeated_after_a_restart_of_the_resourcemanager_are_ignored() -> None:
     life = yarn.life(
         parsed(
             app(1_000_000, "NEW_SAVING", "SUBMITTED"),
@@ -130,7 +130,7 @@ def test_a_reservation_is_a_container_only_once_it_is_allocated() -> None:
     assert set(yarn.life(parsed(*log), [], "application_1_7").containers) == {met}
 
 
-def test_attempts_of_an_application_are_told_apart() -> None:
+def test_attempts_of_an_application_have_states_of_their_own() -> None:
     states = ((1, "ALLOCATED_SAVING", "RUNNING"), (1, "FINAL_SAVING", "FAILED"), (2, "ALLOCATED_SAVING", "RUNNING"))
     log = [
         line(

@@ -27,7 +27,7 @@ def digest() -> str:
     return installation.digest(installation.files())
 
 
-def test_the_version_is_the_number_and_what_the_files_are() -> None:
+def test_the_version_is_the_number_and_the_digest_of_files() -> None:
     this = installation.this()
     number, _, content = this.version.partition("+")
     assert number == __version__
@@ -56,7 +56,7 @@ def test_a_changed_file_is_another_dlobd(package: Path) -> None:
     assert digest() == seen[0]
 
 
-def test_what_python_compiles_and_a_wheel_carries_is_not_the_package(package: Path) -> None:
+def test_compiled_and_shipped_files_do_not_change_the_version(package: Path) -> None:
     """A checkout has `data/` beside the package, a wheel has it in `_shipped`: both are one dlobd."""
     before, files = digest(), installation.files()
     for name in ("__pycache__/a.pyc", "tracing/__pycache__/clock.pyc", "_shipped/data/mnist/README.md"):

@@ -60,7 +60,7 @@ def of_medians(values: Any, truth: float) -> tuple[float, float]:
 
 @pytest.mark.parametrize("repeats", [6, 7, 9, 12])
 @pytest.mark.parametrize("noise", [*SYMMETRIC.values(), lognormal], ids=[*SYMMETRIC, "lognormal"])
-def test_a_median_is_held_as_often_as_said_whatever_the_distribution(noise: Noise, repeats: int) -> None:
+def test_intervals_of_medians_have_their_coverage_for_any_distribution(noise: Noise, repeats: int) -> None:
     values = 10 + noise(np.random.default_rng(repeats), (EXPERIMENTS, repeats))
     rate, coverage = of_medians(values, 10)
     assert rate == pytest.approx(coverage, abs=SLACK)
@@ -69,7 +69,7 @@ def test_a_median_is_held_as_often_as_said_whatever_the_distribution(noise: Nois
 
 @pytest.mark.parametrize("repeats", [6, 7, 9, 12])
 @pytest.mark.parametrize("noise", SYMMETRIC.values(), ids=SYMMETRIC)
-def test_means_and_centres_are_held_as_often_as_said(noise: Noise, repeats: int) -> None:
+def test_intervals_of_means_and_centres_have_their_coverage(noise: Noise, repeats: int) -> None:
     values = noise(np.random.default_rng(repeats), (EXPERIMENTS, repeats))
     for groups in (estimates.subsample_mean(values), estimates.hodges_lehmann(values)):
         assert held(groups, groups.means, 0) == pytest.approx(groups.coverage, abs=SLACK)

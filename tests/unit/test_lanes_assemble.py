@@ -84,7 +84,7 @@ def test_a_killed_executor_is_closed_at_its_last_evidence(bundle: Path) -> None:
     adds_up(assemble(Evidence(bundle)))
 
 
-def test_an_executor_that_registers_too_late_released_nobody(bundle: Path) -> None:
+def test_an_executor_that_registers_too_late_releases_no_wait(bundle: Path) -> None:
     """On a slow machine Spark goes on without it, after its own patience: the wait for executors was not released, and
     nothing of that contradicts anything."""
     log = bundle / "logs" / "driver.stderr"

@@ -22,7 +22,7 @@ def trace() -> Trace:
     return assemble(Evidence(SEEN))
 
 
-def test_four_fifths_of_the_wall_were_measured_or_waits_whose_length_was_read(trace: Trace) -> None:
+def test_four_fifths_of_the_wall_were_measured(trace: Trace) -> None:
     seen: Counter[str] = Counter()
     for segment in attribute(trace).segments:
         known = quality(segment)

@@ -42,7 +42,7 @@ def test_phases_follow_each_other_up_to_their_end() -> None:
     assert added(bare.replace(" [netty-rpc-connection-0]", "")) == []
 
 
-def test_what_a_jvm_says_of_its_own_start_and_pauses() -> None:
+def test_the_start_and_the_pauses_of_a_jvm_are_spans() -> None:
     lane = LaneBuilder("executor-1", Process("host", "executor", 1, 0))
     life = JvmLife(100, 900, 15, 140, ((50, 120), (150, 165), (890, 910)))
     first = log4j.LogLine(350, "INFO", "a", "Started daemon with process name: 7@host", "executor", "main")

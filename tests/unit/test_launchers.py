@@ -62,7 +62,7 @@ def _trained(told: list[Any]) -> Callable[[Any, Node], None]:
     return lambda job, node: told.append((job, node))
 
 
-def test_every_launcher_tells_a_rank_of_its_peers_by_one_path(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_launcher_gives_a_rank_its_peers(monkeypatch: pytest.MonkeyPatch) -> None:
     job = SimpleNamespace(exchange="tf-ring")
     told: list[Any] = []
     sink = io.BytesIO()

@@ -60,7 +60,7 @@ def test_earlier_runs_are_those_of_the_experiment_and_the_machine(tmp_path: Path
     assert machine_noise.earlier_walls_ns(Bundle(tmp_path / "none" / new.run_id), record) == []
 
 
-def test_so_many_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_earlier_runs_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine_noise, "MAX_BUNDLES", 2)
     for number in range(4):
         bundle = stored(tmp_path, number, wall_ns=(number + 1) * S)

@@ -80,7 +80,7 @@ def test_an_unmeasured_overhead_is_null_and_a_changed_one_is_found(tmp_path: Pat
     assert "overhead.loop.ns" in wrong.detail
 
 
-def test_what_the_recorders_counted_is_summed(tmp_path: Path) -> None:
+def test_costs_of_all_recorders_are_summed(tmp_path: Path) -> None:
     bundle = bundle_of(tmp_path)
     first, second, *_ = sorted(bundle.spans.rglob("spans-*.jsonl"))
     for path, counts in ((first, (1, 2, 3, 4, 50, 60, 7, 8)), (second, (1, 2, 3, 4, 500, 600, 70, 80))):
@@ -92,7 +92,7 @@ def test_what_the_recorders_counted_is_summed(tmp_path: Path) -> None:
     assert "77 lines of span files are lost: they could not be written to disk" in run["warnings"]
 
 
-def test_lines_that_only_stderr_tells_are_lost_too(tmp_path: Path) -> None:
+def test_lost_lines_in_stderr_are_counted(tmp_path: Path) -> None:
     bundle = bundle_of(tmp_path, None)
     stderr = next(bundle.logs.glob("containers/*/stderr"))
     said = "dlobd: {} lines of spans of process {} are lost {}\n"
@@ -114,7 +114,7 @@ def test_too_much_is_a_warning(tmp_path: Path) -> None:
     )
 
 
-def test_a_run_without_recorder_says_so(tmp_path: Path) -> None:
+def test_a_run_without_recorder_has_a_warning(tmp_path: Path) -> None:
     bundle = bundle_of(tmp_path, {"recording": "off", "span_ns": None})
     shutil.rmtree(bundle.spans)
     run = recomputed(bundle)
@@ -144,7 +144,7 @@ def test_only_spans_in_the_stretches_of_their_own_lane_are_on_the_chain() -> Non
     assert count([]) == 0
 
 
-def test_what_a_span_costs_is_measured_and_leaves_nothing(tmp_path: Path) -> None:
+def test_the_cost_of_a_span_is_measured_without_leaving_files(tmp_path: Path) -> None:
     known = span_cost.evidence(tmp_path)
     assert known["recording"] == "on"
     assert 0 < known["lowest_ns"] <= known["span_ns"] <= known["highest_ns"]

@@ -26,7 +26,7 @@ def line(*options: str, script: str) -> list[str]:
     return ["spark-submit", *options, script, "--steps", "3"]
 
 
-def test_what_nobody_says_is_as_in_the_main_experiment(script: str) -> None:
+def test_missing_settings_are_those_of_the_main_experiment(script: str) -> None:
     job = own_job.from_script(script, ["a"])
     main = files.load("softmax-mnist")
     for name in set(own_job.SETTINGS) - {"name"}:
@@ -58,7 +58,7 @@ def test_settings_of_an_own_job(script: str) -> None:
         ("name=a/b", "it names a directory"),
     ],
 )
-def test_what_cannot_be_set_is_refused(script: str, override: str, what: str) -> None:
+def test_unsupported_settings_are_refused(script: str, override: str, what: str) -> None:
     with pytest.raises(UsageError) as error:
         own_job.from_script(script, [], [override])
     assert what in error.value.line
@@ -78,7 +78,7 @@ def test_names_that_a_container_cannot_have_are_refused(tmp_path: Path, script: 
         own_job.from_script(str(path), [], ["deploy_mode=cluster"])
 
 
-def test_a_line_says_the_settings_it_has_words_for(script: str) -> None:
+def test_options_of_spark_submit_become_settings(script: str) -> None:
     words = line(
         "--num-executors", "3", "--conf", "spark.executor.memory=1g", "--deploy-mode", "cluster", script=script
     )
@@ -103,7 +103,7 @@ def test_a_line_says_the_settings_it_has_words_for(script: str) -> None:
         (("--executor-memory", "100m"), "executor_memory_mb must be between 450"),
     ],
 )
-def test_what_cannot_be_recorded_is_refused(script: str, options: tuple[str, ...], what: str) -> None:
+def test_options_that_prevent_recording_are_refused(script: str, options: tuple[str, ...], what: str) -> None:
     with pytest.raises(UsageError) as error:
         own_job.from_line(line(*options, script=script))
     assert what in error.value.line
@@ -127,9 +127,7 @@ def test_a_line_may_set_cores_and_python_but_nothing_twice(script: str) -> None:
         own_job.from_line(line(script=script), ["scheduler=standalone"])
 
 
-def test_web_pages_of_the_driver_are_off_unless_a_person_wants_them(
-    script: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_web_pages_of_the_driver_are_off_by_default(script: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In them Spark 4.3 loses a race with itself; the setting is shown, and their own has the last word."""
     monkeypatch.setenv("DLOBD_CACHE", "/tmp/dl-none")
     for own, found in (((), "false"), (("--conf", "spark.ui.enabled=true"), "true")):
@@ -188,7 +186,7 @@ def test_a_line_is_taken_apart() -> None:
         (["spark-submit", "--properties-file", "/nowhere", "s.py"], "/nowhere cannot be read: No such file"),
     ],
 )
-def test_what_is_no_line_is_refused(words: list[str], what: str) -> None:
+def test_an_invalid_spark_submit_command_is_refused(words: list[str], what: str) -> None:
     with pytest.raises(UsageError) as error:
         _ = parse(words).settings
     assert what in error.value.line
@@ -206,7 +204,7 @@ def test_the_person_has_the_last_word() -> None:
     assert "spark.ui.port=0" in after(line, "--conf")
 
 
-def test_what_both_need_is_joined() -> None:
+def test_options_of_both_sides_are_joined() -> None:
     theirs = ("--conf", "spark.driver.extraJavaOptions=-Da=1", "--files", "a,b")
     line = merged(OURS, (*theirs, "-c", "spark.executor.extraJavaOptions=-Db=2"))
     assert after(line, "--driver-java-options") == ["-Da=1 -Xlog:a"]
@@ -216,7 +214,7 @@ def test_what_both_need_is_joined() -> None:
     assert not [value for value in after(line, "--conf") if value.startswith("spark.driver.extraJava")]
 
 
-def test_a_properties_file_counts_as_said(tmp_path: Path) -> None:
+def test_settings_of_a_properties_file_count(tmp_path: Path) -> None:
     file = tmp_path / "p.conf"
     file.write_text("# comment\nspark.ui.port 4050\nspark.executor.memory=2g\nspark.files : c\n")
     line = merged(OURS, ("--properties-file", str(file), "--executor-memory", "1g"))

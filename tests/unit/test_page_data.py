@@ -79,7 +79,7 @@ def test_undrawn_lanes_and_causes_without_spans_are_stated() -> None:
     assert found["lanes_left_out"] == 21
 
 
-def test_each_event_says_what_it_unlocks(captured: Source) -> None:
+def test_each_event_has_its_consequence(captured: Source) -> None:
     page = _one(captured)
     for event in (*page["startup"], *page["teardown"]):
         assert event[7] == INSTANTS[event[0]].unlocks
@@ -160,7 +160,7 @@ def test_bundles_with_damaged_or_missing_evidence_have_a_page(tmp_path: Path) ->
     assert any("killed before it ended" in line for line in _one(source(bundle))["missing"])
 
 
-def test_several_runs_have_common_settings_once_and_then_what_differs() -> None:
+def test_common_settings_of_runs_are_listed_once() -> None:
     first = _of()
     other = copy.deepcopy(first.record)
     other["configuration"]["batch_size"] = 7

@@ -47,7 +47,7 @@ def test_a_directory_is_made_through_its_link(tmp_path: Path) -> None:
     assert (tmp_path / "not yet" / "below").is_dir()
 
 
-def test_links_of_somebody_else_are_not_used(tmp_path: Path) -> None:
+def test_links_of_other_users_are_not_used(tmp_path: Path) -> None:
     paths.links_dir().mkdir(mode=0o700)
     paths.links_dir().chmod(0o777)
     with pytest.raises(
@@ -73,7 +73,7 @@ def test_the_interpreter_keeps_its_virtual_environment(tmp_path: Path, monkeypat
     assert os.readlink(found.parents[2]) == str(tmp_path / "a b")
 
 
-def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_sets_the_cache_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/h")
     monkeypatch.delenv("DLOBD_CACHE", raising=False)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)

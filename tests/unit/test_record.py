@@ -204,9 +204,7 @@ def test_hdfs_outages_that_were_survived_are_warnings(tmp_path: Path) -> None:
         ("datanode-1", "rank 1 (worker): the DataNode", "datanode-1 (127.0.0.1:5) died during the job: rank 1"),
     ],
 )
-def test_what_a_rank_recorded_counts_where_hdfs_took_no_marker(
-    tmp_path: Path, dead: str, said: str, cause: str
-) -> None:
+def test_the_recorded_cause_of_a_rank_counts_without_hdfs(tmp_path: Path, dead: str, said: str, cause: str) -> None:
     bundle = bundle_of("quick-run", tmp_path)
     (bundle.evidence / "daemons.json").write_text(json.dumps([daemon(dead, alive=False)] if dead else []))
     words = "rank 0 (chief): gone" + (": NameNode" if dead == "namenode" else "")

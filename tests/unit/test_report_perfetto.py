@@ -180,7 +180,7 @@ def arrows(evidence: Trace) -> list[tuple[str, float, str, float]]:
     return sorted((*at, *ends["f", key]) for (phase, key), at in ends.items() if phase == "s")
 
 
-def test_an_arrow_leads_from_what_releases_a_wait_to_its_end() -> None:
+def test_an_arrow_leads_from_the_release_of_a_wait_to_its_end() -> None:
     """From the lane that is busy the longest, at its last nanosecond before the release, also where a poll goes on."""
     wait = span("join", "spark", 0, 3000, waits_for=("rank 0", "rank 1"), cause="poll", cause_period_ns=900)
     ranks = [span(f"s{rank}", "tensorflow", 100, 1500 + rank * 500, f"rank {rank}") for rank in (0, 1)]
@@ -211,7 +211,7 @@ def test_arrows_of_a_real_run() -> None:
     assert found["executor-1", "await reservations"] == ("executor-2", "register reservation")
 
 
-def test_what_released_a_wait_may_be_unknown() -> None:
+def test_a_wait_without_a_known_release_has_no_arrow() -> None:
     late = span("late", "spark", 2500, 2900, "rank 0")
     for waits_for in (("nobody",), ("client",), ("rank 0",), ()):
         wait = span("join", "spark", 0, 2000, waits_for=waits_for)

@@ -195,7 +195,7 @@ def test_every_run_fits_one_screen(capture: str) -> None:
         assert f"{rounded // 10}.{rounded % 10}" in whole or not rounded
 
 
-def test_a_run_with_much_to_say_still_fits() -> None:
+def test_a_run_with_many_warnings_fits_one_screen() -> None:
     run = run_of("quick-run")
     full = replace(
         run,
@@ -225,7 +225,7 @@ def test_failed_and_impossible_checks_are_listed() -> None:
     ]
 
 
-def test_a_run_without_findings_says_so() -> None:
+def test_a_run_without_findings_has_a_sentence() -> None:
     run = run_of("quick-run")
     below = replace(loud("cause"), above_noise=False)
     assert run.wall_ns
@@ -238,7 +238,7 @@ def test_a_run_without_findings_says_so() -> None:
         assert none in " ".join(shown.split())
 
 
-def test_a_run_without_a_window_says_why() -> None:
+def test_a_run_without_a_window_has_its_reason() -> None:
     none = {"wall_ns": None, "layers": (), "unattributed_ns": None, "window": None, "findings": None}
     failed = replace(run_of("quick-run"), status="failed", reason="no cluster", **none)  # type: ignore[arg-type]
     shown = "\n".join(words for words, _ in lines(failed))
@@ -247,7 +247,7 @@ def test_a_run_without_a_window_says_why() -> None:
     assert headline(replace(failed, status="ok")) == "Nothing was measured."
 
 
-def test_by_what_the_gradients_went_is_said() -> None:
+def test_the_overview_names_the_transport_of_gradients() -> None:
     soft = Plane("exchange", "verbs", "rxe0:1", "", (), True, (), "rdma", True)
     shown = " ".join(" ".join(words for words, _ in lines(replace(run_of("quick-run"), transport=(soft,)))).split())
     assert "Gradient exchange: verbs over rxe0:1, Soft-RoCE in software" in shown

@@ -40,7 +40,7 @@ def test_the_whole_view_is_as_agreed() -> None:
     assert max(cell_len(line) for line in shown({}, width=200).splitlines()) <= 80
 
 
-def test_what_is_not_known_is_not_shown() -> None:
+def test_unknown_figures_are_not_shown() -> None:
     assert shown({"throughput": None, "epochs": [], "time_to_accuracy": None, "first_touch": None}) == ""
     text = io.StringIO()
     training(run(), Console(file=text))

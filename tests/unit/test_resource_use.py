@@ -88,7 +88,7 @@ def test_layers_share_what_the_machine_used() -> None:
         assert sum(row[name] for row in found["layers"]) == machine[name], name
 
 
-def test_what_was_not_sampled_is_not_counted_as_idle() -> None:
+def test_time_without_samples_is_not_counted_as_idle() -> None:
     lines = [host(), sample(0, 0), sample(2, 4), '{"k":"sample","t":3000']
     found = use(lines, ("yarn", 1, 3), ("spark", 3, 4))
     yarn, spark = found["layers"]
@@ -136,7 +136,7 @@ def test_a_process_counts_from_its_start_to_its_last_sample() -> None:
     assert found["hosts"][0]["processes_cpu_ns"] == sum(row["cpu_ns"] for row in found["processes"])
 
 
-def test_what_no_sample_saw_is_known_from_the_parent() -> None:
+def test_cpu_time_between_samples_is_known_from_the_parent() -> None:
     lines = [
         host(),
         process(2, 1),
@@ -148,7 +148,7 @@ def test_what_no_sample_saw_is_known_from_the_parent() -> None:
     assert use(lines, ("yarn", 0, 2))["hosts"][0]["unseen_cpu_ns"] == 1_750_000_000
 
 
-def test_what_samples_saw_is_not_taken_for_unseen_further_up() -> None:
+def test_sampled_cpu_time_is_not_counted_again_by_ancestors() -> None:
     """A child, its parent and theirs may end within one period: the grandparent reaps what was seen of both."""
     lines = [
         host(),

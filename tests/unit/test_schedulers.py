@@ -48,7 +48,7 @@ def test_what_cannot_work_is_refused_in_one_line(settings: str) -> None:
     assert "Next: --set " in caught.value.line
 
 
-def test_what_a_file_says_is_named_with_its_line(tmp_path: Path) -> None:
+def test_a_conflicting_setting_of_a_file_is_named_with_its_line(tmp_path: Path) -> None:
     mine = tmp_path / "mine.toml"
     mine.write_text(f'extends = "{QUICK}"\ninput = "feed"\n')
     with pytest.raises(UsageError, match=rf"input=read, but {mine}:2 has input=feed: it starts plain processes"):
@@ -63,7 +63,7 @@ def test_what_a_file_says_is_named_with_its_line(tmp_path: Path) -> None:
         ("launcher=tfos-stock", "implied by launcher=tfos-stock: executor_overhead_mb=2560"),
     ],
 )
-def test_what_admits_no_choice_is_implied_and_shown(setting: str, line: str) -> None:
+def test_settings_without_a_choice_are_implied_and_shown(setting: str, line: str) -> None:
     told: list[str] = []
     experiment = files.load(QUICK, [setting], told.append)
     assert told == [line]
@@ -108,7 +108,7 @@ MODES = ("client", "cluster")
 OWN = ("standalone", "local-cluster")
 
 
-def test_a_launcher_brings_what_it_needs_unless_somebody_said_otherwise(tmp_path: Path) -> None:
+def test_a_launcher_implies_settings_unless_the_user_sets_them(tmp_path: Path) -> None:
     assert files.load(QUICK, ["launcher=native"]).scheduler == "none"
     default = files.load(QUICK).executor_overhead_mb
     stock = files.load(QUICK, ["launcher=tfos-stock"])

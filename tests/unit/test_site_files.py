@@ -75,7 +75,7 @@ def test_variables_of_the_environment(tmp_path: Path, monkeypatch: pytest.Monkey
         ({"hdfs": {"dfs.webhdfs.enabled": "false"}}, "dfs.webhdfs.enabled=false"),
     ],
 )
-def test_what_cannot_be_used_is_refused_by_its_key(
+def test_unsupported_clusters_are_refused_by_their_key(
     tmp_path: Path, sites: dict[str, dict[str, str]], words: str
 ) -> None:
     with pytest.raises(UsageError, match=words):

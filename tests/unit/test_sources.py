@@ -271,7 +271,7 @@ def test_a_script_that_silences_its_log_is_noticed(tmp_path: Path) -> None:
     )
 
 
-def test_nodes_of_ones_own_cluster_are_counted(tmp_path: Path) -> None:
+def test_nodes_of_a_cluster_of_the_script_are_counted(tmp_path: Path) -> None:
     path = copied("own-run", tmp_path)
     spans = next((path / "spans" / "driver").iterdir())
     begin = {"k": "s", "l": "launcher", "n": kinds.TFCLUSTER_RUN, "i": 9999, "p": 1, "t": 3590000000000, "d": 10}

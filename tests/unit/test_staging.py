@@ -145,7 +145,7 @@ def test_files_are_equal_and_one_a_worker(tmp_path: Path) -> None:
     assert len([line for line in told if "tfrecord" in line]) == 4
 
 
-def test_what_is_there_is_used_again(tmp_path: Path) -> None:
+def test_staged_files_are_reused(tmp_path: Path) -> None:
     first = staging.stage(small(), LocalDirectory(), str(tmp_path), silent)
     part = next(Path(first.train_dir).iterdir())
     stamp = part.stat().st_mtime_ns

@@ -140,7 +140,7 @@ def test_find_by_path_id_prefix_and_latest(tmp_path: Path) -> None:
         ("no/path", "there is no run"),
     ],
 )
-def test_find_refuses_what_is_not_one_run(tmp_path: Path, ref: str, line: str) -> None:
+def test_find_needs_a_reference_to_exactly_one_run(tmp_path: Path, ref: str, line: str) -> None:
     for day in (1, 2):
         store.create(tmp_path, "mine", datetime(2026, 1, day, tzinfo=UTC))
     with pytest.raises(BundleError, match=line):
@@ -171,7 +171,7 @@ def test_find_refuses_what_is_not_one_run(tmp_path: Path, ref: str, line: str) -
         (b"AWS_SECRET_ACCESS_KEY=abc", b"AWS_SECRET_ACCESS_KEY=[redacted]"),
     ],
 )
-def test_secrets_are_hidden_and_what_is_around_them_stays(text: bytes, hidden: bytes) -> None:
+def test_only_secrets_are_hidden(text: bytes, hidden: bytes) -> None:
     assert redaction.redact(text) == hidden
 
 

@@ -118,7 +118,7 @@ def test_a_wrong_file_is_one_line(tmp_path: Path, text: str, said: str) -> None:
     assert "\n" not in refused.value.line
 
 
-def test_a_file_that_extends_nothing_must_say_all(tmp_path: Path) -> None:
+def test_a_sweep_without_a_base_needs_all_settings(tmp_path: Path) -> None:
     path = tmp_path / "bare.toml"
     path.write_text("[axes]\nworkers = [1]\n")
     with pytest.raises(UsageError, match=r"bare\.toml: missing: scheduler, launcher"):

@@ -189,7 +189,7 @@ def test_a_span_that_is_over_is_one_line_and_one_that_is_open_two(tmp_path: Path
     assert outer.start_ns < inner.start_ns < inner.end_ns < step.start_ns < step.end_ns < outer.end_ns
 
 
-def test_what_recording_cost_is_what_the_file_holds(tmp_path: Path) -> None:
+def test_recording_costs_are_those_of_the_file(tmp_path: Path) -> None:
     own = Recorder(tmp_path, "worker", threaded=False)
     with own.span(kinds.TRAINER):
         for k in range(50):
@@ -269,7 +269,7 @@ def test_a_full_disk_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert own.cost.lines == 0
 
 
-def test_values_that_json_does_not_know_are_written_as_text(tmp_path: Path) -> None:
+def test_values_without_a_json_type_are_written_as_text(tmp_path: Path) -> None:
     own = Recorder(tmp_path, "driver", threaded=False)
     with own.span(kinds.SpanKind("read", "hdfs"), path=Path("/a b"), title="Zürich\n"):
         pass

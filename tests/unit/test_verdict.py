@@ -89,7 +89,7 @@ def test_a_library_that_counts_nothing_is_judged_by_its_connections(tmp_path: Pa
     assert (plane.kind, plane.interface, plane.agrees) == ("tcp", "eth0", True)
 
 
-def test_a_rank_that_ended_first_is_known_by_where_it_listened(tmp_path: Path) -> None:
+def test_a_rank_that_ended_first_is_known_by_its_listening_address(tmp_path: Path) -> None:
     """Its connections are gone when the last rank looks at its own: those that the first saw count, as they lead to
     where a rank listened, or come from a rank's host to where it did itself. Those with HDFS still do not."""
     hosts = [Host(tmp_path / name, name) for name in ("a", "b")]
@@ -299,7 +299,7 @@ def test_the_clients_interfaces_make_the_drivers_address_known(bundle: Path, tmp
 
 
 @pytest.mark.parametrize("cut", ['{"host": "edge", "interf', "{}", "[]", "null", '{"sockets": null, "host": "edge"}'])
-def test_interfaces_that_were_not_written_whole_are_not_known(bundle: Path, cut: str) -> None:
+def test_truncated_interfaces_are_unknown(bundle: Path, cut: str) -> None:
     noted(bundle, files.HOSTS, {EXECUTOR: DRIVER, "dlobd-worker-2.dlobd-fabric": DRIVER})
     noted(bundle, files.CLIENT_INTERFACES, cut)
     assert spark(bundle).kind == "unknown"
