@@ -22,12 +22,12 @@ from tests.strategies import span, traces, untidy, well_nested
 
 
 def trace(*spans: Span, end_ns: int = 100, **fields: object) -> Trace:
-    """A trace of `spans` with the window [0, end_ns)."""
+    """Return a trace of spans with the window [0, end_ns)."""
     return Trace(0, end_ns, spans, **fields)  # type: ignore[arg-type]
 
 
 def parts(attribution: Attribution) -> dict[str, int]:
-    """Layer to nanoseconds, with `unattributed` and the unexplained part, where there are some."""
+    """Return layer to nanoseconds, with unexplained and unattributed parts."""
     found = {row.layer: row.ns for row in attribution.layers if row.ns}
     found |= {f"{row.layer}?": row.unexplained_ns for row in attribution.layers if row.unexplained_ns}
     return found | ({UNATTRIBUTED: attribution.unattributed_ns} if attribution.unattributed_ns else {})
@@ -41,7 +41,7 @@ def pieces(attribution: Attribution) -> list[tuple[int, int, str, str]]:
 
 
 def check_promises(attribution: Attribution, start_ns: int, wall_ns: int) -> None:
-    """What holds for every attribution: exact sum, no overlap, no hole, nothing negative."""
+    """Check the exact sum; no overlap, no hole, nothing negative."""
     assert sum(row.ns for row in attribution.layers) + attribution.unattributed_ns == wall_ns == attribution.wall_ns
     at_ns = start_ns
     for segment in attribution.segments:
@@ -378,7 +378,7 @@ def test_a_reaction_stays_as_long_as_it_was() -> None:
 
 
 def test_a_collective_waits_for_its_last_member() -> None:
-    """The straggler is worth what it comes after the next one; the other ranks are worth nothing."""
+    """The straggler saves its lead over the next rank; the other ranks save nothing."""
     of = trace(
         span("wait", "spark", 0, 100, MAIN_LANE, waits_for=("rank-0",)),
         span("quick", "tensorflow", 0, 30, "rank-0"),

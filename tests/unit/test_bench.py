@@ -29,8 +29,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def record(number: int, first_s: float, loop_s: float, **changes: Any) -> Run:
-    """A run with executors after 8 s, whose first step ended after `first_s`, whose others took `loop_s`, and that
-    exited 2 s later."""
+    """Return a run with executors after 8 s, a first step after `first_s`, a loop of `loop_s`, an exit 2 s later."""
     start_ns = 5_000
     first_ns = start_ns + int(first_s * 1e9)
     last_ns = first_ns + int(loop_s * 1e9)
@@ -49,7 +48,7 @@ def record(number: int, first_s: float, loop_s: float, **changes: Any) -> Run:
 
 
 def runs() -> dict[str, list[Run]]:
-    """Stock takes 30 s to the first step, the others 18; reading takes 3 s for the loop, feeding 4."""
+    """Return runs: 30 s to the first step for stock, else 18 s; loops of 3 s if ranks read, of 4 s if Spark feeds."""
     made = {}
     for place, label in enumerate(points()):
         launcher, source = label.split()

@@ -1,4 +1,4 @@
-"""CIFAR-10: what the records say, which set is there, and what is said of a missing or damaged one."""
+"""CIFAR-10: its records, both sets, and errors of missing or damaged files."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ Command = Callable[..., Result]
 
 @pytest.fixture
 def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache, with a short path, as the cluster's sockets demand."""
+    """Return an empty cache with a short path, because socket names are limited."""
     path = tmp_path_factory.mktemp("c")
     monkeypatch.setenv("DLOBD_CACHE", str(path))
     monkeypatch.setattr(paths, "TEMPORARY", path)  # else links of this user's other commands are there
@@ -39,7 +39,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
 def command(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Command]:
-    """Runs a command line in an empty directory with an empty cache: (exit code, stdout, stderr)."""
+    """Yield a function that runs a command line in an empty directory: (exit code, stdout, stderr)."""
     monkeypatch.chdir(tmp_path)
     before = signal.getsignal(signal.SIGTERM)
 
@@ -61,7 +61,7 @@ def bundle(tmp_path: Path) -> store.Bundle:
 
 
 def _stand_in_runner(monkeypatch: pytest.MonkeyPatch, outcome: Any) -> list[Any]:
-    """A runner that hands back a bundle, or raises; the real one is run by the cluster tests."""
+    """Replace the runner by one that returns a bundle or raises; cluster tests run the real one."""
     calls: list[Any] = []
     runner = ModuleType("dlobd.run.runner")
 

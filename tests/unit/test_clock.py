@@ -112,7 +112,7 @@ class Simulation:
         self.there_ns, self.back_ns = self.random.randint(5_000, 40_000), self.random.randint(5_000, 40_000)
 
     def truth_ns(self, a_ns: float) -> float:
-        """Clock b minus clock a when clock a shows `a_ns`."""
+        """Return clock b minus clock a when clock a shows `a_ns`."""
         stepped = self.step_at_ns is not None and a_ns >= self.step_at_ns
         return self.offset_ns + self.rate * a_ns + (self.step_ns if stepped else 0)
 
@@ -158,7 +158,7 @@ def test_the_truth_is_inside_in_1000_of_1000_simulations() -> None:
 
 
 def exchanges(truth: Callable[[int], int], *at_ns: int) -> list[Exchange]:
-    """Exchanges of 10 us each way."""
+    """Return exchanges of 10 us each way."""
     return [Exchange(t, t + 10_000 + truth(t + 10_000), t + 10_000 + truth(t + 10_000), t + 20_000) for t in at_ns]
 
 

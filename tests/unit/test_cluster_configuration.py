@@ -20,7 +20,7 @@ TWO_HOSTS = ("127.0.0.2", "127.0.0.3")
 
 @pytest.fixture
 def written(tmp_path: Path) -> Path:
-    """The configuration of a cluster whose DataNodes and NodeManagers are on two loopback hosts."""
+    """Write the configuration of a cluster on two loopback hosts."""
     settings = ClusterSettings(tmp_path, datanode_hosts=TWO_HOSTS, nodemanager_hosts=TWO_HOSTS)
     ports = list(range(20000, 20000 + len(port_hosts(settings))))
     write_configuration(settings, plan(settings, ports))

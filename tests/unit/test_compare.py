@@ -33,8 +33,7 @@ def series(
     changes: Callable[[str, int], dict[str, Any]] = lambda way, repeat: {},
     settings: Sequence[tuple[str, Any]] = (),
 ) -> Path:
-    """A series on disk: each way in each repeat, whose layers take so many times as long; all scatter by 2 %, and a
-    repeat drifts by 10 %."""
+    """Write a series; `factors` lengthen layers, which scatter by 2 %, and repeats drift by 10 %."""
     random = np.random.default_rng(seed)
     runs = []
     for repeat in range(1, repeats + 1):

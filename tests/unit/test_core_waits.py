@@ -1,4 +1,4 @@
-"""How the wall passed for a lane's thread: what the kernel counts of real threads, and what follows from it."""
+"""Time of a lane's thread on a core, waiting and blocked: counts of the kernel, and their consequences."""
 
 from __future__ import annotations
 

@@ -268,7 +268,7 @@ def test_any_shape_and_number_of_classes(shape: tuple[int, ...], classes: int) -
 
 
 def test_the_class_can_be_seen_in_the_image() -> None:
-    """The class whose mean training image is nearest is the right one for test images: far better than chance."""
+    """Nearest class means classify test images far better than chance."""
     dataset = made()
     images, labels = taken(dataset, range(1000), 1000)
     means = np.stack([images[labels == label].mean(axis=0) for label in range(10)])

@@ -61,8 +61,7 @@ def test_the_stored_model_is_no_epochs_where_training_went_on(tmp_path: Path) ->
 
 
 def test_first_touch_is_the_first_open_of_a_training_file(tmp_path: Path) -> None:
-    """By the NameNode. Without its audit log it is the line of the first executor that turns to its split, which is
-    earlier; where ranks read, the first one's mark. A run that reads nothing of a data set has none."""
+    """Without its audit log it is the first line of an executor about its split; native ranks mark it themselves."""
 
     def lines(run: Path, name: str, wanted: str) -> list[int]:
         texts = [path.read_text().splitlines() for path in run.rglob(name)]

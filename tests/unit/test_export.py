@@ -1,4 +1,4 @@
-"""What `dlobd export` writes: tables that can be read back, and files that are whole or not there."""
+"""Exports: tables that can be read back, and files that are whole or absent."""
 
 from __future__ import annotations
 

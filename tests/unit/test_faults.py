@@ -49,7 +49,7 @@ def test_a_log_tail_yields_new_complete_lines(tmp_path: Path) -> None:
 
 
 def observed(tmp_path: Path, cluster_mode: bool = False) -> ObservedRun:
-    """A run on a cluster that had an application before, and runs another one beside it."""
+    """Return a run on a cluster with an earlier application and another one beside it."""
     make(tmp_path / "nodemanager-0/userlogs/application_1_0001/container_1_0001_01_000001/stderr", "")
     namenode = make(tmp_path / "namenode.log", "")
     cluster = SimpleNamespace(work_dir=tmp_path, log_files=lambda: {"namenode": namenode})

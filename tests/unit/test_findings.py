@@ -1,4 +1,4 @@
-"""Findings: what is taken for a cause, what it would save, and when there is nothing to say."""
+"""Findings: causes, savings, and runs without findings."""
 
 from __future__ import annotations
 

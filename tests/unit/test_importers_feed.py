@@ -40,8 +40,7 @@ def test_gets_and_puts_are_matched_by_their_bytes() -> None:
 
 
 def test_a_rank_that_stops_in_a_get_with_rows_in_its_queue() -> None:
-    """Its executor, which has put them and waits until they are taken, is not asked: the queue has the time. Puts of
-    the cluster that was there before are not this rank's."""
+    """The rows are in the queue, so the queue has the time; earlier puts belong to another rank."""
     trainer = Process("host", "worker", 0, 1)
     recorded = RecordedProcess(trainer, "domain", 20, True, Path("spans"), last_ns=100)
     feeder = {"waits_for": ["@feeder"]}
@@ -142,8 +141,7 @@ def test_the_tasks_on_which_a_job_hung() -> None:
 
 
 def test_a_lost_attempt_is_not_on_the_critical_path_of_a_job() -> None:
-    """Not the one that a speculative attempt overtook, although it ended last; what a task took until it was made again
-    is lost, also where its executor died, and the attempts before it are one."""
+    """A lost attempt takes time until its task is repeated, also if its executor died."""
     winner, overtaken = spark.Task(1, 0, "2", 60, 70, 0), spark.Task(0, 0, "1", 10, None, 0)
     job = spark.Job(0, "j", 0, 95, tasks=[overtaken, winner])
     finished = {"1": {0: 90}, "2": {1: 69}}

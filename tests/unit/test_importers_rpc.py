@@ -1,4 +1,4 @@
-"""Calls of Hadoop's RPC clients, with real lines: whose daemon was called, by which thread, from when to when."""
+"""Calls of Hadoop's RPC clients, with real lines: daemon, thread, start and end."""
 
 from __future__ import annotations
 

@@ -39,19 +39,19 @@ SYMMETRIC: dict[str, Noise] = {
 
 
 def lognormal(random: Any, shape: tuple[int, int]) -> Any:
-    """Skewed, with the median 0 and a third of its mean from the highest tenth."""
+    """Return skewed noise with the median 0; a third of its mean is from the highest tenth."""
     return np.exp(random.normal(0, 0.8, shape)) - 1
 
 
 def held(groups: estimates.Groups, figures: Any, truth: float) -> float:
-    """Share of the rows whose interval holds the truth; as `Groups.estimate`, for many experiments at once."""
+    """Return the share of rows with the truth in their interval, for many experiments at once."""
     ordered = np.sort(figures, axis=1)
     inside = (ordered[:, groups.outside - 1] <= truth) & (truth <= ordered[:, -groups.outside])
     return float(inside.mean())
 
 
 def of_medians(values: Any, truth: float) -> tuple[float, float]:
-    """Share of the rows whose median's interval holds the truth, and the coverage that they give."""
+    """Return the share of rows with the truth in the interval of the median, and its coverage."""
     found = [medians.median(row) for row in values.tolist()]
     inside = [one.low <= truth <= one.high for one in found if one and one.low is not None and one.high is not None]
     assert len(inside) == len(values)
@@ -82,8 +82,7 @@ def test_drawn_sets_hold_as_often_as_all_of_them() -> None:
 
 
 def blocks(random: Any, repeats: int, noise: Noise, drift: float) -> tuple[Any, Any]:
-    """Walls of two ways that truly take equally long, in blocks of random order; a block of two runs drifts by `drift`,
-    and so does the next one."""
+    """Return equally long walls of two ways in blocks of random order; each block drifts by `drift`."""
     swapped = random.integers(2, size=(EXPERIMENTS, repeats))
     place = 2 * np.arange(repeats)
     one, other = (100 + drift / 2 * (place + which) for which in (swapped, 1 - swapped))

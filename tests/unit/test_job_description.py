@@ -1,4 +1,4 @@
-"""What a job is told, and the markers by which its ranks report back; in a real directory of this machine."""
+"""Descriptions of jobs, and the markers of their ranks in a real directory."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def bundle(tmp_path: Path) -> Path:
 
 
 def adds_up(trace: Trace) -> None:
-    """The parts sum to the wall, none is negative, and spans are well formed."""
+    """Check that parts sum to the wall, none is negative, and spans are well formed."""
     found = attribute(trace)
     assert sum(layer.ns for layer in found.layers) + found.unattributed_ns == trace.wall_ns
     assert all(layer.ns >= 0 for layer in found.layers)
@@ -85,8 +85,7 @@ def test_a_killed_executor_is_closed_at_its_last_evidence(bundle: Path) -> None:
 
 
 def test_an_executor_that_registers_too_late_releases_no_wait(bundle: Path) -> None:
-    """On a slow machine Spark goes on without it, after its own patience: the wait for executors was not released, and
-    nothing of that contradicts anything."""
+    """On a slow machine Spark starts without it after its own timeout."""
     log = bundle / "logs" / "driver.stderr"
     lines = log.read_text().splitlines(keepends=True)
     (ready,) = [line for line in lines if "SchedulerBackend is ready" in line]
@@ -101,7 +100,7 @@ def test_an_executor_that_registers_too_late_releases_no_wait(bundle: Path) -> N
 
 
 def test_only_as_many_executors_are_waited_for_as_were_requested_at_first() -> None:
-    """Also in a script that trains nothing, whose ranks do not tell: the third one came in place of a lost one."""
+    """The third executor replaced a lost one."""
     line = LogLine(0, "INFO", "yarn.YarnAllocator", "Submitted 2 unlocalized container requests.", "AM")
     registered = {name: LogLine(at_ns, "INFO", "", "", "") for name, at_ns in (("1", 20), ("2", 10), ("3", 30))}
     found: Any = SimpleNamespace(
@@ -143,9 +142,7 @@ def recorded(pid: int, parent: int, *spans: tuple[str, int, int]) -> RecordedPro
 
 @pytest.mark.parametrize(("begins_ns", "parent", "inside"), [(90, WORKER, False), (120, WORKER, False), (120, 1, True)])
 def test_a_trainer_that_its_task_left_behind_is_in_no_task(begins_ns: int, parent: int, inside: bool) -> None:
-    """TensorFlowOnSpark's start task, until 95, starts a process that trains until 180. The feed's task begins at 100:
-    perhaps before the trainer's main function, and it ends after it. Nothing else tells such a trainer from one that is
-    the feed task's own Python worker, whose parent ran no start task."""
+    """The start task ends at 95; its trainer runs until 180, beside a feed task that begins at 100."""
     task = SimpleNamespace(executor="1", id=7, start_ns=100)
     worker = recorded(WORKER, 1, (kinds.START_TASK, 50, 95))
     trainer = recorded(TRAINER, parent, (kinds.TRAINER, begins_ns, 180))
@@ -201,7 +198,7 @@ def stalled(source: Path, directory: Path, at_ns: int, by_ns: int, but: Collecti
 
 
 def _stamp(at_ns: int, date: str, later: Callable[[int], int]) -> str:
-    """Returns the moved monotonic time and date of a line: the wall clock continued."""
+    """Return the moved monotonic time and date of a line; the wall clock continued."""
     moved_ns = later(at_ns)
     moved = datetime.fromisoformat(date) + timedelta(microseconds=(moved_ns - at_ns) / 1000)
     return f"{moved_ns} {moved.isoformat(timespec='milliseconds')}"
@@ -212,7 +209,7 @@ def _longer(start_ns: int, length_ns: int, later: Callable[[int], int]) -> int:
 
 
 def _line(line: dict[str, Any], later: Callable[[int], int]) -> dict[str, Any]:
-    """Moves a span's line. Anchors stay, because both clocks continue in a stall."""
+    """Move a span's line. Anchors stay, because both clocks continue in a stall."""
     if line["k"] == "s":
         line["d"] = _longer(line["t"], line["d"], later)
     for key in ("t", "opened_ns", "start_ns"):
@@ -230,7 +227,7 @@ def layers(found: Attribution) -> Counter[str]:
 
 
 def grown(before: Attribution, after: Attribution) -> dict[str, int]:
-    """Returns the layers whose times differ by more than the uncertainty of timestamps."""
+    """Return layers with times that differ by more than the uncertainty of timestamps."""
     here, there = layers(after), layers(before)
     differences = {layer: here[layer] - there[layer] for layer in here.keys() | there.keys()}
     return {layer: ns for layer, ns in differences.items() if abs(ns) > UNCERTAIN_NS}
@@ -260,8 +257,7 @@ def test_a_stall_belongs_to_the_layer_at_work(case: str, tmp_path: Path) -> None
 
 
 def test_a_feed_ends_with_sparks_tasks(tmp_path: Path) -> None:
-    """An executor reports the feed's last task long after the trainers have ended. From their end on, Spark is waited
-    for."""
+    """From the end of the trainers on, the job waits for Spark."""
     by_ns = 5_000_000_000
     ranks = {
         path.relative_to(QUICK)

@@ -1,4 +1,4 @@
-"""A run whose logs have calls of Hadoop's RPC clients and phases of Spark's JVMs: how much of its wall was seen."""
+"""The measured share of a run with logs of RPC clients and of phases of JVMs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What recording a run has cost, from its bundle: counted, estimated, and said where it is too much or was lost."""
+"""The cost of recording a run, from its bundle: counts, estimates, warnings."""
 
 from __future__ import annotations
 

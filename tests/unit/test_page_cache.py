@@ -1,4 +1,4 @@
-"""The page cache before a run: what is resident, dropped and read, of real files; and what is said of it."""
+"""The page cache before a run, with real files, and its line in the report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The data of the report page: the figures are the record's, sums stay exact, what is unknown is said."""
+"""The data of the report page: figures of the record, exact sums, unknown values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whom the one line blames, and what the warnings add: captured runs with something added to their evidence."""
+"""The reason of a failed run and its warnings, from captured runs with added evidence."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def change(run: Path, **window: Any) -> dict[str, Any]:
 
 
 def log(run: Path, name: str, message: str, before_exit_ns: int = 10**9) -> None:
-    """Adds a line to a log, that long before the end of the window."""
+    """Add a line to a log, at this time before the end of the window."""
     at_ns = change(run)["exit_ns"] - before_exit_ns
     with (run / "logs" / name).open("a") as file:
         file.write(f"{at_ns} 2026-11-21T10:00:00.000 WARN x.Y: {message}\n")
@@ -174,7 +174,7 @@ def test_a_failed_run_with_yarn_status_succeeded_has_a_warning(run: Path) -> Non
 
 
 def test_a_daemon_that_came_back_is_a_warning(run: Path) -> None:
-    """Both of its lives are in one log; how long it said nothing is the most it can have been away."""
+    """One log has both lives; the silence is the longest possible outage."""
     change(run, exit_code=0)
     daemons(run)
     log(run, "daemons/resourcemanager.log", "last words", before_exit_ns=10**9)

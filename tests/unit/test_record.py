@@ -24,7 +24,6 @@ DATA = Path(__file__).parents[1] / "data"
 
 
 def main() -> Experiment:
-    """What the captured runs were, but for the epochs of the killed one."""
     return files.load("softmax-mnist-quick")
 
 

@@ -23,8 +23,7 @@ from tests.strategies import span, traces
 
 
 def check(document: dict[str, Any]) -> None:
-    """Fails on what Perfetto's importer reports as an error: slices of a track that overlap without nesting, tracks
-    without a name, times that are negative or not finite. Reads times as its importer does: in whole nanoseconds."""
+    """Fail on overlapping slices, tracks without names, and times that are negative or not finite, as in Perfetto."""
     document = json.loads(json.dumps(document, allow_nan=False))
     named = {(e["pid"], e["tid"]) for e in document["traceEvents"] if e["name"] == "thread_name"}
     titled = {e["pid"] for e in document["traceEvents"] if e["name"] == "process_name"}
@@ -50,7 +49,7 @@ def check(document: dict[str, Any]) -> None:
 
 
 def check_arrows(events: list[dict[str, Any]], tracks: dict[tuple[int, int], list[tuple[int, int]]]) -> None:
-    """Fails on an arrow of a wait that lacks an end, leads back in time, or begins or ends where no slice is."""
+    """Fail on an arrow that lacks an end, leads back in time, or has no slice at an end."""
     ends = {"s": {}, "f": {}}
     for event in events:
         if event["ph"] in ends and event["cat"] == "wait":
@@ -166,7 +165,7 @@ def test_both_ends_of_a_transfer_are_linked(ends: Any, expected: dict[str, tuple
 
 
 def arrows(evidence: Trace) -> list[tuple[str, float, str, float]]:
-    """The arrows of waits, sorted: from which track, when, to which one, when."""
+    """Return the arrows of waits, sorted: track and time of both ends."""
     document = trace_events(evidence)
     check(document)
     events = document["traceEvents"]

@@ -1,4 +1,4 @@
-"""How the job trained, as the terminal shows it, and what it cost."""
+"""The training of a job in the terminal, and its cost."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from tests.samples import MB, S, host, process, sample
 
 
 def use(lines: list[str], *stretches: tuple[str, float, float], **more: Any) -> dict[str, Any]:
-    """The member `resources` of run.json; the window is all stretches, each a layer's."""
+    """Return `resources` of run.json; each stretch of the window belongs to a layer."""
     segments = [Segment(int(a * S), int(b * S), layer, None, "span", ()) for layer, a, b in stretches]
     evidence = SimpleNamespace(
         resources=resources.read(lines),

@@ -1,4 +1,4 @@
-"""Which ways to run a job can be combined, and what each scheduler submits. Nothing is started."""
+"""Valid combinations of scheduler, launcher, input and deploy mode, and the commands of schedulers."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_settings_without_a_choice_are_implied_and_shown(setting: str, line: str
 
 
 def _valid() -> list[tuple[str, ...]]:
-    """Every combination of scheduler, launcher, input and deploy mode that is not refused."""
+    """Return every combination of scheduler, launcher, input and deploy mode that is accepted."""
     found = []
     for scheduler in SCHEDULERS.names():
         for launcher in LAUNCHERS.names():

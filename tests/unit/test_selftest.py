@@ -32,7 +32,7 @@ EMPTY = attribute(Trace(0, S, ()))
 
 
 def recoveries(*delays: tuple[str, int, int]) -> list[score.Recovery]:
-    """Scores delays (point, start, end) in a run of spark [0, 10), yarn [10, 20), nothing, tensorflow [25, 40) s."""
+    """Score delays (point, start, end) in a run of spark [0, 10), yarn [10, 20), nothing, tensorflow [25, 40) s."""
     spans = (
         span("a", "spark", 0, 10 * S),
         span("b", "yarn", 10 * S, 20 * S),

@@ -23,7 +23,7 @@ from tests.records import run_record
 
 
 def runs(on_ns: list[int | None], off_ns: list[int | None]) -> list[Measurement]:
-    """Returns a run per figure; walls are ten times as long as loops."""
+    """Return a run per figure; walls are ten times as long as loops."""
     found = []
     for way, each in (("on", on_ns), ("off", off_ns)):
         for repeat, ns in enumerate(each, 1):

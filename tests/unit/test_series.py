@@ -1,4 +1,4 @@
-"""A series: its order, what of it is there already, and what a kill at any point leaves."""
+"""A series: its order, its finished runs, and its state after a kill."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NATIVE = ["launcher=native", "scheduler=none", "input=read"]
 
 
 def points(*labels: str) -> dict[str, Experiment]:
-    """Experiments that need no cluster; each has its label as its name."""
+    """Return experiments without a cluster, named by their labels."""
     base = files.load("softmax-mnist-quick", NATIVE)
     return {label: dataclasses.replace(base, name=label) for label in labels}
 

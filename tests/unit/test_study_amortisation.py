@@ -23,8 +23,7 @@ STACK: Truth = (35.0, 1.5)
 
 
 class Lab:
-    """Runs with known truth; `outside_s`, `first_s` and `loop_share` are standard deviations of runs, and `epoch_share`
-    of epochs."""
+    """Runs with known truth; arguments are standard deviations of runs and of epochs."""
 
     def __init__(
         self,

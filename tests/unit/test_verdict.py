@@ -90,8 +90,7 @@ def test_a_library_that_counts_nothing_is_judged_by_its_connections(tmp_path: Pa
 
 
 def test_a_rank_that_ended_first_is_known_by_its_listening_address(tmp_path: Path) -> None:
-    """Its connections are gone when the last rank looks at its own: those that the first saw count, as they lead to
-    where a rank listened, or come from a rank's host to where it did itself. Those with HDFS still do not."""
+    """The connections that the other rank saw count; those with HDFS do not."""
     hosts = [Host(tmp_path / name, name) for name in ("a", "b")]
     for number, host in enumerate(hosts, 1):
         host.interface("eth0", f"10.0.0.{number}")
