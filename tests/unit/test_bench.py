@@ -153,17 +153,6 @@ def test_a_remedy_that_was_tried_goes_into_its_page(tmp_path: Path) -> None:
     assert "After 40 ms against after 400 ms, by `dlobd compare`: wall: faster, -4.000 s" in text
 
 
-def test_a_page_changes_between_its_markers_only(tmp_path: Path) -> None:
-    page, (begin, end) = tmp_path / "docs" / "x.md", publish.markers("x")
-    publish.page(page, "x", ["fact"], ["| a |"])
-    alone = page.read_text()
-    assert alone == f"{begin}\n\n- fact\n\n| a |\n\n{end}"
-    page.write_text(f"above\n\n{alone}\nbelow\n")
-    for _ in range(2):
-        publish.page(page, "x", [], ["new"])
-    assert page.read_text() == f"above\n\n{begin}\n\nnew\n\n{end}\nbelow\n"
-
-
 @pytest.mark.parametrize(
     ("busy", "loaded", "code", "measured"), [(60.0, False, 8, 0), (60.0, True, 0, 1), (3.0, False, 0, 1)]
 )

@@ -326,13 +326,6 @@ def test_list_shows_every_axis_and_its_members(command: Command) -> None:
     assert json.loads(command("list", "models", "--json")[1]) == {"models": members["models"]}
 
 
-def test_trace_is_not_overwritten_without_force(command: Command, bundle: store.Bundle) -> None:
-    Path("t.json").write_text("mine")
-    code, _, err = command("trace", bundle.run_id, "-o", "t.json")
-    assert (code, err) == (2, "dlobd: t.json already exists. Next: add --force, or choose another -o FILE\n")
-    assert Path("t.json").read_text() == "mine"
-
-
 def _fill(cache: Path) -> None:
     for name in ("jars/a.jar", "cluster/hdfs/block", "mine/precious"):
         path = cache / name

@@ -3,7 +3,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import shutil
-import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +14,6 @@ from numpy.typing import NDArray
 
 from dlobd.errors import SetupError, UsageError
 from dlobd.experiment import files
-from dlobd.hadoop.checksum import crc32c
 from dlobd.hadoop.file_system import LocalDirectory
 from dlobd.job.datasets import mnist, tfrecord
 from dlobd.job.datasets.base import dataset_of, layout_of, partition
@@ -31,25 +29,6 @@ def _samples(n: int, values: int, seed: int = 0) -> tuple[NDArray[np.uint8], NDA
 
 def _layout(values: int) -> tfrecord.Layout:
     return tfrecord.Layout((values,), classes=128)
-
-
-def _masked(data: bytes) -> int:
-    (crc,) = crc32c(np.frombuffer(data, np.uint8)[None]).tolist()
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-
-
-@pytest.mark.parametrize("values", [1, 5, 127, 128, 784, 3072])
-def test_records_have_the_framing_of_tfrecord(values: int) -> None:
-    images, labels = _samples(3, values)
-    data = tfrecord.encode(images, labels, _layout(values))
-    size = _layout(values).record_bytes
-    assert len(data) == 3 * size
-    for at in range(0, len(data), size):
-        length, length_crc = struct.unpack_from("<QI", data, at)
-        example = data[at + 12 : at + 12 + length]
-        assert at + 12 + length + 4 == at + size
-        assert length_crc == _masked(data[at : at + 8])
-        assert struct.unpack_from("<I", data, at + 12 + length)[0] == _masked(example)
 
 
 @pytest.mark.parametrize("values", [1, 784, 3072])

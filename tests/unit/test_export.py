@@ -61,15 +61,6 @@ def test_an_unknown_format_is_one_line(capsys: pytest.CaptureFixture[str]) -> No
     assert capsys.readouterr().err == expected
 
 
-def test_otlp_of_a_run_begins_with_its_window(tmp_path: Path) -> None:
-    path = tmp_path / "otlp.json"
-    assert export("--format", "otlp", "-o", str(path)) == 0
-    root = json.loads(path.read_text())["resourceSpans"][0]["scopeSpans"][0]["spans"][0]
-    window = json.loads((RUN / "evidence" / "window.json").read_text())
-    anchor = window["anchors"][0]
-    assert int(root["startTimeUnixNano"]) == window["exec_ns"] - anchor["monotonic_ns"] + anchor["wall_ns"]
-
-
 @pytest.mark.parametrize("name", ["spans", "steps", "epochs"])
 def test_a_table_can_be_read_back(name: str, tmp_path: Path) -> None:
     path = tmp_path / "table.csv"

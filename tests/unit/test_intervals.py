@@ -210,13 +210,6 @@ def test_a_planted_layer_is_named() -> None:
     assert false_alarms.runs_needed(runs, "spark") is not None
 
 
-def test_a_grown_record_still_adds_up() -> None:
-    (run,) = pool(0, 1)
-    larger = false_alarms.grown(run, "hdfs", 0.2)
-    assert (larger.wall_ns, run.wall_ns) == (round(35.6 * S), 34 * S)
-    assert sum(row.ns for row in larger.layers) == larger.wall_ns
-
-
 @pytest.mark.parametrize("paired", [True, False])
 def test_comparisons_drawn_from_a_pool_raise_few_alarms(paired: bool) -> None:
     found = false_alarms.stack_alarms(pool(0.05), paired, 6, 100)

@@ -86,14 +86,6 @@ def test_colour_adds_nothing_that_is_not_readable_without() -> None:
     assert plain == (GOLDEN / "breakdown.txt").read_text()
 
 
-def test_a_terminal_without_unicode_gets_ascii_bars() -> None:
-    raw = io.BytesIO()
-    text = io.TextIOWrapper(raw, encoding="ascii")
-    breakdown(Run.from_json(RECORD), Console(file=text, width=80))
-    text.flush()
-    assert "######/" in raw.getvalue().decode("ascii")
-
-
 def test_wrong_sums_and_inconsistent_evidence_are_warnings() -> None:
     run = deepcopy(RECORD) | {"unattributed_ns": RECORD["unattributed_ns"] - 7}
     text = render(breakdown, run)

@@ -13,8 +13,6 @@ from dlobd.bundle.store import Bundle
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected.missing import missing
 from dlobd.experiment import own_job
-from dlobd.experiment.files import key
-from dlobd.recompute import computed as record
 from dlobd.record.run import Check, Plane
 from dlobd.trust import completeness
 from dlobd.trust.base import Facts
@@ -310,18 +308,3 @@ def test_a_transport_that_was_not_requested_fails() -> None:
 
 
 # ---- in the record
-
-
-def test_a_failed_check_makes_the_run_invalid(quick: Path) -> None:
-    bundle = Bundle(quick)
-    run = bundle.read_json()
-    experiment = own_job.from_dict(run["configuration"])
-    run["experiment_key"] = key(experiment)
-    edit(quick, *EDITS["a DataNode sends a byte more"][:3])
-    run |= record.computed(bundle, experiment).to_json()
-    bundle.write(run)
-    assert run["status"] == "invalid"
-    assert run["reason"] == (
-        "the DataNodes sent 5,067,289 bytes of input; the job needs 5,067,288 bytes, checksums included"
-    )
-    assert [check["code"] for check in run["checks"] if check["verdict"] == "fail"] == ["input-sent-by-datanodes"]
