@@ -237,7 +237,7 @@ def test_headers_follow_from_the_mtu() -> None:
     assert found == [1024, 4096, 4096, None, None]
 
 
-# ---- this machine
+# ---- Spark and HDFS
 
 
 DRIVER, EXECUTOR = "10.77.2.9", "dlobd-worker-1.dlobd-fabric"
