@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 from dlobd.attribution.attribute import attribute
+from dlobd.bundle import store
 from dlobd.bundle.store import Bundle
 from dlobd.evidence.evidence import Evidence
+from dlobd.experiment.files import key
 from dlobd.experiment.own_job import from_dict
 from dlobd.recompute import computed as record
 from dlobd.schema import Attribution, Trace
@@ -23,6 +27,20 @@ RUN_ID = "20260102T030405Z-0a1b"
 def copy_of(name: str, directory: Path) -> Path:
     """Copies a bundle into a directory, where it can be changed."""
     return Path(shutil.copytree(DATA / name, directory / RUN_ID))
+
+
+def recomputed(bundle: Bundle, chosen: Any = None) -> dict[str, Any]:
+    """Compute run.json of a copied bundle anew, for another experiment if given; store, seal and return it."""
+    run = bundle.read_json()
+    chosen = chosen or from_dict(run["configuration"])
+    metrics = {name: run["metrics"][name] for name in ("staged_bytes", "daemons_bytes", "executor_peak_bytes")}
+    (bundle.evidence / "collected.json").write_text(json.dumps({"missing": [], "metrics": metrics}))
+    run |= {"configuration": dataclasses.asdict(chosen), "experiment_key": key(chosen), "metrics": {}}
+    run = json.loads(json.dumps(run | record.computed(bundle, chosen).to_json()))
+    store.validate(run, "test")
+    bundle.write(run)
+    bundle.seal()
+    return run
 
 
 class Captured:

@@ -23,7 +23,6 @@ SHAPES: list[tuple[int, ...]] = [(), (7, 3), (1000,), (0,), (300, 33)]
 
 
 def gradients(rank: int) -> list[Any]:
-    """Of several shapes, with values that only sum to what they should where none is lost or counted twice."""
     random = np.random.default_rng(rank)
     return [np.asarray(random.standard_normal(shape), np.float32) for shape in SHAPES]
 

@@ -44,7 +44,6 @@ def copied(name: str, to: Path, change: Callable[[dict[str, Any]], None] | None 
 
 
 def hostile(record: dict[str, Any]) -> None:
-    """Puts `HOSTILE` wherever a record has words of others."""
     script, image, end, marks, braces, formula, long = HOSTILE
     record["experiment"] = image
     record["reason"] = long
@@ -94,7 +93,6 @@ def long_trace(count: int = 100_000, lanes: int = 5) -> Trace:
 
 @cache
 def long_run() -> tuple[Trace, Attribution]:
-    """100,000 spans, and where their wall went."""
     trace = long_trace()
     return trace, attribute(trace)
 

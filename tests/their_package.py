@@ -8,7 +8,6 @@ from pathlib import Path
 
 
 def install(top: Path, entry_points: str, module: str) -> None:
-    """A package with entry points, as pip leaves it. Another test may have had another one of this name."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "their_package"]:
         del sys.modules[name]
     (top / "their_package").mkdir()

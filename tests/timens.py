@@ -14,7 +14,6 @@ _WAYS = (("unshare", "--time"), ("unshare", "--user", "--map-root-user", "--time
 
 @cache
 def _way() -> tuple[tuple[str, ...], str]:
-    """The first way that works here; none, and what the last one said."""
     said = "this kernel has no time namespaces"
     if not Path("/proc/self/ns/time").exists():
         return (), said

@@ -45,7 +45,6 @@ def batches(rank: int, ranks: int) -> list[tuple[Any, Any]]:
 
 
 def train(tf: Any, exchange: Exchange, peers: list[str], rank: int) -> list[float]:
-    """The losses of all steps, with momentum unless it is asynchronous."""
     job: Any = SimpleNamespace(
         model="mlp",
         workers=len(peers),

@@ -11,7 +11,7 @@ from dlobd.job.datasets.base import dataset_of, layout_of
 _ROWS = [pytest.param(row, id=row.name) for row in DATASETS if not row.reason()]
 
 
-def test_what_a_checkout_holds_is_tested() -> None:
+def test_data_sets_of_a_checkout_are_tested() -> None:
     assert {row.values[0].name for row in _ROWS} >= set(DATASETS.names()) - {"cifar10"}
 
 
@@ -26,7 +26,6 @@ def test_name_is_that_of_its_row(dataset) -> None:
 
 
 def test_files_exist(dataset) -> None:
-    """The files it names are there, and each once; only one that is generated has none."""
     files = dataset.files()
     assert len(set(files)) == len(files)
     assert (len(files) > 0) == (dataset.name != "synthetic")
@@ -49,7 +48,6 @@ def test_samples_are_as_announced(dataset, split: str) -> None:
 
 
 def test_an_order_that_is_asked_for_is_given(dataset) -> None:
-    """The samples at these positions, however large the chunks are; a stretch, where it takes no other order."""
     order = np.random.default_rng(0).permutation(dataset.test_size)[:50] if dataset.permutes else range(987, 1037)
     ((images, labels),) = dataset.chunks("test", order, 50)
     singles = list(dataset.chunks("test", order, 1))

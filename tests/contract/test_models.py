@@ -47,7 +47,6 @@ def _build(name: str, seed: int = 1):
 
 
 def _digest(model) -> str:
-    """Of all values of all variables, in their order."""
     digest = hashlib.sha256()
     for variable in model.variables:
         digest.update(variable.numpy().tobytes())
@@ -55,7 +54,6 @@ def _digest(model) -> str:
 
 
 def test_number_of_parameters_is_as_documented(name: str) -> None:
-    """What is trained is exactly what is published; all else that is stored are moving statistics."""
     model = _build(name)
     trained = sum(int(np.prod(v.shape)) for v in model.trainable_variables)
     assert trained == PARAMETERS[name][2]
@@ -65,7 +63,6 @@ def test_number_of_parameters_is_as_documented(name: str) -> None:
 
 
 def test_images_become_logits(name: str) -> None:
-    """Float images [n, *shape] give float32 logits [n, classes]; with a channel axis or without one, in either size."""
     shape, classes, _ = PARAMETERS[name]
     logits = _build(name)(np.zeros((3, *shape), np.float32)).numpy()
     assert (logits.shape, logits.dtype) == ((3, classes), np.float32)
@@ -74,7 +71,6 @@ def test_images_become_logits(name: str) -> None:
 
 
 def test_equal_seeds_give_equal_variables(name: str) -> None:
-    """Every rank starts from the same values; and another seed gives others, where a model starts at random."""
     first, second, other = _build(name, 7), _build(name, 7), _build(name, 8)
     for one, same in zip(first.variables, second.variables, strict=True):
         np.testing.assert_array_equal(one.numpy(), same.numpy())
@@ -103,7 +99,6 @@ def test_another_process_makes_the_same_models_without_keras() -> None:
 
 
 def test_steps_on_synthetic_data_lower_the_loss(name: str) -> None:
-    """The gradient reaches every variable, and following it helps. A call itself updates nothing."""
     import tensorflow as tf
 
     shape, classes, _ = PARAMETERS[name]
@@ -130,7 +125,6 @@ def test_steps_on_synthetic_data_lower_the_loss(name: str) -> None:
 
 
 def test_evaluation_is_deterministic_and_uses_moving_statistics(name: str) -> None:
-    """Without `training` an image's logits do not depend on the others of its batch, nor on a call before."""
     shape, _, _ = PARAMETERS[name]
     images = np.random.default_rng(0).random((4, *shape), np.float32)
     model = _build(name)
@@ -146,7 +140,7 @@ def test_evaluation_is_deterministic_and_uses_moving_statistics(name: str) -> No
 
 
 @pytest.mark.parametrize("convolutional", sorted(PARAMETERS.keys() - {"softmax-regression", "mlp"}))
-def test_what_is_not_an_image_is_refused(convolutional: str) -> None:
+def test_data_without_images_is_refused(convolutional: str) -> None:
     with pytest.raises(
         ValueError, match=r"need images of height x width x channels; those of this data set are \(7,\)"
     ):

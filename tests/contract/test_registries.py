@@ -15,9 +15,7 @@ _ROWS = [
 
 
 @pytest.mark.parametrize(("registry", "row"), _ROWS)
-def test_a_row_points_to_what_exists(registry, row) -> None:
-    """A member that is listed as available can be imported; one without code gives None. What only lacks its data has
-    its code."""
+def test_rows_of_registries_can_be_imported(registry, row) -> None:
     if row.unavailable:  # with this version anywhere: that it is refused is all that can be tested
         with pytest.raises(SetupError, match="is not available"):
             registry.get(row.name)

@@ -81,7 +81,6 @@ def run(request: pytest.FixtureRequest) -> str:
 
 
 def test_the_whole_trace_is_as_expected(run: str, update_golden: bool, captured: Captured) -> None:
-    """Lanes, spans with their bounds, sources and waits, events, and the attribution, all from the bundle alone."""
     found = as_text(captured.trace(run), captured.attribution(run))
     golden = GOLDEN / f"{run}.txt"
     if update_golden:
@@ -91,7 +90,6 @@ def test_the_whole_trace_is_as_expected(run: str, update_golden: bool, captured:
 
 
 def test_the_attribution_sums_exactly(run: str, captured: Captured) -> None:
-    """Layers and the unattributed rest are the wall, to the nanosecond; at most 5 % of it is without an explanation."""
     trace, found = captured.trace(run), captured.attribution(run)
     assert sum(layer.ns for layer in found.layers) + found.unattributed_ns == found.wall_ns == trace.wall_ns
     assert all(0 <= layer.lo_ns <= layer.ns <= layer.hi_ns for layer in found.layers)
@@ -99,7 +97,6 @@ def test_the_attribution_sums_exactly(run: str, captured: Captured) -> None:
 
 
 def test_nothing_that_was_recorded_is_lost(run: str, captured: Captured) -> None:
-    """Each span of each process stands in some lane, with its bounds and attributes, and points to its parent."""
     spans = {span.id.split("/")[-1]: span for span in captured.trace(run).spans}
     ids = {span.id for span in spans.values()}
     recorded = 0
@@ -116,34 +113,6 @@ def test_nothing_that_was_recorded_is_lost(run: str, captured: Captured) -> None
             assert span.parent is None if own.parent == 0 else span.parent in ids
             recorded += 1
     assert recorded > 100
-
-
-def test_the_evidence_is_consistent(run: str, captured: Captured) -> None:
-    """No two spans of a lane contradict each other beyond their resolutions, not even where a trainer was killed."""
-    clips = captured.attribution(run).clips
-    assert [clip for clip in clips if clip.kind == "inconsistent"] == []
-
-
-def test_only_what_was_killed_is_truncated(captured: Captured) -> None:
-    """A good run has an end for every span. In the killed one they are the killed rank's, and the task that fed the
-    other rank when the application ended."""
-    assert not any(span.truncated for span in captured.trace("quick-run").spans)
-    cut = {(span.lane, span.name) for span in captured.trace("killed-trainer").spans if span.truncated}
-    assert cut == {("rank-1", "trainer"), ("rank-1", "get"), ("executor-1", "task of collect")}
-
-
-def test_startup_and_teardown_are_in_order(captured: Captured) -> None:
-    trace = captured.trace("quick-run")
-    startup = [event.event for event in trace.startup]
-    teardown = [event.event for event in trace.teardown]
-    assert (len(startup), len(teardown)) == (23, 8)
-    assert startup[0] == "spark-submit exec"
-    assert startup[-1] == "first step done"
-    assert teardown[0] == "last step done"
-    assert teardown[-1] == "spark-submit exit"
-    for events in (trace.startup, trace.teardown):
-        assert [event.at_ns for event in events] == sorted(event.at_ns for event in events)
-        assert all(event.source and event.resolution_ns >= 1 for event in events)
 
 
 def test_a_capture_is_a_sealed_bundle_without_paths_of_a_machine(run: str) -> None:

@@ -1,4 +1,4 @@
-"""The rules of attribution, one by one, and the promises that hold for any evidence whatever."""
+"""The rules of attribution, its promises for any evidence, and what-if replays."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ from hypothesis import strategies as st
 
 from dlobd.attribution.attribute import attribute, critical_path
 from dlobd.attribution.nesting import arrange
+from dlobd.attribution.what_if import WhatIf
 from dlobd.errors import BundleError
-from dlobd.layers import LAYERS, UNATTRIBUTED
-from dlobd.schema import MAIN_LANE, Attribution, Clip, Interval, Span, Trace
-from dlobd.spans import SpanKind
+from dlobd.layers import UNATTRIBUTED
+from dlobd.schema import MAIN_LANE, Attribution, Clip, Interval, LayerTime, Span, Trace
+from dlobd.spans import SLEEP, SpanKind
+from tests.captured import NAMES, Captured
 from tests.strategies import span, traces, untidy, well_nested
 
 
 def trace(*spans: Span, end_ns: int = 100, **fields: object) -> Trace:
-    """A trace of `spans` with the window [0, end_ns)."""
+    """Return a trace of spans with the window [0, end_ns)."""
     return Trace(0, end_ns, spans, **fields)  # type: ignore[arg-type]
 
 
 def parts(attribution: Attribution) -> dict[str, int]:
-    """Layer to nanoseconds, with `unattributed` and the unexplained part, where there are some."""
+    """Return layer to nanoseconds, with unexplained and unattributed parts."""
     found = {row.layer: row.ns for row in attribution.layers if row.ns}
     found |= {f"{row.layer}?": row.unexplained_ns for row in attribution.layers if row.unexplained_ns}
     return found | ({UNATTRIBUTED: attribution.unattributed_ns} if attribution.unattributed_ns else {})
@@ -39,7 +41,7 @@ def pieces(attribution: Attribution) -> list[tuple[int, int, str, str]]:
 
 
 def check_promises(attribution: Attribution, start_ns: int, wall_ns: int) -> None:
-    """What holds for every attribution: exact sum, no overlap, no hole, nothing negative."""
+    """Check the exact sum; no overlap, no hole, nothing negative."""
     assert sum(row.ns for row in attribution.layers) + attribution.unattributed_ns == wall_ns == attribution.wall_ns
     at_ns = start_ns
     for segment in attribution.segments:
@@ -62,14 +64,12 @@ def check_promises(attribution: Attribution, start_ns: int, wall_ns: int) -> Non
 @settings(max_examples=150, deadline=None)
 @given(traces())
 def test_any_evidence_sums_exactly_and_never_gets_negative(evidence: Trace) -> None:
-    """Crossing, truncated, cyclic, contradictory: the pieces tile the window, and lo <= ns <= hi in every layer."""
     check_promises(attribute(evidence), 0, evidence.wall_ns)
 
 
 @settings(max_examples=80, deadline=None)
 @given(well_nested())
 def test_the_sweep_equals_nested_subtraction(spans: list[Span]) -> None:
-    """On a well-nested tree a layer's time is the sum over its spans of own duration minus direct children."""
     expected: Counter[str] = Counter({UNATTRIBUTED: 1000})
     layer_of = {each.id: each.layer for each in spans}
     for each in spans:
@@ -84,7 +84,6 @@ def test_the_sweep_equals_nested_subtraction(spans: list[Span]) -> None:
 @settings(max_examples=100, deadline=None)
 @given(untidy())
 def test_a_normalised_lane_nests(spans: list[Span]) -> None:
-    """After normalisation no two spans of a lane cross, each lies in the window and in the span around it."""
     lane = arrange(spans, 0, 1000)
     around: list[tuple[int, int]] = [(0, 1000)]
     for nested in lane.nested:
@@ -100,7 +99,6 @@ def test_a_normalised_lane_nests(spans: list[Span]) -> None:
 @settings(max_examples=80, deadline=None)
 @given(well_nested("rank 0"), st.integers(0, 300))
 def test_delegation_cannot_hide_a_hole(inner: list[Span], period_ns: int) -> None:
-    """Without the spans of the lane waited for, the whole wait is unexplained, up to the period of its cause."""
     wait = span("wait", "spark", 100, 900, waits_for=("rank 0",), cause="poll", cause_period_ns=period_ns)
     rows = {row.layer: row for row in attribute(trace(wait, end_ns=1000)).layers}
     assert rows["spark"].unexplained_ns == 800 - period_ns
@@ -112,26 +110,23 @@ def test_delegation_cannot_hide_a_hole(inner: list[Span], period_ns: int) -> Non
 # --- the rules, one by one
 
 
-def test_an_instant_belongs_to_the_innermost_span() -> None:
-    attribution = attribute(trace(span("a", "spark", 10, 90), span("b", "hdfs", 20, 50, parent="a")))
-    assert parts(attribution) == {"spark": 50, "hdfs": 30, UNATTRIBUTED: 20}
-
-
-def test_an_empty_trace_is_unattributed() -> None:
-    assert parts(attribute(trace())) == {UNATTRIBUTED: 100}
-
-
-def test_layers_come_in_the_order_of_the_table() -> None:
-    attribution = attribute(trace(span("a", "tensorflow", 0, 50), span("b", "yarn", 50, 100)))
-    assert [row.layer for row in attribution.layers] == ["yarn", "tensorflow"]
-    assert [row.group for row in attribution.layers] == [LAYERS["yarn"].group, LAYERS["tensorflow"].group]
-
-
-def test_a_wait_is_replaced_by_what_releases_it() -> None:
-    """The waiting span shows the content of the other lane; the hole in it comes back as unexplained."""
+def test_waits_end_with_the_lane_that_releases_them() -> None:
     wait = span("join", "spark", 0, 100, waits_for=("rank 0",))
     work = [span("w", "tensorflow", 10, 60, "rank 0"), span("r", "hdfs", 70, 100, "rank 0")]
     assert parts(attribute(trace(wait, *work))) == {"spark": 20, "spark?": 20, "tensorflow": 50, "hdfs": 30}
+    wait = span("join", "spark", 0, 100, waits_for=("rank 0", "gone", "rank 1"))
+    ranks = [span("a", "tensorflow", 0, 95, "rank 0"), span("b", "hdfs", 0, 99, "rank 1")]
+    assert parts(attribute(trace(wait, *ranks))) == {"spark": 1, "spark?": 1, "hdfs": 99}
+    wait = span("wave 1", "spark", 0, 50, waits_for=("slot 0", "slot 1"))
+    slots = [
+        span("a", "hdfs", 0, 10, "slot 0"),
+        span("b", "tensorflow", 0, 50, "slot 1"),
+        span("c", "hdfs", 60, 100, "slot 0"),
+    ]
+    assert parts(attribute(trace(wait, *slots, end_ns=50))) == {"tensorflow": 50}
+    wait = span("get", "feed", 0, 100, waits_for=("feeder",), released_ns=40)
+    attribution = attribute(trace(wait, span("put", "hdfs", 0, 100, "feeder")))
+    assert parts(attribution) == {"feed": 60, "feed?": 60, "hdfs": 40}
 
 
 def test_waits_are_replaced_in_turn() -> None:
@@ -146,7 +141,7 @@ def test_waits_are_replaced_in_turn() -> None:
     assert attribution.segments[0].chain == (MAIN_LANE, "driver", "rank 0")
 
 
-def test_a_layer_that_held_nobody_up_has_a_row_of_0() -> None:
+def test_a_layer_beside_the_critical_path_has_a_row_of_0() -> None:
     main = span("train", "tensorflow", 0, 100)
     beside = span("take blocks", "feed", 10, 90, "rank 0/reader")
     later = span("stop", "yarn", 100, 120, "node")
@@ -157,31 +152,7 @@ def test_a_layer_that_held_nobody_up_has_a_row_of_0() -> None:
     ]
 
 
-def test_the_lane_that_ends_last_releases_a_join() -> None:
-    wait = span("join", "spark", 0, 100, waits_for=("rank 0", "gone", "rank 1"))
-    ranks = [span("a", "tensorflow", 0, 95, "rank 0"), span("b", "hdfs", 0, 99, "rank 1")]
-    assert parts(attribute(trace(wait, *ranks))) == {"spark": 1, "spark?": 1, "hdfs": 99}
-
-
-def test_a_lane_that_goes_on_later_does_not_release_an_earlier_wait() -> None:
-    wait = span("wave 1", "spark", 0, 50, waits_for=("slot 0", "slot 1"))
-    slots = [
-        span("a", "hdfs", 0, 10, "slot 0"),
-        span("b", "tensorflow", 0, 50, "slot 1"),
-        span("c", "hdfs", 60, 100, "slot 0"),
-    ]
-    assert parts(attribute(trace(wait, *slots, end_ns=50))) == {"tensorflow": 50}
-
-
-def test_after_its_release_a_wait_is_a_gap() -> None:
-    """Work of the releasing lane after the release is no excuse for a waiter that did not return."""
-    wait = span("get", "feed", 0, 100, waits_for=("feeder",), released_ns=40)
-    attribution = attribute(trace(wait, span("put", "hdfs", 0, 100, "feeder")))
-    assert parts(attribution) == {"feed": 60, "feed?": 60, "hdfs": 40}
-
-
-def test_a_cause_explains_the_end_of_a_wait_up_to_its_period() -> None:
-    """A poll of 25 ns explains the last 25 ns of the gap and not one more."""
+def test_causes_explain_the_end_of_a_wait_or_sleep() -> None:
     wait = span("join", "launcher", 0, 100, waits_for=("rank 0",), cause="poll", cause_period_ns=25)
     attribution = attribute(trace(wait, span("a", "tensorflow", 0, 40, "rank 0")))
     assert pieces(attribution) == [
@@ -190,22 +161,12 @@ def test_a_cause_explains_the_end_of_a_wait_up_to_its_period() -> None:
         (75, 100, "launcher", "cause"),
     ]
     assert attribution.layers[0].causes == (("poll", 25, None),)
-
-
-def test_a_period_is_spent_once_a_wait() -> None:
-    wait = span("join", "launcher", 0, 100, waits_for=("rank 0",), cause="poll", cause_period_ns=25)
-    attribution = attribute(trace(wait, span("a", "tensorflow", 30, 90, "rank 0")))
-    assert parts(attribution) == {"launcher": 40, "launcher?": 15, "tensorflow": 60}
-
-
-def test_a_sleep_that_waits_for_no_lane_is_named() -> None:
     attribution = attribute(trace(span("s", "launcher", 0, 100, cause="sleep", cause_period_ns=60)))
     assert pieces(attribution) == [(0, 40, "launcher", "span"), (40, 100, "launcher", "cause")]
     assert attribution.unexplained_ns == 0
 
 
 def test_a_cycle_ends_as_unexplained_and_is_counted() -> None:
-    """Two lanes that wait for each other explain nothing; the chain ends at the lane that is already in it."""
     attribution = attribute(
         trace(
             span("a", "spark", 0, 100, waits_for=("rank 0",)),
@@ -231,7 +192,7 @@ def test_a_delay_of_rank_1_is_not_blamed_on_the_wait_of_rank_0() -> None:
     assert parts(attribution) == {"hdfs": 50, "tensorflow": 50}
 
 
-def test_what_the_last_rank_does_not_cover_is_unexplained_in_the_collective() -> None:
+def test_collectives_end_with_their_last_member() -> None:
     attribution = attribute(
         trace(
             span("s0", "channel", 0, 100, rendezvous="step 1"),
@@ -240,10 +201,6 @@ def test_what_the_last_rank_does_not_cover_is_unexplained_in_the_collective() ->
         )
     )
     assert parts(attribution) == {"hdfs": 50, "channel": 50, "channel?": 30}
-
-
-def test_inside_a_collective_the_innermost_span_comes_first() -> None:
-    """Own work that a rank recorded inside its collective is its own, also before the last rank enters."""
     attribution = attribute(
         trace(
             span("s0", "tensorflow", 0, 100, rendezvous="k"),
@@ -253,73 +210,47 @@ def test_inside_a_collective_the_innermost_span_comes_first() -> None:
         )
     )
     assert parts(attribution) == {"channel": 10, "hdfs": 40, "tensorflow": 50}
-
-
-def test_the_same_key_after_the_end_did_not_release_a_collective() -> None:
-    """A member that starts after another one ended is inconsistent evidence: counted, and not delegated to."""
     attribution = attribute(
         trace(
-            span("s0", "tensorflow", 0, 50, rendezvous="k"),
-            span("s1", "tensorflow", 80, 100, "rank 1", rendezvous="k"),
+            span("s0", "tensorflow", 0, 50, rendezvous="k"), span("s1", "tensorflow", 80, 100, "rank 1", rendezvous="k")
         )
     )
     assert parts(attribution) == {"tensorflow": 50, UNATTRIBUTED: 50}
     assert attribution.clips == (Clip("inconsistent", "s0", 30),)
 
 
-def test_spans_are_clipped_to_the_window_and_counted() -> None:
+def test_spans_are_clipped_to_window_parent_and_neighbour() -> None:
     attribution = attribute(trace(span("a", "spark", -30, 50)))
     assert parts(attribution) == {"spark": 50, UNATTRIBUTED: 50}
     assert attribution.clips == (Clip("outside window", "a", 30),)
-
-
-def test_a_child_is_clipped_into_its_parent() -> None:
     for resolution, kind in ((5, "crossing"), (4, "inconsistent")):
         child = span("b", "hdfs", 30, 60, parent="a", resolution_ns=resolution)
         attribution = attribute(trace(span("a", "spark", 0, 50, resolution_ns=5), child))
         assert parts(attribution) == {"spark": 30, "hdfs": 20, UNATTRIBUTED: 50}
         assert attribution.clips == (Clip(kind, "b", 10),)
+    spans = span("a", "spark", 0, 60, resolution_ns=9), span("b", "hdfs", 20, 62)
+    attribution = attribute(trace(*spans))
+    assert parts(attribution) == {"spark": 20, "hdfs": 40, UNATTRIBUTED: 40}
+    assert attribution.clips == (Clip("crossing", "b", 2),)
+    attribution = attribute(trace(span("a", "spark", 0, 60), span("b", "hdfs", 40, 100)))
+    assert parts(attribution) == {"spark": 40, "hdfs": 60}
+    assert attribution.clips == (Clip("inconsistent", "a", 20),)
+    assert attribute(trace(span("a", "spark", 0, 100, truncated=True))).clips == (Clip("truncated", "a", 100),)
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "expected"),
-    [(1, 10, {"spark": 52, "hdfs": 48}), (10, 1, {"spark": 50, "hdfs": 50})],
+    ("first", "second", "expected"), [(1, 10, {"spark": 52, "hdfs": 48}), (10, 1, {"spark": 50, "hdfs": 50})]
 )
 def test_where_neighbours_cross_the_coarser_edge_moves(first: int, second: int, expected: dict[str, int]) -> None:
-    """Two spans in a row that overlap by 2 ns stay two spans in a row, parted at the edge that is known better."""
     spans = span("a", "spark", 0, 52, resolution_ns=first), span("b", "hdfs", 50, 100, resolution_ns=second)
     attribution = attribute(trace(*spans))
     assert parts(attribution) == expected
     assert [(clip.kind, clip.ns) for clip in attribution.clips] == [("crossing", 2)]
 
 
-def test_of_two_corrections_the_smaller_one_is_made() -> None:
-    """A span that sticks out by 2 ns of one that is not its parent lies inside it, and loses its tail."""
-    spans = span("a", "spark", 0, 60, resolution_ns=9), span("b", "hdfs", 20, 62)
-    attribution = attribute(trace(*spans))
-    assert parts(attribution) == {"spark": 20, "hdfs": 40, UNATTRIBUTED: 40}
-    assert attribution.clips == (Clip("crossing", "b", 2),)
-
-
-def test_neighbours_that_contradict_each_other_are_inconsistent() -> None:
-    """An overlap far beyond both resolutions goes to the later span, and the evidence counts as inconsistent."""
-    attribution = attribute(trace(span("a", "spark", 0, 60), span("b", "hdfs", 40, 100)))
-    assert parts(attribution) == {"spark": 40, "hdfs": 60}
-    assert attribution.clips == (Clip("inconsistent", "a", 20),)
-
-
-def test_a_truncated_span_is_listed() -> None:
-    assert attribute(trace(span("a", "spark", 0, 100, truncated=True))).clips == (Clip("truncated", "a", 100),)
-
-
-def test_an_uncertain_boundary_widens_both_layers() -> None:
-    """A boundary known to 3 and 1 ns is uncertain by 3: one layer may gain what the other loses."""
+def test_boundaries_are_as_uncertain_as_their_coarser_side() -> None:
     attribution = attribute(trace(span("a", "spark", 0, 40, resolution_ns=3), span("b", "hdfs", 40, 100)))
     assert [(row.lo_ns, row.hi_ns) for row in attribution.layers] == [(37, 43), (57, 63)]
-
-
-def test_a_boundary_where_lanes_meet_is_as_uncertain_as_the_coarser() -> None:
-    """A wait known to 7 ns hands over to work known to 2 ns: their common edge is uncertain by 7, either way round."""
     for wait_ns, work_ns in ((7, 2), (2, 7)):
         attribution = attribute(
             trace(
@@ -329,25 +260,17 @@ def test_a_boundary_where_lanes_meet_is_as_uncertain_as_the_coarser() -> None:
             )
         )
         assert [(row.lo_ns, row.hi_ns) for row in attribution.layers if row.ns] == [(33, 47), (53, 67)]
-
-
-def test_a_boundary_inside_one_layer_is_certain() -> None:
     attribution = attribute(trace(span("a", "spark", 0, 40, resolution_ns=9), span("b", "spark", 40, 100)))
     assert [(row.lo_ns, row.hi_ns) for row in attribution.layers] == [(100, 100)]
 
 
 def test_an_interval_widens_the_layer_it_hides_in() -> None:
-    """HDFS time known only as up to 30 ns inside a Spark span: HDFS gets a row, both get bounds, no sum changes."""
     hidden = Interval("hdfs", "spark", MAIN_LANE, 20, 80, 5, 30, "bytes / peak rate", "duration of the block's trace")
     attribution = attribute(trace(span("task", "spark", 10, 60), intervals=(hidden,)))
     rows = {row.layer: row for row in attribution.layers}
     assert (rows["hdfs"].ns, rows["hdfs"].lo_ns, rows["hdfs"].hi_ns) == (0, 0, 30)
     assert (rows["spark"].ns, rows["spark"].lo_ns, rows["spark"].hi_ns) == (50, 18, 52)
     assert parts(attribution) == {"spark": 50, UNATTRIBUTED: 50}
-
-
-def test_an_interval_is_no_wider_than_what_was_attributed_there() -> None:
-    """Only 10 ns of the span were on the wall's path, so no more than 10 ns can have been HDFS."""
     hidden = Interval("hdfs", "spark", MAIN_LANE, 50, 60, 5, 30, "a", "b")
     rows = {row.layer: row for row in attribute(trace(span("t", "spark", 0, 100), intervals=(hidden,))).layers}
     assert (rows["hdfs"].hi_ns, rows["spark"].lo_ns) == (10, 90)
@@ -359,11 +282,137 @@ def test_the_critical_path_joins_like_neighbours() -> None:
     assert [(s.start_ns, s.end_ns, s.layer) for s in path] == [(0, 60, "tensorflow"), (60, 100, "hdfs")]
 
 
-def test_an_unknown_layer_is_an_error() -> None:
+def test_unknown_layers_and_reversed_windows_are_errors() -> None:
     with pytest.raises(BundleError, match="unknown layer 'gpu'"):
         attribute(trace(replace(span("a", "spark", 0, 10), kind=SpanKind("a", "gpu"))))
-
-
-def test_a_window_that_ends_before_it_starts_is_an_error() -> None:
     with pytest.raises(BundleError, match="ends before it starts"):
         attribute(Trace(10, 0, ()))
+
+
+def known(*spans: Span) -> LayerTime:
+    (row,) = attribute(Trace(0, 100, spans)).layers
+    return row
+
+
+def test_calls_are_measured_unless_their_end_is_missing() -> None:
+    whole = span("w", "tensorflow", 0, 100, name="trainer process")
+    call = span("c", "tensorflow", 20, 50, parent="w", name="step")
+    row = known(whole, call)
+    assert (row.measured_ns, row.between_marks_ns, row.named_wait_ns, row.unexplained_ns) == (30, 70, 0, 0)
+    row = known(span("c", "feed", 0, 100, truncated=True, name="put"))
+    assert (row.measured_ns, row.between_marks_ns) == (0, 100)
+
+
+@pytest.mark.parametrize(
+    ("cause", "length"), [("done-marker poll (0.1 s)", "read"), ("Spark's barrier poll", "default"), ("poll", None)]
+)
+def test_a_named_wait_has_the_origin_of_its_length(cause: str, length: str | None) -> None:
+    wait = span("w", "launcher", 0, 100, waits_for=("nobody",), cause=cause, cause_period_ns=30)
+    row = known(wait)
+    assert (row.measured_ns, row.between_marks_ns, row.named_wait_ns, row.unexplained_ns) == (0, 0, 30, 70)
+    assert row.causes == ((cause, 30, length),)
+    row = known(replace(wait, kind=SLEEP, waits_for=()))
+    assert (row.measured_ns, row.between_marks_ns, row.named_wait_ns, row.unexplained_ns) == (70, 0, 30, 0)
+
+
+def without(*names: str):
+    return lambda one, waited: 0 if one.name in names else 1
+
+
+def saved(of: Trace, *names: str) -> int:
+    return WhatIf(of).saved_ns(without(*names))
+
+
+@given(traces())
+def test_with_everything_kept_nothing_moves(of: Trace) -> None:
+    assert WhatIf(of).wall_ns(lambda span, waited: 1) == of.wall_ns
+
+
+@given(traces(), st.sets(st.sampled_from(["of no row", "step", "read input", "submit RPC", "user code", "trainer"])))
+def test_savings_are_between_nothing_and_the_wall(of: Trace, names: set[str]) -> None:
+    assert 0 <= saved(of, *names) <= of.wall_ns
+
+
+@pytest.mark.parametrize("capture", NAMES)
+def test_the_wall_of_a_real_run_is_replayed_to_the_nanosecond(capture: str, captured: Captured) -> None:
+    of = captured.trace(capture)
+    assert WhatIf(of).wall_ns(lambda span, waited: 1) == of.wall_ns
+
+
+@pytest.mark.parametrize("capture", NAMES)
+def test_no_span_of_a_real_run_saves_less_than_it_holds_up_alone(capture: str, captured: Captured) -> None:
+    of, found = captured.trace(capture), captured.attribution(capture)
+    what_if = WhatIf(of)
+    for layer in found.layers:
+        for name, ns in layer.names[:3]:
+            assert 0 <= what_if.saved_ns(without(name)) <= of.wall_ns, (name, ns)
+
+
+def test_own_time_of_the_main_lane_is_saved_whole() -> None:
+    of = trace(span("a", "spark", 10, 40, MAIN_LANE), span("b", "hdfs", 20, 30, MAIN_LANE))
+    assert saved(of, "a") == 20
+    assert saved(of, "b") == 10
+    assert saved(of, "a", "b") == 30
+
+
+def test_the_shorter_of_two_awaited_lanes_saves_nothing() -> None:
+    """The shorter of two lanes saves nothing, the longer as much as it is longer, both together the rest."""
+    of = trace(
+        span("wait", "spark", 0, 90, MAIN_LANE, waits_for=("one", "other")),
+        span("long", "yarn", 0, 90, "one"),
+        span("short", "hdfs", 0, 60, "other"),
+    )
+    assert saved(of, "short") == 0
+    assert saved(of, "long") == 30
+    assert saved(of, "long", "short") == 90
+
+
+def test_a_reaction_stays_as_long_as_it_was() -> None:
+    """A poll that saw the end 10 ns late sees an earlier end 10 ns late, and is saved by itself."""
+    of = trace(
+        span("wait", "spark", 0, 100, MAIN_LANE, waits_for=("one",), cause="poll", cause_period_ns=20),
+        span("work", "yarn", 0, 90, "one"),
+    )
+    assert saved(of, "work") == 90
+    assert saved(of, "wait") == 10
+
+
+def test_a_collective_waits_for_its_last_member() -> None:
+    """The straggler saves its lead over the next rank; the other ranks save nothing."""
+    of = trace(
+        span("wait", "spark", 0, 100, MAIN_LANE, waits_for=("rank-0",)),
+        span("quick", "tensorflow", 0, 30, "rank-0"),
+        span("step 0", "channel", 30, 100, "rank-0", rendezvous="step 0"),
+        span("slow", "tensorflow", 0, 90, "rank-1"),
+        span("step 1", "channel", 90, 100, "rank-1", rendezvous="step 0"),
+    )
+    assert saved(of, "quick") == 0
+    assert saved(of, "slow") == 60
+    assert saved(of, "slow", "quick") == 90
+
+
+def test_lanes_that_begin_with_or_wait_for_each_other() -> None:
+    of = trace(
+        span("before", "spark", 0, 40, MAIN_LANE),
+        span("beside", "spark", 40, 60, MAIN_LANE),
+        span("wait", "spark", 60, 100, MAIN_LANE, waits_for=("one",)),
+        span("work", "yarn", 40, 100, "one"),
+    )
+    assert saved(of, "before") == 40
+    assert saved(of, "beside") == 0
+    assert saved(of, "work") == 40
+    of = trace(
+        span("before", "yarn", 0, 40, MAIN_LANE),
+        span("wait", "spark", 40, 100, MAIN_LANE, waits_for=("executor", "rank")),
+        span("boot", "spark", 40, 70, "executor"),
+        span("not yet forked", "launcher", 40, 70, "rank", waits_for=("executor",)),
+        span("train", "tensorflow", 70, 100, "rank"),
+    )
+    assert saved(of, "before") == 40
+    assert saved(of, "boot") == 30
+    of = trace(
+        span("wait", "spark", 0, 100, MAIN_LANE, waits_for=("one",)),
+        span("there", "yarn", 0, 100, "one", waits_for=("other",)),
+        span("back", "yarn", 0, 100, "other", waits_for=("one",)),
+    )
+    assert 0 <= saved(of, "there", "back") <= 100

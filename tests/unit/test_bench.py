@@ -29,8 +29,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def record(number: int, first_s: float, loop_s: float, **changes: Any) -> Run:
-    """A run with executors after 8 s, whose first step ended after `first_s`, whose others took `loop_s`, and that
-    exited 2 s later."""
+    """Return a run with executors after 8 s, a first step after `first_s`, a loop of `loop_s`, an exit 2 s later."""
     start_ns = 5_000
     first_ns = start_ns + int(first_s * 1e9)
     last_ns = first_ns + int(loop_s * 1e9)
@@ -49,7 +48,7 @@ def record(number: int, first_s: float, loop_s: float, **changes: Any) -> Run:
 
 
 def runs() -> dict[str, list[Run]]:
-    """Stock takes 30 s to the first step, the others 18; reading takes 3 s for the loop, feeding 4."""
+    """Return runs: 30 s to the first step for stock, else 18 s; loops of 3 s if ranks read, of 4 s if Spark feeds."""
     made = {}
     for place, label in enumerate(points()):
         launcher, source = label.split()
@@ -78,7 +77,6 @@ def test_tables_have_seconds_saved_first_and_the_ratio_last() -> None:
 
 
 def test_a_run_that_is_not_ok_counts_nowhere_and_is_named() -> None:
-    """Its figures are left out, and the page says so; five repeats that have both are too few for an interval."""
     every = runs()
     every["tfos feed"][0] = dataclasses.replace(every["tfos feed"][0], status="failed", reason="died")
     first, *_ = jobs.tables(jobs.values(every))
@@ -155,21 +153,10 @@ def test_a_remedy_that_was_tried_goes_into_its_page(tmp_path: Path) -> None:
     assert "After 40 ms against after 400 ms, by `dlobd compare`: wall: faster, -4.000 s" in text
 
 
-def test_a_page_changes_between_its_markers_only(tmp_path: Path) -> None:
-    page, (begin, end) = tmp_path / "docs" / "x.md", publish.markers("x")
-    publish.page(page, "x", ["fact"], ["| a |"])
-    alone = page.read_text()
-    assert alone == f"{begin}\n\n- fact\n\n| a |\n\n{end}"
-    page.write_text(f"above\n\n{alone}\nbelow\n")
-    for _ in range(2):
-        publish.page(page, "x", [], ["new"])
-    assert page.read_text() == f"above\n\n{begin}\n\nnew\n\n{end}\nbelow\n"
-
-
 @pytest.mark.parametrize(
     ("busy", "loaded", "code", "measured"), [(60.0, False, 8, 0), (60.0, True, 0, 1), (3.0, False, 0, 1)]
 )
-def test_a_busy_machine_is_refused_unless_told(
+def test_a_busy_machine_is_refused_without_loaded(
     busy: float, loaded: bool, code: int, measured: int, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     monkeypatch.setattr(series_runner, "busy_percent", lambda seconds: busy)

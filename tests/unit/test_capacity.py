@@ -1,14 +1,16 @@
-"""Whether a job fits is said before anything is started, with the figures."""
+"""Memory, vcores and GPUs of a job are checked before anything starts, also those that dlobd derives."""
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
-from dlobd.errors import SetupError
-from dlobd.experiment import files, own_job
-from dlobd.hadoop.embedded.configuration import ClusterSettings
+from bench.models import points
+from dlobd.errors import SetupError, UsageError
+from dlobd.experiment import files, memory, own_job
+from dlobd.hadoop.embedded.configuration import ClusterSettings, default_settings
 from dlobd.job import device_config
 from dlobd.run import runner
 from dlobd.run.preflight import capacity
@@ -22,14 +24,12 @@ def chosen(*settings: str) -> Experiment:
 
 
 def check(*settings: str, free_mb: int = 1 << 20) -> None:
-    """Checks the quick experiment with `settings` on a machine of two NodeManagers."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(capacity, "available_memory_bytes", lambda: free_mb << 20)
         capacity.check_memory(chosen(*settings), ClusterSettings(Path("unused")))
 
 
 def test_each_way_asks_for_its_own_processes() -> None:
-    """An ApplicationMaster beside the driver in client mode only; Spark's daemons only where they run."""
     executors = {"2 executors": 2 * (512 + 1280)}
     assert capacity.demand_mb(chosen()) == {**executors, "driver": 896, "ApplicationMaster": 896}
     assert capacity.demand_mb(chosen("deploy_mode=cluster")) == {**executors, "driver": 896}
@@ -38,7 +38,7 @@ def test_each_way_asks_for_its_own_processes() -> None:
     assert capacity.demand_mb(chosen("launcher=tfos-stock"))["driver"] == 512 + 1024, "it imports TensorFlow"
 
 
-def test_a_machine_with_too_little_memory_is_told_what_is_asked() -> None:
+def test_too_little_memory_is_an_error_with_both_figures() -> None:
     with pytest.raises(SetupError) as refusal:
         check(free_mb=5375)
     assert refusal.value.what == (
@@ -71,8 +71,7 @@ def test_vcores_are_counted_too() -> None:
         check("executor_cores=5")
 
 
-def test_a_machine_without_a_gpu_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In one line, before anything is started; the embedded YARN hands out none even where there is one."""
+def test_a_machine_without_a_gpu_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capacity, "gpus_here", lambda: 0)
     capacity.check_gpus(chosen())
     with pytest.raises(SetupError, match="device gpu: no NVIDIA GPU was found on this machine"):
@@ -101,14 +100,53 @@ def test_a_gpu_that_is_hidden_from_dlobd_is_not_used(
         assert device_config.gpu_id(0) == (found or ["0"])[0]
 
 
-def test_nvidias_library_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert capacity.gpus_here() == len(list(Path("/proc/driver/nvidia/gpus").glob("*")))
-
-
 def test_an_own_script_has_the_cores_of_its_line(tmp_path: Path) -> None:
     script = tmp_path / "job.py"
     script.touch()
     asked = ("--executor-cores", "3", "--conf", "spark.task.cpus=3")
     assert capacity.cores_of(own_job.from_line(["spark-submit", str(script)])) == 1
     assert capacity.cores_of(own_job.from_line(["spark-submit", *asked, str(script)])) == 3
+
+
+ZERO = ("executor_memory_mb=0", "executor_overhead_mb=0")
+
+
+def load(*settings: str) -> Experiment:
+    return files.load("softmax-mnist", settings)
+
+
+def test_memory_of_0_is_derived_reported_and_stored() -> None:
+    told: list[str] = []
+    both = files.load("softmax-mnist", ZERO, told.append)
+    # 1280, and twice 30,000 records of 28 x 28 bytes
+    assert (both.executor_memory_mb, both.executor_overhead_mb) == (512, 1408)
+    assert told == ["derived: executor_memory_mb=512, executor_overhead_mb=1408"]
+    assert load("executor_overhead_mb=0").executor_memory_mb == load().executor_memory_mb
+    assert load("executor_memory_mb=600", "executor_overhead_mb=0").executor_memory_mb == 600
+    before = dataclasses.asdict(load()) | {"executor_overhead_mb": 0}
+    assert files.from_dict(before).executor_overhead_mb == 0
+    with pytest.raises(UsageError, match="executor_memory_mb must be between 450 and 1000000, not 100"):
+        load("executor_memory_mb=100")
+
+
+def test_larger_jobs_get_more_memory() -> None:
+    plain = load(*ZERO).executor_overhead_mb
+    assert load(*ZERO, "launcher=tfos-stock").executor_overhead_mb == plain + 1280
+    assert load(*ZERO, "model=lenet").executor_overhead_mb > plain
+    assert (
+        load(*ZERO, "model=lenet", "batch_size=500").executor_overhead_mb
+        > load(*ZERO, "model=lenet", "batch_size=50").executor_overhead_mb
+    )
+    large = ("dataset=synthetic", "synthetic_shape=64x64x3", "train_samples=100000")
+    assert load(*ZERO, *large).executor_overhead_mb > plain + 1024
+    assert load(*ZERO, *large, "launcher=barrier").executor_overhead_mb < load(*ZERO, *large).executor_overhead_mb
+    assert load(*ZERO, *large, "input=read").executor_overhead_mb < plain + 256
+
+
+def test_every_model_gets_the_memory_of_its_measured_runs() -> None:
+    for point in points().values():
+        free = dataclasses.replace(point, executor_memory_mb=0, executor_overhead_mb=0)
+        sizes = memory.derived(free)
+        assert sizes["executor_overhead_mb"] >= point.executor_overhead_mb
+        assert sizes["executor_memory_mb"] >= point.executor_memory_mb
+        capacity.check_yarn(dataclasses.replace(free, **sizes), capacity.embedded(default_settings()))  # type: ignore[arg-type]

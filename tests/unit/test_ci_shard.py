@@ -1,4 +1,4 @@
-"""Which long tests CI runs: those of the rooms that changed, as far as the time lasts."""
+"""The choice of long tests by CI: those of changed rooms, as far as time allows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ def names() -> list[str]:
 
 
 def test_every_room_belongs_to_a_shard(shard: ModuleType) -> None:
-    """A change of any room, or of what stands beside them and is run, has long tests; and no row is of what is gone."""
     rows = [row for rooms in shard.ROOMS.values() for row in rooms.split()]
     for row in rows:
         assert (TOP / row).exists(), row
@@ -35,14 +34,12 @@ def test_every_room_belongs_to_a_shard(shard: ModuleType) -> None:
 
 
 def test_every_shard_has_its_minutes_and_fits_beside_make_test(shard: ModuleType) -> None:
-    """One that does not fit alone would never end."""
     assert set(shard.ROOMS) == set(shard.MINUTES) == set(names())
     for minutes in shard.MINUTES.values():
         assert shard.MAKE_TEST_MINUTES + minutes <= shard.LIMIT_MINUTES - shard.SPARE_MINUTES
 
 
 def test_the_largest_change_comes_first_and_what_does_not_fit_is_listed(shard: ModuleType) -> None:
-    """A shard that fits is run after a larger one that did not; without a change there is one in rotation."""
     faults = {"tests/full/faults/test_deaths.py": 50}
     ways = {"tests/full/ways/test_ways_matrix.py": 40}
     assert shard.chosen({**faults, **ways}, names(), 0) == (["faults"], ["ways"])

@@ -1,4 +1,4 @@
-"""CIFAR-10: what the records say, which set is there, and what is said of a missing or damaged one."""
+"""CIFAR-10: its records, both sets, and errors of missing or damaged files."""
 
 from __future__ import annotations
 
@@ -29,13 +29,11 @@ from tests import records
 
 @pytest.fixture(autouse=True)
 def _nothing_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What somebody fetched on this machine is not seen."""
     monkeypatch.setenv("DLOBD_CACHE", str(tmp_path / "cache"))
 
 
 @pytest.fixture
 def own_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the partial set that a test may damage."""
     folder = tmp_path / "own" / "cifar-10"
     shutil.copytree(Cifar10Partial().files()[0].parent, folder)
     monkeypatch.setenv("DLOBD_DATA", str(folder.parent))
@@ -46,16 +44,11 @@ def first(split: Split, samples: int) -> Samples:
     return next(Cifar10Partial().chunks(split, range(samples), samples))
 
 
-def test_the_first_training_images_are_the_published_ones() -> None:
-    """The classes of the first batch are nearly even, and its first labels are those that every tutorial prints."""
+def test_the_first_images_are_the_published_ones() -> None:
     _, labels = first("train", 10_000)
     assert labels[:10].tolist() == [6, 9, 9, 4, 1, 1, 2, 7, 8, 3]
     assert np.bincount(labels).tolist() == [1005, 974, 1032, 1016, 999, 937, 1030, 1001, 1025, 981]
     assert first("test", 10)[1].tolist() == [3, 8, 8, 0, 6, 6, 1, 6, 3, 1]
-
-
-def test_planes_become_pixels() -> None:
-    """A file has all red values of an image first; an image has each pixel's three colours side by side."""
     images, labels = first("train", 2)
     records_ = gzip.decompress(Cifar10Partial().files()[0].read_bytes())
     for n, (image, label) in enumerate(zip(images, labels, strict=True)):
@@ -66,7 +59,6 @@ def test_planes_become_pixels() -> None:
 
 
 def test_the_whole_set_has_five_batches_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As `dlobd data fetch` leaves it; made up here, with its own checksums. The announced sizes are the tables'."""
     for split, size in (("train", Cifar10.train_size), ("test", Cifar10.test_size)):
         assert sum(batch.records for batch in Cifar10.batches[split]) == size
         assert sum(batch.records for batch in Cifar10Partial.batches[split]) == getattr(Cifar10Partial, f"{split}_size")
@@ -94,8 +86,7 @@ def test_the_whole_set_has_five_batches_in_their_order(tmp_path: Path, monkeypat
         next(DATASETS.get("cifar10")().chunks("train", range(10), 10))
 
 
-def test_a_set_that_is_not_there_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The whole set before it was fetched, and the partial one of an installed package; one line each."""
+def test_a_missing_data_set_names_the_command_that_fetches_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="fetch it with `dlobd data fetch cifar10`, or use dataset=cifar10-partial"):
         dataset_of(dataclasses.replace(files.load("softmax-mnist"), dataset="cifar10"))
     monkeypatch.setattr(paths, "PACKAGE", tmp_path / "site-packages" / "dlobd")
@@ -154,12 +145,9 @@ def test_a_run_on_a_set_that_is_not_there_starts_nothing(tmp_path: Path) -> None
     assert not (tmp_path / "runs").exists()
 
 
-def test_an_experiment_on_the_whole_set_can_be_read_without_it() -> None:
+def test_a_partial_set_is_named_and_a_whole_set_needs_no_files_to_be_read() -> None:
     stored = dataclasses.asdict(files.load("softmax-mnist")) | {"dataset": "cifar10", "train_samples": 50_000}
     assert files.from_dict(stored).train_samples == 50_000
-
-
-def test_every_report_names_a_partial_set_as_partial() -> None:
     configuration = records.run_record()["configuration"]
     partial = records.run(configuration={**configuration, "dataset": "cifar10-partial"})
     assert (
@@ -170,15 +158,12 @@ def test_every_report_names_a_partial_set_as_partial() -> None:
 
 
 class Mislabelled(Mnist):
-    """A data set with a label that is none of its classes."""
-
     def chunks(self, split: Split, order: Order, samples: int) -> Iterator[Samples]:
         for images, labels in super().chunks(split, order, samples):
             yield images, labels + np.uint8(7)
 
 
 def test_a_label_outside_of_the_classes_is_one_line(tmp_path: Path) -> None:
-    """It names the data set, the sample, its label and the number of classes; no file gets its name."""
     with pytest.raises(SetupError, match="mnist, test sample 0: label 14 is not one of the 10 classes") as caught:
         write_part(Part(Mislabelled(), "test", range(50)), LocalDirectory(), str(tmp_path / "part"))
     assert "\n" not in caught.value.line

@@ -15,7 +15,6 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two runs in the default place, of which seen-run is the later one."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DLOBD_CACHE", str(tmp_path / "cache"))
     for name, run_id in (("native-run", "20261121T101052Z-436c"), ("seen-run", "20261125T011400Z-adba")):
@@ -23,22 +22,18 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_latest_run_becomes_a_page(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_has_one_or_several_runs(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["report"]) == 0
     out, err = capsys.readouterr()
     assert out == "Wrote report.html\n"
     assert err == ""
     assert "20261125T011400Z-adba" in (runs / "report.html").read_text()
-
-
-def test_several_runs_are_one_page_and_one_run_named_twice_is_one(runs: Path) -> None:
     assert cli.main(["report", "20261121", "latest", "20261125T011400Z-adba", "-o", "both.html"]) == 0
     page = (runs / "both.html").read_text()
     assert page.count('"without_findings":') == 2
 
 
 def test_a_file_is_not_overwritten_unless_asked(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit code 2, and the file is as it was; --force replaces it."""
     (runs / "report.html").write_text("mine")
     assert cli.main(["report"]) == 2
     assert "add --force" in capsys.readouterr().err
@@ -49,7 +44,6 @@ def test_a_file_is_not_overwritten_unless_asked(runs: Path, capsys: pytest.Captu
 
 @pytest.mark.parametrize("words", [["report", "nonsense"], ["report", "--out", "elsewhere"], ["report", "empty"]])
 def test_what_is_no_run_is_one_line(words: list[str], runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit code 7, no traceback, no file."""
     (runs / "empty").mkdir()
     assert cli.main(words) == 7
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
@@ -75,6 +69,5 @@ def test_damaged_evidence_is_still_a_page(runs: Path) -> None:
 
 
 def test_a_place_that_cannot_be_written_is_one_line(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit code 2."""
     assert cli.main(["report", "-o", "nowhere/report.html"]) == 2
     assert "cannot be written" in capsys.readouterr().err

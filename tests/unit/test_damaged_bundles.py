@@ -57,7 +57,6 @@ def test_other_damage_is_a_warning(name: str, tmp_path: Path) -> None:
 
 
 def test_an_event_log_with_a_damaged_line_gives_no_sums(tmp_path: Path) -> None:
-    """One task of it is unknown: the sum of the others would be too small."""
     bundle = Bundle(copy_of("quick-run", tmp_path))
     path = bundle.path / files.EVENT_LOG
     assert record.computed(bundle, experiment("quick-run")).to_json()["spark_metrics"]["metrics"]["numTasks"] > 1
@@ -70,15 +69,11 @@ def test_an_event_log_with_a_damaged_line_gives_no_sums(tmp_path: Path) -> None:
     assert any("has 1 damaged lines" in warning for warning in found["warnings"])
 
 
-def test_a_file_of_gigabytes_is_not_read(tmp_path: Path) -> None:
-    """A sparse file of 2 GiB would need as much memory."""
+def test_large_files_and_links_are_not_read_and_other_shapes_are_described(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.touch()
     os.truncate(path, 2 << 30)
     assert reading.read_bytes(path) == reading.Damaged("is larger than 512 MiB")
-
-
-def test_a_link_to_another_directory_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "bundle" / "evidence").mkdir(parents=True)
     (tmp_path / "bundle" / "evidence" / "a").write_text("a")
     (tmp_path / "link").symlink_to(tmp_path / "bundle")
@@ -86,9 +81,6 @@ def test_a_link_to_another_directory_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "bundle" / "logs").symlink_to(tmp_path / "bundle" / "evidence")
     assert reading.read_text(tmp_path / "bundle" / "logs" / "a") == reading.Damaged("lies below logs, which is a link")
     assert dict(reading.damage(tmp_path / "bundle")) == {"logs": "is not a directory"}
-
-
-def test_a_value_of_another_shape_is_described() -> None:
     assert reading.mismatch({"a": [1, 2]}, dict[str, list[int]]) is None
     assert reading.mismatch({"a": [1, "2"]}, dict[str, list[int]]) == 'a[1] is "2", not a 64-bit integer'
     assert reading.mismatch(True, int) == "the whole is true, not a 64-bit integer"

@@ -1,17 +1,25 @@
+from __future__ import annotations
+
 import gzip
 import hashlib
 import shutil
-import struct
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dlobd.errors import SetupError
+from dlobd.errors import SetupError, UsageError
+from dlobd.experiment import files
+from dlobd.hadoop.file_system import LocalDirectory
 from dlobd.job.datasets import mnist, tfrecord
-from dlobd.job.datasets.base import partition
-from dlobd.job.training import inputs
+from dlobd.job.datasets.base import dataset_of, layout_of, partition
+from dlobd.job.datasets.synthetic import CHUNK_BYTES, Synthetic, shape_of
+from dlobd.job.datasets.tfrecord import Layout
+from dlobd.job.training import checkpointing, evaluation, inputs
 
 
 def _samples(n: int, values: int, seed: int = 0) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
@@ -23,45 +31,8 @@ def _layout(values: int) -> tfrecord.Layout:
     return tfrecord.Layout((values,), classes=128)
 
 
-def _crc32c(data: bytes) -> int:
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    return crc ^ 0xFFFFFFFF
-
-
-def _masked(data: bytes) -> int:
-    crc = _crc32c(data)
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-
-
-def test_crc32c_gives_the_published_check_value() -> None:
-    """The check value of CRC-32C for "123456789" is E3069283, in the test's own form too."""
-    assert _crc32c(b"123456789") == 0xE3069283
-    rows = np.frombuffer(b"123456789" * 2, np.uint8).reshape(2, 9)
-    assert tfrecord._masked_crc32c(rows).tolist() == [_masked(b"123456789")] * 2
-
-
-@pytest.mark.parametrize("values", [1, 5, 127, 128, 784, 3072])
-def test_records_are_framed_as_tfrecord_demands(values: int) -> None:
-    """Length, checksum of the length, Example, checksum of the Example; all records have the announced length."""
-    images, labels = _samples(3, values)
-    data = tfrecord.encode(images, labels, _layout(values))
-    size = _layout(values).record_bytes
-    assert len(data) == 3 * size
-    for at in range(0, len(data), size):
-        length, length_crc = struct.unpack_from("<QI", data, at)
-        example = data[at + 12 : at + 12 + length]
-        assert at + 12 + length + 4 == at + size
-        assert length_crc == _masked(data[at : at + 8])
-        assert struct.unpack_from("<I", data, at + 12 + length)[0] == _masked(example)
-
-
 @pytest.mark.parametrize("values", [1, 784, 3072])
 def test_decode_is_the_inverse_of_encode(values: int) -> None:
-    """Images come back as floats in [0, 1], labels as int32, in order."""
     images, labels = _samples(50, values)
     got_images, got_labels = tfrecord.decode_block(tfrecord.encode(images, labels, _layout(values)), _layout(values))
     assert got_images.dtype == np.float32
@@ -69,14 +40,6 @@ def test_decode_is_the_inverse_of_encode(values: int) -> None:
     np.testing.assert_array_equal((got_images * 255).round().astype(np.uint8), images)
     np.testing.assert_array_equal(got_labels, labels)
     assert got_images.max() <= 1
-
-
-def test_images_full_of_any_byte_value_survive() -> None:
-    images = np.arange(256, dtype=np.uint8)[:, None].repeat(9, axis=1)
-    labels = (np.arange(256) % 128).astype(np.uint8)
-    got_images, got_labels = tfrecord.decode_block(tfrecord.encode(images, labels, _layout(9)), _layout(9))
-    np.testing.assert_array_equal((got_images * 255).round().astype(np.uint8), images)
-    np.testing.assert_array_equal(got_labels, labels)
 
 
 def test_any_changed_byte_around_image_and_label_is_noticed() -> None:
@@ -111,7 +74,7 @@ def test_a_torn_block_is_refused(cut: int) -> None:
 @pytest.mark.parametrize(
     ("classes", "size"), [(1, 1), (10, 1), (128, 1), (129, 2), (1000, 2), (16_384, 2), (16_385, 3)]
 )
-def test_labels_have_so_many_bytes_as_the_largest_needs(classes: int, size: int) -> None:
+def test_labels_have_the_bytes_of_the_largest_class(classes: int, size: int) -> None:
     layout = tfrecord.Layout((4,), classes=classes)
     labels = np.unique(np.array([0, 1, 127, 128, 300, classes // 2, classes - 1]).clip(max=classes - 1))
     data = tfrecord.encode(np.zeros((len(labels), 4), np.uint8), labels, layout)
@@ -126,7 +89,7 @@ def test_a_label_outside_of_the_classes_is_refused(label: int) -> None:
         tfrecord.encode(np.zeros((2, 4), np.uint8), np.array([3, label]), tfrecord.Layout((4,), classes=10))
 
 
-def test_images_that_were_not_announced_are_refused() -> None:
+def test_samples_that_were_not_announced_are_refused() -> None:
     labels = np.zeros(2, np.uint8)
     for images in (np.zeros((2, 5), np.uint8), np.zeros((2, 4), np.float32), np.zeros((2, 2, 2), np.uint8)):
         with pytest.raises(ValueError, match=r"not uint8 \[4\]"):
@@ -135,22 +98,9 @@ def test_images_that_were_not_announced_are_refused() -> None:
         tfrecord.encode(np.zeros((3, 4), np.uint8), labels, _layout(4))
 
 
-def test_floats_are_taken_as_they_are() -> None:
-    images = np.random.default_rng(1).normal(size=(3, 2, 5, 3)).astype(np.float32)
-    layout = tfrecord.Layout((2, 5, 3), "float32", 10)
-    data = tfrecord.encode(images, np.arange(3), layout)
-    assert data == tfrecord.encode(images.astype(">f4").astype("f4"), np.arange(3), layout)
-    decoded, labels = tfrecord.decode_block(data, layout)
-    assert decoded.dtype == np.float32
-    np.testing.assert_array_equal(decoded, images)
-    assert labels.tolist() == [0, 1, 2]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("shape", "dtype", "classes"), [((7,), "uint8", 10), ((3, 2), "float32", 20_000)])
 def test_both_ways_to_decode_agree(shape: tuple[int, ...], dtype: str, classes: int) -> None:
-    """numpy's of the feed and TensorFlow's of the reading way, bit for bit; the file is one of standard Examples, also
-    where labels are longer than they would have to be."""
     import tensorflow as tf
 
     layout = tfrecord.Layout(shape, dtype, classes)
@@ -172,7 +122,6 @@ def test_both_ways_to_decode_agree(shape: tuple[int, ...], dtype: str, classes: 
 
 @pytest.mark.slow
 def test_tensorflow_reads_the_files_as_standard_examples(tmp_path: Path) -> None:
-    """TFRecordDataset accepts the framing and checksums, and parse_single_example finds image and label."""
     import tensorflow as tf
 
     images, labels = mnist.Mnist().load("test")
@@ -184,17 +133,13 @@ def test_tensorflow_reads_the_files_as_standard_examples(tmp_path: Path) -> None
     assert [int(row["label"]) for row in read] == labels[:500].tolist()
 
 
-def test_partition_is_a_seeded_split_into_equal_parts() -> None:
-    """Every sample of a full split is in exactly one part; equal seeds give equal parts, other seeds others."""
+def test_partitions_are_seeded_or_stretches() -> None:
     parts = [part.tolist() for part in partition(120, 3, 1, 120)]
     assert [len(part) for part in parts] == [40, 40, 40]
     whole = [position for part in parts for position in part]
     assert sorted(whole) == list(range(120)) != whole
     assert [part.tolist() for part in partition(120, 3, 1, 120)] == parts
     assert [part.tolist() for part in partition(120, 3, 2, 120)] != parts
-
-
-def test_a_data_set_that_takes_no_order_is_split_into_stretches() -> None:
     for seed in (1, 2):
         parts = partition(120, 3, seed, 60, permutes=False)
         assert [list(part) for part in parts] == [list(range(n, n + 20)) for n in (0, 20, 40)]
@@ -217,7 +162,6 @@ def test_mnist_is_the_published_data_set() -> None:
 
 @pytest.fixture
 def own_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the test files that a test may damage."""
     folder = tmp_path / "mnist"
     folder.mkdir()
     for path in mnist.Mnist().files()[2:]:
@@ -226,50 +170,128 @@ def own_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def _refusal() -> str:
-    with pytest.raises(SetupError) as caught:
+def _flipped(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[2000] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("damage", "what"),
+    [
+        (lambda path: path.unlink(), "cannot be read: No such file"),
+        (lambda path: path.write_bytes(path.read_bytes()[:1000]), "is truncated: 1000 of 4542 bytes"),
+        (_flipped, "has md5 [0-9a-f]{32}, not ec29112dd5afa0611ce80d1b7f02629c"),
+        (lambda path: path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()), 1)), "(is truncated|has md5)"),
+    ],
+)
+def test_a_damaged_data_file_is_one_line(own_data: Path, damage: Callable[[Path], object], what: str) -> None:
+    assert mnist.Mnist().files()[2].parent == own_data
+    assert len(mnist.Mnist().load("test")[1]) == 10_000
+    damage(own_data / "t10k-labels-idx1-ubyte.gz")
+    with pytest.raises(SetupError, match=f"t10k-labels-idx1-ubyte.gz {what}") as caught:
         mnist.Mnist().load("test")
     assert "\n" not in caught.value.line
     assert "DLOBD_DATA" in caught.value.remedy
-    return caught.value.what
 
 
-def test_dlobd_data_names_another_folder(own_data: Path) -> None:
-    assert mnist.Mnist().files()[2].parent == own_data
-    assert len(mnist.Mnist().load("test")[1]) == 10_000
-
-
-def test_a_folder_with_other_data_sets_says_nothing_of_this_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """DLOBD_DATA may hold CIFAR-10 alone: MNIST is then the one that comes with dlobd."""
+def test_a_data_folder_without_mnist_leaves_the_shipped_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "cifar-10").mkdir()
     monkeypatch.setenv("DLOBD_DATA", str(tmp_path))
     assert len(mnist.Mnist().load("test")[1]) == 10_000
 
 
-def test_a_missing_data_file_is_one_line(own_data: Path) -> None:
-    (own_data / "t10k-labels-idx1-ubyte.gz").unlink()
-    assert "t10k-labels-idx1-ubyte.gz cannot be read: No such file" in _refusal()
+SHAPE = (32, 32, 3)
+CHUNK = CHUNK_BYTES // 3072
+DIGEST = "bfb37b517aeb3eb91e47818df2caf49b92bf829c3dc13a8ef587aa18e605c7e6"
 
 
-def test_a_truncated_data_file_is_one_line(own_data: Path) -> None:
-    path = own_data / "t10k-images-idx3-ubyte.gz"
-    path.write_bytes(path.read_bytes()[:1000])
-    assert "is truncated: 1000 of 1648877 bytes" in _refusal()
+def made(seed: int = 1, shape: tuple[int, ...] = SHAPE, classes: int = 10) -> Synthetic:
+    return Synthetic(shape, classes, 10**9, 10**9, seed)
 
 
-def test_a_changed_data_file_is_one_line(own_data: Path) -> None:
-    """A file of the right size and the wrong content is found by its md5, and both sums are named."""
-    path = own_data / "t10k-labels-idx1-ubyte.gz"
-    data = bytearray(path.read_bytes())
-    data[2000] ^= 1
-    path.write_bytes(data)
-    found = hashlib.md5(data, usedforsecurity=False).hexdigest()
-    assert f"has md5 {found}, not ec29112dd5afa0611ce80d1b7f02629c" in _refusal()
+def taken(dataset: Synthetic, order: Any, samples: int, split: Any = "train") -> tuple[NDArray[Any], NDArray[Any]]:
+    pieces = list(dataset.chunks(split, order, samples))
+    assert all(len(labels) == samples for _, labels in pieces[:-1])
+    return np.concatenate([images for images, _ in pieces]), np.concatenate([labels for _, labels in pieces])
 
 
-def test_a_recompressed_data_file_is_refused(own_data: Path) -> None:
-    path = own_data / "t10k-labels-idx1-ubyte.gz"
-    path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()), 1))
-    assert "md5" in _refusal()
+def test_generated_samples_differ_by_seed_split_and_position() -> None:
+    images, labels = taken(made(seed=7), range(CHUNK - 2, CHUNK + 2), 4)
+    assert hashlib.sha256(images.tobytes() + labels.astype("<i8").tobytes()).hexdigest() == DIGEST
+    samples = [
+        taken(made(1), range(3), 3)[0],
+        taken(made(2), range(3), 3)[0],
+        taken(made(1), range(3), 3, "test")[0],
+        taken(made(1), range(CHUNK, CHUNK + 3), 3)[0],
+    ]
+    assert len({image.tobytes() for images in samples for image in images}) == 12
+
+
+@pytest.mark.parametrize("samples", [1, 7, CHUNK, CHUNK + 1, 5000])
+def test_samples_do_not_depend_on_how_they_are_asked_for(samples: int) -> None:
+    whole, labels = taken(made(), range(3 * CHUNK), 3 * CHUNK)
+    stretch = range(CHUNK - 5, 2 * CHUNK + 9)
+    some, some_labels = taken(made(), stretch, samples)
+    np.testing.assert_array_equal(some, whole[stretch])
+    np.testing.assert_array_equal(some_labels, labels[stretch])
+
+
+@pytest.mark.parametrize("shape", [(1,), (784,), (28, 28), (32, 32, 3), (5, 33, 2, 4)])
+@pytest.mark.parametrize("classes", [1, 2, 1000])
+def test_any_shape_and_number_of_classes(shape: tuple[int, ...], classes: int) -> None:
+    images, labels = taken(made(shape=shape, classes=classes), range(20_000 if shape == (1,) else 200), 20_000)
+    assert (images.shape[1:], images.dtype) == (shape, np.uint8)
+    assert 0 <= labels.min() <= labels.max() < classes
+    assert layout_of(made(shape=shape, classes=classes)).record_bytes > images[0].size
+
+
+def test_the_class_can_be_seen_in_the_image() -> None:
+    """Nearest class means classify test images far better than chance."""
+    dataset = made()
+    images, labels = taken(dataset, range(1000), 1000)
+    means = np.stack([images[labels == label].mean(axis=0) for label in range(10)])
+    tests, wanted = taken(dataset, range(200), 200, "test")
+    distances = ((tests[:, np.newaxis].astype(np.float64) - means) ** 2).sum(axis=(2, 3, 4))
+    assert (distances.argmin(axis=1) == wanted).mean() > 0.95
+    assert np.bincount(labels, minlength=10).min() > 50
+    assert len(np.unique(images)) > 200  # noise and patterns, over all of the range
+
+
+def test_settings_of_generated_images() -> None:
+    overrides = ["dataset=synthetic", "synthetic_shape=224x224x3", "synthetic_classes=1000", "train_samples=1000000"]
+    dataset = dataset_of(files.load("softmax-mnist", [*overrides, "seed=5"]))
+    assert (dataset.shape, dataset.classes, dataset.dtype) == ((224, 224, 3), 1000, "uint8")
+    assert (dataset.train_size, dataset.test_size) == (1_000_000, 10_000)
+    assert dataset.files() == []
+    overrides = ["dataset=synthetic", "synthetic_shape=784", "augment=flip-crop"]
+    with pytest.raises(UsageError, match="augment flip-crop needs images with height and width, not of shape 784"):
+        files.load("softmax-mnist", overrides)
+
+
+@pytest.mark.parametrize("text", ["", "32x", "x32", "0x3", "32x32x3x3x3", "32 x 32", "-1", "1.5", "३२", "32X32"])
+def test_a_shape_that_is_none(text: str) -> None:
+    with pytest.raises(ValueError, match="such as 32x32x3"):
+        shape_of(text)
+    with pytest.raises(UsageError, match="synthetic_shape must be 1 to 4 sizes") as caught:
+        files.load("softmax-mnist", ["dataset=synthetic", f"synthetic_shape={text}"])
+    assert caught.value.line.startswith(f"--set synthetic_shape={text}: ")
+    assert "\n" not in caught.value.line
+
+
+def test_no_batch_of_the_test_set_is_too_large_for_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    class Storage(LocalDirectory):
+        def stream(self, path: str, piece_bytes: int, purpose: str) -> Iterator[bytes]:
+            asked.append(piece_bytes)
+            return iter(())
+
+    monkeypatch.setattr(checkpointing, "download", lambda *arguments: None)
+    tf = SimpleNamespace(saved_model=SimpleNamespace(load=lambda path: SimpleNamespace(logits=None)))
+    layouts = [Layout((28, 28)), Layout((224, 224, 3)), Layout((8192, 8192))]
+    for layout in layouts:
+        job: Any = SimpleNamespace(run_dir="", test_path="", layout=layout)
+        assert evaluation.evaluate(tf, job, Storage()) == {"samples": 0, "accuracy": 0.0}
+    counts = [size / layout.record_bytes for size, layout in zip(asked, layouts, strict=True)]
+    assert counts == [1000, (32 << 20) // layouts[1].record_bytes, 1]

@@ -23,7 +23,6 @@ _page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relativ
 
 @pytest.fixture(scope="module")
 def generate() -> ModuleType:
-    """docs/generate.py, which is a script and not part of the package."""
     spec = importlib.util.spec_from_file_location("generate", TOP / "docs" / "generate.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -40,18 +39,15 @@ def _code(page: Path) -> Iterator[str]:
 
 
 def _anchors(page: Path) -> set[str]:
-    """The anchors that a Markdown viewer makes of headings."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_pages_are_current(generate: ModuleType) -> None:
-    """Each part of a page that follows from the code is as docs/generate.py would write it."""
     assert generate.main(["--check"]) == 0
 
 
-def test_a_stale_page_is_found_and_filled(generate: ModuleType, tmp_path: Path) -> None:
-    """--check gives 1 for a changed part and leaves it; without --check the part is written."""
+def test_stale_unknown_and_missing_parts_of_pages_are_found(generate: ModuleType, tmp_path: Path) -> None:
     shutil.copytree(TOP / "docs", docs := tmp_path / "docs")
     page = docs / "layers.md"
     page.write_text(stale := page.read_text().replace("**YARN**", "**yarn**"))
@@ -59,11 +55,6 @@ def test_a_stale_page_is_found_and_filled(generate: ModuleType, tmp_path: Path) 
     assert page.read_text() == stale
     assert generate.main(["--to", str(docs)]) == 0
     assert page.read_bytes() == (TOP / "docs" / "layers.md").read_bytes()
-
-
-def test_unknown_and_missing_parts_are_errors(generate: ModuleType, tmp_path: Path) -> None:
-    """A page asks for the part of a command that does not exist; or a command's part is on no page."""
-    shutil.copytree(TOP / "docs", docs := tmp_path / "docs")
     text = (page := docs / "commands.md").read_text()
     page.write_text(text.replace("begin dlobd show", "begin dlobd explain"))
     with pytest.raises(ValueError, match="nothing makes the part dlobd explain"):
@@ -87,14 +78,7 @@ def test_each_command_has_an_example(generate: ModuleType) -> None:
             assert parameter.help, (name, parameter.name)
 
 
-def test_an_example_that_the_command_line_refuses_is_found() -> None:
-    for words in (["runs/new"], ["runs/new", "--against", "runs/old", "--max-regression", "much"]):
-        with pytest.raises(typer.TyperException), COMMAND.commands["check"].make_context("check", words):
-            pass
-
-
-def test_the_picture_is_what_the_terminal_shows(generate: ModuleType) -> None:
-    """It holds the sum and the largest parts of the run, needs no other file or server, and is made equal each time."""
+def test_the_picture_equals_the_terminal(generate: ModuleType) -> None:
     record = json.loads((TOP / "tests" / "golden" / "run.json").read_text())
     svg = generate.picture(Run.from_json(record))
     text = re.sub(r"<[^>]+>", " ", svg).replace("&#160;", " ")
@@ -107,7 +91,6 @@ def test_the_picture_is_what_the_terminal_shows(generate: ModuleType) -> None:
 
 @_page
 def test_relative_links_lead_somewhere(page: Path) -> None:
-    """Each link to a file of the repository names one that exists, and each anchor a heading of its page."""
     for target in re.findall(r"\]\((?!https?://)([^)]+)\)", page.read_text()):
         name, _, anchor = target.partition("#")
         path = (page.parent / name).resolve() if name else page
@@ -117,7 +100,6 @@ def test_relative_links_lead_somewhere(page: Path) -> None:
 
 @_page
 def test_commands_exist(page: Path) -> None:
-    """Each `dlobd ...` is a command of the command line with options that it has, each `make ...` a target."""
     targets = set(re.findall(r"^([a-z-]+):", (TOP / "Makefile").read_text(), re.MULTILINE))
     for line in _code(page):
         words = line.partition("#")[0].split()

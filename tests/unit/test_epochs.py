@@ -1,47 +1,40 @@
-"""Epochs and the time to an accuracy, from marks put into real runs."""
+"""Epochs, the time to an accuracy and throughput, from marks of real runs."""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
 import dlobd
-from dlobd.bundle import store
 from dlobd.bundle.store import Bundle
 from dlobd.evidence.evidence import Evidence
 from dlobd.experiment import own_job
-from dlobd.experiment.files import key
 from dlobd.measures import frames
 from dlobd.measures.epochs import epochs, first_touch, time_to_accuracy
-from dlobd.recompute import computed as record
+from dlobd.measures.statistics import fewest, quantile
+from dlobd.measures.throughput import throughput
 from dlobd.recompute.verification import verify
 from dlobd.schema import Experiment
+from tests.captured import recomputed
 from tests.epoch_marks import DATA, RIGHT, marked
 
 
 def with_target(bundle: Bundle, target: float) -> dict[str, Any]:
-    """run.json of a bundle, computed for a target accuracy, stored and sealed."""
-    stored = bundle.read_json()
-    experiment = own_job.from_dict(stored["configuration"])
+    experiment = own_job.from_dict(bundle.read_json()["configuration"])
     assert isinstance(experiment, Experiment)
-    experiment = dataclasses.replace(experiment, target_accuracy=target, evaluate_every_epochs=1)
-    (bundle.evidence / "collected.json").write_text(json.dumps({"missing": [], "metrics": stored["metrics"]}))
-    found = stored | {"configuration": dataclasses.asdict(experiment), "experiment_key": key(experiment)}
-    found = json.loads(json.dumps(found | record.computed(bundle, experiment).to_json()))
-    store.validate(found, "test")
-    bundle.write(found)
-    bundle.seal()
-    return found
+    return recomputed(bundle, dataclasses.replace(experiment, target_accuracy=target, evaluate_every_epochs=1))
 
 
 @pytest.mark.parametrize("run", ["quick-run", "native-run"])
 def test_epochs_and_evaluations_make_up_the_loop(run: str, tmp_path: Path) -> None:
-    """Number, loss and accuracy are as marked; lengths and evaluations sum to the loop from the first batch on."""
     bundle = marked(run, tmp_path)
     found = epochs(Evidence(bundle.path))
     assert [(e.epoch, e.loss, e.test_samples, e.test_accuracy) for e in found] == [
@@ -54,14 +47,15 @@ def test_epochs_and_evaluations_make_up_the_loop(run: str, tmp_path: Path) -> No
     assert found[-1].end_ns == chief.steps()[-1].end_ns + 1_000
 
 
-def test_what_was_not_evaluated_is_null_and_the_stored_model_is_the_last_epochs(tmp_path: Path) -> None:
-    """Of the last epoch the accuracy of the model that was read back, known when that was evaluated."""
+def test_epochs_without_evaluation_are_null(tmp_path: Path) -> None:
     bundle = marked("quick-run", tmp_path, evaluated=(2,))
     first, second, last = epochs(Evidence(bundle.path))
     assert (first.test_accuracy, first.test_samples, first.evaluation_ns, first.known_ns) == (None,) * 4
     assert second.test_accuracy == 0.75
     assert (last.test_accuracy, last.test_samples) == (0.83, 2000)
     assert last.known_ns == bundle.read().event_ns("evaluated")
+    for run in ("quick-run", "killed-trainer", "own-run"):
+        assert epochs(Evidence(DATA / run)) == ()
 
 
 def test_the_stored_model_is_no_epochs_where_training_went_on(tmp_path: Path) -> None:
@@ -72,14 +66,8 @@ def test_the_stored_model_is_no_epochs_where_training_went_on(tmp_path: Path) ->
     assert [e.test_accuracy for e in epochs(Evidence(bundle.path))] == [0.5, None]
 
 
-def test_a_run_without_marks_has_no_epochs() -> None:
-    for run in ("quick-run", "killed-trainer", "own-run"):
-        assert epochs(Evidence(DATA / run)) == ()
-
-
 def test_first_touch_is_the_first_open_of_a_training_file(tmp_path: Path) -> None:
-    """By the NameNode. Without its audit log it is the line of the first executor that turns to its split, which is
-    earlier; where ranks read, the first one's mark. A run that reads nothing of a data set has none."""
+    """Without its audit log it is the first line of an executor about its split; native ranks mark it themselves."""
 
     def lines(run: Path, name: str, wanted: str) -> list[int]:
         texts = [path.read_text().splitlines() for path in run.rglob(name)]
@@ -102,8 +90,6 @@ def test_first_touch_is_the_first_open_of_a_training_file(tmp_path: Path) -> Non
 
 
 def test_time_to_accuracy_on_both_clocks(tmp_path: Path) -> None:
-    """Until the first evaluation that reached it had ended: from submit and from the first touch of the data; the
-    record holds, is verified, and comes out of the evidence again."""
     bundle = marked("quick-run", tmp_path)
     found = with_target(bundle, 0.7)
     reached = found["time_to_accuracy"]
@@ -135,7 +121,6 @@ def test_a_target_that_was_not_reached_is_null_with_its_reason(tmp_path: Path) -
 
 
 def test_epochs_as_a_data_frame(tmp_path: Path) -> None:
-    """A row per epoch with documented columns and types, times from the window's start; what is unknown is missing."""
     bundle = marked("native-run", tmp_path, evaluated=(2,))
     found = with_target(bundle, 0.7)
     table = dlobd.load(bundle.path).epochs()
@@ -150,3 +135,73 @@ def test_epochs_as_a_data_frame(tmp_path: Path) -> None:
     nothing = dlobd.load(DATA / "own-run").epochs()
     assert list(nothing.columns) == list(frames.EPOCHS)
     assert nothing.empty
+
+
+def lines(run: Path) -> list[dict[str, object]]:
+    for path in run.rglob("spans-*.jsonl"):
+        if '"role":"chief"' in (text := path.read_text()):
+            return [json.loads(line) for line in text.splitlines()]
+    raise AssertionError("no chief")
+
+
+@pytest.mark.parametrize("run", ["quick-run", "native-run"])
+def test_a_real_run_against_the_published_formulas(run: str) -> None:
+    """Of the steps after ten: mean, standard error and jitter of `get_perf_timing`; a step's time is from the step
+    before, or from the checkpoint in between."""
+    begins = {line["i"]: line for line in lines(DATA / run) if line["k"] == "b"}
+    ends = {line["i"]: line["t"] for line in lines(DATA / run) if line["k"] == "e"}
+    steps = [(b["t"], ends[i]) for i, b in begins.items() if b["n"] in ("step", "first step")]
+    checkpoints = [(b["t"], ends[i]) for i, b in begins.items() if b["n"] == "checkpoint"]
+    assert len(steps) == 30
+    assert len(checkpoints) == 2
+    times = []
+    for (_, before), (start, end) in list(itertools.pairwise(steps))[9:]:
+        since = max([before, *(to for begun, to in checkpoints if before <= begun and to <= start)])
+        times.append((end - since) / 1e9)
+    speeds = 200 / np.array(times)
+
+    found = throughput(Evidence(DATA / run))
+    assert (found.warmup_steps, found.steps, found.samples_per_step) == (10, 20, 200)
+    assert found.mean == pytest.approx(200 / np.mean(times))
+    assert found.uncertainty == pytest.approx(np.std(speeds) / np.sqrt(20))
+    assert found.jitter == pytest.approx(1.4826 * np.median(np.abs(speeds - np.median(speeds))))
+    assert found.step_with_input.max_ns == pytest.approx(max(times) * 1e9)
+
+
+def test_a_checkpoint_is_no_part_of_a_step(tmp_path: Path) -> None:
+    """It takes longer than all steps of this run; without its mark it would lie in the step that follows. Evaluations
+    and what ranks agree on between steps are left out in the same way."""
+    found = throughput(Evidence(DATA / "quick-run"))
+    for name in ("evaluate", "agree", "something"):
+        copy = Path(shutil.copytree(DATA / "quick-run", tmp_path / name))
+        for path in copy.rglob("spans-*.jsonl"):
+            path.write_text(path.read_text().replace('"n":"checkpoint"', f'"n":"{name}"'))
+        otherwise = throughput(Evidence(copy))
+        assert (found == otherwise) == (name != "something")
+        assert found.step == otherwise.step
+    assert found.step_with_input.max_ns * 2 < otherwise.step_with_input.max_ns
+
+
+def test_nothing_without_enough_steps(tmp_path: Path) -> None:
+    assert throughput(Evidence(DATA / "own-run")) is None
+    copy = Path(shutil.copytree(DATA / "quick-run", tmp_path / "run"))
+    for kept, steps in ((11, None), (12, 2)):
+        for path in (DATA / "quick-run").rglob("spans-*.jsonl"):
+            text = [line for line in path.read_text().splitlines() if not _step_from(line, kept)]
+            (copy / path.relative_to(DATA / "quick-run")).write_text("\n".join(text) + "\n")
+        found = throughput(Evidence(copy))
+        assert (found.steps if found else None) == steps
+    shutil.rmtree(copy / "spans")
+    assert throughput(Evidence(copy)) is None
+
+
+def _step_from(line: str, number: int) -> bool:
+    wait = json.loads(line).get("w", {})
+    return wait.get("rendezvous") == "step" and wait["call"] >= number
+
+
+def test_a_quantile_needs_enough_values() -> None:
+    assert [fewest(q) for q in (0.5, 0.9, 0.95, 0.99)] == [5, 29, 59, 299]
+    assert quantile(range(298), 0.99) is None
+    assert quantile(range(299), 0.99) == 296
+    assert quantile(range(5), 0.5) == 2

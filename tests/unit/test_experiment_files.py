@@ -1,3 +1,5 @@
+from __future__ import annotations
+
 import dataclasses
 from pathlib import Path
 
@@ -5,7 +7,11 @@ import pytest
 
 from dlobd.errors import UsageError
 from dlobd.experiment import files
-from dlobd.schema import DEFAULTS
+from dlobd.experiment.settings import Source, settings_of
+from dlobd.fields import described, json_schema, setting
+from dlobd.job.description import Job
+from dlobd.schema import DEFAULTS, Experiment
+from dlobd.user_file import MemberRef
 
 MAIN = "softmax-mnist"
 
@@ -23,14 +29,6 @@ def _refused(tmp_path: Path, text: str, *overrides: str) -> str:
     return caught.value.line.replace(str(tmp_path), "")
 
 
-def test_main_job_takes_all_of_mnist_over_two_workers() -> None:
-    """The shipped main job trains on 60,000 samples for two epochs of 300 steps and tests on 10,000."""
-    main = files.load(MAIN)
-    assert (main.workers, main.train_samples, main.test_samples, main.min_accuracy) == (2, 60_000, 10_000, 0.90)
-    assert main.steps_per_epoch == 300
-    assert main.steps == 600
-
-
 def test_every_shipped_experiment_loads_and_has_a_title() -> None:
     shipped = files.titles("experiment")
     assert {MAIN, "softmax-mnist-quick"} <= {name for name, _ in shipped}
@@ -39,19 +37,13 @@ def test_every_shipped_experiment_loads_and_has_a_title() -> None:
         assert len(title) > 10
 
 
-def test_extends_takes_the_rest_from_a_shipped_experiment(tmp_path: Path) -> None:
+def test_files_overrides_and_defaults_give_the_experiment(tmp_path: Path) -> None:
     mine = files.load(_file(tmp_path, f'extends = "{MAIN}"\nseed = 7\n'))
     assert mine == dataclasses.replace(files.load(MAIN), name="mine", seed=7)
-
-
-def test_overrides_win_over_the_file_and_are_parsed_by_type(tmp_path: Path) -> None:
     path = _file(tmp_path, f'extends = "{MAIN}"\nseed = 7\n')
     mine = files.load(path, ["seed=8", "learning_rate=1", "name=other", "seed = 9"])
     assert (mine.seed, mine.learning_rate, mine.name) == (9, 1.0, "other")
     assert isinstance(mine.learning_rate, float)
-
-
-def test_stored_configuration_gives_the_same_experiment() -> None:
     main = files.load(MAIN)
     assert files.from_dict(dataclasses.asdict(main)) == main
 
@@ -91,20 +83,13 @@ def test_settings_of_the_training_that_go_together(tmp_path: Path) -> None:
         ("[workers]\nn = 3", "/mine.toml:2: unknown table [workers]: an experiment has no tables."),
         ('workers = "3"', "/mine.toml:2: workers must be an integer, not a string ('3')."),
         ("workers = true", "/mine.toml:2: workers must be an integer, not a boolean (True)."),
-        ("workers = 2.0", "/mine.toml:2: workers must be an integer, not a number (2.0)."),
         ("\n\nmodel = 3", "/mine.toml:4: model must be a string, not an integer (3)."),
         ('model = "softmax-regresion"', "Unknown model 'softmax-regresion'; did you mean 'softmax-regression'?"),
-        ('dataset = "minst"', "/mine.toml:2: Unknown dataset 'minst'; did you mean 'mnist'?"),
         ("learning_rate = nan", "/mine.toml:2: learning_rate must be between 1e-12 and 1000000, not nan."),
         ("workers = 0", "/mine.toml:2: workers must be between 1 and 1000, not 0."),
         ('name = "a/b"', "/mine.toml:2: name 'a/b' may contain only letters, digits"),
         ("batch_size = 7", "train_samples 60000 is not a multiple of workers x batch_size = 14"),
         ("train_samples = 60200", "train_samples 60200 exceeds the 60000 samples of mnist."),
-        ("test_samples = 10001", "test_samples 10001 exceeds the 10000 samples of mnist."),
-        ('schedule = "cosin"', "/mine.toml:2: Unknown schedule 'cosin'; did you mean 'cosine'?"),
-        ("momentum = 1.1", "/mine.toml:2: momentum must be between 0 and 1, not 1.1."),
-        ("weight_decay = -0.1", "/mine.toml:2: weight_decay must be between 0 and 1, not -0.1."),
-        ("warmup_epochs = inf", "/mine.toml:2: warmup_epochs must be between 0 and 10000, not inf."),
         ('\noptimiser = "momentum"', "/mine.toml:3: optimiser momentum with momentum 0 is sgd."),
         ("momentum = 0.9", "/mine.toml:2: momentum 0.9 has no effect with optimiser sgd."),
         ('schedule = "step"', "/mine.toml:2: schedule step needs num_epochs_per_decay above 0."),
@@ -118,12 +103,10 @@ def test_settings_of_the_training_that_go_together(tmp_path: Path) -> None:
             "/mine.toml:3: learning_rate_decay_factor 0.1 has no effect with schedule cosine.",
         ),
         ("batch_size = 30001", "batch 30001 per worker, 60002 in all, exceeds the 60000 training samples."),
-        ('device = "tpu"', "/mine.toml:2: Unknown device 'tpu'"),
         (
             'device = "gpu"\nscheduler = "local-cluster"',
             "/mine.toml:2: device gpu needs a scheduler that allocates GPUs; local-cluster does not.",
         ),
-        ("max_steps = -1", "/mine.toml:2: max_steps must be between 0 and 1000000000, not -1."),
         ("target_accuracy = 0.9", "/mine.toml:2: target_accuracy 0.9 needs evaluate_every_epochs above 0"),
         ("evaluate_every_epochs = 3", "/mine.toml:2: evaluate_every_epochs 3 exceeds epochs, which is 2."),
         ("max_seconds = 600", "/mine.toml:2: max_seconds 600 must be less than timeout_s, which is 600."),
@@ -133,7 +116,6 @@ def test_settings_of_the_training_that_go_together(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_file_is_refused_in_one_line(tmp_path: Path, text: str, line: str) -> None:
-    """The line names the file, the line number where it is known, what is wrong and what would be right."""
     assert line in _refused(tmp_path, f'extends = "{MAIN}"\n{text}\n')
 
 
@@ -143,20 +125,22 @@ def test_a_wrong_file_is_refused_in_one_line(tmp_path: Path, text: str, line: st
         ("seed", "--set seed: expected key=value."),
         ("sed=3", "--set sed=3: Unknown key 'sed'; did you mean 'seed'?"),
         ("seed=three", "--set seed=three: seed must be an integer, not 'three'."),
-        ("learning_rate=inf", "--set learning_rate=inf: learning_rate must be between"),
-        ("launcher=tfo", "--set launcher=tfo: Unknown launcher 'tfo'; did you mean 'tfos'?"),
     ],
 )
 def test_a_wrong_override_is_refused_in_one_line(tmp_path: Path, override: str, line: str) -> None:
     assert line in _refused(tmp_path, f'extends = "{MAIN}"\n', override)
 
 
-def test_a_file_without_a_base_must_say_everything(tmp_path: Path) -> None:
-    """There are no hidden defaults: what is missing is listed, with the way to take it from a shipped experiment."""
+def test_files_without_base_or_text_are_refused(tmp_path: Path) -> None:
     line = _refused(tmp_path, "workers = 2\nseed = 1\n")
     assert "missing: scheduler, launcher," in line
     assert "seed" not in line
     assert 'extends = "softmax-mnist"' in line
+    assert "/mine.toml:1: extends: Unknown experiment 'softmax-mnis'" in _refused(tmp_path, 'extends = "softmax-mnis"')
+    path = tmp_path / "mine.toml"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UsageError, match="not UTF-8"):
+        files.load(path)
 
 
 @pytest.mark.parametrize(
@@ -173,12 +157,31 @@ def test_an_experiment_that_does_not_exist(ref: str, line: str) -> None:
     assert line in caught.value.line
 
 
-def test_extends_must_name_a_shipped_experiment(tmp_path: Path) -> None:
-    assert "/mine.toml:1: extends: Unknown experiment 'softmax-mnis'" in _refused(tmp_path, 'extends = "softmax-mnis"')
+@described(kw_only=True)
+class Extended(Experiment):
+    """An experiment with a new field."""
+
+    patience: int = setting("Epochs without progress.", (1, 9), unit="epochs", default=3)
+    twin: MemberRef = setting("Second model.", "models", default="mlp")
 
 
-def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "mine.toml"
-    path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(UsageError, match="not UTF-8"):
-        files.load(path)
+def test_a_new_field_needs_only_its_declaration() -> None:
+    found = settings_of(Extended)
+    patience, twin = found["patience"], found["twin"]
+    assert patience.check(patience.parse("4", Source("--set")), "here") == 4
+    with pytest.raises(UsageError, match="here: patience must be between 1 and 9, not 10"):
+        patience.check(10, "here")
+    with pytest.raises(UsageError, match="Unknown model 'mpl'; did you mean 'mlp'"):
+        twin.check("mpl", "here")
+    assert patience.row == ("`patience`", "`3`", "1 to 9", "epochs", "Epochs without progress.")
+    schema = json_schema(Extended)["properties"]["patience"]
+    assert schema == {"type": "integer", "minimum": 1, "maximum": 9, "description": "Epochs without progress."}
+
+
+def test_jobs_have_all_fields_and_names_keep_their_types() -> None:
+    names = {field.name for field in dataclasses.fields(Experiment)}
+    assert names < {field.name for field in dataclasses.fields(Job)}
+    main = dataclasses.replace(files.load("softmax-mnist", ["channel=tcp@lo"]), model="net.py:build")
+    assert (main.channel.transport, main.channel.device) == ("tcp", "lo")
+    assert (main.model.path, main.model.attribute, main.dataset.path) == ("net.py", "build", "")
+    assert dataclasses.asdict(main)["channel"] == "tcp@lo"

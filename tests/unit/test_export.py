@@ -1,13 +1,16 @@
-"""What `dlobd export` writes: tables that can be read back, and files that are whole or not there."""
+"""Data frames of a run, and their exports: files that can be read back, and are whole or absent."""
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import os
 import shutil
 import stat
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import fastparquet
 import pandas as pd
@@ -15,11 +18,16 @@ import pytest
 
 import dlobd
 from dlobd import cli
+from dlobd import spans as kinds
+from dlobd.bundle import files, store
 from dlobd.cli import output
 from dlobd.cli.export import FORMATS
-from dlobd.errors import UsageError
+from dlobd.errors import BundleError, UsageError
 from dlobd.measures import frames
 from dlobd.report.export import frame_file
+from dlobd.schema import Process, Span, Trace
+from tests.records import run_record
+from tests.samples import host, process, sample
 
 DATA = Path(__file__).parents[1] / "data"
 RUN = DATA / "quick-run"
@@ -33,7 +41,6 @@ def export(*words: str) -> int:
 
 
 def table(text: str, columns: dict[str, str]) -> pd.DataFrame:
-    """A CSV file as the data frame that it was made of, but for the dicts."""
     return pd.read_csv(io.StringIO(text), dtype=columns, keep_default_na=False, na_values={"loss": [""]})
 
 
@@ -57,19 +64,9 @@ def test_each_format_has_a_file_of_its_own(
 
 
 def test_an_unknown_format_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit code 2, and the nearest name."""
     assert export("--format", "span") == 2
     expected = "dlobd: Unknown format 'span'; did you mean 'spans'? Next: dlobd export --help\n"
     assert capsys.readouterr().err == expected
-
-
-def test_otlp_of_a_run_begins_with_its_window(tmp_path: Path) -> None:
-    path = tmp_path / "otlp.json"
-    assert export("--format", "otlp", "-o", str(path)) == 0
-    root = json.loads(path.read_text())["resourceSpans"][0]["scopeSpans"][0]["spans"][0]
-    window = json.loads((RUN / "evidence" / "window.json").read_text())
-    anchor = window["anchors"][0]
-    assert int(root["startTimeUnixNano"]) == window["exec_ns"] - anchor["monotonic_ns"] + anchor["wall_ns"]
 
 
 @pytest.mark.parametrize("name", ["spans", "steps", "epochs"])
@@ -86,7 +83,7 @@ def test_a_table_can_be_read_back(name: str, tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(found, expected, check_dtype=False)
 
 
-def test_hostile_names_survive_csv() -> None:
+def test_names_and_missing_numbers_survive_csv() -> None:
     frame = pd.DataFrame({"name": HOSTILE, "ns": range(len(HOSTILE)), "attrs": [{"of": name} for name in HOSTILE]})
     text = frame_file.csv_text(frame)
     found = pd.read_csv(io.StringIO(text), keep_default_na=False, lineterminator="\n", engine="c")
@@ -94,9 +91,6 @@ def test_hostile_names_survive_csv() -> None:
     assert found["ns"].tolist() == frame["ns"].tolist()
     assert [json.loads(one)["of"] for one in found["attrs"]] == HOSTILE
     assert text.encode()
-
-
-def test_a_missing_number_is_empty() -> None:
     frame = pd.DataFrame({"ns": [1, None], "loss": [None, 0.5]}).astype({"ns": "Int64", "loss": "float64"})
     assert pd.read_csv(io.StringIO(frame_file.csv_text(frame))).isna().to_numpy().tolist() == [
         [False, True],
@@ -157,19 +151,7 @@ def test_a_file_is_replaced_as_a_whole(tmp_path: Path, monkeypatch: pytest.Monke
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_until_it_is_whole_the_file_is_the_old_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "trace.json"
-    path.write_text("mine")
-    with output.writing(path) as beside:
-        beside.write_text("half")
-        assert path.read_text() == "mine"
-        assert beside.parent == path.parent
-        assert capsys.readouterr().out == ""
-    assert (path.read_text(), capsys.readouterr().out) == ("half", f"Wrote {path}\n")
-
-
 def test_links_permissions_and_long_names_stay(tmp_path: Path) -> None:
-    """What a link names is replaced, with the permissions that it had; a new file has those of any new file."""
     target, link, new = tmp_path / "target", tmp_path / "link", tmp_path / ("n" * 255)
     target.write_text("old")
     target.chmod(0o640)
@@ -202,3 +184,119 @@ def test_where_no_file_can_be_is_one_line(path: str, tmp_path: Path, monkeypatch
     with pytest.raises(UsageError, match=r"cannot be written: (No such file or|Is a) directory"):
         output.write(Path(path), "text")
     assert list(tmp_path.iterdir()) == []
+
+
+def _trace() -> Trace:
+    chief, worker = Process("h", "chief", 0, 10), Process("h", "worker", 0, 11)
+    client = Process("h", "client", 0, 1)
+    spans = [Span("c", None, kinds.SpanKind("run", "client"), client, "client", 1_000, 9_000, source="own clock")]
+    for who, late in ((worker, 50), (chief, 0)):
+        lane = who.role
+        spans.append(Span(lane, None, kinds.TRAINER, who, lane, 2_000, 8_000, attrs={"pid": who.pid}))
+        for step in (1, 0):  # out of order: a trace promises none
+            start = 3_000 + 1_000 * step + late
+            kind, meeting = kinds.STEP if step else kinds.FIRST_STEP, f"step {step}"
+            step_span = Span(f"{lane}{step}", lane, kind, who, lane, start, start + 400)
+            spans.append(dataclasses.replace(step_span, rendezvous=meeting, call=step))
+    spans.append(Span("j", "worker", kinds.JOIN_RANKS, worker, "worker", 2_100, 2_200, rendezvous="join ranks"))
+    spans.append(Span("a", "chief", kinds.AGREE, chief, "chief", 5_000, 5_100, rendezvous="agree 1", call=1))
+    return Trace(1_000, 9_000, tuple(spans))
+
+
+@pytest.fixture
+def bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> store.Bundle:
+    stand_in = ModuleType("dlobd.timeline.assemble")
+    stand_in.assemble = lambda evidence: _trace()  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "dlobd.timeline.assemble", stand_in)
+    bundle = store.create(tmp_path, "softmax-mnist")
+    bundle.write(run_record(bundle.run_id))
+    return bundle
+
+
+def test_attribution_has_a_row_a_layer_and_sums_to_the_wall(bundle: store.Bundle) -> None:
+    table = dlobd.load(bundle.path).attribution()
+    assert list(table.columns) == list(frames.ATTRIBUTION)
+    assert table["layer"].tolist() == ["spark", "tensorflow", "unattributed"]
+    assert table["ns"].sum() == 1_000_000_000
+    assert table["percent"].tolist() == [60.0, 39.0, 1.0]
+    assert table["ns"].dtype == "int64"
+
+
+def test_runs_without_window_or_samples_have_empty_frames(bundle: store.Bundle) -> None:
+    record = run_record(bundle.run_id, window=None, wall_ns=None, layers=[], unattributed_ns=None)
+    bundle.write(record)
+    table = dlobd.load(bundle.path).attribution()
+    assert table.empty
+    assert list(table.columns) == list(frames.ATTRIBUTION)
+    table = dlobd.load(bundle.path).resources()
+    assert table.empty
+    assert list(table.columns) == list(frames.RESOURCES)
+
+
+def test_spans_count_from_the_start_of_the_window(bundle: store.Bundle) -> None:
+    table = dlobd.load(bundle.path).spans()
+    assert {name: str(kind) for name, kind in table.dtypes.items()} == frames.SPANS
+    assert len(table) == 9
+    assert table["start_ns"].is_monotonic_increasing
+    assert table.iloc[0][["layer", "start_ns", "end_ns", "duration_ns", "parent"]].tolist() == [
+        "client",
+        0,
+        8_000,
+        8_000,
+        "",
+    ]
+    assert table[table["id"] == "chief"].iloc[0]["attrs"] == {"pid": 10}
+
+
+def test_steps_have_a_row_a_rank_and_step(bundle: store.Bundle) -> None:
+    """Steps are found by their rendezvous: the first is among them, and a join of ranks or an agreement is not."""
+    table = dlobd.load(bundle.path).steps()
+    assert {name: str(kind) for name, kind in table.dtypes.items()} == frames.STEPS
+    expected = pd.DataFrame(
+        [
+            ("chief", 0, 0, 2_000, 2_400, 400),
+            ("chief", 0, 1, 3_000, 3_400, 400),
+            ("worker", 0, 0, 2_050, 2_450, 400),
+            ("worker", 0, 1, 3_050, 3_450, 400),
+        ],
+        columns=list(frames.STEPS),
+    ).astype(frames.STEPS)
+    pd.testing.assert_frame_equal(table, expected)
+
+
+def test_a_frame_has_the_status_of_its_run(bundle: store.Bundle) -> None:
+    bundle.write(
+        run_record(bundle.run_id, status="invalid", reason="the ranks recorded 1 step spans; they report 2 steps")
+    )
+    run = dlobd.load(bundle.path)
+    for frame in (run.attribution(), run.spans(), run.steps()):
+        assert (frame.attrs["run_id"], frame.attrs["status"]) == (bundle.run_id, "invalid")
+        assert frame.attrs["reason"].startswith("the ranks recorded")
+
+
+def test_load_refuses_a_directory_without_a_run(tmp_path: Path) -> None:
+    with pytest.raises(BundleError, match="there is no run"):
+        dlobd.load(tmp_path)
+
+
+def test_resources_has_a_row_a_sample_and_process(bundle: store.Bundle) -> None:
+    samples = [
+        sample(0, 0, t=at_ns, cpu=[at_ns * 2, 0, 0], memory=5, net={"lo": [3, 3]}, p={"7": [at_ns, 1, 0, 4, None, 2]})
+        for at_ns in (1_000, 3_000)
+    ]
+    lines = [host(roots={"dlobd": 7}, sampler=8), process(7, 1, start_s=5e-9), *samples]
+    (bundle.path / files.RESOURCES).write_text("\n".join(lines))
+    window = {"exec_ns": 0, "started_ns": 0, "exit_ns": 9, "exit_code": 0, "pid": 99}
+    window |= {"application_id": None, "ended_by": "", "anchors": []}
+    (bundle.path / files.WINDOW).write_text(json.dumps(window))
+    (bundle.path / files.JOB).write_text(json.dumps({"script": "job.py"}))
+    table = dlobd.load(bundle.path).resources()
+    assert list(table.columns) == list(frames.RESOURCES)
+    start_ns = bundle.read().window.start_ns  # type: ignore[union-attr]
+    rows = table[["at_ns", "role", "pid", "cpu_ns", "memory_bytes", "disk_written_bytes", "loopback_bytes"]]
+    assert rows.astype(object).where(rows.notna(), None).to_numpy().tolist() == [
+        [1_000 - start_ns, "dlobd", 7, 1_001, 4, 2, None],
+        [1_000 - start_ns, "host", None, 2_000, 5, None, 3],
+        [3_000 - start_ns, "dlobd", 7, 3_001, 4, 2, None],
+        [3_000 - start_ns, "host", None, 6_000, 5, None, 3],
+    ]

@@ -50,7 +50,7 @@ def test_a_log_tail_yields_new_complete_lines(tmp_path: Path) -> None:
 
 
 def observed(tmp_path: Path, cluster_mode: bool = False) -> ObservedRun:
-    """A run on a cluster that had an application before, and runs another one beside it."""
+    """Return a run on a cluster with an earlier application and another one beside it."""
     make(tmp_path / "nodemanager-0/userlogs/application_1_0001/container_1_0001_01_000001/stderr", "")
     namenode = make(tmp_path / "namenode.log", "")
     cluster = SimpleNamespace(work_dir=tmp_path, log_files=lambda: {"namenode": namenode})
@@ -64,7 +64,6 @@ def observed(tmp_path: Path, cluster_mode: bool = False) -> ObservedRun:
 
 
 def test_the_logs_of_a_run_have_names(tmp_path: Path) -> None:
-    """The driver's log is spark-submit's, or the ApplicationMaster's; other applications have no logs here."""
     for cluster_mode in (False, True):
         run = observed(tmp_path / str(cluster_mode), cluster_mode)
         logs = run.logs()
@@ -144,7 +143,6 @@ def test_the_disk_of_a_directory_is_known_before_the_directory_exists(tmp_path: 
 
 
 def test_a_delay_is_injected_once_by_any_rank(tmp_path: Path) -> None:
-    """Two ranks decode block after block. One of them injects each planned delay, and both decode everything."""
     plan = {"tensorflow/decode": [0.01, 0.02]}
     for _rank in range(2):
         inputs = ModuleType("inputs")
@@ -168,13 +166,10 @@ def test_a_step_computes_for_longer_near_the_end(tmp_path: Path) -> None:
     assert delayed == [3]
 
 
-def test_the_hooked_functions_exist() -> None:
+def test_hooked_functions_exist_and_an_unarmed_delay_gives_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for function in (training_step._compute_function, training_inputs.batches):
         assert list(inspect.signature(function).parameters)[:2] == ["tf", "job"]
     assert callable(training_inputs.decode_block)
-
-
-def test_an_unarmed_delay_gives_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hooks, "ARM_S", 0.02)
     began_s = time.monotonic()
     hooks._Delay(tmp_path, {"feed/put": [0.01]}, "feed/put").once(lambda: None)

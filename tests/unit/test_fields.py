@@ -1,4 +1,4 @@
-"""Declared fields: JSON Schema, decoding, encoding and documentation follow from one declaration."""
+"""Declared fields and registries: schema, codec and documentation follow from one declaration."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Literal
 import jsonschema
 import pytest
 
+from dlobd.errors import SetupError, UsageError
 from dlobd.fields import decoded, described, json_schema, member, numbers, plain
-from dlobd.measures.statistics import fewest
-from dlobd.record.run import QUANTILE, Quantiles, Run
+from dlobd.record.run import Run
+from dlobd.registry import Registry, Row
 from tests.records import run
 
 
@@ -36,9 +37,10 @@ class Whole:
 WHOLE = Whole((Part(1), Part(2, "b")), (("x", 3),), {"y": 1.5, "z": None}, Part(0))
 
 
-def test_json_is_read_as_it_was_written() -> None:
+def test_each_number_of_a_run_has_an_origin_and_is_read_as_written() -> None:
     assert decoded(Whole, json.loads(json.dumps(plain(WHOLE)))) == WHOLE
     assert Run.from_json(run().to_json()) == run()
+    assert [n.path for n in numbers(Run) if not n.origin and not n.path.startswith("configuration.")] == []
 
 
 @pytest.mark.parametrize(
@@ -78,11 +80,37 @@ def test_each_number_is_documented() -> None:
         list(numbers(Silent))
 
 
-def test_each_number_of_a_run_has_an_origin() -> None:
-    assert [n.path for n in numbers(Run) if not n.origin and not n.path.startswith("configuration.")] == []
+def _colours() -> Registry:
+    return Registry(
+        "colours",
+        Row("red", "Red", "colorsys:rgb_to_hsv"),
+        Row("green", "Green", "colorsys:rgb_to_hls", needs=("no_such_module_of_green",)),
+        Row("blue", "Blue", unavailable="the paint is dry"),
+        Row("plain", "Plain"),
+    )
 
 
-def test_quantiles_name_the_steps_that_they_need() -> None:
-    told = {number.path: number.origin for number in numbers(Quantiles)}
-    for name, q in (("p50_ns", 0.5), ("p90_ns", 0.9), ("p95_ns", 0.95), ("p99_ns", 0.99)):
-        assert told[name] == QUANTILE.format(q, fewest(q))
+def test_members_are_listed_with_reasons_and_imported() -> None:
+    assert _colours().available() == [
+        ("red", "Red", None),
+        ("green", "Green", "Python module 'no_such_module_of_green' is not installed"),
+        ("blue", "Blue", "the paint is dry"),
+        ("plain", "Plain", None),
+    ]
+    import colorsys
+
+    assert colorsys.rgb_to_hsv is _colours().get("red")
+    assert _colours().get("plain") is None
+
+
+def test_an_unknown_name_is_answered_with_the_nearest_or_all() -> None:
+    with pytest.raises(UsageError, match=r"Unknown colour 'gren'; did you mean 'green'\?"):
+        _colours().get("gren")
+    with pytest.raises(UsageError, match="it is one of: red, green, blue, plain"):
+        _colours().get("xyzzy")
+
+
+@pytest.mark.parametrize(("name", "why"), [("green", "no_such_module_of_green"), ("blue", "the paint is dry")])
+def test_unavailable_member_cannot_be_used(name: str, why: str) -> None:
+    with pytest.raises(SetupError, match=why):
+        _colours().get(name)

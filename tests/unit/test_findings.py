@@ -1,4 +1,4 @@
-"""Findings: what is taken for a cause, what it would save, and when there is nothing to say."""
+"""Findings: causes, savings, and runs without findings."""
 
 from __future__ import annotations
 
@@ -46,13 +46,10 @@ def named(found: list[Finding], name: str) -> Finding:
     return next(one for one in found if one.finding == name)
 
 
-def test_what_saves_most_is_first_and_has_its_evidence() -> None:
+def test_the_largest_saving_comes_first_with_its_evidence() -> None:
     """The queue's 40 s come before 20 s of pauses; a container that takes one heartbeat would be there anyway."""
     found = findings(
-        case(
-            piece("allocate AM container", "yarn", 0, 41, source="RM log"),
-            piece("GC pause", "spark", 50, 70),
-        )
+        case(piece("allocate AM container", "yarn", 0, 41, source="RM log"), piece("GC pause", "spark", 50, 70))
     )
     assert [one.finding for one in found] == ["queue", "garbage"]
     assert (found[0].ns, found[0].saves_ns, found[0].above_noise) == (41 * S, 40 * S, True)
@@ -60,7 +57,7 @@ def test_what_saves_most_is_first_and_has_its_evidence() -> None:
     assert "spark.yarn.queue" in found[0].remedy
 
 
-def test_what_another_lane_is_waited_for_beside_is_no_finding() -> None:
+def test_the_shorter_of_two_awaited_lanes_is_no_finding() -> None:
     beside = [piece("allocate executor container", "yarn", 10, 60, f"executor-{i}") for i in (1, 2)]
     wait = piece("wait for executors", "spark", 10, 60, waits_for=("executor-1", "executor-2"))
     assert findings(case(wait, *beside))[0].saves_ns == 49 * S
@@ -70,14 +67,10 @@ def test_what_another_lane_is_waited_for_beside_is_no_finding() -> None:
     assert not named(found, "queue").above_noise
 
 
-def test_uncertain_boundaries_make_the_bound_uncertain() -> None:
+def test_boundaries_and_noise_limit_findings() -> None:
     found = findings(case(piece("GC pause", "spark", 0, 30, resolution_ns=25 * S)))
     assert (found[0].saves_ns, found[0].lo_ns, found[0].above_noise) == (30 * S, 5 * S, False)
     assert findings(case(piece("GC pause", "spark", 0, 30, resolution_ns=30 * S))) == []
-
-
-def test_noise_is_that_of_earlier_runs() -> None:
-    """2.77 standard deviations of six or more runs; of fewer, a tenth of the wall."""
     assert noise_ns((100 * S, 101 * S), 100 * S) == UNKNOWN_NOISE * 100 * S
     assert noise_ns((100 * S, 101 * S) * 3, 100 * S) == pytest.approx(1.51 * S, rel=0.01)
     quiet = case(piece("GC pause", "spark", 0, 4), walls=(100 * S, 101 * S) * 3)
@@ -97,17 +90,12 @@ def test_a_setting_that_is_there_is_not_recommended() -> None:
     assert findings(case(fed, chosen=replace(MAIN_JOB, input="read"))) == []
 
 
-def test_checkpoints_are_told_from_other_writes() -> None:
-    """What HDFS does inside of a checkpoint is the checkpoint's; a DataNode that is slow elsewhere is HDFS's."""
+def test_checkpoints_differ_from_other_writes() -> None:
     around = piece("checkpoint", "tensorflow", 0, 40)
     inside = piece("CREATE DataNode", "hdfs", 10, 30, parent=around.id)
     found = findings(case(around, inside))
     assert [(one.finding, one.ns) for one in found] == [("checkpoints", 40 * S), ("hdfs-data", 20 * S)]
     assert [one.finding for one in findings(case(piece("OPEN DataNode", "hdfs", 10, 30)))] == ["hdfs-data"]
-
-
-def test_a_checkpoint_that_hangs_is_not_a_matter_of_their_number() -> None:
-    """One of 30 s beside four of 0.1 s: what its NameNode did comes first."""
     every = [piece("checkpoint", "tensorflow", at_s, at_s + 0.1) for at_s in (1, 2, 3, 4)]
     slow = piece("checkpoint", "tensorflow", 10, 40)
     found = findings(case(*every, slow, piece("CREATE NameNode", "hdfs", 10, 40, parent=slow.id)))
@@ -115,7 +103,7 @@ def test_a_checkpoint_that_hangs_is_not_a_matter_of_their_number() -> None:
     assert found[1].saves_ns == pytest.approx(0.7 * S)
 
 
-def test_what_a_rank_does_for_all_is_no_straggling() -> None:
+def test_work_of_a_rank_for_all_ranks_is_no_straggling() -> None:
     """The chief enters late because it stores the model: that is the checkpoint's."""
     wait = piece("wait for trainers", "launcher", 0, 60, waits_for=("rank-0", "rank-1"))
     late = [number + 0.4 for number in range(50)]
@@ -141,7 +129,6 @@ def steps(lane: str, host: str, enters: list[float], length_s: float = 0.5) -> l
 
 
 def test_a_straggler_is_named_with_its_host() -> None:
-    """One rank that is the last each time, by 0.4 s; ranks that take turns are none."""
     wait = piece("wait for trainers", "launcher", 0, 60, waits_for=("rank-0", "rank-1"))
     slow = steps("rank-1", "slow-host", [number + 0.4 for number in range(50)])
     found = findings(case(wait, *steps("rank-0", "host", list(range(50))), *slow))
@@ -154,7 +141,6 @@ def test_a_straggler_is_named_with_its_host() -> None:
 
 
 def test_short_steps_are_a_matter_of_the_batch() -> None:
-    """Steps of 5 ms that make up half of the wall; longer ones are computing."""
     every = [piece("step", "tensorflow", n / 200, (n + 1) / 200, call=n) for n in range(1, 10_000)]
     small = replace(MAIN_JOB, batch_size=4)
     found = findings(case(*every, chosen=small))
@@ -165,7 +151,7 @@ def test_short_steps_are_a_matter_of_the_batch() -> None:
     assert findings(case(*[piece("step", "tensorflow", n, n + 1, call=n) for n in range(1, 50)], chosen=small)) == []
 
 
-def test_a_cold_start_is_told_from_a_slow_import() -> None:
+def test_a_cold_start_differs_from_a_slow_import() -> None:
     part = EnvironmentPart("environment", "cold", 900 << 20, 10 << 20, 900 << 20)
     slow = piece("import tensorflow", "tensorflow", 0, 25)
     found = findings(case(slow, environment_cache=EnvironmentCache("cold", (part,))))
@@ -187,7 +173,6 @@ def test_cores_that_others_had() -> None:
 
 @pytest.mark.parametrize("capture", NAMES)
 def test_findings_of_real_runs_are_sound(capture: str, captured: Captured) -> None:
-    """No bound is above the wall, below its certain part, or without evidence; the order is that of what they save."""
     record = captured.computed(capture)
     found = record["findings"]
     assert found

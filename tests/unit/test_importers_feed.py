@@ -1,4 +1,4 @@
-"""Puts and gets of one feed are matched by the bytes that they moved."""
+"""Puts and gets of a feed, and jobs, tasks and Python workers of a user's script."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from typing import Any
 
 from dlobd import spans as kinds
 from dlobd.attribution.attribute import attribute
+from dlobd.evidence import log4j, spark
 from dlobd.evidence.feed import given_ns, room_ns
 from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
 from dlobd.recompute.computed import _rank
 from dlobd.schema import MAIN_LANE, Process, Span, Trace
+from dlobd.timeline import executor
 from dlobd.timeline import rank as rank_lane
 from dlobd.timeline.ranks import Rank
+from dlobd.timeline.tasks import critical, lost
 
 
 def moved(start_ns: int, end_ns: int, size: int | None, truncated: bool = False) -> RecordedSpan:
@@ -24,31 +27,20 @@ PUTS = [moved(0, 10, 100), moved(20, 30, 100), moved(40, 50, 50)]
 GETS = [moved(5, 12, 100), moved(25, 33, 100), moved(60, 61, 50)]
 
 
-def test_a_get_is_given_what_was_put() -> None:
+def test_gets_and_puts_are_matched_by_their_bytes() -> None:
     assert given_ns(GETS, PUTS) == {5: 10, 25: 30, 60: 50}
-
-
-def test_a_get_of_several_blocks_waits_for_the_last() -> None:
     assert given_ns([moved(0, 99, 250)], PUTS) == {0: 50}
-
-
-def test_what_is_not_known_is_not_matched() -> None:
     assert given_ns([moved(0, 1, 100), moved(2, 3, 200)], PUTS[:1]) == {0: 10}
     assert given_ns([moved(0, 1, None), moved(2, 3, 100)], PUTS) == {}
     assert given_ns([moved(0, 1, 100), moved(2, 9, 100, truncated=True)], PUTS) == {0: 10}
     assert given_ns([moved(0, 1, 0)], PUTS) == {}
-
-
-def test_a_put_waits_for_room_only_while_the_pipe_is_full() -> None:
-    """A pipe of 150 bytes: the first block fits at once, the second once the first was taken, the third with it."""
     assert room_ns(PUTS, GETS, 150) == {0: 0, 20: 12, 40: 12}
     assert room_ns(PUTS, GETS, 1000) == {0: 0, 20: 0, 40: 0}
     assert room_ns(PUTS, [], 150) == {0: 0}
 
 
-def test_a_rank_that_stops_inside_a_get_whose_rows_are_there() -> None:
-    """Its executor, which has put them and waits until they are taken, is not asked: the queue has the time. Puts of
-    the cluster that was there before are not this rank's."""
+def test_a_rank_that_stops_in_a_get_with_rows_in_its_queue() -> None:
+    """The rows are in the queue, so the queue has the time; earlier puts belong to another rank."""
     trainer = Process("host", "worker", 0, 1)
     recorded = RecordedProcess(trainer, "domain", 20, True, Path("spans"), last_ns=100)
     feeder = {"waits_for": ["@feeder"]}
@@ -74,7 +66,7 @@ def test_a_rank_that_stops_inside_a_get_whose_rows_are_there() -> None:
     ]
 
 
-def test_a_wait_for_what_is_read_ahead_goes_through_the_thread_to_the_feeder() -> None:
+def test_a_wait_for_a_block_read_ahead_leads_through_the_thread_to_the_feeder() -> None:
     trainer = Process("host", "chief", 0, 1)
 
     def span(i: int, name: str, start_ns: int, end_ns: int, *waits_for: str, thread: str = "", **attrs: Any) -> Any:
@@ -107,3 +99,81 @@ def test_a_wait_for_what_is_read_ahead_goes_through_the_thread_to_the_feeder() -
     assert {clip.kind for clip in found.clips} == {"outside window"}
     (wait,) = recorded.named(kinds.AWAIT_BLOCK)
     assert _rank(recorded, {}).feed_wait_ns == wait.end_ns - wait.start_ns
+
+
+STARTING = (
+    "Starting task 0.0 in stage {stage}.0 (TID {tid}) (localhost,executor {executor}, partition 0, ANY, 9 bytes) "
+)
+
+
+def span(number: int, start_ns: int, end_ns: int, name: str = "user code", **more: Any) -> RecordedSpan:
+    fields = {"parent": 0, "layer": "user", "truncated": False, "wait": {}, "attrs": {}, "thread": "", **more}
+    return RecordedSpan(id=number, name=name, start_ns=start_ns, end_ns=end_ns, **fields)
+
+
+def worker(*spans: RecordedSpan, role: str = "python-worker") -> RecordedProcess:
+    return RecordedProcess(Process("h", role, 0, 7), "d", 0, True, Path("x"), 1000, list(spans))
+
+
+def test_jobs_and_stages_of_sql() -> None:
+    messages = (
+        "Got map stage job 0 (collect at s.py:1) with 2 output partitions",
+        "Submitting ShuffleMapStage 0 (MapPartitionsRDD[1]), which has no missing parents",
+        STARTING.format(stage=0, tid=0, executor=1),
+        "Got job 1 (count at s.py:2) with 1 output partitions",
+        "Submitting ShuffleMapStage 1 (MapPartitionsRDD[2]), which has no missing parents",
+        "Submitting ResultStage 2 (MapPartitionsRDD[3]), which has no missing parents",
+        STARTING.format(stage=2, tid=1, executor=2),
+        "Job 1 finished: count at s.py:2, took 1 s",
+    )
+    text = [f"{1_000_000 + k} 2026-11-21T03:02:40.666 INFO a.B: {message}\n" for k, message in enumerate(messages)]
+    log = spark.driver(list(log4j.parse(text, "log")))
+    assert [(job.name, [task.id for task in job.tasks]) for job in log.jobs] == [("collect", [0]), ("count", [1])]
+
+
+def test_the_tasks_on_which_a_job_hung() -> None:
+    tasks = [(0, "1", 0, 40), (1, "2", 0, 50), (2, "1", 55, 70), (3, "2", 52, 90), (4, "1", 72, 99)]
+    job = spark.Job(0, "j", 0, 95, tasks=[spark.Task(n, 0, e, start, end, n) for n, e, start, end in tasks])
+    finished = {e: {n: end for n, x, _, end in tasks if x == e} for e in ("1", "2")}
+    found = list(critical([job], finished, 1000))
+    # the executor cleans up until 99, but its job was over at 95
+    assert found == [("j", "1", 72, 95), ("j", "1", 55, 70), ("j", "2", 0, 50)]
+
+
+def test_a_lost_attempt_is_not_on_the_critical_path_of_a_job() -> None:
+    """A lost attempt takes time until its task is repeated, also if its executor died."""
+    winner, overtaken = spark.Task(1, 0, "2", 60, 70, 0), spark.Task(0, 0, "1", 10, None, 0)
+    job = spark.Job(0, "j", 0, 95, tasks=[overtaken, winner])
+    finished = {"1": {0: 90}, "2": {1: 69}}
+    assert list(critical([job], finished, 1000)) == [("j", "2", 60, 69), ("j", "", 10, 60)]
+    assert [(one.task.id, one.winner.id, one.again) for one in lost([job])] == [(0, 1, True)]
+    again = [spark.Task(n, 0, "1", 10 * n, None, 3) for n in (1, 2)] + [spark.Task(3, 0, "2", 40, 50, 3)]
+    job = spark.Job(0, "j", 0, 95, tasks=[spark.Task(0, 0, "2", 0, 35, 2), *again])
+    found = list(critical([job], {"2": {0: 35, 3: 48}}, 1000))
+    assert found == [("j", "2", 40, 48), ("j", "", 10, 40)]
+    # its executor died, and the one that made it again was started then
+    winner = spark.Task(1, 0, "3", 60, 70, 0)
+    job = spark.Job(0, "j", 0, 95, tasks=[overtaken, winner])
+    found = list(critical([job], {"3": {1: 69}}, 1000, {"1": 25}, {"1": 5, "3": 55}))
+    assert found == [("j", "3", 60, 69), ("j", "3", 25, 55), ("j", "", 10, 25)]
+    # a speculative attempt that lost began later, and held up nothing
+    late = spark.Task(2, 0, "1", 60, None, 0)
+    job = spark.Job(0, "j", 0, 95, tasks=[spark.Task(1, 0, "2", 10, 70, 0), late])
+    assert list(critical([job], {"1": {2: 80}, "2": {1: 69}}, 1000)) == [("j", "2", 10, 69)]
+    assert [one.again for one in lost([job])] == [False]
+
+
+def test_ranks_and_tasks_are_parts_of_python_workers() -> None:
+    taken: list[tuple[int, int]] = []
+    first = [span(1, 0, 100), span(2, 10, 20, parent=1), span(3, 300, 400)]
+    assert executor._one_at_a_time(first, taken) == (first, [])
+    inner = span(5, 60, 70, parent=4)
+    second = [span(4, 50, 150), inner, span(6, 200, 250)]
+    assert executor._one_at_a_time(second, taken) == ([second[2]], [second[0], inner])
+    main = span(2, 10, 20, layer="tensorflow", attrs={"role": "chief", "index": 0, "in_task": True})
+    process = worker(span(1, 0, 5), main, span(3, 12, 13, "get", parent=2), span(4, 30, 40))
+    rank = Rank(process, "1", "chief", 0, 10, 20, False, main)
+    assert (rank.lane, [s.id for s in rank.spans], rank.finished) == ("rank-0", [2, 3], (False, 20))
+    assert [s.id for s in executor._outside(process, [rank])] == [1, 4]
+    assert Rank(process, "1", "worker", 1, 0, 9, True).lane == "rank-2"
+    assert Rank(process, "1", "ps", 0, 0, 9, True).lane == "ps-0"

@@ -1,4 +1,4 @@
-"""Calls of Hadoop's RPC clients, with real lines: whose daemon was called, by which thread, from when to when."""
+"""Calls of Hadoop's RPC clients, with real lines: daemon, thread, start and end."""
 
 from __future__ import annotations
 
@@ -39,7 +39,6 @@ def calls(text: str) -> list[Call]:
 
 
 def lane_of(text: str, waits: tuple[int, int, int | None] | None = None) -> list[tuple[str, str, int, int]]:
-    """Layer, name and bounds of the spans that the calls of Thread-4 make, beside a wait."""
     lane = LaneBuilder("driver", Process("host", "driver", 0, 0))
     if waits:
         lane.add(kinds.WAIT_FOR_AM, waits[0], waits[1], "test", waits_for=("application",), released_ns=waits[2])
@@ -47,16 +46,13 @@ def lane_of(text: str, waits: tuple[int, int, int | None] | None = None) -> list
     return [(s.layer, s.name, s.start_ns, s.end_ns) for s in lane.spans if s.kind is not kinds.WAIT_FOR_AM]
 
 
-def test_a_call_goes_from_its_line_to_its_answer_or_exception() -> None:
+def test_calls_are_paired_by_line_and_belong_to_their_daemon() -> None:
     assert calls(DRIVER) == [
         Call("getNewApplication", "", "Thread-4", 16522441757635, 16523095361286),
         Call("create", "/user/a b/pyspark.zip", "Thread-4", 16527397156649, 16527620346376),
         Call("addBlock", "/user/a b/pyspark.zip", "Thread-11", 16528141921202, 16528346204339),
         Call("getBlockLocations", "/gone", "Thread-4", 16528241921202, 16528446204339),
     ]
-
-
-def test_a_call_is_time_of_the_daemon_that_was_called() -> None:
     assert lane_of(DRIVER) == [
         ("yarn", "getNewApplication RPC", 16522441757635, 16523095361286),
         ("hdfs", "create NameNode", 16527397156649, 16527620346376),
@@ -64,22 +60,19 @@ def test_a_call_is_time_of_the_daemon_that_was_called() -> None:
     ]
 
 
-def test_polls_inside_a_wait_are_spans_only_once_it_is_released() -> None:
+def test_polls_are_spans_only_after_the_release_of_their_wait() -> None:
     first, last = calls(POLLS)
     whole = (first.start_ns - 1, last.end_ns + 1)
     assert lane_of(POLLS, (*whole, None)) == []
     after = lane_of(POLLS, (*whole, first.end_ns))
     assert after == [("yarn", "getApplicationReport RPC", last.start_ns, last.end_ns)]
-
-
-def test_the_length_of_a_poll_is_what_lies_between_two_calls() -> None:
     first, last = calls(POLLS)
     assert builder.poll_ns([first, last], "getApplicationReport", last.end_ns) == 1_000_900_509
     assert builder.poll_ns([first], "getApplicationReport", last.end_ns) is None
     assert builder.poll_ns([first, last], "allocate", last.end_ns) is None
 
 
-def test_what_a_call_takes_while_something_else_carries_the_lane_is_left_out() -> None:
+def test_calls_beside_python_work_are_left_out() -> None:
     """A feed task's Python is not held up by its JVM's calls, except where it reads a block; the last goes on after."""
     (call,) = [call for call in calls(DRIVER) if call.method == "create"]
     lane = LaneBuilder("executor-1", Process("host", "executor", 1, 0))

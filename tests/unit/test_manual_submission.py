@@ -22,7 +22,6 @@ QUICK_RUN = Path(__file__).parents[1] / "data" / "quick-run"
 
 @pytest.fixture
 def bundle(tmp_path: Path) -> Path:
-    """The captured good run, as if it had been submitted by hand."""
     path = Path(shutil.copytree(QUICK_RUN, tmp_path / "run"))
     window = json.loads((path / "evidence" / "window.json").read_text())
     record = json.loads((path / "evidence" / "rm-app.json").read_text())
@@ -64,7 +63,6 @@ def layers(trace: Trace) -> dict[str, int]:
 
 
 def test_all_of_the_window_is_explained(bundle: Path) -> None:
-    """Every layer has its part, no span lies outside of the window, and spark-submit's own time is not in it."""
     trace = assemble(Evidence(bundle))
     assert {"yarn", "spark", "launcher", "feed", "hdfs", "tensorflow"} <= layers(trace).keys()
     found = attribute(trace)
@@ -97,7 +95,6 @@ def test_without_the_daemons_logs_yarn_is_coarser(bundle: Path, gone: str, names
 
 
 def test_lines_of_other_applications_stay_out() -> None:
-    """YARN's by the application's number, the NameNode's by user or home, the DataNodes' by time."""
     asked = external.LogQuery("application_17_0001", 1_000, 2_000, "ann", "/user/ann")
     stamp = "123456 1970-01-01T00:00:0{} INFO x: "
     managers = [stamp.format("9.000") + text for text in ("container_17_0001_01_000002", "application_17_00012")]

@@ -1,4 +1,4 @@
-"""Medians, quartiles and ratios: worked by hand, and by properties. How often intervals hold is in test_coverage.py."""
+"""Medians, quartiles, ratios and quantiles; test_intervals.py tests how often intervals hold the truth."""
 
 from __future__ import annotations
 
@@ -13,12 +13,19 @@ from dlobd.compare.median import Estimate, difference, fewest_repeats, median, r
 VALUES = st.lists(st.floats(0.001, 1e6), min_size=1, max_size=20)
 
 
-def test_missing_values_are_left_out() -> None:
+def test_missing_values_are_left_out_and_estimates_have_words() -> None:
     found = spread([3.0, None, 1.0, 2.0, 4.0])
     assert (found.n, found.median, found.low, found.high, found.q1, found.q3) == (4, 2.5, 1.0, 4.0, 1.75, 3.25)
     assert spread([None]) == spread([])
     assert (spread([]).n, spread([]).median) == (0, None)
     assert median([None]) is ratio([None], [1.0]) is difference([1.0], [None]) is None
+    assert str(Estimate(39.812, 37.9, 41.25, 0.969)) == "39.8 (37.9 to 41.2)"
+    assert str(Estimate(1.5)) == "1.5"
+    assert str(Estimate(12.0, 8.0, float("inf"), 0.969)) == "12 (8 to never)"
+    assert Estimate(10.0, 8.0, 12.0, 0.969).half_width == pytest.approx(0.2)
+    assert [Estimate(10.0, 8.0, 12.0, 0.969).holds(value) for value in (7.9, 8.0, 12.1)] == [False, True, False]
+    assert Estimate(10.0, 8.0, 12.0, 0.969).times(0.5) == Estimate(5.0, 4.0, 6.0, 0.969)
+    assert Estimate(10.0).times(2) == Estimate(20.0)
 
 
 @given(VALUES)
@@ -66,13 +73,3 @@ def test_ratios_are_taken_within_a_repeat() -> None:
     assert ratio([1.0], [0.0]) is None
     with pytest.raises(ValueError, match="longer"):
         ratio([1.0], [1.0, 2.0])
-
-
-def test_an_estimate_in_words() -> None:
-    assert str(Estimate(39.812, 37.9, 41.25, 0.969)) == "39.8 (37.9 to 41.2)"
-    assert str(Estimate(1.5)) == "1.5"
-    assert str(Estimate(12.0, 8.0, float("inf"), 0.969)) == "12 (8 to never)"
-    assert Estimate(10.0, 8.0, 12.0, 0.969).half_width == pytest.approx(0.2)
-    assert [Estimate(10.0, 8.0, 12.0, 0.969).holds(value) for value in (7.9, 8.0, 12.1)] == [False, True, False]
-    assert Estimate(10.0, 8.0, 12.0, 0.969).times(0.5) == Estimate(5.0, 4.0, 6.0, 0.969)
-    assert Estimate(10.0).times(2) == Estimate(20.0)

@@ -1,4 +1,4 @@
-"""What recording a run has cost, from its bundle: counted, estimated, and said where it is too much or was lost."""
+"""The cost of recording a run, from its bundle: counts, estimates, warnings."""
 
 from __future__ import annotations
 
@@ -13,45 +13,30 @@ import pytest
 from dlobd import tracing
 from dlobd.bundle.store import Bundle
 from dlobd.evidence.evidence import Evidence
-from dlobd.experiment import own_job
 from dlobd.experiment.files import load
 from dlobd.measures import recording_cost
 from dlobd.paths import shipped
-from dlobd.recompute import computed as record
 from dlobd.recompute.verification import verify
 from dlobd.run import submit_command
 from dlobd.schema import Segment
 from dlobd.timeline.assemble import assemble
 from dlobd.tracing import span_cost
-from tests.captured import copy_of
+from tests.captured import copy_of, recomputed
 
 DATA = Path(__file__).parents[1] / "data"
 ON = {"recording": "on", "span_ns": 2_000, "lowest_ns": 1_900, "highest_ns": 2_100, "spans": 200, "repeats": 7}
 
 
 def bundle_of(directory: Path, known: dict[str, Any] | None = ON) -> Bundle:
-    """A copy of a captured run, with what a span cost before it."""
     found = Bundle(copy_of("quick-run", directory))
     if known is not None:
         (found.evidence / "span_cost.json").write_text(json.dumps(known))
     return found
 
 
-def filled(bundle: Bundle) -> dict[str, Any]:
-    run = bundle.read_json()
-    metrics = {name: run["metrics"][name] for name in ("staged_bytes", "daemons_bytes", "executor_peak_bytes")}
-    (bundle.evidence / "collected.json").write_text(json.dumps({"missing": [], "metrics": metrics}))
-    run["metrics"] = {}
-    run |= record.computed(bundle, own_job.from_dict(run["configuration"])).to_json()
-    bundle.write(run)
-    bundle.seal()
-    return run
-
-
 def test_counts_and_estimates_of_a_real_run(tmp_path: Path) -> None:
-    """Counts are those of the files; estimates are spans times their cost; the chain has a part of all spans."""
     bundle = bundle_of(tmp_path)
-    run = filled(bundle)
+    run = recomputed(bundle)
     found = run["overhead"]
     files = list(bundle.spans.rglob("spans-*.jsonl"))
     text = [json.loads(line) for path in files for line in path.read_text().splitlines()]
@@ -81,17 +66,13 @@ def test_counts_and_estimates_of_a_real_run(tmp_path: Path) -> None:
     assert verify(bundle).failed == []
 
 
-def test_what_nobody_measured_is_null(tmp_path: Path) -> None:
-    """A run without its span's cost, as all of version 2, has no overhead; and it verifies."""
+def test_an_unmeasured_overhead_is_null_and_a_changed_one_is_found(tmp_path: Path) -> None:
     bundle = bundle_of(tmp_path, None)
-    run = filled(bundle)
+    run = recomputed(bundle)
     assert run["overhead"] is None
     assert verify(bundle).failed == []
-
-
-def test_a_changed_overhead_is_found(tmp_path: Path) -> None:
-    bundle = bundle_of(tmp_path)
-    run = filled(bundle)
+    bundle = bundle_of(tmp_path / "on")
+    run = recomputed(bundle)
     run["overhead"]["loop"]["ns"] //= 2
     bundle.write(run)
     bundle.seal()
@@ -99,46 +80,44 @@ def test_a_changed_overhead_is_found(tmp_path: Path) -> None:
     assert "overhead.loop.ns" in wrong.detail
 
 
-def test_what_the_recorders_counted_is_summed(tmp_path: Path) -> None:
-    """Of each process the last cost line; a process without one adds nothing to what others know."""
+def test_costs_of_all_recorders_are_summed(tmp_path: Path) -> None:
     bundle = bundle_of(tmp_path)
     first, second, *_ = sorted(bundle.spans.rglob("spans-*.jsonl"))
     for path, counts in ((first, (1, 2, 3, 4, 50, 60, 7, 8)), (second, (1, 2, 3, 4, 500, 600, 70, 80))):
         line = {"k": "cost", **dict(zip(tracing.Cost.__dataclass_fields__, counts, strict=True))}
         path.write_text(path.read_text() + json.dumps(line) + "\n")
-    run = filled(bundle)
+    run = recomputed(bundle)
     found = run["overhead"]
     assert (found["flush_ns"], found["flush_cpu_ns"], found["left_out"], found["lost_lines"]) == (550, 660, 88, 77)
     assert "77 lines of span files are lost: they could not be written to disk" in run["warnings"]
 
 
-def test_lines_that_only_stderr_tells_are_lost_too(tmp_path: Path) -> None:
-    """A process that could not write anything has no file; what it said last counts, once for each process."""
+def test_lost_lines_in_stderr_are_counted(tmp_path: Path) -> None:
     bundle = bundle_of(tmp_path, None)
     stderr = next(bundle.logs.glob("containers/*/stderr"))
     said = "dlobd: {} lines of spans of process {} are lost {}\n"
     words = [(4, 7, "so far: [Errno 28] No space left on device"), (30, 7, "in all"), (5, 8, "so far: x")]
     with stderr.open("a") as file:
         file.writelines(said.format(*word) for word in words)
-    assert "35 lines of span files are lost: they could not be written to disk" in filled(bundle)["warnings"]
+    assert "35 lines of span files are lost: they could not be written to disk" in recomputed(bundle)["warnings"]
 
 
 def test_too_much_is_a_warning(tmp_path: Path) -> None:
-    run = filled(bundle_of(tmp_path))
+    run = recomputed(bundle_of(tmp_path))
     assert not [line for line in run["warnings"] if "recording" in line]
     found = run["overhead"]
     dear = found["loop"]["length_ns"] * 2 // 100 // found["loop"]["spans"]
     bundle = bundle_of(tmp_path / "dear", ON | {"span_ns": dear})
-    (warning,) = [line for line in filled(bundle)["warnings"] if "recording" in line]
+    (warning,) = [line for line in recomputed(bundle)["warnings"] if "recording" in line]
     assert re.fullmatch(
         r"recording took about 2\.0 % of the training loop of (chief|worker) 0; the limit is 1 %", warning
     )
 
 
-def test_a_run_without_recorder_says_so(tmp_path: Path) -> None:
+def test_a_run_without_recorder_has_a_warning(tmp_path: Path) -> None:
     bundle = bundle_of(tmp_path, {"recording": "off", "span_ns": None})
     shutil.rmtree(bundle.spans)
-    run = filled(bundle)
+    run = recomputed(bundle)
     found = run["overhead"]
     assert (found["recording"], found["spans"], found["chain_ns"], found["loop"]) == ("off", 0, None, None)
     assert sum(layer["ns"] for layer in run["layers"]) + run["unattributed_ns"] == run["wall_ns"]
@@ -165,8 +144,7 @@ def test_only_spans_in_the_stretches_of_their_own_lane_are_on_the_chain() -> Non
     assert count([]) == 0
 
 
-def test_what_a_span_costs_is_measured_and_leaves_nothing(tmp_path: Path) -> None:
-    """Recording costs more than not recording; the evidence is of this machine, and no file stays."""
+def test_the_cost_of_a_span_is_measured_without_leaving_files(tmp_path: Path) -> None:
     known = span_cost.evidence(tmp_path)
     assert known["recording"] == "on"
     assert 0 < known["lowest_ns"] <= known["span_ns"] <= known["highest_ns"]
@@ -177,7 +155,6 @@ def test_what_a_span_costs_is_measured_and_leaves_nothing(tmp_path: Path) -> Non
 
 
 def test_a_switch_that_is_off_reaches_every_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The driver by its environment, executors and a driver in a container by Spark's settings; on, nothing is said."""
     from dlobd.run.place.base import kind_of
 
     for experiment in (load("softmax-mnist-quick"), load("softmax-mnist-quick", ["deploy_mode=cluster"])):

@@ -1,4 +1,4 @@
-"""A person's own job: what may be said of it, and what is refused."""
+"""A job of the user: its settings, its spark-submit command, and refusals."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 from dlobd.errors import UsageError
 from dlobd.experiment import files, own_job
+from dlobd.experiment.spark_submit_line import megabytes, merged, parse
 from dlobd.run import runner
 
 
@@ -25,7 +26,7 @@ def line(*options: str, script: str) -> list[str]:
     return ["spark-submit", *options, script, "--steps", "3"]
 
 
-def test_what_nobody_says_is_as_in_the_main_experiment(script: str) -> None:
+def test_missing_settings_are_those_of_the_main_experiment(script: str) -> None:
     job = own_job.from_script(script, ["a"])
     main = files.load("softmax-mnist")
     for name in set(own_job.SETTINGS) - {"name"}:
@@ -57,22 +58,27 @@ def test_settings_of_an_own_job(script: str) -> None:
         ("name=a/b", "it names a directory"),
     ],
 )
-def test_what_cannot_be_set_is_refused(script: str, override: str, what: str) -> None:
+def test_unsupported_settings_are_refused(script: str, override: str, what: str) -> None:
     with pytest.raises(UsageError) as error:
         own_job.from_script(script, [], [override])
     assert what in error.value.line
 
 
-def test_a_script_must_be_there(tmp_path: Path, script: str) -> None:
+def test_names_that_a_container_cannot_have_are_refused(tmp_path: Path, script: str) -> None:
     for path, what in (
         (tmp_path / "no.py", "cannot be read: No such file"),
         (tmp_path / "a.jar", "not a Python script"),
     ):
         with pytest.raises(UsageError, match=what):
             own_job.from_script(str(path), [])
+    path = tmp_path / "user.py"
+    path.write_text("")
+    own_job.from_script(str(path), [])
+    with pytest.raises(UsageError, match="rename the script"):
+        own_job.from_script(str(path), [], ["deploy_mode=cluster"])
 
 
-def test_a_line_says_the_settings_it_has_words_for(script: str) -> None:
+def test_options_of_spark_submit_become_settings(script: str) -> None:
     words = line(
         "--num-executors", "3", "--conf", "spark.executor.memory=1g", "--deploy-mode", "cluster", script=script
     )
@@ -97,18 +103,10 @@ def test_a_line_says_the_settings_it_has_words_for(script: str) -> None:
         (("--executor-memory", "100m"), "executor_memory_mb must be between 450"),
     ],
 )
-def test_what_cannot_be_recorded_is_refused(script: str, options: tuple[str, ...], what: str) -> None:
+def test_options_that_prevent_recording_are_refused(script: str, options: tuple[str, ...], what: str) -> None:
     with pytest.raises(UsageError) as error:
         own_job.from_line(line(*options, script=script))
     assert what in error.value.line
-
-
-def test_a_script_that_our_entry_would_hide_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "user.py"
-    path.write_text("")
-    own_job.from_script(str(path), [])
-    with pytest.raises(UsageError, match="rename the script"):
-        own_job.from_script(str(path), [], ["deploy_mode=cluster"])
 
 
 @pytest.mark.parametrize("name", ["a,b.py", 'a"b.py', "a$b.py", "a`b.py"])
@@ -120,21 +118,16 @@ def test_a_script_whose_name_a_container_cannot_have_is_refused(tmp_path: Path, 
         own_job.from_script(str(tmp_path / name), [], ["deploy_mode=cluster"])
 
 
-def test_several_cores_for_one_task_are_fine(script: str) -> None:
+def test_a_line_may_set_cores_and_python_but_nothing_twice(script: str) -> None:
     own_job.from_line(line("--executor-cores", "4", "--conf", "spark.task.cpus=4", script=script))
     own_job.from_line(line("--master", "yarn", "--conf", f"spark.pyspark.python={sys.executable}", script=script))
-
-
-def test_nothing_is_said_twice(script: str) -> None:
     with pytest.raises(UsageError, match=r"--set workers: the spark-submit command also sets it"):
         own_job.from_line(line("--num-executors", "3", script=script), ["workers=2"])
     with pytest.raises(UsageError, match="a spark-submit command runs on YARN"):
         own_job.from_line(line(script=script), ["scheduler=standalone"])
 
 
-def test_web_pages_of_the_driver_are_off_unless_a_person_wants_them(
-    script: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_web_pages_of_the_driver_are_off_by_default(script: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In them Spark 4.3 loses a race with itself; the setting is shown, and their own has the last word."""
     monkeypatch.setenv("DLOBD_CACHE", "/tmp/dl-none")
     for own, found in (((), "false"), (("--conf", "spark.ui.enabled=true"), "true")):
@@ -161,3 +154,78 @@ def test_the_plan_shows_the_line(script: str, mode: str, monkeypatch: pytest.Mon
     else:
         assert script in rest
     assert asdict(job)["options"] == ("--deploy-mode", mode, "--files", "a.txt")
+
+
+OURS = (
+    *("/opt/bin/spark-submit", "--master", "yarn", "--num-executors", "2", "--executor-memory", "512m"),
+    *("--driver-java-options", "-Xlog:a", "--files", "script.py", "--conf", "spark.executor.extraJavaOptions=-Xlog:b"),
+    *("--conf", "spark.ui.port=0", "own.py", "tfos", "script.py"),
+)
+
+
+def after(line: tuple[str, ...], option: str) -> list[str]:
+    return [line[i + 1] for i, word in enumerate(line) if word == option]
+
+
+def test_a_line_is_taken_apart() -> None:
+    line = parse(["x/spark-submit", "--executor-memory=1g", "-c", "a=b=c", "--verbose", "s.py", "--master", "m"])
+    assert line.options == (("--executor-memory", "1g"), ("--conf", "a=b=c"), ("--verbose", None))
+    assert (line.script, line.arguments) == ("s.py", ("--master", "m"))
+    assert line.settings == {"spark.executor.memory": "1g", "a": "b=c"}
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        ([], "needs a spark-submit command, but there is none"),
+        (["python", "s.py"], "not 'python'"),
+        (["spark-submit"], "names no script"),
+        (["spark-submit", "--executor-memory"], "--executor-memory needs a value"),
+        (["spark-submit", "--memory", "1g", "s.py"], "has no option --memory"),
+        (["spark-submit", "--conf", "a", "s.py"], "expected KEY=VALUE"),
+        (["spark-submit", "--properties-file", "/nowhere", "s.py"], "/nowhere cannot be read: No such file"),
+    ],
+)
+def test_an_invalid_spark_submit_command_is_refused(words: list[str], what: str) -> None:
+    with pytest.raises(UsageError) as error:
+        _ = parse(words).settings
+    assert what in error.value.line
+
+
+def test_the_person_has_the_last_word() -> None:
+    theirs = ("--conf", "spark.executor.instances=3", "--executor-memory", "1g", "--queue", "q")
+    line = merged(OURS, theirs)
+    assert line[0] == "/opt/bin/spark-submit"
+    assert line[-3:] == ("own.py", "tfos", "script.py")
+    assert "--num-executors" not in line
+    assert after(line, "--executor-memory") == ["1g"]
+    assert after(line, "--queue") == ["q"]
+    assert "spark.executor.instances=3" in after(line, "--conf")
+    assert "spark.ui.port=0" in after(line, "--conf")
+
+
+def test_options_of_both_sides_are_joined() -> None:
+    theirs = ("--conf", "spark.driver.extraJavaOptions=-Da=1", "--files", "a,b")
+    line = merged(OURS, (*theirs, "-c", "spark.executor.extraJavaOptions=-Db=2"))
+    assert after(line, "--driver-java-options") == ["-Da=1 -Xlog:a"]
+    assert after(line, "--files") == ["a,b,script.py"]
+    executor = [value for value in after(line, "--conf") if "executor.extraJava" in value]
+    assert executor == ["spark.executor.extraJavaOptions=-Db=2 -Xlog:b"]
+    assert not [value for value in after(line, "--conf") if value.startswith("spark.driver.extraJava")]
+
+
+def test_settings_of_a_properties_file_count(tmp_path: Path) -> None:
+    file = tmp_path / "p.conf"
+    file.write_text("# comment\nspark.ui.port 4050\nspark.executor.memory=2g\nspark.files : c\n")
+    line = merged(OURS, ("--properties-file", str(file), "--executor-memory", "1g"))
+    assert "spark.ui.port=0" not in line
+    assert after(line, "--executor-memory") == ["1g"]
+    assert after(line, "--files") == ["c,script.py"]
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("512", 512), ("1g", 1024), ("2GB", 2048), ("2048k", 2), ("1t", 1 << 20), ("x", None), ("", None)],
+)
+def test_sizes_are_read_as_spark_reads_them(text: str, size: int | None) -> None:
+    assert megabytes(text) == size

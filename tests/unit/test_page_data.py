@@ -1,9 +1,8 @@
-"""The data of the report page: the figures are the record's, sums stay exact, what is unknown is said."""
+"""The data of the report page: figures of the record, exact sums, unknown values."""
 
 from __future__ import annotations
 
 import copy
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -41,7 +40,6 @@ def _of(**changes: Any) -> Source:
 
 
 def test_the_figures_are_those_of_the_record_and_of_the_terminal(captured: Source) -> None:
-    """Each part is the layer's in run.json, in the order of the table of layers, and the verdict is the terminal's."""
     page, record = _one(captured), captured.record
     given = {row["layer"]: row for row in record["layers"]}
     parts = {part["layer"]: part for part in page["parts"]}
@@ -57,10 +55,6 @@ def test_the_figures_are_those_of_the_record_and_of_the_terminal(captured: Sourc
     assert page["warnings"] == list(summary(captured.run).not_sound)
 
 
-def test_the_document_is_json_and_equal_each_time(captured: Source) -> None:
-    assert json.dumps(document([captured])) == json.dumps(document([captured]))
-
-
 def test_the_icicle_tiles_the_wall(captured: Source) -> None:
     nodes = _one(captured)["icicle"]["nodes"]
     assert nodes[0][:3] == [0, 0, captured.run.wall_ns]
@@ -74,15 +68,18 @@ def test_the_icicle_tiles_the_wall(captured: Source) -> None:
         assert lengths[1] == lengths[2]
 
 
-def test_the_icicle_of_a_record_alone_has_no_causes_and_says_so() -> None:
+def test_undrawn_lanes_and_causes_without_spans_are_stated() -> None:
     found = icicle(records.run(), None)
     assert not found["by_span"]
     assert [node[4] for node in found["nodes"] if node[0] == 2][:2] == ["SparkContext", "without a name"]
     assert sum(node[2] - node[1] for node in found["nodes"] if node[0] == 1) == 1_000_000_000
+    trace = long_trace(count=600, lanes=60)
+    found = timeline(trace, attribute(trace))
+    assert len(found["lanes"]) - 1 + found["lanes_left_out"] == len(trace.lanes)
+    assert found["lanes_left_out"] == 21
 
 
-def test_each_event_says_what_it_unlocks(captured: Source) -> None:
-    """No event of a real run is without an entry; each begins where the one before ended, or with the window."""
+def test_each_event_has_its_consequence(captured: Source) -> None:
     page = _one(captured)
     for event in (*page["startup"], *page["teardown"]):
         assert event[7] == INSTANTS[event[0]].unlocks
@@ -90,7 +87,6 @@ def test_each_event_says_what_it_unlocks(captured: Source) -> None:
 
 
 def test_the_timeline_has_every_span_and_its_length(captured: Source) -> None:
-    """Slices of a lane sum by name to what the lane has after its normalisation; few spans are not aggregated."""
     assert captured.trace
     assert captured.attribution
     found = timeline(captured.trace, captured.attribution)
@@ -100,7 +96,6 @@ def test_the_timeline_has_every_span_and_its_length(captured: Source) -> None:
 
 @pytest.mark.slow
 def test_a_hundred_thousand_spans_are_aggregated_and_their_sums_kept() -> None:
-    """Few enough slices are left, each says how many spans it is and how long together, and nothing is lost."""
     trace, attribution = long_run()
     found = timeline(trace, attribution)
     assert len(found["slices"]) <= MOST_SLICES
@@ -124,15 +119,7 @@ def _assert_exact(trace: Any, found: dict[str, Any]) -> None:
     assert sum(ns for key, ns in sums(found).items() if key[0] == "wall time") == trace.wall_ns
 
 
-def test_lanes_that_are_not_drawn_are_counted() -> None:
-    trace = long_trace(count=600, lanes=60)
-    found = timeline(trace, attribute(trace))
-    assert len(found["lanes"]) - 1 + found["lanes_left_out"] == len(trace.lanes)
-    assert found["lanes_left_out"] == 21
-
-
 def test_parts_of_steps_tile_the_ranks_time(captured: Source) -> None:
-    """Input wait, compute, channel and the rest are all there is from the first step to the last."""
     for rank in _one(captured)["steps"]["ranks"]:
         bins = rank["bins"]
         assert sum(bins[0][7:]) == bins[0][3] - bins[0][2]
@@ -141,14 +128,11 @@ def test_parts_of_steps_tile_the_ranks_time(captured: Source) -> None:
         assert all(low <= middle <= high for _, _, _, _, low, middle, high, *_ in bins)
 
 
-def test_findings_are_complete() -> None:
+def test_missing_parts_of_a_run_are_none_and_never_zero() -> None:
     assert _one(_of(findings=[]))["findings"] == []
     assert _one(_of(findings=[finding()]))["findings"] == [
         {**finding(), "evidence": tuple(finding()["evidence"]), "saving": "Saves 0.8 to 0.9 s."}
     ]
-
-
-def test_what_was_not_measured_is_none_and_never_zero() -> None:
     page = _one(_of())
     table = page["ranks"]["table"]
     assert table["rows"][0][5] is None
@@ -157,17 +141,13 @@ def test_what_was_not_measured_is_none_and_never_zero() -> None:
     assert not page["transport_known"]
     purposes = next(table for table in page["tables"] if table["title"] == "HDFS by purpose")
     assert purposes["rows"][0][3:6] == [None, 1_000, 2_000]
-
-
-def test_a_run_without_a_window_has_no_breakdown_and_says_so() -> None:
     page = _one(_of(status="failed", reason="no Java", window=None, wall_ns=None, layers=[], unattributed_ns=None))
     assert page["verdict"] == "The run is failed: no Java."
     assert page["sum"].startswith("No breakdown")
     assert page["icicle"]["nodes"] == page["parts"] == []
 
 
-def test_evidence_that_cannot_be_read_leaves_the_record(tmp_path: Path) -> None:
-    """Without its window the bundle has no timeline; the figures stand, and what is missing is named."""
+def test_bundles_with_damaged_or_missing_evidence_have_a_page(tmp_path: Path) -> None:
     bundle = copied("quick-run", tmp_path)
     (bundle.path / "evidence" / "window.json").unlink()
     page = _one(source(bundle))
@@ -175,25 +155,12 @@ def test_evidence_that_cannot_be_read_leaves_the_record(tmp_path: Path) -> None:
     assert any("no timeline" in line for line in page["missing"])
     assert "evidence/window.json: missing" in page["missing"]
     assert page["wall_ns"] == page["record"]["wall_ns"]
-
-
-@pytest.mark.parametrize("content", [b"", b"\x00\xff\xfe", b'{"exec_ns": "soon"}', b"[]"])
-def test_damaged_evidence_is_no_traceback(tmp_path: Path, content: bytes) -> None:
-    bundle = copied("quick-run", tmp_path)
-    (bundle.path / "evidence" / "window.json").write_bytes(content)
-    page = _one(source(bundle))
-    assert page["timeline"] is None
-    assert page["parts"]
-
-
-def test_an_unfinished_bundle_says_that_it_was_killed(tmp_path: Path) -> None:
-    bundle = copied("quick-run", tmp_path)
+    bundle = copied("quick-run", tmp_path / "b")
     (bundle.path / "hashes").unlink()
     assert any("killed before it ended" in line for line in _one(source(bundle))["missing"])
 
 
-def test_several_runs_have_common_settings_once_and_then_what_differs() -> None:
-    """A setting is in one of both places, and runs of one setting are not compared with each other."""
+def test_common_settings_of_runs_are_listed_once() -> None:
     first = _of()
     other = copy.deepcopy(first.record)
     other["configuration"]["batch_size"] = 7
@@ -204,8 +171,3 @@ def test_several_runs_have_common_settings_once_and_then_what_differs() -> None:
     assert found["comparison"]["pairs"][0]["candidate"] == "batch_size=7"
     assert document([first, first])["comparison"]["refused"].startswith("All runs have the same settings")
     assert document([first])["comparison"] is None
-
-
-def test_a_comparison_that_is_refused_says_why() -> None:
-    sources = [source(Bundle(DATA / name)) for name in ("seen-run", "sampled-run")]
-    assert "different environments" in document(sources)["comparison"]["refused"]

@@ -36,7 +36,6 @@ def _data(page: str) -> Any:
 
 @pytest.mark.parametrize("name", CAPTURES)
 def test_a_page_is_one_small_file_that_loads_nothing(name: str) -> None:
-    """At most 2 MB; no element has an address outside of the page."""
     page = _page(name)
     assert len(page.encode()) <= LIMIT
     markup = re.sub(r"<script[^>]*>.*?</script>", "", page, flags=re.DOTALL)
@@ -47,7 +46,6 @@ def test_a_page_is_one_small_file_that_loads_nothing(name: str) -> None:
 
 
 def test_the_policy_allows_the_pages_own_scripts_and_nothing_else() -> None:
-    """Each script that runs is allowed by its hash; nothing may be loaded, and no string is evaluated."""
     page = _page("native-run")
     found = re.search(r'Content-Security-Policy" content="([^"]*)"', page)
     assert found
@@ -61,9 +59,10 @@ def test_the_policy_allows_the_pages_own_scripts_and_nothing_else() -> None:
     assert "http" not in found[1]
 
 
-def test_the_data_is_what_was_given() -> None:
+def test_data_is_embedded_as_given() -> None:
     given = document([source(Bundle(DATA / "seen-run"))])
     assert _data(render(given)) == json.loads(json.dumps(given))
+    assert embedded({"a": [float("nan"), (float("inf"), 1)]}) == '{"a":["nan",["inf",1]]}'
 
 
 def test_hostile_names_cannot_end_the_block(tmp_path: Path) -> None:
@@ -85,10 +84,6 @@ def test_any_text_is_escaped_and_read_back(text: str) -> None:
     assert written.isascii()
     assert not set("<>&") & set(written)
     assert json.loads(written) == {"name": text}
-
-
-def test_a_number_that_is_none_is_its_name() -> None:
-    assert embedded({"a": [float("nan"), (float("inf"), 1)]}) == '{"a":["nan",["inf",1]]}'
 
 
 def test_a_hundred_thousand_spans_fit() -> None:

@@ -1,4 +1,4 @@
-"""Whom the one line blames, and what the warnings add: captured runs with something added to their evidence."""
+"""The reason of a failed run and its warnings, from captured runs with added evidence."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ AM = f"container_{APP}_01_000001"
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """A copy of a good run that ended with exit code 1."""
     shutil.copytree(DATA / "quick-run", tmp_path / "run")
     change(tmp_path / "run", exit_code=1)
     return tmp_path / "run"
@@ -34,7 +33,7 @@ def change(run: Path, **window: Any) -> dict[str, Any]:
 
 
 def log(run: Path, name: str, message: str, before_exit_ns: int = 10**9) -> None:
-    """Adds a line to a log, that long before the end of the window."""
+    """Add a line to a log, at this time before the end of the window."""
     at_ns = change(run)["exit_ns"] - before_exit_ns
     with (run / "logs" / name).open("a") as file:
         file.write(f"{at_ns} 2026-11-21T10:00:00.000 WARN x.Y: {message}\n")
@@ -53,7 +52,6 @@ def daemons(run: Path, *dead: str) -> None:
 
 
 def in_cluster(run: Path) -> None:
-    """Makes it one whose driver ran in its container."""
     path = run / "evidence" / "job.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "deploy_mode": "cluster"}))
 
@@ -72,7 +70,7 @@ def test_a_lost_node_is_the_cause_with_its_executors(run: Path, dead: tuple[str,
     assert ("nodemanager-1 died during the run" in trouble(Evidence(run))) == bool(dead)
 
 
-def test_a_node_that_was_shut_down_is_named_by_what_the_driver_was_told(run: Path) -> None:
+def test_a_node_that_was_shut_down_is_named_from_the_driver_log(run: Path) -> None:
     container = AM.replace("_000001", "_000003")
     why = "Unknown executor exit code (-100) Diagnostics: Container released on a *lost* node."
     lost = f"Container marked as failed: {container} on host: node-2. Exit status: -100. Possible causes: {why}"
@@ -96,7 +94,7 @@ def test_a_death_before_the_node_was_lost_counts_more(run: Path) -> None:
         ("User application exited with status 137", "the driver's Python was killed by signal 9 (SIGKILL)"),
     ],
 )
-def test_in_a_container_the_drivers_python_and_its_jvm_are_told_apart(run: Path, words: str | None, cause: str) -> None:
+def test_deaths_of_python_and_jvm_of_a_driver_in_a_container_differ(run: Path, words: str | None, cause: str) -> None:
     """Both end with the container's exit code 137: the JVM passes on that of its Python, and says so."""
     in_cluster(run)
     if words:
@@ -105,7 +103,7 @@ def test_in_a_container_the_drivers_python_and_its_jvm_are_told_apart(run: Path,
     assert reasons.failure(Evidence(run)) == cause
 
 
-def test_in_a_container_a_driver_that_could_speak_is_quoted(run: Path) -> None:
+def test_the_error_of_a_driver_in_a_container_is_quoted(run: Path) -> None:
     in_cluster(run)
     log(run, f"containers/{AM}/stderr", "User application exited with status 1")
     log(run, "daemons/nodemanager-0.log", f"Exit code from container {AM} is : 1")
@@ -125,8 +123,7 @@ STREAMS = "at java.base/java.util.ArrayList$ArrayListSpliterator.forEachRemainin
         ("java.lang.IllegalStateException: Spark context stopped while waiting for backend at org.apache.x", False),
     ],
 )
-def test_sparks_race_with_itself_is_told_from_the_jobs_own_failures(run: Path, error: str, race: bool) -> None:
-    """The job says what Py4J said; the exception alone may mean something else."""
+def test_the_race_condition_of_spark_differs_from_failures_of_the_job(run: Path, error: str, race: bool) -> None:
     change(run, exit_code=1)
     said = f"An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext. : {error}"
     (run / "logs" / "driver.stdout").write_text(f"dlobd: job failed: {said}\n")
@@ -168,7 +165,7 @@ def test_yarns_refusal_of_a_request_is_quoted(run: Path) -> None:
     assert reasons.failure(Evidence(run)) == f"YARN refused the request for executors: {asked}"
 
 
-def test_what_yarn_calls_a_success_is_a_failure_with_a_warning(run: Path) -> None:
+def test_a_failed_run_with_yarn_status_succeeded_has_a_warning(run: Path) -> None:
     assert json.loads((run / "evidence" / "rm-app.json").read_text())["finalStatus"] == "SUCCEEDED"
     (warning,) = trouble(Evidence(run))
     assert warning.startswith("YARN's final status is SUCCEEDED although the job failed")
@@ -177,7 +174,7 @@ def test_what_yarn_calls_a_success_is_a_failure_with_a_warning(run: Path) -> Non
 
 
 def test_a_daemon_that_came_back_is_a_warning(run: Path) -> None:
-    """Both of its lives are in one log; how long it said nothing is the most it can have been away."""
+    """One log has both lives; the silence is the longest possible outage."""
     change(run, exit_code=0)
     daemons(run)
     log(run, "daemons/resourcemanager.log", "last words", before_exit_ns=10**9)
@@ -187,8 +184,7 @@ def test_a_daemon_that_came_back_is_a_warning(run: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "name"),
-    [("127.0.0.1:20004", "datanode-0 (127.0.0.1:20004)"), ("h9:9866", "the DataNode at h9:9866")],
+    ("address", "name"), [("127.0.0.1:20004", "datanode-0 (127.0.0.1:20004)"), ("h9:9866", "the DataNode at h9:9866")]
 )
 def test_a_datanode_that_fell_silent_is_a_warning(run: Path, address: str, name: str) -> None:
     change(run, exit_code=0)

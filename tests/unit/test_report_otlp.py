@@ -37,8 +37,8 @@ SPAN = {
 """Members of a span in trace.proto that dlobd writes, in lower camel case, and their types in JSON."""
 
 
-def told(attributes: list[dict[str, Any]]) -> dict[str, Any]:
-    """Attributes as a dictionary; fails on a key that is there twice and on a value that is no AnyValue."""
+def attributes_of(attributes: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return attributes as a dictionary; fail on duplicate keys and on values of other types."""
     found: dict[str, Any] = {}
     for pair in attributes:
         assert pair.keys() == {"key", "value"}
@@ -57,13 +57,13 @@ def told(attributes: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def check(request: dict[str, Any], trace: Trace) -> list[dict[str, Any]]:
-    """The spans of a request; fails on what a reader refuses or cannot put together."""
+    """Return the spans of a request; fail on anything that a reader refuses."""
     request = json.loads(json.dumps(request, allow_nan=False).encode())
     assert request.keys() == {"resourceSpans"}
     spans = []
     for resource in request["resourceSpans"]:
         assert resource.keys() == {"resource", "scopeSpans"}
-        assert told(resource["resource"]["attributes"])["service.name"]
+        assert attributes_of(resource["resource"]["attributes"])["service.name"]
         for scope in resource["scopeSpans"]:
             assert scope["scope"]["name"] == "dlobd"
             assert scope["spans"]
@@ -78,14 +78,14 @@ def check(request: dict[str, Any], trace: Trace) -> list[dict[str, Any]]:
         assert re.fullmatch(r"[0-9a-f]{16}", one["spanId"])
         assert int(one["spanId"], 16) > 0
         assert one["kind"] == 1
-        told(one["attributes"]), [told(event["attributes"]) for event in one.get("events", ())]
+        attributes_of(one["attributes"]), [attributes_of(event["attributes"]) for event in one.get("events", ())]
         around = ids[one["parentSpanId"]] if "parentSpanId" in one else one
         low, high = int(around["startTimeUnixNano"]), int(around["endTimeUnixNano"])
         assert start <= low <= int(one["startTimeUnixNano"]) <= int(one["endTimeUnixNano"]) <= high <= end
         for link in one.get("links", ()):
             assert link["traceId"] == one["traceId"]
             assert link["spanId"] in ids
-            assert told(link["attributes"])["dlobd.released_unix_nano"] <= int(one["endTimeUnixNano"])
+            assert attributes_of(link["attributes"])["dlobd.released_unix_nano"] <= int(one["endTimeUnixNano"])
     assert [one["name"] for one in spans if "parentSpanId" not in one] == ["dlobd run"]
     return spans
 
@@ -93,7 +93,6 @@ def check(request: dict[str, Any], trace: Trace) -> list[dict[str, Any]]:
 @settings(max_examples=100, deadline=None)
 @given(traces())
 def test_any_evidence_makes_one_tree(evidence: Trace) -> None:
-    """However bad the evidence: unique ids, parents that exist and hold their children, all inside the window."""
     check(otlp(evidence, "run", ANCHOR), evidence)
 
 
@@ -107,7 +106,6 @@ def test_a_real_run_makes_one_tree(capture: str) -> None:
 
 
 def test_processes_are_resources_and_lanes_hang_below_the_window() -> None:
-    """The first has the root, whose attributes split the wall; times are on the wall clock, to the nanosecond."""
     rank = Process("node-1", "worker", 1, 77)
     evidence = Trace(
         1_000,
@@ -121,7 +119,7 @@ def test_processes_are_resources_and_lanes_hang_below_the_window() -> None:
     )
     request = otlp(evidence, "20260102T030405Z-0a1b", ANCHOR)
     root, join, train, step = check(request, evidence)
-    resources = [told(one["resource"]["attributes"]) for one in request["resourceSpans"]]
+    resources = [attributes_of(one["resource"]["attributes"]) for one in request["resourceSpans"]]
     assert resources[1] == {
         "service.namespace": "dlobd",
         "service.name": "dlobd worker",
@@ -131,14 +129,14 @@ def test_processes_are_resources_and_lanes_hang_below_the_window() -> None:
         "dlobd.role": "worker",
         "dlobd.index": 1,
     }
-    wall = told(root["attributes"])
+    wall = attributes_of(root["attributes"])
     assert wall["dlobd.wall_ns"] == 8_000 == wall["dlobd.wall.spark_ns"] + wall["dlobd.wall.tensorflow_ns"]
     assert [(event["name"], event["timeUnixNano"]) for event in root["events"]] == [
         ("first step done", str(WALL_NS + 4_000))
     ]
     assert [one["parentSpanId"] for one in (join, train, step)] == [root["spanId"], root["spanId"], train["spanId"]]
     assert step["startTimeUnixNano"] == "1699999999999998000"
-    assert told(step["attributes"]) == {
+    assert attributes_of(step["attributes"]) == {
         "dlobd.layer": "tensorflow",
         "dlobd.lane": "rank-1",
         "dlobd.span": "step",
@@ -148,25 +146,21 @@ def test_processes_are_resources_and_lanes_hang_below_the_window() -> None:
         "dlobd.call": 0,
         "dlobd.attrs.step": 7,
     }
-    assert told(join["attributes"])["dlobd.waits_for"] == ["rank-1"]
+    assert attributes_of(join["attributes"])["dlobd.waits_for"] == ["rank-1"]
     (link,) = join["links"]
     assert link["spanId"] == train["spanId"]
-    assert told(link["attributes"]) == {
+    assert attributes_of(link["attributes"]) == {
         "dlobd.link": "released by",
         "dlobd.released_unix_nano": WALL_NS + 8_000,
     }
     assert "links" not in step
 
 
-def test_a_span_is_exported_as_it_was_counted() -> None:
+def test_spans_are_exported_as_counted_with_ids_of_the_run() -> None:
     evidence = Trace(0, 9_000, (span("a", "spark", 0, 500), span("b", "spark", 300, 700, parent="a")))
     _, _, cut = check(otlp(evidence, "run", ANCHOR), evidence)
     assert (cut["startTimeUnixNano"], cut["endTimeUnixNano"]) == (str(WALL_NS + 300), str(WALL_NS + 500))
-    assert told(cut["attributes"])["dlobd.recorded_end_unix_nano"] == WALL_NS + 700
-
-
-def test_ids_are_those_of_the_run() -> None:
-    """Equal for the same run, so that it is one trace however often it is exported; others for another run."""
+    assert attributes_of(cut["attributes"])["dlobd.recorded_end_unix_nano"] == WALL_NS + 700
     evidence = Trace(0, 9, (span("a", "spark", 0, 9), span("a", "spark", 2, 3)))
     one, again, other = (check(otlp(evidence, run, ANCHOR), evidence) for run in ("run", "run", "another"))
     assert one == again
@@ -184,18 +178,17 @@ def test_names_are_taken_as_they_are(name: str) -> None:
     _, one = check(request, evidence)
     expected = name.replace("\ud800", "\\ud800")
     assert one["name"] == expected
-    found = told(one["attributes"])
+    found = attributes_of(one["attributes"])
     assert found["dlobd.attrs.text"] == found["dlobd.attrs.list"][0] == expected
     assert json.loads(found["dlobd.attrs.nested"]) == [[0, name]]
-    assert "process.pid" not in told(request["resourceSpans"][0]["resource"]["attributes"])
+    assert "process.pid" not in attributes_of(request["resourceSpans"][0]["resource"]["attributes"])
 
 
 def test_numbers_that_json_does_not_have_are_text() -> None:
-    """Too large for 64 bits, infinite, or no number."""
     attrs = {"large": 2**63, "least": -(2**63), "nan": float("nan"), "inf": float("inf"), "half": 0.5, "none": None}
     evidence = Trace(0, 9, (span("a", "spark", 0, 9, attrs=attrs),))
     _, one = check(otlp(evidence, "run", ANCHOR), evidence)
-    found = {key.removeprefix("dlobd.attrs."): value for key, value in told(one["attributes"]).items()}
+    found = {key.removeprefix("dlobd.attrs."): value for key, value in attributes_of(one["attributes"]).items()}
     assert {key: found[key] for key in attrs if key in found} == {
         "large": str(2**63),
         "least": -(2**63),

@@ -18,12 +18,12 @@ from dlobd.evidence.evidence import Evidence
 from dlobd.report.export.perfetto import microseconds, trace_events
 from dlobd.schema import Event, Process, Trace
 from dlobd.timeline.assemble import assemble
+from tests.samples import host, sample
 from tests.strategies import span, traces
 
 
 def check(document: dict[str, Any]) -> None:
-    """Fails on what Perfetto's importer reports as an error: slices of a track that overlap without nesting, tracks
-    without a name, times that are negative or not finite. Reads times as its importer does: in whole nanoseconds."""
+    """Fail on overlapping slices, tracks without names, and times that are negative or not finite, as in Perfetto."""
     document = json.loads(json.dumps(document, allow_nan=False))
     named = {(e["pid"], e["tid"]) for e in document["traceEvents"] if e["name"] == "thread_name"}
     titled = {e["pid"] for e in document["traceEvents"] if e["name"] == "process_name"}
@@ -49,7 +49,7 @@ def check(document: dict[str, Any]) -> None:
 
 
 def check_arrows(events: list[dict[str, Any]], tracks: dict[tuple[int, int], list[tuple[int, int]]]) -> None:
-    """Fails on an arrow of a wait that lacks an end, leads back in time, or begins or ends where no slice is."""
+    """Fail on an arrow that lacks an end, leads back in time, or has no slice at an end."""
     ends = {"s": {}, "f": {}}
     for event in events:
         if event["ph"] in ends and event["cat"] == "wait":
@@ -59,13 +59,6 @@ def check_arrows(events: list[dict[str, Any]], tracks: dict[tuple[int, int], lis
             assert any(start <= at_ns < end for start, end in tracks[event["pid"], event["tid"]]), "no slice is there"
     assert ends["s"].keys() == ends["f"].keys()
     assert all(at_ns <= ends["f"][key] for key, at_ns in ends["s"].items())
-
-
-def test_the_checker_finds_an_overlap() -> None:
-    names = [{"ph": "M", "name": f"{what}_name", "pid": 1, "tid": 1, "args": {}} for what in ("process", "thread")]
-    slices = [{"ph": "X", "name": "", "pid": 1, "tid": 1, "ts": ts, "dur": 1.0} for ts in (0.0, 0.999)]
-    with pytest.raises(AssertionError, match="overlap"):
-        check({"traceEvents": names + slices})
 
 
 @settings(max_examples=100, deadline=None)
@@ -80,18 +73,7 @@ def test_a_nanosecond_survives(ns: int) -> None:
     assert int(microseconds(ns) * 1000) == ns == round(microseconds(ns) * 1000)
 
 
-def test_lanes_of_one_process_stand_under_one_title() -> None:
-    lanes = [
-        span(f"s{k}", "hdfs", 0, 9, f"thread {k}", process=Process("h", "worker", k // 2, k // 2)) for k in range(4)
-    ]
-    events = trace_events(Trace(0, 9, tuple(lanes)))["traceEvents"]
-    titles = [e["args"]["name"] for e in events if e["name"] == "process_name"]
-    assert titles[1:] == ["h worker 0 (pid 0)", "h worker 1 (pid 1)"]
-    assert [(e["pid"], e["tid"]) for e in events if e["ph"] == "X"][1:] == [(2, 1), (2, 2), (3, 3), (3, 4)]
-
-
 def test_tracks_are_lanes_and_the_wall_has_its_own() -> None:
-    """Processes are named by host and role, lanes by their name; the attributed wall and the events stand on top."""
     rank = Process("node-1", "worker", 1, 77)
     evidence = Trace(
         1000,
@@ -132,25 +114,11 @@ def test_tracks_are_lanes_and_the_wall_has_its_own() -> None:
 
 
 def test_counters_show_what_the_machine_used() -> None:
-    """The share of all cores from one sample to the next, memory from its sample on; only inside the window."""
-    host = {
-        "k": "host",
-        "host": "h",
-        "domain": "d",
-        "machine": "m",
-        "cores": 2,
-        "memory_bytes": 9,
-        "period_ns": 1,
-        "roots": {},
-        "sampler": 3,
-        "gpus": [{"name": "g", "memory_bytes": 9}],
-    }
-    empty = {"k": "sample", "disk": None, "net": {}, "p": {}, "cost": 0}
     samples = [
-        {**empty, "t": at_ns, "cpu": [busy_ns, 0, 0], "memory": at_ns * 1000, "gpu": [[at_ns // 100, 1]]}
+        sample(0, 0, t=at_ns, cpu=[busy_ns, 0, 0], memory=at_ns * 1000, gpu=[[at_ns // 100, 1]])
         for at_ns, busy_ns in ((500, 0), (1500, 2000), (2500, 2500), (3500, 4500), (4500, 4500))
     ]
-    sampled = resources.read([json.dumps(line) for line in (host, *samples)])
+    sampled = resources.read([host(roots={}, gpus=[{"name": "g", "memory_bytes": 9}]), *samples])
     document = trace_events(Trace(1000, 3000, (span("a", "client", 1000, 3000),)), sampled)
     check(document)
     found = [e for e in document["traceEvents"] if e["ph"] == "C"]
@@ -165,49 +133,39 @@ def test_counters_show_what_the_machine_used() -> None:
     }
 
 
-def test_both_ends_of_a_transfer_are_linked() -> None:
-    """An arrow for each: it begins in the sender's span and ends in the receiver's, of the same call and buffer."""
-    transfers = [[0, 1, 400, 0], [1, 0, 600, 0]]
-    ends = [
-        replace(span(f"w{rank}", "channel", 100, 900, f"rank-{rank}"), attrs={"call": 7, "transfers": transfers})
-        for rank in (0, 1)
-    ]
-    document = trace_events(Trace(0, 1000, (span("m", "spark", 0, 1000), *ends)))
-    check(document)
-    tracks = {e["args"]["name"]: e["tid"] for e in document["traceEvents"] if e["name"] == "thread_name"}
-    flows = sorted((e["id"], e["ph"], e["tid"]) for e in document["traceEvents"] if e["ph"] in ("s", "f"))
-    zero, one = tracks["rank-0"], tracks["rank-1"]
-    assert flows == [
-        ("7/0/0 to 1", "f", one),
-        ("7/0/0 to 1", "s", zero),
-        ("7/0/1 to 0", "f", zero),
-        ("7/0/1 to 0", "s", one),
-    ]
+SERVER = ([1, "ps-0", 400, 0], ["ps-0", 1, 400, 0])
 
 
-def test_transfers_to_and_from_a_parameter_server_are_linked() -> None:
-    """Its ends are named: a worker's span has both, the server's lane for this worker one a span."""
-    there, back = [1, "ps-0", 400, 0], ["ps-0", 1, 400, 0]
-    ends = [
-        replace(span("w", "channel", 100, 900, "rank-1"), attrs={"call": 7, "transfers": [there, back]}),
-        replace(span("r", "channel", 200, 300, "ps-0/rank-1"), attrs={"call": 7, "transfers": [there]}),
-        replace(span("s", "channel", 500, 600, "ps-0/rank-1"), attrs={"call": 7, "transfers": [back]}),
+@pytest.mark.parametrize(
+    ("ends", "expected"),
+    [
+        (
+            [(f"rank-{rank}", 100, [[0, 1, 400, 0], [1, 0, 600, 0]]) for rank in (0, 1)],
+            {"7/0/0 to 1": ("rank-0", "rank-1"), "7/0/1 to 0": ("rank-1", "rank-0")},
+        ),
+        (
+            [("rank-1", 100, SERVER), ("ps-0/rank-1", 200, SERVER[:1]), ("ps-0/rank-1", 500, SERVER[1:])],
+            {"7/0/1 to ps-0": ("rank-1", "ps-0/rank-1"), "7/0/ps-0 to 1": ("ps-0/rank-1", "rank-1")},
+        ),
+    ],
+    ids=["ranks", "a parameter server"],
+)
+def test_both_ends_of_a_transfer_are_linked(ends: Any, expected: dict[str, tuple[str, str]]) -> None:
+    spans = [
+        replace(span(f"{lane} {at_ns}", "channel", at_ns, at_ns + 100, lane), attrs={"call": 7, "transfers": transfers})
+        for lane, at_ns, transfers in ends
     ]
-    document = trace_events(Trace(0, 1000, (span("m", "spark", 0, 1000), *ends)))
+    document = trace_events(Trace(0, 1000, (span("m", "spark", 0, 1000), *spans)))
     check(document)
-    tracks = {e["args"]["name"]: e["tid"] for e in document["traceEvents"] if e["name"] == "thread_name"}
-    flows = [(e["id"], e["ph"], e["tid"]) for e in document["traceEvents"] if e["ph"] in ("s", "f")]
-    rank, server = tracks["rank-1"], tracks["ps-0/rank-1"]
-    assert sorted(flows) == [
-        ("7/0/1 to ps-0", "f", server),
-        ("7/0/1 to ps-0", "s", rank),
-        ("7/0/ps-0 to 1", "f", rank),
-        ("7/0/ps-0 to 1", "s", server),
-    ]
+    tracks = {e["tid"]: e["args"]["name"] for e in document["traceEvents"] if e["name"] == "thread_name"}
+    flows = {(e["id"], e["ph"]): tracks[e["tid"]] for e in document["traceEvents"] if e["ph"] in ("s", "f")}
+    assert flows == {
+        (name, phase): lane for name, lanes in expected.items() for phase, lane in zip("sf", lanes, strict=True)
+    }
 
 
 def arrows(evidence: Trace) -> list[tuple[str, float, str, float]]:
-    """The arrows of waits, sorted: from which track, when, to which one, when."""
+    """Return the arrows of waits, sorted: track and time of both ends."""
     document = trace_events(evidence)
     check(document)
     events = document["traceEvents"]
@@ -221,7 +179,7 @@ def arrows(evidence: Trace) -> list[tuple[str, float, str, float]]:
     return sorted((*at, *ends["f", key]) for (phase, key), at in ends.items() if phase == "s")
 
 
-def test_an_arrow_leads_from_what_releases_a_wait_to_its_end() -> None:
+def test_an_arrow_leads_from_the_release_of_a_wait_to_its_end() -> None:
     """From the lane that is busy the longest, at its last nanosecond before the release, also where a poll goes on."""
     wait = span("join", "spark", 0, 3000, waits_for=("rank 0", "rank 1"), cause="poll", cause_period_ns=900)
     ranks = [span(f"s{rank}", "tensorflow", 100, 1500 + rank * 500, f"rank {rank}") for rank in (0, 1)]
@@ -240,7 +198,6 @@ def test_the_last_to_enter_a_collective_releases_the_others() -> None:
 
 
 def test_arrows_of_a_real_run() -> None:
-    """The client waits for the driver, the driver for the last executor and for the trainer that is done last."""
     evidence = assemble(Evidence(Path(__file__).parents[1] / "data" / "quick-run"))
     check(trace_events(evidence))
     found = {
@@ -253,8 +210,7 @@ def test_arrows_of_a_real_run() -> None:
     assert found["executor-1", "await reservations"] == ("executor-2", "register reservation")
 
 
-def test_what_released_a_wait_may_be_unknown() -> None:
-    """No arrow from a lane without evidence, from the waiting lane itself, or from what is outside the window."""
+def test_a_wait_without_a_known_release_has_no_arrow() -> None:
     late = span("late", "spark", 2500, 2900, "rank 0")
     for waits_for in (("nobody",), ("client",), ("rank 0",), ()):
         wait = span("join", "spark", 0, 2000, waits_for=waits_for)

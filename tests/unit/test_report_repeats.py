@@ -17,19 +17,12 @@ from tests.records import run as run_of
 
 
 def runs() -> list[Run]:
-    """Return runs with walls of 1, 2 and 4 seconds, and a run that failed after 100 seconds."""
     made = [run_of(f"20260102T03040{i}Z-0a1b", wall_ns=wall * 10**9) for i, wall in enumerate((1, 2, 4))]
     failed = run_of("20260102T030409Z-0a1b", wall_ns=100 * 10**9, status="failed", reason="a rank died")
     return [*made, failed]
 
 
-def test_only_runs_that_are_ok_count() -> None:
-    found = repeats.over_repeats(runs(), figures.wall_s)
-    assert (found.n, found.median, found.low, found.high) == (3, 2.0, 1.0, 4.0)
-
-
 def test_the_table_has_medians_spreads_layers_and_failed_runs() -> None:
-    """In 80 columns, without colours."""
     console = Console(width=80, record=True, file=io.StringIO())
     repeats.table({"main": runs()}, console)
     text = console.export_text()
@@ -41,14 +34,7 @@ def test_the_table_has_medians_spreads_layers_and_failed_runs() -> None:
     assert "main: run 20260102T030409Z-0a1b is failed: a rank died" in text
 
 
-def test_left_out_runs_are_counted_by_status() -> None:
-    every = [*runs(), run_of(status="invalid", reason="sources contradict each other: steps: 1 (a), 2 (b)")]
-    assert repeats.left_out(every) == "2 of 5 runs are not ok: 1 failed, 1 invalid"
-    assert repeats.left_out(every[:3]) == ""
-
-
 def test_unreached_events_are_not_zero() -> None:
-    """A run without a first step has no time to it; a layer that was not measured has no seconds."""
     run = run_of()
     assert jobs.first_step_s(run) is None
     assert jobs.launcher_s(run) is None

@@ -10,18 +10,24 @@ import io
 import json
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from dlobd.record.run import Run
-from dlobd.report.headline import headline
+from dlobd.record.run import Finding, Plane, Run
+from dlobd.report import sentences, text
+from dlobd.report.headline import TENTH_NS, headline, tenths, tenths_of_parts
 from dlobd.report.sentences import verdict
-from dlobd.report.terminal.views import anatomy, breakdown, resources
+from dlobd.report.terminal.overview import LINES, lines, overview
+from dlobd.report.terminal.views import anatomy, breakdown, findings, resources
 from dlobd.run import machine_noise
+from tests.captured import NAMES, Captured
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 RECORD = json.loads((GOLDEN / "run.json").read_text())
@@ -55,7 +61,6 @@ VIEWS: dict[str, tuple[Callable[[Run, Console], None], dict[str, Any]]] = {
 
 
 def render(view: Callable[[Run, Console], None], run: dict[str, Any], width: int = 80, **options: Any) -> str:
-    """What the view prints, without the blanks that tables leave at the end of a line."""
     text = io.StringIO()
     view(Run.from_json(run), Console(file=text, width=width, **options))
     return "".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
@@ -81,22 +86,11 @@ def test_colour_adds_nothing_that_is_not_readable_without() -> None:
     assert plain == (GOLDEN / "breakdown.txt").read_text()
 
 
-def test_a_terminal_without_unicode_gets_ascii_bars() -> None:
-    raw = io.BytesIO()
-    text = io.TextIOWrapper(raw, encoding="ascii")
-    breakdown(Run.from_json(RECORD), Console(file=text, width=80))
-    text.flush()
-    assert "######/" in raw.getvalue().decode("ascii")
-
-
-def test_a_wrong_sum_is_said_first() -> None:
+def test_wrong_sums_and_inconsistent_evidence_are_warnings() -> None:
     run = deepcopy(RECORD) | {"unattributed_ns": RECORD["unattributed_ns"] - 7}
     text = render(breakdown, run)
     assert "warning: the parts do not sum to the wall time: 7 ns are missing." in text
     assert "ns != wall 50,000,000,000 ns" in text
-
-
-def test_inconsistent_evidence_and_a_large_hole_are_warnings() -> None:
     run = deepcopy(RECORD) | {"clips": [{"kind": "inconsistent", "span": "a", "ns": 5}], "unattributed_ns": 3 * 10**9}
     text = render(breakdown, run)
     assert "warning: the evidence is inconsistent in 1 places" in text
@@ -106,61 +100,33 @@ def test_inconsistent_evidence_and_a_large_hole_are_warnings() -> None:
     )
 
 
-OVERHEAD = {
-    "recording": "on",
-    "span_cost_ns": 2_100,
-    "spans": 18_412,
-    "lines": 18_500,
-    "lost_lines": 0,
-    "left_out": 0,
-    "flush_ns": None,
-    "flush_cpu_ns": None,
-    "span_bytes": 2_000_000,
-    "log_bytes": 90_000,
-    "chain_spans": 5_000,
-    "chain_ns": 10_500_000,
-    "chain_share": 0.000_21,
-    "loop": {"rank": "chief 0", "length_ns": 2_900_000_000, "spans": 4_500, "ns": 9_440_000, "share": 0.003_26},
-}
-EACH = "recording: 18,412 spans x 2.1 us"
+COUNTED = dict.fromkeys(["lines", "lost_lines", "left_out", "span_bytes", "log_bytes", "chain_spans"], 0)
+OVERHEAD = COUNTED | {"recording": "on", "span_cost_ns": 2_100, "spans": 18_412, "flush_ns": None, "flush_cpu_ns": None}
+OVERHEAD |= {"chain_ns": 10_500_000, "chain_share": 0.000_21}
+LOOP = {"rank": "chief 0", "length_ns": 2_900_000_000, "spans": 4_500, "ns": 9_440_000, "share": 0.003_26}
+WALL = "about 0.0105 s (0.02 %) of the wall time"
 
 
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        (
-            {},
-            f"{EACH}; about 0.0105 s (0.02 %) of the wall time, 0.0094 s (0.33 %) of the 2.900 s loop of chief 0",
-        ),
-        ({"loop": None}, f"{EACH}; about 0.0105 s (0.02 %) of the wall time"),
-        (
-            {"loop": None, "lost_lines": 1_200},
-            f"{EACH}, 1,200 lines lost; about 0.0105 s (0.02 %) of the wall time",
-        ),
-        (
-            {"loop": None, "flush_cpu_ns": 31_400_000},
-            f"{EACH}; about 0.0105 s (0.02 %) of the wall time, 0.0314 s of CPU for writing in all processes",
-        ),
+        ({"loop": LOOP}, f"18,412 spans x 2.1 us; {WALL}, 0.0094 s (0.33 %) of the 2.900 s loop of chief 0"),
+        ({"lost_lines": 1_200}, f"18,412 spans x 2.1 us, 1,200 lines lost; {WALL}"),
+        ({"flush_cpu_ns": 31_400_000}, f"{WALL}, 0.0314 s of CPU for writing in all processes"),
         ({"recording": "off", "span_cost_ns": None}, "recording: off"),
     ],
 )
 def test_what_recording_cost_is_one_line(changes: dict[str, Any], line: str) -> None:
-    text = render(breakdown, deepcopy(RECORD) | {"overhead": OVERHEAD | changes})
+    text = render(breakdown, deepcopy(RECORD) | {"overhead": OVERHEAD | {"loop": None} | changes})
     assert line in " ".join(text.split())
     assert "recording:" not in render(breakdown, deepcopy(RECORD) | {"overhead": None})
 
 
-def test_the_verdict_is_the_headline_and_the_quality_of_its_seconds() -> None:
+def test_headline_checks_and_noise_are_in_the_breakdown() -> None:
     ok = Run.from_json(RECORD)
     assert verdict(ok).startswith(f"{headline(ok)} Evidence: ")
     assert verdict(Run.from_json(FAILED)) == f"The run is failed: {FAILED['reason']}."
-
-
-def test_a_run_without_checks_lists_none() -> None:
     assert "check" not in render(breakdown, FAILED | {"checks": []})
-
-
-def test_the_noise_of_a_client_is_not_that_of_its_cluster() -> None:
     assert "machine" not in render(breakdown, RECORD).partition("Where the wall time")[0]
     elsewhere = RECORD["noise"] | {"machine": machine_noise.CLIENT}
     text = " ".join(render(breakdown, RECORD | {"noise": elsewhere}).split())
@@ -168,7 +134,6 @@ def test_the_noise_of_a_client_is_not_that_of_its_cluster() -> None:
 
 
 def test_what_was_not_measured_is_said() -> None:
-    """No samples and no Spark: two lines, and none in the breakdown; a layer without samples has no figures."""
     bare = RECORD | {"resources": None, "spark_metrics": None, "core_waits": None}
     assert render(resources, bare) == (
         "\nResource use: not measured.\n\nSpark's task metrics: none, because Spark logged no finished task.\n"
@@ -194,6 +159,115 @@ def test_gpus_are_a_column_and_a_line() -> None:
     assert next(line for line in printed.splitlines() if line.startswith("TensorFlow")).split()[3] == "50.0"
     assert max(map(cell_len, printed.splitlines())) <= 80
     assert "GPU" not in render(resources, RECORD)
+
+
+S = 10**9
+
+
+def run_of(capture: str) -> Run:
+    return Run.from_json(Captured.bundle(capture).read().to_json() | Captured.computed(capture))
+
+
+def loud(name: str, saves_s: float = 9.0, evidence: int = 3) -> Finding:
+    words = " ".join(["several words of a remedy"] * 8)
+    says, saves_ns = f"{name.capitalize()} took long.", round(saves_s * S)
+    return Finding(name, "yarn", says, 9 * S, saves_ns, S, True, ("e",) * evidence, words, words)
+
+
+@pytest.mark.parametrize("capture", NAMES)
+def test_every_run_fits_one_screen(capture: str) -> None:
+    run = run_of(capture)
+    shown = [words for words, _ in lines(run)]
+    assert len(shown) <= LINES
+    assert max(map(len, shown)) <= text.WIDTH
+    whole = " ".join(" ".join(shown).split())
+    assert " ".join(sentences.verdict(run).split()) in whole
+    for layer in run.layers:
+        rounded = tenths_of_parts(run)[1][layer.layer]
+        assert f"{rounded // 10}.{rounded % 10}" in whole or not rounded
+
+
+def test_a_run_with_many_warnings_fits_one_screen() -> None:
+    run = run_of("quick-run")
+    full = replace(
+        run,
+        findings=tuple(loud(f"cause-{number}") for number in range(12)),
+        warnings=tuple(f"warning {number} {'with many words ' * 20}" for number in range(30)),
+    )
+    shown = [words for words, _ in lines(full)]
+    assert len(shown) <= LINES
+    assert "warning: warning 0 with" in "\n".join(shown)
+    assert any("Cause-0 took long." in words for words in shown)
+    assert "and 26 more: dlobd show --full" in shown
+
+
+def test_failed_and_impossible_checks_are_listed() -> None:
+    run = run_of("quick-run")
+    assert not any("check" in words for words, _ in lines(run))
+    done, failed, impossible = run.checks[:3]
+    checks = (
+        done,
+        replace(impossible, verdict="unknown", message="the audit log is missing"),
+        replace(failed, verdict="fail", message="Spark read 9 bytes of input; the files have 10"),
+    )
+    shown = [words for words, _ in lines(replace(run, checks=checks)) if "check" in words]
+    assert shown == [
+        "check failed: Spark read 9 bytes of input; the files have 10",
+        "check impossible: the audit log is missing",
+    ]
+
+
+def test_a_run_without_findings_has_a_sentence() -> None:
+    run = run_of("quick-run")
+    below = replace(loud("cause"), above_noise=False)
+    assert run.wall_ns
+    none = (
+        f"No setting is expected to save more than run-to-run noise: {run.wall_ns / 1e10:.1f} s, assumed to be 10 % of "
+        "the wall time for lack of earlier runs here."
+    )
+    for found in ((below,), ()):
+        shown = " ".join(words for words, _ in lines(replace(run, findings=found)))
+        assert none in " ".join(shown.split())
+
+
+def test_a_run_without_a_window_has_its_reason() -> None:
+    none = {"wall_ns": None, "layers": (), "unattributed_ns": None, "window": None, "findings": None}
+    failed = replace(run_of("quick-run"), status="failed", reason="no cluster", **none)  # type: ignore[arg-type]
+    shown = "\n".join(words for words, _ in lines(failed))
+    assert "The run is failed: no cluster." in shown
+    assert sentences.FINDINGS_TITLE not in shown
+    assert headline(replace(failed, status="ok")) == "Nothing was measured."
+
+
+def test_the_overview_names_the_transport_of_gradients() -> None:
+    soft = Plane("exchange", "verbs", "rxe0:1", "", (), True, (), "rdma", True)
+    shown = " ".join(" ".join(words for words, _ in lines(replace(run_of("quick-run"), transport=(soft,)))).split())
+    assert "Gradient exchange: verbs over rxe0:1, Soft-RoCE in software" in shown
+
+
+def test_it_is_readable_without_colours_and_blocks(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    with path.open("w", encoding="ascii") as out:
+        overview(run_of("quick-run"), Console(file=out, width=80))
+    assert "####" in path.read_text()
+
+
+def test_the_view_of_findings_has_evidence_remedy_and_page() -> None:
+    run = replace(run_of("quick-run"), findings=(loud("cause"), replace(loud("small", 0.5), above_noise=False)))
+    console = Console(width=80, record=True)
+    with console.capture() as captured:
+        findings(run, console)
+    shown = " ".join(captured.get().split())
+    for words in ("1. Cause took long.", "Saves 1.0 to 9.0 s.", "Remedy:", "Unless:", "docs/findings.md#cause"):
+        assert words in shown
+    assert "0.500 Small took long. Remedy:" in shown
+
+
+@given(st.lists(st.integers(0, 10**12), min_size=1, max_size=8))
+def test_rounded_parts_sum_to_the_rounded_wall(parts_ns: list[int]) -> None:
+    total, parts = tenths(sum(parts_ns), parts_ns)
+    assert sum(parts) == total
+    assert all(abs(part * TENTH_NS - ns) < TENTH_NS for part, ns in zip(parts, parts_ns, strict=True))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How the job trained, as the terminal shows it, and what it cost."""
+"""The training of a job in the terminal, and its cost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ RECORD = json.loads((GOLDEN / "run.json").read_text())
 
 
 def shown(changes: dict[str, Any], per_hour: float | None = None, width: int = 80) -> str:
-    """What is printed of the golden run with changes; its cost if there is a price."""
     record = deepcopy(RECORD) | changes
     store.validate(record, "test")
     text = io.StringIO()
@@ -41,8 +40,7 @@ def test_the_whole_view_is_as_agreed() -> None:
     assert max(cell_len(line) for line in shown({}, width=200).splitlines()) <= 80
 
 
-def test_what_is_not_known_is_not_shown() -> None:
-    """A run of before has nothing; one evaluated epoch needs no table; a percentile that is null is a dash."""
+def test_unknown_figures_are_not_shown() -> None:
     assert shown({"throughput": None, "epochs": [], "time_to_accuracy": None, "first_touch": None}) == ""
     text = io.StringIO()
     training(run(), Console(file=text))
@@ -75,7 +73,6 @@ def test_an_accuracy_that_was_missed_and_a_clock_that_is_unknown(changes: dict[s
 
 
 def test_cost_is_price_times_time() -> None:
-    """Of 50 s in all, of which 10.8 s are training, at 36 an hour: a hundredth a second. No currency is named."""
     metrics = RECORD["metrics"] | {"training_ns": 10_800_000_000}
     assert shown({"metrics": metrics}, per_hour=36).splitlines()[1:] == [
         "Cost at 36 per hour for the whole cluster",

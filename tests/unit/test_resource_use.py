@@ -1,8 +1,11 @@
-"""From samples of a machine to what each layer and each process used."""
+"""Resources of layers and processes from samples, and time of lanes on a core, waiting and blocked."""
 
 from __future__ import annotations
 
 import json
+import os
+import threading
+import time
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,41 +15,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlobd.evidence import resources
+from analysis.studies import script
+from dlobd import spans as kinds
+from dlobd.compare.runset import without_series
+from dlobd.evidence import recorder, resources
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.resources import Counter
 from dlobd.evidence.topology import Placement, Topology
 from dlobd.fields import plain
+from dlobd.measures import core_waits
+from dlobd.measures.lane_threads import BETWEEN, BY_YARN, NO_SPAN, Carrier, Carriers
 from dlobd.measures.resource_use import resource_use
-from dlobd.schema import Process, Segment
-
-S = 1_000_000_000
-MB = 1_000_000
-
-
-def host(**changed: Any) -> str:
-    line = {"k": "host", "host": "h", "domain": "d", "machine": "m", "cores": 2, "memory_bytes": 8 * MB, "period_ns": S}
-    more = {"roots": {"dlobd": 1, "datanode-1": 2}, "sampler": 3, "disks": [], "gpus": []}
-    return json.dumps(line | more | changed)
-
-
-def process(pid: int, parent: int, start_s: float | None = 0, **changed: Any) -> str:
-    start_ns = None if start_s is None else int(start_s * S)
-    line = {"k": "process", "pid": pid, "parent": parent, "start_ns": start_ns}
-    return json.dumps(line | {"name": "p", "main_class": None, "executor": None} | changed)
-
-
-def sample(at_s: float, busy_s: float, processes: dict[int, tuple[Any, ...]] | None = None, **changed: Any) -> str:
-    """A sample; a process is its CPU seconds, those that it reaped, and further columns if they matter."""
-    rows = {}
-    for pid, (cpu_s, reaped_s, *more) in (processes or {}).items():
-        rows[pid] = [int(cpu_s * S), 0, int(reaped_s * S), *(more or [MB, 0, 0])]
-    line = {"k": "sample", "t": int(at_s * S), "cpu": [int(busy_s * S), 0, 0], "memory": MB, "disk": None}
-    return json.dumps(line | {"net": {}, "gpu": [], "p": rows, "cost": 0} | changed)
+from dlobd.schema import Process, Segment, Span
+from dlobd.tracing import clock, process_use
+from dlobd.tracing.recorder import Recorder
+from tests import records
+from tests.samples import MB, S, host, process, sample
 
 
 def use(lines: list[str], *stretches: tuple[str, float, float], **more: Any) -> dict[str, Any]:
-    """The member `resources` of run.json; the window is all stretches, each a layer's."""
+    """Return `resources` of run.json; each stretch of the window belongs to a layer."""
     segments = [Segment(int(a * S), int(b * S), layer, None, "span", ()) for layer, a, b in stretches]
     evidence = SimpleNamespace(
         resources=resources.read(lines),
@@ -63,14 +51,11 @@ def use(lines: list[str], *stretches: tuple[str, float, float], **more: Any) -> 
 # ---- counters
 
 
-def test_a_counter_is_linear_between_readings_and_stands_still_outside() -> None:
+def test_counters_are_linear_and_may_begin_again() -> None:
     counter = Counter([(10, 100), (20, 200), (40, 220)])
     assert [counter.at(t) for t in (0, 10, 15, 20, 30, 40, 99)] == [100, 100, 150, 200, 210, 220, 220]
     assert counter.between(15, 30) == 60
     assert Counter([]).between(0, 10) == 0
-
-
-def test_a_counter_that_falls_has_begun_again() -> None:
     counter = Counter([(0, 1000), (10, 1500), (20, 30), (30, 50)])
     assert counter.between(0, 30) == 500 + 30 + 20
 
@@ -80,7 +65,6 @@ def test_a_counter_that_falls_has_begun_again() -> None:
     st.lists(st.integers(0, 10**10), min_size=2, max_size=20),
 )
 def test_stretches_that_meet_sum_exactly(steps: list[tuple[int, int]], cuts: list[int]) -> None:
-    """However a window is cut, its pieces sum to the whole, to the nanosecond, and none is negative."""
     readings, at_ns, value = [], 0, 0
     for step_ns, growth in steps:
         at_ns, value = at_ns + step_ns, value + growth
@@ -95,7 +79,6 @@ def test_stretches_that_meet_sum_exactly(steps: list[tuple[int, int]], cuts: lis
 
 
 def test_layers_share_what_the_machine_used() -> None:
-    """A stretch gets what the counter grew in it; layers sum to the machine, and a layer's share is of all cores."""
     lines = [
         host(),
         sample(0, 50, disk=[0, 10 * MB], net={"lo": [0, 0], "eth0": [5, 7]}),
@@ -117,7 +100,7 @@ def test_layers_share_what_the_machine_used() -> None:
         assert sum(row[name] for row in found["layers"]) == machine[name], name
 
 
-def test_what_was_not_sampled_is_not_counted_as_idle() -> None:
+def test_time_without_samples_is_not_counted_as_idle() -> None:
     lines = [host(), sample(0, 0), sample(2, 4), '{"k":"sample","t":3000']
     found = use(lines, ("yarn", 1, 3), ("spark", 3, 4))
     yarn, spark = found["layers"]
@@ -127,15 +110,11 @@ def test_what_was_not_sampled_is_not_counted_as_idle() -> None:
     assert found["hosts"][0]["sampled_ns"] == 1 * S
 
 
-def test_a_gap_is_stated() -> None:
+def test_gaps_and_missing_disks_are_stated() -> None:
     found = use([host(), sample(0, 0), sample(1, 1), sample(7, 4), sample(8, 5)], ("yarn", 2, 4))
     assert found["longest_gap_ns"] == 6 * S
     assert found["layers"][0]["cpu_busy_ns"] == 1 * S
     assert found["samples"] == 0
-
-
-def test_a_machine_without_disks_says_so() -> None:
-    """null, not 0."""
     found = use([host(), sample(0, 0), sample(1, 1)], ("yarn", 0, 1))
     assert found["hosts"][0]["disk_read_bytes"] is None
     assert found["layers"][0]["disk_written_bytes"] is None
@@ -169,8 +148,7 @@ def test_a_process_counts_from_its_start_to_its_last_sample() -> None:
     assert found["hosts"][0]["processes_cpu_ns"] == sum(row["cpu_ns"] for row in found["processes"])
 
 
-def test_what_no_sample_saw_is_known_from_the_parent() -> None:
-    """A child that lived between two samples, and the end of one that was seen, are in what their parent reaped."""
+def test_cpu_time_between_samples_is_known_from_the_parent() -> None:
     lines = [
         host(),
         process(2, 1),
@@ -182,7 +160,7 @@ def test_what_no_sample_saw_is_known_from_the_parent() -> None:
     assert use(lines, ("yarn", 0, 2))["hosts"][0]["unseen_cpu_ns"] == 1_750_000_000
 
 
-def test_what_samples_saw_is_not_taken_for_unseen_further_up() -> None:
+def test_sampled_cpu_time_is_not_counted_again_by_ancestors() -> None:
     """A child, its parent and theirs may end within one period: the grandparent reaps what was seen of both."""
     lines = [
         host(),
@@ -200,7 +178,6 @@ def test_what_samples_saw_is_not_taken_for_unseen_further_up() -> None:
 
 
 def test_roles_come_from_dlobd_the_submission_the_record_and_the_program() -> None:
-    """The record of a process holds, then its program; what is none of the run's known ones goes by its name."""
     launcher = {"name": "java", "main_class": "org.apache.spark.deploy.yarn.ExecutorLauncher"}
     java = {"name": "java", "main_class": "org.apache.spark.executor.YarnCoarseGrainedExecutorBackend"}
     lines = [
@@ -254,7 +231,6 @@ def test_a_pid_given_again_is_another_process() -> None:
 
 
 def test_gpus_have_their_own_share() -> None:
-    """The driver's percentage stands for the time since the sample before; without one it is unknown."""
     gpus = [{"name": "g", "memory_bytes": 80 * MB}]
     lines = [host(gpus=gpus), sample(0, 0, gpu=[[0, 5]]), sample(1, 0, gpu=[[50, 30]]), sample(2, 0, gpu=[[100, 20]])]
     found = use(lines, ("yarn", 0, 0.5), ("tensorflow", 0.5, 2))
@@ -281,3 +257,158 @@ def test_a_run_that_was_not_sampled_has_nothing(tmp_path: Path) -> None:
     before = SimpleNamespace(resources=resources.read([host(), sample(0, 0), sample(1, 1)]))
     window = [Segment(2 * S, 3 * S, "yarn", None, "span", ())]
     assert resource_use(cast(Evidence, before), window, (2 * S, 3 * S)) is None  # killed before the job began
+
+
+MS = 1_000_000
+
+
+def burn(cpu_s: float) -> None:
+    until = time.thread_time() + cpu_s
+    while time.thread_time() < until:
+        pass
+
+
+# ---- what the kernel counts
+
+
+def test_ended_threads_are_counted_and_only_the_main_one_carries_the_lane() -> None:
+    """The kernel forgets a thread's waiting with the thread; of its time on a core the process's clock keeps all."""
+    threads = process_use.Threads(os.getpid())
+    before, cpu_ns = threads.read(), process_use.cpu_ns(os.getpid())
+    begun = len(os.listdir("/proc/self/task"))
+    seen, done = threading.Event(), threading.Event()
+
+    def work() -> None:
+        burn(0.05)
+        seen.set()
+        done.wait()
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    seen.wait()
+    alive = threads.read()
+    done.set()
+    worker.join()
+    unseen = threading.Thread(target=burn, args=(0.05,))
+    unseen.start()
+    unseen.join()
+    while len(os.listdir("/proc/self/task")) > begun:
+        time.sleep(0.001)  # Python lets go of a thread before the kernel does
+    after, cpu_after_ns = threads.read(), process_use.cpu_ns(os.getpid())
+    assert alive.threads_on_core_ns - before.threads_on_core_ns >= 50 * MS
+    assert after.threads_on_core_ns >= alive.threads_on_core_ns  # of the one that has ended since
+    assert (
+        after.lane_on_core_ns - before.lane_on_core_ns < after.threads_on_core_ns - before.threads_on_core_ns - 49 * MS
+    )
+    ended_ns = (cpu_after_ns - cpu_ns) - (after.threads_on_core_ns - before.threads_on_core_ns)
+    assert ended_ns >= 40 * MS  # the clocks are not read at one time
+
+
+def test_javas_main_thread_and_those_of_its_tasks_carry_a_jvms_lane() -> None:
+    """The kernel cuts a thread's name after 15 characters."""
+    lane = ("Executor task l", "Thread-4", "Driver", "Reporter")
+    assert all(process_use.LANE_OF_JVM.match(name) for name in lane)
+    others = ("dispatcher-even", "Driver-heartbea", "Thread-4-x", "GC Thread#0", "VM Thread")
+    assert not any(process_use.LANE_OF_JVM.match(name) for name in others)
+
+
+def test_a_recorder_marks_its_own_process(tmp_path: Path) -> None:
+    own = Recorder(tmp_path, "worker", threaded=False)
+    with own.span(kinds.USER_CODE):
+        burn(0.05)
+    begun_ns = clock.monotonic_ns()
+    own.close()
+    (process,) = recorder.read_all(tmp_path)
+    last = process.uses[-1]
+    assert begun_ns <= last.at_ns <= clock.monotonic_ns()
+    assert last.cpu_ns is not None
+    assert 50 * MS <= last.main[0] <= last.threads[0]
+    assert [use.at_ns for use in process.uses] == sorted(use.at_ns for use in process.uses)
+
+
+# ---- what follows
+
+
+@st.composite
+def _lives(draw: st.DrawFn) -> tuple[list[str], list[int], list[tuple[int, int, str]]]:
+    moments = draw(st.lists(st.sampled_from("rwb"), min_size=1, max_size=40))
+    reads = (
+        draw(st.sets(st.integers(0, len(moments)), min_size=2, max_size=6).map(sorted)) if len(moments) > 1 else [0, 1]
+    )
+    edges = [0, *draw(st.sets(st.integers(1, len(moments)), max_size=6).map(sorted)), len(moments)]
+    layers = draw(st.lists(st.sampled_from(["spark", "yarn"]), min_size=len(edges), max_size=len(edges)))
+    return moments, reads, [(a, b, layer) for a, b, layer in zip(edges, edges[1:], layers, strict=False) if a < b]
+
+
+@given(_lives())
+def test_the_truth_lies_between_the_bounds_and_the_parts_sum(
+    life: tuple[list[str], list[int], list[tuple[int, int, str]]],
+) -> None:
+    moments, reads, stretches = life
+    carrier = Carrier([[(at, moments[:at].count("r"), moments[:at].count("w")) for at in reads]])
+    for layer in ("spark", "yarn"):
+        mine = [(a, b) for a, b, of in stretches if of == layer]
+        found = core_waits._split([(Segment(a, b, layer, None, "span", ()), carrier) for a, b in mine])
+        known = [moments[at] for a, b in mine for at in range(a, b) if reads[0] <= at < reads[-1]]
+        for name, what in (("on_core", "r"), ("waiting", "w")):
+            assert found[f"{name}_lo_ns"] <= known.count(what) <= found[f"{name}_hi_ns"]
+            assert found[f"{name}_lo_ns"] <= found[f"{name}_ns"] <= found[f"{name}_hi_ns"]
+        assert found["unknown_ns"] == found["ns"] - len(known)
+        assert found["on_core_ns"] + found["waiting_ns"] + found["blocked_ns"] + found["unknown_ns"] == found["ns"]
+        assert found["blocked_ns"] >= 0
+
+
+def evidence(**parts: Any) -> Evidence:
+    plain = {"resources": None, "processes": [], "topology": Topology(Placement.YARN_CLIENT)}
+    return cast(Evidence, SimpleNamespace(window={"pid": 99}, **plain | parts))
+
+
+def segment(start_ns: int, end_ns: int, who: Process | None, layer: str = "spark", lane: str = "driver") -> Segment:
+    span = Span("1", None, kinds.SpanKind("x", layer), who, lane, start_ns, end_ns) if who else None
+    return Segment(start_ns, end_ns, layer, span, "span", (lane,))
+
+
+def test_time_without_readings_is_unknown_with_its_reason(tmp_path: Path) -> None:
+    who = Process("h", "worker", 0, 7, 0)
+    lines = [
+        {"k": "process", "host": "h", "role": "worker", "index": 0, "pid": 7, "start_ns": 0}
+        | {"opened_ns": 10, "domain": "h/b/n", "forked": False},
+        {"k": "u", "t": 100, "main": [40, 10], "threads": [60, 30], "cpu": 75}
+        | {"read": 4096, "major": 2, "block_io": None, "pressure": [5, 6]},
+    ]
+    (tmp_path / "spans-7-10.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    known = evidence(processes=recorder.read_all(tmp_path))
+    jvm = Process("h", "executor", 1, 0)
+    pieces = [segment(0, 100, who), segment(100, 130, who), segment(130, 150, jvm)]
+    pieces += [segment(150, 170, jvm, "yarn"), segment(170, 175, None, "unattributed")]
+    found = plain(core_waits.core_waits(known, pieces, (0, 175)))
+    assert found["whole"]["on_core_ns"], found["whole"]["waiting_ns"] == (40, 10)
+    assert (found["whole"]["blocked_ns"], found["whole"]["unknown_ns"]) == (50, 75)
+    unknown = dict(found["unknown"])
+    assert (unknown[BETWEEN], unknown[BY_YARN], unknown[NO_SPAN]) == (30, 20, 5)
+    assert sum(unknown.values()) == 75
+    (row,) = found["processes"]
+    assert (row["on_core_ns"], row["waiting_ns"], row["ended_on_core_ns"], row["source"]) == (75, 30, 15, "own marks")
+    assert (row["read_bytes"], row["major_faults"], row["block_io_ns"]) == (4096, 2, None)
+    assert found["busy"] is None  # nobody sampled the machine
+    assert core_waits.core_waits(evidence(), pieces, (0, 175)) is None
+
+
+# ---- a real machine
+
+
+def test_a_comparison_excludes_a_busy_run_unless_it_is_allowed() -> None:
+    names = "ns on_core_ns on_core_lo_ns on_core_hi_ns waiting_ns waiting_lo_ns waiting_hi_ns blocked_ns unknown_ns"
+    part = dict.fromkeys(names.split(), 0)
+    waits = {"whole": part, "layers": [], "unknown": [], "processes": [], "pressure": []}
+    waits |= {"foreign_cpu_ns": 9, "held_up_ns": 9, "busy": True}
+    busy = records.run(core_waits=waits)
+    every = without_series("", [busy, records.run()])
+    kept, (line,) = every.usable()
+    assert kept.members == every.members[1:]
+    assert line == f"run {busy.run_id} was delayed by other processes"
+    assert every.usable(keep_busy=True) == (every, ())
+    for keep, begin in ((False, "Left out: 1 of 2 runs"), (True, "Kept although disturbed: ")):
+        (line,) = [line for line in script.checked(every, keep)[1] if "delayed by" in line]
+        assert line.startswith(begin)
+    assert not Carriers(evidence()).any

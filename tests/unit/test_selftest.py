@@ -32,7 +32,7 @@ EMPTY = attribute(Trace(0, S, ()))
 
 
 def recoveries(*delays: tuple[str, int, int]) -> list[score.Recovery]:
-    """Scores delays (point, start, end) in a run of spark [0, 10), yarn [10, 20), nothing, tensorflow [25, 40) s."""
+    """Score delays (point, start, end) in a run of spark [0, 10), yarn [10, 20), nothing, tensorflow [25, 40) s."""
     spans = (
         span("a", "spark", 0, 10 * S),
         span("b", "yarn", 10 * S, 20 * S),
@@ -59,7 +59,6 @@ def test_a_delay_is_looked_up_in_the_attributed_wall() -> None:
 
 
 def test_the_target_has_two_sides() -> None:
-    """95 % in the right layer is enough, unless more than 2 % are in one other layer."""
     start = 10 * S
     delays = [Injection("spark/slow-task", S, start - S + late, start + late) for late in (19 * MS, 21 * MS)]
     attribution = attribute(Trace(0, 20 * S, (span("a", "spark", 0, start), span("b", "yarn", start, 20 * S))))
@@ -126,8 +125,6 @@ def test_a_jvm_stopped_inside_a_call_looks_like_a_slow_daemon() -> None:
 
 
 def test_a_delay_is_hidden_if_the_critical_path_moves_on_meanwhile() -> None:
-    """Spans of other layers begin or end within the delay, so that it does not hold them up. One that covers all of the
-    delay is wrong."""
     spans = (span("a", "hdfs", 0, 10 * S), span("b", "spark", 10 * S, 20 * S))
     attribution = attribute(Trace(0, 20 * S, spans))
     assert score.blame(Injection("yarn/localise", 4 * S, 8 * S, 12 * S), attribution, "r").verdict == "hidden"
@@ -271,7 +268,6 @@ SLOW = Injection("hdfs/disk", 3 * S, 0, 40 * S)
 
 
 def test_the_plans_pass_every_point_with_every_size() -> None:
-    """quick: each point of dlobd's own job, in five runs; full: each with each size, and a control beside each run."""
     assert len(plans.quick()) == 5
     own = {name for name, point in POINTS.items() if point.layer == "user" or point.whole_run}
     assert {point for plan in plans.quick() for point in plan.delays} == POINTS.keys() - own

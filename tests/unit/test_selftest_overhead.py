@@ -23,7 +23,7 @@ from tests.records import run_record
 
 
 def runs(on_ns: list[int | None], off_ns: list[int | None]) -> list[Measurement]:
-    """Returns a run per figure; walls are ten times as long as loops."""
+    """Return a run per figure; walls are ten times as long as loops."""
     found = []
     for way, each in (("on", on_ns), ("off", off_ns)):
         for repeat, ns in enumerate(each, 1):
@@ -65,7 +65,6 @@ SECOND = 1_000_000_000
     ],
 )
 def test_the_verdict_follows_from_the_interval(on: list[float], off: list[float], says: str) -> None:
-    """Seconds first, then the ratio with its interval; a warning only if the whole interval exceeds the budget."""
     lines = overhead.report(runs([int(s * SECOND) for s in on], [int(s * SECOND) for s in off]), [])
     assert [line.partition(":")[0] for line in lines[:4]] == ["wall time"] * 2 + ["training loop"] * 2
     assert " s with recording, " in lines[2]

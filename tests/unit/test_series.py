@@ -1,4 +1,4 @@
-"""A series: its order, what of it is there already, and what a kill at any point leaves."""
+"""A series: its order, its finished runs, and its state after a kill."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NATIVE = ["launcher=native", "scheduler=none", "input=read"]
 
 
 def points(*labels: str) -> dict[str, Experiment]:
-    """Experiments that need no cluster; each has its label as its name."""
+    """Return experiments without a cluster, named by their labels."""
     base = files.load("softmax-mnist-quick", NATIVE)
     return {label: dataclasses.replace(base, name=label) for label in labels}
 
@@ -53,7 +53,6 @@ class Runs:
 
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
-    """In place of the runner, which the cluster tests run."""
     stand_in = Runs()
     monkeypatch.setattr(runner, "run", stand_in)
     monkeypatch.setattr(series_runner, "LOOK_S", 0.01)
@@ -61,7 +60,6 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
 
 
 def go(found: series_file.Series, repeats: int) -> tuple[series_file.Series, list[str]]:
-    """Runs what is missing; returns the series and the lines that a person gets."""
     lines: list[str] = []
     return series_runner.run(found, repeats, lambda message: None, lines.append), lines
 
@@ -80,7 +78,7 @@ def test_each_repeat_takes_every_point_once_in_an_order_of_its_own(tmp_path: Pat
     assert series_runner.opened(points("a", "b", "c", "d"), 2, tmp_path).order(30) != order
 
 
-def test_every_run_is_made_once_and_told_in_a_line(tmp_path: Path, runs: Runs) -> None:
+def test_every_run_is_made_once_and_reported_in_a_line(tmp_path: Path, runs: Runs) -> None:
     runs.next = ["ok", "failed", "invalid"]
     found, lines = go(series_runner.opened(points("a", "b"), 7, tmp_path), 2)
     assert runs.made == [cell.point for cell in found.order(2)]
@@ -171,7 +169,6 @@ def test_a_damaged_file_is_one_line(tmp_path: Path) -> None:
 
 
 def test_an_external_cluster_serves_all_runs(runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is reached, and given what its nodes need, once; its runs are no series with those of another cluster."""
     opened: list[Any] = []
     there = SimpleNamespace(web=SimpleNamespace(node_resources=list), supply=lambda times: opened.append("supplied"))
     monkeypatch.setattr(
@@ -197,7 +194,7 @@ def test_an_external_cluster_serves_all_runs(runs: Runs, tmp_path: Path, monkeyp
         series_runner.opened(points("a"), 0, tmp_path, elsewhere)  # type: ignore[arg-type]
 
 
-def test_points_too_large_for_an_external_cluster_are_said_before_it_gets_anything(
+def test_points_too_large_for_an_external_cluster_are_refused_before_uploads(
     runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nodes = SimpleNamespace(node_resources=lambda: [NodeResources(4096, 4096, {})], setting=lambda name: None)
@@ -217,8 +214,7 @@ def test_points_too_large_for_an_external_cluster_are_said_before_it_gets_anythi
     assert (uploaded, runs.made) == ([], [])
 
 
-def test_a_sweep_says_what_its_points_are(tmp_path: Path, runs: Runs) -> None:
-    """Its axes and what it kept are in the file, and are no part of the key: the same points are the same runs."""
+def test_a_sweep_stores_its_axes_and_scaling(tmp_path: Path, runs: Runs) -> None:
     swept = series_runner.opened(points("a", "b"), 0, tmp_path, None, ("workers",), "strong")
     assert swept.path == series_runner.opened(points("a", "b"), 0, tmp_path).path
     go(swept, 1)
@@ -229,7 +225,7 @@ def test_a_sweep_says_what_its_points_are(tmp_path: Path, runs: Runs) -> None:
     assert (series_file.load(plain.path).axes, series_file.load(plain.path).scaling) == ((), "")
 
 
-def test_what_points_lack_is_said_before_the_first_run(tmp_path: Path, runs: Runs) -> None:
+def test_impossible_points_are_refused_before_the_first_run(tmp_path: Path, runs: Runs) -> None:
     large = {name: dataclasses.replace(files.load("softmax-mnist-quick"), workers=1000, name=name) for name in "ab"}
     lines: list[str] = []
     found = series_runner.opened({**points("c"), **large}, 0, tmp_path)

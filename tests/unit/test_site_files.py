@@ -11,17 +11,13 @@ from dlobd.hadoop.site_files import Address, HadoopConf
 from tests.hadoop_conf import write
 
 
-def test_addresses_of_a_plain_cluster(tmp_path: Path) -> None:
+def test_clients_use_the_hosts_of_the_daemons(tmp_path: Path) -> None:
     write(tmp_path, core={"fs.defaultFS": "hdfs://nn.example:8020/"}, yarn={"yarn.resourcemanager.hostname": "rm"})
     conf = HadoopConf.read(tmp_path)
     conf.check_supported()
     assert conf.fs_uri == "hdfs://nn.example:8020"
     assert conf.namenodes() == [Address("nn.example:9870", "fs.defaultFS")]
     assert conf.resourcemanagers() == [Address("rm:8088", "yarn.resourcemanager.hostname")]
-
-
-def test_all_interfaces_are_no_address(tmp_path: Path) -> None:
-    """0.0.0.0 is where a daemon listens; clients use its host, with the port that was set."""
     write(
         tmp_path,
         core={"fs.defaultFS": "hdfs://nn"},
@@ -79,7 +75,7 @@ def test_variables_of_the_environment(tmp_path: Path, monkeypatch: pytest.Monkey
         ({"hdfs": {"dfs.webhdfs.enabled": "false"}}, "dfs.webhdfs.enabled=false"),
     ],
 )
-def test_what_cannot_be_used_is_refused_by_its_key(
+def test_unsupported_clusters_are_refused_by_their_key(
     tmp_path: Path, sites: dict[str, dict[str, str]], words: str
 ) -> None:
     with pytest.raises(UsageError, match=words):
@@ -87,7 +83,6 @@ def test_what_cannot_be_used_is_refused_by_its_key(
 
 
 def test_a_directory_that_is_no_configuration(tmp_path: Path) -> None:
-    """Missing directory, missing file, broken XML, other XML, no HDFS, no host: one line each, with the file's name."""
     with pytest.raises(UsageError, match="is not a directory"):
         HadoopConf.read(tmp_path / "none")
     with pytest.raises(UsageError, match=r"core-site\.xml cannot be read"):

@@ -1,4 +1,4 @@
-"""What is missing of a run's evidence is said: each file of each captured bundle is deleted, and cut, in turn."""
+"""Missing evidence: each file of each captured bundle is deleted, and cut, in turn."""
 
 from __future__ import annotations
 
@@ -30,30 +30,18 @@ SMALL = 0.01
 UNREADABLE = (files.WINDOW, files.JOB)
 """Without these nothing is computed, and one line says so."""
 
-EXTRA = (
-    "evidence/daemons.json",
-    "evidence/hosts.json",
-    "evidence/rm-attempts.json",
-    "evidence/nm-containers.json",
-    "evidence/client-interfaces.json",
-    "evidence/span_cost.json",
-    "evidence/noise.json",
-    "evidence/page_cache.json",
-    "evidence/resources.jsonl",
-    "evidence/model.py",
-    "logs/generation/logs/driver.stderr",
-    "logs/containers/container_1_0001_01_000001/stdout",
-    "logs/containers/executor_0/stderr",
-    "logs/containers/container_1_0001_01_000001/launch_container.sh",
-    "logs/daemons/datanode-0.log",
-    "logs/daemons/resourcemanager-audit.log",
-    "logs/daemons/spark-master.log",
-)
+EXTRA = """
+evidence/daemons.json evidence/hosts.json evidence/rm-attempts.json evidence/nm-containers.json evidence/model.py
+evidence/client-interfaces.json evidence/span_cost.json evidence/noise.json evidence/page_cache.json
+evidence/resources.jsonl logs/generation/logs/driver.stderr logs/containers/container_1_0001_01_000001/stdout
+logs/containers/executor_0/stderr logs/containers/container_1_0001_01_000001/launch_container.sh
+logs/daemons/datanode-0.log logs/daemons/resourcemanager-audit.log logs/daemons/spark-master.log
+"""
 """What bundles have besides what was captured."""
 
 
 def sources(run: str) -> list[str]:
-    """Every file of a captured bundle but its record and its hashes."""
+    """Return every file of a captured bundle except its record and its hashes."""
     found = Bundle(DATA / run).files()
     return [name for name in found if name != files.RUN]
 
@@ -62,7 +50,7 @@ EACH = [pytest.param(run, name, id=f"{run}:{name}") for run in RUNS for name in 
 
 
 def copied(run: str, directory: Path) -> Path:
-    """A captured bundle with what recorder and collection note today: who started whom, and an inventory."""
+    """Copy a captured bundle and add parents of processes and an inventory."""
     path = copy_of(run, directory)
     for each in sorted((path / "spans").iterdir()):
         _introduce(sorted(each.glob("*.jsonl")), path)
@@ -73,7 +61,7 @@ def copied(run: str, directory: Path) -> Path:
 
 
 def _introduce(span_files: list[Path], bundle: Path) -> None:
-    """Writes `parent` into the processes of one directory, and into their parents whom they started."""
+    """Write `parent` into the processes of a directory, and the pids of children into their parents."""
     driver = json.loads(next((bundle / "spans" / "driver").iterdir()).read_text().splitlines()[0])["pid"]
     known = {path: json.loads(path.read_text().splitlines()[0]) for path in span_files}
     processes = {path: process for path in span_files if (process := read(path))}
@@ -90,7 +78,7 @@ def _introduce(span_files: list[Path], bundle: Path) -> None:
         elif own["forked"]:
             above = next(p for p in span_files if processes[p].named(kinds.FORK_TRAINER))
             parent = known[above]["pid"]
-            _told(above, own["pid"])
+            _add_pid(above, own["pid"])
         lines = path.read_text().splitlines(keepends=True)
         path.write_text("".join(_with_parent(line, parent) for line in lines))
 
@@ -103,8 +91,8 @@ def _with_parent(line: str, parent: int) -> str:
     return line.replace('"start_ns"', f'"parent":{parent},"start_ns"', 1) if line.startswith('{"k":"process"') else line
 
 
-def _told(path: Path, pid: int) -> None:
-    """The span in which a trainer was forked has its pid."""
+def _add_pid(path: Path, pid: int) -> None:
+    """Write the pid of a trainer into the span that forked it."""
     lines = path.read_text().splitlines(keepends=True)
     path.write_text(
         "".join(
@@ -119,12 +107,12 @@ def computed(path: Path, run: str) -> dict[str, Any]:
     return record.computed(Bundle(path), from_dict(configuration, "test")).to_json()
 
 
-def said(found: dict[str, Any]) -> list[str]:
+def missing_lines(found: dict[str, Any]) -> list[str]:
     return [line for line in found["warnings"] if line.startswith("missing: ")]
 
 
 def claims_nothing(found: dict[str, Any], before: dict[str, Any]) -> None:
-    """Fails if a layer has more than it had, or has less and that is not said."""
+    """Fail if a layer gained time, or lost time without being listed as unknown."""
     limit_ns = SMALL * before["wall_ns"]
     then = {row["layer"]: row["ns"] for row in before["layers"]}
     now = {row["layer"]: row["ns"] for row in found["layers"]}
@@ -133,26 +121,24 @@ def claims_nothing(found: dict[str, Any], before: dict[str, Any]) -> None:
     highest = {row["layer"]: row["hi_ns"] for row in found["layers"]}
     for layer in then.keys() | now.keys():
         change_ns = now.get(layer, 0) - then.get(layer, 0)
-        assert change_ns <= limit_ns, (layer, change_ns, said(found))
+        assert change_ns <= limit_ns, (layer, change_ns, missing_lines(found))
         if change_ns < -limit_ns:
-            assert layer in unknown, (layer, change_ns, said(found))
+            assert layer in unknown, (layer, change_ns, missing_lines(found))
             if layer in highest:
                 assert highest[layer] >= then[layer] - limit_ns, layer
 
 
 @pytest.mark.parametrize("run", RUNS)
 def test_a_whole_bundle_lacks_nothing(run: str, tmp_path: Path) -> None:
-    assert said(Captured.computed(run)) == []
+    assert missing_lines(Captured.computed(run)) == []
     found = computed(copied(run, tmp_path), run)
-    assert said(found) == []
+    assert missing_lines(found) == []
     assert (found["status"], found["reason"]) == (Captured.computed(run)["status"], Captured.computed(run)["reason"])
     assert not any(row["inside"] == UNATTRIBUTED for row in found["not_measured"])
 
 
 @pytest.mark.parametrize(("run", "name"), EACH)
 def test_each_file_that_is_deleted_is_missed(run: str, name: str, tmp_path: Path) -> None:
-    """In words; the run is invalid where the breakdown depends on it, and no layer has time that is not known to be its
-    own."""
     path = copied(run, tmp_path)
     (path / name).unlink()
     if name in UNREADABLE:
@@ -160,7 +146,7 @@ def test_each_file_that_is_deleted_is_missed(run: str, name: str, tmp_path: Path
             computed(path, run)
         return
     found = computed(path, run)
-    assert said(found), found["warnings"]
+    assert missing_lines(found), found["warnings"]
     kind = source_kinds.kind_of(name)
     assert kind
     before = Captured.computed(run)
@@ -176,10 +162,7 @@ def test_each_file_that_is_deleted_is_missed(run: str, name: str, tmp_path: Path
         assert (found["status"], found["reason"]) == ("ok", None)
 
 
-BY_INVENTORY_ALONE = {
-    ("own-run", "logs/daemons/datanode-1-clienttrace.log"),
-    ("quick-run", "evidence/collected.json"),
-}
+BY_INVENTORY_ALONE = {("own-run", "logs/daemons/datanode-1-clienttrace.log"), ("quick-run", "evidence/collected.json")}
 """What nothing else in these bundles tells of. Without a list of daemons the last DataNode is not known to be one."""
 
 
@@ -191,9 +174,9 @@ def test_each_source_is_missed_without_an_inventory(run: str, name: str, tmp_pat
     path = copied(run, tmp_path)
     collected = json.loads((path / files.COLLECTED).read_text())
     (path / files.COLLECTED).write_text(json.dumps({**collected, "files": {"evidence/job.json": _size(path)}}))
-    before = said(computed(path, run))
+    before = missing_lines(computed(path, run))
     (path / name).unlink()
-    after = said(computed(path, run))
+    after = missing_lines(computed(path, run))
     assert bool(set(after) - set(before)) != ((run, name) in BY_INVENTORY_ALONE and name != files.COLLECTED), after
 
 
@@ -216,7 +199,7 @@ def test_a_recorder_that_was_off_misses_nothing(tmp_path: Path) -> None:
     path = Path(shutil.copytree(DATA / "quick-run", tmp_path / "run"))
     shutil.rmtree(path / "spans")
     (path / files.SPAN_COST).write_text(json.dumps({"recording": "off", "span_ns": None}))
-    assert not any("span file" in line for line in said(computed(path, "quick-run")))
+    assert not any("span file" in line for line in missing_lines(computed(path, "quick-run")))
 
 
 CUT = [
@@ -232,14 +215,13 @@ CUT = [
 @pytest.mark.parametrize("half", ["first", "last"])
 @pytest.mark.parametrize(("run", "name"), CUT)
 def test_a_file_of_which_half_is_left_is_noticed(run: str, name: str, half: str, tmp_path: Path) -> None:
-    """A log that was rotated, a span file on a disk that was full: by its begin or its end, without an inventory."""
     path = Path(shutil.copytree(DATA / run, tmp_path / "run"))
     file = path / name
     data = file.read_bytes()
     middle = len(data) // 2 + 1
     file.write_bytes(data[:middle] if half == "first" else data[middle:])
     found = computed(path, run)
-    assert said(found)
+    assert missing_lines(found)
     assert found["status"] == "invalid"
     claims_nothing(found, Captured.computed(run))
 
@@ -252,10 +234,10 @@ def test_a_line_that_is_taken_out_of_a_span_file_is_noticed(tmp_path: Path) -> N
     end = json.dumps({"k": "cost", **cost, "left_out": 0}) + "\n"
     rank.write_text("".join([*lines, end]))
     Bundle(path).note_collected([], {})
-    assert said(computed(path, "quick-run")) == []
+    assert missing_lines(computed(path, "quick-run")) == []
     rank.write_text("".join([*lines[:20], *lines[21:], end]))
     Bundle(path).note_collected([], {})
-    (line,) = said(computed(path, "quick-run"))
+    (line,) = missing_lines(computed(path, "quick-run"))
     assert f"has {len(lines) - 1} lines, but its recorder wrote {len(lines)}" in line
 
 
@@ -265,7 +247,7 @@ def test_a_disk_that_refused_spans_is_named_with_the_process(tmp_path: Path) -> 
     log.write_text(log.read_text() + "dlobd: 7 lines of spans of process 22969 are lost in all\n")
     Bundle(path).note_collected([], {})
     found = computed(path, "quick-run")
-    assert any(f"7 lines of the spans of process 22969 in {log.parent.name}" in line for line in said(found))
+    assert any(f"7 lines of the spans of process 22969 in {log.parent.name}" in line for line in missing_lines(found))
     assert found["status"] == "invalid"
 
 
@@ -281,7 +263,7 @@ def test_a_script_that_silences_its_log_is_noticed(tmp_path: Path) -> None:
     Bundle(path).note_collected([], {})
     found = computed(path, "own-run")
     assert found["status"] == "invalid"
-    assert any("level ERROR" in line and "setLogLevel" in line for line in said(found))
+    assert any("level ERROR" in line and "setLogLevel" in line for line in missing_lines(found))
     claims_nothing(found, Captured.computed("own-run"))
     layers = {row["layer"]: row["ns"] for row in found["layers"]}
     assert layers["yarn"] > 0.9 * next(
@@ -289,7 +271,7 @@ def test_a_script_that_silences_its_log_is_noticed(tmp_path: Path) -> None:
     )
 
 
-def test_nodes_of_ones_own_cluster_are_counted(tmp_path: Path) -> None:
+def test_nodes_of_a_cluster_of_the_script_are_counted(tmp_path: Path) -> None:
     path = copied("own-run", tmp_path)
     spans = next((path / "spans" / "driver").iterdir())
     begin = {"k": "s", "l": "launcher", "n": kinds.TFCLUSTER_RUN, "i": 9999, "p": 1, "t": 3590000000000, "d": 10}
@@ -298,8 +280,7 @@ def test_nodes_of_ones_own_cluster_are_counted(tmp_path: Path) -> None:
     assert [one.what for one in absent] == ["spans of 2 of 2 nodes of TFCluster.run"]
 
 
-@pytest.mark.parametrize("name", [*EXTRA, *sorted({name for run in RUNS for name in sources(run)})])
+@pytest.mark.parametrize("name", [*EXTRA.split(), *sorted({name for run in RUNS for name in sources(run)})])
 def test_every_file_of_a_bundle_has_a_rule(name: str) -> None:
-    """One that is new needs a row in the table: which layers it tells, and what is unknown without it."""
     kind = source_kinds.kind_of(name)
     assert kind.unknown

@@ -23,8 +23,7 @@ STACK: Truth = (35.0, 1.5)
 
 
 class Lab:
-    """Runs with known truth; `outside_s`, `first_s` and `loop_share` are standard deviations of runs, and `epoch_share`
-    of epochs."""
+    """Runs with known truth; arguments are standard deviations of runs and of epochs."""
 
     def __init__(
         self,
@@ -91,16 +90,11 @@ def test_an_epoch_that_costs_more_is_never_amortised() -> None:
     assert late.iloc[1]["overhead under 5% after, epochs"] == "never"
 
 
-def test_varying_start_up_does_not_blur_the_cost_of_an_epoch() -> None:
-    """Two seconds of variation in start-up, none in the loop: the fixed cost is uncertain, the epoch is not."""
+def test_variation_outside_the_loop_is_no_cost_of_an_epoch() -> None:
     barrier = line(Lab(1, outside_s=2.0).series())
     assert barrier.epoch.value == pytest.approx(1.5)
     assert barrier.epoch.half_width == pytest.approx(0)
     assert (barrier.fixed.half_width or 0) > 0.01
-
-
-def test_a_varying_first_epoch_does_not_blur_the_cost_of_an_epoch() -> None:
-    """Half a second of variation in the first epoch, where TensorFlow traces: it is part of the fixed cost."""
     barrier = line(Lab(1, first_s=0.5).series())
     assert barrier.epoch.value == pytest.approx(1.5)
     assert barrier.epoch.half_width == pytest.approx(0, abs=1e-6)
@@ -178,7 +172,6 @@ def test_intervals_contain_the_truth_and_predictions_contain_new_runs(shares: di
 
 @pytest.mark.slow
 def test_the_epochs_until_the_overhead_is_small_are_covered() -> None:
-    """50 experiments: at least 45 intervals of the epochs, and of the ratio at 50 epochs, contain the truth."""
     stack = (20.0, 1.4)
     truth = np.ceil((20 - 1.05 * 9) / (1.05 * 1.5 - 1.4))
     held = {"epochs": 0, "ratio": 0}
@@ -208,7 +201,6 @@ def line_warnings(runs: list[Member]) -> str:
 
 @pytest.mark.parametrize(("failed", "repeats"), [((3,), 6), ((1,), 6), ((2, 3), 5), ((1, 2, 3), 5)])
 def test_a_repeat_counts_with_two_runs(failed: tuple[int, ...], repeats: int) -> None:
-    """Some runs of the first repeat failed: they are listed, and the others still give the truth."""
     every = [
         dataclasses.replace(one, run=dataclasses.replace(one.run, status="failed", reason="died"))
         if one.repeat.number == 1
@@ -225,7 +217,6 @@ def test_a_repeat_counts_with_two_runs(failed: tuple[int, ...], repeats: int) ->
 
 
 def test_runs_without_a_line_are_refused() -> None:
-    """One number of epochs, different work, a limit that ends training, a run without epochs, a duplicate run."""
     lab = Lab()
     one = [lab.run(repeat, "native", 2, NATIVE) for repeat in range(1, 7)]
     with pytest.raises(UsageError, match="native has no repeat with runs of several numbers of epochs up to 3"):

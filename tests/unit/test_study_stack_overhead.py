@@ -23,7 +23,6 @@ STACK_S = {"client": 0.1, "yarn": 3.0, "spark": 20.0, "launcher": 0.9, "feed": 0
 
 
 def runs(repeats: int = 6, drift_s: float = 0.0) -> list[Member]:
-    """Return native and barrier runs of each repeat; TensorFlow takes `drift_s` longer in each repeat."""
     made = []
     for repeat in range(1, repeats + 1):
         for place, (way, layers) in enumerate((("native", NATIVE_S), ("barrier feed", STACK_S))):
@@ -50,16 +49,12 @@ def test_the_overhead_is_the_difference_to_native_and_its_layers_add_up() -> Non
     assert (yarn_share.value, spark_share.value) == pytest.approx((3 / 38, 21.4 / 38))
 
 
-def test_a_drift_between_repeats_cancels_in_the_overhead() -> None:
+def test_drift_cancels_and_five_repeats_have_no_interval() -> None:
     found = stack_overhead(runset(runs(drift_s=5)))
     _, barrier = found.points
     assert barrier.wall.high - barrier.wall.low > 10
     assert (barrier.overhead.low, barrier.overhead.high) == pytest.approx((28, 28))
     assert found.warnings == ()
-
-
-def test_five_repeats_have_no_interval_and_a_warning() -> None:
-    """The values stay; the widest interval would have a coverage of 15/16, below 95 %."""
     found = stack_overhead(runset(runs(repeats=5)))
     assert found.points[1].overhead.low is None
     assert found.warnings == ("Too few repeats for an interval, which needs 6: barrier feed 5.",)
@@ -88,14 +83,11 @@ def test_stack_settings_and_the_page_cache_may_differ() -> None:
     assert "page-cache: requested as as-is and warm" in " ".join(found.warnings)
 
 
-def test_without_native_or_without_a_stack_there_is_no_comparison() -> None:
+def test_comparisons_need_native_and_stack_runs_of_one_repeat() -> None:
     every = runs()
     for of, said in (("barrier feed", "No native run is ok"), ("native", "no run in a stack")):
         with pytest.raises(UsageError, match=said):
             stack_overhead(runset([one for one in every if label(one) == of]))
-
-
-def test_a_native_run_of_another_repeat_does_not_pair() -> None:
     apart = [
         dataclasses.replace(one, repeat=Repeat("other", one.repeat.number)) if label(one) == "native" else one
         for one in runs()
@@ -169,7 +161,6 @@ def record_of(one: Member) -> dict[str, Any]:
 
 
 def test_tables_and_picture(tmp_path: Path) -> None:
-    """Seconds come first, the ratio has its interval, the first row has native layers; equal runs give equal files."""
     found = stack_overhead(runset(runs(drift_s=0.2)))
     _, barrier = table(found).to_dict("records")
     assert barrier["overhead, s"].startswith("28 (28 to 28)")

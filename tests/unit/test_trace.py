@@ -1,13 +1,16 @@
-"""The recorder: what was written comes back, whatever ends the process that wrote it."""
+"""The recorder and the registry of span kinds: everything that was written comes back."""
 
 from __future__ import annotations
 
+import copy
 import json
 import os
+import pickle
 import sys
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,8 +21,11 @@ from hypothesis import strategies as st
 
 from dlobd import spans as kinds
 from dlobd import tracing
+from dlobd.errors import BundleError
 from dlobd.evidence import recorder
-from dlobd.evidence.recorder import RecordedProcess
+from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
+from dlobd.schema import Process
+from dlobd.timeline.builder import LaneBuilder
 from dlobd.tracing.recorder import Recorder
 from tests.fake_clock import FakeClock
 from tests.waiting import until
@@ -81,7 +87,6 @@ def test_nested_spans_come_back_as_written(tmp_path_factory: pytest.TempPathFact
 
 
 def test_a_wait_an_instant_and_a_late_attribute_come_back(tmp_path: Path) -> None:
-    """Everything that a span can carry survives, also what is known only at its end, and the error that ended it."""
     own = Recorder(tmp_path, "worker", 3, threaded=False)
     wait = {"waits_for": ["@trainers"], "cause": "poll", "cause_period_ns": 5}
     with suppress(ZeroDivisionError), own.span(kinds.PUT, wait, block=1) as span:
@@ -98,16 +103,6 @@ def test_a_wait_an_instant_and_a_late_attribute_come_back(tmp_path: Path) -> Non
     assert found.start_ns <= instant.at_ns <= found.end_ns
     assert (process.process.role, process.process.index, process.process.pid) == ("worker", 3, os.getpid())
     assert len(process.anchors) == 2
-
-
-def test_a_process_may_become_something_else(tmp_path: Path) -> None:
-    own = Recorder(tmp_path, "python-worker", threaded=False)
-    with own.span(kinds.SpanKind("before", "spark")):
-        pass
-    own.identify("chief", 0)
-    own.close()
-    assert only(tmp_path).process.role == "chief"
-    assert len(only(tmp_path).spans) == 1
 
 
 def test_threads_have_stacks_of_their_own(tmp_path: Path) -> None:
@@ -139,9 +134,9 @@ def test_threads_have_stacks_of_their_own(tmp_path: Path) -> None:
     assert {span.thread for span in process.spans} == {""} | {thread.name for thread in threads}
 
 
-def test_no_line_is_lost_between_threads_and_the_writer(tmp_path: Path) -> None:
-    """While one thread writes as fast as it can, what others record in the same moment is written too."""
-    own = Recorder(tmp_path, "worker", threaded=False)
+@contextmanager
+def flushing(own: Recorder) -> Iterator[None]:
+    """Flush the recorder in another thread without a pause, with threads that switch as often as possible."""
     done = threading.Event()
 
     def write() -> None:
@@ -153,18 +148,34 @@ def test_no_line_is_lost_between_threads_and_the_writer(tmp_path: Path) -> None:
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        for k in range(5_000):
-            own.instant(kinds.InstantKind("k"), k=k)
+        yield
     finally:
         sys.setswitchinterval(interval)
         done.set()
         writer.join()
-    own.close()
+        own.close()
+
+
+def test_nothing_is_lost_between_threads_and_the_writer(tmp_path: Path) -> None:
+    own = Recorder(tmp_path, "worker", threaded=False)
+    with flushing(own):
+        for k in range(5_000):
+            own.instant(kinds.InstantKind("k"), k=k)
+        with own.span(kinds.TRAINER):
+            for k in range(2_000):
+                with own.span(kinds.STEP) as span:
+                    if k % 50 == 0:
+                        time.sleep(0.001)  # it is written while it is open
+                    span.note(k=k)
     assert [instant.attrs["k"] for instant in only(tmp_path).instants] == list(range(5_000))
+    steps = only(tmp_path).named("step")
+    assert [span.attrs for span in steps] == [{"k": k} for k in range(2_000)]
+    assert not any(span.truncated for span in steps)
+    (path,) = tmp_path.glob("spans-*.jsonl")
+    assert {"b", "s"} <= {line["k"] for line in lines(path) if line.get("n") == "step"}
 
 
 def test_a_span_that_is_over_is_one_line_and_one_that_is_open_two(tmp_path: Path) -> None:
-    """What was written while it was open gets its end later, with what was noted after; the order is that of begins."""
     own = Recorder(tmp_path, "worker", threaded=False)
     with own.span(kinds.TRAINER, None, k=1) as trainer:
         with own.span(kinds.GET) as get:
@@ -183,39 +194,7 @@ def test_a_span_that_is_over_is_one_line_and_one_that_is_open_two(tmp_path: Path
     assert outer.start_ns < inner.start_ns < inner.end_ns < step.start_ns < step.end_ns < outer.end_ns
 
 
-def test_no_end_is_lost_between_threads_and_the_writer(tmp_path: Path) -> None:
-    own = Recorder(tmp_path, "worker", threaded=False)
-    done = threading.Event()
-
-    def write() -> None:
-        while not done.is_set():
-            own.flush()
-
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        with own.span(kinds.TRAINER):
-            for k in range(2_000):
-                with own.span(kinds.STEP) as span:
-                    if k % 50 == 0:
-                        time.sleep(0.001)  # it is written while it is open
-                    span.note(k=k)
-    finally:
-        sys.setswitchinterval(interval)
-        done.set()
-        writer.join()
-    own.close()
-    steps = only(tmp_path).named("step")
-    assert [span.attrs for span in steps] == [{"k": k} for k in range(2_000)]
-    assert not any(span.truncated for span in steps)
-    (path,) = tmp_path.glob("spans-*.jsonl")
-    assert {"b", "s"} <= {line["k"] for line in lines(path) if line.get("n") == "step"}
-
-
-def test_what_recording_cost_is_what_the_file_holds(tmp_path: Path) -> None:
-    """The counts of each cost line are those of all lines before it; the last flush has one; time only grows."""
+def test_recording_costs_are_those_of_the_file(tmp_path: Path) -> None:
     own = Recorder(tmp_path, "worker", threaded=False)
     with own.span(kinds.TRAINER):
         for k in range(50):
@@ -280,7 +259,6 @@ def test_a_disk_that_refuses_does_not_end_the_job(tmp_path: Path, capsys: pytest
 
 
 def test_a_full_disk_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every line that it refuses, the anchor and who writes included; the sum is said at the end."""
     own = Recorder(tmp_path, "worker", threaded=False)
     with own.span(kinds.TRAINER):
         (tmp_path / f"spans-{os.getpid()}-{own._opened_ns}.jsonl").symlink_to("/dev/full")
@@ -296,9 +274,47 @@ def test_a_full_disk_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert own.cost.lines == 0
 
 
-def test_values_that_json_does_not_know_are_written_as_text(tmp_path: Path) -> None:
+def test_values_without_a_json_type_are_written_as_text(tmp_path: Path) -> None:
     own = Recorder(tmp_path, "driver", threaded=False)
     with own.span(kinds.SpanKind("read", "hdfs"), path=Path("/a b"), title="Zürich\n"):
         pass
     own.close()
     assert only(tmp_path).spans[0].attrs == {"path": "/a b", "title": "Zürich\n"}
+
+
+def test_a_span_of_an_unregistered_kind_is_refused() -> None:
+    process = Process("host", "driver", 0, 1)
+    recorded = RecordedProcess(process, "domain", 0, False, Path("spans-1-2.jsonl"))
+    recorded.spans = [RecordedSpan(1, 0, "spark", "of another version", 0, 9, False, {}, {}, "")]
+    with pytest.raises(BundleError, match="span of unknown kind: layer 'spark', name 'of another version'"):
+        LaneBuilder("driver", process).add_recorded(recorded)
+
+
+@pytest.mark.parametrize(
+    ("layer", "name", "expected"),
+    [
+        ("feed", "get", (kinds.GET, "")),
+        ("hdfs", "read test set", (kinds.READ_FILE, "test set")),
+        ("tensorflow", "read test set", (kinds.READ_LOCAL_FILE, "test set")),
+        ("hdfs", "write staging", (kinds.WRITE_STAGING, "")),
+        ("hdfs", "OPEN NameNode", (kinds.NAMENODE_CALL, "OPEN")),
+        ("yarn", "submit RPC", (kinds.SUBMIT_RPC, "")),
+        ("yarn", "allocate and launch AM container", (kinds.ALLOCATE_AND_LAUNCH_CONTAINER, "AM")),
+        ("spark", "get", None),
+    ],
+)
+def test_a_recorded_span_finds_its_kind(layer: str, name: str, expected: tuple[kinds.SpanKind, str] | None) -> None:
+    found = kinds.kind_of(layer, name)
+    assert found == expected
+    if found and expected:
+        assert found[0] is expected[0]
+        assert found[0].text(found[1]) == name
+
+
+def test_causes_and_copies_are_registered_rows() -> None:
+    assert kinds.cause_of("HDFS client's close retry, until its next try (0.4 s)") is kinds.CLOSE_RETRY_READ
+    assert kinds.cause_of(kinds.DONE_MARKER_POLL.text("0.1 s")) is kinds.DONE_MARKER_POLL
+    assert kinds.cause_of("poll") is None
+    for row in (*kinds.SPANS.values(), *kinds.INSTANTS.values(), *kinds.CAUSES.values()):
+        assert copy.deepcopy(row) is row
+        assert pickle.loads(pickle.dumps(row)) is row

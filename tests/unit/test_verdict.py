@@ -1,14 +1,19 @@
-"""The verdict on constructed hosts, and the kernel's counters against real bytes."""
+"""The transport that was used: constructed hosts, counters of the kernel, addresses of Spark and HDFS."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from dlobd.bundle import files
 from dlobd.channel import Channel
+from dlobd.evidence.evidence import Evidence
+from dlobd.experiment.files import load
+from dlobd.measures.transport import SPARK, planes, spark_addresses
 from dlobd.network.verdict import byte_counts
 from dlobd.network.verdict.evidence import (
     Counts,
@@ -36,29 +41,27 @@ def test_the_verdict_on_constructed_hosts(case: Case, tmp_path: Path) -> None:
     assert found == expected, "\n".join((f"{case.name}: {found} instead of {expected}", *plane.evidence))
 
 
-def test_a_disagreement_is_one_line(tmp_path: Path) -> None:
+def test_without_evidence_or_channel_there_is_no_disagreement(tmp_path: Path) -> None:
+    plane = verdict("exchange", Channel.parse("rdma@mlx5_0:1"), [])
+    assert (plane.kind, plane.agrees, plane.disagreement()) == ("unknown", None, "")
+    plane = verdict("exchange", None, CASES[0].ranks(tmp_path))
+    assert (plane.kind, plane.agrees) == ("verbs", None)
+
+
+def test_named_lines_state_addresses_and_disagreement(tmp_path: Path) -> None:
+    (case,) = (case for case in CASES if case.name == "tcp on one host")
+    plane = decided(case, tmp_path)
+    assert plane.addresses == ("10.0.0.1", "sockets:10.0.0.1:4711")
+    assert any("10.0.0.1 belongs to eth0" in line and "over lo" in line for line in plane.evidence)
+    (case,) = (case for case in CASES if case.name == "a network that one host did not use")
+    assert decided(case, tmp_path).disagreement() == (
+        "exchange: tcp@10.0.0.0/24 was requested, and tcp (eth0) was used: 10.3.0.2 is not in 10.0.0.0/24"
+    )
     for number, case in enumerate(CASES):
         line = decided(case, tmp_path / str(number)).disagreement()
         assert bool(line) == (case.agrees is False), case.name
         assert "\n" not in line
         assert not line or case.asked in line
-
-
-def test_without_evidence_nothing_is_known() -> None:
-    plane = verdict("exchange", Channel.parse("rdma@mlx5_0:1"), [])
-    assert (plane.kind, plane.agrees, plane.disagreement()) == ("unknown", None, "")
-
-
-def test_no_requested_channel_means_no_disagreement(tmp_path: Path) -> None:
-    plane = verdict("exchange", None, CASES[0].ranks(tmp_path))
-    assert (plane.kind, plane.agrees) == ("verbs", None)
-
-
-def test_bytes_between_ranks_of_one_host_go_over_lo(tmp_path: Path) -> None:
-    (case,) = (case for case in CASES if case.name == "tcp on one host")
-    plane = decided(case, tmp_path)
-    assert plane.addresses == ("10.0.0.1", "sockets:10.0.0.1:4711")
-    assert any("10.0.0.1 belongs to eth0" in line and "over lo" in line for line in plane.evidence)
 
 
 def test_connections_with_others_than_ranks_do_not_count(tmp_path: Path) -> None:
@@ -86,9 +89,8 @@ def test_a_library_that_counts_nothing_is_judged_by_its_connections(tmp_path: Pa
     assert (plane.kind, plane.interface, plane.agrees) == ("tcp", "eth0", True)
 
 
-def test_a_rank_that_ended_first_is_known_by_where_it_listened(tmp_path: Path) -> None:
-    """Its connections are gone when the last rank looks at its own: those that the first saw count, as they lead to
-    where a rank listened, or come from a rank's host to where it did itself. Those with HDFS still do not."""
+def test_a_rank_that_ended_first_is_known_by_its_listening_address(tmp_path: Path) -> None:
+    """The connections that the other rank saw count; those with HDFS do not."""
     hosts = [Host(tmp_path / name, name) for name in ("a", "b")]
     for number, host in enumerate(hosts, 1):
         host.interface("eth0", f"10.0.0.{number}")
@@ -167,14 +169,6 @@ def test_addresses_of_other_planes_must_lie_in_the_network(
     assert not plane.disagreement() or plane.disagreement().endswith("is not in 10.77.2.0/24")
 
 
-def test_addresses_outside_the_network_are_named(tmp_path: Path) -> None:
-    """The interface's name would not help."""
-    (case,) = (case for case in CASES if case.name == "a network that one host did not use")
-    assert decided(case, tmp_path).disagreement() == (
-        "exchange: tcp@10.0.0.0/24 was requested, and tcp (eth0) was used: 10.3.0.2 is not in 10.0.0.0/24"
-    )
-
-
 # ---- counters
 
 
@@ -197,18 +191,21 @@ def test_addresses_outside_the_network_are_named(tmp_path: Path) -> None:
     ],
 )
 def test_a_counter_wraps_or_is_unknown(before: int | None, after: int | None, unit: int, expected: int | None) -> None:
-    """32 and 64 bits wrap; a reset, saturated or missing counter is unknown."""
     assert counted(before, after, unit) == expected
 
 
-def test_an_interface_that_came_or_went_is_unknown() -> None:
-    """Not 0."""
+def test_a_counter_that_is_missing_or_cached_is_not_zero(tmp_path: Path) -> None:
     empty = Snapshot("a", "net", 0, (), (), ())
     one = InterfaceCounts("eth0", 1, 1500, (), Counts(5, 5, 5, 5))
     with_it = dataclasses.replace(empty, interfaces=(one,))
     assert with_it.since(empty).interfaces[0].counts == Counts()
     assert empty.since(with_it).interfaces[0].counts == Counts()
     assert with_it.since(with_it).interfaces[0].counts == Counts(0, 0, 0, 0)
+    host = Host(tmp_path)
+    host.device("rxe0", "Ethernet", "eth0", soft=True)
+    put(tmp_path / "sys/class/infiniband/rxe0/ports/1/hw_counters/lifespan", 30)
+    before = host.read()
+    assert host.read().at_ns - before.at_ns >= 30e6
 
 
 def test_evidence_survives_json(tmp_path: Path) -> None:
@@ -225,18 +222,10 @@ def test_evidence_survives_json(tmp_path: Path) -> None:
     assert found.after.sockets == tuple(sockets)
 
 
-def test_cached_counters_are_read_after_they_expire(tmp_path: Path) -> None:
-    host = Host(tmp_path)
-    host.device("rxe0", "Ethernet", "eth0", soft=True)
-    put(tmp_path / "sys/class/infiniband/rxe0/ports/1/hw_counters/lifespan", 30)
-    before = host.read()
-    assert host.read().at_ns - before.at_ns >= 30e6
-
-
 # ---- headers
 
 
-def test_headers_are_added_and_removed() -> None:
+def test_headers_follow_from_the_mtu() -> None:
     for framing, mtu, payload in (("tcp", 1500, 1448), ("ipoib", 2044, 1992), ("roce", 1024, 1024)):
         wire = byte_counts.wire_bytes(10 * payload, framing, mtu)  # type: ignore[arg-type]
         assert byte_counts.without_headers(wire, 10, framing) == 10 * payload  # type: ignore[arg-type]
@@ -244,11 +233,72 @@ def test_headers_are_added_and_removed() -> None:
     assert byte_counts.wire_bytes(1448, "tcp", 1500) == 1514
     assert byte_counts.wire_bytes(1448, "tcp", None) is None
     assert byte_counts.wire_bytes(1448, "tcp", 40) is None
-
-
-def test_the_mtu_of_roce_follows_from_the_interface() -> None:
     found = [byte_counts.roce_mtu_bytes(mtu) for mtu in (1500, 9000, 4200, 300, None)]
     assert found == [1024, 4096, 4096, None, None]
 
 
-# ---- this machine
+# ---- Spark and HDFS
+
+
+DRIVER, EXECUTOR = "10.77.2.9", "dlobd-worker-1.dlobd-fabric"
+"""In client mode Spark knows the driver by the address that dlobd gave it, executors by YARN's names of their hosts."""
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    events = [
+        {
+            "Event": "SparkListenerBlockManagerAdded",
+            "Block Manager ID": {"Executor ID": who, "Host": host, "Port": 7079},
+        }
+        for who, host in (("driver", DRIVER), ("1", EXECUTOR), ("2", "dlobd-worker-2.dlobd-fabric"))
+    ]
+    noted(tmp_path, files.EVENT_LOG, "".join(json.dumps(event) + "\n" for event in events))
+    return tmp_path
+
+
+def noted(bundle: Path, name: str, content: Any) -> None:
+    path = bundle / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+
+
+def client(tree: Path) -> dict[str, Any]:
+    host = Host(tree, "edge")
+    host.interface("eth0", "10.77.1.9")
+    host.interface("eth1", DRIVER)
+    return host.read().to_json()
+
+
+def spark(bundle: Path, asked: str = "tcp@10.77.2.0/24") -> Plane:
+    experiment = load("softmax-mnist-quick", (f"channel={asked}", "exchange=ring", "planes=all"))
+    found = planes(experiment, Evidence(bundle))
+    assert found is not None
+    (plane,) = (plane for plane in found if plane.plane == SPARK)
+    return plane
+
+
+def test_hosts_are_known_by_address_or_name(bundle: Path) -> None:
+    assert spark_addresses(Evidence(bundle)) == (DRIVER, EXECUTOR, "dlobd-worker-2.dlobd-fabric")
+    noted(bundle, files.HOSTS, {EXECUTOR: "10.77.2.3", "dlobd-worker-9.dlobd-fabric": "10.77.2.11"})
+    assert spark_addresses(Evidence(bundle)) == ("10.77.2.3", DRIVER, "dlobd-worker-2.dlobd-fabric")
+    noted(bundle, files.HOSTS, {EXECUTOR: DRIVER, "dlobd-worker-2.dlobd-fabric": "10.77.2.4"})
+    assert spark_addresses(Evidence(bundle)) == ("10.77.2.4", DRIVER)
+
+
+def test_the_clients_interfaces_make_the_drivers_address_known(bundle: Path, tmp_path: Path) -> None:
+    noted(bundle, files.HOSTS, {EXECUTOR: DRIVER, "dlobd-worker-2.dlobd-fabric": DRIVER})
+    plane = spark(bundle)
+    assert (plane.kind, plane.interface, plane.agrees) == ("unknown", "", None)
+    noted(bundle, files.CLIENT_INTERFACES, client(tmp_path / "tree"))
+    plane = spark(bundle)
+    assert (plane.kind, plane.interface, plane.agrees) == ("tcp", "eth1", True), plane.evidence
+    assert f"{DRIVER} is an address of eth1" in plane.evidence
+    assert spark(bundle, "tcp@10.77.1.0/24").agrees is False
+
+
+@pytest.mark.parametrize("cut", ['{"host": "edge", "interf', "{}", "[]", "null", '{"sockets": null, "host": "edge"}'])
+def test_truncated_interfaces_are_unknown(bundle: Path, cut: str) -> None:
+    noted(bundle, files.HOSTS, {EXECUTOR: DRIVER, "dlobd-worker-2.dlobd-fabric": DRIVER})
+    noted(bundle, files.CLIENT_INTERFACES, cut)
+    assert spark(bundle).kind == "unknown"

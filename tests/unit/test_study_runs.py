@@ -1,8 +1,11 @@
-"""Resource use over time: rates from counters, processes by role, the layers behind."""
+"""The studies of layers and of resource use: means, rates, pictures."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
+import math
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +13,85 @@ import pandas as pd
 import pytest
 
 from analysis.studies import pictures
+from analysis.studies.layer_breakdown import COLUMNS, overhead_table, picture
 from analysis.studies.resource_use import ROLES, cores_by_role, draw, layer_table, rates, strips
 from dlobd.errors import UsageError
 from dlobd.record.resources import HostUse, LayerUse, ResourceUse
+from dlobd.record.run import Run
 from dlobd.schema import Segment
+from tests.records import layer_row
 from tests.records import run as run_of
+
+RECORD = json.loads((Path(__file__).parents[1] / "golden" / "run.json").read_text())
+
+
+def run(**changes: Any) -> Run:
+    return Run.from_json(deepcopy(RECORD) | changes)
+
+
+def longer() -> Run:
+    layers = deepcopy(RECORD["layers"])
+    next(row for row in layers if row["layer"] == "hdfs")["ns"] += 2_000_000_000
+    return run(run_id="second", wall_ns=RECORD["wall_ns"] + 2_000_000_000, layers=layers)
+
+
+def test_one_run_has_one_row_a_layer_and_sums_to_the_wall() -> None:
+    table = overhead_table([run()])
+    assert list(table.columns) == list(COLUMNS)
+    assert list(table["layer"]) == [row["layer"] for row in RECORD["layers"]] + ["unattributed", "wall"]
+    assert table["seconds"][:-1].sum() == pytest.approx(table["seconds"].iloc[-1], abs=1e-9) == 50.0
+    assert table["percent"][:-1].sum() == pytest.approx(100, abs=1e-9)
+    assert set(table["n"]) == {1}
+    assert table["seconds_sd"].isna().all()
+    assert table.set_index("layer").loc["wall", "unexplained_s"] == 0.95
+
+
+def test_several_runs_give_mean_deviation_and_count() -> None:
+    """HDFS took 0.9 s and 2.9 s: 1.9 s on average with a deviation of sqrt(2) s; the others do not vary."""
+    table = overhead_table([run(), longer()]).set_index("layer")
+    assert table.loc["hdfs", "n"] == 2
+    assert table.loc["hdfs", "seconds"] == pytest.approx(1.9)
+    assert table.loc["hdfs", "seconds_sd"] == pytest.approx(math.sqrt(2))
+    assert table.loc["hdfs", "percent"] == pytest.approx((100 * 0.9 / 50 + 100 * 2.9 / 52) / 2)
+    assert table.loc["spark", "seconds_sd"] == 0
+
+
+def test_unmeasured_layers_are_no_zeros_and_pictures_have_two_formats(tmp_path: Path) -> None:
+    channel = layer_row("channel", "network", 10**9)
+    with_channel = run(not_measured=[], run_id="second", layers=[*RECORD["layers"], channel])
+    table = overhead_table([run(), with_channel]).set_index("layer")
+    assert (table.loc["channel", "n"], table.loc["channel", "seconds"]) == (1, 1.0)
+    assert "channel" not in overhead_table([run()]).set_index("layer").index
+    table = overhead_table([run()])
+    with pytest.raises(UsageError, match="neither"):
+        pictures.write(picture(table), tmp_path / "a.jpg")
+    with pytest.raises(UsageError, match="cannot be written"):
+        pictures.write(picture(table), tmp_path / "none" / "a.png")
+
+
+@pytest.mark.parametrize(
+    ("runs", "said"),
+    [
+        ([], "No run was given"),
+        ([run(wall_ns=None)], "no wall time"),
+        ([run(), run(status="failed", run_id="bad")], "Run bad is failed"),
+        ([run(), run(experiment_key="f" * 16)], "different experiments"),
+    ],
+)
+def test_runs_that_have_no_common_mean_are_refused(runs: list[Run], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        overhead_table(runs)
+
+
+@pytest.mark.parametrize("suffix", [".png", ".svg"])
+def test_equal_tables_give_equal_pictures(tmp_path: Path, suffix: str) -> None:
+    files = [tmp_path / f"{name}{suffix}" for name in ("a", "b", "c")]
+    for file, one in zip(files, (run(), run(), longer()), strict=True):
+        pictures.write(picture(overhead_table([one])), file)
+    first, again, other = (file.read_bytes() for file in files)
+    assert first == again != other
+    assert first.startswith(b"\x89PNG" if suffix == ".png" else b"<?xml")
+
 
 S = 10**9
 
@@ -32,7 +109,6 @@ def machine(seconds: int = 4) -> list[dict[str, Any]]:
 
 
 def test_rates_are_growth_between_samples() -> None:
-    """Of what has added up since the machine was started; a counter that a machine lacks has none."""
     frame = pd.DataFrame(machine())
     at_s, busy = rates(frame, "cpu_ns")
     assert list(at_s) == [0, 1, 2, 3, 4]
@@ -42,7 +118,6 @@ def test_rates_are_growth_between_samples() -> None:
 
 
 def test_processes_of_a_role_add_up_at_the_machines_times() -> None:
-    """Two ranks of half a core each from second 1 to 3; small roles together."""
     ranks = [sample(at, 7 + 0.5 * (at - 1), "worker", index) for index in (0, 1) for at in (1, 1.5, 3)]
     small = [sample(at, 0.001 * (number + 1) * at, f"small-{number}") for number in range(ROLES + 2) for at in range(5)]
     at_s, by_role = cores_by_role(pd.DataFrame([*machine(), *ranks, *small]))
@@ -82,8 +157,7 @@ def used(layer: str, seconds: int) -> LayerUse:
     )
 
 
-def test_the_means_by_layer() -> None:
-    """Percent of all cores and MB/s, over the layer's own seconds; a column that no layer has is left out."""
+def test_the_means_by_layer_need_samples() -> None:
     host = HostUse("h", "m", 2, 8 * S, 4 * S, 2 * S, 0, S, 0, 4 * S, 0, None, 0, 0, 0)
     use = ResourceUse(S, 5, S, 1, (host,), (), (used("yarn", 1), used("spark", 3)), ())
     table = layer_table(dataclasses.replace(run_of(), resources=use))
@@ -93,8 +167,5 @@ def test_the_means_by_layer() -> None:
     assert list(table["network, MB/s"]) == pytest.approx([2, 2])
     assert "disk written, MB/s" not in table
     assert "GPU busy, %" not in table
-
-
-def test_a_run_that_was_not_sampled_is_refused() -> None:
     with pytest.raises(UsageError, match="has no samples of its resources"):
         layer_table(run_of(resources=None))
