@@ -1,4 +1,4 @@
-"""Executes experiments: an experiment in, a bundle out. Start reading at `runner`.
+"""Executes an experiment and produces a bundle. Start reading at `runner`.
 
     runner        the steps of a run, in order
     preflight/    checks before it

@@ -1,8 +1,8 @@
-"""Fusion of many small tensors into few large messages, because each message costs a latency, and shards of buffers.
+"""Shards of buffers, and fusion of many small tensors into few large messages, because each message costs a latency.
 
 A plan is made once, from the shapes and types of the tensors. Each call then copies tensors into the plan's buckets and
-out of them. A bucket has one type and holds its tensors in their order. Tensors are never cut: one that is larger than
-a bucket has a bucket of its own.
+out of them. A bucket has one type and holds its tensors in their order. Tensors are never cut: a tensor that is larger
+than a bucket has its own bucket.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""This machine without a cluster: files in a directory, ranks as plain processes."""
+"""Place on this machine without a cluster: files in a directory, ranks as plain processes."""
 
 from __future__ import annotations
 

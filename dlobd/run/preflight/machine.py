@@ -1,7 +1,7 @@
 """Checks of this machine for `dlobd doctor`, and the list of sockets that a run opens.
 
-For an external cluster only the parts that a run there needs are checked, and `cluster` adds its own. Without RDMA a
-run uses Ethernet, so that diagnoses of `channels` are optional unless a channel is required.
+For an external cluster only the parts that its runs need are checked, and `cluster` adds checks of the cluster. Without
+RDMA a run uses Ethernet, so diagnoses of `channels` are optional unless a channel is required.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from dlobd.user_file import MemberRef
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """A socket that a run opens: the program, its address and its protection."""
+    """Socket that a run opens: its program, its address and its protection."""
 
     program: str
     address: str
@@ -59,11 +59,12 @@ LISTENERS = tuple(Listener(*map(str.strip, line.split("|"))) for line in _LISTEN
 
 
 def listeners(conf_dir: Path | None = None) -> tuple[Listener, ...]:
-    """Return the sockets that a run opens here, and on the nodes of an external cluster if `conf_dir` names one."""
+    """Return the sockets that a run opens on this machine, and on the nodes of an external cluster if `conf_dir` names
+    a cluster."""
     if conf_dir is None:
         return LISTENERS
     node = "each host's address in the cluster"
-    # the first row is the daemons: an external cluster has its own
+    # the first row is for the embedded daemons, which an external cluster does not use
     return tuple(replace(row, address=row.address.replace("127.0.0.1", node)) for row in LISTENERS[1:])
 
 
@@ -71,8 +72,8 @@ def examine(conf_dir: Path | None = None, require: Sequence[str] = (), allow_sof
     """Return the diagnoses of all parts, in the order in which a run needs them.
 
     Args:
-        conf_dir: HADOOP_CONF_DIR of the external cluster of the run. A request to it takes at most
-            `cluster.ANSWER_S`, so that the check ends within a minute even if nothing answers.
+        conf_dir: HADOOP_CONF_DIR of the external cluster of the run. A request to the cluster takes at most
+            `cluster.ANSWER_S`, so that the check ends within a minute even if no daemon answers.
         require: channels that must exist, TRANSPORT[@DEVICE].
         allow_soft: accept an RDMA device in software.
 
@@ -91,7 +92,8 @@ def examine(conf_dir: Path | None = None, require: Sequence[str] = (), allow_sof
 
 
 def exit_code(diagnoses: Sequence[Diagnosis]) -> int:
-    """Return the exit code that a run would have: 3 because of this machine, 4 because of the external cluster."""
+    """Return the exit code that a run would have: 3 for a broken part of this machine, 4 for one of the external
+    cluster."""
     broken = [one for one in diagnoses if one.verdict == "broken" and not one.optional]
     if not broken:
         return 0
