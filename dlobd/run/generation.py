@@ -15,7 +15,7 @@ from dlobd.run.collect import application
 from dlobd.run.observer import Report
 from dlobd.run.place.base import Place
 from dlobd.run.schedulers.base import Submission
-from dlobd.run.submit import submit
+from dlobd.run.submitted_process import submit
 from dlobd.schema import Experiment
 from dlobd.trust import reasons
 

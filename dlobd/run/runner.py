@@ -44,7 +44,7 @@ from dlobd.run import (
     provenance,
     resource_sampler,
     staging,
-    submit,
+    submitted_process,
 )
 from dlobd.run import run_record as run_records
 from dlobd.run.observer import Report, RunObserver, prefixed
@@ -219,7 +219,7 @@ def _execute(this: _Run, kind: PlaceKind, place: Place) -> None:
     report(f"submit: starting {Path(command.argv[0]).name}")
     with orphans.watched(bundle.run_id, place.rm_url):
         with _sampling(bundle, place, experiment.timeout_s) as unsampled:
-            window = submit.submit(
+            window = submitted_process.submit(
                 command,
                 bundle.logs,
                 experiment.timeout_s,

@@ -89,7 +89,7 @@ def free_addresses(count: int) -> list[str]:
 
 
 def wait(ranks: list[subprocess.Popen[bytes]], status: JobStatus, join_watch: JoinWatch | None = None) -> None:
-    """Wait until all ranks have succeeded; `dlobd.run.submit` has the job's deadline. Raises TrainingFailed."""
+    """Wait until all ranks have succeeded. Raises TrainingFailed. `dlobd.run` has the job's deadline."""
     with ExitStack() as stack:
         memory = MemoryGroup.read()
         poller = select.poll()

@@ -18,7 +18,7 @@ from dlobd.job.description import Job
 from dlobd.run.observer import Report
 from dlobd.run.run_record import SetupTimes
 from dlobd.run.schedulers.base import Target
-from dlobd.run.submit import Window
+from dlobd.run.submitted_process import Window
 from dlobd.schema import Runnable
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from dlobd.run.observer import Report, prefixed
 from dlobd.run.place.base import Lent, Metrics
 from dlobd.run.run_record import SetupTimes
 from dlobd.run.schedulers.base import Target
-from dlobd.run.submit import Window
+from dlobd.run.submitted_process import Window
 from dlobd.schema import Runnable
 
 

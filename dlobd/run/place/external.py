@@ -42,7 +42,7 @@ from dlobd.run.place.base import Lent, Metrics
 from dlobd.run.preflight.cluster import check_capacity, check_nodes, nodes_have_dlobd
 from dlobd.run.run_record import SetupTimes
 from dlobd.run.schedulers.base import PackedInstallation, Target
-from dlobd.run.submit import Window
+from dlobd.run.submitted_process import Window
 from dlobd.schema import Experiment, Runnable
 
 REPORT_S = 2.0

@@ -38,7 +38,7 @@ from dlobd.run.run_record import SetupTimes
 from dlobd.run.schedulers.base import Target
 from dlobd.run.schedulers.spark_submit import environment
 from dlobd.run.schedulers.standalone import DAEMON_MEMORY_MB, MAX_WORKERS
-from dlobd.run.submit import Window
+from dlobd.run.submitted_process import Window
 from dlobd.schema import Runnable
 
 START_TIMEOUT_S = 60.0
