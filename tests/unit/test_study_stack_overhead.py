@@ -100,7 +100,7 @@ def test_a_native_run_of_another_repeat_does_not_pair() -> None:
         dataclasses.replace(one, repeat=Repeat("other", one.repeat.number)) if label(one) == "native" else one
         for one in runs()
     ]
-    with pytest.raises(UsageError, match="No repeat has both a native run and one of barrier feed"):
+    with pytest.raises(UsageError, match="No repeat has both a native run and a run of barrier feed"):
         stack_overhead(runset(apart))
 
 
