@@ -7,7 +7,8 @@ A class declares its fields once:
         loss: float = member("Mean loss of its steps.", unit="nats", source="own mark `epoch done` of the chief")
 
 `json_schema` gives the JSON Schema of such a class, `decoded` builds it from JSON, `plain` writes it as JSON, and
-`numbers` lists each number with its description. Only the standard library: tracing imports it on the cluster.
+`numbers` lists each number with its description. Standard library only, because tracing imports this module on the
+cluster.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ T = TypeVar("T")
 JsonSchema = dict[str, Any]
 
 UNITS = ("ns", "bytes", "share")
-"""A field whose name ends in one of these has it as its unit."""
+"""Units that a field has if its name ends in them."""
 
 _JSON_TYPES: Mapping[object, str] = {bool: "boolean", int: "integer", float: "number", NoneType: "null"}
 
@@ -38,9 +39,9 @@ class Description:
         formula: the computation, from other members or from evidence.
         source: the origin of a value that is not computed.
         limits: keywords of JSON Schema, such as `pattern`.
-        valid: valid values of a setting: a range, or the kind of the registry that has their names.
-        zero: 0 is valid too, outside of the range.
-        axis: it may be an axis of a sweep.
+        valid: valid values of a setting: a range, or the kind of the registry that lists them.
+        zero: True if 0 is valid too, outside of the range.
+        axis: True if the field may be an axis of a sweep.
     """
 
     text: str
@@ -69,7 +70,7 @@ def member(
     maximum: float | None = None,
     pattern: str = "",
 ) -> Any:
-    """Declare a field. Numbers are at least `minimum`; None stands for no limit."""
+    """Declare a field. Numbers are at least `minimum`; None means no limit."""
     limits = {"minimum": minimum, "maximum": maximum, "pattern": pattern or None}
     known = {name: limit for name, limit in limits.items() if limit is not None}
     return dataclasses.field(default=default, metadata={"about": Description(text, unit, formula, source, known)})
@@ -101,7 +102,7 @@ def described(*, kw_only: bool = False) -> Callable[[type[T]], type[T]]:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number of a record: its path, such as `layers[].ns`, and its documentation."""
+    """Number of a record: its path, such as `layers[].ns`, and its documentation."""
 
     path: str
     unit: str
@@ -133,7 +134,7 @@ def _unit(name: str) -> str:
 
 
 def _leaves(kind: object) -> Iterator[tuple[object, str]]:
-    """Yield the types at the ends of a type, each with the suffix of its path."""
+    """Yield the innermost types of a type, each with the suffix of its path."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
         for argument in arguments:
@@ -195,7 +196,7 @@ def _described(schema: JsonSchema, about: Description | None) -> JsonSchema:
 
 
 def decoded(kind: Any, value: Any) -> Any:
-    """Build `value`, of JSON, as `kind`. Raises TypeError if a member is missing or unknown."""
+    """Build an instance of `kind` from the JSON value `value`. Raises TypeError if a member is missing or unknown."""
     if value is None:
         return None
     origin, arguments = get_origin(kind), get_args(kind)
@@ -214,7 +215,7 @@ def decoded(kind: Any, value: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Return `value` as JSON has it: dataclasses as objects, tuples as arrays."""
+    """Return `value` as JSON-compatible values: dataclasses as objects, tuples as arrays."""
     if dataclasses.is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):

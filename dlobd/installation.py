@@ -13,11 +13,11 @@ from dlobd.paths import PACKAGE, python
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """An installation of dlobd.
+    """Installation of dlobd.
 
     Args:
-        version: version with a digest of the files, such as 0.2.0+0123456789ab, since commits share a version.
-        python: interpreter with dlobd and its dependencies.
+        version: version with a digest of the files, such as 0.2.0+0123456789ab, because several commits share a
+        version. python: interpreter with dlobd and its dependencies.
     """
 
     version: str

@@ -1,6 +1,6 @@
-"""Registries: name -> lazily imported object, or the reason why it is not available. `dlobd.axes` has all of them.
+"""Registries: name -> lazily imported object, or the reason why it is not available. `dlobd.axes` has all registries.
 
-Listing a registry imports nothing: a member whose library is missing is listed with that reason. Other packages add
+Listing a registry imports nothing. A member with a missing library is listed with that reason. Other packages add
 members by entry points with values `module:attribute`; names of dlobd's own members take precedence.
 """
 
@@ -20,12 +20,12 @@ from dlobd.paths import data_file
 from dlobd.user_file import MemberRef
 
 LARGEST_MODEL_MB = 1792
-"""Bound for models of other packages and of users: that of VGG-16."""
+"""Memory bound for models of other packages and of users, equal to that of VGG-16."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A member of an axis.
+    """Member of an axis.
 
     Args:
         target: "module:attribute"; empty for a member without code in dlobd.
@@ -33,8 +33,8 @@ class Row:
         unavailable: reason why this version cannot use it on any machine; empty if it can.
         data_file: required file below a data folder; empty if there is none.
         without_data: reason for a missing data file, and remedy.
-        memory_mb: of a model beside that of SoftMax regression, with batches of up to 50; a bound.
-        part_of: the whole member, if this one is a part of it and every report must state that; else empty.
+        memory_mb: upper bound of a model's memory beyond that of SoftMax regression, for batches of up to 50.
+        part_of: name of the whole, if this member is a part of it and every report must state that; else empty.
         package: package and version that added it by an entry point; empty for dlobd's own.
     """
 
@@ -50,10 +50,10 @@ class Row:
     package: str = ""
 
     def reason(self) -> str | None:
-        """Return the reason why the member is not available here; None if it is."""
+        """Return the reason why the member is not available on this machine; None if it is available."""
         if self.unavailable:
             return self.unavailable
-        if self.package:  # only the top package: searching for a submodule imports the package
+        if self.package:  # only the top package, because the search for a submodule imports the package
             modules: tuple[str, ...] = (self.target.partition(":")[0].partition(".")[0],)
         else:
             modules = (*self.needs, self.target.partition(":")[0]) if self.target else self.needs
@@ -64,13 +64,13 @@ class Row:
 
 
 class Registry:
-    """The members of one axis, in display order.
+    """Members of one axis, in display order.
 
     Args:
         kind: the axis, in the plural: models, datasets, ...
         room: package of the targets of `rows`.
         needs: modules that each member of `rows` needs.
-        group: entry-point group for members of other packages; empty if they cannot add any.
+        group: entry-point group for members of other packages; empty if they cannot add members.
     """
 
     def __init__(self, kind: str, *rows: Row, room: str = "", needs: tuple[str, ...] = (), group: str = "") -> None:
@@ -100,7 +100,7 @@ class Registry:
         return tuple(self._all())
 
     def built_in(self) -> tuple[str, ...]:
-        """Return the members that come with dlobd, without a search for others."""
+        """Return the members that come with dlobd, without a search for members of other packages."""
         return tuple(self._rows)
 
     def available(self) -> list[tuple[str, str, str | None]]:
@@ -108,7 +108,7 @@ class Registry:
         return [(row.name, row.title, row.reason()) for row in self]
 
     def row(self, name: str) -> Row:
-        """Return the row of `name`. Raises UsageError if there is no such member, with the most similar name."""
+        """Return the row of `name`. Raises UsageError, with the most similar name, if there is no such member."""
         if name in self._rows:
             return self._rows[name]
         if name not in (members := self._all()):
@@ -118,7 +118,7 @@ class Registry:
     def get(self, name: str) -> Any:
         """Import the object of `name`; None for a member without code in dlobd.
 
-        Raises UsageError if there is no such member, SetupError if it is not available here.
+        Raises UsageError if there is no such member, SetupError if it is not available on this machine.
         """
         row = self.row(name)
         if reason := row.reason():
@@ -128,7 +128,7 @@ class Registry:
         return self._imported(row)
 
     def resolve(self, ref: MemberRef, sha256: str, text: Callable[[], str] | None = None) -> Any:
-        """Return the object in the user's file, or import it as `get`. Raises UsageError and SetupError.
+        """Return the object in the user's file, or import it like `get`. Raises UsageError and SetupError.
 
         Args:
             text: returns the file's text; by default, the file is read on this machine.

@@ -2,7 +2,7 @@
 
 A row contains all properties of its kind: name, layer, quality of the evidence, the role it waits for, its named wait,
 the evidence without which its time may belong to another layer, the findings that it supports, and the next step that
-an event makes possible. Recorders, lanes, attribution, findings and reports refer to the row.
+an event enables. Recorders, lanes, attribution, findings and reports refer to the row.
 
 A kind is its name, a `str`, because recorded files and run.json contain names. Names are part of the stored format: a
 name never gets another meaning. A name with `{}` is a template; the variable part is the span's `detail`. Kinds of two
@@ -20,12 +20,12 @@ from typing import Any, Literal
 from dlobd.layers import CHANNEL, CLIENT, FEED, HDFS, LAUNCHER, SPARK, TENSORFLOW, USER, YARN
 
 OwnQuality = Literal["measured", "between marks"]
-MEASURED: OwnQuality = "measured"  # begin and end of one call or of one phase were observed
-BETWEEN_MARKS: OwnQuality = "between marks"  # two marks of different things; nothing inside was observed
+MEASURED: OwnQuality = "measured"  # begin and end of one call or phase were observed
+BETWEEN_MARKS: OwnQuality = "between marks"  # two log marks of different events; nothing between them was observed
 
 
 class EvidenceFile(Enum):
-    """Evidence whose absence can hide the owner of a span's time."""
+    """Evidence that, if it is missing, can hide the layer that owns a span's time."""
 
     DRIVER_SPANS = auto()
     RANK_SPANS = auto()
@@ -42,22 +42,22 @@ DRIVER_SPANS, RANK_SPANS, WORKER_SPANS, DRIVER_LOG, DRIVER_JVM_LOG, AM_LOG, EXEC
 PYTHON_EVIDENCE = (DRIVER_SPANS, RANK_SPANS, WORKER_SPANS, DRIVER_LOG, AM_LOG, EXECUTOR_LOG)
 """Evidence of the work of Python processes, and of calls that wait for another Python process."""
 CONTAINER_EVIDENCE = (RM_LOG, NM_LOG)
-"""Evidence of the steps from a container's request to its process; each daemon logs a part of them."""
+"""Evidence of the steps from a container's request to its process; each daemon logs some of these steps."""
 SUBMIT_EVIDENCE = (DRIVER_SPANS, DRIVER_LOG, DRIVER_JVM_LOG)
 
-# ---- roles that a recorded wait waits for: no process knows the lanes of others
+# ---- roles that a recorded wait waits for, because a process does not know the lanes of others
 
 WAIT_FEEDER = "@feeder"  # the process that feeds this trainer: its executor, or its parent
 WAIT_READER = "@reader"  # the threads that read for this trainer
 WAIT_TRAINER = "@trainer"  # the trainer that this executor started last
 WAIT_TRAINERS = "@trainers"  # the trainer that finishes last
-WAIT_LAST_RESERVATION = "@last-reservation"  # the node whose reservation came last
+WAIT_LAST_RESERVATION = "@last-reservation"  # the node with the last reservation
 
 # ---- collectives: with `call`, the number of the collective, the members form one group
 
-STEP_RENDEZVOUS = "step"  # the exchange is inside: the step itself is the collective
-EXCHANGE_RENDEZVOUS = "exchange"  # the exchange is outside
-PEERS_RENDEZVOUS = "peers"  # all ranks have packed
+STEP_RENDEZVOUS = "step"  # exchange inside the step: the step itself is the collective
+EXCHANGE_RENDEZVOUS = "exchange"  # exchange outside the step
+PEERS_RENDEZVOUS = "peers"  # barrier until all ranks have packed
 
 # ---- purposes of files: the variable part of `read {}` and `write {}`
 
@@ -72,7 +72,7 @@ DONE_MARKER = "done-marker"
 class Cause(str):
     """A heartbeat, poll or sleep that explains the end of a wait, up to its period.
 
-    The value is the beginning of the text in files and reports; `text()` adds the details in parentheses."""
+    Its value is the beginning of the text in files and reports; `text()` adds the details in parentheses."""
 
     period_is_read: bool
     """True if the length of the period was read from the run; False if it is the default of the setting or code."""
@@ -100,7 +100,7 @@ class Cause(str):
         """Return the fields of a recorded wait.
 
         Args:
-            period_ns: the period that was read; 0: the default.
+            period_ns: the period that was read from the run; 0: the default.
         """
         return {"cause": self.text(details), "cause_period_ns": period_ns or self.period_ns}
 
@@ -155,17 +155,17 @@ CAUSES: dict[str, Cause] = {row: row for row in [*globals().values()] if type(ro
 
 
 class SpanKind(str):
-    """One kind of span. Recorders add the wait of its row to every span; see `wait`.
+    """Kind of span. Recorders add the wait of its row to every span; see `wait`.
 
     Attributes:
-        quality: how well the span's own time is known.
+        quality: quality of the evidence for the span's own time.
         hidden_by: evidence without which the span's own time may belong to another layer.
-        findings: codes of the findings whose time this kind is part of.
+        findings: codes of the findings that include the time of this kind.
         waits_for: role that a recorded span of this kind always waits for.
         cause: named wait of a recorded span of this kind.
         rendezvous: kind of collective that a recorded span of this kind is a member of.
         role: role of the process that spends the time, if it is not the process of the lane.
-        pauses_training: the chief does it while the other ranks wait for the chief.
+        pauses_training: True if the other ranks wait for the chief during the span.
     """
 
     layer: str
@@ -178,7 +178,7 @@ class SpanKind(str):
     role: str
     pauses_training: bool
     wait: dict[str, Any]
-    """The wait of every recorded span of this kind, from three other columns; empty if it has none."""
+    """Wait of every recorded span of this kind, from three other columns; empty if there is no wait."""
 
     def __new__(
         cls,
@@ -225,12 +225,12 @@ def _executor(name: str, quality: OwnQuality = MEASURED, *hidden_by: EvidenceFil
 
 # ---- the client, spark-submit and the driver
 
-APPLICATION = SpanKind("application", CLIENT, BETWEEN_MARKS)  # submitted by hand
+APPLICATION = SpanKind("application", CLIENT, BETWEEN_MARKS)  # wait of a run that the user submitted by hand
 START_SPARK_SUBMIT = SpanKind("start spark-submit", CLIENT)
 WAIT_FOR_SPARK_SUBMIT = SpanKind("wait for spark-submit", CLIENT, hidden_by=SUBMIT_EVIDENCE)
 START_PARENT = SpanKind("start parent process", CLIENT)
 WAIT_FOR_PARENT = SpanKind("wait for parent process", CLIENT, hidden_by=SUBMIT_EVIDENCE)
-INSTALL_HOOKS = SpanKind("install hooks", CLIENT)  # before the user's own script
+INSTALL_HOOKS = SpanKind("install hooks", CLIENT)  # before the start of the user's own script
 
 SPARK_SUBMIT_SCRIPT = SpanKind("spark-submit script", SPARK, BETWEEN_MARKS)
 SUBMIT_JVM_STARTS = SpanKind("SparkSubmit JVM starts", SPARK, BETWEEN_MARKS, hidden_by=SUBMIT_EVIDENCE)
@@ -239,7 +239,7 @@ DRIVER_PYTHON_STARTS = SpanKind("driver Python starts", SPARK, BETWEEN_MARKS)
 DRIVER_PYTHON_EXITS = SpanKind("driver Python exits, JVM stops", SPARK, BETWEEN_MARKS, hidden_by=SUBMIT_EVIDENCE)
 JVM_PROCESS_EXITS = SpanKind("JVM process exits", SPARK, BETWEEN_MARKS)
 
-DRIVER = SpanKind("driver", SPARK, BETWEEN_MARKS, hidden_by=(DRIVER_SPANS,))  # the whole of the driver's Python
+DRIVER = SpanKind("driver", SPARK, BETWEEN_MARKS, hidden_by=(DRIVER_SPANS,))  # all of the driver's Python
 PARENT = SpanKind("parent", LAUNCHER, BETWEEN_MARKS, hidden_by=(DRIVER_SPANS,))  # the process that starts native ranks
 PARENT_PYTHON_STARTS = SpanKind("parent Python starts", LAUNCHER, BETWEEN_MARKS)
 PARENT_PYTHON_EXITS = SpanKind("parent Python exits", LAUNCHER, BETWEEN_MARKS, hidden_by=(DRIVER_SPANS,))
@@ -247,8 +247,8 @@ USER_CODE = SpanKind("user code", USER, BETWEEN_MARKS)  # the user's script or f
 USER_MAIN = SpanKind("user code", TENSORFLOW, BETWEEN_MARKS)  # the user's main function on a node of TFCluster
 IMPORT_PYSPARK = SpanKind("import pyspark", SPARK, findings="cold-start")
 IMPORT_PYSPARK_WORKER = SpanKind("import pyspark.worker", SPARK, findings="cold-start")
-SPARK_CONTEXT = SpanKind("SparkContext", SPARK, hidden_by=(DRIVER_LOG,))  # its constructor
-SPARK_SESSION = SpanKind("SparkSession", SPARK, hidden_by=(DRIVER_LOG,))  # getOrCreate
+SPARK_CONTEXT = SpanKind("SparkContext", SPARK, hidden_by=(DRIVER_LOG,))  # constructor
+SPARK_SESSION = SpanKind("SparkSession", SPARK, hidden_by=(DRIVER_LOG,))  # SparkSession.getOrCreate
 SPARK_CONTEXT_STOP = SpanKind("SparkContext.stop", SPARK, hidden_by=(DRIVER_LOG,))
 INPUT_SPLITS = SpanKind("input splits", SPARK, hidden_by=PYTHON_EVIDENCE)  # the RDD of the input's files is made
 UNPICKLE_FUNCTION = SpanKind("unpickle function", SPARK)
@@ -323,7 +323,7 @@ AM_LAUNCH_SCRIPT = _am("AM launch script", BETWEEN_MARKS, NM_LOG)
 AM_JVM_BOOTS = _am("AM JVM boots", BETWEEN_MARKS)
 AM_REGISTERS = _am("AM registers", BETWEEN_MARKS, DRIVER_LOG, RM_LOG)
 AM_SERVES_DRIVER = _am("AM serves the driver", BETWEEN_MARKS, DRIVER_SPANS, DRIVER_LOG, RM_LOG)
-AM_RUNS_DRIVER = _am("AM runs the driver", BETWEEN_MARKS, DRIVER_SPANS)  # cluster mode
+AM_RUNS_DRIVER = _am("AM runs the driver", BETWEEN_MARKS, DRIVER_SPANS)  # in cluster mode
 AM_STOPS = _am("AM stops", BETWEEN_MARKS)
 AM_PREPARES_REQUEST = _am("AM prepares its request", BETWEEN_MARKS)
 AM_ASKS_FOR_CONTAINER = _am("AM asks for executor container", BETWEEN_MARKS, *CONTAINER_EVIDENCE)
@@ -372,9 +372,9 @@ AWAIT_RESERVATIONS = SpanKind(  # at the driver and at each node
     "await reservations", LAUNCHER, hidden_by=PYTHON_EVIDENCE, waits_for=WAIT_LAST_RESERVATION
 )
 START_TASK = SpanKind("start task", LAUNCHER, BETWEEN_MARKS)  # of one executor
-FEED_TASK = SpanKind("feed task", LAUNCHER, BETWEEN_MARKS, findings="feed")  # of one partition
+FEED_TASK = SpanKind("feed task", LAUNCHER, BETWEEN_MARKS, findings="feed")  # task of one partition
 SHUTDOWN_TASK = SpanKind("shutdown task", LAUNCHER, BETWEEN_MARKS)  # of one executor
-SLEEP = SpanKind("sleep", LAUNCHER)  # of a third party, with its cause
+SLEEP = SpanKind("sleep", LAUNCHER)  # sleep in third-party code, with its cause
 FEED_JOB = SpanKind("feed job", SPARK, hidden_by=PYTHON_EVIDENCE, waits_for=WAIT_TRAINERS)  # all partitions and epochs
 AWAIT_TRAINERS = SpanKind(
     "await trainers", LAUNCHER, hidden_by=PYTHON_EVIDENCE, waits_for=WAIT_TRAINERS, cause=DONE_MARKER_POLL
@@ -382,15 +382,15 @@ AWAIT_TRAINERS = SpanKind(
 LAST_NOTICE_HEARD = SpanKind("last notice heard", LAUNCHER)
 TELL_DRIVER = SpanKind("tell driver", LAUNCHER)  # a rank reports that it is done
 FORK_TRAINER = SpanKind("fork trainer", LAUNCHER)
-MIRRORED_STRATEGY_RUNNER = SpanKind("MirroredStrategyRunner", LAUNCHER)  # its constructor
+MIRRORED_STRATEGY_RUNNER = SpanKind("MirroredStrategyRunner", LAUNCHER)  # constructor
 BARRIER_JOB = SpanKind("barrier job", SPARK, hidden_by=PYTHON_EVIDENCE)
-BARRIER_TASK = SpanKind("barrier task", LAUNCHER, BETWEEN_MARKS)  # of one rank
+BARRIER_TASK = SpanKind("barrier task", LAUNCHER, BETWEEN_MARKS)  # task of one rank
 START_CHILD = SpanKind("start child", LAUNCHER)  # the process of a trainer
 ALL_GATHER_ADDRESSES = SpanKind(
     "all-gather addresses", LAUNCHER, hidden_by=PYTHON_EVIDENCE, cause=BARRIER_POLL, rendezvous="all-gather addresses"
 )
 TELL_PLACE = SpanKind("tell child its place", LAUNCHER)
-AWAIT_PLACE = SpanKind("await place", LAUNCHER, hidden_by=PYTHON_EVIDENCE, waits_for=WAIT_FEEDER)  # the child
+AWAIT_PLACE = SpanKind("await place", LAUNCHER, hidden_by=PYTHON_EVIDENCE, waits_for=WAIT_FEEDER)  # the child process
 WAIT_FOR_TRAINER = SpanKind(  # a task waits for the end of its trainer's process
     "wait for trainer", SPARK, hidden_by=PYTHON_EVIDENCE, waits_for=WAIT_TRAINER
 )
@@ -403,16 +403,16 @@ NOT_YET_FORKED = SpanKind("not yet forked", LAUNCHER, BETWEEN_MARKS, hidden_by=P
 
 READ_BLOCK = SpanKind("read block", SPARK, findings="feed")  # Spark hands over a block
 READ_ROWS = SpanKind("read rows", SPARK, findings="feed")  # Spark hands over the user's own rows
-PUT = SpanKind("put", FEED, findings="feed")  # into the queue or pipe
-GET = SpanKind("get", FEED, hidden_by=PYTHON_EVIDENCE, findings="feed", waits_for=WAIT_FEEDER)  # out of it
-TAKE_BLOCK = SpanKind("take block", FEED, findings="feed")  # the rest of a get once its block is there
-WRITE_BLOCK = SpanKind("write block", FEED, findings="feed")  # the rest of a put once there is room
+PUT = SpanKind("put", FEED, findings="feed")  # to the queue or pipe
+GET = SpanKind("get", FEED, hidden_by=PYTHON_EVIDENCE, findings="feed", waits_for=WAIT_FEEDER)  # from the queue or pipe
+TAKE_BLOCK = SpanKind("take block", FEED, findings="feed")  # rest of a get after its block has arrived
+WRITE_BLOCK = SpanKind("write block", FEED, findings="feed")  # rest of a put after the queue has room
 READ_AHEAD = SpanKind("read ahead", FEED, BETWEEN_MARKS, findings="feed")  # a thread gets blocks in advance
 AWAIT_BLOCK = SpanKind(  # the step loop waits for that thread
     "await block", FEED, hidden_by=PYTHON_EVIDENCE, findings="feed", waits_for=WAIT_READER
 )
 JOIN_QUEUE = SpanKind("join queue", FEED, BETWEEN_MARKS, findings="feed")
-PUT_RESULTS = SpanKind("put results", FEED, findings="feed")  # of an inference
+PUT_RESULTS = SpanKind("put results", FEED, findings="feed")  # results of an inference
 TERMINATE_FEED = SpanKind("terminate feed", FEED, findings="feed", cause=TERMINATE_POLL)
 
 # ---- a trainer
@@ -423,27 +423,27 @@ _SHORT = "short-steps"
 _EXCHANGE = "exchange short-steps"
 TRAINER_PROCESS = SpanKind("trainer process", TENSORFLOW, BETWEEN_MARKS, hidden_by=_RANK)
 TRAINER_PROCESS_EXITS = SpanKind("trainer process exits", TENSORFLOW, BETWEEN_MARKS)
-TRAINER = SpanKind("trainer", TENSORFLOW, BETWEEN_MARKS, hidden_by=_RANK)  # the whole of its main function
+TRAINER = SpanKind("trainer", TENSORFLOW, BETWEEN_MARKS, hidden_by=_RANK)  # all of its main function
 IMPORT_TENSORFLOW = SpanKind("import tensorflow", TENSORFLOW, findings="cold-start")
 JOIN_RANKS = SpanKind("join ranks", TENSORFLOW, hidden_by=_RANK, rendezvous="join ranks")
 BUILD = SpanKind("build", TENSORFLOW)  # model, optimiser, step
 BUILD_PIPELINE = SpanKind("build pipeline", TENSORFLOW)
 CHECK_RECORDS = SpanKind("check records", TENSORFLOW, findings="input-pipeline")
-DECODE = SpanKind("decode", TENSORFLOW, findings="evaluations input-pipeline")  # a block that was fed
-AUGMENT = SpanKind("augment", TENSORFLOW, findings="input-pipeline")  # with input "read", tf.data's threads do it
-NEXT_BATCH = SpanKind(  # out of tf.data
+DECODE = SpanKind("decode", TENSORFLOW, findings="evaluations input-pipeline")  # of a block that was fed
+AUGMENT = SpanKind("augment", TENSORFLOW, findings="input-pipeline")  # with input "read", in tf.data's threads
+NEXT_BATCH = SpanKind(  # from tf.data
     "next batch", TENSORFLOW, findings="input-pipeline", waits_for=WAIT_READER, cause=TF_DATA
 )
-FIRST_STEP = SpanKind("first step", TENSORFLOW, hidden_by=_RANK)  # TensorFlow traces and compiles in it
-STEP = SpanKind("step", TENSORFLOW, hidden_by=_RANK, findings=_SHORT)  # holds the next three if the exchange is outside
+FIRST_STEP = SpanKind("first step", TENSORFLOW, hidden_by=_RANK)  # includes TensorFlow's tracing and compilation
+STEP = SpanKind("step", TENSORFLOW, hidden_by=_RANK, findings=_SHORT)  # contains three spans if the exchange is outside
 FORWARD_AND_BACKWARD = SpanKind("forward and backward", TENSORFLOW, findings=_SHORT)
-EXCHANGE = SpanKind("exchange", CHANNEL, hidden_by=_RANK, findings=_EXCHANGE)  # dlobd's holds the next four
-PACK = SpanKind("pack", CHANNEL, findings=_EXCHANGE)  # tensors into the buffers that travel
-WAIT_FOR_PEERS = SpanKind(  # until all ranks have packed
+EXCHANGE = SpanKind("exchange", CHANNEL, hidden_by=_RANK, findings=_EXCHANGE)  # of dlobd: contains the next four spans
+PACK = SpanKind("pack", CHANNEL, findings=_EXCHANGE)  # copies tensors into fusion buffers
+WAIT_FOR_PEERS = SpanKind(  # waits until all ranks have packed
     "wait for peers", CHANNEL, hidden_by=_RANK, findings=_EXCHANGE, rendezvous=PEERS_RENDEZVOUS
 )
 WIRE = SpanKind("wire", CHANNEL, hidden_by=_RANK, findings=_EXCHANGE)  # the collective
-UNPACK = SpanKind("unpack", CHANNEL, findings=_EXCHANGE)  # means into tensors
+UNPACK = SpanKind("unpack", CHANNEL, findings=_EXCHANGE)  # copies the means into tensors
 PUSH = SpanKind("push", CHANNEL, hidden_by=_RANK, findings=_EXCHANGE)  # to one asynchronous parameter server
 PULL = SpanKind("pull", CHANNEL, hidden_by=_RANK, findings=_EXCHANGE)
 LEAVE_SERVERS = SpanKind("leave the servers", CHANNEL, hidden_by=_RANK, rendezvous="leave the servers")
@@ -451,7 +451,7 @@ RECEIVE = SpanKind("receive", CHANNEL, findings="exchange")  # a parameter serve
 SUM = SpanKind("sum", CHANNEL, findings="exchange")
 SEND = SpanKind("send", CHANNEL, findings="exchange")
 APPLY = SpanKind("apply", TENSORFLOW, findings=_SHORT)
-AGREE = SpanKind("agree", TENSORFLOW, hidden_by=_RANK, findings=_SHORT, rendezvous="agree")  # does training end?
+AGREE = SpanKind("agree", TENSORFLOW, hidden_by=_RANK, findings=_SHORT, rendezvous="agree")  # vote on the end
 AGREE_OUTSIDE = SpanKind("agree", CHANNEL, hidden_by=_RANK, findings=_SHORT, rendezvous="agree")  # by dlobd's exchange
 CHECKPOINT = SpanKind("checkpoint", TENSORFLOW, pauses_training=True)
 SAVE_MODEL = SpanKind("save model", TENSORFLOW, pauses_training=True)
@@ -478,7 +478,7 @@ SLEEP_BEFORE_CLOSE = SpanKind("sleep before closing again", HDFS, BETWEEN_MARKS,
 
 READ_INPUT = READ_FILE.text(INPUT)
 WRITE_DONE_MARKER = WRITE_FILE.text(DONE_MARKER)
-"""Names that are the same in both layers."""
+"""Names that are equal in both layers."""
 
 SPANS: dict[tuple[str, str], SpanKind] = {
     (row.layer, row): row for row in [*globals().values()] if type(row) is SpanKind
@@ -487,10 +487,10 @@ SPANS: dict[tuple[str, str], SpanKind] = {
 
 
 class InstantKind(str):
-    """One kind of instant that a process records, or of event that the anatomy of a run shows."""
+    """Kind of instant that a process records, or of event that the anatomy of a run shows."""
 
     unlocks: str
-    """The next step, which this event makes possible."""
+    """The next step, which this event enables."""
 
     def __new__(cls, name: str, unlocks: str = "") -> InstantKind:
         row = super().__new__(cls, name)
@@ -520,9 +520,9 @@ FEED_EXHAUSTED = InstantKind("feed exhausted")  # `blocks` or `items`, `join_pol
 RANK_EXITED = InstantKind("rank exited")  # `rank`; recorded by its parent
 RANK_DONE = InstantKind("rank is done")  # `rank`; recorded by the driver
 RANK_FAILED = InstantKind("rank failed")  # `cause`
-DIVERGED = InstantKind("training diverged")  # the loss is not a number any more
+DIVERGED = InstantKind("training diverged")  # the loss is infinite or NaN
 TRAINER_DIED = InstantKind("trainer died")  # `cause`; recorded by its parent
-TRANSPORT = InstantKind("transport")  # by library and kernel: the transport of the exchange
+TRANSPORT = InstantKind("transport")  # transport of the exchange, reported by library and kernel
 TENSORFLOW_IMPORTED = InstantKind("TensorFlow imported", "ranks can join")
 RANKS_JOINED = InstantKind("TensorFlow rendezvous done", "the model can be built and the input opened")
 FIRST_BATCH = InstantKind("first batch", "the first step can run")
@@ -600,5 +600,5 @@ def cause_of(text: str) -> Cause | None:
 
 
 def server_lane(server: int, rank: int) -> str:
-    """Return the lane of a parameter server's work for one worker; its thread is called `rank-R`."""
+    """Return the lane of a parameter server's work for one worker, whose thread is called `rank-R`."""
     return f"ps-{server}/rank-{rank}"
