@@ -1,4 +1,4 @@
-"""Run jobs with one scripted pathology each, and healthy jobs; write to docs/results.md how many findings are right.
+"""Run jobs with a scripted pathology per job, and healthy jobs; write the number of right findings to docs/results.md.
 
     python -m bench.pathologies [--only NAME...] [--out DIR] [--loaded]
 

@@ -1,4 +1,4 @@
-"""The runs of the table of pathologies; table.toml has the construction and the expected finding of each."""
+"""Runs of the table of pathologies; table.toml has the construction and the expected finding of each run."""
 
 from __future__ import annotations
 

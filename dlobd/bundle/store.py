@@ -151,7 +151,7 @@ class Bundle:
         return sha256_of(path) if reading.is_file(path) else None
 
     def verify(self) -> list[str]:
-        """Return the differences from `hashes`, one line each; empty if the bundle is unchanged.
+        """Return the differences from `hashes`, one line per difference; empty if the bundle is unchanged.
         Raises BundleError if the bundle was never sealed, or `hashes` is damaged."""
         text = reading.read_text(self.path / "hashes")
         if isinstance(text, reading.Missing):

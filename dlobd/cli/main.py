@@ -42,7 +42,7 @@ from dlobd.errors import DlobdError, Interrupted, SetupError, UsageError
 
 app = typer.Typer(
     name="dlobd",
-    help="Run a deep-learning job through HDFS, Spark on YARN and TensorFlow, and show how long each layer took.",
+    help="Run a deep-learning job through HDFS, Spark on YARN and TensorFlow, and show the time of each layer.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

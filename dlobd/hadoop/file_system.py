@@ -22,7 +22,7 @@ Data = bytes | Iterable[bytes]
 
 
 class Storage(Protocol):
-    """Files by absolute path. `purpose` names an operation in the report, for example "checkpoint"."""
+    """Access to files by absolute path. `purpose` names an operation in the report, for example "checkpoint"."""
 
     def write(self, path: str, data: Data, purpose: str, block_bytes: int | None = None) -> None:
         """Write or replace a file and create its directories. `block_bytes` is its block size in HDFS."""

@@ -59,7 +59,7 @@ class Job(Experiment):
 
     @property
     def fed_epochs(self) -> int:
-        """Number of passes over the training samples for `most_steps`; the last one may be partial."""
+        """Number of passes over the training samples for `most_steps`; the last pass may be partial."""
         return -(-self.most_steps // self.steps_per_epoch)
 
     @property

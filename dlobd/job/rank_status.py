@@ -72,7 +72,7 @@ class StatusServer:
                 try:
                     status._receive(self)
                 except (OSError, ValueError) as error:
-                    # in one write, because threads share stderr
+                    # a single write, because threads share stderr
                     sys.stderr.write(f"dlobd: refused a status message of {self.client_address[0]}: {error}\n")
 
         self._server = socketserver.ThreadingTCPServer((host, 0), Handler)

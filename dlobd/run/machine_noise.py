@@ -88,7 +88,7 @@ def _sleeps(effort: Effort) -> list[int]:
 
 
 def _loops(effort: Effort) -> list[int]:
-    """Return durations of equal work, whose size is chosen once so that it takes about LOOP_NS."""
+    """Return durations of equal work. The size of the work is chosen once, so that it takes about LOOP_NS."""
 
     def work(rounds: int) -> int:
         start_ns = time.monotonic_ns()

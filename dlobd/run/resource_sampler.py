@@ -234,7 +234,7 @@ def _described(process: psutil.Process, name: str) -> dict[str, object]:
 
 
 def _io(process: psutil.Process) -> list[int | None]:
-    """Return bytes read from and written to disks. Only the owner of a process and root may read them."""
+    """Return the bytes read from disks and written to disks. Only the owner of a process and root may read them."""
     try:
         counters = process.io_counters()
     except (psutil.AccessDenied, psutil.ZombieProcess):

@@ -90,7 +90,7 @@ def test_stack_settings_and_the_page_cache_may_differ() -> None:
 
 def test_without_native_or_without_a_stack_there_is_no_comparison() -> None:
     every = runs()
-    for of, said in (("barrier feed", "No native run is ok"), ("native", "no run in a stack")):
+    for of, said in (("barrier feed", "No native run has status ok"), ("native", "No run with a stack")):
         with pytest.raises(UsageError, match=said):
             stack_overhead(runset([one for one in every if label(one) == of]))
 

@@ -117,7 +117,7 @@ class Launch:
         """Start the daemons; return when all are ready and, if there is a DataNode, HDFS accepts writes.
 
         Raises:
-            PortClash: the caller must start again with other ports.
+            PortClash: a port was taken; the caller must start again with other ports.
             ClusterError: a daemon died, or not all were ready after `deadline_s` seconds.
         """
         began = time.monotonic()

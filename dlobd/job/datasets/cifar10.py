@@ -1,7 +1,7 @@
 """CIFAR-10 in its binary version: the part in the repository, and the whole data set after a download.
 
-They are two data sets with two names, so that a configuration, its key and every report distinguish them (terms:
-data/cifar-10/README.md).
+The part and the whole are two data sets with two names, so that a configuration, its key and every report distinguish
+them (terms: data/cifar-10/README.md).
 """
 
 from __future__ import annotations

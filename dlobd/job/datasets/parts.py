@@ -25,8 +25,8 @@ class Part:
     """File of records, encoded piece by piece during a write; a repeated write encodes again.
 
     Args:
-        order: the positions of its samples in the split.
-        block_size_mb: size of its blocks in HDFS; 0: the file is one block.
+        order: positions of the file's samples in the split.
+        block_size_mb: size of the file's blocks in HDFS; 0: the file is one block.
     """
 
     def __init__(self, dataset: Dataset, split: Split, order: Order, block_size_mb: int = 0) -> None:

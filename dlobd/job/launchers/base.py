@@ -42,7 +42,7 @@ class Node:
 
     role: str
     index: int
-    peers: tuple[str, ...]  # host:port of all ranks, by rank; a free port of each, reserved by its launcher
+    peers: tuple[str, ...]  # host:port of all ranks, by rank; the launcher has reserved these ports
     feed: Feed | None = None  # None if ranks read their files themselves
     environment: Mapping[str, str] = field(default_factory=dict)  # variables that the exchange needs before it joins
 

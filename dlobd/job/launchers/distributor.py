@@ -61,7 +61,7 @@ class DistributorLauncher:
 
 
 class _Task:
-    """The distributor's function for one barrier task, as one span."""
+    """Wrapper of the distributor's function for one barrier task, which records it as a span."""
 
     def __init__(self, inner: Callable[[Iterator[int]], list[object]]) -> None:
         self._inner = inner

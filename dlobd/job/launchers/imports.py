@@ -152,7 +152,7 @@ def import_tensorflow() -> None:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
         loaded = "keras" in sys.modules or "tensorflow" in sys.modules
         if not loaded:
-            # None makes `import keras` fail, and TensorFlow continues without it
+            # None makes `import keras` fail, and TensorFlow continues without keras
             sys.modules["keras"] = None  # type: ignore[assignment]
         try:
             import tensorflow  # noqa: F401

@@ -157,7 +157,7 @@ class _TfosFeed:
 
 
 class FeedTask:
-    """TFSparkNode.train's function for one partition, with spans of the queue's put and join.
+    """Replacement of TFSparkNode.train's function for one partition, which records spans of the queue's put and join.
 
     `join_poll_ns` is the join's longest sleep after the queue is empty.
     """
@@ -190,7 +190,7 @@ class FeedTask:
 
 
 class StartTask:
-    """TFSparkNode.run's function for one executor, as one span of the launcher."""
+    """Replacement of TFSparkNode.run's function for one executor, which records a span of the launcher."""
 
     def __init__(self, inner: Function) -> None:
         self._inner = inner

@@ -1,4 +1,4 @@
-"""The driver of a training job, in the order of its work: SparkContext, input, launcher, stop."""
+"""Driver of a training job, in the order of its work: SparkContext, input, launcher, stop."""
 
 from __future__ import annotations
 

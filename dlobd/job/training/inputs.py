@@ -145,7 +145,7 @@ def _decoded(tf: TensorFlow, records: Tensor, layout: Layout) -> Batch:
 
 
 class Deadlines:
-    """Deadlines of a trainer. Its main thread has one wait at a time.
+    """Deadlines of a trainer, whose main thread has at most one wait at a time.
 
     A wait inside third-party code, such as a queue's socket, cannot be interrupted by an exception. So a thread checks
     the deadline, and calls `give_up` with the cause; `give_up` should not return.

@@ -42,7 +42,7 @@ def main() -> int:
 
 
 class _Wrong(Exception):
-    """Violation of the contract of `dlobd.job.models.base`."""
+    """Error of a model that violates the contract of `dlobd.job.models.base`."""
 
 
 def _stages(request: dict[str, Any]) -> Iterator[str]:

@@ -189,7 +189,7 @@ class _StartedBy:
 
 
 class UserStartTask(tfos_stock.WatchedStartTask):
-    """TFSparkNode.run's function for one executor."""
+    """Replacement of TFSparkNode.run's function for one executor."""
 
     def __call__(self, executor_ids: object) -> object:
         _StartedBy.pid = os.getpid()
@@ -197,7 +197,7 @@ class UserStartTask(tfos_stock.WatchedStartTask):
 
 
 class UserMain:
-    """The user's main function in a rank."""
+    """Wrapper of the user's main function in a rank."""
 
     def __init__(self, main: Function) -> None:
         self._main = main
@@ -241,7 +241,7 @@ def _chunk(items: Iterator[object]) -> Iterator[object]:
 
 
 class ShutdownTask:
-    """TFSparkNode.shutdown's function for one executor; its sleep is the user's grace_secs."""
+    """Replacement of TFSparkNode.shutdown's function for one executor, which sleeps for the user's grace_secs."""
 
     def __init__(self, inner: FunctionType) -> None:
         self._inner = inner

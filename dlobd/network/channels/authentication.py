@@ -28,7 +28,7 @@ HANDSHAKE_S = 5.0  # timeout of a listening end for the hello; its computation t
 
 
 class Refused(ChannelError):
-    """The other end does not know the run's secret, or does not speak this protocol."""
+    """Error of a peer that does not know the run's secret, or does not speak this protocol."""
 
 
 def nonce() -> bytes:

@@ -46,7 +46,7 @@ class ChannelError(Exception):
 
 
 class DeadlinePassed(ChannelError):
-    """The call did not complete before its deadline."""
+    """Error of a call that did not complete before its deadline."""
 
 
 class PeerClosed(ChannelError):
@@ -66,7 +66,7 @@ class OutOfBounds(ChannelError):
 
 
 class NotSupported(ChannelError):
-    """The library has not declared this capability."""
+    """Error of a call of a capability that the library has not declared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,8 @@ class Connection(ABC):
         raise self._not_supported("start a send without waiting")
 
     def register(self, memory: Buffer) -> bytes:
-        """Let the peer write and read `memory` until this connection closes; return the key for the peer."""
+        """Register `memory`, which the peer may write and read until this connection closes; return the key for the
+        peer."""
         raise self._not_supported("access memory of the peer")
 
     def put(self, source: Buffer, key: bytes, offset_bytes: int, deadline_s: float) -> None:

@@ -407,7 +407,7 @@ class SocketsConnection(base.Connection):
             self._socket.shutdown(socket.SHUT_RDWR)  # wakes callers in the kernel, at both ends
 
     def _push(self) -> None:
-        """Send as many pending bytes as the kernel takes now, unless another thread is sending."""
+        """Send as many pending bytes as the kernel takes without waiting, unless another thread is sending."""
         if not self._sending.acquire(blocking=False):
             return
         try:

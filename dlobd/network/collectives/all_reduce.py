@@ -23,7 +23,7 @@ Python costs about as much as 64 KiB over loopback."""
 
 
 class AllReduce(Protocol):
-    """An algorithm on one rank."""
+    """Interface of an all-reduce algorithm on one rank."""
 
     def __init__(self, mesh: Mesh) -> None: ...
 

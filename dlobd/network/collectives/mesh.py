@@ -26,7 +26,7 @@ END_S = 5.0  # timeout of `close` for the sending thread; its connections are cl
 
 
 class ExchangeFailed(Exception):
-    """A collective cannot continue. The message is one line that names the peer."""
+    """Error of a collective that cannot continue. The message is one line that names the peer."""
 
 
 class Mesh:
@@ -35,7 +35,7 @@ class Mesh:
     def __init__(self, rank: int, size: int, peers: Mapping[int, base.Connection], address: str, begins: bool) -> None:
         self.rank = rank
         self.size = size
-        self.address = address  # where this rank has listened
+        self.address = address  # addresses at which this rank has listened
         self._begins = begins  # the library can start a send without waiting
         self._begun: list[_Send] = []  # started sends that this thread finishes in `drain`
         self._peers = dict(peers)
@@ -165,7 +165,7 @@ class Mesh:
 
 @dataclass(frozen=True, slots=True)
 class _Send:
-    """A message in the queue. `begun` is the library's handle of a started send."""
+    """Message in the queue. `begun` is the library's handle of a started send."""
 
     to: int
     message: base.Buffer

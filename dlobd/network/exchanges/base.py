@@ -37,7 +37,7 @@ class Settings:
     """Settings of an exchange, from the experiment."""
 
     channel: Channel
-    library: str  # a row of the registry `libraries`
+    library: str  # row of the registry `libraries`
     fusion_bytes: int  # largest message, unless a single tensor is larger
     servers: int  # number of parameter servers, for the exchanges that have them
 

@@ -24,7 +24,7 @@ Type = np.dtype[Any]
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Elements [start, stop) of a bucket, which hold a tensor."""
+    """Range [start, stop) of a bucket's elements that holds a tensor."""
 
     bucket: int
     start: int
@@ -33,7 +33,7 @@ class _Place:
 
 
 class Fusion:
-    """The plan and its memory, from example tensors of which only shapes and types are used.
+    """Plan of buckets and its memory. Only shapes and types of the example tensors are used.
 
     A bucket has at most `bucket_bytes`, unless a single tensor is larger.
     """

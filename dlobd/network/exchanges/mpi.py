@@ -142,7 +142,7 @@ class MpiPeers(Peers):
 
 @dataclass(slots=True)
 class _Call:
-    """One call of MPI, and its result."""
+    """Call of MPI, and its result."""
 
     begin: Callable[[], Any]
     deadline_s: float

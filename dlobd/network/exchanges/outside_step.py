@@ -103,7 +103,7 @@ class Peers(ABC):
         return None
 
     def addresses(self) -> tuple[str, ...]:
-        """Return the addresses by which other ranks reach this one, if they use IP."""
+        """Return the addresses at which other ranks reach this rank, if they use IP."""
         return ()
 
     def fail(self) -> None:  # noqa: B027  most ranks notice it in another way

@@ -42,7 +42,7 @@ class TfPs(OutsideStepExchange):
 
 
 class TfPsPeers(Peers):
-    """Sessions of TensorFlow, which does not count bytes. The others notice a failure when this process ends."""
+    """Sessions of TensorFlow, which does not count bytes. Other ranks notice a failure when this process ends."""
 
     def __init__(self, context: JoinContext, servers: int) -> None:
         import tensorflow as tf
@@ -92,7 +92,8 @@ class TfPsPeers(Peers):
         self._failed = True
 
     def close(self) -> None:
-        """End the session, which spans all ranks, while all ranks exist. TensorFlow's server ends with its process."""
+        """End the session, which includes all ranks, while all ranks exist. TensorFlow's server ends with its
+        process."""
         if self._failed:
             return
         with suppress(RendezvousError):  # a rank that failed reports its own error

@@ -5,7 +5,7 @@ and waits until all ranks have connected. From then on the same connection speak
 as the descriptor PMI_FD.
 
     rank r                                    server
-      proof, rank, ranks, within_s     --->            a message each way, over library sockets
+      proof, rank, ranks, within_s     --->            one message per direction, over library sockets
                <--- "" or the reason of a refusal
       cmd=init ...                     --->            lines of text from here on: the wire protocol of PMI 1.1
                <--- cmd=response_to_init ...
@@ -47,11 +47,11 @@ _WHY_BYTES = 4096
 
 
 class NotPmiError(Exception):
-    """A rank violates the protocol; the message is one line."""
+    """Violation of the protocol by a rank; the message is one line."""
 
 
 class PmiServer(RankServer):
-    """The server. It serves one job."""
+    """PMI server of one job."""
 
     thread_name = "dlobd-pmi"
 

@@ -35,7 +35,7 @@ notice first."""
 
 
 class KeyValueStore(RankServer):
-    """The server."""
+    """Server of the key-value store."""
 
     thread_name = "dlobd-store"
 

@@ -325,7 +325,7 @@ def tcp_socket(fd: int) -> TcpSocket | None:
                 return None
             ends = _end_name(one.getsockname()), _end_name(one.getpeername())
             info = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
-    except OSError:  # closed concurrently, no socket, or not connected
+    except OSError:  # the descriptor was closed concurrently, is no socket, or is not connected
         return None
     if len(info) < TCP_INFO_BYTES:
         return None

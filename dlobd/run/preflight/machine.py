@@ -58,8 +58,8 @@ def examine(conf_dir: Path | None = None, require: Sequence[str] = (), allow_sof
 
 
 def exit_code(diagnoses: Sequence[Diagnosis]) -> int:
-    """Return the exit code that a run would have: 3 for a broken part of this machine, 4 for one of the external
-    cluster."""
+    """Return the exit code that a run would have: 3 for a broken part of this machine, 4 for a broken part of the
+    external cluster."""
     broken = [one for one in diagnoses if one.verdict == "broken" and not one.optional]
     if not broken:
         return 0

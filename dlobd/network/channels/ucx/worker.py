@@ -6,10 +6,11 @@ A context allows a single transport and device, so that UCX cannot fall back to 
     rdma          UCX_TLS=rc UCX_NET_DEVICES=DEVICE:PORT
     shm           UCX_TLS=posix,sysv,cma, without UCX_NET_DEVICES: there is no device
 
-UCX makes progress only while a thread calls it, one at a time. Up to three threads may wait: one that sends, one that
-receives, one that serves the peer's access to memory. A waiting thread first calls UCX repeatedly; then it yields its
-core between the calls, so that the peer runs on a shared core; then it arms the worker's descriptor and sleeps. A
-thread that makes progress checks the requests of sleeping threads too, and arms the descriptor again when it leaves.
+UCX makes progress only while a thread calls it, and only one thread may call it at a time. Up to three threads may
+wait: a sender, a receiver, and a thread that serves the peer's access to memory. A waiting thread first calls UCX
+repeatedly; then it yields its core between the calls, so that the peer runs on a shared core; then it arms the worker's
+descriptor and sleeps. A thread that makes progress checks the requests of sleeping threads too, and arms the descriptor
+again when it leaves.
 
 The end of the peer is noticed on a TCP connection beside UCX's, for every transport.
 """
@@ -160,7 +161,7 @@ class Sleeper:
         return self._link in woken
 
     def wake_up(self) -> CData:
-        """Finish `sleep`; return the result that another thread has found meanwhile."""
+        """Finish `sleep`; return the result that another thread has received meanwhile."""
         found, self._found, self.asleep, self._done = self._found, None, False, None
         return found
 
@@ -275,7 +276,7 @@ class Worker:
                 self._check_sleepers()
 
     def _sleep(self, done: Callable[[], CData], sleeper: Sleeper, within_s: float) -> CData:
-        """Sleep until an event; return the result found here or by another thread."""
+        """Sleep until an event; return the result that this or another thread has received."""
         with self.lock:
             if self.ended or self.cut:
                 return None

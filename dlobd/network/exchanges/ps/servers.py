@@ -176,7 +176,7 @@ class SynchronousServer(Server):
         self.answer(rank, connection, form, self._totals[form.key])
 
     def left(self, rank: int) -> None:
-        """Fail the workers that still wait for this one."""
+        """Fail the workers that still wait for the departed worker."""
         self._barrier.fail(f"rank {rank} has left")
 
     def fail(self, reason: str) -> None:
@@ -252,7 +252,7 @@ class AsynchronousServer(Server):
 class WorkerBarrier:
     """Barrier of the server's threads. Unlike `threading.Barrier` it reports late workers and the reason of a failure.
 
-    A failure is permanent. The first worker waits for the last one for at most `within_s`.
+    A failure is permanent. The first worker waits at most `within_s` for the last worker.
     """
 
     def __init__(self, workers: int, within_s: float) -> None:
@@ -264,7 +264,7 @@ class WorkerBarrier:
         self._failure = ""
 
     def wait(self, rank: int, action: Callable[[], None]) -> None:
-        """Wait until all workers have arrived and the last one has run its action.
+        """Wait until all workers have arrived and the last worker has run its action.
 
         Raises ExchangeFailed: a worker is late, or `fail` was called.
         """
