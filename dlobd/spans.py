@@ -430,14 +430,15 @@ BUILD = SpanKind("build", TENSORFLOW)  # model, optimiser, step
 BUILD_PIPELINE = SpanKind("build pipeline", TENSORFLOW)
 CHECK_RECORDS = SpanKind("check records", TENSORFLOW, findings="input-pipeline")
 DECODE = SpanKind("decode", TENSORFLOW, findings="evaluations input-pipeline")  # of a block that was fed
-AUGMENT = SpanKind("augment", TENSORFLOW, findings="input-pipeline")  # with input "read", in tf.data's threads
+AUGMENT = SpanKind("augment", TENSORFLOW, findings="input-pipeline")  # in tf.data's threads if input is "read"
 NEXT_BATCH = SpanKind(  # from tf.data
     "next batch", TENSORFLOW, findings="input-pipeline", waits_for=WAIT_READER, cause=TF_DATA
 )
 FIRST_STEP = SpanKind("first step", TENSORFLOW, hidden_by=_RANK)  # includes TensorFlow's tracing and compilation
 STEP = SpanKind("step", TENSORFLOW, hidden_by=_RANK, findings=_SHORT)  # contains three spans if the exchange is outside
 FORWARD_AND_BACKWARD = SpanKind("forward and backward", TENSORFLOW, findings=_SHORT)
-EXCHANGE = SpanKind("exchange", CHANNEL, hidden_by=_RANK, findings=_EXCHANGE)  # of dlobd: contains the next four spans
+# an exchange of dlobd contains the next four spans
+EXCHANGE = SpanKind("exchange", CHANNEL, hidden_by=_RANK, findings=_EXCHANGE)
 PACK = SpanKind("pack", CHANNEL, findings=_EXCHANGE)  # copies tensors into fusion buffers
 WAIT_FOR_PEERS = SpanKind(  # waits until all ranks have packed
     "wait for peers", CHANNEL, hidden_by=_RANK, findings=_EXCHANGE, rendezvous=PEERS_RENDEZVOUS

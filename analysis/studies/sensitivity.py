@@ -212,4 +212,4 @@ def picture(found: Sequence[Sensitivity]) -> Figure:
 
 
 def _share(value: float) -> str:
-    return f"{round(value, 2) + 0.0:.2f}"  # without the sign of -0.00
+    return f"{round(value, 2) + 0.0:.2f}"  # removes the sign of -0.00

@@ -67,7 +67,7 @@ def drop(paths: Iterable[Path]) -> None:
     """Ask the kernel to drop the files' pages. Mapped pages and files in tmpfs stay."""
     for path in paths:
         with path.open("rb") as file:
-            os.fdatasync(file.fileno())  # dirty pages would stay
+            os.fdatasync(file.fileno())  # dirty pages would stay in the cache
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 

@@ -137,7 +137,7 @@ class ProcessTree:
                 process = psutil.Process(pid)
                 new[pid] = process, process.ppid()
             except psutil.Error:
-                continue  # it has ended
+                continue  # the process has ended
         while found := [pid for pid, (_, parent) in new.items() if pid in self._roots or parent in self._members]:
             for pid in found:
                 self._members[pid] = new.pop(pid)[0]

@@ -213,7 +213,7 @@ def _execute(this: _Run, kind: PlaceKind, place: Place) -> None:
     with times.measure("noise"):
         _measure_noise(this, place)
     java_home = command.environment.get("JAVA_HOME")
-    # other machines have their own files
+    # an external cluster reads the environment from its own files
     environment = page_cache.environment_parts(Path(java_home) if java_home else None) if kind.here else {}
     before = page_cache.environment_residency(environment)
     report(f"submit: starting {Path(command.argv[0]).name}")

@@ -184,7 +184,7 @@ def _make_archive(archive: Path, java: Java, jars: Sequence[Path], classes: byte
             "-cp",
             os.pathsep.join(map(str, jars)),
         ]
-        # without JAVA_TOOL_OPTIONS and similar variables; LANG as for the daemons, for file names
+        # omits JAVA_TOOL_OPTIONS and similar variables; LANG, for file names, is that of the daemons
         env = {"PATH": os.environ.get("PATH", os.defpath), "LANG": os.environ.get("LANG", "C.UTF-8")}
         with (archive.parent / "archive.log").open("wb") as log:
             try:

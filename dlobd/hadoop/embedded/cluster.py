@@ -280,7 +280,7 @@ class EmbeddedCluster:
     def restart(self, name: str, timeout_s: float = START_TIMEOUT_S) -> None:
         """Restart a daemon with its configuration and ports, and return when it is ready. A running daemon is killed.
 
-        No lock is necessary, because a restart may serve the job of another command.
+        It takes no lock, because it may serve a job of the command that holds the lock.
 
         Raises ClusterError if there is no such daemon, or it ended or was not ready in time.
         """

@@ -130,7 +130,7 @@ class _TfosMain:
         feed: Feed | None = _TfosFeed(ctx) if self._fed else None
         if feed and self._ahead and (ahead := _blocks_ahead(tf_args.job)):
             feed = ReadAhead(feed.next_block, tf_args.job.most_steps, ahead, feed.stop)
-        # from TensorFlowOnSpark's rendezvous
+        # addresses from TensorFlowOnSpark's rendezvous
         peers = [address for role in ("chief", "worker") for address in ctx.cluster_spec.get(role, ())]
         rank = peers.index(ctx.cluster_spec[ctx.job_name][ctx.task_index])
         self._main(tf_args.job, place(tf_args.job, rank, peers, feed))

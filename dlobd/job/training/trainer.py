@@ -93,7 +93,7 @@ def _train(job: Job, node: Node, deadlines: Deadlines) -> dict[str, Any]:
     storage = job.storage()
     loop = Loop(tf, job, node, step, stop_vote, model, storage)
     result = loop.run(batches(tf, job, node, deadlines)) | {"machine": settings_used}
-    exchange.close()  # all ranks close it before the chief saves: the others do not wait for the chief
+    exchange.close()  # all ranks close the exchange before the chief saves, so that they do not wait for the chief
     if node.feed and result["steps"] < job.fed_epochs * job.steps_per_epoch:
         node.feed.stop()
     if node.rank == 0:

@@ -67,7 +67,7 @@ SERVER = (
     *UNLIMITED,
     *KEEPALIVE,
     ("grpc.so_reuseport", 0),
-    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),  # by default it punishes keepalive pings
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),  # the default forbids such keepalive
     ("grpc.http2.max_ping_strikes", 0),
 )
 

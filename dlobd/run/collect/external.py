@@ -191,7 +191,7 @@ def _daemons(web: HadoopWeb, asked: LogQuery, bundle: Bundle) -> list[str]:
         missing.append(
             "NameNode log: none with such timestamps under /logs/; the ends of staging and of the event log are unknown"
         )
-    # not `any`, which would stop at the first NodeManager with lines
+    # a list, because `any` alone would stop at the first NodeManager with lines
     if not sum(_daemon(url, "nodemanager", f"-{i}", asked, bundle) for i, url in enumerate(web.node_urls())):
         missing.append("NodeManager logs: none with such timestamps under /logs/; localisation and launch are one span")
     if not sum(_daemon(url, "datanode", f"-{i}", asked, bundle) for i, url in enumerate(_datanodes(web))):

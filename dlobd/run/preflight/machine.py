@@ -69,7 +69,7 @@ def exit_code(diagnoses: Sequence[Diagnosis]) -> int:
 def _python() -> str:
     version = ".".join(map(str, sys.version_info[:3]))
     if not (3, 11) <= sys.version_info[:2] <= (3, 13):
-        raise SetupError(f"{version}; 3.11, 3.12 or 3.13 is required", "install one of these, and dlobd with it")
+        raise SetupError(f"{version}; 3.11, 3.12 or 3.13 is required", "install one of these versions, and dlobd with it")
     return f"{version}, {sys.executable}"
 
 

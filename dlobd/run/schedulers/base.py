@@ -30,7 +30,7 @@ class Target:
     tmp_dir: Path  # temporary directory; files of a killed driver are removed with the cluster
     master: str = ""  # address of Spark's own Master, if there is one
     spark_home: Path | None = None  # SPARK_HOME with the Workers' files; None: the directory of pip's pyspark
-    events_dir: str = "/spark-events"  # in HDFS
+    events_dir: str = "/spark-events"  # directory in HDFS
     packed: PackedInstallation | None = None  # installation for nodes without dlobd
 
 

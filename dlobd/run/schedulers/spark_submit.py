@@ -69,7 +69,7 @@ def environment(target: Target) -> dict[str, str]:
     return {
         # a container's launch script quotes the value, but does not escape its characters
         **({"PYTHONPATH": os.pathsep.join(_plain(entry) for entry in modules.split(os.pathsep))} if modules else {}),
-        # as for the daemons: without a locale a JVM cannot open files in directories with non-ASCII names
+        # without a locale a JVM cannot open files in directories with non-ASCII names; the daemons have the same value
         "LANG": os.environ.get("LANG", "C.UTF-8"),
         "JAVA_HOME": str(target.java_home),
         "HADOOP_CONF_DIR": str(target.client_conf_dir),

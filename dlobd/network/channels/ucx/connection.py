@@ -76,7 +76,7 @@ class UcxConnection(base.Connection):
 
     def finish_send(self, begun: CData, deadline_s: float) -> None:
         request, memory, size = begun
-        with self._finishing:  # not `_sending`: other sends may be started meanwhile
+        with self._finishing:  # without the lock `_sending`, because other sends may start meanwhile
             self._begun.remove(begun)
             self._worker.complete(request, memory, self._finisher, deadline_s, "send")
             self._sent(size)

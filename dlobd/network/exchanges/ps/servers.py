@@ -243,7 +243,7 @@ class AsynchronousServer(Server):
         self.answer(rank, connection, form, self._answers[rank, key])
 
     def left(self, rank: int) -> None:
-        pass  # the others continue
+        pass  # the other workers continue
 
     def fail(self, reason: str) -> None:
         self._failure = self._failure or reason
