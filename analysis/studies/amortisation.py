@@ -120,7 +120,7 @@ class Check:
 class AgainstNative:
     """Line compared with the native line, from their common repeats.
 
-    groups: groups of cost, intercept, native cost and native intercept.
+    groups: means of cost, intercept, native cost and native intercept over groups of repeats.
     """
 
     line: Line
@@ -178,7 +178,7 @@ def amortisation(runs: RunSet, keep_busy: bool = False) -> Amortisation:
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the runs, and the numbers of epochs to predict."""
+    """Add the arguments for the runs and for the numbers of epochs to predict."""
     script.add_runs(parser, disturbed=True)
     parser.add_argument("--epochs", type=int, nargs="+", default=[8, 50], metavar="N", help="epochs to predict")
 

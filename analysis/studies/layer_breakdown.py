@@ -76,7 +76,7 @@ def overhead_table(runs: Sequence[Run]) -> pd.DataFrame:
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the runs."""
+    """Add the argument for the runs."""
     parser.add_argument("runs", nargs="+", metavar="RUN", help="bundle of a run")
 
 

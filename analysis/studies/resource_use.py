@@ -40,7 +40,7 @@ PATTERNS = ("", "", "///", "", "...", "xxx", "", "++")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the run."""
+    """Add the argument for the run."""
     parser.add_argument("run", metavar="RUN", help="bundle of a run")
 
 

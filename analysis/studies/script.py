@@ -57,7 +57,7 @@ def main(doc: str, studies: Mapping[str, str]) -> int:
 
 
 def add_runs(parser: ArgumentParser, disturbed: bool = False) -> None:
-    """Add the series and bundles; with `disturbed`, also the option to keep runs on a busy machine."""
+    """Add the argument for series and bundles; with `disturbed`, also the option to keep runs on a busy machine."""
     parser.add_argument("runs", nargs="+", type=Path, metavar="SERIES|RUN", help="a series-KEY.json or a bundle")
     if disturbed:
         parser.add_argument("--keep-disturbed", action="store_true", help="also compare runs on a busy machine")

@@ -97,7 +97,7 @@ def stack_overhead(runs: RunSet, keep_busy: bool = False) -> StackOverhead:
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the runs, which did the same work; some of them are native."""
+    """Add the argument for the runs, which did the same work and include native runs."""
     script.add_runs(parser, disturbed=True)
 
 

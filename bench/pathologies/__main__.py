@@ -31,7 +31,9 @@ WARM_UP = Pathology("warm up", "not scored", "", job(QUICK))
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command; return the exit code."""
     parser = command.parser(results.NAME, __doc__)
-    parser.add_argument("--only", nargs="+", metavar="NAME", default=[], help="names of the table, in lower case")
+    parser.add_argument(
+        "--only", nargs="+", metavar="NAME", default=[], help="names of pathologies in the table, in lower case"
+    )
     return command.run(parser.parse_args(words), results.NAME, _measure)
 
 

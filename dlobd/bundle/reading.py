@@ -29,7 +29,7 @@ Loss = NewType("Loss", float)
 """Float that may be infinite or NaN: the loss of a diverging training is not damaged evidence."""
 
 LIMIT_BYTES = 512 << 20
-"""Size of the largest file that is read. The largest log of a run of two hours had 40 MB."""
+"""Maximum size of a file that is read. The largest log of a run of two hours had 40 MB."""
 
 MAX_INT = 2**63
 """Bound for integers. Integers of evidence are counters and nanoseconds: more than 64 bits indicate damage."""

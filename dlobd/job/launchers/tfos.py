@@ -27,7 +27,7 @@ CHECK_EXECUTORS_S = 0.5  # interval between checks of the executors, while the d
 RESERVATION_TIMEOUT_S = 120
 FEED_TIMEOUT_S = 7 * 24 * 3600
 """TensorFlowOnSpark's timeout for one partition: the maximum of a job's `timeout_s`, because an epoch may last as long
-as the job. The death of a rank is detected without it."""
+as the job. The death of a rank is detected without this timeout."""
 
 AHEAD_BYTES = 8 << 20
 """Size of the blocks that a trainer reads ahead: some hundred steps on MNIST, longer than the start of a task."""

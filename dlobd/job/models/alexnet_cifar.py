@@ -1,6 +1,6 @@
 """AlexNet for CIFAR-10, as in tf_cnn_benchmarks (model alexnet, data set cifar10); 1,756,426 parameters.
 
-It is the network of TensorFlow's old CIFAR-10 tutorial, which follows cuda-convnet's of Krizhevsky: two convolutions of
+It is the network of TensorFlow's old CIFAR-10 tutorial, which follows Krizhevsky's cuda-convnet: two convolutions of
 64 filters of 5x5 with local response normalisation and max-pooling of 3x3 by 2, then 384 and 192 units. It is far
 smaller than the AlexNet of ImageNet, and one dense layer has 90 % of its parameters.
 Initial weights are truncated Gaussians of deviation 0.05 (convolutions) and 0.04 (dense), biases 0, 0.1, 0.1 and 0.1,

@@ -120,7 +120,7 @@ class Loop:
 
 
 class StopVote:
-    """A vote of all ranks on the end of training, by their exchange. All ranks call it equally often."""
+    """Vote of all ranks on the end of training, by their exchange. All ranks call it equally often."""
 
     def __init__(self, tf: TensorFlow, job: Job, exchange: Exchange) -> None:
         self._tf = tf

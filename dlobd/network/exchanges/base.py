@@ -28,7 +28,7 @@ from typing import Any, ClassVar, Protocol
 from dlobd.channel import Channel
 from dlobd.schema import NotMeasured
 
-TensorFlow = Any  # the module
+TensorFlow = Any  # the module tensorflow
 Tensor = Any  # tensor of TensorFlow, or array
 
 

@@ -201,7 +201,7 @@ def check_gpus(experiment: Runnable) -> None:
     if experiment.scheduler == "yarn":
         raise SetupError(
             "device gpu: the embedded cluster's YARN has no resource type yarn.io/gpu.",
-            f"--hadoop-conf of a cluster that has it, --set scheduler=standalone, or {ON_CPU}",
+            f"use --hadoop-conf of a cluster with yarn.io/gpu, --set scheduler=standalone, or {ON_CPU}",
         )
     if wanted > count:
         raise SetupError(

@@ -148,7 +148,7 @@ def required(
 
 
 def _no_device() -> str:
-    raise Absent("no device in /sys/class/infiniband", "nothing, unless channel=rdma is wanted")
+    raise Absent("no device in /sys/class/infiniband", "no action needed, unless a run uses channel=rdma")
 
 
 def _name(device: Device, port: Port) -> str:
@@ -230,7 +230,7 @@ def _interfaces(machine: Machine) -> list[interfaces.Interface]:
 def _ipoib(machine: Machine) -> str:
     ports = [one for one in _interfaces(machine) if one.type == interfaces.INFINIBAND]
     if not ports:
-        raise Absent("no interface is of type 32", "nothing, unless channel=ipoib is wanted")
+        raise Absent("no interface is of type 32", "no action needed, unless a run uses channel=ipoib")
     descriptions = [
         f"{one.name} {one.state or 'state unknown'}, {one.mode or 'mode unknown'}, MTU {one.mtu_bytes or 'unknown'}, "
         f"{', '.join(one.addresses) or 'no IPv4 address'}"

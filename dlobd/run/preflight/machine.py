@@ -69,7 +69,7 @@ def exit_code(diagnoses: Sequence[Diagnosis]) -> int:
 def _python() -> str:
     version = ".".join(map(str, sys.version_info[:3]))
     if not (3, 11) <= sys.version_info[:2] <= (3, 13):
-        raise SetupError(f"{version}; 3.11, 3.12 or 3.13 is required", "install one of these versions, and dlobd with it")
+        raise SetupError(f"{version}; 3.11, 3.12 or 3.13 is required", "install one of them, and dlobd with it")
     return f"{version}, {sys.executable}"
 
 
@@ -99,7 +99,7 @@ def _jars() -> str:
         if given:
             raise SetupError(what, "put them there, or unset DLOBD_JARS")
         size_mb = sum(jar.size_bytes for jar in missing) / 1e6
-        raise Absent(f"{what} ({size_mb:.0f} MB)", "nothing; the first run downloads them")
+        raise Absent(f"{what} ({size_mb:.0f} MB)", "no action needed: the first run downloads them")
     wrong = [jar.file_name for jar in JARS if sha256_of(directory / jar.file_name) != jar.sha256]
     if wrong:
         again = "dlobd clean --yes; the next run downloads them again"
@@ -157,7 +157,10 @@ def _running() -> EmbeddedCluster | None:
 def _cluster() -> str:
     embedded = _running()
     if embedded is None:
-        raise Absent("none is running", "nothing; a run starts its own. To keep one: dlobd cluster up")
+        raise Absent(
+            "none is running",
+            "no action needed: a run starts its own cluster. To keep a cluster running: dlobd cluster up",
+        )
     status = embedded.status()
     dead = [daemon.name for daemon in status.daemons if not daemon.ready]
     if dead or status.safe_mode:

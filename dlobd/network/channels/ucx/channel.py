@@ -73,7 +73,7 @@ class UcxChannel:
         with self._lock:
             closed = self._closed
             self._connections += [] if closed else [connection]
-        if closed:  # concurrently
+        if closed:  # closed concurrently
             connection.close()
             raise Closed("the channel is closed")
         return connection

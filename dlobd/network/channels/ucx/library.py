@@ -1,6 +1,8 @@
-"""The search for libucp: the file in DLOBD_UCX, else the system's, if its version is supported, else that of `mpich`.
+"""Search for libucp: the file in DLOBD_UCX, else the system's if its version is supported, else that of package
+`mpich`.
 
-UCX loads its transports when it starts, from the directory `ucx` beside it: `libuct_ib` there is InfiniBand's verbs.
+UCX loads its transports when it starts, from the directory `ucx` beside libucp, where `libuct_ib` provides InfiniBand's
+verbs.
 """
 
 from __future__ import annotations
