@@ -16,8 +16,8 @@ class Installed:
     """Installation of dlobd.
 
     Args:
-        version: version with a digest of the files, such as 0.2.0+0123456789ab, because several commits share a
-        version. python: interpreter with dlobd and its dependencies.
+        version: version with a digest of the files, such as 0.2.0+0123456789ab, because commits share a version.
+        python: interpreter with dlobd and its dependencies.
     """
 
     version: str

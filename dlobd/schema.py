@@ -46,8 +46,8 @@ class Span:
     A span that waits names what releases it:
         waits_for: lanes; the end of the last lane releases the span.
         released_ns: time of the release, if known; after it only `cause` can explain time.
-        rendezvous: key of a collective; all spans with this key form one collective, and the last to start releases the
-        others. call: number of the collective among the collectives of its kind, or number of the step.
+        rendezvous: key of a collective of all spans with this key; the last span to start releases the others.
+        call: number of the collective among the collectives of its kind, or number of the step.
         unknown: the evidence for this span's own time is missing; that time stays unattributed.
         cause, cause_kind, cause_period_ns: text, row and period of the heartbeat, poll or sleep that explains the time
             that the releasing lane does not cover, up to its period and no further.

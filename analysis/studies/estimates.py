@@ -54,8 +54,8 @@ class Groups:
         """Return a figure with its interval.
 
         Args:
-            figures: value of each group, in the order of `means`; any function of the means that is monotone in the
-            truth. value: value of all repeats; by default the median of `figures`.
+            figures: value of each group, in the order of `means`: a function of the means, monotone in the truth.
+            value: value of all repeats; by default the median of `figures`.
         """
         found = float(np.median(figures)) if value is None else value
         if not self.outside:

@@ -42,8 +42,7 @@ def overhead_table(runs: Sequence[Run]) -> pd.DataFrame:
     A layer that a run did not measure is left out of the mean instead of counted as 0.
 
     Raises:
-        UsageError: there is no run, a run has no wall time, or several runs have different experiments or are not all
-        ok.
+        UsageError: there is no run, a run has no wall time, or several runs differ in experiment or are not all ok.
     """
     if not runs:
         raise UsageError("No run was given for the table.", "name at least one run")

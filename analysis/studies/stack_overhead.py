@@ -81,8 +81,7 @@ def stack_overhead(runs: RunSet, keep_busy: bool = False) -> StackOverhead:
     """Compare runs in a stack with native runs.
 
     Raises:
-        UsageError: the runs did different work; no native run or no other run is usable; or no repeat has runs of both
-        kinds.
+        UsageError: the runs did different work; no native run or no other run is usable; or no repeat has both.
     """
     groups, warnings = script.checked(runs, keep_busy)
     by_label = {label: group.by_repeat() for label, group in groups.items()}

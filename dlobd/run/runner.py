@@ -67,8 +67,8 @@ def plan(experiment: Runnable, lent: Lent = None) -> list[str]:
     Facts that only a running cluster knows are in angle brackets, unless a cluster of `dlobd cluster up` is running.
 
     Raises:
-        UsageError: the experiment cannot run at its place, or the user's model or data set does not work. SetupError:
-        the experiment's device is missing.
+        UsageError: the experiment cannot run at its place, or the user's model or data set does not work.
+        SetupError: the experiment's device is missing.
     """
     kind = kind_of(experiment, lent)
     if kind.here:
@@ -146,8 +146,7 @@ def run(
     """Execute one run; return its bundle, also if the job failed.
 
     Args:
-        lent: the cluster of a series of runs, or an external cluster; if None, the run starts and stops its own
-        cluster.
+        lent: the cluster of a series of runs, or an external cluster; if None, the run starts and stops a cluster.
 
     Raises:
         SetupError, ClusterError, Busy: the run could not be submitted; nothing is left behind.

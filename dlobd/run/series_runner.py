@@ -87,8 +87,8 @@ def run(
 
     Args:
         report: receives the steps of each run.
-        keep: receives a line per ended run. In a series of several points, also a line per point that cannot run on
-        this machine. external_cluster: the external cluster of `opened`; the environment is uploaded once for all runs.
+        keep: receives a line per ended run. In a series of several points, also a line per point that cannot run here.
+        external_cluster: the external cluster of `opened`; the environment is uploaded once for all runs.
 
     Raises:
         SetupError, ClusterError, Busy: a run could not be submitted; earlier runs are kept.

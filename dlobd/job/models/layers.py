@@ -141,8 +141,7 @@ class BatchNorm(tf.Module):  # type: ignore[misc]
     A training call normalises with mean and variance of this rank's batch only. Other calls normalise with the moving
     statistics, which follow averages over the ranks. The average of the means is the mean of the global batch. The
     average of the variances is less than the variance of the global batch, because it excludes the differences between
-    the ranks' means. As in
-    TensorFlow's fused operation and in Caffe, the variance is unbiased.
+    the ranks' means. As in TensorFlow's fused operation and in Caffe, the variance is unbiased.
     """
 
     def __init__(self, name: str, channels: int) -> None:
