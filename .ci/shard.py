@@ -1,8 +1,8 @@
-"""Prints the shards of tests/full that CI runs beside `make test`, one line, in their order; stderr says why.
+"""Prints in one line the shards of tests/full that CI runs after `make test`; stderr explains the choice.
 
-A shard belongs to the rooms that it tests. Every shard with a changed room runs, the one with most changed lines first,
-as long as their measured minutes fit into what `.ci/run` leaves; the others are listed. Nothing changed: one in
-rotation.
+A shard belongs to the rooms that it tests. Shards with a changed room run, those with most changed lines first, as long
+as their measured minutes fit into the time that `.ci/run` has left; the others are only listed. If no room changed, one
+shard runs in rotation.
 """
 
 import datetime
@@ -14,13 +14,13 @@ from pathlib import Path
 TOP = Path(__file__).resolve().parent.parent
 
 LIMIT_MINUTES = 75
-"""After so many `.ci/run` ends everything."""
+"""Timeout of `.ci/run`."""
 
 SPARE_MINUTES = 7
-"""Of these, for a machine that is slower than the one that the minutes were measured on."""
+"""Reserve for a machine that is slower than the machine of the measured minutes."""
 
 MAKE_TEST_MINUTES = 20
-"""`make test` with its set-up, on an idle machine with two cores."""
+"""Duration of `make test` with its set-up, on an idle machine with two cores."""
 
 MINUTES = {
     "ways": 46,
@@ -32,8 +32,9 @@ MINUTES = {
     "page": 2,
     "damage": 35,
 }
-"""Measured on the same machine; a shard that is not listed is taken for the rest of the time. `ways`: with minutes
-that `make test` may take beyond its figure. `damage`, and parts of `ways`, `clusters` and `faults`, are estimates."""
+"""Durations of the shards, measured on the same machine. A shard that is not listed takes all of the remaining time.
+`ways` includes a reserve for a slow `make test`. `damage`, and parts of `ways`, `clusters` and `faults`, are
+estimates."""
 
 ROOMS = {
     "ways": """
@@ -59,11 +60,12 @@ ROOMS = {
     "damage": "dlobd/attribution/ dlobd/bundle/ dlobd/report/ tests/data/ tests/full/damage/",
     "page": "dlobd/cli/report.py dlobd/layers.py dlobd/report/ tests/full/page/",
 }
-"""Shard to the rooms that it tests, separated by blanks. Every room is in one of them, which a unit test holds."""
+"""Mapping of shards to the rooms that they test, separated by blanks. A unit test checks that every room has a
+shard."""
 
 
 def changed_lines(base: str) -> dict[str, int]:
-    """Path to lines added and removed since `base`; a moved file counts where it is now."""
+    """Return paths with the number of lines added and removed since `base`; a moved file counts at its new path."""
     command = ["git", "-C", str(TOP), "diff", "--numstat", "--no-renames", base, "HEAD"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     rows = [line.split("\t") for line in done.stdout.splitlines()]
@@ -71,7 +73,7 @@ def changed_lines(base: str) -> dict[str, int]:
 
 
 def landed() -> str:
-    """Return the commit of main that this branch left; a clone of main alone has only its parent."""
+    """Return the commit at which this branch left main; in a clone of main only, the parent."""
     for name in (os.environ.get("DLOBD_CI_BASE", ""), "origin/main"):
         command = ["git", "-C", str(TOP), "merge-base", "HEAD", name]
         if name and (done := subprocess.run(command, capture_output=True, text=True, check=False)).returncode == 0:
@@ -82,7 +84,7 @@ def landed() -> str:
 
 
 def _first_of_today() -> str:
-    """Return the last commit that is four hours older than HEAD: a submission is the work of less than that."""
+    """Return the last commit that is at least four hours older than HEAD, because a submission takes less time."""
     newest = subprocess.run(
         ["git", "-C", str(TOP), "log", "-1", "--format=%ct"], capture_output=True, text=True, check=False
     ).stdout.strip()
@@ -100,7 +102,7 @@ def _commit(name: str) -> str:
 
 
 def chosen(changed: dict[str, int], shards: list[str], day: int) -> tuple[list[str], list[str]]:
-    """Return the shards to run, and the changed shards that do not fit; the largest change comes first."""
+    """Return the shards to run, and the changed shards that do not fit; the largest changes come first."""
     score = {
         name: sum(lines for path, lines in changed.items() if path.startswith(tuple(ROOMS.get(name, "").split())))
         for name in shards
@@ -118,7 +120,7 @@ def chosen(changed: dict[str, int], shards: list[str], day: int) -> tuple[list[s
 
 
 def main() -> None:
-    """Names the shards on stdout, and what does not fit on stderr."""
+    """Print the shards on stdout, and on stderr the shards that do not fit."""
     shards = sorted(path.name for path in (TOP / "tests" / "full").iterdir() if list(path.glob("test_*.py")))
     if not shards:
         return

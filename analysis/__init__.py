@@ -1,1 +1,1 @@
-"""Studies of finished runs: `python analysis STUDY`. The package `studies` has their computation."""
+"""Studies of finished runs: `python analysis STUDY`. The package `studies` computes them."""

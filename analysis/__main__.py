@@ -3,7 +3,7 @@
     python analysis STUDY SERIES|RUN... [-o DIR]
     python analysis STUDY --help
 
-SERIES is the series-KEY.json of a sweep or of repeats, RUN the directory of a bundle.
+SERIES is the series-KEY.json of a sweep or of repeated runs, RUN the directory of a bundle.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Measure how precisely message pairs over loopback determine the offset of another clock, each pair and all together.
+"""Measure the precision with which message pairs over loopback, single and all together, determine a clock's offset.
 
     python analysis/clock_width.py [--exchanges N]
 
 The client is another process, like an executor on another host. If this user may create a time namespace, the client
-runs in one: its clock differs, by a known shift.
+runs in a time namespace, where its clock differs by a known shift.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WAYS = (["unshare", *APART], ["unshare", "--user", "--map-root-user", *APART], [
 
 
 def exchanged(count: int) -> tuple[bool, list[Exchange]]:
-    """Run a client; return True if it had another clock, and its message pairs."""
+    """Run a client; return whether it had another clock, and its message pairs."""
     server = Server("127.0.0.1")
     client = [sys.executable, "-m", "dlobd.tracing.clock_sync", str(count)]
     environment = {**os.environ, **server.environment}
@@ -40,7 +40,7 @@ def exchanged(count: int) -> tuple[bool, list[Exchange]]:
 
 
 def main() -> None:
-    """Print the widths, and how many pairs contain the known shift."""
+    """Print the widths, and the number of pairs that contain the known shift."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--exchanges", type=int, default=1000)
     other, pairs = exchanged(parser.parse_args().exchanges)

@@ -1,9 +1,10 @@
-"""Measure the CPU time of one span in nanoseconds, with the recorder on and off in turn; median of several repeats.
+"""Measure the CPU time of one span in nanoseconds, with the recorder alternately on and off; median of several repeats.
 
     python analysis/span_cost.py [--spans N] [--repeats N]
 
 On: half of the spans are waits with a size and half are rendezvous, as in a trainer's step loop; they are encoded and
-written to a file, with cold caches. Off: instrumented code that records nothing. Both exclude an empty loop.
+written to a file, with cold caches. Off: instrumented code that records nothing. Both exclude the time of an empty
+loop.
 """
 
 from __future__ import annotations

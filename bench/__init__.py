@@ -1,1 +1,2 @@
-"""The published figures. Each command of `make` measures what is missing, and writes its part of docs/results.md."""
+"""Commands for the published figures. Each command executes missing measurements, and writes its part of
+docs/results.md."""

@@ -3,8 +3,8 @@
     python -m bench [--repeats N] [--out DIR] [--loaded]
     python -m bench --republish
 
-Rerun the command to resume. It refuses a busy machine without --loaded. --republish measures nothing: it writes two
-sections of the page from their stored figures.
+Rerun the command to resume. On a busy machine it stops, unless --loaded is given. --republish measures nothing: it
+writes two sections of the page from stored figures.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ NAME = "bench"
 RECORDER = "Step loop with and without the recorder"
 
 Loops = list[dict[str, list[float]] | None]
-"""A `Loop` as JSON per process; None if it did not end well."""
+"""One `Loop` per process, as JSON; None if the process failed."""
 
 
 def main() -> int:
-    """Return the exit code."""
+    """Run the command; return the exit code."""
     parser = command.parser(NAME, __doc__, repeats=6)
-    parser.add_argument("--republish", action="store_true", help="write the pages of stored figures again")
+    parser.add_argument("--republish", action="store_true", help="write the page again from stored figures")
     asked = parser.parse_args()
     if asked.republish:
         republish(asked.docs)
@@ -79,7 +79,7 @@ def tables(found: Mapping[str, Any]) -> list[Table]:
 
 
 def recorder_table(measured: Loops) -> Table:
-    """Return the cost of recording per step of the real trainer; each process is one value."""
+    """Return the cost of recording per step of the real trainer; each process gives one value."""
     loops = [Loop(tuple(one["off_ns"]), tuple(one["on_ns"])) for one in measured if one]
     added = step_loop.added_ns(loops)
     says = (

@@ -29,14 +29,14 @@ NAME = "amortisation"
 WAYS = ("native", "tfos-stock feed", "tfos feed", "barrier feed", "distributor")
 
 SHORT, LONG = (1, 2, 3), (8, 50)
-"""Epochs of the runs that give the lines, and of the runs that check them."""
+"""Epochs of the runs that determine the lines, and of the runs that check them."""
 
 MIN_ACCURACY = 0.7
-"""Of every run; the study does not need accuracy."""
+"""Minimum accuracy of every run, which is low because the study does not need accuracy."""
 
 
 def points(experiment: str, ways: Sequence[str], epochs: Sequence[int]) -> dict[str, Experiment]:
-    """Return label to experiment: every way with every number of epochs."""
+    """Return label -> experiment: every way with every number of epochs."""
     return {
         f"{label}, epochs {each}": replace(one, epochs=each, min_accuracy=MIN_ACCURACY)
         for label, one in stack_overhead.points(experiment, ways).items()
@@ -45,9 +45,9 @@ def points(experiment: str, ways: Sequence[str], epochs: Sequence[int]) -> dict[
 
 
 def main() -> int:
-    """Return the exit code."""
+    """Run the command; return the exit code."""
     parser = stack_overhead.parser(NAME, __doc__, WAYS)
-    parser.add_argument("--long-repeats", type=int, default=2, help="of the long runs; 0: none")
+    parser.add_argument("--long-repeats", type=int, default=2, help="repeats of the long runs; 0: none")
     parser.add_argument("--short", type=int, nargs="+", default=SHORT, metavar="EPOCHS")
     parser.add_argument("--long", type=int, nargs="+", default=LONG, metavar="EPOCHS")
     return command.run(parser.parse_args(), NAME, _measure)

@@ -3,8 +3,8 @@ against MPI_Allreduce over the same link, and exchanges of a gradient of CIFAR-1
 
     python -m bench.channels [--repeats N] [--perftest PROGRAM] [--loaded]
 
-Hosts are network namespaces of this machine, which needs root. Each repeat measures everything in turn. Rerun the
-command to resume.
+Hosts are network namespaces of this machine, which needs root. Each repeat measures all points one after the other.
+Rerun the command to resume.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ BANDWIDTHS = tuple(
 )
 
 CALLS = {4 << 10: 200, 64 << 10: 100, 256 << 10: 50, 1 << 20: 20, 4 << 20: 8, 16 << 20: 3, 64 << 20: 2}
-"""Size of an array in bytes to the number of all-reduces."""
+"""Mapping of an array's size in bytes to the number of all-reduces."""
 ARRAYS = tuple(Work(((size_bytes // 4,),), calls, whole=False) for size_bytes, calls in CALLS.items())
 
 LARGE = Work(((10_000_000,),), 2, whole=False)
-"""40 MB: the only size of TensorFlow's own exchange, which starts slowly."""
+"""Array of 40 MB, the only size for TensorFlow's own exchange, which starts slowly."""
 
 REDUCERS = (
     (MPI_ALLREDUCE, "mpi"),
@@ -63,11 +63,11 @@ SLOW = "1gbit"
 RANKS = 2
 
 Found = dict[str, dict[str, float]]
-"""Row to column to seconds."""
+"""Mapping of row and column to seconds."""
 
 
 def main() -> int:
-    """Return the exit code."""
+    """Run the command; return the exit code."""
     parser = command.parser(NAME, __doc__, repeats=6)
     beside = Path(sys.prefix, "lib", f"python{sys.version_info[0]}.{sys.version_info[1]}", "site-packages", "libucx")
     program = shutil.which(PERFTEST) or str(beside / "bin" / PERFTEST)
@@ -137,7 +137,7 @@ def _all_reduces(made: Sequence[Host]) -> Found:
 
 
 def _exchanges(made: Sequence[Host]) -> Found:
-    """Measure every exchange of the registry over TCP of each library."""
+    """Measure every exchange of the registry over TCP, with each library."""
     shapes = tuple(tuple(map(int, one.shape)) for one in MODELS.get(MODEL)((32, 32, 3), 10, 0).trainable_variables)
     work = Work(shapes, 10, whole=True)
     found: Found = {}

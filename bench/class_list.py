@@ -2,8 +2,8 @@
 
     python -m bench.class_list
 
-Rerun it in a checkout after an upgrade of Hadoop, pyspark or Java. The JVM skips classes of the list that are gone, and
-loads other classes without the archive.
+Rerun it in a checkout after an upgrade of Hadoop, pyspark or Java. The JVM skips classes of the list that do not exist,
+and loads classes that are not in the list without the archive.
 """
 
 from __future__ import annotations

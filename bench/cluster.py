@@ -1,4 +1,4 @@
-"""Time to start a cluster, and CPU time of its daemons until they are ready."""
+"""Measures the time to start a cluster, and the CPU time of its daemons until they are ready."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TITLE = "Cluster up"
 SECONDS = "all daemons ready, s"
 
 Start = dict[str, float | None]
-"""Label to seconds."""
+"""Mapping of a label to seconds."""
 
 
 def measure(kept: Path, repeats: int, progress: Callable[[str], None]) -> list[Start]:
@@ -28,7 +28,7 @@ def measure(kept: Path, repeats: int, progress: Callable[[str], None]) -> list[S
 
     def start(_: int) -> Start:
         if not (settings.work_dir / "hdfs-formatted").exists():
-            _start(settings, progress)  # formats HDFS, and does not count
+            _start(settings, progress)  # not counted, because it formats HDFS
         return _start(settings, progress)
 
     return command.repeated(kept, repeats, start)

@@ -1,4 +1,4 @@
-"""Common parts of the commands: options, check of a quiet machine, Ctrl-C, one line for an expected failure."""
+"""Common parts of the commands: options, check of an idle machine, Ctrl-C, one line for an expected failure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dlobd.run.progress import Progress
 T = TypeVar("T")
 
 Measure = Callable[[argparse.Namespace, Progress], list[Path]]
-"""Measures the missing runs, writes the pages, and returns them."""
+"""Function that executes missing runs, writes the pages, and returns the paths of the pages."""
 
 
 def parser(name: str, described: str | None, repeats: int | None = None) -> argparse.ArgumentParser:
@@ -31,7 +31,9 @@ def parser(name: str, described: str | None, repeats: int | None = None) -> argp
         made.add_argument("--repeats", type=int, default=repeats)
     made.add_argument("--out", type=Path, default=Path("runs") / name)
     made.add_argument("--docs", type=Path, default=Path("docs"))
-    made.add_argument("--loaded", action="store_true", help="measure on a busy machine too; the page warns of it")
+    made.add_argument(
+        "--loaded", action="store_true", help="also measure on a busy machine; the page then has a warning"
+    )
     return made
 
 
@@ -56,7 +58,7 @@ def run(asked: argparse.Namespace, name: str, measure: Measure) -> int:
 
 
 def repeated(path: Path, repeats: int, measure: Callable[[int], T]) -> list[T]:
-    """Return the measurements stored in a JSON file, after adding the missing ones; `measure` gets their number."""
+    """Return the measurements stored in a JSON file, after adding missing measurements; `measure` gets their number."""
     kept: list[T] = json.loads(path.read_text()) if path.exists() else []
     while len(kept) < repeats:
         kept.append(measure(len(kept)))

@@ -26,25 +26,25 @@ NAME = "comparisons"
 SHORT = Path("docs/short-runs.csv.gz")
 
 SIZES = (6, 8, 12)
-"""Runs of each side of A/A pairs; 6 is the smallest number with which pairs can be significant."""
+"""Numbers of runs per side of A/A pairs; 6 is the smallest number with which pairs can be significant."""
 
 LARGE = 0.08
-"""Layers with a larger share of the wall get a planted difference."""
+"""Minimum share of the wall of a layer that gets a planted difference."""
 
 PLANTED_WALL, PLANTED_LAYER = 0.1, 0.2
 TRIALS_WALL, TRIALS, RESAMPLED = 40, 40, 500
 
 GATES = {20: 200, 100: 100, 1000: 40}
-"""Runs of each side of a check to the number of checks without a planted difference."""
+"""Mapping of the runs per side of a check to the number of checks without a planted difference."""
 
 SCATTER = 0.06
-"""Relative scatter of a layer in simulated runs: that of walls on a quiet machine (docs/bench.json)."""
+"""Relative scatter of a layer in simulated runs, equal to that of walls on an idle machine (docs/bench.json)."""
 
 SIMULATED_GATES = {8: 200, 12: 200, 20: 200}
 
 
 def main() -> int:
-    """Return the exit code."""
+    """Run the command; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--short", type=Path, default=SHORT)
     parser.add_argument("--pool", required=True)

@@ -23,7 +23,7 @@ from dlobd.compare.verdicts import Compared, compare_family
 from dlobd.record.run import Run
 
 Values = dict[str, int]
-"""A short run: nanoseconds of `wall` and of each layer, and its batch."""
+"""Short run: nanoseconds of `wall` and of each layer, and its batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Alarms:
-    """A/A pairs with `size` runs of each side; false alarms of the wall, and of any layer."""
+    """False alarms of A/A pairs with `size` runs per side, for the wall and for any layer."""
 
     order: str
     size: int
@@ -60,7 +60,8 @@ class Alarms:
 
 
 ORDERS = ("blocks", "two samples, interleaved", "two samples, one after the other")
-"""Orders of the runs of a pair: random within each repeat; the same, analysed as two samples; first all of one side."""
+"""Orders of the runs of a pair: random within each repeat; the same order, analysed as two samples; all runs of one
+side first."""
 
 
 def short_alarms(runs: Sequence[Values], order: str, size: int) -> Alarms:
@@ -78,10 +79,10 @@ def short_alarms(runs: Sequence[Values], order: str, size: int) -> Alarms:
 
 
 def short_power(runs: Sequence[Values], pilot: int, planted: float, trials: int) -> tuple[Count, list[int]]:
-    """Count the trials that detect a planted difference with as many repeats as their pilot asked for.
+    """Count the trials that detect a planted difference with the number of repeats that their pilot estimated.
 
     The pilot has no planted difference. A trial draws its repeats, two consecutive runs, without replacement. The
-    second value has the numbers of repeats.
+    second returned value has the numbers of repeats.
     """
     chance = random.Random(planted)
     repeats = list(_pairs(runs, ORDERS[0], 1, chance))
@@ -121,7 +122,7 @@ def stack_alarms(pool: Sequence[Run], paired: bool, size: int, trials: int) -> A
 def gates(pool: Sequence[Run], size: int, trials: int, planted: float = 0, layers: Sequence[str] = ()) -> Count:
     """Count the failing checks with `size` runs of each side, drawn with replacement.
 
-    With a difference planted into the layers in turn, count the checks that name the planted layer first.
+    If a difference is planted into one layer after the other, count also the checks that name the planted layer first.
     """
     chance = random.Random(f"{size} {planted}")
     found = 0
@@ -136,7 +137,7 @@ def gates(pool: Sequence[Run], size: int, trials: int, planted: float = 0, layer
 
 
 def runs_needed(pool: Sequence[Run], layer: str) -> int | None:
-    """Return the runs of each side that detect the margin in a layer, with the scatter of the pool."""
+    """Return the number of runs per side that detect the margin in a layer, given the scatter of the pool."""
     half = len(pool) // 2
     (pair,) = _compared([*pool[::2][:half], *pool[1::2][:half]], half, paired=False).pairs
     return pair.layers[layer].runs_needed
@@ -167,7 +168,7 @@ def _compared(runs: Sequence[Run], size: int, paired: bool) -> Comparison:
         RunSet(name, tuple(Member(run, Repeat("pool" if paired else "", n), name) for n, run in enumerate(half)))
         for name, half in halves.items()
     ]
-    # the pool has one environment, even on a busy machine
+    # all runs of the pool have the same environment, even on a busy machine
     return compare([(sides[0], sides[1])], allowed=("busy", "order"))
 
 

@@ -16,7 +16,7 @@ from dlobd.record.run import Run
 from dlobd.schema import Experiment
 
 Runs = Mapping[str, Sequence[Run]]
-"""Label of a point to its runs, one of each repeat in their order."""
+"""Mapping of a point's label to its runs, one run per repeat in order."""
 
 STOCK, TFOS, BARRIER = LAUNCHERS = ("tfos-stock", "tfos", "barrier")
 WAYS = ((STOCK, "feed"), (TFOS, "feed"), (BARRIER, "feed"), (TFOS, "read"), (BARRIER, "read"))
@@ -25,7 +25,7 @@ DAEMONS = "Memory of the daemons"
 
 
 def points() -> dict[str, Experiment]:
-    """Return label to experiment; only launcher, input, memory of the launcher and the loop's length differ."""
+    """Return label -> experiment; only launcher, input, memory of the launcher and the loop's length differ."""
     return {
         f"{launcher} {source}": replace(
             files.load("softmax-mnist", [f"launcher={launcher}"]), input=source, epochs=6, checkpoint_every_steps=10**9
@@ -66,7 +66,7 @@ def teardown_s(run: Run) -> float | None:
 
 @dataclass(frozen=True)
 class Figure:
-    """A table of one figure. `points`: label of a row to its point; `reference`: label of the baseline."""
+    """Table of one figure. `points` maps the label of a row to its point; `reference` is the label of the baseline."""
 
     title: str
     says: str

@@ -1,7 +1,7 @@
 """Train every model once through TensorFlowOnSpark, and write docs/results.md: python -m bench.models [--loaded].
 
 Rerun the command to resume. The page shows the cost of a model on this machine, not its best accuracy: small models
-train for epochs, large ones for steps.
+train for epochs, large models for a number of steps.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dlobd.run.progress import Progress
 from dlobd.schema import Experiment
 
 STEPS = "train_samples=1000 test_samples=200 epochs=1 warmup_epochs=0 min_accuracy=0"
-"""Ten steps of two workers, for models that are too large to learn anything in minutes on two cores."""
+"""Settings for ten steps of two workers, for models that are too large to learn within minutes on two cores."""
 
 POINTS = {
     "softmax-regression": "softmax-mnist",
@@ -39,11 +39,11 @@ POINTS = {
     "resnet56": f"resnet20-cifar10 model=resnet56 executor_overhead_mb=2048 {STEPS}",
     "vgg16-cifar": f"resnet20-cifar10 model=vgg16-cifar learning_rate=0.05 executor_overhead_mb=3072 {STEPS}",
 }
-"""Model to a shipped experiment that trains it, and other settings."""
+"""Mapping of a model to a shipped experiment that trains it, and other settings."""
 
 
 def points() -> dict[str, Experiment]:
-    """Return model to experiment, for every model of the registry."""
+    """Return model -> experiment, for every model of the registry."""
     chosen = {name: line.split() for name, line in POINTS.items()}
     return {name: files.load(shipped, settings) for name, (shipped, *settings) in chosen.items()}
 
@@ -76,7 +76,7 @@ def table(runs: Mapping[str, Run], counts: Mapping[str, int]) -> Table:
 
 
 def main() -> int:
-    """Return the exit code."""
+    """Run the command; return the exit code."""
     return command.run(command.parser("models", __doc__).parse_args(), "models", _models)
 
 

@@ -21,12 +21,12 @@ PAGE = "results.md"
 
 
 def markers(name: str) -> tuple[str, str]:
-    """Return the lines of a page between which `make NAME` writes."""
+    """Return the two marker lines of a page between which `make NAME` writes."""
     return f"<!-- {name}: begin, made by make {name} -->", f"<!-- {name}: end -->"
 
 
 def page(path: Path, name: str, facts: Sequence[str], parts: Sequence[str]) -> None:
-    """Write facts as a list, then the parts, between the markers of a page; other text stays.
+    """Replace the text between the markers of a page by a list of facts and the parts.
 
     A page without markers gets them at its end; a missing page is created.
     """
@@ -40,14 +40,15 @@ def page(path: Path, name: str, facts: Sequence[str], parts: Sequence[str]) -> N
 def of_runs(
     docs: Path, name: str, runs: Sequence[Run], busy: Sequence[float], parts: Sequence[str], doubts: Sequence[str] = ()
 ) -> Path:
-    """Write parts below the machine of the runs, its load before them, and doubts in bold; return the page."""
+    """Write parts below a description of the machine, its load before the runs, and warnings in bold; return the
+    page."""
     facts = [*machine(runs), *loaded(busy), *(f"**{doubt}**" for doubt in doubts)]
     page(docs / PAGE, name, facts, parts)
     return docs / PAGE
 
 
 def publish(docs: Path, name: str, facts: Sequence[str], tables: Sequence[Table]) -> None:
-    """Write tables below facts between the markers of a command."""
+    """Replace the command's section of the results page by the facts and, below them, the tables."""
     page(docs / PAGE, name, facts, [table.markdown() for table in tables])
 
 
@@ -64,7 +65,7 @@ def machine(runs: Sequence[Run]) -> list[str]:
     here = provenance.platform()
     memory = int(here["memory_bytes"] or 0) / 2**30
     names = ("pyspark", "tensorflow", "java")
-    # a native run has no Java
+    # a native run does not use Java
     used = sorted({(version, name) for run in runs for name in names if (version := run.versions.get(name))})
     commits = {(git.commit or "-")[:12] + " with changes" * bool(git.dirty) for run in runs if (git := run.git)}
     bad = ", ".join(f"{run.run_id} {run.status}" for run in runs if run.status != "ok")
@@ -85,7 +86,7 @@ def busy_before(*every: Series) -> list[float]:
 
 
 def loaded(busy: Sequence[float]) -> list[str]:
-    """Return the load of the machine before the runs, with a warning about other users."""
+    """Return the load of the machine before the runs, with a warning if other programs used it."""
     found = spread(busy)
     if found.median is None or found.high is None:
         return []

@@ -1,10 +1,11 @@
-"""Test the remedy of a finding: write the saving that the finding predicts and the measured saving to docs/results.md.
+"""Test the remedy of a finding: write the predicted and the measured saving to docs/results.md.
 
     python -m bench.remedies close-retry|dependencies [--repeats N] [--out DIR] [--loaded]
 
-close-retry     HDFS's default delay of 400 ms against 40 ms, for clients and DataNodes. Each run has a new cluster,
+close-retry     compares HDFS's default delay of 400 ms with 40 ms, for clients and DataNodes. Each run has a new
+cluster,
                 because a DataNode reads its settings at start.
-dependencies    finding `localisation`: Spark's jars uploaded with each small job, against the same archive in HDFS
+dependencies    finding `localisation`: compares Spark's jars uploaded with each small job and the same archive in HDFS
 
 Both sides run in random order within each repeat. Rerun the command to resume.
 """
@@ -38,14 +39,14 @@ from dlobd.run.progress import Progress
 from dlobd.schema import OwnJob
 
 SIDES = {"default": ((), "after 400 ms, the default"), "sooner": ((SOON_CLOSED,), "after 40 ms")}
-"""Directory of close-retry's runs to Hadoop settings and label."""
+"""Mapping of the directory of close-retry's runs to Hadoop settings and label."""
 
 UPLOADED, ARCHIVE = "jars uploaded with the job", "jars in HDFS"
 IN_HDFS = "/dlobd/dependencies"
 
 
 def main() -> int:
-    """Return the exit code."""
+    """Run the command; return the exit code."""
     measures = {"close-retry": _close_retry, "dependencies": _dependencies}
     words = sys.argv[1:]
     if not words or words[0] not in measures:
@@ -57,11 +58,11 @@ def main() -> int:
 def write(
     name: str, finding: str, pair: tuple[RunSet, RunSet], busy: Sequence[float], docs: Path, allowed: Collection[str]
 ) -> Path:
-    """Write both sides and their comparison into the part `name` of the page.
+    """Write both sides and their comparison into the section `name` of the page.
 
     Args:
-        pair: runs without the remedy, and with it.
-        busy: percent of the cores before each run.
+        pair: runs without the remedy, and runs with the remedy.
+        busy: load of the cores before each run, in percent.
         allowed: kinds of environment differences that are allowed.
 
     Raises:
@@ -98,7 +99,7 @@ def _close_retry(asked: argparse.Namespace, progress: Progress) -> list[Path]:
         dataclasses.replace(read(str(asked.out / name / MAIN), asked.out / name), label=label)
         for name, (_, label) in SIDES.items()
     )
-    # the tested setting is part of the machine
+    # the tested setting counts as a difference of the machine
     allowed = ["machine", *["busy"] * asked.loaded]
     return [write("close-retry", "close-retry", (first, second), busy, asked.docs, allowed)]
 
@@ -125,7 +126,7 @@ def _run(directory: Path, own: Sequence[str], progress: Progress) -> float:
 
 
 def points(local: Path, archive: str) -> dict[str, OwnJob]:
-    """Return label to job. The first uploads an archive with each job, like spark-submit by default."""
+    """Return label -> job. The first job uploads an archive each time, like spark-submit by default."""
     places = {UPLOADED: (plain(local.parent) / local.name).as_uri(), ARCHIVE: archive}
     return {
         label: own_job.from_line(["spark-submit", "--conf", f"spark.yarn.archive={place}", str(SUMS)], [])

@@ -2,9 +2,9 @@
 
     python -m bench.short_runs FILE [--runs N] [--seconds S]
 
-A run is a forked process with dlobd's recorder, like Spark's Python workers. FILE (CSV, compressed by gzip) gets a
-line per run, as a new batch: nanoseconds of the wall, from before the fork to the exit, and of its layers by
-attribution. The command ends after N runs or S seconds, whichever comes first.
+A run is a forked process with dlobd's recorder, like Spark's Python workers. FILE (CSV, compressed by gzip) gets one
+line per run, as a new batch: nanoseconds of the wall, from before the fork to the exit, and of its attributed layers.
+The command ends after N runs or S seconds, whichever comes first.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from dlobd.evidence import recorder
 from dlobd.schema import MAIN_LANE, Process, Span, Trace
 
 LAYERS = ("launcher", "hdfs", "feed", "channel", "tensorflow")
-"""In the order of the columns: fork, recorder and exit; a file; a pipe; a socket; arithmetic."""
+"""Layers in the order of the columns: fork, recorder and exit; a file; a pipe; a socket; arithmetic."""
 
 COLUMNS = ("batch", "wall_ns", *(f"{layer}_ns" for layer in LAYERS))
 
 TIMEOUT_S = 60
 FILE_BYTES = 1 << 20
-BLOCKS, BLOCK_BYTES = 32, 1 << 15  # a block fits into the pipe
+BLOCKS, BLOCK_BYTES = 32, 1 << 15  # a block of this size fits into the pipe
 ROUND_TRIPS = 100
 MESSAGE = bytes(1024)
 PRODUCTS = 100_000
@@ -66,7 +66,7 @@ def work(directory: Path) -> None:
 
 
 def measure(directory: Path) -> dict[str, int]:
-    """Run `work` in a forked process; return `wall_ns` and each layer's nanoseconds, which sum to it.
+    """Run `work` in a forked process; return `wall_ns` and each layer's nanoseconds, which sum to the wall.
 
     Raises:
         ChildProcessError: the process failed, or took more than `TIMEOUT_S`.
@@ -101,7 +101,7 @@ def _run_and_exit(directory: Path) -> NoReturn:
 
 
 def read(path: Path) -> list[dict[str, int]]:
-    """Return the recorded runs in their order; keys as in `COLUMNS`."""
+    """Return the recorded runs in order, with the keys of `COLUMNS`."""
     with gzip.open(path, "rt", newline="") as file:
         return [{name: int(value) for name, value in row.items()} for row in csv.DictReader(file)]
 
@@ -124,7 +124,7 @@ def record(path: Path, runs: int, seconds: float) -> int:
 
 
 def main() -> int:
-    """Return the exit code."""
+    """Run the command; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path)
     parser.add_argument("--runs", type=int, default=1000)

@@ -1,4 +1,4 @@
-"""Run one job natively and through the stack, and write docs/results.md, its picture and the README's.
+"""Run one job natively and through the stack; write docs/results.md, its picture, and the picture of the README.
 
     python -m bench.stack_overhead [--repeats N] [--experiment NAME] [--ways WAY...] [--loaded]
 
@@ -28,14 +28,14 @@ from dlobd.schema import Experiment
 NAME = "stack-overhead"
 
 WAYS = ("native", "tfos-stock feed", "tfos feed", "barrier feed", "distributor", "tfos read", "barrier read")
-"""Every launcher: fed by Spark if possible, and reading like native runs, so that inputs are comparable."""
+"""Every launcher, with Spark's feed if possible, and with the input of native runs, so that inputs are comparable."""
 
 
 def points(experiment: str, ways: Sequence[str]) -> dict[str, Experiment]:
-    """Return label to experiment, for each `launcher` or `launcher input`.
+    """Return label -> experiment, for each `launcher` or `launcher input`.
 
     Raises:
-        UsageError: there is no such experiment or way, or native is not among them.
+        UsageError: there is no such experiment or way, or native is missing.
     """
     found = {}
     for launcher, _, source in (way.partition(" ") for way in ways):
@@ -44,7 +44,7 @@ def points(experiment: str, ways: Sequence[str]) -> dict[str, Experiment]:
         each = files.load(experiment, settings)
         found[launch_label(each)] = each
     if NATIVE not in found:
-        raise UsageError("Without native runs there is no baseline.", "add native to --ways")
+        raise UsageError("The comparison needs native runs as a baseline.", "add native to --ways")
     return found
 
 
@@ -57,7 +57,7 @@ def parser(name: str, described: str | None, ways: Sequence[str]) -> argparse.Ar
 
 
 def main() -> int:
-    """Return the exit code."""
+    """Run the command; return the exit code."""
     chosen = parser(NAME, __doc__, WAYS)
     chosen.add_argument("--readme", type=Path, default=Path("README.md"))
     return command.run(chosen.parse_args(), NAME, _measure)

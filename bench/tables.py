@@ -11,12 +11,12 @@ from dlobd.compare.median import Spread, difference, ratios, spread
 from dlobd.report import text
 
 Values = dict[str, list[float | None]]
-"""Label to the value of each repeat; None for a missing value."""
+"""Mapping of a label to the value of each repeat; None for a missing value."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Title, meaning of the columns in a sentence, and cells of text."""
+    """Table with a title, a sentence that explains the columns, and cells of text."""
 
     title: str
     says: str
@@ -73,5 +73,5 @@ def cells(found: Spread) -> list[str]:
 
 
 def number(value: float | None) -> str:
-    """Format with three digits; a dash for a missing value."""
+    """Format a number with three digits; a dash for a missing value."""
     return "-" if value is None else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

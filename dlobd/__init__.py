@@ -1,4 +1,4 @@
-"""dlobd: where did the time go? A benchmark of deep learning over big-data stacks."""
+"""dlobd: a benchmark of deep learning over big-data stacks, which shows where a job's time went."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["__version__", "load", "load_sweep"]
 
 def load(path: str | Path) -> RunBundle:
     """Open a run bundle for analysis: `dlobd.load("runs/softmax-mnist/...").attribution()`.
-    Raises BundleError if it is missing, damaged or of a newer version."""
+    Raises BundleError if the bundle is missing, damaged or of a newer version."""
     # imported here: pandas costs half a second, and the cluster's processes import this package too
     from dlobd.measures.frames import RunBundle
 
@@ -26,7 +26,7 @@ def load(path: str | Path) -> RunBundle:
 
 
 def load_sweep(path: str | Path) -> pd.DataFrame:
-    """Return a row per run of a sweep or another series: `dlobd.load_sweep("runs/series-KEY.json")`.
+    """Return one row per run of a sweep or another series: `dlobd.load_sweep("runs/series-KEY.json")`.
 
     Columns are those of `dlobd.compare.sweep_frame.COLUMNS`, and the axes.
 

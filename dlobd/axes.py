@@ -121,14 +121,14 @@ DEPLOY_MODES = Registry(
 )
 
 CHANNELS = Registry("channels", *(Row(transport.name, transport.title) for transport in TRANSPORTS.values()))
-"""Transports of a channel. The registry `libraries` has the code that carries them."""
+"""Transports of a channel. The registry `libraries` lists their implementations."""
 
 LIBRARIES = Registry(
     "libraries",
     Row("auto", "first library that the exchange can use and that carries the channel"),
     Row("tensorflow", "TensorFlow's own gRPC, only for TensorFlow's exchanges", needs=_TENSORFLOW),
     Row("sockets", "TCP sockets of the standard library", "sockets:SocketsChannel"),
-    Row("grpc", "gRPC, a call per message", "grpc:GrpcChannel", ("grpc",)),
+    Row("grpc", "gRPC, one call per message", "grpc:GrpcChannel", ("grpc",)),
     Row("ucx", "UCX (libucp), by dlobd's own binding", "ucx.channel:UcxChannel", ("cffi",)),
     Row("mpi", "MPICH by mpi4py, only for exchange mpi", needs=("mpi4py",)),
     room="dlobd.network.channels",
@@ -138,16 +138,16 @@ LIBRARIES = Registry(
 EXCHANGES = Registry(
     "exchanges",
     Row("tf-ring", "TensorFlow's ring all-reduce (MultiWorkerMirroredStrategy)", "tf_ring:TfRing"),
-    Row("tf-ps", "TensorFlow's parameter servers: accumulators on the first ranks, beside the step", "tf_ps:TfPs"),
-    Row("ring", "dlobd's ring all-reduce, beside the step", "over_mesh:Ring"),
-    Row("halving-doubling", "dlobd's recursive halving and doubling, beside the step", "over_mesh:HalvingDoubling"),
-    Row("ps", "dlobd's parameter servers, synchronous, beside the step", "ps.exchange:ParameterServer"),
+    Row("tf-ps", "TensorFlow's parameter servers on the first ranks, outside the TensorFlow step", "tf_ps:TfPs"),
+    Row("ring", "dlobd's ring all-reduce, outside the TensorFlow step", "over_mesh:Ring"),
+    Row("halving-doubling", "dlobd's halving and doubling, outside the TensorFlow step", "over_mesh:HalvingDoubling"),
+    Row("ps", "dlobd's parameter servers, synchronous, outside the TensorFlow step", "ps.exchange:ParameterServer"),
     Row(
         "ps-async",
         "dlobd's parameter servers, asynchronous: no rank waits for another",
         "ps.exchange:AsynchronousParameterServer",
     ),
-    Row("mpi", "MPI_Allreduce, the reference, beside the step", "mpi:MpiAllReduce", ("mpi4py",)),
+    Row("mpi", "MPI_Allreduce, the reference, outside the TensorFlow step", "mpi:MpiAllReduce", ("mpi4py",)),
     room="dlobd.network.exchanges",
     needs=_TENSORFLOW,
 )
@@ -200,7 +200,7 @@ PLACES = Registry(
     Row("embedded", "the embedded cluster's YARN and HDFS", "embedded:EmbeddedKind"),
     room="dlobd.run.place",
 )
-"""Places where a job runs. The first that can run an experiment is used; no setting names it."""
+"""Places where a job runs. The first place that can run an experiment is used; no setting names it."""
 
 VIEWS = Registry(
     "views",
@@ -212,7 +212,7 @@ VIEWS = Registry(
     Row("resources", "CPU, memory, disk, network; Spark's task metrics", "views:resources"),
     room="dlobd.report.terminal",
 )
-"""Views of `dlobd show`: by default the first, with `--full` the others in this order."""
+"""Views of `dlobd show`: by default the first view, with `--full` the others in this order."""
 
 REGISTRIES = {found.kind: found for found in list(globals().values()) if isinstance(found, Registry)}
-"""Kind to registry. Experiments are TOML files; `dlobd.experiment.files.titles` lists them."""
+"""Mapping of kinds to registries. Experiments are TOML files; `dlobd.experiment.files.titles` lists them."""

@@ -86,7 +86,8 @@ class Channel(str):
 
     @classmethod
     def parse(cls, text: str) -> Channel:
-        """Check the syntax only: the registry `channels` knows the transports, and each host knows its devices.
+        """Parse a channel. Checks the syntax only: the registry `channels` knows the transports, and each host its
+        devices.
 
         Raises ValueError if the text has another form; the message is one line.
         """
@@ -105,7 +106,7 @@ class Channel(str):
 
 
 def _check_network(text: str, transport: str, device: str) -> None:
-    import ipaddress  # late: every process of a job imports this module
+    import ipaddress  # imported late, because every process of a job imports this module
 
     try:
         network = ipaddress.IPv4Network(device, strict=False) if _WITH_PREFIX.fullmatch(device) else None

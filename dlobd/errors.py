@@ -40,60 +40,60 @@ class DlobdError(Exception):
 
 
 class UsageError(DlobdError):
-    """The command line or an experiment file is wrong."""
+    """An error in the command line or in an experiment file."""
 
     exit_code = 2
 
 
 class SetupError(DlobdError):
-    """This machine lacks something the run needs."""
+    """A missing requirement of this machine."""
 
     exit_code = 3
 
 
 class ClusterError(DlobdError):
-    """HDFS or YARN did not start, or stopped responding."""
+    """A failure of HDFS or YARN to start or to respond."""
 
     exit_code = 4
 
 
 class RunFailed(DlobdError):
-    """The job ran and failed."""
+    """Failure of a job that ran."""
 
     exit_code = 5
 
 
 class RunInvalid(DlobdError):
-    """The job ended, but its result cannot be trusted."""
+    """Result of a job that ended, but cannot be trusted."""
 
     exit_code = 6
 
 
 class BundleError(DlobdError):
-    """A run bundle is missing, damaged or of a newer schema."""
+    """A run bundle that is missing, damaged or of a newer schema."""
 
     exit_code = 7
 
 
 class Busy(DlobdError):
-    """Another dlobd command uses the same cluster or file."""
+    """Conflict with another dlobd command that uses the same cluster or file."""
 
     exit_code = 8
 
 
 class Regression(DlobdError):
-    """Runs are significantly slower than their baseline, above the limit."""
+    """Significant slowdown of runs relative to their baseline, above the limit."""
 
     exit_code = 9
 
 
 class Undecided(DlobdError):
-    """The runs neither show a regression nor exclude one."""
+    """Comparison whose runs neither show nor exclude a regression."""
 
     exit_code = 10
 
 
 class Interrupted(DlobdError):
-    """The user (Ctrl-C) or the system (SIGTERM) ended the command."""
+    """End of the command by the user (Ctrl-C) or the system (SIGTERM)."""
 
     exit_code = 130

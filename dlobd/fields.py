@@ -7,7 +7,8 @@ A class declares its fields once:
         loss: float = member("Mean loss of its steps.", "own mark `epoch done` of the chief", unit="nats")
 
 `json_schema` gives the JSON Schema of such a class, `decoded` builds it from JSON, `plain` writes it as JSON, and
-`numbers` lists each number with its description. Only the standard library: tracing imports it on the cluster.
+`numbers` lists each number with its description. Standard library only, because tracing imports this module on the
+cluster.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def member(
     maximum: float | None = None,
     pattern: str = "",
 ) -> Any:
-    """Declare a field. Numbers are at least `minimum`; None stands for no limit."""
+    """Declare a field. Numbers are at least `minimum`; None means no limit."""
     limits = {"minimum": minimum, "maximum": maximum, "pattern": pattern or None}
     known = {name: limit for name, limit in limits.items() if limit is not None}
     return dataclasses.field(default=default, metadata={"about": Description(text, unit, origin, known)})
@@ -91,7 +92,7 @@ def described(*, kw_only: bool = False) -> Callable[[type[T]], type[T]]:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number of a record: its path, such as `layers[].ns`, and its documentation."""
+    """Number of a record: its path, such as `layers[].ns`, and its documentation."""
 
     path: str
     unit: str
@@ -118,7 +119,7 @@ def numbers(kind: type, path: str = "") -> Iterator[Number]:
 
 
 def _leaves(kind: object) -> Iterator[tuple[object, str]]:
-    """Yield the types at the ends of a type, each with the suffix of its path."""
+    """Yield the innermost types of a type, each with the suffix of its path."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
         for argument in arguments:

@@ -13,10 +13,10 @@ from dlobd.paths import PACKAGE, python
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """An installation of dlobd.
+    """Installation of dlobd.
 
     Args:
-        version: version with a digest of the files, such as 0.2.0+0123456789ab, since commits share a version.
+        version: version with a digest of the files, such as 0.2.0+0123456789ab, because commits share a version.
         python: interpreter with dlobd and its dependencies.
     """
 

@@ -1,4 +1,4 @@
-"""The table of layers: their time begins and ends, their sources and their limits. Stdlib only.
+"""The table of layers: begin and end of their time, their sources and their limits. Standard library only.
 
 `docs/layers.md` is generated from this table.
 """
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A component that takes a job's time."""
+    """Component that takes a part of a job's time."""
 
     name: str
     group: str
     title: str
-    colour: str  # from Okabe and Ito's palette for colour-blind readers; the ninth is Tol's
+    colour: str  # from Okabe and Ito's palette for colour-blind readers; the ninth colour is Tol's
     opens: str
     closes: str
     source: str

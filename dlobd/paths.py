@@ -1,7 +1,7 @@
-"""Paths of dlobd's files, of its caches and of Spark; functions that write and lock files.
+"""Paths of dlobd's files, of its caches and of Spark, and functions that write and lock files.
 
 A checkout has jobs, configuration and data sets at its top (`jobs/`, `yarn/`, `data/`); a wheel has the same folders
-under `dlobd/_shipped`. The cache directory has files that can be fetched or built again.
+under `dlobd/_shipped`. The cache directory contains only files that can be fetched or built again.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ TEMPORARY = Path("/tmp")
 _PLAIN = re.compile(r"[A-Za-z0-9_/.+@=~-]*")
 
 PACKAGE = Path(__file__).resolve().parent
-"""The installed package: sent to nodes as a zip, and on the path of dlobd's own processes."""
+"""Directory of the installed package, which is sent to nodes as a zip, and is on the path of dlobd's own processes."""
 
 
 def shipped(name: str) -> Path:
     """Return the path of a folder or file that comes with dlobd, such as `yarn` or `data/mnist`.
-    Raises SetupError if this installation lacks it."""
+    Raises SetupError if it is missing from this installation."""
     for top in (PACKAGE / "_shipped", PACKAGE.parent):
         path = top / name
         if path.exists():
@@ -84,8 +84,9 @@ def python_path() -> str:
 def plain(path: Path, longest: int | None = None) -> Path:
     """Return a path that scripts, URIs and configuration files of Spark and Hadoop do not change.
 
-    They split or replace spaces, quotes, commas, dollars and letters beyond ASCII. If the path has such a part, a link
-    in `/tmp/dlobd-UID` replaces it and its parents. The link stays, since a running cluster may use it.
+    Spark and Hadoop split or replace spaces, quotes, commas, dollars and letters beyond ASCII. If a part of the path
+    has such a character, a link in `/tmp/dlobd-UID` replaces this part and its parents. The link stays, because a
+    running cluster may use it.
 
     Args:
         longest: longer paths, in bytes, get a link as well.
@@ -129,7 +130,7 @@ def _linked(top: Path) -> Path:
         link = links / _digest(str(top))
         if not (link.is_symlink() and os.readlink(link) == str(top)):
             temporary = link.with_name(f".{link.name}-{os.getpid()}-{threading.get_ident()}")
-            temporary.unlink(missing_ok=True)  # left by a killed process
+            temporary.unlink(missing_ok=True)  # a link that a killed process has left
             temporary.symlink_to(top)
             temporary.replace(link)
     return link
@@ -137,7 +138,7 @@ def _linked(top: Path) -> Path:
 
 @contextmanager
 def _own_links(path: str) -> Iterator[Path]:
-    """Create and yield `links_dir`. No other user may write there: a foreign link could redirect a run."""
+    """Create and yield `links_dir`. No other user may write to it: a foreign link could redirect a run."""
     directory = links_dir()
     try:
         directory.mkdir(mode=0o700, exist_ok=True)
@@ -176,7 +177,7 @@ def cache_dir() -> Path:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Wait for the lock file at `path` and hold it. The kernel releases it at any end of the process.
+    """Wait for the lock of file `path` and hold it. The kernel releases the lock when the process ends in any way.
     Raises SetupError if the directory cannot be written."""
     make_writable(path.parent)
     with path.open("a") as file:
@@ -187,7 +188,7 @@ def locked(path: Path) -> Iterator[None]:
 def make_writable(directory: Path) -> None:
     """Create a directory. Raises SetupError if this user cannot write there."""
     try:
-        # resolved: a link of `plain` may be older than the directory
+        # resolved, because a link of `plain` may be older than the directory
         Path(os.path.realpath(directory)).mkdir(parents=True, exist_ok=True)
         if not os.access(directory, os.W_OK | os.X_OK):
             raise PermissionError(f"user id {os.getuid()} may not write there")

@@ -1,6 +1,6 @@
-"""Registries: name -> lazily imported object, or the reason why it is not available. `dlobd.axes` has all of them.
+"""Registries: name -> lazily imported object, or the reason why it is not available. `dlobd.axes` has all registries.
 
-Listing a registry imports nothing: a member whose library is missing is listed with that reason. Other packages add
+Listing a registry imports nothing. A member with a missing library is listed with that reason. Other packages add
 members by entry points with values `module:attribute`; names of dlobd's own members take precedence.
 """
 
@@ -23,7 +23,7 @@ Member = Any
 """The imported object of a row: its type depends on the registry."""
 
 LARGEST_MODEL_MB = 1792
-"""Bound for models of other packages and of users: that of VGG-16."""
+"""Memory bound for models of other packages and of users, equal to that of VGG-16."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +51,10 @@ class Row:
     package: str = ""
 
     def reason(self) -> str | None:
-        """Return the reason why the member is not available here; None if it is."""
+        """Return the reason why the member is not available on this machine; None if it is available."""
         if self.unavailable:
             return self.unavailable
-        if self.package:  # only the top package: searching for a submodule imports the package
+        if self.package:  # only the top package, because the search for a submodule imports the package
             modules: tuple[str, ...] = (self.target.partition(":")[0].partition(".")[0],)
         else:
             modules = (*self.needs, self.target.partition(":")[0]) if self.target else self.needs
@@ -99,7 +99,7 @@ class Registry:
         return tuple(self._all())
 
     def built_in(self) -> tuple[str, ...]:
-        """Return the members that come with dlobd, without a search for others."""
+        """Return the members that come with dlobd, without a search for members of other packages."""
         return tuple(self._rows)
 
     def available(self) -> list[tuple[str, str, str | None]]:
@@ -107,7 +107,7 @@ class Registry:
         return [(row.name, row.title, row.reason()) for row in self]
 
     def row(self, name: str) -> Row:
-        """Return the row of `name`. Raises UsageError if there is no such member, with the most similar name."""
+        """Return the row of `name`. Raises UsageError, with the most similar name, if there is no such member."""
         if name in self._rows:
             return self._rows[name]
         if name not in (members := self._all()):

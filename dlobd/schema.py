@@ -1,6 +1,6 @@
 """The data model of driver, executors and analysis. Frozen dataclasses, stdlib only.
 
-All times are integers of nanoseconds on CLOCK_MONOTONIC of one clock domain (host, boot, time namespace).
+All times are integer nanoseconds on CLOCK_MONOTONIC of one clock domain (host, boot, time namespace).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SHA256_OR_EMPTY = "^([0-9a-f]{64})?$"
 _WEEK_S = 7 * 24 * 3600
 
 MAIN_LANE = "client"
-"""The lane whose wall time is attributed; every other lane is reached through a wait."""
+"""Name of the lane whose wall time is attributed; every other lane is reached through a wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +44,10 @@ class Span:
     """An interval of one layer in one lane. Spans of one lane nest; a lane is one sequential timeline.
 
     A span that waits names what releases it:
-        waits_for: lanes; the last of them to end releases it.
-        released_ns: when the release happened, if known; after it only `cause` can explain time.
-        rendezvous: a key; all spans that carry it form one collective, and the last to start releases the others.
-        call: the number of the collective among those of its kind, or of the step that the span is.
+        waits_for: lanes; the end of the last lane releases the span.
+        released_ns: time of the release, if known; after it only `cause` can explain time.
+        rendezvous: key of a collective of all spans with this key; the last span to start releases the others.
+        call: number of the collective among the collectives of its kind, or number of the step.
         unknown: the evidence for this span's own time is missing; that time stays unattributed.
         cause, cause_kind, cause_period_ns: text, row and period of the heartbeat, poll or sleep that explains the time
             that the releasing lane does not cover, up to its period and no further.
@@ -89,7 +89,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class ClockAnchor:
-    """One reading of the monotonic and the wall clock together; the pair was read within `error_ns`."""
+    """Simultaneous reading of the monotonic and the wall clock; the pair was read within `error_ns`."""
 
     domain: str
     monotonic_ns: int
@@ -108,7 +108,7 @@ class Interval:
     end_ns: int = member("End of the interval.", "end of the containing span", minimum=None)
     lo_ns: int = member(
         "Lower bound.",
-        "bytes / rate of the run's fastest DataNode transfer of at least 1 MiB; at most `hi_ns`; 0 without one",
+        "bytes / rate of the run's fastest DataNode transfer of at least 1 MiB; at most `hi_ns`; 0 if it has none",
     )
     hi_ns: int = member(
         "Upper bound.",
@@ -121,7 +121,7 @@ class Interval:
 
 @described()
 class Event:
-    """A point of start-up or teardown."""
+    """Point in time of start-up or teardown."""
 
     event: str = member("Name of the event.")
     at_ns: int = member("Time on the axis of window.start_ns.", "the record that `source` names", minimum=None)
@@ -142,11 +142,11 @@ NOT_PART = "not part of this way"
 
 @described()
 class NotMeasured:
-    """A layer without a number.
+    """Layer without a measured time.
 
-    `inside` is the layer that contains its time, empty if it took no part. If that is `unattributed`, a source is
-    missing: any of that time may belong to the layer. If it is `user`, the user's own code did the layer's work, which
-    may add to time that was measured elsewhere."""
+    `inside` is the layer that contains its time, empty if it took no part. If it is `unattributed`, a source is
+    missing: any part of the unattributed time may belong to the layer. If it is `user`, the user's own code did the
+    layer's work, which may add to time that was measured elsewhere."""
 
     layer: str = member("Name of the layer.")
     inside: str = member("The layer that contains its time.")
@@ -154,13 +154,13 @@ class NotMeasured:
 
     @property
     def took_no_part(self) -> bool:
-        """True if the run had no such layer, so that it took no time."""
+        """True if the run had no such layer, which so took no time."""
         return not self.inside
 
 
 @described()
 class Clip:
-    """A correction of the evidence, which reports list."""
+    """Correction of the evidence, which reports list."""
 
     kind: str = member("outside window, crossing, inconsistent, cycle or truncated.")
     span: str = member("ID of the span, or of a message that was received before it was sent.")
@@ -239,7 +239,7 @@ class LayerTime:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A piece of the wall time with the span that it belongs to. `span` is None if no span was open."""
+    """Part of the wall time with the span that it belongs to. `span` is None if no span was open."""
 
     start_ns: int
     end_ns: int

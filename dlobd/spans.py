@@ -2,7 +2,7 @@
 
 A row contains all properties of its kind: name, layer, quality of the evidence, the role it waits for, its named wait,
 the evidence without which its time may belong to another layer, the findings that it supports, and the next step that
-an event makes possible. Recorders, lanes, attribution, findings and reports refer to the row.
+an event enables. Recorders, lanes, attribution, findings and reports refer to the row.
 
 A kind is its name, a `str`, because recorded files and run.json contain names. Names are part of the stored format: a
 name never gets another meaning. A name with `{}` is a template; the variable part is the span's `detail`. Kinds of two
@@ -21,8 +21,8 @@ from typing import Any, Literal, Self, TypedDict
 from dlobd.layers import CHANNEL, CLIENT, FEED, HDFS, LAUNCHER, SPARK, TENSORFLOW, USER, YARN
 
 OwnQuality = Literal["measured", "between marks"]
-MEASURED: OwnQuality = "measured"  # begin and end of one call or of one phase were observed
-BETWEEN_MARKS: OwnQuality = "between marks"  # two marks of different things; nothing inside was observed
+MEASURED: OwnQuality = "measured"  # begin and end of one call or phase were observed
+BETWEEN_MARKS: OwnQuality = "between marks"  # two log marks of different events; nothing between them was observed
 
 
 EvidenceFile = Enum(
@@ -37,19 +37,19 @@ _CONTAINER = (RM_LOG, NM_LOG)
 """Evidence of the steps from a container's request to its process; each daemon logs a part of them."""
 _SUBMIT = (DRIVER_SPANS, DRIVER_LOG, DRIVER_JVM_LOG)
 
-# ---- roles that a recorded wait waits for: no process knows the lanes of others
+# ---- roles that a recorded wait waits for, because a process does not know the lanes of others
 
 WAIT_FEEDER = "@feeder"  # the process that feeds this trainer: its executor, or its parent
 WAIT_READER = "@reader"  # the threads that read for this trainer
 WAIT_TRAINER = "@trainer"  # the trainer that this executor started last
 WAIT_TRAINERS = "@trainers"  # the trainer that finishes last
-WAIT_LAST_RESERVATION = "@last-reservation"  # the node whose reservation came last
+WAIT_LAST_RESERVATION = "@last-reservation"  # the node with the last reservation
 
 # ---- collectives: with `call`, the number of the collective, the members form one group
 
-STEP_RENDEZVOUS = "step"  # the exchange is inside: the step itself is the collective
-EXCHANGE_RENDEZVOUS = "exchange"  # the exchange is outside
-PEERS_RENDEZVOUS = "peers"  # all ranks have packed
+STEP_RENDEZVOUS = "step"  # exchange inside the step: the step itself is the collective
+EXCHANGE_RENDEZVOUS = "exchange"  # exchange outside the step
+PEERS_RENDEZVOUS = "peers"  # barrier until all ranks have packed
 
 # ---- purposes of files: the variable part of `read {}` and `write {}`
 
@@ -103,7 +103,7 @@ class Details(TypedDict, total=False):
 class Cause(_Row):
     """A heartbeat, poll or sleep that explains the end of a wait, up to its period.
 
-    The value is the beginning of the text in files and reports; `text()` adds the details in parentheses."""
+    Its value is the beginning of the text in files and reports; `text()` adds the details in parentheses."""
 
     def __init__(self, name: str, period_is_read: bool, details: str = "", period_ns: int = 0, codes: str = "") -> None:
         self.period_is_read = period_is_read  # from the run; False for the default of the setting or code
@@ -211,7 +211,7 @@ def _executor(name: str, quality: OwnQuality = MEASURED, *hidden_by: EvidenceFil
 
 # ---- the client, spark-submit and the driver
 
-APPLICATION = SpanKind("application", CLIENT, BETWEEN_MARKS)  # submitted by hand
+APPLICATION = SpanKind("application", CLIENT, BETWEEN_MARKS)  # wait of a run that the user submitted by hand
 START_SPARK_SUBMIT = SpanKind("start spark-submit", CLIENT)
 WAIT_FOR_SPARK_SUBMIT = SpanKind("wait for spark-submit", CLIENT, hidden_by=_SUBMIT)
 START_PARENT = SpanKind("start parent process", CLIENT)
@@ -303,7 +303,7 @@ AM_LAUNCH_SCRIPT = _am("AM launch script", BETWEEN_MARKS, NM_LOG)
 AM_JVM_BOOTS = _am("AM JVM boots", BETWEEN_MARKS)
 AM_REGISTERS = _am("AM registers", BETWEEN_MARKS, DRIVER_LOG, RM_LOG)
 AM_SERVES_DRIVER = _am("AM serves the driver", BETWEEN_MARKS, DRIVER_SPANS, DRIVER_LOG, RM_LOG)
-AM_RUNS_DRIVER = _am("AM runs the driver", BETWEEN_MARKS, DRIVER_SPANS)  # cluster mode
+AM_RUNS_DRIVER = _am("AM runs the driver", BETWEEN_MARKS, DRIVER_SPANS)  # in cluster mode
 AM_STOPS = _am("AM stops", BETWEEN_MARKS)
 AM_PREPARES_REQUEST = _am("AM prepares its request", BETWEEN_MARKS)
 AM_ASKS_FOR_CONTAINER = _am("AM asks for executor container", BETWEEN_MARKS, *_CONTAINER)
@@ -452,7 +452,7 @@ SLEEP_BEFORE_CLOSE = SpanKind("sleep before closing again", HDFS, BETWEEN_MARKS,
 
 READ_INPUT = READ_FILE.text(INPUT)
 WRITE_DONE_MARKER = WRITE_FILE.text(DONE_MARKER)
-"""Names that are the same in both layers."""
+"""Names that are equal in both layers."""
 
 SPANS: dict[tuple[str, str], SpanKind] = {
     (row.layer, row): row for row in [*globals().values()] if type(row) is SpanKind
@@ -486,9 +486,9 @@ FEED_EXHAUSTED = InstantKind("feed exhausted")  # `blocks` or `items`, `join_pol
 RANK_EXITED = InstantKind("rank exited")  # `rank`; recorded by its parent
 RANK_DONE = InstantKind("rank is done")  # `rank`; recorded by the driver
 RANK_FAILED = InstantKind("rank failed")  # `cause`
-DIVERGED = InstantKind("training diverged")  # the loss is not a number any more
+DIVERGED = InstantKind("training diverged")  # the loss is infinite or NaN
 TRAINER_DIED = InstantKind("trainer died")  # `cause`; recorded by its parent
-TRANSPORT = InstantKind("transport")  # by library and kernel: the transport of the exchange
+TRANSPORT = InstantKind("transport")  # transport of the exchange, reported by library and kernel
 TENSORFLOW_IMPORTED = InstantKind("TensorFlow imported", "ranks can join")
 RANKS_JOINED = InstantKind("TensorFlow rendezvous done", "the model can be built and the input opened")
 FIRST_BATCH = InstantKind("first batch", "the first step can run")
@@ -559,5 +559,5 @@ def cause_of(text: str) -> Cause | None:
 
 
 def server_lane(server: int, rank: int) -> str:
-    """Return the lane of a parameter server's work for one worker; its thread is called `rank-R`."""
+    """Return the lane of a parameter server's work for one worker, whose thread is called `rank-R`."""
     return f"ps-{server}/rank-{rank}"

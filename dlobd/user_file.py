@@ -1,7 +1,7 @@
-"""A model or data set from a user's file, as in `path/to/net.py:build`.
+"""Model or data set from a user's file, as in `path/to/net.py:build`.
 
-The file is one module. It is loaded from its text: every process runs the text that was read and hashed once, and a
-process on another machine needs no file. It can import installed modules only, not modules beside it.
+The file is one module, which is loaded from its text: every process runs the text that was read and hashed once, so a
+process on another machine needs no file. The module can import installed modules only, not modules beside it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PREFIX = "dlobd_user_"
 
 
 class MemberRef(str):
-    """A setting that names a member of a registry, or a function or class in the user's own file: FILE.py:NAME."""
+    """Setting that names a member of a registry, or a function or class in the user's own file: FILE.py:NAME."""
 
     __slots__ = ()
 
@@ -39,12 +39,13 @@ class MemberRef(str):
         return self[len(self.path) + 1 :]
 
     def check(self) -> None:
-        """Raise UsageError if it names a file, but no function or class in it."""
+        """Raise UsageError if the setting names a file without a function or class."""
         if self.path and not self.attribute.isidentifier():
             raise UsageError(f"{self} names no function or class in {self.path}.", f"{self.path}:NAME")
 
     def read(self, sha256: str = "") -> str:
-        """Read the text of the file. Raises UsageError if that fails, or if `sha256` is given and differs."""
+        """Read the text of the file. Raises UsageError if the file cannot be read, or if `sha256` is given and
+        differs."""
         remedy = "name a .py file on this machine"
         try:
             text = Path(self.path).expanduser().read_bytes().decode()
@@ -101,7 +102,7 @@ def _execute(name: str, path: str, text: str) -> ModuleType:
     module = ModuleType(name)
     module.__file__ = path
     sys.modules[name] = module
-    # tracebacks show lines of the text, also on machines without the file
+    # lets tracebacks show lines of the text, also on machines without the file
     linecache.cache[path] = len(text), None, text.splitlines(keepends=True), path
     try:
         exec(compile(text, path, "exec", dont_inherit=True), vars(module))
@@ -109,5 +110,5 @@ def _execute(name: str, path: str, text: str) -> ModuleType:
         raise
     except BaseException as error:
         del sys.modules[name]
-        raise UsageError(f"{error_line(error, path)}.", "correct the file; it has to load by itself") from error
+        raise UsageError(f"{error_line(error, path)}.", "correct the file; it must load by itself") from error
     return module

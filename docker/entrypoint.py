@@ -35,7 +35,8 @@ def main(role: str = "", *command: str) -> None:
     """Run the role. Raises DlobdError."""
     if role not in ("check", *node.ROLES) or (role == "edge" and not command):
         raise UsageError(
-            f"{role or 'Nothing'} is not a role, or lacks its command.", "use check, master, worker or edge COMMAND"
+            f"{role or 'Nothing'} is not a role, or its command is missing.",
+            "use check, master, worker or edge COMMAND",
         )
     if role == "check":
         return check_memory(os.environ)
@@ -61,7 +62,7 @@ def main(role: str = "", *command: str) -> None:
 def check_memory(variables: Mapping[str, str]) -> None:
     """Check that all containers at their limits fit into this machine's memory. Raises SetupError.
 
-    The total counts, not the free memory: `docker compose run` repeats the check while containers run.
+    The check uses the total, not the free memory, because `docker compose run` repeats it while containers run.
     """
     workers = int(variables["WORKERS"])
     parts = {"master": 1, "worker": workers, "edge": 1}
@@ -102,7 +103,8 @@ def name_on(network: str) -> str:
 
 
 def limit(network: str, rate: str) -> None:
-    """Limit the rate of this container's interface to a network, in the format of `tc`: 1gbit. Raises SetupError."""
+    """Limit the rate of this container's interface to a network; `rate` has the format of `tc`, such as 1gbit. Raises
+    SetupError."""
     match = re.fullmatch(r"([1-9]\d*)([kmg])bit", rate)
     if match is None:
         raise SetupError(f"FABRIC_RATE={rate} is not a rate.", "write it as 1gbit or 100mbit")

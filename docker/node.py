@@ -41,10 +41,10 @@ PORTS = {
     "resourcemanager": {"client": 8032, "scheduler": 8030, "tracker": 8031, "admin": 8033, "web": 8088},
     "nodemanager": {"rpc": 8041, "localizer": 8040, "http": 8042},
 }
-"""Hadoop's default ports; a NodeManager's `rpc` and a DataNode's `proxy`, any free port by default, are fixed here."""
+"""Hadoop's default ports; a NodeManager's `rpc` and a DataNode's `proxy`, by default any free port, are fixed."""
 
 HISTORY_PORT = 18080
-"""Default of Spark."""
+"""Default port of Spark's history server."""
 
 ANY = "0.0.0.0"
 """All interfaces of the host. A container is reachable only on its networks and published ports."""
@@ -56,7 +56,7 @@ LOOK_S = 10.0
 
 HISTORY_MEMORY_MB = 256
 RESERVED_MB = 1024
-"""Part of a worker's memory for its two daemons and other processes; measured: 0.6 GB."""
+"""Part of a worker's memory for its two daemons and other processes, which used 0.6 GB in a measurement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ def _watch(node: Node, launch: startup.Launch, history: HistoryServer | None, re
                 history.start(rest)
             silent = [daemon.name for daemon in node.here if not daemons.is_ready(daemon, manager, rest)]
             if silent and ready.exists():
-                progress(f"{node.name}: no longer ready: {', '.join(silent)}")
+                progress(f"{node.name}: not ready: {', '.join(silent)}")
                 ready.unlink()
             elif not silent and not ready.exists():
                 progress(f"{node.name}: ready again")
@@ -175,7 +175,8 @@ def _watch(node: Node, launch: startup.Launch, history: HistoryServer | None, re
 
 
 def _stop(children: list[subprocess.Popen[bytes]]) -> None:
-    """Stop in the order of `Cluster.stop`: NodeManager first, NameNode last. Processes that do not end are killed."""
+    """Stop the daemons in the order of `EmbeddedCluster.stop`: NodeManager first, NameNode last. Processes that do not
+    end are killed."""
     for child in reversed(children):
         if (process := identify(child.pid)) is not None:
             end([process], 2)
@@ -183,7 +184,7 @@ def _stop(children: list[subprocess.Popen[bytes]]) -> None:
 
 
 class HistoryServer:
-    """Spark's history server next to a NameNode. Its end stops nothing, because no job needs it."""
+    """Spark's history server beside a NameNode. Its end does not end the container, because no job needs it."""
 
     def __init__(self, node: Node, java: Java, progress: Progress) -> None:
         self.children: list[subprocess.Popen[bytes]] = []
@@ -193,7 +194,7 @@ class HistoryServer:
         self._namenode = next(daemon for daemon in node.here if daemon.kind == "namenode")
 
     def start(self, rest: daemons.Rest) -> None:
-        """Start the server when HDFS accepts writes: without its directory it would end."""
+        """Start the server after HDFS accepts writes, because it ends if its directory is missing."""
         if self.children or daemons.in_safe_mode(self._namenode, rest):
             return
         user = configuration.user_name()
@@ -210,7 +211,7 @@ class HistoryServer:
         options = {
             "spark.history.fs.logDirectory": events,
             "spark.history.ui.port": str(HISTORY_PORT),
-            # its requests to HDFS disturb jobs: every half minute is enough
+            # every half minute, because its requests to HDFS disturb jobs
             "spark.history.fs.update.interval": "30s",
         }
         work_dir = self._node.work_dir

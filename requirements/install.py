@@ -3,8 +3,8 @@
 Usage: python requirements/install.py LOCK...
        python requirements/install.py -- OPTION...
 
-One lock file after the other, by the uv that `uv.lock` installs, in less than half of pip's time; by pip where uv
-cannot be had or fails. Standard library only: it runs before anything is installed.
+Lock files are installed one after the other by the uv of `uv.lock`, in less than half of pip's time, or by pip if uv is
+not available or fails. Standard library only, because this script runs before any package is installed.
 """
 
 import ast
@@ -30,7 +30,7 @@ UNREACHABLE = (
     "|error sending request|Request failed after"
 )
 REASONS = (
-    # what pip or uv says, what a person should know, and what to do next
+    # pattern of pip's or uv's output, its meaning for the user, and the next step
     ("DO NOT MATCH THE HASHES|Hash mismatch for", CHECKSUM, "run it again; if it stays, do not install it"),
     ("No space left on device", "the disk is full", "free 4 GB and run it again"),
     ("Permission denied", "a file cannot be written", "make this directory yours and run it again"),
@@ -40,7 +40,7 @@ REASONS = (
 )
 
 SETTINGS = {
-    # what pip is told by its variables and files, and uv's variable for it
+    # setting of pip (by variables and files), and uv's variable for it
     "cache-dir": "UV_CACHE_DIR",
     "cert": "SSL_CERT_FILE",
     "client-cert": "SSL_CLIENT_CERT",
@@ -57,7 +57,7 @@ SETTINGS = {
 
 
 def main(arguments: list[str]) -> int:
-    """Installs, while a second `make` at the same time waits. Returns the exit code."""
+    """Install under a lock, so that a second `make` waits. Return the exit code."""
     with (Path(sys.prefix) / ".setup-lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         LOG.write_text("")
@@ -71,15 +71,15 @@ def main(arguments: list[str]) -> int:
 
 
 def install(words: list[str], environment: dict[str, str]) -> int:
-    """Installs a lock file (-r LOCK), or what the words of a command line say. Returns the exit code."""
+    """Install a lock file (-r LOCK), or install with the given options. Return the exit code."""
     what, start_s = " ".join(words).removeprefix("-r "), time.monotonic()
-    # Locks name everything. sdists are built from what build.lock installed, not from what the network offers that day.
+    # Lock files name all packages. sdists are built with the packages of build.lock, not with the latest packages.
     words = [*words, "--no-deps", "--no-build-isolation", *(["--require-hashes"] if "-r" in words else [])]
     pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--progress-bar=off"]
     if Path(what).name == UV_LOCK:
         code, said = attempt([*pip, "--only-binary=:all:", *words], environment)
         if code and reason(said)[0] in (ABSENT, NO_INDEX):
-            print("uv is not to be had for this machine: pip installs, which takes longer", file=sys.stderr)
+            print("uv is not available for this machine; pip installs instead, which takes longer", file=sys.stderr)
             return 0
     else:
         by_uv = uv_runs()
@@ -96,7 +96,7 @@ def install(words: list[str], environment: dict[str, str]) -> int:
 
 
 def uv_runs() -> bool:
-    """Whether there is a uv, for this machine."""
+    """Return True if uv runs on this machine; install it if needed."""
     try:
         return subprocess.run([UV, "--version"], capture_output=True, check=False).returncode == 0
     except OSError:
@@ -104,30 +104,30 @@ def uv_runs() -> bool:
 
 
 def attempt_uv(words: list[str], environment: dict[str, str]) -> tuple[int, str]:
-    """Lets uv install, with pip's settings where it has none of its own. Returns exit code and output."""
+    """Install with uv, which gets pip's settings unless its own are set. Return exit code and output."""
     settings = pip_settings()
     translated = {variable: settings[name] for name, variable in SETTINGS.items() if name in settings}
     if "UV_FIND_LINKS" in translated:
         translated["UV_FIND_LINKS"] = ",".join(translated["UV_FIND_LINKS"].split())
-    # beside pip's own files
+    # directory beside pip's own files
     if "UV_CACHE_DIR" in translated:
         translated["UV_CACHE_DIR"] += "/uv"
-    # pip also takes a certificate from these, and otherwise, if it is new enough, from the system
+    # pip also takes certificates from these variables, otherwise, if it is new enough, from the system
     for name in ("CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE"):
         if os.environ.get(name):
             translated.setdefault("SSL_CERT_FILE", os.environ[name])
     translated.setdefault("UV_SYSTEM_CERTS", "true")
     command = [str(UV), "pip", "install", "--python", sys.executable]
-    # Compiled now, and by all cores: the first run would do it in its measured time, in several processes.
+    # Compile at once and on all cores: otherwise the first run would compile during its measured time.
     command += ["--compile-bytecode"] if "-r" in words else []
-    # Hashes say which file is meant, so that any index may deliver it.
+    # Hashes identify the file, so any index may deliver it.
     command += ["--index-strategy=unsafe-best-match", "--no-progress", "--color=never"]
     command += ["--no-index"] if settings.get("no-index", "0").lower() in ("1", "true", "yes", "on") else []
     return attempt([*command, *words], {**translated, **environment})
 
 
 def pip_settings() -> dict[str, str]:
-    """Name -> value from pip's variables and files, as far as they hold for `pip install`."""
+    """Return pip's settings (name -> value) for `pip install`, from its variables and files."""
     command = [sys.executable, "-m", "pip", "config", "list"]
     text = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False).stdout
     found = re.findall(r"(?m)^(global|install|:env:)\.([\w-]+)=(.*)$", text)
@@ -167,7 +167,7 @@ def attempt(command: list[str], environment: dict[str, str]) -> tuple[int, str]:
 
 
 def reason(said: str) -> tuple[str, str]:
-    """Why pip or uv failed, and the next step."""
+    """Return the reason why pip or uv failed, and the next step."""
     for pattern, why, remedy in REASONS:
         if re.search(pattern, said):
             return why, remedy

@@ -1,4 +1,4 @@
-"""A module per study, and shared modules: estimates, variation, bars of layers, pictures, the command line.
+"""One module per study, and shared modules: estimates, variation, bars of layers, pictures, the command line.
 
 Studies read bundles by `dlobd.compare` and `dlobd.report.summary`. No module of dlobd imports a study.
 """

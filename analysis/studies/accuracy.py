@@ -1,6 +1,7 @@
-"""Test accuracy over time, epoch by epoch, on two clocks: from submit, and from the first touch of the data.
+"""Test accuracy over time, epoch by epoch, on two clocks: since submission, and since the first access to the data.
 
-The second clock is MLPerf's, without initialisation. The runs need evaluate_every_epochs; see `dlobd.measures.epochs`.
+The second clock is MLPerf's, which excludes initialisation. The runs need evaluate_every_epochs; see
+`dlobd.measures.epochs`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ CLOCKS: dict[str, Callable[[Run, Epoch], int | None]] = {
     "from submit, s": Run.from_submit_ns,
     "from first touch of the data, s": Run.from_first_touch_ns,
 }
-"""Clock to the time of an epoch's accuracy in nanoseconds; None for an unknown time."""
+"""Mapping of clocks to functions that return the time of an epoch's accuracy in nanoseconds; None if unknown."""
 
 
 def evaluated(run: Run) -> list[Epoch]:
@@ -36,7 +37,7 @@ def groups(runs: RunSet) -> dict[str, list[Run]]:
     """Return the runs with accuracies by label.
 
     Raises:
-        UsageError: no run has one.
+        UsageError: no run has an accuracy.
     """
     found = {
         label: kept
@@ -64,7 +65,7 @@ def table(found: dict[str, list[Run]]) -> pd.DataFrame:
 
 
 def targets(found: dict[str, list[Run]]) -> pd.DataFrame:
-    """Return a row per group and target accuracy: the runs that reached it, and the median time."""
+    """Return a row per group and target accuracy: the number of runs that reached the target, and their median time."""
     rows = []
     for label, runs in found.items():
         every = [run.time_to_accuracy for run in runs if run.time_to_accuracy]

@@ -2,18 +2,18 @@
 
     wall = fixed + epochs x epoch
 
-Both are estimated within repeats. The cost of an epoch is the mean of all epochs after the first one in a repeat. The
-first epoch, start-up and teardown are as long in a long run, and their variation of seconds would hide the slope of the
-walls. The fixed cost is the rest of the mean wall of the repeat.
-Each is the Hodges-Lehmann centre over repeats with its exact interval, from pairs of repeats (`estimates`).
+Both are estimated within repeats. The cost of an epoch is the mean of all epochs after the first epoch in a repeat. The
+first epoch, start-up and teardown do not depend on the number of epochs, and their variation of seconds would hide the
+slope of the walls. The fixed cost is the rest of the mean wall of the repeat.
+Each estimate is the Hodges-Lehmann centre over repeats with its exact interval, from pairs of repeats (`estimates`).
 
-A prediction is of one more run. Besides the uncertainty of the line it has the variation of single runs: of start-up
-and teardown in seconds, and of the cost of an epoch as a share, from run to run and from epoch to epoch
+A prediction is for one more run. Its interval includes the uncertainty of the line and the variation of single runs: of
+start-up and teardown in seconds, and of the cost of an epoch as a share, from run to run and from epoch to epoch
 (`variation`). If no launcher and input has two runs of three epochs, all variation of the cost counts as variation
-between runs: a run that is slow for two epochs may be slow for all.
+between runs, because a run that is slow for two epochs may be slow for all epochs.
 
-The lines need runs of 1, 2 and 3 epochs, in at least six repeats; longer runs check the predictions. Without native
-runs there is no picture.
+The lines need runs of 1, 2 and 3 epochs, in at least six repeats; longer runs check the predictions. The picture needs
+native runs.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from dlobd.measures.statistics import CONFIDENCE
 from dlobd.record.run import Run
 
 SHORT = 3
-"""Largest number of epochs of the runs that give the line; longer runs check it."""
+"""Maximum number of epochs of the runs that determine the line; longer runs check it."""
 
 LIMITS = ("max_steps", "max_seconds", "target_accuracy")
 """Settings that end training before its last epoch."""
@@ -50,17 +50,17 @@ GOAL = 0.05
 """Goal for the stack overhead, as a share of the native wall."""
 
 NOTABLE = 0.05
-"""Smaller departures from the line, as a share of the cost of an epoch, are not reported."""
+"""Smallest reported departure from the line, as a share of the cost of an epoch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
     """Line of the wall over epochs for a launcher and input, in seconds.
 
-    costs, intercepts: by repeat; `epoch` and `fixed` are their centres.
+    costs, intercepts: values by repeat; `epoch` and `fixed` are their centres.
     outside_s: start-up, first epoch and teardown of each run.
-    variation: of single runs in the cost of an epoch.
-    bend: second epoch of 2 minus the mean of the second and third of 3; None without both.
+    variation: variation of single runs in the cost of an epoch.
+    bend: second epoch of runs of 2 epochs minus the mean of the second and third of runs of 3; None if either is missing.
     outside_epoch: change of start-up, first epoch and teardown per epoch; 0 in the model.
     """
 
@@ -73,11 +73,11 @@ class Line:
     variation: Variation
     bend: Estimate | None
     outside_epoch: Estimate
-    walls: Mapping[int, Mapping[Repeat, float]]  # measured, by epochs; also of long runs
+    walls: Mapping[int, Mapping[Repeat, float]]  # measured walls by number of epochs, including long runs
 
     @property
     def repeats(self) -> int:
-        """Number of repeats that gave the line."""
+        """Number of repeats that determine the line."""
         return len(self.costs)
 
     def mean_s(self, epochs: int) -> float:
@@ -106,7 +106,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Long run with its predicted wall; `inside` is None without an interval."""
+    """Long run with its predicted wall; `inside` is None if there is no interval."""
 
     label: str
     epochs: int
@@ -120,7 +120,7 @@ class Check:
 class AgainstNative:
     """Line compared with the native line, from their common repeats.
 
-    groups: of cost and intercept, native cost and native intercept.
+    groups: means of cost, intercept, native cost and native intercept over groups of repeats.
     """
 
     line: Line
@@ -129,12 +129,12 @@ class AgainstNative:
     groups: Groups = field(repr=False)
 
     def ratio(self, epochs: float) -> Estimate:
-        """Return the ratio of the mean wall to the native one."""
+        """Return the ratio of the mean wall to the native mean wall."""
         cost, intercept, native_cost, native_intercept = self.groups.means
         return self.groups.estimate((intercept + epochs * cost) / (native_intercept + epochs * native_cost))
 
     def epochs_to(self, goal: float = GOAL) -> Estimate:
-        """Return the epochs from which on the overhead is at most `goal`; infinite for never."""
+        """Return the number of epochs from which the overhead is at most `goal`; infinite if it never is."""
         each = _epochs_to(goal, *self.groups.means)
         return self.groups.estimate(each, float(np.ceil(np.median(each))))
 
@@ -167,7 +167,7 @@ def amortisation(runs: RunSet, keep_busy: bool = False) -> Amortisation:
     for name in LIMITS:
         if getattr(experiment(runs.runs[0]), name):
             raise UsageError(f"These runs end by {name}: their epochs do not define their length.", f"{name}=0")
-    # from all groups together: six runs of one group say little about the variation
+    # from all groups together, because six runs of one group hardly determine the variation
     common = variation([group.runs for group in groups.values()], SHORT)
     ordered = sorted(groups.items(), key=lambda item: item[0] != NATIVE)
     lines = {label: _line(label, group, common) for label, group in ordered}
@@ -178,7 +178,7 @@ def amortisation(runs: RunSet, keep_busy: bool = False) -> Amortisation:
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the runs, and the numbers of epochs to predict."""
+    """Add the arguments for the runs and for the numbers of epochs to predict."""
     script.add_runs(parser, disturbed=True)
     parser.add_argument("--epochs", type=int, nargs="+", default=[8, 50], metavar="N", help="epochs to predict")
 
@@ -270,7 +270,7 @@ def _line(label: str, group: RunSet, common: Variation | None) -> Line:
     if not blocks:
         raise UsageError(
             f"{label} has no repeat with runs of several numbers of epochs up to {SHORT}.",
-            "run 1, 2 and 3 epochs in one series, and give runs that are ok",
+            "run 1, 2 and 3 epochs in one series, and name runs with status ok",
         )
     costs = {repeat: block.cost_s for repeat, block in blocks.items()}
     intercepts = {repeat: block.intercept_s for repeat, block in blocks.items()}
@@ -301,14 +301,14 @@ def _wall_s(run: Run) -> float:
 def _against(line: Line, native: Line) -> AgainstNative:
     common = sorted(line.costs.keys() & native.costs.keys())
     if not common:
-        raise UsageError(f"No repeat has both native runs and those of {line.label}.", "run them in one series")
+        raise UsageError(f"No repeat has both native runs and runs of {line.label}.", "run them in one series")
     rows = [[of[repeat] for repeat in common] for each in (line, native) for of in (each.costs, each.intercepts)]
     return AgainstNative(line, native, len(common), estimates.hodges_lehmann(rows))
 
 
 def _epochs_to(goal: float, cost: Floats, intercept: Floats, native_cost: Floats, native_intercept: Floats) -> Floats:
     too_much = intercept - (1 + goal) * native_intercept
-    gained = np.asarray((1 + goal) * native_cost - cost)  # an epoch
+    gained = np.asarray((1 + goal) * native_cost - cost)  # cost of an epoch
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(gained > 0, np.maximum(1, np.ceil(np.round(too_much / gained, 6))), np.inf)
 
@@ -344,7 +344,7 @@ def _notable(line: Line, departure: Estimate) -> bool:
 def picture(found: Amortisation) -> Figure:
     """Draw the stack overhead over epochs in percent of native, with 95 % intervals and measured points.
 
-    Filled marks gave the lines; open marks are longer runs.
+    Runs with filled marks determine the lines; open marks are longer runs.
     """
     figure = Figure(figsize=(9, 5.5), layout="constrained")
     axes = figure.subplots()
@@ -363,7 +363,7 @@ def picture(found: Amortisation) -> Figure:
             axes.plot(at, percent, linestyle="", marker=marker, color=shade, markerfacecolor=face, markersize=8)
     axes.axhline(100 * GOAL, color="black", linewidth=0.8, linestyle=":")
     axes.set_xscale("log")
-    axes.set_yscale("symlog", linthresh=10)  # logarithmic above 10 %, and a negative overhead is shown too
+    axes.set_yscale("symlog", linthresh=10)  # logarithmic above 10 %, so that a negative overhead is visible too
     ticks = [1, 2, 3, 8, 20, 50, 100]
     axes.set_xticks(ticks, [str(tick) for tick in ticks])
     axes.set_xticks([], minor=True)

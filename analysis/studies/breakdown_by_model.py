@@ -38,7 +38,7 @@ def report(asked: Namespace) -> Shown:
     left, right = figure.subplots(1, 2, sharey=True)
     layer_bars.draw(left, seconds, "seconds of the wall, mean")
     layer_bars.draw(right, percent, "percent of the wall")
-    right.invert_yaxis()  # the axis is shared, and was inverted twice
+    right.invert_yaxis()  # the axis is shared, so both plots have inverted it
     left.set_title("Wall time by model and layer", loc="left")
     handles, labels = left.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower left", ncols=len(labels), fontsize="small", frameon=False)

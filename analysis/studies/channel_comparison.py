@@ -1,7 +1,8 @@
-"""Cost of an exchange by parts, over channels, libraries, exchanges and ranks, and the transport that was used.
+"""Cost of an exchange by parts, for channels, libraries, exchanges and numbers of ranks, and the used transport.
 
 The time of an exchange is the mean over the exchanges of the slowest rank, then the median over runs. TensorFlow's own
-exchange inside a step has no number. A channel without a run is listed with the reason why this machine lacks it.
+exchange inside a step has no measured time. A channel without a run is listed with the reason why this machine lacks
+it.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ STYLES = {
 class Point:
     """Runs of one model, exchange, channel, library and number of ranks.
 
-    exchange_ms, parts_ms: of one exchange; None if it is inside a step or its parts are not separated.
+    exchange_ms, parts_ms: times of one exchange; None if it is inside a step or its parts are not separated.
     rates: samples per second of each run.
     used: transports and interfaces that carried the bytes.
     """
@@ -62,7 +63,7 @@ def label(run: Run) -> str:
 
 
 def points(runs: RunSet) -> list[Point]:
-    """Return the points by label, without runs of a single rank, which exchange nothing."""
+    """Return the points by label. Runs of a single rank are left out, because they exchange nothing."""
     groups = runs.grouped(lambda run: label(run) if experiment(run).workers > 1 else "")
     return [_point(name, group.runs) for name, group in sorted(groups.items()) if name]
 
@@ -85,7 +86,7 @@ def _point(name: str, runs: Sequence[Run]) -> Point:
 
 
 def _ms(runs: Sequence[Run], part: str) -> float | None:
-    """Return the time of an exchange; None unless every run has it."""
+    """Return the time of an exchange; None unless every run has a time."""
     longest = []
     for run in runs:
         values = [getattr(use, f"{part}_ns") for use in run.exchange if use.calls]

@@ -1,15 +1,15 @@
 """Estimates from paired runs: each repeat compares its own runs.
 
-A repeat is a block of a series: a drift between repeats affects all of its runs alike. Figures are computed for groups
-of whole repeats, and two of these figures are the ends of its interval. Two kinds of groups give exact intervals:
+A repeat is a block of a series: a drift between repeats affects all of its runs alike. A figure is computed for groups
+of whole repeats, and two of these values are the ends of its interval. Two kinds of groups give exact intervals:
 
     subsample_mean    means over all subsets, which add up; the interval contains all values that a test by flipping
                       signs does not reject (Hartigan 1969, doi:10.1080/01621459.1969.10501057)
     hodges_lehmann    means over all pairs, robust against outliers; the interval contains all values that Wilcoxon's
                       signed-rank test does not reject (Hodges and Lehmann 1963)
 
-Both assume independent repeats, whose deviations from the truth are symmetric, of any distribution. Random order within
-repeats makes differences of two equally variable ways symmetric. Values are in any unit.
+Both assume independent repeats with symmetric deviations from the truth, of any distribution. Random order within
+repeats makes differences of two equally variable ways symmetric. Values may have any unit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dlobd.compare.median import Estimate, fewest_repeats
 from dlobd.measures.statistics import CONFIDENCE
 
 ENOUGH = fewest_repeats()
-"""Fewer repeats give no interval of 95 %."""
+"""Minimum number of repeats for an interval of 95 %."""
 
 BY_ITSELF = "Coverages hold for each interval by itself, without a correction for multiple intervals."
 """Note below a table of intervals."""
@@ -33,17 +33,17 @@ BY_ITSELF = "Coverages hold for each interval by itself, without a correction fo
 Floats = NDArray[np.float64]
 
 MOST_SETS = 4095
-"""Largest number of subsets, all of those of 12 repeats; of more repeats this number is drawn, which keeps the interval
-exact."""
+"""Maximum number of subsets: all subsets of 12 repeats. From more repeats this number of subsets is drawn at random,
+which keeps the interval exact."""
 
 
 @dataclass(frozen=True, slots=True)
 class Groups:
     """Means over groups of repeats.
 
-    means: a row per sample, a column per group with the same repeats in all rows.
-    outside: rank of the figure that ends the interval, from either end; 0 for too few repeats.
-    coverage: of the interval.
+    means: one row per sample, and one column per group with the same repeats in all rows.
+    outside: rank, from either end, of the value at the interval's end; 0 for too few repeats.
+    coverage: coverage of the interval.
     """
 
     means: Floats
@@ -54,8 +54,8 @@ class Groups:
         """Return a figure with its interval.
 
         Args:
-            figures: of each group, in the order of `means`; any function of the means that is monotone in the truth.
-            value: figure of all repeats; by default the median of `figures`.
+            figures: value of each group, in the order of `means`: a function of the means, monotone in the truth.
+            value: value of all repeats; by default the median of `figures`.
         """
         found = float(np.median(figures)) if value is None else value
         if not self.outside:
@@ -68,7 +68,7 @@ def subsample_mean(samples: Sequence[Sequence[float]], confidence: float = CONFI
     """Compute the means over all subsets of repeats.
 
     Args:
-        samples: a value per repeat, in equal order.
+        samples: one value per repeat, in equal order.
     """
     rows = np.asarray(samples, float)
     members = _members(rows.shape[1])
@@ -77,7 +77,7 @@ def subsample_mean(samples: Sequence[Sequence[float]], confidence: float = CONFI
 
 
 def hodges_lehmann(samples: Sequence[Sequence[float]], confidence: float = CONFIDENCE) -> Groups:
-    """Compute the means over all pairs of repeats, pairs of a repeat with itself included; see `subsample_mean`."""
+    """Compute the means over all pairs of repeats, including pairs of a repeat with itself; see `subsample_mean`."""
     rows = np.asarray(samples, float)
     first, second = np.triu_indices(rows.shape[1])
     missed = 2 * np.cumsum(_signed_rank(rows.shape[1]))
@@ -93,7 +93,7 @@ def mean(values: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
 
 
 def ratio(above: Sequence[float], below: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
-    """Return mean over mean: the r for which above - r x below varies around 0. `below` is positive."""
+    """Return the ratio of two means: the r for which above - r x below varies around 0. `below` is positive."""
     found = subsample_mean([above, below], confidence)
     return found.estimate(found.means[0] / found.means[1], float(np.mean(above) / np.mean(below)))
 
@@ -105,7 +105,7 @@ def centre(values: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
 
 
 def coverage(*found: Estimate | None) -> str:
-    """List the distinct coverages of estimates; a dash without intervals."""
+    """List the distinct coverages of estimates; a dash if there are no intervals."""
     each = {one.coverage: f"{one.coverage:.1%}" for one in found if one and one.coverage is not None}
     return ", ".join(each.values()) or "-"
 

@@ -14,11 +14,12 @@ from dlobd.layers import title
 from dlobd.record.run import Run
 
 Seconds = dict[str, float | None]
-"""Layer, or unattributed time, to mean seconds of the wall; None for an unmeasured layer."""
+"""Mapping of a layer, or unattributed time, to mean seconds of the wall; None for an unmeasured layer."""
 
 
 def means(runs: Sequence[Run]) -> Seconds:
-    """Return the mean of each layer over the runs that measured it. If all did, the means add up to the mean wall."""
+    """Return the mean of each layer over the runs that measured it. If all runs did, the means add up to the mean
+    wall."""
     known = {name: [seconds for run in runs if (seconds := layer_s(run, name)) is not None] for name in PARTS}
     return {name: statistics.fmean(values) if values else None for name, values in known.items()}
 
@@ -30,7 +31,7 @@ def percents(seconds: Seconds) -> Seconds:
 
 
 def table(bars: Mapping[str, Seconds], total: str) -> pd.DataFrame:
-    """Return a row per bar: the layers that some bar has, and their sum in column `total`."""
+    """Return one row per bar: the layers that at least one bar has, and their sum in column `total`."""
     shown = [name for name in PARTS if any(bar[name] for bar in bars.values())]
     rows = {
         label: {**{title(name): bar[name] for name in shown}, total: sum(value or 0.0 for value in bar.values())}

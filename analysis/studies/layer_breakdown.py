@@ -42,7 +42,7 @@ def overhead_table(runs: Sequence[Run]) -> pd.DataFrame:
     A layer that a run did not measure is left out of the mean instead of counted as 0.
 
     Raises:
-        UsageError: no run, a run without a wall time, or several runs that are not equal in experiment or not all ok.
+        UsageError: there is no run, a run has no wall time, or several runs differ in experiment or are not all ok.
     """
     if not runs:
         raise UsageError("No run was given for the table.", "name at least one run")
@@ -75,7 +75,7 @@ def overhead_table(runs: Sequence[Run]) -> pd.DataFrame:
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the runs."""
+    """Add the argument for the runs."""
     parser.add_argument("runs", nargs="+", metavar="RUN", help="bundle of a run")
 
 
@@ -120,7 +120,7 @@ def _parts(run: Run) -> list[Part]:
     assert wall_ns
     assert rest
     given = {part.layer: part for part in found.parts}
-    # a job of dlobd's own has no user code
+    # dlobd's own job has no user code
     absent = ({row.layer for row in run.not_measured} | {"user"}) - set(given)
     parts = [given.get(layer) or Part(layer, "", 0, 0.0, 0, 0, 0) for layer in LAYERS if layer not in absent]
     wall = Part("wall", "wall", wall_ns, 1.0, wall_ns, wall_ns, found.unknown_ns)

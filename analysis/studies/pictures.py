@@ -31,7 +31,7 @@ HATCHES = {
     "channel": "ooo",
     UNATTRIBUTED: "////",
 }
-"""Layer to its hatch, which distinguishes neighbouring layers without colour."""
+"""Mapping of a layer to its hatch, which distinguishes neighbouring layers without colour."""
 
 Style = dict[str, Any]
 """Keyword arguments of matplotlib."""
@@ -40,10 +40,10 @@ EDGE: Style = {"edgecolor": "black", "linewidth": 0.4}
 """The outline of bars."""
 
 LINE_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Colours of lines other than layers, by Okabe and Ito."""
+"""Colours of lines other than layers, from Okabe and Ito's palette."""
 
 LINES = tuple(zip(("-", "--", "-.", ":", "-", "--", "-."), "os^DvPX", LINE_COLOURS, strict=True))
-"""Style, marker and colour of lines; any of the three tells them apart."""
+"""Style, marker and colour of lines; each of the three alone distinguishes them."""
 
 
 def colour(layer: str) -> str:
@@ -77,7 +77,7 @@ def write(figure: Figure, path: Path) -> None:
     if path.suffix not in SUFFIXES:
         raise UsageError(f"{path} is neither a .png nor a .svg file.", "use one of these suffixes")
     try:
-        with matplotlib.rc_context({"svg.hashsalt": "dlobd"}):  # else the IDs in the file are random
+        with matplotlib.rc_context({"svg.hashsalt": "dlobd"}):  # otherwise the IDs in the file are random
             figure.savefig(path, metadata={"Date" if path.suffix == ".svg" else "Software": None}, dpi=150)
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}.", "choose another path") from error

@@ -26,11 +26,11 @@ MODEL = "cifar10-quick"
 CALLS = 10
 
 Times = dict[str, dict[int, list[float]]]
-"""Contestant to number of ranks to seconds of each repeat."""
+"""Mapping of contestant and number of ranks to the seconds of each repeat."""
 
 
 def contestants(count: int) -> Mapping[str, tuple[str, str, int]]:
-    """Return label to exchange, library and servers, for a number of ranks."""
+    """Return label -> exchange, library and servers, for a number of ranks."""
     return {
         "ring": ("ring", "sockets", 1),
         "halving-doubling": ("halving-doubling", "sockets", 1),
@@ -42,13 +42,17 @@ def contestants(count: int) -> Mapping[str, tuple[str, str, int]]:
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the measurement."""
-    parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4, 8], metavar="N", help="2 to 16 each")
+    parser.add_argument(
+        "--ranks", type=int, nargs="+", default=[2, 4, 8], metavar="N", help="numbers of ranks, from 2 to 16"
+    )
     parser.add_argument("--repeats", type=int, default=3, metavar="N")
-    parser.add_argument("--rate", default="1gbit", help="of each host's link, in the format of tc; '' for unlimited")
+    parser.add_argument(
+        "--rate", default="1gbit", help="rate of each host's link, in the format of tc; '' for unlimited"
+    )
 
 
 def report(asked: Namespace) -> Shown:
-    """Measure all contestants in turn in each repeat.
+    """Measure all contestants one after the other in each repeat.
 
     Raises:
         SetupError: network namespaces need root; or a rank has failed.

@@ -1,7 +1,7 @@
 """Resource use over the time of a run, with the layers of the wall behind it: a picture, and the means by layer.
 
-Counters grow evenly between two samples. The use of a process before its first and after its last sample is part of the
-machine's figure only.
+Counters are assumed to grow evenly between two samples. The use of a process before its first and after its last sample
+is only part of the machine's use.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from dlobd.record.run import Run
 from dlobd.schema import Segment
 
 Strip = tuple[str, float, float]
-"""Layer, start and length of a stretch of the wall, in seconds from the start of the window."""
+"""Layer, start and length of a contiguous part of the wall, in seconds from the start of the window."""
 
 HOST = "host"
-"""The role of a sample of the whole machine."""
+"""Role of samples of the whole machine."""
 
 ROLES = 7
-"""Number of roles with the most CPU time that are drawn separately; the others are drawn together."""
+"""Number of roles, those with the most CPU time, that are drawn separately; the others are drawn together."""
 
 SHADES = ("#FFFFFF", "#999999", "#FFFFFF", "#555555", "#DDDDDD", "#FFFFFF", "#BBBBBB", "#EEEEEE")
 PATTERNS = ("", "", "///", "", "...", "xxx", "", "++")
@@ -40,12 +40,12 @@ PATTERNS = ("", "", "///", "", "...", "xxx", "", "++")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the run."""
+    """Add the argument for the run."""
     parser.add_argument("run", metavar="RUN", help="bundle of a run")
 
 
 def report(asked: Namespace) -> Shown:
-    """Return the means by layer and the chart of a run. Raises UsageError as `layer_table`."""
+    """Return the means by layer and the chart of a run. Raises the errors of `layer_table`."""
     bundle = dlobd.load(asked.run)
     run = bundle.run
     means = layer_table(run).to_string(index=False, float_format="%.3f", na_rep="-")
@@ -54,7 +54,7 @@ def report(asked: Namespace) -> Shown:
 
 
 def layer_table(run: Run) -> pd.DataFrame:
-    """Return a row per layer: seconds of the wall, and the load of the machine meanwhile.
+    """Return one row per layer: seconds of the wall, and the load of the machine during them.
 
     Raises:
         UsageError: the run was not sampled.
@@ -81,7 +81,7 @@ def layer_table(run: Run) -> pd.DataFrame:
 
 
 def strips(segments: Iterable[Segment], start_ns: int) -> list[Strip]:
-    """Join the segments of a wall to stretches of one layer, in seconds from `start_ns`."""
+    """Join adjacent segments of a wall that have the same layer; times are in seconds from `start_ns`."""
     made = []
     for layer, group in groupby(segments, key=lambda segment: segment.layer):
         own = list(group)
@@ -90,7 +90,7 @@ def strips(segments: Iterable[Segment], start_ns: int) -> list[Strip]:
 
 
 def rates(samples: pd.DataFrame, column: str) -> tuple[Floats, Floats]:
-    """Return the times of samples in seconds, and the growth per second of a counter between them."""
+    """Return the times of samples in seconds, and the growth of a counter per second between them."""
     known = samples[samples[column].notna()]
     at_s = known["at_ns"].to_numpy(float) / 1e9
     return at_s, np.diff(known[column].to_numpy(float)) / np.diff(at_s)
@@ -129,11 +129,11 @@ def resource_chart(bundle: RunBundle) -> Figure:
 
 
 def draw(frame: pd.DataFrame, layers: Sequence[Strip], cores: int, run_id: str) -> Figure:
-    """Draw `resource_chart` from `RunBundle.resources` and the stretches of the wall."""
+    """Draw `resource_chart` from `RunBundle.resources` and the parts of the wall."""
     host = frame[frame["role"] == HOST]
     gpu = bool(host["gpu_busy_percent"].notna().any())
     names = ["CPU, cores", "memory, GB", "disk, MB/s", "network, MB/s", *(["GPU busy, %"] if gpu else [])]
-    height = 2 + 1.7 * len(names)  # inches
+    height = 2 + 1.7 * len(names)  # heights in inches
     figure = Figure(figsize=(12, height))
     # fixed margins: the last digits of a layout solver change from call to call, and are part of names in an SVG
     figure.subplots_adjust(left=0.06, right=0.87, top=1 - 0.4 / height, bottom=1.0 / height, hspace=0.12)
@@ -162,7 +162,7 @@ def draw(frame: pd.DataFrame, layers: Sequence[Strip], cores: int, run_id: str) 
 
 def _behind(axes: Axes, layers: Sequence[Strip], alpha: float) -> None:
     """Draw the layers as the background of a panel, or opaque as a strip."""
-    top = axes.get_xaxis_transform()  # seconds across, the panel's height up
+    top = axes.get_xaxis_transform()  # x in seconds, y relative to the panel's height
     for name in dict.fromkeys(layer for layer, _, _ in layers):
         own = [(start, length) for layer, start, length in layers if layer == name]
         hatch = HATCHES[name] if alpha == 1 else ""

@@ -4,9 +4,9 @@
     speed-up of the training    samples per second of n workers / those of the fewest
     efficiency                  speed-up x fewest workers / n
 
-Ratios are taken within repeats; the table has their medians, with intervals as `dlobd.compare.median.median`
-has them. Start-up, which workers do not shorten, is part of the wall and not of the training. From six runs of each
-point on, figures have a 95 % interval.
+Ratios are computed within repeats; the table has their medians, with the intervals of `dlobd.compare.median.median`.
+Start-up, which workers do not shorten, is part of the wall, but not of the training. Figures from at least six runs per
+point have a 95 % interval.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from dlobd.report.text import MEDIANS, median
 from dlobd.run.machine_noise import CLIENT
 
 Values = Sequence[float | None]
-"""A value per run or per repeat."""
+"""One value per run or per repeat."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scaled:
     """Runs of one number of workers, compared with the fewest workers. `rates` are samples/s after the first ten steps.
 
-    speed_ups, trainings: of the wall and of the training, in common repeats; empty for the fewest workers.
+    speed_ups, trainings: speed-ups of the wall and of the training, in common repeats; empty for the fewest workers.
     """
 
     workers: int
@@ -56,11 +56,11 @@ class Scaled:
 
 
 Curves = dict[str, list[Scaled]]
-"""Differing settings, except workers and batch, to the numbers of workers in rising order."""
+"""Mapping of the differing settings, except workers and batch, to the numbers of workers in rising order."""
 
 
 def curves(runs: RunSet) -> Curves:
-    """Return every group of runs that differ in their workers.
+    """Return all groups of runs that differ in their number of workers.
 
     Raises:
         UsageError: there is only one number of workers, or runs of a group trained on different numbers of samples.
@@ -73,7 +73,7 @@ def curves(runs: RunSet) -> Curves:
             if len(samples) > 1:
                 ids = " and ".join(f"{own.runs[0].run_id} ({count})" for count, own in samples.items())
                 raise UsageError(
-                    f"Runs {ids} trained on different numbers of samples: their walls do not compare.",
+                    f"Runs {ids} trained on different numbers of samples: their walls cannot be compared.",
                     "name runs of equal train_samples and epochs",
                 )
             found[label or "all runs"] = _curve(dict(sorted(by_workers.items())))

@@ -19,7 +19,7 @@ from dlobd.compare.runset import RunSet
 from dlobd.errors import DlobdError, UsageError
 
 Shown = tuple[Iterable[str], Figure | None]
-"""Pieces of text to print, and the picture if there is one."""
+"""Pieces of text to print, and the picture, if any."""
 
 
 def main(doc: str, studies: Mapping[str, str]) -> int:
@@ -27,8 +27,8 @@ def main(doc: str, studies: Mapping[str, str]) -> int:
 
     Args:
         doc: help of the command.
-        studies: module in `analysis.studies` to its description. It has `report(asked)`, and `add_arguments(parser)`
-            if it takes others than series and bundles.
+        studies: mapping of modules in `analysis.studies` to descriptions. A module has `report(asked)`, and
+            `add_arguments(parser)` if its arguments are not series and bundles.
     """
     listed = "".join(f"  {name:<20}{what}\n" for name, what in studies.items())
     parser = ArgumentParser("analysis", description=doc, epilog=listed, formatter_class=RawDescriptionHelpFormatter)
@@ -52,20 +52,20 @@ def main(doc: str, studies: Mapping[str, str]) -> int:
         print(f"{name}: {error.line}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
-        # the reader of the output, such as `head`, ended early
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would complain at exit
+        # the reader of the output, such as `head`, has closed it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # otherwise Python reports an error at exit
     return 0
 
 
 def add_runs(parser: ArgumentParser, disturbed: bool = False) -> None:
-    """Add the series and bundles; with `disturbed`, also the option to keep runs on a busy machine."""
+    """Add the argument for series and bundles; with `disturbed`, also the option to keep runs on a busy machine."""
     parser.add_argument("runs", nargs="+", type=Path, metavar="SERIES|RUN", help="a series-KEY.json or a bundle")
     if disturbed:
-        parser.add_argument("--keep-disturbed", action="store_true", help="compare runs on a busy machine too")
+        parser.add_argument("--keep-disturbed", action="store_true", help="also compare runs on a busy machine")
 
 
 def usable(paths: Iterable[Path]) -> RunSet:
-    """Return the runs with status ok, also from a busy machine; print a line for each other run.
+    """Return the runs with status ok, including those on a busy machine; print one line for each other run.
 
     Raises:
         UsageError: no run is ok.

@@ -6,13 +6,14 @@
     by chance     average first order of a factor without effect, from the spread of repeats (F = 1)
 
 Indices are shares of 1, so factors in different units are comparable. The values of a factor need no order: names of
-models and launchers are factors like numbers.
+models and launchers are as suitable as numbers.
 
 Reason for this method: other methods of SALib for arbitrary runs need continuous numbers. Delta and PAWN cut a factor
 into slices of equally many runs, which splits equal values; RBD-FAST expects a period in the order of the runs; `ff`
-allows two values a factor. Sobol' indices need thousands of runs in Saltelli's scheme, but a sweep of all combinations
-is the complete function over its values: the scheme looks its runs up in the sweep. The remaining error is that of few
-repeats. No interval has a known coverage with so few, so there is none: compare a first order with `by chance`.
+allows two values per factor. Sobol' indices need thousands of runs in Saltelli's scheme, but a sweep of all
+combinations is the complete function over its values: the scheme takes its runs from the sweep. The remaining error
+comes from the small number of repeats. With so few repeats no interval has a known coverage, so no interval is given:
+compare a first order with `by chance`.
 
     Sobol' 2001, doi:10.1016/S0378-4754(00)00270-6; Saltelli et al. 2010, doi:10.1016/j.cpc.2009.09.018
     SALib: Herman and Usher 2017, doi:10.21105/joss.00097; Iwanaga et al. 2022, doi:10.18174/sesmo.18155
@@ -43,7 +44,7 @@ from dlobd.layers import title
 from dlobd.record.run import Run
 
 REPEATS = 3
-"""Fewest runs of a point; fewer give no estimate of `by chance`."""
+"""Minimum number of runs per point; with fewer, the column `by chance` cannot be estimated."""
 
 SAMPLES = 2048
 """Samples of Saltelli's scheme, a power of 2; the error of the indices is about 0.01."""
@@ -58,7 +59,7 @@ LIMITS = (
 )
 
 Levels = Mapping[str, Sequence[object]]
-"""Factor to its values."""
+"""Mapping of a factor to its values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ def factors(runs: RunSet) -> Levels:
     """Return the varied settings with their values: axes of the sweep, or all differing fields.
 
     Raises:
-        UsageError: there is none.
+        UsageError: no setting varies.
     """
     found = {
         name: sorted({getattr(run.configuration, name) for run in runs.runs})
@@ -104,8 +105,8 @@ def cube(runs: RunSet, levels: Levels) -> list[list[Run]]:
         if count < REPEATS:
             point = " ".join(f"{name}={value}" for name, value in zip(levels, combination, strict=True))
             raise UsageError(
-                f"Sensitivity needs {REPEATS} runs of every combination that are ok; {point} has {count}.",
-                f"dlobd sweep ... --repeats {REPEATS}, of axes without exclude",
+                f"Sensitivity needs {REPEATS} runs of every combination with status ok; {point} has {count}.",
+                f"use dlobd sweep ... --repeats {REPEATS}, with axes without exclude",
             )
     fewest = min(len(cell.members) for cell in cells.values())
     return [list(cells[combination].runs[:fewest]) for combination in product(*levels.values())]
@@ -152,7 +153,7 @@ class _Scheme:
         """Return first and total order of each factor, shape (2, factors).
 
         Args:
-            seen: a row per combination of values, a column per repeat.
+            seen: one row per combination of values, and one column per repeat.
         """
         values = seen.reshape(self.sizes)[self._at]
         if not np.ptp(values):
@@ -211,4 +212,4 @@ def picture(found: Sequence[Sensitivity]) -> Figure:
 
 
 def _share(value: float) -> str:
-    return f"{round(value, 2) + 0.0:.2f}"  # without the sign of -0.00
+    return f"{round(value, 2) + 0.0:.2f}"  # removes the sign of -0.00

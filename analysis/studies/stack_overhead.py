@@ -1,8 +1,8 @@
 """Stack overhead: the extra time of a training through YARN, Spark and a launcher, compared with native training.
 
 The stack overhead of a run is its wall minus the wall of the native run in the same repeat. The overhead of a layer is
-the same difference of that layer, so overheads of layers add up to the whole. All figures are means over repeats;
-intervals are exact, from subsets of repeats (`estimates`).
+the same difference for that layer, so overheads of layers add up to the stack overhead. All figures are means over
+repeats; intervals are exact, from subsets of repeats (`estimates`).
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.record.run import Run
 
 PUBLISHED_PERCENT = {"YARN": 15.5, "Spark": 18.1}
-"""Layer group to the share of time that the DLoBD study reports for SoftMax on MNIST, as "up to"."""
+"""Mapping of a layer group to the maximum share of time ("up to") that the DLoBD study reports for SoftMax on MNIST."""
 
 WIDE = 0.05
-"""A segment of at least this share of the axis has room for its own seconds."""
+"""Minimum share of the axis of a segment that has room for its seconds as text."""
 
 GROUP_LAYERS = {"YARN": "yarn", "Spark": "spark"}
-"""Layer group of the published figures to the layer that gives its colour."""
+"""Mapping of a layer group of the published figures to the layer with its colour."""
 
 OUTLINE = [patheffects.withStroke(linewidth=2.5, foreground="white")]
 INSIDE: pictures.Style = {"ha": "center", "va": "center", "fontsize": "small", "path_effects": OUTLINE}
@@ -49,11 +49,12 @@ PUBLISHED = (
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A launcher and input. Seconds; shares of 1.
+    """Launcher and input, with times in seconds and shares of 1.
 
     layers: mean of each measured layer, and of unattributed time; they add up to `wall`.
     groups: mean and share of the wall of the groups in `PUBLISHED_PERCENT`; empty for native runs.
-    overhead, ratio, layer_overhead: relative to the native runs of the same repeats, of which there are `pairs`.
+    overhead, ratio, layer_overhead: relative to the native runs of the same repeats; `pairs` is the number of these
+    repeats.
     """
 
     label: str
@@ -70,7 +71,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class StackOverhead:
-    """The native point first, then the others by their walls; `warnings` list doubts."""
+    """Points, the native point first and the others by their walls, and `warnings` about them."""
 
     points: tuple[Point, ...]
     warnings: tuple[str, ...]
@@ -86,21 +87,21 @@ def stack_overhead(runs: RunSet, keep_busy: bool = False) -> StackOverhead:
     by_label = {label: by_repeat(group) for label, group in groups.items()}
     native = by_label.pop(NATIVE, {})
     if not native:
-        raise UsageError("No native run is ok: there is no baseline.", "add runs of launcher=native")
+        raise UsageError("No native run has status ok, so there is no baseline.", "add runs of launcher=native")
     if not by_label:
-        raise UsageError("There is no run in a stack that is ok.", "add runs of another launcher, such as tfos")
+        raise UsageError("No run with a stack has status ok.", "add runs of another launcher, such as tfos")
     points = [_point(label, own, native) for label, own in by_label.items()]
     points.sort(key=lambda point: point.wall.value)
     return StackOverhead((_alone(NATIVE, native), *points), (*warnings, *_few(points)))
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the runs, which did the same work; some of them are native."""
+    """Add the argument for the runs, which did the same work and include native runs."""
     script.add_runs(parser, disturbed=True)
 
 
 def report(asked: Namespace) -> Shown:
-    """Compare the given runs with the native ones among them."""
+    """Compare the given runs with the native runs among them."""
     found = stack_overhead(load(asked.runs), asked.keep_disturbed)
     pieces = [
         *(f"warning: {words}" for words in found.warnings),
@@ -133,7 +134,7 @@ def layer_table(found: StackOverhead) -> pd.DataFrame:
 def _point(label: str, runs: Mapping[Repeat, Run], native: Mapping[Repeat, Run]) -> Point:
     common = sorted(runs.keys() & native.keys())
     if not common:
-        raise UsageError(f"No repeat has both a native run and one of {label}.", "run them in one series")
+        raise UsageError(f"No repeat has both a native run and a run of {label}.", "run them in one series")
     pairs = [(_seconds(runs[repeat]), _seconds(native[repeat])) for repeat in common]
 
     def values(name: str) -> tuple[list[float], list[float]]:
@@ -197,7 +198,8 @@ def _row(point: Point) -> dict[str, str]:
 
 
 def picture(found: StackOverhead) -> Figure:
-    """Draw the seconds of each point by layer on the left; on the right measured and published shares of the wall."""
+    """Draw on the left the seconds of each point by layer, and on the right measured and published shares of the
+    wall."""
     figure = Figure(figsize=(13, 1.8 + 0.62 * len(found.points)), layout="constrained")
     bars, shares = figure.subplots(1, 2, width_ratios=(3, 1))
     _bars(bars, found)

@@ -3,8 +3,9 @@
     epoch j of run i = mean x (1 + run i + rest ij)
 
 One-way random effects, estimated by analysis of variance (Searle, Casella and McCulloch 1992, Variance Components,
-chapter 3). Each launcher and input has its own mean. The two variances, as shares of the mean, belong to the machine
-and are the same for all. In a longer run the part of the run stays, and the part of the epochs averages out.
+chapter 3). Each launcher and input has its own mean. The two variances, as shares of the mean, depend on the machine
+and are the same for all launchers and inputs. In a longer run the variation between runs stays, and the variation
+between epochs averages out.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Variation:
 def variation(groups: Iterable[Sequence[Run]], epochs: int) -> Variation | None:
     """Estimate the variation from groups of runs with this number of epochs, without the first epoch (graph tracing).
 
-    None if no group has two such runs, or for fewer than two epochs after the first.
+    None if no group has two such runs, or if there are fewer than two epochs after the first epoch.
     """
     count = epochs - 1
     within = between = 0.0

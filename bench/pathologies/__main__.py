@@ -1,4 +1,4 @@
-"""Run jobs with one scripted pathology each, and healthy jobs; write to docs/results.md how many findings are right.
+"""Run jobs with a scripted pathology per job, and healthy jobs; write the number of right findings to docs/results.md.
 
     python -m bench.pathologies [--only NAME...] [--out DIR] [--loaded]
 
@@ -23,23 +23,25 @@ from dlobd.run import series_runner
 from dlobd.run.progress import Progress
 
 EVERY = (*HEALTHY, *PATHOLOGIES)
-"""The order of the runs: the healthy ones first, because they need an undisturbed machine."""
+"""Order of the runs: healthy runs first, because they need an undisturbed machine."""
 
 WARM_UP = Pathology("warm up", "not scored", "", job(QUICK))
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Return the exit code."""
+    """Run the command; return the exit code."""
     parser = command.parser(results.NAME, __doc__)
-    parser.add_argument("--only", nargs="+", metavar="NAME", default=[], help="names of the table, in lower case")
+    parser.add_argument(
+        "--only", nargs="+", metavar="NAME", default=[], help="names of pathologies in the table, in lower case"
+    )
     return command.run(parser.parse_args(words), results.NAME, _measure)
 
 
 def chosen(only: Sequence[str]) -> list[Pathology]:
-    """Return the pathologies with these names, or all.
+    """Return the pathologies with the given names; all if no name is given.
 
     Raises:
-        UsageError: the table has no such name.
+        UsageError: a name is not in the table.
     """
     known = {pathology.name.lower(): pathology for pathology in EVERY}
     if wrong := [name for name in only if name.lower() not in known]:
@@ -52,7 +54,7 @@ def _measure(asked: argparse.Namespace, progress: Progress) -> list[Path]:
     stage = Stage(asked.out, progress, (SOON_CLOSED,))
     try:
         if left:
-            progress.keep("a run to warm up, not scored")
+            progress.keep("warm-up run, not scored")
             WARM_UP.make(stage, results.directory(stage.out, WARM_UP))
         for number, pathology in enumerate(left, 1):
             progress(f"run {number} of {len(left)}: {pathology.name}")
@@ -63,7 +65,7 @@ def _measure(asked: argparse.Namespace, progress: Progress) -> list[Path]:
         stage.close()
     stored = {pathology.name: results.stored(stage.out, pathology) for pathology in EVERY}
     if missing := [name for name, result in stored.items() if result is None]:
-        progress.keep(f"the page is unchanged, because these did not run yet: {', '.join(missing)}")
+        progress.keep(f"the page is unchanged, because these runs are missing: {', '.join(missing)}")
         return [stage.out]
     sick, healthy = ([r for pathology in part if (r := stored[pathology.name])] for part in (PATHOLOGIES, HEALTHY))
     progress.keep(results.summary(sick, healthy))
@@ -71,7 +73,7 @@ def _measure(asked: argparse.Namespace, progress: Progress) -> list[Path]:
 
 
 def run(stage: Stage, pathology: Pathology) -> Result:
-    """Run one pathology. If it cannot run here, the result has the reason.
+    """Run one pathology. If it cannot run on this machine, the result has the reason.
 
     Raises:
         Busy: another command uses the cluster.

@@ -1,5 +1,5 @@
-"""Faults of the pathologies. Each waits for its trigger, is bounded in time, and is undone, also if the run fails or
-this command is interrupted. They affect only processes of the benchmark's own cluster.
+"""Faults of the pathologies. A fault waits for its trigger, is bounded in time, and is undone, also if the run fails or
+this command is interrupted. Faults affect only processes of the benchmark's own cluster.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dlobd.hadoop.embedded.processes import ProcessId, identify, mentioning
 from dlobd.run import page_cache
 
 Beside = Callable[[ObservedRun], AbstractContextManager[None]]
-"""A fault that lasts as long as its context."""
+"""Fault that lasts as long as its context."""
 
 RANKS = ("chief", "worker", "trainer")
 
@@ -76,20 +76,20 @@ def wait_for(run: ObservedRun, trigger: Sign) -> Moment | None:
 
 
 IMPORTS = Recorded("", kinds.TENSORFLOW_IMPORTED, chief=False)
-"""A trainer imports TensorFlow."""
+"""Trigger: a trainer imports TensorFlow."""
 IMPORTED = Recorded(kinds.TENSORFLOW_IMPORTED)
 FIRST_STEP = Recorded(kinds.FIRST_STEP_DONE)
 LAST_STEP = Recorded(kinds.LAST_STEP_DONE)
 TRAINS = Recorded(kinds.FIRST_STEP_DONE, kinds.LAST_STEP_DONE, chief=False)
 
 TRAINING_S = 600.0
-"""The longest time for which a training is disturbed."""
+"""Longest time for which a training is disturbed."""
 BUSY = "import os, sys\nwhile os.getppid() == int(sys.argv[1]):\n    for _ in range(10**6): pass"
-"""A process that keeps a core busy until its parent ends; its argument is the parent's process ID."""
+"""Program that keeps a core busy until its parent ends; its argument is the parent's process ID."""
 
 
 def at(name: str, trigger: Trigger, inject: Callable[[ObservedRun, Moment], None]) -> Beside:
-    """Inject a fault once its trigger has come. The fault ends with the context."""
+    """Inject a fault after its trigger. The fault ends with the context."""
     return lambda run: armed(run, [Fault(name, trigger, inject)])
 
 
@@ -97,7 +97,7 @@ def at(name: str, trigger: Trigger, inject: Callable[[ObservedRun, Moment], None
 
 
 def daemon_stopped(kind: str, seconds: float, trigger: Trigger) -> Beside:
-    """Stop the daemons of a kind, or without a kind the daemon with the trigger's line in its log."""
+    """Stop the daemons of a kind. If the kind is empty, stop the daemon with the trigger's line in its log."""
     name = f"{kind or 'daemon'} stopped"
 
     def inject(run: ObservedRun, moment: Moment) -> None:
@@ -176,7 +176,7 @@ def queue_filled(seconds: float, trigger: Trigger, memory_mb: int = 0) -> Beside
 
 @contextmanager
 def hogs(count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Run `count` processes that keep a core busy each; none belongs to the run."""
+    """Run `count` processes, each of which keeps a core busy; they do not belong to the run."""
     processes: list[subprocess.Popen[bytes]] = []
     try:
         words = [sys.executable, "-c", BUSY, str(os.getpid())]
@@ -190,7 +190,7 @@ def hogs(count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
 
 
 def busy(count: int) -> Beside:
-    """Run busy processes beside the whole run."""
+    """Run busy processes during the whole run."""
 
     @contextmanager
     def beside(run: ObservedRun) -> Iterator[None]:
@@ -213,7 +213,7 @@ def busy_in_training(count: int) -> Beside:
 
 
 def disk_slowed(bytes_per_s: int) -> Beside:
-    """Limit what the DataNodes read from their disk."""
+    """Limit the rate at which the DataNodes read from their disk."""
 
     @contextmanager
     def beside(run: ObservedRun) -> Iterator[None]:
@@ -226,7 +226,7 @@ def disk_slowed(bytes_per_s: int) -> Beside:
 
 
 def environment_dropped(bytes_per_s: int) -> Beside:
-    """Drop the files of the environment from memory before the run, and limit what the NodeManagers and their
+    """Drop the files of the environment from memory before the run, and limit the rate at which NodeManagers and their
     containers read from the disk of these files."""
 
     @contextmanager

@@ -1,4 +1,5 @@
-"""Pathologies of the user's own job: large uploads, JVM options that collect garbage, and killed containers."""
+"""Pathologies of the user's own job: large uploads, JVM options that cause garbage collection, and killed
+containers."""
 
 from __future__ import annotations
 
@@ -20,20 +21,20 @@ BYTES = 400 << 20
 SMALL_FILES = 20_000
 STEPS = 1000
 ROWS = 2 * 32 * STEPS
-"""Rows for two trainers with batches of 32."""
+"""Number of rows for two trainers with batches of 32."""
 MIB = 1 << 20
 
 JVM = (
     "-XX:+UseSerialGC -Xmn1m -XX:MetaspaceSize=1m -XX:MinMetaspaceExpansion=256k -XX:MaxMetaspaceExpansion=256k "
     "-XX:MinMetaspaceFreeRatio=0 -XX:MaxMetaspaceFreeRatio=1"
 )
-"""A young generation of 1 MiB, and a full collection for every 256 KiB of loaded classes."""
+"""JVM options for a young generation of 1 MiB, and a full collection for every 256 KiB of loaded classes."""
 
 KILLED_AFTER_S = 10.0
-"""By then the tasks have done work that must be repeated."""
+"""Time before the kill, in which the tasks do work that must be repeated."""
 
 Make = Callable[[Stage, Path], Ended]
-"""Executes one run in the given directory."""
+"""Function that executes one run in the given directory."""
 
 
 def submit(

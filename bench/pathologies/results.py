@@ -22,7 +22,7 @@ from dlobd.record.run import Run
 NAME = "pathologies"
 FILE = "result.json"
 SOUND = ("ok", "invalid")
-"""The statuses of runs that ended by themselves. An invalid run may have learnt too little; its times are good."""
+"""Statuses of runs that ended by themselves. An invalid run may have learnt too little, but its times are valid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,9 @@ class Result:
     """The result of one run.
 
     Attributes:
-        bundle: its directory; empty if there is none.
-        why_not: reason for a missing run or fault; empty if both were there.
-        first: its first finding above noise; empty if there is none.
+        bundle: directory of the run's bundle; empty if there is no bundle.
+        why_not: reason for a missing run or fault; empty if run and fault exist.
+        first: first finding above noise; empty if there is no such finding.
         above_noise: all findings above noise.
     """
 
@@ -107,7 +107,7 @@ def store(out: Path, pathology: Pathology, result: Result) -> None:
 
 
 def stored(out: Path, pathology: Pathology) -> Result | None:
-    """Return the result of an earlier call; None if there is none, or if the table has changed since."""
+    """Return the stored result of an earlier call; None if there is no result, or if the table has changed since."""
     try:
         result: Result = decoded(Result, json.loads((directory(out, pathology) / FILE).read_text()))
     except (OSError, ValueError, TypeError, KeyError):
@@ -182,5 +182,5 @@ def _runs(every: Sequence[Result]) -> list[Run]:
             try:
                 records.append(Bundle(Path(result.bundle)).read())
             except BundleError:
-                continue  # the bundle was removed, its result was kept
+                continue  # the bundle was removed, but its result was kept
     return records

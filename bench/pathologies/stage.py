@@ -1,4 +1,4 @@
-"""Runs of the command line on an embedded cluster, one after the other, with faults beside each."""
+"""Runs of the command line on an embedded cluster, one after the other, with faults during each run."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from dlobd.hadoop.embedded.cluster import EmbeddedCluster
 from dlobd.hadoop.embedded.configuration import default_settings
 
 LONGEST_S = 1200.0
-"""Deadline of a run, beyond the run's own `timeout_s`."""
+"""Deadline of a run; longer than its `timeout_s`, so that dlobd's own timeout comes first."""
 END_S = 90.0
-"""Deadline for a run to end after SIGTERM: it stops its job, and keeps the evidence."""
+"""Deadline for a run to end after SIGTERM, when it stops its job and collects the evidence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Outcome of a run. `failure`: its failure line; `missing`: faults without their trigger."""
+    """Outcome of a run. `failure` is its failure line; `missing` has the faults whose trigger did not occur."""
 
     code: int
     bundle: Path | None
@@ -33,10 +33,10 @@ class Ended:
 
 
 class Stage:
-    """A cluster for all runs, started on first use; `dlobd run` finds it as a running cluster.
+    """Cluster for all runs, started on first use; `dlobd run` finds it as a running cluster.
 
     Args:
-        own: Hadoop settings of the cluster, KEY=VALUE each.
+        own: Hadoop settings of the cluster, of the form KEY=VALUE.
     """
 
     def __init__(self, out: Path, progress: Callable[[str], None], own: Sequence[str] = ()) -> None:
@@ -47,10 +47,10 @@ class Stage:
 
     @property
     def cluster(self) -> EmbeddedCluster:
-        """The running cluster; a new one if there is none, or if it lost a daemon.
+        """The running cluster; a new cluster if none is running, or if a daemon has died.
 
         Raises:
-            SetupError, ClusterError, Busy: as `EmbeddedCluster.start`.
+            SetupError, ClusterError, Busy: see `EmbeddedCluster.start`.
         """
         if self._cluster is not None and not all(daemon["alive"] for daemon in self._cluster.daemons_now()):
             self.close()
@@ -75,14 +75,14 @@ class Stage:
         host: Sequence[str] = (),
         longest_s: float = LONGEST_S,
     ) -> Ended:
-        """Run `dlobd WORDS` to its end, with faults beside it.
+        """Run `dlobd WORDS` to its end, with faults during the run.
 
         Args:
-            directory: for the command's output and the injection log; the command puts its bundle there too.
-            host: a prefix of the command line that runs it elsewhere, with its own cluster and without faults.
+            directory: directory for the command's output, the injection log and the bundle.
+            host: prefix of the command line that runs it on another host, with its own cluster and without faults.
 
         Raises:
-            SetupError, ClusterError: a fault cannot be injected here.
+            SetupError, ClusterError: a fault cannot be injected on this machine.
             RunFailed: the run did not end in time.
         """
         directory.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The runs of the table of pathologies; table.toml has the construction and the expected finding of each."""
+"""Runs of the table of pathologies; table.toml has the construction and the expected finding of each run."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from dlobd.microbench.hosts import hosts
 
 QUICK, MAIN = "softmax-mnist-quick", "softmax-mnist"
 SOON_CLOSED = "dfs.client.block.write.locateFollowingBlock.initial.delay.ms=40"
-"""The remedy of finding close-retry, which would otherwise be first in every short run that writes files."""
+"""Remedy of finding close-retry, which would otherwise be the first finding in every short run that writes files."""
 WARM = "page_cache=warm"
 
 NO_CHECKPOINTS = "checkpoint_every_steps=1000000"
 UNTRAINED = f"{NO_CHECKPOINTS} min_accuracy=0"
 
 STOPPED_S = 12.0
-"""Shorter than the deadlines of HDFS and YARN."""
+"""Duration of a stop, shorter than the deadlines of HDFS and YARN."""
 
 ASKS = LogLine(SPARK_SUBMIT, re.compile("Call -> .*: getNewApplication"))
-"""spark-submit asks for an application ID."""
+"""Log line: spark-submit requests an application ID."""
 REGISTERED = LogLine("resourcemanager", re.compile(r"appattempt_\w+ State change from LAUNCHED to RUNNING"))
-"""The ApplicationMaster requests executors from now on."""
+"""Log line after which the ApplicationMaster requests executors."""
 LOCALISED = LogLine(
     r"nodemanager-\d+", re.compile(r"Container container_\w+_000001 transitioned from LOCALIZING to SCHEDULED")
 )
-"""The NodeManager is about to start the ApplicationMaster."""
+"""Log line before the NodeManager starts the ApplicationMaster."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pathology:
-    """A run. `expected`: its first finding above noise; empty if there should be none."""
+    """Run with a pathology. `expected` is its first finding above noise; empty if no finding is expected."""
 
     name: str
     how: str

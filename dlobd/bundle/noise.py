@@ -6,13 +6,14 @@ import statistics
 from collections.abc import Sequence
 
 ENOUGH_RUNS = 6
-"""Fewer runs give no useful standard deviation."""
+"""Minimum number of runs for a useful standard deviation."""
 
 DIFFERENCE = 2.77
 """Number of standard deviations by which two equal runs differ in 95 % of cases: 1.96 times the root of 2."""
 
 UNKNOWN_NOISE = 0.10
-"""Share of the wall time, used with too few stored runs. Single runs of docs/results.md differ by 5 to 13 %."""
+"""Noise as a share of the wall time, assumed if there are too few stored runs. Single runs of docs/results.md differ by
+5 to 13 %."""
 
 
 def run_variation(walls_ns: Sequence[int]) -> float | None:
@@ -21,6 +22,6 @@ def run_variation(walls_ns: Sequence[int]) -> float | None:
 
 
 def noise_ns(earlier_walls_ns: Sequence[int], wall_ns: int) -> int:
-    """Return an upper bound of the difference of two equal runs in 95 % of cases; see `UNKNOWN_NOISE`."""
+    """Return an upper bound of the difference of two equal runs in 95 % of cases; `UNKNOWN_NOISE` for too few runs."""
     variation = run_variation(earlier_walls_ns)
     return round((UNKNOWN_NOISE if variation is None else DIFFERENCE * variation) * wall_ns)

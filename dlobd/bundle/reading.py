@@ -26,23 +26,23 @@ from dlobd.bundle.files import PARTS
 T = TypeVar("T")
 
 Loss = NewType("Loss", float)
-"""A float that may be infinite or NaN: training diverges, and its evidence is not damaged by that."""
+"""Float that may be infinite or NaN: the loss of a diverging training is not damaged evidence."""
 
 LIMIT_BYTES = 512 << 20
-"""Size of the largest file that is read. The largest log of a run of two hours had 40 MB."""
+"""Maximum size of a file that is read. The largest log of a run of two hours had 40 MB."""
 
 MAX_INT = 2**63
-"""Integers of evidence are counters and nanoseconds: those that need more than 64 bits are damage."""
+"""Bound for integers. Integers of evidence are counters and nanoseconds: more than 64 bits indicate damage."""
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """The result of reading a file that does not exist."""
+    """Result of reading a file that does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Damaged:
-    """The result of reading a file with unusable content. `reason` continues "it ..." or "the file ..."."""
+    """Result of reading a file with unusable content. `reason` continues "it ..." or "the file ..."."""
 
     reason: str
 
@@ -73,13 +73,14 @@ def read_bytes(path: Path) -> bytes | Missing | Damaged:
 
 
 def read_text(path: Path) -> str | Missing | Damaged:
-    """Return the text of a file, with U+FFFD for bytes that are not UTF-8 and newlines as in Python's text files."""
+    """Return the text of a file, with U+FFFD for bytes that are not UTF-8, and with newlines as in Python's text
+    files."""
     content = read_bytes(path)
     return io.TextIOWrapper(io.BytesIO(content), "utf-8", "replace").read() if isinstance(content, bytes) else content
 
 
 def read_json(path: Path, shape: type[T]) -> T | Missing | Damaged:
-    """Return the JSON value of a file, if it has the shape of a type: a TypedDict, a list, a union and the like."""
+    """Return the JSON value of a file, if its shape matches a type: a TypedDict, a list, a union and the like."""
     content = read_bytes(path)
     if not isinstance(content, bytes):
         return content
@@ -88,7 +89,7 @@ def read_json(path: Path, shape: type[T]) -> T | Missing | Damaged:
 
 
 def parse_json(text: str | bytes, shape: type[T]) -> T | Damaged:
-    """Return a JSON value, if it has the shape of a type; `reason` of the damage stands alone."""
+    """Return a JSON value, if its shape matches a type. The `reason` of Damaged is a whole sentence."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -104,7 +105,7 @@ def text(path: Path) -> str:
 
 
 def lines(path: Path) -> list[str]:
-    """Return the lines of a file without their newlines; none if it is missing or damaged, which `damage` reports."""
+    """Return the lines of a file without their newlines; empty if it is missing or damaged, which `damage` reports."""
     content = text(path)
     return content.removesuffix("\n").split("\n") if content else []
 
@@ -166,12 +167,12 @@ def _too_large() -> str:
 
 
 def _linked_directory(path: Path) -> str:
-    """Return the directory between a bundle and its file that is a link; empty if none is."""
+    """Return the first directory between a bundle and its file that is a link; empty if there is no link."""
     for parent in path.parents:
         if parent.is_symlink():
             return parent.name
         if parent.name in PARTS:
-            break  # the bundle's own directory may be reached by links
+            break  # links above the bundle's own directory are allowed
     else:
         return ""
     return ""
@@ -182,7 +183,7 @@ def _linked_directory(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Members:
-    """The shape of an object with member names that are no Python names: name -> shape."""
+    """Shape of an object with member names that are no Python names: name -> shape."""
 
     required: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     optional: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -190,14 +191,14 @@ class Members:
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
-    """The shape of an array of `Members`."""
+    """Shape of an array of `Members`."""
 
     item: Members
 
 
 @dataclass(frozen=True, slots=True)
 class OrNull:
-    """The shape of `Members`, or null."""
+    """Shape of `Members`, or null."""
 
     value: Members
 
@@ -205,7 +206,7 @@ class OrNull:
 def mismatch(value: object, shape: Any, where: str = "") -> str | None:
     """Compare a JSON value with a type; return its first difference, or None.
 
-    A dataclass stands for the object with its fields. Members that a TypedDict does not declare are ignored. An int has
+    A dataclass matches an object with its fields. Members that a TypedDict does not declare are ignored. An int has
     at most 64 bits; a bool is no int.
     """
     check = _checker(shape)

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 
 REDACTED = b"[redacted]"
 
-# A name that ends in one of these words has a secret as its value. Not every name with "token" in it: YARN's logs are
-# full of token managers. The patterns omit the text before the word, so that they are linear in the text.
+# The value of a name that ends in one of these words is a secret. Names that only contain "token" do not count, because
+# YARN's logs are full of token managers. The patterns omit the text before the word, so their time is linear in the
+# text.
 _WORD = (
     rb"(?P<key>(?:authkey|passw(?:or)?d|passphrase|secret|token|credentials?|(?:api|access|private|secret)[_.-]?key)"
 )
@@ -20,13 +21,13 @@ _SECRETS = [
     for pattern in (
         _WORD + rb"['\"]?[ \t]*[=:][ \t]*)" + _QUOTED + rb"|" + _BARE + rb")",  # key=value, key: value, 'key': b'value'
         _WORD + rb"['\"][ \t]*,[ \t]*)" + _QUOTED + rb")",  # ("key", "value")
-        _WORD + rb"\\\"[ \t]*:[ \t]*)(?P<value>\\\"(?:(?!\\\").)*\\\")",  # JSON inside a JSON string
+        _WORD + rb"\\\"[ \t]*:[ \t]*)(?P<value>\\\"(?:(?!\\\").)*\\\")",  # JSON that is inside a JSON string
         rb"--[\w.-]*" + _WORD + rb"[ \t]+)" + _QUOTED + rb"|" + _BARE + rb")",  # --key value
     )
 ]
 _XML_SECRET = re.compile(rb"(?i)" + _WORD + rb"</name>\s*<value>)(?P<value>[^<]+)")
 _HINTS = (b"key", b"passw", b"passphrase", b"secret", b"token", b"credential")
-"""A line without any of these has no secret. The search for them makes redaction ten times as fast."""
+"""A line that contains no hint has no secret. The search for hints makes redaction ten times as fast."""
 
 
 def redact(data: bytes) -> bytes:

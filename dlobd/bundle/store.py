@@ -40,7 +40,7 @@ RUN_ID = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{4}")
 
 
 class NotCollected(str):
-    """A line on evidence that could not be collected, with the name of the file that is absent therefore."""
+    """Line about evidence that could not be collected, with the name of the missing file."""
 
     file: str
 
@@ -78,7 +78,7 @@ class Bundle:
         return self.path / "logs"
 
     def write(self, run: Run | Mapping[str, Any]) -> None:
-        """Write run.json atomically. Raises BundleError if `run` is not valid, or cannot be written."""
+        """Write run.json atomically. Raises BundleError if `run` is not valid or cannot be written."""
         text = json.dumps(run.to_json() if isinstance(run, Run) else run, indent=1, allow_nan=False, default=str) + "\n"
         validate(json.loads(text), str(self.path))
         try:
@@ -87,7 +87,7 @@ class Bundle:
             raise BundleError(f"{self.path}/run.json cannot be written: {error.strerror}.") from error
 
     def read(self) -> Run:
-        """Read run.json as a Run. Raises as `read_json`."""
+        """Read run.json as a Run. Raises the errors of `read_json`."""
         return Run.from_json(self.read_json())
 
     def read_json(self) -> dict[str, Any]:
@@ -145,14 +145,14 @@ class Bundle:
     def digest(self) -> str | None:
         """The sha256 of `hashes`, which covers all files; None if the bundle was never sealed.
 
-        It has no key: a changed bundle can be sealed again, with another hash. It is a proof only if it was noted
-        elsewhere."""
+        The hash has no key: a changed bundle can be sealed again, with another hash. It proves the content only if it
+        was noted elsewhere."""
         path = self.path / "hashes"
         return sha256_of(path) if reading.is_file(path) else None
 
     def verify(self) -> list[str]:
-        """Return the differences from `hashes`, one line each; empty if the bundle is unchanged.
-        Raises BundleError if it was never sealed, or `hashes` is damaged."""
+        """Return the differences from `hashes`, one line per difference; empty if the bundle is unchanged.
+        Raises BundleError if the bundle was never sealed, or `hashes` is damaged."""
         text = reading.read_text(self.path / "hashes")
         if isinstance(text, reading.Missing):
             raise BundleError(f"{self.path} has no hashes: its run was killed before it ended.")
@@ -195,7 +195,7 @@ def create(out: Path, experiment: str, now: datetime | None = None) -> Bundle:
 
 
 def at(out: Path, experiment: str, run_id: str) -> Bundle:
-    """Return the bundle of run `run_id`, creating it if needed. Raises BundleError if that fails."""
+    """Return the bundle of run `run_id`; create it if needed. Raises BundleError if the creation fails."""
     bundle = Bundle((out / experiment / run_id).resolve())
     try:
         for part in PARTS:
@@ -213,7 +213,7 @@ def bundles(out: Path) -> list[Bundle]:
 
 def find(ref: str | Path, out: Path) -> Bundle:
     """Return the bundle of `ref`: its path, its run.json, a run ID or a prefix of it, or `latest`.
-    Raises BundleError if there is none, or several."""
+    Raises BundleError if there is no such run, or more than one."""
     path = Path(ref)
     if path.name == "run.json" and path.is_file():
         path = path.parent

@@ -19,7 +19,7 @@ def clean(
 
     entries = cleaning.kept(out)
     if not entries:
-        print("nothing is kept")
+        print("dlobd keeps no files on this machine")
     for entry in entries:
         removed = yes and (runs or entry.name not in ("runs", cleaning.SELFTEST))
         if removed:

@@ -20,7 +20,9 @@ app = typer.Typer(help="Start, show and stop an embedded cluster for many runs."
 def up(
     hosts: Annotated[
         str | None,
-        typer.Option("--hosts", help="Loopback addresses with a DataNode and a NodeManager each: 127.0.0.2,127.0.0.3."),
+        typer.Option(
+            "--hosts", help="Loopback addresses; each gets a DataNode and a NodeManager: 127.0.0.2,127.0.0.3."
+        ),
     ] = None,
     conf: Annotated[
         list[str] | None,
@@ -74,7 +76,7 @@ def down() -> None:
     except DlobdError as error:
         if error.exit_code != 4:
             raise
-        # some or all daemons have died: end the remaining processes
+        # daemons have died: end the remaining processes
         cluster = EmbeddedCluster(ClusterSettings(cluster_dir()))
     with Progress() as progress:
         cluster.stop(progress)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Format(NamedTuple):
-    """A format of exports.
+    """Format of exports.
 
     Args:
         title: a description in a few words.
@@ -54,10 +54,12 @@ def _otlp(bundle: Bundle, output: Path) -> None:
 
 
 def _anchor(evidence: Evidence) -> ClockAnchor:
-    """Return one anchor for all times, which keeps their order even if the wall clock was set.
+    """Return one clock anchor for all times, which keeps their order even if the wall clock was set.
     Raises BundleError if the evidence has no anchor."""
     if not evidence.anchors:
-        raise BundleError(f"{evidence.path} has no time of day of its window.", "export another run")
+        raise BundleError(
+            f"{evidence.path} does not record the wall-clock time of the run's window.", "export another run"
+        )
     return evidence.anchors[0]
 
 
@@ -85,7 +87,7 @@ FORMATS: Mapping[str, Format] = {
     "steps": Format("one row a training step and rank", "steps.csv", _table("steps")),
     "epochs": Format("one row an epoch", "epochs.csv", _table("epochs")),
 }
-"""The formats of `dlobd export`, by their names."""
+"""Formats of `dlobd export`, by their names."""
 
 _TITLES = "; ".join(f"{name}: {form.title}" for name, form in FORMATS.items())
 

@@ -42,7 +42,7 @@ from dlobd.errors import DlobdError, Interrupted, SetupError, UsageError
 
 app = typer.Typer(
     name="dlobd",
-    help="Run a deep-learning job through HDFS, Spark on YARN and TensorFlow, and show how long each layer took.",
+    help="Run a deep-learning job through HDFS, Spark on YARN and TensorFlow, and show the time of each layer.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         command = typer.main.get_command(app)
-        # typer's own runner replaces the exit codes of Ctrl-C and of a closed stdout
+        # typer's own runner would replace the exit codes of Ctrl-C and of a closed stdout
         with command.make_context("dlobd", list(sys.argv[1:] if argv is None else argv)) as context:
             code = command.invoke(context)
         sys.stdout.flush()
@@ -80,11 +80,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _fail("interrupted.", Interrupted.exit_code)
     except BrokenPipeError:
-        # the reader of the output, such as `head`, has ended
+        # the reader of the output, such as `head`, has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # otherwise Python reports an error at exit
         return 0
     except typer.TyperException as error:
-        message = error.format_message()  # empty if only help was requested, which is printed already
+        message = error.format_message()  # empty if the user requested help, which is printed already
         return _fail(f"{message} Next: dlobd --help", UsageError.exit_code) if message else UsageError.exit_code
     except ModuleNotFoundError as error:
         if not error.name or error.name.split(".")[0] == "dlobd":
@@ -104,7 +104,7 @@ def _fail(line: str, code: int) -> int:
 
 
 def _interrupt(*_: object) -> NoReturn:
-    # only once: a second signal must not interrupt the stop of daemons
+    # handle the signal only once: a second signal must not interrupt the stop of daemons
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise KeyboardInterrupt
 

@@ -48,7 +48,7 @@ EXIT_CODES = {
     "invalid": RunInvalid.exit_code,
     "interrupted": Interrupted.exit_code,
 }
-"""Run status -> exit code of `dlobd run`."""
+"""Mapping of run status to the exit code of `dlobd run`."""
 
 
 def allowed(kinds: list[str] | None) -> list[str]:

@@ -1,4 +1,4 @@
-"""Writes files at the user's paths: complete, or not at all."""
+"""Writes files at the user's paths, either completely or not at all."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def writing(path: Path) -> Iterator[Path]:
     """Yield a temporary path that replaces `path` when the block ends.
 
     If the block fails, an existing file is unchanged, and the temporary file is removed. A symbolic link stays, and its
-    target is replaced. A file keeps its permissions. A pipe or device is written directly.
+    target is replaced. An existing file keeps its permissions. A pipe or device is written directly.
 
     Raises UsageError if the file cannot be written.
     """

@@ -19,7 +19,7 @@ GLOSSARY = "docs/concepts.md"
 
 
 def print_note(line: str) -> None:
-    """Print a line of the progress that is known before the run starts."""
+    """Print a note that is known before the run starts, like a progress line."""
     print(f"[{0:6.1f} s] {line}", file=sys.stderr)
 
 
@@ -30,7 +30,8 @@ def print_json(value: object) -> None:
 
 
 def print_run(bundle: Bundle, run: Run, views: Sequence[str] = (), full: bool = False) -> None:
-    """Print these views of a run; without any, the overview with the next commands, or with `full` all other views.
+    """Print the named views of a run. If none is named, print the overview and the next commands; with `full`, all
+    other views.
 
     Raises UsageError if there is no such view.
     """
@@ -47,7 +48,7 @@ def print_run(bundle: Bundle, run: Run, views: Sequence[str] = (), full: bool = 
 
 
 def print_bundle(bundle: Bundle) -> None:
-    """Print a bundle's hash, to be kept elsewhere, and its path: the last line, which scripts read."""
+    """Print a bundle's hash, which the user may note elsewhere, and in the last line its path, which scripts read."""
     if bundle.digest:
         print(f"hash: {bundle.digest}")
     print(f"bundle: {bundle.path}")

@@ -136,11 +136,11 @@ def run_series(
     cluster: ExternalCluster | None,
     show: Callable[[Series, dict[str, list[Run]]], None],
 ) -> int:
-    """Make the missing runs of a series; return the exit code of the worst run.
+    """Execute the missing runs of a series; return the highest exit code of its runs.
 
     Args:
         dry_run: only print every run in order, with the ID of runs that exist.
-        show: prints the results from the series and the runs by point.
+        show: function that prints the results, given the series and the runs by point.
     """
     if dry_run:
         ended = series.ended()
@@ -180,7 +180,7 @@ def _compare(series: Series, labels: Sequence[str], repeats: int, console: Conso
 
 
 def external_cluster(hadoop_conf: Path | None, archive: Path | None) -> ExternalCluster | None:
-    """Return the external cluster that the options name; None without one."""
+    """Return the external cluster that the options name; None if they name no cluster."""
     from dlobd.run.place.external import ExternalCluster
 
     if hadoop_conf is None and archive is not None:

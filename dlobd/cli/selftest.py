@@ -15,7 +15,7 @@ def selftest(
     full: Annotated[
         bool,
         typer.Option(
-            "--full/--quick", help="Run all points with all sizes and controls (about 80 minutes), or five runs."
+            "--full/--quick", help="Run all points with all sizes and controls (about 80 minutes), or five runs only."
         ),
     ] = False,
     overhead: Annotated[
@@ -36,7 +36,7 @@ def selftest(
 ) -> int:
     """Check the breakdown by injecting known delays into real runs.
 
-    The runs use the embedded cluster. A delay must appear in the layer that it was injected into."""
+    The runs use the embedded cluster. Each delay must appear in the layer into which it was injected."""
     from dlobd.run.progress import Progress
 
     if overhead:

@@ -21,19 +21,26 @@ def show(
     full: Annotated[bool, typer.Option("--full", help="Show every view.")] = False,
     price: Annotated[
         float | None,
-        typer.Option("--price-per-hour", metavar="P", min=0, help="Show what the run cost, if the cluster costs P."),
+        typer.Option(
+            "--price-per-hour",
+            metavar="P",
+            min=0,
+            help="Show the cost of the run, for a cluster that costs P per hour.",
+        ),
     ] = None,
     out: Out = RUNS,
     as_json: Json = False,
 ) -> None:
-    """Show a run on one screen: the split of its time, and possible savings; --full has the rest."""
+    """Show a run on one screen: the split of its time, and its findings (possible savings); --full has the rest."""
     from dlobd.bundle import store
 
     if full and views:
-        raise UsageError("--full and --view do not go together: --full is every view.", "leave out one")
+        raise UsageError("--full and --view cannot be combined: --full shows every view.", "omit one of these options")
     bundle = store.find(run, out)
     if as_json and price is not None:
-        raise UsageError("--price-per-hour and --json do not go together: run.json has no costs.", "leave out one")
+        raise UsageError(
+            "--price-per-hour and --json cannot be combined: run.json has no costs.", "omit one of these options"
+        )
     if as_json:
         print_json(bundle.read_json())
         return

@@ -21,7 +21,7 @@ class Anchor(TypedDict):
 
 
 class Window(TypedDict):
-    """The client's record of the run (`dlobd.run.submit.Window`). Times are on its monotonic clock."""
+    """The client's record of the run (`dlobd.run.submitted_process.Window`). Times are on its monotonic clock."""
 
     exec_ns: int
     started_ns: int

@@ -1,6 +1,6 @@
 """Reads container logs that YARN has aggregated into HDFS. YARN's format may vary, so Hadoop's own reader reads them.
 
-The reader is a library in Spark's jars. Its command line, LogsCLI, is also there but lacks a class.
+The reader is a library in Spark's jars. They also contain its command line, LogsCLI, which lacks a class.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _dump(conf_dir: Path, java: Path, application_id: str, owner: str, folder: P
         return_proc=True,
     )
     try:
-        # without memory management, which would contact a JVM that has ended
+        # disable memory management, which would contact a JVM that has ended
         parameters = GatewayParameters(
             port=port, auth_token=token, read_timeout=DEADLINE_S, enable_memory_management=False
         )
@@ -64,7 +64,7 @@ def _dump(conf_dir: Path, java: Path, application_id: str, owner: str, folder: P
         request.setAppId(yarn.api.records.ApplicationId.fromString(application_id))
         request.setAppOwner(owner)
         request.setAppFinished(True)
-        request.setLogTypes(gateway.jvm.java.util.HashSet())  # all types
+        request.setLogTypes(gateway.jvm.java.util.HashSet())  # logs of all types
         request.setBytes(2**63 - 1)
         request.setOutputLocalDir(str(folder))
         helper.dumpAllContainersLogs(request)

@@ -1,8 +1,8 @@
 """Computes CRC-32C of many rows at once, and HDFS's checksum of a file from its bytes, without HDFS.
 
-CRC-32C (Castagnoli) is the checksum of HDFS and TFRecord files. A DataNode keeps one of every 512 bytes
-(dfs.bytes-per-checksum, dfs.checksum.type). The checksum of a block is the MD5 of these, and the checksum of a file is
-the MD5 of its blocks' MD5s.
+CRC-32C (Castagnoli) is the checksum of HDFS and TFRecord files. A DataNode keeps one CRC per 512 bytes
+(dfs.bytes-per-checksum, dfs.checksum.type). The checksum of a block is the MD5 of its CRCs, and the checksum of a file
+is the MD5 of its blocks' MD5s.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CRC_BYTES, CHUNK_BYTES = 4, 512
 
 _ALGORITHM = re.compile(rf"MD5-of-\d+MD5-of-{CHUNK_BYTES}CRC32C")
 _FORM = struct.Struct(">iq")
-"""Bytes per chunk and chunks per block; chunks are 0 for a file of one block."""
+"""Header with bytes per chunk and chunks per block, which is 0 for a file of one block."""
 
 _BUFFER_BYTES = 32
 """Initial size of the buffer for the blocks' MD5s. Hadoop doubles it if necessary and hashes the whole buffer,
@@ -29,7 +29,7 @@ including the zeros after the MD5s."""
 class FileChecksum:
     """The checksum of a file that is read in pieces.
 
-    `block_bytes` is a multiple of 512; with None the file is one block.
+    `block_bytes` is a multiple of 512; if it is None, the file is one block.
     """
 
     def __init__(self, block_bytes: int | None = None) -> None:
@@ -38,8 +38,8 @@ class FileChecksum:
         self._block_chunks = None if block_bytes is None else block_bytes // CHUNK_BYTES
         self._blocks: list[bytes] = []  # MD5s of complete blocks
         self._block = hashlib.md5(usedforsecurity=False)
-        self._chunks = 0  # in the last, incomplete block
-        self._rest = b""  # of the last, incomplete chunk
+        self._chunks = 0  # number of chunks in the last, incomplete block
+        self._rest = b""  # bytes of the last, incomplete chunk
 
     def add(self, data: bytes) -> None:
         """Add the next bytes of the file."""
@@ -74,7 +74,7 @@ class FileChecksum:
 
 
 def same_form(algorithm: str, reported: str, noted: str | None) -> bool:
-    """Return True if chunks and blocks of HDFS's checksum are those of ours, so that both can be compared.
+    """Return True if HDFS's checksum and ours have equal chunks and blocks, so that they can be compared.
 
     Args:
         algorithm, reported: the answer of WebHDFS; zeros may follow.
@@ -94,7 +94,7 @@ _HALF = np.uint32(16)
 
 @cache
 def _tables() -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-    """Return the (reflected) state after 32 zero bits, by its low half and by its high half."""
+    """Return tables of the (reflected) state after 32 zero bits, by its low half and by its high half."""
     state = np.arange(1 << 16, dtype=np.uint32)
     for _ in range(16):
         state = (state >> np.uint32(1)) ^ (state & np.uint32(1)) * np.uint32(0x82F63B78)
@@ -102,7 +102,7 @@ def _tables() -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
 
 
 def crc32c(rows: NDArray[np.uint8]) -> NDArray[np.uint32]:
-    """Compute the CRC-32C of each row. Rows advance together by four bytes: 60,000 of 784 bytes take 0.5 s."""
+    """Compute the CRC-32C of each row. Rows advance together by four bytes: 60,000 rows of 784 bytes take 0.5 s."""
     low, high = _tables()
     crc = np.full(len(rows), 0xFFFFFFFF, np.uint32)
     whole = rows.shape[1] // 4 * 4

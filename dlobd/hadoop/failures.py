@@ -4,7 +4,8 @@ from __future__ import annotations
 
 
 def failures() -> tuple[type[Exception], type[Exception]]:
-    """Return the errors by which HDFS or a disk refuses or cannot be reached, for `except failures():`.
+    """Return the exception types of a storage (HDFS or disk) that refuses or cannot be reached, for `except
+    failures():`.
 
     Python evaluates the expression only after an exception, so that the HTTP client is imported only then.
     """
@@ -16,7 +17,7 @@ def failures() -> tuple[type[Exception], type[Exception]]:
 def reason(error: BaseException, connect_s: float, answer_s: float) -> str:
     """Describe a failed HTTP exchange as a predicate of the server, such as "refused the connection".
 
-    The HTTP libraries wrap exceptions around the cause. The timeouts are those to connect and between two bytes.
+    The HTTP libraries wrap exceptions around the cause. Timeouts apply to connecting and between two bytes.
     """
     import requests
     import urllib3

@@ -1,6 +1,6 @@
 """Storage of a job's files behind one interface: HDFS over WebHDFS, or directories of this machine.
 
-The same trainer runs on a cluster and as plain processes. Access to local files counts as TensorFlow, as in any job
+The same trainer runs on a cluster and as plain processes. The time of local files counts as TensorFlow's, as in any job
 without HDFS.
 """
 
@@ -18,11 +18,11 @@ from dlobd import tracing
 from dlobd.hadoop import webhdfs
 
 Data = bytes | Iterable[bytes]
-"""Content of a file, whole or in pieces. A repeated write iterates again, so that an iterator is not allowed."""
+"""Content of a file, whole or in pieces. A repeated write iterates again, so an iterator is not allowed."""
 
 
 class Storage(Protocol):
-    """Files by absolute path. `purpose` names an operation in the report, for example "checkpoint"."""
+    """Access to files by absolute path. `purpose` names an operation in the report, for example "checkpoint"."""
 
     def write(self, path: str, data: Data, purpose: str, block_bytes: int | None = None) -> None:
         """Write or replace a file and create its directories. `block_bytes` is its block size in HDFS."""
@@ -39,17 +39,18 @@ class Storage(Protocol):
     def stream(self, path: str, piece_bytes: int, purpose: str) -> Iterator[bytes]:
         """Yield a file in pieces; the last may be shorter.
 
-        No span is open while the caller processes a piece, because another thread may resume the generator.
+        No span is open at a `yield`, because another thread may resume the generator.
         """
 
     def sizes(self, directory: str) -> dict[str, int]:
-        """Return the sizes of a directory's entries by name. Untimed, for polls and for sizes of staged files."""
+        """Return the sizes of a directory's entries by name. Records no span: used for polls and for sizes of staged
+        files."""
 
     def files(self, directory: str) -> list[str]:
         """Return the paths of all files below a directory."""
 
     def exists(self, path: str) -> bool:
-        """Return True if the file or directory exists. Untimed."""
+        """Return True if the file or directory exists. Records no span."""
 
     def make_directory(self, path: str) -> None:
         """Create a directory and its parents, unless it exists."""
@@ -58,7 +59,8 @@ class Storage(Protocol):
 class WebHdfs:
     """The `Storage` of HDFS at `url`, for example http://127.0.0.1:9870, as `user`.
 
-    Methods raise Unreachable if the NameNode or all DataNodes of a file do not answer, and HdfsError if one refuses.
+    Methods raise Unreachable if the NameNode or all DataNodes of a file do not answer, and HdfsError if a daemon
+    refuses.
 
     Args:
         replication: replicas of written files; None: the cluster's default.
@@ -123,7 +125,7 @@ class WebHdfs:
             def piece() -> bytes:
                 nonlocal reader
                 if reader is None:
-                    with tracing.span(kinds.OPEN):  # it includes the client's work between the two legs
+                    with tracing.span(kinds.OPEN):  # the span includes the client's work between the two legs
                         reader = opened.enter_context(self._client.read(path, offset=position))
                 try:
                     with tracing.span(kinds.STREAM, path=path, purpose=purpose) as span:
@@ -162,7 +164,7 @@ class LocalDirectory:
         with tracing.span(kinds.WRITE_LOCAL_FILE, detail=purpose, path=path, purpose=purpose, **known) as span:
             target = Path(path)
             target.parent.mkdir(parents=True, exist_ok=True)
-            # atomically: a concurrent reader must not see a part
+            # atomic, because a concurrent reader must not see a part of the file
             part = target.with_name(f".{target.name}.{os.getpid()}.part")
             try:
                 with open(part, "wb") as file:

@@ -1,6 +1,6 @@
 """Reads the configuration of an external cluster: the site files of a HADOOP_CONF_DIR, as Hadoop reads them.
 
-No request is sent to the cluster. Addresses carry the key that configures them, so that errors can name both.
+No request is sent to the cluster. An address carries the key that configures it, so that errors can name both.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _VARIABLE = re.compile(r"\$\{([^${}\s]+)\}")
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """HOST:PORT and its configuration key."""
+    """Address HOST:PORT and its configuration key."""
 
     netloc: str
     key: str
@@ -88,7 +88,7 @@ class HadoopConf:
         return f"hdfs://{parts.netloc}"
 
     def namenodes(self) -> list[Address]:
-        """Return the web addresses of the NameNodes of `fs_uri`: one, or those of an HA nameservice."""
+        """Return the web addresses of the NameNodes of `fs_uri`: a single address, or those of an HA nameservice."""
         name = urlsplit(self.fs_uri).netloc
         host = name.rpartition(":")[0] or name
         key = "dfs.namenode.http-address"
@@ -99,7 +99,7 @@ class HadoopConf:
         return [self._address(key, host, NAMENODE_HTTP_PORT, instead="fs.defaultFS")]
 
     def resourcemanagers(self) -> list[Address]:
-        """Return the web addresses of the ResourceManagers: one, or those of an HA pair."""
+        """Return the web addresses of the ResourceManagers: a single address, or those of an HA pair."""
         key, host_key = "yarn.resourcemanager.webapp.address", "yarn.resourcemanager.hostname"
         several = self.get("yarn.resourcemanager.ha.enabled").lower() == "true"
         ids = _words(self.get("yarn.resourcemanager.ha.rm-ids")) if several else []
@@ -132,7 +132,8 @@ class HadoopConf:
             )
 
     def _address(self, key: str, host: str, port: int, instead: str = "") -> Address:
-        """Return the address of `key`; without it, or if it names all interfaces, `host` with the default port.
+        """Return the address of `key`. If the key is not set or names all interfaces, return `host` with the default
+        port.
 
         Args:
             instead: the key of `host`.
@@ -151,7 +152,7 @@ def _words(text: str) -> list[str]:
 
 
 def read_site(path: Path) -> dict[str, str]:
-    """Read the properties of a site file. Raises UsageError if it is not one."""
+    """Read the properties of a site file. Raises UsageError if the file is no site file."""
     remedy = "--hadoop-conf needs core-site.xml, hdfs-site.xml and yarn-site.xml of the cluster"
     try:
         root = ElementTree.parse(path).getroot()

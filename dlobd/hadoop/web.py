@@ -16,22 +16,23 @@ from dlobd.hadoop.failures import reason
 from dlobd.hadoop.site_files import Address, HadoopConf
 
 JsonObject = dict[str, Any]
-"""An answer of YARN or HDFS; the versions of Hadoop differ in its members."""
+"""Answer of YARN or HDFS, whose members depend on the version of Hadoop."""
 
 Timeout = tuple[float, float]
 
 TIMEOUT_S: Timeout = (5.0, 30.0)
-"""Timeouts to connect, and between two bytes."""
+"""Timeouts for connecting, and between two bytes."""
 
 MAX_NODES = 64
-"""Largest number of NodeManagers that are asked one by one. On larger clusters only those with containers are asked."""
+"""Maximum number of NodeManagers that are asked one by one. On larger clusters only NodeManagers with containers are
+asked."""
 
 Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
 class NodeResources:
-    """Resources of a running NodeManager for containers. `resources` has the amount of each type that the
+    """Resources of a running NodeManager for containers. `resources` has the amount of each resource type that the
     ResourceManager knows, such as yarn.io/gpu."""
 
     memory_mb: int
@@ -56,7 +57,7 @@ class HadoopWeb:
 
         Raises:
             UsageError: the configuration names a cluster that dlobd cannot use.
-            ClusterError: one of them does not answer, or none is active.
+            ClusterError: NameNode or ResourceManager does not answer, or none is active.
         """
         conf.check_supported()
         namenode, home = active_namenode(conf, user, TIMEOUT_S)
@@ -90,18 +91,18 @@ class HadoopWeb:
         return list(((answer or {}).get("nodes") or {}).get("node", []))
 
     def setting(self, key: str) -> int | None:
-        """Return a number of the ResourceManager's configuration; None if it does not report it."""
+        """Return a number of the ResourceManager's configuration; None if it does not report the number."""
         value = self.property(self.rm_url, key) or ""
         return int(value) if value.isdecimal() else None
 
     def property(self, url: str, key: str) -> str | None:
-        """Return a property of the configuration of the daemon at `url`; None if it does not report it."""
+        """Return a property of the configuration of the daemon at `url`; None if it does not report the property."""
         answer = self.get_json(f"{url}/conf", format="json", name=key)
         value = ((answer or {}).get("property") or {}).get("value")
         return None if value is None else str(value)
 
     def application(self, application_id: str) -> JsonObject:
-        """Return the ResourceManager's record of an application; empty if there is none."""
+        """Return the ResourceManager's record of an application; empty if it has no record."""
         return application_record(self.rm_url, application_id)
 
     def attempts(self, application_id: str) -> list[JsonObject]:
@@ -111,7 +112,7 @@ class HadoopWeb:
 
     @staticmethod
     def get_json(url: str, timeout_s: Timeout = TIMEOUT_S, **query: str) -> JsonObject | None:
-        """Return the JSON object at `url`; None without such an answer."""
+        """Return the JSON object at `url`; None if the answer is no JSON object."""
         try:
             answer = requests.get(url, query, timeout=timeout_s, headers={"Accept": "application/json"})
             document = answer.json() if answer.ok else None
@@ -121,7 +122,7 @@ class HadoopWeb:
 
 
 def application_record(rm_url: str, application_id: str, timeout_s: Timeout = TIMEOUT_S) -> JsonObject:
-    """Return the ResourceManager's record of an application; empty without an answer."""
+    """Return the ResourceManager's record of an application; empty if the ResourceManager does not answer."""
     answer = HadoopWeb.get_json(f"{rm_url}/ws/v1/cluster/apps/{application_id}", timeout_s)
     return (answer or {}).get("app") or {}
 
@@ -166,7 +167,7 @@ NOT_HADOOP = "it does not answer as Hadoop does"
 
 
 class _Refusal(Exception):
-    """A daemon answered, but did not give the expected information."""
+    """Error of a daemon that answers without the expected information."""
 
 
 def _home(url: str, user: str, timeout_s: Timeout) -> str:
@@ -196,7 +197,7 @@ def _active_manager(address: Address, timeout_s: Timeout) -> JsonObject:
 
 
 def _member(answer: requests.Response, name: str) -> object:
-    """Return a member of the JSON object in an answer. Raises _Refusal if there is none."""
+    """Return a member of the JSON object in an answer. Raises _Refusal if the member is missing."""
     try:
         document = answer.json()
     except requests.JSONDecodeError:

@@ -1,8 +1,8 @@
-"""HDFS over WebHDFS. Both legs of every call are timed: the NameNode locates, the DataNode streams.
+"""HDFS over WebHDFS. Both legs of every call are timed: the NameNode locates a file, the DataNode streams it.
 
-The client is that of the `hdfs` package with an HTTP adapter of dlobd. The adapter sees each leg of a redirected call
-separately, which the package's interface does not, and knows the daemon that did not answer. If a DataNode fails, the
-call is repeated with another one, as in HDFS's Java client.
+The client is that of the `hdfs` package, with an HTTP adapter of dlobd. Unlike the package's interface, the adapter
+sees each leg of a redirected call separately, and knows the daemon that did not answer. If a DataNode fails, the call
+is repeated with another DataNode, as in HDFS's Java client.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ANSWER_S = {"NameNode": 20.0, "DataNode": 60.0}
 
 
 class Unreachable(HdfsError):  # type: ignore[misc]  # the package has no types
-    """A daemon cannot be reached, or does not answer in time."""
+    """Error of a daemon that cannot be reached, or does not answer in time."""
 
     def __init__(self, daemon: str, address: str, how: str) -> None:
         super().__init__(f"the {daemon} at {address} {how}")
@@ -54,7 +54,7 @@ def words(error: Exception) -> str:
 
 
 class _Adapter(HTTPAdapter):
-    """An adapter that can time both legs, and names the daemon that does not answer."""
+    """Adapter that can time both legs, and names the daemon that does not answer."""
 
     def __init__(self, namenode: str, timed: bool) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ class _Adapter(HTTPAdapter):
         except requests.Timeout:
             return False
         except requests.RequestException:
-            pass  # it is dead: its own requests report that
+            pass  # the NameNode is dead, which its own requests report
         return True
 
 
@@ -98,16 +98,16 @@ class Client(InsecureClient):  # type: ignore[misc]  # the package has no types
 
     def __init__(self, url: str, user: str, timed: bool) -> None:
         self.session = requests.Session()
-        self.given_up: dict[str, Unreachable] = {}  # DataNodes by the address for block transfers
+        self.given_up: dict[str, Unreachable] = {}  # excluded DataNodes, by their addresses for block transfers
         self.adapter = _Adapter(str(urlsplit(url).netloc), timed)
         self.session.mount("http://", self.adapter)
         super().__init__(url, user=user, session=self.session)
 
     @contextmanager
     def without(self, datanodes: list[str]) -> Iterator[None]:
-        """Exclude DataNodes, given by their addresses for block transfers, from requests of the context."""
+        """Exclude DataNodes, given by their addresses for block transfers, from requests inside the context."""
         params: Any = self.session.params
-        params["excludedatanodes"] = ",".join(datanodes) or None  # None is not sent
+        params["excludedatanodes"] = ",".join(datanodes) or None  # requests omit a parameter that is None
         try:
             yield
         finally:
@@ -116,8 +116,8 @@ class Client(InsecureClient):  # type: ignore[misc]  # the package has no types
     def transfer_address(self, http_address: str) -> str | None:
         """Return the address for block transfers of the DataNode at `http_address`, according to the NameNode.
 
-        Returns `http_address` if the NameNode no longer lists the DataNode and so will not choose it again, and None if
-        the NameNode does not answer."""
+        Returns `http_address` if the NameNode does not list the DataNode, and so will not choose it again. Returns None
+        if the NameNode does not answer."""
         query = {"qry": "Hadoop:service=NameNode,name=NameNodeInfo"}
         try:
             answer = self.session.get(f"{self.url}/jmx", params=query).json()
@@ -137,7 +137,8 @@ class Client(InsecureClient):  # type: ignore[misc]  # the package has no types
 
 
 def connect(url: str, user: str, timed: bool = True) -> Client:
-    """Return a client of the NameNode at `url`, such as http://127.0.0.1:9870. Polls must not be `timed` as HDFS."""
+    """Return a client of the NameNode at `url`, such as http://127.0.0.1:9870. Set `timed` to False for polls, which
+    must not count as HDFS."""
     return Client(url, user, timed)
 
 

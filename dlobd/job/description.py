@@ -1,4 +1,4 @@
-"""Description of a submitted job, and the markers of its ranks. Plain data: JSON for the driver, a pickle for ranks."""
+"""Description of a submitted job, as JSON for the driver and as a pickle for ranks, and the markers of its ranks."""
 
 from __future__ import annotations
 
@@ -32,23 +32,24 @@ def part_name(rank: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job(Experiment):
-    """A training job: the settings of its experiment, and its files. Paths are in its storage if no comment follows."""
+    """A training job: the settings of its experiment, and its files. Paths without a comment are paths in the job's
+    storage."""
 
-    library: str  # of the channel, never auto
+    library: str  # library of the channel, never auto
     fs_uri: str
     webhdfs_url: str  # empty: the storage is local directories
     user: str
     train_dir: str  # one file per worker
     test_path: str
     run_dir: str
-    image_shape: tuple[int, ...]  # and, with the next two, the layout of the files' records
+    image_shape: tuple[int, ...]  # image_shape, dtype and classes: layout of a record
     dtype: str
     classes: int
-    spans_dir: str  # local; for the driver's spans if YARN gives it no log directory
+    spans_dir: str  # local path of the driver's spans, if YARN gives the driver no log directory
 
     @classmethod
     def of(cls, experiment: Experiment, **own: Any) -> Self:
-        """Make the job of an experiment; `own` are the fields of this class."""
+        """Make the job of an experiment; `own` has the values of this class's own fields."""
         return cls(**asdict(experiment), **own)
 
     @property
@@ -58,7 +59,7 @@ class Job(Experiment):
 
     @property
     def fed_epochs(self) -> int:
-        """Number of passes over the training samples for `most_steps`; the last one may be partial."""
+        """Number of passes over the training samples for `most_steps`; the last pass may be partial."""
         return -(-self.most_steps // self.steps_per_epoch)
 
     @property
@@ -85,7 +86,7 @@ class Job(Experiment):
 
     @classmethod
     def read(cls, path: str | Path) -> Job:
-        """Read a file of `to_json`. Raises as `from_dict`."""
+        """Read a file of `to_json`. Raises the errors of `from_dict`."""
         return cls.from_dict(json.loads(Path(path).read_text()))
 
     @classmethod
@@ -97,7 +98,7 @@ class Job(Experiment):
 class Markers:
     """Done and failure markers in the job's storage: they outlive every process, and need no port.
 
-    A message to the driver follows each marker. The driver reads the markers only in case that a message is lost."""
+    A message to the driver follows each marker. The driver reads the markers only in case a message is lost."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -133,7 +134,7 @@ class Markers:
 
     def read(self) -> tuple[set[int], str | None]:
         """Return the ranks with a done-marker, and the line of the failure marker, if any."""
-        # an empty marker is not complete
+        # an empty marker is still being written
         markers = [name for name, size in self._job.storage().sizes(self._directory).items() if size > 0]
         ranks = {int(name.removeprefix("rank-").removesuffix(".json")) for name in markers if name.startswith("rank-")}
         for name in ("died", "failed"):

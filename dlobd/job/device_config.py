@@ -30,7 +30,7 @@ def visible_gpus() -> list[str] | None:
 
 
 def gpu_id(number: int) -> str:
-    """Return CUDA's ID of the GPU with this number among the usable GPUs. Raises IndexError: there are fewer."""
+    """Return CUDA's ID of a GPU by its number among the usable GPUs. Raises IndexError if there are fewer GPUs."""
     gpus = visible_gpus()
     return str(number) if gpus is None else gpus[number]
 
@@ -38,7 +38,7 @@ def gpu_id(number: int) -> str:
 def configure(tf: Any, job: Job) -> None:
     """Set device and threads before TensorFlow uses a device. Raises RuntimeError: no GPU was assigned to this rank."""
     if job.device == "cpu":
-        os.environ[VISIBLE] = NO_GPU  # never use a GPU without a request
+        os.environ[VISIBLE] = NO_GPU  # never use a GPU unless it was requested
         tf.config.set_visible_devices([], "GPU")
     elif os.environ.get(VISIBLE, "") in ("", NO_GPU):
         raise RuntimeError("device gpu: the scheduler assigned no GPU to this rank")

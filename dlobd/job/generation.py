@@ -1,7 +1,8 @@
-"""Generation of a data set on the nodes, without source files: its own Spark job, one task a file.
+"""Generation of a data set on the nodes, without source files: its own Spark job, one task per file.
 
 Each task writes its file piece by piece into the storage, so that no process holds more than a piece, and returns the
-checksum. The driver then writes the last file, which marks the others as complete: without it they count as absent.
+checksum. The driver then writes the last file, which marks the others as complete: without it these files count as
+absent.
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Result of a task: its file."""
+    """Result of a task, with the file that it wrote."""
 
     path: str
     checksum: str
-    peak_bytes: int  # resident, of the task's Python worker
-    failure: str = ""  # cause, if the file could not be written
+    peak_bytes: int  # peak resident memory of the task's Python worker
+    failure: str = ""  # cause, if the file could not be written; else empty
 
 
 def parts_of(experiment: Experiment, base: str) -> dict[str, Part]:

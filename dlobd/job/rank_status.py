@@ -33,22 +33,24 @@ if TYPE_CHECKING:
     from dlobd.job.description import Markers
 
 VARIABLE = "_DLOBD_RANK_STATUS"
-"""Variable with host, port and secret of the driver's server, as JSON. For dlobd's processes only."""
+"""Environment variable with host, port and secret of the driver's server, as JSON. It is private to dlobd's
+processes."""
 
 LINE_BYTES = 1 << 16
 
 FIRST_LOOK_S, LONGEST_PAUSE_S = 2.0, 10.0
-"""The first pause before the driver reads the markers, and the longest: pauses double. So the driver notices a rank
-whose host cannot reach it, with a few requests to the NameNode in a job."""
+"""The first and the longest pause before the driver reads the markers; pauses double. So the driver needs few requests
+to the NameNode to notice a rank whose host cannot reach it."""
 
 SETTLE_S = 0.5  # wait for the report of a death after a failure: a peer of the dead rank may have reported first
 
 TIMEOUT_S = 2.0
-"""Timeout of each step of a message. A rank that cannot reach the driver ends after it: its marker is written."""
+"""Timeout of each step of a message. A rank that cannot reach the driver ends after this time: its marker is written
+already."""
 
 
 def _mac(secret: bytes, kind: bytes, message: bytes) -> bytes:
-    # BLAKE2's own keyed mode: a fork may leave the locks of OpenSSL's taken, see `dlobd.tracing.clock_sync`
+    # BLAKE2's keyed mode, because a fork may leave OpenSSL's locks taken; see `dlobd.tracing.clock_sync`
     return hashlib.blake2s(kind + message, key=secret).hexdigest().encode()
 
 
@@ -70,7 +72,7 @@ class StatusServer:
                 try:
                     status._receive(self)
                 except (OSError, ValueError) as error:
-                    # in one write, because threads share stderr
+                    # a single write, because threads share stderr
                     sys.stderr.write(f"dlobd: refused a status message of {self.client_address[0]}: {error}\n")
 
         self._server = socketserver.ThreadingTCPServer((host, 0), Handler)
@@ -130,7 +132,7 @@ class StatusServer:
 
 
 def send(message: Mapping[str, str | int], environment: Mapping[str, str] = os.environ) -> bool:
-    """Send a message to the driver; return False without a driver, or if it cannot be reached. Never raises."""
+    """Send a message to the driver; return False if there is no driver or it cannot be reached. Never raises."""
     try:
         server = json.loads(environment[VARIABLE])
         address, secret = (str(server["host"]), int(server["port"])), str(server["secret"]).encode()
@@ -150,7 +152,7 @@ class JobStatus:
     """Status of a job's ranks, known to its driver from their messages and, at intervals, from their markers.
 
     Its pickle, for executors, contains the markers only, which have the same `report_failure` and `report_death`.
-    Without a server, as the driver cannot listen, only the markers are read.
+    If there is no server because the driver cannot listen, only the markers are read.
     """
 
     def __init__(self, markers: Markers, server: StatusServer | None) -> None:
@@ -170,7 +172,7 @@ class JobStatus:
         return self._marked[0] | (self._server.done() if self._server else frozenset())
 
     def failure(self) -> str | None:
-        """Return the known cause of a failure in one line; None without a failure."""
+        """Return the known cause of a failure in one line; None if there is no failure."""
         reported = self._server.failure() if self._server else None
         if reported is None:
             self._read_if_due()
@@ -186,7 +188,7 @@ class JobStatus:
         return failure
 
     def wait(self, finished: frozenset[int], timeout_s: float) -> None:
-        """Wait until more ranks than `finished` are done, or a rank has failed, or the timeout is over."""
+        """Wait until more ranks than `finished` are done, or a rank has failed, or the timeout expires."""
         if self._server:
             self._server.wait(finished, timeout_s)
         else:

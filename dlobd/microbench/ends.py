@@ -1,12 +1,13 @@
-"""A channel between two processes: latency of a ping-pong, and bandwidth one way.
+"""Measures a channel between two processes: latency of a ping-pong, and bandwidth in one direction.
 
-    python -m dlobd.microbench.ends PLAN             an end; reads the address of the listening end from stdin
+    python -m dlobd.microbench.ends PLAN             runs an end, which reads the address of the listening end from
+    stdin
 
 latency      half of a round trip of two messages of the same size
 bandwidth    messages in one direction, then an empty answer; WINDOW messages are in transit if the library makes
              progress in the background, as in UCX's own program, otherwise one
 
-A figure is a mean over `calls`, after `warm_up_calls`. Compare figures of several runs, not within a run.
+A figure is a mean over `calls`, after `warm_up_calls`. Compare figures of several runs, not figures within a run.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ SECRET = b"of a micro-benchmark"
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A measurement: latency or bandwidth of messages of one size."""
+    """Measurement of latency or bandwidth with messages of one size."""
 
     what: str
     size_bytes: int
@@ -46,7 +47,7 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The work of an end, which runs on `core`."""
+    """Work of an end, which runs on `core`."""
 
     library: str
     transport: str
@@ -141,7 +142,7 @@ def _stream(
             connection.recv(into, deadline_s)
         connection.send(b"", deadline_s)
         return
-    pending: deque[Any] = deque()  # all of the same memory, which does not change
+    pending: deque[Any] = deque()  # all messages are in the same memory, which does not change
     for _ in range(calls):
         if not window:
             connection.send(message, deadline_s)

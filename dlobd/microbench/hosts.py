@@ -1,4 +1,4 @@
-"""Processes of a measurement, and hosts: network namespaces that a bridge in a further namespace connects.
+"""Processes of a measurement, and its hosts: network namespaces, connected by a bridge in another namespace.
 
 The links carry no other traffic.
 """
@@ -24,9 +24,9 @@ INTERFACE = "eth1"
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A namespace and its address on the link."""
+    """Network namespace and its address on the link."""
 
-    namespace: str  # empty for this machine
+    namespace: str  # name of the namespace; empty for this machine
     address: str
 
     @property
@@ -36,10 +36,10 @@ class Host:
 
 
 class HostProcess:
-    """A process of a measurement on a host, with a plan as its argument; the end of the block kills it."""
+    """Process of a measurement on a host, with a plan as its argument. The end of the context kills it."""
 
     def __init__(self, module: str, plan: object, host: Host, failure: str, patience_s: float) -> None:
-        self._failure = failure  # begins the message of a failure
+        self._failure = failure  # beginning of the message of a failure
         self._patience_s = patience_s
         self._process = subprocess.Popen(
             [*host.command, sys.executable, "-m", module, json.dumps(plain(plan))],
@@ -63,7 +63,8 @@ class HostProcess:
         self._process.stdin.flush()
 
     def line(self) -> str:
-        """Return its next line of output. Its calls have deadlines, so that it ends."""
+        """Return the next line of its output. Waits without a deadline, because the calls of the process have
+        deadlines."""
         assert self._process.stdout is not None
         if not (line := self._process.stdout.readline().strip()):
             self._fail()

@@ -1,7 +1,7 @@
-"""Measurement of UCX's own C program, ucx_perftest, with the channel's libucp, as a reference.
+"""Reference measurement with UCX's own C program, ucx_perftest, and the channel's libucp.
 
-Its tests tag_lat and tag_bw correspond to `ends`; tag_bw keeps up to 32 messages in transit, its default. It comes with
-UCX (Debian: ucx-utils), or with the package `libucx-cu13`; its program runs with another libucp of its version.
+Its tests tag_lat and tag_bw correspond to `ends`; tag_bw keeps up to 32 messages in transit, its default. The program
+comes with UCX (Debian: ucx-utils), or with the package `libucx-cu13`; it also runs with another libucp of its version.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Measures an all-reduce, or a whole exchange, between rank processes on separate hosts.
 
-    python -m dlobd.microbench.ranks PLAN            a rank, or the driver, which prints the address of its store
+    python -m dlobd.microbench.ranks PLAN            runs a rank, or the driver, which prints the address of its store
 
 all-reduce   of an array of float32, like MPI_Allreduce: without packing, and without a barrier between calls
 exchange     of tensors: pack, wait for peers, wire and unpack, as in a training step
@@ -42,7 +42,7 @@ PORT = 23456  # port of TensorFlow's servers; all ports of a namespace are free
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A measurement: an all-reduce of an array, or an exchange of tensors with these shapes, of float32."""
+    """Measurement of an all-reduce of an array, or of an exchange of tensors, with these shapes and of float32."""
 
     shapes: tuple[tuple[int, ...], ...]
     calls: int
@@ -55,13 +55,13 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The work of a process."""
+    """Work of a process."""
 
     exchange: str
     channel: str
     library: str
     servers: int
-    rank: int  # or DRIVER for the process with the key-value store and the PMI server
+    rank: int  # rank, or DRIVER for the process with the key-value store and the PMI server
     addresses: tuple[str, ...]
     book: str  # the value of RENDEZVOUS, which the driver prints
     works: tuple[Work, ...]
@@ -123,7 +123,7 @@ def _drive(plan: Plan) -> None:
 
 
 def _tensorflow(exchange: Any, peers: Sequence[str], rank: int) -> Any:
-    """Return TensorFlow for its own exchanges. dlobd's exchanges use only the buffer protocol, which arrays have."""
+    """Return TensorFlow for its own exchanges; dlobd's exchanges use only the buffer protocol of arrays."""
     if exchange.inside_step or type(exchange).__module__.rpartition(".")[2].startswith("tf_"):
         os.environ.update(exchange.environment(peers, rank))
         import tensorflow

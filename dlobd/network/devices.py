@@ -6,7 +6,7 @@
     .../ports/N/gids/I, gid_attrs/types/I, gid_attrs/ndevs/I
 
 Source: Documentation/ABI/stable/sysfs-class-infiniband of Linux; `parent` is in drivers/infiniband/sw/rxe/rxe_verbs.c.
-Values that cannot be read are None, never a guess.
+Values that cannot be read are None, never a guess. `dlobd.run.preflight.channels` decides whether a device is usable.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """RDMA device."""
+    """RDMA device of this host."""
 
     name: str
     ports: tuple[Port, ...]
-    soft: bool | None  # its driver is software: useful for tests only; its `rate` is fictitious
+    soft: bool | None  # True for a software driver, which is useful for tests only; its `rate` is fictitious
     parent: str | None  # the interface that carries a software device's packets
     driver: str | None
     firmware: str | None
-    bus: str | None  # path of its hardware; interfaces of the same hardware have the same
+    bus: str | None  # path of its hardware, equal for all interfaces of the hardware
 
 
 def read_text(path: Path) -> str | None:
@@ -62,7 +62,7 @@ def read_text(path: Path) -> str | None:
 
 
 def read_number(path: Path) -> int | None:
-    """Return the integer in a file; None if there is none."""
+    """Return the integer in a file; None if the file has no integer."""
     text = read_text(path)
     try:
         return int(text) if text is not None else None

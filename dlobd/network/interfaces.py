@@ -38,8 +38,8 @@ class Interface:
     state: str | None  # up, down, lowerlayerdown ...; loopback and tunnels are `unknown` while they are up
     addresses: tuple[str, ...]  # IPv4 addresses
     mtu_bytes: int | None
-    speed_mbit_per_s: int | None  # none for virtual interfaces, too
-    mode: str = ""  # of IP over InfiniBand, datagram or connected; empty for others
+    speed_mbit_per_s: int | None  # None also for virtual interfaces
+    mode: str = ""  # mode of IP over InfiniBand, datagram or connected; empty for others
 
     @property
     def kind(self) -> str:
@@ -63,7 +63,7 @@ def interfaces(root: Path = SYSFS, addresses: Mapping[str, Sequence[str]] | None
 
 
 def network_of(device: str) -> IPv4Network | None:
-    """Return the IPv4 network of a device, an address being a network of one; None if the device is a name."""
+    """Return the IPv4 network of a device (an address is a network of size 1); None if the device is a name."""
     try:
         return IPv4Network(device)
     except ValueError:
@@ -78,7 +78,8 @@ def resolve(
     The device is the name of an interface, whose first address is used; an address; or a network in CIDR notation.
 
     Raises UsageError: no interface has this name; the nearest name is suggested. Raises SetupError: no interface, or
-    more than one, has such an address; or it is not IP over InfiniBand as required, is down, or has no address.
+    more than one, has such an address; or the interface is not IP over InfiniBand as required, is down, or has no
+    address.
     """
     found = interfaces(root, addresses)
     network = network_of(device)
@@ -120,7 +121,7 @@ def _within(network: IPv4Network, device: str, found: Sequence[Interface]) -> In
         both = ", ".join(f"{interface.name} ({_address_in(network, interface)})" for interface in inside)
         raise SetupError(
             f"This host has more than one interface with an address in {device}: {both}.",
-            f"give the name of one, such as {inside[0].name}, or a smaller network",
+            f"name one interface, such as {inside[0].name}, or a smaller network",
         )
     return inside[0]
 
@@ -133,7 +134,7 @@ def _address_in(network: IPv4Network, interface: Interface) -> str:
 
 
 def with_address(address: str, root: Path = SYSFS) -> Interface | None:
-    """Return the interface with an IPv4 address, for all of 127/8 loopback; None if it is not of this host."""
+    """Return the interface with an IPv4 address (127/8 is loopback); None if no interface of this host has it."""
     loopback = address.startswith("127.")
     for interface in interfaces(root):
         if address in interface.addresses or (loopback and interface.type == LOOPBACK):
@@ -142,7 +143,7 @@ def with_address(address: str, root: Path = SYSFS) -> Interface | None:
 
 
 def towards(host: str) -> Interface | None:
-    """Return the interface by which packets to an IPv4 address leave, by the kernel's routes; None if it is unknown.
+    """Return the interface on the kernel's route to an IPv4 address; None if the interface is unknown.
 
     Packets to this host's own addresses go over loopback. Raises SetupError: there is no route.
     """
@@ -156,7 +157,7 @@ def towards(host: str) -> Interface | None:
 
 
 def carrying(local: str, remote: str) -> Interface | None:
-    """Return the interface of a connection between two IPv4 addresses of which `local` is this host's."""
+    """Return the interface of a connection between two IPv4 addresses; `local` is an address of this host."""
     both_here = with_address(remote) is not None
     return with_address("127.0.0.1" if both_here else local)
 

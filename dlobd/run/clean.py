@@ -1,4 +1,4 @@
-"""Lists and removes the files that dlobd keeps on this machine. Files of others are never touched."""
+"""Lists and removes the files that dlobd keeps on this machine. Files of other programs are never touched."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def remove(entry: KeptFiles) -> None:
 
 def _remove_all(entry: KeptFiles) -> None:
     for path in entry.paths:
-        if path.is_symlink():  # moved by a user: other files may be there
+        if path.is_symlink():  # a user has moved the directory, and its target may contain other files
             raise SetupError(f"{path} is a symbolic link to {path.resolve()} and is not removed.", "remove it by hand")
         try:
             shutil.rmtree(path)

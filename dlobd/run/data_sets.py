@@ -1,4 +1,4 @@
-"""Data sets on this machine: lists them, and fetches those that do not come with dlobd."""
+"""Lists the data sets on this machine, and fetches data sets that do not come with dlobd."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from dlobd.user_file import MemberRef
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A data set that can be fetched as a .tar.gz."""
+    """Data set that can be fetched as a .tar.gz."""
 
-    folder: str  # in a data folder
-    url: str  # of the archive on its authors' site
+    folder: str  # folder below a data folder
+    url: str  # URL of the archive on its authors' site
     archive: PublishedFile
-    inside: str  # directory of the members in the archive
+    inside: str  # directory in the archive that has the members
     members: tuple[PublishedFile, ...]
 
     @property
@@ -53,7 +53,7 @@ PUBLISHED = {
 
 @dataclass(frozen=True, slots=True)
 class LocalDataSet:
-    """A data set as it is on this machine. `why` says what to do if it is missing."""
+    """State of a data set on this machine. `why` says what to do if it is missing."""
 
     name: str
     state: Literal["whole", "partial", "missing", "generated"]
@@ -73,7 +73,7 @@ def _local(name: str) -> LocalDataSet:
         return LocalDataSet(name, "missing", 0, None, why)
     try:
         files = user.files(dataset_of(replace(load("softmax-mnist"), dataset=MemberRef(name))))
-    except DlobdError as error:  # of another package
+    except DlobdError as error:  # data set of another package
         return LocalDataSet(name, "missing", 0, None, error.what)
     if not files:
         return LocalDataSet(name, "generated", 0, None)
@@ -110,15 +110,15 @@ def fetch(
             None: the authors' site.
 
     Raises:
-        UsageError: `source` is none of these.
-        SetupError: the files cannot be fetched, differ from the published ones, or do not fit on the disk.
+        UsageError: `source` is neither a URL nor a path.
+        SetupError: the files cannot be fetched, differ from the published files, or do not fit on the disk.
     """
     folder = top / dataset.folder
     with locked(folder / ".lock"):
         if all(_is_whole(folder / member.name, member) for member in dataset.members):
             progress(f"all files are in {folder} already")
             return folder
-        for stale in folder.glob(".*.bin.*"):  # of a command that was killed: we hold the lock
+        for stale in folder.glob(".*.bin.*"):  # left by a killed command; this process holds the lock
             stale.unlink()
         local_source = Path(source).expanduser() if source else None
         if local_source and local_source.exists():
@@ -163,7 +163,7 @@ def _from_site(
         _check_space(folder, dataset.bytes + dataset.archive.bytes)
         download(url, dataset.archive, archive, remedy, progress, timeout_s)
     progress(f"unpacking {archive.name}")
-    if difference := dataset.archive.mismatch(archive):  # of an earlier command
+    if difference := dataset.archive.mismatch(archive):  # left by an earlier command
         archive.unlink()
         raise SetupError(f"The archive {archive} {difference}.", "run the same command again")
     _unpack(archive, dataset, folder, remedy)
@@ -180,13 +180,13 @@ def _check_space(folder: Path, size: int) -> None:
 
 def _unpack(archive: Path, dataset: Published, folder: Path, remedy: str) -> None:
     """Unpack the members, and nothing else. A member gets its name after its checksum was verified.
-    Raises SetupError if the archive is damaged or has another content, or the folder cannot be written."""
+    Raises SetupError if the archive is damaged or has different content, or the folder cannot be written."""
     wanted = {f"{dataset.inside}/{member.name}": member for member in dataset.members}
     not_published = f"The archive {archive.name} is not the published one"
     try:
         with tarfile.open(archive, "r|gz") as tar:
             for entry in tar:
-                # the archive never decides where a file goes, and a link leads to another file
+                # paths in the archive are not trusted, and a link could point to another file
                 if not entry.isreg() or not (member := wanted.pop(entry.name, None)):
                     continue
                 content = tar.extractfile(entry)

@@ -1,7 +1,7 @@
 """Downloads a published file over HTTP and resumes an interrupted download.
 
-The bytes that have arrived are in NAME.part, where the next attempt continues. The file gets its name after its
-checksum has been verified.
+Received bytes are in NAME.part, where the next attempt continues. The file is renamed after its checksum has been
+verified.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from dlobd.errors import SetupError
 from dlobd.hadoop.failures import reason
 
 ATTEMPTS = 5
-"""Attempts of one command. It gives up earlier if an attempt brings no bytes."""
+"""Maximum number of attempts of a command. It gives up earlier if an attempt receives no bytes."""
 
 TIMEOUT_S = (10.0, 30.0)
-"""Timeouts to connect, and between two pieces of the answer."""
+"""Timeouts for connecting, and between two pieces of the answer."""
 
 READ_BYTES = 1 << 16
 PROGRESS_BYTES = 10_000_000
@@ -31,14 +31,14 @@ PROGRESS_BYTES = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class PublishedFile:
-    """A file with the size and checksum that its authors published."""
+    """File with the size and checksum that its authors published."""
 
     name: str
     bytes: int
     md5: str
 
     def mismatch(self, path: Path) -> str:
-        """Compare a file with the published one; return the difference in words, or an empty string."""
+        """Compare a file with the published size and checksum; return the difference in words, or an empty string."""
         with path.open("rb") as file:
             md5 = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
         if md5 == self.md5:
@@ -56,7 +56,7 @@ def download(
     progress: Callable[[str], None],
     timeout_s: tuple[float, float] = TIMEOUT_S,
 ) -> None:
-    """Download `file` to `path`. Raises SetupError, which ends with `remedy`, if that fails."""
+    """Download `file` to `path`. Raises SetupError, which ends with `remedy`, if the download fails."""
     part = path.with_name(f"{path.name}.part")
     for attempt in range(1, ATTEMPTS + 1):
         had = _size(part)
@@ -100,7 +100,7 @@ def _append(
             raise SetupError(f"{url} answered {response.status_code} {response.reason}.", remedy)
         start, total = _range(response)
         if start != (had if response.status_code == requests.codes.partial_content else 0):
-            part.unlink()  # so that the next attempt starts over
+            part.unlink()  # removed, so that the next attempt starts over
             raise SetupError(f"{url} answered with bytes from {start}, not from {had}.", remedy)
         if total not in (None, file.bytes):
             raise SetupError(f"{url} has {total} bytes, expected {file.bytes}.", remedy)
@@ -132,7 +132,7 @@ def _receive(
         data = response.raw.read(READ_BYTES, decode_content=False)
         if not data:
             return
-        # at most one byte too many: that spoils the checksum without filling the disk
+        # at most one byte too many, which makes the checksum fail without filling the disk
         arrived += output.write(data[: file.bytes + 1 - arrived])
 
 

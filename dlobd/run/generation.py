@@ -15,22 +15,22 @@ from dlobd.run.collect import application
 from dlobd.run.observer import Report
 from dlobd.run.place.base import Place
 from dlobd.run.schedulers.base import Submission
-from dlobd.run.submit import submit
+from dlobd.run.submitted_process import submit
 from dlobd.schema import Experiment
 from dlobd.trust import reasons
 
 FROM_BYTES = 512 << 20
-"""Smallest size generated on the nodes. Spark starts in 15 to 20 s; a client generates and writes about as much in that
-time, at 30 to 60 MB/s, and less over a network."""
+"""Smallest size generated on the nodes. Spark starts in 15 to 20 s. In this time a client generates and writes about
+this amount at 30 to 60 MB/s, and less over a network."""
 
 BELOW = "logs/generation"
-"""Directory of this job's logs and evidence in the run's bundle; it has the folders of a bundle."""
+"""Directory in the run's bundle for this job's logs and evidence; it has the same folders as a bundle."""
 
 
 def wanted(experiment: Experiment) -> bool:
     """Return True if the data set is large and can be generated anywhere, and a cluster exists."""
     if experiment.dataset.path:
-        return False  # its class exists only here
+        return False  # the class of a user's data set exists only on this machine
     dataset = dataset_of(experiment)
     samples = experiment.train_samples + experiment.test_samples
     large = samples * layout_of(dataset).record_bytes >= FROM_BYTES
@@ -45,7 +45,7 @@ def make(experiment: Experiment, place: Place, bundle: Bundle, report: Report, b
         KeyboardInterrupt: the user or the system ended it.
     """
     report(f"prepare: making data set {experiment.dataset} on the nodes, by Spark")
-    place.prepare("")  # creates the directory of its event log
+    place.prepare("")  # creates the directory of the job's event log
     inner = Bundle(bundle.path / BELOW)
     for folder in (inner.logs, inner.evidence):
         folder.mkdir(parents=True)
@@ -77,7 +77,7 @@ def make(experiment: Experiment, place: Place, bundle: Bundle, report: Report, b
     inner.redact_driver_logs()
     if window.exit_code or window.ended_by:
         place.collect(window, None, inner)
-    elif place.rm_url and window.application_id:  # else the run's window would include waiting for its containers
+    elif place.rm_url and window.application_id:  # otherwise the run would wait for its containers
         application.await_end(place.rm_url, (), window.application_id, kill=False)
     if window.ended_by == "interrupt":
         raise KeyboardInterrupt

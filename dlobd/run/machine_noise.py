@@ -1,8 +1,8 @@
-"""Measurement noise of this machine: timers, loops and round trips now, and the wall times of earlier runs.
+"""Measurement noise of this machine: timers, loops and round trips, and the wall times of earlier runs.
 
 `FULL` takes about 5 s; `SHORT`, before every run, about 0.6 s. The figures hold only for the moment: on a shared
-machine other load may start at any time. Loops of milliseconds do not show the variation between runs, which have JVMs,
-a disk and waits; earlier runs do.
+machine other load may start at any time. Loops of milliseconds do not show the variation between runs, which use JVMs,
+a disk and waits; the wall times of earlier runs do.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LOOP_NS = 25_000_000
 PING_BYTES = 64
 
 MAX_BUNDLES = 50
-"""Largest number of bundles to read. 50 take about 30 ms."""
+"""Maximum number of bundles to read, which takes about 30 ms."""
 
 ALL = "this machine, which runs all of it"
 CLIENT = "the client machine; the cluster's nodes were not measured"
@@ -88,7 +88,7 @@ def _sleeps(effort: Effort) -> list[int]:
 
 
 def _loops(effort: Effort) -> list[int]:
-    """Return durations of equal work. Its size is chosen once, so that it takes about LOOP_NS."""
+    """Return durations of equal work. The size of the work is chosen once, so that it takes about LOOP_NS."""
 
     def work(rounds: int) -> int:
         start_ns = time.monotonic_ns()
@@ -149,7 +149,7 @@ def _steal_share(before: Sequence[int], after: Sequence[int]) -> float | None:
 def earlier_walls_ns(bundle: Bundle, record: Mapping[str, object]) -> list[int]:
     """Return the wall times of the latest successful runs, oldest first. Damaged records are skipped.
 
-    The experiment key and the machine of the new run's `record` must be equal.
+    Only runs with the experiment key and machine of the new run's `record` count.
     """
     wanted = _identity(record)
     beside = sorted(path for path in bundle.path.parent.glob("*/run.json") if RUN_ID.fullmatch(path.parent.name))

@@ -1,10 +1,10 @@
-"""A run that the user submits: dlobd prepares it, and collects it after its end over the cluster's interfaces.
+"""Run that the user submits by hand: dlobd prepares it, and collects it after its end over the cluster's interfaces.
 
     prepare   data set, environment and jars in HDFS, a bundle, and the line that submits the job
     collect   logs and records of the application -> the bundle -> trace, attribution, checks
 
-The application carries the run's ID as a YARN tag, by which it is found again. Its window is that of the
-ResourceManager, from the accepted submission to the observed end.
+The application carries the run's ID as a YARN tag, by which dlobd finds it. The ResourceManager defines the window,
+from the accepted submission to the observed end.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _TAG = re.compile(r"\bdlobd-(\d{8}t\d{6}z-[0-9a-f]{4})\b")
 
 def prepare(chosen: Runnable, cluster: ExternalCluster, out: Path, report: Report) -> tuple[Path, str]:
     """Prepare a run without submitting it; return its bundle and the shell line that submits it.
-    Raises UsageError, SetupError or ClusterError if it cannot be prepared; no bundle is left."""
+    Raises UsageError, SetupError or ClusterError if the run cannot be prepared; no bundle is left."""
     if isinstance(chosen, OwnJob):
         raise UsageError("--by-hand is for dlobd's own experiments.", "omit --by-hand or --job")
     external.check(experiment := chosen)
@@ -82,12 +82,13 @@ def _describe(experiment: Experiment, job: Job, place: ExternalHadoop) -> None:
 
 
 def logging_line(line: str, logs: Path) -> str:
-    """Return a line for any POSIX shell that runs `line` and exits with the same code.
+    """Return a command line for any POSIX shell, which runs `line` and exits with its exit code.
 
-    Its stderr, which names the application, goes to the terminal and into driver.stderr; its stdout into driver.stdout.
+    The stderr of `line`, which names the application, goes to the terminal and into driver.stderr; its stdout goes into
+    driver.stdout.
     """
     out, err = (shlex.quote(str(logs / name)) for name in ("driver.stdout", "driver.stderr"))
-    # the status of a pipe is that of tee: descriptor 3 carries the status of the line around it
+    # the exit status of a pipe is that of tee, so descriptor 3 carries the status of the line past it
     return f"{{ {{ {line} > {out} 3>&-; echo $? >&3; }} 2>&1 | tee {err} >&2; }} 3>&1 | (read code; exit $code)"
 
 
@@ -95,7 +96,7 @@ def collect_application(ref: str, cluster: ExternalCluster, out: Path, report: R
     """Fill the bundle of an ended application, or create it if another machine prepared the run; return its path.
 
     Args:
-        ref: the ID of the application or of the run, or `latest` for the latest run in `out` that waits for it.
+        ref: the ID of the application or of the run, or `latest` for the latest run in `out` that waits for collection.
 
     Raises:
         UsageError: there is no such application, it still runs, or dlobd did not prepare it.
@@ -116,7 +117,7 @@ def collect_application(ref: str, cluster: ExternalCluster, out: Path, report: R
     report(f"collect: {application_id}")
     bundle.add_json(_window(application_id, rm_record), files.WINDOW)
     missing = [*_driver(bundle, job), *_model(bundle, experiment, place, run_dir)]
-    # in client mode HDFS logs lines of the run from the driver's start, before the ResourceManager knows of it
+    # in client mode HDFS logs lines of the run from the driver's start, before the ResourceManager does
     begin_ms = rm_record["startedTime"] - (0 if job.deploy_mode == "cluster" else external.SLACK_MS)
     home = run_dir.partition("/dlobd/")[0]
     query = evidence.LogQuery(
@@ -149,7 +150,7 @@ def _window(application_id: str, rm_record: JsonObject) -> dict[str, object]:
 
 def _run_id(ref: str, out: Path) -> str:
     if store.RUN_ID.fullmatch(ref):
-        return ref  # another machine may have prepared it
+        return ref  # another machine may have prepared the run
     if ref != store.LATEST:
         raise UsageError(
             f"{ref!r} is neither a YARN application id nor a run id.",
@@ -177,7 +178,8 @@ def _submitted(run_id: str, rm_url: str) -> str:
         return ids[0]
     if ids:
         raise UsageError(
-            f"The command of run {run_id} was submitted {len(ids)} times: {', '.join(ids)}.", "name one of them"
+            f"The command of run {run_id} was submitted {len(ids)} times: {', '.join(ids)}.",
+            "name one of them by its ID",
         )
     raise UsageError(
         f"The ResourceManager at {rm_url} knows no application of run {run_id}.",
@@ -189,7 +191,8 @@ def _check_ended(application_id: str, rm_record: JsonObject, rm_url: str) -> Non
     if not rm_record:
         raise UsageError(
             f"The ResourceManager at {rm_url} knows no {application_id}.",
-            "see its /cluster/apps page; it keeps yarn.resourcemanager.max-completed-applications of them",
+            "see the ResourceManager's /cluster/apps; it lists the latest "
+            "yarn.resourcemanager.max-completed-applications applications",
         )
     if rm_record.get("state") not in application.ENDED:
         raise UsageError(f"{application_id} is {rm_record.get('state')}.", "collect it when it has ended")
@@ -244,7 +247,7 @@ def _model(bundle: Bundle, experiment: Experiment, place: ExternalHadoop, run_di
 
 
 def _driver(bundle: Bundle, job: Job) -> list[str]:
-    """Redact the driver's files. The cluster does not have them if the driver ran beside spark-submit."""
+    """Redact the driver's files, which the cluster does not have if the driver ran beside spark-submit."""
     bundle.redact_driver_logs()
     if job.deploy_mode == "cluster":
         return []

@@ -1,4 +1,4 @@
-"""Callbacks of a run: lines about its progress, and hooks for callers of `dlobd.run.runner.run`."""
+"""Callbacks of a run: progress lines, and hooks for callers of `dlobd.run.runner.run`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dlobd.bundle.store import Bundle
 from dlobd.run.schedulers.base import Command
 
 Report = Callable[[str], None]
-"""Receives a line for each step of a command when the step begins."""
+"""Function that receives a line for each step of a command when the step begins."""
 
 
 def prefixed(report: Report, phase: str) -> Report:
@@ -17,7 +17,7 @@ def prefixed(report: Report, phase: str) -> Report:
 
 
 class RunObserver:
-    """Hooks of a run. Subclasses override those that they need."""
+    """Hooks of a run. Subclasses override the hooks that they need."""
 
     def created(self, bundle: Bundle) -> None:
         """Receive the new bundle before anything is started."""

@@ -1,8 +1,9 @@
 """Ends YARN applications that a killed dlobd command has left running.
 
-Only a driver inside the cluster outlives its dlobd; the kernel ends a driver beside spark-submit. Each run writes a
-note to the cache directory before it submits, and removes the note when its application has ended. Only applications
-with a note of a dead dlobd process are ended: never those of another user, or those submitted by hand.
+Only a driver inside the cluster outlives its dlobd process; the kernel ends a driver beside spark-submit. Each run
+writes a note to the cache directory before it submits, and removes the note when its application has ended. Only
+applications with a note of a dead dlobd process are ended: never applications of another user, or applications
+submitted by hand.
 """
 
 from __future__ import annotations
@@ -41,21 +42,22 @@ class Submission:
     owner: ProcessId
 
     def orphaned(self) -> bool:
-        """Return True if its dlobd is certainly dead. On another machine this is unknown."""
+        """Return True if its dlobd process is certainly dead. The state of a process on another machine is unknown."""
         here = clock.domain().split("/")
         there = self.domain.split("/")
         if there[0] != here[0] or "unknown" in there[1:] + here[1:]:
             return False
         if there[1] != here[1]:
-            return True  # the machine has rebooted since
+            return True  # the machine has rebooted since the submission
         return there == here and not self.owner.alive
 
 
 @contextmanager
 def watched(run_id: str, rm_url: str | None) -> Iterator[None]:
-    """Keep a note of the run until the context ends without an exception; else its application may still run.
+    """Keep a note of the run until the context ends. After an exception the note stays, because the application may
+    still run.
 
-    Without `rm_url` no application outlives dlobd, so that no note is necessary.
+    If there is no `rm_url`, no application outlives dlobd and no note is necessary.
     Raises SetupError if the cache directory cannot be written.
     """
     owner = identify(os.getpid())
@@ -71,7 +73,7 @@ def watched(run_id: str, rm_url: str | None) -> Iterator[None]:
 
 
 def end_orphans(rm_url: str, nm_urls: Sequence[str], report: Report) -> None:
-    """End the orphaned applications of this ResourceManager and report each."""
+    """End the orphaned applications of this ResourceManager and report each application."""
     for path in sorted(_directory().glob("*.json")):
         note = _read(path)
         if note is None or note.rm_url != rm_url or not note.orphaned():
@@ -88,7 +90,8 @@ def end_orphans(rm_url: str, nm_urls: Sequence[str], report: Report) -> None:
 
 
 def applications(rm_url: str, tag: str) -> list[JsonObject] | None:
-    """Return the ResourceManager's records of applications with a tag, oldest first; None without an answer."""
+    """Return the ResourceManager's records of applications with a tag, oldest first; None if the ResourceManager does
+    not answer."""
     answer = HadoopWeb.get_json(f"{rm_url}/ws/v1/cluster/apps", applicationTags=tag)
     if answer is None:
         return None

@@ -1,6 +1,6 @@
-"""The user's own model: tried in a separate process before anything is started, and sent to the job.
+"""Trial of the user's own model in a separate process before anything is started, and its upload for the job.
 
-Every failure becomes one line: the file raises, hangs, ends its process, or does not fit the data set.
+Every failure becomes one line, also if the file raises, hangs, ends its process, or does not fit the data set.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ TRIAL_TIMEOUT_S = 120
 
 
 def check(experiment: Experiment, report: Report | None = None) -> None:
-    """Try the model unless it is one of dlobd's. The same model and data are tried once per process.
+    """Try the model unless it is built in. The same model and data are tried once per process.
 
     Raises:
-        UsageError: it does not load, build or train a step, or it does not fit the data set.
-        SetupError: its package is not installed.
+        UsageError: the model does not load, build or train a step, or does not fit the data set.
+        SetupError: the model's package is not installed.
     """
     model = experiment.model
     if not model.path and not MODELS.row(model).package:
@@ -66,7 +66,7 @@ def send(experiment: Experiment, job: Job, storage: Storage, bundle: Bundle) -> 
     """Copy the file of the user's model to the job's directory, where ranks read it, and into the bundle.
 
     Raises:
-        UsageError: it has changed since the experiment was read.
+        UsageError: the file has changed since the experiment was read.
         ClusterError: the storage refused.
     """
     if not experiment.model.path:
@@ -83,7 +83,7 @@ def send(experiment: Experiment, job: Job, storage: Storage, bundle: Bundle) -> 
 @cache
 def _try(request: str, model: str) -> None:
     process = subprocess.Popen(
-        # -P: as on another machine, modules of the current directory are not found
+        # -P: modules of the current directory are not found, as on another machine
         [sys.executable, "-P", "-m", "dlobd.job.training.model_check"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -102,7 +102,7 @@ def _try(request: str, model: str) -> None:
         out = _rest(process)
         ended = f"it did not end within {TRIAL_TIMEOUT_S} s"
     finally:
-        _kill(process)  # and the processes that the file has started
+        _kill(process)  # also kills the processes that the file has started
     lines = [json.loads(line) for line in out.decode().splitlines()]
     if lines and isinstance(lines[-1], dict):
         if wrong := lines[-1]["wrong"]:

@@ -3,14 +3,14 @@
 The environment is a tarball of packages with a `bin/python` that finds the node's own interpreter of the same minor
 version. It contains
     - the packages that dlobd imports on nodes, with their requirements (`NODES`);
-    - other installed packages that dlobd did not bring, because the user's model or job may need them.
-Packages that dlobd brought for the client and its developers are left out, for example pandas and matplotlib, unless a
-package of the second kind requires them. A user who needs them on nodes brings an archive of venv-pack or conda-pack
-(`check_archive`). dlobd does not use venv-pack, because that copies the finder of an editable install with its absolute
-path, and finds the interpreter only by path.
+    - installed packages that are not dependencies of dlobd, because the user's model or job may need them.
+Dependencies of dlobd's client and developers, for example pandas and matplotlib, are left out unless a package of the
+second kind requires them. A user who needs them on nodes supplies an archive of venv-pack or conda-pack
+(`check_archive`). dlobd does not use venv-pack, because venv-pack copies the finder of an editable install with its
+absolute path, and finds the interpreter only by path.
 
-Archives are named by the hash of their content, so that each is made and uploaded once. Tarballs are streamed to HDFS
-without a local copy of gigabytes.
+Archives are named by the hash of their content, so that each archive is made and uploaded once. Tarballs are streamed
+to HDFS without a local copy of gigabytes.
 """
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip")
 
 NODES = (
     *("hdfs", "numpy", "requests", "spark-tensorflow-distributor", "tensorflow", "tensorflowonspark", "urllib3"),
-    *("cffi", "grpcio", "mpi4py", "mpich", "psutil"),  # the channels' libraries, and the interfaces below them
+    *("cffi", "grpcio", "mpi4py", "mpich", "psutil"),  # libraries of the channels, and their C interfaces
 )
 """The distributions that dlobd's modules import on nodes. TensorFlow requires keras: a model may use tf.keras."""
 
 APART = {"dlobd", "py4j", "pyspark"}
-"""Packages that reach nodes in other ways: by --py-files, and with Spark."""
+"""Packages that reach nodes by --py-files or with Spark."""
 
 BUILD = {"libclang", "pip", "setuptools", "wheel"}
 """Build and installation tools. TensorFlow and others declare some of them as requirements, but no package of NODES
 imports them. `launchers.tfos_compat` replaces pkg_resources for TensorFlowOnSpark, because newer setuptools lack it."""
 
 BUILD_FILES = re.compile(r"tensorflow/include/|.*\.(pyi|pxd|h|hpp|cc|a)$|.*/tests/")
-"""Headers, type stubs and tests of packages that dlobd brings and that do not import them. Other packages keep theirs:
+"""Headers, type stubs and tests, which dlobd's dependencies do not import. Other packages keep these files:
 astropy imports its tests, and lazy_loader reads stubs."""
 
 UNUSED_JARS = re.compile(
@@ -76,7 +76,7 @@ UNUSED_JARS = re.compile(
     re.VERBOSE,
 )
 """Jars of Spark that YARN applications with RDDs, SQL and MLlib do not need: other classes load them only for these
-features. Spark can also be built without them, except for the last one and the compiler."""
+features. Spark can also be built without these jars, except for the last jar and the compiler."""
 
 # PYTHONPATH instead of a virtual environment, which contains the absolute path of its interpreter. Spark's entries come
 # first: pyspark.zip and dlobd's zip.
@@ -93,7 +93,7 @@ exit 127
 
 @dataclass(frozen=True, slots=True)
 class Tarball:
-    """An archive to be written. `files` are its members by name; `scripts` are executable texts by name."""
+    """Archive to be written. `files` are its members by name; `scripts` are executable texts by name."""
 
     name: str
     files: Mapping[str, Path]
@@ -105,7 +105,7 @@ class Tarball:
         return sum(path.lstat().st_size for path in self.files.values())
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the uncompressed archive. Raises SetupError if a file cannot be read, or it has changed."""
+        """Yield the uncompressed archive. Raises SetupError if a file cannot be read or has changed."""
         for name, text in self.scripts.items():
             entry, data = tarfile.TarInfo(name), text.encode()
             entry.mode, entry.size = 0o755, len(data)
@@ -145,7 +145,8 @@ def spark_libs(jars: Path) -> Tarball:
 
 
 def compressed(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Compress `chunks` as one gzip stream by ISA-L: four times as fast as zlib, about the speed of a disk."""
+    """Compress `chunks` as one gzip stream by ISA-L, which is four times as fast as zlib and about as fast as a
+    disk."""
     from isal import isal_zlib
 
     stream = isal_zlib.compressobj(1, wbits=31)
@@ -161,8 +162,8 @@ def archive_name(path: Path) -> str:
 
 
 def check_archive(path: Path) -> None:
-    """Check that a user's conda-pack or venv-pack archive contains a Python of our minor version.
-    Raises UsageError if it does not, or YARN cannot unpack it."""
+    """Check that a user's conda-pack or venv-pack archive contains a Python of our minor version. Raises UsageError if
+    it does not, or if YARN cannot unpack it."""
     remedy = f"pack an environment with {PYTHON} by conda-pack or venv-pack"
     python, minors = False, set()
     if not _ending(path):
@@ -205,7 +206,7 @@ def package() -> Path:
 
 
 def _needed(site: Path) -> list[tuple[Distribution, bool]]:
-    """Return the installed packages to be packed, and True for each that is packed with all files."""
+    """Return the installed packages to pack, and True for each package that is packed with all files."""
     found = importlib.metadata.distributions(path=[str(site)])
     installed = {_normal(each.metadata["Name"]): each for each in found if each.metadata["Name"]}
     requires = {name: _required(name, distribution) for name, distribution in installed.items()}
@@ -216,7 +217,7 @@ def _needed(site: Path) -> list[tuple[Distribution, bool]]:
 
 
 def _reached(start: Set[str], requires: Mapping[str, Set[str]], known: Set[str] = frozenset()) -> set[str]:
-    """Return the installed packages of `start` with all requirements, except those of `known`."""
+    """Return the installed packages of `start` and all their requirements, except packages of `known`."""
     reached, left = set(known), set(start)
     while left:
         name = left.pop()
@@ -279,7 +280,7 @@ def _padded(data: bytes, size: int | None = None) -> bytes:
 
 
 def _files(distribution: Distribution, site: Path, whole: bool) -> Iterator[Path]:
-    """Return a package's files below `lib`, with compiled modules, because nodes would compile at every start."""
+    """Return a package's files below `lib`, including compiled modules, because nodes would compile at every start."""
     for file in distribution.files or []:
         path = Path(os.path.normpath(site / file))
         stays = path.suffix == ".pyc" or (not whole and BUILD_FILES.match(str(file)))

@@ -1,7 +1,7 @@
-"""The page cache: reads and changes its state for the training files, and reads it for the job's environment.
+"""Reads and changes the page cache's state for the training files, and reads it for the job's environment.
 
 Linux only: `mincore` reports the resident pages of a file, `posix_fadvise` drops clean pages that are not mapped.
-A start with a cold cache reads its environment from disk. Only large files determine how long that takes: TensorFlow's
+A start with a cold cache reads its environment from disk. Large files determine the time of this read: TensorFlow's
 libraries, Java's classes and Spark's jars.
 """
 
@@ -18,14 +18,14 @@ from pathlib import Path
 from dlobd.errors import SetupError
 
 WINDOW_BYTES = 1 << 30
-"""Bytes of a file that are mapped at once: a multiple of the page size."""
+"""Maximum bytes of a file that are mapped at once: a multiple of the page size."""
 
 READ_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Residency:
-    """Resident bytes of some files."""
+    """Total and resident bytes of some files."""
 
     resident_bytes: int
     total_bytes: int
@@ -67,7 +67,7 @@ def drop(paths: Iterable[Path]) -> None:
     """Ask the kernel to drop the files' pages. Mapped pages and files in tmpfs stay."""
     for path in paths:
         with path.open("rb") as file:
-            os.fdatasync(file.fileno())  # dirty pages would stay
+            os.fdatasync(file.fileno())  # dirty pages would stay in the cache
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
@@ -90,7 +90,7 @@ def _resident(fd: int, begin: int, size: int) -> int:
                 number = ctypes.get_errno()
                 raise OSError(number, os.strerror(number))
         finally:
-            del view  # else the mapping cannot be closed
+            del view  # otherwise the mapping cannot be closed
     resident = [page & 1 for page in pages]
     whole = sum(resident) * mmap.PAGESIZE
     return whole - (resident[-1] * (-size % mmap.PAGESIZE))
@@ -115,7 +115,8 @@ def environment_parts(java_home: Path | None) -> Parts:
 def environment_residency(parts: Parts) -> dict[str, dict[str, int] | None]:
     """Measure the resident bytes of each part; None if the kernel does not report them.
 
-    It reports them to the owner of a file and to users who may write it. For others it calls all pages resident.
+    The kernel reports them to the owner of a file and to users who may write it. For other users it reports all pages
+    as resident.
     """
 
     def measured(paths: Sequence[Path]) -> dict[str, int] | None:
@@ -134,7 +135,7 @@ def environment_evidence(before: Mapping[str, object], after: Mapping[str, objec
 
 
 def _in_package(name: str, pattern: str) -> list[Path]:
-    """Return files of a package without importing it; none if it is not installed."""
+    """Return files of a package without importing it; empty if the package is not installed."""
     spec = importlib.util.find_spec(name)
     directories = spec.submodule_search_locations or () if spec else ()
     return [path for directory in directories for path in Path(directory).glob(pattern)]

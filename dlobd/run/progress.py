@@ -1,6 +1,6 @@
 """Shows the current step of a command and its duration on stderr; results go to stdout.
 
-On a terminal the last line is updated. Elsewhere each message is a line, repeated after `QUIET_S` seconds of silence.
+On a terminal the last line is updated. Otherwise each message is a line, repeated after `QUIET_S` seconds of silence.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SHARE = re.compile(r"(\d+) of (\d+) MB$")
 
 
 class Progress:
-    """A callable for messages: `with Progress() as progress: progress("starting HDFS")`.
+    """Callable for messages: `with Progress() as progress: progress("starting HDFS")`.
 
     A message that ends in `N of M MB` has a bar. Messages that differ only in N belong to the same step.
     """
@@ -45,7 +45,7 @@ class Progress:
         self._start_s = self._message_s = self._written_s = time.monotonic()
 
     def __call__(self, message: str) -> None:
-        """Show a new step; the previous one has ended."""
+        """Show a new step; the previous step has ended."""
         with self._lock:
             message = " ".join(message.split())
             if not self._moving or _SHARE.sub("", message) != _SHARE.sub("", self._message):
@@ -83,7 +83,7 @@ class Progress:
             self._live.update(task, description=self._message, completed=done)
 
     def _settle(self) -> None:
-        """End the updated line; the next one is below it."""
+        """End the updated line; the next line is below it."""
         if self._message and self._moving:
             for task in self._live.task_ids:
                 self._live.remove_task(task)
@@ -93,7 +93,7 @@ class Progress:
     def _line(self, message: str) -> None:
         now_s = time.monotonic()
         lasting = f" ({now_s - self._message_s:.0f} s)" if self._message and now_s - self._message_s >= 1 else ""
-        # never cut, because users copy it
+        # never truncated, because users copy it
         self._live.console.print(
             f"[{now_s - self._start_s:6.1f} s] {message}{lasting}", markup=False, emoji=False, soft_wrap=True
         )
@@ -106,7 +106,7 @@ class _Bar(BarColumn):
 
 
 class _Forgiving:
-    """A stream that ignores errors: the run continues if its reader has gone."""
+    """Stream that ignores errors, so that the run continues if its reader has ended."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -140,7 +140,7 @@ _FIRST_JOBS = {
 
 
 class Narrator:
-    """Turns lines of a driver's log into progress messages."""
+    """Converter of driver-log lines into progress messages."""
 
     _MESSAGES = (
         ("Running Spark version", "SparkContext starts"),
@@ -151,7 +151,7 @@ class Narrator:
     )
 
     def __init__(self, progress: Callable[[str], None], launcher: str, source: str | None) -> None:
-        """Take the input of dlobd's own training as `source`; None for the user's own script."""
+        """Set the input of dlobd's own training as `source`; None for the user's own script."""
         self._progress = progress
         kind = launcher.removesuffix("-stock")
         jobs = [(f"Got job {i} ", words) for i, words in enumerate(_FIRST_JOBS.get((kind, source or ""), ()))]

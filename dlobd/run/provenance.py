@@ -17,7 +17,7 @@ from dlobd.paths import PACKAGE
 _PACKAGES = ("pyspark", "tensorflowonspark", "spark-tensorflow-distributor", "tensorflow", "hdfs", "numpy", "pandas")
 
 OWN_SETTINGS = "hadoop_settings"
-"""The member of `platform` with Hadoop settings that the user gave the embedded cluster, if any."""
+"""Member of `platform` with the user's Hadoop settings for the embedded cluster, if any."""
 
 MACHINE = ("host", "processor", "cores", "memory_bytes", "kernel", OWN_SETTINGS)
 """Members of `platform` that distinguish machines and the clusters on them."""
@@ -39,7 +39,7 @@ def platform() -> dict[str, str | int | float | None]:
 
 
 def versions(java: str | None, hadoop: str | None = HADOOP_VERSION) -> dict[str, str | None]:
-    """Return the versions of all components. `java` is that of Spark's driver, if it is known."""
+    """Return the versions of all components. `java` is the version of Spark's driver, if it is known."""
     versions: dict[str, str | None] = {
         "dlobd": __version__,
         "python": machine.python_version(),
@@ -55,7 +55,7 @@ def versions(java: str | None, hadoop: str | None = HADOOP_VERSION) -> dict[str,
 
 
 def git() -> dict[str, str | bool | None] | None:
-    """Return the commit of dlobd's checkout, and if it has changes; None for an installed wheel."""
+    """Return the commit of dlobd's checkout, and whether it has changes; None for an installed wheel."""
     top = PACKAGE.parent
     if not (top / ".git").exists():
         return None

@@ -34,7 +34,8 @@ from dlobd.paths import python_path
 from dlobd.tracing import clock, process_use
 
 PERIOD_NS = 500_000_000
-"""Period. A sample of a run on the embedded cluster takes 4 to 5 ms of CPU: 1 % of a core at this period."""
+"""Period of sampling. A sample of a run on the embedded cluster takes 4 to 5 ms of CPU: 1 % of a core at this
+period."""
 START_DEADLINE_S = 20.0
 STOP_DEADLINE_S = 5.0
 
@@ -44,7 +45,7 @@ THREAD_COLUMNS = tuple(_THREAD_COLUMNS.split())
 PROCESS_COLUMNS = ("user_ns", "system_ns", "reaped_ns", "rss_bytes", "read_bytes", "write_bytes", *THREAD_COLUMNS)
 """Columns of a process. `reaped_ns` is the CPU time of ended descendants. The columns of threads
 (`dlobd.tracing.process_use`) were read `later_ns` after the start of the sample. Roots of the assignment do not have
-them, because daemons and dlobd have no lanes."""
+the columns of threads, because daemons and dlobd have no lanes."""
 CPU_COLUMNS = ("busy_ns", "idle_ns", "stolen_ns")
 """Columns of the machine, for all cores: `idle_ns` includes waiting for disks; the hypervisor took `stolen_ns`."""
 
@@ -53,7 +54,7 @@ _MAIN_CLASS = re.compile(r"[a-z]\w*(\.\w+)*\.[A-Z]\w*")
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The processes to sample: all descendants of the named `roots`. `machine` describes the role of this host.
+    """Processes to sample: all descendants of the named `roots`. `machine` describes the role of this host.
 
     The sampler ends after `deadline_s` in any case.
     """
@@ -71,8 +72,8 @@ class Assignment:
 def sampling(path: Path, assignment: Assignment) -> Iterator[list[str]]:
     """Sample into `path` during the context.
 
-    The first sample is taken before the context starts, the last one at its end. Yields a list that contains the reason
-    after the context if sampling failed.
+    The first sample is taken before the context starts, the last sample at its end. Yields a list; if sampling fails,
+    it contains the reason after the context.
     """
     failed: list[str] = []
     process = subprocess.Popen(
@@ -108,9 +109,9 @@ def _end(process: subprocess.Popen[bytes]) -> str:
         _, errors = process.communicate(timeout=STOP_DEADLINE_S)
     except subprocess.TimeoutExpired:
         process.kill()
-        _, errors = process.communicate()  # it has no children that could keep its output open
+        _, errors = process.communicate()  # the sampler has no children that could keep its output open
     except ValueError:
-        return ""  # it has ended already
+        return ""  # the sampler has ended already
     return (errors.decode(errors="replace").strip().splitlines() or ["no error message"])[-1]
 
 
@@ -126,7 +127,7 @@ class ProcessTree:
         self._others: set[int] = set()
 
     def processes(self) -> list[psutil.Process]:
-        """Return the current processes. The parent of each process of the machine is read once."""
+        """Return the current processes. Reads the parent of each process of the machine once."""
         pids = set(psutil.pids())
         self._others &= pids
         self._members = {pid: process for pid, process in self._members.items() if pid in pids}
@@ -136,7 +137,7 @@ class ProcessTree:
                 process = psutil.Process(pid)
                 new[pid] = process, process.ppid()
             except psutil.Error:
-                continue  # it has ended
+                continue  # the process has ended
         while found := [pid for pid, (_, parent) in new.items() if pid in self._roots or parent in self._members]:
             for pid in found:
                 self._members[pid] = new.pop(pid)[0]
@@ -145,7 +146,7 @@ class ProcessTree:
 
 
 class Sampler:
-    """Reads all counters of an assignment. `write` receives each line as a dictionary."""
+    """Reader of all counters of an assignment. `write` receives each line as a dictionary."""
 
     def __init__(self, assignment: Assignment, write: Callable[[Mapping[str, object]], object]) -> None:
         self._write = write
@@ -233,7 +234,7 @@ def _described(process: psutil.Process, name: str) -> dict[str, object]:
 
 
 def _io(process: psutil.Process) -> list[int | None]:
-    """Return bytes read from and written to disks. Only the owner and root may read them."""
+    """Return the bytes read from disks and written to disks. Only the owner of a process and root may read them."""
     try:
         counters = process.io_counters()
     except (psutil.AccessDenied, psutil.ZombieProcess):
@@ -255,7 +256,7 @@ def _ns(seconds: float) -> int:
 def _interfaces() -> set[str]:
     """Return loopback and interfaces with hardware, because bridges and tunnels carry the same bytes again.
 
-    A container has no hardware; there it returns all interfaces.
+    A container has no hardware, so all of its interfaces are returned.
     """
     every = set(psutil.net_io_counters(pernic=True))
     hardware = {name for name in every if _is_hardware("class/net", name)}
@@ -274,7 +275,7 @@ class _Gpu:
         self.memory_bytes = int(nvml.nvmlDeviceGetMemoryInfo(self._handle).total)
 
     def sample(self) -> list[int] | None:
-        """Return the utilisation in percent during the library's last period, and the used bytes; None if unknown."""
+        """Return the utilisation in percent during NVML's last period, and the used bytes; None if unknown."""
         try:
             busy = self._nvml.nvmlDeviceGetUtilizationRates(self._handle).gpu
             return [busy, self._nvml.nvmlDeviceGetMemoryInfo(self._handle).used]
@@ -283,7 +284,7 @@ class _Gpu:
 
 
 def _gpus() -> list[_Gpu]:
-    """Return the GPUs of this machine; none without NVIDIA's driver."""
+    """Return the GPUs of this machine; empty if there is no NVIDIA driver."""
     import pynvml  # imported only in this process, because it loads the driver's library
 
     try:

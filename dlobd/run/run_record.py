@@ -1,4 +1,5 @@
-"""run.json of a run in progress: the facts known before the job is submitted, and the durations of its phases."""
+"""Record (run.json) of a run in progress: the facts known before the job is submitted, and the durations of its
+phases."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@
     check     decide whether the result can be believed
     store     write run.json and the hashes
 
-The steps exchange only files in the bundle, so that everything after `collect` can be repeated on any machine without a
+The steps exchange only files in the bundle, so that all steps after `collect` can be repeated on any machine without a
 cluster (`dlobd.recompute.computed.computed`).
 """
 
@@ -44,7 +44,7 @@ from dlobd.run import (
     provenance,
     resource_sampler,
     staging,
-    submit,
+    submitted_process,
 )
 from dlobd.run import run_record as run_records
 from dlobd.run.observer import Report, RunObserver, prefixed
@@ -58,17 +58,17 @@ from dlobd.tracing import span_cost
 from dlobd.trust import reasons
 
 _SAMPLER_MARGIN_S = 300.0
-"""Time beyond the job's own timeout to end it. dlobd stops the sampler long before."""
+"""Time beyond the job's own timeout after which the sampler ends by itself. dlobd stops the sampler long before."""
 
 
 def plan(experiment: Runnable, lent: Lent = None) -> list[str]:
-    """Return the steps of `run`, a line each, with the exact spark-submit line. Starts nothing.
+    """Return the steps of `run`, one line per step, with the exact spark-submit line. Starts nothing.
 
-    Facts that only a running cluster knows are in angle brackets, unless `dlobd cluster up` runs one.
+    Facts that only a running cluster knows are in angle brackets, unless a cluster of `dlobd cluster up` is running.
 
     Raises:
-        UsageError: the experiment cannot run there, or the user's model or data set does not work.
-        SetupError: its device is missing.
+        UsageError: the experiment cannot run at its place, or the user's model or data set does not work.
+        SetupError: the experiment's device is missing.
     """
     kind = kind_of(experiment, lent)
     if kind.here:
@@ -112,7 +112,7 @@ def check(experiment: Runnable, lent: Lent = None, report: Report | None = None)
 
 
 def _steps(experiment: Experiment) -> str:
-    """Return the largest number of steps, and the limits that may end training earlier."""
+    """Describe the maximum number of steps, and the limits that may end training earlier."""
     limits = [f"{experiment.most_steps} steps"]
     if experiment.max_seconds:
         limits.append(f"{experiment.max_seconds} s")
@@ -146,11 +146,11 @@ def run(
     """Execute one run; return its bundle, also if the job failed.
 
     Args:
-        lent: the cluster of a series of runs, or an external one; without it the run starts and stops its own.
+        lent: the cluster of a series of runs, or an external cluster; if None, the run starts and stops a cluster.
 
     Raises:
         SetupError, ClusterError, Busy: the run could not be submitted; nothing is left behind.
-        Interrupted: by Ctrl-C or SIGTERM; run.json has this status, and everything that was started is stopped.
+        Interrupted: by Ctrl-C or SIGTERM; run.json has this status, and all started processes are stopped.
     """
     check(experiment, lent, report)
     kind = kind_of(experiment, lent)
@@ -208,17 +208,17 @@ def _execute(this: _Run, kind: PlaceKind, place: Place) -> None:
         with times.measure("page_cache"):
             _prepare_page_cache(experiment, place, job.train_dir, bundle, report)
     run_record.note(command=tuple(redact_words(command.argv)), reason=record.INTERRUPTED)
-    run_record.write(bundle)  # this remains if the process is killed
+    run_record.write(bundle)  # this status remains if the process is killed
     with times.measure("noise"):
         _measure_noise(this, place)
     java_home = command.environment.get("JAVA_HOME")
-    # other machines have their own files
+    # an external cluster reads the environment from its own files
     environment = page_cache.environment_parts(Path(java_home) if java_home else None) if kind.here else {}
     before = page_cache.environment_residency(environment)
     report(f"submit: starting {Path(command.argv[0]).name}")
     with orphans.watched(bundle.run_id, place.rm_url):
         with _sampling(bundle, place, experiment.timeout_s) as unsampled:
-            window = submit.submit(
+            window = submitted_process.submit(
                 command,
                 bundle.logs,
                 experiment.timeout_s,
@@ -238,7 +238,7 @@ def _execute(this: _Run, kind: PlaceKind, place: Place) -> None:
             bundle.note_collected([*unsampled, *missing], metrics | collected)
 
     compute(experiment, bundle, run_record, report)
-    # from here on the result is safe, even if stopping the cluster fails
+    # the result is complete, even if stopping the cluster fails
     run_record.write(bundle)
     if window.ended_by == "interrupt":
         raise KeyboardInterrupt
@@ -251,7 +251,8 @@ def prepare_job(
     report: Report,
     make: Callable[[str], None] | None = None,
 ) -> tuple[staging.StagedData, Job]:
-    """Stage the data set and describe the job in the bundle; return both. For `make` see `staging.stage`."""
+    """Stage the data set and write the job's description into the bundle; return both. For `make` see
+    `staging.stage`."""
     staged = staging.stage(experiment, place.storage, place.top, prefixed(report, "prepare"), make)
     job = job_of(experiment, place, staged, bundle)
     place.prepare(job.run_dir)
@@ -281,7 +282,7 @@ def _measure_noise(this: _Run, place: Place) -> None:
     try:
         noise = machine_noise.measure(machine_noise.SHORT)
     except OSError:
-        return  # without /proc or loopback it cannot be measured
+        return  # the noise cannot be measured without /proc or loopback
     earlier_ns = machine_noise.earlier_walls_ns(this.bundle, this.record.run.to_json())
     context = {"machine": place.machine, "earlier_walls_ns": earlier_ns}
     this.bundle.add_json(asdict(noise) | context, files.NOISE)
@@ -310,4 +311,4 @@ def discard(bundle: Bundle, new: Sequence[Path]) -> None:
         try:
             path.rmdir()
         except OSError:
-            break  # other runs are in it
+            break  # the directory contains other runs

@@ -64,7 +64,7 @@ def opened(
 
 
 class _Recorder(RunObserver):
-    """Writes each new run to the series' file before its job starts."""
+    """Observer that writes each new run to the series' file before its job starts."""
 
     def __init__(self, series: Series) -> None:
         self.series = series
@@ -83,15 +83,15 @@ def run(
 ) -> Series:
     """Make the missing runs up to a number of repeats. A failed run does not end the series.
 
-    Everything that points lack on this machine is reported before the first run.
+    All missing requirements of the points are reported before the first run.
 
     Args:
         report: receives the steps of each run.
-        keep: receives a line per ended run, and per point that cannot run here if there are several.
+        keep: receives a line per ended run. In a series of several points, also a line per point that cannot run here.
         external_cluster: the external cluster of `opened`; the environment is uploaded once for all runs.
 
     Raises:
-        SetupError, ClusterError, Busy: a run could not be submitted; earlier runs stay.
+        SetupError, ClusterError, Busy: a run could not be submitted; earlier runs are kept.
         Interrupted: by Ctrl-C or SIGTERM; the interrupted run is repeated next time.
     """
     cells = series.order(repeats)
@@ -114,7 +114,7 @@ def run(
         elif any(needs_cluster(point) for point in points.values()):
             cluster = stack.enter_context(embedded.cluster(SetupTimes(), report))
         for done, cell in enumerate(left, 1):
-            # only the daemons should run now: anything else disturbs the run
+            # only the daemons should run at this point: other processes disturb the run
             recorder.cell, recorder.busy_percent = cell, settled_busy_percent()
             path = runner.run(points[cell.point], series.out, report, cluster, recorder)
             spent_s = time.monotonic() - start_s
@@ -124,7 +124,7 @@ def run(
 
 
 def _check(points: Mapping[str, Runnable], alone: bool, keep: Report, check: Callable[[Runnable], object]) -> None:
-    """Raise the first error of `check`, after reporting all of them if the series has several points."""
+    """Raise the first error of `check`; if the series has several points, report all errors before."""
     errors: dict[str, DlobdError] = {}
     for label, point in points.items():
         try:

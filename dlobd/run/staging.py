@@ -1,7 +1,8 @@
-"""Writes a data set to HDFS or a local directory in the form a job reads: a TFRecord file of equal size per worker.
+"""Writes a data set to HDFS or a local directory in the form that a job reads: one TFRecord file per worker, of equal
+size.
 
-Each file is one HDFS block, unless the experiment sets a block size. Existing files are reused: the name of the
-directory contains everything that determines the content.
+Each file is one HDFS block, unless the experiment sets a block size. Existing files are reused, because the name of the
+directory contains all parameters of the content.
 """
 
 from __future__ import annotations
@@ -73,10 +74,10 @@ def stage(
     progress: Callable[[str], None],
     make: Callable[[str], None] | None = None,
 ) -> StagedData:
-    """Write the training and test files unless they are there.
+    """Write the training and test files unless they exist.
 
     Args:
-        make: writes all files below a directory; without it this process writes them.
+        make: function that writes all files below a directory; if None, this process writes them.
         top: prefix of every path; empty for the embedded HDFS.
 
     Raises:
@@ -103,7 +104,7 @@ def stage(
 
 
 def _write(experiment: Experiment, storage: Storage, base: str, progress: Callable[[str], None]) -> None:
-    """Write all files of a data set. The last one marks them as complete."""
+    """Write all files of a data set. The last file marks the others as complete."""
     checksums = {}
     for path, part in parts_of(experiment, base).items():
         progress(f"{path} ({part.bytes / 1e6:.1f} MB)")

@@ -29,7 +29,7 @@ def shell_line(command: Command) -> str:
 
 
 def command_of(experiment: Runnable, target: Target | None, bundle: Path) -> Command:
-    """Return the submit command. Options of a user's own line override those of dlobd."""
+    """Return the submit command. Options of a user's own line override dlobd's options."""
     if isinstance(experiment, OwnJob):
         conf = own_job.daemon_conf(experiment)
         entry, own = own_job.ENTRY, Path(experiment.script)
@@ -39,7 +39,7 @@ def command_of(experiment: Runnable, target: Target | None, bundle: Path) -> Com
         conf = LAUNCHERS.get(experiment.launcher)().spark_conf()
         job = bundle / "evidence" / "job.json"
         entry, arguments, beside = "train.py", (str(job),), (job,)
-    # the recorder is off in containers if it is off here
+    # the recorder is off in containers if it is off in this process
     switched = ("spark.executorEnv", "spark.yarn.appMasterEnv") if tracing.switched_off() else ()
     switches = {f"{prefix}.{tracing.SWITCH}": "off" for prefix in switched}
     submission = Submission(

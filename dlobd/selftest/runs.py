@@ -24,7 +24,7 @@ from dlobd.faults.triggers import Fault, Moment, armed
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
 from dlobd.paths import shipped
 from dlobd.record.run import Run
-from dlobd.run import runner, submit
+from dlobd.run import runner, submitted_process
 from dlobd.run.observer import RunObserver
 from dlobd.run.place import embedded
 from dlobd.run.run_record import SetupTimes
@@ -196,18 +196,18 @@ class _Hooked(RunObserver):
 @contextmanager
 def _slow_exec(plan: Mapping[str, Sequence[float]], directory: Path) -> Iterator[None]:
     """Delay the child process before it becomes spark-submit."""
-    original = submit.before_exec
+    original = submitted_process.before_exec
 
     def late() -> None:
         original()
         injection_log.inject(directory, "client/exec", plan["client/exec"][0])
 
     if plan.get("client/exec"):
-        submit.before_exec = late
+        submitted_process.before_exec = late
     try:
         yield
     finally:
-        submit.before_exec = original
+        submitted_process.before_exec = original
 
 
 def _summary(ran: SelftestRun) -> str:

@@ -207,7 +207,7 @@ def test_a_cluster_directory_that_hadoop_cannot_use(alone: Any) -> None:
     assert ended.code == 3
     assert ended.line == (
         f"dlobd: The path of the cluster directory {cache}/cluster contains a single quote, "
-        "which Hadoop cannot handle. Next: set DLOBD_CACHE to a directory without one"
+        "which Hadoop cannot handle. Next: set DLOBD_CACHE to a directory without a quote"
     )
     assert not cache.exists()
     assert alone.bundles() == []

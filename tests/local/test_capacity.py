@@ -74,7 +74,7 @@ def test_another_clusters_room_is_known_before_the_upload() -> None:
 
 def test_a_cluster_without_gpus_is_not_asked_for_one() -> None:
     assert note(NODES, "device=gpu", "workers=1") == ""
-    with pytest.raises(SetupError, match="2 workers need a GPU each, but YARN's nodes have 1"):
+    with pytest.raises(SetupError, match="2 workers need 2 GPUs, but YARN's nodes have 1"):
         note(NODES, "device=gpu")
     plain: Any = {"nodes": {"node": NODES["nodes"]["node"][:1]}}
     with pytest.raises(SetupError, match=r"device gpu: YARN at http://.* has no resource type yarn.io/gpu"):

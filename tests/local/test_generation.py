@@ -20,7 +20,7 @@ from dlobd.job.generation import Request
 from dlobd.paths import shipped, spark_home
 from dlobd.run import generation, staging
 from dlobd.run.schedulers.base import Command, Submission
-from dlobd.run.submit import Window
+from dlobd.run.submitted_process import Window
 from dlobd.schema import Experiment
 
 

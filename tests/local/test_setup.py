@@ -123,7 +123,7 @@ def test_without_uv_pip_installs(python: Path, tmp_path: Path, offline: Path) ->
     (tmp_path / "uv.lock").write_text((CHECKOUT / "requirements" / "uv.lock").read_text())
     code, lines = _install(python, tmp_path / "uv.lock", _right(tmp_path, offline), **_offline(offline))
     assert code == 0, lines
-    assert "uv is not to be had for this machine: pip installs, which takes longer" in lines
+    assert "uv is not available for this machine; pip installs instead, which takes longer" in lines
     _uninstall(python)
 
 

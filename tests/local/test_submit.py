@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from dlobd.run.schedulers.base import Command
-from dlobd.run.submit import Window, submit
+from dlobd.run.submitted_process import Window, submit
 from dlobd.tracing import clock
 from tests.waiting import until
 
@@ -107,7 +107,7 @@ def test_a_job_that_yarn_started_may_take_its_time(tmp_path: Path, started: str)
 
 def test_a_job_that_ignores_sigterm_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After the grace it gets SIGKILL; the window ends when it is gone. Without an application nothing is aborted."""
-    monkeypatch.setattr("dlobd.run.submit.GRACE_S", 0.5)
+    monkeypatch.setattr("dlobd.run.submitted_process.GRACE_S", 0.5)
     aborted: list[str] = []
     window = run("trap '' TERM; while :; do sleep 0.1; done", tmp_path, timeout_s=0.3, on_abort=aborted.append)
     assert (window.exit_code, window.ended_by, aborted) == (-signal.SIGKILL, "timeout", [])
@@ -139,7 +139,7 @@ def test_another_error_ends_the_job_too(tmp_path: Path) -> None:
 def test_kill_9_of_the_command_ends_the_job(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path\n"
-        "from dlobd.run.schedulers.base import Command; from dlobd.run.submit import submit\n"
+        "from dlobd.run.schedulers.base import Command; from dlobd.run.submitted_process import submit\n"
         "submit(Command(('sh', '-c', 'echo $$; exec sleep 100'), {}), Path(sys.argv[1]), 60, 60, print, print)"
     )
     with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)]) as parent:

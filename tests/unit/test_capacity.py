@@ -81,7 +81,7 @@ def test_a_machine_without_a_gpu_is_an_error(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(capacity, "gpus_here", lambda: 1)
     with pytest.raises(SetupError, match=r"the embedded cluster's YARN has no resource type yarn\.io/gpu"):
         capacity.check_gpus(chosen("device=gpu"))
-    with pytest.raises(SetupError, match="2 workers need a GPU each, but this machine has 1"):
+    with pytest.raises(SetupError, match="2 workers need 2 GPUs, but this machine has 1"):
         capacity.check_gpus(chosen("device=gpu", "scheduler=standalone"))
     capacity.check_gpus(chosen("device=gpu", "scheduler=standalone", "workers=1"))
 

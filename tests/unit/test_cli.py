@@ -358,7 +358,7 @@ def test_clean_removes_the_cache_and_only_on_demand_the_runs(
     assert command("clean", "--yes", "--runs")[0] == 0
     assert not bundle.path.exists()
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["notes.txt"]
-    assert command("clean") == (0, "nothing is kept\n", "")
+    assert command("clean") == (0, "dlobd keeps no files on this machine\n", "")
 
 
 def test_clean_leaves_a_running_cluster_alone(command: Command, cache: Path) -> None:

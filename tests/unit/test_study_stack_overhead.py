@@ -85,14 +85,14 @@ def test_stack_settings_and_the_page_cache_may_differ() -> None:
 
 def test_comparisons_need_native_and_stack_runs_of_one_repeat() -> None:
     every = runs()
-    for of, said in (("barrier feed", "No native run is ok"), ("native", "no run in a stack")):
+    for of, said in (("barrier feed", "No native run has status ok"), ("native", "No run with a stack")):
         with pytest.raises(UsageError, match=said):
             stack_overhead(runset([one for one in every if label(one) == of]))
     apart = [
         dataclasses.replace(one, repeat=Repeat("other", one.repeat.number)) if label(one) == "native" else one
         for one in runs()
     ]
-    with pytest.raises(UsageError, match="No repeat has both a native run and one of barrier feed"):
+    with pytest.raises(UsageError, match="No repeat has both a native run and a run of barrier feed"):
         stack_overhead(runset(apart))
 
 

@@ -1,1 +1,1 @@
-"""Scripts of the user's own job, as spark-submit gets them."""
+"""Scripts of the user's own job, which spark-submit receives."""

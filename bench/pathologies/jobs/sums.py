@@ -1,4 +1,4 @@
-"""Plain Spark with little work: its time is the start of its JVMs."""
+"""Plain Spark job with little work, whose time is mostly the start of its JVMs."""
 
 from pyspark.context import SparkContext
 

@@ -1,1 +1,1 @@
-"""Hadoop's daemons on loopback, a JVM each: Java, jars, configuration, ports, start, watchdog."""
+"""Hadoop's daemons on loopback, one JVM per daemon: Java, jars, configuration, ports, start, watchdog."""

@@ -2,9 +2,9 @@
 
 Three steps slow down the start of each daemon without being useful work:
 - Jetty reads a jar of 56 MB entry by entry, to extract the few files of one web application;
-- Jersey reads the jar again for each package in which it searches resource classes;
+- Jersey reads the jar again for each package in which it searches for resource classes;
 - the JVM reads, verifies and links about 10,000 classes.
-Therefore the files for the first two steps are moved to a small jar, and a copy of the large jar lacks them. A
+Therefore a small jar gets the files for the first two steps, and a copy of the large jar lacks these files. A
 class-data-sharing archive of the JVM contains the classes in their memory format; `bench/class_list.py` lists them.
 """
 
@@ -41,7 +41,7 @@ _FROM_PYSPARK = (
 )
 
 _SPLIT = ("hadoop-client-minicluster-", "hadoop-client-api-")
-"""The jars with files of `_SCANNED`."""
+"""Beginnings of the names of the jars that contain files of `_SCANNED`."""
 
 _SCANNED = (
     "webapps/",
@@ -57,7 +57,8 @@ _LAYOUT = 1
 _SCANNED_JAR = "scanned.jar"
 _ARCHIVE = "daemons.jsa"
 _IN_PLACE = ("-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0")
-"""Maps the archive at its original address, where daemons share its memory; relocated, each needs 97 MB more."""
+"""JVM options that map the archive at its original address, where daemons share its memory. A relocated archive needs
+97 MB more per daemon."""
 
 ARCHIVE_DEADLINE_S = 180
 UNUSED_S = 30 * 86400
@@ -74,7 +75,7 @@ class ClassPath:
     def options(self, conf_dir: Path) -> list[str]:
         """Return the options for the JVM, which ignores an archive that it cannot use."""
         # the archive is valid for class paths with the same prefix, so the configuration comes last; no jar has files
-        # of the same names
+        # of its names
         archive = [] if self.archive is None else [*_IN_PLACE, f"-XX:SharedArchiveFile={self.archive}"]
         return [*archive, "-cp", os.pathsep.join(str(entry) for entry in (*self.jars, conf_dir))]
 
@@ -110,7 +111,7 @@ def _prepared(
         progress("preparing the daemons' classes for faster start-up (once)")
         _make_archive(archive, java, jars, classes)
     os.utime(directory)
-    # an empty one means that this Java cannot create it
+    # an empty archive means that this Java cannot create it
     return ClassPath(jars, archive if archive.stat().st_size else None)
 
 
@@ -142,7 +143,7 @@ def _split(directory: Path, sources: Sequence[Path]) -> None:
                 with ZipFile(path) as source, ZipFile(aside / path.name, "w") as rest:
                     for entry in source.infolist():
                         into = scanned if entry.filename.startswith(_SCANNED) else rest
-                        if entry.filename not in into.NameToInfo:  # the first of equal names is used on a class path
+                        if entry.filename not in into.NameToInfo:  # Java uses the first of equal names on a class path
                             _copy(entry, source, into)
         aside.rename(directory)
     finally:
@@ -150,7 +151,7 @@ def _split(directory: Path, sources: Sequence[Path]) -> None:
 
 
 def _copy(entry: ZipInfo, source: ZipFile, into: ZipFile) -> None:
-    """Copy a compressed entry unchanged, four times as fast as unpacking and packing."""
+    """Copy a compressed entry unchanged, which is four times as fast as unpacking and packing."""
     read, write = source.fp, into.fp
     assert read is not None
     assert write is not None
@@ -169,7 +170,7 @@ def _copy(entry: ZipInfo, source: ZipFile, into: ZipFile) -> None:
 
 
 def _make_archive(archive: Path, java: Java, jars: Sequence[Path], classes: bytes) -> None:
-    """Let the JVM create the archive; an empty file if it cannot."""
+    """Let the JVM create the archive; create an empty file if the JVM cannot."""
     with tempfile.TemporaryDirectory(prefix=".making-", dir=archive.parent) as name:
         listed, partial = Path(name) / "classes", Path(name) / _ARCHIVE
         listed.write_bytes(classes)
@@ -177,13 +178,13 @@ def _make_archive(archive: Path, java: Java, jars: Sequence[Path], classes: byte
             str(java.command),
             "-Xshare:dump",
             "-Xmx512m",
-            "-XX:+UseSerialGC",  # same as the daemons, which cannot use archived objects of another collector
+            "-XX:+UseSerialGC",  # as in the daemons, which cannot use archived objects of another collector
             f"-XX:SharedClassListFile={listed}",
             f"-XX:SharedArchiveFile={partial}",
             "-cp",
             os.pathsep.join(map(str, jars)),
         ]
-        # without JAVA_TOOL_OPTIONS and similar variables; LANG as for the daemons, for file names
+        # omits JAVA_TOOL_OPTIONS and similar variables; LANG, for file names, is that of the daemons
         env = {"PATH": os.environ.get("PATH", os.defpath), "LANG": os.environ.get("LANG", "C.UTF-8")}
         with (archive.parent / "archive.log").open("wb") as log:
             try:

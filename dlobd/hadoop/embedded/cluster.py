@@ -36,7 +36,7 @@ PORT_ATTEMPTS = 3
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """Addresses of the cluster. `web` has the pages for users; DataNodes and NameNode have only JMX."""
+    """Addresses of the cluster. `web` has the web pages for users; NameNode and DataNodes serve only JMX."""
 
     fs_uri: str
     webhdfs_url: str
@@ -71,14 +71,14 @@ class ClusterStatus:
 
 
 class LostDaemon(ClusterError):
-    """A cluster runs, but a daemon has died."""
+    """Error of a running cluster of which a daemon has died."""
 
 
 class EmbeddedCluster:
-    """One NameNode, DataNodes, one ResourceManager and NodeManagers: a JVM each on loopback.
+    """Cluster of one NameNode, DataNodes, one ResourceManager and NodeManagers, each a JVM on loopback.
 
-    A work directory has at most one running cluster, which one command uses at a time. The daemons end with the process
-    that started them, in any case, unless the cluster was started to stay.
+    A work directory has at most one running cluster, which one command uses at a time. The daemons always end with the
+    process that started them, unless the cluster was started to stay.
     """
 
     def __init__(self, settings: ClusterSettings) -> None:
@@ -95,8 +95,8 @@ class EmbeddedCluster:
         """Return the cluster that runs in `work_dir`.
 
         Args:
-            hold: reserve the cluster for this command until `release`, `stop` or the end of the process; without it
-                only its state can be read.
+            hold: reserve the cluster for this command until `release`, `stop` or the end of the process; if False, only
+                its state can be read.
 
         Raises:
             ClusterError: no cluster runs there.
@@ -154,7 +154,7 @@ class EmbeddedCluster:
 
     @property
     def endpoints(self) -> Endpoints:
-        """Addresses of the daemons. Raises ClusterError if the cluster is not started."""
+        """Addresses of the daemons. Raises ClusterError if the cluster was not started."""
         urls = {daemon.name: f"http://{daemons.web_address(daemon)}" for daemon in self._running().daemons}
         rpc = self._one("namenode").ports["rpc"]
         return Endpoints(
@@ -180,7 +180,8 @@ class EmbeddedCluster:
 
     def log_files(self) -> dict[str, Path]:
         """Return the paths of the daemons' logs by name, and of their separate logs: namenode-audit,
-        resourcemanager-audit, datanode-0-clienttrace, nodemanager-0-audit. The latter exist after the first record."""
+        resourcemanager-audit, datanode-0-clienttrace, nodemanager-0-audit. Separate logs exist only after their first
+        record."""
         extra = {
             "namenode": ("audit", "hdfs-audit.log"),
             "datanode": ("clienttrace", "clienttrace.log"),
@@ -204,7 +205,7 @@ class EmbeddedCluster:
         return {path.name: path for path in sorted(directories, key=lambda path: path.name) if path.is_dir()}
 
     def daemons_now(self) -> list[dict[str, object]]:
-        """Return name, kind, host and ports of each daemon, and if it runs."""
+        """Return name, kind, host and ports of each daemon, and its process state."""
         alive = self._alive()
         return [{**asdict(daemon), "alive": daemon.name in alive} for daemon in self._running().daemons]
 
@@ -251,8 +252,8 @@ class EmbeddedCluster:
 
         Args:
             report: receives a line per step.
-            timeout_s: from the start of the first daemon; downloading jars is not included.
-            stays: the daemons outlive this process until another one calls `stop`.
+            timeout_s: deadline after the start of the first daemon; the download of jars is not included.
+            stays: the daemons outlive this process until another process calls `stop`.
 
         Raises:
             Busy: the work directory is in use, or a cluster stays in it.
@@ -279,7 +280,7 @@ class EmbeddedCluster:
     def restart(self, name: str, timeout_s: float = START_TIMEOUT_S) -> None:
         """Restart a daemon with its configuration and ports, and return when it is ready. A running daemon is killed.
 
-        No lock is necessary, because a restart may serve the job of another command.
+        It takes no lock, because it may serve a job of the command that holds the lock.
 
         Raises ClusterError if there is no such daemon, or it ended or was not ready in time.
         """
@@ -343,7 +344,7 @@ class EmbeddedCluster:
                     raise SetupError(
                         f"A port was taken while the daemons started: {clash}.", "choose another DLOBD_PORT_BASE."
                     ) from clash
-                report("a port was taken in the meantime: restarting with other ports")
+                report("another program took a port: restarting with other ports")
                 startup.prepare_directories(self.work_dir)
             else:
                 self._change_state(replace(self._running(), ready=True))
@@ -386,7 +387,7 @@ class EmbeddedCluster:
         self._forget()
 
     def release(self) -> None:
-        """Let other commands use the cluster."""
+        """Release the lock, so that other commands can use the cluster."""
         self._lock.release()
         self._rest.close()
 
@@ -416,7 +417,7 @@ class EmbeddedCluster:
         for child in self._children:
             try:
                 child.wait(timeout=5)
-            except subprocess.TimeoutExpired:  # stuck in the kernel: init reaps it
+            except subprocess.TimeoutExpired:  # the process hangs in the kernel; init reaps it
                 pass
         self._children.clear()
 
@@ -428,7 +429,7 @@ class EmbeddedCluster:
         return self._state
 
     def _alive(self) -> dict[str, ProcessId]:
-        """Return the running daemons. The state file is read, because another command may have restarted one."""
+        """Return the running daemons. The state file is read, because another command may have restarted a daemon."""
         return (read_state(self.work_dir) or self._running()).alive()
 
     def _plans(self, kind: str) -> list[DaemonPlan]:

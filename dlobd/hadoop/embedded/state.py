@@ -1,4 +1,4 @@
-"""The state of a cluster in its work directory: `state.json`, and the lock that one command at a time holds."""
+"""State of a cluster in its work directory: `state.json`, and a lock that only one command at a time holds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STATE_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """The facts that another process needs to use or stop a cluster.
+    """Facts that another process needs to use or stop a cluster.
 
     Args:
         domain: identifies the boot; after a reboot no recorded process is alive.
@@ -57,7 +57,7 @@ def write_state(work_dir: Path, state: ClusterState) -> None:
 
 
 def read_state(work_dir: Path) -> ClusterState | None:
-    """Read the state; None if there is none. Raises ClusterError if it is damaged or of another version."""
+    """Read the state; None if there is no state file. Raises ClusterError if it is damaged or of another version."""
     path = work_dir / "state.json"
     try:
         return _from_json(json.loads(path.read_text()))
@@ -77,7 +77,7 @@ def _from_json(raw: object) -> ClusterState:
 
 
 class WorkDirLock:
-    """The lock of the command that starts, uses or stops the cluster of a work directory."""
+    """Lock of the command that starts, uses or stops the cluster of a work directory."""
 
     def __init__(self, work_dir: Path) -> None:
         self._path = work_dir / "lock"

@@ -1,4 +1,4 @@
-"""Ends a cluster's daemons if the command that owns them has ended without doing so, for example by kill -9.
+"""Ends a cluster's daemons if the command that owns them has ended without stopping them, for example by kill -9.
 
 It runs as a separate process: `python -m dlobd.hadoop.embedded.watchdog WORK_DIR OWNER_PID OWNER_START_TICKS`. It waits
 for the owner's pidfd, which costs no CPU time and does not depend on threads or inherited pipes of the owner.
@@ -37,13 +37,13 @@ def wait_for_end(owner: ProcessId) -> None:
     """Wait until `owner` has ended."""
     try:
         fd = os.pidfd_open(owner.pid)
-    except OSError:  # ended already, or a kernel before 5.3
+    except OSError:  # the owner has ended already, or the kernel is older than 5.3
         while owner.alive:
             time.sleep(1)
         return
     poller = select.poll()
     poller.register(fd, select.POLLIN)
-    # checked after the pidfd was opened, so that it is not of a later process with the same pid
+    # checked after the pidfd was opened, which might belong to a later process with the same pid
     while owner.alive:
         if poller.poll(60_000):
             break
@@ -51,14 +51,14 @@ def wait_for_end(owner: ProcessId) -> None:
 
 
 def end_everything(work_dir: Path) -> None:
-    """Kill the daemons and containers of `work_dir`. No process needs an orderly end any more."""
+    """Kill the daemons and containers of `work_dir`. No process needs an orderly end."""
     deadline = time.monotonic() + END_DEADLINE_S
     # repeated until the list is empty: a container may start while the list is made
     while processes := [*daemons_of(work_dir), *containers_of(work_dir)]:
         for process in processes:
             process.kill(signal.SIGKILL)
         wait_gone(processes, time.monotonic() + 1)
-        if time.monotonic() >= deadline:  # stuck in the kernel: dlobd cannot do more
+        if time.monotonic() >= deadline:  # the remaining processes hang in the kernel: dlobd cannot end them
             return
 
 

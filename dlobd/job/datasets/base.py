@@ -1,12 +1,13 @@
 """The data-set contract.
 
 A data set
-    1. is made from an experiment (`of`), and then has its sizes, shape, dtype and classes without opening a file;
+    1. is made from an experiment (`of`); its sizes, shape, dtype and classes are known without opening a file;
     2. lists its source files (`files`), so that they can be checked and staged; a generated data set has none;
     3. compares its files with published checksums at each reading;
     4. yields unchanged images and labels in pieces (`chunks`), in the requested order: preprocessing belongs to the
        trainer's time, and the data set need not fit into memory;
-    5. allows any order or not (`permutes`). If not, every rank has a contiguous part of the published order, for any
+    5. declares whether it allows any order (`permutes`). If not, every rank has a contiguous part of the published
+    order, for any
        seed;
     6. may set `anywhere = True`: it has no files, and any process on any node makes the same samples.
 """
@@ -65,7 +66,7 @@ class Dataset(Protocol):
     def of(cls, experiment: Experiment) -> Self:
         """Make the data set of an experiment, without opening a file.
 
-        Raises ValueError if the experiment's settings of it are invalid; one line.
+        Raises ValueError, with one line, if the experiment's settings of the data set are invalid.
         """
 
     def files(self) -> list[Path]:
@@ -104,7 +105,7 @@ class InMemory:
     def load(self, split: Split) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
         """Read all images [n, *shape] and labels [n], in the published order.
 
-        Raises SetupError as `checked`.
+        Raises the errors of `checked`.
         """
         raise NotImplementedError
 
@@ -134,11 +135,11 @@ def dataset_of(experiment: Experiment, available: bool = True) -> Dataset:
     """Make the data set of an experiment.
 
     Args:
-        available: raise SetupError if its files or packages are not here; False to read its properties only.
+        available: raise SetupError if its files or packages are not on this machine; False to read its properties only.
 
     Raises:
-        ValueError: the experiment's settings of it are invalid; one line.
-        UsageError: it is a user's data set with invalid properties; one line.
+        ValueError: the experiment's settings of the data set are invalid; one line.
+        UsageError: a user's data set has invalid properties; one line.
     """
     if user.is_users(experiment.dataset):
         return user.dataset_of(experiment)
@@ -148,7 +149,7 @@ def dataset_of(experiment: Experiment, available: bool = True) -> Dataset:
 
 
 def layout_of(dataset: Dataset) -> Layout:
-    """Return the layout of its records in a file."""
+    """Return the layout of the data set's records."""
     return Layout(dataset.shape, dataset.dtype, dataset.classes)
 
 
@@ -156,7 +157,7 @@ def partition(size: int, workers: int, seed: int, train_samples: int, permutes: 
     """Return each worker's positions among `size` samples, in its order.
 
     They are equal parts of the first `train_samples` of a seeded permutation, or of the published order if the data set
-    allows no other.
+    allows no other order.
 
     Raises ValueError if there are fewer samples, or they do not divide equally.
     """

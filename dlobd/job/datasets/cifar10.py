@@ -1,7 +1,7 @@
 """CIFAR-10 in its binary version: the part in the repository, and the whole data set after a download.
 
-They are two data sets with two names, so that a configuration, its key and every report distinguish them (terms:
-data/cifar-10/README.md).
+The part and the whole are two data sets with two names, so that a configuration, its key and every report distinguish
+them (terms: data/cifar-10/README.md).
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ FOLDER = "cifar-10"
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A file of records: a label byte, then 1,024 bytes each of red, green and blue.
+    """A file of records: a label byte, then 1,024 bytes per colour: red, green, blue.
 
     Args:
-        md5: of the records.
+        md5: md5 of the records.
         packed: size and md5 of the file, if it is compressed.
     """
 
@@ -75,7 +75,7 @@ PARTIAL: dict[Split, tuple[Batch, ...]] = {
 
 
 class _Batches(InMemory):
-    """Reader of `cifar-10/` in a data folder; it caches 30 MB a batch."""
+    """Reader of `cifar-10/` in a data folder; it caches 30 MB per batch."""
 
     batches: ClassVar[dict[Split, tuple[Batch, ...]]]
     remedy: ClassVar[str]
@@ -102,7 +102,7 @@ class _Batches(InMemory):
             records = np.frombuffer(data, np.uint8).reshape(-1, RECORD_BYTES)
             part = slice(at, at + batch.records)
             labels[part] = records[:, 0]
-            # from one plane a colour to adjacent colours of each pixel
+            # from planar RGB (CHW) to interleaved RGB (HWC)
             images[part] = records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
             at += batch.records
         return images, labels

@@ -40,7 +40,7 @@ class Mnist(InMemory):
         """Return the four files. See `dlobd.job.datasets.base.Dataset`."""
         variable = os.environ.get("DLOBD_DATA")
         users = Path(variable).expanduser() / "mnist" if variable else None
-        # the user's folder may contain other data sets only
+        # the user's folder may lack MNIST
         folder = users if users and users.is_dir() else shipped("data/mnist")
         return [folder / name for name in _FILES]
 

@@ -18,15 +18,15 @@ MIN_BLOCK_BYTES = 1 << 20
 """HDFS refuses smaller blocks (dfs.namenode.fs-limits.min-block-size)."""
 
 PIECE_BYTES = 8 << 20
-"""Size of a piece that is encoded and written at once: the data set need not fit into memory."""
+"""Size of a piece that is encoded and written at once, so that the data set need not fit into memory."""
 
 
 class Part:
-    """A file of records, encoded piece by piece during a write, and again if the write is repeated.
+    """File of records, encoded piece by piece during a write; a repeated write encodes again.
 
     Args:
-        order: the positions of its samples in the split.
-        block_size_mb: size of its blocks in HDFS; 0: the file is one block.
+        order: positions of the file's samples in the split.
+        block_size_mb: size of the file's blocks in HDFS; 0: the file is one block.
     """
 
     def __init__(self, dataset: Dataset, split: Split, order: Order, block_size_mb: int = 0) -> None:

@@ -125,5 +125,5 @@ def shape_of(text: str) -> tuple[int, ...]:
 
 
 def _bytes(words: NDArray[np.uint64]) -> NDArray[np.uint8]:
-    # the lowest byte of a word first, on any machine
+    # little-endian on any machine
     return words.astype("<u8", copy=False).view(np.uint8)

@@ -2,8 +2,8 @@
 
 A record is a standard `tf.train.Example {image: bytes, label: int64}`, which tf.data reads directly; because all
 lengths are equal, Spark's `sc.binaryRecords` reads it too, without a SQL session. All bytes except the image, the label
-and the checksum are equal in every record: the template. So slicing decodes a block, and other bytes are compared with
-the template.
+and the checksum are equal in every record: the template. So a block is decoded by slicing, and its other bytes are
+compared with the template.
 
     uint64 length | uint32 masked crc32c of length | Example | uint32 masked crc32c of Example      little-endian
 
@@ -46,8 +46,8 @@ class Layout:
     """Layout of a record.
 
     Args:
-        shape: of one image.
-        dtype: of its values; a member of `DTYPES`.
+        shape: shape of one image.
+        dtype: type of its values; a member of `DTYPES`.
         classes: labels are 0 .. classes - 1.
     """
 
@@ -82,7 +82,7 @@ class Layout:
 
     @property
     def label_bytes(self) -> int:
-        """Size of a label's varint: seven bits a byte."""
+        """Size of a label's varint: seven bits per byte."""
         return max(1, -(-(self.classes - 1).bit_length() // 7))
 
     @property
@@ -151,7 +151,7 @@ def encode(images: NDArray[Any], labels: NDArray[Any], layout: Layout) -> bytes:
 def decode_block(block: bytes, layout: Layout) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
     """Decode a block to images [n, *shape], bytes scaled to [0, 1], and labels [n].
 
-    Raises ValueError as `checked_records`.
+    Raises the errors of `checked_records`.
     """
     records = checked_records(block, layout)
     images = records[:, layout.image]
@@ -168,7 +168,7 @@ def decode_block(block: bytes, layout: Layout) -> tuple[NDArray[np.float32], NDA
 def checked_records(block: bytes, layout: Layout) -> NDArray[np.uint8]:
     """Return the records [n, record_bytes] of a block as a view, after a comparison with the template.
 
-    It does not compute the Examples' checksums: HDFS checks its own at every read.
+    It does not compute the Examples' checksums, because HDFS checks its own checksums at every read.
 
     Raises ValueError if the block does not consist of whole records of this layout.
     """
@@ -188,9 +188,9 @@ def checked_records(block: bytes, layout: Layout) -> NDArray[np.uint8]:
 
 
 def _varints(labels: NDArray[Any], size: int) -> NDArray[np.uint8]:
-    """Encode labels as varints [n, size]: seven bits a byte, the lowest first; the highest bit marks a continuation.
+    """Encode labels as varints [n, size]: seven bits per byte, the lowest first; the highest bit marks a continuation.
 
-    In one byte the varint is the label itself."""
+    A varint of one byte equals the label."""
     shifts = np.arange(size, dtype=np.int64) * 7
     parts = (labels.astype(np.int64)[:, np.newaxis] >> shifts & 0x7F).astype(np.uint8)
     parts[:, :-1] |= 0x80

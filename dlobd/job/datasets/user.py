@@ -1,4 +1,4 @@
-"""Data sets from a user's file or another package: any error of them becomes one line.
+"""Data sets from a user's file or another package; any of their errors becomes one line.
 
 They follow the contract of `base`; this module checks their properties and samples.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def is_users(ref: MemberRef) -> bool:
-    """Return True for a data set that is not built in. An unknown name may be another package's."""
+    """Return True for a data set that is not built in. An unknown name may belong to another package."""
     return bool(ref.path) or ref not in DATASETS.built_in()
 
 
@@ -70,7 +70,7 @@ def chunks(dataset: Dataset, split: Split, order: Order, samples: int) -> Iterat
 
 @contextmanager
 def _one_line(what: str, kind: object, raised: type[DlobdError]) -> Iterator[None]:
-    """Convert any error of a data set to one line, except those of a built-in one."""
+    """Convert any error of a data set to one line, except errors of a built-in data set."""
     try:
         yield
     except (DlobdError, KeyboardInterrupt, GeneratorExit):

@@ -21,8 +21,8 @@ executors on other hosts, so that variable cannot serve."""
 
 
 def rank_address() -> str:
-    """Return the address at which other ranks reach this host: that of the channel's device, if it has one (an
-    interface or a network); else `TFOS_BIND_IP`; else empty, and the launcher chooses.
+    """Return the address at which other ranks reach this host: the address of the channel's device (an interface or a
+    network), if it has one; else `TFOS_BIND_IP`; else empty: the launcher chooses.
 
     Raises UsageError, SetupError: this host has no such interface, or it cannot be used.
     """
@@ -46,8 +46,8 @@ def driver_host(sc: SparkContext) -> str:
 def serve_clock(sc: SparkContext) -> clock_sync.Server | None:
     """Start the clock server, and pass its address to all Python workers that start from now on.
 
-    The address travels with each Python function, as all of PySpark's environment: configuration and command line would
-    expose its secret. Returns None if the driver cannot listen; the job continues without it.
+    The address travels with each Python function, like all of PySpark's environment, because configuration and command
+    line would expose its secret. Returns None if the driver cannot listen; the job continues without it.
     """
     try:
         server = clock_sync.Server(driver_host(sc))

@@ -44,7 +44,7 @@ class BarrierLauncher:
     def spark_conf(self) -> dict[str, str]:
         return {
             "spark.python.daemon.module": "dlobd.job.launchers.worker_daemon",
-            "spark.barrier.sync.timeout": str(BARRIER_TIMEOUT_S),  # Spark's own is a year
+            "spark.barrier.sync.timeout": str(BARRIER_TIMEOUT_S),  # Spark's default is a year
         }
 
     def launch(self, sc: SparkContext, main: Main, job: Job, blocks: RDD[bytes] | None, status: JobStatus) -> None:
@@ -57,7 +57,7 @@ class BarrierLauncher:
                     rdd.barrier().mapPartitions(task).collect()
         except Exception as error:
             missing = {f"rank {rank}" for rank in range(job.workers)} - senders
-            # Spark reports the timeout, or the connection of a waiting task just ends: whichever comes first
+            # Spark reports the timeout, unless the connection of a waiting task ends first
             if missing and any(words in str(error) for words in ("all barrier sync requests", "in allGather")):
                 cause = f"{' and '.join(sorted(missing))} did not reach the barrier within {BARRIER_TIMEOUT_S} s"
                 raise TrainingFailed(cause) from error
@@ -122,7 +122,7 @@ class _RankTask:
             servers = {rank_name(peer): address for peer, address in enumerate(addresses)}
             watch = threading.Thread(target=await_joined, args=(servers, self._report_failure, ended), daemon=True)
             watch.start()
-        with suppress(BrokenPipeError):  # the child has stopped the feed or ended: its exit code tells them apart
+        with suppress(BrokenPipeError):  # the child has stopped the feed or ended, by its exit code
             if self._epochs:
                 _feed(child.stdin, blocks, self._epochs)
             child.stdin.close()
@@ -136,12 +136,12 @@ class _RankTask:
                 tracing.instant(kinds.TRAINER_DIED, cause=cause, pid=child.pid, code=code)
                 self._unpickled_status().report_death(cause)
             else:
-                # the first report counts: this one is ignored if the trainer has reported its own failure
+                # only the first report counts: this report is ignored if the trainer has reported its own failure
                 self._report_failure(cause)
             raise RuntimeError(cause)
 
     def _unpickled_status(self) -> JobStatus:
-        # late: it needs imports
+        # last, because it needs imports
         status: JobStatus = pickle.loads(self._status)
         return status
 

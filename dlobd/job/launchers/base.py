@@ -42,8 +42,8 @@ class Node:
 
     role: str
     index: int
-    peers: tuple[str, ...]  # host:port of all ranks, by rank; a free port of each, reserved by its launcher
-    feed: Feed | None = None  # none if ranks read their files themselves
+    peers: tuple[str, ...]  # host:port of all ranks, by rank; the launcher has reserved these ports
+    feed: Feed | None = None  # None if ranks read their files themselves
     environment: Mapping[str, str] = field(default_factory=dict)  # variables that the exchange needs before it joins
 
     @property
@@ -77,7 +77,7 @@ Main = Callable[["Job", Node], None]  # a trainer's main function: `main(job, no
 
 
 class Launcher(Protocol):
-    """A way to start trainers: on Spark's executors, or, with `sc` None, without Spark."""
+    """Interface for starting trainers on Spark's executors, or without Spark (`sc` is None)."""
 
     def spark_conf(self) -> dict[str, str]:
         """Return the Spark settings that spark-submit needs for this launcher."""

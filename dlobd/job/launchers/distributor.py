@@ -2,9 +2,9 @@
 
     task of rank r:  all-gather addresses -> TF_CONFIG -> the trainer's main function
 
-Only spans are added: around its import and `MirroredStrategyRunner.run` on the driver, and around each task and its
-all-gather. It has no feed, so ranks read their files themselves. A rank has no process of its own that could be
-watched: only the deadline of the job detects a rank that hangs.
+dlobd adds only spans: around the package's import and `MirroredStrategyRunner.run` on the driver, and around each task
+and its all-gather. It has no feed, so ranks read their files themselves. A rank has no separate process to watch, so
+only the job's deadline detects a rank that hangs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class DistributorLauncher:
     def spark_conf(self) -> dict[str, str]:
         return {
             "spark.python.daemon.module": "dlobd.job.launchers.distributor_daemon",
-            "spark.barrier.sync.timeout": str(BARRIER_TIMEOUT_S),  # Spark's own is a year
+            "spark.barrier.sync.timeout": str(BARRIER_TIMEOUT_S),  # Spark's default is a year
         }
 
     def launch(self, sc: SparkContext, main: Main, job: Job, blocks: RDD[bytes] | None, status: JobStatus) -> None:
@@ -45,7 +45,7 @@ class DistributorLauncher:
         with tracing.span(kinds.IMPORT_DISTRIBUTOR):
             from spark_tensorflow_distributor import MirroredStrategyRunner
         with tracing.span(kinds.MIRRORED_STRATEGY_RUNNER):
-            # the trainer has its own strategy: its exchange
+            # the trainer uses its own strategy, that of its exchange
             runner = MirroredStrategyRunner(
                 num_slots=job.workers, use_gpu=job.device == "gpu", use_custom_strategy=True
             )
@@ -61,7 +61,7 @@ class DistributorLauncher:
 
 
 class _Task:
-    """The distributor's function for one barrier task, as one span."""
+    """Wrapper of the distributor's function for one barrier task, which records it as a span."""
 
     def __init__(self, inner: Callable[[Iterator[int]], list[object]]) -> None:
         self._inner = inner

@@ -1,7 +1,7 @@
 """Cause of a failure in one line: of a Spark job, which reports three stack traces, and of a trainer process.
 
 A process that the kernel killed for lack of memory looks like any `kill -9`, and YARN does not know the limits of a
-container that it runs in itself. So the kernel's own counter is read.
+container in which YARN itself runs. So dlobd reads the kernel's own counter.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _NOISE = ("at ", "py4j", "org.apache.spark.SparkException")
 
 
 def failure_line(error: Exception, status: JobStatus) -> str:
-    """Return the cause that a rank reported, else the cause that a node reported, else the line of `error` with it."""
+    """Return the cause that a rank reported, else the cause that a node reported, else the line of `error` with the
+    cause."""
     try:
         if failure := status.final_failure():
             return failure
@@ -49,8 +50,8 @@ def failure_line(error: Exception, status: JobStatus) -> str:
 class MemoryGroup:
     """The control group of this process and its children."""
 
-    kills: int | None  # processes that the kernel has killed in it because of its limit; None if it does not count
-    limit_mb: int | None  # none for no limit
+    kills: int | None  # processes that the kernel has killed in the group because of its limit; None if unknown
+    limit_mb: int | None  # None if there is no limit
 
     @classmethod
     def read(cls, root: Path = ROOT) -> MemoryGroup:

@@ -20,10 +20,10 @@ from dlobd import tracing
 from dlobd.spans import SpanKind
 from dlobd.tracing.clock import monotonic_ns
 
-LONG_NS = 1_000_000  # shorter imports are too many for a line each: their time stays with their importer
+LONG_NS = 1_000_000  # shorter imports are too frequent to record; their time counts as their importer's
 
 LAUNCHERS = {"tensorflowonspark": kinds.IMPORT_TENSORFLOWONSPARK}
-"""Packages whose import is a span in every process: the user's Python workers may import them."""
+"""Packages with a span for their import in every process, because the user's Python workers may import them."""
 
 
 def on_import(name: str, kind: SpanKind | None, prepare: Callable[[ModuleType], None] = lambda module: None) -> None:
@@ -38,7 +38,7 @@ def on_import(name: str, kind: SpanKind | None, prepare: Callable[[ModuleType], 
 
 
 class _FirstImport(importlib.abc.MetaPathFinder):
-    """A finder that delegates to the others, and wraps the loader of one module."""
+    """Finder that delegates to the other finders, and wraps the loader of one module."""
 
     def __init__(self, name: str, kind: SpanKind | None, prepare: Callable[[ModuleType], None]) -> None:
         self._name = name
@@ -64,7 +64,8 @@ class _FirstImport(importlib.abc.MetaPathFinder):
 
 
 class _Wrapper(importlib.abc.Loader):
-    """A wrapper of a module's own loader, which removes itself at its first use: a loader may serve other modules."""
+    """Wrapper of a module's own loader. It removes itself at its first use, because a loader may serve other
+    modules."""
 
     def __init__(self, own: importlib.abc.Loader, load: Callable[[Callable[[], None], ModuleType], None]) -> None:
         self._own = own
@@ -143,7 +144,7 @@ def _time(package: str, stack: list[_Import], execute: Callable[[], None], modul
 
 
 def import_tensorflow() -> None:
-    """Import TensorFlow without Keras, which takes a fifth of the import and which no model here uses.
+    """Import TensorFlow without Keras, which no model here uses and which takes a fifth of the import time.
 
     Later code that uses `tf.keras`, or imports keras, still gets it: TensorFlow loads it on demand.
     """
@@ -151,7 +152,7 @@ def import_tensorflow() -> None:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
         loaded = "keras" in sys.modules or "tensorflow" in sys.modules
         if not loaded:
-            # None makes `import keras` fail, and TensorFlow continues without it
+            # None makes `import keras` fail, and TensorFlow continues without keras
             sys.modules["keras"] = None  # type: ignore[assignment]
         try:
             import tensorflow  # noqa: F401

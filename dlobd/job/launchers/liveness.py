@@ -1,8 +1,8 @@
 """Liveness of ranks: a launcher checks that they join and have not failed, and ends the wait for them otherwise.
 
-A trainer waits for its peers inside TensorFlow's C++, which holds the interpreter: no other thread of it runs then, and
-not even SIGTERM ends it. So another process checks that all ranks have joined: a rank that has joined has started its
-TensorFlow server, which listens.
+A trainer waits for its peers inside TensorFlow's C++, which holds the interpreter: its other threads do not run then,
+and not even SIGTERM ends it. So another process checks that all ranks have joined: the TensorFlow server of a joined
+rank listens.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dlobd.job.rank_status import JobStatus
 
 JOIN_TIMEOUT_S = 60.0
-"""Longest wait for a rank after the first rank listens. All start together, and import TensorFlow first."""
+"""Longest wait for a rank after the first rank listens. All ranks start together, and import TensorFlow first."""
 
 CHECK_S = 2.0  # interval between two checks of the markers in HDFS, and of the TensorFlow servers
 CONNECT_S = 2.0

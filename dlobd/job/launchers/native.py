@@ -1,4 +1,4 @@
-"""The same training as plain processes, one per rank: the cost of a job without Spark, YARN and HDFS.
+"""The same training as plain processes, one per rank: the baseline cost of a job without Spark, YARN and HDFS.
 
     parent: start a process per rank (each imports TensorFlow at once) -> send the assignments -> wait for all
 
@@ -56,7 +56,7 @@ class NativeLauncher:
                 for rank in range(job.workers):
                     spans = Path(job.spans_dir).parent / f"rank-{rank}"
                     gpu = {VISIBLE: gpu_id(rank)} if job.device == "gpu" else {}
-                    # appended in turn: `end` ends them also if a later one does not start
+                    # appended one by one, so that `end` ends all started ranks if a later rank does not start
                     ranks.append(trainer_process.start({**environment, **gpu, "LOG_DIRS": str(spans)}))
             with tracing.span(kinds.TELL_PLACES):
                 work = pickle.dumps((main, job))
@@ -69,14 +69,14 @@ class NativeLauncher:
                 servers = {rank_name(rank): address for rank, address in enumerate(addresses)}
                 wait(ranks, status, JoinWatch(servers if uses_tensorflow_servers(job) else {}))
         except BrokenPipeError:
-            wait(ranks, status)  # raises the cause: a rank has ended before its assignment
+            wait(ranks, status)  # raises the cause if a rank has ended before its assignment
             raise
         finally:
             end(ranks)
 
 
 def free_addresses(count: int) -> list[str]:
-    """Return free ports for TensorFlow's servers; they differ because all are reserved at once."""
+    """Return the addresses of free ports for TensorFlow's servers; all are reserved at once, so they differ."""
     with ExitStack() as sockets:
         host = rank_address() or HOST
         addresses: list[str] = []
@@ -89,7 +89,7 @@ def free_addresses(count: int) -> list[str]:
 
 
 def wait(ranks: list[subprocess.Popen[bytes]], status: JobStatus, join_watch: JoinWatch | None = None) -> None:
-    """Wait until all ranks have succeeded; `dlobd.run.submit` has the job's deadline. Raises TrainingFailed."""
+    """Wait until all ranks have succeeded. Raises TrainingFailed. `dlobd.run` has the job's deadline."""
     with ExitStack() as stack:
         memory = MemoryGroup.read()
         poller = select.poll()

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 CHECK_EXECUTORS_S = 0.5  # interval between checks of the executors, while the driver waits for the ranks
 RESERVATION_TIMEOUT_S = 120
 FEED_TIMEOUT_S = 7 * 24 * 3600
-"""TensorFlowOnSpark's timeout for one partition: the longest `timeout_s` of a job, because an epoch may last as long as
-the job. The death of a rank is detected without it."""
+"""TensorFlowOnSpark's timeout for one partition: the maximum of a job's `timeout_s`, because an epoch may last as long
+as the job. The death of a rank is detected without this timeout."""
 
 AHEAD_BYTES = 8 << 20
 """Size of the blocks that a trainer reads ahead: some hundred steps on MNIST, longer than the start of a task."""
@@ -37,10 +37,11 @@ class TfosLauncher:
     """Launcher with TensorFlowOnSpark: InputMode.SPARK with blocks to feed, else InputMode.TENSORFLOW."""
 
     reads_ahead: ClassVar[bool] = True  # a trainer takes blocks before its step loop requests them
-    shutdown_sleep_s: ClassVar[float | None] = 0.1  # longest sleep in TFCluster.shutdown; None keeps its 5 s
+    shutdown_sleep_s: ClassVar[float | None] = 0.1  # longest sleep in TFCluster.shutdown; None keeps the original's 5 s
 
     def spark_conf(self) -> dict[str, str]:
-        """Select the worker daemon with hooks, and reuse: the trainer is a child of the Python worker."""
+        """Select the worker daemon with hooks, and reuse of Python workers, because the trainer is a child of its
+        Python worker."""
         return {"spark.python.daemon.module": "dlobd.job.launchers.tfos_daemon", "spark.python.worker.reuse": "true"}
 
     def _prepared(self) -> Any:
@@ -55,7 +56,7 @@ class TfosLauncher:
             TFCluster = self._prepared()  # noqa: N806  a module of that name
         TFCluster.time = NamedSleep(kinds.TFCLUSTER_SHUTDOWN_POLL, at_most_s=self.shutdown_sleep_s)
         watch = _ExecutorWatch(sc)
-        # num_gpus: the GPUs that Spark assigned; without it TensorFlowOnSpark takes a free GPU of nvidia-smi
+        # num_gpus: GPUs that Spark assigned; by default TensorFlowOnSpark takes any GPU that nvidia-smi reports as free
         tf_args = Namespace(job=job, markers=status, num_gpus=int(job.device == "gpu"))
         try:
             with tracing.span(kinds.TFCLUSTER_RUN), watched(sc, status):
@@ -103,16 +104,16 @@ def _train(cluster: Any, blocks: RDD[bytes], epochs: int, status: JobStatus, may
         return
     for _ in range(epochs):
         cluster.train(blocks, 1, feed_timeout=FEED_TIMEOUT_S)
-        # a feed task stops the server, but not if it began after its rank had stopped the feed
+        # a feed task stops the server, unless the task began after its rank had stopped the feed
         if cluster.server.done or status.finished():
             return
 
 
 def _blocks_ahead(job: Job) -> int:
-    """Return the number of blocks that a trainer may read ahead of its steps; 0 for no reading ahead.
+    """Return the number of blocks that a trainer may read ahead of its steps; 0 disables reading ahead.
 
-    It is at most half of a partition. Once all blocks of a feed task are taken, its executor begins Spark's next task:
-    long before the steps it would take partitions of other ranks.
+    It is at most half of a partition. Once all blocks of a feed task are taken, its executor begins Spark's next task.
+    If that happened long before the steps, the executor would take partitions of other ranks.
     """
     return min(AHEAD_BYTES // (job.batch_size * job.layout.record_bytes), job.steps_per_epoch // 2)
 
@@ -130,7 +131,7 @@ class _TfosMain:
         feed: Feed | None = _TfosFeed(ctx) if self._fed else None
         if feed and self._ahead and (ahead := _blocks_ahead(tf_args.job)):
             feed = ReadAhead(feed.next_block, tf_args.job.most_steps, ahead, feed.stop)
-        # from TensorFlowOnSpark's rendezvous
+        # addresses from TensorFlowOnSpark's rendezvous
         peers = [address for role in ("chief", "worker") for address in ctx.cluster_spec.get(role, ())]
         rank = peers.index(ctx.cluster_spec[ctx.job_name][ctx.task_index])
         self._main(tf_args.job, place(tf_args.job, rank, peers, feed))
@@ -153,11 +154,11 @@ class _TfosFeed:
     def stop(self) -> None:
         with tracing.span(kinds.TERMINATE_FEED):
             self._feed.terminate()
-        self._feed.queue_in.put(None)  # the end of the feed, for a thread that waits for a block
+        self._feed.queue_in.put(None)  # end the feed for a thread that waits for a block
 
 
 class FeedTask:
-    """TFSparkNode.train's function for one partition, with spans of the queue's put and join.
+    """Replacement of TFSparkNode.train's function for one partition, which records spans of the queue's put and join.
 
     `join_poll_ns` is the join's longest sleep after the queue is empty.
     """
@@ -170,7 +171,7 @@ class FeedTask:
         from pyspark import TaskContext
 
         context = TaskContext.get()
-        # a Python worker serves several tasks: the attempt assigns the spans to a task
+        # a Python worker serves several tasks; the attempt number assigns the spans to a task
         with tracing.span(kinds.FEED_TASK, task_attempt=context.taskAttemptId() if context else None):
             return self._inner(self._timed(blocks))
 
@@ -190,7 +191,7 @@ class FeedTask:
 
 
 class StartTask:
-    """TFSparkNode.run's function for one executor, as one span of the launcher."""
+    """Replacement of TFSparkNode.run's function for one executor, which records a span of the launcher."""
 
     def __init__(self, inner: Function) -> None:
         self._inner = inner
@@ -203,7 +204,8 @@ class StartTask:
 def record_driver(
     node: Any, join_poll_ns: int, feed_task: type[FeedTask] = FeedTask, start_task: type[StartTask] | None = StartTask
 ) -> None:
-    """Wrap the tasks that TensorFlowOnSpark makes on the driver. None: the caller wraps the start itself."""
+    """Wrap the tasks that TensorFlowOnSpark makes on the driver. If `start` is None, the caller wraps the start
+    task."""
     original_train, original_run = node.train, node.run
     if not getattr(original_train, "dlobd", False):
         if start_task is not None:

@@ -1,7 +1,8 @@
-"""Compatibility of TensorFlowOnSpark 2.2.5 with current software, and its spans. Installed before its first import.
+"""Compatibility of TensorFlowOnSpark 2.2.5 with current software, and its spans; installed before the package's first
+import.
 
 Changes on the driver and on every executor:
-    pkg_resources       a replacement if setuptools no longer has it; TensorFlowOnSpark reads one version from it
+    pkg_resources       a replacement if setuptools lacks it; TensorFlowOnSpark reads one version from it
     TensorFlow          imported at first use, in the trainer, instead of on the driver and in every Python worker
     host                the channel's interface or TFOS_BIND_IP is the address to advertise; the driver listens on
                         TFOS_BIND_IP; else the default route's address, as in the original
@@ -11,7 +12,7 @@ Changes on the driver and on every executor:
                         original polls once a second); all timeouts and error checks stay
     queues              of the manager's process belong to its threads; the original's are multiprocessing's, which pass
                         each item through a pipe from this process to itself
-All other changes only record spans around the original calls. The other polls and sleeps stay, with a name.
+All other changes only record spans around the original calls. The other polls and sleeps stay, as named spans.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from dlobd.spans import SpanKind
 STOCK_POLL_NS = 1_000_000_000
 """TensorFlowOnSpark's own polls sleep 1 s: reservation.py at both ends, and the feed's join in TFSparkNode.py."""
 
-Function = Callable[..., Any]  # of PySpark, TensorFlowOnSpark or the user
+Function = Callable[..., Any]  # function of PySpark, TensorFlowOnSpark or the user
 NO_STATUS: Mapping[str, object] = MappingProxyType({})
 
 POLL_S = 0.05  # interval between two checks of the reservations
@@ -56,7 +57,7 @@ def install() -> None:
 
     _choose_host(util, reservation)
     replace(TFNode, "start_cluster_server")(_refuse_rdma)
-    TFManager.JoinableQueue = queue.Queue  # only its server's threads use it: other processes have a proxy
+    TFManager.JoinableQueue = queue.Queue  # only threads of the manager's process use it; others have a proxy
     TFManager.start = timed(kinds.TFMANAGER_START)(TFManager.start)
     reservation.Client.register = timed(kinds.REGISTER_RESERVATION)(reservation.Client.register)
     wait = kinds.COMPAT_RESERVATION_POLL.wait(int(POLL_S * 1e9))
@@ -111,7 +112,7 @@ def _choose_host(util: Any, reservation: Any) -> None:
         return
 
     def start_listening_socket(server: Any) -> socket.socket:
-        # the original listens on every interface and unpickles all messages; this listens on one address only
+        # the original listens on every interface and unpickles all messages; the replacement listens on one address
         for port in server.get_server_ports():
             listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -148,7 +149,7 @@ _joining = threading.local()
 
 
 class JoinThread(threading.Thread):
-    """Replacement of `Thread` in TFSparkNode: a feed task starts a thread, which ends once its queue is empty."""
+    """Replacement of `Thread` in TFSparkNode. A feed task starts such a thread, which ends once its queue is empty."""
 
     def start(self) -> None:
         super().start()
@@ -192,7 +193,7 @@ def name_registered(original: Function, server: Any, *args: object, **kwargs: ob
 
 
 def replace(owner: Any, name: str) -> Callable[[Function], Function]:
-    """Return a decorator: its function replaces an attribute, and receives the original as its first argument."""
+    """Return a decorator for a function that replaces an attribute, and receives the original as its first argument."""
 
     def decorate(function: Function) -> Function:
         original = getattr(owner, name)
@@ -239,7 +240,7 @@ class WatchedProcess(multiprocessing.Process):
         self.join()
         deadline = time.monotonic() + 1
         while self.exitcode is None and time.monotonic() < deadline:
-            time.sleep(0.01)  # another joining thread has read the status from the kernel, and has not stored it yet
+            time.sleep(0.01)  # another joining thread has read the status from the kernel, but has not stored it yet
         if not self.exitcode:
             return
         cause = f"trainer process {self.pid} died: {exit_status(self.exitcode, memory)}"
@@ -251,7 +252,7 @@ class WatchedProcess(multiprocessing.Process):
         if markers and self.exitcode < 0:
             markers.report_death(cause)
         elif markers:
-            # the first report counts: this one is ignored if the trainer has reported its own failure
+            # only the first report counts: this report is ignored if the trainer has reported its own failure
             markers.report_failure(cause)
 
 

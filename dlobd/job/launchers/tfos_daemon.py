@@ -1,4 +1,5 @@
-"""The worker daemon for TensorFlowOnSpark: prepared with `tfos_compat`, so that a user's Python stays untouched."""
+"""Worker daemon for TensorFlowOnSpark. It installs `tfos_compat`, so that the user's Python installation stays
+untouched."""
 
 from dlobd.job.launchers import tfos_compat
 from dlobd.job.launchers.worker_daemon import serve

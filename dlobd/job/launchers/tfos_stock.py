@@ -1,12 +1,13 @@
 """TensorFlowOnSpark 2.2.5 as published: the baseline for the savings of `tfos` and `barrier`.
 
-The only change makes it importable (a replacement of pkg_resources, on the driver and on the executors). TensorFlow is
-imported on the driver and in every Python worker, the default route chooses hosts, and all polls and sleeps stay.
+The only change, a replacement of pkg_resources on the driver and on the executors, makes the package importable.
+TensorFlow is imported on the driver and in every Python worker, the default route chooses hosts, and all polls and
+sleeps stay.
 
 Spans are added around TFCluster.run, train and shutdown on the driver, around its start and feed tasks on the
 executors, and around the import of TensorFlow. The rest of a start task (the queue manager, the rendezvous with its
 polls, the fork) is not divided: it stays `launcher`. The death of a trainer is recorded but not reported: as published,
-the job ends when a peer fails or a timeout is over.
+the job ends when a peer fails or a timeout expires.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class WatchedStartTask(StartTask):
 
     def __call__(self, executor_ids: object) -> object:
         result = super().__call__(executor_ids)
-        # the other child is the queue manager; its name is that of its class
+        # the other child is the queue manager, which is named after its class
         for child in multiprocessing.active_children():
             if child.name.startswith("Process-"):
                 arguments = (child.pid, MemoryGroup.read())
@@ -73,12 +74,12 @@ class WatchedStartTask(StartTask):
 def record_death(pid: int, memory: MemoryGroup | None = None) -> None:
     """Wait for the end of a child, and record it if a signal ended the child.
 
-    It blocks in the kernel, reports to no other process, and leaves the exit status for the parent's `wait`.
+    The call blocks in the kernel, reports to no other process, and leaves the exit status for the parent's `wait`.
     """
     try:
         ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     except ChildProcessError:
-        return  # its status was collected before
+        return  # another caller has collected the status already
     if ended is not None and ended.si_code != os.CLD_EXITED:
         code = -ended.si_status
         cause = f"trainer process {pid} died: {exit_status(code, memory)}"

@@ -1,10 +1,10 @@
 """A trainer's own process: `python -m dlobd.job.launchers.trainer_process`, its assignment, and the pipe to it.
 
-    parent: start -> assign (rank, addresses of all ranks) -> blocks, if it feeds -> end of feed
+    parent: start -> assign (rank, addresses of all ranks) -> blocks and end of feed, if it feeds
     child:  import TensorFlow -> read the assignment -> train
 
-The child imports TensorFlow before it reads its assignment: the import overlaps with the rendezvous. Messages on the
-pipe are a length and the bytes.
+The child imports TensorFlow before it reads its assignment: the import overlaps with the rendezvous. A message on the
+pipe is a length followed by the bytes.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def run() -> None:
     import_tensorflow()
     with tracing.span(kinds.AWAIT_PLACE):
         message = read(pipe)
-    # it comes from the parent, over a pipe that no other process has
+    # the pickle comes from the parent, over a pipe that no other process has
     assignment = pickle.loads(message or b"")
     tracing.identify(*role_of(assignment["rank"]))
     main, job = pickle.loads(assignment["work"])

@@ -32,7 +32,7 @@ def serve(prepare: Callable[[], None] = lambda: None) -> None:
 
 
 def _record_forks() -> None:
-    # without these instants the loss of a worker's span file would go unnoticed
+    # these instants reveal the loss of a worker's span file
     daemon, fork = os.getpid(), os.fork
 
     def recorded_fork() -> int:

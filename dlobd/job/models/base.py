@@ -1,16 +1,16 @@
 """The model contract.
 
 A model is a function, `build`. It
-    1. is called inside the trainer's `tf.distribute` scope, on every rank, with the same arguments;
+    1. is called inside the scope of the trainer's exchange, on every rank, with the same arguments;
     2. makes equal initial values on every rank: they depend on the seed only;
     3. returns a tf.Module that maps images to logits; loss, optimiser and loop belong to `dlobd.job.training`. Its
-       `variables` are its whole state, its `trainable_variables` receive gradients, and those of two or more dimensions
-       weight decay;
+       `variables` are its whole state. Its `trainable_variables` receive gradients, and weight decay if they have two
+       or more dimensions;
     4. is called with `training=True` in steps, and without it in evaluations and in the saved model;
-    5. makes its variables so that an update from reduced gradients may be taken from any replica;
+    5. makes its variables so that the updated value of any replica is valid (`layers.variable`);
     6. does not update variables in a call. State that follows the batches, such as batch normalisation's moving
-       statistics, is a submodule after `FollowsBatches`: the step exchanges the statistics of a batch together with the
-       gradients, so that they stay equal on all ranks.
+       statistics, is a submodule that implements `FollowsBatches`: the step exchanges the statistics of a batch
+       together with the gradients, so that they stay equal on all ranks.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class FollowsBatches(Protocol):
         """Return mean and variance of this rank's batch as tensors, once after each training call."""
 
     def update_moving_statistics(self, mean: Any, variance: Any) -> None:
-        """Move towards the means over the ranks of the batch statistics, which are equal on all ranks."""
+        """Move the statistics towards the batch statistics, averaged over the ranks and equal on all ranks."""
 
 
 def following_batches(model: Any) -> list[FollowsBatches]:

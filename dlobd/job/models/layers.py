@@ -19,7 +19,8 @@ Values = Callable[[Shape], Any]
 Layer = Callable[[Any, bool], Any]
 
 MOVING_DECAY = 0.9
-"""Decay of batch normalisation's moving statistics in a step. It and EPSILON are tf_cnn_benchmarks' for ResNet."""
+"""Decay of batch normalisation's moving statistics per step. It and EPSILON are the values of tf_cnn_benchmarks for
+ResNet."""
 
 EPSILON = 1e-5
 
@@ -27,7 +28,7 @@ EPSILON = 1e-5
 class Initial:
     """Random initial values, from the seed and the number of the call.
 
-    Models with equal builds and seeds are equal, in any process and on any device."""
+    Equal build functions and seeds give equal values, in any process and on any device."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -90,11 +91,11 @@ class Chain(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
 
 
 class Convolution(tf.Module):  # type: ignore[misc]
-    """Square filters.
+    """Convolution with square filters.
 
     Args:
-        padding: SAME, VALID, or how many zeros on each side.
-        bias: its initial value; None for a layer without, as before a batch normalisation.
+        padding: SAME, VALID, or the number of zeros on each side.
+        bias: initial value of the bias; None for a layer without a bias, as before a batch normalisation.
     """
 
     def __init__(
@@ -123,7 +124,7 @@ class Convolution(tf.Module):  # type: ignore[misc]
 
 
 class Dense(tf.Module):  # type: ignore[misc]
-    """Fully connected; [n, inputs] -> [n, outputs]."""
+    """Fully connected layer: [n, inputs] -> [n, outputs]."""
 
     def __init__(self, name: str, inputs: int, outputs: int, values: Values, bias: float = 0.0) -> None:
         super().__init__(name=name)
@@ -139,8 +140,8 @@ class BatchNorm(tf.Module):  # type: ignore[misc]
 
     A training call normalises with mean and variance of this rank's batch only. Other calls normalise with the moving
     statistics, which follow averages over the ranks. The average of the means is the mean of the global batch. The
-    average of the variances is not its variance, because it excludes the differences between the ranks' means. As in
-    TensorFlow's fused operation and in Caffe, the variance is unbiased.
+    average of the variances is less than the variance of the global batch, because it excludes the differences between
+    the ranks' means. As in TensorFlow's fused operation and in Caffe, the variance is unbiased.
     """
 
     def __init__(self, name: str, channels: int) -> None:
@@ -190,12 +191,12 @@ def spatial_mean(images: Any, training: bool = False) -> Any:
 
 
 def max_pool(size: int, stride: int, padding: str = "SAME") -> Layer:
-    """Return a layer with the maximum of each square."""
+    """Return a layer that takes the maximum of each square."""
     return lambda images, training: tf.nn.max_pool2d(images, size, stride, padding)
 
 
 def mean_pool(size: int, stride: int, padding: str = "SAME") -> Layer:
-    """Return a layer with the mean of each square, over its part inside the image."""
+    """Return a layer that takes the mean of each square's part inside the image."""
     return lambda images, training: tf.nn.avg_pool2d(images, size, stride, padding)
 
 
@@ -211,7 +212,7 @@ def scaled(factor: float, offset: float, images: tuple[int, int, int]) -> Layer:
 def image_of(shape: tuple[int, ...]) -> tuple[int, int, int]:
     """Return height, width and channels of images; [height, width] has one channel.
 
-    Raises ValueError if it is not the shape of an image.
+    Raises ValueError if `shape` is not the shape of an image.
     """
     if len(shape) not in (2, 3):
         raise ValueError(f"convolutions need images of height x width x channels; those of this data set are {shape}")
@@ -220,5 +221,5 @@ def image_of(shape: tuple[int, ...]) -> tuple[int, int, int]:
 
 
 def halved(size: int, times: int) -> int:
-    """Return a side after `times` layers of stride 2 that round up."""
+    """Return the length of a side after `times` layers of stride 2 that round up."""
     return math.ceil(size / (1 << times))

@@ -1,9 +1,9 @@
 """Multi-layer perceptron with one hidden layer of 128 ReLU units; 101,770 parameters on MNIST.
 
 It is the network of TensorFlowOnSpark's first MNIST example (hidden_units = 128, batch 100) and of TensorFlow's
-beginner tutorial. Starts from He's and Glorot's values; all of the example's biases are zero too.
+beginner tutorial. Initial weights are He's and Glorot's values; biases are zero, as in the example.
 
-A good start for plain gradient descent: learning rate 0.1, momentum 0, weight decay 0, batch 100. The example itself
+Good settings for plain gradient descent: learning rate 0.1, momentum 0, weight decay 0, batch 100. The example itself
 uses Adagrad at 0.01.
 """
 

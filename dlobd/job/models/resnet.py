@@ -6,10 +6,11 @@
 A convolution of 16 filters, then three groups of n blocks with 16, 32 and 64 filters, each block of two convolutions of
 3x3; the mean over the image, and the classes: 6n + 2 layers with weights. Batch normalisation follows each convolution,
 before the ReLU. Where a group begins with stride 2, the shortcut takes every second pixel and pads channels with zeros
-(option A): it has no parameters. He's initial values. Images from -1 to 1; the paper subtracts the mean image, and
-crops and flips, which is not done here. The moving statistics are not counted as parameters: 1,376 and 4,064 more.
+(option A): it has no parameters. Initial weights are He's values. Images are scaled to -1 to 1; the paper instead
+subtracts the mean image, and crops and flips. The moving statistics, 1,376 and 4,064 values, do not count as
+parameters.
 
-The paper's settings: learning rate 0.1, a tenth of it after 32,000 and 48,000 of 64,000 steps, momentum 0.9, weight
+The paper's settings: learning rate 0.1, divided by 10 after 32,000 and 48,000 of 64,000 steps, momentum 0.9, weight
 decay 0.0001, batch 128 (over two GPUs). tf_cnn_benchmarks has the same rate and batch, and decays at epochs 82 and 123.
 """
 
@@ -37,12 +38,12 @@ def _build(name: str, blocks: int, image_shape: tuple[int, ...], classes: int, s
     initial = layers.Initial(seed)
 
     def convolution(name: str, channels_in: int, channels_out: int, stride: int = 1) -> Chain:
-        # padded by one on each side also where it strides, so that it stays on the shortcut's pixels
+        # padded by one on each side also for stride 2, so that its pixels match those of the shortcut
         filters = Convolution(name, channels_in, channels_out, 3, initial.he, stride, padding=1, bias=None)
         return Chain(name, filters, BatchNorm(f"{name}_norm", channels_out))
 
     class Block(tf.Module):  # type: ignore[misc]
-        """Two convolutions and the shortcut around them."""
+        """Residual block: two convolutions and the shortcut around them."""
 
         def __init__(self, name: str, channels_in: int, channels_out: int) -> None:
             super().__init__(name=name)

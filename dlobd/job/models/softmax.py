@@ -1,4 +1,5 @@
-"""SoftMax regression: logits = images W + b. 7,850 parameters on MNIST, the classic first model of both."""
+"""SoftMax regression: logits = images W + b. 7,850 parameters on MNIST; the usual first example for MNIST and for
+TensorFlow."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from typing import Any
 
 
 def build(image_shape: tuple[int, ...], classes: int, seed: int) -> Any:
-    """Build the model; see `dlobd.job.models.base.Build`. The weights start at zero, as a convex loss allows."""
+    """Build the model; see `dlobd.job.models.base.Build`. The weights start at zero, because the loss is convex."""
     import tensorflow as tf
 
     values = math.prod(image_shape)

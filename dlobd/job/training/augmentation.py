@@ -25,7 +25,7 @@ class Augment(Protocol):
         Args:
             images: float32, [n, height, width] or [n, height, width, channels].
             batch: an ID that differs between the ranks' batches, below 2 ** 32: a number or a scalar tensor.
-            step: of this rank, from 0: a number or a scalar tensor.
+            step: step of this rank, from 0: a number or a scalar tensor.
         """
 
 
@@ -34,7 +34,7 @@ def flip_crop(tf: TensorFlow, images: Tensor, seed: int, batch: Tensor, step: Te
     samples, height, width = tf.unstack(tf.shape(images)[:3])
 
     def draw(number: int, below: int) -> Tensor:
-        # no two draws of a job share a seed: batch, step and number of the draw have their own digits of it
+        # no two draws of a job share a seed: batch, step and number of the draw use separate digits of it
         seeds = tf.stack([tf.cast(batch, tf.int64) * (1 << 31) + seed, tf.cast(step, tf.int64) * 3 + number])
         return tf.random.stateless_uniform([samples, 1], seeds, 0, below, tf.int32, alg="philox")
 

@@ -1,4 +1,4 @@
-"""Checkpoints and the model: their writing by the chief, and the reading of the model."""
+"""Checkpoints and the saved model, which the chief writes, and the reading of the model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The driver of a training job, in the order of its work: SparkContext, input, launcher, stop."""
+"""Driver of a training job, in the order of its work: SparkContext, input, launcher, stop."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 
 ONE_SPLIT_A_FILE = {"spark.hadoop.mapreduce.input.fileinputformat.split.minsize": str(1 << 60)}
-"""Hadoop splits a file at its blocks, unless the minimum size of a split is larger: no file is as large as this."""
+"""Settings for one split per file. Hadoop splits a file at its blocks, unless the minimum size of a split is larger; no
+file is as large as this value."""
 
 
 def run(job_file: str) -> None:
@@ -56,7 +57,7 @@ def _run_on_spark(job: Job) -> None:
     with tracing.span(kinds.SPARK_CONTEXT):
         sc = SparkContext(conf=SparkConf().setAppName(f"dlobd {job.name}").setAll(ONE_SPLIT_A_FILE.items()))
     tracing.instant(kinds.SPARK_CONTEXT_READY, application_id=sc.applicationId)
-    serve_clock(sc)  # until this process ends
+    serve_clock(sc)  # open until this process ends
     try:
         _launch(sc, job, _blocks(sc, job) if job.input == "feed" else None)
     finally:
@@ -68,8 +69,8 @@ def _run_on_spark(job: Job) -> None:
 def _blocks(sc: SparkContext, job: Job) -> RDD[bytes]:
     """Return the training files as an RDD of blocks, one partition per worker.
 
-    A record of Spark is a block: a file consists of whole blocks. So no additional Python worker has to join samples to
-    blocks."""
+    A file consists of whole blocks, and a record of Spark is a block. So no additional Python worker has to join
+    samples to blocks."""
     with tracing.span(kinds.INPUT_SPLITS):
         blocks = sc.binaryRecords(f"{job.fs_uri}{job.train_dir}", job.batch_size * job.layout.record_bytes)
         partitions = blocks.getNumPartitions()
@@ -111,8 +112,8 @@ def serve_rendezvous(sc: SparkContext | None, job: Job) -> Iterator[None]:
 def serve_rank_status(sc: SparkContext | None, job: Job) -> Iterator[StatusServer | None]:
     """Serve status messages of ranks that start inside the context.
 
-    Yields None without Spark, because the launcher sees the end of its ranks, and if the driver cannot listen: then it
-    reads the markers."""
+    Yields None if there is no Spark (the launcher sees ranks end), or if the driver cannot listen (it then reads the
+    markers)."""
     if sc is None:
         yield None
         return

@@ -1,4 +1,4 @@
-"""Accuracy on the staged test set: of the stored model, and between epochs of the current model."""
+"""Accuracy of the stored model on the staged test set, and of the current model between epochs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dlobd.job.training import checkpointing
 from dlobd.network.exchanges.base import Tensor, TensorFlow
 
 EVALUATION_BATCH = 1000
-EVALUATION_BYTES = 32 << 20  # largest number, and largest size, of test samples in memory at once
+EVALUATION_BYTES = 32 << 20  # maximum number and maximum size of the test samples in memory at once
 Logits = Callable[[Tensor], Tensor]  # function from images to logits, both tensors
 
 

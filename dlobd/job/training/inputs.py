@@ -32,7 +32,7 @@ FEED_TIMEOUT_S = 60.0
 PIECE_BYTES = 1 << 20
 """Size of one read, in whole batches: each piece is a call from TensorFlow into Python, which holds its lock."""
 
-CHECK_S = 0.5  # interval between checks: the largest delay of a deadline
+CHECK_S = 0.5  # interval between checks, and so the largest delay of a deadline
 
 Batch = tuple[Tensor, Tensor]
 """Images [n, *image_shape] and labels [n], as tensors; see `dlobd.job.datasets.tfrecord.decode_block`."""
@@ -89,7 +89,7 @@ def _read(tf: TensorFlow, job: Job, rank: int, augment: Augment | None) -> Itera
                         checked_records(piece, layout)
                     yield piece
         except failures() as error:
-            errors.append(error)  # TensorFlow would wrap it in its own error
+            errors.append(error)  # TensorFlow would wrap the error in its own error
 
     def batches(piece: Tensor) -> Tensor:
         records = tf.io.decode_raw(piece, tf.uint8)
@@ -120,10 +120,10 @@ def _read(tf: TensorFlow, job: Job, rank: int, augment: Augment | None) -> Itera
 
 
 def _untuned(tf: TensorFlow) -> Tensor:
-    """Return options of a pipeline without tf.data's autotuning, which has nothing to tune here.
+    """Return options of a pipeline without tf.data's autotuning, which cannot improve this pipeline.
 
-    Its thread sleeps longer as the pipeline becomes older, up to a minute. It may miss the wake-up at the end of the
-    pipeline: then the trainer waits for it, after its last step.
+    The autotuning thread sleeps longer as the pipeline becomes older, up to a minute. It may miss the wake-up at the
+    end of the pipeline; then the trainer waits for the thread after its last step.
     """
     options = tf.data.Options()
     options.autotune.enabled = False
@@ -138,17 +138,17 @@ def _decoded(tf: TensorFlow, records: Tensor, layout: Layout) -> Batch:
     else:
         values = tf.bitcast(tf.reshape(images, [-1, layout.image_bytes // 4, 4]), tf.float32)
     labels = tf.cast(records[:, layout.label.start], tf.int32)
-    if layout.label_bytes > 1:  # seven bits a byte, the lowest first
+    if layout.label_bytes > 1:  # seven bits per byte, the lowest first
         sevens = tf.cast(records[:, layout.label.start : layout.label.stop] & 0x7F, tf.int32)
         labels = tf.reduce_sum(sevens * [1 << 7 * at for at in range(layout.label_bytes)], axis=1)
     return tf.reshape(values, [-1, *layout.shape]), labels
 
 
 class Deadlines:
-    """Deadlines of a trainer. Its main thread has one wait at a time.
+    """Deadlines of a trainer, whose main thread has at most one wait at a time.
 
     A wait inside third-party code, such as a queue's socket, cannot be interrupted by an exception. So a thread checks
-    the deadline, and calls `give_up` with the cause, which should not return.
+    the deadline, and calls `give_up` with the cause; `give_up` should not return.
     """
 
     def __init__(self, give_up: Callable[[str], None]) -> None:

@@ -1,13 +1,13 @@
 """The training loop of a rank: batches, steps, and the work between steps.
 
     after a step            (chief) a checkpoint, if due
-    after an epoch          its mean loss; (chief) an evaluation, if due: the others wait in their next step
+    after an epoch          its mean loss; (chief) an evaluation, if due: the other ranks wait in their next step
 
 All ranks take the same steps. Training ends with the first of these steps:
 
     `epochs`, `max_steps`   the last step that they allow
-    `max_seconds`           the first step that any rank begins after this time since its first batch; the rank votes
-                            for the end in the step's exchange
+    `max_seconds`           the first step that any rank begins more than this time after its first batch; the rank
+                            votes for the end in the step's exchange
     `target_accuracy`       the last step of the first epoch whose evaluation reaches it; the chief votes for the end in
                             a separate exchange after each evaluation (`StopVote`)
 """
@@ -74,12 +74,12 @@ class Loop:
             "losses": self._losses,
             "evaluations": self._evaluations,
             "ended_by": ended_by,
-            # from the first batch to the last step, also without a recorder
+            # from the first batch to the last step; measured also without a recorder
             "loop_ns": ended_ns - self._start_ns,
         }
 
     def _take(self, incoming: Iterator[Batch]) -> str:
-        """Take a step; return the key of the experiment that ends training with it.
+        """Take a step; return the experiment's key (such as max_steps) that ends training with this step.
 
         The result is empty if another step follows, unless the evaluation after this step ends training."""
         job, k = self._job, len(self._losses)
@@ -100,7 +100,7 @@ class Loop:
         return "max_seconds" if stop else ""
 
     def _after_step(self, last: bool) -> bool:
-        """Return True if the ranks agree that the accuracy is reached; they do not vote after the last step."""
+        """Return True if the ranks agree that the accuracy is reached. They do not vote after the last step."""
         job, taken = self._job, len(self._losses)
         if self._chief and job.checkpoint_every_steps and taken % job.checkpoint_every_steps == 0:
             checkpointing.checkpoint(self._tf, job, self._model, self._storage, taken)
@@ -120,7 +120,7 @@ class Loop:
 
 
 class StopVote:
-    """A vote of all ranks on the end of training, by their exchange. All ranks call it equally often."""
+    """Vote of all ranks on the end of training, by their exchange. All ranks call it equally often."""
 
     def __init__(self, tf: TensorFlow, job: Job, exchange: Exchange) -> None:
         self._tf = tf

@@ -1,7 +1,7 @@
 """A check of a user's model in a separate process: it builds the model, and computes the gradients of a step.
 
 `dlobd.run.own_model` starts it first in a run, with one JSON object on stdin. Each line on stdout is a JSON string, the
-next stage; the last line is an object, `{"wrong": ...}`, with one line of text, empty without an error.
+next stage; the last line is the object `{"wrong": ...}` with one line of text, empty if there is no error.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ def main() -> int:
         except BaseException as error:  # noqa: BLE001  any error of the file, also an exit, becomes one line
             wrong = user_file.error_line(error, MemberRef(request["model"]).path or request["model"])
         print(json.dumps({"wrong": wrong}), file=out, flush=True)
-    os._exit(0)  # the file may have started threads
+    os._exit(0)  # end at once, because the file may have started threads
 
 
 class _Wrong(Exception):
-    """Violation of the contract of `dlobd.job.models.base`."""
+    """Error of a model that violates the contract of `dlobd.job.models.base`."""
 
 
 def _stages(request: dict[str, Any]) -> Iterator[str]:

@@ -4,11 +4,11 @@ A loss is a function of TensorFlow, logits and labels. It returns the mean over 
 batches of one size, so the mean of their losses is the loss of the global batch.
 
 An optimiser
-    1. is made once in each rank, inside the exchange's scope, after the model (`Make`). Its state is variables that it
-       makes then, with equal values on all ranks;
-    2. updates the variables (`apply`) from the means of the gradients over all ranks, equal on all ranks, in the order
-       of the variables. `apply` is compiled as a part of the step, and so keeps no step number in Python: the learning
-       rate of the step is a tensor. The gradients already include weight decay (`dlobd.job.training.step`).
+    1. is made once in each rank, inside the exchange's scope, after the model (`Make`). It then makes its state,
+       variables with equal values on all ranks;
+    2. updates the variables (`apply`) from the gradients' means over all ranks, which are equal on all ranks and in the
+       order of the variables. `apply` is compiled as a part of the step, so it keeps no step number in Python: the
+       learning rate of the step is a tensor. The gradients already include weight decay (`dlobd.job.training.step`).
 
 A schedule is a function of TensorFlow, the job and the number of the step, from 0. The number is an int64 tensor, not a
 Python number: a schedule is compiled as a part of the step. Epochs are rounded down to steps, as in tf_cnn_benchmarks.
@@ -60,9 +60,11 @@ class Sgd:
 
 
 class Momentum:
-    """The heavy ball: velocity = momentum x velocity + gradient, variable -= learning rate x velocity.
+    """Momentum as in the heavy-ball method: velocity = momentum x velocity + gradient, variable -= learning rate x
+    velocity.
 
-    The velocity is TensorFlow's; Caffe's includes the learning rate, which is equivalent at a constant rate."""
+    The velocity is defined as in TensorFlow. Caffe's velocity includes the learning rate, which is equivalent at a
+    constant rate."""
 
     def __init__(self, tf: TensorFlow, variables: Sequence[Tensor], job: Job) -> None:
         first = tf.VariableAggregation.ONLY_FIRST_REPLICA
@@ -95,7 +97,8 @@ def constant(tf: TensorFlow, job: Job, step: Tensor) -> Tensor:
 def step(tf: TensorFlow, job: Job, step: Tensor) -> Tensor:
     """Multiply the job's learning rate by learning_rate_decay_factor after every num_epochs_per_decay epochs.
 
-    It equals tf_cnn_benchmarks with flags of these names; epochs count from the start, warm-up included.
+    It equals the schedule of tf_cnn_benchmarks with flags of these names; epochs count from the start, warm-up
+    included.
     """
     decays = step // max(1, _steps(job, job.num_epochs_per_decay))
     return job.learning_rate * tf.pow(job.learning_rate_decay_factor, tf.cast(decays, tf.float32))
@@ -104,7 +107,7 @@ def step(tf: TensorFlow, job: Job, step: Tensor) -> Tensor:
 def cosine(tf: TensorFlow, job: Job, step: Tensor) -> Tensor:
     """Lower the job's learning rate to 0 at the end, by half a cosine that begins after the warm-up.
 
-    Loshchilov and Hutter, SGDR (2017), equation 5, without restarts and with 0 as the minimum.
+    Source: Loshchilov and Hutter, SGDR (2017), equation 5, without restarts and with 0 as the minimum.
     """
     warmup = _steps(job, job.warmup_epochs)
     progress = tf.cast(step - warmup, tf.float32) / float(job.steps - warmup)
@@ -114,7 +117,8 @@ def cosine(tf: TensorFlow, job: Job, step: Tensor) -> Tensor:
 def learning_rate(tf: TensorFlow, job: Job, schedule: Schedule, step: Tensor) -> Tensor:
     """Return the schedule's learning rate; during the warm-up, a linear rise to the job's learning rate.
 
-    Goyal et al., Accurate, Large Minibatch SGD (2017), section 2.2. The first step has the first increment, not 0."""
+    Source: Goyal et al., Accurate, Large Minibatch SGD (2017), section 2.2. The first step has the first increment, not
+    0."""
     scheduled = schedule(tf, job, step)
     warmup = _steps(job, job.warmup_epochs)
     if not warmup:

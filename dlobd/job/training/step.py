@@ -1,9 +1,9 @@
 """A training step, by its parts.
 
-    next batch              by the loop, from `inputs`: it is not part of this module
+    next batch              taken by the loop from `inputs`, outside of this module
     forward and backward    logits, loss and gradients of this rank's batch, and its statistics if the model has any
-    exchange                their means over all ranks (`dlobd.network.exchanges`), all in one call. With `max_seconds`
-                            it includes one more scalar: this rank's vote for the end
+    exchange                means over all ranks (`dlobd.network.exchanges`), all in one call. With `max_seconds` the
+                            call includes one more scalar: this rank's vote for the end
     apply                   the update, equal on all ranks: it moves the statistics, and updates the variables
 
 With an exchange inside the step, the last three parts are compiled together, in one span, which is the collective. With
@@ -52,7 +52,7 @@ class Update:
         self._workload = workload
         self._modules = following_batches(workload.model)
         first = tf.VariableAggregation.ONLY_FIRST_REPLICA
-        # a constant learning rate needs no counter, which would be a good part of a small model's update
+        # a constant learning rate needs no counter, whose cost would be a large part of a small model's update
         self._counts = workload.schedule is not constant or job.warmup_epochs > 0
         self._step = tf.Variable(0, dtype=tf.int64, trainable=False, aggregation=first, name="step")
 
@@ -76,8 +76,8 @@ class Update:
             self._step.assign_add(1)
 
     def _decayed(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
-        """Add the gradient of weight_decay / 2 x the sum of the squares of all weights, which the reported loss
-        excludes.
+        """Add the gradient of weight decay: weight_decay / 2 x the sum of the squares of all weights. The reported loss
+        excludes it.
 
         Variables of one dimension are excluded: biases, and the parameters of batch normalisation. tf_cnn_benchmarks
         excludes batch normalisation's parameters too, but not biases; Caffe excludes nothing by default.
@@ -108,7 +108,7 @@ class Step:
     def __call__(self, k: int, images: Tensor, labels: Tensor, stop: bool = False) -> tuple[float, bool]:
         """Take step number `k`, from 0; return the mean loss, and True if any rank votes for the end.
 
-        With an asynchronous exchange both values are this rank's own. `stop` is this rank's vote; it has no effect
+        With an asynchronous exchange both values are those of this rank. `stop` is this rank's vote; it has no effect
         without `max_seconds`. Raises FloatingPointError: the loss is not finite, on all ranks of a synchronous
         exchange.
         """
@@ -140,13 +140,14 @@ class Step:
 
 
 def _reported(inputs: Sequence[Tensor]) -> int:
-    """Count the exchanged values for the loop: the loss, and a vote if the inputs have one beside the batch."""
+    """Count the exchanged values for the loop: the loss, and the vote if the inputs contain a vote besides the
+    batch."""
     return len(inputs) - 1
 
 
 def _compute_function(tf: TensorFlow, job: Job, workload: Workload, update: Update, exchange: Exchange) -> Compute:
     """Compile forward and backward; with the exchange inside, the whole step."""
-    # AutoGraph would rewrite their source, which costs the first step half a second of CPU time
+    # AutoGraph would rewrite the functions' source, which costs the first step half a second of CPU time
     unconverted = tf.autograph.experimental.do_not_convert
     take_statistics, apply = unconverted(update.take_statistics), unconverted(update.apply)
 
@@ -160,7 +161,7 @@ def _compute_function(tf: TensorFlow, job: Job, workload: Workload, update: Upda
         return [loss, *vote, *take_statistics(), *gradients]
 
     def whole(*inputs: Tensor) -> list[Tensor]:
-        # one collective a step: it includes loss, vote and statistics
+        # one collective per step, which includes loss, vote and statistics
         reduced = exchange.reduce(tf, forward_and_backward(*inputs), job.workers)
         apply(reduced[_reported(inputs) :])
         return reduced[: _reported(inputs)]

@@ -2,7 +2,7 @@
 
     import TensorFlow -> join the other ranks -> build -> steps -> (chief) save, read back, evaluate -> done-marker
 
-Every step is a collective of all ranks, and recorded as a collective (`step`): from it the attribution derives the
+Every step is a collective of all ranks, and recorded as a collective (`step`), from which the attribution derives the
 waits of a rank for a slower rank.
 """
 
@@ -30,7 +30,7 @@ from dlobd.network.exchanges.base import Exchange, Settings
 _STACK = re.compile(
     r'Graph execution error|Detected at node|at org\.|at java|File "|\[Previous line repeated|\[\[\{\{node'
 )
-"""Beginnings of lines with TensorFlow's location in the graph, and Java's location in its code."""
+"""Beginnings of lines with TensorFlow's location in the graph, and with Java's location in its code."""
 
 
 def main(job: Job, node: Node) -> None:
@@ -46,7 +46,7 @@ def main(job: Job, node: Node) -> None:
     def give_up(cause: str) -> NoReturn:
         print(f"dlobd: {name}: {cause}", file=sys.stderr, flush=True)
         fail(cause)
-        os._exit(1)  # no exception can reach the main thread
+        os._exit(1)  # exit, because no exception can reach the main thread
 
     try:
         with tracing.span(kinds.TRAINER):
@@ -93,7 +93,7 @@ def _train(job: Job, node: Node, deadlines: Deadlines) -> dict[str, Any]:
     storage = job.storage()
     loop = Loop(tf, job, node, step, stop_vote, model, storage)
     result = loop.run(batches(tf, job, node, deadlines)) | {"machine": settings_used}
-    exchange.close()  # all ranks close it before the chief saves: the others do not wait for the chief
+    exchange.close()  # all ranks close the exchange before the chief saves, so that they do not wait for the chief
     if node.feed and result["steps"] < job.fed_epochs * job.steps_per_epoch:
         node.feed.stop()
     if node.rank == 0:

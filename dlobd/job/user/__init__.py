@@ -1,1 +1,2 @@
-"""The user's own script, recorded: its driver, hooks around what it calls, Spark's worker daemons with these hooks."""
+"""Recording of the user's own script: its driver, hooks around the functions that it calls, and Spark's worker daemons
+with these hooks."""

@@ -26,13 +26,13 @@ from dlobd.job.launchers.tfos_compat import STOCK_POLL_NS, Function, replace, ti
 from dlobd.tracing.clock import monotonic_ns
 
 LONG_CALL_NS = 1_000_000
-"""Shorter calls into the JVM are too many for a span each: their time stays with the calling code."""
+"""Shorter JVM calls are too frequent to record one span per call; their time counts as the calling code's."""
 
 CHUNK = 64
-CHUNK_NS = 10_000_000  # limits of a chunk in items and time: a feed of single rows has a span per chunk
+CHUNK_NS = 10_000_000  # limits of a chunk in items and time; a feed of single rows has one span per chunk
 
 DAEMONS = {"tfos": "dlobd.job.user.daemon", "tfos-stock": "dlobd.job.user.stock_daemon"}
-"""Launcher to the worker daemon with its hooks."""
+"""Mapping from launcher to the worker daemon with its hooks."""
 
 
 def prepare_driver(launcher: str) -> None:
@@ -61,7 +61,8 @@ def prepare_daemon(launcher: str) -> None:
 
 
 class _Wait:
-    """Flag of the driver, True inside a recorded wait: calls into the JVM are part of the wait then, not work."""
+    """Flag of the driver, True inside a recorded wait: calls into the JVM then count as part of the wait, not as
+    work."""
 
     active = False
 
@@ -182,13 +183,13 @@ def _wait(original: Function, *args: object, **kwargs: object) -> object:
 
 
 class _StartedBy:
-    """The process of this executor's start task; a trainer in another process was forked for it."""
+    """Process ID of this executor's start task; a trainer in another process is its fork."""
 
     pid = 0
 
 
 class UserStartTask(tfos_stock.WatchedStartTask):
-    """TFSparkNode.run's function for one executor."""
+    """Replacement of TFSparkNode.run's function for one executor."""
 
     def __call__(self, executor_ids: object) -> object:
         _StartedBy.pid = os.getpid()
@@ -196,7 +197,7 @@ class UserStartTask(tfos_stock.WatchedStartTask):
 
 
 class UserMain:
-    """The user's main function in a rank."""
+    """Wrapper of the user's main function in a rank."""
 
     def __init__(self, main: Function) -> None:
         self._main = main
@@ -218,7 +219,7 @@ class UserFeedTask(FeedTask):
     """Feeding of one partition, for training or for inference."""
 
     def _timed(self, blocks: Iterator[Any]) -> Iterator[Any]:
-        """Yield the rows as FeedTask yields blocks, with spans per chunk: rows are too many for two spans each."""
+        """Yield the rows like FeedTask, but with spans per chunk: rows are too frequent for two spans per row."""
         count = 0
         while True:
             with tracing.span(kinds.READ_ROWS):
@@ -240,7 +241,7 @@ def _chunk(items: Iterator[object]) -> Iterator[object]:
 
 
 class ShutdownTask:
-    """TFSparkNode.shutdown's function for one executor; its sleep is the user's grace_secs."""
+    """Replacement of TFSparkNode.shutdown's function for one executor, which sleeps for the user's grace_secs."""
 
     def __init__(self, inner: FunctionType) -> None:
         self._inner = inner
@@ -263,7 +264,7 @@ def _record_worker(worker: Any) -> None:
     worker.read_command = timed(kinds.UNPICKLE_FUNCTION)(worker.read_command)
     original = getattr(worker, "capture_outputs", None)
     if original is None:
-        return  # another version of PySpark: its time stays in the task
+        return  # another version of PySpark: the time counts as the task's
 
     @contextmanager
     def capture_outputs() -> Iterator[None]:
@@ -289,7 +290,7 @@ def _record_feed() -> None:
             batch: Any = original(*args, **kwargs)
             # with an input mapping the batch has a list for each tensor
             rows = next(iter(batch.values()), ()) if isinstance(batch, dict) else batch
-            span.note(items=len(rows))  # from it the feeder's put of these rows is known
+            span.note(items=len(rows))  # matches these rows to the feeder's put
             return batch
 
     feed.batch_results = timed(kinds.PUT_RESULTS)(feed.batch_results)

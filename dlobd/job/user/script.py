@@ -1,4 +1,4 @@
-"""The driver of a user's script: it installs the hooks, and then runs the script as Python would."""
+"""The driver of a user's script: it installs the hooks, and then runs the script like Python."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _run(script: str, arguments: list[str]) -> str | int | None:
             tracing.instant(kinds.JOB_FAILED, cause=cause)
         return error.code
     except BaseException as error:  # noqa: BLE001  any error ends the script
-        # the user's traceback must not contain dlobd's frame
+        # remove dlobd's frame from the user's traceback
         error.__traceback__ = error.__traceback__.tb_next if error.__traceback__ else None
         sys.excepthook(type(error), error, error.__traceback__)
         last_line = traceback.format_exception_only(error)[-1].strip().splitlines()[0]

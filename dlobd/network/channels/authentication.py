@@ -24,11 +24,11 @@ PROOF_BYTES = 32
 REFUSAL = b"refused: not the run's secret\n".ljust(PROOF_BYTES)
 GREETING_BYTES = len(GREETING) + NONCE_BYTES
 HELLO_BYTES = GREETING_BYTES + PROOF_BYTES
-HANDSHAKE_S = 5.0  # timeout of a listening end for a hello, which costs the other end a single HMAC
+HANDSHAKE_S = 5.0  # timeout of a listening end for the hello; its computation takes a single HMAC
 
 
 class Refused(ChannelError):
-    """The other end does not know the run's secret, or does not speak this protocol."""
+    """Error of a peer that does not know the run's secret, or does not speak this protocol."""
 
 
 def nonce() -> bytes:
@@ -42,7 +42,7 @@ def greeting() -> bytes:
 
 
 def begins_well(received: bytes | bytearray) -> bool:
-    """Return True if the bytes received so far can be the start of a greeting or a hello."""
+    """Return True if the received bytes can be the start of a greeting or a hello."""
     return received[: len(GREETING)] == GREETING[: len(received)]
 
 

@@ -1,18 +1,18 @@
 """The contract of a channel library: whole messages between two ends, in memory that the caller provides.
 
-    1. The `address` of a listener is where peers connect to; it listens at no other address.
+    1. Peers connect to the `address` of a listener; it listens at no other address.
     2. `connect` retries until its deadline, because ranks start in any order.
-    3. A message has any size, including none. `send` returns once its buffer may be reused. It may wait for the peer's
+    3. A message has any size, including zero. `send` returns once its buffer may be reused. It may wait for the peer's
        `recv`: callers must not rely on buffering.
     4. Messages of a connection arrive in the order in which they were sent. A message that does not fit is rejected
        before a byte of it is written.
     5. A library that declares `begins` can start a send without waiting: `begin_send` returns a handle for
-       `finish_send`, which any thread may call, in the order of the starts. The handle is None if the bytes are taken
-       already.
+       `finish_send`, which any thread may call, in the order of the starts. The handle is None if the library has taken
+       all bytes already.
     6. A library that declares `one_sided` lets its peer write and read registered memory. `put` and `get` check bounds
-       before they touch memory, and the peer sees what was put once `flush` has returned.
+       before they touch memory, and the peer sees the written bytes once `flush` has returned.
     7. Every call has a deadline in seconds of `time.monotonic()`. After `DeadlinePassed` the connection cannot be used
-       for this message. One thread may send while another receives, but not two of a kind.
+       for this message. One thread may send while another receives, but two threads may not both send or both receive.
     8. `close` may be called at either end, twice, and in any order. It wakes waiting callers of both ends with
        `PeerClosed` or `Closed`, and leaves no thread and no descriptor.
 
@@ -36,37 +36,37 @@ from numpy.typing import NDArray
 
 from dlobd.channel import Kind
 
-Array = NDArray[Any]  # of any type of element
+Array = NDArray[Any]  # array with any type of element
 
 Buffer = bytes | bytearray | memoryview | Array  # contiguous memory. A buffer to receive into must be writable.
 
 
 class ChannelError(Exception):
-    """Error of a channel. The message is one line that names the peer."""
+    """Error of a channel. Its message is one line that names the peer."""
 
 
 class DeadlinePassed(ChannelError):
-    """The call did not complete before its deadline."""
+    """Error of a call that did not complete before its deadline."""
 
 
 class PeerClosed(ChannelError):
-    """The other end is closed or has disappeared."""
+    """Error of a call after the other end has closed or disappeared."""
 
 
 class Closed(ChannelError):
-    """This end is closed."""
+    """Error of a call at a closed end."""
 
 
 class MessageTooLong(ChannelError):
-    """The message does not fit into the caller's buffer. It is lost; the next message is not."""
+    """Error of a message that does not fit into the caller's buffer. Only this message is lost."""
 
 
 class OutOfBounds(ChannelError):
-    """`put` or `get` outside of registered memory, or with an unknown key; no memory was touched."""
+    """`put` or `get` outside of registered memory, or with an unknown key; no memory was accessed."""
 
 
 class NotSupported(ChannelError):
-    """The library has not declared this capability."""
+    """Error of a call of a capability that the library has not declared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Traffic:
 
 
 def total_traffic(connections: Iterable[Traffic]) -> Traffic:
-    """Add up connections. Different kinds make `mixed`; several devices are joined by commas."""
+    """Return the sum over connections. Different kinds give `mixed`; several devices are joined by commas."""
     every = list(connections)
     kinds = {traffic.kind for traffic in every}
     counters = [field.name for field in fields(Traffic) if field.name.endswith(("_messages", "_bytes"))]
@@ -128,41 +128,42 @@ class Connection(ABC):
 
     @abstractmethod
     def send_parts(self, parts: Sequence[Buffer], deadline_s: float) -> None:
-        """Send several buffers as one message. Raises as `send`."""
+        """Send several buffers as one message. Raises the errors of `send`."""
 
     @abstractmethod
     def recv_parts(self, parts: Sequence[Buffer], deadline_s: float) -> int:
-        """Receive the next message into consecutive buffers; return its length. Raises as `recv`."""
+        """Receive the next message into consecutive buffers; return its length. Raises the errors of `recv`."""
 
     @abstractmethod
     def close(self) -> None:
         """Close this end and wake all waiting callers of both ends."""
 
     def begin_send(self, message: Buffer) -> Any:
-        """Start to send. Unless None is returned, the message must not change before `finish_send`.
+        """Start a send. If it returns a handle, the message must not change before `finish_send`.
 
         Raises PeerClosed, Closed.
         """
         raise self._not_supported("start a send without waiting")
 
     def finish_send(self, begun: Any, deadline_s: float) -> None:
-        """Wait for a started send. Raises as `send`."""
+        """Wait for a started send. Raises the errors of `send`."""
         raise self._not_supported("start a send without waiting")
 
     def register(self, memory: Buffer) -> bytes:
-        """Let the peer write and read `memory` until this connection closes; return the key for the peer."""
+        """Register `memory`, which the peer may write and read until this connection closes; return the key for the
+        peer."""
         raise self._not_supported("access memory of the peer")
 
     def put(self, source: Buffer, key: bytes, offset_bytes: int, deadline_s: float) -> None:
-        """Write into the peer's registered memory. Raises OutOfBounds, and as `send`."""
+        """Write into the peer's registered memory. Raises OutOfBounds and the errors of `send`."""
         raise self._not_supported("access memory of the peer")
 
     def get(self, into: Buffer, key: bytes, offset_bytes: int, deadline_s: float) -> None:
-        """Fill `into` from the peer's registered memory. Raises OutOfBounds, and as `send`."""
+        """Fill `into` from the peer's registered memory. Raises OutOfBounds and the errors of `send`."""
         raise self._not_supported("access memory of the peer")
 
     def flush(self, deadline_s: float) -> None:
-        """Wait until the peer sees all that was put. Raises DeadlinePassed, PeerClosed, Closed."""
+        """Wait until the peer sees all bytes of earlier `put` calls. Raises DeadlinePassed, PeerClosed, Closed."""
         raise self._not_supported("access memory of the peer")
 
     def _not_supported(self, what: str) -> NotSupported:
@@ -182,12 +183,12 @@ class Listener(Protocol):
 
 
 class OpenChannel(Protocol):
-    """A channel that one rank has opened with a library."""
+    """Channel that a rank has opened with a library."""
 
     capabilities: ClassVar[Capabilities]
 
     def listen(self, device: str = "") -> Listener:
-        """Listen on a device; without one the library chooses it."""
+        """Listen on a device; if none is given, the library chooses it."""
 
     def connect(self, address: str, deadline_s: float) -> Connection:
         """Connect to the listener at an address. Raises DeadlinePassed, Closed."""

@@ -1,13 +1,13 @@
 """gRPC by grpcio, with one call per message and without protocol buffers: messages are bytes.
 
-    Send       call of the connecting end that carries a message; it returns once the other end has room for it
+    Send       call of the connecting end that carries a message; it returns once the other end has taken the message
     Receive    call of the connecting end that is answered with the next message of the other end. One such call is
                always pending, so at most one message is ready before it is requested
-    Attend     call that lasts as long as the connection; its end tells the other end that this one has left
+    Attend     call that lasts as long as the connection; its end informs the other end that the caller has left
 
-gRPC's Python interface takes and returns `bytes`: a sender copies everything that is not `bytes` yet, gRPC's core
-copies that into its slices, and the receiver joins the slices and copies them into its buffers. That is the cost of
-gRPC in Python, and the reason for measuring it.
+gRPC's Python interface takes and returns `bytes`: a sender copies all data of other types to `bytes`, gRPC's core
+copies those into its slices, and the receiver joins the slices and copies them into its buffers. These copies are the
+cost of gRPC in Python, which this library measures.
 
 Each connection is a TCP connection of its own. Both ends prove by two calls (Hello, Join) that they know the run's
 secret (`dlobd.network.channels.authentication`). Later calls must come over the same TCP connection, which gRPC
@@ -67,7 +67,7 @@ SERVER = (
     *UNLIMITED,
     *KEEPALIVE,
     ("grpc.so_reuseport", 0),
-    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),  # the default, 5 minutes, treats keepalive as abuse
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),  # the default forbids such keepalive
     ("grpc.http2.max_ping_strikes", 0),
 )
 
@@ -361,7 +361,7 @@ class _ServerConnection(GrpcConnection):
         self._listener.release(self)
 
     def send_call(self, request: bytes, context: grpc.ServicerContext) -> bytes:
-        """Take a message of the peer; drop it if the peer gave it up at its deadline."""
+        """Take a message of the peer; drop it if its deadline has passed at the peer."""
         if context.add_callback(self._inbox.recheck):
             self._inbox.put(request, context.is_active)
         return b""
@@ -390,13 +390,13 @@ class _ServerConnection(GrpcConnection):
 
 
 class Mailbox:
-    """Slot for one message between a thread of gRPC and a thread that sends or receives. `end` wakes both."""
+    """Slot for one message between a thread of gRPC and a thread that sends or receives. `end` wakes both threads."""
 
     def __init__(self, peer: str) -> None:
         self._peer = peer
         self._changed = threading.Condition()
         self._message: bytes | None = None
-        self._put = self._taken = 0  # numbers of messages
+        self._put = self._taken = 0  # counts of messages
         self._ended: base.ChannelError | None = None
 
     def put(self, message: bytes, wanted: Callable[[], bool]) -> None:
@@ -421,7 +421,7 @@ class Mailbox:
                 self._check()
 
     def take(self, deadline_s: float | None = None) -> bytes:
-        """Wait for a message and take it, also after `end`. Without a message, raise the error given to `end`."""
+        """Wait for a message and take it, also after `end`. If there is no message, raise the error given to `end`."""
         with self._changed:
             self._wait(lambda: self._message is not None, deadline_s)
             message, self._message = self._message, None
@@ -453,7 +453,7 @@ class Mailbox:
 
     def _check(self) -> None:
         if self._ended is not None:
-            # a new exception per caller: the traceback of one that is raised twice contains both
+            # a new exception per caller: an exception that is raised twice has both tracebacks
             raise type(self._ended)(str(self._ended))
 
     def _wait(self, done: Callable[[], bool], deadline_s: float | None) -> None:
@@ -514,7 +514,7 @@ def _timeout_s(deadline_s: float) -> float:
 
 
 def _abort(context: grpc.ServicerContext, why: str, code: grpc.StatusCode = grpc.StatusCode.UNAVAILABLE) -> Exception:
-    """Abort a call. gRPC raises an exception, so that nothing is returned."""
+    """Abort a call by an exception of gRPC; never returns."""
     context.abort(code, why)
     return AssertionError("abort raises")
 

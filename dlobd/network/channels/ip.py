@@ -14,9 +14,9 @@ LOOPBACK = "127.0.0.1"
 
 
 def resolve(transport: str, device: str) -> tuple[interfaces.Interface, str]:
-    """Return the interface and the IPv4 address of a device: a name, an address or a network; loopback if empty.
+    """Return the interface and the IPv4 address of a device: a name, an address or a network; empty: loopback.
 
-    Raises UsageError, SetupError: as `interfaces.resolve`; also if the transport needs a device.
+    Raises the errors of `interfaces.resolve`, and UsageError if the transport needs a device.
     """
     if not device and TRANSPORTS[transport].needs_device:
         raise UsageError(f"Channel {transport} needs the name of its interface.", f"write it as in {transport}@ib0")
@@ -24,14 +24,14 @@ def resolve(transport: str, device: str) -> tuple[interfaces.Interface, str]:
 
 
 def local_address(transport: str, device: str) -> str:
-    """Return the IPv4 address of a device. Raises as `resolve`."""
+    """Return the IPv4 address of a device. Raises the errors of `resolve`."""
     return resolve(transport, device)[1]
 
 
 def source_towards(transport: str, device: str, host: str) -> str:
     """Return the source address for connections to `host`; empty if the channel has no device.
 
-    Raises UsageError, SetupError: as `resolve`, or the route leads over another interface.
+    Raises the errors of `resolve`, and SetupError if the route leads over another interface.
     """
     if not device:
         return ""

@@ -1,4 +1,4 @@
-"""MPI in this process, which a PMI connection starts, restricted to one transport.
+"""MPI in this process, started over a PMI connection and restricted to one transport.
 
     transport     environment of MPICH, whose transport is UCX or libfabric (OFI)
     tcp, ipoib    MPICH_CH4_NETMOD=ucx UCX_TLS=tcp UCX_NET_DEVICES=INTERFACE
@@ -6,9 +6,9 @@
     rdma          MPICH_CH4_NETMOD=ucx UCX_TLS=rc UCX_NET_DEVICES=DEVICE:PORT
     shm           MPICH_CH4_NETMOD=ucx UCX_TLS=shm
 
-No fallback is among the transports, so that MPI cannot start without the requested one. MPIR_CVAR_NOLOCAL=1 keeps
-MPICH from using its own shared memory between ranks of one host. A process can start MPI once, and should be a fresh
-one, because the environment is set before MPI is loaded.
+The list of transports has no fallback, so MPI cannot start without the requested transport. MPIR_CVAR_NOLOCAL=1 keeps
+MPICH from using its own shared memory between ranks of one host. A process can start MPI once, and must be a fresh
+process, because the environment is set before MPI is loaded.
 
 MPI neither authenticates nor encrypts, and does not report that a peer has died.
 """
@@ -32,15 +32,15 @@ from dlobd.network import interfaces
 from dlobd.network.channels.base import Array, ChannelError, DeadlinePassed, environment_variables
 from dlobd.network.channels.ip import resolve
 
-MpiObject = Any  # of mpi4py
+MpiObject = Any  # object of mpi4py
 
 LIBRARY = "mpi"
 
 YIELD_S = 0.01
-"""How long a rank yields its core between polls before it sleeps: a late wake-up rarely costs more than this."""
+"""Time for which a rank polls and yields its core before it sleeps: a late wake-up rarely costs more than this."""
 
-SLEEP_S = 50e-6  # interval between polls after that
-START_S = 120.0  # timeout of the start of MPI: longer than the timeout of a PMI barrier, which ends it first
+SLEEP_S = 50e-6  # interval between polls of a sleeping rank
+START_S = 120.0  # timeout of the start of MPI: longer than the timeout of a PMI barrier, which expires first
 END_S = 30.0  # timeout of the end of MPI, once all ranks have called it
 _started = False  # MPI starts at most once in a process
 _STARTING = threading.Lock()  # guards `_started`
@@ -77,8 +77,8 @@ class MpiSession:
     """MPI with all ranks of the job. `world` is their communicator, whose errors are exceptions.
 
     All ranks start it together. If one dies during the start, MPICH ends the processes of the others. If one dies
-    later, MPI reports an error, or MPICH crashes: MPICH 5.0 over UCX does (SIGSEGV) in about one of ten cases, when it
-    sends to the dead rank. The process that ended first then identifies the rank.
+    later, MPI reports an error, or MPICH crashes: MPICH 5.0 over UCX does (SIGSEGV) in about 10 % of cases, when it
+    sends to the dead rank. The process that ended first then identifies the dead rank.
 
     MPI owns the PMI connection until this process ends; a single rank needs none. Raises SetupError: MPI was started in
     this process before, is not MPICH, or cannot use the transport.
@@ -141,13 +141,13 @@ class MpiSession:
     ) -> None:
         """Start a request and poll until it is complete. MPI makes progress only while it is polled.
 
-        A poll may block forever, as when libfabric sends to a dead rank: a caller that needs the deadline to hold polls
-        in a thread that it can abandon. MPI releases Python's lock meanwhile.
+        A poll may block forever, for example when libfabric sends to a dead rank. A caller that depends on the deadline
+        calls this in a thread that it can abandon. MPI releases Python's lock meanwhile.
 
         Args:
             what: the operation that failed, for the message.
             sleep: sleep between polls, because this rank only waits for others.
-            given_up: returns True once the caller no longer waits.
+            given_up: returns True once the caller has stopped waiting.
 
         Raises DeadlinePassed: MPI cannot be used any more; ChannelError: MPI has failed.
         """
@@ -179,7 +179,7 @@ class MpiSession:
 
 
 def _unlink_segments() -> None:
-    """Unlink MPICH's shared memory segments, 1 MB per rank: they would stay if this process were killed."""
+    """Unlink MPICH's shared memory segments, 1 MB per rank: they would remain after a kill of this process."""
     with open("/proc/self/maps") as maps:
         mapped = {line.split()[-1] for line in maps}
     for name in mapped:
@@ -200,7 +200,7 @@ def _or_exit(within_s: float) -> Iterator[None]:
 def _loaded() -> MpiObject:
     try:
         for path in metadata.files("mpich") or ():
-            if path.name == "libmpi.so.12":  # mpi4py searches only below the interpreter's prefix
+            if path.name == "libmpi.so.12":  # mpi4py searches for libmpi only below the interpreter's prefix
                 os.environ.setdefault("MPI4PY_LIBMPI", os.path.realpath(path.locate()))
         import mpi4py
 

@@ -45,7 +45,7 @@ TICK_S = 0.2
 STAGE_BYTES = 8192  # copying this many bytes costs less than the system call that the copy saves
 
 SPINS = 20
-"""Polls before a receiver sleeps: about 20 microseconds, which is what a wake-up costs. Each unsuccessful poll yields
+"""Polls before a receiver sleeps: about 20 microseconds, the cost of a wake-up. Each unsuccessful poll yields
 the core (sched_yield), so that ranks that share one do not stall each other."""
 
 KEEPALIVE_IDLE_S, KEEPALIVE_INTERVAL_S, KEEPALIVE_COUNT = 10, 5, 4
@@ -53,14 +53,14 @@ KEEPALIVE_IDLE_S, KEEPALIVE_INTERVAL_S, KEEPALIVE_COUNT = 10, 5, 4
 would also end connections whose receiver is only slow (tcp(7))."""
 
 NEAR_US, NEAR_SEND_BYTES = 33, 100_000
-"""A peer at a shorter round trip than this is in another namespace of this machine, or next to it. The kernel would
-buffer megabytes between the two ends, which then do not fit into the cache: an all-reduce over such a link takes twice
-as long. This many bytes per round trip are 3 GB/s, more than one thread copies; a farther peer needs a larger buffer,
-which the kernel tunes itself. Over loopback it makes no difference (docs/results.md)."""
+"""Limits for a near peer. A peer with a shorter round trip is on this machine (in another namespace) or an adjacent
+host. The kernel would buffer megabytes between the two ends, which then do not fit into the cache: an all-reduce over
+such a link takes twice as long. NEAR_SEND_BYTES per round trip are 3 GB/s, more than one thread copies. A farther peer
+needs a larger buffer, which the kernel tunes itself. Over loopback it makes no difference (docs/results.md)."""
 
 RETRY_S = 0.02  # interval between attempts to connect to an address without a listener
 CHECK_S = 0.1  # interval at which a waiting `connect` checks whether its channel was closed
-BACKLOG = 128  # connections that were not greeted yet. The kernel retries further ones (tcp(7)); a job has fewer ranks.
+BACKLOG = 128  # maximum number of peers that are not greeted yet; the kernel retries others (tcp(7))
 REFUSED_KEPT = 100  # number of refused peers that are remembered: a peer that retries forever must not fill the memory
 PAUSE_S = 0.1  # pause after the kernel had no descriptor for a new connection: accept would fail again at once
 _NO_WAIT = socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT
@@ -70,7 +70,7 @@ _TIMEVAL = struct.Struct("ll")
 
 
 class _NotListening(Exception):
-    """The peer does not listen, or no longer; `connect` may retry."""
+    """Error of a peer that does not listen; `connect` may retry."""
 
 
 class SocketsChannel(IpChannel):
@@ -261,7 +261,7 @@ class SocketsListener(base.AcceptQueue["SocketsConnection"]):
         return _Handshake(connected, f"{host}:{port}", greeting, time.monotonic() + authentication.HANDSHAKE_S)
 
     def _read(self, one: _Handshake) -> bool | None:
-        """Return True for an authentic peer, False for another one (`fault` is the reason), None if incomplete."""
+        """Return True for an authentic peer, False for an invalid peer (`fault` is the reason), None if incomplete."""
         try:
             more = one.connected.recv(authentication.HELLO_BYTES - len(one.received))
         except BlockingIOError:
@@ -322,7 +322,7 @@ class SocketsConnection(base.Connection):
         self._receiving = threading.Lock()
         self._ended = ""  # why this end is closed
         self._stage = memoryview(bytearray(STAGE_BYTES))
-        self._start = self._end = 0  # received bytes of the stage that were not delivered yet
+        self._start = self._end = 0  # received bytes in the stage buffer that were not delivered yet
         self._left = 0  # bytes of the current message that were not delivered yet
         self._readable, self._writable, self._either = select.poll(), select.poll(), select.poll()
         self._readable.register(connected, select.POLLIN)
@@ -407,7 +407,7 @@ class SocketsConnection(base.Connection):
             self._socket.shutdown(socket.SHUT_RDWR)  # wakes callers in the kernel, at both ends
 
     def _push(self) -> None:
-        """Send as many pending bytes as the kernel takes now, unless another thread is sending."""
+        """Send as many pending bytes as the kernel takes without waiting, unless another thread is sending."""
         if not self._sending.acquire(blocking=False):
             return
         try:
@@ -432,7 +432,7 @@ class SocketsConnection(base.Connection):
         self._pending.popleft()
 
     def _write(self, message: PendingSend, deadline_s: float, begun: bool = False) -> None:
-        """Send a whole message with the lock held. A message that has `begun` cannot be withdrawn."""
+        """Send a whole message with the lock held. A message with `begun` set cannot be withdrawn."""
         whole = message.size
         try:
             while message.size:
@@ -522,7 +522,7 @@ class SocketsConnection(base.Connection):
             return got
 
     def _lost(self, error: OSError | None = None) -> base.ChannelError:
-        """Return the exception for a socket that carries nothing more."""
+        """Return the exception for a socket that has failed or ended."""
         if self._ended:
             return base.Closed(self._ended)
         if error is not None:
@@ -533,7 +533,7 @@ class SocketsConnection(base.Connection):
 
 
 class PendingSend:
-    """A message of which the kernel has not taken the last `size` bytes, those of `rest`."""
+    """Message whose last `size` bytes, in `rest`, the kernel has not taken yet."""
 
     __slots__ = ("rest", "size")
 
@@ -556,7 +556,7 @@ class PendingSend:
 
 
 def wait(ready: select.poll, polls: bool, deadline_s: float, late: str) -> None:
-    """Wait after a call that would block. A call that did not poll has waited for TICK_S in the kernel already.
+    """Wait after a call that would block. A blocking call has waited for TICK_S in the kernel already.
 
     Raises DeadlinePassed with the message `late`.
     """

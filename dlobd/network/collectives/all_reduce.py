@@ -1,8 +1,8 @@
 """All-reduces: all ranks provide an array of the same length and type, and all get the sum.
 
 1. `partners` returns the peers of a rank. The relation is symmetric.
-2. The sum replaces the array. It has the same bits on every rank: one rank sums an element, in a fixed order, and the
-   others get a copy. Algorithms differ in that order, and therefore in the last bits.
+2. The sum replaces the array. It has the same bits on every rank: for each element, a single rank sums in a fixed
+   order, and the others get a copy. Algorithms differ in that order, and therefore in the last bits.
 3. A call allocates only views: received segments that are to be added have preallocated memory.
 4. A failed call leaves the array undefined, and the mesh unusable.
 """
@@ -18,12 +18,12 @@ from dlobd.network.channels.base import Array
 from dlobd.network.collectives.mesh import Mesh
 
 SEGMENT_BYTES = 256 * 1024
-"""Unit of receiving and adding: it stays in a core's cache while the peer sends the next one. A round trip through
+"""Unit of receiving and adding: it stays in a core's cache while the peer sends the next segment. A round trip through
 Python costs about as much as 64 KiB over loopback."""
 
 
 class AllReduce(Protocol):
-    """An algorithm on one rank."""
+    """Interface of an all-reduce algorithm on one rank."""
 
     def __init__(self, mesh: Mesh) -> None: ...
 
@@ -51,7 +51,7 @@ class _Algorithm:
 
 
 class Ring(_Algorithm):
-    """Ring all-reduce: each rank sends only to the next one (Patarasuk and Yuan 2009, as in Horovod).
+    """Ring all-reduce: each rank sends only to the next rank (Patarasuk and Yuan 2009, as in Horovod).
 
     The array is cut into as many chunks as there are ranks. In `size - 1` rounds each chunk travels around the ring and
     accumulates its sum; in another `size - 1` rounds the sums travel. A rank sends 2 (size - 1) / size of the array,
@@ -87,9 +87,9 @@ class Ring(_Algorithm):
 class HalvingDoubling(_Algorithm):
     """Recursive halving and doubling (Rabenseifner 2004; Thakur, Rabenseifner and Gropp 2005).
 
-    Halving: pairs of ranks, far ones first, send each other half of their current part and sum the other half, until
-    each rank has the sum of one part. Doubling: the same pairs, near ones first, send each other their sums. It takes
-    2 log2(size) rounds, where a ring takes 2 (size - 1), and moves as many bytes.
+    Halving: pairs of ranks, distant pairs first, send each other half of their current part and sum the other half,
+    until each rank has the sum of one part. Doubling: the same pairs, near pairs first, send each other their sums. It
+    takes 2 log2(size) rounds, where a ring takes 2 (size - 1), and moves as many bytes.
 
     If the number of ranks is no power of two, the excess ranks first send their array to a neighbour, and receive the
     sum at the end.
@@ -147,7 +147,7 @@ class HalvingDoubling(_Algorithm):
 
 
 def _segments(array: Array) -> Iterator[Array]:
-    """Cut the array into views of at most SEGMENT_BYTES; an empty array has none, at both ends."""
+    """Cut the array into views of at most SEGMENT_BYTES; an empty array has no segments, and nothing is sent."""
     step = max(1, SEGMENT_BYTES // array.itemsize)
     for start in range(0, len(array), step):
         yield array[start : start + step]
@@ -159,7 +159,7 @@ def _core(size: int) -> int:
 
 
 def _place(rank: int, extra: int) -> int:
-    """Return the number of a rank among those that halve; `extra` ranks are in excess."""
+    """Return the number of a rank among the ranks that halve; `extra` ranks are in excess."""
     return rank // 2 if rank < 2 * extra else rank - extra
 
 

@@ -1,9 +1,9 @@
 """Connections of a rank to the peers of its collectives, which send and receive at the same time, and a barrier.
 
 A channel may block a `send` until its peer receives. Where all ranks send and receive at the same time, as in a ring,
-each needs a second thread to avoid a deadlock: a mesh has one, which sends what it is handed in that order. If the
-library can start a send without waiting, the thread is not needed for messages that are taken at once, such as small
-ones, nor for messages to the peer that this rank receives from meanwhile.
+each needs a second thread to avoid a deadlock. The thread of a mesh sends the queued messages in order. If the library
+can start a send without waiting, the thread is not needed for messages that are taken at once, such as small messages,
+nor for messages to the peer from which this rank receives meanwhile.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import Any
 from dlobd.network.channels import base
 
 AllGather = Callable[[str, str], list[str]]
-"""Takes a name and this rank's value, and returns the values that all ranks gave for that name, by rank."""
+"""Function from a name and this rank's value to the values that all ranks gave for that name, by rank."""
 
 RANK = struct.Struct("<I")  # the first message of the connecting rank
 END_S = 5.0  # timeout of `close` for the sending thread; its connections are closed by then
 
 
 class ExchangeFailed(Exception):
-    """A collective cannot continue. The message is one line that names the peer."""
+    """Error of a collective that cannot continue. The message is one line that names the peer."""
 
 
 class Mesh:
@@ -35,9 +35,9 @@ class Mesh:
     def __init__(self, rank: int, size: int, peers: Mapping[int, base.Connection], address: str, begins: bool) -> None:
         self.rank = rank
         self.size = size
-        self.address = address  # where this rank has listened
+        self.address = address  # addresses at which this rank has listened
         self._begins = begins  # the library can start a send without waiting
-        self._begun: list[_Send] = []  # finished by this thread, in `drain`
+        self._begun: list[_Send] = []  # started sends that this thread finishes in `drain`
         self._peers = dict(peers)
         self._queue: SimpleQueue[_Send | None] = SimpleQueue()
         self._results: SimpleQueue[ExchangeFailed | None] = SimpleQueue()
@@ -95,7 +95,7 @@ class Mesh:
         """Wait until all posted messages are sent. Raises ExchangeFailed."""
         begun, self._begun = self._begun, []
         for send in begun:
-            if self._queued:  # the other thread's sends may complete only after these
+            if self._queued:  # the other thread's sends may complete only after these sends
                 self._enqueue(send)
             else:
                 self._finish(send)
@@ -159,13 +159,13 @@ class Mesh:
                 elif send.begun is not None:
                     self._finish(send)
             except ExchangeFailed as error:
-                failed = error  # the peer would take a later message for the failed one
+                failed = error  # the peer would take a later message for the failed message
             self._results.put(failed)
 
 
 @dataclass(frozen=True, slots=True)
 class _Send:
-    """A message in the queue. `begun` is the library's handle of a started send."""
+    """Message in the queue. `begun` is the library's handle of a started send."""
 
     to: int
     message: base.Buffer
@@ -174,10 +174,10 @@ class _Send:
 
 
 def barrier(mesh: Mesh, deadline_s: float) -> None:
-    """Wait until all ranks have called it. Raises ExchangeFailed, as an all-reduce.
+    """Wait until all ranks have called it. Raises ExchangeFailed: a peer is gone or late.
 
-    This is the dissemination barrier (Hensgen, Finkel and Manber 1988): in each of ceil(log2(size)) rounds a rank
-    sends a token to one rank and receives one from another.
+    This is the dissemination barrier (Hensgen, Finkel and Manber 1988): in each of ceil(log2(size)) rounds a rank sends
+    a token to one rank and receives a token from another.
     """
     token = bytearray(1)
     distance = 1

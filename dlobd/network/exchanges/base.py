@@ -1,9 +1,9 @@
 """The contract of an exchange, which combines gradients between `tape.gradient` and their application.
 
-    1. `environment` returns variables that a rank's process needs before it joins. Launchers pass the addresses of all
-       ranks on and do not know how they are used.
+    1. `environment` returns variables that a rank's process needs before it joins. Launchers pass on the addresses of
+       all ranks, and do not know their use.
     2. `join` is called once in each rank, after TensorFlow was imported, and returns once all ranks have joined.
-    3. A function that contains `reduce` of an exchange inside the step, or that updates variables, is called by `run`.
+    3. `run` calls each function that contains `reduce` of an exchange inside the step, or that updates variables.
     4. `reduce` takes tensors of this rank. In a step they are the loss, the request to end if training is limited in
        time, the batch statistics if the model follows them, and the gradients; between steps they may be one scalar on
        which ranks agree. Every rank calls it equally often with equal shapes: each call is a rendezvous.
@@ -28,8 +28,8 @@ from typing import Any, ClassVar, Protocol
 from dlobd.channel import Channel
 from dlobd.schema import NotMeasured
 
-TensorFlow = Any  # the module
-Tensor = Any  # of TensorFlow, or an array
+TensorFlow = Any  # the module tensorflow
+Tensor = Any  # tensor of TensorFlow, or array
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Settings:
     """Settings of an exchange, from the experiment."""
 
     channel: Channel
-    library: str  # a row of the registry `libraries`
+    library: str  # row of the registry `libraries`
     fusion_bytes: int  # largest message, unless a single tensor is larger
     servers: int  # number of parameter servers, for the exchanges that have them
 
@@ -50,7 +50,7 @@ class Exchange(Protocol):
     """True if all ranks have the same variables and take each step together."""
 
     not_measured: ClassVar[NotMeasured | None]
-    """None for an exchange outside of the step, which has spans of its own."""
+    """Reason why there is no time; None for an exchange outside of the step, which has its own spans."""
 
     def __init__(self, settings: Settings) -> None: ...
 
@@ -59,10 +59,10 @@ class Exchange(Protocol):
         """Return variables for the process of `rank`; `peers` are the addresses host:port of all ranks, in order."""
 
     def join(self, tf: TensorFlow, peers: Sequence[str], rank: int) -> None:
-        """Connect to the other ranks. `peers` has less than two entries if there are none."""
+        """Connect to the other ranks. A single rank has at most one entry in `peers`."""
 
     def scope(self) -> AbstractContextManager[object]:
-        """Return the context in which variables are created."""
+        """Return the context manager for the creation of variables."""
 
     def run(self, function: Callable[..., Tensor], arguments: Sequence[Tensor]) -> Tensor:
         """Return the result of `function(*arguments)` on this rank."""

@@ -1,8 +1,8 @@
-"""Fusion of many small tensors into few large messages, because each message costs a latency, and shards of buffers.
+"""Shards of buffers, and fusion of many small tensors into few large messages, because each message costs a latency.
 
 A plan is made once, from the shapes and types of the tensors. Each call then copies tensors into the plan's buckets and
-out of them. A bucket has one type and holds its tensors in their order. Tensors are never cut: one that is larger than
-a bucket has a bucket of its own.
+out of them. A bucket has one type and holds its tensors in their order. Tensors are never cut: a tensor that is larger
+than a bucket has its own bucket.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Type = np.dtype[Any]
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Elements [start, stop) of a bucket, which hold a tensor."""
+    """Range [start, stop) of a bucket's elements that holds a tensor."""
 
     bucket: int
     start: int
@@ -33,7 +33,7 @@ class _Place:
 
 
 class Fusion:
-    """The plan and its memory, from example tensors of which only shapes and types are used.
+    """Plan of buckets and its memory. Only shapes and types of the example tensors are used.
 
     A bucket has at most `bucket_bytes`, unless a single tensor is larger.
     """

@@ -30,15 +30,15 @@ ASK_AFTER_S = 1.0
 
 POLL_S = 0.05  # interval between checks of the store's answer
 LEAVE_S = 30.0  # timeout of a finished rank for the others, after their last exchange
-END_S = 1.0  # time for an abandoned call to return
-STUCK_S = 3.0  # timeout of ranks for each other at the store, after a deadline, to find the rank that is stuck
+END_S = 1.0  # time that an abandoned call has to return
+STUCK_S = 3.0  # timeout of the ranks at the store, where they meet after a deadline to find the blocked rank
 
 
 class MpiAllReduce(OutsideStepExchange):
     """The exchange `mpi`."""
 
     def connect(self, context: JoinContext) -> MpiPeers:
-        """Start MPI in this process. Raises SetupError, too, if MPI cannot carry the transport."""
+        """Start MPI in this process. Raises also SetupError if MPI cannot carry the transport."""
         preset = environment(context.channel.transport, context.channel.device)
         netmods = context.all_gather("netmod", preset["MPICH_CH4_NETMOD"])
         if len(set(netmods)) > 1:
@@ -51,7 +51,7 @@ class MpiAllReduce(OutsideStepExchange):
 
 
 class MpiPeers(Peers):
-    """MPI's communicator. MPI reports neither its transfers nor its bytes; the other ranks ask the store for dead ones.
+    """MPI's communicator. MPI reports neither transfers nor bytes; ranks ask the store for dead ranks.
 
     One thread makes all MPI calls except the first and last. A call that does not return is abandoned with its thread,
     which ends with the process; the exit status may then be that of a crash.
@@ -78,7 +78,7 @@ class MpiPeers(Peers):
         return self._addresses
 
     def close(self) -> None:
-        """End MPI together with the other ranks, unless it has failed: then it ends with this process."""
+        """End MPI together with the other ranks. After a failure MPI ends with this process."""
         try:
             if not self._failed:
                 self._barrier(time.monotonic() + LEAVE_S)
@@ -132,7 +132,7 @@ class MpiPeers(Peers):
         self._dead = self._store.first_dead()
 
     def _who_is_stuck(self) -> str:
-        """Name the live ranks that do not report a passed deadline: they do something else."""
+        """Name the live ranks that do not report a passed deadline: they are blocked elsewhere."""
         try:
             self._store.all_gather("who is stuck?", "", time.monotonic() + STUCK_S)
         except RendezvousError as error:
@@ -142,7 +142,7 @@ class MpiPeers(Peers):
 
 @dataclass(slots=True)
 class _Call:
-    """One call of MPI, and its result."""
+    """Call of MPI, and its result."""
 
     begin: Callable[[], Any]
     deadline_s: float

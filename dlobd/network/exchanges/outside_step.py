@@ -5,9 +5,9 @@
     wire             the collective, buffer by buffer
     unpack           the means are divided out of the buffers and become tensors
 
-All four are spans of layer channel. That of the wire has `transfers`: source, destination, bytes and buffer of each, at
-both of its ends. Ranks find each other through the key-value store of the driver; its address and the run's secret are
-in the environment.
+All four are spans of layer channel. The span `wire` has `transfers`: source, destination, bytes and buffer of each
+transfer, at both ends of it. Ranks find each other through the key-value store of the driver; its address and the run's
+secret are in the environment.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ RENDEZVOUS = "_DLOBD_RENDEZVOUS"
 private to dlobd's processes."""
 
 JOIN_S = 60.0
-"""How long ranks wait for a missing one, as in TensorFlow's own exchange. All ranks were started together."""
+"""Timeout for a missing rank, as in TensorFlow's own exchange. All ranks were started together."""
 
 DEADLINE_S = 60.0
-"""Timeout of one exchange: 64 MB over 1 Gbit/s take a second. Ranks that evaluate or save are never awaited in an
-exchange: the others have ended by then."""
+"""Timeout of one exchange: 64 MB over 1 Gbit/s take a second. No exchange has to wait for a rank that evaluates or
+saves: its peers have ended by then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class JoinContext:
     store: StoreClient  # an authenticated client of the driver's store
     pmi: str  # host:port of the driver's PMI server; empty if there is none
     secret: bytes
-    deadline_s: float  # of joining, a time of time.monotonic()
+    deadline_s: float  # end of joining, a time of time.monotonic()
 
     @property
     def size(self) -> int:
@@ -99,15 +99,15 @@ class Peers(ABC):
         return ()
 
     def evidence(self) -> Traffic | None:
-        """Return the total traffic; None if the library does not count it, but only the kernel."""
+        """Return the total traffic; None if only the kernel counts it."""
         return None
 
     def addresses(self) -> tuple[str, ...]:
-        """Return the addresses by which other ranks reach this one, if they use IP."""
+        """Return the addresses at which other ranks reach this rank, if they use IP."""
         return ()
 
     def fail(self) -> None:  # noqa: B027  most ranks notice it in another way
-        """Wake the ranks that wait for this one, which cannot continue."""
+        """Report that this rank cannot continue, and wake the ranks that wait for it."""
 
 
 class OutsideStepExchange(ABC):
@@ -121,7 +121,7 @@ class OutsideStepExchange(ABC):
         self._settings = settings
         self._rank = 0
         self._store: StoreClient | None = None
-        self.peers: Peers | None = None  # for a single rank, and before `join`
+        self.peers: Peers | None = None  # None for a single rank, and before `join`
         self._before: Snapshot | None = None
         self._fusions: dict[tuple[object, ...], Fusion] = {}
         self._calls = 0
@@ -163,7 +163,7 @@ class OutsideStepExchange(ABC):
         """Connect the ranks."""
 
     def scope(self) -> AbstractContextManager[object]:
-        return nullcontext()  # variables belong to this rank
+        return nullcontext()  # each rank owns its variables
 
     def run(self, function: Callable[..., Tensor], arguments: Sequence[Tensor]) -> Tensor:
         return function(*arguments)
@@ -205,7 +205,7 @@ class OutsideStepExchange(ABC):
             return [tf.constant(total / total.dtype.type(divisor)) for total in fusion.unpack()]
 
     def wait_for_peers(self, peers: Peers, call: int, deadline_s: float) -> None:
-        """Wait in a barrier, so that the following span is only the wire's time."""
+        """Wait in a barrier, so that the following span contains only the time of the wire."""
         with tracing.span(kinds.WAIT_FOR_PEERS, {"call": call}):
             peers.barrier(call, deadline_s)
 

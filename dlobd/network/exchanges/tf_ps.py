@@ -1,7 +1,7 @@
 """TensorFlow's parameter servers, outside the step: accumulators in the processes of the first ranks, over its gRPC.
 
     push   a rank adds its shard of a buffer to the accumulator of each server
-    pull   once all ranks have pushed, a server puts the sum into a queue of each rank, which takes it from there
+    pull   once all ranks have pushed, a server puts the sum into the queue of each rank, which takes it
 
 These are the primitives of TensorFlow's `SyncReplicasOptimizer`: conditional accumulators and queues, placed on the
 serving tasks. Ranks are tasks of one cluster, and the first `exchange_servers` of them serve too: a rank's push to
@@ -27,7 +27,8 @@ JOB = "rank"
 LEAVE_S = 10.0  # timeout of a finished rank for the others: their last sums may be in its process
 
 NEVER_STALE = 1 << 62
-"""Step number of pushes: an accumulator drops pushes of earlier steps than its own, but ranks leave a call together."""
+"""Step number of pushes: an accumulator drops pushes with a lower step than its own; ranks finish each call together,
+so no push is stale."""
 
 
 class TfPs(OutsideStepExchange):
@@ -41,7 +42,7 @@ class TfPs(OutsideStepExchange):
 
 
 class TfPsPeers(Peers):
-    """Sessions of TensorFlow, which does not count bytes. The others notice a failure when this process ends."""
+    """Sessions of TensorFlow, which does not count bytes. Other ranks notice a failure when this process ends."""
 
     def __init__(self, context: JoinContext, servers: int) -> None:
         import tensorflow as tf
@@ -91,7 +92,8 @@ class TfPsPeers(Peers):
         self._failed = True
 
     def close(self) -> None:
-        """End the session, which spans all ranks, while all ranks exist. TensorFlow's server ends with its process."""
+        """End the session, which includes all ranks, while all ranks exist. TensorFlow's server ends with its
+        process."""
         if self._failed:
             return
         with suppress(RendezvousError):  # a rank that failed reports its own error

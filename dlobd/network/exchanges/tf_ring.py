@@ -56,7 +56,7 @@ class TfRing:
 
     def reduce(self, tf: TensorFlow, tensors: Sequence[Tensor], ranks: int) -> list[Tensor]:
         replica = tf.distribute.get_replica_context()
-        # arguments of a function have no device yet, and this strategy reads the device of tensors
+        # arguments of a function have no device yet, but this strategy reads the device of tensors
         placed = [tf.identity(tensor) for tensor in tensors]
         return [total / ranks for total in replica.all_reduce(tf.distribute.ReduceOp.SUM, placed)]
 

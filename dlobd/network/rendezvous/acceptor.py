@@ -15,7 +15,7 @@ FOREVER_S = 1e9
 
 
 class RendezvousError(Exception):
-    """The rendezvous failed. The message is one line that names missing or dead ranks."""
+    """Failure of the rendezvous. The message is one line that names missing or dead ranks."""
 
 
 class RankServer(ABC):

@@ -5,7 +5,7 @@ and waits until all ranks have connected. From then on the same connection speak
 as the descriptor PMI_FD.
 
     rank r                                    server
-      proof, rank, ranks, within_s     --->            a message each way, over library sockets
+      proof, rank, ranks, within_s     --->            one message per direction, over library sockets
                <--- "" or the reason of a refusal
       cmd=init ...                     --->            lines of text from here on: the wire protocol of PMI 1.1
                <--- cmd=response_to_init ...
@@ -34,12 +34,12 @@ from dlobd.network.channels.sockets import REFUSED_KEPT, SocketsChannel, Sockets
 from dlobd.network.rendezvous.acceptor import FOREVER_S, RankServer, RendezvousError, names
 from dlobd.network.rendezvous.store import ANSWER_S
 
-BARRIER_S = 60.0  # timeout of a barrier. MPI has barriers at its start and end, when ranks have just found each other.
-LINE_BYTES = 4096  # maximum length of a line. Within the limits below the longest line puts a value, about 1400 bytes.
+BARRIER_S = 60.0  # timeout of a barrier. MPI has barriers at its start and end.
+LINE_BYTES = 4096  # maximum length of a line. Within the limits below the longest line, a `put`, has about 1400 bytes.
 LINE_S = 5.0  # timeout of a rank to complete a line, or to read the answer
 
 NAME_MAX, KEY_MAX, VALUE_MAX = 256, 64, 1024
-"""Maximum lengths of names, keys and values, which ranks can ask for: those of MPICH's own process manager."""
+"""Maximum lengths of names, keys and values, as in MPICH's own process manager; ranks can query them."""
 
 KEYS = 1 << 16  # maximum number of keys, 70 MB. MPICH puts a few per rank.
 _HELLO = struct.Struct("<IId")  # rank, ranks, within_s
@@ -47,20 +47,20 @@ _WHY_BYTES = 4096
 
 
 class NotPmiError(Exception):
-    """A rank violates the protocol; the message is one line."""
+    """Violation of the protocol by a rank; the message is one line."""
 
 
 class PmiServer(RankServer):
-    """The server. It serves one job."""
+    """PMI server of one job."""
 
     thread_name = "dlobd-pmi"
 
     def __init__(self, host: str, ranks: int, secret: bytes) -> None:
         self._name = f"dlobd-{secrets.token_hex(8)}"  # unique among jobs, so that MPI does not mix them
         self._values: dict[str, str] = {}
-        self._gone: list[int] = []  # ranks that left without finalize, in that order
-        self._waiting: set[int] = set()  # in the barrier
-        self._barriers = 0  # completed ones
+        self._gone: list[int] = []  # ranks that left without finalize, in order of departure
+        self._waiting: set[int] = set()  # ranks in the barrier
+        self._barriers = 0  # number of completed barriers
         self._sockets: list[socket.socket] = []
         self._refused: deque[str] = deque(maxlen=REFUSED_KEPT)
         super().__init__(host, ranks, secret)
@@ -95,7 +95,7 @@ class PmiServer(RankServer):
             sys.stderr.write(f"dlobd: {self.address}: rank {rank} could not start MPI: {error}\n")
             _send_reason(connection, str(error))
         except (ChannelError, OSError):
-            pass  # the rank is gone; the others get its number
+            pass  # the rank is gone; its peers get its number
         finally:
             with self._changed:
                 if rank >= 0 and not finalised:
@@ -251,8 +251,7 @@ def connect_pmi(address: str, rank: int, ranks: int, secret: bytes, deadline_s: 
     """Return a connection that speaks PMI, once all ranks have connected.
 
     MPI takes its descriptor as PMI_FD, together with PMI_RANK and PMI_SIZE. The caller closes it after MPI has ended.
-    Raises RendezvousError: the server is late, does not know the secret or refuses this rank; or it names a missing
-    rank.
+    Raises RendezvousError: the server is late, does not know the secret, refuses this rank, or reports a missing rank.
     """
     channel = SocketsChannel("tcp", "", secret)
     try:
@@ -282,5 +281,5 @@ def _parse(line: bytes) -> dict[str, str]:
 
 def _send_reason(connection: SocketsConnection, why: str) -> None:
     """Send the reason of a refusal, unless the connection speaks PMI already: MPI would not understand it."""
-    with suppress(ChannelError):  # gone, or detached
+    with suppress(ChannelError):  # the client is gone, or the socket is detached
         connection.send(why.encode()[:_WHY_BYTES], time.monotonic() + LINE_S)

@@ -25,23 +25,23 @@ from dlobd.network.channels.base import ChannelError, Closed, DeadlinePassed, Pe
 from dlobd.network.channels.sockets import SocketsChannel, SocketsConnection
 from dlobd.network.rendezvous.acceptor import FOREVER_S, RankServer, RendezvousError, names
 
-Message = dict[str, Any]  # a JSON object
+Message = dict[str, Any]  # JSON object
 MESSAGE_BYTES = 1 << 20  # maximum size of a message: sixteen ranks' worker addresses of a few kilobytes each
 ANSWER_S = 5.0  # time that the store has to answer, beyond the requested timeout
 
 SETTLE_S = 1.0
-"""How long the store waits for news of a death: the kernel closes all connections of a dead process, this one perhaps
-after the one by which a neighbour noticed the death."""
+"""Wait for a report of a rank's death. The kernel closes a dead process's connections in any order, so a neighbour may
+notice first."""
 
 
 class KeyValueStore(RankServer):
-    """The server."""
+    """Server of the key-value store."""
 
     thread_name = "dlobd-store"
 
     def __init__(self, host: str, ranks: int, secret: bytes) -> None:
         self._values: dict[str, dict[int, str]] = {}
-        self._dead: list[int] = []  # in the order of their ends
+        self._dead: list[int] = []  # dead ranks in the order of their ends
         super().__init__(host, ranks, secret)
 
     def _serve(self, connection: SocketsConnection) -> None:
@@ -77,7 +77,7 @@ class KeyValueStore(RankServer):
         if not isinstance(within_s, int | float) or not 0 <= within_s <= FOREVER_S:
             raise RendezvousError("its timeout is missing or invalid")
         with self._changed:
-            if message.get("name") is None:  # a question for dead ranks
+            if message.get("name") is None:  # request for dead ranks
                 self._changed.wait_for(lambda: self._dead or self._closed, min(within_s, SETTLE_S))
                 return {"dead": self._dead[0] if self._dead else None}
             name, value = message["name"], message.get("value")
@@ -95,7 +95,8 @@ class KeyValueStore(RankServer):
 
 
 class StoreClient:
-    """A rank's connection to the store. Raises RendezvousError if it does not answer in time or know the secret."""
+    """A rank's connection to the store. Raises RendezvousError if the store does not answer in time or does not know
+    the secret."""
 
     def __init__(self, address: str, rank: int, secret: bytes, deadline_s: float) -> None:
         self._channel = SocketsChannel("tcp", "", secret)
@@ -120,7 +121,8 @@ class StoreClient:
         raise RendezvousError(f"{names(answer.get('missing', ()))} did not reach {name!r} in time")
 
     def first_dead(self) -> int | None:
-        """Return the first rank that ended without a bye; None if there is none, or the store itself is gone."""
+        """Return the first rank that ended without a bye; None if there is no such rank, or the store itself is
+        gone."""
         try:
             dead = self._ask({}, time.monotonic() + SETTLE_S).get("dead")
         except RendezvousError:

@@ -24,15 +24,15 @@ from dlobd.network.verdict.evidence import Counts, InterfaceCounts, PortCounts, 
 Framing = Literal["tcp", "ipoib", "infiniband", "roce"]
 
 
-# bytes of headers of a packet, and the part of them that counts against the MTU
+# bytes of a packet's headers, and the part of these bytes that counts against the MTU
 _HEADERS: dict[Framing, tuple[int, int]] = {
     "tcp": (66, 52),
     "ipoib": (56, 52),
-    "infiniband": (24, 0),  # the MTU of verbs is that of the payload
+    "infiniband": (24, 0),  # the MTU of verbs is the size of the payload
     "roce": (58, 0),
 }
 
-VERBS_MTU_BYTES = (256, 512, 1024, 2048, 4096)  # payloads of a packet that InfiniBand defines, smallest first
+VERBS_MTU_BYTES = (256, 512, 1024, 2048, 4096)  # payload sizes of a packet that InfiniBand defines, smallest first
 
 ROCE_ROOM_BYTES = 96
 """Part of an interface's MTU that RoCE reserves: GRH 40, UDP 8, BTH 12, XRC 4, atomic 28, ICRC 4 (`iboe_get_mtu` in
@@ -66,7 +66,7 @@ def without_headers(counted_bytes: int, packets: int, framing: Framing) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ByteCounts:
-    """Bytes of both directions."""
+    """Numbers of bytes in both directions."""
 
     sent_bytes: int
     received_bytes: int
@@ -75,7 +75,7 @@ class ByteCounts:
         return self.sent_bytes >= need.sent_bytes and self.received_bytes >= need.received_bytes
 
     def share_of(self, need: ByteCounts) -> float:
-        """Return the share of `need`, of the direction with the smaller share."""
+        """Return the counted share of `need`, in the direction with the smaller share."""
         both = ((self.sent_bytes, need.sent_bytes), (self.received_bytes, need.received_bytes))
         return min((have / want for have, want in both if want), default=0.0)
 
@@ -97,7 +97,7 @@ def byte_counts(counts: Counts) -> ByteCounts | None:
 
 
 def covers(amount: ByteCounts | None, need: ByteCounts) -> bool:
-    """Return True if a counter is known to have moved by at least `need`."""
+    """Return True if a counter is known to have grown by at least `need`."""
     return amount is not None and amount.covers(need)
 
 
@@ -165,7 +165,7 @@ def describe_port(counted: Snapshot, port: PortCounts, need: ByteCounts) -> str:
 
 
 def _compared(counts: Counts, need: ByteCounts, framing: Framing, mtu_bytes: int | None, again_bytes: int = 0) -> str:
-    """Compare the sent payload with the expected one; traffic of other processes of this host is part of it."""
+    """Compare the sent payload with the expected payload; traffic of other processes of this host is part of it."""
     if not counts.sent_bytes or not need.sent_bytes:
         return ""
     payload_bytes = need.sent_bytes + again_bytes

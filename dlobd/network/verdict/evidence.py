@@ -9,9 +9,9 @@
 A rank takes a `Snapshot` before its channel is opened, and calls `record` before the channel is closed, because the
 connections' counters disappear with them. `TransportEvidence.from_attrs` reads the recorded instant.
 
-A wrapped counter is distinguished from a reset one by its distance: less than half of its width. A counter at its
-maximum is unknown, because 32-bit counters of InfiniBand stop there. A counter that is missing on one side, or belongs
-to a device that is gone, is None: unknown, never 0.
+A wrapped counter is distinguished from a reset counter by its distance: less than half of its width. A counter at its
+maximum is unknown, because 32-bit counters of InfiniBand stop there. A counter that is missing in one reading, or
+belongs to a device that is gone, is None: unknown, never 0.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ MAPPED = "::ffff:"  # prefix of an IPv4 address of an IPv6 socket (RFC 4291, 2.5
 
 @dataclass(frozen=True, slots=True)
 class TcpSocket:
-    """A TCP connection, `host:port` of both ends, and the payload that it has carried."""
+    """TCP connection with `host:port` of both ends and the payload that it has carried."""
 
     local: str
     peer: str
@@ -110,7 +110,7 @@ class Snapshot:
     at_ns: int
     ports: tuple[PortCounts, ...]
     interfaces: tuple[InterfaceCounts, ...]
-    sockets: tuple[TcpSocket, ...] | None = None  # of this process; None if the kernel does not report them
+    sockets: tuple[TcpSocket, ...] | None = None  # connections of this process; None if the kernel does not report them
 
     @classmethod
     def read(cls, root: Path = ROOT) -> Snapshot:
@@ -138,12 +138,12 @@ class Snapshot:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Snapshot:
-        """Parse a recorded snapshot. Raises KeyError, TypeError: it has another form."""
+        """Parse a recorded snapshot. Raises KeyError or TypeError if its form is invalid."""
         snapshot: Snapshot = decoded(cls, values)
         return snapshot
 
     def since(self, before: Snapshot) -> Snapshot:
-        """Return the differences to an earlier snapshot. Parts that only one of them has are unknown."""
+        """Return the differences to an earlier snapshot. Parts that only one snapshot has are unknown."""
         return dataclasses.replace(
             self,
             ports=_differences(before.ports, self.ports, WORD_BYTES),
@@ -159,8 +159,8 @@ class TransportEvidence:
     rank: int  # number of the rank or of the server
     library: str  # the channel library: sockets, ucx, grpc, mpi, tensorflow
     lanes: tuple[str, ...]  # TRANSPORT/DEVICE, as UCX writes them: rc_mlx5/mlx5_0:1, sysv/memory
-    traffic: Traffic | None  # of the rank's channel; None if the library does not count
-    addresses: tuple[str, ...]  # where the rank's channel listened
+    traffic: Traffic | None  # traffic of the rank's channel; None if the library does not count it
+    addresses: tuple[str, ...]  # addresses at which the rank's channel listened
     before: Snapshot
     after: Snapshot
     server: bool = False
@@ -175,7 +175,7 @@ class TransportEvidence:
 
     @classmethod
     def from_attrs(cls, attrs: Mapping[str, Any]) -> TransportEvidence:
-        """Parse the result of `record`. Raises KeyError, TypeError: it has another form."""
+        """Parse the result of `record`. Raises KeyError or TypeError if its form is invalid."""
         evidence: TransportEvidence = decoded(cls, attrs)
         return evidence
 
@@ -241,7 +241,7 @@ def _port(root: Path, device: devices.Device, port: devices.Port) -> PortCounts:
 
 
 def _interfaces_of(root: Path, device: devices.Device, port: devices.Port) -> set[str]:
-    """Return RoCE's interfaces by GID; IPoIB's have the same hardware, and a dev_port that counts from 0."""
+    """Return RoCE's interfaces by GID; IPoIB's interfaces by equal hardware and dev_port, which counts from 0."""
     found = {gid.interface for gid in port.gids if gid.interface} | ({device.parent} if device.parent else set())
     if found or device.bus is None:
         return found
@@ -309,7 +309,8 @@ def _namespace(root: Path) -> str:
 
 
 def tcp_socket(fd: int) -> TcpSocket | None:
-    """Return the connection of a descriptor; None if it is no connected TCP socket, or the kernel does not count."""
+    """Return the connection of a descriptor; None if it is no connected TCP socket, or the kernel does not count
+    bytes."""
     if socket.getdefaulttimeout() is not None:
         return None  # Python would make the library's socket non-blocking
     try:
@@ -324,7 +325,7 @@ def tcp_socket(fd: int) -> TcpSocket | None:
                 return None
             ends = _end_name(one.getsockname()), _end_name(one.getpeername())
             info = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
-    except OSError:  # closed concurrently, no socket, or not connected
+    except OSError:  # the descriptor was closed concurrently, is no socket, or is not connected
         return None
     if len(info) < TCP_INFO_BYTES:
         return None

@@ -37,7 +37,7 @@ def probe(library: str, transport: str, device: str, seconds: float = PROBE_S) -
             other = pool.submit(lambda: _receive(listener.accept(time.monotonic() + TIMEOUT_S)))
             _send(here.connect(listener.address, time.monotonic() + TIMEOUT_S), seconds)
             other.result()
-        # the listening end may not know its kind yet
+        # the kind may still be unknown at the listening end
         own = here.evidence()
         traffic = replace(total_traffic((own, there.evidence())), kind=own.kind, device=own.device)
         return record(0, library, before, traffic=traffic, addresses=[listener.address])

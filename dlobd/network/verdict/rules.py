@@ -11,13 +11,14 @@ The ranks of one host and network namespace are judged together, by the first ru
 | interfaces | connections are unknown, no device counted the bytes, and an interface did | tcp, or ipoib |
 | | none of these | unknown |
 
-A counter carried the bytes if it moved by at least as much in both directions. IPoIB's share of an InfiniBand port is
-subtracted. A port that counts only packets, such as Soft-RoCE's, is assumed to have filled each of them to its MTU. A
-TCP connection is one between ranks if both of its ends are in the evidence: traffic of a rank with HDFS is not.
+A counter's interface or port carried the bytes if the counter grew by at least as much in both directions. IPoIB's
+share of an InfiniBand port is subtracted. A port that counts only packets, such as Soft-RoCE's, is assumed to have
+filled each packet to its MTU. A TCP connection is between ranks if both of its ends are in the evidence: traffic
+of a rank with HDFS is not.
 
-A library's own report never proves verbs: the counters of a device must have moved by at least the exchanged bytes, and
-no movement proves that verbs were not used. Hosts with different kinds make `mixed`; a host with an unknown kind makes
-`unknown`. Counters include all processes of a host and network namespace, which makes them larger, never smaller.
+A library's own report never proves verbs: the counters of a device must have grown by at least the exchanged bytes;
+unchanged counters prove that verbs were not used. Hosts with different kinds make `mixed`; a host with an unknown kind
+makes `unknown`. Counters include all processes of a host and network namespace, which makes them larger, never smaller.
 
 If a network was requested, all used addresses must be in it, on every host: interface names differ.
 """
@@ -45,11 +46,11 @@ from dlobd.network.verdict.byte_counts import (
 from dlobd.network.verdict.evidence import InterfaceCounts, PortCounts, Snapshot, TcpSocket, TransportEvidence, host_of
 from dlobd.record.run import Plane
 
-PARTLY = 0.1  # TCP connections with less than this share of the bytes only set something up
+PARTLY = 0.1  # TCP connections with less than this share of the bytes only set up the exchange
 
 WHOLLY = 0.99
-"""TCP connections with this share carried everything: a library counts bytes given to the kernel, the kernel those
-sent."""
+"""TCP connections with this share carried everything: a library counts bytes given to the kernel, and the kernel counts
+sent bytes."""
 
 NOTICEABLE = 0.01  # devices and interfaces with less than this share of the bytes are not named
 
@@ -63,7 +64,7 @@ LANES: Mapping[Kind, tuple[str, ...]] = {
 
 
 def verdict(plane: str, requested: Channel | None, ranks: Sequence[TransportEvidence]) -> Plane:
-    """Return the verdict on a plane by all ranks' evidence. Its agreement is None without a requested channel."""
+    """Return the verdict on a plane by all ranks' evidence. Its agreement is None if no channel was requested."""
     if not ranks:
         return Plane(
             plane, "unknown", "", "", (), False, ("no rank left evidence of its transport",), _text(requested), None
@@ -88,7 +89,7 @@ def verdict(plane: str, requested: Channel | None, ranks: Sequence[TransportEvid
 
 
 def _ends(ranks: Sequence[TransportEvidence]) -> frozenset[tuple[str, str]]:
-    """Return local and peer address of the TCP connections between ranks, from both of their ends.
+    """Return local and peer address of the TCP connections between ranks, as seen from both ends.
 
     The connections of a rank that has ended are unknown. Then the other end counts if it leads to a rank's listener, or
     from a rank's host to this rank's listener.
@@ -109,7 +110,7 @@ def plane_of_addresses(
 ) -> Plane:
     """Return the verdict on a plane that uses TCP without counters (Spark, HDFS), by the interfaces of its addresses.
 
-    The interfaces of a host are known by the snapshots of its ranks.
+    The snapshots of the ranks name the interfaces of a host.
     """
     homes = {address: _home(address, snapshots) for address in addresses}
     found = [home for home in homes.values() if home is not None]
@@ -192,9 +193,9 @@ class HostVerdict:
     words: tuple[str, ...]
     devices: frozenset[str] = frozenset()
     interfaces: frozenset[str] = frozenset()
-    homes: frozenset[str] = frozenset()  # of the used addresses; bytes between ranks of one host go over `lo`
+    homes: frozenset[str] = frozenset()  # interfaces of the used addresses; local bytes go over `lo`
     home_addresses: frozenset[str] = frozenset()
-    addresses: frozenset[str] = frozenset()  # `home_addresses`, and those that ranks reported of themselves
+    addresses: frozenset[str] = frozenset()  # `home_addresses`, and the addresses that ranks reported
     soft: bool = False
     excluded: frozenset[Kind] = frozenset()  # kinds that were certainly not used
 
@@ -233,7 +234,7 @@ class _Host:
     members: tuple[TransportEvidence, ...]
     counted: Snapshot
     need: ByteCounts | None  # the exchanged bytes; those of TCP connections if the library does not count
-    tcp: ByteCounts | None  # of connections between ranks; None if they are unknown
+    tcp: ByteCounts | None  # bytes of connections between ranks; None if they are unknown
     sockets: tuple[TcpSocket, ...]
     claimed: frozenset[Kind]
     addresses: frozenset[str]
@@ -277,7 +278,7 @@ class _Host:
         return address.startswith("127.") or self.counted.home(address) is not None
 
     def excluded(self, need: ByteCounts) -> frozenset[Kind]:
-        """Return the kinds that were certainly not used, because known counters did not move enough."""
+        """Return the kinds that were certainly not used, because known counters did not grow enough."""
         # connections that were closed early are unknown: they prove nothing against the library's own report
         proved = self.not_by_tcp and "tcp" not in self.claimed
         not_tcp: frozenset[Kind] = frozenset(("tcp", "ipoib")) if proved else frozenset()
@@ -361,7 +362,7 @@ def _by_devices(host: _Host, need: ByteCounts) -> HostVerdict | None:
     if "verbs" not in host.claimed:
         own = {name for port in moved for name in port.interfaces}
         others = any(covers(byte_counts(one.counts), need) for one in host.counted.interfaces if one.name not in own)
-        # a library that does not report verbs used them only if no other counter can have carried the bytes
+        # if the library does not report verbs, assume verbs only if no other interface can have carried the bytes
         if host.claimed & {"shm", "local"} or (not host.not_by_tcp and (host.claimed or others)):
             return None
     ports = [port for port, amount in moved.items() if amount.share_of(need) >= NOTICEABLE]
@@ -435,12 +436,12 @@ def _one(kinds: set[Kind]) -> Kind:
 
 
 def _claimed(member: TransportEvidence) -> frozenset[Kind]:
-    """Return the kinds that the library reports; it reports IPoIB as TCP."""
+    """Return the kinds that the library reports, which reports IPoIB as TCP."""
     kinds = {kind for lane in member.lanes for kind, starts in LANES.items() if lane.startswith(starts)}
     if not kinds and member.traffic is not None:
         kinds = {member.traffic.kind} - {"unknown", "mixed"}
     if len(kinds) > 1:
-        kinds -= {"local"}  # traffic of a process to itself
+        kinds -= {"local"}  # traffic of a process with itself
     return frozenset("tcp" if kind == "ipoib" else kind for kind in kinds)
 
 

@@ -1,1 +1,1 @@
-"""Copies the evidence of an application into its bundle while the cluster has it. One module per way of access."""
+"""Copies the evidence of an application into its bundle while the cluster has it; one module per source of access."""

@@ -1,4 +1,4 @@
-"""An application while the ResourceManager knows it: its diagnostics, its end and its memory."""
+"""Requests about an application that the ResourceManager knows: its diagnostics, its end and its memory."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def kill_application(rm_url: str, application_id: str) -> None:
 
 
 def abort(rm_url: str, application_id: str) -> str:
-    """Kill an application; return the ResourceManager's diagnostics before that, empty without an answer."""
+    """Kill an application. Return its earlier diagnostics; empty if the ResourceManager does not answer."""
     diagnostics = str(application_record(rm_url, application_id, _SOON_S).get("diagnostics", ""))
     kill_application(rm_url, application_id)
     return diagnostics
@@ -43,16 +43,16 @@ def await_end(rm_url: str, nm_urls: Sequence[str], application_id: str, kill: bo
 
     Args:
         nm_urls: the NodeManagers that may have its containers.
-        kill: kill it at once, because its driver was ended; else only after half the timeout.
+        kill: kill the application at once, because its driver was ended; else only after half the timeout.
 
     Returns:
-        The ResourceManager's REST record of the application; {} without an answer.
+        The ResourceManager's REST record of the application; {} if it does not answer.
     """
     deadline = time.monotonic() + END_DEADLINE_S
     kill_at = time.monotonic() if kill else deadline - END_DEADLINE_S / 2
     record: JsonObject = {}
     while time.monotonic() < deadline:
-        record = application_record(rm_url, application_id, _SOON_S) or record  # else it may still be exiting
+        record = application_record(rm_url, application_id, _SOON_S) or record  # else keep the previous record
         if _charged(record) and not _containers(nm_urls, application_id):
             break
         if time.monotonic() >= kill_at:

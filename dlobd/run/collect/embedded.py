@@ -38,7 +38,7 @@ def collect(
 
     Args:
         offsets: the result of `log_offsets` before the run.
-        job: has the paths of input and markers; None for the user's own script.
+        job: the job, with the paths of input and markers; None for the user's own script.
         kill: see `await_end`.
 
     Returns:
@@ -48,7 +48,7 @@ def collect(
     record = application.await_end(endpoints.rm_url, endpoints.nm_urls, application_id, kill)
     missing = [] if record else [f"ResourceManager: no record of {application_id}"]
     bundle.add_json(record, files.RM_APPLICATION)
-    # of a dead NodeManager, or a dead ResourceManager's application: no other process ends them
+    # containers of a dead NodeManager, or of a dead ResourceManager's application: no other process ends them
     end(containers_of(cluster.work_dir, application_id), 1)
     missing += copy_logs(cluster, cluster.container_log_dirs(application_id), offsets, bundle)
     return missing + from_hdfs(cluster, application_id, job, bundle)
@@ -90,6 +90,6 @@ def copy_logs(
             continue
         if _size(path) < begin:
             missing.append(f"{name} log: it was truncated or replaced while the job ran")
-            begin = 0  # the whole file is newer
+            begin = 0  # the file was replaced, so all of it is newer
         bundle.add_bytes(path.read_bytes()[begin:] if path.exists() else b"", f"logs/daemons/{name}.log")
     return missing

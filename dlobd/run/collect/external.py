@@ -1,7 +1,7 @@
 """Copies the evidence of an application of any YARN cluster into a bundle, over the cluster's interfaces.
 
     ResourceManager   REST: the application and its attempts
-    containers        REST of each NodeManager while it has the logs, else logs that YARN has aggregated into HDFS
+    containers        REST of each NodeManager while it has the logs, else the logs that YARN has aggregated into HDFS
     daemons           the logs under /logs/ of each daemon's web server, cut to this application
     HDFS              event log, done-markers, block locations
 
@@ -45,7 +45,7 @@ SIDE_LOGS = {"hdfs-audit.log": "namenode-audit", "clienttrace.log": "clienttrace
 
 @dataclass(frozen=True, slots=True)
 class LogQuery:
-    """A query: one application, between two wall-clock times in milliseconds since the epoch."""
+    """Query for the logs of one application between two wall-clock times in milliseconds since the epoch."""
 
     application_id: str
     begin_ms: int
@@ -60,7 +60,7 @@ class LogQuery:
 
     @property
     def number(self) -> re.Pattern[bytes]:
-        """A pattern for the IDs of this application and its containers, and of no other application."""
+        """Pattern that matches the IDs of this application and its containers, and of no other application."""
         return re.compile(rb"(?<!\d)" + self.application_id.removeprefix("application_").encode() + rb"(?!\d)")
 
 
@@ -85,7 +85,7 @@ def gather(
 
 
 def _settled(web: HadoopWeb, application_id: str) -> JsonObject:
-    """Return the ResourceManager's record, after YARN has aggregated the logs if it does that."""
+    """Return the ResourceManager's record. If YARN aggregates logs, wait until it has done so."""
     deadline = time.monotonic() + AGGREGATION_DEADLINE_S
     while True:
         record = web.application(application_id)
@@ -101,7 +101,7 @@ def _addresses(web: HadoopWeb) -> dict[str, str]:
         try:
             addresses[host] = socket.gethostbyname(host)
         except OSError:
-            continue  # this machine uses another name for it
+            continue  # this machine uses another name for the node
     return addresses
 
 
@@ -191,7 +191,7 @@ def _daemons(web: HadoopWeb, asked: LogQuery, bundle: Bundle) -> list[str]:
         missing.append(
             "NameNode log: none with such timestamps under /logs/; the ends of staging and of the event log are unknown"
         )
-    # not `any`, which would stop at the first NodeManager with lines
+    # a list, because `any` alone would stop at the first NodeManager with lines
     if not sum(_daemon(url, "nodemanager", f"-{i}", asked, bundle) for i, url in enumerate(web.node_urls())):
         missing.append("NodeManager logs: none with such timestamps under /logs/; localisation and launch are one span")
     if not sum(_daemon(url, "datanode", f"-{i}", asked, bundle) for i, url in enumerate(_datanodes(web))):
@@ -225,7 +225,8 @@ def _daemon(url: str, kind: str, suffix: str, asked: LogQuery, bundle: Bundle) -
 
 
 def _ours(data: bytes, asked: LogQuery, kind: str) -> Iterator[bytes]:
-    """Return the lines of this application: by its ID, or by time for HDFS, which does not know applications.
+    """Return the lines of this application, selected by its ID; HDFS does not know applications, so its lines are
+    selected by time.
 
     Data of other users of the cluster never goes into a bundle.
     """
@@ -244,7 +245,7 @@ def _ours(data: bytes, asked: LogQuery, kind: str) -> Iterator[bytes]:
 
 
 def _get(url: str, last_bytes: int | None = None) -> bytes | None:
-    """Return the content at `url`, or the end of it; None without an answer."""
+    """Return the content at `url`, or its end; None if the server does not answer."""
     headers = {"Range": f"bytes=-{last_bytes}"} if last_bytes else {}
     try:
         answer = requests.get(url, timeout=TIMEOUT_S, headers=headers)

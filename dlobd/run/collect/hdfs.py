@@ -29,7 +29,7 @@ class Hdfs:
 def from_hdfs(hdfs: Hdfs, application_id: str, train_dir: str, run_dir: str, bundle: Bundle) -> list[str]:
     """Copy event log, markers and block locations; return a line for each missing source.
 
-    The job's directories `train_dir` and `run_dir` are empty if there is none.
+    The job's directories `train_dir` and `run_dir` are empty if the job has no such directory.
     """
     missing: list[str] = []
     client = webhdfs.connect(hdfs.webhdfs_url, hdfs.user, timed=False)
@@ -50,10 +50,10 @@ def from_hdfs(hdfs: Hdfs, application_id: str, train_dir: str, run_dir: str, bun
 
 
 def _event_log(client: webhdfs.Client, events_dir: str, application_id: str, bundle: Bundle) -> None:
-    # in cluster mode the name ends with the attempt; it is .inprogress if the driver was killed
+    # in cluster mode the name ends with the attempt, and then .inprogress if the driver was killed
     of_attempts = re.compile(rf"{re.escape(application_id)}(?:_(\d+))?(?:\.inprogress)?")
     matches = filter(None, map(of_attempts.fullmatch, client.list(events_dir)))
-    # of the last attempt; the complete one if both exist
+    # log of the last attempt; the complete log if an .inprogress log also exists
     logs = [match[0] for match in sorted(matches, key=lambda match: (-int(match[1] or 0), len(match[0])))]
     if not logs:
         raise ValueError(
@@ -72,7 +72,8 @@ def _blocks(client: webhdfs.Client, hdfs: Hdfs, train_dir: str, bundle: Bundle) 
 
 
 def _checksums(client: webhdfs.Client, train_dir: str, bundle: Bundle) -> None:
-    """Copy HDFS's checksums of the input files and those of staging, which data sets of older versions lack."""
+    """Copy HDFS's checksums of the input files and the checksums noted by staging, which data sets of older versions
+    lack."""
     with client.read(f"{Path(train_dir).parent}/{STAGED}") as reader:
         noted: dict[str, str] = json.loads(reader.read() or b"{}")
     stored = {}
@@ -80,7 +81,7 @@ def _checksums(client: webhdfs.Client, train_dir: str, bundle: Bundle) -> None:
         path = f"{train_dir}/{name}"
         answer = client.checksum(path)
         if same_form(answer["algorithm"], answer["bytes"], noted.get(path)):
-            stored[path] = answer["bytes"][: 2 * answer["length"]]  # followed by zeros
+            stored[path] = answer["bytes"][: 2 * answer["length"]]  # zeros follow
     staged = {path: checksum for path, checksum in noted.items() if path in stored}
     bundle.add_json({"staged": staged, "hdfs": stored}, files.CHECKSUMS)
 

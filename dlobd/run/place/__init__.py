@@ -1,1 +1,1 @@
-"""Places where jobs run, one module each. `base` is the contract and selects the place of an experiment."""
+"""Places where jobs run, one module per place. `base` is the contract and selects the place of an experiment."""

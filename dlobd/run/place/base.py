@@ -1,4 +1,4 @@
-"""The contract of a place: where the job of a run is executed.
+"""The contract of a place, which executes the job of a run.
 
 A row of the registry `places` points to a `PlaceKind`: it selects experiments, describes what it would start, and opens
 a `Place` for an experiment. The first row that serves an experiment wins.
@@ -18,35 +18,36 @@ from dlobd.job.description import Job
 from dlobd.run.observer import Report
 from dlobd.run.run_record import SetupTimes
 from dlobd.run.schedulers.base import Target
-from dlobd.run.submit import Window
+from dlobd.run.submitted_process import Window
 from dlobd.schema import Runnable
 
 if TYPE_CHECKING:
     from dlobd.run.place.external import ExternalCluster, ExternalHadoop
 
 Lent: TypeAlias = "EmbeddedCluster | ExternalCluster | ExternalHadoop | None"
-"""A cluster of the caller: the running one of a series, an external one, or None."""
+"""Cluster that the caller lends: the running cluster of a series, an external cluster, or None."""
 
 Metrics = dict[str, int | None]
-"""Metrics that collecting yields, by name."""
+"""Metrics that the collection yields, by name."""
 
 
 class Place(Protocol):
-    """The place of one run."""
+    """Place of one run."""
 
     java_version: str | None
     hadoop_version: str | None
-    own_settings: str  # Hadoop settings that the user gave an embedded cluster; empty: none
+    own_settings: str  # the user's Hadoop settings for an embedded cluster; may be empty
     storage: Storage
     top: str  # prefix of every path in the storage
     machine: str  # the machines whose noise is measured before the window
 
     @property
     def rm_url(self) -> str | None:
-        """URL of the ResourceManager; its applications may outlive this process. None without one."""
+        """URL of the ResourceManager, whose applications may outlive this process. None if there is no
+        ResourceManager."""
 
     def daemon_pids(self) -> dict[str, int]:
-        """Return the daemons on this machine by name. Their resource use is sampled, with that of their children."""
+        """Return the daemons on this machine by name. Their resource use is sampled, including their children."""
 
     def target(self) -> Target | None:
         """Return the cluster as the scheduler sees it; None if there is none."""
@@ -62,14 +63,14 @@ class Place(Protocol):
 
     def local_files(self, directory: str) -> list[Path] | None:
         """Return the files on this machine's disks with the content of a directory of the storage. In HDFS these are
-        the blocks, including replicas. None: the blocks are on other machines.
+        the blocks, including replicas. Returns None if the blocks are on other machines.
 
         Raises:
             ClusterError: the storage does not answer.
         """
 
     def abort(self, application_id: str) -> str:
-        """End an application after dlobd has ended its driver; return the scheduler's diagnostics before that."""
+        """End an application after dlobd has ended its driver; return the scheduler's earlier diagnostics."""
 
     def collect(self, window: Window, job: Job | None, bundle: Bundle) -> tuple[list[str], Metrics]:
         """Copy the evidence into the bundle; return a line for each missing source, and metrics.
@@ -82,22 +83,22 @@ class PlaceKind(Protocol):
     """A kind of place."""
 
     evidence: ClassVar[str]
-    """The evidence that a run there leaves, in words."""
+    """Description of the evidence that a run at this place leaves."""
     here: ClassVar[bool]
     """True if all processes run on this machine, so that its memory must suffice."""
 
     @staticmethod
     def serves(experiment: Runnable, lent: Lent) -> bool:
-        """Return True if the experiment runs here."""
+        """Return True if the experiment runs at this kind of place."""
 
     @staticmethod
     def planned(experiment: Runnable, lent: Lent) -> tuple[str, Target | None]:
         """Describe what `opened` would do, and return the target as far as it is known. Starts nothing.
-        Raises UsageError if the experiment cannot run here."""
+        Raises UsageError if the experiment cannot run at this place."""
 
     @staticmethod
     def opened(experiment: Runnable, lent: Lent, times: SetupTimes, report: Report) -> AbstractContextManager[Place]:
-        """Open the place. At the end of the context everything that was started for it stops; a lent cluster stays.
+        """Open the place. At the end of the context all started processes stop; a lent cluster stays.
 
         `times` receives the durations of start and stop.
         """

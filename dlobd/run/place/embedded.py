@@ -1,4 +1,4 @@
-"""The embedded cluster: files in its HDFS, executors in YARN's containers."""
+"""Place on the embedded cluster: files in its HDFS, executors in YARN's containers."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from dlobd.run.observer import Report, prefixed
 from dlobd.run.place.base import Lent, Metrics
 from dlobd.run.run_record import SetupTimes
 from dlobd.run.schedulers.base import Target
-from dlobd.run.submit import Window
+from dlobd.run.submitted_process import Window
 from dlobd.schema import Runnable
 
 
 class EmbeddedHadoop:
-    """A `Place` on an embedded cluster that runs. `replication` is that of files written to its HDFS."""
+    """A `Place` on a running embedded cluster. `replication` applies to files written to its HDFS."""
 
     def __init__(self, cluster: EmbeddedCluster, replication: int) -> None:
         """Raise SetupError if the cluster has too few DataNodes."""
@@ -98,7 +98,7 @@ class EmbeddedHadoop:
     def collect(self, window: Window, job: Job | None, bundle: Bundle) -> tuple[list[str], Metrics]:
         if not window.application_id:
             return ["no application was submitted"], {}
-        # if the driver ended by itself, even with a failure, YARN ends the application in an orderly way
+        # if the driver has ended by itself, even with a failure, YARN ends the application properly
         kill = window.exit_code < 0 or bool(window.ended_by)
         missing = embedded.collect(self.cluster, window.application_id, self.log_offsets, job, bundle, kill)
         return missing, {
@@ -151,7 +151,8 @@ def cluster(times: SetupTimes, report: Report) -> Iterator[EmbeddedCluster]:
 
 @contextmanager
 def lent_or_own(lent: Lent, times: SetupTimes, report: Report) -> Iterator[EmbeddedCluster]:
-    """Yield the cluster of a series, or one for this run. Orphans of killed dlobd commands on it are ended."""
+    """Yield the cluster of a series, or a cluster for this run. Ends orphaned applications of killed dlobd commands on
+    it."""
     if lent is None:
         with cluster(times, report) as own:
             orphans.end_orphans(own.rm_url, own.endpoints.nm_urls, report)
@@ -170,7 +171,7 @@ def planned() -> tuple[str, Target]:
     try:
         return f"use the cluster that runs in {work_dir}", target_of(EmbeddedCluster.attach(work_dir, hold=False))
     except ClusterError:
-        pass  # none runs
+        pass  # no cluster is running
     client, tmp = work_dir / "conf" / "client", work_dir / "tmp"
     target = Target(client, spark_conf_dir(work_dir), Path("<java-home>"), "<fs-uri>", LOOPBACK, tmp)
     settings = default_settings()

@@ -1,4 +1,4 @@
-"""An external YARN cluster, named by its HADOOP_CONF_DIR. A job brings everything that it needs.
+"""Place on an external YARN cluster, named by its HADOOP_CONF_DIR. A job brings everything that it needs.
 
 All files of dlobd are in the user's home directory in HDFS:
 
@@ -42,25 +42,26 @@ from dlobd.run.place.base import Lent, Metrics
 from dlobd.run.preflight.cluster import check_capacity, check_nodes, nodes_have_dlobd
 from dlobd.run.run_record import SetupTimes
 from dlobd.run.schedulers.base import PackedInstallation, Target
-from dlobd.run.submit import Window
+from dlobd.run.submitted_process import Window
 from dlobd.schema import Experiment, Runnable
 
 REPORT_S = 2.0
 """Interval between two reports of an upload's progress."""
 
 SLACK_MS = 2000
-"""HDFS logs lines of an application before it is submitted (staging) and after its end (the last renames)."""
+"""Margin of the window for HDFS, which logs lines of an application before its submission (staging) and after its end
+(the last renames)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExternalCluster:
-    """An external cluster as named on the command line."""
+    """External cluster as named on the command line."""
 
     conf_dir: Path
     archive: Path | None = None
 
     def read(self) -> HadoopConf:
-        """Read its configuration. The cluster is not asked for anything.
+        """Read its configuration, without a request to the cluster.
         Raises UsageError if the configuration or the archive cannot be used."""
         conf = HadoopConf.read(self.conf_dir)
         conf.check_supported()
@@ -70,7 +71,7 @@ class ExternalCluster:
 
 
 def check(experiment: Runnable) -> None:
-    """Raise UsageError if the experiment cannot run there: another scheduler, or a cold page cache."""
+    """Raise UsageError if the experiment cannot run on the cluster: it has another scheduler, or a cold page cache."""
     if experiment.scheduler != "yarn":
         raise UsageError(
             f"--hadoop-conf needs scheduler = yarn, but {experiment.name} has {experiment.scheduler}.",
@@ -87,7 +88,7 @@ class ExternalHadoop:
     """A `Place` on an external cluster that has answered. `archive` is the user's own packed environment."""
 
     def __init__(self, web: HadoopWeb, archive: Path | None, report: Report) -> None:
-        """Raise SetupError without a Java 17 for spark-submit."""
+        """Raise SetupError if there is no Java 17 for spark-submit."""
         java = find_java()
         self.web = web
         self.java_version: str | None = java.version
@@ -106,8 +107,8 @@ class ExternalHadoop:
         """Connect to the cluster.
 
         Raises:
-            UsageError: its configuration cannot be used.
-            ClusterError: it does not answer.
+            UsageError: the cluster's configuration cannot be used.
+            ClusterError: the cluster does not answer.
         """
         conf = cluster.read()
         report(f"connecting to the cluster of {conf.directory}")
@@ -129,7 +130,8 @@ class ExternalHadoop:
         return f"{self.top}/dlobd/spark-events"
 
     def supply(self, times: SetupTimes) -> None:
-        """End orphans of killed dlobd commands, and upload environment and jars unless the nodes have them.
+        """End orphaned applications of killed dlobd commands, and upload environment and jars unless the nodes have
+        them.
 
         Raises:
             UsageError: the nodes have another dlobd.
@@ -141,7 +143,7 @@ class ExternalHadoop:
             self.upload()
 
     def upload(self) -> None:
-        """Upload environment and jars unless the nodes have them. Raises what `supply` raises."""
+        """Upload environment and jars unless the nodes have them. Raises the errors of `supply`."""
         if not self.web.node_urls():
             raise ClusterError(
                 f"No NodeManager is running according to {self.web.rm_url}.", "see its /cluster/nodes page"
@@ -152,7 +154,7 @@ class ExternalHadoop:
         self._packed = self._uploaded()
 
     def _uploaded(self) -> PackedInstallation:
-        """Return the installation that nodes use, after it has been written to HDFS if necessary."""
+        """Return the installation that nodes use; write it to HDFS if necessary."""
         what = "the Python environment"
         if self._archive:
             size_bytes = self._archive.stat().st_size
@@ -188,7 +190,7 @@ class ExternalHadoop:
                 try:
                     client.rename(part, path)
                 except webhdfs.HdfsError:
-                    if not self.storage.exists(path):  # else another command was faster
+                    if not self.storage.exists(path):  # otherwise another command was faster
                         raise
         except failures() as error:
             remedy = "check its free space and quota, and your permissions there"
@@ -197,7 +199,7 @@ class ExternalHadoop:
             try:
                 client.delete(part)
             except failures():
-                pass  # it is gone already, or HDFS is
+                pass  # the file is gone already, or HDFS does not answer
         return path
 
     def _counted(self, what: str, size_bytes: int, pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -321,7 +323,7 @@ class ExternalKind:
 
     @staticmethod
     def serves(experiment: Runnable, lent: Lent) -> bool:
-        # an experiment that cannot run there is refused by `planned` and `opened`
+        # `planned` and `opened` refuse an experiment that cannot run on the cluster
         return isinstance(lent, ExternalCluster | ExternalHadoop)
 
     @staticmethod
@@ -339,7 +341,7 @@ class ExternalKind:
     @contextmanager
     def opened(experiment: Runnable, lent: Lent, times: SetupTimes, report: Report) -> Iterator[ExternalHadoop]:
         check(experiment)
-        if isinstance(lent, ExternalHadoop):  # of a series, with everything uploaded
+        if isinstance(lent, ExternalHadoop):  # cluster of a series, with all uploads done
             place = lent
             _check_capacity(experiment, place, report)
         elif isinstance(lent, ExternalCluster):

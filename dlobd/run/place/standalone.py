@@ -1,7 +1,7 @@
-"""Spark without YARN: HDFS of the embedded cluster, executors of Spark's own Master and Workers.
+"""Place with Spark without YARN: HDFS of the embedded cluster, executors of Spark's own Master and Workers.
 
-Master and Workers come from the pip package, a JVM each on loopback, for one run. They carry the mark of the cluster's
-work directory, like the Hadoop daemons, so that its watchdog and its stop also end them; and the kernel ends them
+Master and Workers of the pip package run for one run as JVMs on loopback. Like the Hadoop daemons they carry the mark
+of the cluster's work directory, so that the cluster's watchdog and its stop also end them. The kernel ends them
 together with the process that started them.
 """
 
@@ -38,7 +38,7 @@ from dlobd.run.run_record import SetupTimes
 from dlobd.run.schedulers.base import Target
 from dlobd.run.schedulers.spark_submit import environment
 from dlobd.run.schedulers.standalone import DAEMON_MEMORY_MB, MAX_WORKERS
-from dlobd.run.submit import Window
+from dlobd.run.submitted_process import Window
 from dlobd.schema import Runnable
 
 START_TIMEOUT_S = 60.0
@@ -52,7 +52,7 @@ class StandaloneSpark(EmbeddedHadoop):
     """A `Place` with HDFS of the embedded cluster and executors of Spark's own Master and Workers. YARN is idle.
 
     Args:
-        home: a SPARK_HOME in which Workers keep their work.
+        home: SPARK_HOME in which Workers store their files.
         master: the Master's address; empty if the Master runs in the driver.
     """
 
@@ -125,7 +125,7 @@ def spark_home_in(work_dir: Path) -> Path:
 
 
 def link_home(home: Path, work_dir: Path) -> Path:
-    """Create a SPARK_HOME of links to `home`; return it. Workers write to SPARK_HOME, which would be pip's directory.
+    """Create a SPARK_HOME of links to `home`; return it. Otherwise Workers would write to pip's directory.
 
     Executors' logs are in work/<application>/<executor> below it.
     """
@@ -139,7 +139,7 @@ def link_home(home: Path, work_dir: Path) -> Path:
 
 
 class SparkDaemons:
-    """A Master, and at most `MAX_WORKERS` Workers with room for all executors of an experiment.
+    """Master, and at most `MAX_WORKERS` Workers with room for all executors of an experiment.
 
     Work and logs go below `home`, the SPARK_HOME of `link_home`. The daemons carry the mark of the embedded cluster in
     `work_dir`.
@@ -166,7 +166,7 @@ class SparkDaemons:
             log = self._launch("master.Master", "master", "--host", LOOPBACK, "--port", "0", "--webui-port", "0")
             url = str(self._await(log, _MASTER_URL, deadline)[1])
             workers = min(MAX_WORKERS, self._experiment.workers)
-            executors = -(-self._experiment.workers // workers)  # of a Worker
+            executors = -(-self._experiment.workers // workers)  # resources of a Worker
             cores = executors * cores_of(self._experiment)
             memory = f"{executors * self._experiment.executor_memory_mb}m"
             logs = [
@@ -199,7 +199,7 @@ class SparkDaemons:
         self._started.clear()
 
     def _gpus(self, worker: int, executors: int) -> dict[str, str]:
-        """Return the environment that assigns consecutive GPUs to a Worker, enough for its executors."""
+        """Return the environment that assigns a Worker enough consecutive GPUs for its executors."""
         count = executors * gpus_of(self._experiment)
         if not count:
             return {}

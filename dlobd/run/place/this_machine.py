@@ -1,4 +1,4 @@
-"""This machine without a cluster: files in a directory, ranks as plain processes."""
+"""Place on this machine without a cluster: files in a directory, ranks as plain processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dlobd.run.machine_noise import ALL
 from dlobd.run.observer import Report
 from dlobd.run.place.base import Lent, Metrics
 from dlobd.run.run_record import SetupTimes
-from dlobd.run.submit import Window
+from dlobd.run.submitted_process import Window
 from dlobd.schema import Runnable
 
 

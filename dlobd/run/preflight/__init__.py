@@ -1,9 +1,10 @@
-"""Checks before a run: is this machine, the cluster and the network fit for it? Nothing is started.
+"""Checks before a run that machine, cluster and network meet its requirements. Nothing is started.
 
 capacity   memory, cores and GPUs: the demand of an experiment, and the supply
 channels   devices and libraries for RDMA, IPoIB and shared memory
 cluster    an external Hadoop cluster
 machine    this machine; `examine` collects the diagnoses of all parts for `dlobd doctor`
+listeners  the sockets on which a run listens
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Verdict = Literal["ok", "absent", "broken"]
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The result of one check of `dlobd doctor`.
+    """Result of one check of `dlobd doctor`.
 
     Args:
         part: the part of the machine or cluster.
@@ -39,11 +40,11 @@ class Diagnosis:
 
 
 class Absent(SetupError):
-    """The part does not exist; dlobd supplies it, or a run does not need it."""
+    """Result for a missing part that dlobd supplies, or that a run does not need."""
 
 
 def diagnose(part: str, check: Callable[[], str], *, optional: bool = False, remote: bool = False) -> Diagnosis:
-    """Run a check. It returns its observation, or raises Absent or the error that a run would have."""
+    """Run a check, which returns its observation, or raises Absent or the error that a run would have."""
     try:
         return Diagnosis(part, "ok", check(), "", optional, remote)
     except DlobdError as error:

@@ -1,4 +1,4 @@
-"""Memory, cores and GPUs: the demand of an experiment, and whether a YARN cluster or this machine can meet it."""
+"""Checks that a YARN cluster or this machine can meet an experiment's demand of memory, cores and GPUs."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def cores_of(experiment: Runnable) -> int:
         return experiment.executor_cores
     line = spark_submit_line.parse(("spark-submit", *experiment.options, "script"))
     cores = line.settings.get(EXECUTOR_CORES, "1")
-    return int(cores) if cores.isdecimal() else 1  # Spark itself refuses anything that is no number
+    return int(cores) if cores.isdecimal() else 1  # Spark itself rejects a value that is not a number
 
 
 def gpus_of(experiment: Runnable) -> int:
@@ -95,8 +95,8 @@ def embedded(settings: ClusterSettings) -> Cluster:
 
 
 def check_yarn(experiment: Runnable, cluster: Cluster) -> None:
-    """Check that an idle cluster can hold the job; YARN would leave the application in ACCEPTED without a reason.
-    Raises SetupError if the job needs more than YARN can ever give."""
+    """Check that an idle cluster can hold the job; otherwise YARN would leave the application in ACCEPTED without a
+    reason. Raises SetupError if the job needs more than YARN can ever give."""
     executor_mb = cluster.rounded(experiment.executor_memory_mb + experiment.executor_overhead_mb)
     cores, largest = cores_of(experiment), cluster.maximum_allocation
     asked = f"{experiment.executor_memory_mb} + {experiment.executor_overhead_mb} MB"
@@ -201,9 +201,10 @@ def check_gpus(experiment: Runnable) -> None:
     if experiment.scheduler == "yarn":
         raise SetupError(
             "device gpu: the embedded cluster's YARN has no resource type yarn.io/gpu.",
-            f"--hadoop-conf of a cluster that has it, --set scheduler=standalone, or {ON_CPU}",
+            f"use --hadoop-conf of a cluster with yarn.io/gpu, --set scheduler=standalone, or {ON_CPU}",
         )
     if wanted > count:
         raise SetupError(
-            f"{experiment.workers} workers need a GPU each, but this machine has {count}.", "lower workers"
+            f"{experiment.workers} workers need {experiment.workers} GPUs, but this machine has {count}.",
+            "lower workers",
         )

@@ -2,7 +2,7 @@
 
     1  RDMA devices                         5  interfaces of IPoIB
     2  their ports                          6  UCX, built with verbs
-    3  hardware or software                 7  a transfer of one second to itself, counted by the device
+    3  hardware or software                 7  a loopback transfer of one second, counted by the device
     4  permissions of this user             8  the channels that the user requires
 
 All diagnoses of 1 to 7 are optional: a run also works over Ethernet. The checks look at a `Machine`, so that tests can
@@ -39,13 +39,13 @@ PROBE_LIMIT_S = 60.0
 
 
 def locked_limit_bytes() -> int | None:
-    """Return the memory that this user may lock (`ulimit -l`); None without a limit."""
+    """Return the memory that this user may lock (`ulimit -l`); None if unlimited."""
     limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     return None if limit == resource.RLIM_INFINITY else limit
 
 
 def carry_bytes(device: str) -> TransportEvidence:
-    """Send bytes over a device for a second, in a process of its own, and return the evidence.
+    """Send bytes over a device for a second, in a separate process, and return the evidence.
     Raises OSError if the process failed; the message is the last line that it wrote."""
     command = [sys.executable, "-m", "dlobd.network.verdict.probe", "ucx", "rdma", device]
     try:
@@ -61,8 +61,8 @@ def ucx_with_verbs() -> str:
     """Describe the libucp that the ucx channel uses.
 
     Raises:
-        DlobdError: there is none, or its build has no verbs.
-        ImportError: its Python packages are not installed.
+        DlobdError: there is no libucp, or its build has no verbs.
+        ImportError: the Python packages for UCX are not installed.
     """
     from dlobd.network.channels.ucx import library
 
@@ -71,7 +71,7 @@ def ucx_with_verbs() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The machine to be checked.
+    """Machine to be checked.
 
     Args:
         root: directory of `sys`, `dev` and `usr`.
@@ -87,7 +87,7 @@ class Machine:
 
 
 def examine(machine: Machine | None = None) -> list[Diagnosis]:
-    """Run checks 1 to 7. Without a device there is one line."""
+    """Run checks 1 to 7. If there is no device, return a single diagnosis."""
     machine = machine or Machine()
 
     def check(part: str, function: Callable[..., str], *arguments: object) -> Diagnosis:
@@ -129,7 +129,7 @@ def channel(text: str) -> Channel:
 def required(
     spec: Channel, diagnoses: Sequence[Diagnosis], allow_soft: bool, machine: Machine | None = None
 ) -> Diagnosis:
-    """Run check 8: can this channel be used here? If not, the verdict is broken.
+    """Run check 8, that this machine can use a channel. If it cannot, the verdict is broken.
 
     Args:
         diagnoses: the result of `examine`.
@@ -148,7 +148,7 @@ def required(
 
 
 def _no_device() -> str:
-    raise Absent("no device in /sys/class/infiniband", "nothing, unless channel=rdma is wanted")
+    raise Absent("no device in /sys/class/infiniband", "no action needed, unless a run uses channel=rdma")
 
 
 def _name(device: Device, port: Port) -> str:
@@ -187,7 +187,7 @@ def _hardware(present: Sequence[Device]) -> str:
         return ", ".join(hard) + also
     if soft:
         what = f"{', '.join(soft)}: Soft-RoCE, functional only"
-        raise Absent(what, "use it for tests; its times are not those of RDMA")
+        raise Absent(what, "use it for tests; its times do not show the speed of RDMA")
     raise Absent("/sys does not show whether the devices are hardware", "mount /sys")
 
 
@@ -230,7 +230,7 @@ def _interfaces(machine: Machine) -> list[interfaces.Interface]:
 def _ipoib(machine: Machine) -> str:
     ports = [one for one in _interfaces(machine) if one.type == interfaces.INFINIBAND]
     if not ports:
-        raise Absent("no interface is of type 32", "nothing, unless channel=ipoib is wanted")
+        raise Absent("no interface is of type 32", "no action needed, unless a run uses channel=ipoib")
     descriptions = [
         f"{one.name} {one.state or 'state unknown'}, {one.mode or 'mode unknown'}, MTU {one.mtu_bytes or 'unknown'}, "
         f"{', '.join(one.addresses) or 'no IPv4 address'}"
@@ -254,11 +254,12 @@ def _ucx(machine: Machine) -> str:
 
 def _transfer(machine: Machine, name: str, ucx: Diagnosis) -> str:
     if ucx.verdict != "ok":
-        raise Absent("not tried without UCX", ucx.remedy)
+        raise Absent("not tried, because UCX is missing", ucx.remedy)
     try:
         plane = verdict("transfer", Channel(f"rdma@{name}"), [machine.carry_bytes(name)])
     except OSError as error:
-        raise SetupError(f"no bytes came through: {error}", "see the diagnosis of its port, and RDMA access") from error
+        remedy = f"see the lines 'RDMA port {name}' and 'RDMA access' above"
+        raise SetupError(f"no bytes came through: {error}", remedy) from error
     if plane.kind != "verbs":
         what = f"NOT RDMA, but {plane.kind}: {plane.evidence[-1]}"
         raise SetupError(what, "read the counters of this device while ib_write_bw runs")

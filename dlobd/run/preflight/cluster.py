@@ -21,7 +21,7 @@ GPU = "yarn.io/gpu"
 """YARN's name of the resource."""
 
 ANSWER_S = (3.0, 5.0)
-"""Timeouts of `dlobd doctor` to connect and between two bytes. They are short because the user is waiting."""
+"""Timeouts of `dlobd doctor` for connecting and between two bytes. They are short because the user is waiting."""
 
 
 def nodes_have_dlobd(conf: HadoopConf) -> bool:
@@ -30,7 +30,7 @@ def nodes_have_dlobd(conf: HadoopConf) -> bool:
 
 
 def check_nodes(web: HadoopWeb) -> None:
-    """Ask each NodeManager, at most MAX_NODES, for the version and path of its dlobd. They must equal ours.
+    """Ask at most MAX_NODES NodeManagers for version and path of their dlobd, which must equal ours.
     Raises UsageError if a node has another dlobd or does not report it."""
     here = installation.this()
     for host, url in islice(web.nodes(), MAX_NODES):
@@ -47,7 +47,8 @@ def check_nodes(web: HadoopWeb) -> None:
 def check_capacity(experiment: Runnable, web: HadoopWeb) -> str:
     """Check that the cluster can hold the job while it is idle.
 
-    YARN's API does not report whether its scheduler counts vcores. Only the largest container is held to them.
+    YARN's API does not report whether its scheduler counts vcores. So only the largest container is compared with the
+    vcores.
 
     Returns:
         A note if the job must wait for other applications now; else an empty string.
@@ -56,7 +57,7 @@ def check_capacity(experiment: Runnable, web: HadoopWeb) -> str:
     """
     nodes = web.node_resources()
     if not nodes:
-        return ""  # the ResourceManager does not report them
+        return ""  # the ResourceManager does not report its nodes
     largest_mb = web.setting("yarn.scheduler.maximum-allocation-mb") or max(node.memory_mb for node in nodes)
     maximum = capacity.Node(largest_mb, web.setting("yarn.scheduler.maximum-allocation-vcores"))
     minimum_mb = web.setting("yarn.scheduler.minimum-allocation-mb") or 1
@@ -67,7 +68,9 @@ def check_capacity(experiment: Runnable, web: HadoopWeb) -> str:
         if not gpus:
             raise SetupError(f"device gpu: YARN at {web.rm_url} has no resource type {GPU}.", capacity.ON_CPU)
         if wanted > sum(gpus):
-            raise SetupError(f"{wanted} workers need a GPU each, but YARN's nodes have {sum(gpus)}.", "lower workers")
+            raise SetupError(
+                f"{wanted} workers need {wanted} GPUs, but YARN's nodes have {sum(gpus)}.", "lower workers"
+            )
     free = [capacity.Node(node.free_memory_mb, None) for node in nodes]
     room = capacity.room(experiment, capacity.Cluster(free, minimum_mb, maximum))
     if experiment.workers > room:
@@ -107,7 +110,7 @@ def _container_logs(conf: HadoopConf) -> str:
     if conf.get(key).lower() == "true":
         return f"{key}=true: YARN keeps them in HDFS"
     what = f"{key} is not true: NodeManagers delete them after a while"
-    raise Absent(what, "nothing for dlobd run; collect runs submitted by hand soon after they end")
+    raise Absent(what, "no action needed for dlobd run; run dlobd collect soon after a manual submission ends")
 
 
 PARTS: tuple[tuple[str, Callable[[HadoopConf], str]], ...] = (

@@ -1,7 +1,7 @@
-"""Checks of this machine for `dlobd doctor`, and the list of sockets that a run opens.
+"""Checks of this machine for `dlobd doctor`.
 
-For an external cluster only the parts that a run there needs are checked, and `cluster` adds its own. Without RDMA a
-run uses Ethernet, so that diagnoses of `channels` are optional unless a channel is required.
+For an external cluster only the parts that its runs need are checked, and `cluster` adds checks of the cluster. Without
+RDMA a run uses Ethernet, so diagnoses of `channels` are optional unless a channel is required.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -34,45 +34,12 @@ from dlobd.tracing import clock
 from dlobd.user_file import MemberRef
 
 
-@dataclass(frozen=True, slots=True)
-class Listener:
-    """A socket that a run opens: the program, its address and its protection."""
-
-    program: str
-    address: str
-    protected: str
-
-
-_LISTENERS = """
-HDFS's and YARN's daemons | 127.0.0.1 | nothing (Hadoop's simple authentication)
-Spark's driver and executors | 127.0.0.1 | nothing, unless spark.authenticate is set
-TensorFlowOnSpark's reservation server, which unpickles its input | 127.0.0.1; tfos-stock: 0.0.0.0 | nothing
-TensorFlowOnSpark's queue manager | a Unix socket; for ps and evaluator: 0.0.0.0 | its own key
-TensorFlow's gRPC server in each rank, with TensorFlow's own exchanges | 0.0.0.0, fixed by TensorFlow | nothing
-dlobd in the driver: clock; with barrier also the ranks' log lines | 127.0.0.1 | the run's secret
-dlobd in the driver, with exchanges of dlobd's own: key-value store; with mpi also PMI | 127.0.0.1 | the run's secret
-a rank's channel, with dlobd's own exchanges: sockets and grpc | CHANNEL | HMAC with the run's secret
-a rank's channel, with dlobd's own exchanges: ucx and mpi | CHANNEL | nothing
-""".replace("CHANNEL", "the channel's address; without a device: 127.0.0.1")
-LISTENERS = tuple(Listener(*map(str.strip, line.split("|"))) for line in _LISTENERS.strip().splitlines())
-"""Program, address and protection of each socket."""
-
-
-def listeners(conf_dir: Path | None = None) -> tuple[Listener, ...]:
-    """Return the sockets that a run opens here, and on the nodes of an external cluster if `conf_dir` names one."""
-    if conf_dir is None:
-        return LISTENERS
-    node = "each host's address in the cluster"
-    # the first row is the daemons: an external cluster has its own
-    return tuple(replace(row, address=row.address.replace("127.0.0.1", node)) for row in LISTENERS[1:])
-
-
 def examine(conf_dir: Path | None = None, require: Sequence[str] = (), allow_soft: bool = False) -> list[Diagnosis]:
     """Return the diagnoses of all parts, in the order in which a run needs them.
 
     Args:
-        conf_dir: HADOOP_CONF_DIR of the external cluster of the run. A request to it takes at most
-            `cluster.ANSWER_S`, so that the check ends within a minute even if nothing answers.
+        conf_dir: HADOOP_CONF_DIR of the external cluster of the run. A request to the cluster takes at most
+            `cluster.ANSWER_S`, so that the check ends within a minute even if no daemon answers.
         require: channels that must exist, TRANSPORT[@DEVICE].
         allow_soft: accept an RDMA device in software.
 
@@ -91,7 +58,8 @@ def examine(conf_dir: Path | None = None, require: Sequence[str] = (), allow_sof
 
 
 def exit_code(diagnoses: Sequence[Diagnosis]) -> int:
-    """Return the exit code that a run would have: 3 because of this machine, 4 because of the external cluster."""
+    """Return the exit code that a run would have: 3 for a broken part of this machine, 4 for a broken part of the
+    external cluster."""
     broken = [one for one in diagnoses if one.verdict == "broken" and not one.optional]
     if not broken:
         return 0
@@ -101,7 +69,7 @@ def exit_code(diagnoses: Sequence[Diagnosis]) -> int:
 def _python() -> str:
     version = ".".join(map(str, sys.version_info[:3]))
     if not (3, 11) <= sys.version_info[:2] <= (3, 13):
-        raise SetupError(f"{version}; 3.11, 3.12 or 3.13 is required", "install one of these, and dlobd with it")
+        raise SetupError(f"{version}; 3.11, 3.12 or 3.13 is required", "install one of them, and dlobd with it")
     return f"{version}, {sys.executable}"
 
 
@@ -131,7 +99,7 @@ def _jars() -> str:
         if given:
             raise SetupError(what, "put them there, or unset DLOBD_JARS")
         size_mb = sum(jar.size_bytes for jar in missing) / 1e6
-        raise Absent(f"{what} ({size_mb:.0f} MB)", "nothing; the first run downloads them")
+        raise Absent(f"{what} ({size_mb:.0f} MB)", "no action needed: the first run downloads them")
     wrong = [jar.file_name for jar in JARS if sha256_of(directory / jar.file_name) != jar.sha256]
     if wrong:
         again = "dlobd clean --yes; the next run downloads them again"
@@ -189,7 +157,10 @@ def _running() -> EmbeddedCluster | None:
 def _cluster() -> str:
     embedded = _running()
     if embedded is None:
-        raise Absent("none is running", "nothing; a run starts its own. To keep one: dlobd cluster up")
+        raise Absent(
+            "none is running",
+            "no action needed: a run starts its own cluster. To keep a cluster running: dlobd cluster up",
+        )
     status = embedded.status()
     dead = [daemon.name for daemon in status.daemons if not daemon.ready]
     if dead or status.safe_mode:

@@ -1,1 +1,1 @@
-"""Schedulers: they build the submit command of an experiment, one module each. `base` is the contract."""
+"""Schedulers, which build the submit command of an experiment; one module per scheduler. `base` is the contract."""

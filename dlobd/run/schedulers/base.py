@@ -1,4 +1,4 @@
-"""The scheduler contract: builds the submit command of a job. Pure; `dlobd.run.submit` runs the command."""
+"""The scheduler contract: builds the submit command of a job. Pure; `dlobd.run.submitted_process` runs the command."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ class PackedInstallation:
     """Files that nodes of an external cluster get from HDFS and spark-submit."""
 
     environment: str  # URI of an archive with its name in containers: hdfs://...#environment
-    python: str  # in containers, relative to their working directories
+    python: str  # interpreter in containers, relative to their working directories
     spark_libs: str  # URI of an archive of Spark's jars
-    package: Path  # dlobd itself
+    package: Path  # zip of dlobd itself
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The cluster of a job, as its clients see it."""
+    """Cluster of a job, as its clients see it."""
 
-    client_conf_dir: Path  # core-site.xml, hdfs-site.xml, yarn-site.xml
-    spark_conf_dir: Path  # log4j2.properties with %nano stamps
+    client_conf_dir: Path  # directory of core-site.xml, hdfs-site.xml, yarn-site.xml
+    spark_conf_dir: Path  # directory of log4j2.properties with %nano timestamps
     java_home: Path
     fs_uri: str
     bind_ip: str  # the address that driver, executors and ranks advertise
-    tmp_dir: Path  # files of a killed driver are removed with the cluster
+    tmp_dir: Path  # temporary directory; files of a killed driver are removed with the cluster
     master: str = ""  # address of Spark's own Master, if there is one
-    spark_home: Path | None = None  # directory of the Workers' files; None: that of pip's pyspark
-    events_dir: str = "/spark-events"  # in HDFS
-    packed: PackedInstallation | None = None  # for nodes without dlobd installed
+    spark_home: Path | None = None  # SPARK_HOME with the Workers' files; None: the directory of pip's pyspark
+    events_dir: str = "/spark-events"  # directory in HDFS
+    packed: PackedInstallation | None = None  # installation for nodes without dlobd
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command line and the environment variables that it adds."""
+    """Command line and the environment variables that it adds."""
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
@@ -44,9 +44,9 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A submission, independent of the scheduler."""
+    """Submission of a job, independent of the scheduler."""
 
-    name: str  # of the application
+    name: str  # name of the application
     deploy_mode: str
     workers: int  # executors; each runs one task
     executor_cores: int
@@ -61,12 +61,12 @@ class Submission:
 
 
 class Scheduler(Protocol):
-    """A way to get executors."""
+    """Interface for starting executors."""
 
     def command(self, submission: Submission, target: Target | None, evidence: Path) -> Command:
         """Return the submit command.
 
         Args:
-            target: None without a cluster.
+            target: the cluster; None if there is none.
             evidence: local directory for files of the client's JVM.
         """

@@ -9,7 +9,7 @@ from dlobd.run.schedulers.base import Command, Submission
 
 
 class NoScheduler:
-    """The scheduler contract without a scheduler."""
+    """Implementation of the scheduler contract for jobs without a scheduler."""
 
     def command(self, submission: Submission, target: None, evidence: Path) -> Command:
         return Command((sys.executable, str(submission.script), *submission.arguments), {})

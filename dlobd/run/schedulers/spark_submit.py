@@ -18,10 +18,10 @@ def jvm_log(file: str | Path) -> str:
     """Return options for a JVM log with System.nanoTime timestamps: start-up, pause and exit. log4j also reports its
     start on stderr, by the wall clock.
 
-    Without the recorder only start and end of the JVM are logged, and no RPC calls, so that the measured cost of
+    If the recorder is off, only start and end of the JVM are logged, and no RPC calls, so that the measured cost of
     recording includes these logs."""
     if tracing.switched_off():
-        return _JVM_LOG.format(tags="", file=file, more="-Drpc.log.level=off")  # of log4j2-spark.properties
+        return _JVM_LOG.format(tags="", file=file, more="-Drpc.log.level=off")  # variable of log4j2-spark.properties
     return _JVM_LOG.format(tags="startuptime,", file=file, more="-Dlog4j2.StatusLogger.level=INFO")
 
 
@@ -43,7 +43,7 @@ def common_conf(target: Target, submission: Submission) -> dict[str, str]:
         # on YARN one thread of the driver creates the web UI while another adds a filter: on a busy machine 1 % of the
         # jobs fail in this race (Spark 4.3); dlobd does not use the UI
         "spark.ui.enabled": "false",
-        "spark.ui.port": "0",  # if the user sets spark.ui.enabled=true
+        "spark.ui.port": "0",  # applies if the user sets spark.ui.enabled=true
         **_one_task(submission),
         **submission.conf,
     }
@@ -67,9 +67,9 @@ def environment(target: Target) -> dict[str, str]:
     """Return the environment of spark-submit and its children."""
     modules = os.environ.get("PYTHONPATH")
     return {
-        # a container's launch script quotes it, but does not escape its characters
+        # a container's launch script quotes the value, but does not escape its characters
         **({"PYTHONPATH": os.pathsep.join(_plain(entry) for entry in modules.split(os.pathsep))} if modules else {}),
-        # like the daemons: without a locale a JVM cannot open files in directories with non-ASCII names
+        # without a locale a JVM cannot open files in directories with non-ASCII names; the daemons have the same value
         "LANG": os.environ.get("LANG", "C.UTF-8"),
         "JAVA_HOME": str(target.java_home),
         "HADOOP_CONF_DIR": str(target.client_conf_dir),

@@ -1,7 +1,7 @@
 """Spark without YARN: Spark's own Master and Workers, as processes (standalone) or in the driver's JVM (local-cluster).
 
-`dlobd.run.place.standalone` runs the processes. For local-cluster nothing is started before the job, and nothing
-remains after it: the smallest environment that looks like a cluster to an executor.
+`dlobd.run.place.standalone` runs the processes. For local-cluster no process is started before the job, and none
+remains after it. It is the smallest environment that looks like a cluster to an executor.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DAEMON_MEMORY_MB = 256
 """Heap of a Master or Worker."""
 
 MAX_WORKERS = 2
-"""A Worker runs several executors, so that more of them would only cost memory."""
+"""Maximum number of Workers. A Worker runs several executors, so more Workers would only cost memory."""
 
 
 class StandaloneScheduler:
@@ -50,7 +50,7 @@ def _command(submission: Submission, target: Target, evidence: Path, master: str
         **common_conf(target, submission),
         **driver_address(target),
         "spark.cores.max": str(submission.workers * submission.executor_cores),
-        # settings, because spark-submit's options for these have no effect on local-cluster
+        # given as settings, because the equivalent options of spark-submit have no effect on local-cluster
         "spark.executor.cores": str(submission.executor_cores),
         "spark.executor.memory": f"{submission.executor_memory_mb}m",
         "spark.executor.extraJavaOptions": jvm_log("jvm.log"),

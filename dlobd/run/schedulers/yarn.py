@@ -17,7 +17,7 @@ from dlobd.run.schedulers.spark_submit import (
 
 AM_MEMORY_MB = 512
 MIN_OVERHEAD_MB = 384
-"""Spark's own minimum of memory beside a JVM's heap: spark.yarn.am.memoryOverhead, spark.driver.memoryOverhead."""
+"""Spark's own minimum of memory besides a JVM's heap: spark.yarn.am.memoryOverhead, spark.driver.memoryOverhead."""
 
 GPUS = "gpus.sh"
 """Script of jobs/ that reports the GPUs of an executor's container. YARN copies it there."""
@@ -79,12 +79,12 @@ class YarnScheduler:
 
 def _uri(file: Path) -> str:
     """Return a URI, because spark-submit resolves links in paths and splits them at commas."""
-    return (plain(file.parent) / file.name).as_uri() if file.is_absolute() else str(file)  # in a plan: <bundle>/...
+    return (plain(file.parent) / file.name).as_uri() if file.is_absolute() else str(file)  # a plan has <bundle>/...
 
 
 def _installation(target: Target) -> dict[str, str]:
     if target.packed is None:
-        # every node has it at the same path: nothing to upload
+        # every node has the file at the same path: nothing to upload
         return {
             "spark.yarn.jars": f"local:{spark_home()}/jars/*",
             "spark.yarn.submit.file.replication": "1",

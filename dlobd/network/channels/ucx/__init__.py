@@ -1,2 +1,2 @@
-"""UCX by a cffi binding. `library` finds it, `declarations` is its C interface, `worker` and `connection` carry
+"""UCX by a cffi binding. `library` finds libucp, `declarations` is its C interface, `worker` and `connection` carry
 messages."""

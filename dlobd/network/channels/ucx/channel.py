@@ -1,7 +1,7 @@
 """UCX (libucp): TCP, IP over InfiniBand, RDMA verbs, or shared memory behind one interface.
 
 Two ends first connect by library sockets: the TCP connection authenticates both, exchanges their UCX addresses, and
-stays open, because its end tells that the peer is gone, for every transport. **UCX itself does not authenticate**: a
+stays open, because its end signals the end of the peer, for every transport. **UCX itself does not authenticate**: a
 client that reaches its ports, or its shared memory, can send to it.
 """
 
@@ -50,7 +50,7 @@ class UcxChannel:
         return UcxListener(link.listen(self._tcp_device()), context, self)
 
     def connect(self, address: str, deadline_s: float) -> UcxConnection:
-        """Connect. Raises as `listen`, too."""
+        """Connect to a listener. Raises also the errors of `listen`."""
         context, link = self._open()
         scheme, _, place = address.partition(":")
         if scheme != LIBRARY:
@@ -73,13 +73,13 @@ class UcxChannel:
         with self._lock:
             closed = self._closed
             self._connections += [] if closed else [connection]
-        if closed:  # concurrently
+        if closed:  # closed concurrently
             connection.close()
             raise Closed("the channel is closed")
         return connection
 
     def evidence(self) -> Traffic:
-        """Return the totals. `kind` is that of the transport; the kernel's counters are its only proof."""
+        """Return the totals. `kind` follows from the transport; only the kernel's counters prove it."""
         with self._lock:
             total = total_traffic([connection.update_lanes() for connection in self._connections])
         return replace(total, kind=TRANSPORTS[self._transport].kind, device=self._device)
@@ -94,10 +94,10 @@ class UcxChannel:
         link.close()
         for connection in connections:
             connection.close()
-        context.close()  # it is destroyed with the last connection that is still being made
+        context.close()  # the context is destroyed after the last connection that is still being made
 
     def _open(self, device: str = "") -> tuple[Context, SocketsChannel]:
-        """Return the context and the TCP channel; create both at the first call, on that device."""
+        """Return the context and the TCP channel; create both on the device of the first call."""
         with self._lock:
             if self._closed:
                 raise Closed("the channel is closed")
@@ -109,7 +109,8 @@ class UcxChannel:
             return self._opened
 
     def _tcp_device(self) -> str:
-        """Return the interface of the TCP connection: for RDMA one of its device, else the first with an address."""
+        """Return the interface of the TCP connection: for RDMA an interface of the device, else the first with an
+        address."""
         if self._transport == "shm":
             return ""
         if self._transport != "rdma":

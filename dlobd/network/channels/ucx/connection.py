@@ -45,7 +45,7 @@ class UcxConnection(base.Connection):
         self._sending, self._receiving = threading.Lock(), threading.Lock()
         self._finishing = threading.Lock()
         self._sender, self._receiver, self._finisher = worker.sleeper(), worker.sleeper(), worker.sleeper()
-        self._begun: list[tuple[CData, CData, int]] = []  # started sends that are not finished
+        self._begun: list[tuple[CData, CData, int]] = []  # number of started sends that are not finished
         self._registered: list[tuple[CData, CData]] = []  # UCX's handle, and the object that keeps the memory alive
         self._rkeys: dict[bytes, CData] = {}
         self._serving: threading.Thread | None = None
@@ -76,7 +76,7 @@ class UcxConnection(base.Connection):
 
     def finish_send(self, begun: CData, deadline_s: float) -> None:
         request, memory, size = begun
-        with self._finishing:  # not `_sending`: other sends may be started meanwhile
+        with self._finishing:  # without the lock `_sending`, because other sends may start meanwhile
             self._begun.remove(begun)
             self._worker.complete(request, memory, self._finisher, deadline_s, "send")
             self._sent(size)
@@ -116,7 +116,7 @@ class UcxConnection(base.Connection):
             return None
 
     def _sent(self, size: int) -> None:
-        with self._worker.lock:  # one thread may start a send while another one finishes one
+        with self._worker.lock:  # a thread may start a send while another thread finishes its own
             self.traffic.sent_messages += 1
             self.traffic.sent_bytes += size
 
@@ -141,7 +141,7 @@ class UcxConnection(base.Connection):
                 worker.complete(request, None, self._receiver, deadline_s, "receive")
             raise base.MessageTooLong(f"a message of {size} bytes from {self.peer} does not fit into {room}")
         if worker.complete(request, memory, self._receiver, deadline_s, "receive"):
-            worker.check_trust("receive")  # it was read from the peer's memory
+            worker.check_trust("receive")  # UCX has read the message from the peer's memory
         self.traffic.received_messages += 1
         self.traffic.received_bytes += size
         return size
@@ -173,7 +173,7 @@ class UcxConnection(base.Connection):
     # ---- one-sided access, by one thread at a time
 
     def register(self, memory: base.Buffer) -> bytes:
-        """Register memory. From then on a thread of this end makes progress: the peer may access it at any time."""
+        """Register memory, and start a thread that makes progress, because the peer may access memory at any time."""
         worker, ffi = self._worker, self._worker.ffi
         size = base.view(memory).nbytes
         params = ffi.new("ucp_mem_map_params_t *")
@@ -230,7 +230,7 @@ class UcxConnection(base.Connection):
         return size
 
     def _place(self, key: bytes, offset_bytes: int, size: int) -> tuple[int, CData]:
-        """Return address and UCX's key. Check bounds, as UCX does not on tcp: it would write over the heap."""
+        """Return address and UCX's key. Checks bounds, because UCX on tcp would overwrite the heap."""
         try:
             owner, address, length, checksum = KEY.unpack_from(key)
         except struct.error:

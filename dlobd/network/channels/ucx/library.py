@@ -1,6 +1,8 @@
-"""The search for libucp: the file in DLOBD_UCX, else the system's, if its version is supported, else that of `mpich`.
+"""Search for libucp: the file in DLOBD_UCX, else the system's if its version is supported, else that of package
+`mpich`.
 
-UCX loads its transports when it starts, from the directory `ucx` beside it: `libuct_ib` there is InfiniBand's verbs.
+UCX loads its transports when it starts, from the directory `ucx` beside libucp, where `libuct_ib` provides InfiniBand's
+verbs.
 """
 
 from __future__ import annotations
@@ -20,9 +22,9 @@ from dlobd.errors import SetupError
 from dlobd.network.channels.base import environment_variables
 from dlobd.network.channels.ucx.declarations import CDEF, MAJOR
 
-CData = Any  # an object of cffi
+CData = Any  # object of cffi
 
-VARIABLE = "DLOBD_UCX"  # environment variable with the path of a custom libucp.so, as of HPC-X or MLNX_OFED
+VARIABLE = "DLOBD_UCX"  # environment variable with the path of a custom libucp.so, such as that of HPC-X or MLNX_OFED
 
 OLDEST_SYSTEM = (1, 17)
 """Older system libraries are skipped: 1.13 has no `ucp_ep_query` for transports, and lost its rc endpoints."""
@@ -38,8 +40,8 @@ print(*version)
 """
 
 QUIET = {"UCX_ERROR_SIGNALS": "", "UCX_WARN_UNUSED_ENV_VARS": "n", "UCX_LOG_FILE": "stderr"}
-"""Environment in which UCX is loaded: with its log on stderr, and without its signal handlers, which would report every
-crash of TensorFlow. UCX reads its global settings once, when it is loaded."""
+"""Environment in which UCX is loaded: UCX logs to stderr, and sets no signal handlers, which would report every crash
+of TensorFlow. UCX reads its global settings once, when it is loaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class Library:
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """Transports that it can load, from the files beside it: cma, ib, ib_mlx5, rdmacm ..."""
+        """Transports that the library can load, by the files beside it: cma, ib, ib_mlx5, rdmacm ..."""
         directory = Path(os.path.realpath(self.path)).parent / "ucx"
         found = (re.match(r"libuct_(\w+)\.so", path.name) for path in directory.glob("libuct_*.so*"))
         return tuple(sorted({match[1] for match in found if match}))
@@ -70,7 +72,7 @@ def _load(named: str) -> Library:
     ffi = _declared()
     tried = []
     places = [("system", _of_system()), ("package mpich", _of_mpich())]
-    if named:  # it has no alternatives: another library would be a silent fallback
+    if named:  # the library in DLOBD_UCX has no alternative, which would be a silent fallback
         places = [(VARIABLE, [named])]
     for origin, paths in places:
         for path in paths:
@@ -90,12 +92,13 @@ def _load(named: str) -> Library:
 
 
 def describe(verbs: bool = False) -> str:
-    """Describe the libucp that channels use. Raises SetupError: there is none, or it lacks the required verbs."""
+    """Describe the libucp that channels use. Raises SetupError: no libucp, or no InfiniBand verbs although they are
+    required."""
     found = load()
     what = f"UCX {_dotted(found.version)} ({found.origin}: {found.path})"
     if verbs and "ib" not in found.modules:
         have = ", ".join(found.modules) or "none"
-        raise SetupError(f"{what} has no libuct_ib; its transports: {have}.", f"set {VARIABLE} to one that has it")
+        raise SetupError(f"{what} has no libuct_ib; its transports: {have}.", f"set {VARIABLE} to a libucp that has it")
     return f"{what}, with {', '.join(found.modules) or 'built-in transports only'}"
 
 
@@ -120,7 +123,7 @@ def _loaded(ffi: CData, path: str, origin: str) -> Library:
 
 
 def _version_beside(path: str) -> tuple[int, ...]:
-    """Read a version in a process of its own, because a process cannot load two of them. Raises OSError."""
+    """Read a version in a separate process, because a process cannot load two versions of libucp. Raises OSError."""
     try:
         done = subprocess.run(
             [sys.executable, "-c", _VERSION, path],

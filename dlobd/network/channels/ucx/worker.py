@@ -6,10 +6,11 @@ A context allows a single transport and device, so that UCX cannot fall back to 
     rdma          UCX_TLS=rc UCX_NET_DEVICES=DEVICE:PORT
     shm           UCX_TLS=posix,sysv,cma, without UCX_NET_DEVICES: there is no device
 
-UCX makes progress only while a thread calls it, one at a time. Up to three threads may wait: one that sends, one that
-receives, one that serves the peer's access to memory. A waiting thread first calls UCX repeatedly; then it yields its
-core between the calls, so that the peer runs on a shared core; then it arms the worker's descriptor and sleeps. A
-thread that makes progress checks the requests of sleeping threads too, and arms the descriptor again when it leaves.
+UCX makes progress only while a thread calls it, and only one thread may call it at a time. Up to three threads may
+wait: a sender, a receiver, and a thread that serves the peer's access to memory. A waiting thread first calls UCX
+repeatedly; then it yields its core between the calls, so that the peer runs on a shared core; then it arms the worker's
+descriptor and sleeps. A thread that makes progress checks the requests of sleeping threads too, and arms the descriptor
+again when it leaves.
 
 The end of the peer is noticed on a TCP connection beside UCX's, for every transport.
 """
@@ -132,14 +133,14 @@ class Context:
 
 
 class Sleeper:
-    """Place where one thread sleeps. Threads do not share it, so that none takes the wake-up of another.
+    """Wait object of a single thread. Threads do not share it, so that no thread consumes another thread's wake-up.
 
     `events` is UCX's descriptor, which becomes readable once the worker was armed; `link` is the descriptor of the TCP
     connection to the peer, or None if the peer is gone.
     """
 
     def __init__(self, events: int, link: int | None) -> None:
-        self.asleep = False  # changed with the worker's lock held
+        self.asleep = False  # changed only with the worker's lock held
         self._found: CData = None
         self._done: Callable[[], CData] | None = None
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -160,7 +161,7 @@ class Sleeper:
         return self._link in woken
 
     def wake_up(self) -> CData:
-        """Finish `sleep`; return the result that another thread has found meanwhile."""
+        """Finish `sleep`; return the result that another thread has received meanwhile."""
         found, self._found, self.asleep, self._done = self._found, None, False, None
         return found
 
@@ -187,8 +188,8 @@ class Sleeper:
 
 BURST, SPIN, YIELD = 8, 16, 100
 """Progress calls per lock acquisition, then the number of such bursts without a result before a thread yields its core,
-and the number with yields before it sleeps. That is about 100 us, in which a message of a few KB arrives over an idle
-link, and then several times the cost of a wake-up."""
+and the number of bursts with yields before it sleeps. The bursts without yields take about 100 us, in which a message
+of a few KB arrives over an idle link; those with yields take several times the cost of a wake-up."""
 
 TICK_S = 0.1  # longest sleep: events that wake no thread, such as a vanished host, are checked at this interval
 LAST_S = 0.2  # period in which messages are accepted after the peer's TCP connection has ended: they take another path
@@ -204,7 +205,7 @@ class Worker:
         self.context = context
         self.ffi = context.ffi
         self.ucp = context.ucp
-        self.null = context.ffi.NULL  # the result of a call that completed at once, and of a missing message
+        self.null = context.ffi.NULL  # the result of a call that completed at once, and of a probe without a message
         self.endpoint: CData = self.null
         self.handle: CData = None
         self.peer = peer
@@ -229,9 +230,9 @@ class Worker:
         )
 
     def until(self, done: Callable[[], CData], sleeper: Sleeper, deadline_s: float, what: str) -> CData:
-        """Make progress until `done`, called with the lock held, returns a true value; return it.
+        """Make progress until `done()`, called with the lock held, returns a true value; return this value.
 
-        Raises as `complete`.
+        Raises the errors of `complete`.
         """
         progress, handle = self.ucp.ucp_worker_progress, self.handle
         spun = 0
@@ -275,7 +276,7 @@ class Worker:
                 self._check_sleepers()
 
     def _sleep(self, done: Callable[[], CData], sleeper: Sleeper, within_s: float) -> CData:
-        """Sleep until an event; return the result found here or by another thread."""
+        """Sleep until an event; return the result that this or another thread has received."""
         with self.lock:
             if self.ended or self.cut:
                 return None
@@ -396,7 +397,8 @@ class Worker:
     def complete(self, request: CData, memory: CData, sleeper: Sleeper, deadline_s: float, what: str) -> bool:
         """Wait for a request; return True if it did not complete at once. `memory` keeps its buffers alive meanwhile.
 
-        Raises DeadlinePassed, PeerClosed, Closed, ChannelError: it failed, and the connection cannot be used any more.
+        Raises DeadlinePassed, PeerClosed or Closed; ChannelError if the request failed, which makes the connection
+        unusable.
         """
         status = self.status(request)
         if status is not None:
@@ -416,7 +418,8 @@ class Worker:
     # ---- the end
 
     def give_up(self, request: CData, memory: CData, why: str) -> None:
-        """Abandon a request: keep its memory until the endpoint is closed, and tell the peer not to trust its data."""
+        """Abandon a request: keep its memory until the endpoint is closed, and inform the peer that its data is
+        invalid."""
         with self.lock:
             if self.handle is None:
                 return
@@ -426,7 +429,7 @@ class Worker:
                 assert self.link is not None
                 self.link.send(CUT, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
             if self.context.err_mode == c.ERR_MODE_PEER:
-                self._close_endpoint(GIVE_UP_S)  # otherwise a device would continue with its memory
+                self._close_endpoint(GIVE_UP_S)  # otherwise a device would still access the memory
             self.wake_all()
 
     def end(self, why: str) -> None:
@@ -472,7 +475,7 @@ class Worker:
 
     def status(self, request: CData) -> int | None:
         """Return the status of a call's result; None for a pending request."""
-        if request == self.null:  # the most frequent result, which is OK
+        if request == self.null:  # the most frequent result: UCS_OK
             return 0
         value = int(self.ffi.cast("intptr_t", request))
         return value if c.ERR_LAST <= value <= 0 else None

@@ -1,1 +1,2 @@
-"""Parameter servers of dlobd: `servers` sum what ranks push, `process` runs one, `exchange` is the ranks' side."""
+"""Parameter servers of dlobd: `servers` sum the pushed gradients, `process` runs a server, `exchange` is the ranks'
+side."""

@@ -1,4 +1,4 @@
-"""Exchanges by parameter servers: each server sums its shard of what all ranks push, and the ranks pull the sums.
+"""Exchanges by parameter servers: each server sums its shard of the pushed gradients, and the ranks pull the sums.
 
 Servers are processes beside the first ranks (`dlobd.network.exchanges.ps.process`), as many as `exchange_servers`; a
 buffer is cut into as many shards. With one server all gradients go through its host's link, twice the buffers' bytes
@@ -6,8 +6,8 @@ for each rank; with as many servers as ranks each link carries as much as with a
 Distributed Machine Learning with the Parameter Server").
 
 The asynchronous exchange has no rendezvous: a rank pushes its shard of each buffer to each server, and pulls the sum
-of all pushes since its last call, its own included. Each gradient is applied whole by every rank, so there are as many
-updates as ranks take steps. `dlobd.network.exchanges.ps.servers` explains what this is equivalent to.
+of all pushes since its last call, its own included. Every rank applies each whole gradient, so the number of updates
+equals the sum of the ranks' steps. `dlobd.network.exchanges.ps.servers` explains the equivalence to plain SGD.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dlobd.network.exchanges.ps.servers import BETWEEN_CALLS_S, OK, TEXT_BYTES
 from dlobd.network.rendezvous.acceptor import RendezvousError
 
 NOTICE_S = 5.0
-"""How much longer a rank waits for a server than the server waits for the last rank, so that the server names it."""
+"""Extra time that a rank waits for a server, so that the server first reports the late rank."""
 
 LEAVE_S = 10.0  # timeout of a finished rank for the others: their last sums may be in its server
 FAREWELL_S = 1.0  # timeout for telling a server that this rank leaves: few bytes, which a healthy server reads at once
@@ -49,17 +49,17 @@ class PsPeers(Peers):
         synchronous: bool,
     ) -> None:
         self.rank = context.rank
-        self.servers = servers  # by number, in the order in which this rank uses them
+        self.servers = servers  # connection by number of the server, in the order of use
         self._store = context.store
         self._channel = channel
         self._process = process
         self._synchronous = synchronous
-        self._number = self._buffer = 0  # of the current exchange, and of its next buffer
+        self._number = self._buffer = 0  # numbers of the current exchange and of its next buffer
         self._carried: list[Transfer] = []
         self._failed = False
 
     def barrier(self, call: int, deadline_s: float) -> None:
-        """Start the exchange. If it is synchronous, wait for the first server, which answers once all ranks push."""
+        """Start the exchange. If it is synchronous, wait for the first server's answer, after all ranks have pushed."""
         self._number, self._buffer = call, 0
         if self._synchronous:
             self._call({0: np.empty(0, np.uint8)}, deadline_s, -1)
@@ -85,7 +85,7 @@ class PsPeers(Peers):
         """Leave the servers, and end this rank's own once all ranks have left."""
         if not self._failed:
             self._leave(b"")
-            # without a rendezvous the slowest rank may have many steps left
+            # asynchronous: the slowest rank may have many steps left
             leave_s = LEAVE_S if self._synchronous else BETWEEN_CALLS_S
             with tracing.span(kinds.LEAVE_SERVERS), suppress(RendezvousError):
                 # a rank that failed reports its own error
@@ -95,7 +95,7 @@ class PsPeers(Peers):
             self._process.close()
 
     def _call(self, parts: Mapping[int, Array], deadline_s: float, buffer: int) -> None:
-        """Push a part of a fusion buffer (negative: of none) to each server, and replace it by the server's answer.
+        """Push a part of a fusion buffer (negative: no buffer) to each server, and replace it by the server's answer.
 
         Raises ExchangeFailed: a server is gone or late, or reports a failure.
         """
@@ -108,7 +108,7 @@ class PsPeers(Peers):
                     self.servers[server].send(part, deadline_s)
                 self._carried.append((self.rank, f"ps-{server}", part.nbytes))
             for server in parts if self._synchronous else ():
-                _raise_reason(self.servers[server], deadline_s)  # empty once all ranks have pushed
+                _raise_reason(self.servers[server], deadline_s)  # empty, once all ranks have pushed
             for server, part in parts.items():
                 with self._span(kinds.PULL, server):
                     _pull(server, self.servers[server], part, deadline_s)

@@ -1,6 +1,6 @@
 """Process of a parameter server, `python -m dlobd.network.exchanges.ps.process`, and its handle in the parent.
 
-The process is a fresh one, without TensorFlow and its memory; its parent is one of the workers. It reads its
+The process starts fresh, without TensorFlow and its memory; its parent is one of the workers. It reads its
 `ServerConfig` as one JSON line from stdin, prints its address on stdout, and ends once all workers have left or stdin
 ends: the kernel closes stdin when the parent dies, for any reason. One thread per worker receives and sends; memory is
 allocated once for each form of a call. `dlobd.network.exchanges.ps.servers` has the servers.
@@ -33,7 +33,7 @@ class ServerConfig:
     index: int  # number of this server
     workers: int  # ranks that push
     transport: str
-    device: str  # of its host
+    device: str  # address of its host
     library: str
     asynchronous: bool
     secret: str
@@ -43,7 +43,7 @@ class ServerConfig:
 
 
 class ServerProcess:
-    """Process of a server that listens at `address`, at the latest at the deadline.
+    """Process of a server that listens at `address` before the deadline.
 
     Raises ExchangeFailed: it does not listen in time, or has ended; its stderr has the reason.
     """
@@ -137,7 +137,7 @@ def _accept_workers(channel: OpenChannel, config: ServerConfig) -> dict[int, Con
 
 
 def _end_with_stdin(channel: OpenChannel, server: list[Server]) -> None:
-    """End this process when stdin ends. A parent that has finished has its last sum; other workers may not."""
+    """End this process when stdin ends. The parent has received its last sum then; other workers may still wait."""
     while os.read(0, TEXT_BYTES):  # sys.stdin would hold its lock when the interpreter ends
         pass
     for each in server:
@@ -145,7 +145,7 @@ def _end_with_stdin(channel: OpenChannel, server: list[Server]) -> None:
     channel.close()
     time.sleep(END_S)
     tracing.flush()
-    os._exit(1)  # a thread does not end, although all its connections are closed
+    os._exit(1)  # a thread is still running, although all its connections are closed
 
 
 if __name__ == "__main__":

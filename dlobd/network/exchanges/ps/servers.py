@@ -1,11 +1,12 @@
 """Parameter servers: a thread per worker serves its calls, until the worker leaves.
 
     worker                                  server i
-      [type, elements, buffer, call]  --->             of the shard of this server, as JSON
+      [type, elements, buffer, call]  --->             the form: describes this server's shard, as JSON
       the shard                     --->    receive
       ...                           <-->               the subclass answers
       empty message                 --->               this worker leaves
-      a text, as JSON               --->               it leaves because of a failure, which the others are told
+      a text, as JSON               --->               this worker leaves because of a failure, which the server reports
+      to the others
 
 The last answer of a call is OK and the result; or FAILED, followed by the reason.
 """
@@ -34,7 +35,7 @@ OK, FAILED = b"\0", b"\1"
 TEXT_BYTES = 1 << 16  # maximum length of a form or a reason
 
 BETWEEN_CALLS_S = 7 * 86_400.0
-"""How long a worker may compute, evaluate or save between two calls. The connection of a dead one ends."""
+"""Longest time between two calls of a worker. A dead worker is noticed earlier: its connection ends."""
 
 END_S = 5.0  # timeout for the end of a connection or of a process
 Key = tuple[str, int, int]
@@ -42,7 +43,7 @@ Key = tuple[str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Announcement of a worker: a part of an array. `buffer` is its fusion buffer (negative: none)."""
+    """Announcement of a pushed part of an array. `buffer` is its fusion buffer (negative: none)."""
 
     dtype: str
     elements: int
@@ -85,7 +86,7 @@ class Server(ABC):
     def call(self, rank: int, connection: Connection, form: Form, own: Array) -> None:
         """Answer the push `own` of `rank`.
 
-        Raises ExchangeFailed if the call failed, of which the worker knows, ChannelError if the worker is gone.
+        Raises ExchangeFailed if the call failed and the worker was informed, ChannelError if the worker is gone.
         """
 
     @abstractmethod
@@ -143,7 +144,7 @@ class Server(ABC):
 
 
 class SynchronousServer(Server):
-    """Server that sums its shard of what all workers push. Workers wait for each other.
+    """Server that sums its shard of the pushed gradients. Workers wait for each other.
 
     worker                                  server i
       the shard                     --->    receive
@@ -156,7 +157,7 @@ class SynchronousServer(Server):
     def __init__(self, index: int, connections: Mapping[int, Connection], within_s: float) -> None:
         super().__init__(index, connections, within_s)
         self._barrier = WorkerBarrier(len(connections), within_s)
-        self._forms: dict[int, Form] = {}  # of the current call
+        self._forms: dict[int, Form] = {}  # pushes of the current call
         self._totals: dict[Key, Array] = {}
 
     def call(self, rank: int, connection: Connection, form: Form, own: Array) -> None:
@@ -175,7 +176,7 @@ class SynchronousServer(Server):
         self.answer(rank, connection, form, self._totals[form.key])
 
     def left(self, rank: int) -> None:
-        """Fail the workers that still wait for this one."""
+        """Fail the workers that still wait for the departed worker."""
         self._barrier.fail(f"rank {rank} has left")
 
     def fail(self, reason: str) -> None:
@@ -218,7 +219,7 @@ class AsynchronousServer(Server):
     def __init__(self, index: int, connections: Mapping[int, Connection], within_s: float) -> None:
         super().__init__(index, connections, within_s)
         self._adding = threading.Lock()
-        self._pending: dict[Key, list[Array]] = {}  # by rank
+        self._pending: dict[Key, list[Array]] = {}  # pending sums by rank
         self._answers: dict[tuple[int, Key], Array] = {}
         self._failure = ""
 
@@ -242,7 +243,7 @@ class AsynchronousServer(Server):
         self.answer(rank, connection, form, self._answers[rank, key])
 
     def left(self, rank: int) -> None:
-        pass  # the others continue
+        pass  # the other workers continue
 
     def fail(self, reason: str) -> None:
         self._failure = self._failure or reason
@@ -251,7 +252,7 @@ class AsynchronousServer(Server):
 class WorkerBarrier:
     """Barrier of the server's threads. Unlike `threading.Barrier` it reports late workers and the reason of a failure.
 
-    A failure is permanent. The first worker waits for the last one for at most `within_s`.
+    A failure is permanent. The first worker waits at most `within_s` for the last worker.
     """
 
     def __init__(self, workers: int, within_s: float) -> None:
@@ -263,7 +264,7 @@ class WorkerBarrier:
         self._failure = ""
 
     def wait(self, rank: int, action: Callable[[], None]) -> None:
-        """Wait until all workers have arrived and the last one has run its action.
+        """Wait until all workers have arrived and the last worker has run its action.
 
         Raises ExchangeFailed: a worker is late, or `fail` was called.
         """

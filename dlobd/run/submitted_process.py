@@ -32,12 +32,12 @@ _STARTED = ("(state: RUNNING)", "has started running")
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The client's observations. Times are of the monotonic clock; `anchors` relate it to the wall clock."""
+    """Observations of the client. Times are on the monotonic clock; `anchors` relate it to the wall clock."""
 
     exec_ns: int
     started_ns: int
     exit_ns: int
-    exit_code: int  # negative: ended by that signal
+    exit_code: int  # negative: number of the signal that ended the process
     pid: int
     application_id: str | None
     ended_by: str  # "timeout", "accept timeout" or "interrupt" if dlobd ended the job; else empty
@@ -59,8 +59,8 @@ def submit(
         accept_timeout_s: longest time that YARN may leave the application without an ApplicationMaster.
         logs: directory of driver.stdout and driver.stderr.
         follow: receives each new line of driver.stderr.
-        on_abort: receives the application ID, if it is known, when dlobd ends the job after `timeout_s` or on
-            KeyboardInterrupt, which is only noted in the window. Returns the scheduler's diagnostics.
+        on_abort: called when dlobd ends the job after `timeout_s` or on KeyboardInterrupt, which is only noted in the
+            window. It receives the application ID, if it is known, and returns the scheduler's diagnostics.
     """
     logs.mkdir(parents=True, exist_ok=True)
     stderr_path = logs / "driver.stderr"
@@ -105,7 +105,7 @@ def submit(
         _end_group(process)
         exit_ns = clock.monotonic_ns()
     else:
-        # a JVM that was killed leaves the driver's Python behind
+        # the driver's Python outlives a killed JVM
         _end_group(process)
     code = process.wait(GRACE_S)
     follower.follow()
@@ -160,7 +160,8 @@ class _Follower:
         self.application_id: str | None = None
 
     def waits_s(self) -> float:
-        """Return the time since the submission of an application that YARN has not started; 0 if there is none."""
+        """Return the time since the submission of an application that YARN has not started; 0 if there is no such
+        application."""
         return time.monotonic() - self._submitted_s if self._submitted_s else 0.0
 
     def follow(self) -> None:
