@@ -60,7 +60,7 @@ class Line:
     costs, intercepts: values by repeat; `epoch` and `fixed` are their centres.
     outside_s: start-up, first epoch and teardown of each run.
     variation: variation of single runs in the cost of an epoch.
-    bend: second epoch of runs of 2 epochs minus the mean of the second and third of runs of 3; None without both.
+    bend: second epoch of runs of 2 epochs minus mean of the second and third of runs of 3; None if either is missing.
     outside_epoch: change of start-up, first epoch and teardown per epoch; 0 in the model.
     """
 

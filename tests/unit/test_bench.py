@@ -196,7 +196,7 @@ def test_the_main_job_is_compared_by_every_launcher_and_both_inputs() -> None:
     for each in (every, amortisation.points("softmax-mnist", amortisation.WAYS, (1, 3))):
         made = [run_of(configuration=dataclasses.asdict(point)) for point in each.values()]
         studied.check_same_work(made, also=("epochs",))
-    with pytest.raises(UsageError, match="Without native runs"):
+    with pytest.raises(UsageError, match="needs native runs"):
         stack_overhead.points("softmax-mnist", ["tfos"])
 
 
