@@ -52,11 +52,11 @@ def warnings_of(run: dict[str, Any]) -> list[str]:
     cost = run["overhead"] or {}  # of a run that was prepared on another machine nobody knows what a span costs
     shares = [cost.get("chain_share"), (cost.get("loop") or {}).get("share")]
     beyond = sum(share is not None and share > BUDGET for share in shares)
-    said = [warning for warning in run["warnings"] if warning.startswith("recording cost ")]
+    said = [warning for warning in run["warnings"] if warning.startswith("recording took ")]
     assert len(said) == beyond, (said, shares)
     busy = [warning for warning in run["warnings"] if warning.startswith("the machine was busy: ")]
     assert len(busy) == bool(run["core_waits"] and run["core_waits"]["busy"])
-    cold = [warning for warning in run["warnings"] if " start: in memory was of " in warning]
+    cold = [warning for warning in run["warnings"] if warning.endswith(" in the page cache")]
     assert len(cold) == bool(run["environment_cache"] and run["environment_cache"]["state"] in ("cold", "partly"))
     said += busy + cold
     return [warning for warning in run["warnings"] if warning not in said]
