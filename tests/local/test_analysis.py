@@ -83,7 +83,7 @@ QUICK = DATA / "quick-run"
     [
         ("layer_breakdown", ["none"], 7, "there is no run"),
         ("layer_breakdown", [QUICK, DATA / "killed-trainer"], 2, "cannot be part of a mean"),
-        ("stack_overhead", [QUICK], 2, "No native run is ok"),
+        ("stack_overhead", [QUICK], 2, "No native run has status ok"),
         ("stack_overhead", [DATA / "own-run"], 2, "your own script"),
         ("stack_overhead", ["series-none.json"], 7, "cannot be read"),
         ("amortisation", [QUICK], 2, "no repeat with runs of several numbers of epochs"),
