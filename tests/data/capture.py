@@ -1,9 +1,9 @@
-"""Reduces a run's bundle to what the importers read, without the paths and names of the machine that made it.
+"""Reduce the bundle of a run to the evidence that dlobd reads, without the paths and names of the machine that made it.
 
     python tests/data/capture.py BUNDLE TARGET
 
-Log lines stay as they were written. Those of loggers that no importer reads, such as the web server's, are left out,
-and so are lines that are no log events. TARGET is a bundle again, sealed with its own hashes.
+Log lines stay unchanged. Lines of loggers that dlobd does not read, such as the web server's, are left out, and so are
+lines that are no log events. TARGET is a bundle with its own hashes.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ import sys
 from pathlib import Path
 
 import dlobd
-from dlobd.experiment import own_job
-from dlobd.attribution import record
-from dlobd.attribution.importers import log4j
 from dlobd.bundle.store import Bundle
+from dlobd.evidence import log4j
+from dlobd.experiment import own_job
+from dlobd.recompute import computed
+
+COLLECTED = "evidence/collected.json"
 
 KEEP = (
     "evidence/window.json",
@@ -53,7 +55,7 @@ NOISE = re.compile(
     r"localizer|ContainersMonitor|cmd=(getfileinfo|listStatus)"
 )
 KEPT = re.compile(r"Changing view acls to:|SecurityManager: authentication|stored as values|resource-types\.xml|Will request ")
-"""Noise, but for these: phases of Spark's JVMs begin or end with them."""
+"""Exceptions from NOISE: phases of Spark's JVMs begin or end with these lines."""
 LOG4J = re.compile(r"\S+Z \S+ INFO (Using provider:|Configuration \S+ started\.)")
 EVENTS = (
     "SparkListenerLogStart", "SparkListenerEnvironmentUpdate", "SparkListenerApplicationStart",
@@ -65,7 +67,7 @@ JVM_MARKS = re.compile(r"\] Using|Create VM|Pause|gc,heap,exit")
 
 
 def main(source: Path, target: Path) -> None:
-    """Writes the reduced bundle; a bundle that is there already is replaced."""
+    """Write the reduced bundle; it replaces an existing bundle."""
     shutil.rmtree(target, ignore_errors=True)
     names = _Names(source)
     for pattern in KEEP:
@@ -73,12 +75,21 @@ def main(source: Path, target: Path) -> None:
             name = str(path.relative_to(source))
             lines = path.read_text(errors="replace").splitlines(keepends=True)
             _write(target / name, names.hide("".join(_reduced(line) for line in lines if _is_read(name, line))))
+    _write_sizes(target)
     run = json.loads(names.hide(json.dumps(Bundle(source).read_json())))
     bundle = Bundle(target)
-    # its own figures: the importers' of now, not those of the day when the job ran
-    run |= record.computed(bundle, own_job.from_dict(run["configuration"])).to_json()
+    # computed from the reduced evidence
+    run |= computed.computed(bundle, own_job.from_dict(run["configuration"])).to_json()
     bundle.write(run)
     bundle.seal()
+
+
+def _write_sizes(target: Path) -> None:
+    """Replace the sizes at collection by the sizes of the reduced files."""
+    path = target / COLLECTED
+    collected = json.loads(path.read_text())
+    reduced = [name for name in collected["files"] if (target / name).exists() and name != COLLECTED]
+    _write(path, json.dumps(collected | {"files": {name: (target / name).stat().st_size for name in reduced}}, indent=1))
 
 
 def _is_read(name: str, line: str) -> bool:
@@ -99,7 +110,7 @@ def _is_read(name: str, line: str) -> bool:
 
 
 def _reduced(line: str) -> str:
-    """Of Spark's account of its environment only what is read, without the machine's class path."""
+    """Keep the settings that dlobd reads of Spark's environment event, without the machine's class path."""
     if f'"{SETTINGS}"' not in line[:60]:
         return line
     event = json.loads(line)
@@ -109,7 +120,7 @@ def _reduced(line: str) -> str:
 
 
 class _Names:
-    """What would tell the machine: its paths, its name and its boot id."""
+    """Identifiers of the machine: its paths, its name and its boot ID."""
 
     def __init__(self, source: Path) -> None:
         domain = json.loads((source / "evidence" / "window.json").read_text())["anchors"][0]["domain"]
