@@ -89,7 +89,8 @@ def _write_sizes(target: Path) -> None:
     path = target / COLLECTED
     collected = json.loads(path.read_text())
     reduced = [name for name in collected["files"] if (target / name).exists() and name != COLLECTED]
-    _write(path, json.dumps(collected | {"files": {name: (target / name).stat().st_size for name in reduced}}, indent=1))
+    sizes = {name: (target / name).stat().st_size for name in reduced}
+    _write(path, json.dumps(collected | {"files": sizes}, indent=1))
 
 
 def _is_read(name: str, line: str) -> bool:
