@@ -107,7 +107,7 @@ class GpuUse:
 class ResourceUse:
     """Resources by sampling. See `dlobd.measures.resource_use`."""
 
-    period_ns: int = member("Requested distance of samples.", "constant of the sampler")
+    period_ns: int = member("Requested sampling period.", "constant of the sampler")
     samples: int = member("Samples in the window.", "evidence/resources.jsonl")
     longest_gap_ns: int = member("Longest time between two samples.", "largest difference of successive samples")
     cost_ns: int = member("CPU time of the sampling in the window.", "the sampler's own CPU time")
@@ -287,7 +287,7 @@ class EnvironmentCache:
 
     @property
     def share(self) -> float | None:
-        """Share of the coldest part; None if none is known."""
+        """Smallest cached share among the parts; None if no share is known."""
         known = [part.share for part in self.parts if part.state and part.share is not None]
         return min(known, default=None)
 

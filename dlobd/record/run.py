@@ -480,9 +480,9 @@ class Computed:
     )
     epochs: tuple[Epoch, ...] = member("Completed epochs, with test accuracy where it was evaluated.", default=())
     first_touch: Event | None = member(
-        "First touch of the training data: the first `open` of a training file in the NameNode's audit log; without it "
-        "the earlier of an executor's log line of its input split, which may come seconds before, and an own mark of a "
-        "rank that reads. The second clock of `time_to_accuracy` starts there. null: no source shows it.",
+        "First touch of the training data: the first `open` of a training file in the NameNode's audit log. Without "
+        "it: the executor's input-split line (possibly seconds earlier) or a reading rank's own mark, whichever is "
+        "earlier. The second clock of `time_to_accuracy` starts there. null: no source shows it.",
         default=None,
     )
     time_to_accuracy: TimeToAccuracy | None = member(
