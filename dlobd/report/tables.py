@@ -198,7 +198,7 @@ def hdfs(run: Run) -> Table:
         for row in run.hdfs
     ]
     heads = "purpose | calls:number | MB:mb | seconds:s | lowest, s:s | highest, s:s | from | to"
-    return Table("HDFS by purpose", heads, rows, "Of all lanes together: the sum can exceed the layer.")
+    return Table("HDFS by purpose", heads, rows, "Summed over all lanes; the sum can exceed the layer's wall time.")
 
 
 def _bounds(row: HdfsUse) -> tuple[int | None, int | None]:
@@ -233,7 +233,7 @@ def exchange(run: Run) -> Table:
 
 
 def throughput(run: Run) -> Table:
-    """Return percentiles of the length of steps, without the first ones."""
+    """Return percentiles of the durations of the chief's steps, without the warm-up steps."""
     lengths = {"step": run.throughput.step, "step with input": run.throughput.step_with_input} if run.throughput else {}
     rows = [
         (name, times.p50_ns, times.p90_ns, times.p95_ns, times.p99_ns, times.max_ns) for name, times in lengths.items()

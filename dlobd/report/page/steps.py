@@ -40,7 +40,7 @@ def steps(source: Source) -> dict[str, object]:
         return {"ranks": [], "parts": PARTS, "channel_inside": False}
     zero_ns = source.trace.start_ns
     stepping = stepping_lanes(source.trace.spans)
-    # without the lanes of readers, whose work is no wait of the rank
+    # only the rank's own lanes: it does not wait while readers work
     lanes: dict[tuple[str, int], list[Span]] = defaultdict(list)
     for span in source.trace.spans:
         if span.lane in stepping:
