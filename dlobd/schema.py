@@ -166,7 +166,7 @@ class Clip:
     span: str = member("ID of the span, or of a message that was received before it was sent.")
     ns: int = member(
         "Amount.",
-        "cut length, or length of the contradiction with other evidence; for a truncated span, its known length",
+        "cut duration, or duration of the contradiction with other evidence; for a truncated span, its known duration",
     )
 
 
@@ -186,7 +186,7 @@ class Trace:
 
     @property
     def wall_ns(self) -> int:
-        """Length of the window, in nanoseconds."""
+        """Duration of the window, in nanoseconds."""
         return self.end_ns - self.start_ns
 
     @property
@@ -227,7 +227,7 @@ class LayerTime:
     )
     named_wait_ns: int = member("Part of ns in configured polls, heartbeats and sleeps.", "sum of its `causes`")
     causes: tuple[tuple[str, int, Literal["read", "default"] | None], ...] = member(
-        "[heartbeat, poll or sleep, ns, origin of its length]: read from the run, or a default; null: unknown.",
+        "[heartbeat, poll or sleep, ns, origin of its duration]: read from the run, or a default; null: unknown.",
         "wait time attributed to the named cause; at most the cause's period per wait",
         unit="ns",
         default=(),

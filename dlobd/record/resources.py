@@ -125,7 +125,7 @@ class LaneTime:
     """Split of a part of the wall time by the state of the threads that execute it: on a core, ready, blocked, unknown.
     The last four sum to `ns`; `lo` and `hi` bound the first two."""
 
-    ns: int = member("Length.", "sum of its segments")
+    ns: int = member("Duration.", "sum of its segments")
     on_core_lo_ns: int = member(
         "Lower bound of on_core_ns.",
         "per stretch between readings: growth - time of the stretch outside of this part; at least 0",

@@ -175,7 +175,7 @@ def events(run: Run, name: str, happened: Sequence[Event]) -> Table:
     since = ""
     previous = None
     for event in happened:
-        if previous:  # without certain order and distance, the bound
+        if previous:  # if the order and the interval are uncertain, the bound
             ns, resolution_ns = event.at_ns - previous.at_ns, max(previous.resolution_ns, event.resolution_ns)
             since = f"< {text.short(resolution_ns)}" if abs(ns) < resolution_ns else f"{ns / 1e9:+.3f}"
         zero_ns = run.window.start_ns if run.window else happened[0].at_ns
@@ -267,7 +267,7 @@ def metric_values(run: Run) -> Table:
 
 
 def setup(run: Run) -> Table:
-    """Return the lengths of steps outside of the window."""
+    """Return the durations of steps outside of the window."""
     rows = [(key.removesuffix("_ns"), ns) for key, ns in run.setup.items() if ns is not None]
     return Table("Outside the window", "part | seconds:s", rows)
 

@@ -1,7 +1,7 @@
-"""Steps over time: their length, and their parts: input wait, compute, channel, other.
+"""Steps over time: their duration, and their parts: input wait, compute, channel, other.
 
 Time between two steps is input wait, or other work such as a checkpoint. Many steps are put into bins of equal size,
-each with lowest, median and highest length; the parts of a bin are exact sums.
+each with lowest, median and highest duration; the parts of a bin are exact sums.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class _Union:
         self._place = 0
 
     def within(self, start_ns: int, end_ns: int) -> int:
-        """Return the covered length of [start_ns, end_ns). Later calls have later intervals."""
+        """Return the covered time of [start_ns, end_ns). Later calls have later intervals."""
         while self._place < len(self._joined) and self._joined[self._place][1] <= start_ns:
             self._place += 1
         total, place = 0, self._place
