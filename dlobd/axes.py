@@ -155,7 +155,7 @@ EXCHANGES = Registry(
 PLANES = Registry(
     "planes",
     Row("exchange", "only the gradient exchange uses the channel"),
-    Row("all", "Spark and HDFS use it as well, as if IPoIB carries every socket"),
+    Row("all", "Spark and HDFS use the channel too, as when IPoIB carries all sockets"),
 )
 """Traffic for which the channel is requested. All traffic gets a verdict."""
 

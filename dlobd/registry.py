@@ -69,8 +69,8 @@ class Row:
 
 
 class Registry:
-    """The members of one axis, in display order; `kind` is its plural: models, datasets, ... `room` and `needs` are the
-    package and the modules of all rows; `group` is the entry-point group of other packages."""
+    """The members of one axis, in display order; `kind` is its plural: models, datasets, ... `room`: package of all
+    targets; `needs`: Python modules that every row requires; `group`: entry-point group of other packages."""
 
     def __init__(self, kind: str, *rows: Row, room: str = "", needs: tuple[str, ...] = (), group: str = "") -> None:
         self.kind = kind
@@ -130,7 +130,7 @@ class Registry:
         return ref.load(sha256, text or ref.read) if ref.path else self.get(ref)
 
     def declared(self, name: str) -> Member:
-        """Like `get`, but skips the dependency check; use it to read class-level declarations. The module of the member
+        """Return the member as `get` does, without the dependency check, to read class-level declarations. Its module
         must not import its dependencies. Raises UsageError if there is no such member."""
         return self._imported(self.row(name))
 

@@ -136,8 +136,8 @@ class Event:
     lane: str = member("Lane of the event.", default="")
 
 
-NOT_PART = "not part of this way"
-"""Start of the sentence for a layer that took no part."""
+NOT_PART = "not used by this kind of run"
+"""Start of the reason for a layer that the run did not use."""
 
 
 @described()
@@ -154,7 +154,7 @@ class NotMeasured:
 
     @property
     def took_no_part(self) -> bool:
-        """True if the run had no such layer, which so took no time."""
+        """True if the run did not use the layer."""
         return not self.inside
 
 
@@ -166,7 +166,7 @@ class Clip:
     span: str = member("ID of the span, or of a message that was received before it was sent.")
     ns: int = member(
         "Amount.",
-        "cut length, or length of the contradiction with other evidence; for a truncated span, its known length",
+        "cut duration, or duration of the contradiction with other evidence; for a truncated span, its known duration",
     )
 
 
@@ -186,7 +186,7 @@ class Trace:
 
     @property
     def wall_ns(self) -> int:
-        """Length of the window, in nanoseconds."""
+        """Duration of the window, in nanoseconds."""
         return self.end_ns - self.start_ns
 
     @property
@@ -227,7 +227,7 @@ class LayerTime:
     )
     named_wait_ns: int = member("Part of ns in configured polls, heartbeats and sleeps.", "sum of its `causes`")
     causes: tuple[tuple[str, int, Literal["read", "default"] | None], ...] = member(
-        "[heartbeat, poll or sleep, ns, origin of its length]: read from the run, or a default; null: unknown.",
+        "[heartbeat, poll or sleep, ns, origin of its duration]: read from the run, or a default; null: unknown.",
         "wait time attributed to the named cause; at most the cause's period per wait",
         unit="ns",
         default=(),
@@ -306,7 +306,7 @@ class Experiment(Submission):
     warmup_epochs: float = setting("Linear rise of the learning rate.", (0, 10_000), unit="epochs", default=0.0)
     train_samples: int = setting("Samples per epoch, all ranks together.", (1, 10**9), unit="samples")
     test_samples: int = setting("Samples evaluated after training.", (1, 10**9), unit="samples")
-    checkpoint_every_steps: int = setting("Distance of rank 0's checkpoints.", (1, 10**9), unit="steps")
+    checkpoint_every_steps: int = setting("Number of steps between rank 0's checkpoints.", (1, 10**9), unit="steps")
     min_accuracy: float = setting("A run with a lower test accuracy is invalid.", (0, 1), unit="share")
     seed: int = setting("Random seed for the data order and the initial weights.", (0, 2**31 - 1))
     synthetic_shape: str = setting("Shape of an image of data set synthetic: 1 to 4 sizes.", default="32x32x3")
@@ -316,7 +316,10 @@ class Experiment(Submission):
     max_steps: int = setting("Limit of the steps; 0: no limit.", (0, 10**9), unit="steps", default=0)
     max_seconds: int = setting("Limit of the training time; 0: no limit.", (0, _WEEK_S), unit="s", default=0)
     evaluate_every_epochs: int = setting(
-        "Distance of evaluations on the test set; 0: only at the end.", (0, 10_000), unit="epochs", default=0
+        "Number of epochs between evaluations on the test set; 0: only at the end.",
+        (0, 10_000),
+        unit="epochs",
+        default=0,
     )
     target_accuracy: float = setting("Accuracy that ends training; 0: none.", (0, 1), unit="share", default=0.0)
     device: str = setting("Device for TensorFlow.", "devices", default="cpu")

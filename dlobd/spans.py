@@ -352,7 +352,7 @@ AWAIT_RESERVATIONS = SpanKind("await reservations", LAUNCHER, hidden_by=_PYTHON,
 START_TASK = SpanKind("start task", LAUNCHER, BETWEEN_MARKS)  # of one executor
 FEED_TASK = SpanKind("feed task", LAUNCHER, BETWEEN_MARKS, codes="feed")  # of one partition
 SHUTDOWN_TASK = SpanKind("shutdown task", LAUNCHER, BETWEEN_MARKS)  # of one executor
-SLEEP = SpanKind("sleep", LAUNCHER)  # of a third party, with its cause
+SLEEP = SpanKind("sleep", LAUNCHER)  # sleep in third-party code; `cause` names it
 FEED_JOB = SpanKind("feed job", SPARK, hidden_by=_PYTHON, waits_for=WAIT_TRAINERS)  # all partitions and epochs
 AWAIT_TRAINERS = SpanKind(
     "await trainers", LAUNCHER, hidden_by=_PYTHON, waits_for=WAIT_TRAINERS, cause=DONE_MARKER_POLL
@@ -368,7 +368,8 @@ ALL_GATHER_ADDRESSES = SpanKind(
     "all-gather addresses", LAUNCHER, hidden_by=_PYTHON, cause=BARRIER_POLL, rendezvous="all-gather addresses"
 )
 TELL_PLACE = SpanKind("tell child its place", LAUNCHER)
-AWAIT_PLACE = SpanKind("await place", LAUNCHER, hidden_by=_PYTHON, waits_for=WAIT_FEEDER)  # the child
+# in the child: waits for its rank and the addresses
+AWAIT_PLACE = SpanKind("await place", LAUNCHER, hidden_by=_PYTHON, waits_for=WAIT_FEEDER)
 WAIT_FOR_TRAINER = SpanKind(
     "wait for trainer", SPARK, hidden_by=_PYTHON, waits_for=WAIT_TRAINER
 )  # a task, for its trainer
@@ -411,13 +412,15 @@ NEXT_BATCH = SpanKind(
     "next batch", TENSORFLOW, codes="input-pipeline", waits_for=WAIT_READER, cause=TF_DATA
 )  # out of tf.data
 FIRST_STEP = SpanKind("first step", TENSORFLOW, hidden_by=_RANK)  # TensorFlow traces and compiles in it
-STEP = SpanKind("step", TENSORFLOW, hidden_by=_RANK, codes=_SHORT)  # holds the next three if the exchange is outside
+# if the exchange runs outside the step, a step contains forward and backward, exchange and apply
+STEP = SpanKind("step", TENSORFLOW, hidden_by=_RANK, codes=_SHORT)
 FORWARD_AND_BACKWARD = SpanKind("forward and backward", TENSORFLOW, codes=_SHORT)
-EXCHANGE = SpanKind("exchange", CHANNEL, hidden_by=_RANK, codes=_EXCHANGE)  # dlobd's holds the next four
-PACK = SpanKind("pack", CHANNEL, codes=_EXCHANGE)  # tensors into the buffers that travel
+# an exchange of dlobd contains the next four kinds
+EXCHANGE = SpanKind("exchange", CHANNEL, hidden_by=_RANK, codes=_EXCHANGE)
+PACK = SpanKind("pack", CHANNEL, codes=_EXCHANGE)  # copies tensors into send buffers
 WAIT_FOR_PEERS = SpanKind("wait for peers", CHANNEL, hidden_by=_RANK, codes=_EXCHANGE, rendezvous=PEERS_RENDEZVOUS)
 WIRE = SpanKind("wire", CHANNEL, hidden_by=_RANK, codes=_EXCHANGE)  # the collective
-UNPACK = SpanKind("unpack", CHANNEL, codes=_EXCHANGE)  # means into tensors
+UNPACK = SpanKind("unpack", CHANNEL, codes=_EXCHANGE)  # copies the averaged gradients into tensors
 PUSH = SpanKind("push", CHANNEL, hidden_by=_RANK, codes=_EXCHANGE)  # to one asynchronous parameter server
 PULL = SpanKind("pull", CHANNEL, hidden_by=_RANK, codes=_EXCHANGE)
 LEAVE_SERVERS = SpanKind("leave the servers", CHANNEL, hidden_by=_RANK, rendezvous="leave the servers")

@@ -166,7 +166,7 @@ def amortisation(runs: RunSet, keep_busy: bool = False) -> Amortisation:
     groups, warnings = script.checked(runs, keep_busy, also=("epochs",))
     for name in LIMITS:
         if getattr(experiment(runs.runs[0]), name):
-            raise UsageError(f"These runs end by {name}: their epochs do not define their length.", f"{name}=0")
+            raise UsageError(f"These runs end by {name}: their epochs do not define their duration.", f"{name}=0")
     # from all groups together, because six runs of one group hardly determine the variation
     common = variation([group.runs for group in groups.values()], SHORT)
     ordered = sorted(groups.items(), key=lambda item: item[0] != NATIVE)

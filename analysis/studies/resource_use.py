@@ -26,7 +26,7 @@ from dlobd.record.run import Run
 from dlobd.schema import Segment
 
 Strip = tuple[str, float, float]
-"""Layer, start and length of a contiguous part of the wall, in seconds from the start of the window."""
+"""Layer, start and duration of a contiguous part of the wall, in seconds from the start of the window."""
 
 HOST = "host"
 """Role of samples of the whole machine."""

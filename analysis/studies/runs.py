@@ -19,7 +19,7 @@ NATIVE = "native"
 _STACK = """scheduler launcher input deploy_mode channel exchange replication block_size_mb
 executor_memory_mb executor_overhead_mb executor_cores min_accuracy"""
 STACK = frozenset(_STACK.split())
-"""Fields of an experiment that choose the way through the stack."""
+"""Fields of an experiment that select the components of the stack."""
 
 MAY_DIFFER = STACK | {*LABELS, "page_cache"}
 """All other fields define the work, and must be equal."""

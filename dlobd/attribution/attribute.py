@@ -96,7 +96,7 @@ class Release(NamedTuple):
 
 
 class Attributor:
-    """Walks the window from its end to its start, because a named cause takes the last part of a wait."""
+    """Walk over the window from its end to its start, because a named cause takes the last part of a wait."""
 
     def __init__(self, trace: Trace, lanes: dict[str, Lane]) -> None:
         self.lanes = lanes
@@ -276,7 +276,7 @@ def _sum(trace: Trace, segments: list[Segment], edges_ns: dict[int, int], clips:
                 uncertain[layer] += edges_ns.get(right.start_ns, 0)
     low = {layer: total[layer] - uncertain[layer] for layer in LAYERS}
     high = {layer: total[layer] + uncertain[layer] for layer in LAYERS}
-    # Of the time of one layer inside spans of another layer, at most `hi_ns` belongs to the first.
+    # `hi_ns` is the upper bound of a layer's time inside spans of another layer.
     for interval, overlap_ns in _overlaps(trace.intervals, segments):
         low[interval.inside] -= min(interval.hi_ns, overlap_ns)
         high[interval.layer] += min(interval.hi_ns, overlap_ns)

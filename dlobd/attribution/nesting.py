@@ -127,7 +127,7 @@ def _depths(spans: Sequence[Span], first: dict[str, int]) -> list[int]:
         path: list[int] = []
         at: int | None = index
         while at is not None and depths[at] < 0:
-            depths[at] = 0  # seen: this is what stops a circle
+            depths[at] = 0  # marks the span as visited, so that a cycle of parents ends
             path.append(at)
             parent = spans[at].parent
             at = first.get(parent) if parent is not None else None

@@ -3,7 +3,7 @@
 The attributed wall time is one chain of lanes. An hour less in a span of that chain need not make the run an hour
 shorter, because the chain may then go through another lane. So the whole trace is replayed, lane by lane:
 
-    own time    of a span keeps its length, or the retained share of it
+    own time    of a span keeps its duration, or the retained share of it
     a wait      ends when the last of its lanes reaches the position that it had at the wait's end; a delay after that,
                 such as a poll or a message on its way, stays
     collective  ends when the last member has entered it; a delay after that stays
@@ -45,7 +45,7 @@ class WhatIf:
         self.waiting = _waiting(trace)
 
     def wall_ns(self, retain: Retain) -> int:
-        """Return the length of the window with the retained shares."""
+        """Return the duration of the window with the retained shares."""
         return _Replay(self, retain).at(MAIN_LANE, self.trace.end_ns) - self.trace.start_ns
 
     def saved_ns(self, retain: Retain) -> int:
@@ -95,7 +95,7 @@ class _Replay:
         return found
 
     def _roughly(self, pieces: Sequence[Piece], done: list[int], index: int, at_ns: int) -> int:
-        """Estimate `at` for a lane in progress: in proportion in replayed pieces, at the old distance later."""
+        """Estimate `at` for a lane in progress: in proportion in replayed pieces, at the old interval later."""
         piece = pieces[index]
         begin_ns = done[index - 1] if index else piece.start_ns
         if index < len(done):
@@ -152,7 +152,7 @@ class _Replay:
         return max(begin_ns, *(self.at(name, until_ns) + late_ns for name, until_ns in busy.items()))
 
     def _begin_of_next(self, lane: str, piece: Piece, begin_ns: int, until_ns: int) -> int:
-        """Return the end of a gap: when the waiting lane reaches the old position, or else after the old length."""
+        """Return the end of a gap: when the waiting lane reaches the old position, or else after the old duration."""
         by = self._of.waiting.get(lane)
         if lane == MAIN_LANE or by is None:
             return begin_ns + until_ns - piece.start_ns

@@ -19,7 +19,7 @@ def list_(
 ) -> None:
     """List experiments, sweeps, models, data sets, launchers, other choices, and all settings.
 
-    Unavailable choices have a reason.
+    Shows why a choice is unavailable.
     """
     from dlobd.axes import REGISTRIES
     from dlobd.experiment.files import titles

@@ -142,7 +142,7 @@ def fewest(alpha: float, paired: bool) -> int:
 
 @lru_cache(maxsize=8)
 def relabellings(baseline: int, candidate: int, paired: bool) -> tuple[Floats, Floats, bool]:
-    """Return the runs that leave each sample, 0 or 1, with one row a relabelling; and True if these are all. The
+    """Return the runs that leave each sample, 0 or 1, with one row per relabelling; and True if these are all. The
     observed labelling is not among them."""
     import numpy as np
 

@@ -92,8 +92,8 @@ def without_series(label: str, runs: Iterable[Run]) -> RunSet:
 
 
 def of_series(series: scheduling.Series, repeats: int | None = None) -> RunSet:
-    """Return the runs of a series that have ended, in the order of its points; with `repeats`, those of the first ones.
-    Raises BundleError if a bundle cannot be read."""
+    """Return the runs of a series that have ended, in the order of its points; with `repeats`, only the runs of the
+    first `repeats` repeats. Raises BundleError if a bundle cannot be read."""
     busy = series.busy()
     places = {label: place for place, label in enumerate(series.points)}
     ended = sorted(series.ended().items(), key=lambda item: (places[item[0].point], item[0].repeat))

@@ -1,4 +1,4 @@
-"""Runs of a sweep as a data frame, with one row a run."""
+"""Runs of a sweep as a data frame, with one row per run."""
 
 from __future__ import annotations
 

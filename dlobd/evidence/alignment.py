@@ -25,7 +25,8 @@ from dlobd.schema import ClockAnchor, Event, Span
 from dlobd.tracing.clock_offset import Exchange, Offset
 
 OTHER_CLOCK_NS = 1_000_000_000
-"""Clocks whose wall-minus-monotonic times differ by less are the same clock: the wall times of a log have 1 ms."""
+"""Clocks whose wall-minus-monotonic times differ by less are the same clock. Wall times in logs have a resolution of
+1 ms."""
 
 Move = Callable[[int], int]
 

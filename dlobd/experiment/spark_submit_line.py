@@ -1,4 +1,7 @@
-"""Parses and merges spark-submit command lines. Pure, except that it reads a properties file."""
+"""Parses and merges spark-submit command lines. Pure, except that it reads a properties file.
+
+`dlobd.run.submit_command` adds dlobd's options.
+"""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ def _exchange(module: ModuleType, directory: Path, plan: dict[str, list[float]])
             delay = _Delay(directory, plan, PARTS[number])
             delay.first = job.steps - DECODE + number  # nothing waits for the last step
             if PARTS[number] == "channel/unpack" and exchange._rank:
-                continue  # while others than the chief unpack, the chief goes on to its next step
+                continue  # while the other ranks unpack, the chief continues
             _late(owner, name, delay, armed)
         ranks.count(mesh, "barrier")
         return original(tf, job, workload, update, exchange)

@@ -27,7 +27,7 @@ class Injection:
 
     @property
     def ns(self) -> int:
-        """The measured length."""
+        """The measured duration."""
         return self.end_ns - self.start_ns
 
 

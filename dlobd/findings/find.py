@@ -34,7 +34,7 @@ MOST = Fraction(2, 3)
 """Least share of the lost time that makes the last rank a straggler; below it ranks take turns."""
 
 MUCH_LONGER = 3
-"""Length of an outlier, as a multiple of the median."""
+"""Duration of an outlier, as a multiple of the median."""
 
 COLD = Rule(
     "cold-start",

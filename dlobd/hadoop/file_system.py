@@ -125,7 +125,8 @@ class WebHdfs:
             def piece() -> bytes:
                 nonlocal reader
                 if reader is None:
-                    with tracing.span(kinds.OPEN):  # the span includes the client's work between the two legs
+                    # the span includes the client's work between the requests to NameNode and DataNode
+                    with tracing.span(kinds.OPEN):
                         reader = opened.enter_context(self._client.read(path, offset=position))
                 try:
                     with tracing.span(kinds.STREAM, path=path, purpose=purpose) as span:

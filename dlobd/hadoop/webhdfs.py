@@ -175,7 +175,7 @@ class Datanodes:
                 if last is None or error.exception != "IOException":
                     raise
                 # the NameNode has no other DataNode with this file
-                how = f"{last.how}, and there is no other one for {self._path}"
+                how = f"{last.how}, and no other DataNode has {self._path}"
                 raise Unreachable(last.daemon, last.address, how) from error
 
     def _give_up(self, error: Unreachable) -> None:

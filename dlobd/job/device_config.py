@@ -61,6 +61,6 @@ def effective(tf: Any, job: Job) -> dict[str, str | int]:
     }
     wrong = [f"{name} {value}" for name, value in settings.items() if name != "cores" and value != getattr(job, name)]
     if wrong:
-        assigned = f" although it was assigned GPU {os.environ.get(VISIBLE)}" if job.device == "gpu" else ""
-        raise RuntimeError(f"TensorFlow has {' and '.join(wrong)}, not what the job asks for{assigned}")
+        assigned = f", although this rank was assigned GPU {os.environ.get(VISIBLE)}" if job.device == "gpu" else ""
+        raise RuntimeError(f"TensorFlow's settings differ from the job's: {' and '.join(wrong)}{assigned}")
     return settings

@@ -3,7 +3,7 @@
 The kernel counts for each thread its time on a core and its time in the run queue; in all other time it is blocked. The
 attributed wall time is one chain of lanes, and at each instant one thread executes the lane: so these three states and
 the unknown rest partition the wall time. Counters are read at intervals. If a counter grows by G between two readings
-at a distance of L, then o nanoseconds of a layer in between contain at least G - (L - o) of it and at most G; the
+at an interval of L, then o nanoseconds of a layer in between contain at least G - (L - o) of it and at most G; the
 result is in proportion. Time of a process's other threads is thread time, and no part of the wall time.
 
 Delay by other processes: the run's waiting, times the share of foreign processes in the machine's CPU time meanwhile.

@@ -72,7 +72,7 @@ def _reads(evidence: Evidence) -> Iterator[Event]:
         read = next((span for span in process.spans if span.attrs.get("purpose") == kinds.INPUT), None)
         if read is None:
             continue
-        # WebHDFS is asked where a file is before its bytes come
+        # the OPEN request to the NameNode precedes the first byte
         asked = [s.start_ns for s in process.named(kinds.OPEN) if s.thread == read.thread and s.end_ns <= read.start_ns]
         yield Event(FIRST_TOUCH, max(asked, default=read.start_ns), OWN_MARK)
 

@@ -53,7 +53,7 @@ class Carrier:
             index += 1
 
     def stretch(self, index: int) -> tuple[int, int, int]:
-        """Return the length of an interval between readings, and its time on a core and waiting, at most as long."""
+        """Return the duration of an interval between readings, and its time on a core and waiting, at most as long."""
         length_ns = self.times[index + 1] - self.times[index]
         on_core_ns = min(self._grown[index][0], length_ns)
         return length_ns, on_core_ns, min(self._grown[index][1], length_ns - on_core_ns)

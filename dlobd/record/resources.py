@@ -107,7 +107,7 @@ class GpuUse:
 class ResourceUse:
     """Resources by sampling. See `dlobd.measures.resource_use`."""
 
-    period_ns: int = member("Requested distance of samples.", "constant of the sampler")
+    period_ns: int = member("Requested sampling period.", "constant of the sampler")
     samples: int = member("Samples in the window.", "evidence/resources.jsonl")
     longest_gap_ns: int = member("Longest time between two samples.", "largest difference of successive samples")
     cost_ns: int = member("CPU time of the sampling in the window.", "the sampler's own CPU time")
@@ -125,7 +125,7 @@ class LaneTime:
     """Split of a part of the wall time by the state of the threads that execute it: on a core, ready, blocked, unknown.
     The last four sum to `ns`; `lo` and `hi` bound the first two."""
 
-    ns: int = member("Length.", "sum of its segments")
+    ns: int = member("Duration.", "sum of its segments")
     on_core_lo_ns: int = member(
         "Lower bound of on_core_ns.",
         "per stretch between readings: growth - time of the stretch outside of this part; at least 0",
@@ -287,7 +287,7 @@ class EnvironmentCache:
 
     @property
     def share(self) -> float | None:
-        """Share of the coldest part; None if none is known."""
+        """Smallest cached share among the parts; None if no share is known."""
         known = [part.share for part in self.parts if part.state and part.share is not None]
         return min(known, default=None)
 

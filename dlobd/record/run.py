@@ -204,7 +204,7 @@ class Epoch:
         minimum=None,
     )
     ns: int = member(
-        "Length, without evaluations.",
+        "Duration, without evaluations.",
         "`end_ns` - `first batch` of the chief, or the end of the previous epoch and of its evaluation",
     )
     loss: float = member("Mean loss of its steps.", "own mark `epoch done` of the chief", unit="nats", minimum=None)
@@ -398,7 +398,7 @@ class Finding:
         "Lower bound of the saving.", "`saves_ns` - the uncertainty of the boundaries of the removed spans; above 0"
     )
     above_noise: bool = member("True if lo_ns exceeds the difference of equal runs. Such findings come first.")
-    evidence: tuple[str, ...] = member("Spans with their lengths, figures of other sources; one line each.")
+    evidence: tuple[str, ...] = member("Spans with their durations, figures of other sources; one line each.")
     remedy: str = member("The change to make, as an imperative, with the setting.")
     unless: str = member('Condition under which the remedy does not help; it continues "unless".')
 
@@ -453,7 +453,7 @@ class Computed:
     )
     reason: str | None = member("Reason for a status other than ok, in one line.", pattern="^[^\n]*$")
     window: Window | None = member("The interval that the wall time covers.", default=None)
-    wall_ns: int | None = member("Length of the window.", "`window.end_ns - window.start_ns`", default=None)
+    wall_ns: int | None = member("Duration of the window.", "`window.end_ns - window.start_ns`", default=None)
     layers: tuple[LayerTime, ...] = member(
         "The wall time by layer: `ns` of all layers and `unattributed_ns` sum to `wall_ns` exactly.", default=()
     )
@@ -480,9 +480,9 @@ class Computed:
     )
     epochs: tuple[Epoch, ...] = member("Completed epochs, with test accuracy where it was evaluated.", default=())
     first_touch: Event | None = member(
-        "First touch of the training data: the first `open` of a training file in the NameNode's audit log; without it "
-        "the earlier of an executor's log line of its input split, which may come seconds before, and an own mark of a "
-        "rank that reads. The second clock of `time_to_accuracy` starts there. null: no source shows it.",
+        "First touch of the training data: the first `open` of a training file in the NameNode's audit log. Without "
+        "it: the executor's input-split line (possibly seconds earlier) or a reading rank's own mark, whichever is "
+        "earlier. The second clock of `time_to_accuracy` starts there. null: no source shows it.",
         default=None,
     )
     time_to_accuracy: TimeToAccuracy | None = member(

@@ -8,7 +8,7 @@ from dlobd.layers import UNATTRIBUTED, title
 from dlobd.record.run import Run
 
 TENTH_NS = 10**8
-"""The sentence has tenths of a second: repeated runs differ by more."""
+"""The headline shows seconds with one decimal: repeated runs differ by more."""
 
 MINOR_SHARE = 0.02
 """Layers with a smaller share of the wall time are summed as `other`."""

@@ -175,7 +175,7 @@ def events(run: Run, name: str, happened: Sequence[Event]) -> Table:
     since = ""
     previous = None
     for event in happened:
-        if previous:  # without certain order and distance, the bound
+        if previous:  # if the order and the interval are uncertain, the bound
             ns, resolution_ns = event.at_ns - previous.at_ns, max(previous.resolution_ns, event.resolution_ns)
             since = f"< {text.short(resolution_ns)}" if abs(ns) < resolution_ns else f"{ns / 1e9:+.3f}"
         zero_ns = run.window.start_ns if run.window else happened[0].at_ns
@@ -198,7 +198,7 @@ def hdfs(run: Run) -> Table:
         for row in run.hdfs
     ]
     heads = "purpose | calls:number | MB:mb | seconds:s | lowest, s:s | highest, s:s | from | to"
-    return Table("HDFS by purpose", heads, rows, "Of all lanes together: the sum can exceed the layer.")
+    return Table("HDFS by purpose", heads, rows, "Summed over all lanes; the sum can exceed the layer's wall time.")
 
 
 def _bounds(row: HdfsUse) -> tuple[int | None, int | None]:
@@ -233,7 +233,7 @@ def exchange(run: Run) -> Table:
 
 
 def throughput(run: Run) -> Table:
-    """Return percentiles of the length of steps, without the first ones."""
+    """Return percentiles of the durations of the chief's steps, without the warm-up steps."""
     lengths = {"step": run.throughput.step, "step with input": run.throughput.step_with_input} if run.throughput else {}
     rows = [
         (name, times.p50_ns, times.p90_ns, times.p95_ns, times.p99_ns, times.max_ns) for name, times in lengths.items()
@@ -267,7 +267,7 @@ def metric_values(run: Run) -> Table:
 
 
 def setup(run: Run) -> Table:
-    """Return the lengths of steps outside of the window."""
+    """Return the durations of steps outside of the window."""
     rows = [(key.removesuffix("_ns"), ns) for key, ns in run.setup.items() if ns is not None]
     return Table("Outside the window", "part | seconds:s", rows)
 

@@ -27,7 +27,7 @@ def heading(console: Console, text: str) -> None:
 
 
 def seconds(ns: int) -> str:
-    """Return a length in seconds with three decimals, without the unit."""
+    """Return a duration in seconds with three decimals, without the unit."""
     return f"{ns / 1e9:.3f}"
 
 
@@ -42,7 +42,7 @@ def percentage(share: float, digits: int = 0) -> str:
 
 
 def short(ns: int) -> str:
-    """Return a length in its largest unit: 10 ms."""
+    """Return a duration in its largest unit: 10 ms."""
     for unit, size in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
         if ns >= size:
             return f"{ns / size:.3g} {unit}" if ns < 1000 * size else f"{ns // size} {unit}"

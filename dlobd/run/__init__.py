@@ -7,5 +7,5 @@
     submitted_process   runs that command and observes its window
     collect/            copies evidence into the bundle
 
-Code of this room needs a machine or a cluster. Its steps exchange only files in the bundle.
+Code of this package needs a machine or a cluster. Its steps exchange only files in the bundle.
 """

@@ -53,7 +53,7 @@ PUBLISHED = {
 
 @dataclass(frozen=True, slots=True)
 class LocalDataSet:
-    """State of a data set on this machine. `why` says what to do if it is missing."""
+    """State of a data set on this machine. `why`: remedy if it is missing."""
 
     name: str
     state: Literal["whole", "partial", "missing", "generated"]

@@ -5,6 +5,8 @@ daemon, a paused machine or a stalled disk. By `application`: another applicatio
 the kernel limits the disk reads of a process. By `hook`: our own code waits inside the process, where nothing outside
 knows the moment.
 
+Means of injection: dlobd.faults.sigstop, queue_filler, slow_disk, hooks. `score.py` judges.
+
 The ID of a container ends in its number: 000001 is the ApplicationMaster, 000002 the first executor.
 """
 

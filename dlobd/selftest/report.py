@@ -189,7 +189,7 @@ def verdicts(whole: Document) -> list[str]:
         main = f"{shares[MAIN]:.1%} of the wall time of the main job's way, {MAIN}, and " if MAIN in shares else ""
         sentences.append(
             f"{main}at least {least:.1%} of the wall time of every way lies in spans with a delay (target "
-            f"{TOUCHED:.0%}); without sleeps of known length at least {awake:.1%}"
+            f"{TOUCHED:.0%}); without sleeps of known duration at least {awake:.1%}"
         )
     return sentences
 
@@ -267,7 +267,7 @@ def covered_rows(whole: Document) -> list[list[str]]:
 
 
 def _awake(row: Document) -> float:
-    """Return the touched share of the wall time without its sleeps of known length."""
+    """Return the touched share of the wall time without its sleeps of known duration."""
     return float(row["touched_ns"] / (row["wall_ns"] - row["asleep_ns"]))
 
 

@@ -1,7 +1,7 @@
 """Figures of whole runs: layer totals against those of controls, and the time in spans that contained a delay. Pure.
 
 Later effects of a delay, such as a missed heartbeat, show only in the totals. Totals are noisy: the difference of a
-block is one value, and six blocks give an interval. A control has the same delays with length 0, and so the same cost
+block is one value, and six blocks give an interval. A control has the same delays with duration 0, and so the same cost
 of the injector.
 """
 
@@ -98,7 +98,7 @@ def compared(delayed: Sequence[RunTotals], controls: Sequence[RunTotals]) -> lis
 class Coverage:
     """The wall time of a run without delays, split into spans that delays touched, and the other spans, longest first.
 
-    `asleep_ns`: the part of the rest in waits whose length was read from the run. No work happens there that could be
+    `asleep_ns`: the part of the rest in waits whose duration was read from the run. No work happens there that could be
     delayed.
     """
 

@@ -91,7 +91,7 @@ class Recovery:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """recovered = slope x held up + intercept, over the delays of a layer; None if all had the same length."""
+    """recovered = slope x held up + intercept, over the delays of a layer; None if all had the same duration."""
 
     delays: int
     held_ns: int

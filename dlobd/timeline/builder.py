@@ -82,7 +82,7 @@ class LaneBuilder:
                     process.process,
                     self.lane,
                     span.start_ns,
-                    # a span without an end has no known length
+                    # a span without an end has no known duration
                     span.end_ns if span.truncated else max(span.end_ns, span.start_ns + 1),
                     source=OWN_MARK,
                     # all members of a collective share this key, such as `step 7`

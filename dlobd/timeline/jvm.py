@@ -18,7 +18,7 @@ from dlobd.spans import SpanKind
 from dlobd.timeline.builder import LaneBuilder
 
 PAUSE_RESOLUTION_NS = 1_000_000
-"""Uncertainty of a collection: the line after it has its length to a microsecond."""
+"""Uncertainty of a collection: the line after it has its duration to a microsecond."""
 _SIGNALS = "^Registering signal handler for INT"
 _SECURITY = "^Changing view acls to:"
 _SECURITY_DONE = "^SecurityManager: authentication"

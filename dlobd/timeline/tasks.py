@@ -53,7 +53,7 @@ def lost_work(evidence: Evidence) -> Iterator[str]:
         how = "without a logged end" if ended_ns is None else f"after {(ended_ns - one.task.start_ns) / 1e9:.3f} s"
         yield (
             f"lost work: an attempt of task {one.task.index} of {one.job.name} on executor {one.task.executor}, {how}; "
-            f"the one that counts ran on executor {one.winner.executor}"
+            f"the attempt with the used result ran on executor {one.winner.executor}"
         )
 
 

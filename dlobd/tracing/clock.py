@@ -35,7 +35,7 @@ def timed(into: MutableMapping[str, int | None], name: str) -> Iterator[None]:
 
 
 def host_name() -> str:
-    """Return the kernel's name of this host; in a container, whose name is a number, YARN's name NM_HOST."""
+    """Return the host name: YARN's NM_HOST if it is another name, not an address or localhost; else the kernel's."""
     kernel, yarn = socket.gethostname(), os.environ.get("NM_HOST", "")
     is_address = yarn.replace(".", "").isdecimal()
     same = yarn.partition(".")[0] in ("localhost", kernel.partition(".")[0])

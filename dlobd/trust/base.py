@@ -1,7 +1,7 @@
 """The contract of a check: one quantity from two independent sources, and how the two must compare.
 
-A check detects measurement bugs of dlobd, Spark or Hadoop. It passes, fails, or is unknown. It is unknown if a source
-is incomplete, or if the evidence contains an innocent explanation of a difference (a doubt). It never fails for
+A check detects measurement bugs of dlobd, Spark or Hadoop. Verdicts: pass, fail, unknown. A check is `unknown` if a
+source is incomplete, or if the evidence contains an innocent explanation of a difference (a doubt). It never fails for
 legitimate behaviour of a run. A check that does not apply to a way of running returns nothing.
 """
 

@@ -53,7 +53,7 @@ def _run_time(facts: Facts) -> Compared | None:
     ]
     if not excess:
         return None
-    # launch and finish are timestamps of the driver's wall clock, and the executor measures a length
+    # launch and finish are timestamps of the driver's wall clock, and the executor measures a duration
     allowed_ms = 1 + -(-WallToMonotonic(evidence.anchors).step_ns // NS_PER_MS)
     excess_ms = max(*excess, 0)
     message = f"none of {len(excess):,} tasks reports a longer run time than the driver saw"

@@ -90,7 +90,7 @@ def _containers(facts: Facts) -> Compared | None:
     allocated = _summary(evidence, _CONTAINERS)
     if allocated is None or not evidence.yarn.containers:
         return unknown("the ResourceManager's log has no summary of the application")
-    # Spark gives back what it did not ask for, and an application may end before a container runs
+    # Spark releases containers that it did not request, and an application may end before a container runs
     unused = sum("RM_RUNNING" not in marks.at for marks in evidence.yarn.containers.values())
     there, started = len(evidence.containers), allocated - unused
     message = f"{there} containers left logs; YARN started {started}"

@@ -76,7 +76,7 @@ def test_plain_processes(alone, quick_run) -> None:
     assert run["window"]["name"] == "parent process exec -> exit"
     assert {item["layer"] for item in run["not_measured"]} == {"channel", "yarn", "spark", "feed", "hdfs"}
     shown = alone("show", str(ended.bundle.path), "--full")
-    assert "not part of this way" in " ".join(shown.out.split())
+    assert "not used by this kind of run" in " ".join(shown.out.split())
 
 
 def test_a_killed_rank_of_plain_processes(alone) -> None:

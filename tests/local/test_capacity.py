@@ -62,8 +62,8 @@ def test_another_clusters_room_is_known_before_the_upload() -> None:
     with pytest.raises(SetupError) as refusal:
         note(NODES, "workers=6", "train_samples=1200")
     assert refusal.value.what == (
-        "6 executors of 512 + 1280 MB and 1 vcore do not fit on 2 NodeManagers of 4096 to 8192 MB next to the "
-        "ApplicationMaster of 1024 MB: there is room for 5."
+        "6 executors of 512 + 1280 MB and 1 vcore do not fit. On 2 NodeManagers of 4096 to 8192 MB, there is room for "
+        "5 beside the ApplicationMaster's 1024 MB."
     )
     with pytest.raises(SetupError, match=r"512 [+] 8000 MB, but YARN allows at most 8192 MB"):
         note(NODES, "executor_overhead_mb=8000")

@@ -119,8 +119,8 @@ def test_a_rank_without_its_gpu_fails(tmp_path: Path) -> None:
     (tmp_path / "run" / "done" / "failed").unlink()
     assert train(tmp_path, CUDA_VISIBLE_DEVICES="99").returncode == 1
     assert Markers(told).read()[1] == (
-        "rank 0 (chief): RuntimeError: TensorFlow has device cpu, not what the job asks for although it was assigned "
-        "GPU 99"
+        "rank 0 (chief): RuntimeError: TensorFlow's settings differ from the job's: device cpu, although this rank was "
+        "assigned GPU 99"
     )
     assert Markers(told).read()[0] == set()
 

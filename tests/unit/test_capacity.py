@@ -53,7 +53,7 @@ def test_a_driver_in_a_container_takes_room_from_executors() -> None:
     """Six executors of 1664 MB fit beside an ApplicationMaster of 896 MB, not beside a driver with TensorFlow."""
     settings = ("launcher=tfos-stock", "executor_overhead_mb=1152", "workers=6", "train_samples=1200")
     check(*settings)
-    with pytest.raises(SetupError, match=r"next to the ApplicationMaster of 1536 MB: there is room for 5"):
+    with pytest.raises(SetupError, match=r"there is room for 5 beside the ApplicationMaster's 1536 MB"):
         check(*settings, "deploy_mode=cluster")
 
 
@@ -64,8 +64,8 @@ def test_vcores_are_counted_too() -> None:
     with pytest.raises(SetupError) as refusal:
         check(*small, "executor_cores=2", "workers=4")
     assert refusal.value.what == (
-        "4 executors of 512 + 500 MB and 2 vcores do not fit on 2 NodeManagers of 6144 MB and 4 vcores next to the "
-        "ApplicationMaster of 896 MB: there is room for 3."
+        "4 executors of 512 + 500 MB and 2 vcores do not fit. On 2 NodeManagers of 6144 MB and 4 vcores, there is "
+        "room for 3 beside the ApplicationMaster's 896 MB."
     )
     with pytest.raises(SetupError, match="An executor needs a container of 5 vcores, but YARN allows at most 4"):
         check("executor_cores=5")

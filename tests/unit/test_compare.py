@@ -210,7 +210,7 @@ def test_a_layer_that_some_runs_did_not_measure_is_listed(tmp_path: Path) -> Non
 
 def test_a_layer_without_a_part_in_a_run_took_no_time(tmp_path: Path) -> None:
     def changes(way: str, repeat: int) -> dict[str, Any]:
-        row = {"layer": "spark", "inside": "", "why": "not part of this way: plain processes on local files"}
+        row = {"layer": "spark", "inside": "", "why": "not used by this kind of run: plain processes on local files"}
         return {"not_measured": [row] if way == "native" else []}
 
     made = series(tmp_path, {"native": {"spark": 0.0}, "tfos feed": {}}, changes=changes)

@@ -153,7 +153,7 @@ def test_each_layer_and_the_throughput_are_figures() -> None:
 
 def test_a_layer_without_a_part_is_0_and_an_unmeasured_layer_is_left_out() -> None:
     absent = (
-        NotMeasured("yarn", "", "not part of this way: plain processes"),
+        NotMeasured("yarn", "", "not used by this kind of run: plain processes"),
         NotMeasured("channel", "tensorflow", "inside a step"),
     )
     runs = []

@@ -1,4 +1,4 @@
-"""Finds span files that are absent or incomplete; other sources prove the processes of a run."""
+"""Finds span files that are absent or incomplete; other sources show which processes the run had."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class ClusterStatus:
 
 
 class LostDaemon(ClusterError):
-    """Error of a running cluster of which a daemon has died."""
+    """Error: a daemon of the running cluster has died."""
 
 
 class EmbeddedCluster:

@@ -122,7 +122,8 @@ class _RankTask:
             servers = {rank_name(peer): address for peer, address in enumerate(addresses)}
             watch = threading.Thread(target=await_joined, args=(servers, self._report_failure, ended), daemon=True)
             watch.start()
-        with suppress(BrokenPipeError):  # the child has stopped the feed or ended, by its exit code
+        # the child closed its stdin or ended; its exit code, read below, shows which
+        with suppress(BrokenPipeError):
             if self._epochs:
                 _feed(child.stdin, blocks, self._epochs)
             child.stdin.close()

@@ -19,7 +19,7 @@ from typing import Any, Protocol, runtime_checkable
 
 
 class Build(Protocol):
-    """Object of a row of the registry `models`."""
+    """Factory of a model; a row of the registry `models` names it."""
 
     def __call__(self, image_shape: tuple[int, ...], classes: int, seed: int) -> Any:
         """Build a tf.Module, called with `(images, training=False)`.

@@ -17,7 +17,7 @@ PAD = 4  # black pixels on each side of an image before the crop
 
 
 class Augment(Protocol):
-    """Object of a row of the registry `augmentations`."""
+    """Function that changes training images; a row of the registry `augmentations` names it."""
 
     def __call__(self, tf: TensorFlow, images: Tensor, seed: int, batch: Tensor, step: Tensor) -> Tensor:
         """Return changed images of the same classes.

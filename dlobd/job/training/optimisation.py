@@ -25,7 +25,7 @@ from dlobd.network.exchanges.base import Tensor, TensorFlow
 
 
 class Loss(Protocol):
-    """Object of a row of the registry `losses`."""
+    """Loss function; a row of the registry `losses` names it."""
 
     def __call__(self, tf: TensorFlow, logits: Tensor, labels: Tensor) -> Tensor:
         """Return a scalar from float32 logits [n, classes] and int32 labels [n]."""
@@ -43,7 +43,7 @@ class Optimiser(Protocol):
 
 
 class Make(Protocol):
-    """Object of a row of the registry `optimisers`."""
+    """Factory of an optimiser; a row of the registry `optimisers` names it."""
 
     def __call__(self, tf: TensorFlow, variables: Sequence[Tensor], job: Job) -> Optimiser: ...
 
@@ -83,7 +83,7 @@ class Momentum:
 
 
 class Schedule(Protocol):
-    """Object of a row of the registry `schedules`."""
+    """Function of the learning rate; a row of the registry `schedules` names it."""
 
     def __call__(self, tf: TensorFlow, job: Job, step: Tensor) -> Tensor:
         """Return the learning rate of a step, a float32 scalar."""

@@ -50,7 +50,7 @@ class Exchange(Protocol):
     """True if all ranks have the same variables and take each step together."""
 
     not_measured: ClassVar[NotMeasured | None]
-    """Reason why there is no time; None for an exchange outside of the step, which has its own spans."""
+    """Reason why the exchange time is not measured; None for an exchange outside the step, which has its own spans."""
 
     def __init__(self, settings: Settings) -> None: ...
 

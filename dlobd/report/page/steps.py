@@ -1,7 +1,7 @@
-"""Steps over time: their length, and their parts: input wait, compute, channel, other.
+"""Steps over time: their duration, and their parts: input wait, compute, channel, other.
 
 Time between two steps is input wait, or other work such as a checkpoint. Many steps are put into bins of equal size,
-each with lowest, median and highest length; the parts of a bin are exact sums.
+each with lowest, median and highest duration; the parts of a bin are exact sums.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def steps(source: Source) -> dict[str, object]:
         return {"ranks": [], "parts": PARTS, "channel_inside": False}
     zero_ns = source.trace.start_ns
     stepping = stepping_lanes(source.trace.spans)
-    # without the lanes of readers, whose work is no wait of the rank
+    # only the rank's own lanes: it does not wait while readers work
     lanes: dict[tuple[str, int], list[Span]] = defaultdict(list)
     for span in source.trace.spans:
         if span.lane in stepping:
@@ -99,7 +99,7 @@ class _Union:
         self._place = 0
 
     def within(self, start_ns: int, end_ns: int) -> int:
-        """Return the covered length of [start_ns, end_ns). Later calls have later intervals."""
+        """Return the covered time of [start_ns, end_ns). Later calls have later intervals."""
         while self._place < len(self._joined) and self._joined[self._place][1] <= start_ns:
             self._place += 1
         total, place = 0, self._place

@@ -30,7 +30,7 @@ NAME_LENGTH = 200
 
 @dataclass(slots=True)
 class Slice:
-    """A drawn rectangle; times count from the window's start. `parts`: (layer, name) to [count, sum of lengths]."""
+    """A drawn rectangle; times count from the window's start. `parts`: (layer, name) to [count, sum of durations]."""
 
     lane: int
     depth: int
@@ -87,7 +87,7 @@ def timeline(trace: Trace, attribution: Attribution, most: int = MOST_SLICES) ->
 
 
 def aggregated(slices: Sequence[Slice], wall_ns: int, most: int) -> tuple[list[Slice], int]:
-    """Return at most about `most` slices, and the length below which neighbours were merged; 0 if none was merged.
+    """Return at most about `most` slices, and the duration below which neighbours were merged; 0 if none was merged.
 
     In each row, slices shorter than a bin that begin in the same bin of the time axis are merged; bins grow until few
     enough slices are left.

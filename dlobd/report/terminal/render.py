@@ -17,7 +17,7 @@ from dlobd.report.tables import Cell, Table, Unit
 UNKNOWN = "-"
 
 NARROWEST = {1: 24, 2: 16, 3: 14, 4: 8}
-"""Lines of heads to the width at which columns of text stop to shrink. Fewer lines are tried first."""
+"""Number of header lines -> minimum width of a text column. Fewer lines are tried first."""
 
 
 def show(table: Table, console: Console, bars: Sequence[Text] = (), most: int | None = None) -> None:

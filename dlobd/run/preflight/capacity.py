@@ -111,9 +111,9 @@ def check_yarn(experiment: Runnable, cluster: Cluster) -> None:
     fitting = room(experiment, cluster)
     if experiment.workers > fitting:
         raise SetupError(
-            f"{experiment.workers} executors of {asked} and {cores} vcore{'s' * (cores > 1)} do not fit on "
-            f"{_nodes(cluster.nodes)} next to the ApplicationMaster of {_master_mb(experiment, cluster)} MB: "
-            f"there is room for {fitting}.",
+            f"{experiment.workers} executors of {asked} and {cores} vcore{'s' * (cores > 1)} do not fit. "
+            f"On {_nodes(cluster.nodes)}, there is room for {fitting} "
+            f"beside the ApplicationMaster's {_master_mb(experiment, cluster)} MB.",
             f"lower workers, or {SMALLER}",
         )
 
