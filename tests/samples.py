@@ -1,9 +1,15 @@
-"""Lines of resources.jsonl, as the sampler of a machine writes them."""
+"""Lines of resources.jsonl, as the sampler of a machine writes them, and the evidence and segments around them."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
+
+from dlobd import spans as kinds
+from dlobd.evidence.evidence import Evidence
+from dlobd.evidence.topology import Placement, Topology
+from dlobd.schema import Process, Segment, Span
 
 S = 1_000_000_000
 MB = 1_000_000
@@ -28,3 +34,13 @@ def sample(at_s: float, busy_s: float, processes: dict[int, tuple[Any, ...]] | N
         rows[pid] = [int(cpu_s * S), 0, int(reaped_s * S), *(more or [MB, 0, 0])]
     line = {"k": "sample", "t": int(at_s * S), "cpu": [int(busy_s * S), 0, 0], "memory": MB, "disk": None}
     return json.dumps(line | {"net": {}, "gpu": [], "p": rows, "cost": 0} | changed)
+
+
+def evidence(**parts: Any) -> Evidence:
+    plain = {"resources": None, "processes": [], "topology": Topology(Placement.YARN_CLIENT)}
+    return cast(Evidence, SimpleNamespace(window={"pid": 99}, **plain | parts))
+
+
+def segment(start_ns: int, end_ns: int, who: Process | None, layer: str = "spark", lane: str = "driver") -> Segment:
+    span = Span("1", None, kinds.SpanKind("x", layer), who, lane, start_ns, end_ns) if who else None
+    return Segment(start_ns, end_ns, layer, span, "span", (lane,))

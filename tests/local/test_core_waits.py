@@ -6,19 +6,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from dlobd import spans as kinds
 from dlobd.evidence import recorder, resources
-from dlobd.evidence.evidence import Evidence
-from dlobd.evidence.topology import Placement, Topology
 from dlobd.measures import core_waits
 from dlobd.run.resource_sampler import Assignment, sampling
-from dlobd.schema import Process, Segment, Span
 from dlobd.tracing import process_use
+from tests.samples import evidence, segment
 
 MS = 1_000_000
 
@@ -28,16 +24,6 @@ def test_a_process_that_is_gone_has_nothing() -> None:
     child.wait()
     assert process_use.Threads(child.pid).read() is None
     assert process_use.read_bytes(child.pid) is process_use.faults(child.pid) is process_use.cpu_ns(child.pid) is None
-
-
-def evidence(**parts: Any) -> Evidence:
-    plain = {"resources": None, "processes": [], "topology": Topology(Placement.YARN_CLIENT)}
-    return cast(Evidence, SimpleNamespace(window={"pid": 99}, **plain | parts))
-
-
-def segment(start_ns: int, end_ns: int, who: Process | None, layer: str = "spark", lane: str = "driver") -> Segment:
-    span = Span("1", None, kinds.SpanKind("x", layer), who, lane, start_ns, end_ns) if who else None
-    return Segment(start_ns, end_ns, layer, span, "span", (lane,))
 
 
 WORK = """

@@ -26,11 +26,11 @@ from dlobd.fields import plain
 from dlobd.measures import core_waits
 from dlobd.measures.lane_threads import BETWEEN, BY_YARN, NO_SPAN, Carrier, Carriers
 from dlobd.measures.resource_use import resource_use
-from dlobd.schema import Process, Segment, Span
+from dlobd.schema import Process, Segment
 from dlobd.tracing import clock, process_use
 from dlobd.tracing.recorder import Recorder
 from tests import records
-from tests.samples import MB, S, host, process, sample
+from tests.samples import MB, S, evidence, host, process, sample, segment
 
 
 def use(lines: list[str], *stretches: tuple[str, float, float], **more: Any) -> dict[str, Any]:
@@ -356,16 +356,6 @@ def test_the_truth_lies_between_the_bounds_and_the_parts_sum(
         assert found["unknown_ns"] == found["ns"] - len(known)
         assert found["on_core_ns"] + found["waiting_ns"] + found["blocked_ns"] + found["unknown_ns"] == found["ns"]
         assert found["blocked_ns"] >= 0
-
-
-def evidence(**parts: Any) -> Evidence:
-    plain = {"resources": None, "processes": [], "topology": Topology(Placement.YARN_CLIENT)}
-    return cast(Evidence, SimpleNamespace(window={"pid": 99}, **plain | parts))
-
-
-def segment(start_ns: int, end_ns: int, who: Process | None, layer: str = "spark", lane: str = "driver") -> Segment:
-    span = Span("1", None, kinds.SpanKind("x", layer), who, lane, start_ns, end_ns) if who else None
-    return Segment(start_ns, end_ns, layer, span, "span", (lane,))
 
 
 def test_time_without_readings_is_unknown_with_its_reason(tmp_path: Path) -> None:
