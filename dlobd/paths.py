@@ -204,6 +204,11 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def size_of(path: Path) -> int:
+    """Return the size of a file in bytes; 0 if there is no such file."""
+    return path.stat().st_size if path.exists() else 0
+
+
 def replace_file(path: Path, data: bytes, durable: bool = True) -> None:
     """Replace a file atomically: a crash of this process leaves the old or the new content.
 

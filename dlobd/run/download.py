@@ -18,6 +18,7 @@ import urllib3
 
 from dlobd.errors import SetupError
 from dlobd.hadoop.failures import reason
+from dlobd.paths import size_of
 
 ATTEMPTS = 5
 """Maximum number of attempts of a command. It gives up earlier if an attempt receives no bytes."""
@@ -59,15 +60,15 @@ def download(
     """Download `file` to `path`. Raises SetupError, which ends with `remedy`, if the download fails."""
     part = path.with_name(f"{path.name}.part")
     for attempt in range(1, ATTEMPTS + 1):
-        had = _size(part)
+        had = size_of(part)
         try:
             _append(url, file, part, remedy, progress, timeout_s)
-            why = f"ended after {_size(part)} of {file.bytes} bytes"
+            why = f"ended after {size_of(part)} of {file.bytes} bytes"
         except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
             why = reason(error, *timeout_s)
         except OSError as error:
             raise SetupError(f"{part} cannot be written: {error.strerror}.", "free some space there") from error
-        now = _size(part)
+        now = size_of(part)
         if now >= file.bytes:
             break
         if now <= had or attempt == ATTEMPTS:
@@ -89,7 +90,7 @@ def _append(
     progress: Callable[[str], None],
     timeout_s: tuple[float, float],
 ) -> None:
-    had = _size(part)
+    had = size_of(part)
     if had == file.bytes:
         return
     headers = {"Accept-Encoding": "identity"}
@@ -134,7 +135,3 @@ def _receive(
             return
         # at most one byte too many, which makes the checksum fail without filling the disk
         arrived += output.write(data[: file.bytes + 1 - arrived])
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0

@@ -12,8 +12,6 @@ import pytest
 from dlobd.run import page_cache
 
 PAGE = mmap.PAGESIZE
-
-
 SIZE = 300 * PAGE + 123
 
 
@@ -59,3 +57,10 @@ def test_a_part_is_counted_by_pages(on_disk: Path, monkeypatch: pytest.MonkeyPat
     page_cache.read([on_disk])
     monkeypatch.setattr(page_cache, "WINDOW_BYTES", 7 * PAGE)
     assert page_cache.residency([on_disk, on_disk]) == page_cache.Residency(2 * SIZE, 2 * SIZE)
+
+
+def test_pages_that_a_process_has_mapped_stay(on_disk: Path) -> None:
+    with on_disk.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped:
+        assert mapped[0] + mapped[SIZE - 1] >= 0
+        found = page_cache.prepared("cold", [on_disk])
+    assert found["resident_bytes"] > 0

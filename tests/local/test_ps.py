@@ -154,13 +154,19 @@ def test_a_server_that_dies_is_named_by_all_workers(made: Make, server: int) -> 
 def test_a_worker_that_dies_is_named_by_all_others(made: Make, dead: int) -> None:
     exchanges, peers = made(4, 2)
 
+    said = failures(exchanges, peers, death_of(dead, exchanges))
+    assert all(f"rank {dead} " in line for rank, line in enumerate(said) if rank != dead), said
+
+
+def death_of(dead: int, exchanges: Any) -> Callable[[int], bool]:
+    """Return a function that ends the exchange of rank `dead`, and is True for this rank."""
+
     def dies(rank: int) -> bool:
         if rank == dead:
             die(exchanges[rank])
         return rank == dead
 
-    said = failures(exchanges, peers, dies)
-    assert all(f"rank {dead} " in line for rank, line in enumerate(said) if rank != dead), said
+    return dies
 
 
 def die(exchange: Any) -> None:
@@ -332,10 +338,5 @@ def test_a_worker_that_dies_ends_an_asynchronous_exchange_too(made: Make, dead: 
     """The others would train something else."""
     exchanges, peers = made(3, 2, kind=AsynchronousParameterServer)
 
-    def dies(rank: int) -> bool:
-        if rank == dead:
-            die(exchanges[rank])
-        return rank == dead
-
-    said = failures(exchanges, peers, dies, calls=200)
+    said = failures(exchanges, peers, death_of(dead, exchanges), calls=200)
     assert all(f"rank {dead} " in line for rank, line in enumerate(said) if rank != dead), said

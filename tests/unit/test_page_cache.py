@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
-import mmap
-import os
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +24,6 @@ from dlobd.run.place.this_machine import ThisMachine
 from tests import records
 from tests.records import run_record
 
-PAGE = mmap.PAGESIZE
-SIZE = 300 * PAGE + 123
-
-
-@pytest.fixture
-def on_disk(tmp_path: Path) -> Path:
-    path = tmp_path / "data"
-    path.write_bytes(os.urandom(SIZE))
-    return path
-
 
 def test_files_without_pages_and_external_clusters(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
@@ -47,13 +35,6 @@ def test_files_without_pages_and_external_clusters(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="page_cache cold needs the embedded cluster"):
         external.check(main)
     external.check(dataclasses.replace(main, page_cache="warm"))
-
-
-def test_pages_that_a_process_has_mapped_stay(on_disk: Path) -> None:
-    with on_disk.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped:
-        assert mapped[0] + mapped[SIZE - 1] >= 0
-        found = page_cache.prepared("cold", [on_disk])
-    assert found["resident_bytes"] > 0
 
 
 def test_the_files_of_a_job_without_hdfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

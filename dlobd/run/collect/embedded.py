@@ -10,16 +10,13 @@ from dlobd.bundle.store import Bundle
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
 from dlobd.hadoop.embedded.processes import containers_of, end
 from dlobd.job.description import Job
+from dlobd.paths import size_of
 from dlobd.run.collect import application, hdfs
 
 
 def log_offsets(cluster: EmbeddedCluster) -> dict[str, int]:
     """Return the current sizes of the daemon logs in bytes. A run's part of the logs starts there."""
-    return {name: _size(path) for name, path in cluster.log_files().items()}
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
+    return {name: size_of(path) for name, path in cluster.log_files().items()}
 
 
 EXECUTOR_FILES = ("stdout", "stderr", "jvm.log", "spans-", "hs_err")
@@ -88,7 +85,7 @@ def copy_logs(
         if not path.exists() and (begin or path.stem == name):
             missing.append(f"{name} log: the file is missing")
             continue
-        if _size(path) < begin:
+        if size_of(path) < begin:
             missing.append(f"{name} log: it was truncated or replaced while the job ran")
             begin = 0  # the file was replaced, so all of it is newer
         bundle.add_bytes(path.read_bytes()[begin:] if path.exists() else b"", f"logs/daemons/{name}.log")

@@ -28,6 +28,7 @@ from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.network.channels.base import Array, ChannelError, Connection
 from dlobd.network.collectives.mesh import ExchangeFailed
+from dlobd.network.rendezvous.acceptor import names
 
 OK, FAILED = b"\0", b"\1"
 """First byte of the last answer. A failure has no second byte, so it fits into every worker's buffers."""
@@ -283,7 +284,7 @@ class WorkerBarrier:
                 self._changed.notify_all()
             elif not self._changed.wait_for(lambda: self._passed > number or self._failure, self._within_s):
                 late = sorted(set(range(self._workers)) - self._present)
-                self.fail(f"{' and '.join(f'rank {rank}' for rank in late)} did not push in time")
+                self.fail(f"{names(late)} did not push in time")
             if self._passed == number:
                 self._check()
 
