@@ -23,7 +23,7 @@ def collect(
 ) -> int:
     """Collect a run submitted by hand; show where its time went.
 
-    --hadoop-conf defaults to HADOOP_CONF_DIR.
+    --hadoop-conf defaults to DLOBD_HADOOP_CONF, then to HADOOP_CONF_DIR.
     """
     from dlobd.bundle.store import Bundle
     from dlobd.run.manual_submission import collect_application
@@ -33,7 +33,9 @@ def collect(
     if hadoop_conf is None and os.environ.get("HADOOP_CONF_DIR"):
         hadoop_conf = Path(os.environ["HADOOP_CONF_DIR"])
     if hadoop_conf is None:
-        raise UsageError("collect needs an external cluster.", "add --hadoop-conf DIR, or set HADOOP_CONF_DIR")
+        raise UsageError(
+            "collect needs an external cluster.", "add --hadoop-conf DIR, or set DLOBD_HADOOP_CONF or HADOOP_CONF_DIR"
+        )
     with Progress() as progress:
         path = collect_application(ref, ExternalCluster(hadoop_conf), out, progress)
     return print_result(Bundle(path))

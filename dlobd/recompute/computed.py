@@ -11,7 +11,7 @@ from dlobd.attribution.attribute import attribute
 from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
 from dlobd.evidence.evidence import Evidence
-from dlobd.evidence.expected.missing import missing
+from dlobd.evidence.expected.search import missing
 from dlobd.evidence.recorder import RecordedProcess, trainers
 from dlobd.fields import decoded
 from dlobd.findings.base import Context

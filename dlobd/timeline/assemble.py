@@ -13,7 +13,7 @@ from dataclasses import replace
 from dlobd import spans as kinds
 from dlobd.evidence.alignment import error_of, widened_event, widened_span
 from dlobd.evidence.evidence import Evidence
-from dlobd.evidence.expected.missing import missing, not_measured, unknown
+from dlobd.evidence.expected.search import missing, not_measured, unknown
 from dlobd.evidence.log4j import RESOLUTION_NS, LogLine
 from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
 from dlobd.evidence.spark import Job, Task

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dlobd import spans as kinds
 from dlobd.evidence.evidence import Evidence
-from dlobd.evidence.expected.missing import missing, not_measured, unknown
+from dlobd.evidence.expected.search import missing, not_measured, unknown
 from dlobd.evidence.recorder import RecordedProcess, RecordedSpan, trainers
 from dlobd.schema import MAIN_LANE, NOT_PART, Event, NotMeasured, Process, Span, Trace
 from dlobd.spans import Details, InstantKind

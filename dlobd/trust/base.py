@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from dlobd.evidence.evidence import Evidence
+from dlobd.evidence.expected.absence import MissingEvidence, ended_well
 from dlobd.evidence.expected.kinds import EvidenceKind
 from dlobd.evidence.expected.logs import LIMITS
-from dlobd.evidence.expected.missing_evidence import MissingEvidence, ended_well
 from dlobd.record.run import Check, Number, Plane, Verdict
 from dlobd.schema import Clip, Experiment, OwnJob, Runnable
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from dlobd.evidence.evidence import Evidence
+from dlobd.evidence.expected.absence import ended_well
 from dlobd.evidence.expected.kinds import MARKERS, RANK_SPANS
-from dlobd.evidence.expected.missing_evidence import ended_well
 from dlobd.evidence.facts import RankResult
 from dlobd.evidence.recorder import trainers
 from dlobd.experiment import channels

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from dlobd import spans as kinds
 from dlobd.evidence.evidence import Evidence
-from dlobd.evidence.expected.missing_evidence import MissingEvidence
+from dlobd.evidence.expected.absence import MissingEvidence
 from dlobd.measures import recording_cost
 from dlobd.schema import Trace
 from dlobd.timeline import application, hdfs_use, tasks

@@ -10,7 +10,7 @@ from pathlib import Path
 from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
 from dlobd.evidence.evidence import Evidence
-from dlobd.evidence.expected.missing import missing
+from dlobd.evidence.expected.search import missing
 
 
 def unnoticed(bundle: Bundle, scratch: Path) -> list[str]:

@@ -98,6 +98,13 @@ def test_relative_links_lead_somewhere(page: Path) -> None:
         assert not anchor or anchor in _anchors(path), target
 
 
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=lambda page: page.stem)
+def test_named_files_exist(page: Path) -> None:
+    rooms = "analysis|bench|data|dlobd|docker|docs|jobs|tests|yarn"
+    for name in re.findall(rf"`((?:{rooms})/[\w./-]+\.\w+)`", page.read_text()):
+        assert "NAME" in name or (TOP / name).exists(), name
+
+
 @_page
 def test_commands_exist(page: Path) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (TOP / "Makefile").read_text(), re.MULTILINE))

@@ -16,7 +16,7 @@ from dlobd.bundle.store import Bundle, NotCollected
 from dlobd.errors import BundleError
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected import kinds as source_kinds
-from dlobd.evidence.expected.missing import missing
+from dlobd.evidence.expected.search import missing
 from dlobd.evidence.recorder import read
 from dlobd.experiment.own_job import from_dict
 from dlobd.layers import UNATTRIBUTED

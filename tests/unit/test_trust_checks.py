@@ -16,7 +16,7 @@ import pytest
 
 from dlobd.bundle.store import Bundle
 from dlobd.evidence.evidence import Evidence
-from dlobd.evidence.expected.missing import missing
+from dlobd.evidence.expected.search import missing
 from dlobd.experiment import files, own_job
 from dlobd.record.run import Check, Plane
 from dlobd.schema import Clip, Experiment

@@ -9,8 +9,8 @@ from dlobd.bundle import files
 from dlobd.evidence import hdfs, jvm
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected import kinds
+from dlobd.evidence.expected.absence import ALL_LANES, MissingEvidence, ended_well, killed
 from dlobd.evidence.expected.kinds import EvidenceKind
-from dlobd.evidence.expected.missing_evidence import ALL_LANES, MissingEvidence, ended_well, killed
 from dlobd.evidence.log4j import LogLine
 from dlobd.spans import LOG_LEVEL, SPARK_CONTEXT
 

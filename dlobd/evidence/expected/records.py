@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from dlobd.bundle import files, reading
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected import kinds
-from dlobd.evidence.expected.missing_evidence import MissingEvidence, ended_well, process_id
+from dlobd.evidence.expected.absence import MissingEvidence, ended_well, process_id
 from dlobd.evidence.expected.spans import lanes_of
 
 

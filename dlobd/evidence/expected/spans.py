@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from dlobd import spans as kinds
 from dlobd.evidence.evidence import Evidence
-from dlobd.evidence.expected.kinds import COUNTERS, DRIVER_SPANS, RANK_SPANS, WORKER_SPANS, EvidenceKind
-from dlobd.evidence.expected.missing_evidence import (
+from dlobd.evidence.expected.absence import (
     ALL_LANES,
     MissingEvidence,
     ended_well,
@@ -15,6 +14,7 @@ from dlobd.evidence.expected.missing_evidence import (
     process_id,
     recorded,
 )
+from dlobd.evidence.expected.kinds import COUNTERS, DRIVER_SPANS, RANK_SPANS, WORKER_SPANS, EvidenceKind
 from dlobd.evidence.recorder import RecordedProcess, lost_lines, read, trainers
 
 SERVING = ("ps", "ps-async")

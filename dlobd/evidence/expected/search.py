@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected import logs, records, spans
-from dlobd.evidence.expected.missing_evidence import MissingEvidence
+from dlobd.evidence.expected.absence import MissingEvidence
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.schema import NotMeasured, Span
 
