@@ -16,7 +16,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[2]))  # what tests share
+sys.path.insert(0, str(Path(__file__).parents[3]))  # for modules that tests share
 
 from dlobd import spans as kinds
 from dlobd.channel import Channel

@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2]))  # what tests share
+sys.path.insert(0, str(Path(__file__).parents[3]))  # for modules that tests share
 
 from tests.trainings import Way, trained
 
