@@ -103,19 +103,21 @@ def exchange(channel: str, library: str, ranks: int = 3) -> dict[str, Any]:
                 [sys.executable, str(RANK), spans, str(rank), peers, "ring", channel, library, "3"],
                 env={**os.environ, **place},
                 stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
                 text=True,
             )
             for rank in range(ranks)
         ]
         try:
-            said = [process.communicate(timeout=RANKS_S)[0].strip() for process in started]
+            ended = [process.communicate(timeout=RANKS_S) for process in started]
         finally:
             for process in started:
                 process.kill()
                 process.wait()
         told = [i for one in recorder.read_all(Path(spans)) if (i := one.instant(kinds.TRANSPORT))]
     evidence = [TransportEvidence.from_attrs(one.attrs) for one in told]
-    return {"means": said, "plane": dataclasses.asdict(verdict("exchange", Channel.parse(channel), evidence))}
+    means = [stdout.strip() or stderr for stdout, stderr in ended]
+    return {"means": means, "plane": dataclasses.asdict(verdict("exchange", Channel.parse(channel), evidence))}
 
 
 def both_ends(channel: str) -> dict[str, Any]:
