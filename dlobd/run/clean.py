@@ -15,10 +15,10 @@ from dlobd.run.orphans import SUBMITTED
 
 _CACHE = {
     "jars": "Hadoop's jars, fetched again when needed",
-    "daemons": "those jars and an archive of their classes, for fast starts, made again when needed",
+    "daemons": "Hadoop's jars and an archive of their classes for faster starts, written again when needed",
     "java": "the wrapper around a bundled Java, built again when needed",
     "crashes": "tracebacks of unexpected failures",
-    "packed": "dlobd itself, as external clusters get it",
+    "packed": "dlobd's package for external clusters, written again when needed",
     SUBMITTED: "notes about running applications",
     FETCHED: "data sets that were fetched; `dlobd data fetch` fetches them again",
     "remote": "Spark's configuration for external clusters",
@@ -29,7 +29,7 @@ _CACHE = {
 
 
 SELFTEST = "selftest"
-"""Directory of self-test bundles below that of runs: they must not be compared with runs."""
+"""Directory of self-test bundles below the directory of runs. A self-test must not be compared with a run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ from dlobd.paths import PACKAGE, cache_dir, make_writable, sha256_of
 from dlobd.spans import JOB_FAILED_LINE
 
 FORMAT = 4
-"""Version of the archives' content for equal packages."""
+"""Version of the archives' layout. It changes their names, so that old archives are not reused."""
 
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 
@@ -206,7 +206,7 @@ def package() -> Path:
 
 
 def _needed(site: Path) -> list[tuple[Distribution, bool]]:
-    """Return the installed packages to pack, and True for each package that is packed with all files."""
+    """Return the installed packages to pack. True marks a package whose files are all packed."""
     found = importlib.metadata.distributions(path=[str(site)])
     installed = {_normal(each.metadata["Name"]): each for each in found if each.metadata["Name"]}
     requires = {name: _required(name, distribution) for name, distribution in installed.items()}
@@ -241,7 +241,7 @@ def _normal(name: str) -> str:
 
 
 def _recorded(distribution: Distribution) -> str:
-    """Return the version and the record of a package. Raises SetupError for a package that cannot be packed."""
+    """Return a package's name, version and digest of its RECORD. Raises SetupError if it cannot be packed."""
     name = distribution.metadata["Name"]
     if json.loads(distribution.read_text("direct_url.json") or "{}").get("dir_info", {}).get("editable"):
         raise SetupError(
@@ -291,7 +291,7 @@ def _files(distribution: Distribution, site: Path, whole: bool) -> Iterator[Path
 
 
 def _names(path: Path) -> Iterator[str]:
-    """Yield the names in an archive, which is unpacked only as far as necessary."""
+    """Yield the names of an archive's members. The archive is unpacked only as far as the caller reads."""
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             yield from archive.namelist()

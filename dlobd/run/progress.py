@@ -55,7 +55,7 @@ class Progress:
             self._draw() if self._moving else self._line(message)
 
     def keep(self, message: str) -> None:
-        """Print a line that stays."""
+        """Print a permanent line."""
         with self._lock:
             self._settle()
             self._line(" ".join(message.split()))

@@ -323,7 +323,7 @@ def _no_bytes(device: str) -> TransportEvidence:
     [
         (_down, {}, "RDMA port mlx5_0:1", "DOWN, Disabled"),
         (_without_manager, {}, "RDMA port mlx5_0:1", "no subnet manager"),
-        (_without_gid, {}, "RDMA port mlx5_0:1", "it has no address"),
+        (_without_gid, {}, "RDMA port mlx5_0:1", "the port has no GID"),
         (_without_verbs, {}, "RDMA access", "no uverbs device"),
         (_without_cm, {}, "RDMA access", "rdma_cm cannot be read"),
         (None, {"locked_limit_bytes": lambda: 8 << 20}, "RDMA access", "may lock 8192 KB"),

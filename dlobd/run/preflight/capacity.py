@@ -119,7 +119,7 @@ def check_yarn(experiment: Runnable, cluster: Cluster) -> None:
 
 
 def room(experiment: Runnable, cluster: Cluster) -> int:
-    """Return the number of executors that fit beside the ApplicationMaster (one vcore) on its cheapest node."""
+    """Return the largest number of executors that fit beside the ApplicationMaster (one vcore), on any node for it."""
     executor_mb = cluster.rounded(experiment.executor_memory_mb + experiment.executor_overhead_mb)
     cores, master_mb = cores_of(experiment), _master_mb(experiment, cluster)
     fitting = [_fit(node, executor_mb, cores) for node in cluster.nodes]
@@ -196,7 +196,7 @@ def check_gpus(experiment: Runnable) -> None:
         return
     count = gpus_here()
     if not count:
-        hidden = f", and {VISIBLE} names none" if visible_gpus() == [] else ""
+        hidden = f", and {VISIBLE} names no GPU" if visible_gpus() == [] else ""
         raise SetupError(f"device gpu: no NVIDIA GPU was found on this machine{hidden}.", ON_CPU)
     if experiment.scheduler == "yarn":
         raise SetupError(

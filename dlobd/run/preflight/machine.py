@@ -172,9 +172,9 @@ def _cluster() -> str:
 def _clocks() -> str:
     resolution_ns = round(time.get_clock_info("monotonic").resolution * 1e9)
     anchor = clock.anchor()
-    what = f"monotonic clock resolution {resolution_ns} ns; wall clock paired with it to {anchor.error_ns} ns"
+    what = f"monotonic clock resolution {resolution_ns} ns; wall clock paired with it within {anchor.error_ns} ns"
     if "unknown" in anchor.domain:
-        raise SetupError(f"{what}; boot id or time namespace cannot be read", "mount /proc")
+        raise SetupError(f"{what}; boot ID or time namespace cannot be read", "mount /proc")
     return what
 
 

@@ -59,7 +59,7 @@ def _one_task(submission: Submission) -> dict[str, str]:
 
 
 def driver_address(target: Target) -> dict[str, str]:
-    """Return the address of a driver beside spark-submit."""
+    """Return the settings for the address of a driver beside spark-submit."""
     return {"spark.driver.host": target.bind_ip, "spark.driver.bindAddress": target.bind_ip}
 
 
