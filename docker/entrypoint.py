@@ -1,6 +1,6 @@
 """Entry point of the containers of the mini-cluster: `entrypoint ROLE [COMMAND...]`.
 
-    check    checks that the containers fit into this machine's memory, and ends
+    check    checks that the containers fit into this machine's memory, and exits
     master   NameNode, ResourceManager, Spark's history server
     worker   a DataNode and a NodeManager
     edge     COMMAND, with the configuration of the cluster's clients
@@ -28,7 +28,7 @@ READY = Path("/tmp/dlobd-ready")
 
 UNITS = {"k": 1_000, "m": 1_000_000, "g": 1_000_000_000}
 BURST_MS, LEAST_BURST_BYTES = 1, 16_384
-"""Burst of the token bucket after a pause, and the smallest burst that passes whole packets."""
+"""Burst of the token bucket as time at the full rate, and the minimum burst, which must hold a whole packet."""
 
 
 def main(role: str = "", *command: str) -> None:
@@ -48,7 +48,7 @@ def main(role: str = "", *command: str) -> None:
         role=role,
         name=name,
         master=f"master.{network}",
-        # replicas share one volume
+        # replicas of the worker share a volume, so each has its own directory
         work_dir=work_dir / name.partition(".")[0] if role == "worker" else work_dir,
         memory_mb=int(os.environ.get("WORKER_MEMORY_MB", "4096")) - node.RESERVED_MB,
     )
