@@ -99,7 +99,7 @@ def name_on(network: str) -> str:
     try:
         return socket.gethostbyaddr(address)[0]
     except OSError as error:
-        raise SetupError(f"Docker's DNS has no name of {address}: {error}.", "docker compose down, then up") from error
+        raise SetupError(f"Docker's DNS has no name for {address}: {error}.", "docker compose down, then up") from error
 
 
 def limit(network: str, rate: str) -> None:
@@ -117,7 +117,9 @@ def limit(network: str, rate: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         output = " ".join((done.stderr or done.stdout).split())[:200]
-        raise SetupError(f"tc cannot limit {interface.name}: {output}.", "leave FABRIC_RATE empty, or allow NET_ADMIN")
+        raise SetupError(
+            f"tc cannot limit {interface.name}: {output}.", "leave FABRIC_RATE empty, or add the capability NET_ADMIN"
+        )
 
 
 if __name__ == "__main__":

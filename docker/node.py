@@ -154,7 +154,7 @@ def serve(node: Node, ready: Path, progress: Progress) -> None:
 
 
 def _watch(node: Node, launch: startup.Launch, history: HistoryServer | None, ready: Path, progress: Progress) -> None:
-    """Check the daemons until a signal; raise ClusterError when a daemon has ended."""
+    """Check the daemons until a signal arrives; raise ClusterError when a daemon has ended."""
     rest = daemons.Rest()
     manager = next(daemons.web_address(daemon) for daemon in node.planned if daemon.kind == "resourcemanager")
     looked = time.monotonic()

@@ -22,6 +22,6 @@ def run_variation(walls_ns: Sequence[int]) -> float | None:
 
 
 def noise_ns(earlier_walls_ns: Sequence[int], wall_ns: int) -> int:
-    """Return the 95 % bound on the difference of two equal runs; use `UNKNOWN_NOISE` if there are too few runs."""
+    """Return the 95 % bound on the wall-time difference of two equal runs; assume `UNKNOWN_NOISE` for too few runs."""
     variation = run_variation(earlier_walls_ns)
     return round((UNKNOWN_NOISE if variation is None else DIFFERENCE * variation) * wall_ns)

@@ -79,7 +79,7 @@ def read_text(path: Path) -> str | Missing | Damaged:
 
 
 def read_json(path: Path, shape: type[T]) -> T | Missing | Damaged:
-    """Return the JSON value of a file, if its shape matches a type: a TypedDict, a list, a union and the like."""
+    """Read a JSON file and check its value against a type, such as a TypedDict, a list or a union."""
     content = read_bytes(path)
     if not isinstance(content, bytes):
         return content
@@ -88,7 +88,7 @@ def read_json(path: Path, shape: type[T]) -> T | Missing | Damaged:
 
 
 def parse_json(text: str | bytes, shape: type[T]) -> T | Damaged:
-    """Return a JSON value, if its shape matches a type. The `reason` of Damaged is a whole sentence."""
+    """Parse a JSON value and check it against a type. The `reason` of Damaged is a whole sentence."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:

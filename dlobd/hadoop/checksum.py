@@ -19,7 +19,7 @@ CRC_BYTES, CHUNK_BYTES = 4, 512
 
 _ALGORITHM = re.compile(rf"MD5-of-\d+MD5-of-{CHUNK_BYTES}CRC32C")
 _FORM = struct.Struct(">iq")
-"""Header with bytes per chunk and chunks per block, which is 0 for a file of one block."""
+"""Header: bytes per chunk, and chunks per block (0 for a file of one block)."""
 
 _BUFFER_BYTES = 32
 """Initial size of the buffer for the blocks' MD5s. Hadoop doubles it if necessary and hashes the whole buffer,

@@ -14,13 +14,13 @@ from dlobd.paths import CLUSTER, FETCHED, NATIVE, cache_dir, links_dir
 from dlobd.run.orphans import SUBMITTED
 
 _CACHE = {
-    "jars": "Hadoop's jars, fetched again when needed",
+    "jars": "Hadoop's jars, downloaded again when needed",
     "daemons": "Hadoop's jars and an archive of their classes for faster starts, written again when needed",
     "java": "the wrapper around a bundled Java, built again when needed",
     "crashes": "tracebacks of unexpected failures",
     "packed": "dlobd's package for external clusters, written again when needed",
     SUBMITTED: "notes about running applications",
-    FETCHED: "data sets that were fetched; `dlobd data fetch` fetches them again",
+    FETCHED: "downloaded data sets; `dlobd data fetch` downloads them again",
     "remote": "Spark's configuration for external clusters",
     NATIVE: "data sets and outputs of launcher native",
     CLUSTER: "the embedded cluster: HDFS content, logs, configuration",

@@ -182,7 +182,7 @@ def _unpack(archive: Path, dataset: Published, folder: Path, remedy: str) -> Non
     """Unpack only the data set's members. A member gets its final name after its checksum was verified.
     Raises SetupError if the archive is damaged or has different content, or the folder cannot be written."""
     wanted = {f"{dataset.inside}/{member.name}": member for member in dataset.members}
-    not_published = f"The archive {archive.name} is not the published one"
+    not_published = f"The archive {archive.name} is not the published archive"
     try:
         with tarfile.open(archive, "r|gz") as tar:
             for entry in tar:

@@ -22,7 +22,7 @@ from dlobd.schema import ClockAnchor
 from dlobd.tracing import clock
 
 _APPLICATION = re.compile(r"\bapplication_\d+_\d+\b|\bapp-\d{14}-\d{4}\b")
-"""The application ID of YARN or of Spark's Master."""
+"""Pattern of the application IDs of YARN and of Spark's Master."""
 GRACE_S = 5.0
 """Time between SIGTERM and SIGKILL."""
 _SUBMITTED = "Submitted application application_"

@@ -408,7 +408,7 @@ def test_the_command_fetches_into_another_folder(
     ("name", "line"),
     [
         ("cifar", "Unknown data set to fetch 'cifar'; did you mean 'cifar10'? Next: dlobd data list"),
-        ("mnist", "mnist need not be fetched."),
+        ("mnist", "mnist needs no download."),
         ("cifar10-partial", "cifar10-partial is a part of cifar10 in dlobd's repository. Next: dlobd data fetch"),
     ],
 )

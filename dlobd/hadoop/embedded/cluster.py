@@ -78,7 +78,7 @@ class EmbeddedCluster:
     """Cluster of one NameNode, DataNodes, one ResourceManager and NodeManagers, each a JVM on loopback.
 
     A work directory has at most one running cluster, which one command uses at a time. The daemons always end with the
-    process that started them, unless the cluster was started to stay.
+    process that started them, unless it called `start` with `stays`.
     """
 
     def __init__(self, settings: ClusterSettings) -> None:

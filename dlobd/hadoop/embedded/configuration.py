@@ -133,11 +133,11 @@ def parse_user_settings(words: Iterable[str], reserved: Collection[str]) -> dict
     for word in words:
         key, equals, value = (part.strip() for part in word.partition("="))
         if not equals or not key:
-            raise UsageError(f"--conf {word}: not KEY=VALUE.", "for example --conf dfs.replication=2")
+            raise UsageError(f"--conf {word} is not KEY=VALUE.", "for example --conf dfs.replication=2")
         if _site(key) is None:
             *most, last = dict.fromkeys(prefix.split(".")[0] + "." for prefix in SITES)
             expected = f"use a key that begins with {', '.join(most)} or {last}"
-            raise UsageError(f"--conf {key}: not a setting of HDFS, YARN or Hadoop.", expected)
+            raise UsageError(f"--conf {key} is not a setting of HDFS, YARN or Hadoop.", expected)
         if key in reserved:
             raise UsageError(f"--conf {key}: the embedded cluster sets this key itself.", "leave it out")
         settings[key] = value

@@ -153,7 +153,7 @@ def fetch(java: Java, jars: Sequence[Jar], into: Path, progress: Callable[[str],
     """Let Ivy retrieve `jars` into the directory `into`. Raises SetupError after three attempts."""
     ivy = next(iter(pyspark_jars().glob("ivy-*.jar")), None)
     if ivy is None:
-        raise SetupError(f"No ivy jar in {pyspark_jars()}.", "install pyspark 4.3.0 again.")
+        raise SetupError(f"{pyspark_jars()} has no Ivy jar.", "install pyspark 4.3.0 again.")
     settings = os.environ.get("DLOBD_IVY_SETTINGS")
     if settings and not Path(settings).is_file():
         raise SetupError(f"DLOBD_IVY_SETTINGS={settings} is not a file.", "correct it, or unset it.")

@@ -190,7 +190,7 @@ def _hardware(present: Sequence[Device]) -> str:
     if soft:
         what = f"{', '.join(soft)}: Soft-RoCE, functional only"
         raise Absent(what, "use it for tests; its times do not show the speed of RDMA")
-    raise Absent("/sys does not show whether the devices are hardware", "mount /sys")
+    raise Absent("/sys has no information about the devices' hardware", "mount /sys")
 
 
 # ---- 4: permission

@@ -93,9 +93,9 @@ def _nodemanagers(conf: HadoopConf) -> str:
     address, _ = active_resourcemanager(conf, ANSWER_S)
     count = running_nodes(address, ANSWER_S)
     if not count:
-        what = "none is running" if count == 0 else f"{address.netloc} does not report their number"
+        what = "no NodeManager is running" if count == 0 else f"{address.netloc} does not report their number"
         raise SetupError(what, f"see {address.url}/cluster/nodes")
-    return f"{count} running"
+    return f"{count} NodeManagers are running"
 
 
 def _dlobd_on_nodes(conf: HadoopConf) -> str:
