@@ -27,7 +27,7 @@ _SECRETS = [
 ]
 _XML_SECRET = re.compile(rb"(?i)" + _WORD + rb"</name>\s*<value>)(?P<value>[^<]+)")
 _HINTS = (b"key", b"passw", b"passphrase", b"secret", b"token", b"credential")
-"""Substrings of which each line with a secret contains one. To skip other lines makes redaction ten times as fast."""
+"""Words of lines with a secret. Lines without these words are skipped, which makes redaction ten times as fast."""
 
 
 def redact(data: bytes) -> bytes:

@@ -24,8 +24,8 @@ TIMEOUT_S: Timeout = (5.0, 30.0)
 """Timeouts for connecting, and between two bytes."""
 
 MAX_NODES = 64
-"""Maximum number of NodeManagers that are asked one by one. On larger clusters only NodeManagers with containers are
-asked."""
+"""Maximum number of NodeManagers that are queried individually. On larger clusters dlobd queries only NodeManagers with
+containers."""
 
 Answer = TypeVar("Answer")
 

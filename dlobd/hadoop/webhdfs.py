@@ -1,7 +1,7 @@
 """HDFS over WebHDFS. Both legs of every call are timed: the NameNode locates a file, the DataNode streams it.
 
 The client is that of the `hdfs` package, with an HTTP adapter of dlobd. Unlike the package's interface, the adapter
-sees each leg of a redirected call separately, and knows the daemon that did not answer. If a DataNode fails, the call
+can time each leg of a redirected call and identify the daemon that did not answer. If a DataNode fails, the call
 is repeated with another DataNode, as in HDFS's Java client.
 """
 
@@ -89,7 +89,7 @@ class _Adapter(HTTPAdapter):
         except requests.Timeout:
             return False
         except requests.RequestException:
-            pass  # the NameNode is dead, which its own requests report
+            pass  # the NameNode is dead; requests to it report this
         return True
 
 

@@ -25,7 +25,7 @@ _CACHE = {
     NATIVE: "data sets and outputs of launcher native",
     CLUSTER: "the embedded cluster: HDFS content, logs, configuration",
 }
-"""Entries of the cache directory; dlobd removes nothing else in it."""
+"""Entries of the cache directory; dlobd removes no other files there."""
 
 
 SELFTEST = "selftest"

@@ -133,5 +133,5 @@ def _receive(
         data = response.raw.read(READ_BYTES, decode_content=False)
         if not data:
             return
-        # at most one byte too many, which makes the checksum fail without filling the disk
+        # at most one byte too many: this causes a checksum error without filling the disk
         arrived += output.write(data[: file.bytes + 1 - arrived])

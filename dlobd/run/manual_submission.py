@@ -179,7 +179,7 @@ def _submitted(run_id: str, rm_url: str) -> str:
     if ids:
         raise UsageError(
             f"The command of run {run_id} was submitted {len(ids)} times: {', '.join(ids)}.",
-            "name one of them by its ID",
+            "name the application by its ID",
         )
     raise UsageError(
         f"The ResourceManager at {rm_url} has no application of run {run_id}.",

@@ -60,7 +60,7 @@ APART = {"dlobd", "py4j", "pyspark"}
 """Packages that reach nodes by --py-files or with Spark."""
 
 BUILD = {"libclang", "pip", "setuptools", "wheel"}
-"""Build and installation tools. TensorFlow and others declare some of them as requirements, but no package of NODES
+"""Build and installation tools. Packages such as TensorFlow require some of these tools, but no package of NODES
 imports them. `launchers.tfos_compat` replaces pkg_resources for TensorFlowOnSpark, because newer setuptools lack it."""
 
 BUILD_FILES = re.compile(r"tensorflow/include/|.*\.(pyi|pxd|h|hpp|cc|a)$|.*/tests/")
@@ -228,7 +228,7 @@ def _reached(start: Set[str], requires: Mapping[str, Set[str]], known: Set[str] 
 
 
 def _required(name: str, distribution: Distribution) -> set[str]:
-    """Return the names of a package's requirements. Markers are ignored: other systems' packages are not installed."""
+    """Return the names of a package's requirements. Environment markers are ignored."""
     found = set()
     for requirement in distribution.requires or []:
         if name == "dlobd" or not re.search(r"\bextra\b", requirement.partition(";")[2]):

@@ -49,7 +49,7 @@ def opened(
         BundleError: the file exists and is damaged or of a newer version.
     """
     if not points:
-        raise UsageError("A series needs an experiment.", "name one, for example softmax-mnist")
+        raise UsageError("A series needs an experiment.", "name an experiment, for example softmax-mnist")
     cluster = external_cluster.read().fs_uri if external_cluster else ""
     series = Series(dict(points), seed, out, cluster=cluster, axes=axes, scaling=scaling)
     for point in points.values() if external_cluster else ():
@@ -59,7 +59,7 @@ def opened(
     except FileNotFoundError:
         return series
     except (OSError, ValueError) as error:
-        raise BundleError(f"{series.path} cannot be read: {error}.", "remove it to start over") from None
+        raise BundleError(f"{series.path} cannot be read: {error}.", "remove the file to start a new series") from None
     return replace(read(document, series.path), axes=axes, scaling=scaling)
 
 

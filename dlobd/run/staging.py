@@ -104,7 +104,7 @@ def stage(
 
 
 def _write(experiment: Experiment, storage: Storage, base: str, progress: Callable[[str], None]) -> None:
-    """Write all files of a data set. The last file marks the others as complete."""
+    """Write all files of a data set. The last file marks the data set as complete."""
     checksums = {}
     for path, part in parts_of(experiment, base).items():
         progress(f"{path} ({part.bytes / 1e6:.1f} MB)")

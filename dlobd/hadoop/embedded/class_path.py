@@ -67,7 +67,7 @@ UNUSED_S = 30 * 86400
 
 @dataclass(frozen=True, slots=True)
 class ClassPath:
-    """The jars of all daemons, and the archive of their classes, if there is one."""
+    """The jars of all daemons and the archive of their classes; `archive` is None if it could not be created."""
 
     jars: tuple[Path, ...]
     archive: Path | None = None

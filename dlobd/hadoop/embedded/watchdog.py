@@ -63,7 +63,7 @@ def end_everything(work_dir: Path) -> None:
 
 
 def main() -> None:
-    """Wait for the owner, then end everything."""
+    """Wait for the owner's end, then kill daemons and containers."""
     work_dir, pid, ticks = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     wait_for_end(ProcessId(pid, ticks))
     end_everything(work_dir)

@@ -142,7 +142,7 @@ def _containers(
 
 
 def _executors(bundle: Bundle, masters: Iterable[str], nodes: list[tuple[str, str]]) -> dict[str, list[str]]:
-    """Return the NodeManagers that may have an executor container's logs, from the event log and the AM's log."""
+    """Map executor containers to NodeManagers that may have their logs, from event log and ApplicationMaster's log."""
     urls = dict.fromkeys(url for _, url in nodes[:MAX_NODES])
     executors: dict[str, list[str]] = {}
     events = bundle.evidence / "event-log.jsonl"

@@ -50,7 +50,7 @@ class Place(Protocol):
         """Return the daemons on this machine by name. Their resource use is sampled, including their children."""
 
     def target(self) -> Target | None:
-        """Return the cluster as the scheduler sees it; None if there is none."""
+        """Return the cluster for the scheduler; None for a place without a cluster."""
 
     def job_fields(self) -> dict[str, str]:
         """Return the fields of Job that name the storage: fs_uri, webhdfs_url, user."""
@@ -70,7 +70,7 @@ class Place(Protocol):
         """
 
     def abort(self, application_id: str) -> str:
-        """End an application after dlobd has ended its driver; return the scheduler's earlier diagnostics."""
+        """End an application after dlobd has ended its driver; return the scheduler's diagnostics before the end."""
 
     def collect(self, window: Window, job: Job | None, bundle: Bundle) -> tuple[list[str], Metrics]:
         """Copy the evidence into the bundle; return a line for each missing source, and metrics.

@@ -110,7 +110,7 @@ class EmbeddedHadoop:
 
 
 def target_of(cluster: EmbeddedCluster) -> Target:
-    """Return the cluster as spark-submit sees it."""
+    """Return the target for spark-submit on the embedded cluster."""
     return Target(
         client_conf_dir=cluster.client_conf_dir,
         spark_conf_dir=cluster.spark_conf_dir,

@@ -280,7 +280,7 @@ def _uploads(conf: HadoopConf, archive: Path | None) -> bool:
 
 
 def planned_target(conf: HadoopConf, archive: Path | None) -> Target:
-    """Return the cluster as spark-submit sees it. Facts that need a request to the cluster are in angle brackets."""
+    """Return the target for spark-submit. Facts that need a request to the cluster are in angle brackets."""
     home, name = "<hdfs-home>/dlobd", packing.ENVIRONMENT
     return Target(
         client_conf_dir=conf.directory,

@@ -1,4 +1,4 @@
-"""Checks whether this machine can exchange gradients by RDMA, IPoIB and shared memory.
+"""Checks this machine for RDMA, IPoIB and shared memory, by which ranks can exchange gradients.
 
     1  RDMA devices                         5  interfaces of IPoIB
     2  their ports                          6  UCX, built with verbs

@@ -30,7 +30,7 @@ def nodes_have_dlobd(conf: HadoopConf) -> bool:
 
 
 def check_nodes(web: HadoopWeb) -> None:
-    """Ask at most MAX_NODES NodeManagers for version and path of their dlobd, which must equal ours.
+    """Ask at most MAX_NODES NodeManagers for version and path of their dlobd, which must equal this machine's.
     Raises UsageError if a node has another dlobd or does not report it."""
     here = installation.this()
     for host, url in islice(web.nodes(), MAX_NODES):
@@ -40,7 +40,7 @@ def check_nodes(web: HadoopWeb) -> None:
             report = f"has {there}" if there.version else f"does not report its dlobd at {url}/conf"
             raise UsageError(
                 f"Node {host} {report}, but this machine has {here}: the job would run with another dlobd.",
-                "run the same image on both sides (docker compose build, then up), or bring --archive FILE",
+                "run the same image on both sides (docker compose build, then up), or use --archive FILE",
             )
 
 

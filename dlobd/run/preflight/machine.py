@@ -69,7 +69,7 @@ def exit_code(diagnoses: Sequence[Diagnosis]) -> int:
 def _python() -> str:
     version = ".".join(map(str, sys.version_info[:3]))
     if not (3, 11) <= sys.version_info[:2] <= (3, 13):
-        raise SetupError(f"{version}; 3.11, 3.12 or 3.13 is required", "install one of them, and dlobd with it")
+        raise SetupError(f"{version}; 3.11, 3.12 or 3.13 is required", "install dlobd with one of these versions")
     return f"{version}, {sys.executable}"
 
 
@@ -81,7 +81,7 @@ def _packages() -> str:
         except metadata.PackageNotFoundError:
             missing.append(name)
     if missing:
-        raise SetupError(f"not installed: {', '.join(missing)}", "reinstall dlobd with pip")
+        raise SetupError(f"missing packages: {', '.join(missing)}", "reinstall dlobd with pip")
     return ", ".join(versions)
 
 
