@@ -134,7 +134,7 @@ def test_find_by_path_id_prefix_and_latest(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("ref", "line"),
     [
-        ("2026", "names 2 runs"),
+        ("2026", "matches 2 runs"),
         ("1999", "there is no run 1999"),
         ("", "there is no run"),
         ("no/path", "there is no run"),

@@ -40,7 +40,7 @@ def choose_ports(hosts: Sequence[str], base: int | None = None) -> list[int]:
         if all(_is_free(host, port) for port, host in enumerate(hosts, first)):
             return list(range(first, first + len(hosts)))
     raise SetupError(
-        f"No block of {len(hosts)} free ports was found between {low} and {high}.", "stop some servers there."
+        f"No block of {len(hosts)} free ports was found between {low} and {high}.", "stop servers in this range."
     )
 
 
