@@ -147,7 +147,7 @@ def busy_percent(seconds: float | None = None) -> float:
 
 
 def settled_busy_percent() -> float:
-    """Measure `busy_percent`, and repeat a high measurement: the previous run may still be ending."""
+    """Return `busy_percent`. A high value is measured again, because processes of the previous run may be ending."""
     for _ in range(LOOKS):
         if (busy := busy_percent()) < QUIET_PERCENT:
             break

@@ -386,7 +386,7 @@ def test_the_command_fetches_into_the_cache_and_clean_removes_it(
     assert captured.out == f"cifar10 is in {tmp_path}/cache/data/cifar-10\n"
     assert "made-up.tar.gz: " in captured.err
     assert cli.main(["clean", "--yes"]) == 0
-    assert "data sets that were fetched" in command.readouterr().out
+    assert "downloaded data sets" in command.readouterr().out
     assert not (tmp_path / "cache" / "data").exists()
 
 

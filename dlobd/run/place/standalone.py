@@ -235,7 +235,7 @@ class SparkDaemons:
             if time.monotonic() > deadline:
                 raise ClusterError(
                     f"Spark's {log.stem} was not ready within {START_TIMEOUT_S:.0f} s; {_last_line(log)}",
-                    f"look at {log}",
+                    f"see {log}",
                 )
             time.sleep(0.1)
         return match
