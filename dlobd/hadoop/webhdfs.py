@@ -54,7 +54,7 @@ def words(error: Exception) -> str:
 
 
 class _Adapter(HTTPAdapter):
-    """Adapter that can time both legs, and names the daemon that does not answer."""
+    """Adapter that can time both legs of a call and identifies the daemon that does not answer."""
 
     def __init__(self, namenode: str, timed: bool) -> None:
         super().__init__()

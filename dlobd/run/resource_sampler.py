@@ -47,7 +47,7 @@ PROCESS_COLUMNS = ("user_ns", "system_ns", "reaped_ns", "rss_bytes", "read_bytes
 (`dlobd.tracing.process_use`) were read `later_ns` after the start of the sample. Roots of the assignment do not have
 the columns of threads, because daemons and dlobd have no lanes."""
 CPU_COLUMNS = ("busy_ns", "idle_ns", "stolen_ns")
-"""Columns of the machine, for all cores: `idle_ns` includes waiting for disks; the hypervisor took `stolen_ns`."""
+"""Columns of the machine, for all cores: `idle_ns` includes waiting for disks; `stolen_ns` is steal time."""
 
 _MAIN_CLASS = re.compile(r"[a-z]\w*(\.\w+)*\.[A-Z]\w*")
 

@@ -44,7 +44,7 @@ class ClusterSettings:
     Args:
         work_dir: directory of all files, including HDFS's content.
         datanode_hosts, nodemanager_hosts: loopback addresses of the daemons, such as 127.0.0.2.
-        log_aggregation: YARN moves containers' logs into HDFS, as most real clusters do; `dlobd run` reads local logs.
+        log_aggregation: YARN aggregates logs in HDFS, as most real clusters do; `dlobd run` needs only local logs.
         resource_types: resource types to define in YARN, such as yarn.io/gpu; no node has such resources.
         installed: the dlobd installation that nodes report; None on a single machine, where clients do not check it.
         own: Hadoop settings of the user, which override the templates.

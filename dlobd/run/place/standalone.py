@@ -161,7 +161,7 @@ class SparkDaemons:
         """Start all daemons and return the Master's address once every Worker has registered.
         Raises ClusterError if a daemon ended or was not ready in time."""
         deadline = time.monotonic() + START_TIMEOUT_S
-        report("Spark Master and Workers")
+        report("starting Spark's Master and Workers")
         try:
             log = self._launch("master.Master", "master", "--host", LOOPBACK, "--port", "0", "--webui-port", "0")
             url = str(self._await(log, _MASTER_URL, deadline)[1])

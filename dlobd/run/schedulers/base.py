@@ -61,7 +61,7 @@ class Submission:
 
 
 class Scheduler(Protocol):
-    """Interface for starting executors."""
+    """Interface of a scheduler, which starts the executors of a job."""
 
     def command(self, submission: Submission, target: Target | None, evidence: Path) -> Command:
         """Return the submit command.
