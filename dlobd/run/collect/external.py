@@ -184,16 +184,16 @@ def _daemons(web: HadoopWeb, asked: LogQuery, bundle: Bundle) -> list[str]:
     missing = []
     if not _daemon(web.rm_url, "resourcemanager", "", asked, bundle):
         missing.append(
-            "ResourceManager log: no log under /logs/ has the timestamps of yarn/base/log4j2-daemons.properties; "
+            "ResourceManager log: no log under /logs/ has dlobd's timestamps (yarn/base/log4j2-daemons.properties); "
             "YARN's steps have only REST timestamps"
         )
     if not _daemon(web.webhdfs_url, "namenode", "", asked, bundle):
         missing.append(
-            "NameNode log: no log under /logs/ has these timestamps; the ends of staging and event log are unknown"
+            "NameNode log: no log under /logs/ has dlobd's timestamps; the ends of staging and event log are unknown"
         )
     # a list, because `any` alone would stop at the first NodeManager with lines
     if not sum(_daemon(url, "nodemanager", f"-{i}", asked, bundle) for i, url in enumerate(web.node_urls())):
-        missing.append("NodeManager logs: none under /logs/ has these timestamps; localisation and launch are one span")
+        missing.append("NodeManager logs: none under /logs/ has dlobd's timestamps; localisation and launch are one span")
     if not sum(_daemon(url, "datanode", f"-{i}", asked, bundle) for i, url in enumerate(_datanodes(web))):
         missing.append("DataNode client trace: no clienttrace.log under /logs/; HDFS time in Spark's reads is unknown")
     return missing
