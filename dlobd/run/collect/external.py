@@ -193,7 +193,9 @@ def _daemons(web: HadoopWeb, asked: LogQuery, bundle: Bundle) -> list[str]:
         )
     # a list, because `any` alone would stop at the first NodeManager with lines
     if not sum(_daemon(url, "nodemanager", f"-{i}", asked, bundle) for i, url in enumerate(web.node_urls())):
-        missing.append("NodeManager logs: none under /logs/ has dlobd's timestamps; localisation and launch are one span")
+        missing.append(
+            "NodeManager logs: none under /logs/ has dlobd's timestamps; localisation and launch are one span"
+        )
     if not sum(_daemon(url, "datanode", f"-{i}", asked, bundle) for i, url in enumerate(_datanodes(web))):
         missing.append("DataNode client trace: no clienttrace.log under /logs/; HDFS time in Spark's reads is unknown")
     return missing
