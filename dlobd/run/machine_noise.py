@@ -28,7 +28,7 @@ PING_BYTES = 64
 MAX_BUNDLES = 50
 """Maximum number of bundles to read, which takes about 30 ms."""
 
-ALL = "this machine, which runs the whole job"
+ALL = "this machine, which runs all of it"
 CLIENT = "the client machine; the cluster's nodes were not measured"
 """Descriptions of the machine on which a run's noise was measured."""
 
