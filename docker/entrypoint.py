@@ -1,6 +1,6 @@
 """Entry point of the containers of the mini-cluster: `entrypoint ROLE [COMMAND...]`.
 
-    check    checks that the containers fit into this machine's memory, and ends
+    check    checks that the containers fit into this machine's memory, and exits
     master   NameNode, ResourceManager, Spark's history server
     worker   a DataNode and a NodeManager
     edge     COMMAND, with the configuration of the cluster's clients
@@ -28,7 +28,7 @@ READY = Path("/tmp/dlobd-ready")
 
 UNITS = {"k": 1_000, "m": 1_000_000, "g": 1_000_000_000}
 BURST_MS, LEAST_BURST_BYTES = 1, 16_384
-"""Burst of the token bucket after a pause, and the smallest burst that passes whole packets."""
+"""Burst of the token bucket as time at the full rate, and the minimum burst, which must hold a whole packet."""
 
 
 def main(role: str = "", *command: str) -> None:
@@ -48,7 +48,7 @@ def main(role: str = "", *command: str) -> None:
         role=role,
         name=name,
         master=f"master.{network}",
-        # replicas share one volume
+        # replicas of the worker share a volume, so each has its own directory
         work_dir=work_dir / name.partition(".")[0] if role == "worker" else work_dir,
         memory_mb=int(os.environ.get("WORKER_MEMORY_MB", "4096")) - node.RESERVED_MB,
     )
@@ -99,7 +99,7 @@ def name_on(network: str) -> str:
     try:
         return socket.gethostbyaddr(address)[0]
     except OSError as error:
-        raise SetupError(f"Docker's DNS has no name of {address}: {error}.", "docker compose down, then up") from error
+        raise SetupError(f"Docker's DNS has no name for {address}: {error}.", "docker compose down, then up") from error
 
 
 def limit(network: str, rate: str) -> None:
@@ -117,7 +117,9 @@ def limit(network: str, rate: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         output = " ".join((done.stderr or done.stdout).split())[:200]
-        raise SetupError(f"tc cannot limit {interface.name}: {output}.", "leave FABRIC_RATE empty, or allow NET_ADMIN")
+        raise SetupError(
+            f"tc cannot limit {interface.name}: {output}.", "leave FABRIC_RATE empty, or add the capability NET_ADMIN"
+        )
 
 
 if __name__ == "__main__":

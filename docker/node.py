@@ -1,6 +1,6 @@
 """Daemons of a host of the mini-cluster, in the foreground of its container.
 
-    master   NameNode, ResourceManager, and Spark's history server once HDFS takes writes
+    master   NameNode, ResourceManager, and Spark's history server as soon as HDFS accepts writes
     worker   a DataNode and a NodeManager
     edge     no daemon, only the configuration of clients
 
@@ -41,7 +41,7 @@ PORTS = {
     "resourcemanager": {"client": 8032, "scheduler": 8030, "tracker": 8031, "admin": 8033, "web": 8088},
     "nodemanager": {"rpc": 8041, "localizer": 8040, "http": 8042},
 }
-"""Hadoop's default ports; a NodeManager's `rpc` and a DataNode's `proxy`, by default any free port, are fixed."""
+"""Hadoop's default ports; but a NodeManager's `rpc` and a DataNode's `proxy` have any free port by default."""
 
 HISTORY_PORT = 18080
 """Default port of Spark's history server."""
@@ -154,7 +154,7 @@ def serve(node: Node, ready: Path, progress: Progress) -> None:
 
 
 def _watch(node: Node, launch: startup.Launch, history: HistoryServer | None, ready: Path, progress: Progress) -> None:
-    """Check the daemons until a signal; raise ClusterError when a daemon has ended."""
+    """Check the daemons until a signal arrives; raise ClusterError when a daemon has ended."""
     rest = daemons.Rest()
     manager = next(daemons.web_address(daemon) for daemon in node.planned if daemon.kind == "resourcemanager")
     looked = time.monotonic()
@@ -184,7 +184,7 @@ def _stop(children: list[subprocess.Popen[bytes]]) -> None:
 
 
 class HistoryServer:
-    """Spark's history server beside a NameNode. Its end does not end the container, because no job needs it."""
+    """Spark's history server beside a NameNode. The container continues if it ends, because no job needs it."""
 
     def __init__(self, node: Node, java: Java, progress: Progress) -> None:
         self.children: list[subprocess.Popen[bytes]] = []

@@ -1,7 +1,7 @@
 """Reads the files of a bundle. All other modules read evidence through these functions.
 
-A file of a bundle may be truncated, partially copied, or replaced by a link. A reader gets the content, `Missing` or
-`Damaged`, and never an exception, a hang or another program's data.
+A file of a bundle may be truncated, partially copied, or replaced by a link. A reader returns the content, `Missing` or
+`Damaged`. It never raises, hangs or returns another program's data.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Damaged:
-    """Result of reading a file with unusable content. `reason` continues "it ..." or "the file ..."."""
+    """Result of reading a file with unusable content. `reason` is a predicate such as "is a link"."""
 
     reason: str
 
@@ -73,14 +73,13 @@ def read_bytes(path: Path) -> bytes | Missing | Damaged:
 
 
 def read_text(path: Path) -> str | Missing | Damaged:
-    """Return the text of a file, with U+FFFD for bytes that are not UTF-8, and with newlines as in Python's text
-    files."""
+    """Return the text of a file, with U+FFFD for bytes that are not UTF-8, and with universal newlines."""
     content = read_bytes(path)
     return io.TextIOWrapper(io.BytesIO(content), "utf-8", "replace").read() if isinstance(content, bytes) else content
 
 
 def read_json(path: Path, shape: type[T]) -> T | Missing | Damaged:
-    """Return the JSON value of a file, if its shape matches a type: a TypedDict, a list, a union and the like."""
+    """Read a JSON file and check its value against a type, such as a TypedDict, a list or a union."""
     content = read_bytes(path)
     if not isinstance(content, bytes):
         return content
@@ -89,7 +88,7 @@ def read_json(path: Path, shape: type[T]) -> T | Missing | Damaged:
 
 
 def parse_json(text: str | bytes, shape: type[T]) -> T | Damaged:
-    """Return a JSON value, if its shape matches a type. The `reason` of Damaged is a whole sentence."""
+    """Parse a JSON value and check it against a type. The `reason` of Damaged is a whole sentence."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -99,13 +98,13 @@ def parse_json(text: str | bytes, shape: type[T]) -> T | Damaged:
 
 
 def text(path: Path) -> str:
-    """Return the text of a file; an empty string if it is missing or damaged, which `damage` reports."""
+    """Return the text of a file; an empty string if it is missing or damaged (see `damage`)."""
     content = read_text(path)
     return content if isinstance(content, str) else ""
 
 
 def lines(path: Path) -> list[str]:
-    """Return the lines of a file without their newlines; empty if it is missing or damaged, which `damage` reports."""
+    """Return the lines of a file without their newlines; empty if it is missing or damaged (see `damage`)."""
     content = text(path)
     return content.removesuffix("\n").split("\n") if content else []
 
@@ -116,7 +115,7 @@ def is_file(path: Path) -> bool:
 
 
 def size(path: Path) -> int | None:
-    """Return the size in bytes of a regular file that is no link; None for everything else."""
+    """Return the size in bytes of a regular file; None for a link, a missing file or another type of file."""
     try:
         status = path.lstat()
     except (OSError, ValueError):  # a ValueError: the name has a null character
@@ -125,7 +124,7 @@ def size(path: Path) -> int | None:
 
 
 def damage(bundle: Path) -> Iterator[tuple[str, str]]:
-    """Yield name and reason of each entry below a bundle's parts that cannot be read as a file or a directory."""
+    """Yield name and reason of each unreadable file or directory in a bundle."""
     for part in PARTS:
         root = bundle / part
         if (root.is_symlink() or root.exists()) and (root.is_symlink() or not root.is_dir()):
@@ -183,7 +182,7 @@ def _linked_directory(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Members:
-    """Shape of an object with member names that are no Python names: name -> shape."""
+    """Shape of a JSON object whose member names are not Python identifiers: name -> shape."""
 
     required: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     optional: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -284,7 +283,7 @@ def _object_checker(shapes: Mapping[str, Any], required: Set[str], *, closed: bo
             elif name in required:
                 return f"{inner} is missing"
         if closed and (unknown := value.keys() - members.keys()):
-            return f"{where or 'the whole'} has an unknown member {min(unknown)}"
+            return f"{where or 'the value'} has an unknown member {min(unknown)}"
         return None
 
     return check
@@ -338,7 +337,7 @@ def _differs(value: object, where: str, wanted: str) -> str:
     else:
         shown = json.dumps(value, default=str)
         kind = shown if len(shown) <= 40 else f"{shown[:37]}..."
-    return f"{where or 'the whole'} is {kind}, not {_article(wanted)} {wanted}"
+    return f"{where or 'the value'} is {kind}, not {_article(wanted)} {wanted}"
 
 
 def _article(noun: str) -> str:

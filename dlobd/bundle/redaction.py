@@ -27,7 +27,7 @@ _SECRETS = [
 ]
 _XML_SECRET = re.compile(rb"(?i)" + _WORD + rb"</name>\s*<value>)(?P<value>[^<]+)")
 _HINTS = (b"key", b"passw", b"passphrase", b"secret", b"token", b"credential")
-"""A line that contains no hint has no secret. The search for hints makes redaction ten times as fast."""
+"""Words of lines with a secret. Lines without these words are skipped, which makes redaction ten times as fast."""
 
 
 def redact(data: bytes) -> bytes:
@@ -44,7 +44,7 @@ def redact(data: bytes) -> bytes:
 
 
 def redact_words(words: Sequence[str]) -> list[str]:
-    """Replace secrets in the words of a command line, also in a word that follows its option."""
+    """Replace secrets in the words of a command line, including values that follow their option as a separate word."""
     redacted: list[str] = json.loads(redact(json.dumps(list(words)).encode()))
     return redacted
 

@@ -36,7 +36,7 @@ from dlobd.schema import SCHEMA_VERSION
 LATEST = "latest"
 
 RUN_ID = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{4}")
-"""UTC start and four random digits: run IDs sort by time."""
+"""Format of run IDs, which sort by time: UTC start time and four random digits."""
 
 
 class NotCollected(str):
@@ -45,7 +45,7 @@ class NotCollected(str):
     file: str
 
     def __new__(cls, line: str, file: str) -> NotCollected:
-        """Return the line."""
+        """Create a line about the missing `file`."""
         found = super().__new__(cls, line)
         found.file = file
         return found
@@ -130,7 +130,7 @@ class Bundle:
             self.add(log, f"logs/{log.name}")
 
     def note_collected(self, missing: Sequence[str], metrics: Mapping[str, Any]) -> None:
-        """Write missing evidence, metrics and the inventory with the sizes of all files."""
+        """Write missing evidence, metrics and an inventory of all files with their sizes."""
         sizes = {name: (self.path / name).stat().st_size for name in self.files() if name not in (RUN, COLLECTED)}
         absent = [line.file for line in missing if isinstance(line, NotCollected)]
         noted = {"missing": list(missing), "absent": absent, "metrics": metrics, "files": sizes}
@@ -145,8 +145,8 @@ class Bundle:
     def digest(self) -> str | None:
         """The sha256 of `hashes`, which covers all files; None if the bundle was never sealed.
 
-        The hash has no key: a changed bundle can be sealed again, with another hash. It proves the content only if it
-        was noted elsewhere."""
+        A changed bundle can be sealed again, with another digest. To detect this, compare with a digest that is stored
+        outside the bundle."""
         path = self.path / "hashes"
         return sha256_of(path) if reading.is_file(path) else None
 
@@ -228,7 +228,7 @@ def find(ref: str | Path, out: Path) -> Bundle:
     if len(matches) == 1:
         return matches[0]
     if matches:
-        raise BundleError(f"{ref} names {len(matches)} runs in {out}: {', '.join(b.run_id for b in matches)}.")
+        raise BundleError(f"{ref} matches {len(matches)} runs in {out}: {', '.join(b.run_id for b in matches)}.")
     raise BundleError(f"there is no run {ref} in {out}.", "use a bundle path, a run ID or 'latest', or set --out DIR")
 
 
@@ -237,7 +237,7 @@ def validate(run: Any, label: str) -> None:
     Raises BundleError if a check fails; the message names the first violation."""
     error = jsonschema.exceptions.best_match(_validator().iter_errors(run))
     if error is not None:
-        where = "/".join(map(str, error.absolute_path)) or "the whole"
+        where = "/".join(map(str, error.absolute_path)) or "the top level"
         raise BundleError(f"{label}: run.json does not follow its schema at {where}: {error.message[:300]}.")
     if run["wall_ns"] is not None:
         total = sum(layer["ns"] for layer in run["layers"]) + (run["unattributed_ns"] or 0)

@@ -1,6 +1,6 @@
 """Reads container logs that YARN has aggregated into HDFS. YARN's format may vary, so Hadoop's own reader reads them.
 
-The reader is a library in Spark's jars. They also contain its command line, LogsCLI, which lacks a class.
+The reader is a library in Spark's jars. Its command line, LogsCLI, cannot start: a class of it is not in these jars.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _dump(conf_dir: Path, java: Path, application_id: str, owner: str, folder: P
 
 
 def split(data: bytes) -> Iterator[tuple[str, bytes]]:
-    """Split the reader's file of a container; yields the name and content of each log file."""
+    """Split a container's aggregated log; yield the name and content of each log file."""
     at = 0
     while match := _LOG.search(data, at):
         at = match.end() + int(match[2])

@@ -19,7 +19,7 @@ CRC_BYTES, CHUNK_BYTES = 4, 512
 
 _ALGORITHM = re.compile(rf"MD5-of-\d+MD5-of-{CHUNK_BYTES}CRC32C")
 _FORM = struct.Struct(">iq")
-"""Header with bytes per chunk and chunks per block, which is 0 for a file of one block."""
+"""Header: bytes per chunk, and chunks per block (0 for a file of one block)."""
 
 _BUFFER_BYTES = 32
 """Initial size of the buffer for the blocks' MD5s. Hadoop doubles it if necessary and hashes the whole buffer,
@@ -27,14 +27,14 @@ including the zeros after the MD5s."""
 
 
 class FileChecksum:
-    """The checksum of a file that is read in pieces.
+    """HDFS's checksum of a file, updated with each piece of the file.
 
     `block_bytes` is a multiple of 512; if it is None, the file is one block.
     """
 
     def __init__(self, block_bytes: int | None = None) -> None:
         if block_bytes is not None and (block_bytes <= 0 or block_bytes % CHUNK_BYTES):
-            raise ValueError(f"a block of {block_bytes} bytes is not made of chunks of {CHUNK_BYTES}")
+            raise ValueError(f"a block of {block_bytes} bytes is not a multiple of {CHUNK_BYTES} bytes")
         self._block_chunks = None if block_bytes is None else block_bytes // CHUNK_BYTES
         self._blocks: list[bytes] = []  # MD5s of complete blocks
         self._block = hashlib.md5(usedforsecurity=False)
@@ -57,7 +57,7 @@ class FileChecksum:
                 self._block, self._chunks = hashlib.md5(usedforsecurity=False), 0
 
     def hexdigest(self) -> str:
-        """Return WebHDFS's answer to GETFILECHECKSUM for the file so far: chunk size, chunks per block, MD5."""
+        """Return the checksum so far in the form of GETFILECHECKSUM: chunk size, chunks per block, MD5."""
         blocks = list(self._blocks)
         if self._chunks or self._rest or not blocks:
             block = self._block.copy()
@@ -74,11 +74,11 @@ class FileChecksum:
 
 
 def same_form(algorithm: str, reported: str, noted: str | None) -> bool:
-    """Return True if HDFS's checksum and ours have equal chunks and blocks, so that they can be compared.
+    """Return True if HDFS's checksum and dlobd's use equal chunk and block sizes, so that they can be compared.
 
     Args:
-        algorithm, reported: the answer of WebHDFS; zeros may follow.
-        noted: our checksum of the same file; None if it is unknown.
+        algorithm, reported: the answer of WebHDFS; `reported` may end in padding zeros.
+        noted: dlobd's checksum of the same file; None if it is unknown.
     """
     form = 2 * _FORM.size
     return bool(_ALGORITHM.fullmatch(algorithm)) and (noted is None or reported[:form] == noted[:form])
@@ -94,7 +94,7 @@ _HALF = np.uint32(16)
 
 @cache
 def _tables() -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-    """Return tables of the (reflected) state after 32 zero bits, by its low half and by its high half."""
+    """Return tables of the reflected CRC state after 32 zero bits, indexed by the state's low and high half."""
     state = np.arange(1 << 16, dtype=np.uint32)
     for _ in range(16):
         state = (state >> np.uint32(1)) ^ (state & np.uint32(1)) * np.uint32(0x82F63B78)

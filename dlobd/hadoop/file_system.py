@@ -1,7 +1,7 @@
 """Storage of a job's files behind one interface: HDFS over WebHDFS, or directories of this machine.
 
-The same trainer runs on a cluster and as plain processes. The time of local files counts as TensorFlow's, as in any job
-without HDFS.
+The same trainer runs on a cluster and as plain processes. Access to local files is attributed to TensorFlow, as in any
+job without HDFS.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dlobd import tracing
 from dlobd.hadoop import webhdfs
 
 Data = bytes | Iterable[bytes]
-"""Content of a file, whole or in pieces. A repeated write iterates again, so an iterator is not allowed."""
+"""Content of a file, whole or in pieces. A retried write iterates again, so an iterator is not allowed."""
 
 
 class Storage(Protocol):

@@ -1,6 +1,6 @@
 """Reads the configuration of an external cluster: the site files of a HADOOP_CONF_DIR, as Hadoop reads them.
 
-No request is sent to the cluster. An address carries the key that configures it, so that errors can name both.
+No request is sent to the cluster. An `Address` includes its configuration key, so that errors can name both.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from dlobd.hadoop.failures import reason
 from dlobd.hadoop.site_files import Address, HadoopConf
 
 JsonObject = dict[str, Any]
-"""Answer of YARN or HDFS, whose members depend on the version of Hadoop."""
+"""JSON object from YARN or HDFS; its members depend on the version of Hadoop."""
 
 Timeout = tuple[float, float]
 
@@ -24,16 +24,16 @@ TIMEOUT_S: Timeout = (5.0, 30.0)
 """Timeouts for connecting, and between two bytes."""
 
 MAX_NODES = 64
-"""Maximum number of NodeManagers that are asked one by one. On larger clusters only NodeManagers with containers are
-asked."""
+"""Maximum number of NodeManagers that are queried individually. On larger clusters dlobd queries only NodeManagers with
+containers."""
 
 Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
 class NodeResources:
-    """Resources of a running NodeManager for containers. `resources` has the amount of each resource type that the
-    ResourceManager knows, such as yarn.io/gpu."""
+    """Resources of a running NodeManager for containers. `resources` has the amount of each resource type of YARN, such
+    as yarn.io/gpu."""
 
     memory_mb: int
     free_memory_mb: int
@@ -91,12 +91,12 @@ class HadoopWeb:
         return list(((answer or {}).get("nodes") or {}).get("node", []))
 
     def setting(self, key: str) -> int | None:
-        """Return a number of the ResourceManager's configuration; None if it does not report the number."""
+        """Return a numeric property of the ResourceManager; None if the ResourceManager does not report it."""
         value = self.property(self.rm_url, key) or ""
         return int(value) if value.isdecimal() else None
 
     def property(self, url: str, key: str) -> str | None:
-        """Return a property of the configuration of the daemon at `url`; None if it does not report the property."""
+        """Return a property of the configuration of the daemon at `url`; None if the daemon does not report it."""
         answer = self.get_json(f"{url}/conf", format="json", name=key)
         value = ((answer or {}).get("property") or {}).get("value")
         return None if value is None else str(value)
@@ -171,11 +171,11 @@ class _Refusal(Exception):
 
 
 def _home(url: str, user: str, timeout_s: Timeout) -> str:
-    """Return the user's home directory. The root is requested first: a NameNode on standby also knows homes."""
+    """Return the user's home directory. Request the root first: a standby NameNode also returns homes."""
     for operation in ("GETFILESTATUS", "GETHOMEDIRECTORY"):
         answer = requests.get(f"{url}/webhdfs/v1/", {"op": operation, "user.name": user}, timeout=timeout_s)
         if answer.status_code == 401:
-            raise _Refusal("it asks for authentication, which dlobd does not have")
+            raise _Refusal("it requires authentication, which dlobd does not support")
         if not answer.ok:
             remote = (
                 answer.json().get("RemoteException", {}) if "json" in answer.headers.get("Content-Type", "") else {}

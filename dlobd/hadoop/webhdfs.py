@@ -1,7 +1,7 @@
 """HDFS over WebHDFS. Both legs of every call are timed: the NameNode locates a file, the DataNode streams it.
 
 The client is that of the `hdfs` package, with an HTTP adapter of dlobd. Unlike the package's interface, the adapter
-sees each leg of a redirected call separately, and knows the daemon that did not answer. If a DataNode fails, the call
+can time each leg of a redirected call and identify the daemon that did not answer. If a DataNode fails, the call
 is repeated with another DataNode, as in HDFS's Java client.
 """
 
@@ -54,7 +54,7 @@ def words(error: Exception) -> str:
 
 
 class _Adapter(HTTPAdapter):
-    """Adapter that can time both legs, and names the daemon that does not answer."""
+    """Adapter that can time both legs of a call and identifies the daemon that does not answer."""
 
     def __init__(self, namenode: str, timed: bool) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ class _Adapter(HTTPAdapter):
         except requests.Timeout:
             return False
         except requests.RequestException:
-            pass  # the NameNode is dead, which its own requests report
+            pass  # the NameNode is dead; requests to it report this
         return True
 
 
@@ -105,7 +105,7 @@ class Client(InsecureClient):  # type: ignore[misc]  # the package has no types
 
     @contextmanager
     def without(self, datanodes: list[str]) -> Iterator[None]:
-        """Exclude DataNodes, given by their addresses for block transfers, from requests inside the context."""
+        """Exclude DataNodes, identified by their addresses for block transfers, from requests inside the context."""
         params: Any = self.session.params
         params["excludedatanodes"] = ",".join(datanodes) or None  # requests omit a parameter that is None
         try:
@@ -116,8 +116,8 @@ class Client(InsecureClient):  # type: ignore[misc]  # the package has no types
     def transfer_address(self, http_address: str) -> str | None:
         """Return the address for block transfers of the DataNode at `http_address`, according to the NameNode.
 
-        Returns `http_address` if the NameNode does not list the DataNode, and so will not choose it again. Returns None
-        if the NameNode does not answer."""
+        Returns `http_address` if the NameNode does not list the DataNode, which it then cannot choose again. Returns
+        None if the NameNode does not answer."""
         query = {"qry": "Hadoop:service=NameNode,name=NameNodeInfo"}
         try:
             answer = self.session.get(f"{self.url}/jmx", params=query).json()
@@ -138,7 +138,7 @@ class Client(InsecureClient):  # type: ignore[misc]  # the package has no types
 
 def connect(url: str, user: str, timed: bool = True) -> Client:
     """Return a client of the NameNode at `url`, such as http://127.0.0.1:9870. Set `timed` to False for polls, which
-    must not count as HDFS."""
+    must not count as HDFS time."""
     return Client(url, user, timed)
 
 
@@ -154,7 +154,7 @@ def take(client: Client, reader: Any, size_bytes: int | None) -> bytes:
 
 
 class Datanodes:
-    """DataNodes of one operation. A DataNode that has not answered is excluded from further attempts."""
+    """DataNodes of one operation. A DataNode that did not answer is excluded from further attempts."""
 
     def __init__(self, client: Client, path: str, purpose: str) -> None:
         self._client = client

@@ -14,22 +14,22 @@ from dlobd.paths import CLUSTER, FETCHED, NATIVE, cache_dir, links_dir
 from dlobd.run.orphans import SUBMITTED
 
 _CACHE = {
-    "jars": "Hadoop's jars, fetched again when needed",
-    "daemons": "those jars and an archive of their classes, for fast starts, made again when needed",
+    "jars": "Hadoop's jars, downloaded again when needed",
+    "daemons": "Hadoop's jars and an archive of their classes for faster starts, written again when needed",
     "java": "the wrapper around a bundled Java, built again when needed",
     "crashes": "tracebacks of unexpected failures",
-    "packed": "dlobd itself, as external clusters get it",
+    "packed": "dlobd's package for external clusters, written again when needed",
     SUBMITTED: "notes about running applications",
-    FETCHED: "data sets that were fetched; `dlobd data fetch` fetches them again",
+    FETCHED: "downloaded data sets; `dlobd data fetch` downloads them again",
     "remote": "Spark's configuration for external clusters",
     NATIVE: "data sets and outputs of launcher native",
     CLUSTER: "the embedded cluster: HDFS content, logs, configuration",
 }
-"""Entries of the cache directory; dlobd removes nothing else in it."""
+"""Entries of the cache directory; dlobd removes no other files there."""
 
 
 SELFTEST = "selftest"
-"""Directory of self-test bundles below that of runs: they must not be compared with runs."""
+"""Directory of self-test bundles below the directory of runs. A self-test must not be compared with a run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ PUBLISHED = {
 
 @dataclass(frozen=True, slots=True)
 class LocalDataSet:
-    """State of a data set on this machine. `why`: remedy if it is missing."""
+    """State of a data set on this machine. `why` has cause and remedy if it is missing."""
 
     name: str
     state: Literal["whole", "partial", "missing", "generated"]
@@ -80,7 +80,7 @@ def _local(name: str) -> LocalDataSet:
     missing = [path.name for path in files if not path.is_file()]
     if missing:
         again = f"; dlobd data fetch {name}" if name in PUBLISHED else ""
-        return LocalDataSet(name, "missing", 0, files[0].parent, f"it lacks {', '.join(missing)}{again}")
+        return LocalDataSet(name, "missing", 0, files[0].parent, f"it lacks the files {', '.join(missing)}{again}")
     size = sum(path.stat().st_size for path in files)
     return LocalDataSet(name, "partial" if row.part_of else "whole", size, files[0].parent)
 
@@ -89,9 +89,9 @@ def published(name: str) -> Published:
     """Return the published form of a data set. Raises UsageError if no data set of this name can be fetched."""
     if name not in PUBLISHED:
         if name in DATASETS.names() and (whole := DATASETS.row(name).part_of):
-            raise UsageError(f"{name} is a part of {whole}, and comes with a checkout.", f"dlobd data fetch {whole}")
+            raise UsageError(f"{name} is a part of {whole} in dlobd's repository.", f"dlobd data fetch {whole}")
         if name in DATASETS.names():
-            raise UsageError(f"{name} need not be fetched.", "dlobd data list")
+            raise UsageError(f"{name} needs no download.", "dlobd data list")
         raise UsageError(unknown("data set to fetch", name, PUBLISHED), "dlobd data list")
     return PUBLISHED[name]
 
@@ -179,10 +179,10 @@ def _check_space(folder: Path, size: int) -> None:
 
 
 def _unpack(archive: Path, dataset: Published, folder: Path, remedy: str) -> None:
-    """Unpack the members, and nothing else. A member gets its name after its checksum was verified.
+    """Unpack only the data set's members. A member gets its final name after its checksum was verified.
     Raises SetupError if the archive is damaged or has different content, or the folder cannot be written."""
     wanted = {f"{dataset.inside}/{member.name}": member for member in dataset.members}
-    not_published = f"The archive {archive.name} is not the published one"
+    not_published = f"The archive {archive.name} is not the published archive"
     try:
         with tarfile.open(archive, "r|gz") as tar:
             for entry in tar:

@@ -21,7 +21,7 @@ from dlobd.hadoop.failures import reason
 from dlobd.paths import size_of
 
 ATTEMPTS = 5
-"""Maximum number of attempts of a command. It gives up earlier if an attempt receives no bytes."""
+"""Maximum number of attempts. An attempt that receives no bytes is the last."""
 
 TIMEOUT_S = (10.0, 30.0)
 """Timeouts for connecting, and between two pieces of the answer."""
@@ -63,7 +63,7 @@ def download(
         had = size_of(part)
         try:
             _append(url, file, part, remedy, progress, timeout_s)
-            why = f"ended after {size_of(part)} of {file.bytes} bytes"
+            why = f"closed the connection after {size_of(part)} of {file.bytes} bytes"
         except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
             why = reason(error, *timeout_s)
         except OSError as error:
@@ -133,5 +133,5 @@ def _receive(
         data = response.raw.read(READ_BYTES, decode_content=False)
         if not data:
             return
-        # at most one byte too many, which makes the checksum fail without filling the disk
+        # at most one byte too many: this causes a checksum error without filling the disk
         arrived += output.write(data[: file.bytes + 1 - arrived])

@@ -20,8 +20,8 @@ from dlobd.schema import Experiment
 from dlobd.trust import reasons
 
 FROM_BYTES = 512 << 20
-"""Smallest size generated on the nodes. Spark starts in 15 to 20 s. In this time a client generates and writes about
-this amount at 30 to 60 MB/s, and less over a network."""
+"""Minimum size of a data set that Spark generates on the nodes. Spark starts in 15 to 20 s; in this time a client
+generates and writes about this amount at 30 to 60 MB/s, or less over a network."""
 
 BELOW = "logs/generation"
 """Directory in the run's bundle for this job's logs and evidence; it has the same folders as a bundle."""
@@ -41,10 +41,10 @@ def make(experiment: Experiment, place: Place, bundle: Bundle, report: Report, b
     """Generate all files below `base`. The last file marks them as complete.
 
     Raises:
-        ClusterError: the job failed or timed out. Its files count as absent, and its evidence is kept.
-        KeyboardInterrupt: the user or the system ended it.
+        ClusterError: the job failed or timed out. Its files are treated as missing, and its evidence is kept.
+        KeyboardInterrupt: Ctrl-C or SIGTERM ended the job.
     """
-    report(f"prepare: making data set {experiment.dataset} on the nodes, by Spark")
+    report(f"prepare: Spark generates data set {experiment.dataset} on the nodes")
     place.prepare("")  # creates the directory of the job's event log
     inner = Bundle(bundle.path / BELOW)
     for folder in (inner.logs, inner.evidence):
@@ -83,6 +83,6 @@ def make(experiment: Experiment, place: Place, bundle: Bundle, report: Report, b
         raise KeyboardInterrupt
     if why := reasons.ended_badly(Evidence(inner.path), experiment):
         raise ClusterError(
-            f"Data set {experiment.dataset} could not be made on the nodes: {why.rstrip('.')}.",
+            f"Data set {experiment.dataset} could not be generated on the nodes: {why.rstrip('.')}.",
             f"see {inner.path}",
         )

@@ -1,8 +1,8 @@
 """Measurement noise of this machine: timers, loops and round trips, and the wall times of earlier runs.
 
-`FULL` takes about 5 s; `SHORT`, before every run, about 0.6 s. The figures hold only for the moment: on a shared
-machine other load may start at any time. Loops of milliseconds do not show the variation between runs, which use JVMs,
-a disk and waits; the wall times of earlier runs do.
+`FULL` takes about 5 s; `SHORT`, before every run, about 0.6 s. On a shared machine the figures apply only to the moment
+of the measurement. Runs use JVMs and a disk and wait, so they vary more than loops of milliseconds. The wall times of
+earlier runs show this variation.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ CLIENT = "the client machine; the cluster's nodes were not measured"
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """Numbers of measurements. The first `settle` of each kind are discarded, until caches, clock speed and connection
-    are stable. A 99th percentile needs about 300."""
+    """Numbers of measurements by kind. The first `settle` measurements of a kind are discarded as warm-up. A 99th
+    percentile needs about 300."""
 
     timer_reads: int
     sleeps: int
@@ -88,7 +88,7 @@ def _sleeps(effort: Effort) -> list[int]:
 
 
 def _loops(effort: Effort) -> list[int]:
-    """Return durations of equal work. The size of the work is chosen once, so that it takes about LOOP_NS."""
+    """Return the durations of a fixed loop, which is calibrated once to take about LOOP_NS."""
 
     def work(rounds: int) -> int:
         start_ns = time.monotonic_ns()
@@ -140,7 +140,7 @@ def _cpu_times() -> list[int]:
 
 
 def _steal_share(before: Sequence[int], after: Sequence[int]) -> float | None:
-    """Return the share of steal, the eighth figure, in all CPU time between two readings of /proc/stat."""
+    """Return steal time, column 8, as a fraction of all CPU time between two readings of /proc/stat."""
     spent = [b - a for a, b in zip(before, after, strict=False)]
     total = sum(spent[:8])  # guest time is part of user time
     return spent[7] / total if len(spent) > 7 and total > 0 else None

@@ -117,7 +117,7 @@ def collect_application(ref: str, cluster: ExternalCluster, out: Path, report: R
     report(f"collect: {application_id}")
     bundle.add_json(_window(application_id, rm_record), files.WINDOW)
     missing = [*_driver(bundle, job), *_model(bundle, experiment, place, run_dir)]
-    # in client mode HDFS logs lines of the run from the driver's start, before the ResourceManager does
+    # in client mode the driver's start, and with it HDFS's first lines about the run, precede the submission to YARN
     begin_ms = rm_record["startedTime"] - (0 if job.deploy_mode == "cluster" else external.SLACK_MS)
     home = run_dir.partition("/dlobd/")[0]
     query = evidence.LogQuery(
@@ -153,8 +153,8 @@ def _run_id(ref: str, out: Path) -> str:
         return ref  # another machine may have prepared the run
     if ref != store.LATEST:
         raise UsageError(
-            f"{ref!r} is neither a YARN application id nor a run id.",
-            "dlobd collect application_N_N, or the run's id, or latest",
+            f"{ref!r} is neither a YARN application ID nor a run ID.",
+            "dlobd collect application_N_N, or the run's ID, or latest",
         )
     waiting = [bundle.run_id for bundle in store.bundles(out) if _waits(bundle)]
     if not waiting:
@@ -179,10 +179,10 @@ def _submitted(run_id: str, rm_url: str) -> str:
     if ids:
         raise UsageError(
             f"The command of run {run_id} was submitted {len(ids)} times: {', '.join(ids)}.",
-            "name one of them by its ID",
+            "name the application by its ID",
         )
     raise UsageError(
-        f"The ResourceManager at {rm_url} knows no application of run {run_id}.",
+        f"The ResourceManager at {rm_url} has no application of run {run_id}.",
         "submit the command that dlobd run --by-hand printed, then collect again",
     )
 
@@ -190,12 +190,12 @@ def _submitted(run_id: str, rm_url: str) -> str:
 def _check_ended(application_id: str, rm_record: JsonObject, rm_url: str) -> None:
     if not rm_record:
         raise UsageError(
-            f"The ResourceManager at {rm_url} knows no {application_id}.",
+            f"The ResourceManager at {rm_url} has no record of {application_id}.",
             "see the ResourceManager's /cluster/apps; it lists the latest "
             "yarn.resourcemanager.max-completed-applications applications",
         )
     if rm_record.get("state") not in application.ENDED:
-        raise UsageError(f"{application_id} is {rm_record.get('state')}.", "collect it when it has ended")
+        raise UsageError(f"{application_id} is {rm_record.get('state')}.", "collect it after its end")
 
 
 def _run_dir(application_id: str, rm_record: JsonObject, place: ExternalHadoop) -> str:
@@ -247,13 +247,13 @@ def _model(bundle: Bundle, experiment: Experiment, place: ExternalHadoop, run_di
 
 
 def _driver(bundle: Bundle, job: Job) -> list[str]:
-    """Redact the driver's files, which the cluster does not have if the driver ran beside spark-submit."""
+    """Redact the driver's logs; return a line for each missing file of a driver that ran beside spark-submit."""
     bundle.redact_driver_logs()
     if job.deploy_mode == "cluster":
         return []
     missing = []
     if not (bundle.logs / "driver.stderr").exists():
-        missing.append("driver log: not here; redirect spark-submit's stderr as in the line of --by-hand")
+        missing.append("driver log: not in the bundle; redirect spark-submit's stderr as in the command of --by-hand")
     if not list(bundle.spans.glob("driver/spans-*")):
-        missing.append(f"driver spans: not here; copy {job.spans_dir} of the machine that ran spark-submit to spans/")
+        missing.append(f"driver spans: not in the bundle; copy {job.spans_dir} from the host of spark-submit to spans/")
     return missing

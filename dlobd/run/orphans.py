@@ -42,7 +42,7 @@ class Submission:
     owner: ProcessId
 
     def orphaned(self) -> bool:
-        """Return True if its dlobd process is certainly dead. The state of a process on another machine is unknown."""
+        """Return True if the run's dlobd process has ended; False if it may run on another machine."""
         here = clock.domain().split("/")
         there = self.domain.split("/")
         if there[0] != here[0] or "unknown" in there[1:] + here[1:]:

@@ -35,7 +35,7 @@ TRIAL_TIMEOUT_S = 120
 
 
 def check(experiment: Experiment, report: Report | None = None) -> None:
-    """Try the model unless it is built in. The same model and data are tried once per process.
+    """Try the model unless it is built in. A combination of model and data is tried once per process.
 
     Raises:
         UsageError: the model does not load, build or train a step, or does not fit the data set.

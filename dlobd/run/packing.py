@@ -38,7 +38,7 @@ from dlobd.paths import PACKAGE, cache_dir, make_writable, sha256_of
 from dlobd.spans import JOB_FAILED_LINE
 
 FORMAT = 4
-"""Version of the archives' content for equal packages."""
+"""Version of the archives' layout. It changes their names, so that old archives are not reused."""
 
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 
@@ -60,7 +60,7 @@ APART = {"dlobd", "py4j", "pyspark"}
 """Packages that reach nodes by --py-files or with Spark."""
 
 BUILD = {"libclang", "pip", "setuptools", "wheel"}
-"""Build and installation tools. TensorFlow and others declare some of them as requirements, but no package of NODES
+"""Build and installation tools. Packages such as TensorFlow require some of these tools, but no package of NODES
 imports them. `launchers.tfos_compat` replaces pkg_resources for TensorFlowOnSpark, because newer setuptools lack it."""
 
 BUILD_FILES = re.compile(r"tensorflow/include/|.*\.(pyi|pxd|h|hpp|cc|a)$|.*/tests/")
@@ -206,7 +206,7 @@ def package() -> Path:
 
 
 def _needed(site: Path) -> list[tuple[Distribution, bool]]:
-    """Return the installed packages to pack, and True for each package that is packed with all files."""
+    """Return the installed packages to pack. True marks a package whose files are all packed."""
     found = importlib.metadata.distributions(path=[str(site)])
     installed = {_normal(each.metadata["Name"]): each for each in found if each.metadata["Name"]}
     requires = {name: _required(name, distribution) for name, distribution in installed.items()}
@@ -228,7 +228,7 @@ def _reached(start: Set[str], requires: Mapping[str, Set[str]], known: Set[str] 
 
 
 def _required(name: str, distribution: Distribution) -> set[str]:
-    """Return the names of a package's requirements. Markers are ignored: other systems' packages are not installed."""
+    """Return the names of a package's requirements. Environment markers are ignored."""
     found = set()
     for requirement in distribution.requires or []:
         if name == "dlobd" or not re.search(r"\bextra\b", requirement.partition(";")[2]):
@@ -241,7 +241,7 @@ def _normal(name: str) -> str:
 
 
 def _recorded(distribution: Distribution) -> str:
-    """Return the version and the record of a package. Raises SetupError for a package that cannot be packed."""
+    """Return a package's name, version and digest of its RECORD. Raises SetupError if it cannot be packed."""
     name = distribution.metadata["Name"]
     if json.loads(distribution.read_text("direct_url.json") or "{}").get("dir_info", {}).get("editable"):
         raise SetupError(
@@ -291,7 +291,7 @@ def _files(distribution: Distribution, site: Path, whole: bool) -> Iterator[Path
 
 
 def _names(path: Path) -> Iterator[str]:
-    """Yield the names in an archive, which is unpacked only as far as necessary."""
+    """Yield the names of an archive's members. The archive is unpacked only as far as the caller reads."""
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             yield from archive.namelist()

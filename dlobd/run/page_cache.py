@@ -32,7 +32,7 @@ class Residency:
 
 
 def prepared(asked: str, paths: Sequence[Path]) -> dict[str, object]:
-    """Bring files into a state of the registry `page-caches`; return the state before and after, as evidence.
+    """Set the files' page-cache state to `asked`, a name of the registry `page-caches`; return both states as evidence.
 
     Raises SetupError if a file cannot be read.
     """
@@ -130,7 +130,7 @@ def environment_residency(parts: Parts) -> dict[str, dict[str, int] | None]:
 
 
 def environment_evidence(before: Mapping[str, object], after: Mapping[str, object]) -> dict[str, object]:
-    """Combine two measurements by part."""
+    """Combine the measurements before and after the run, by part."""
     return {product: {"before": before[product], "after": after[product]} for product in before}
 
 

@@ -55,7 +55,7 @@ class Progress:
             self._draw() if self._moving else self._line(message)
 
     def keep(self, message: str) -> None:
-        """Print a line that stays."""
+        """Print a permanent line."""
         with self._lock:
             self._settle()
             self._line(" ".join(message.split()))
@@ -130,7 +130,7 @@ class _Forgiving:
 _TRAIN = "import TensorFlow, then train"
 _ENDED = "trained, saved, evaluated"
 _FIRST_JOBS = {
-    ("tfos", "feed"): ("TensorFlowOnSpark starts its nodes", f"Spark feeds; the trainers {_TRAIN}"),
+    ("tfos", "feed"): ("TensorFlowOnSpark starts its nodes", f"Spark feeds the trainers, which {_TRAIN}"),
     ("tfos", "read"): (f"TensorFlowOnSpark starts its nodes, which {_TRAIN} on their files",),
     ("barrier", "feed"): (f"Spark starts the barrier stage and feeds the trainers, which {_TRAIN}",),
     ("barrier", "read"): (f"Spark starts the barrier stage, whose trainers {_TRAIN} on their files",),
@@ -151,7 +151,7 @@ class Narrator:
     )
 
     def __init__(self, progress: Callable[[str], None], launcher: str, source: str | None) -> None:
-        """Set the input of dlobd's own training as `source`; None for the user's own script."""
+        """Select the messages for a launcher and the input `source`; None for the user's own script."""
         self._progress = progress
         kind = launcher.removesuffix("-stock")
         jobs = [(f"Got job {i} ", words) for i, words in enumerate(_FIRST_JOBS.get((kind, source or ""), ()))]

@@ -55,7 +55,7 @@ def versions(java: str | None, hadoop: str | None = HADOOP_VERSION) -> dict[str,
 
 
 def git() -> dict[str, str | bool | None] | None:
-    """Return the commit of dlobd's checkout, and whether it has changes; None for an installed wheel."""
+    """Return the commit of dlobd's checkout, and True if files have changed; None for an installed wheel."""
     top = PACKAGE.parent
     if not (top / ".git").exists():
         return None

@@ -47,7 +47,7 @@ PROCESS_COLUMNS = ("user_ns", "system_ns", "reaped_ns", "rss_bytes", "read_bytes
 (`dlobd.tracing.process_use`) were read `later_ns` after the start of the sample. Roots of the assignment do not have
 the columns of threads, because daemons and dlobd have no lanes."""
 CPU_COLUMNS = ("busy_ns", "idle_ns", "stolen_ns")
-"""Columns of the machine, for all cores: `idle_ns` includes waiting for disks; the hypervisor took `stolen_ns`."""
+"""Columns of the machine, for all cores: `idle_ns` includes waiting for disks; `stolen_ns` is steal time."""
 
 _MAIN_CLASS = re.compile(r"[a-z]\w*(\.\w+)*\.[A-Z]\w*")
 
@@ -175,7 +175,7 @@ class Sampler:
         )
 
     def sample(self) -> None:
-        """Write the new processes and one sample."""
+        """Write a line per new process, and a sample."""
         at_ns = clock.monotonic_ns()
         line: dict[str, object] = {"k": "sample", "t": at_ns, "cpu": _cpu()}
         memory = psutil.virtual_memory()
@@ -234,7 +234,7 @@ def _described(process: psutil.Process, name: str) -> dict[str, object]:
 
 
 def _io(process: psutil.Process) -> list[int | None]:
-    """Return the bytes read from disks and written to disks. Only the owner of a process and root may read them."""
+    """Return the bytes that a process read from and wrote to disks; readable for its owner and root only."""
     try:
         counters = process.io_counters()
     except (psutil.AccessDenied, psutil.ZombieProcess):

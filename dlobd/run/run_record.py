@@ -42,7 +42,7 @@ class SetupTimes:
         return timed(self.ns, f"{phase}_ns")
 
     def skip(self, phase: Phase) -> None:
-        """Note that a phase was not necessary."""
+        """Record a phase that was not necessary."""
         self.ns[f"{phase}_ns"] = None
 
 

@@ -4,7 +4,7 @@
     submit    run spark-submit and observe it from exec to exit: the window
     collect   copy logs, spans and records of the cluster into the bundle
     import    evidence -> trace -> attribution
-    check     decide whether the result can be believed
+    check     verify the result
     store     write run.json and the hashes
 
 The steps exchange only files in the bundle, so that all steps after `collect` can be repeated on any machine without a
@@ -64,7 +64,7 @@ _SAMPLER_MARGIN_S = 300.0
 def plan(experiment: Runnable, lent: Lent = None) -> list[str]:
     """Return the steps of `run`, one line per step, with the exact spark-submit line. Starts nothing.
 
-    Facts that only a running cluster knows are in angle brackets, unless a cluster of `dlobd cluster up` is running.
+    Facts of a running cluster are in angle brackets, unless a cluster of `dlobd cluster up` is running.
 
     Raises:
         UsageError: the experiment cannot run at its place, or the user's model or data set does not work.
@@ -167,7 +167,7 @@ def run(
             _execute(this, kind, place)
     except KeyboardInterrupt:
         if run_record.run.status != "interrupted":  # the result was complete
-            reason = f"interrupted after the job had ended: it was {run_record.run.status}"
+            reason = f"interrupted after the job had ended: its status was {run_record.run.status}"
             run_record.note(status="interrupted", reason=reason)
         this.store()
         raise Interrupted(f"interrupted; the evidence so far is in {bundle.path}.") from None

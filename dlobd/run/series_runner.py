@@ -41,7 +41,7 @@ def opened(
     """Open the series of these points in `out`, or create it in memory.
 
     Args:
-        external_cluster: an external cluster.
+        external_cluster: the YARN cluster of all runs; None: a cluster of dlobd.
         axes, scaling: see `Series`.
 
     Raises:
@@ -49,7 +49,7 @@ def opened(
         BundleError: the file exists and is damaged or of a newer version.
     """
     if not points:
-        raise UsageError("A series needs an experiment.", "name one, for example softmax-mnist")
+        raise UsageError("A series needs an experiment.", "name an experiment, for example softmax-mnist")
     cluster = external_cluster.read().fs_uri if external_cluster else ""
     series = Series(dict(points), seed, out, cluster=cluster, axes=axes, scaling=scaling)
     for point in points.values() if external_cluster else ():
@@ -59,7 +59,7 @@ def opened(
     except FileNotFoundError:
         return series
     except (OSError, ValueError) as error:
-        raise BundleError(f"{series.path} cannot be read: {error}.", "remove it to start over") from None
+        raise BundleError(f"{series.path} cannot be read: {error}.", "remove the file to start a new series") from None
     return replace(read(document, series.path), axes=axes, scaling=scaling)
 
 
@@ -81,7 +81,7 @@ class _Recorder(RunObserver):
 def run(
     series: Series, repeats: int, report: Report, keep: Report, external_cluster: ExternalCluster | None = None
 ) -> Series:
-    """Make the missing runs up to a number of repeats. A failed run does not end the series.
+    """Execute the missing runs until every point has `repeats` runs. A failed run does not end the series.
 
     All missing requirements of the points are reported before the first run.
 
@@ -147,7 +147,7 @@ def busy_percent(seconds: float | None = None) -> float:
 
 
 def settled_busy_percent() -> float:
-    """Measure `busy_percent`, and repeat a high measurement: the previous run may still be ending."""
+    """Return `busy_percent`. A high value is measured again, because processes of the previous run may be ending."""
     for _ in range(LOOKS):
         if (busy := busy_percent()) < QUIET_PERCENT:
             break
@@ -155,8 +155,8 @@ def settled_busy_percent() -> float:
 
 
 def _line(number: int, of: int, label: str, record: Run, left_s: float) -> str:
-    wall = f"{record.wall_ns / 1e9:.1f} s" if record.wall_ns else "no wall"
-    rest = "the last one" if not left_s else f"about {left_s / 60:.0f} min left"
+    wall = f"{record.wall_ns / 1e9:.1f} s" if record.wall_ns else "no wall time"
+    rest = "last run" if not left_s else f"about {left_s / 60:.0f} min left"
     at = datetime.now(UTC).strftime("%H:%M")
     why = f" ({record.reason})" if record.reason else ""
     return f"run {number} of {of}: {label} {record.status}{why}, {wall}; {at} UTC, {rest}"

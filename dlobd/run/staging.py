@@ -28,7 +28,7 @@ from dlobd.job.generation import parts_of, write_checksums
 from dlobd.schema import Experiment
 
 FORMAT = 1
-"""Version of the files' content for equal parameters."""
+"""Version of the files' format, part of the directory's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def directory(experiment: Experiment) -> str:
 
 
 def _own_name(experiment: Experiment) -> str:
-    """Return a name for a user's data set with a hash of everything that determines its content.
+    """Return a name for a user's data set, with a hash of the parameters that determine its content.
 
     Its files, which may be large, are identified by size and time.
     """
@@ -104,7 +104,7 @@ def stage(
 
 
 def _write(experiment: Experiment, storage: Storage, base: str, progress: Callable[[str], None]) -> None:
-    """Write all files of a data set. The last file marks the others as complete."""
+    """Write all files of a data set. The last file marks the data set as complete."""
     checksums = {}
     for path, part in parts_of(experiment, base).items():
         progress(f"{path} ({part.bytes / 1e6:.1f} MB)")

@@ -22,7 +22,7 @@ from dlobd.schema import ClockAnchor
 from dlobd.tracing import clock
 
 _APPLICATION = re.compile(r"\bapplication_\d+_\d+\b|\bapp-\d{14}-\d{4}\b")
-"""The application ID of YARN or of Spark's Master."""
+"""Pattern of the application IDs of YARN and of Spark's Master."""
 GRACE_S = 5.0
 """Time between SIGTERM and SIGKILL."""
 _SUBMITTED = "Submitted application application_"
@@ -59,8 +59,8 @@ def submit(
         accept_timeout_s: longest time that YARN may leave the application without an ApplicationMaster.
         logs: directory of driver.stdout and driver.stderr.
         follow: receives each new line of driver.stderr.
-        on_abort: called when dlobd ends the job after `timeout_s` or on KeyboardInterrupt, which is only noted in the
-            window. It receives the application ID, if it is known, and returns the scheduler's diagnostics.
+        on_abort: called with the application ID, if it is known, when dlobd ends the job after `timeout_s` or on
+            KeyboardInterrupt; returns the scheduler's diagnostics. KeyboardInterrupt is recorded, not raised.
     """
     logs.mkdir(parents=True, exist_ok=True)
     stderr_path = logs / "driver.stderr"
@@ -123,7 +123,7 @@ def submit(
 
 
 def before_exec() -> None:
-    """Run in the child before it executes the command: the child ends with this process."""
+    """Arm the kernel's parent-death signal in the child before it executes the command."""
     die_with_parent(signal.SIGKILL)
 
 

@@ -125,7 +125,7 @@ def test_no_network_on_the_first_set_up(alone: Any, tmp_path: Path) -> None:
     ended = alone.run(DLOBD_JARS="", DLOBD_IVY_SETTINGS=str(settings))
     line = (
         r"The Hadoop jars could not be downloaded from the Ivy settings: .*[Cc]onnection refused.*\. Next: check the "
-        r"network; or set DLOBD_IVY_SETTINGS .*; or set DLOBD_JARS .*\."
+        r"network, or set DLOBD_IVY_SETTINGS .*\. Offline: set DLOBD_JARS .*\."
     )
     refused(alone, ended, 3, line)
     assert "attempt 2 of 3 failed" in ended.err

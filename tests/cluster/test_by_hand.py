@@ -92,7 +92,7 @@ def test_a_run_submitted_by_hand_is_collected(shared_cluster, alone, quick_run, 
         assert all(number in one for one in log.read_text().splitlines()), "other applications' lines are not ours"
     unknown = alone("collect", f"{application}0", "--hadoop-conf", str(conf))
     assert unknown.code == 2
-    assert f"knows no {application}0" in unknown.line
+    assert f"has no record of {application}0" in unknown.line
 
 
 def test_an_application_that_dlobd_did_not_prepare(shared_cluster, alone, quick_run) -> None:

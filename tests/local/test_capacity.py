@@ -58,7 +58,7 @@ def test_another_clusters_room_is_known_before_the_upload() -> None:
     now is no refusal; and a cluster that does not say is tried."""
     assert note(NODES) == ""
     busy = note(NODES, "workers=4", "train_samples=1200")
-    assert busy == "the cluster is busy: now there is room for 3 of 4 executors"
+    assert busy == "the cluster is busy: only 3 of 4 executors fit until other jobs end"
     with pytest.raises(SetupError) as refusal:
         note(NODES, "workers=6", "train_samples=1200")
     assert refusal.value.what == (

@@ -216,7 +216,11 @@ def test_a_server_that_always_ends_early(site: Site, tmp_path: Path, lengths: bo
     site.ranges, site.lengths = False, lengths
     site.breaks = [90_000] * 9
     error = refused(site, tmp_path)
-    assert "closed the connection" in error.what if lengths else f"ended after 90000 of {len(ARCHIVE)}" in error.what
+    assert (
+        "closed the connection" in error.what
+        if lengths
+        else f"closed the connection after 90000 of {len(ARCHIVE)}" in error.what
+    )
     assert "0.1 of 0.2 MB are kept." in error.what
     assert "run the same command again" in error.remedy
     assert len(site.asked) == 2
@@ -382,7 +386,7 @@ def test_the_command_fetches_into_the_cache_and_clean_removes_it(
     assert captured.out == f"cifar10 is in {tmp_path}/cache/data/cifar-10\n"
     assert "made-up.tar.gz: " in captured.err
     assert cli.main(["clean", "--yes"]) == 0
-    assert "data sets that were fetched" in command.readouterr().out
+    assert "downloaded data sets" in command.readouterr().out
     assert not (tmp_path / "cache" / "data").exists()
 
 
@@ -404,8 +408,8 @@ def test_the_command_fetches_into_another_folder(
     ("name", "line"),
     [
         ("cifar", "Unknown data set to fetch 'cifar'; did you mean 'cifar10'? Next: dlobd data list"),
-        ("mnist", "mnist need not be fetched."),
-        ("cifar10-partial", "cifar10-partial is a part of cifar10, and comes with a checkout. Next: dlobd data fetch"),
+        ("mnist", "mnist needs no download."),
+        ("cifar10-partial", "cifar10-partial is a part of cifar10 in dlobd's repository. Next: dlobd data fetch"),
     ],
 )
 def test_what_cannot_be_fetched(command: pytest.CaptureFixture[str], name: str, line: str) -> None:
@@ -441,7 +445,7 @@ def test_the_list_says_what_is_there(
                 os.truncate(file.fileno(), batch.bytes)
     assert states()["cifar10"] == ["whole", "184.4", "MB", str(folder)]
     (folder / "test_batch.bin").unlink()
-    assert " ".join(states()["cifar10"]) == "missing it lacks test_batch.bin; dlobd data fetch cifar10"
+    assert " ".join(states()["cifar10"]) == "missing it lacks the files test_batch.bin; dlobd data fetch cifar10"
 
 
 def test_the_table_of_cifar10_is_the_published_one() -> None:

@@ -150,7 +150,7 @@ def test_a_cluster_that_answers_is_ok(tmp_path: Path, hadoop: int) -> None:
     assert [found[part].verdict for part in ("NameNode", "ResourceManager", "NodeManagers")] == ["ok"] * 3
     assert "(dfs.namenode.http-address) answers" in found["NameNode"].what
     assert "/user/somebody" in found["NameNode"].what
-    assert found["NodeManagers"].what == "2 running"
+    assert found["NodeManagers"].what == "2 NodeManagers are running"
     assert (found["container logs"].verdict, bool(found["container logs"].remedy)) == ("absent", True)
 
 
@@ -171,7 +171,7 @@ def test_a_cluster_without_nodes_is_broken(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setitem(HADOOP, "/ws/v1/cluster/metrics", {"clusterMetrics": {"activeNodes": 0}})
     with answering(told) as netloc:
         found = there(conf_of(tmp_path, port_of(netloc), port_of(netloc)))
-    assert (found["NodeManagers"].verdict, found["NodeManagers"].what) == ("broken", "none is running")
+    assert (found["NodeManagers"].verdict, found["NodeManagers"].what) == ("broken", "no NodeManager is running")
 
 
 def test_the_exit_code_is_that_of_a_run() -> None:
@@ -323,7 +323,7 @@ def _no_bytes(device: str) -> TransportEvidence:
     [
         (_down, {}, "RDMA port mlx5_0:1", "DOWN, Disabled"),
         (_without_manager, {}, "RDMA port mlx5_0:1", "no subnet manager"),
-        (_without_gid, {}, "RDMA port mlx5_0:1", "it has no address"),
+        (_without_gid, {}, "RDMA port mlx5_0:1", "the port has no GID"),
         (_without_verbs, {}, "RDMA access", "no uverbs device"),
         (_without_cm, {}, "RDMA access", "rdma_cm cannot be read"),
         (None, {"locked_limit_bytes": lambda: 8 << 20}, "RDMA access", "may lock 8192 KB"),

@@ -90,7 +90,7 @@ def test_a_network_that_is_not_the_containers_is_named(monkeypatch: pytest.Monke
     names(monkeypatch, {"2f1c.dlobd-lan": "10.77.1.3"}, {})
     with pytest.raises(SetupError, match=r"has no 2f1c\.dlobd-wan.* connect this container to network dlobd-wan"):
         entrypoint.name_on("dlobd-wan")
-    with pytest.raises(SetupError, match=r"no name of 10\.77\.1\.3: .*Unknown host"):
+    with pytest.raises(SetupError, match=r"no name for 10\.77\.1\.3: .*Unknown host"):
         entrypoint.name_on("dlobd-lan")
 
 
@@ -133,5 +133,5 @@ def test_a_limit_that_tc_cannot_set_is_told_in_one_line(tc: Path) -> None:
         entrypoint.limit("dlobd-fabric", "2gbit")
     assert refusal.value.line == (
         "tc cannot limit lo: RTNETLINK answers: Operation not permitted. "
-        "Next: leave FABRIC_RATE empty, or allow NET_ADMIN"
+        "Next: leave FABRIC_RATE empty, or add the capability NET_ADMIN"
     )

@@ -101,7 +101,7 @@ def test_kerberos_is_refused_before_anything_is_asked(tmp_path: Path, capsys: py
         (["run", "--hadoop-conf", "none"], "is not a directory"),
         (["run", "--set", "launcher=native", "--set", "input=read", "--hadoop-conf", "."], "scheduler = yarn"),
         (["collect", "application_1_1"], "set HADOOP_CONF_DIR"),
-        (["collect", "job_1", "--hadoop-conf", "."], "is neither a YARN application id nor a run id"),
+        (["collect", "job_1", "--hadoop-conf", "."], "is neither a YARN application ID nor a run ID"),
     ],
 )
 def test_bad_command_lines(

@@ -85,7 +85,7 @@ def test_another_dlobd_is_refused_and_both_are_named(hadoop: Any, other: dict[st
     with pytest.raises(UsageError) as refusal:
         check_nodes(cluster.web())
     assert refusal.value.what.startswith(
-        f"Node two has dlobd {version} at {python}, but this is dlobd {this.version} at {this.python}: "
+        f"Node two has dlobd {version} at {python}, but this machine has dlobd {this.version} at {this.python}: "
     )
     assert "--archive FILE" in refusal.value.remedy
 
@@ -145,12 +145,12 @@ def test_the_plan_says_whether_there_is_an_upload(tmp_path: Path, capsys: pytest
     words = ["run", "softmax-mnist-quick", "--hadoop-conf", str(tmp_path), "--dry-run"]
     assert cli.main(words) == 0
     out = capsys.readouterr().out
-    assert f"the nodes of {tmp_path} have dlobd" in " ".join(out.split())
+    assert f"use dlobd on the nodes of {tmp_path}" in " ".join(out.split())
     assert "spark.yarn.dist.archives" not in out
     assert f"spark.pyspark.python={installation.this().python}" in out
     assert cli.main([*words, "--archive", str(archive)]) == 0
     out = capsys.readouterr().out
-    assert "have dlobd" not in out
+    assert "use dlobd on" not in out
     assert "spark.yarn.dist.archives=hdfs://nn:8020<hdfs-home>/dlobd/cache/<environment>#environment" in out
 
 

@@ -148,11 +148,11 @@ def test_secrets_among_own_settings_stay_out_of_records() -> None:
 @pytest.mark.parametrize(
     ("word", "why"),
     [
-        ("dfs.replication", "--conf dfs.replication: not KEY=VALUE."),
-        ("=2", "--conf =2: not KEY=VALUE."),
-        ("spark.yarn.queue=a", "--conf spark.yarn.queue: not a setting of HDFS, YARN or Hadoop."),
-        ("dfs.namenode.rpc-address=0.0.0.0:1", "the embedded cluster sets it itself. Next: leave it out"),
-        ("fs.defaultFS=s3a://b", "--conf fs.defaultFS: the embedded cluster sets it itself."),
+        ("dfs.replication", "--conf dfs.replication is not KEY=VALUE."),
+        ("=2", "--conf =2 is not KEY=VALUE."),
+        ("spark.yarn.queue=a", "--conf spark.yarn.queue is not a setting of HDFS, YARN or Hadoop."),
+        ("dfs.namenode.rpc-address=0.0.0.0:1", "the embedded cluster sets this key itself. Next: leave it out"),
+        ("fs.defaultFS=s3a://b", "--conf fs.defaultFS: the embedded cluster sets this key itself."),
     ],
 )
 def test_a_wrong_setting_of_hadoop_is_refused(word: str, why: str) -> None:

@@ -83,7 +83,7 @@ def test_large_files_and_links_are_not_read_and_other_shapes_are_described(tmp_p
     assert dict(reading.damage(tmp_path / "bundle")) == {"logs": "is not a directory"}
     assert reading.mismatch({"a": [1, 2]}, dict[str, list[int]]) is None
     assert reading.mismatch({"a": [1, "2"]}, dict[str, list[int]]) == 'a[1] is "2", not a 64-bit integer'
-    assert reading.mismatch(True, int) == "the whole is true, not a 64-bit integer"
+    assert reading.mismatch(True, int) == "the value is true, not a 64-bit integer"
     assert reading.mismatch(10**40, int | None) is not None
-    assert reading.mismatch([], dict[str, int]) == "the whole is an array, not an object"
+    assert reading.mismatch([], dict[str, int]) == "the value is an array, not an object"
     assert isinstance(reading.parse_json("[" * NESTED, list[int]), reading.Damaged)

@@ -43,10 +43,10 @@ def test_the_application_of_a_run_is_found(tmp_path: Path, monkeypatch: pytest.M
     assert manual_submission._run_id(run_id, tmp_path) == run_id
     with pytest.raises(UsageError, match=r"No run in .* is waiting to be collected"):
         manual_submission._run_id("latest", tmp_path)
-    with pytest.raises(UsageError, match="neither a YARN application id nor a run id"):
+    with pytest.raises(UsageError, match="neither a YARN application ID nor a run ID"):
         manual_submission._run_id("softmax", tmp_path)
     for ids, line in (
-        ([], "knows no application of run"),
+        ([], "has no application of run"),
         (["application_1_1", "application_1_2"], "submitted 2 times"),
     ):
         monkeypatch.setattr(orphans, "applications", lambda url, tag, ids=ids: [{"id": one} for one in ids])

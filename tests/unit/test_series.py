@@ -85,7 +85,7 @@ def test_every_run_is_made_once_and_reported_in_a_line(tmp_path: Path, runs: Run
     assert len(lines) == 4
     assert lines[1].startswith("run 2 of 4: ")
     assert "failed (because), 1.0 s" in lines[1]
-    assert lines[3].endswith("the last one")
+    assert lines[3].endswith("last run")
     assert set(found.ended()) == set(found.order(2))
     again, lines = go(series_runner.opened(points("a", "b"), 7, tmp_path), 2)
     assert (len(runs.made), lines) == (4, [])

@@ -102,7 +102,7 @@ def test_pieces_across_blocks(cuts: list[int]) -> None:
 
 @pytest.mark.parametrize("size", [0, -512, 1000])
 def test_a_block_that_hdfs_cannot_have_is_refused(size: int) -> None:
-    with pytest.raises(ValueError, match="is not made of chunks of 512"):
+    with pytest.raises(ValueError, match="is not a multiple of 512 bytes"):
         FileChecksum(size)
 
 

@@ -47,7 +47,7 @@ def test_a_record_is_read_as_written_and_a_refused_one_changes_nothing(bundle: s
     [
         ({"status": "fine"}, "status"),
         ({"wall_ns": 1.5}, "wall_ns"),
-        ({"surprise": 1}, "the whole"),
+        ({"surprise": 1}, "the top level"),
         ({"reason": "two\nlines"}, "reason"),
         ({"clips": [{"kind": "crossing"}]}, "clips/0"),
         ({"experiment_key": "short"}, "experiment_key"),
@@ -134,7 +134,7 @@ def test_find_by_path_id_prefix_and_latest(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("ref", "line"),
     [
-        ("2026", "names 2 runs"),
+        ("2026", "matches 2 runs"),
         ("1999", "there is no run 1999"),
         ("", "there is no run"),
         ("no/path", "there is no run"),

@@ -4,8 +4,8 @@ Three steps slow down the start of each daemon without being useful work:
 - Jetty reads a jar of 56 MB entry by entry, to extract the few files of one web application;
 - Jersey reads the jar again for each package in which it searches for resource classes;
 - the JVM reads, verifies and links about 10,000 classes.
-Therefore a small jar gets the files for the first two steps, and a copy of the large jar lacks these files. A
-class-data-sharing archive of the JVM contains the classes in their memory format; `bench/class_list.py` lists them.
+Therefore dlobd copies the large jar without the files for the first two steps, and writes these files into a small jar.
+A class-data-sharing archive of the JVM contains the classes in their memory format; `bench/class_list.py` lists them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _FROM_PYSPARK = (
 )
 
 _SPLIT = ("hadoop-client-minicluster-", "hadoop-client-api-")
-"""Beginnings of the names of the jars that contain files of `_SCANNED`."""
+"""Name prefixes of the jars that contain files of `_SCANNED`."""
 
 _SCANNED = (
     "webapps/",
@@ -62,20 +62,20 @@ _IN_PLACE = ("-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0")
 
 ARCHIVE_DEADLINE_S = 180
 UNUSED_S = 30 * 86400
-"""Age after which unused files are removed: their Java or pyspark no longer exists."""
+"""Age after which unused files are removed: they belong to a removed Java or pyspark."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClassPath:
-    """The jars of all daemons, and the archive of their classes, if there is one."""
+    """The jars of all daemons and the archive of their classes; `archive` is None if it could not be created."""
 
     jars: tuple[Path, ...]
     archive: Path | None = None
 
     def options(self, conf_dir: Path) -> list[str]:
-        """Return the options for the JVM, which ignores an archive that it cannot use."""
-        # the archive is valid for class paths with the same prefix, so the configuration comes last; no jar has files
-        # of its names
+        """Return the JVM's options for class path and shared class archive. The JVM ignores an unusable archive."""
+        # the class path must begin with that of the archive, so the configuration comes last; no jar has a file of the
+        # same name
         archive = [] if self.archive is None else [*_IN_PLACE, f"-XX:SharedArchiveFile={self.archive}"]
         return [*archive, "-cp", os.pathsep.join(str(entry) for entry in (*self.jars, conf_dir))]
 

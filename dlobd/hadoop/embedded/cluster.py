@@ -78,7 +78,7 @@ class EmbeddedCluster:
     """Cluster of one NameNode, DataNodes, one ResourceManager and NodeManagers, each a JVM on loopback.
 
     A work directory has at most one running cluster, which one command uses at a time. The daemons always end with the
-    process that started them, unless the cluster was started to stay.
+    process that started them, unless it called `start` with `stays`.
     """
 
     def __init__(self, settings: ClusterSettings) -> None:
@@ -218,7 +218,7 @@ class EmbeddedCluster:
         return {name: process.pid for name, process in self._alive().items()}
 
     def status(self) -> ClusterStatus:
-        """Ask every daemon; takes at most a few seconds. Raises ClusterError if the cluster is not started."""
+        """Return the status from requests to all daemons, in a few seconds. Raises ClusterError if none is started."""
         state, alive = self._running(), self._alive()
         manager = daemons.web_address(self._one("resourcemanager"))
         listed = []
@@ -280,7 +280,7 @@ class EmbeddedCluster:
     def restart(self, name: str, timeout_s: float = START_TIMEOUT_S) -> None:
         """Restart a daemon with its configuration and ports, and return when it is ready. A running daemon is killed.
 
-        It takes no lock, because it may serve a job of the command that holds the lock.
+        This method takes no lock, because the command whose job needs the daemon may hold the lock.
 
         Raises ClusterError if there is no such daemon, or it ended or was not ready in time.
         """
@@ -305,7 +305,7 @@ class EmbeddedCluster:
             raise Busy(f"A cluster is up in {self.work_dir}.", "use it, or stop it with dlobd cluster down.")
         left = [*daemons_of(self.work_dir), *containers_of(self.work_dir)]
         if left:
-            report(f"stopping {len(left)} processes of a cluster whose command is gone")
+            report(f"stopping {len(left)} processes of a cluster whose dlobd command has ended")
             end_everything(self.work_dir)
 
     def _start_with_ports(
@@ -361,9 +361,9 @@ class EmbeddedCluster:
     # ---- stop
 
     def stop(self, report: Callable[[str], None] | None = None) -> None:
-        """Stop every daemon and container of the work directory, in an order that allows each to end properly.
+        """Stop every daemon and container of the work directory, in an order that allows a clean shutdown.
 
-        It takes at most 10 s; then all remaining processes are killed. HDFS's content, logs and configuration stay.
+        Remaining processes are killed after 10 s. HDFS's content, logs and configuration stay.
         Raises Busy if another command uses the cluster.
         """
         self._lock.acquire()
@@ -429,7 +429,7 @@ class EmbeddedCluster:
         return self._state
 
     def _alive(self) -> dict[str, ProcessId]:
-        """Return the running daemons. The state file is read, because another command may have restarted a daemon."""
+        """Return the running daemons from the state file: another command may have restarted a daemon."""
         return (read_state(self.work_dir) or self._running()).alive()
 
     def _plans(self, kind: str) -> list[DaemonPlan]:

@@ -44,9 +44,9 @@ class ClusterSettings:
     Args:
         work_dir: directory of all files, including HDFS's content.
         datanode_hosts, nodemanager_hosts: loopback addresses of the daemons, such as 127.0.0.2.
-        log_aggregation: YARN moves containers' logs into HDFS, as most real clusters do; `dlobd run` reads local logs.
-        resource_types: names that YARN knows, such as yarn.io/gpu; no node has such resources.
-        installed: the dlobd installation that nodes report; None on a single machine, where clients need not ask.
+        log_aggregation: YARN aggregates logs in HDFS, as most real clusters do; `dlobd run` needs only local logs.
+        resource_types: resource types to define in YARN, such as yarn.io/gpu; no node has such resources.
+        installed: the dlobd installation that nodes report; None on a single machine, where clients do not check it.
         own: Hadoop settings of the user, which override the templates.
     """
 
@@ -107,8 +107,8 @@ def _loopback(host: str, origin: str) -> str:
     except ValueError:
         pass
     raise UsageError(
-        f"{origin}: {host!r} is not a loopback address, which the embedded cluster needs: it has no authentication.",
-        "for example 127.0.0.2,127.0.0.3",
+        f"{origin}: {host!r} is not a loopback address; the embedded cluster has no authentication.",
+        "use loopback addresses, for example 127.0.0.2,127.0.0.3",
     )
 
 
@@ -127,19 +127,19 @@ SITES = {
 def parse_user_settings(words: Iterable[str], reserved: Collection[str]) -> dict[str, str]:
     """Parse settings of the form KEY=VALUE. Users cannot set `reserved` keys, which the cluster sets itself.
 
-    Raises UsageError if a word has another form, or its key is reserved or no key of Hadoop.
+    Raises UsageError if a word has another form, or its key is reserved or is not a key of Hadoop.
     """
     settings: dict[str, str] = {}
     for word in words:
         key, equals, value = (part.strip() for part in word.partition("="))
         if not equals or not key:
-            raise UsageError(f"--conf {word}: not KEY=VALUE.", "for example --conf dfs.replication=2")
+            raise UsageError(f"--conf {word} is not KEY=VALUE.", "for example --conf dfs.replication=2")
         if _site(key) is None:
             *most, last = dict.fromkeys(prefix.split(".")[0] + "." for prefix in SITES)
-            expected = f"it begins with {', '.join(most)} or {last}"
-            raise UsageError(f"--conf {key}: not a setting of HDFS, YARN or Hadoop.", expected)
+            expected = f"use a key that begins with {', '.join(most)} or {last}"
+            raise UsageError(f"--conf {key} is not a setting of HDFS, YARN or Hadoop.", expected)
         if key in reserved:
-            raise UsageError(f"--conf {key}: the embedded cluster sets it itself.", "leave it out")
+            raise UsageError(f"--conf {key}: the embedded cluster sets this key itself.", "leave it out")
         settings[key] = value
     return settings
 
@@ -154,7 +154,7 @@ def user_name() -> str:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
         raise SetupError(
-            f"The user id {os.getuid()} has no name on this machine, and Hadoop needs one.",
+            f"The user ID {os.getuid()} has no user name on this machine, and Hadoop needs a user name.",
             "run as a user of /etc/passwd.",
         ) from None
 

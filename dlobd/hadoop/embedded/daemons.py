@@ -33,8 +33,7 @@ HTTP_TIMEOUT_S = 5.0
 def java_command(
     java: Java, work_dir: Path, name: str, kind: str, classes: ClassPath, heap_mb: int, arguments: Sequence[str] = ()
 ) -> list[str]:
-    """Return a daemon's command line. Only the first-tier JIT is used: it halves the start-up time, and a daemon mostly
-    waits."""
+    """Return a daemon's command line. Only the first JIT tier is used, which halves the start-up time."""
     log_dir = work_dir / "log" / name
     return [
         str(java.command),
@@ -55,7 +54,7 @@ def java_command(
 
 
 def environment(java: Java, work_dir: Path, host: str) -> dict[str, str]:
-    """Return a daemon's environment. Containers get the allowed variables of a NodeManager.
+    """Return a daemon's environment. Containers inherit a NodeManager's variables of yarn.nodemanager.env-whitelist.
     Raises ClusterError if the name of this host has no address."""
     try:
         address = socket.gethostbyname(host)
@@ -120,8 +119,8 @@ def is_ready(daemon: DaemonPlan, resourcemanager: str, rest: Rest) -> bool:
     """Return True if a daemon is ready.
 
     A DataNode is asked directly, because the NameNode lists a dead DataNode until its heartbeat expires. A NodeManager
-    is ready when the ResourceManager at this web address can assign containers to it. The NameNode is also ready in
-    safe mode, which ends after the last DataNode has reported (`in_safe_mode`).
+    is ready when the ResourceManager at this web address can assign containers to it. A NameNode in safe mode counts as
+    ready: safe mode ends after the last DataNode has reported (`in_safe_mode`).
     """
     if daemon.kind == "namenode":
         return "Safemode" in rest.bean(web_address(daemon), "Hadoop:service=NameNode,name=NameNodeInfo")
@@ -145,7 +144,7 @@ def in_safe_mode(namenode: DaemonPlan, rest: Rest) -> bool:
 
 
 def yarn_nodes(resourcemanager: str, rest: Rest) -> list[JsonObject]:
-    """Return the nodes that the ResourceManager knows."""
+    """Return the nodes that have registered at the ResourceManager."""
     nodes = (rest.get(f"http://{resourcemanager}/ws/v1/cluster/nodes") or {}).get("nodes") or {}
     return list(nodes.get("node") or [])
 

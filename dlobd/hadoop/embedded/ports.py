@@ -39,7 +39,9 @@ def choose_ports(hosts: Sequence[str], base: int | None = None) -> list[int]:
         first = random.randint(low, high - len(hosts))
         if all(_is_free(host, port) for port, host in enumerate(hosts, first)):
             return list(range(first, first + len(hosts)))
-    raise SetupError(f"No block of {len(hosts)} free ports was found between {low} and {high}.", "stop some servers.")
+    raise SetupError(
+        f"No block of {len(hosts)} free ports was found between {low} and {high}.", "stop servers in this range."
+    )
 
 
 def port_base() -> int | None:

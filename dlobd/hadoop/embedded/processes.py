@@ -1,4 +1,4 @@
-"""Processes of dlobd, identified by pid and start time or by a mark that only dlobd sets.
+"""Processes of dlobd, identified by pid and start time, or by a JVM argument that only dlobd sets.
 
 A pid alone is not sufficient to send a signal, because another process may have the pid by then.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MARK = "-Ddlobd.work_dir="
-"""Beginning of a JVM argument of every daemon; the cluster's work directory follows."""
+"""The mark: a JVM argument of every daemon, which the cluster's work directory completes."""
 
 
 _PR_SET_PDEATHSIG = 1

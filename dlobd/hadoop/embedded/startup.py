@@ -30,7 +30,7 @@ wait for it."""
 
 
 class PortClash(Exception):
-    """Error of a daemon whose port was taken after its choice."""
+    """Error: another program took a daemon's port between its choice and the daemon's bind."""
 
 
 def available_memory_bytes() -> int:
@@ -83,7 +83,7 @@ def prepare_directories(work_dir: Path) -> None:
 
 
 class Launch:
-    """Single start of the daemons.
+    """Start of the cluster's daemons on this host.
 
     Args:
         planned: all daemons of the cluster, including NameNode and ResourceManager.
@@ -167,7 +167,7 @@ class Launch:
         if time.monotonic() - began > deadline_s:
             missing = ", ".join(waiting) or "HDFS is still in safe mode"
             raise ClusterError(
-                f"Not ready after {deadline_s:.0f} s: {missing}.",
+                f"The cluster was not ready after {deadline_s:.0f} s: {missing}.",
                 f"see {self._work_dir / 'log'}; if HDFS's content is damaged, remove {self._work_dir}.",
             )
 

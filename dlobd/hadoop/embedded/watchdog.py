@@ -51,7 +51,7 @@ def wait_for_end(owner: ProcessId) -> None:
 
 
 def end_everything(work_dir: Path) -> None:
-    """Kill the daemons and containers of `work_dir`. No process needs an orderly end."""
+    """Kill the daemons and containers of `work_dir`. No process needs a clean shutdown."""
     deadline = time.monotonic() + END_DEADLINE_S
     # repeated until the list is empty: a container may start while the list is made
     while processes := [*daemons_of(work_dir), *containers_of(work_dir)]:
@@ -63,7 +63,7 @@ def end_everything(work_dir: Path) -> None:
 
 
 def main() -> None:
-    """Wait for the owner, then end everything."""
+    """Wait for the owner's end, then kill daemons and containers."""
     work_dir, pid, ticks = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     wait_for_end(ProcessId(pid, ticks))
     end_everything(work_dir)

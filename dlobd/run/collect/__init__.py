@@ -1,1 +1,1 @@
-"""Copies the evidence of an application into its bundle while the cluster has it; one module per source of access."""
+"""Copies an application's evidence into its bundle before the cluster deletes it; one module per kind of access."""

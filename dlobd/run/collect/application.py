@@ -1,4 +1,4 @@
-"""Requests about an application that the ResourceManager knows: its diagnostics, its end and its memory."""
+"""Requests to YARN about an application: its diagnostics, its end and its memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ END_DEADLINE_S = 20.0
 """Timeout for containers of an ended application to exit."""
 
 _SOON_S = (3.0, 3.0)
-"""Timeouts to connect and to answer. Requests are repeated."""
+"""Timeouts for connecting and for the answer. Failed requests are repeated."""
 
 ENDED = ("FINISHED", "FAILED", "KILLED")
 """Final states of an application."""
@@ -32,14 +32,14 @@ def kill_application(rm_url: str, application_id: str) -> None:
 
 
 def abort(rm_url: str, application_id: str) -> str:
-    """Kill an application. Return its earlier diagnostics; empty if the ResourceManager does not answer."""
+    """Kill an application; return its diagnostics before the kill, empty if the ResourceManager does not answer."""
     diagnostics = str(application_record(rm_url, application_id, _SOON_S).get("diagnostics", ""))
     kill_application(rm_url, application_id)
     return diagnostics
 
 
 def await_end(rm_url: str, nm_urls: Sequence[str], application_id: str, kill: bool) -> JsonObject:
-    """Wait until the application is final in the ResourceManager's accounts and its containers have exited.
+    """Wait until the ResourceManager's record of the application is final and its containers have exited.
 
     Args:
         nm_urls: the NodeManagers that may have its containers.
@@ -65,7 +65,7 @@ def await_end(rm_url: str, nm_urls: Sequence[str], application_id: str, kill: bo
 def _charged(record: JsonObject) -> bool:
     """Return True if the application has ended and its memorySeconds are final.
 
-    The scheduler accounts for the last containers shortly after the end and then forgets the application. Its record
+    The scheduler accounts for the last containers shortly after the end and then removes the application. Its record
     then has -1 running containers.
     """
     return record.get("state") in ENDED and record.get("runningContainers", -1) < 0

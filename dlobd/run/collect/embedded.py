@@ -31,7 +31,7 @@ def collect(
     bundle: Bundle,
     kill: bool,
 ) -> list[str]:
-    """Copy logs, spans, event log, REST record, markers and block locations into `bundle`, secrets redacted.
+    """Copy logs, spans, event log, REST record, markers and block locations into `bundle`, with secrets redacted.
 
     Args:
         offsets: the result of `log_offsets` before the run.

@@ -85,7 +85,7 @@ def gather(
 
 
 def _settled(web: HadoopWeb, application_id: str) -> JsonObject:
-    """Return the ResourceManager's record. If YARN aggregates logs, wait until it has done so."""
+    """Return the ResourceManager's record. If YARN aggregates logs, wait until it has aggregated them."""
     deadline = time.monotonic() + AGGREGATION_DEADLINE_S
     while True:
         record = web.application(application_id)
@@ -136,13 +136,13 @@ def _containers(
         return []
     remedy = "aggregation is off; set yarn.log-aggregation-enable=true"
     if aggregated:
-        remedy = "YARN aggregated them, and they could not be read; look at yarn.nodemanager.remote-app-log-dir"
+        remedy = "the aggregated logs could not be read; check yarn.nodemanager.remote-app-log-dir"
     what = ", ".join(lost) if copied else application_id
     return [f"container logs of {what}: NodeManagers have removed them or do not answer, and {remedy}"]
 
 
 def _executors(bundle: Bundle, masters: Iterable[str], nodes: list[tuple[str, str]]) -> dict[str, list[str]]:
-    """Return the NodeManagers that may have an executor container's logs, from the event log and the AM's log."""
+    """Map executor containers to NodeManagers that may have their logs, from event log and ApplicationMaster's log."""
     urls = dict.fromkeys(url for _, url in nodes[:MAX_NODES])
     executors: dict[str, list[str]] = {}
     events = bundle.evidence / "event-log.jsonl"
@@ -184,18 +184,20 @@ def _daemons(web: HadoopWeb, asked: LogQuery, bundle: Bundle) -> list[str]:
     missing = []
     if not _daemon(web.rm_url, "resourcemanager", "", asked, bundle):
         missing.append(
-            "ResourceManager log: none under /logs/ with timestamps as in yarn/base/log4j2-daemons.properties; "
-            "YARN's steps have REST times only"
+            "ResourceManager log: no log under /logs/ has dlobd's timestamps (yarn/base/log4j2-daemons.properties); "
+            "YARN's steps have only REST timestamps"
         )
     if not _daemon(web.webhdfs_url, "namenode", "", asked, bundle):
         missing.append(
-            "NameNode log: none with such timestamps under /logs/; the ends of staging and of the event log are unknown"
+            "NameNode log: no log under /logs/ has dlobd's timestamps; the ends of staging and event log are unknown"
         )
     # a list, because `any` alone would stop at the first NodeManager with lines
     if not sum(_daemon(url, "nodemanager", f"-{i}", asked, bundle) for i, url in enumerate(web.node_urls())):
-        missing.append("NodeManager logs: none with such timestamps under /logs/; localisation and launch are one span")
+        missing.append(
+            "NodeManager logs: none under /logs/ has dlobd's timestamps; localisation and launch are one span"
+        )
     if not sum(_daemon(url, "datanode", f"-{i}", asked, bundle) for i, url in enumerate(_datanodes(web))):
-        missing.append("DataNode client trace: no clienttrace.log under /logs/; HDFS inside Spark's reads is unknown")
+        missing.append("DataNode client trace: no clienttrace.log under /logs/; HDFS time in Spark's reads is unknown")
     return missing
 
 
@@ -207,7 +209,7 @@ def _datanodes(web: HadoopWeb) -> list[str]:
 
 
 def _daemon(url: str, kind: str, suffix: str, asked: LogQuery, bundle: Bundle) -> bool:
-    """Copy the logs of a daemon; return False if none has lines about this application that importers read."""
+    """Copy the log lines about this application; return False if no line has a timestamp for importers."""
     listing = _get(f"{url}/logs/")
     stamped = False
     for name in dict.fromkeys(_LINK.findall((listing or b"").decode(errors="replace"))):
@@ -225,8 +227,7 @@ def _daemon(url: str, kind: str, suffix: str, asked: LogQuery, bundle: Bundle) -
 
 
 def _ours(data: bytes, asked: LogQuery, kind: str) -> Iterator[bytes]:
-    """Return the lines of this application, selected by its ID; HDFS does not know applications, so its lines are
-    selected by time.
+    """Yield the lines of this application: YARN's lines by the application's ID, HDFS's lines by time.
 
     Data of other users of the cluster never goes into a bundle.
     """

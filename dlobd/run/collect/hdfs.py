@@ -19,7 +19,7 @@ from dlobd.job.description import STAGED
 
 @dataclass(frozen=True, slots=True)
 class Hdfs:
-    """The location of evidence in HDFS, and the user who reads it."""
+    """Location of evidence in HDFS, and the user who reads it."""
 
     webhdfs_url: str
     user: str
@@ -57,7 +57,7 @@ def _event_log(client: webhdfs.Client, events_dir: str, application_id: str, bun
     logs = [match[0] for match in sorted(matches, key=lambda match: (-int(match[1] or 0), len(match[0])))]
     if not logs:
         raise ValueError(
-            f"{events_dir} has none of {application_id}; set spark.eventLog.enabled=true and spark.eventLog.dir"
+            f"{events_dir} has no event log of {application_id}; set spark.eventLog.enabled=true and spark.eventLog.dir"
         )
     with client.read(f"{events_dir}/{logs[0]}") as reader:
         bundle.add_bytes(reader.read(), files.EVENT_LOG)
@@ -72,8 +72,7 @@ def _blocks(client: webhdfs.Client, hdfs: Hdfs, train_dir: str, bundle: Bundle) 
 
 
 def _checksums(client: webhdfs.Client, train_dir: str, bundle: Bundle) -> None:
-    """Copy HDFS's checksums of the input files and the checksums noted by staging, which data sets of older versions
-    lack."""
+    """Copy the input files' checksums from HDFS and from staging; data sets of older versions have only HDFS's."""
     with client.read(f"{Path(train_dir).parent}/{STAGED}") as reader:
         noted: dict[str, str] = json.loads(reader.read() or b"{}")
     stored = {}

@@ -28,7 +28,7 @@ Lent: TypeAlias = "EmbeddedCluster | ExternalCluster | ExternalHadoop | None"
 """Cluster that the caller lends: the running cluster of a series, an external cluster, or None."""
 
 Metrics = dict[str, int | None]
-"""Metrics that the collection yields, by name."""
+"""Metrics of `Place.collect`, by name."""
 
 
 class Place(Protocol):
@@ -50,7 +50,7 @@ class Place(Protocol):
         """Return the daemons on this machine by name. Their resource use is sampled, including their children."""
 
     def target(self) -> Target | None:
-        """Return the cluster as the scheduler sees it; None if there is none."""
+        """Return the cluster for the scheduler; None for a place without a cluster."""
 
     def job_fields(self) -> dict[str, str]:
         """Return the fields of Job that name the storage: fs_uri, webhdfs_url, user."""
@@ -70,17 +70,17 @@ class Place(Protocol):
         """
 
     def abort(self, application_id: str) -> str:
-        """End an application after dlobd has ended its driver; return the scheduler's earlier diagnostics."""
+        """End an application after dlobd has ended its driver; return the scheduler's diagnostics before the end."""
 
     def collect(self, window: Window, job: Job | None, bundle: Bundle) -> tuple[list[str], Metrics]:
         """Copy the evidence into the bundle; return a line for each missing source, and metrics.
 
-        The user's own script has no `job`: its files are unknown.
+        `job` is None for the user's own script, whose files are unknown.
         """
 
 
 class PlaceKind(Protocol):
-    """A kind of place."""
+    """Factory of one kind of `Place`."""
 
     evidence: ClassVar[str]
     """Description of the evidence that a run at this place leaves."""
@@ -93,7 +93,7 @@ class PlaceKind(Protocol):
 
     @staticmethod
     def planned(experiment: Runnable, lent: Lent) -> tuple[str, Target | None]:
-        """Describe what `opened` would do, and return the target as far as it is known. Starts nothing.
+        """Describe the steps of `opened`, and return the target as far as it is known. Starts nothing.
         Raises UsageError if the experiment cannot run at this place."""
 
     @staticmethod
@@ -105,11 +105,11 @@ class PlaceKind(Protocol):
 
 
 def kind_of(experiment: Runnable, lent: Lent = None) -> PlaceKind:
-    """Return the kind of place of an experiment. Some kind serves every valid experiment."""
+    """Return the kind of place of an experiment. Every valid experiment has a kind of place."""
     kinds: list[PlaceKind] = [PLACES.get(row.name) for row in PLACES]
     return next(kind for kind in kinds if kind.serves(experiment, lent))
 
 
 def needs_cluster(experiment: Runnable) -> bool:
-    """Return True if at least HDFS must run."""
+    """Return True if the experiment needs at least HDFS."""
     return experiment.scheduler != "none"

@@ -40,7 +40,7 @@ class EmbeddedHadoop:
         datanodes = len(cluster.endpoints.dn_urls)
         if replication > datanodes:
             raise SetupError(
-                f"replication {replication} needs that many DataNodes; this cluster has {datanodes}.",
+                f"replication {replication} needs {replication} DataNodes, but this cluster has {datanodes}.",
                 f"--set replication={datanodes}",
             )
         self.cluster = cluster
@@ -110,7 +110,7 @@ class EmbeddedHadoop:
 
 
 def target_of(cluster: EmbeddedCluster) -> Target:
-    """Return the cluster as spark-submit sees it."""
+    """Return the target for spark-submit on the embedded cluster."""
     return Target(
         client_conf_dir=cluster.client_conf_dir,
         spark_conf_dir=cluster.spark_conf_dir,
@@ -166,7 +166,7 @@ def lent_or_own(lent: Lent, times: SetupTimes, report: Report) -> Iterator[Embed
 
 
 def planned() -> tuple[str, Target]:
-    """Describe what `cluster` would do, and return its target as far as it is known."""
+    """Describe the steps of `cluster`, and return its target as far as it is known."""
     work_dir = work_dir_name(cluster_dir())
     try:
         return f"use the cluster that runs in {work_dir}", target_of(EmbeddedCluster.attach(work_dir, hold=False))

@@ -175,7 +175,7 @@ class ExternalHadoop:
     def _cached_tarball(self, what: str, tarball: packing.Tarball) -> str:
         pieces = self._counted(what, tarball.size_bytes, tarball.chunks())
         if tarball.name.endswith(".gz"):
-            what, pieces = f"{what}, compressed on its way", packing.compressed(pieces)
+            what, pieces = f"{what}, compressed during the upload", packing.compressed(pieces)
         return self._cached(what, tarball.name, tarball.size_bytes, pieces)
 
     def _cached(self, what: str, name: str, size_bytes: int, pieces: Iterator[bytes]) -> str:
@@ -194,7 +194,7 @@ class ExternalHadoop:
                         raise
         except failures() as error:
             remedy = "check its free space and quota, and your permissions there"
-            raise ClusterError(f"HDFS did not take {path}: {' '.join(str(error).split())[:200]}", remedy) from error
+            raise ClusterError(f"HDFS refused {path}: {' '.join(str(error).split())[:200]}", remedy) from error
         finally:
             try:
                 client.delete(part)
@@ -280,7 +280,7 @@ def _uploads(conf: HadoopConf, archive: Path | None) -> bool:
 
 
 def planned_target(conf: HadoopConf, archive: Path | None) -> Target:
-    """Return the cluster as spark-submit sees it. Facts that only the cluster knows are in angle brackets."""
+    """Return the target for spark-submit. Facts that need a request to the cluster are in angle brackets."""
     home, name = "<hdfs-home>/dlobd", packing.ENVIRONMENT
     return Target(
         client_conf_dir=conf.directory,
@@ -334,8 +334,8 @@ class ExternalKind:
         conf = lent.read()
         target = planned_target(conf, lent.archive)
         if target.packed is None:
-            return f"the nodes of {conf.directory} have dlobd", target
-        return f"environment and Spark's jars into HDFS of {conf.directory}, once", target
+            return f"use dlobd on the nodes of {conf.directory}", target
+        return f"upload environment and Spark's jars to HDFS of {conf.directory}, once", target
 
     @staticmethod
     @contextmanager

@@ -161,7 +161,7 @@ class SparkDaemons:
         """Start all daemons and return the Master's address once every Worker has registered.
         Raises ClusterError if a daemon ended or was not ready in time."""
         deadline = time.monotonic() + START_TIMEOUT_S
-        report("Spark Master and Workers")
+        report("starting Spark's Master and Workers")
         try:
             log = self._launch("master.Master", "master", "--host", LOOPBACK, "--port", "0", "--webui-port", "0")
             url = str(self._await(log, _MASTER_URL, deadline)[1])
@@ -235,7 +235,7 @@ class SparkDaemons:
             if time.monotonic() > deadline:
                 raise ClusterError(
                     f"Spark's {log.stem} was not ready within {START_TIMEOUT_S:.0f} s; {_last_line(log)}",
-                    f"look at {log}",
+                    f"see {log}",
                 )
             time.sleep(0.1)
         return match

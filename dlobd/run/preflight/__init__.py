@@ -27,7 +27,7 @@ class Diagnosis:
         verdict: `absent` parts are supplied by dlobd or not needed; `broken` parts make a run fail.
         what: the observation.
         remedy: the next step; empty if none is needed.
-        optional: a run works without this part, so that it never changes the exit code.
+        optional: a run works without this part, so the verdict never changes the exit code.
         remote: the part belongs to an external cluster.
     """
 
@@ -44,12 +44,13 @@ class Absent(SetupError):
 
 
 def diagnose(part: str, check: Callable[[], str], *, optional: bool = False, remote: bool = False) -> Diagnosis:
-    """Run a check, which returns its observation, or raises Absent or the error that a run would have."""
+    """Run a check and return its Diagnosis. The check returns its observation as text; Absent or another error becomes
+    the verdict."""
     try:
         return Diagnosis(part, "ok", check(), "", optional, remote)
     except DlobdError as error:
         verdict: Verdict = "absent" if isinstance(error, Absent) else "broken"
         return Diagnosis(part, verdict, error.what, error.remedy, optional, remote)
     except OSError as error:
-        what, remedy = f"{type(error).__name__}: {error}", "fix this, then run dlobd doctor again"
+        what, remedy = f"{type(error).__name__}: {error}", "fix the cause, then run dlobd doctor again"
         return Diagnosis(part, "broken", what, remedy, optional, remote)

@@ -68,7 +68,7 @@ def cores_of(experiment: Runnable) -> int:
 
 
 def gpus_of(experiment: Runnable) -> int:
-    """Return the GPUs of an executor. A user's own script asks for GPUs in its own options."""
+    """Return the GPUs of an executor. A user's own script requests GPUs by its options."""
     return int(isinstance(experiment, Experiment) and experiment.device == "gpu")
 
 
@@ -96,7 +96,7 @@ def embedded(settings: ClusterSettings) -> Cluster:
 
 def check_yarn(experiment: Runnable, cluster: Cluster) -> None:
     """Check that an idle cluster can hold the job; otherwise YARN would leave the application in ACCEPTED without a
-    reason. Raises SetupError if the job needs more than YARN can ever give."""
+    reason. Raises SetupError if the job needs more than the idle cluster has."""
     executor_mb = cluster.rounded(experiment.executor_memory_mb + experiment.executor_overhead_mb)
     cores, largest = cores_of(experiment), cluster.maximum_allocation
     asked = f"{experiment.executor_memory_mb} + {experiment.executor_overhead_mb} MB"
@@ -119,7 +119,7 @@ def check_yarn(experiment: Runnable, cluster: Cluster) -> None:
 
 
 def room(experiment: Runnable, cluster: Cluster) -> int:
-    """Return the number of executors that fit beside the ApplicationMaster (one vcore) on its cheapest node."""
+    """Return the number of executors that fit beside the ApplicationMaster (one vcore) on the best node for it."""
     executor_mb = cluster.rounded(experiment.executor_memory_mb + experiment.executor_overhead_mb)
     cores, master_mb = cores_of(experiment), _master_mb(experiment, cluster)
     fitting = [_fit(node, executor_mb, cores) for node in cluster.nodes]
@@ -196,7 +196,7 @@ def check_gpus(experiment: Runnable) -> None:
         return
     count = gpus_here()
     if not count:
-        hidden = f", and {VISIBLE} names none" if visible_gpus() == [] else ""
+        hidden = f", and {VISIBLE} names no GPU" if visible_gpus() == [] else ""
         raise SetupError(f"device gpu: no NVIDIA GPU was found on this machine{hidden}.", ON_CPU)
     if experiment.scheduler == "yarn":
         raise SetupError(

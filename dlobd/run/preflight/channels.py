@@ -1,12 +1,12 @@
-"""Checks whether this machine can exchange gradients by RDMA, IPoIB and shared memory.
+"""Checks this machine for RDMA, IPoIB and shared memory, by which ranks can exchange gradients.
 
     1  RDMA devices                         5  interfaces of IPoIB
     2  their ports                          6  UCX, built with verbs
     3  hardware or software                 7  a loopback transfer of one second, counted by the device
     4  permissions of this user             8  the channels that the user requires
 
-All diagnoses of 1 to 7 are optional: a run also works over Ethernet. The checks look at a `Machine`, so that tests can
-provide one.
+All diagnoses of 1 to 7 are optional: a run also works over Ethernet. The checks read a `Machine`, which tests can
+replace.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ def carry_bytes(device: str) -> TransportEvidence:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_LIMIT_S, check=False)
     except subprocess.TimeoutExpired:
-        raise OSError(f"no end within {PROBE_LIMIT_S:.0f} s") from None
+        raise OSError(f"the probe did not end within {PROBE_LIMIT_S:.0f} s") from None
     if done.returncode:
-        raise OSError((done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"])[-1])
+        raise OSError((done.stderr.strip().splitlines() or [f"the probe exited with code {done.returncode}"])[-1])
     return TransportEvidence.from_attrs(json.loads(done.stdout.splitlines()[-1]))
 
 
@@ -169,13 +169,15 @@ def _port(device: Device, port: Port) -> str:
     layer = port.link_layer or "link layer unknown"
     what = f"{port.state or 'state unknown'}, {port.phys_state or 'link unknown'}, {layer}{rate}, {gids}"
     if port.state == "INIT" and port.link_layer == "InfiniBand":
-        raise SetupError(f"{what}: no subnet manager has set it up", "start opensm, or ask the fabric's admin")
+        raise SetupError(
+            f"{what}: no subnet manager has configured the port", "start opensm, or ask the fabric's admin"
+        )
     if port.state != "ACTIVE" or port.phys_state not in ("LinkUp", None):
         below = device.parent or next((gid.interface for gid in port.gids if gid.interface), "")
         remedy = f"bring up {below}" if below else "connect its cable, and bring up its link"
         raise SetupError(what, remedy)
     if not port.gids:
-        raise SetupError(f"{what}: it has no address", "give its interface an IPv4 address")
+        raise SetupError(f"{what}: the port has no GID", "give its interface an IPv4 address")
     return what
 
 
@@ -188,7 +190,7 @@ def _hardware(present: Sequence[Device]) -> str:
     if soft:
         what = f"{', '.join(soft)}: Soft-RoCE, functional only"
         raise Absent(what, "use it for tests; its times do not show the speed of RDMA")
-    raise Absent("/sys does not show whether the devices are hardware", "mount /sys")
+    raise Absent("/sys has no information about the devices' hardware", "mount /sys")
 
 
 # ---- 4: permission
@@ -198,14 +200,15 @@ def _access(machine: Machine) -> str:
     node = machine.root / "dev/infiniband"
     verbs = sorted(node.glob("uverbs*"))
     if not verbs:
-        raise SetupError("/dev/infiniband has no uverbs device", "modprobe ib_uverbs; in a container, --device")
+        remedy = "modprobe ib_uverbs; in a container, add --device=/dev/infiniband"
+        raise SetupError("/dev/infiniband has no uverbs device", remedy)
     closed = [path.name for path in (*verbs, node / "rdma_cm") if not os.access(path, os.R_OK | os.W_OK)]
     if closed:
         what = f"/dev/infiniband: {', '.join(closed)} cannot be read and written"
         raise SetupError(what, "modprobe rdma_ucm, or give this user access")
     limit_bytes = machine.locked_limit_bytes()
     if limit_bytes is not None and limit_bytes < LOCKED_BYTES:
-        what = f"this user may lock {limit_bytes >> 10} KB of memory, and verbs need {LOCKED_BYTES >> 10}"
+        what = f"this user may lock {limit_bytes >> 10} KB of memory, and verbs need {LOCKED_BYTES >> 10} KB"
         raise SetupError(what, "ulimit -l unlimited, or memlock in /etc/security/limits.conf")
     try:
         machine.load("libibverbs.so.1")
@@ -230,7 +233,7 @@ def _interfaces(machine: Machine) -> list[interfaces.Interface]:
 def _ipoib(machine: Machine) -> str:
     ports = [one for one in _interfaces(machine) if one.type == interfaces.INFINIBAND]
     if not ports:
-        raise Absent("no interface is of type 32", "no action needed, unless a run uses channel=ipoib")
+        raise Absent("no IPoIB interface (type 32)", "no action needed, unless a run uses channel=ipoib")
     descriptions = [
         f"{one.name} {one.state or 'state unknown'}, {one.mode or 'mode unknown'}, MTU {one.mtu_bytes or 'unknown'}, "
         f"{', '.join(one.addresses) or 'no IPv4 address'}"
@@ -259,7 +262,7 @@ def _transfer(machine: Machine, name: str, ucx: Diagnosis) -> str:
         plane = verdict("transfer", Channel(f"rdma@{name}"), [machine.carry_bytes(name)])
     except OSError as error:
         remedy = f"see the lines 'RDMA port {name}' and 'RDMA access' above"
-        raise SetupError(f"no bytes came through: {error}", remedy) from error
+        raise SetupError(f"no bytes were transferred: {error}", remedy) from error
     if plane.kind != "verbs":
         what = f"NOT RDMA, but {plane.kind}: {plane.evidence[-1]}"
         raise SetupError(what, "read the counters of this device while ib_write_bw runs")
@@ -302,7 +305,7 @@ def _ip_required(spec: Channel, machine: Machine) -> str:
     ipoib = spec.transport == "ipoib"
     every = [one.name for one in _interfaces(machine) if not ipoib or one.type == interfaces.INFINIBAND]
     if not every:
-        what = "IPoIB absent: no interface is of type 32" if ipoib else "there is no interface"
+        what = "IPoIB absent: no interface is of type 32" if ipoib else "there is no network interface"
         raise SetupError(what, "modprobe ib_ipoib, or use channel=tcp")
     errors = []
     for name in [spec.device] if spec.device else every:
@@ -318,10 +321,10 @@ def _ip_required(spec: Channel, machine: Machine) -> str:
 def _shm_required(machine: Machine) -> str:
     place = machine.root / "dev/shm"
     if not os.access(place, os.W_OK | os.X_OK):
-        raise SetupError("/dev/shm cannot be written", "mount a tmpfs there; in a container, --shm-size")
+        raise SetupError("/dev/shm cannot be written", "mount a tmpfs there; in a container, set --shm-size")
     space = os.statvfs(place)
     free_bytes = space.f_bavail * space.f_frsize
     if free_bytes < LOCKED_BYTES:
-        what = f"/dev/shm has {free_bytes >> 20} MB free, and a fusion buffer needs {LOCKED_BYTES >> 20}"
-        raise SetupError(what, "make it larger; in a container, --shm-size=1g")
+        what = f"/dev/shm has {free_bytes >> 20} MB free, and a fusion buffer needs {LOCKED_BYTES >> 20} MB"
+        raise SetupError(what, "enlarge it; in a container, set --shm-size=1g")
     return f"/dev/shm, {free_bytes >> 20} MB free"

@@ -18,19 +18,19 @@ VERSION, PYTHON = "yarn.nodemanager.dlobd.version", "yarn.nodemanager.dlobd.pyth
 """Properties of yarn-site.xml on nodes that have dlobd; `yarn/base/installed.properties` sets them."""
 
 GPU = "yarn.io/gpu"
-"""YARN's name of the resource."""
+"""Name of YARN's resource type for GPUs."""
 
 ANSWER_S = (3.0, 5.0)
 """Timeouts of `dlobd doctor` for connecting and between two bytes. They are short because the user is waiting."""
 
 
 def nodes_have_dlobd(conf: HadoopConf) -> bool:
-    """Return True if the configuration says that the nodes have dlobd, so that nothing must be uploaded."""
+    """Return True if the configuration declares dlobd on the nodes, so that nothing must be uploaded."""
     return bool(conf.get(VERSION))
 
 
 def check_nodes(web: HadoopWeb) -> None:
-    """Ask at most MAX_NODES NodeManagers for version and path of their dlobd, which must equal ours.
+    """Ask at most MAX_NODES NodeManagers for version and path of their dlobd, which must equal this machine's.
     Raises UsageError if a node has another dlobd or does not report it."""
     here = installation.this()
     for host, url in islice(web.nodes(), MAX_NODES):
@@ -39,8 +39,8 @@ def check_nodes(web: HadoopWeb) -> None:
         if there != here:
             report = f"has {there}" if there.version else f"does not report its dlobd at {url}/conf"
             raise UsageError(
-                f"Node {host} {report}, but this is {here}: the job would run with another dlobd.",
-                "run the same image on both sides (docker compose build, then up), or bring --archive FILE",
+                f"Node {host} {report}, but this machine has {here}: the job would run with another dlobd.",
+                "run the same image on both sides (docker compose build, then up), or use --archive FILE",
             )
 
 
@@ -51,7 +51,7 @@ def check_capacity(experiment: Runnable, web: HadoopWeb) -> str:
     vcores.
 
     Returns:
-        A note if the job must wait for other applications now; else an empty string.
+        A note if the job must wait for running applications; else an empty string.
 
     Raises SetupError if the job never fits.
     """
@@ -74,7 +74,7 @@ def check_capacity(experiment: Runnable, web: HadoopWeb) -> str:
     free = [capacity.Node(node.free_memory_mb, None) for node in nodes]
     room = capacity.room(experiment, capacity.Cluster(free, minimum_mb, maximum))
     if experiment.workers > room:
-        return f"the cluster is busy: now there is room for {room} of {experiment.workers} executors"
+        return f"the cluster is busy: only {room} of {experiment.workers} executors fit until other jobs end"
     return ""
 
 
@@ -93,14 +93,14 @@ def _nodemanagers(conf: HadoopConf) -> str:
     address, _ = active_resourcemanager(conf, ANSWER_S)
     count = running_nodes(address, ANSWER_S)
     if not count:
-        what = "none is running" if count == 0 else f"{address.netloc} does not report how many run"
+        what = "no NodeManager is running" if count == 0 else f"{address.netloc} does not report their number"
         raise SetupError(what, f"see {address.url}/cluster/nodes")
-    return f"{count} running"
+    return f"{count} NodeManagers are running"
 
 
 def _dlobd_on_nodes(conf: HadoopConf) -> str:
     if not nodes_have_dlobd(conf):
-        return "uploaded before the first run"
+        return "dlobd is uploaded before the first run"
     check_nodes(HadoopWeb.connect(conf, user_name()))
     return f"each node has {installation.this()}"
 
@@ -108,8 +108,8 @@ def _dlobd_on_nodes(conf: HadoopConf) -> str:
 def _container_logs(conf: HadoopConf) -> str:
     key = "yarn.log-aggregation-enable"
     if conf.get(key).lower() == "true":
-        return f"{key}=true: YARN keeps them in HDFS"
-    what = f"{key} is not true: NodeManagers delete them after a while"
+        return f"{key}=true: YARN stores container logs in HDFS"
+    what = f"{key} is not true: NodeManagers delete the logs after some time"
     raise Absent(what, "no action needed for dlobd run; run dlobd collect soon after a manual submission ends")
 
 

@@ -69,7 +69,7 @@ def exit_code(diagnoses: Sequence[Diagnosis]) -> int:
 def _python() -> str:
     version = ".".join(map(str, sys.version_info[:3]))
     if not (3, 11) <= sys.version_info[:2] <= (3, 13):
-        raise SetupError(f"{version}; 3.11, 3.12 or 3.13 is required", "install one of them, and dlobd with it")
+        raise SetupError(f"{version}; 3.11, 3.12 or 3.13 is required", "install dlobd with one of these versions")
     return f"{version}, {sys.executable}"
 
 
@@ -81,7 +81,7 @@ def _packages() -> str:
         except metadata.PackageNotFoundError:
             missing.append(name)
     if missing:
-        raise SetupError(f"{', '.join(missing)} not installed", "reinstall dlobd with pip")
+        raise SetupError(f"missing packages: {', '.join(missing)}", "reinstall dlobd with pip")
     return ", ".join(versions)
 
 
@@ -95,7 +95,7 @@ def _jars() -> str:
     directory = Path(given).expanduser() if given else cache_dir() / "jars"
     missing = [jar for jar in JARS if not (directory / jar.file_name).is_file()]
     if missing:
-        what = f"{len(missing)} of {len(JARS)} are missing from {directory}"
+        what = f"{len(missing)} of {len(JARS)} jars are missing from {directory}"
         if given:
             raise SetupError(what, "put them there, or unset DLOBD_JARS")
         size_mb = sum(jar.size_bytes for jar in missing) / 1e6
@@ -105,7 +105,7 @@ def _jars() -> str:
         again = "dlobd clean --yes; the next run downloads them again"
         remedy = "replace them, or unset DLOBD_JARS" if given else again
         raise SetupError(f"wrong sha256 for {', '.join(wrong)} in {directory}", remedy)
-    return f"{len(JARS)} with correct sha256 in {directory}"
+    return f"{len(JARS)} jars with correct sha256 in {directory}"
 
 
 def _memory() -> str:
@@ -158,7 +158,7 @@ def _cluster() -> str:
     embedded = _running()
     if embedded is None:
         raise Absent(
-            "none is running",
+            "no cluster is running",
             "no action needed: a run starts its own cluster. To keep a cluster running: dlobd cluster up",
         )
     status = embedded.status()
@@ -166,15 +166,15 @@ def _cluster() -> str:
     if dead or status.safe_mode:
         why = f"{', '.join(dead)} not ready" if dead else "the NameNode is in safe mode"
         raise SetupError(why, "dlobd cluster down, then up")
-    return f"up {status.up_s:.0f} s, {status.applications} applications"
+    return f"running for {status.up_s:.0f} s, {status.applications} applications"
 
 
 def _clocks() -> str:
     resolution_ns = round(time.get_clock_info("monotonic").resolution * 1e9)
     anchor = clock.anchor()
-    what = f"monotonic clock resolution {resolution_ns} ns; wall clock paired with it to {anchor.error_ns} ns"
+    what = f"monotonic clock resolution {resolution_ns} ns; wall clock paired with it within {anchor.error_ns} ns"
     if "unknown" in anchor.domain:
-        raise SetupError(f"{what}; boot id or time namespace cannot be read", "mount /proc")
+        raise SetupError(f"{what}; boot ID or time namespace cannot be read", "mount /proc")
     return what
 
 

@@ -20,7 +20,7 @@ class PackedInstallation:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Cluster of a job, as its clients see it."""
+    """Cluster of a job: the settings for its clients."""
 
     client_conf_dir: Path  # directory of core-site.xml, hdfs-site.xml, yarn-site.xml
     spark_conf_dir: Path  # directory of log4j2.properties with %nano timestamps
@@ -28,7 +28,7 @@ class Target:
     fs_uri: str
     bind_ip: str  # the address that driver, executors and ranks advertise
     tmp_dir: Path  # temporary directory; files of a killed driver are removed with the cluster
-    master: str = ""  # address of Spark's own Master, if there is one
+    master: str = ""  # address of Spark's own Master; empty without a Master
     spark_home: Path | None = None  # SPARK_HOME with the Workers' files; None: the directory of pip's pyspark
     events_dir: str = "/spark-events"  # directory in HDFS
     packed: PackedInstallation | None = None  # installation for nodes without dlobd
@@ -61,7 +61,7 @@ class Submission:
 
 
 class Scheduler(Protocol):
-    """Interface for starting executors."""
+    """Interface of a scheduler, which starts the executors of a job."""
 
     def command(self, submission: Submission, target: Target | None, evidence: Path) -> Command:
         """Return the submit command.

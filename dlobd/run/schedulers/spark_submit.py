@@ -15,11 +15,11 @@ DRIVER_MEMORY_MB = 512
 
 
 def jvm_log(file: str | Path) -> str:
-    """Return options for a JVM log with System.nanoTime timestamps: start-up, pause and exit. log4j also reports its
+    """Return options for a JVM log of start-up, pauses and exit with System.nanoTime timestamps. log4j also reports its
     start on stderr, by the wall clock.
 
-    If the recorder is off, only start and end of the JVM are logged, and no RPC calls, so that the measured cost of
-    recording includes these logs."""
+    If the recorder is off, the JVM logs only its start and end, and Spark logs no RPC calls. The measured cost of
+    recording therefore includes these logs."""
     if tracing.switched_off():
         return _JVM_LOG.format(tags="", file=file, more="-Drpc.log.level=off")  # variable of log4j2-spark.properties
     return _JVM_LOG.format(tags="startuptime,", file=file, more="-Dlog4j2.StatusLogger.level=INFO")
@@ -59,7 +59,7 @@ def _one_task(submission: Submission) -> dict[str, str]:
 
 
 def driver_address(target: Target) -> dict[str, str]:
-    """Return the address of a driver beside spark-submit."""
+    """Return the settings for the address of a driver beside spark-submit."""
     return {"spark.driver.host": target.bind_ip, "spark.driver.bindAddress": target.bind_ip}
 
 

@@ -1,7 +1,7 @@
 """Spark without YARN: Spark's own Master and Workers, as processes (standalone) or in the driver's JVM (local-cluster).
 
 `dlobd.run.place.standalone` runs the processes. For local-cluster no process is started before the job, and none
-remains after it. It is the smallest environment that looks like a cluster to an executor.
+remains after it. It is the smallest environment in which executors run as on a cluster.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DAEMON_MEMORY_MB = 256
 """Heap of a Master or Worker."""
 
 MAX_WORKERS = 2
-"""Maximum number of Workers. A Worker runs several executors, so more Workers would only cost memory."""
+"""Maximum number of Workers. A Worker runs several executors, so more Workers would only use memory."""
 
 
 class StandaloneScheduler:

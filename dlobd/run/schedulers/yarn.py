@@ -17,7 +17,7 @@ from dlobd.run.schedulers.spark_submit import (
 
 AM_MEMORY_MB = 512
 MIN_OVERHEAD_MB = 384
-"""Spark's own minimum of memory besides a JVM's heap: spark.yarn.am.memoryOverhead, spark.driver.memoryOverhead."""
+"""Spark's minimum memory overhead of a JVM: spark.yarn.am.memoryOverhead, spark.driver.memoryOverhead."""
 
 GPUS = "gpus.sh"
 """Script of jobs/ that reports the GPUs of an executor's container. YARN copies it there."""

@@ -34,7 +34,7 @@ def test_a_large_data_set_is_made_on_the_nodes(dlobd: Any, way: tuple[str, ...])
     seed = f"seed={100 + len(way)}"  # a data set of its own
     ended = dlobd.run(*LARGE, *way, seed, within_s=500)
     assert ended.code == 0, ended.err
-    assert "making data set synthetic on the nodes" in ended.err
+    assert "Spark generates data set synthetic on the nodes" in ended.err
     explained(ended.bundle)
     run = ended.bundle.read_json()
     assert warnings_of(run) == []
