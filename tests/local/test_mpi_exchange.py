@@ -174,7 +174,7 @@ def test_a_wrong_secret_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
         join()
     """
     with MpiJob(code, 2, secrets={1: "another"}) as job:
-        assert "its secret is not that of the run" in job.ends(1)[2].splitlines()[-1]
+        assert "the secret of this end is not the run's secret" in job.ends(1)[2].splitlines()[-1]
         assert "rank 1 did not reach" in job.ends(0)[2].splitlines()[-1]
     assert "does not know the run's secret" in capfd.readouterr().err
 

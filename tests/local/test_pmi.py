@@ -126,7 +126,7 @@ def test_a_missing_rank_is_named() -> None:
 
 
 def test_a_wrong_secret_is_refused(server: PmiServer, capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(RendezvousError, match="its secret is not that of the run"):
+    with pytest.raises(RendezvousError, match="the secret of this end is not the run's secret"):
         connect_pmi(server.address, 0, 2, b"another", soon())
     until_refused(server, "does not know the run's secret")
     assert capfd.readouterr().err.count("\n") == 1

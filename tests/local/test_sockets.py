@@ -251,7 +251,7 @@ def test_a_silent_peer_delays_no_other_and_is_refused(
     late = dialled(listener)
     assert len(exactly(late, authentication.GREETING_BYTES + 1)) == authentication.GREETING_BYTES
     late.close()
-    assert "it did not complete within 0.05 s" in capfd.readouterr().err
+    assert "it did not complete the handshake within 0.05 s" in capfd.readouterr().err
 
 
 def test_a_listener_that_does_not_know_the_secret_gets_no_message() -> None:

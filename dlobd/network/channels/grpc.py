@@ -2,8 +2,8 @@
 
     Send       call of the connecting end that carries a message; it returns once the other end has taken the message
     Receive    call of the connecting end that is answered with the next message of the other end. One such call is
-               always pending, so at most one message is ready before it is requested
-    Attend     call that lasts as long as the connection; its end informs the other end that the caller has left
+               always pending, so the connecting end prefetches at most one message
+    Attend     call that lasts as long as the connection; its end signals that the connecting end has left
 
 gRPC's Python interface takes and returns `bytes`: a sender copies all data of other types to `bytes`, gRPC's core
 copies those into its slices, and the receiver joins the slices and copies them into its buffers. These copies are the
@@ -50,7 +50,7 @@ KEEPALIVE = (
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
 )
-"""A vanished host is noticed after 30 s, as with library sockets."""
+"""A vanished host is detected after 30 s, as in library `sockets`."""
 
 CLIENT = (
     *UNLIMITED,
@@ -67,13 +67,13 @@ SERVER = (
     *UNLIMITED,
     *KEEPALIVE,
     ("grpc.so_reuseport", 0),
-    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),  # the default forbids such keepalive
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),  # the default forbids pings at this interval
     ("grpc.http2.max_ping_strikes", 0),
 )
 
 
 class GrpcChannel(IpChannel):
-    """Channel of library `grpc`. It cannot set a source address: `connect` fails if the routes lead elsewhere."""
+    """Channel of library `grpc`. It cannot set a source address: `connect` fails if the route has another."""
 
     library = LIBRARY
     capabilities: ClassVar[base.Capabilities] = base.Capabilities()
@@ -269,7 +269,7 @@ class GrpcConnection(base.Connection):
         else:
             message = b"".join([base.view(part) for part in parts])
         if len(message) > MAX_BYTES:
-            raise base.NotSupported(f"gRPC cannot carry a message of {len(message)} bytes; its limit is {MAX_BYTES}")
+            raise base.NotSupported(f"gRPC cannot carry a message of {len(message)} bytes; the limit is {MAX_BYTES}")
         self._put(message, deadline_s)
         self._traffic.sent_messages += 1
         self._traffic.sent_bytes += len(message)
@@ -279,7 +279,8 @@ class GrpcConnection(base.Connection):
         message = self._next(deadline_s)
         room = sum(part.nbytes for part in into)
         if len(message) > room:
-            raise base.MessageTooLong(f"a message of {len(message)} bytes from {self.peer} does not fit into {room}")
+            size = len(message)
+            raise base.MessageTooLong(f"a message of {size} bytes from {self.peer} does not fit into {room} bytes")
         left = memoryview(message)
         for part in into:
             size = min(part.nbytes, left.nbytes)
@@ -514,7 +515,7 @@ def _timeout_s(deadline_s: float) -> float:
 
 
 def _abort(context: grpc.ServicerContext, why: str, code: grpc.StatusCode = grpc.StatusCode.UNAVAILABLE) -> Exception:
-    """Abort a call by an exception of gRPC; never returns."""
+    """Abort a call. It never returns, because gRPC raises an exception."""
     context.abort(code, why)
     return AssertionError("abort raises")
 
