@@ -39,7 +39,7 @@ class HostProcess:
     """Process of a measurement on a host, with a plan as its argument. The end of the context kills it."""
 
     def __init__(self, module: str, plan: object, host: Host, failure: str, patience_s: float) -> None:
-        self._failure = failure  # beginning of the message of a failure
+        self._failure = failure  # start of the error message
         self._patience_s = patience_s
         self._process = subprocess.Popen(
             [*host.command, sys.executable, "-m", module, json.dumps(plain(plan))],

@@ -214,7 +214,7 @@ def test_a_rank_that_stands_still_is_named_at_the_deadline() -> None:
         for rank in (0, 2):
             status, out, _ = job.ends(rank)
             assert status  # 7, or that of a crash where a call of MPI was left behind
-            assert "time: rank 1 did not reach 'who is stuck?'" in out.splitlines()[-1]
+            assert "time: rank 1 did not reach the rendezvous 'search for the blocked rank'" in out.splitlines()[-1]
 
 
 def test_mpi_starts_once_in_a_process() -> None:

@@ -44,7 +44,7 @@ def test_all_gather_returns_the_values_of_all_ranks(size: int) -> None:
 
 
 def test_missing_ranks_are_named(store: KeyValueStore) -> None:
-    with closing(client(store, 1)) as own, pytest.raises(RendezvousError, match="rank 0 and rank 2 did not reach 'x'"):
+    with closing(client(store, 1)) as own, pytest.raises(RendezvousError, match="rank 0 and rank 2 did not reach the rendezvous 'x'"):
         own.all_gather("x", "1", time.monotonic() + 0.1)
 
 
@@ -85,9 +85,9 @@ def test_a_wrong_secret_is_refused(store: KeyValueStore, capfd: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        (b"{", "no JSON object"),
-        (b"[]", "no JSON object"),
-        (b"\xff\xfe", "no JSON object"),
+        (b"{", "not a JSON object"),
+        (b"[]", "not a JSON object"),
+        (b"\xff\xfe", "not a JSON object"),
         (b"{}", "rank None of 3"),
         (b'{"rank": 3}', "rank 3 of 3"),
         (b'{"rank": "0"}', "rank '0' of 3"),

@@ -557,7 +557,7 @@ class PendingSend:
 
 
 def wait(ready: select.poll, polls: bool, deadline_s: float, late: str) -> None:
-    """Wait until the socket is ready, after a call that would block; do not wait if the call has waited in the kernel.
+    """Poll a socket that is not ready, for at most TICK_S, if `polls`; otherwise the last call has waited already.
 
     Raises DeadlinePassed with the message `late`.
     """

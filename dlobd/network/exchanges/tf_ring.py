@@ -1,4 +1,4 @@
-"""TensorFlow's collectives: MultiWorkerMirroredStrategy, a ring all-reduce over its gRPC, inside each step."""
+"""TensorFlow's collectives: MultiWorkerMirroredStrategy, a ring all-reduce over TensorFlow's gRPC, inside each step."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from dlobd.schema import NotMeasured
 
 
 class TfRing:
-    """The exchange `tf-ring`."""
+    """Exchange `tf-ring`."""
 
     inside_step: ClassVar[bool] = True
     synchronous: ClassVar[bool] = True
     not_measured: ClassVar[NotMeasured | None] = NotMeasured(
         "channel",
         "tensorflow",
-        "TensorFlow's ring all-reduce runs inside each step, over its own gRPC: no boundary of ours lies in between",
+        "TensorFlow's ring all-reduce runs inside each compiled step, so dlobd cannot separate it from the computation",
     )
 
     def __init__(self, settings: Settings) -> None:

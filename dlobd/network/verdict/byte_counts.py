@@ -172,9 +172,10 @@ def _compared(counts: Counts, need: ByteCounts, framing: Framing, mtu_bytes: int
     expected = f"{need.sent_bytes:,}" + f" and {again_bytes:,} retransmitted by TCP" * bool(again_bytes)
     if counts.sent_packets is not None:
         payload = without_headers(counts.sent_bytes, counts.sent_packets, framing)
-        return f"; sent without headers: {payload:,} bytes, {payload / payload_bytes - 1:+.1%} relative to {expected}"
+        deviation = f"{100 * (payload / payload_bytes - 1):+.1f} %"
+        return f"; sent without headers: {payload:,} bytes, {deviation} relative to {expected}"
     expected_bytes = wire_bytes(payload_bytes, framing, mtu_bytes)
     if expected_bytes is None:
         return "; the size of the headers is unknown, because the MTU is unknown"
-    deviation = f"{counts.sent_bytes / expected_bytes - 1:+.1%}"
+    deviation = f"{100 * (counts.sent_bytes / expected_bytes - 1):+.1f} %"
     return f"; expected with headers: {expected_bytes:,} bytes sent, deviation {deviation}"

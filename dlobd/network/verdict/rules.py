@@ -377,7 +377,7 @@ def _by_devices(host: _Host, need: ByteCounts) -> HostVerdict | None:
 
 def _in_parts(host: _Host, need: ByteCounts) -> HostVerdict | None:
     if host.tcp_share is not None and not host.not_by_tcp and host.claimed != {"tcp"}:
-        return HostVerdict("mixed", (f"TCP connections carried {host.tcp_share:.0%} of the bytes",))
+        return HostVerdict("mixed", (f"TCP connections carried {100 * host.tcp_share:.0f} % of the bytes",))
     if len(host.claimed) > 1:
         return HostVerdict("mixed", (f"the library reports several kinds: {', '.join(sorted(host.claimed))}",))
     return None
