@@ -1,4 +1,4 @@
-"""The injection log: the ground truth of every fault, as the injector measured it.
+"""Injection log: the ground truth of every fault, as the injector measured it.
 
 Attribution never reads it. Standard library only, because processes of the job write to it as well.
 """
@@ -17,7 +17,7 @@ FILE = "injections.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """A fault during [start_ns, end_ns) on CLOCK_MONOTONIC: its measured interval, not the requested one. `point` is an
+    """Fault during [start_ns, end_ns) on CLOCK_MONOTONIC: its measured interval, not the requested one. `point` is an
     injection point of the self-test, or the name of another fault."""
 
     point: str
@@ -27,7 +27,7 @@ class Injection:
 
     @property
     def ns(self) -> int:
-        """The measured duration."""
+        """Measured duration."""
         return self.end_ns - self.start_ns
 
 
@@ -49,7 +49,8 @@ def inject(
 ) -> None:
     """Wait in the calling thread, and log the delay.
 
-    `since_ns`: the start of the delay, if the job has been held up since an earlier time; by default now."""
+    `since_ns`: the start of the delay, if the job has been held up since an earlier time; by default the current
+    time."""
     start_ns = time.monotonic_ns() if since_ns is None else since_ns
     wait(seconds)
     write(directory, Injection(point, round(seconds * 1e9), start_ns, time.monotonic_ns()))
@@ -66,7 +67,7 @@ def write(directory: Path, injection: Injection) -> None:
 
 
 def read(directory: Path) -> list[Injection]:
-    """Return all records by their start."""
+    """Return all records, sorted by start."""
     try:
         lines = (directory / FILE).read_text().splitlines()
     except FileNotFoundError:

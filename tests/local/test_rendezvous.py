@@ -44,7 +44,10 @@ def test_all_gather_returns_the_values_of_all_ranks(size: int) -> None:
 
 
 def test_missing_ranks_are_named(store: KeyValueStore) -> None:
-    with closing(client(store, 1)) as own, pytest.raises(RendezvousError, match="rank 0 and rank 2 did not reach the rendezvous 'x'"):
+    with (
+        closing(client(store, 1)) as own,
+        pytest.raises(RendezvousError, match="rank 0 and rank 2 did not reach the rendezvous 'x'"),
+    ):
         own.all_gather("x", "1", time.monotonic() + 0.1)
 
 
