@@ -48,7 +48,7 @@ Function = Callable[..., Any]
 """Function of the job that a delay replaces."""
 
 Armed = Callable[[], int | None]
-"""Function that returns the time on CLOCK_MONOTONIC from which a delay holds up the job; None if none would now."""
+"""Function that returns the time on CLOCK_MONOTONIC from which a delay holds up the job; None while it would not."""
 
 
 def install(directory: str) -> None:

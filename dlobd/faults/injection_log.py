@@ -17,8 +17,8 @@ FILE = "injections.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """Fault during [start_ns, end_ns) on CLOCK_MONOTONIC: its measured interval, not the requested one. `point` is an
-    injection point of the self-test, or the name of another fault."""
+    """Fault during [start_ns, end_ns) on CLOCK_MONOTONIC: its measured interval, not the requested interval. `point` is
+    an injection point of the self-test, or the name of another fault."""
 
     point: str
     asked_ns: int

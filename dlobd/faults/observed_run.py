@@ -22,7 +22,7 @@ class ObservedRun:
     """Run that is about to begin or in progress. Logs and containers of earlier runs are ignored.
 
     directory: directory of the injection log.
-    bundles: the directory in which the bundle appears; None if `began` announces the bundle.
+    bundles: directory in which the bundle appears; None if `began` announces the bundle.
     other: ID of an application to ignore, without the word `application`: _1795257292722_0001.
     over: set at the end of the run; every fault ends then.
     """

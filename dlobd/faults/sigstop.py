@@ -52,7 +52,7 @@ _GATE = _Gate()
 @contextmanager
 def stopped(targets: Callable[[], Sequence[ProcessId]]) -> Iterator[bool]:
     """Stop processes while the context lasts. Yield False if they were not stopped in time. `targets` is called
-    until all its processes are stopped, because a process may be starting another one."""
+    until all its processes are stopped, because a process may be starting another process."""
     processes: list[ProcessId] = []
     try:
         yield _stop_all(targets, processes)
@@ -88,7 +88,7 @@ def stop(
     within_s: float = STOPPED_WITHIN_S,
 ) -> None:
     """Stop processes for some time, or until `over`, and log the interval. Log nothing if no process appears
-    `within_s`."""
+    within `within_s`."""
     search_until_s = time.monotonic() + within_s
     while not targets():
         if time.monotonic() > search_until_s or over.wait(SEARCH_S):

@@ -51,7 +51,7 @@ class Measurement:
 @dataclass(frozen=True, slots=True)
 class Difference:
     """Comparison of recording on with off, for one figure. `pairs`: differences within a repeat, in nanoseconds;
-    `ratio`: the median of the ratios within a repeat, None without a repeat."""
+    `ratio`: the median of the ratios within a repeat, None without a complete repeat."""
 
     on: Spread
     off: Spread

@@ -119,7 +119,7 @@ def _facts(rans: Sequence[SelftestRun]) -> list[str]:
     disk = "" if any(ran.plan.disk_bytes_per_s for ran in rans) else "; no slow disk"
     controls = sum(ran.plan.control for ran in rans)
     repeats = sum(bool(ran.plan.attempt) for ran in rans)
-    number = f"{len(rans)} runs of {first.experiment}, {controls} of them controls, {repeats} repetitions"
+    number = f"{len(rans)} runs of {first.experiment}, including {controls} controls and {repeats} repetitions"
     return [
         f"{first.started_at[:10]}, {machine.get('processor')}, {machine['cores']} cores",
         ", ".join(labels),

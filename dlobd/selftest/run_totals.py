@@ -96,7 +96,7 @@ def compared(delayed: Sequence[RunTotals], controls: Sequence[RunTotals]) -> lis
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Wall time of a run without delays, split into touched spans, which had a delay elsewhere, and the other spans.
+    """Wall time of a run without delays, split into touched spans (delayed in other runs) and the other spans.
 
     `asleep_ns`: the part of the other spans in waits whose duration was read from the run. No work happens there that
     could be delayed.

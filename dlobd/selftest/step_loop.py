@@ -1,7 +1,7 @@
 """Measures the cost of recording in a step: the real training loop, with the recorder on and off in one process.
 
 Recording is switched every `BLOCK_STEPS` steps, in random order within a pair, so that drift affects both halves. A
-process gives one value, because another process has another memory layout. The records of a block are written before
+process gives one value, because the memory layout differs between processes. The records of a block are written before
 its time ends. The training data lies in memory, so that only the step itself can hide the cost.
 
     python -m dlobd.selftest.step_loop DIRECTORY SEED      one loop; the last line is a `Loop` as JSON

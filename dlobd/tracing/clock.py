@@ -1,7 +1,7 @@
 """Clocks: the monotonic clock of all measurements, and its relation to the wall clock of third-party logs.
 
-A clock domain is (host, boot, time namespace). Inside one, Python's `monotonic_ns` and the JVM's `System.nanoTime`
-read the same CLOCK_MONOTONIC and compare directly; log4j writes the latter with `%nano`.
+A clock domain is (host, boot, time namespace). Within a domain, Python's `monotonic_ns` and the JVM's
+`System.nanoTime` read the same CLOCK_MONOTONIC and are comparable; log4j writes `System.nanoTime` as `%nano`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def timed(into: MutableMapping[str, int | None], name: str) -> Iterator[None]:
 
 
 def host_name() -> str:
-    """Return YARN's NM_HOST, unless it is unset, an address, localhost or this host's name; then the kernel's name."""
+    """Return YARN's NM_HOST if it is set, no address, not localhost, and not the kernel's host name; else that name."""
     kernel, yarn = socket.gethostname(), os.environ.get("NM_HOST", "")
     is_address = yarn.replace(".", "").isdecimal()
     same = yarn.partition(".")[0] in ("localhost", kernel.partition(".")[0])

@@ -1,4 +1,4 @@
-"""The offset between two clocks, as an interval that contains the true offset. Pure.
+"""Offset between two clocks, as an interval that contains the true offset. Pure.
 
 A message cannot arrive before it was sent. So a message from a to b bounds b - a from above, and a message from b to a
 bounds it from below, for any delay in the network: no symmetry of delays is assumed. Between messages the offset is
@@ -58,7 +58,7 @@ class Bounds:
 
 
 class Offset:
-    """The offset of clock b from clock a. Raises ValueError without an exchange, or if a clock ran backwards."""
+    """Offset of clock b from clock a. Raises ValueError without an exchange, or if a clock ran backwards."""
 
     def __init__(self, exchanges: Iterable[Exchange]) -> None:
         ordered = sorted(exchanges, key=lambda exchange: exchange.sent_a_ns)

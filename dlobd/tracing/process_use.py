@@ -1,4 +1,4 @@
-"""The Linux kernel's counters of a process and its threads in /proc: time on a core, waiting for a core, disk reads.
+"""Linux's counters of a process and its threads in /proc: time on a core, waiting for a core, disk reads.
 
 The kernel drops a thread's waiting time when the thread ends, so this module keeps the last waiting times. A
 process's CPU clock includes the core time of ended threads.
@@ -29,7 +29,7 @@ class ThreadTimes:
 
 
 class Threads:
-    """The threads of one process. `java`: True for a JVM, whose first thread only starts Java's main thread."""
+    """Threads of one process. `java`: True for a JVM, whose first thread only starts Java's main thread."""
 
     def __init__(self, pid: int, java: bool = False) -> None:
         self._directory = f"/proc/{pid}/task"

@@ -1,4 +1,4 @@
-"""The recorder: `with span(kind)` writes an interval to the crash-proof file of this process.
+"""Recorder: `with span(kind)` writes an interval to the crash-proof file of this process.
 
 A file is append-only JSON lines; `dlobd.evidence.recorder.LINES` has their members. Lines are buffered, and written at
 least every `FLUSH_S` and whenever the outermost span of a thread ends; a written line survives `kill -9`. A span that

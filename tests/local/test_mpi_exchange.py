@@ -176,7 +176,7 @@ def test_a_wrong_secret_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
     with MpiJob(code, 2, secrets={1: "another"}) as job:
         assert "the secret of this end is not the run's secret" in job.ends(1)[2].splitlines()[-1]
         assert "rank 1 did not reach" in job.ends(0)[2].splitlines()[-1]
-    assert "does not know the run's secret" in capfd.readouterr().err
+    assert "does not have the run's secret" in capfd.readouterr().err
 
 
 ONE_BY_ONE = """

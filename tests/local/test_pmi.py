@@ -128,7 +128,7 @@ def test_a_missing_rank_is_named() -> None:
 def test_a_wrong_secret_is_refused(server: PmiServer, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(RendezvousError, match="the secret of this end is not the run's secret"):
         connect_pmi(server.address, 0, 2, b"another", soon())
-    until_refused(server, "does not know the run's secret")
+    until_refused(server, "does not have the run's secret")
     assert capfd.readouterr().err.count("\n") == 1
     for one in speakers(server, 2):
         one.close()
@@ -139,7 +139,7 @@ def test_garbage_on_the_port_is_refused(server: PmiServer, said: bytes) -> None:
     _, host, port = server.address.split(":")
     with socket.create_connection((host, int(port)), PATIENCE_S) as stranger:
         stranger.sendall(said)
-        until_refused(server, "does not speak as a channel of dlobd")
+        until_refused(server, "does not speak the protocol of dlobd's channels")
     for one in speakers(server, 2):
         one.close()
 

@@ -81,7 +81,7 @@ def test_a_rank_that_says_bye_is_not_dead(store: KeyValueStore) -> None:
 def test_a_wrong_secret_is_refused(store: KeyValueStore, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(RendezvousError, match="the secret of this end is not the run's secret"):
         StoreClient(store.address, 0, b"another", soon())
-    assert "does not know the run's secret" in capfd.readouterr().err
+    assert "does not have the run's secret" in capfd.readouterr().err
     client(store, 0).close()
 
 

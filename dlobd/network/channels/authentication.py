@@ -28,7 +28,7 @@ HANDSHAKE_S = 5.0  # timeout of the listening end for the hello, which costs the
 
 
 class Refused(ChannelError):
-    """Error of a peer that does not know the run's secret, or does not speak this protocol."""
+    """Error of a peer that does not have the run's secret, or does not speak this protocol."""
 
 
 def nonce() -> bytes:
@@ -61,12 +61,12 @@ def answer(secret: bytes, greeting: bytes, hello: bytes) -> bytes | None:
 
 
 def check(secret: bytes, greeting: bytes, hello: bytes, answer: bytes, peer: str) -> None:
-    """Raise Refused unless the answer to a hello proves that the listening end knows the secret."""
+    """Raise Refused unless the answer to a hello proves that the listening end has the secret."""
     if answer == REFUSAL:
         raise Refused(f"{peer} refused this end: the secret of this end is not the run's secret")
     expected = _proof(secret, b"listen", _nonce_of(greeting), _nonce_of(hello))
     if not hmac.compare_digest(answer, expected):
-        raise Refused(f"{peer} does not know the run's secret")
+        raise Refused(f"{peer} does not have the run's secret")
 
 
 def report(address: str, peer: str, why: str) -> None:

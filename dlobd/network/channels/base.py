@@ -1,4 +1,4 @@
-"""The contract of a channel library: whole messages between two ends, in memory that the caller provides.
+"""Interface of a channel library: whole messages between two ends, in memory that the caller provides.
 
     1. Peers connect to the `address` of a listener; it listens at no other address.
     2. `connect` retries until its deadline, because ranks start in any order.

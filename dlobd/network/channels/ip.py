@@ -60,7 +60,7 @@ def traffic_over(interface: interfaces.Interface | None) -> Traffic:
 
 
 class IpChannel:
-    """Base of channels whose connections are TCP connections.
+    """Base class of channels whose connections are TCP connections.
 
     Without a device (an interface), a listener uses loopback and a connection follows the kernel's routes. The secret
     may be empty.

@@ -146,7 +146,7 @@ class MpiSession:
 
         Args:
             what: start of the error message, such as `MPI did not complete an all-reduce`.
-            sleep: sleep between polls, because this rank only waits for others.
+            sleep: sleep between polls, because this rank only waits for other ranks.
             given_up: function that returns True once the caller has stopped waiting.
 
         Raises DeadlinePassed: MPI is unusable afterwards; ChannelError: MPI has failed.

@@ -11,7 +11,7 @@ A call blocks in the kernel (SO_RCVTIMEO, MSG_WAITALL), so that a long message i
 that arrives; close to its deadline it polls instead. A receiver first polls SPINS times. While a started send is
 pending, it waits for both directions: two ends that send to each other need no second thread.
 
-Both ends prove that they know the run's secret when they connect (`dlobd.network.channels.authentication`). The bytes
+Both ends prove that they have the run's secret when they connect (`dlobd.network.channels.authentication`). The bytes
 are neither encrypted nor signed.
 """
 
@@ -49,7 +49,7 @@ SPINS = 20
 the core (sched_yield), so that ranks on a shared core do not stall each other."""
 
 KEEPALIVE_IDLE_S, KEEPALIVE_INTERVAL_S, KEEPALIVE_COUNT = 10, 5, 4
-"""A receiver notices after 30 s that the peer's host has vanished. A sender waits for its deadline: TCP_USER_TIMEOUT
+"""A receiver detects after 30 s that the peer's host has vanished. A sender waits for its deadline: TCP_USER_TIMEOUT
 would also end connections whose receiver is only slow (tcp(7))."""
 
 NEAR_US, NEAR_SEND_BYTES = 33, 100_000
@@ -81,7 +81,7 @@ class SocketsChannel(IpChannel):
     capabilities: ClassVar[base.Capabilities] = base.Capabilities(begins=True)
 
     def listen(self, device: str = "") -> SocketsListener:
-        """Listen on an interface. Raises UsageError or SetupError if it cannot be used."""
+        """Listen on an interface. Raises UsageError, SetupError: the interface cannot be used."""
         self._check_open()
         host = local_address(self._transport, device or self._device)
         listener = SocketsListener(host, self._secret, self._connected)
@@ -89,7 +89,8 @@ class SocketsChannel(IpChannel):
         return listener
 
     def connect(self, address: str, deadline_s: float) -> SocketsConnection:
-        """Connect; raise Refused if the other end does not know the secret, SetupError for a wrong route."""
+        """Connect. Raises Refused: the other end does not have the secret; SetupError: the route uses another
+        interface."""
         host, port = parse_address(LIBRARY, address)
         source = source_towards(self._transport, self._device, host)
         while True:
@@ -164,7 +165,7 @@ class SocketsChannel(IpChannel):
 
 @dataclass(slots=True)
 class _Handshake:
-    """A connected peer that is not authenticated yet."""
+    """Connected peer that is not authenticated yet."""
 
     connected: socket.socket
     peer: str
@@ -178,7 +179,7 @@ class _Handshake:
 class SocketsListener(base.AcceptQueue["SocketsConnection"]):
     """Listener with a thread that authenticates all new peers concurrently.
 
-    A peer that does not know the run's secret, speaks another protocol, or stays silent for HANDSHAKE_S is refused with
+    A peer that does not have the run's secret, speaks another protocol, or stays silent for HANDSHAKE_S is refused with
     one line on stderr; the listener continues. `host` is never the wildcard address. Raises SetupError: the address
     cannot be bound.
     """
@@ -272,13 +273,13 @@ class SocketsListener(base.AcceptQueue["SocketsConnection"]):
             return False
         one.received += more
         if not authentication.begins_well(one.received):
-            one.fault = "it does not speak as a channel of dlobd"
+            one.fault = "it does not speak the protocol of dlobd's channels"
         elif not more:
             one.fault = "it closed the connection before it was authenticated"
         elif len(one.received) < authentication.HELLO_BYTES:
             return None
         elif (answer := authentication.answer(self._secret, one.greeting, bytes(one.received))) is None:
-            one.fault = "it does not know the run's secret"
+            one.fault = "it does not have the run's secret"
             one.answer = authentication.REFUSAL
         else:
             one.answer = answer
@@ -448,12 +449,12 @@ class SocketsConnection(base.Connection):
             raise self._lost(error) from error
         except BaseException as error:
             if begun or message.size < whole or not isinstance(error, base.DeadlinePassed):
-                # the peer cannot know where the next message starts
+                # the peer cannot find the start of the next message
                 self._end_with(f"a message to {self.peer} was cut off: {error}")
             raise
 
     def _next_length(self, deadline_s: float) -> int:
-        """Receive the length of the next message, which becomes the current one."""
+        """Receive the length of the next message, which becomes the current message."""
         while self._end - self._start < LENGTH.size:
             if self._start == self._end:
                 self._start = self._end = 0

@@ -177,7 +177,7 @@ def barrier(mesh: Mesh, deadline_s: float) -> None:
     """Wait until all ranks have called it. Raises ExchangeFailed: a peer is gone or late.
 
     This is the dissemination barrier (Hensgen, Finkel and Manber 1988): in each of ceil(log2(size)) rounds a rank sends
-    a token to one rank and receives a token from another.
+    a token to one rank and receives a token from another rank.
     """
     token = bytearray(1)
     distance = 1

@@ -1,4 +1,4 @@
-"""The contract of an exchange, which combines gradients between `tape.gradient` and their application.
+"""Interface of an exchange, which combines gradients between `tape.gradient` and their application.
 
     1. `environment` returns variables that a rank's process needs before it joins. Launchers only pass on
        the addresses of all ranks.

@@ -132,7 +132,8 @@ class MpiPeers(Peers):
         self._dead = self._store.first_dead()
 
     def _who_is_stuck(self) -> str:
-        """Name the live ranks that do not report a passed deadline: they are blocked elsewhere."""
+        """Name the live ranks that do not join the search: they have not passed the deadline, and are blocked
+        elsewhere."""
         try:
             self._store.all_gather("search for the blocked rank", "", time.monotonic() + STUCK_S)
         except RendezvousError as error:

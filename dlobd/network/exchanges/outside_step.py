@@ -45,7 +45,7 @@ JOIN_S = 60.0
 
 DEADLINE_S = 60.0
 """Timeout of one exchange: 64 MB over 1 Gbit/s take a second. No exchange waits while a rank evaluates or saves,
-because all exchanges have ended by then."""
+because its peers have ended by then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +224,7 @@ class OutsideStepExchange(ABC):
 
 
 def _with_device(channel: Channel, address: str) -> Channel:
-    """Add the address that the launcher gave this rank as the device of a tcp channel without one."""
+    """Add the address that the launcher gave this rank as the device of a tcp channel without a device."""
     if channel.device or channel.transport != "tcp":
         return channel
     return Channel(f"{channel.transport}@{socket.gethostbyname(address.rpartition(':')[0])}")

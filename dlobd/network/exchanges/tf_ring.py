@@ -32,7 +32,7 @@ class TfRing:
 
     @staticmethod
     def environment(peers: Sequence[str], rank: int) -> Mapping[str, str]:
-        """Return TF_CONFIG, the cluster specification: rank 0 is the chief, the others are workers."""
+        """Return TF_CONFIG, the cluster specification: rank 0 is the chief, the other ranks are workers."""
         workers = {"worker": list(peers[1:])} if len(peers) > 1 else {}
         task = {"type": "worker", "index": rank - 1} if rank else {"type": "chief", "index": 0}
         return {"TF_CONFIG": json.dumps({"cluster": {"chief": list(peers[:1]), **workers}, "task": task})}

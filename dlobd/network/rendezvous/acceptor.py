@@ -19,7 +19,7 @@ class RendezvousError(Exception):
 
 
 class RankServer(ABC):
-    """Server that accepts clients that know the secret, and serves each in a thread, until `close`.
+    """Server that accepts clients with the secret, and serves each client in a thread, until `close`.
 
     Other clients are refused, with one line on stderr. Raises SetupError: the address cannot be bound.
     """

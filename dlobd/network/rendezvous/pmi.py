@@ -251,7 +251,7 @@ def connect_pmi(address: str, rank: int, ranks: int, secret: bytes, deadline_s: 
     """Return a connection that speaks PMI, once all ranks have connected.
 
     MPI takes its descriptor as PMI_FD, together with PMI_RANK and PMI_SIZE. The caller closes it after MPI has ended.
-    Raises RendezvousError: the server is late, does not know the secret, refuses this rank, or reports a missing rank.
+    Raises RendezvousError: the server is late, does not have the secret, refuses this rank, or reports a missing rank.
     """
     channel = SocketsChannel("tcp", "", secret)
     try:
@@ -280,6 +280,6 @@ def _parse(line: bytes) -> dict[str, str]:
 
 
 def _send_reason(connection: SocketsConnection, why: str) -> None:
-    """Send the reason of a refusal, unless the connection speaks PMI already: MPI would not understand it."""
+    """Send the reason of a refusal, unless the connection speaks PMI already, because MPI could not parse it."""
     with suppress(ChannelError):  # the client is gone, or the socket is detached
         connection.send(why.encode()[:_WHY_BYTES], time.monotonic() + LINE_S)

@@ -1,4 +1,4 @@
-"""The key-value store: a server in the driver through which ranks exchange short texts, such as their addresses.
+"""Key-value store: a server in the driver through which ranks exchange short texts, such as their addresses.
 
     rank r                                       store
       {"rank": r}                        --->               the connection was authenticated before: see
@@ -95,7 +95,7 @@ class KeyValueStore(RankServer):
 
 
 class StoreClient:
-    """A rank's connection to the store. Raises RendezvousError if the store does not answer in time or does not know
+    """A rank's connection to the store. Raises RendezvousError if the store does not answer in time or does not have
     the secret."""
 
     def __init__(self, address: str, rank: int, secret: bytes, deadline_s: float) -> None:
@@ -130,7 +130,7 @@ class StoreClient:
         return dead if isinstance(dead, int) else None
 
     def close(self) -> None:
-        """Say bye and disconnect. May be called twice."""
+        """Send `bye` and disconnect. May be called twice."""
         with suppress(ChannelError):  # the store is gone
             _send(self._connection, {"bye": True}, time.monotonic() + ANSWER_S)
         self._channel.close()
@@ -150,7 +150,7 @@ def _send(connection: SocketsConnection, message: Message, deadline_s: float) ->
 
 
 def _receive(connection: SocketsConnection, deadline_s: float) -> Message:
-    """Receive a JSON object. Raises RendezvousError for anything else."""
+    """Receive a JSON object. Raises RendezvousError for any other message."""
     memory = bytearray(MESSAGE_BYTES)
     try:
         size = connection.recv(memory, deadline_s)

@@ -49,8 +49,8 @@ from dlobd.record.run import Plane
 PARTLY = 0.1  # TCP connections with less than this fraction of the bytes only set up the exchange
 
 WHOLLY = 0.99
-"""TCP connections with this fraction carried all bytes: a library counts bytes given to the kernel, of which the kernel
-may not have sent the last ones."""
+"""TCP connections with this fraction carried all bytes: the library counts bytes given to the kernel, and
+the kernel may not have sent the last bytes."""
 
 NOTICEABLE = 0.01  # devices and interfaces with less than this fraction of the bytes are not listed
 

@@ -1,6 +1,6 @@
 """UCX context for one transport, and a worker with one endpoint: completion of requests, and waiting for them.
 
-A context allows a single transport and device, so that UCX cannot fall back to another one:
+A context allows a single transport and device, so that UCX cannot fall back to another transport:
 
     tcp, ipoib    UCX_TLS=tcp UCX_NET_DEVICES=INTERFACE
     rdma          UCX_TLS=rc UCX_NET_DEVICES=DEVICE:PORT

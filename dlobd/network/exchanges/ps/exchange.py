@@ -38,7 +38,7 @@ FAREWELL_S = 1.0  # timeout for telling a server that this rank leaves: few byte
 
 
 class PsPeers(Peers):
-    """A rank's connections to all parameter servers, and its server process, if it has one."""
+    """A rank's connections to all parameter servers, and its server process, if any."""
 
     def __init__(
         self,

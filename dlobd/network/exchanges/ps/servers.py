@@ -6,7 +6,7 @@
       ...                           <-->               the subclass answers
       empty message                 --->               this worker leaves
       a text, as JSON               --->               this worker leaves because of a failure, which the server reports
-      to the others
+      to the other workers
 
 The last answer of a call is OK and the result; or FAILED, followed by the reason.
 """
