@@ -32,7 +32,7 @@ class Injection:
 
 
 def claim(directory: Path, point: str, index: int) -> bool:
-    """Return True in exactly one process per delay, so that each delay is injected once."""
+    """Claim a delay: return True in exactly one process, so that each delay is injected once."""
     try:
         os.close(os.open(directory / f"{point.replace('/', '-')}.{index}", os.O_CREAT | os.O_EXCL))
     except FileExistsError:

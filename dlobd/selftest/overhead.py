@@ -78,7 +78,7 @@ def measure(
     report: Callable[[str], None],
 ) -> list[Measurement]:
     """Execute all runs, with their bundles in `out`; `report` gets one line per run. A failed run has no figures, and
-    does not end the measurement. Raises as `dlobd.run.runner.run`."""
+    does not end the measurement. Raises the errors of `dlobd.run.runner.run`."""
     measured: list[Measurement] = []
     with ExitStack() as stack:
         cluster = None

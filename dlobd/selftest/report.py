@@ -161,7 +161,7 @@ def exceptions(whole: Document) -> list[str]:
             inside = f", stopped inside the call {delay['inside']}" if delay["inside"] else ""
             again = "; repeated" if delay["repeated"] else ""
             lines.append(
-                f"run {delay['run']}: {delay['point']} of {_s(delay['ns'])} s is {delay['verdict']}: "
+                f"run {delay['run']}: the delay of {_s(delay['ns'])} s at {delay['point']} is {delay['verdict']}; "
                 f"it held up the job for {_s(delay['held_ns'])} s{inside}; blamed: {blamed or 'nothing'}{again}"
             )
     return lines
@@ -181,17 +181,18 @@ def verdicts(whole: Document) -> list[str]:
         held = sum(total["holds"] for total in judged)
         least = min(total["error_ns"]["coverage"] for total in judged)
         sentences.append(
-            f"{held} of {len(judged)} layer totals: the {percentage(least, 1)} interval of the added time contains the "
-            f"injected time (target {percentage(HOLDING)})"
+            f"in {held} of {len(judged)} layer totals, the {percentage(least, 1)} interval of the added time contains "
+            f"the injected time (target {percentage(HOLDING)})"
         )
     if whole["coverage"]:
         shares = {row["way"]: row["touched_ns"] / row["wall_ns"] for row in whole["coverage"]}
         least, awake = min(shares.values()), min(map(_awake, whole["coverage"]))
-        main = f"{percentage(shares[MAIN], 1)} of the wall time of way {MAIN}, and " if MAIN in shares else ""
-        sentences.append(
-            f"{main}at least {percentage(least, 1)} of the wall time of every way lie in spans with a delay (target "
-            f"{percentage(TOUCHED)}); without sleeps of known duration at least {percentage(awake, 1)}"
-        )
+        main = f"; in way {MAIN}, they cover {percentage(shares[MAIN], 1)}" if MAIN in shares else ""
+        target = f"target {percentage(TOUCHED)}"
+        sentences += [
+            f"spans with a delay cover at least {percentage(least, 1)} of the wall time of every way ({target}){main}",
+            f"without sleeps of known duration, they cover at least {percentage(awake, 1)}",
+        ]
     return sentences
 
 
@@ -219,7 +220,7 @@ def by_point(whole: Document) -> list[list[str]]:
 
 
 def columns(whole: Document) -> list[str]:
-    """Return the blamed names of the confusion matrix, in the order of the layers."""
+    """Return the columns of the confusion matrix: all blamed names, in the order of the layers."""
     return [name for name in BLAMED if any(name in row for row in whole["confusion"].values())]
 
 

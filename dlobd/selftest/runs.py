@@ -84,7 +84,7 @@ def run(
     plans: Sequence[Plan], out: Path, progress: Callable[[str], None], report: Callable[[str], None]
 ) -> list[SelftestRun]:
     """Run all plans, and repeat hidden delays. `report` gets one line per run. The bundles go to `out`, and the
-    injection logs to out/injected/<run ID>. Raises as `dlobd.run.runner.run`."""
+    injection logs to out/injected/<run ID>. Raises the errors of `dlobd.run.runner.run`."""
     done: list[SelftestRun] = []
     with embedded.cluster(SetupTimes(), progress) as cluster:
         if any(plan.control for plan in plans):

@@ -38,7 +38,7 @@ Verdict = Literal["found", "hidden", "wrong"]
 
 @dataclass(frozen=True, slots=True)
 class HeldUp:
-    """Part of a delay that held up the job, [start_ns, end_ns). `inside`: the call in which a JVM was stopped."""
+    """Part of a delay that held up the job, [start_ns, end_ns). `inside`: the RPC call in which a JVM was stopped."""
 
     start_ns: int
     end_ns: int
@@ -92,7 +92,7 @@ class Recovery:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Line recovered = slope x held up + intercept, over the delays of a layer; None if all have the same duration."""
+    """Line recovered = slope x held up + intercept, over the delays of a layer; not fitted if all have one duration."""
 
     delays: int
     held_ns: int

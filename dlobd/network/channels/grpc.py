@@ -105,7 +105,7 @@ class GrpcChannel(IpChannel):
         except BaseException as error:
             channel.close()
             if self._closed.is_set() and isinstance(error, base.ChannelError | grpc.RpcError | ValueError):
-                raise base.Closed(f"this channel of {LIBRARY} is closed") from error
+                raise base.Closed(f"this {LIBRARY} channel is closed") from error
             raise
         finally:
             self._dialling.discard(channel)

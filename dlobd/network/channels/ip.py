@@ -91,7 +91,7 @@ class IpChannel:
 
     def _check_open(self) -> None:
         if self._closed.is_set():
-            raise Closed(f"this channel of {self.library} is closed")
+            raise Closed(f"this {self.library} channel is closed")
 
     def _keep(self, connection: Connection, traffic: Traffic) -> None:
         self._traffic.append(traffic)

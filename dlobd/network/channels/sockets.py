@@ -392,7 +392,7 @@ class SocketsConnection(base.Connection):
     def detach(self) -> socket.socket:
         """Close this connection and return its socket, blocking and without a timeout, for another protocol.
 
-        Bytes after the last received message are lost: the peer must be waiting. Raises Closed.
+        Bytes after the last received message are lost, so the peer must not send meanwhile. Raises Closed.
         """
         with self._sending, self._receiving:
             if self._socket.fileno() < 0:

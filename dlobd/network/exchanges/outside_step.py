@@ -1,4 +1,5 @@
-"""Base of exchanges outside of the step: gradients are summed in numpy's memory, by any connection between the ranks.
+"""Base class of exchanges outside of the compiled step: gradients are summed in numpy's memory, by any connection
+between the ranks.
 
     pack             tensors are copied into fusion buffers (`dlobd.network.exchanges.fusion`)
     wait for peers   a barrier, so that the time until the last rank has packed is not attributed to the wire
@@ -111,7 +112,7 @@ class Peers(ABC):
 
 
 class OutsideStepExchange(ABC):
-    """Base of exchanges outside of the step. Subclasses connect the ranks."""
+    """Base class of exchanges outside of the compiled step. Subclasses connect the ranks."""
 
     inside_step: ClassVar[bool] = False
     synchronous: ClassVar[bool] = True
@@ -179,7 +180,7 @@ class OutsideStepExchange(ABC):
                 self.peers.fail()
             if dead is None or f"rank {dead} " in str(error):
                 raise
-            raise ExchangeFailed(f"rank {dead} is gone: {error}") from error
+            raise ExchangeFailed(f"rank {dead} is gone; this rank failed with: {error}") from error
 
     def _reduce(self, tf: TensorFlow, tensors: Sequence[Tensor], ranks: int) -> list[Tensor]:
         deadline_s = time.monotonic() + DEADLINE_S

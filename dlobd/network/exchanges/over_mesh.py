@@ -12,7 +12,7 @@ from dlobd.network.rendezvous.acceptor import RendezvousError
 
 
 class _OverMesh(OutsideStepExchange):
-    """Base of exchanges by an all-reduce over connections to some of the ranks."""
+    """Base class of exchanges by an all-reduce over connections to some of the ranks."""
 
     algorithm: ClassVar[type[all_reduce.AllReduce]]
 

@@ -394,8 +394,8 @@ def _by_memory(host: _Host, need: ByteCounts) -> HostVerdict | None:
         return HostVerdict(
             "unknown", (f"{kind} is not proven: the counters of {', '.join(suspects)} also cover all exchanged bytes",)
         )
-    counters = "TCP connections of the ranks" if host.not_by_tcp else "interfaces of the host"
-    return HostVerdict(kind, (f"{counters} and RDMA devices did not carry all exchanged bytes",))
+    counters = "the TCP connections of the ranks" if host.not_by_tcp else "the interfaces of the host"
+    return HostVerdict(kind, (f"neither {counters} nor the RDMA devices carried all exchanged bytes",))
 
 
 def _by_interfaces(host: _Host, need: ByteCounts) -> HostVerdict | None:

@@ -55,7 +55,7 @@ class Library:
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """Transports that the library can load, by the files beside it: cma, ib, ib_mlx5, rdmacm ..."""
+        """Transport modules in the library's directory, which it can load: cma, ib, ib_mlx5, rdmacm ..."""
         directory = Path(os.path.realpath(self.path)).parent / "ucx"
         found = (re.match(r"libuct_(\w+)\.so", path.name) for path in directory.glob("libuct_*.so*"))
         return tuple(sorted({match[1] for match in found if match}))
@@ -77,7 +77,7 @@ def _load(named: str) -> Library:
         for path in paths:
             try:
                 if origin == "system" and (version := _version_beside(path)) < OLDEST_SYSTEM:
-                    tried.append(f"{origin} {path}: {_dotted(version)} is older than {_dotted(OLDEST_SYSTEM)}")
+                    tried.append(f"{origin} {path}: version {_dotted(version)} is older than {_dotted(OLDEST_SYSTEM)}")
                     continue
                 found = _loaded(ffi, path, origin)
             except OSError as error:

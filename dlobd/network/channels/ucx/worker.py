@@ -353,7 +353,7 @@ class Worker:
         self.link = link
 
     def sleeper(self) -> Sleeper:
-        """Return a sleeper for another thread."""
+        """Create the wait object of another thread."""
         assert self.link is not None
         fd = self.ffi.new("int *")
         self.check(self.ucp.ucp_worker_get_efd(self.handle, fd), "create a wake-up descriptor")
