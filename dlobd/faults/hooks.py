@@ -252,7 +252,7 @@ def _feed_task(module: ModuleType, directory: Path, plan: dict[str, list[float]]
     @_replaces(module.FeedTask, "_timed")
     def timed(original: Function, self: object, blocks: Iterator[bytes]) -> Iterator[bytes]:
         task, put = _Delay(directory, plan, "spark/slow-task"), _Delay(directory, plan, "feed/put", PUT)
-        # the inner delay is in Spark's reading, the outer one in TensorFlowOnSpark's put
+        # the inner delay is in Spark's reading, the outer delay in TensorFlowOnSpark's put
         return delayed(original(self, delayed(blocks, task)), put)
 
     def delayed(blocks: Iterator[bytes], delay: _Delay) -> Iterator[bytes]:

@@ -44,7 +44,7 @@ def slowed(
     of the processes, such as their own code, are slow but not counted. Raises SetupError if no disk can be slowed.
     """
     if not files:
-        raise SetupError("There is no file on the disk that should be slowed.", "check that the data set is in HDFS")
+        raise SetupError("The data set has no file on the disk to be slowed.", "check that the data set is in HDFS")
     if reason := obstacle(files[0]):
         raise SetupError(f"A disk cannot be slowed here: {reason}.", "run as root where these control groups exist")
     device = _device(files[0])

@@ -151,7 +151,7 @@ def document(runs: list[Measurement], loops: Sequence[Loop], seed: int) -> dict[
 
 
 def report(runs: list[Measurement], loops: Sequence[Loop]) -> list[str]:
-    """Return the results as lines: seconds first, then the ratio."""
+    """Return the results as lines of text: seconds first, then the ratio."""
     lines = []
     for name, figure in FIGURES.items():
         lines += _figure_lines(name, difference(runs, figure))

@@ -20,10 +20,10 @@ from dlobd.schema import Attribution
 from dlobd.selftest.injection_points import POINTS
 
 UNEXPLAINED = "unexplained"
-"""Unexplained time, which never counts as recovered."""
+"""Label of unexplained time, which never counts as recovered."""
 
 ELSEWHERE = "another part"
-"""Time in the right layer, but not in the delayed span; it does not count as recovered."""
+"""Label of time in the right layer, but not in the delayed span; it does not count as recovered."""
 
 BLAMED = (*LAYERS, ELSEWHERE, UNEXPLAINED, UNATTRIBUTED)
 

@@ -49,7 +49,7 @@ class Bounds:
 
     @property
     def width_ns(self) -> int:
-        """Uncertainty of the offset."""
+        """Width of the interval: the uncertainty of the offset."""
         return self.hi_ns - self.lo_ns
 
     def joined(self, other: Bounds) -> Bounds:
@@ -121,7 +121,7 @@ class _Lines:
 
     @property
     def possible(self) -> bool:
-        """True if any candidate is left."""
+        """True if any candidate line is left."""
         return bool(self._extremes)
 
     def at(self, a_ns: int) -> Bounds:

@@ -35,7 +35,7 @@ STUCK_S = 3.0  # timeout of a rendezvous at the store after a passed deadline, w
 
 
 class MpiAllReduce(OutsideStepExchange):
-    """Exchange `mpi`."""
+    """Exchange `mpi`: MPI_Iallreduce of MPICH."""
 
     def connect(self, context: JoinContext) -> MpiPeers:
         """Start MPI in this process. Raises also SetupError if MPI cannot carry the transport."""

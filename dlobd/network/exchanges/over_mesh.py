@@ -60,12 +60,12 @@ class MeshPeers(Peers):
 
 
 class Ring(_OverMesh):
-    """Exchange `ring`."""
+    """Exchange `ring`: ring all-reduce over the channel."""
 
     algorithm = all_reduce.Ring
 
 
 class HalvingDoubling(_OverMesh):
-    """Exchange `halving-doubling`."""
+    """Exchange `halving-doubling`: recursive halving and doubling over the channel."""
 
     algorithm = all_reduce.HalvingDoubling

@@ -33,12 +33,12 @@ so no push is stale."""
 
 
 class TfPs(OutsideStepExchange):
-    """Exchange `tf-ps`."""
+    """Exchange `tf-ps`: TensorFlow's parameter servers, outside the step."""
 
     def connect(self, context: JoinContext) -> TfPsPeers:
         servers = context.servers
         if servers > context.size:
-            raise ExchangeFailed(f"exchange_servers {servers} exceed the {context.size} ranks")
+            raise ExchangeFailed(f"exchange_servers {servers} exceeds the number of ranks, {context.size}")
         return TfPsPeers(context, servers)
 
 

@@ -15,7 +15,7 @@ from dlobd.schema import NotMeasured
 
 
 class TfRing:
-    """Exchange `tf-ring`."""
+    """Exchange `tf-ring`: TensorFlow's ring all-reduce, inside the step."""
 
     inside_step: ClassVar[bool] = True
     synchronous: ClassVar[bool] = True

@@ -95,7 +95,7 @@ class PmiServer(RankServer):
             sys.stderr.write(f"dlobd: {self.address}: rank {rank} could not start MPI: {error}\n")
             _send_reason(connection, str(error))
         except (ChannelError, OSError):
-            pass  # the rank is gone; its peers learn this from `_gone`
+            pass  # the rank is gone; `_gone` makes its peers fail
         finally:
             with self._changed:
                 if rank >= 0 and not finalised:

@@ -34,7 +34,7 @@ NOTICE_S = 5.0
 """Extra time that a rank waits for a server, so that the server first reports the late rank."""
 
 LEAVE_S = 10.0  # timeout of a finished rank that waits for the other ranks: their last sums may be in its server
-FAREWELL_S = 1.0  # timeout for telling a server that this rank leaves: few bytes, which a healthy server reads at once
+FAREWELL_S = 1.0  # timeout of this rank's last message to a server: few bytes, which a healthy server reads at once
 
 
 class PsPeers(Peers):
@@ -139,7 +139,7 @@ class ParameterServer(OutsideStepExchange):
 
     def connect(self, context: JoinContext) -> PsPeers:
         if context.servers > context.size:
-            raise ExchangeFailed(f"exchange_servers {context.servers} exceed the {context.size} ranks")
+            raise ExchangeFailed(f"exchange_servers {context.servers} exceeds the number of ranks, {context.size}")
         channel = context.open_channel()
         process: ServerProcess | None = None
         try:
