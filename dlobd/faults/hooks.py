@@ -30,7 +30,7 @@ FIRST, EVERY = 4, 4
 """Passes before the first delay of a point, which skip one-off work, and passes between two delays."""
 
 PUT, GET = 2, 12
-"""Extra passes before the first delay, so that two points are not delayed at once."""
+"""Extra passes before the first delay of feed/put and feed/get, so that two points are not delayed at once."""
 
 STEP, DECODE = 8, 9
 """Steps from the delayed step to the end of training: by then the feeding side has no work left."""

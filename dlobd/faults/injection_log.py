@@ -57,7 +57,7 @@ def inject(
 
 
 def write(directory: Path, injection: Injection) -> None:
-    """Append a record. Lines stay whole with concurrent writers."""
+    """Append a record as one write, so that concurrent writers do not mix their lines."""
     line = json.dumps(asdict(injection)).encode() + b"\n"
     fd = os.open(directory / FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:

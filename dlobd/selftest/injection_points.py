@@ -167,7 +167,7 @@ channel/unpack          | hook often     | the chief waits in its `unpack`, whil
 user/script             | hook           | the user's own script waits between two calls of Spark
 user/task               | hook           | the user's own function waits in a Spark task
 """
-"""Name, means or key of `_STOPPED`, description, and trigger. A span in backquotes must contain the delay."""
+"""Columns: name, means or key of `_STOPPED`, description, trigger. A span in backquotes must contain the delay."""
 
 _TRIGGERS = {
     "APPEARED": f"^{APPEARED}$",
@@ -190,4 +190,4 @@ def _point(row: str) -> Point:
 
 
 POINTS: Mapping[str, Point] = {point.name: point for point in map(_point, _ROWS.strip().splitlines())}
-"""Name to point, in the order of the layers."""
+"""Injection points by name, in the order of the layers."""

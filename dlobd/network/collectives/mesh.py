@@ -56,7 +56,7 @@ class Mesh:
         all_gather: AllGather,
         deadline_s: float,
     ) -> Mesh:
-        """Connect to the partners of this rank, which have it as a partner too. All ranks call it.
+        """Connect to the partners of this rank. All ranks call it, and partnership is symmetric.
 
         Raises ExchangeFailed: a partner did not connect in time, or a rank that is no partner connected.
         """

@@ -54,7 +54,7 @@ class MpiPeers(Peers):
     """MPI's communicator. MPI reports neither transfers nor bytes; ranks ask the store for dead ranks.
 
     One thread makes all MPI calls except the first and last. A call that does not return is abandoned with its thread,
-    which ends with the process; the exit status may then be that of a crash.
+    which ends with the process; the process may then end by a crash.
     """
 
     def __init__(self, session: MpiSession, store: StoreClient, addresses: tuple[str, ...]) -> None:

@@ -36,7 +36,7 @@ VERBS_MTU_BYTES = (256, 512, 1024, 2048, 4096)  # payload sizes of a packet that
 
 ROCE_ROOM_BYTES = 96
 """Part of an interface's MTU that RoCE reserves: GRH 40, UDP 8, BTH 12, XRC 4, atomic 28, ICRC 4 (`iboe_get_mtu` in
-Linux's include/rdma/ib_addr.h). An MTU of 1500 leaves 1024, one of 9000 leaves 4096."""
+Linux's include/rdma/ib_addr.h). An MTU of 1500 leaves 1024, an MTU of 9000 leaves 4096."""
 
 
 def roce_mtu_bytes(interface_mtu_bytes: int | None) -> int | None:

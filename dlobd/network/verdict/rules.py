@@ -128,7 +128,7 @@ def plane_of_addresses(
 
 
 def _numeric(address: str) -> str:
-    """Return the loopback address for the name localhost (RFC 6761), other addresses unchanged."""
+    """Return the loopback address for the name localhost (RFC 6761), and other addresses unchanged."""
     return "127.0.0.1" if address == "localhost" else address
 
 
