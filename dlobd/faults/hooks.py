@@ -1,8 +1,8 @@
 """Delays inside the job's own Python processes, at the place where a slow layer would spend its time.
 
 `sitecustomize` calls `install` at the start of every interpreter of the job, before any other code. A delay wraps the
-innermost function of its layer, so that dlobd's own spans enclose it as they enclose the real work. No spans are used
-here.
+innermost function of its layer, so that dlobd's own spans enclose it as they enclose the real work. This module
+records no spans.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from dlobd.job.description import Job
 
 FIRST, EVERY = 4, 4
-"""The first delay of a point comes at its fourth pass, later than one-off work; then one every four passes."""
+"""Passes before the first delay of a point, which skip one-off work, and passes between two delays."""
 
 PUT, GET = 2, 12
-"""Extra passes before the first delay, so that two points are not delayed at once."""
+"""Extra passes before the first delay of feed/put and feed/get, so that two points are not delayed at once."""
 
 STEP, DECODE = 8, 9
-"""Steps before the last one, at which the delay comes: the feeding side has no work left by then."""
+"""Steps from the delayed step to the end of training: by then the feeding side has no work left."""
 
 PARTS = ("channel/wire", "channel/pack", "channel/wait", "channel/unpack")
-"""The parts of an exchange. Each is delayed in its own steps, because two delays at once would hide each other. After
+"""Parts of an exchange. Each part is delayed in its own steps, because two delays at once would hide each other. After
 unpack, the next delay is in wire: the barrier before it keeps the other ranks out until the first delay is over."""
 
 ARM_S = 30.0
@@ -45,14 +45,14 @@ DRAINED_NS = 100_000_000
 COUNT = struct.Struct("<q")
 
 Function = Callable[..., Any]
-"""A function of the job that a delay replaces."""
+"""Function of the job that a delay replaces."""
 
 Armed = Callable[[], int | None]
-"""Returns the time on CLOCK_MONOTONIC from which a delay holds up the job; None while it would not."""
+"""Function that returns the time on CLOCK_MONOTONIC from which a delay holds up the job; None while it would not."""
 
 
 def install(directory: str) -> None:
-    """Prepare this process for the delays of `directory`/plan.json: point to the seconds of each delay."""
+    """Prepare this process for the delays in `directory`/plan.json, which maps a point to the seconds of its delays."""
     where = Path(directory)
     plan: dict[str, list[float]] = json.loads((where / "plan.json").read_text())
     for module, points, prepare in _PATCHES:
@@ -66,7 +66,7 @@ def sitecustomize(directory: Path) -> str:
 
 
 class _Delay:
-    """The delays of one point in this process; `passed` counts the passes."""
+    """Delays of one point in this process; `passed` counts the passes."""
 
     def __init__(self, directory: Path, plan: dict[str, list[float]], point: str, shift: int = 0) -> None:
         self._directory = directory
@@ -151,7 +151,7 @@ def _exchange(module: ModuleType, directory: Path, plan: dict[str, list[float]])
         for number, (owner, name, armed) in enumerate(
             (
                 (all_reduce.Ring, "__call__", None),
-                # before the others enter the barrier they compute, and a delay would not hold them up
+                # until the other ranks enter the barrier, they compute, and a delay would not hold them up
                 (Fusion, "pack", ranks.others_have),
                 (mesh, "barrier", ranks.others_have),
                 (Fusion, "unpack", None),
@@ -160,7 +160,7 @@ def _exchange(module: ModuleType, directory: Path, plan: dict[str, list[float]])
             delay = _Delay(directory, plan, PARTS[number])
             delay.first = job.steps - DECODE + number  # nothing waits for the last step
             if PARTS[number] == "channel/unpack" and exchange._rank:
-                continue  # while the other ranks unpack, the chief continues
+                continue  # only the chief's unpack is delayed: the chief does not wait for the other ranks' unpack
             _late(owner, name, delay, armed)
         ranks.count(mesh, "barrier")
         return original(tf, job, workload, update, exchange)
@@ -174,7 +174,7 @@ def _late(owner: object, name: str, delay: _Delay, armed: Callable[[int], bool] 
 
 
 class _Entered:
-    """The number of barriers that each rank has entered; each rank writes a file that the others read."""
+    """Number of barriers that each rank has entered; each rank writes a file that the other ranks read."""
 
     def __init__(self, directory: Path, rank: int, ranks: int) -> None:
         self._files = [os.open(directory / f"entered-{r}", os.O_RDWR | os.O_CREAT, 0o600) for r in range(ranks)]
@@ -221,7 +221,7 @@ def _asked(directory: Path) -> int:
 
 def _read_ahead(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
     asked = itertools.count(1)
-    file: list[int] = []  # of the counter; opened in the process that asks
+    file: list[int] = []  # descriptor of the counter's file, opened in the process that asks
 
     @_replaces(module.ReadAhead, "next_block")
     def next_block(original: Function, self: object) -> object:
@@ -252,7 +252,7 @@ def _feed_task(module: ModuleType, directory: Path, plan: dict[str, list[float]]
     @_replaces(module.FeedTask, "_timed")
     def timed(original: Function, self: object, blocks: Iterator[bytes]) -> Iterator[bytes]:
         task, put = _Delay(directory, plan, "spark/slow-task"), _Delay(directory, plan, "feed/put", PUT)
-        # the inner delay is in Spark's reading, the outer one in TensorFlowOnSpark's put
+        # the inner delay is in Spark's reading, the outer delay in TensorFlowOnSpark's put
         return delayed(original(self, delayed(blocks, task)), put)
 
     def delayed(blocks: Iterator[bytes], delay: _Delay) -> Iterator[bytes]:
@@ -280,7 +280,7 @@ def _barrier(module: ModuleType, directory: Path, plan: dict[str, list[float]]) 
 
 
 class _EmptyPipe:
-    """A callable that returns the time since which a pipe has been empty, once its reader must be waiting."""
+    """Callable that returns the time since which a pipe has been empty; None until its reader must be waiting."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -294,12 +294,12 @@ class _EmptyPipe:
         now_ns = time.monotonic_ns()
         since_ns = self._since_ns or now_ns
         known = now_ns - since_ns > DRAINED_NS
-        self._since_ns = None if known else since_ns  # the next delay needs a new look
+        self._since_ns = None if known else since_ns  # the next delay needs a new observation
         return since_ns if known else None
 
 
 class _SlowPipe:
-    """A pipe that writes some blocks late. A block is its length, then its bytes."""
+    """Pipe that writes some blocks late. A block is its length, followed by its bytes."""
 
     def __init__(self, pipe: IO[bytes], delay: _Delay, drained: _EmptyPipe) -> None:
         self._pipe = pipe
@@ -317,7 +317,7 @@ class _SlowPipe:
 def _task_context(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
     @_replaces(module.BarrierTaskContext, "allGather")
     def all_gather(original: Function, self: object, message: str = "") -> object:
-        # before that, all wait for the trainer's own start
+        # until then all ranks wait for the start of the trainer
         _Delay(directory, plan, "launcher/rendezvous").once(_when((directory / "imported").exists))
         return original(self, message)
 
@@ -343,4 +343,4 @@ _PATCHES: Sequence[tuple[str, tuple[str, ...], Callable[..., None]]] = (
     ("tensorflowonspark.reservation", ("launcher/rendezvous",), _reservation),
     ("pyspark.taskcontext", ("launcher/rendezvous",), _task_context),
 )
-"""Module, the points that need it, and the function that prepares it after its import."""
+"""Module, the points that need it, and the function that patches it after its import."""

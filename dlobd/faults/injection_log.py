@@ -1,4 +1,4 @@
-"""The injection log: the ground truth of every fault, as the injector measured it.
+"""Injection log: the ground truth of every fault, as the injector measured it.
 
 Attribution never reads it. Standard library only, because processes of the job write to it as well.
 """
@@ -17,8 +17,8 @@ FILE = "injections.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """A fault during [start_ns, end_ns) on CLOCK_MONOTONIC: its measured interval, not the requested one. `point` is an
-    injection point of the self-test, or the name of another fault."""
+    """Fault during [start_ns, end_ns) on CLOCK_MONOTONIC: its measured interval, not the requested interval. `point` is
+    an injection point of the self-test, or the name of another fault."""
 
     point: str
     asked_ns: int
@@ -27,12 +27,12 @@ class Injection:
 
     @property
     def ns(self) -> int:
-        """The measured duration."""
+        """Measured duration."""
         return self.end_ns - self.start_ns
 
 
 def claim(directory: Path, point: str, index: int) -> bool:
-    """Return True in exactly one process per delay, so that each delay is injected once."""
+    """Claim a delay: return True in exactly one process, so that each delay is injected once."""
     try:
         os.close(os.open(directory / f"{point.replace('/', '-')}.{index}", os.O_CREAT | os.O_EXCL))
     except FileExistsError:
@@ -49,14 +49,15 @@ def inject(
 ) -> None:
     """Wait in the calling thread, and log the delay.
 
-    `since_ns`: the start of the delay, if the job has been held up since an earlier time; by default now."""
+    `since_ns`: the start of the delay, if the job has been held up since an earlier time; by default the current
+    time."""
     start_ns = time.monotonic_ns() if since_ns is None else since_ns
     wait(seconds)
     write(directory, Injection(point, round(seconds * 1e9), start_ns, time.monotonic_ns()))
 
 
 def write(directory: Path, injection: Injection) -> None:
-    """Append a record. Lines stay whole with concurrent writers."""
+    """Append a record as one write, so that concurrent writers do not mix their lines."""
     line = json.dumps(asdict(injection)).encode() + b"\n"
     fd = os.open(directory / FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
@@ -66,7 +67,7 @@ def write(directory: Path, injection: Injection) -> None:
 
 
 def read(directory: Path) -> list[Injection]:
-    """Return all records by their start."""
+    """Return all records, sorted by start."""
     try:
         lines = (directory / FILE).read_text().splitlines()
     except FileNotFoundError:

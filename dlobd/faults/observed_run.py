@@ -1,4 +1,5 @@
-"""A run on the embedded cluster seen from outside: new log lines, containers, and recorded instants while it runs."""
+"""Run on the embedded cluster, observed from outside while it runs: new log lines, containers, and recorded
+instants."""
 
 from __future__ import annotations
 
@@ -11,18 +12,18 @@ from dlobd.bundle.store import Bundle
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
 
 APPEARED = ""
-"""The first line that `LogTail` yields for a log that did not exist at the start."""
+"""First line that `LogTail` yields for a log that did not exist at the start."""
 
 SPARK_SUBMIT, DRIVER = "spark-submit", "driver"
 
 
 @dataclass(slots=True)
 class ObservedRun:
-    """A run that is about to begin or under way. Logs and containers of earlier runs are ignored.
+    """Run that is about to begin or in progress. Logs and containers of earlier runs are ignored.
 
-    directory: for the injection log.
-    bundles: the directory in which the bundle appears; None if `began` announces the bundle.
-    other: an application to ignore, without its first word: _1795257292722_0001.
+    directory: directory of the injection log.
+    bundles: directory in which the bundle appears; None if `began` announces the bundle.
+    other: ID of an application to ignore, without the word `application`: _1795257292722_0001.
     over: set at the end of the run; every fault ends then.
     """
 
@@ -45,7 +46,8 @@ class ObservedRun:
 
     def logs(self) -> dict[str, Path]:
         """Return name and path of each log that exists. A daemon's log has the daemon's name; `spark-submit` is the
-        client's log; `container-N` is that of the N-th container; `driver` is one of the latter two."""
+        client's log; `container-N` is the N-th container's; `driver` is container-1 in cluster mode, else
+        spark-submit."""
         logs = {name: path for name, path in self.cluster.log_files().items() if path.exists()}
         for path in self.container_files("container_*/stderr"):
             logs[f"container-{int(path.parent.name.rpartition('_')[2])}"] = path
@@ -78,7 +80,7 @@ class ObservedRun:
 
 
 class LogTail:
-    """The lines that are appended to logs from now on; logs may appear later."""
+    """Lines that are appended to logs after its creation; logs may appear later."""
 
     def __init__(self, logs: Callable[[], Mapping[str, Path]]) -> None:
         self._logs = logs

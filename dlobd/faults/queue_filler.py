@@ -15,7 +15,7 @@ from dlobd.faults.triggers import LogLine
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
 
 ACCEPTED = LogLine("resourcemanager", re.compile(r"(application_\w+) State change from SUBMITTED to ACCEPTED"))
-"""From this line on the run's own application waits for an ApplicationMaster."""
+"""Log line after which the run's own application waits for an ApplicationMaster."""
 
 REST_S = 10.0
 FILLER_S = 300
@@ -24,7 +24,7 @@ FILLER_S = 300
 
 @dataclass(frozen=True, slots=True)
 class Filler:
-    """The application that fills the queue; `release` kills it."""
+    """Application that fills the queue; `release` kills it."""
 
     application_id: str
     release: Callable[[], None]

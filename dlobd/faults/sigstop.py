@@ -20,14 +20,14 @@ LOOK_S = 0.001
 SEARCH_S = 0.01
 """Pause between two searches for a process that does not exist yet: each search reads all of /proc."""
 STOPPED_WITHIN_S = 2.0
-"""Deadline for stopping every thread of the processes that exist."""
+"""Timeout for stopping every thread of the processes that exist."""
 FREE_WITHIN_S = 30.0
-"""Deadline for other stops of the same processes to end."""
+"""Timeout for the end of other stops of the same processes."""
 
 
 class _Gate:
-    """The processes that are stopped now. A second stop of a process begins after the first one: SIGCONT would end
-    both."""
+    """Currently stopped processes. A second stop of a process waits for the end of the first stop, because SIGCONT
+    would end both."""
 
     def __init__(self) -> None:
         self._stopped: set[ProcessId] = set()
@@ -51,8 +51,8 @@ _GATE = _Gate()
 
 @contextmanager
 def stopped(targets: Callable[[], Sequence[ProcessId]]) -> Iterator[bool]:
-    """Stop processes while the context lasts. Yields False if nothing could be stopped in time. `targets` is called
-    until all its processes are stopped, because a process may be starting another one."""
+    """Stop processes while the context lasts. Yield False if they were not stopped in time. `targets` is called
+    until all its processes are stopped, because a process may be starting another process."""
     processes: list[ProcessId] = []
     try:
         yield _stop_all(targets, processes)
@@ -87,7 +87,8 @@ def stop(
     over: threading.Event,
     within_s: float = STOPPED_WITHIN_S,
 ) -> None:
-    """Stop processes for some time, or until `over`, and log the interval. Log nothing if none appears `within_s`."""
+    """Stop processes for some time, or until `over`, and log the interval. Log nothing if no process appears
+    within `within_s`."""
     search_until_s = time.monotonic() + within_s
     while not targets():
         if time.monotonic() > search_until_s or over.wait(SEARCH_S):

@@ -1,4 +1,4 @@
-"""A slow disk: a control group limits the bytes per second that some processes read from their disk.
+"""Slow disk: a control group limits the bytes per second that some processes read from their disk.
 
 Other processes are not slowed. Needs root, a file system on a block device, and the controller blkio of control groups
 version 1.
@@ -24,7 +24,7 @@ GONE_S = 5.0
 
 
 def obstacle(path: Path) -> str:
-    """Return why no disk can be slowed on this machine; empty if it can."""
+    """Return the reason why this machine's disk cannot be slowed; empty if it can be slowed."""
     if os.geteuid():
         return "it needs root"
     if not (BLKIO / LIMIT).exists():
@@ -38,13 +38,13 @@ def obstacle(path: Path) -> str:
 def slowed(
     point: str, processes: Sequence[ProcessId], files: Sequence[Path], bytes_per_s: int, directory: Path
 ) -> Iterator[None]:
-    """Limit the disk reads of `processes`, and log the time of reading `files`, all on one disk: bytes over rate.
+    """Limit the disk reads of `processes`; log bytes divided by rate as the time of reading `files`, all on one disk.
 
     The kernel drops the files from memory first, so that the bytes in memory at the end came from the disk. Other reads
     of the processes, such as their own code, are slow but not counted. Raises SetupError if no disk can be slowed.
     """
     if not files:
-        raise SetupError("There is no file on the disk that should be slowed.", "check that the data set is in HDFS")
+        raise SetupError("The data set has no file on the disk to be slowed.", "check that the data set is in HDFS")
     if reason := obstacle(files[0]):
         raise SetupError(f"A disk cannot be slowed here: {reason}.", "run as root where these control groups exist")
     device = _device(files[0])

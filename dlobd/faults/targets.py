@@ -13,7 +13,7 @@ from dlobd.hadoop.embedded.cluster import EmbeddedCluster
 from dlobd.hadoop.embedded.processes import ProcessId, identify, mentioning
 
 Targets = Callable[[ObservedRun, Moment], Sequence[ProcessId]]
-"""A function that finds processes of a run at the moment of a trigger."""
+"""Function that finds processes of a run at the moment of a trigger."""
 
 Holds = Callable[[psutil.Process], bool]
 
@@ -27,12 +27,16 @@ def daemons_of(cluster: EmbeddedCluster, kind: str) -> list[ProcessId]:
 
 
 def daemons(kind: str) -> Targets:
-    """Return the daemons of a kind; without a kind, the daemon whose log has the trigger's line."""
+    """Return a function that finds the daemons of a kind; without a kind, the daemon whose log has the trigger's
+    line."""
     return lambda run, moment: daemons_of(run.cluster, kind or moment.source)
 
 
 def container(number: int, holds: Holds = lambda process: True) -> Targets:
-    """Return the processes of a container that fulfil a condition; a group of the line's match names the container."""
+    """Return a function that finds the processes of a container that fulfil a condition.
+
+    A group in the trigger's pattern matches the container's ID; otherwise it is the run's N-th container.
+    """
 
     def targets(run: ObservedRun, moment: Moment) -> list[ProcessId]:
         name = moment.match[1] if moment.match and moment.match.re.groups else run.container(number)
@@ -57,7 +61,7 @@ def driver_jvm(run: ObservedRun, moment: Moment) -> Sequence[ProcessId]:
 
 
 def driver_python(holds: Holds) -> Targets:
-    """Return the Python child of the driver's JVM, once it fulfils a condition."""
+    """Return a function that finds the Python child of the driver's JVM, once it fulfils a condition."""
 
     def targets(run: ObservedRun, moment: Moment) -> list[ProcessId]:
         processes = []
@@ -96,7 +100,7 @@ def is_python_daemon(process: psutil.Process) -> bool:
 
 
 def maps(library: str) -> Holds:
-    """Return the condition that a Python process has loaded an extension module, which marks a moment of an import."""
+    """Return a condition for a Python process: it has loaded an extension module, at a known moment of an import."""
 
     def holds(process: psutil.Process) -> bool:
         return is_python(process) and library in Path(f"/proc/{process.pid}/maps").read_text()

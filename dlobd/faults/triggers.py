@@ -1,4 +1,4 @@
-"""Triggers: the moment at which a fault begins. One thread per run waits for all of them.
+"""Triggers: the moments at which faults begin. One thread per run waits for all triggers.
 
 A trigger is a new line of a log, or a sign such as a file that appears. A fault that should begin later waits in its
 action.
@@ -23,7 +23,7 @@ LINE_S, MARK_S = 0.001, 0.1
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The occurrence of a trigger: the log's name and the match; or a rank's role and process; or the file's name."""
+    """Occurrence of a trigger: a log's name and the match; or a rank's role and process; or a file's name."""
 
     source: str
     match: re.Match[str] | None = None
@@ -32,17 +32,17 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """A new line of a log. `log` is a pattern for the full name of the log."""
+    """Trigger by a new line of a log. `log` is a pattern for the full name of the log."""
 
     log: str
     pattern: re.Pattern[str]
 
 
 class Sign(Protocol):
-    """A sign of a run that is looked for again and again, such as a file."""
+    """Trigger by a polled sign of a run, such as a file."""
 
     def seen(self, run: ObservedRun) -> Moment | None:
-        """Return the moment, once the sign is there."""
+        """Return the moment once the sign is present, None before."""
 
 
 Trigger = LogLine | Sign
@@ -50,7 +50,7 @@ Trigger = LogLine | Sign
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault with its trigger. `inject` gets the run and the moment, and returns when the fault is over."""
+    """Fault with its trigger. `inject` gets the run and the moment, and returns when the fault is over."""
 
     name: str
     trigger: Trigger
@@ -59,8 +59,7 @@ class Fault:
 
 @contextmanager
 def armed(run: ObservedRun, faults: Sequence[Fault]) -> Iterator[None]:
-    """Inject each fault once, at its trigger. At the end of the context the run counts as over, and so does every
-    fault."""
+    """Inject each fault once, at its trigger. The end of the context ends the run and every fault."""
     run.planned.extend(fault.name for fault in faults)
     watcher = threading.Thread(target=_watch, args=(run, LogTail(run.logs), list(faults)))
     watcher.start()
@@ -75,7 +74,7 @@ def _watch(run: ObservedRun, tail: LogTail, waiting: list[Fault]) -> None:
     threads: list[threading.Thread] = []
 
     def begin(fault: Fault, moment: Moment) -> None:
-        # a thread each: two faults may overlap
+        # one thread per fault, because two faults may overlap
         waiting.remove(fault)
         threads.append(threading.Thread(target=fault.inject, args=(run, moment), name=fault.name))
         threads[-1].start()

@@ -1,11 +1,11 @@
 """Measures a channel between two processes: latency of a ping-pong, and bandwidth in one direction.
 
-    python -m dlobd.microbench.ends PLAN             runs an end, which reads the address of the listening end from
-    stdin
+    python -m dlobd.microbench.ends PLAN             runs one end; the connecting end reads the address of
+    the listening end from stdin
 
-latency      half of a round trip of two messages of the same size
+latency      half of the round trip of a message and its answer of the same size
 bandwidth    messages in one direction, then an empty answer; WINDOW messages are in transit if the library makes
-             progress in the background, as in UCX's own program, otherwise one
+             progress in the background, as in UCX's own program, otherwise one message
 
 A figure is a mean over `calls`, after `warm_up_calls`. Compare figures of several runs, not figures within a run.
 """
@@ -47,7 +47,7 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Work of an end, which runs on `core`."""
+    """Measurements of one end, which runs on `core`."""
 
     library: str
     transport: str
@@ -60,7 +60,7 @@ class Plan:
 def measured(
     library: str, transport: str, device: str, hosts: Sequence[Host], measures: Sequence[Measure]
 ) -> dict[Measure, float]:
-    """Measure seconds of one direction for a latency, and seconds per message for a bandwidth.
+    """Return seconds by measure: the one-way time for a latency, the time per message for a bandwidth.
 
     Args:
         hosts: hosts of the two ends, which run on different cores.
@@ -88,7 +88,7 @@ def measured(
 
 
 def main() -> None:
-    """Run an end."""
+    """Run the end that the first argument describes."""
     plan: Plan = decoded(Plan, json.loads(sys.argv[1]))
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[plan.core % len(cores)]})

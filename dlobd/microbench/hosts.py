@@ -36,10 +36,10 @@ class Host:
 
 
 class HostProcess:
-    """Process of a measurement on a host, with a plan as its argument. The end of the context kills it."""
+    """Process of a measurement on a host, with a plan as its argument. Leaving the context kills it."""
 
     def __init__(self, module: str, plan: object, host: Host, failure: str, patience_s: float) -> None:
-        self._failure = failure  # beginning of the message of a failure
+        self._failure = failure  # start of the error message
         self._patience_s = patience_s
         self._process = subprocess.Popen(
             [*host.command, sys.executable, "-m", module, json.dumps(plain(plan))],
@@ -63,8 +63,7 @@ class HostProcess:
         self._process.stdin.flush()
 
     def line(self) -> str:
-        """Return the next line of its output. Waits without a deadline, because the calls of the process have
-        deadlines."""
+        """Return the next line that the process prints. Wait without a deadline, because the process has its own."""
         assert self._process.stdout is not None
         if not (line := self._process.stdout.readline().strip()):
             self._fail()

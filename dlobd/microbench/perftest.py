@@ -1,7 +1,8 @@
 """Reference measurement with UCX's own C program, ucx_perftest, and the channel's libucp.
 
 Its tests tag_lat and tag_bw correspond to `ends`; tag_bw keeps up to 32 messages in transit, its default. The program
-comes with UCX (Debian: ucx-utils), or with the package `libucx-cu13`; it also runs with another libucp of its version.
+comes with UCX (Debian: ucx-utils), or with the package `libucx-cu13`; it also runs with another libucp of the same
+version.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ LISTENS_S = 10.0  # timeout until the server listens
 
 
 def measured(program: Path, transport: str, hosts: Sequence[Host], interface: str, measure: Measure) -> float:
-    """Measure seconds of one direction for a latency, or seconds per message for a bandwidth.
+    """Return the one-way time of a message for a latency, or the time per message for a bandwidth, in seconds.
 
     Args:
         hosts: hosts of server and client.

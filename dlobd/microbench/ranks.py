@@ -6,7 +6,7 @@ all-reduce   of an array of float32, like MPI_Allreduce: without packing, and wi
 exchange     of tensors: pack, wait for peers, wire and unpack, as in a training step
 
 A figure is a mean over `calls` after a warm-up call, and the maximum over all ranks. `MPI_Allreduce` is MPICH's own
-call, the reference; the others are rows of the registry `exchanges`.
+call, the reference; the other names are rows of the registry `exchanges`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PORT = 23456  # port of TensorFlow's servers; all ports of a namespace are free
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Measurement of an all-reduce of an array, or of an exchange of tensors, with these shapes and of float32."""
+    """Measurement of an all-reduce of one float32 array, or (`whole`) of an exchange of float32 tensors."""
 
     shapes: tuple[tuple[int, ...], ...]
     calls: int
@@ -55,7 +55,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Work of a process."""
+    """Role and measurements of one process."""
 
     exchange: str
     channel: str
@@ -70,7 +70,7 @@ class Plan:
 def measured(
     exchange: str, channel: str, library: str, hosts: Sequence[Host], works: Sequence[Work], servers: int = 1
 ) -> list[float]:
-    """Measure the seconds per call of the works.
+    """Return the seconds per call of each measurement.
 
     Args:
         exchange: a row of the registry, or MPI_ALLREDUCE.
@@ -98,7 +98,7 @@ def _process(plan: Plan, host: Host) -> HostProcess:
 
 
 def main() -> None:
-    """Run a rank or the driver."""
+    """Run the rank or the driver that the first argument describes."""
     plan: Plan = decoded(Plan, json.loads(sys.argv[1]))
     if plan.rank == DRIVER:
         _drive(plan)
@@ -123,7 +123,8 @@ def _drive(plan: Plan) -> None:
 
 
 def _tensorflow(exchange: Any, peers: Sequence[str], rank: int) -> Any:
-    """Return TensorFlow for its own exchanges; dlobd's exchanges use only the buffer protocol of arrays."""
+    """Return TensorFlow for TensorFlow's exchanges, otherwise a stand-in, because dlobd's exchanges need only
+    arrays."""
     if exchange.inside_step or type(exchange).__module__.rpartition(".")[2].startswith("tf_"):
         os.environ.update(exchange.environment(peers, rank))
         import tensorflow

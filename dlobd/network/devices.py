@@ -1,7 +1,7 @@
 """The RDMA devices of a host, as the kernel shows them in /sys, without any vendor library.
 
-    /sys/class/infiniband/DEVICE                    a link; that of a software device points below devices/virtual
-    .../fw_ver, hca_type, device/driver, parent     Soft-RoCE has a parent: the interface below it
+    /sys/class/infiniband/DEVICE                    a link; for a software device, it points below devices/virtual
+    .../fw_ver, hca_type, device/driver, parent     `parent` exists only for Soft-RoCE: its interface
     .../ports/N/state, phys_state, rate, link_layer
     .../ports/N/gids/I, gid_attrs/types/I, gid_attrs/ndevs/I
 
@@ -20,7 +20,7 @@ NO_GID = "0000:0000:0000:0000:0000:0000:0000:0000"  # unset row of the GID table
 
 @dataclass(frozen=True, slots=True)
 class Gid:
-    """Address of a port. `kind` is `IB/RoCE v1` or `RoCE v2`; `interface` is empty on native InfiniBand links."""
+    """Address of a port (GID). `kind` is `IB/RoCE v1` or `RoCE v2`; `interface` is empty on native InfiniBand links."""
 
     index: int
     gid: str
@@ -30,7 +30,7 @@ class Gid:
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """Port, in the kernel's words: ACTIVE, LinkUp, 100 Gb/sec (4X EDR), InfiniBand or Ethernet."""
+    """Port with the kernel's values: ACTIVE, LinkUp, 100 Gb/sec (4X EDR), InfiniBand or Ethernet."""
 
     number: int
     state: str | None
@@ -50,7 +50,7 @@ class Device:
     parent: str | None  # the interface that carries a software device's packets
     driver: str | None
     firmware: str | None
-    bus: str | None  # path of its hardware, equal for all interfaces of the hardware
+    bus: str | None  # path of its hardware in /sys, the same for all interfaces of the hardware
 
 
 def read_text(path: Path) -> str | None:
@@ -71,7 +71,7 @@ def read_number(path: Path) -> int | None:
 
 
 def bus_of(link: Path) -> str | None:
-    """Return the hardware path of a device or an interface."""
+    """Return the path in /sys of the hardware of a device or an interface; None if there is none."""
     try:
         return str((link / "device").resolve(strict=True))
     except (OSError, RuntimeError):  # no such link, or a cycle of links
@@ -79,7 +79,7 @@ def bus_of(link: Path) -> str | None:
 
 
 def devices(root: Path = ROOT) -> tuple[Device, ...]:
-    """Return all RDMA devices, by name; empty if the kernel has no RDMA."""
+    """Return all RDMA devices, sorted by name; empty if the kernel has no RDMA support."""
     return tuple(_device(path) for path in listed(root / "sys/class/infiniband"))
 
 
@@ -138,7 +138,7 @@ def _end_of(link: Path) -> str | None:
 
 
 def listed(directory: Path) -> list[Path]:
-    """Return the sorted entries of a directory; empty if there is none."""
+    """Return the sorted entries of a directory; empty if it cannot be read."""
     try:
         return sorted(directory.iterdir())
     except OSError:

@@ -31,7 +31,7 @@ _DISCARD_PORT = 9  # port for route lookups, which send nothing
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """Interface. Values that the kernel does not report are None."""
+    """Network interface. Values that the kernel does not report are None."""
 
     name: str
     type: int | None  # ARPHRD number
@@ -39,7 +39,7 @@ class Interface:
     addresses: tuple[str, ...]  # IPv4 addresses
     mtu_bytes: int | None
     speed_mbit_per_s: int | None  # None also for virtual interfaces
-    mode: str = ""  # mode of IP over InfiniBand, datagram or connected; empty for others
+    mode: str = ""  # mode of IP over InfiniBand, datagram or connected; empty for other interfaces
 
     @property
     def kind(self) -> str:
@@ -52,10 +52,10 @@ class Interface:
 
 
 def interfaces(root: Path = SYSFS, addresses: Mapping[str, Sequence[str]] | None = None) -> list[Interface]:
-    """Return all interfaces in `root`, by name; by default with the IPv4 addresses of this network namespace."""
+    """Return all interfaces in `root`, sorted by name. By default their addresses are those of this namespace."""
     known = _ipv4() if addresses is None else addresses
     try:
-        # the bonding driver has a file there
+        # `bonding_masters`, a file of the bonding driver, is no interface
         names = sorted(path.name for path in root.iterdir() if path.is_dir())
     except OSError:
         names = []
@@ -73,9 +73,9 @@ def network_of(device: str) -> IPv4Network | None:
 def resolve(
     device: str, infiniband: bool = False, root: Path = SYSFS, addresses: Mapping[str, Sequence[str]] | None = None
 ) -> tuple[Interface, str]:
-    """Return the interface of a device, which is up, and the IPv4 address to use.
+    """Return the interface of a device and the IPv4 address to use. The interface is up.
 
-    The device is the name of an interface, whose first address is used; an address; or a network in CIDR notation.
+    The device is an interface name (its first address is used), an address, or a network in CIDR notation.
 
     Raises UsageError: no interface has this name; the nearest name is suggested. Raises SetupError: no interface, or
     more than one, has such an address; or the interface is not IP over InfiniBand as required, is down, or has no
@@ -113,7 +113,7 @@ def _within(network: IPv4Network, device: str, found: Sequence[Interface]) -> In
         every = [f"{address} ({interface.name})" for interface in found for address in interface.addresses]
         raise SetupError(
             f"This host has no interface with {wanted} {device}; its addresses are {', '.join(every) or 'none'}.",
-            "choose among these, or look at `ip address`",
+            "choose one of these addresses, or look at `ip address`",
         )
     if (
         len(inside) > 1 and "/" in device
@@ -134,7 +134,7 @@ def _address_in(network: IPv4Network, interface: Interface) -> str:
 
 
 def with_address(address: str, root: Path = SYSFS) -> Interface | None:
-    """Return the interface with an IPv4 address (127/8 is loopback); None if no interface of this host has it."""
+    """Return the interface that has an IPv4 address (127/8 is loopback); None if no interface of this host has it."""
     loopback = address.startswith("127.")
     for interface in interfaces(root):
         if address in interface.addresses or (loopback and interface.type == LOOPBACK):

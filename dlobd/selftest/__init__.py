@@ -1,1 +1,1 @@
-"""The self-test: `dlobd.faults` puts delays of known size into real runs; the breakdown must blame the right layers."""
+"""Self-test: `dlobd.faults` injects delays of known size into real runs; the breakdown must blame the right layers."""

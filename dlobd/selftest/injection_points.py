@@ -1,9 +1,9 @@
-"""THE table of injection points: the place of a delay, the means, and the layer that the breakdown must blame.
+"""Table of injection points: the place of a delay, the means, and the layer that the breakdown must blame.
 
 By `signal`: SIGSTOP stops a process from outside, after a line of a log. To all other processes this looks like a hung
 daemon, a paused machine or a stalled disk. By `application`: another application fills the queue. By `control group`:
-the kernel limits the disk reads of a process. By `hook`: our own code waits inside the process, where nothing outside
-knows the moment.
+the kernel limits the disk reads of a process. By `hook`: dlobd's own code waits inside the process, at a moment
+that is not visible from outside.
 
 Means of injection: dlobd.faults.sigstop, queue_filler, slow_disk, hooks. `score.py` judges.
 
@@ -39,7 +39,7 @@ By = Literal["signal", "application", "control group", "hook"]
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """A stop of processes after a line of a log. `within_s`: deadline for the processes to appear after the line."""
+    """Stop of processes after a line of a log. `within_s`: timeout for the processes to appear after the line."""
 
     trigger: LogLine
     targets: Targets
@@ -48,9 +48,9 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A place at the boundary of a layer; its name begins with the layer. A run passes it once, or often.
+    """Place at the boundary of a layer; its name begins with the layer. A run passes it once, or (`often`) many times.
 
-    part: the span that must contain the delay; empty if any span of the layer will do.
+    part: the span that must contain the delay; empty for any span of the layer.
     """
 
     name: str
@@ -62,17 +62,17 @@ class Point:
 
     @property
     def layer(self) -> str:
-        """The layer that the breakdown must blame."""
+        """Layer that the breakdown must blame."""
         return self.name.partition("/")[0]
 
     @property
     def whole_run(self) -> bool:
-        """True if the delay has no interval of its own, so that only the totals show it."""
+        """True if the delay has no single interval and is visible only in the layer totals."""
         return self.by == "control group"
 
 
 STARTS_S, RUNS_S = 60.0, 2.0
-"""Deadlines for a process whose start earlier delays may hold up, and for a running process."""
+"""Timeouts for a process that starts, which earlier delays may hold up, and for a running process."""
 
 _NODEMANAGER, _MASTER_LOG, _EXECUTOR_LOG, _AUDIT = r"nodemanager-\d+", "container-1", "container-2", "namenode-audit"
 _RESOURCEMANAGER, _NAMENODE, _DATANODES = map(daemons, ("resourcemanager", "namenode", "datanode"))
@@ -97,7 +97,7 @@ _STOPPED: Mapping[str, tuple[str, str, Targets, float]] = {
     "nn-driver": ("NameNode", DRIVER, _NAMENODE, RUNS_S),
     "datanodes": ("DataNodes", _AUDIT, _DATANODES, RUNS_S),
 }
-"""Key of a stop in `_ROWS` -> the stopped process in words, the log with the trigger, the processes, the deadline."""
+"""Key of a stop in `_ROWS` -> name of the stopped process, the log with the trigger, the processes, the timeout."""
 
 # hdfs/read waits for a reader's WebHDFS request; dlobd's own requests before the window have no getfileinfo
 _ROWS = r"""
@@ -143,31 +143,31 @@ spark/broadcast         | executor       | when it reads its task's broadcast | 
 spark/function          | executor       | when it has its task's broadcast | Block broadcast_\d+ stored as values
 spark/open-input        | executor       | when it opens its task's input | input split:
 spark/python-start      | daemon         | as soon as it exists | Got assigned task 0
-spark/slow-task         | hook often     | a Spark task waits before it hands out a block, while the trainer wants it
+spark/slow-task         | hook often     | a Spark task waits before it hands out a block, while the trainer waits
 spark/stop              | driver         | when its SparkContext stops | SparkContext is stopping
 spark/exit              | driver         | when its SparkContext has stopped | Successfully stopped SparkContext
 launcher/rendezvous     | hook           | a node waits before it sends its reservation or its address
-feed/put                | hook often     | the feeding side waits inside a put, while the trainer wants the block
+feed/put                | hook often     | the feeding side waits inside a put, while the trainer waits for the block
 feed/get                | hook often     | the trainer's side waits inside a get, although the block is there
 hdfs/staging            | nn-client      | when spark-submit uploads a file | Uploading resource
 hdfs/upload             | datanodes      | when spark-submit has created a file | cmd=create\s+src=\S*/\.sparkStaging/
 hdfs/splits             | nn-driver      | when the driver lists input | Call -> .*: getFileInfo "/dlobd/data/\S+/train"
 hdfs/read               | datanodes      | when the trainer opens its input | INPUT
-hdfs/disk               | control group  | DataNodes read slowly from their disk, if root slows it down
+hdfs/disk               | control group  | DataNodes read slowly from their disk (needs root)
 hdfs/write              | datanodes      | when the trainer stores its model | cmd=create\s+src=/dlobd/runs/\S+/model/
 hdfs/event-log          | nn-driver      | when the driver closes its event log | Stopping event writer for
 tensorflow/import       | trainer        | when it imports TensorFlow | Got assigned task 0
 tensorflow/first-step   | hook           | the trainer computes longer in its first step
 tensorflow/step         | hook often     | one rank computes longer in a step
-tensorflow/decode       | hook often     | one rank waits before a step, while the others are in it
-channel/pack            | hook often     | one rank waits in its `pack`, as the others wait for it
+tensorflow/decode       | hook often     | one rank waits before a step, while the other ranks are in it
+channel/pack            | hook often     | one rank waits in its `pack`, while the other ranks wait for it
 channel/wait            | hook often     | one rank waits in the barrier before a collective, its `wait for peers`
-channel/wire            | hook often     | one rank waits in a collective, its `wire`, which no other rank can end
-channel/unpack          | hook often     | the chief waits in its `unpack`, while it makes tensors of the means
+channel/wire            | hook often     | one rank waits in a collective, its `wire`, so no rank can complete it
+channel/unpack          | hook often     | the chief waits in its `unpack`, while it converts the means to tensors
 user/script             | hook           | the user's own script waits between two calls of Spark
 user/task               | hook           | the user's own function waits in a Spark task
 """
-"""Name, means or key of `_STOPPED`, description, and trigger. A span in backquotes must contain the delay."""
+"""Columns: name, means or key of `_STOPPED`, description, trigger. A span in backquotes must contain the delay."""
 
 _TRIGGERS = {
     "APPEARED": f"^{APPEARED}$",
@@ -190,4 +190,4 @@ def _point(row: str) -> Point:
 
 
 POINTS: Mapping[str, Point] = {point.name: point for point in map(_point, _ROWS.strip().splitlines())}
-"""Name to point, in the order of the layers."""
+"""Injection points by name, in the order of the layers."""

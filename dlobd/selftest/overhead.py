@@ -1,8 +1,8 @@
-"""Measures the recording overhead: real runs with the recorder on and off, interleaved on one cluster, and one loop.
+"""Measures the recording overhead in real runs with the recorder on and off, interleaved on one cluster, and in a loop.
 
-Each repeat runs both in random order, so that both suffer from the same drift; differences and ratios are computed
-within a repeat. The figures do not need the recorder: the client measures the wall time, and the ranks their loop.
-Runs differ by more than the recorder costs, so `step_loop` measures the cost of a step.
+Each repeat has a run with and a run without recording, in random order, so that drift affects both; differences and
+ratios are computed within a repeat. The figures do not need the recorder: the client measures the wall time, and the
+ranks their loop. Runs vary by more than the cost of recording, so `step_loop` measures the cost of a step.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from dlobd import tracing
 from dlobd.bundle.store import Bundle
 from dlobd.compare.median import Estimate, Spread, fewest_repeats, ratio, spread
 from dlobd.measures.recording_cost import BUDGET
+from dlobd.report.text import percentage
 from dlobd.run import runner
 from dlobd.run.place import embedded
 from dlobd.run.place.base import needs_cluster
@@ -33,8 +34,8 @@ FIGURES = {"wall time": "wall_ns", "training loop": "loop_ns"}
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One run; its times are None unless it is ok. `loop_ns` and `steps` are those of the slowest rank's training loop,
-    without the first step, and `estimate_ns` is the estimated cost of recording it."""
+    """Figures of one run; its times are None unless the run is ok. `loop_ns` and `steps` are those of the slowest
+    rank's training loop, without the first step, and `estimate_ns` is the estimated cost of recording it."""
 
     repeat: int
     recording: str
@@ -49,8 +50,8 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """On against off, for one figure. `pairs`: the differences within a repeat, in nanoseconds; `ratio`: the median of
-    the ratios within a repeat, None without a repeat."""
+    """Comparison of recording on with off, for one figure. `pairs`: differences within a repeat, in nanoseconds;
+    `ratio`: the median of the ratios within a repeat, None without a complete repeat."""
 
     on: Spread
     off: Spread
@@ -77,7 +78,7 @@ def measure(
     report: Callable[[str], None],
 ) -> list[Measurement]:
     """Execute all runs, with their bundles in `out`; `report` gets one line per run. A failed run has no figures, and
-    does not end the measurement. Raises as `dlobd.run.runner.run`."""
+    does not end the measurement. Raises the errors of `dlobd.run.runner.run`."""
     measured: list[Measurement] = []
     with ExitStack() as stack:
         cluster = None
@@ -114,7 +115,7 @@ def _switched(way: str) -> Iterator[None]:
 
 
 def difference(runs: list[Measurement], figure: str) -> Difference:
-    """Compare on with off; `figure` is a value of FIGURES."""
+    """Compare runs with recording on and off; `figure` is a value of FIGURES."""
     values: dict[str, dict[int, float]] = {way: {} for way in WAYS}
     for run in runs:
         if (value := getattr(run, figure)) is not None:
@@ -127,7 +128,7 @@ def difference(runs: list[Measurement], figure: str) -> Difference:
 
 
 def share(runs: list[Measurement], added: Estimate | None) -> Estimate | None:
-    """Return the added time of a step, as a share of a step of these runs without recording."""
+    """Return the added time of a step, as a fraction of the step time in the runs without recording."""
     loops = [run.loop_ns / run.steps for run in runs if run.recording == "off" and run.loop_ns and run.steps]
     return added.times(1 / statistics.median(loops)) if loops and added else None
 
@@ -150,13 +151,13 @@ def document(runs: list[Measurement], loops: Sequence[Loop], seed: int) -> dict[
 
 
 def report(runs: list[Measurement], loops: Sequence[Loop]) -> list[str]:
-    """Return the results as lines: seconds first, then the ratio."""
+    """Return the results as lines of text: seconds first, then the ratio."""
     lines = []
     for name, figure in FIGURES.items():
         lines += _figure_lines(name, difference(runs, figure))
     if estimates := [run.estimate_ns for run in runs if run.estimate_ns is not None]:
         estimate_s = statistics.median(estimates) / 1e9
-        lines.append(f"estimated in the training loop: {estimate_s:.4f} s (spans times their cost)")
+        lines.append(f"estimated in the training loop: {estimate_s:.4f} s (number of spans times the cost of a span)")
     lines += _step_lines(runs, loops)
     if failed := [f"{run.bundle} ({run.status})" for run in runs if run.status != "ok"]:
         lines.append(f"not counted: {', '.join(failed)}")
@@ -169,8 +170,8 @@ def _step_lines(runs: list[Measurement], loops: Sequence[Loop]) -> list[str]:
     added = added_ns(loops)
     if added is None:
         return ["a step: unknown, because its loop failed"]
-    turns = f"{len(loops)} processes of {len(loops[0].on_ns)} pairs of {BLOCK_STEPS} steps in turn"
-    bare = f"a step takes {statistics.median(loop.step_ns for loop in loops) / 1e3:.0f} us there"
+    turns = f"{len(loops)} processes of {len(loops[0].on_ns)} pairs of {BLOCK_STEPS}-step blocks"
+    bare = f"a step takes {statistics.median(loop.step_ns for loop in loops) / 1e3:.0f} us without recording"
     middle = f"a step: {added.value / 1e3:+.1f} us with recording"
     if added.low is None or added.high is None:
         around = spread(loop.added_ns for loop in loops)
@@ -180,8 +181,9 @@ def _step_lines(runs: list[Measurement], loops: Sequence[Loop]) -> list[str]:
     lines = [f"{middle}, {_coverage(added)} interval {ends}, in {turns}; {bare}"]
     part = share(runs, added)
     if part and part.low is not None and part.high is not None:
-        around_it = f"{_coverage(part)} interval {part.low:.2%} to {part.high:.2%}"
-        lines.append(f"a step: {part.value:.2%} of a step of these runs, {around_it}: {_verdict(part.low, part.high)}")
+        around_it = f"{_coverage(part)} interval {percentage(part.low, 2)} to {percentage(part.high, 2)}"
+        of_run = f"a step: {percentage(part.value, 2)} of the step time of these runs"
+        lines.append(f"{of_run}, {around_it}: {_verdict(part.low, part.high)}")
     return lines
 
 
@@ -195,10 +197,10 @@ def _no_interval(unit: str) -> str:
 
 def _verdict(low: float, high: float) -> str:
     if low > BUDGET:
-        return f"warning: more than the {BUDGET:.0%} that recording may cost"
+        return f"warning: exceeds the budget of {percentage(BUDGET)} for recording"
     if high <= BUDGET:
-        return f"within the {BUDGET:.0%} that recording may cost"
-    return f"unknown if it is within {BUDGET:.0%}: too few or too noisy runs"
+        return f"within the budget of {percentage(BUDGET)} for recording"
+    return f"inconclusive for the budget of {percentage(BUDGET)} for recording: too few or too noisy runs"
 
 
 def _figure_lines(name: str, figure: Difference) -> list[str]:

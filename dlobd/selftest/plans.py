@@ -1,4 +1,4 @@
-"""The plans: the delays of each run. A run passes its points one after the other, so that several delays fit into it.
+"""Plans: the delays of each run. A run passes its points one after the other, so that it can have several delays.
 
 In each block of a full self-test, every way of running runs twice, in random order: with its delays, and as a control.
 """
@@ -13,14 +13,14 @@ from dlobd.selftest.injection_points import POINTS
 
 EXPERIMENT = "softmax-mnist-quick"
 SIZES_S = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)
-"""One size per block and point. An interval of 95 % needs six blocks."""
+"""Durations of the delays: one per block and point. A 95 % confidence interval needs six blocks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One run: its differences from `EXPERIMENT`, and the delays of each point in seconds; in a control they are 0.
+    """Plan of one run: its differences from `EXPERIMENT`, and the delays of each point in seconds, 0 in a control.
 
-    own: a script runs as the user's own job, instead of the experiment.
+    own: True if a script runs as the user's own job, instead of the experiment.
     disk_bytes_per_s: limit of the DataNodes' disk reads; 0 for no limit.
     attempt: number of the repetition; 0 for the first run.
     """
@@ -40,7 +40,7 @@ class Plan:
 
     @property
     def name(self) -> str:
-        """The name, unique in a self-test."""
+        """Name that is unique in a self-test."""
         suffix = "-control" if self.control else f"-repeat-{self.attempt}" if self.attempt else ""
         return f"{self.way}-{self.block}{suffix}"
 
@@ -63,12 +63,12 @@ _START = """
     spark/executor-start spark/executor-boot spark/executor-main spark/executor-log4j spark/executor-name
     spark/executor-login spark/executor-settings spark/executor-env spark/executor-register spark/task
     spark/broadcast spark/function spark/python-start hdfs/staging hdfs/upload """
-"""The points that every job on YARN passes before the training."""
+"""Points that every job on YARN passes before the training."""
 
 _BRIEF = """
     client/exec yarn/submit yarn/queue yarn/register spark/submit-start spark/context spark/am-start
     spark/executor-start spark/task spark/python-start hdfs/staging """
-"""A selection of them, for ways that start like another way."""
+"""Selection of the points in `_START`, for ways that start like another way."""
 
 # One rank, except where ranks wait for each other: a second rank could continue, and hide the delay.
 _WAYS: Mapping[str, tuple[str, str]] = {
@@ -100,7 +100,7 @@ _WAYS: Mapping[str, tuple[str, str]] = {
         f"{_BRIEF} spark/splits launcher/rendezvous spark/open-input spark/slow-task feed/put tensorflow/step",
     ),
 }
-"""Name -> settings and points."""
+"""Name of a way -> its settings and points."""
 
 _DISK = ("workers=1", "input=read", "page_cache=cold", "checkpoint_every_steps=1000")
 _DISK_BYTES_PER_S = 1_000_000
@@ -116,7 +116,7 @@ def quick() -> list[Plan]:
 def full(seed: int = 0, slow_disk: bool = False) -> list[Plan]:
     """Return runs with every point and size, in every way that passes the point, and as many controls.
 
-    `slow_disk`: the disk of the DataNodes can be slowed on this machine."""
+    `slow_disk`: True if the disk of the DataNodes can be slowed on this machine."""
     plans: list[Plan] = []
     for block, size in enumerate(SIZES_S):
         ways = [_plan(name, block, SIZES_S, None) for name in _WAYS]

@@ -1,4 +1,4 @@
-"""The results of a self-test as one document and as tables: delays, layer totals, and coverage."""
+"""Results of a self-test as one document and as tables: delays, layer totals, and coverage."""
 
 from __future__ import annotations
 
@@ -10,30 +10,31 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from dlobd.layers import LAYERS
+from dlobd.report.text import percentage
 from dlobd.selftest import run_totals
 from dlobd.selftest.injection_points import POINTS
 from dlobd.selftest.runs import SelftestRun
 from dlobd.selftest.score import BLAMED, HELD_UP, RIGHT, WRONG, confusion, lines
 
 Document = dict[str, Any]
-"""All results as JSON, also those of a published file."""
+"""All results as JSON, of this self-test or from a published file."""
 
-DELAYS = ("point", "by", "delays", "injected s", "held up s", "recovered s", "least", "most elsewhere")
+DELAYS = ("point", "by", "delays", "injected s", "held up s", "recovered s", "least recovered", "most in another layer")
 LINES = ("layer", "delays", "slope", "intercept ms")
 TOTALS = ("way", "layer", "injected s", "added s", "median error s", "interval s", "holds 0")
-COVERED = ("way", "wall time s", "in spans with a delay", "without sleeps", "largest without one, s")
+COVERED = ("way", "wall time s", "in spans with a delay", "without sleeps", "longest spans without a delay, s")
 
 HOLDING = 0.9
-"""The least share of layer totals whose interval must contain the injected time; some intervals of 95 % miss it."""
+"""Smallest fraction of layer totals whose interval must contain the injected time; some 95 % intervals miss it."""
 
 TOUCHED = 0.8
-"""The least share of the wall time in spans that contained a delay."""
+"""Smallest fraction of the wall time that must lie in spans that contained a delay."""
 
 MAIN = "feed"
-"""The way of the main job, with one rank."""
+"""Way of the main job, with one rank."""
 
 SHOWN = 4
-"""The number of spans without a delay that are listed."""
+"""Number of spans without a delay that are listed."""
 
 
 def document(rans: Sequence[SelftestRun]) -> Document:
@@ -118,7 +119,7 @@ def _facts(rans: Sequence[SelftestRun]) -> list[str]:
     disk = "" if any(ran.plan.disk_bytes_per_s for ran in rans) else "; no slow disk"
     controls = sum(ran.plan.control for ran in rans)
     repeats = sum(bool(ran.plan.attempt) for ran in rans)
-    number = f"{len(rans)} runs of {first.experiment}, {controls} of them controls, {repeats} repetitions"
+    number = f"{len(rans)} runs of {first.experiment}, including {controls} controls and {repeats} repetitions"
     return [
         f"{first.started_at[:10]}, {machine.get('processor')}, {machine['cores']} cores",
         ", ".join(labels),
@@ -133,8 +134,8 @@ def tables(rans: Sequence[SelftestRun], console: Console) -> None:
         (DELAYS, by_point(whole), None),
         (("delayed", *columns(whole)), matrix_rows(whole), "blamed, s"),
         (LINES, line_rows(whole), None),
-        (TOTALS, total_rows(whole), "with delays, less the control of the same block"),
-        (COVERED, covered_rows(whole), "share of the wall time in spans with a delay"),
+        (TOTALS, total_rows(whole), "runs with delays minus the control of the same block"),
+        (COVERED, covered_rows(whole), "fraction of the wall time in spans with a delay"),
     ):
         if rows:
             titles = [Column(header[0], no_wrap=True), *(Column(name, justify="right") for name in header[1:])]
@@ -152,7 +153,7 @@ def tables(rans: Sequence[SelftestRun], console: Console) -> None:
 
 
 def exceptions(whole: Document) -> list[str]:
-    """Return a line per delay that was not found, also of delays that were repeated."""
+    """Return a line per delay that was not found, including repeated delays."""
     lines = []
     for delay in whole["delays"]:
         if delay["verdict"] != "found":
@@ -160,7 +161,7 @@ def exceptions(whole: Document) -> list[str]:
             inside = f", stopped inside the call {delay['inside']}" if delay["inside"] else ""
             again = "; repeated" if delay["repeated"] else ""
             lines.append(
-                f"run {delay['run']}: {delay['point']} of {_s(delay['ns'])} s is {delay['verdict']}: "
+                f"run {delay['run']}: the delay of {_s(delay['ns'])} s at {delay['point']} is {delay['verdict']}; "
                 f"it held up the job for {_s(delay['held_ns'])} s{inside}; blamed: {blamed or 'nothing'}{again}"
             )
     return lines
@@ -170,7 +171,7 @@ def verdicts(whole: Document) -> list[str]:
     """Return a sentence on the delays, and further sentences on totals and coverage if there are any."""
     scored = _scored(whole)
     right = sum(delay["verdict"] == "found" for delay in scored)
-    target = f"at least {RIGHT:.0%} in its own layer, at most {WRONG:.0%} in any other"
+    target = f"at least {percentage(RIGHT)} in the right layer, at most {percentage(WRONG)} in any other layer"
     result = "passed" if whole["ok"] else "FAILED"
     repeated = sorted({point for run in whole["runs"] for point in run["repeated"]})
     again = f"; hidden or missing, and repeated: {', '.join(repeated)}" if repeated else ""
@@ -180,17 +181,18 @@ def verdicts(whole: Document) -> list[str]:
         held = sum(total["holds"] for total in judged)
         least = min(total["error_ns"]["coverage"] for total in judged)
         sentences.append(
-            f"{held} of {len(judged)} layer totals: the {least:.1%} interval of the added time contains the injected "
-            f"time (target {HOLDING:.0%})"
+            f"in {held} of {len(judged)} layer totals, the {percentage(least, 1)} interval of the added time contains "
+            f"the injected time (target {percentage(HOLDING)})"
         )
     if whole["coverage"]:
         shares = {row["way"]: row["touched_ns"] / row["wall_ns"] for row in whole["coverage"]}
         least, awake = min(shares.values()), min(map(_awake, whole["coverage"]))
-        main = f"{shares[MAIN]:.1%} of the wall time of the main job's way, {MAIN}, and " if MAIN in shares else ""
-        sentences.append(
-            f"{main}at least {least:.1%} of the wall time of every way lies in spans with a delay (target "
-            f"{TOUCHED:.0%}); without sleeps of known duration at least {awake:.1%}"
-        )
+        main = f"; in way {MAIN}, they cover {percentage(shares[MAIN], 1)}" if MAIN in shares else ""
+        target = f"target {percentage(TOUCHED)}"
+        sentences += [
+            f"spans with a delay cover at least {percentage(least, 1)} of the wall time of every way ({target}){main}",
+            f"without sleeps of known duration, they cover at least {percentage(awake, 1)}",
+        ]
     return sentences
 
 
@@ -199,7 +201,7 @@ def _scored(whole: Document) -> list[Document]:
 
 
 def by_point(whole: Document) -> list[list[str]]:
-    """Return a row per point: the number of delays, the sums of their times, and the worst shares."""
+    """Return a row per point: the number of delays, the sums of their times, and the worst fractions."""
     rows = []
     for name, point in POINTS.items():
         own = [delay for delay in _scored(whole) if delay["point"] == name]
@@ -213,12 +215,12 @@ def by_point(whole: Document) -> list[list[str]]:
         recovered_ns = sum(delay["blamed"].get(point.layer, 0) for delay in own)
         sums_ns = (sum(delay["ns"] for delay in own), sum(delay["held_ns"] for delay in own), recovered_ns)
         worst = (min(shares, default=0), max(wrong, default=0))
-        rows.append([name, point.by, str(len(own)), *map(_s, sums_ns), *(f"{share:.1%}" for share in worst)])
+        rows.append([name, point.by, str(len(own)), *map(_s, sums_ns), *(percentage(share, 1) for share in worst)])
     return rows
 
 
 def columns(whole: Document) -> list[str]:
-    """Return the names that were blamed at least once, in the order of the layers."""
+    """Return the columns of the confusion matrix: all blamed names, in the order of the layers."""
     return [name for name in BLAMED if any(name in row for row in whole["confusion"].values())]
 
 
@@ -231,7 +233,7 @@ def matrix_rows(whole: Document) -> list[list[str]]:
 
 
 def line_rows(whole: Document) -> list[list[str]]:
-    """Return the regression of each layer; without a slope if all delays had one size."""
+    """Return a row per layer with its regression line; without a slope if all its delays had the same size."""
     rows = []
     for layer, line in whole["lines"].items():
         fitted = line["slope"] is not None
@@ -256,18 +258,18 @@ def total_rows(whole: Document) -> list[list[str]]:
 
 
 def covered_rows(whole: Document) -> list[list[str]]:
-    """Return a row per way: the touched share of its wall time, and the longest other spans."""
+    """Return a row per way: the fraction of its wall time in spans with a delay, and the longest other spans."""
     rows = []
     for covered in whole["coverage"]:
         rest = ", ".join(f"{span['name']} {_s(span['ns'])}" for span in covered["untouched"][:SHOWN])
         way = covered["way"] if covered["control"] else f"{covered['way']} (with its delays)"
         share = covered["touched_ns"] / covered["wall_ns"]
-        rows.append([way, _s(covered["wall_ns"]), f"{share:.1%}", f"{_awake(covered):.1%}", rest])
+        rows.append([way, _s(covered["wall_ns"]), percentage(share, 1), percentage(_awake(covered), 1), rest])
     return rows
 
 
 def _awake(row: Document) -> float:
-    """Return the touched share of the wall time without its sleeps of known duration."""
+    """Return the fraction of the wall time, less sleeps of known duration, that lies in spans with a delay."""
     return float(row["touched_ns"] / (row["wall_ns"] - row["asleep_ns"]))
 
 

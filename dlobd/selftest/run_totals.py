@@ -1,8 +1,8 @@
-"""Figures of whole runs: layer totals against those of controls, and the time in spans that contained a delay. Pure.
+"""Figures of whole runs: layer totals compared with controls, and the time in spans that contained a delay. Pure.
 
-Later effects of a delay, such as a missed heartbeat, show only in the totals. Totals are noisy: the difference of a
-block is one value, and six blocks give an interval. A control has the same delays with duration 0, and so the same cost
-of the injector.
+Later effects of a delay, such as a missed heartbeat, show only in the totals. Totals are noisy: each block gives one
+difference, and six blocks give a confidence interval. A control has the same delays with duration 0, and so the same
+cost of the injector.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Named = tuple[str, str]
 """Layer and name of a span."""
 
 HIT = 0.5
-"""The least share of a delay that must lie in a span; an overlap at the edge proves nothing."""
+"""Smallest fraction of a delay that must lie in a span; a smaller overlap proves nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class RunTotals:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """A layer of a way. `added_ns` and `injected_ns`: run with delays minus control, one value per block."""
+    """Injected and added time of a layer in a way: run with delays minus control, one value per block."""
 
     way: str
     layer: str
@@ -53,7 +53,7 @@ class Total:
 
     @property
     def error_ns(self) -> Estimate:
-        """The median error, with its exact interval if there are enough blocks."""
+        """Median error, with its exact confidence interval if there are enough blocks."""
         error = medians.median(self.errors_ns)
         assert error is not None
         return error
@@ -77,7 +77,7 @@ def totals_of(way: str, block: int, injected: Iterable[Injection], attribution: 
 
 
 def compared(delayed: Sequence[RunTotals], controls: Sequence[RunTotals]) -> list[Total]:
-    """Return each layer of each way, over the blocks with both runs."""
+    """Return the totals of each layer in each way, over the blocks with a run with delays and a control."""
     control = {(run.way, run.block): run for run in controls}
     pairs = [(run, control[run.way, run.block]) for run in delayed if (run.way, run.block) in control]
     rows = []
@@ -96,10 +96,10 @@ def compared(delayed: Sequence[RunTotals], controls: Sequence[RunTotals]) -> lis
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """The wall time of a run without delays, split into spans that delays touched, and the other spans, longest first.
+    """Wall time of a run without delays, split into touched spans (delayed in other runs) and the other spans.
 
-    `asleep_ns`: the part of the rest in waits whose duration was read from the run. No work happens there that could be
-    delayed.
+    `asleep_ns`: the part of the other spans in waits whose duration was read from the run. No work happens there that
+    could be delayed.
     """
 
     wall_ns: int
@@ -109,7 +109,7 @@ class Coverage:
 
     @property
     def share(self) -> float:
-        """The touched share of the wall time."""
+        """Fraction of the wall time in touched spans."""
         return self.touched_ns / self.wall_ns if self.wall_ns else 0.0
 
 
@@ -127,7 +127,8 @@ def touched(injected: Iterable[Injection], attribution: Attribution) -> set[Name
 
 
 def coverage_of(attribution: Attribution, known: set[Named]) -> Coverage:
-    """Return the coverage of a run by spans of these names. A poll or heartbeat does not belong to its span."""
+    """Return the coverage of a run by spans of these names; polls and heartbeats do not count as part of their
+    spans."""
     spent: Counter[Named] = Counter()
     asleep_ns = 0
     for segment in attribution.segments:

@@ -1,4 +1,4 @@
-"""The runs of a self-test: every plan on one embedded cluster, scored, with bounded repetitions."""
+"""Runs of a self-test: every plan on one embedded cluster, scored, with bounded repetitions."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ from dlobd.selftest.score import Recovery
 from dlobd.timeline.assemble import assemble
 
 REPEATS = 2
-"""The largest number of repetitions of a run with hidden or missing delays."""
+"""Maximum number of repetitions of a run with hidden or missing delays."""
 
 _CLIENT_LOG = re.compile(rf"{SPARK_SUBMIT}|{DRIVER}|container-(\d+)")
-"""The logs of Spark's JVMs, which have the calls of Hadoop's RPC client."""
+"""Logs of Spark's JVMs, which contain the calls of Hadoop's RPC client."""
 
 
 @dataclass(frozen=True, slots=True)
 class SelftestRun:
-    """One run of a self-test.
+    """Run of a self-test with its score.
 
     missing: points at which a planned delay was not injected.
     repeated: points that the next run repeats, because a delay was hidden or missing. They are not scored here.
@@ -62,18 +62,18 @@ class SelftestRun:
 
     @property
     def scored(self) -> tuple[Recovery, ...]:
-        """The delays that no later run repeats."""
+        """Delays that no later run repeats."""
         return tuple(recovery for recovery in self.recoveries if recovery.injected.point not in self.repeated)
 
     @property
     def ok(self) -> bool:
-        """True if the run was sound, and every delay was injected and found."""
+        """True if the run succeeded, and every delay was injected and found."""
         sound = self.record.status == "ok" and self.repeated.issuperset(self.missing)
         return sound and all(recovery.ok for recovery in self.scored)
 
     @property
     def repeatable(self) -> frozenset[str]:
-        """The points to repeat. A control, a failed run and a wrong breakdown are final."""
+        """Points to repeat. A control, a failed run and a wrong breakdown are not repeated."""
         verdicts = {recovery.injected.point: recovery.verdict for recovery in self.recoveries if not recovery.ok}
         if self.plan.control or self.record.status != "ok" or "wrong" in verdicts.values():
             return frozenset()
@@ -84,11 +84,11 @@ def run(
     plans: Sequence[Plan], out: Path, progress: Callable[[str], None], report: Callable[[str], None]
 ) -> list[SelftestRun]:
     """Run all plans, and repeat hidden delays. `report` gets one line per run. The bundles go to `out`, and the
-    injection logs to out/injected/<run ID>. Raises as `dlobd.run.runner.run`."""
+    injection logs to out/injected/<run ID>. Raises the errors of `dlobd.run.runner.run`."""
     done: list[SelftestRun] = []
     with embedded.cluster(SetupTimes(), progress) as cluster:
         if any(plan.control for plan in plans):
-            # the first run of a cluster is slower by seconds, unlike its control
+            # the first run of a cluster is slower by seconds, which would bias the comparison with its control
             warm_up = runner.run(files.load(EXPERIMENT, ["workers=1"]), out, progress, cluster)
             report(f"warm-up run, not scored: {Bundle(warm_up).read().status}")
         for number, plan in enumerate(plans, 1):
@@ -140,7 +140,7 @@ def score_run(plan: Plan, bundle: Path, directory: Path) -> SelftestRun:
 
 
 def rpc_calls(plan: Plan, bundle: Path, point: Point) -> list[Call] | None:
-    """Return the RPC calls in the log that triggers a point; None if it has no such calls."""
+    """Return the RPC calls in the log that triggers a point; None if this log has no RPC calls."""
     log = _CLIENT_LOG.fullmatch(point.stop.trigger.log) if point.stop else None
     if log is None or point.layer not in ("yarn", "hdfs", "spark"):
         return None
@@ -151,7 +151,8 @@ def rpc_calls(plan: Plan, bundle: Path, point: Point) -> list[Call] | None:
 
 @contextmanager
 def _faults(plan: Plan, cluster: EmbeddedCluster, directory: Path) -> Iterator[ObservedRun]:
-    """Inject the delays of a plan that come from outside. Raises ClusterError if the queue cannot be filled."""
+    """Inject the delays of a plan that come from outside the job's processes. Raises ClusterError if the queue cannot
+    be filled."""
     with ExitStack() as stack:
         run = ObservedRun(cluster, directory, plan.cluster_mode)
         faults = [_stop(point, seconds[0]) for point, seconds in plan.delays.items() if POINTS[point].stop]
@@ -179,7 +180,7 @@ def _stop(point: str, seconds: float) -> Fault:
 
 
 class _Hooked(RunObserver):
-    """An observer that starts every Python below spark-submit with the hooks. Spark passes PYTHONPATH on to its
+    """Observer that starts every Python process below spark-submit with the hooks. Spark passes PYTHONPATH on to its
     containers."""
 
     def __init__(self, began: Callable[[Bundle], None], directory: Path) -> None:

@@ -1,8 +1,8 @@
-"""The score of a delay: the layers that the breakdown blames for it, compared with the layer that was delayed. Pure.
+"""Score of a delay: the layers that the breakdown blames for it, compared with the layer that was delayed. Pure.
 
-A delay is judged for the time in which it held up the job. On a busy machine a process may still compute while the
-daemon that it needs next is stopped, or be stopped too late, inside a call of another layer. `held_up` decides this by
-the log of the RPC client, which is independent of the breakdown. A delay that the run hid must be repeated.
+A delay is judged for the time in which it held up the job. On a busy machine, a process may still compute while
+the daemon that it needs next is stopped, or it may be stopped too late, inside a call of another layer. `held_up` uses
+the log of the RPC client, which is independent of the breakdown. A hidden delay must be repeated.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from dlobd.schema import Attribution
 from dlobd.selftest.injection_points import POINTS
 
 UNEXPLAINED = "unexplained"
-"""Time that no evidence explains does not count as recovered, whatever its layer."""
+"""Label of unexplained time, which never counts as recovered."""
 
 ELSEWHERE = "another part"
-"""Time of the right layer in another span than the delayed one does not count as recovered either."""
+"""Label of time in the right layer, but not in the delayed span; it does not count as recovered."""
 
 BLAMED = (*LAYERS, ELSEWHERE, UNEXPLAINED, UNATTRIBUTED)
 
 RIGHT, WRONG = 0.95, 0.02
-"""The least share of a delay in its own layer, and the largest share in any other."""
+"""Smallest fraction of a delay in its own layer, and largest fraction in any other layer."""
 
 HELD_UP = 0.5
-"""The least share of a delay that must have held up the job; otherwise it proves nothing."""
+"""Smallest fraction of a delay that must have held up the job; a smaller fraction proves nothing."""
 
 Verdict = Literal["found", "hidden", "wrong"]
 
 
 @dataclass(frozen=True, slots=True)
 class HeldUp:
-    """The part of a delay that held up the job, [start_ns, end_ns). `inside`: the call in which a JVM was stopped."""
+    """Part of a delay that held up the job, [start_ns, end_ns). `inside`: the RPC call in which a JVM was stopped."""
 
     start_ns: int
     end_ns: int
@@ -47,9 +47,9 @@ class HeldUp:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """A delay and its time in the breakdown: `blamed` has nanoseconds per layer, which sum to `held_ns`.
+    """Delay and its time in the breakdown: `blamed` has nanoseconds per layer, which sum to `held_ns`.
 
-    moved_ns: the part of it in spans of other layers that began or ended within the delay: the critical path moved on.
+    moved_ns: the part in spans of other layers that began or ended during the delay, because the critical path moved.
     """
 
     run: str
@@ -60,22 +60,23 @@ class Recovery:
 
     @property
     def layer(self) -> str:
-        """The layer that the breakdown must blame."""
+        """Layer that the breakdown must blame."""
         return POINTS[self.injected.point].layer
 
     @property
     def held_ns(self) -> int:
-        """The time during which the delay held up the job."""
+        """Time during which the delay held up the job."""
         return self.held.end_ns - self.held.start_ns
 
     @property
     def recovered_ns(self) -> int:
-        """The time in the right layer."""
+        """Time in the right layer."""
         return self.blamed.get(self.layer, 0)
 
     @property
     def verdict(self) -> Verdict:
-        """`found` within the target; `hidden` if the run did not wait for the delay; `wrong` otherwise."""
+        """`found`: the delay is in its own layer, within RIGHT and WRONG. `hidden`: the run did not wait for the delay.
+        `wrong`: all other results."""
         others = [ns for layer, ns in self.blamed.items() if layer != self.layer]
         if self.held_ns < HELD_UP * self.injected.ns:
             return "hidden"
@@ -91,7 +92,7 @@ class Recovery:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """recovered = slope x held up + intercept, over the delays of a layer; None if all had the same duration."""
+    """Line recovered = slope x held up + intercept, over the delays of a layer; not fitted if all have one duration."""
 
     delays: int
     held_ns: int
@@ -101,7 +102,7 @@ class Line:
 
 
 def held_up(injected: Injection, calls: Sequence[Call] | None) -> HeldUp:
-    """Return the part of a delay that held up the job, by the RPC calls in the client's log; None without a log.
+    """Return the part of a delay that held up the job, by the RPC calls in the client's log; all of it without a log.
 
     A stopped daemon holds up its client from the call that waits at the end of the delay, or not at all. A stopped JVM
     of Spark must not be inside a call, which would look like a slow daemon."""
@@ -117,7 +118,7 @@ def held_up(injected: Injection, calls: Sequence[Call] | None) -> HeldUp:
 
 
 def blame(injected: Injection, attribution: Attribution, run: str, calls: Sequence[Call] | None = None) -> Recovery:
-    """Look up a delay in the attributed wall time. Time outside of the window is unattributed."""
+    """Return the layers that the breakdown blames for a delay; time outside of the window counts as unattributed."""
     held = held_up(injected, calls)
     blamed: Counter[str] = Counter()
     moved_ns = 0
@@ -141,7 +142,7 @@ def blame(injected: Injection, attribution: Attribution, run: str, calls: Sequen
 
 
 def confusion(recoveries: Iterable[Recovery]) -> dict[str, dict[str, int]]:
-    """Return delayed layer -> blamed layer -> nanoseconds, in the order of the layers."""
+    """Return nanoseconds by delayed layer and blamed layer, in the order of the layers."""
     total: dict[str, Counter[str]] = {}
     for recovery in recoveries:
         total.setdefault(recovery.layer, Counter()).update(recovery.blamed)

@@ -1,8 +1,8 @@
 """Measures the cost of recording in a step: the real training loop, with the recorder on and off in one process.
 
-The two ways alternate every `BLOCK_STEPS` steps, in random order, so that both suffer from the same drift. A process
-gives one value, because another process has another memory layout. The records of a block are written before its time
-ends. The training data lies in memory, so that only the step itself can hide the cost.
+Recording is switched every `BLOCK_STEPS` steps, in random order within a pair, so that drift affects both halves. A
+process gives one value, because the memory layout differs between processes. The records of a block are written before
+its time ends. The training data lies in memory, so that only the step itself can hide the cost.
 
     python -m dlobd.selftest.step_loop DIRECTORY SEED      one loop; the last line is a `Loop` as JSON
 """
@@ -40,19 +40,19 @@ TIMEOUT_S = 300
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """One process: nanoseconds per step, a value per block of `BLOCK_STEPS`; `off_ns[k]`, `on_ns[k]` are a pair."""
+    """Nanoseconds per step in one process, a value per block of `BLOCK_STEPS`; `off_ns[k]`, `on_ns[k]` are a pair."""
 
     off_ns: tuple[float, ...]
     on_ns: tuple[float, ...]
 
     @property
     def added_ns(self) -> float:
-        """The added time of a step: the median difference of the pairs."""
+        """Added time of a step: the median difference of the pairs."""
         return statistics.median(on - off for off, on in zip(self.off_ns, self.on_ns, strict=True))
 
     @property
     def step_ns(self) -> float:
-        """The time of a step without recording: the median of the blocks."""
+        """Time of a step without recording: the median of the blocks."""
         return statistics.median(self.off_ns)
 
 
@@ -62,7 +62,7 @@ def added_ns(loops: Sequence[Loop]) -> Estimate | None:
 
 
 class AlternatingFeed:
-    """A feed without waits, with the span of a real feed. It switches the recorder at the end of each turn."""
+    """Feed without waits, with the span of a real feed. It switches the recorder after each block of steps."""
 
     def __init__(self, block: bytes, recorder: tracing.Recorder, seed: int) -> None:
         self._block = block
@@ -84,7 +84,7 @@ class AlternatingFeed:
             return self._block
 
     def stop(self) -> None:
-        """Do nothing: no thread feeds ahead."""
+        """Do nothing, because there is no read-ahead thread."""
 
     def _turn(self) -> None:
         self._recorder.flush()
@@ -100,12 +100,12 @@ class AlternatingFeed:
         self._began_ns = time.perf_counter_ns()
 
     def loop(self) -> Loop:
-        """Return the measured times after the last turn."""
+        """Return the measured times, after the last block of steps."""
         return Loop(tuple(self._took["off"]), tuple(self._took["on"]))
 
 
 def run(directory: Path, seed: int) -> Loop:
-    """Run the loop of one rank on SoftMax in this process, which records afterwards."""
+    """Run the training loop of one rank on SoftMax in this process; recording stays on afterwards."""
     recorder = tracing.start(directory, "chief")
     if recorder is None:
         raise ValueError(f"{tracing.SWITCH} is off")
@@ -114,7 +114,7 @@ def run(directory: Path, seed: int) -> Loop:
     layout = layout_of(dataset)
     block, test = (_records(dataset, "train", main.batch_size), _records(dataset, "test", dataset.test_size))
     (directory / "test").write_bytes(test)
-    steps = WARM_UP_STEPS + 2 * PAIRS * BLOCK_STEPS + 1  # the last one ends the last turn
+    steps = WARM_UP_STEPS + 2 * PAIRS * BLOCK_STEPS + 1  # the last step ends the last block
     samples = steps * main.batch_size
     main = replace(main, workers=1, epochs=1, train_samples=samples, checkpoint_every_steps=0)
     job = Job.of(
@@ -152,7 +152,7 @@ def measure(seed: int) -> Loop | None:
 
 
 def processes(seed: int) -> list[Loop]:
-    """Return the loops of `PROCESSES` processes, without failed ones."""
+    """Return the loops of `PROCESSES` processes, without failed processes."""
     return [loop for number in range(PROCESSES) if (loop := measure(PROCESSES * seed + number))]
 
 

@@ -19,11 +19,11 @@ from dlobd.tracing.recorder import OpenSpan
 from dlobd.tracing.recorder import Recorder as Recorder
 
 SWITCH = "DLOBD_TRACE"
-"""The environment variable that turns the recorder off, by the value `off`."""
+"""Environment variable that turns the recorder off if its value is `off`."""
 
 
 class NoSpan:
-    """The result of `span` while nothing is recorded."""
+    """Result of `span` while nothing is recorded."""
 
     def note(self, **attrs: object) -> None:
         pass
@@ -66,7 +66,7 @@ def directory() -> str:
 
 
 def pause() -> None:
-    """Stop recording until `resume`; open spans stay open. A process measures the cost of recording with it."""
+    """Stop recording until `resume`; open spans stay open. It serves to measure the cost of recording."""
     global _recorder, _paused
     if _recorder is not None:
         _recorder, _paused = None, _recorder
@@ -85,7 +85,7 @@ def _after_fork() -> None:
 
 
 def span(kind: SpanKind, wait: Fields | None = None, detail: str = "", **attrs: object) -> OpenSpan | NoSpan:
-    """Record an interval of this process. `wait`: fields of its wait, in addition to those of its kind."""
+    """Record an interval of this process. `wait`: fields of its wait, which are added to those of `kind`."""
     return _NO_SPAN if _recorder is None else OpenSpan(_recorder, kind, wait, detail, attrs)
 
 

@@ -1,7 +1,7 @@
 """Clocks: the monotonic clock of all measurements, and its relation to the wall clock of third-party logs.
 
-A clock domain is (host, boot, time namespace). Inside one, Python's `monotonic_ns` and the JVM's `System.nanoTime`
-read the same CLOCK_MONOTONIC and compare directly; log4j writes the latter with `%nano`.
+A clock domain is (host, boot, time namespace). Within a domain, Python's `monotonic_ns` and the JVM's
+`System.nanoTime` read the same CLOCK_MONOTONIC and are comparable; log4j writes `System.nanoTime` as `%nano`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def timed(into: MutableMapping[str, int | None], name: str) -> Iterator[None]:
 
 
 def host_name() -> str:
-    """Return the host name: YARN's NM_HOST if it is another name, not an address or localhost; else the kernel's."""
+    """Return YARN's NM_HOST if it is set, no address, not localhost, and not the kernel's host name; else that name."""
     kernel, yarn = socket.gethostname(), os.environ.get("NM_HOST", "")
     is_address = yarn.replace(".", "").isdecimal()
     same = yarn.partition(".")[0] in ("localhost", kernel.partition(".")[0])
@@ -54,7 +54,7 @@ def domain() -> str:
 
 
 def anchor(tries: int = 5) -> ClockAnchor:
-    """Read both clocks together: the fastest of `tries` readings; its error is half its duration."""
+    """Read both clocks together in the fastest of `tries` readings; the error is half of the reading's duration."""
 
     def read() -> tuple[int, int, int]:
         before, wall, after = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
@@ -101,13 +101,13 @@ class WallToMonotonic:
 
     @property
     def step_ns(self) -> int:
-        """Shift of the wall clock against the monotonic clock between the anchors: 0 on a quiet machine."""
+        """Range of the wall clock's offset from the monotonic clock over all anchors; 0 if no clock was adjusted."""
         offsets = [a.wall_ns - a.monotonic_ns for a in self._anchors]
         return max(offsets) - min(offsets)
 
 
 def stepped_ns(anchors: Sequence[ClockAnchor]) -> int:
-    """Return the largest step of the wall clock between two anchors of one domain, without slewing."""
+    """Return the largest step of the wall clock between consecutive anchors of a domain; slewing is no step."""
     largest = 0
     for name in {anchor.domain for anchor in anchors}:
         ordered = sorted((a for a in anchors if a.domain == name), key=lambda a: a.monotonic_ns)

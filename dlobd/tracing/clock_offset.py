@@ -1,4 +1,4 @@
-"""The offset between two clocks, as an interval that contains the true offset. Pure.
+"""Offset between two clocks, as an interval that contains the true offset. Pure.
 
 A message cannot arrive before it was sent. So a message from a to b bounds b - a from above, and a message from b to a
 bounds it from below, for any delay in the network: no symmetry of delays is assumed. Between messages the offset is
@@ -42,23 +42,23 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """lo_ns <= clock b - clock a <= hi_ns."""
+    """Interval of the offset: lo_ns <= clock b - clock a <= hi_ns."""
 
     lo_ns: int
     hi_ns: int
 
     @property
     def width_ns(self) -> int:
-        """Uncertainty of the offset."""
+        """Width of the interval: the uncertainty of the offset."""
         return self.hi_ns - self.lo_ns
 
     def joined(self, other: Bounds) -> Bounds:
-        """Return the smallest interval that contains both."""
+        """Return the smallest interval that contains both intervals."""
         return Bounds(min(self.lo_ns, other.lo_ns), max(self.hi_ns, other.hi_ns))
 
 
 class Offset:
-    """The offset of clock b from clock a. Raises ValueError without an exchange, or if a clock ran backwards."""
+    """Offset of clock b from clock a. Raises ValueError without an exchange, or if a clock ran backwards."""
 
     def __init__(self, exchanges: Iterable[Exchange]) -> None:
         ordered = sorted(exchanges, key=lambda exchange: exchange.sent_a_ns)
@@ -77,7 +77,7 @@ class Offset:
 
     @property
     def steps(self) -> tuple[tuple[int, int], ...]:
-        """Step of a clock: (earliest, latest) time of a, in nanoseconds."""
+        """Steps of either clock: (earliest, latest) time of each step on clock a, in nanoseconds."""
         return tuple((before.end_ns, after.start_ns) for before, after in pairwise(self._lines))
 
     def at(self, a_ns: int) -> Bounds:
@@ -85,7 +85,7 @@ class Offset:
         index = max(0, bisect_right(self._starts, a_ns) - 1)
         bounds = self._lines[index].at(a_ns)
         if a_ns > self._lines[index].end_ns and index + 1 < len(self._lines):
-            bounds = bounds.joined(self._lines[index + 1].at(a_ns))  # the step is somewhere here
+            bounds = bounds.joined(self._lines[index + 1].at(a_ns))  # the step is between the two lines
         return bounds
 
 
@@ -121,7 +121,7 @@ class _Lines:
 
     @property
     def possible(self) -> bool:
-        """True if any candidate is left."""
+        """True if any candidate line is left."""
         return bool(self._extremes)
 
     def at(self, a_ns: int) -> Bounds:
@@ -153,7 +153,7 @@ class _Lines:
 
 
 def _hull(points: Iterable[_Point], sign: int) -> list[_Point]:
-    """Return the lower hull (sign 1) or the upper hull (sign -1): other points never limit a line first."""
+    """Return the lower hull (sign 1) or the upper hull (sign -1) of points; no other point limits a line."""
     hull: list[_Point] = []
     for x, y in sorted(points, key=lambda point: (point[0], sign * point[1])):
         if hull and hull[-1][0] == x:

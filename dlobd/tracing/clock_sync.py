@@ -5,8 +5,8 @@
       received_a <------- nonce, received_b, sent_b, MAC --- sent_b
 
 An exchange is one UDP datagram each way, authenticated by a secret of the run: both ends ignore other processes. Lost
-datagrams are repeated in the next burst. An unreachable server costs its clients one short wait a burst, and the offset
-stays unknown. `dlobd.tracing.clock_offset` computes intervals from the exchanges.
+datagrams are repeated in the next burst. An unreachable server costs its clients one short wait per burst, and the
+offset stays unknown. `dlobd.tracing.clock_offset` computes intervals from the exchanges.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Server:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Environment of the clients."""
+        """Environment variable by which clients find this server."""
         address = {"host": self.host, "port": self.port, "secret": self._secret, "domain": clock.domain()}
         return {VARIABLE: json.dumps(address)}
 
@@ -103,7 +103,7 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A server in another clock domain."""
+    """Clock server in another clock domain."""
 
     host: str
     port: int
@@ -136,7 +136,8 @@ class Peer:
 
 
 def peer(environment: Mapping[str, str] = os.environ) -> Peer | None:
-    """Return the server that the environment names; None without one, or if it is in this process's clock domain."""
+    """Return the clock server in the environment; None if there is no server, or it is in this process's clock
+    domain."""
     try:
         server = Peer(**json.loads(environment[VARIABLE]))
     except (KeyError, TypeError, ValueError):

@@ -1,6 +1,6 @@
-"""The Linux kernel's counters of a process and its threads in /proc: time on a core, waiting for a core, disk reads.
+"""Linux's counters of a process and its threads in /proc: time on a core, waiting for a core, disk reads.
 
-The kernel drops a thread's waiting time when the thread ends, so that this module keeps the last waiting times. A
+The kernel drops a thread's waiting time when the thread ends, so this module keeps the last waiting times. A
 process's CPU clock includes the core time of ended threads.
 """
 
@@ -20,7 +20,7 @@ LANE_OF_JVM = re.compile(r"Executor task l|Driver$|Reporter$|Thread-\d+$")
 
 @dataclass(frozen=True, slots=True)
 class ThreadTimes:
-    """Times since the start of the process: of the threads of its lane, and of all threads."""
+    """Times since the start of the process, for the threads of its lane and for all threads."""
 
     lane_on_core_ns: int
     lane_waiting_ns: int
@@ -29,7 +29,7 @@ class ThreadTimes:
 
 
 class Threads:
-    """The threads of one process. `java`: True for a JVM, whose first thread only starts Java's main thread."""
+    """Threads of one process. `java`: True for a JVM, whose first thread only starts Java's main thread."""
 
     def __init__(self, pid: int, java: bool = False) -> None:
         self._directory = f"/proc/{pid}/task"
@@ -40,7 +40,7 @@ class Threads:
         self._ended = [0, 0, 0, 0]
 
     def read(self) -> ThreadTimes | None:
-        """Read the times; None if the process has ended, or the kernel does not count."""
+        """Read the times; None if the process has ended, or the kernel does not count them."""
         try:
             readings = {tid: self._thread(tid) for tid in map(int, os.listdir(self._directory))}
         except OSError:
@@ -93,7 +93,7 @@ def cpu_ns(pid: int) -> int | None:
 
 
 def read_bytes(pid: int) -> int | None:
-    """Return the bytes that a process has read from disks; None if it has ended, or this user may not know."""
+    """Return the bytes that a process has read from disks; None if it has ended or permission is denied."""
     try:
         return int(_content(f"/proc/{pid}/io").partition(b"\nread_bytes:")[2].split()[0])
     except (OSError, IndexError, ValueError):

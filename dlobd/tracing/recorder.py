@@ -1,9 +1,9 @@
-"""The recorder: `with span(kind)` writes an interval of this process to one crash-proof file a process.
+"""Recorder: `with span(kind)` writes an interval to the crash-proof file of this process.
 
 A file is append-only JSON lines; `dlobd.evidence.recorder.LINES` has their members. Lines are buffered, and written at
 least every `FLUSH_S` and whenever the outermost span of a thread ends; a written line survives `kill -9`. A span that
 began and ended since the last write is one line, `s`. A span that is open at a write is a begin line, `b`, and an end
-line, `e`, later: so the spans that were open when a process was killed are known. After a fork the child opens its own
+line, `e`, later, so a killed process leaves the begin lines of its open spans. After a fork the child opens its own
 file with an empty stack; its parent's open spans stay with its parent.
 
 In the measured thread a span is one object in a queue; the text is made when it is written. The recorder counts its
@@ -38,31 +38,32 @@ ANCHOR_S = 10.0
 """Interval between readings of both clocks: they reveal a step of the wall clock."""
 
 FIRST_EXCHANGE_S, EXCHANGE_S = 1.0, 10.0
-"""First and longest pause between exchanges with a driver that has another clock; they double from one to the other."""
+"""First and longest interval between clock-offset exchanges with the driver; each interval doubles the previous one."""
 
 LOST_LINES = "dlobd: {} lines of spans of process {} are lost"
-"""On stderr, if a disk refuses lines: number of lines and PID."""
+"""Message on stderr if the disk refuses lines, with the number of lines and the PID."""
 
 SUMS_S = 1.0
-"""Shortest interval between two `cost` lines, and between two `u` lines; the last flush writes both."""
+"""Shortest interval between two `cost` lines, and between two `u` (process use) lines; the last flush writes both."""
 
 
 @dataclass(slots=True)
 class Cost:
     """Cost of recording in one process since its file was opened."""
 
-    spans: int = 0  # begun and handed to the disk, also if it refused them
-    lines: int = 0  # in the file, as `bytes`
+    spans: int = 0  # spans that were begun and written, including spans that the disk refused
+    lines: int = 0  # lines in the file; their size is `bytes`
     bytes: int = 0
-    flushes: int = 0  # writes; their duration and CPU time follow, with the encoding
+    flushes: int = 0  # writes; `wall_ns` and `cpu_ns` are their times, with the encoding
     wall_ns: int = 0
     cpu_ns: int = 0
-    lost_lines: int = 0  # refused by the disk
+    lost_lines: int = 0  # lines that the disk refused
     left_out: int = 0  # intervals that were too short for a span
 
 
 class OpenSpan:
-    """A span until it is written. It uses the recorder directly, because each call is expensive here."""
+    """Span until it is written. It uses private members of the recorder, because each call here adds to a span's
+    cost."""
 
     __slots__ = (
         "_attrs",
@@ -93,7 +94,7 @@ class OpenSpan:
         self._written = False
 
     def note(self, **attrs: object) -> None:
-        """Add attributes that are known only later, such as a number of bytes, to the end of the span."""
+        """Add attributes that are known only at the end of the span, such as a number of bytes."""
         self._noted = {**self._noted, **attrs} if self._noted else attrs
 
     def __enter__(self) -> OpenSpan:
@@ -182,7 +183,7 @@ class Recorder:
         self._main_stack: list[int] = []
         self._local = threading.local()
         self._fd: int | None = None
-        self._introduced = False  # the file has its process line
+        self._introduced = False  # the file begins with its process line
         self._cut = False  # the file ends inside a line
         self._thread_due = self._threaded  # the background thread is not started yet
         self._stop = threading.Event()
@@ -196,7 +197,7 @@ class Recorder:
     def after_fork(self) -> None:
         """Prepare a forked child: a new file, an empty stack, and new span IDs."""
         if self._fd is not None:
-            os.close(self._fd)  # it is the parent's file
+            os.close(self._fd)  # the parent's file
         self._threaded = True
         self._open_file(self._role, self._index, forked=True)
 
@@ -319,7 +320,7 @@ class Recorder:
             pass  # stderr may be on the same disk, or closed
 
     def exchange(self) -> None:
-        """Exchange messages with the driver's clock, if it is another clock."""
+        """Record clock-offset messages with the driver's clock server; do nothing if this process has no such peer."""
         if self._peer is None:
             return
         for pair in self._peer.exchange():
@@ -327,7 +328,7 @@ class Recorder:
         self._exchanged_ns = self._now()
 
     def leave(self) -> None:
-        """Exchange messages for the last time before the process ends."""
+        """Record the last clock-offset messages before the process ends, unless the previous exchange is recent."""
         if self._now() - self._exchanged_ns >= FIRST_EXCHANGE_S * 1e9:
             self.exchange()
 
@@ -362,7 +363,7 @@ class Recorder:
 
     def _flush_often(self) -> None:
         anchor_due = self._now() + int(ANCHOR_S * 1e9)
-        # here, not at the opening of the recorder: the main thread must not wait for it
+        # in this thread, because the main thread must not wait for an exchange
         self._peer = clock_sync.peer()
         self.exchange()
         pause_s = FIRST_EXCHANGE_S

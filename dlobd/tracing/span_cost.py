@@ -1,8 +1,8 @@
-"""The cost of one span on this machine, measured in a fraction of a second and kept as evidence of a run.
+"""Cost of one span on this machine, measured in a fraction of a second and kept as evidence of a run.
 
 It is CPU time, so that other processes on the cores do not change it. It includes the writing, but not the wait for a
-disk. Between two turns other data passes through the core's caches, as in a trainer: there spans cost twice as much as
-in a loop without other work.
+disk. Between two steps, other data replaces the core's caches, as in a trainer, where a span costs twice as much as in
+a loop without other work.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def evidence(directory: Path) -> dict[str, str | int | None]:
 
 
 def measured(directory: Path, spans: int, repeats: int) -> dict[str, list[float]]:
-    """Return the CPU times per span in nanoseconds, sorted, with a recorder (`on`) and without one (`off`)."""
+    """Return the CPU times per span in nanoseconds, sorted, with a recorder (`on`) and without (`off`)."""
     with tempfile.TemporaryDirectory(prefix="span-cost-", dir=directory) as scratch:
         recorder = tracing.Recorder(Path(scratch), "benchmark", threaded=False)
         ways: dict[str, tuple[Span | None, Callable[[], None]]] = {
@@ -48,7 +48,7 @@ def measured(directory: Path, spans: int, repeats: int) -> dict[str, list[float]
         }
         costs: dict[str, list[float]] = {name: [] for name in ways}
         other = b"\1" * OTHER_BYTES  # zeros could share one page of memory
-        with recorder.span(kinds.TRAINER):  # as in a trainer: nested spans are written together
+        with recorder.span(kinds.TRAINER):  # nested spans are written together, as in a trainer
             for _ in range(repeats + 1):
                 for name, (span, flush) in ways.items():
                     costs[name].append(_loop_ns(span, flush, spans, other))

@@ -101,7 +101,7 @@ def test_a_wrong_secret_is_refused_at_both_ends(
         listener.accept(time.monotonic() + SHORT_S)
     (line,) = capfd.readouterr().err.splitlines()
     assert line.startswith(f"dlobd: {listener.address}: refused 127.0.0.1:")
-    assert line.endswith(": it does not know the run's secret")
+    assert line.endswith(": it does not have the run's secret")
     end = make(secret=there).connect(listener.address, soon())
     assert listener.accept(soon()).peer
     end.close()

@@ -174,9 +174,9 @@ def test_a_wrong_secret_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
         join()
     """
     with MpiJob(code, 2, secrets={1: "another"}) as job:
-        assert "its secret is not that of the run" in job.ends(1)[2].splitlines()[-1]
+        assert "the secret of this end is not the run's secret" in job.ends(1)[2].splitlines()[-1]
         assert "rank 1 did not reach" in job.ends(0)[2].splitlines()[-1]
-    assert "does not know the run's secret" in capfd.readouterr().err
+    assert "does not have the run's secret" in capfd.readouterr().err
 
 
 ONE_BY_ONE = """
@@ -214,7 +214,7 @@ def test_a_rank_that_stands_still_is_named_at_the_deadline() -> None:
         for rank in (0, 2):
             status, out, _ = job.ends(rank)
             assert status  # 7, or that of a crash where a call of MPI was left behind
-            assert "time: rank 1 did not reach 'who is stuck?'" in out.splitlines()[-1]
+            assert "time: rank 1 did not reach the rendezvous 'search for the blocked rank'" in out.splitlines()[-1]
 
 
 def test_mpi_starts_once_in_a_process() -> None:

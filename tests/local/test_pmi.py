@@ -126,9 +126,9 @@ def test_a_missing_rank_is_named() -> None:
 
 
 def test_a_wrong_secret_is_refused(server: PmiServer, capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(RendezvousError, match="its secret is not that of the run"):
+    with pytest.raises(RendezvousError, match="the secret of this end is not the run's secret"):
         connect_pmi(server.address, 0, 2, b"another", soon())
-    until_refused(server, "does not know the run's secret")
+    until_refused(server, "does not have the run's secret")
     assert capfd.readouterr().err.count("\n") == 1
     for one in speakers(server, 2):
         one.close()
@@ -139,7 +139,7 @@ def test_garbage_on_the_port_is_refused(server: PmiServer, said: bytes) -> None:
     _, host, port = server.address.split(":")
     with socket.create_connection((host, int(port)), PATIENCE_S) as stranger:
         stranger.sendall(said)
-        until_refused(server, "does not speak as a channel of dlobd")
+        until_refused(server, "does not speak the protocol of dlobd's channels")
     for one in speakers(server, 2):
         one.close()
 
@@ -147,10 +147,10 @@ def test_garbage_on_the_port_is_refused(server: PmiServer, said: bytes) -> None:
 @pytest.mark.parametrize(
     ("hello", "why"),
     [
-        (b"", "which rank"),
-        (b"x" * 100, "which rank"),
+        (b"", "its first message"),
+        (b"x" * 100, "its first message"),
         (struct.pack("<IId", 2, 2, 1.0), "rank 2 of 2"),
-        (struct.pack("<IId", 0, 3, 1.0), "rank 0 of 3, and there are 2"),
+        (struct.pack("<IId", 0, 3, 1.0), "rank 0 of 3, but the job has 2 ranks"),
         (struct.pack("<IId", 0, 2, float("nan")), "its timeout"),
         (struct.pack("<IId", 0, 2, -1.0), "its timeout"),
     ],
@@ -182,9 +182,9 @@ def test_a_rank_number_is_accepted_once(server: PmiServer) -> None:
         ("cmd", "does not speak PMI"),
         ("", "does not speak PMI"),
         ("cmd=init pmi_version=2", "version '2'"),
-        ("mcmd=spawn cmd=spawn", "asks for 'spawn'"),
-        ("cmd=put kvsname=another key=a value=1", "no key of this job"),
-        ("cmd=get kvsname={job} key=" + "k" * 65, "no key of this job"),
+        ("mcmd=spawn cmd=spawn", "sends command 'spawn'"),
+        ("cmd=put kvsname=another key=a value=1", "a key that is invalid in this job"),
+        ("cmd=get kvsname={job} key=" + "k" * 65, "a key that is invalid in this job"),
         ("cmd=put kvsname={job} key=a value=" + "v" * 1025, "more than"),
         ("x" * 5000, "line of more than 4096"),
     ],

@@ -44,7 +44,10 @@ def test_all_gather_returns_the_values_of_all_ranks(size: int) -> None:
 
 
 def test_missing_ranks_are_named(store: KeyValueStore) -> None:
-    with closing(client(store, 1)) as own, pytest.raises(RendezvousError, match="rank 0 and rank 2 did not reach 'x'"):
+    with (
+        closing(client(store, 1)) as own,
+        pytest.raises(RendezvousError, match="rank 0 and rank 2 did not reach the rendezvous 'x'"),
+    ):
         own.all_gather("x", "1", time.monotonic() + 0.1)
 
 
@@ -76,18 +79,18 @@ def test_a_rank_that_says_bye_is_not_dead(store: KeyValueStore) -> None:
 
 
 def test_a_wrong_secret_is_refused(store: KeyValueStore, capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(RendezvousError, match="its secret is not that of the run"):
+    with pytest.raises(RendezvousError, match="the secret of this end is not the run's secret"):
         StoreClient(store.address, 0, b"another", soon())
-    assert "does not know the run's secret" in capfd.readouterr().err
+    assert "does not have the run's secret" in capfd.readouterr().err
     client(store, 0).close()
 
 
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        (b"{", "no JSON object"),
-        (b"[]", "no JSON object"),
-        (b"\xff\xfe", "no JSON object"),
+        (b"{", "not a JSON object"),
+        (b"[]", "not a JSON object"),
+        (b"\xff\xfe", "not a JSON object"),
         (b"{}", "rank None of 3"),
         (b'{"rank": 3}', "rank 3 of 3"),
         (b'{"rank": "0"}', "rank '0' of 3"),

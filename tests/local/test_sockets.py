@@ -229,7 +229,7 @@ def test_garbage_is_refused_at_once_and_the_next_peer_is_served(
     end.send(b"x", soon())
     assert listener.accept(soon()).recv(bytearray(1), soon()) == 1
     lines = capfd.readouterr().err.splitlines()
-    assert sum("it does not speak as a channel of dlobd" in line for line in lines) == 3
+    assert sum("it does not speak the protocol of dlobd's channels" in line for line in lines) == 3
     assert all(line.startswith(f"dlobd: {listener.address}: refused 127.0.0.1:") for line in lines)
 
 
@@ -251,7 +251,7 @@ def test_a_silent_peer_delays_no_other_and_is_refused(
     late = dialled(listener)
     assert len(exactly(late, authentication.GREETING_BYTES + 1)) == authentication.GREETING_BYTES
     late.close()
-    assert "it did not complete within 0.05 s" in capfd.readouterr().err
+    assert "it did not complete the handshake within 0.05 s" in capfd.readouterr().err
 
 
 def test_a_listener_that_does_not_know_the_secret_gets_no_message() -> None:
@@ -263,7 +263,7 @@ def test_a_listener_that_does_not_know_the_secret_gets_no_message() -> None:
         bare.sendall(authentication.greeting())
         said = exactly(bare, authentication.HELLO_BYTES)
         bare.sendall(said[-authentication.PROOF_BYTES :])  # its own proof, sent back
-        with pytest.raises(authentication.Refused, match="does not know the run's secret"):
+        with pytest.raises(authentication.Refused, match="does not have the run's secret"):
             dialling.result(PATIENCE_S)
         bare.close()
         channel.close()

@@ -78,7 +78,7 @@ def test_tensors_share_a_buffer_as_planned() -> None:
     fusion = Fusion([np.zeros(n, np.float32) for n in (1, 2, 3, 4)], 24)
     assert [len(bucket) for bucket in fusion.buckets] == [6, 4]
     fusion = Fusion([np.zeros(3, np.float32)])
-    with pytest.raises(ValueError, match="other shapes or types than the fusion was planned for"):
+    with pytest.raises(ValueError, match="shapes or types of the tensors differ from the fusion plan"):
         fusion.pack([np.zeros(4, np.float32)])
 
 

@@ -173,7 +173,7 @@ def test_hidden_and_missing_delays_are_repeated_and_reported() -> None:
     assert report.verdicts(whole)[0].endswith("repeated: feed/put, hdfs/staging; nothing was injected into " + NEVER)
     (line,) = report.exceptions(whole)
     assert line.startswith(
-        "run feed-0: hdfs/staging of 1.000 s is hidden: it held up the job for 1.000 s, stopped inside"
+        "run feed-0: the delay of 1.000 s at hdfs/staging is hidden; it held up the job for 1.000 s, stopped inside"
     )
     assert line.endswith("; repeated")
 

@@ -1,1 +1,1 @@
-"""Channel libraries, which carry bytes between ranks: `base` is their contract."""
+"""Channel libraries, which carry bytes between ranks: `base` defines their interface."""

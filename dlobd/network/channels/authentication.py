@@ -2,8 +2,8 @@
 
     connecting end                                             listening end
                       <--- GREETING, nonce L ----------------
-      GREETING, nonce C, HMAC(secret, "connect", L, C) ----->    rejects a wrong secret and everything else
-                      <--- HMAC(secret, "listen", L, C) -----    or REFUSAL, so that the other end knows the reason
+      GREETING, nonce C, HMAC(secret, "connect", L, C) ----->    rejects a wrong secret or protocol
+                      <--- HMAC(secret, "listen", L, C) -----    or REFUSAL, so that the other end can report the reason
 
 Each end chooses one of the two nonces, which prevents replay; the roles differ, which prevents reflection. The secret
 is the key of HMAC-SHA256 (RFC 2104). An empty secret only proves that both ends run dlobd. The connection is neither
@@ -24,11 +24,11 @@ PROOF_BYTES = 32
 REFUSAL = b"refused: not the run's secret\n".ljust(PROOF_BYTES)
 GREETING_BYTES = len(GREETING) + NONCE_BYTES
 HELLO_BYTES = GREETING_BYTES + PROOF_BYTES
-HANDSHAKE_S = 5.0  # timeout of a listening end for the hello; its computation takes a single HMAC
+HANDSHAKE_S = 5.0  # timeout of the listening end for the hello, which costs the other end a single HMAC
 
 
 class Refused(ChannelError):
-    """Error of a peer that does not know the run's secret, or does not speak this protocol."""
+    """Error of a peer that does not have the run's secret, or does not speak this protocol."""
 
 
 def nonce() -> bytes:
@@ -61,12 +61,12 @@ def answer(secret: bytes, greeting: bytes, hello: bytes) -> bytes | None:
 
 
 def check(secret: bytes, greeting: bytes, hello: bytes, answer: bytes, peer: str) -> None:
-    """Raise Refused unless the answer to a hello proves that the listening end knows the secret."""
+    """Raise Refused unless the answer to a hello proves that the listening end has the secret."""
     if answer == REFUSAL:
-        raise Refused(f"{peer} refused this end: its secret is not that of the run")
+        raise Refused(f"{peer} refused this end: the secret of this end is not the run's secret")
     expected = _proof(secret, b"listen", _nonce_of(greeting), _nonce_of(hello))
     if not hmac.compare_digest(answer, expected):
-        raise Refused(f"{peer} does not know the run's secret")
+        raise Refused(f"{peer} does not have the run's secret")
 
 
 def report(address: str, peer: str, why: str) -> None:

@@ -1,11 +1,11 @@
-"""The contract of a channel library: whole messages between two ends, in memory that the caller provides.
+"""Interface of a channel library: whole messages between two ends, in memory that the caller provides.
 
     1. Peers connect to the `address` of a listener; it listens at no other address.
     2. `connect` retries until its deadline, because ranks start in any order.
     3. A message has any size, including zero. `send` returns once its buffer may be reused. It may wait for the peer's
        `recv`: callers must not rely on buffering.
     4. Messages of a connection arrive in the order in which they were sent. A message that does not fit is rejected
-       before a byte of it is written.
+       and leaves the buffer unchanged.
     5. A library that declares `begins` can start a send without waiting: `begin_send` returns a handle for
        `finish_send`, which any thread may call, in the order of the starts. The handle is None if the library has taken
        all bytes already.
@@ -62,11 +62,11 @@ class MessageTooLong(ChannelError):
 
 
 class OutOfBounds(ChannelError):
-    """`put` or `get` outside of registered memory, or with an unknown key; no memory was accessed."""
+    """Error of a `put` or `get` outside of registered memory, or with an unknown key; no memory was accessed."""
 
 
 class NotSupported(ChannelError):
-    """Error of a call of a capability that the library has not declared."""
+    """Error raised by a call that needs a capability which the library does not declare."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Capabilities:
 
 @dataclass(slots=True)
 class Traffic:
-    """Traffic of a connection, or of all connections of a channel. The end that calls `put` or `get` counts it.
+    """Traffic of a connection, or of all connections of a channel. The end that calls `put` or `get` counts the bytes.
 
     Counting needs no lock: one thread sends, and one thread receives. `lanes` are the TRANSPORT/DEVICE pairs that the
     library reports, as UCX writes them: rc_mlx5/mlx5_0:1.
@@ -110,7 +110,7 @@ def total_traffic(connections: Iterable[Traffic]) -> Traffic:
 
 
 class Connection(ABC):
-    """One of two connected ends. Calls of capabilities that the library does not declare raise NotSupported."""
+    """End of a connection. A call that needs a capability which the library does not declare raises NotSupported."""
 
     library: ClassVar[str]
     peer: str  # name of the other end, for error messages
@@ -188,13 +188,13 @@ class OpenChannel(Protocol):
     capabilities: ClassVar[Capabilities]
 
     def listen(self, device: str = "") -> Listener:
-        """Listen on a device; if none is given, the library chooses it."""
+        """Listen on a device; the library chooses a device if `device` is empty."""
 
     def connect(self, address: str, deadline_s: float) -> Connection:
         """Connect to the listener at an address. Raises DeadlinePassed, Closed."""
 
     def evidence(self) -> Traffic:
-        """Return the traffic so far."""
+        """Return the total traffic of all connections so far."""
 
     def close(self) -> None:
         """Close all listeners and connections of this channel."""
@@ -204,7 +204,7 @@ C = TypeVar("C", bound=Connection)
 
 
 class AcceptQueue(Generic[C]):
-    """Queue of the connections that a listener has made, until `accept` takes them."""
+    """Queue of a listener's connections that `accept` has not returned yet."""
 
     address: str
 
@@ -239,7 +239,7 @@ def view(buffer: Buffer) -> memoryview:
 
 @contextmanager
 def environment_variables(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set variables for native libraries that read the environment once, when they are loaded, and restore them."""
+    """Set environment variables within the block, for native libraries that read them once, when they are loaded."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

@@ -2,14 +2,14 @@
 
     Send       call of the connecting end that carries a message; it returns once the other end has taken the message
     Receive    call of the connecting end that is answered with the next message of the other end. One such call is
-               always pending, so at most one message is ready before it is requested
-    Attend     call that lasts as long as the connection; its end informs the other end that the caller has left
+               always pending, so the connecting end prefetches at most one message
+    Attend     call that lasts as long as the connection; its end signals that the connecting end has left
 
 gRPC's Python interface takes and returns `bytes`: a sender copies all data of other types to `bytes`, gRPC's core
 copies those into its slices, and the receiver joins the slices and copies them into its buffers. These copies are the
 cost of gRPC in Python, which this library measures.
 
-Each connection is a TCP connection of its own. Both ends prove by two calls (Hello, Join) that they know the run's
+Each connection is a TCP connection of its own. Both ends prove by two calls (Hello, Join) that they have the run's
 secret (`dlobd.network.channels.authentication`). Later calls must come over the same TCP connection, which gRPC
 identifies by the address and port of the caller. Nothing is encrypted. A client that reaches the port can make gRPC
 buffer one message before it is rejected. No proxy is used, no name is resolved, and no second server shares the port.
@@ -50,7 +50,7 @@ KEEPALIVE = (
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
 )
-"""A vanished host is noticed after 30 s, as with library sockets."""
+"""A vanished host is detected after 30 s, as in library `sockets`."""
 
 CLIENT = (
     *UNLIMITED,
@@ -67,13 +67,13 @@ SERVER = (
     *UNLIMITED,
     *KEEPALIVE,
     ("grpc.so_reuseport", 0),
-    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),  # the default forbids such keepalive
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),  # the default forbids pings at this interval
     ("grpc.http2.max_ping_strikes", 0),
 )
 
 
 class GrpcChannel(IpChannel):
-    """Channel of library `grpc`. It cannot set a source address: `connect` fails if the routes lead elsewhere."""
+    """Channel of library `grpc`. `connect` fails if the route needs another source address, which gRPC cannot set."""
 
     library = LIBRARY
     capabilities: ClassVar[base.Capabilities] = base.Capabilities()
@@ -83,7 +83,7 @@ class GrpcChannel(IpChannel):
         self._dialling: set[grpc.Channel] = set()
 
     def listen(self, device: str = "") -> GrpcListener:
-        """Listen on an interface. Raises UsageError or SetupError if it cannot be used."""
+        """Listen on an interface. Raises UsageError, SetupError: the interface cannot be used."""
         self._check_open()
         host = local_address(self._transport, device or self._device)
         listener = GrpcListener(host, self._secret, self._accept)
@@ -91,7 +91,8 @@ class GrpcChannel(IpChannel):
         return listener
 
     def connect(self, address: str, deadline_s: float) -> GrpcConnection:
-        """Connect; raise Refused if the other end does not know the secret, SetupError for a wrong route."""
+        """Connect. Raises Refused: the other end does not have the secret; SetupError: the route uses another
+        interface."""
         host, port = parse_address(LIBRARY, address)
         source_towards(self._transport, self._device, host)
         traffic = traffic_over(interfaces.towards(host))
@@ -104,7 +105,7 @@ class GrpcChannel(IpChannel):
         except BaseException as error:
             channel.close()
             if self._closed.is_set() and isinstance(error, base.ChannelError | grpc.RpcError | ValueError):
-                raise base.Closed(f"this channel of {LIBRARY} is closed") from error
+                raise base.Closed(f"this {LIBRARY} channel is closed") from error
             raise
         finally:
             self._dialling.discard(channel)
@@ -146,7 +147,7 @@ class GrpcChannel(IpChannel):
 class GrpcListener(base.AcceptQueue["_ServerConnection"]):
     """Server on one address. It lives until the listener and all its connections are closed.
 
-    A client that does not prove that it knows the run's secret is rejected with one line on stderr.
+    A client that does not prove that it has the run's secret is rejected with one line on stderr.
 
     Args:
         host: the IPv4 address to listen on; never the wildcard address.
@@ -220,10 +221,10 @@ class GrpcListener(base.AcceptQueue["_ServerConnection"]):
         with self._changed:
             greeting = self._greeted.pop(context.peer(), None)
         if greeting is None or len(request) != authentication.HELLO_BYTES or not authentication.begins_well(request):
-            raise self._reject(context, "it does not speak as a channel of dlobd")
+            raise self._reject(context, "it does not speak the protocol of dlobd's channels")
         answer = authentication.answer(self._secret, greeting, request)
         if answer is None:
-            authentication.report(self.address, _peer_name(context), "it does not know the run's secret")
+            authentication.report(self.address, _peer_name(context), "it does not have the run's secret")
             return authentication.REFUSAL
         connection = self._accept(_peer_name(context), self._host, self)
         with self._changed:
@@ -269,7 +270,7 @@ class GrpcConnection(base.Connection):
         else:
             message = b"".join([base.view(part) for part in parts])
         if len(message) > MAX_BYTES:
-            raise base.NotSupported(f"gRPC cannot carry a message of {len(message)} bytes; its limit is {MAX_BYTES}")
+            raise base.NotSupported(f"gRPC cannot carry a message of {len(message)} bytes; the limit is {MAX_BYTES}")
         self._put(message, deadline_s)
         self._traffic.sent_messages += 1
         self._traffic.sent_bytes += len(message)
@@ -279,7 +280,8 @@ class GrpcConnection(base.Connection):
         message = self._next(deadline_s)
         room = sum(part.nbytes for part in into)
         if len(message) > room:
-            raise base.MessageTooLong(f"a message of {len(message)} bytes from {self.peer} does not fit into {room}")
+            size = len(message)
+            raise base.MessageTooLong(f"a message of {size} bytes from {self.peer} does not fit into {room} bytes")
         left = memoryview(message)
         for part in into:
             size = min(part.nbytes, left.nbytes)
@@ -297,7 +299,7 @@ class GrpcConnection(base.Connection):
 
 
 class _ClientConnection(GrpcConnection):
-    """The connecting end, which makes the calls."""
+    """Connecting end, which makes the calls."""
 
     def __init__(self, channel: Any, peer: str, traffic: base.Traffic) -> None:
         super().__init__(peer, traffic)
@@ -344,7 +346,7 @@ class _ClientConnection(GrpcConnection):
 
 
 class _ServerConnection(GrpcConnection):
-    """The accepting end, which answers the calls."""
+    """Accepting end, which answers the calls."""
 
     def __init__(self, peer: str, traffic: base.Traffic, listener: GrpcListener) -> None:
         super().__init__(peer, traffic)
@@ -514,7 +516,7 @@ def _timeout_s(deadline_s: float) -> float:
 
 
 def _abort(context: grpc.ServicerContext, why: str, code: grpc.StatusCode = grpc.StatusCode.UNAVAILABLE) -> Exception:
-    """Abort a call by an exception of gRPC; never returns."""
+    """Abort a call. It never returns, because gRPC raises an exception."""
     context.abort(code, why)
     return AssertionError("abort raises")
 

@@ -14,7 +14,7 @@ LOOPBACK = "127.0.0.1"
 
 
 def resolve(transport: str, device: str) -> tuple[interfaces.Interface, str]:
-    """Return the interface and the IPv4 address of a device: a name, an address or a network; empty: loopback.
+    """Return interface and IPv4 address of a device: interface name, address or network; loopback if it is empty.
 
     Raises the errors of `interfaces.resolve`, and UsageError if the transport needs a device.
     """
@@ -53,17 +53,17 @@ def parse_address(scheme: str, address: str) -> tuple[str, int]:
 
 
 def traffic_over(interface: interfaces.Interface | None) -> Traffic:
-    """Return the counters of a new connection over an interface; TCP over InfiniBand is kind `ipoib`."""
+    """Return zeroed counters for a new connection over an interface; TCP over InfiniBand is kind `ipoib`."""
     if interface is None or interface.type is None:
         return Traffic("unknown", interface.name if interface else "")
     return Traffic("ipoib" if interface.type == interfaces.INFINIBAND else "tcp", interface.name)
 
 
 class IpChannel:
-    """Base of channels whose connections are TCP connections.
+    """Base class of channels whose connections are TCP connections.
 
-    Without a device (an interface), a listener uses loopback and a connection follows the routes. The secret may be
-    empty.
+    Without a device (an interface), a listener uses loopback and a connection follows the kernel's routes. The secret
+    may be empty.
     """
 
     library: ClassVar[str]
@@ -91,7 +91,7 @@ class IpChannel:
 
     def _check_open(self) -> None:
         if self._closed.is_set():
-            raise Closed(f"this channel of {self.library} is closed")
+            raise Closed(f"this {self.library} channel is closed")
 
     def _keep(self, connection: Connection, traffic: Traffic) -> None:
         self._traffic.append(traffic)

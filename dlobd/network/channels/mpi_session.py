@@ -2,7 +2,7 @@
 
     transport     environment of MPICH, whose transport is UCX or libfabric (OFI)
     tcp, ipoib    MPICH_CH4_NETMOD=ucx UCX_TLS=tcp UCX_NET_DEVICES=INTERFACE
-      on loopback MPICH_CH4_NETMOD=ofi FI_PROVIDER=tcp FI_TCP_IFACE=lo       UCX 1.20.1 finds "no route" over it
+      on loopback MPICH_CH4_NETMOD=ofi FI_PROVIDER=tcp FI_TCP_IFACE=lo       because UCX 1.20.1 reports "no route" there
     rdma          MPICH_CH4_NETMOD=ucx UCX_TLS=rc UCX_NET_DEVICES=DEVICE:PORT
     shm           MPICH_CH4_NETMOD=ucx UCX_TLS=shm
 
@@ -76,12 +76,12 @@ def environment(transport: str, device: str) -> dict[str, str]:
 class MpiSession:
     """MPI with all ranks of the job. `world` is their communicator, whose errors are exceptions.
 
-    All ranks start it together. If one dies during the start, MPICH ends the processes of the others. If one dies
-    later, MPI reports an error, or MPICH crashes: MPICH 5.0 over UCX does (SIGSEGV) in about 10 % of cases, when it
-    sends to the dead rank. The process that ended first then identifies the dead rank.
+    All ranks start it together. If a rank dies during the start, MPICH ends the processes of all ranks. If a rank dies
+    later, MPI reports an error, or MPICH crashes when it sends to the dead rank: MPICH 5.0 over UCX gets SIGSEGV in
+    about 10 % of cases. The process that ended first is then the dead rank.
 
-    MPI owns the PMI connection until this process ends; a single rank needs none. Raises SetupError: MPI was started in
-    this process before, is not MPICH, or cannot use the transport.
+    MPI owns the PMI connection until this process ends; a single rank needs no connection. Raises SetupError:
+    MPI was started in this process before, is not MPICH, or cannot use the transport.
     """
 
     def __init__(self, preset: dict[str, str], pmi: socket.socket | None, rank: int = 0, size: int = 1) -> None:
@@ -109,15 +109,15 @@ class MpiSession:
         asked = mpi.Info.Create({"thread_level": "MPI_THREAD_MULTIPLE"})
         try:
             with _or_exit(START_S):
-                # a session reports a missing transport, and MPI_Init would end the process instead; later errors of
-                # the world communicator are all exceptions, and some errors of a session end the process
+                # a session reports a missing transport, but MPI_Init would end the process; later calls use the
+                # world communicator, because some errors of a session end the process
                 session = mpi.Session.Init(asked, mpi.ERRORS_RETURN)
                 mpi.Init_thread(mpi.THREAD_MULTIPLE)
                 world = mpi.COMM_WORLD
         except mpi.Exception as error:
             words = " ".join(f"{name}={value}" for name, value in preset.items())
             raise SetupError(
-                f"MPI cannot start with {words}: {_line(error)}.", "look at MPI's own lines above"
+                f"MPI cannot start with {words}: {_line(error)}.", "look at MPI's own messages above"
             ) from error
         finally:
             asked.Free()
@@ -145,11 +145,11 @@ class MpiSession:
         calls this in a thread that it can abandon. MPI releases Python's lock meanwhile.
 
         Args:
-            what: the operation that failed, for the message.
-            sleep: sleep between polls, because this rank only waits for others.
-            given_up: returns True once the caller has stopped waiting.
+            what: start of the error message, such as `MPI did not complete an all-reduce`.
+            sleep: sleep between polls, because this rank only waits for other ranks.
+            given_up: function that returns True once the caller has stopped waiting.
 
-        Raises DeadlinePassed: MPI cannot be used any more; ChannelError: MPI has failed.
+        Raises DeadlinePassed: MPI is unusable afterwards; ChannelError: MPI has failed.
         """
         sleeps_from_s = time.monotonic() + YIELD_S if sleep else deadline_s
         try:
@@ -166,7 +166,7 @@ class MpiSession:
             raise ChannelError(f"{what}: {_line(error)}") from error
 
     def finalise(self) -> None:
-        """End MPI, on all ranks at about the same time. A rank that failed must not: it would wait for the others.
+        """End MPI on all ranks together. A failed rank must not call it, because it would wait for the other ranks.
 
         Raises ChannelError: MPI has failed.
         """
@@ -210,7 +210,7 @@ def _loaded() -> MpiObject:
         raise SetupError(f"MPI cannot be loaded: {error}.", "pip install mpi4py mpich") from error
     version = MPI.Get_library_version().split("\n")[0].strip("\0 ")
     if "MPICH" not in version:
-        raise SetupError(f"mpi4py has found {version!r}, and dlobd needs PMI-1 of MPICH.", "pip install mpich")
+        raise SetupError(f"mpi4py uses {version!r}, but dlobd needs MPICH, which has PMI-1.", "pip install mpich")
     if MPI.Is_initialized():
         raise SetupError("MPI was started in this process before.", "start each rank in a fresh process")
     return MPI

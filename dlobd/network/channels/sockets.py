@@ -1,7 +1,7 @@
-"""TCP sockets of the standard library: the baseline for all other libraries.
+"""TCP by Python's sockets: the baseline for all other libraries.
 
 A connection binds its source address to the interface of the channel, and fails before it starts if the kernel's routes
-lead over another interface. Traffic within this host goes over loopback, and `evidence` says so.
+lead over another interface. Traffic within this host goes over loopback, and `evidence` reports loopback.
 
 A message is its length (8 bytes, little-endian) followed by its bytes. One `sendmsg` gathers the length and the
 caller's buffers, and `recvmsg_into` scatters into the caller's buffers. Up to STAGE_BYTES of a message pass through a
@@ -11,7 +11,7 @@ A call blocks in the kernel (SO_RCVTIMEO, MSG_WAITALL), so that a long message i
 that arrives; close to its deadline it polls instead. A receiver first polls SPINS times. While a started send is
 pending, it waits for both directions: two ends that send to each other need no second thread.
 
-Both ends prove that they know the run's secret when they connect (`dlobd.network.channels.authentication`). The bytes
+Both ends prove that they have the run's secret when they connect (`dlobd.network.channels.authentication`). The bytes
 are neither encrypted nor signed.
 """
 
@@ -46,21 +46,22 @@ STAGE_BYTES = 8192  # copying this many bytes costs less than the system call th
 
 SPINS = 20
 """Polls before a receiver sleeps: about 20 microseconds, the cost of a wake-up. Each unsuccessful poll yields
-the core (sched_yield), so that ranks that share one do not stall each other."""
+the core (sched_yield), so that ranks on a shared core do not stall each other."""
 
 KEEPALIVE_IDLE_S, KEEPALIVE_INTERVAL_S, KEEPALIVE_COUNT = 10, 5, 4
-"""A receiver notices after 30 s that the peer's host has vanished. A sender waits for its deadline: TCP_USER_TIMEOUT
+"""A receiver detects after 30 s that the peer's host has vanished. A sender waits for its deadline: TCP_USER_TIMEOUT
 would also end connections whose receiver is only slow (tcp(7))."""
 
 NEAR_US, NEAR_SEND_BYTES = 33, 100_000
-"""Limits for a near peer. A peer with a shorter round trip is on this machine (in another namespace) or an adjacent
-host. The kernel would buffer megabytes between the two ends, which then do not fit into the cache: an all-reduce over
-such a link takes twice as long. NEAR_SEND_BYTES per round trip are 3 GB/s, more than one thread copies. A farther peer
-needs a larger buffer, which the kernel tunes itself. Over loopback it makes no difference (docs/results.md)."""
+"""Round trip below which a peer is near, and its send buffer. A near peer is in another namespace of this machine, or
+on an adjacent host. The kernel would buffer megabytes between the two ends, which then do not fit into the cache: an
+all-reduce over such a link takes twice as long. NEAR_SEND_BYTES per round trip are 3 GB/s, more than one thread copies.
+A farther peer needs a larger buffer, which the kernel tunes itself. Over loopback the buffer makes no difference
+(docs/results.md)."""
 
 RETRY_S = 0.02  # interval between attempts to connect to an address without a listener
 CHECK_S = 0.1  # interval at which a waiting `connect` checks whether its channel was closed
-BACKLOG = 128  # maximum number of peers that are not greeted yet; the kernel retries others (tcp(7))
+BACKLOG = 128  # maximum number of connections that wait for `accept`; the kernels of further peers retry (tcp(7))
 REFUSED_KEPT = 100  # number of refused peers that are remembered: a peer that retries forever must not fill the memory
 PAUSE_S = 0.1  # pause after the kernel had no descriptor for a new connection: accept would fail again at once
 _NO_WAIT = socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT
@@ -80,7 +81,7 @@ class SocketsChannel(IpChannel):
     capabilities: ClassVar[base.Capabilities] = base.Capabilities(begins=True)
 
     def listen(self, device: str = "") -> SocketsListener:
-        """Listen on an interface. Raises UsageError or SetupError if it cannot be used."""
+        """Listen on an interface. Raises UsageError, SetupError: the interface cannot be used."""
         self._check_open()
         host = local_address(self._transport, device or self._device)
         listener = SocketsListener(host, self._secret, self._connected)
@@ -88,7 +89,8 @@ class SocketsChannel(IpChannel):
         return listener
 
     def connect(self, address: str, deadline_s: float) -> SocketsConnection:
-        """Connect; raise Refused if the other end does not know the secret, SetupError for a wrong route."""
+        """Connect. Raises Refused: the other end does not have the secret; SetupError: the route uses another
+        interface."""
         host, port = parse_address(LIBRARY, address)
         source = source_towards(self._transport, self._device, host)
         while True:
@@ -123,7 +125,7 @@ class SocketsChannel(IpChannel):
                 raise _NotListening("connection refused")  # the kernel may connect a socket to itself by chance
             greeting = self._exactly(connected, authentication.GREETING_BYTES, deadline_s, peer, greeting=True)
             hello = authentication.hello(self._secret, greeting)
-            connected.send(hello)  # so few bytes always fit into the buffer of a new connection
+            connected.send(hello)  # this short message always fits into the buffer of a new connection
             answer = self._exactly(connected, authentication.PROOF_BYTES, deadline_s, peer)
             authentication.check(self._secret, greeting, hello, answer, peer)
             return self._connected(connected, peer)
@@ -143,7 +145,7 @@ class SocketsChannel(IpChannel):
             self._wait_for(connected, select.POLLIN, deadline_s, peer)
             more = connected.recv(size - len(received))
             if not more:
-                raise _NotListening("it closed the connection")
+                raise _NotListening("the peer closed the connection")
             received += more
             if greeting and not authentication.begins_well(received):
                 raise authentication.Refused(f"{peer} is no listener of library {LIBRARY}")
@@ -163,7 +165,7 @@ class SocketsChannel(IpChannel):
 
 @dataclass(slots=True)
 class _Handshake:
-    """A connected peer that is not authenticated yet."""
+    """Connected peer that is not authenticated yet."""
 
     connected: socket.socket
     peer: str
@@ -177,7 +179,7 @@ class _Handshake:
 class SocketsListener(base.AcceptQueue["SocketsConnection"]):
     """Listener with a thread that authenticates all new peers concurrently.
 
-    A peer that does not know the run's secret, speaks another protocol, or stays silent for HANDSHAKE_S is refused with
+    A peer that does not have the run's secret, speaks another protocol, or stays silent for HANDSHAKE_S is refused with
     one line on stderr; the listener continues. `host` is never the wildcard address. Raises SetupError: the address
     cannot be bound.
     """
@@ -237,7 +239,7 @@ class SocketsListener(base.AcceptQueue["SocketsConnection"]):
                     if authentic:
                         self._admit(one)
                     else:
-                        late = f"it did not complete within {authentication.HANDSHAKE_S:g} s"
+                        late = f"it did not complete the handshake within {authentication.HANDSHAKE_S:g} s"
                         self._refuse(one, one.fault or late)
         for one in handshakes:
             one.connected.close()
@@ -254,7 +256,7 @@ class SocketsListener(base.AcceptQueue["SocketsConnection"]):
         connected.setblocking(False)
         greeting = authentication.greeting()
         try:
-            connected.send(greeting)  # so few bytes always fit into the buffer of a new connection
+            connected.send(greeting)  # this short message always fits into the buffer of a new connection
         except OSError:
             connected.close()  # the peer has left already
             return None
@@ -271,13 +273,13 @@ class SocketsListener(base.AcceptQueue["SocketsConnection"]):
             return False
         one.received += more
         if not authentication.begins_well(one.received):
-            one.fault = "it does not speak as a channel of dlobd"
+            one.fault = "it does not speak the protocol of dlobd's channels"
         elif not more:
             one.fault = "it closed the connection before it was authenticated"
         elif len(one.received) < authentication.HELLO_BYTES:
             return None
         elif (answer := authentication.answer(self._secret, one.greeting, bytes(one.received))) is None:
-            one.fault = "it does not know the run's secret"
+            one.fault = "it does not have the run's secret"
             one.answer = authentication.REFUSAL
         else:
             one.answer = answer
@@ -306,8 +308,8 @@ class SocketsConnection(base.Connection):
     The kernel takes as much of a started message as fits. The rest is sent by `finish_send`, or by the receiving thread
     of the same end meanwhile.
 
-    A message that was sent partly at its deadline ends the connection. The next call skips the rest of a message that
-    was received partly at its deadline. Messages that were sent before `close` are still delivered.
+    A message that is only partly sent at its deadline ends the connection. After a message that is only partly received
+    at its deadline, the next call skips the rest. Messages that were sent before `close` are still delivered.
     """
 
     library = LIBRARY
@@ -320,7 +322,7 @@ class SocketsConnection(base.Connection):
         self._pending: deque[PendingSend] = deque()  # incomplete messages, in order; only one thread starts messages
         self._header = memoryview(bytearray(LENGTH.size))
         self._receiving = threading.Lock()
-        self._ended = ""  # why this end is closed
+        self._ended = ""  # reason why this end is closed
         self._stage = memoryview(bytearray(STAGE_BYTES))
         self._start = self._end = 0  # received bytes in the stage buffer that were not delivered yet
         self._left = 0  # bytes of the current message that were not delivered yet
@@ -342,7 +344,7 @@ class SocketsConnection(base.Connection):
         self._traffic.sent_bytes += size
 
     def begin_send(self, message: base.Buffer) -> PendingSend | None:
-        """Send what the kernel takes without waiting, unless another message is pending."""
+        """Start a send; unless another message is pending, send as many bytes as the kernel takes without waiting."""
         memory = base.view(message)
         header = memoryview(LENGTH.pack(memory.nbytes))
         pending = PendingSend([header, memory] if memory.nbytes else [header], LENGTH.size + memory.nbytes)
@@ -376,7 +378,7 @@ class SocketsConnection(base.Connection):
             if size > room:
                 with suppress(base.DeadlinePassed):  # the next call skips the rest
                     self._skip(deadline_s)
-                raise base.MessageTooLong(f"a message of {size} bytes from {self.peer} does not fit into {room}")
+                raise base.MessageTooLong(f"a message of {size} bytes from {self.peer} does not fit into {room} bytes")
             self._fill(_first_bytes(views, size), deadline_s)
             self._traffic.received_messages += 1
             self._traffic.received_bytes += size
@@ -390,12 +392,12 @@ class SocketsConnection(base.Connection):
     def detach(self) -> socket.socket:
         """Close this connection and return its socket, blocking and without a timeout, for another protocol.
 
-        Bytes after the last received message are lost: the peer must be waiting. Raises Closed.
+        Bytes after the last received message are lost, so the peer must not send meanwhile. Raises Closed.
         """
         with self._sending, self._receiving:
             if self._socket.fileno() < 0:
                 raise base.Closed(self._ended)
-            self._ended = self._ended or f"the connection to {self.peer} is handed on"
+            self._ended = self._ended or f"the connection to {self.peer} was handed to another protocol"
             detached = socket.socket(fileno=self._socket.detach())
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
             detached.setsockopt(socket.SOL_SOCKET, option, _TIMEVAL.pack(0, 0))
@@ -447,12 +449,12 @@ class SocketsConnection(base.Connection):
             raise self._lost(error) from error
         except BaseException as error:
             if begun or message.size < whole or not isinstance(error, base.DeadlinePassed):
-                # the peer cannot know where the next message starts
-                self._end_with(f"a message to {self.peer} was cut: {error}")
+                # the peer cannot find the start of the next message
+                self._end_with(f"a message to {self.peer} was cut off: {error}")
             raise
 
     def _next_length(self, deadline_s: float) -> int:
-        """Receive the length of the next message, which becomes the current one."""
+        """Receive the length of the next message, which becomes the current message."""
         while self._end - self._start < LENGTH.size:
             if self._start == self._end:
                 self._start = self._end = 0
@@ -556,7 +558,7 @@ class PendingSend:
 
 
 def wait(ready: select.poll, polls: bool, deadline_s: float, late: str) -> None:
-    """Wait after a call that would block. A blocking call has waited for TICK_S in the kernel already.
+    """Poll a socket that is not ready, for at most TICK_S, if `polls`; otherwise the last call has waited already.
 
     Raises DeadlinePassed with the message `late`.
     """

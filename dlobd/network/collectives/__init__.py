@@ -1,1 +1,1 @@
-"""Collectives over a mesh of connections: `mesh` with a barrier, and the algorithms of `all_reduce`."""
+"""Collectives between ranks: `mesh` has their connections and a barrier, `all_reduce` the algorithms."""

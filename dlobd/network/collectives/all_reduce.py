@@ -1,9 +1,9 @@
-"""All-reduces: all ranks provide an array of the same length and type, and all get the sum.
+"""All-reduces: all ranks provide an array of the same length and type, and all receive the sum.
 
 1. `partners` returns the peers of a rank. The relation is symmetric.
 2. The sum replaces the array. It has the same bits on every rank: for each element, a single rank sums in a fixed
-   order, and the others get a copy. Algorithms differ in that order, and therefore in the last bits.
-3. A call allocates only views: received segments that are to be added have preallocated memory.
+   order, and the other ranks get a copy. Algorithms differ in that order, and therefore in the last bits.
+3. A call allocates only views: segments to be added are received into preallocated memory.
 4. A failed call leaves the array undefined, and the mesh unusable.
 """
 
@@ -18,8 +18,8 @@ from dlobd.network.channels.base import Array
 from dlobd.network.collectives.mesh import Mesh
 
 SEGMENT_BYTES = 256 * 1024
-"""Unit of receiving and adding: it stays in a core's cache while the peer sends the next segment. A round trip through
-Python costs about as much as 64 KiB over loopback."""
+"""Unit of receiving and adding: it stays in a core's cache while the peer sends the next segment. Python's
+overhead per segment equals the transfer time of about 64 KiB over loopback."""
 
 
 class AllReduce(Protocol):
@@ -32,11 +32,13 @@ class AllReduce(Protocol):
         """Return the ranks that `rank` communicates with."""
 
     def __call__(self, array: Array, deadline_s: float) -> None:
-        """Sum in place. `array` is contiguous and has one dimension. Raises ExchangeFailed: a peer is gone or late."""
+        """Sum `array` in place over all ranks. It is contiguous, with one dimension.
+
+        Raises ExchangeFailed: a peer is gone or late."""
 
 
 class _Algorithm:
-    """Base of the algorithms, with preallocated memory for a segment that is to be added."""
+    """Base class of the algorithms, with preallocated memory for a received segment."""
 
     def __init__(self, mesh: Mesh) -> None:
         self._mesh = mesh
@@ -89,10 +91,10 @@ class HalvingDoubling(_Algorithm):
 
     Halving: pairs of ranks, distant pairs first, send each other half of their current part and sum the other half,
     until each rank has the sum of one part. Doubling: the same pairs, near pairs first, send each other their sums. It
-    takes 2 log2(size) rounds, where a ring takes 2 (size - 1), and moves as many bytes.
+    takes 2 log2(size) rounds instead of a ring's 2 (size - 1), and moves as many bytes.
 
-    If the number of ranks is no power of two, the excess ranks first send their array to a neighbour, and receive the
-    sum at the end.
+    If the number of ranks is not a power of two, the excess ranks first send their array to a neighbour, and receive
+    the sum at the end.
     """
 
     @staticmethod
@@ -115,7 +117,7 @@ class HalvingDoubling(_Algorithm):
             self._recv(mesh.rank - 1, array, deadline_s, add=True)
         place = _place(mesh.rank, extra)
         low, high = 0, len(array)
-        halved: list[tuple[int, int, int]] = []  # partner, and the bounds that the pair had in common
+        halved: list[tuple[int, int, int]] = []  # partner, and the bounds of the part that the pair shared
         mask = core >> 1
         while mask:
             partner, middle = _rank(place ^ mask, extra), (low + high) // 2
@@ -159,7 +161,7 @@ def _core(size: int) -> int:
 
 
 def _place(rank: int, extra: int) -> int:
-    """Return the number of a rank among the ranks that halve; `extra` ranks are in excess."""
+    """Map a rank to its index in the power-of-two group. `extra` is the number of ranks above that power of two."""
     return rank // 2 if rank < 2 * extra else rank - extra
 
 

@@ -1,9 +1,9 @@
-"""Connections of a rank to the peers of its collectives, which send and receive at the same time, and a barrier.
+"""A rank's connections for collectives in which all ranks send and receive at the same time, and a barrier.
 
-A channel may block a `send` until its peer receives. Where all ranks send and receive at the same time, as in a ring,
-each needs a second thread to avoid a deadlock. The thread of a mesh sends the queued messages in order. If the library
-can start a send without waiting, the thread is not needed for messages that are taken at once, such as small messages,
-nor for messages to the peer from which this rank receives meanwhile.
+A channel may block a `send` until its peer receives. If all ranks send and receive at the same time, as in a ring,
+each rank needs a second thread to avoid a deadlock: the mesh's thread sends the queued messages in order. If a library
+can start a send without waiting, the thread is needed only for messages that the library does not take at once, while
+this rank receives from another peer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from dlobd.network.channels import base
 
 AllGather = Callable[[str, str], list[str]]
-"""Function from a name and this rank's value to the values that all ranks gave for that name, by rank."""
+"""Function that publishes this rank's value under a name, and returns all ranks' values for it, by rank."""
 
 RANK = struct.Struct("<I")  # the first message of the connecting rank
 END_S = 5.0  # timeout of `close` for the sending thread; its connections are closed by then
@@ -56,9 +56,9 @@ class Mesh:
         all_gather: AllGather,
         deadline_s: float,
     ) -> Mesh:
-        """Connect to the partners, who must have this rank among theirs. All ranks call it.
+        """Connect to the partners of this rank. All ranks call it, and partnership is symmetric.
 
-        Raises ExchangeFailed: a partner did not connect in time, or another rank connected.
+        Raises ExchangeFailed: a partner did not connect in time, or a rank that is no partner connected.
         """
         listener = channel.listen()
         try:
@@ -95,7 +95,7 @@ class Mesh:
         """Wait until all posted messages are sent. Raises ExchangeFailed."""
         begun, self._begun = self._begun, []
         for send in begun:
-            if self._queued:  # the other thread's sends may complete only after these sends
+            if self._queued:  # the queued sends may complete only after these sends
                 self._enqueue(send)
             else:
                 self._finish(send)
@@ -123,7 +123,7 @@ class Mesh:
         except base.ChannelError as error:
             raise _failure(sender, error) from error
         if size != (expected := base.view(into).nbytes):
-            raise ExchangeFailed(f"rank {sender} sent {size} bytes instead of {expected}: it runs something else")
+            raise ExchangeFailed(f"rank {sender} sent {size} bytes, expected {expected}: the programs differ")
         self._carried[sender, self.rank] += size
 
     def carried(self) -> list[tuple[int, int, int]]:
@@ -159,7 +159,7 @@ class Mesh:
                 elif send.begun is not None:
                     self._finish(send)
             except ExchangeFailed as error:
-                failed = error  # the peer would take a later message for the failed message
+                failed = error  # the peer would mistake a later message for the failed message
             self._results.put(failed)
 
 
@@ -177,7 +177,7 @@ def barrier(mesh: Mesh, deadline_s: float) -> None:
     """Wait until all ranks have called it. Raises ExchangeFailed: a peer is gone or late.
 
     This is the dissemination barrier (Hensgen, Finkel and Manber 1988): in each of ceil(log2(size)) rounds a rank sends
-    a token to one rank and receives a token from another.
+    a token to one rank and receives a token from another rank.
     """
     token = bytearray(1)
     distance = 1
@@ -207,7 +207,7 @@ def accept_ranks(
         connection.recv(memory, deadline_s)
         (rank,) = RANK.unpack(memory)
         if rank in connections or rank not in expected:
-            raise ExchangeFailed(f"{connection.peer} says that it is rank {rank}, which is not expected")
+            raise ExchangeFailed(f"{connection.peer} connected as rank {rank}, which is not expected")
         connections[rank] = connection
 
 
@@ -215,5 +215,5 @@ def _failure(peer: int, error: base.ChannelError) -> ExchangeFailed:
     if isinstance(error, base.DeadlinePassed):
         return ExchangeFailed(f"rank {peer} did not answer in time ({error})")
     if isinstance(error, base.Closed):
-        return ExchangeFailed(f"this rank has left: {error}")
+        return ExchangeFailed(f"this rank has closed its connections: {error}")
     return ExchangeFailed(f"rank {peer} is gone ({error})")

@@ -1,4 +1,4 @@
-"""Exchanges of gradients between their computation and the update: `base` is the contract.
+"""Exchanges of gradients between their computation and the update: `base` defines their interface.
 
-Nothing here imports TensorFlow before a trainer needs it: reports read the declarations of exchanges.
+No module imports TensorFlow before a trainer needs it, because reports read the declarations of exchanges.
 """

@@ -1,18 +1,18 @@
-"""The contract of an exchange, which combines gradients between `tape.gradient` and their application.
+"""Interface of an exchange, which combines gradients between `tape.gradient` and their application.
 
-    1. `environment` returns variables that a rank's process needs before it joins. Launchers pass on the addresses of
-       all ranks, and do not know their use.
+    1. `environment` returns variables that a rank's process needs before it joins. Launchers only pass on
+       the addresses of all ranks.
     2. `join` is called once in each rank, after TensorFlow was imported, and returns once all ranks have joined.
     3. `run` calls each function that contains `reduce` of an exchange inside the step, or that updates variables.
     4. `reduce` takes tensors of this rank. In a step they are the loss, the request to end if training is limited in
-       time, the batch statistics if the model follows them, and the gradients; between steps they may be one scalar on
+       time, the batch statistics if the model has any, and the gradients; between steps they may be one scalar on
        which ranks agree. Every rank calls it equally often with equal shapes: each call is a rendezvous.
            inside_step      it is called while the step is compiled, and runs as a part of it: there is no boundary
                             between compute and exchange, so its time is unknown. `not_measured` gives the reason.
            otherwise        it is called between two compiled parts, with tensors that have values: the trainer's step
                             is then `forward and backward`, `exchange` (layer channel) and `apply`.
            not synchronous  ranks do not wait for each other. It takes only gradients, and returns the sums of all
-                            pushes since this rank's last call, its own included; variables differ between ranks.
+                            pushes since this rank's last call, including its own; variables differ between ranks.
     5. `close` is called when a rank succeeds; a rank that fails ends with its process.
 
 `not_measured` is declared on the class: reports read it without TensorFlow.
@@ -43,7 +43,7 @@ class Settings:
 
 
 class Exchange(Protocol):
-    """Implementation of a row of the registry `exchanges`."""
+    """Interface of an exchange, which is a row of the registry `exchanges`."""
 
     inside_step: ClassVar[bool]
     synchronous: ClassVar[bool]

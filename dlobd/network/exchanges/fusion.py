@@ -1,4 +1,4 @@
-"""Shards of buffers, and fusion of many small tensors into few large messages, because each message costs a latency.
+"""Fusion of many small tensors into few large messages, because each message costs a latency; shards of buffers.
 
 A plan is made once, from the shapes and types of the tensors. Each call then copies tensors into the plan's buckets and
 out of them. A bucket has one type and holds its tensors in their order. Tensors are never cut: a tensor that is larger
@@ -33,7 +33,7 @@ class _Place:
 
 
 class Fusion:
-    """Plan of buckets and its memory. Only shapes and types of the example tensors are used.
+    """Plan of buckets, and their memory. The example tensors define only shapes and types.
 
     A bucket has at most `bucket_bytes`, unless a single tensor is larger.
     """
@@ -62,7 +62,7 @@ class Fusion:
     def pack(self, tensors: Sequence[Array]) -> None:
         """Copy the tensors into the buckets. Raises ValueError: their shapes or types differ from the plan's."""
         if [(tensor.shape, tensor.dtype) for tensor in tensors] != self._form:
-            raise ValueError("these tensors have other shapes or types than the fusion was planned for")
+            raise ValueError("the shapes or types of the tensors differ from the fusion plan")
         for tensor, place in zip(tensors, self._places, strict=True):
             self.buckets[place.bucket][place.start : place.stop].reshape(place.shape)[...] = tensor
 

@@ -2,7 +2,7 @@
 
 Ranks start MPI through the PMI server in the driver, whose address is in RENDEZVOUS. The collective is MPI_Iallreduce,
 polled until it is complete: it takes as long as MPI_Allreduce, but a waiting rank does not keep its core busy. MPI does
-not report dead ranks, so a long call also asks the store.
+not report dead ranks, so a long call also asks the store for them.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ ASK_AFTER_S = 1.0
 """Time after which a call asks the store for dead ranks, repeatedly: two messages of a few bytes per second."""
 
 POLL_S = 0.05  # interval between checks of the store's answer
-LEAVE_S = 30.0  # timeout of a finished rank for the others, after their last exchange
-END_S = 1.0  # time that an abandoned call has to return
-STUCK_S = 3.0  # timeout of the ranks at the store, where they meet after a deadline to find the blocked rank
+LEAVE_S = 30.0  # timeout of a finished rank that waits for the other ranks after the last exchange
+END_S = 1.0  # time for an abandoned call to return
+STUCK_S = 3.0  # timeout of a rendezvous at the store after a passed deadline, which finds the blocked rank
 
 
 class MpiAllReduce(OutsideStepExchange):
-    """The exchange `mpi`."""
+    """Exchange `mpi`: MPI_Iallreduce of MPICH."""
 
     def connect(self, context: JoinContext) -> MpiPeers:
         """Start MPI in this process. Raises also SetupError if MPI cannot carry the transport."""
@@ -54,7 +54,7 @@ class MpiPeers(Peers):
     """MPI's communicator. MPI reports neither transfers nor bytes; ranks ask the store for dead ranks.
 
     One thread makes all MPI calls except the first and last. A call that does not return is abandoned with its thread,
-    which ends with the process; the exit status may then be that of a crash.
+    which ends with the process; the process may then end by a crash.
     """
 
     def __init__(self, session: MpiSession, store: StoreClient, addresses: tuple[str, ...]) -> None:
@@ -104,7 +104,7 @@ class MpiPeers(Peers):
 
     def _run(self, call: _Call) -> None:
         if self._failed:
-            raise ExchangeFailed("MPI has failed before")
+            raise ExchangeFailed("MPI failed in an earlier call")
         self._queue.put(call)
         if not call.done.wait(min(ASK_AFTER_S, call.deadline_s - time.monotonic())):
             self._watch(call)
@@ -132,9 +132,10 @@ class MpiPeers(Peers):
         self._dead = self._store.first_dead()
 
     def _who_is_stuck(self) -> str:
-        """Name the live ranks that do not report a passed deadline: they are blocked elsewhere."""
+        """Name the live ranks that do not join the search: they have not passed the deadline, and are blocked
+        elsewhere."""
         try:
-            self._store.all_gather("who is stuck?", "", time.monotonic() + STUCK_S)
+            self._store.all_gather("search for the blocked rank", "", time.monotonic() + STUCK_S)
         except RendezvousError as error:
             return f": {error}"
         return ""
@@ -146,7 +147,7 @@ class _Call:
 
     begin: Callable[[], Any]
     deadline_s: float
-    what: str  # the operation that failed, for the message
+    what: str  # start of the error message
     sleep: bool
     done: threading.Event = field(default_factory=threading.Event)
     given_up: threading.Event = field(default_factory=threading.Event)

@@ -1,13 +1,14 @@
-"""Base of exchanges outside of the step: gradients are summed in numpy's memory, by any connection between the ranks.
+"""Base class of exchanges outside of the compiled step: gradients are summed in numpy's memory, by any connection
+between the ranks.
 
     pack             tensors are copied into fusion buffers (`dlobd.network.exchanges.fusion`)
     wait for peers   a barrier, so that the time until the last rank has packed is not attributed to the wire
     wire             the collective, buffer by buffer
-    unpack           the means are divided out of the buffers and become tensors
+    unpack           the sums in the buffers are divided by the number of ranks, and become tensors
 
 All four are spans of layer channel. The span `wire` has `transfers`: source, destination, bytes and buffer of each
-transfer, at both ends of it. Ranks find each other through the key-value store of the driver; its address and the run's
-secret are in the environment.
+transfer, recorded at both ends. Ranks find each other through the key-value store of the driver; its address and the
+run's secret are in the environment.
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ JOIN_S = 60.0
 """Timeout for a missing rank, as in TensorFlow's own exchange. All ranks were started together."""
 
 DEADLINE_S = 60.0
-"""Timeout of one exchange: 64 MB over 1 Gbit/s take a second. No exchange has to wait for a rank that evaluates or
-saves: its peers have ended by then."""
+"""Timeout of one exchange: 64 MB over 1 Gbit/s take a second. No exchange waits while a rank evaluates or saves,
+because its peers have ended by then."""
 
 
 @dataclass(frozen=True, slots=True)
 class JoinContext:
-    """Everything that a rank needs to join the others."""
+    """Addresses, settings and clients with which a rank joins the other ranks."""
 
     rank: int
     peers: tuple[str, ...]  # addresses host:port at which TensorFlow may listen, by rank; from the launcher
@@ -60,14 +61,14 @@ class JoinContext:
     store: StoreClient  # an authenticated client of the driver's store
     pmi: str  # host:port of the driver's PMI server; empty if there is none
     secret: bytes
-    deadline_s: float  # end of joining, a time of time.monotonic()
+    deadline_s: float  # deadline for joining, in seconds of time.monotonic()
 
     @property
     def size(self) -> int:
         return len(self.peers)
 
     def all_gather(self, name: str, value: str) -> list[str]:
-        """Return the values that all ranks gave for a name, by rank. Raises RendezvousError."""
+        """Publish this rank's value under a name; return the values of all ranks, by rank. Raises RendezvousError."""
         return self.store.all_gather(name, value, self.deadline_s)
 
     def open_channel(self) -> OpenChannel:
@@ -88,7 +89,7 @@ class Peers(ABC):
 
     @abstractmethod
     def all_reduce(self, array: Array, deadline_s: float) -> None:
-        """Sum in place; see `dlobd.network.collectives.all_reduce`."""
+        """Sum the array in place; see `dlobd.network.collectives.all_reduce`."""
 
     @abstractmethod
     def close(self) -> None:
@@ -106,12 +107,12 @@ class Peers(ABC):
         """Return the addresses at which other ranks reach this rank, if they use IP."""
         return ()
 
-    def fail(self) -> None:  # noqa: B027  most ranks notice it in another way
+    def fail(self) -> None:  # noqa: B027  most ranks detect it by a closed connection
         """Report that this rank cannot continue, and wake the ranks that wait for it."""
 
 
 class OutsideStepExchange(ABC):
-    """Base of exchanges outside of the step. Subclasses connect the ranks."""
+    """Base class of exchanges outside of the compiled step. Subclasses connect the ranks."""
 
     inside_step: ClassVar[bool] = False
     synchronous: ClassVar[bool] = True
@@ -128,7 +129,7 @@ class OutsideStepExchange(ABC):
 
     @staticmethod
     def environment(peers: Sequence[str], rank: int) -> Mapping[str, str]:
-        """Return no variables: TensorFlow knows no other rank."""
+        """Return no variables, because TensorFlow does not connect to other ranks."""
         return {}
 
     def join(self, tf: TensorFlow, peers: Sequence[str], rank: int) -> None:
@@ -160,7 +161,7 @@ class OutsideStepExchange(ABC):
 
     @abstractmethod
     def connect(self, context: JoinContext) -> Peers:
-        """Connect the ranks."""
+        """Connect this rank to the other ranks."""
 
     def scope(self) -> AbstractContextManager[object]:
         return nullcontext()  # each rank owns its variables
@@ -169,7 +170,8 @@ class OutsideStepExchange(ABC):
         return function(*arguments)
 
     def reduce(self, tf: TensorFlow, tensors: Sequence[Tensor], ranks: int) -> list[Tensor]:
-        """Return the means. Raises ExchangeFailed: a rank is gone (the message names it), or too slow."""
+        """Return the means over all ranks. Raises ExchangeFailed: a rank is gone (the message names it), or too
+        slow."""
         try:
             return self._reduce(tf, tensors, ranks)
         except ExchangeFailed as error:
@@ -178,7 +180,7 @@ class OutsideStepExchange(ABC):
                 self.peers.fail()
             if dead is None or f"rank {dead} " in str(error):
                 raise
-            raise ExchangeFailed(f"rank {dead} is gone; so {error}") from error
+            raise ExchangeFailed(f"rank {dead} is gone; this rank failed with: {error}") from error
 
     def _reduce(self, tf: TensorFlow, tensors: Sequence[Tensor], ranks: int) -> list[Tensor]:
         deadline_s = time.monotonic() + DEADLINE_S
@@ -223,7 +225,7 @@ class OutsideStepExchange(ABC):
 
 
 def _with_device(channel: Channel, address: str) -> Channel:
-    """Add the address that the launcher gave this rank as the device of a tcp channel without one."""
+    """Add the address that the launcher gave this rank as the device of a tcp channel without a device."""
     if channel.device or channel.transport != "tcp":
         return channel
     return Channel(f"{channel.transport}@{socket.gethostbyname(address.rpartition(':')[0])}")

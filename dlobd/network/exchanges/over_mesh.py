@@ -1,4 +1,4 @@
-"""All-reduces of dlobd over any channel: each rank listens only on the channel's device."""
+"""dlobd's all-reduces over any channel; each rank listens only on the channel's device."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dlobd.network.rendezvous.acceptor import RendezvousError
 
 
 class _OverMesh(OutsideStepExchange):
-    """Base of exchanges by an all-reduce over connections to some of the ranks."""
+    """Base class of exchanges by an all-reduce over connections to some of the ranks."""
 
     algorithm: ClassVar[type[all_reduce.AllReduce]]
 
@@ -29,7 +29,7 @@ class _OverMesh(OutsideStepExchange):
 
 
 class MeshPeers(Peers):
-    """Connections of a mesh."""
+    """Connections to the other ranks by a mesh."""
 
     def __init__(self, channel: OpenChannel, joined: Mesh, algorithm: type[all_reduce.AllReduce]) -> None:
         self._channel = channel
@@ -60,12 +60,12 @@ class MeshPeers(Peers):
 
 
 class Ring(_OverMesh):
-    """The exchange `ring`."""
+    """Exchange `ring`: ring all-reduce over the channel."""
 
     algorithm = all_reduce.Ring
 
 
 class HalvingDoubling(_OverMesh):
-    """The exchange `halving-doubling`."""
+    """Exchange `halving-doubling`: recursive halving and doubling over the channel."""
 
     algorithm = all_reduce.HalvingDoubling

@@ -1,10 +1,11 @@
-"""TensorFlow's parameter servers, outside the step: accumulators in the processes of the first ranks, over its gRPC.
+"""TensorFlow's parameter servers, outside the step: accumulators in the processes of the first ranks, over TensorFlow's
+gRPC.
 
     push   a rank adds its shard of a buffer to the accumulator of each server
     pull   once all ranks have pushed, a server puts the sum into the queue of each rank, which takes it
 
 These are the primitives of TensorFlow's `SyncReplicasOptimizer`: conditional accumulators and queues, placed on the
-serving tasks. Ranks are tasks of one cluster, and the first `exchange_servers` of them serve too: a rank's push to
+serving tasks. Ranks are tasks of one cluster, and the first `exchange_servers` ranks serve too: a rank's push to
 itself stays in its process. A server sums in the order of arrival, so with more than two ranks the last bits differ
 between runs. Its gRPC server listens on all interfaces, as in every exchange of TensorFlow.
 """
@@ -24,7 +25,7 @@ from dlobd.network.exchanges.outside_step import JoinContext, OutsideStepExchang
 from dlobd.network.rendezvous.acceptor import RendezvousError
 
 JOB = "rank"
-LEAVE_S = 10.0  # timeout of a finished rank for the others: their last sums may be in its process
+LEAVE_S = 10.0  # timeout of a finished rank that waits for the other ranks: their last sums may be in its process
 
 NEVER_STALE = 1 << 62
 """Step number of pushes: an accumulator drops pushes with a lower step than its own; ranks finish each call together,
@@ -32,17 +33,17 @@ so no push is stale."""
 
 
 class TfPs(OutsideStepExchange):
-    """The exchange `tf-ps`."""
+    """Exchange `tf-ps`: TensorFlow's parameter servers, outside the step."""
 
     def connect(self, context: JoinContext) -> TfPsPeers:
         servers = context.servers
         if servers > context.size:
-            raise ExchangeFailed(f"exchange_servers {servers} exceed the {context.size} ranks")
+            raise ExchangeFailed(f"exchange_servers {servers} exceeds the number of ranks, {context.size}")
         return TfPsPeers(context, servers)
 
 
 class TfPsPeers(Peers):
-    """Sessions of TensorFlow, which does not count bytes. Other ranks notice a failure when this process ends."""
+    """Sessions of TensorFlow, which does not count bytes. Other ranks detect a failure when this process ends."""
 
     def __init__(self, context: JoinContext, servers: int) -> None:
         import tensorflow as tf
@@ -92,7 +93,7 @@ class TfPsPeers(Peers):
         self._failed = True
 
     def close(self) -> None:
-        """End the session, which includes all ranks, while all ranks exist. TensorFlow's server ends with its
+        """Close the session, which spans all ranks, while all ranks still run. TensorFlow's server ends with its
         process."""
         if self._failed:
             return

@@ -1,4 +1,4 @@
-"""TensorFlow's collectives: MultiWorkerMirroredStrategy, a ring all-reduce over its gRPC, inside each step."""
+"""TensorFlow's collectives: MultiWorkerMirroredStrategy, a ring all-reduce over TensorFlow's gRPC, inside each step."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from dlobd.schema import NotMeasured
 
 
 class TfRing:
-    """The exchange `tf-ring`."""
+    """Exchange `tf-ring`: TensorFlow's ring all-reduce, inside the step."""
 
     inside_step: ClassVar[bool] = True
     synchronous: ClassVar[bool] = True
     not_measured: ClassVar[NotMeasured | None] = NotMeasured(
         "channel",
         "tensorflow",
-        "TensorFlow's ring all-reduce runs inside each step, over its own gRPC: no boundary of ours lies in between",
+        "TensorFlow's ring all-reduce runs inside each compiled step, so dlobd cannot separate it from the computation",
     )
 
     def __init__(self, settings: Settings) -> None:
@@ -32,7 +32,7 @@ class TfRing:
 
     @staticmethod
     def environment(peers: Sequence[str], rank: int) -> Mapping[str, str]:
-        """Return TF_CONFIG, the cluster specification: rank 0 is the chief, the others are workers."""
+        """Return TF_CONFIG, the cluster specification: rank 0 is the chief, the other ranks are workers."""
         workers = {"worker": list(peers[1:])} if len(peers) > 1 else {}
         task = {"type": "worker", "index": rank - 1} if rank else {"type": "chief", "index": 0}
         return {"TF_CONFIG": json.dumps({"cluster": {"chief": list(peers[:1]), **workers}, "task": task})}

@@ -1,4 +1,4 @@
-"""Base of the driver's servers for ranks: one listener, and a thread for each authenticated connection."""
+"""Base class of the driver's servers for ranks: one listener, and a thread for each authenticated connection."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class RendezvousError(Exception):
 
 
 class RankServer(ABC):
-    """Server that accepts clients that know the secret, and serves each in a thread, until `close`.
+    """Server that accepts clients with the secret, and serves each client in a thread, until `close`.
 
     Other clients are refused, with one line on stderr. Raises SetupError: the address cannot be bound.
     """
@@ -73,7 +73,7 @@ class RankServer(ABC):
 
 
 def names(ranks: Iterable[int]) -> str:
-    """Return a list of ranks as text."""
+    """Format ranks as text: `rank 1 and rank 2`."""
     return " and ".join(f"rank {rank}" for rank in ranks)
 
 

@@ -1,6 +1,6 @@
 """PMI-1, by which the ranks of MPI find each other: a server in the driver, without mpiexec and ssh.
 
-PMI does not authenticate, so a rank authenticates first (`dlobd.network.channels.authentication`), sends its number,
+PMI does not authenticate, so a rank authenticates first (`dlobd.network.channels.authentication`), sends its rank,
 and waits until all ranks have connected. From then on the same connection speaks PMI; MPI in the rank's process gets it
 as the descriptor PMI_FD.
 
@@ -36,12 +36,12 @@ from dlobd.network.rendezvous.store import ANSWER_S
 
 BARRIER_S = 60.0  # timeout of a barrier. MPI has barriers at its start and end.
 LINE_BYTES = 4096  # maximum length of a line. Within the limits below the longest line, a `put`, has about 1400 bytes.
-LINE_S = 5.0  # timeout of a rank to complete a line, or to read the answer
+LINE_S = 5.0  # timeout for a rank that completes a line, or reads the answer
 
 NAME_MAX, KEY_MAX, VALUE_MAX = 256, 64, 1024
 """Maximum lengths of names, keys and values, as in MPICH's own process manager; ranks can query them."""
 
-KEYS = 1 << 16  # maximum number of keys, 70 MB. MPICH puts a few per rank.
+KEYS = 1 << 16  # maximum number of keys, 70 MB. MPICH puts a few keys per rank.
 _HELLO = struct.Struct("<IId")  # rank, ranks, within_s
 _WHY_BYTES = 4096
 
@@ -67,7 +67,7 @@ class PmiServer(RankServer):
 
     @property
     def refused(self) -> list[str]:
-        """Log lines of refused clients, the last hundred."""
+        """Log lines of the last 100 refused clients."""
         return [*self._listener.refused, *self._refused]
 
     def close(self) -> None:
@@ -95,7 +95,7 @@ class PmiServer(RankServer):
             sys.stderr.write(f"dlobd: {self.address}: rank {rank} could not start MPI: {error}\n")
             _send_reason(connection, str(error))
         except (ChannelError, OSError):
-            pass  # the rank is gone; its peers get its number
+            pass  # the rank is gone; `_gone` makes its peers fail
         finally:
             with self._changed:
                 if rank >= 0 and not finalised:
@@ -109,10 +109,10 @@ class PmiServer(RankServer):
         except MessageTooLong:
             size = 0
         if size != _HELLO.size:
-            raise NotPmiError("it does not say which rank it is")
+            raise NotPmiError("its first message is invalid")
         rank, ranks, within_s = _HELLO.unpack(memory)
         if ranks != self._ranks or rank >= ranks:
-            raise NotPmiError(f"it says that it is rank {rank} of {ranks}, and there are {self._ranks}")
+            raise NotPmiError(f"it claims to be rank {rank} of {ranks}, but the job has {self._ranks} ranks")
         if not 0 <= within_s <= FOREVER_S:
             raise NotPmiError("its timeout is invalid")
         with self._changed:
@@ -156,7 +156,8 @@ class PmiServer(RankServer):
             return finalised
 
     def _barrier(self, rank: int, connected: socket.socket) -> None:
-        """Wait for all ranks. A failure is answered before the connection closes: MPICH 5.0.2 segfaults otherwise."""
+        """Wait for all ranks. Answer a failure before the connection closes, because MPICH 5.0.2 segfaults
+        otherwise."""
         try:
             with self._changed:
                 self._waiting.add(rank)
@@ -180,7 +181,7 @@ class PmiServer(RankServer):
         match request["cmd"]:
             case "init":
                 if (version := request.get("pmi_version")) != "1":
-                    raise NotPmiError(f"it speaks version {version!r:.40} of PMI, and this server version 1")
+                    raise NotPmiError(f"it speaks PMI version {version!r:.40}, but this server speaks version 1")
                 return "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0"
             case "get_maxes":
                 return f"cmd=maxes kvsname_max={NAME_MAX} keylen_max={KEY_MAX} vallen_max={VALUE_MAX} rc=0"
@@ -193,7 +194,7 @@ class PmiServer(RankServer):
             case "put":
                 key, value = self._key(request), request.get("value", "")
                 if len(value) > VALUE_MAX or (len(self._values) >= KEYS and key not in self._values):
-                    raise NotPmiError(f"it puts more than {KEYS} values, or one of more than {VALUE_MAX} bytes")
+                    raise NotPmiError(f"it puts more than {KEYS} values, or a value of more than {VALUE_MAX} bytes")
                 self._values[key] = value
                 return "cmd=put_result rc=0 msg=success"
             case "get":
@@ -204,12 +205,12 @@ class PmiServer(RankServer):
             case "finalize":
                 return "cmd=finalize_ack rc=0"
             case command:
-                raise NotPmiError(f"it asks for {command!r:.40}, which this server does not have")
+                raise NotPmiError(f"it sends command {command!r:.40}, which this server does not support")
 
     def _key(self, request: dict[str, str]) -> str:
         key = request.get("key", "")
         if request.get("kvsname") != self._name or not 0 < len(key) <= KEY_MAX:
-            raise NotPmiError(f"it names no key of this job: {key!r:.40}")
+            raise NotPmiError(f"it uses a key that is invalid in this job: {key!r:.40}")
         return key
 
 
@@ -251,7 +252,7 @@ def connect_pmi(address: str, rank: int, ranks: int, secret: bytes, deadline_s: 
     """Return a connection that speaks PMI, once all ranks have connected.
 
     MPI takes its descriptor as PMI_FD, together with PMI_RANK and PMI_SIZE. The caller closes it after MPI has ended.
-    Raises RendezvousError: the server is late, does not know the secret, refuses this rank, or reports a missing rank.
+    Raises RendezvousError: the server is late, does not have the secret, refuses this rank, or reports a missing rank.
     """
     channel = SocketsChannel("tcp", "", secret)
     try:
@@ -280,6 +281,6 @@ def _parse(line: bytes) -> dict[str, str]:
 
 
 def _send_reason(connection: SocketsConnection, why: str) -> None:
-    """Send the reason of a refusal, unless the connection speaks PMI already: MPI would not understand it."""
+    """Send the reason of a refusal, unless the connection speaks PMI already, because MPI could not parse it."""
     with suppress(ChannelError):  # the client is gone, or the socket is detached
         connection.send(why.encode()[:_WHY_BYTES], time.monotonic() + LINE_S)

@@ -1,4 +1,4 @@
-"""The key-value store: a server in the driver through which ranks exchange short texts, such as their addresses.
+"""Key-value store: a server in the driver through which ranks exchange short texts, such as their addresses.
 
     rank r                                       store
       {"rank": r}                        --->               the connection was authenticated before: see
@@ -9,7 +9,7 @@
       {"bye": true}                      --->
 
 Messages are JSON of at most MESSAGE_BYTES over library sockets; nothing is unpickled. A rank keeps its connection until
-it ends, so the store knows which rank died first: other ranks only notice that a neighbour is gone.
+it ends, so the store records the first dead rank; a rank alone only sees that a neighbour is gone.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ MESSAGE_BYTES = 1 << 20  # maximum size of a message: sixteen ranks' worker addr
 ANSWER_S = 5.0  # time that the store has to answer, beyond the requested timeout
 
 SETTLE_S = 1.0
-"""Wait for a report of a rank's death. The kernel closes a dead process's connections in any order, so a neighbour may
-notice first."""
+"""Time to wait for the store's report of a dead rank. The kernel closes a dead process's connections in any order, so a
+neighbour may detect the death first."""
 
 
 class KeyValueStore(RankServer):
@@ -59,7 +59,7 @@ class KeyValueStore(RankServer):
     def _register(self, message: Message) -> int:
         rank = message.get("rank")
         if not isinstance(rank, int) or not 0 <= rank < self._ranks:
-            raise RendezvousError(f"there is no rank {rank!r:.40} of {self._ranks}")
+            raise RendezvousError(f"it claims to be rank {rank!r:.40} of {self._ranks}")
         with self._changed:
             if rank in self._present:
                 raise RendezvousError(f"rank {rank} has connected before")
@@ -82,7 +82,7 @@ class KeyValueStore(RankServer):
                 return {"dead": self._dead[0] if self._dead else None}
             name, value = message["name"], message.get("value")
             if not isinstance(name, str) or not isinstance(value, str):
-                raise RendezvousError("a name or a value is no text")
+                raise RendezvousError("its name or value is not a text")
             values = self._values.setdefault(name, {})
             values[rank] = value
             self._changed.notify_all()
@@ -95,7 +95,7 @@ class KeyValueStore(RankServer):
 
 
 class StoreClient:
-    """A rank's connection to the store. Raises RendezvousError if the store does not answer in time or does not know
+    """A rank's connection to the store. Raises RendezvousError if the store does not answer in time or does not have
     the secret."""
 
     def __init__(self, address: str, rank: int, secret: bytes, deadline_s: float) -> None:
@@ -109,7 +109,7 @@ class StoreClient:
             raise RendezvousError(f"rank {rank} cannot reach the driver's store at {address}: {error}") from error
 
     def all_gather(self, name: str, value: str, deadline_s: float) -> list[str]:
-        """Store a value under a name; return the values of all ranks, by rank, once all have called.
+        """Store a value under a name; return the values of all ranks, by rank, once all ranks have called.
 
         Raises RendezvousError: some ranks did not call before the deadline, or a rank has died.
         """
@@ -118,7 +118,7 @@ class StoreClient:
             return [str(given) for given in answer["values"]]
         if "dead" in answer:
             raise RendezvousError(f"rank {answer['dead']} is gone")
-        raise RendezvousError(f"{names(answer.get('missing', ()))} did not reach {name!r} in time")
+        raise RendezvousError(f"{names(answer.get('missing', ()))} did not reach the rendezvous {name!r} in time")
 
     def first_dead(self) -> int | None:
         """Return the first rank that ended without a bye; None if there is no such rank, or the store itself is
@@ -130,7 +130,7 @@ class StoreClient:
         return dead if isinstance(dead, int) else None
 
     def close(self) -> None:
-        """Say bye and disconnect. May be called twice."""
+        """Send `bye` and disconnect. May be called twice."""
         with suppress(ChannelError):  # the store is gone
             _send(self._connection, {"bye": True}, time.monotonic() + ANSWER_S)
         self._channel.close()
@@ -150,7 +150,7 @@ def _send(connection: SocketsConnection, message: Message, deadline_s: float) ->
 
 
 def _receive(connection: SocketsConnection, deadline_s: float) -> Message:
-    """Receive a JSON object. Raises RendezvousError for anything else."""
+    """Receive a JSON object. Raises RendezvousError for any other message."""
     memory = bytearray(MESSAGE_BYTES)
     try:
         size = connection.recv(memory, deadline_s)
@@ -163,5 +163,5 @@ def _receive(connection: SocketsConnection, deadline_s: float) -> Message:
     except ValueError:
         message = None
     if not isinstance(message, dict):
-        raise RendezvousError("its message is no JSON object")
+        raise RendezvousError("its message is not a JSON object")
     return message

@@ -1,4 +1,4 @@
-"""The verdict on a transport: which kind of transport really carried the bytes, by the kernel's counters.
+"""Verdict on a transport: the kernel's counters decide which kind of transport carried the bytes.
 
-`evidence` reads counters in each rank; `byte_counts` and `rules` are pure and run wherever a bundle is.
+`evidence` reads the counters in each rank. `byte_counts` and `rules` are pure and judge a bundle on any host.
 """

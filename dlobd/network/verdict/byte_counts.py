@@ -1,11 +1,11 @@
-"""Counters in bytes of both directions, and the packet headers that separate them from the payload.
+"""Byte counts in both directions, and the packet headers to subtract for the payload.
 
 | framing | headers of a packet | source |
 |---|---|---|
 | tcp | 66: Ethernet 14, IPv4 20, TCP 20, timestamps 12 | IEEE 802.3, RFC 791, RFC 9293, RFC 7323 (Linux's default) |
 | ipoib | 56: encapsulation 4, IPv4 20, TCP 20, timestamps 12 | RFC 4391, section 6 |
 | infiniband | 24: LRH 8, BTH 12, ICRC 4 | InfiniBand Architecture Specification, volume 1; the VCRC is not counted |
-| roce | 58: Ethernet 14, IPv4 20, UDP 8, BTH 12, ICRC 4 | the same, annex A17 (RoCE v2) |
+| roce | 58: Ethernet 14, IPv4 20, UDP 8, BTH 12, ICRC 4 | InfiniBand Architecture Specification, annex A17 (RoCE v2) |
 
 Linux counts the bytes of an interface, also of `lo`, with the Ethernet header, but without preamble and checksum. If
 the kernel hands several segments to a software driver at once (GSO), it counts one packet with one header. Therefore
@@ -36,11 +36,11 @@ VERBS_MTU_BYTES = (256, 512, 1024, 2048, 4096)  # payload sizes of a packet that
 
 ROCE_ROOM_BYTES = 96
 """Part of an interface's MTU that RoCE reserves: GRH 40, UDP 8, BTH 12, XRC 4, atomic 28, ICRC 4 (`iboe_get_mtu` in
-Linux's include/rdma/ib_addr.h). An MTU of 1500 leaves 1024, one of 9000 leaves 4096."""
+Linux's include/rdma/ib_addr.h). An MTU of 1500 leaves 1024, an MTU of 9000 leaves 4096."""
 
 
 def roce_mtu_bytes(interface_mtu_bytes: int | None) -> int | None:
-    """Return the payload of a RoCE packet over an interface; None if its MTU is unknown or too small."""
+    """Return the largest payload of a RoCE packet at an interface's MTU; None if the MTU is unknown or too small."""
     if interface_mtu_bytes is None:
         return None
     room = interface_mtu_bytes - ROCE_ROOM_BYTES
@@ -48,7 +48,7 @@ def roce_mtu_bytes(interface_mtu_bytes: int | None) -> int | None:
 
 
 def wire_bytes(payload_bytes: int, framing: Framing, mtu_bytes: int | None) -> int | None:
-    """Return the size of a payload on the wire in full packets; None if the MTU is unknown.
+    """Return the size on the wire of a payload sent in full packets; None if the MTU is unknown.
 
     Acknowledgements of TCP are not included: they count in the other direction.
     """
@@ -60,13 +60,13 @@ def wire_bytes(payload_bytes: int, framing: Framing, mtu_bytes: int | None) -> i
 
 
 def without_headers(counted_bytes: int, packets: int, framing: Framing) -> int:
-    """Return the payload of counted bytes and packets."""
+    """Return the counted bytes minus the headers of the counted packets."""
     return counted_bytes - packets * _HEADERS[framing][0]
 
 
 @dataclass(frozen=True, slots=True)
 class ByteCounts:
-    """Numbers of bytes in both directions."""
+    """Sent and received bytes."""
 
     sent_bytes: int
     received_bytes: int
@@ -75,7 +75,7 @@ class ByteCounts:
         return self.sent_bytes >= need.sent_bytes and self.received_bytes >= need.received_bytes
 
     def share_of(self, need: ByteCounts) -> float:
-        """Return the counted share of `need`, in the direction with the smaller share."""
+        """Return the counted fraction of `need`, in the direction with the smaller fraction."""
         both = ((self.sent_bytes, need.sent_bytes), (self.received_bytes, need.received_bytes))
         return min((have / want for have, want in both if want), default=0.0)
 
@@ -90,19 +90,19 @@ NOTHING = ByteCounts(0, 0)
 
 
 def byte_counts(counts: Counts) -> ByteCounts | None:
-    """Return the bytes of counters; None if a counter is unknown."""
+    """Return the sent and received bytes; None if one of the two counters is unknown."""
     if counts.sent_bytes is None or counts.received_bytes is None:
         return None
     return ByteCounts(counts.sent_bytes, counts.received_bytes)
 
 
 def covers(amount: ByteCounts | None, need: ByteCounts) -> bool:
-    """Return True if a counter is known to have grown by at least `need`."""
+    """Return True if the counted bytes are known and at least `need` in both directions."""
     return amount is not None and amount.covers(need)
 
 
 def port_byte_counts(counted: Snapshot, port: PortCounts) -> ByteCounts | None:
-    """Return the maximum that a port can have carried by verbs; None if its counters are unknown."""
+    """Return an upper limit of the bytes that a port carried by verbs; None if its counters are unknown."""
     counts, total = port.counts, byte_counts(port.counts)
     if total is None:
         if counts.sent_packets is None or counts.received_packets is None:
@@ -122,7 +122,7 @@ def port_byte_counts(counted: Snapshot, port: PortCounts) -> ByteCounts | None:
 
 
 def _mtu_bytes(counted: Snapshot, port: PortCounts) -> int | None:
-    """Return the payload of a RoCE packet; /sys does not report it for InfiniBand."""
+    """Return the largest payload of a RoCE packet; None for InfiniBand, for which /sys does not report it."""
     if port.link_layer != "Ethernet":
         return None
     found = [roce_mtu_bytes(one.mtu_bytes) for name in port.interfaces if (one := counted.interface(name))]
@@ -130,14 +130,15 @@ def _mtu_bytes(counted: Snapshot, port: PortCounts) -> int | None:
 
 
 def kind_of(interface: InterfaceCounts) -> Kind:
-    """Return the kind of IP over an interface; loopback is `tcp`."""
+    """Return the kind of IP traffic over an interface: `ipoib` for InfiniBand, `tcp` for Ethernet and all other
+    types."""
     if interface.type is None:
         return "unknown"
     return "ipoib" if interface.type == INFINIBAND else "tcp"
 
 
 def describe_interface(interface: InterfaceCounts, need: ByteCounts, again_bytes: int = 0) -> str:
-    """Describe an interface's counters, with their payload compared to exchanged and retransmitted (`again`) bytes."""
+    """Describe an interface's counters; compare their payload with the exchanged and retransmitted (`again`) bytes."""
     loopback = interface.name == "lo" or interface.type == LOOPBACK
     infiniband = interface.type == INFINIBAND
     other = "Ethernet" if interface.type == ETHERNET else f"type {interface.type or 'unknown'}"
@@ -153,27 +154,29 @@ def describe_port(counted: Snapshot, port: PortCounts, need: ByteCounts) -> str:
     name = f"{port.name} ({port.link_layer or 'link layer unknown'}{soft})"
     counts, amount, mtu_bytes = port.counts, port_byte_counts(counted, port), _mtu_bytes(counted, port)
     if amount is None:
-        return f"the counters of {name} are missing, went backwards, or stand at their end"
+        return f"the counters of {name} are missing, decreased, or reached their maximum"
     if counts.sent_bytes is None:
         size = mtu_bytes or VERBS_MTU_BYTES[-1]
         packets = f"{counts.sent_packets:,} packets sent and {counts.received_packets:,} received"
-        return f"{name} counted {packets}, of at most {size} bytes; {-(-need.sent_bytes // size):,} sent are needed"
+        return f"{name} counted {packets}, of at most {size} bytes; {-(-need.sent_bytes // size):,} packets are needed"
     framing: Framing = "roce" if port.link_layer == "Ethernet" else "infiniband"
     if ByteCounts(counts.sent_bytes, counts.received_bytes or 0) != amount:
-        return f"{name} counted {amount} that were not IPoIB's"
+        return f"{name} counted {amount}, without IPoIB's bytes"
     return f"{name} counted {amount}{_compared(counts, need, framing, mtu_bytes)}"
 
 
 def _compared(counts: Counts, need: ByteCounts, framing: Framing, mtu_bytes: int | None, again_bytes: int = 0) -> str:
-    """Compare the sent payload with the expected payload; traffic of other processes of this host is part of it."""
+    """Compare the counted payload, which includes traffic of this host's other processes, with the expected payload."""
     if not counts.sent_bytes or not need.sent_bytes:
         return ""
     payload_bytes = need.sent_bytes + again_bytes
-    expected = f"{need.sent_bytes:,}" + f" and {again_bytes:,} that TCP sent again" * bool(again_bytes)
+    expected = f"{need.sent_bytes:,}" + f" and {again_bytes:,} retransmitted by TCP" * bool(again_bytes)
     if counts.sent_packets is not None:
         payload = without_headers(counts.sent_bytes, counts.sent_packets, framing)
-        return f"; sent without headers {payload:,}, {payload / payload_bytes - 1:+.1%} against {expected}"
+        deviation = f"{100 * (payload / payload_bytes - 1):+.1f} %"
+        return f"; sent without headers: {payload:,} bytes, {deviation} relative to {expected}"
     expected_bytes = wire_bytes(payload_bytes, framing, mtu_bytes)
     if expected_bytes is None:
-        return "; the size of headers is unknown, because the MTU is"
-    return f"; {expected_bytes:,} sent were expected with headers, {counts.sent_bytes / expected_bytes - 1:+.1%}"
+        return "; the size of the headers is unknown, because the MTU is unknown"
+    deviation = f"{100 * (counts.sent_bytes / expected_bytes - 1):+.1f} %"
+    return f"; expected with headers: {expected_bytes:,} bytes sent, deviation {deviation}"

@@ -1,17 +1,17 @@
-"""Evidence of a rank: the kernel's counters before and after, and the report of its channel library.
+"""Transport evidence of a rank: the kernel's counters before and after, and the report of its channel library.
 
     RDMA ports      /sys/class/infiniband/D/ports/N/counters/port_{xmit,rcv}_{data,packets}; data is in words of 4
                     octets (Documentation/ABI/stable/sysfs-class-infiniband). Soft-RoCE has no such counters, but
                     hw_counters/sent_pkts and rcvd_pkts (Linux's drivers/infiniband/sw/rxe/rxe_hw_counters.c)
-    interfaces      /proc/self/net/dev: of this process's own network namespace, wherever /sys was mounted
+    interfaces      /proc/self/net/dev: always of this process's network namespace, unlike /sys
     connections     getsockopt(TCP_INFO) of this process's TCP sockets, whichever library opened them
 
 A rank takes a `Snapshot` before its channel is opened, and calls `record` before the channel is closed, because the
 connections' counters disappear with them. `TransportEvidence.from_attrs` reads the recorded instant.
 
-A wrapped counter is distinguished from a reset counter by its distance: less than half of its width. A counter at its
-maximum is unknown, because 32-bit counters of InfiniBand stop there. A counter that is missing in one reading, or
-belongs to a device that is gone, is None: unknown, never 0.
+A decreased counter has wrapped if the increase is less than half of its range; otherwise it was reset and is unknown. A
+counter at its maximum is unknown, because 32-bit counters of InfiniBand stop there. A counter that is missing in one
+reading, or belongs to a removed device, is None: unknown, never 0.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ Part = TypeVar("Part", PortCounts, InterfaceCounts)
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Counters of a host and network namespace at `at_ns`, of its monotonic clock."""
+    """Counters of a host and network namespace, read at `at_ns` on the host's monotonic clock."""
 
     host: str
     namespace: str
@@ -114,7 +114,7 @@ class Snapshot:
 
     @classmethod
     def read(cls, root: Path = ROOT) -> Snapshot:
-        """Read all counters. It takes a few milliseconds, and 10 more if a device caches its counters that long."""
+        """Read all counters in a few milliseconds, after the counters that a device caches have expired (10 ms)."""
         found = devices.devices(root)
         _let_caches_expire(root)
         here = root == ROOT
@@ -143,7 +143,7 @@ class Snapshot:
         return snapshot
 
     def since(self, before: Snapshot) -> Snapshot:
-        """Return the differences to an earlier snapshot. Parts that only one snapshot has are unknown."""
+        """Return the increases since an earlier snapshot. Counters that only one snapshot has are unknown."""
         return dataclasses.replace(
             self,
             ports=_differences(before.ports, self.ports, WORD_BYTES),
@@ -154,7 +154,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class TransportEvidence:
-    """Evidence of a rank, or of a parameter server."""
+    """Transport evidence of a rank or a parameter server."""
 
     rank: int  # number of the rank or of the server
     library: str  # the channel library: sockets, ucx, grpc, mpi, tensorflow
@@ -191,7 +191,7 @@ def record(
     after: Snapshot | None = None,
     server: bool = False,
 ) -> dict[str, Any]:
-    """Return the attributes of the instant; `after` is read now if it is not given."""
+    """Return the attributes of the instant `transport`. By default `after` is read now."""
     evidence = TransportEvidence(
         rank, library, tuple(lanes), traffic, tuple(addresses), before, after or Snapshot.read(), server
     )
@@ -199,7 +199,7 @@ def record(
 
 
 def counted(before: int | None, after: int | None, unit: int = 1) -> int | None:
-    """Return the difference of a counter in steps of `unit`; it may have wrapped once at 32 or 64 bits."""
+    """Return the increase of a counter that counts in steps of `unit` and may have wrapped once at 32 or 64 bits."""
     if before is None or after is None or after in (unit * ((1 << 32) - 1), unit * ((1 << 64) - 1)):
         return None
     if after >= before:
@@ -241,7 +241,7 @@ def _port(root: Path, device: devices.Device, port: devices.Port) -> PortCounts:
 
 
 def _interfaces_of(root: Path, device: devices.Device, port: devices.Port) -> set[str]:
-    """Return RoCE's interfaces by GID; IPoIB's interfaces by equal hardware and dev_port, which counts from 0."""
+    """Return a port's interfaces: for RoCE those of its GIDs, for IPoIB those of its hardware and dev_port (from 0)."""
     found = {gid.interface for gid in port.gids if gid.interface} | ({device.parent} if device.parent else set())
     if found or device.bus is None:
         return found
@@ -283,7 +283,7 @@ def _interfaces(root: Path, addresses: Mapping[str, Sequence[str]] | None) -> tu
 
 
 def _proc_net_dev(path: Path) -> dict[str, Counts]:
-    """Parse lines of `name: ` and 16 numbers: received bytes and packets first, sent ones from the 9th on (proc(5))."""
+    """Parse lines of a name and 16 numbers (proc(5)): received counters begin at the first, sent at the ninth."""
     try:
         lines = path.read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:
@@ -298,7 +298,7 @@ def _proc_net_dev(path: Path) -> dict[str, Counts]:
 
 
 def _namespace(root: Path) -> str:
-    """Return boot ID and network namespace: two machines may have the same host name."""
+    """Return boot ID and network namespace, because two machines may have the same host name."""
     try:
         return f"{read_text(root / 'proc/sys/kernel/random/boot_id')}/{os.readlink(root / 'proc/self/ns/net')}"
     except OSError:
@@ -309,10 +309,10 @@ def _namespace(root: Path) -> str:
 
 
 def tcp_socket(fd: int) -> TcpSocket | None:
-    """Return the connection of a descriptor; None if it is no connected TCP socket, or the kernel does not count
+    """Return the connection of a descriptor; None if it is not a connected TCP socket, or the kernel does not count
     bytes."""
     if socket.getdefaulttimeout() is not None:
-        return None  # Python would make the library's socket non-blocking
+        return None  # with a default timeout, Python would make the library's socket non-blocking
     try:
         copy = os.dup(fd)
         try:
@@ -346,7 +346,7 @@ def own_sockets() -> tuple[TcpSocket, ...] | None:
 
 
 def carried(before: tuple[TcpSocket, ...], after: tuple[TcpSocket, ...]) -> tuple[TcpSocket, ...]:
-    """Return the traffic of each open connection between two readings; a new connection started at 0."""
+    """Return the traffic of each open connection between two readings; a new connection counts from 0."""
     earlier = {(one.local, one.peer): one for one in before}
     differences = []
     for one in after:

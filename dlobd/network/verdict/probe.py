@@ -24,7 +24,7 @@ TIMEOUT_S = 15.0
 
 
 def probe(library: str, transport: str, device: str, seconds: float = PROBE_S) -> dict[str, Any]:
-    """Return the attributes of `TransportEvidence`, for rank 0.
+    """Probe a device, and return the attributes of `TransportEvidence` for rank 0.
 
     Raises ChannelError, DlobdError: the channel cannot be used; the message is one line.
     """

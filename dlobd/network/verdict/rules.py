@@ -1,4 +1,4 @@
-"""The verdict on a plane: which kind of transport carried its bytes, and whether the experiment requested that kind.
+"""Verdict on a plane (Spark, HDFS, gradients): the kind of transport that carried its bytes, compared with the request.
 
 The ranks of one host and network namespace are judged together, by the first rule that applies:
 
@@ -8,19 +8,19 @@ The ranks of one host and network namespace are judged together, by the first ru
 | devices | RDMA ports counted all bytes, and TCP connections between the ranks did not carry them | verbs |
 | parts | TCP connections carried a part, or the library names several kinds | mixed |
 | memory | the library names shm or local, and no counter can have carried the bytes | shm, local |
-| interfaces | connections are unknown, no device counted the bytes, and an interface did | tcp, or ipoib |
+| interfaces | connections are unknown, no device counted the bytes, and an interface counted them | tcp, or ipoib |
 | | none of these | unknown |
 
-A counter's interface or port carried the bytes if the counter grew by at least as much in both directions. IPoIB's
-share of an InfiniBand port is subtracted. A port that counts only packets, such as Soft-RoCE's, is assumed to have
-filled each packet to its MTU. A TCP connection is between ranks if both of its ends are in the evidence: traffic
-of a rank with HDFS is not.
+An interface or port carried the bytes if its counters grew by at least as much in both directions. IPoIB's bytes are
+subtracted from an InfiniBand port's. A port that counts only packets, such as Soft-RoCE's, is assumed to have
+filled each packet to its MTU. A TCP connection is between ranks if both of its ends are in the evidence;
+a rank's connection to HDFS is not.
 
 A library's own report never proves verbs: the counters of a device must have grown by at least the exchanged bytes;
 unchanged counters prove that verbs were not used. Hosts with different kinds make `mixed`; a host with an unknown kind
 makes `unknown`. Counters include all processes of a host and network namespace, which makes them larger, never smaller.
 
-If a network was requested, all used addresses must be in it, on every host: interface names differ.
+If the request names a network in CIDR notation, all used addresses on every host must be in it.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ from dlobd.network.verdict.byte_counts import (
 from dlobd.network.verdict.evidence import InterfaceCounts, PortCounts, Snapshot, TcpSocket, TransportEvidence, host_of
 from dlobd.record.run import Plane
 
-PARTLY = 0.1  # TCP connections with less than this share of the bytes only set up the exchange
+PARTLY = 0.1  # TCP connections with less than this fraction of the bytes only set up the exchange
 
 WHOLLY = 0.99
-"""TCP connections with this share carried everything: a library counts bytes given to the kernel, and the kernel counts
-sent bytes."""
+"""TCP connections with this fraction carried all bytes: the library counts bytes given to the kernel, and
+the kernel may not have sent the last bytes."""
 
-NOTICEABLE = 0.01  # devices and interfaces with less than this share of the bytes are not named
+NOTICEABLE = 0.01  # devices and interfaces with less than this fraction of the bytes are not listed
 
 LANES: Mapping[Kind, tuple[str, ...]] = {
     "verbs": ("rc", "dc", "ud", "srd"),
@@ -60,14 +60,14 @@ LANES: Mapping[Kind, tuple[str, ...]] = {
     "shm": ("posix", "sysv", "xpmem", "cma", "knem"),
     "local": ("self",),
 }
-"""Kinds, and prefixes of UCX's names of transports (its documentation of UCX_TLS)."""
+"""Prefixes of UCX's transport names (documentation of UCX_TLS), by kind."""
 
 
 def verdict(plane: str, requested: Channel | None, ranks: Sequence[TransportEvidence]) -> Plane:
-    """Return the verdict on a plane by all ranks' evidence. Its agreement is None if no channel was requested."""
+    """Judge a plane by all ranks' evidence. `agrees` is None if no channel was requested."""
     if not ranks:
         return Plane(
-            plane, "unknown", "", "", (), False, ("no rank left evidence of its transport",), _text(requested), None
+            plane, "unknown", "", "", (), False, ("no rank recorded evidence of its transport",), _text(requested), None
         )
     places: dict[tuple[str, str], list[TransportEvidence]] = {}
     for one in sorted(ranks, key=lambda one: (one.server, one.rank)):
@@ -89,10 +89,10 @@ def verdict(plane: str, requested: Channel | None, ranks: Sequence[TransportEvid
 
 
 def _ends(ranks: Sequence[TransportEvidence]) -> frozenset[tuple[str, str]]:
-    """Return local and peer address of the TCP connections between ranks, as seen from both ends.
+    """Return (local, peer) addresses of the TCP connections between ranks, a pair for each end.
 
-    The connections of a rank that has ended are unknown. Then the other end counts if it leads to a rank's listener, or
-    from a rank's host to this rank's listener.
+    A rank that has ended does not report its connections. The other end's report is enough if the connection leads to
+    a rank's listener, or from a rank's host to the reporting rank's listener.
     """
     listened = {":".join(address.split(":")[-2:]) for one in ranks for address in one.addresses if ":" in address}
     hosts = {host_of(address) for address in listened}
@@ -108,32 +108,32 @@ def _ends(ranks: Sequence[TransportEvidence]) -> frozenset[tuple[str, str]]:
 def plane_of_addresses(
     plane: str, requested: Channel | None, addresses: Sequence[str], snapshots: Sequence[Snapshot]
 ) -> Plane:
-    """Return the verdict on a plane that uses TCP without counters (Spark, HDFS), by the interfaces of its addresses.
+    """Judge a plane whose TCP bytes are not counted (Spark, HDFS), by the interfaces that have its addresses.
 
-    The snapshots of the ranks name the interfaces of a host.
+    The ranks' snapshots list the interfaces of their hosts.
     """
     homes = {address: _home(address, snapshots) for address in addresses}
     found = [home for home in homes.values() if home is not None]
     kind = _one({kind_of(home) if home else "unknown" for home in homes.values()})
     words = tuple(
-        f"{address} is an address of {home.name if home else 'no interface of a host with a rank'}"
+        f"{address} is an address of {home.name}" if home else f"no host with a rank has the address {address}"
         for address, home in homes.items()
     )
     # the address of a host name is unknown here
     numbers = frozenset(address for address in map(_numeric, addresses) if network_of(address))
     place = HostVerdict(kind, words, homes=frozenset(one.name for one in found), home_addresses=numbers)
-    evidence = (*words, "it uses TCP only; its bytes were not counted", *_outside_words(requested, [place]))
+    evidence = (*words, "the plane uses TCP only; its bytes were not counted", *_outside_words(requested, [place]))
     agrees = _agrees(requested, kind, [place])
     return Plane(plane, kind, "", _joined([place.homes]), tuple(addresses), False, evidence, _text(requested), agrees)
 
 
 def _numeric(address: str) -> str:
-    """Return the address of the name localhost, which is loopback (RFC 6761)."""
+    """Return the loopback address for the name localhost (RFC 6761), and other addresses unchanged."""
     return "127.0.0.1" if address == "localhost" else address
 
 
 def _home(address: str, snapshots: Sequence[Snapshot]) -> InterfaceCounts | None:
-    """Return the interface of an address. All of 127/8 belongs to loopback."""
+    """Return the interface that has an address; None if it is unknown. All of 127/8 belongs to loopback."""
     number = _numeric(address)
     for snapshot in snapshots:
         name = snapshot.home("127.0.0.1" if number.startswith("127.") else number)
@@ -193,17 +193,17 @@ class HostVerdict:
     words: tuple[str, ...]
     devices: frozenset[str] = frozenset()
     interfaces: frozenset[str] = frozenset()
-    homes: frozenset[str] = frozenset()  # interfaces of the used addresses; local bytes go over `lo`
-    home_addresses: frozenset[str] = frozenset()
+    homes: frozenset[str] = frozenset()  # interfaces with the used addresses; bytes within a host go over `lo`
+    home_addresses: frozenset[str] = frozenset()  # the used addresses
     addresses: frozenset[str] = frozenset()  # `home_addresses`, and the addresses that ranks reported
     soft: bool = False
     excluded: frozenset[Kind] = frozenset()  # kinds that were certainly not used
 
 
 def host_verdict(members: Sequence[TransportEvidence], ends: frozenset[tuple[str, str]], alone: bool) -> HostVerdict:
-    """Return the verdict on the ranks of one host and namespace; `alone` if there are no ranks on other hosts.
+    """Judge the ranks of one host and namespace. `alone`: True if no other host has ranks.
 
-    `ends` are local and peer address of the TCP connections of all ranks.
+    `ends` are (local, peer) addresses of the TCP connections of all ranks.
     """
     host = _Host.of(members, ends, alone)
     words = tuple(_describe(member) for member in members)
@@ -233,7 +233,7 @@ class _Host:
     alone: bool
     members: tuple[TransportEvidence, ...]
     counted: Snapshot
-    need: ByteCounts | None  # the exchanged bytes; those of TCP connections if the library does not count
+    need: ByteCounts | None  # exchanged bytes, by the library's count; by TCP connections if the library does not count
     tcp: ByteCounts | None  # bytes of connections between ranks; None if they are unknown
     sockets: tuple[TcpSocket, ...]
     claimed: frozenset[Kind]
@@ -270,7 +270,7 @@ class _Host:
 
     @property
     def candidates(self) -> tuple[PortCounts, ...]:
-        """Ports that the library names, else all."""
+        """RDMA ports that the library reports; all ports if it reports none."""
         named = {lane.partition("/")[2] for member in self.members for lane in member.lanes}
         return tuple(port for port in self.counted.ports if port.name in named) or self.counted.ports
 
@@ -279,7 +279,7 @@ class _Host:
 
     def excluded(self, need: ByteCounts) -> frozenset[Kind]:
         """Return the kinds that were certainly not used, because known counters did not grow enough."""
-        # connections that were closed early are unknown: they prove nothing against the library's own report
+        # connections that were closed early are not counted: few TCP bytes do not disprove a report of TCP
         proved = self.not_by_tcp and "tcp" not in self.claimed
         not_tcp: frozenset[Kind] = frozenset(("tcp", "ipoib")) if proved else frozenset()
         amounts = [port_byte_counts(self.counted, port) for port in self.candidates]
@@ -316,7 +316,7 @@ def _by_connections(host: _Host, need: ByteCounts) -> HostVerdict | None:
 def _over(
     host: _Host, over: dict[str | None, list[TcpSocket]], homes: set[str], addresses: set[str], words: tuple[str, ...]
 ) -> HostVerdict:
-    """Return the verdict for connections over these interfaces, if their counters agree."""
+    """Judge connections (`over`, by interface); the counters of their interfaces must cover the carried bytes."""
     kinds: set[Kind] = set()
     names: set[str] = set()
     for name, sockets in over.items():
@@ -377,9 +377,9 @@ def _by_devices(host: _Host, need: ByteCounts) -> HostVerdict | None:
 
 def _in_parts(host: _Host, need: ByteCounts) -> HostVerdict | None:
     if host.tcp_share is not None and not host.not_by_tcp and host.claimed != {"tcp"}:
-        return HostVerdict("mixed", (f"TCP connections carried {host.tcp_share:.0%} of the bytes",))
+        return HostVerdict("mixed", (f"TCP connections carried {100 * host.tcp_share:.0f} % of the bytes",))
     if len(host.claimed) > 1:
-        return HostVerdict("mixed", (f"the library names several: {', '.join(sorted(host.claimed))}",))
+        return HostVerdict("mixed", (f"the library reports several kinds: {', '.join(sorted(host.claimed))}",))
     return None
 
 
@@ -392,17 +392,17 @@ def _by_memory(host: _Host, need: ByteCounts) -> HostVerdict | None:
     (kind,) = host.claimed
     if suspects:
         return HostVerdict(
-            "unknown", (f"{', '.join(suspects)} counted as much as was exchanged: {kind} is not proven",)
+            "unknown", (f"{kind} is not proven: the counters of {', '.join(suspects)} also cover all exchanged bytes",)
         )
-    counters = "no TCP connection of the ranks" if host.not_by_tcp else "no interface of the host"
-    return HostVerdict(kind, (f"{counters}, and no RDMA device, carried as much as was exchanged",))
+    counters = "the TCP connections of the ranks" if host.not_by_tcp else "the interfaces of the host"
+    return HostVerdict(kind, (f"neither {counters} nor the RDMA devices carried all exchanged bytes",))
 
 
 def _by_interfaces(host: _Host, need: ByteCounts) -> HostVerdict | None:
     if host.claimed & {"shm", "local"} or (host.not_by_tcp and host.claimed != {"tcp"}):
         return None
     if "verbs" in host.claimed and "verbs" not in host.excluded(need):
-        return None  # unknown counters of a device: it may have been used
+        return None  # the device's counters are unknown: it may have been used
     words = (
         tuple(describe_port(host.counted, port, need) for port in host.candidates) if "verbs" in host.claimed else ()
     )
@@ -436,7 +436,7 @@ def _one(kinds: set[Kind]) -> Kind:
 
 
 def _claimed(member: TransportEvidence) -> frozenset[Kind]:
-    """Return the kinds that the library reports, which reports IPoIB as TCP."""
+    """Return the kinds that the library reports. UCX reports IPoIB as TCP, so `ipoib` becomes `tcp`."""
     kinds = {kind for lane in member.lanes for kind, starts in LANES.items() if lane.startswith(starts)}
     if not kinds and member.traffic is not None:
         kinds = {member.traffic.kind} - {"unknown", "mixed"}

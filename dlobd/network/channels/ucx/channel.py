@@ -1,7 +1,7 @@
 """UCX (libucp): TCP, IP over InfiniBand, RDMA verbs, or shared memory behind one interface.
 
 Two ends first connect by library sockets: the TCP connection authenticates both, exchanges their UCX addresses, and
-stays open, because its end signals the end of the peer, for every transport. **UCX itself does not authenticate**: a
+stays open, because its close signals the end of the peer, for every transport. **UCX itself does not authenticate**: a
 client that reaches its ports, or its shared memory, can send to it.
 """
 
@@ -79,7 +79,8 @@ class UcxChannel:
         return connection
 
     def evidence(self) -> Traffic:
-        """Return the totals. `kind` follows from the transport; only the kernel's counters prove it."""
+        """Return the traffic totals of all connections. `kind` is the configured transport's kind; the kernel's
+        counters must confirm it."""
         with self._lock:
             total = total_traffic([connection.update_lanes() for connection in self._connections])
         return replace(total, kind=TRANSPORTS[self._transport].kind, device=self._device)
@@ -109,8 +110,8 @@ class UcxChannel:
             return self._opened
 
     def _tcp_device(self) -> str:
-        """Return the interface of the TCP connection: for RDMA an interface of the device, else the first with an
-        address."""
+        """Return the interface of the TCP connection: for RDMA an interface of the device, or else the first
+        interface with an address."""
         if self._transport == "shm":
             return ""
         if self._transport != "rdma":
@@ -132,7 +133,7 @@ class UcxChannel:
 
 def _connected(context: Context, link: SocketsConnection, deadline_s: float) -> UcxConnection:
     worker = Worker(context, link.peer)
-    own = os.urandom(16)  # a random name of this end
+    own = os.urandom(16)  # random ID of this end
     try:
         link.send(own + worker.address(), deadline_s)
         theirs = bytearray(ADDRESS_BYTES)

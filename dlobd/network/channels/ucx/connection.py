@@ -1,7 +1,7 @@
 """Messages and one-sided access to memory over a UCX endpoint.
 
 A message is one tagged send. The receiver probes first, which returns the length: a message that does not fit is
-rejected before a byte of it is written. UCX takes buffers by their address; Python copies nothing.
+rejected and leaves the buffer unchanged. UCX takes buffers by their address; Python copies nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dlobd.network.channels.ucx.library import CData
 from dlobd.network.channels.ucx.worker import Sleeper, Worker
 
 KEY = struct.Struct("<16sQQI")
-"""Key of registered memory: name of its end, address, length, and a checksum of UCX's own key, which follows."""
+"""Key of registered memory: ID of its end, address, length, and a checksum of UCX's own key, which follows."""
 
 SERVE_S = 3600.0
 
@@ -31,7 +31,7 @@ MAX_PARTS = 1024  # maximum number of parts of a message, as in the kernel's vec
 class UcxConnection(base.Connection):
     """One end of a connection. It closes the TCP connection `link`, and releases its worker from the context.
 
-    `own` and `theirs` are random names of the ends, so that a key of another connection is rejected.
+    `own` and `theirs` are random IDs of the ends, so that a key of another connection is rejected.
     """
 
     library = "ucx"
@@ -45,7 +45,7 @@ class UcxConnection(base.Connection):
         self._sending, self._receiving = threading.Lock(), threading.Lock()
         self._finishing = threading.Lock()
         self._sender, self._receiver, self._finisher = worker.sleeper(), worker.sleeper(), worker.sleeper()
-        self._begun: list[tuple[CData, CData, int]] = []  # number of started sends that are not finished
+        self._begun: list[tuple[CData, CData, int]] = []  # started sends: request, memory, bytes
         self._registered: list[tuple[CData, CData]] = []  # UCX's handle, and the object that keeps the memory alive
         self._rkeys: dict[bytes, CData] = {}
         self._serving: threading.Thread | None = None
@@ -103,7 +103,7 @@ class UcxConnection(base.Connection):
             self._sent(size)
 
     def _start(self, buffer: CData, count: int, param: CData, size: int) -> CData:
-        """Start to send; return UCX's request, or None (and count) if UCX has taken the bytes at once."""
+        """Start to send; return UCX's request, or None if UCX has taken the bytes at once; these are counted."""
         worker = self._worker
         with worker.lock:
             worker.check_open("send")
@@ -116,7 +116,7 @@ class UcxConnection(base.Connection):
             return None
 
     def _sent(self, size: int) -> None:
-        with self._worker.lock:  # a thread may start a send while another thread finishes its own
+        with self._worker.lock:  # two threads may count at once: one starts a send, the other finishes its own
             self.traffic.sent_messages += 1
             self.traffic.sent_bytes += size
 
@@ -139,7 +139,7 @@ class UcxConnection(base.Connection):
         if not fits:
             with suppress(base.ChannelError):  # UCX reports a truncated message
                 worker.complete(request, None, self._receiver, deadline_s, "receive")
-            raise base.MessageTooLong(f"a message of {size} bytes from {self.peer} does not fit into {room}")
+            raise base.MessageTooLong(f"a message of {size} bytes from {self.peer} does not fit into {room} bytes")
         if worker.complete(request, memory, self._receiver, deadline_s, "receive"):
             worker.check_trust("receive")  # UCX has read the message from the peer's memory
         self.traffic.received_messages += 1
@@ -217,7 +217,7 @@ class UcxConnection(base.Connection):
             worker.check_peer("flush")  # UCX writes into shared memory even if its owner is gone
 
     def _access(self, what: str, buffer: base.Buffer, key: bytes, offset_bytes: int, deadline_s: float) -> int:
-        """Put or get; return the number of bytes."""
+        """Call UCX's put or get, wait for it, and return the number of bytes."""
         worker, size = self._worker, base.view(buffer).nbytes
         place = self._place(key, offset_bytes, size)
         if size:
@@ -230,7 +230,7 @@ class UcxConnection(base.Connection):
         return size
 
     def _place(self, key: bytes, offset_bytes: int, size: int) -> tuple[int, CData]:
-        """Return address and UCX's key. Checks bounds, because UCX on tcp would overwrite the heap."""
+        """Return remote address and UCX's key. Check bounds, because UCX on tcp would overwrite the heap."""
         try:
             owner, address, length, checksum = KEY.unpack_from(key)
         except struct.error:
@@ -240,7 +240,7 @@ class UcxConnection(base.Connection):
             raise base.OutOfBounds(f"{self.peer} has registered no memory with this key")
         if not 0 <= offset_bytes <= length - size:
             raise base.OutOfBounds(
-                f"{size} bytes at {offset_bytes} are outside of the {length} that {self.peer} registered"
+                f"{size} bytes at offset {offset_bytes} exceed the {length} bytes that {self.peer} registered"
             )
         if key not in self._rkeys:
             worker, made = self._worker, self._worker.ffi.new("ucp_rkey_h *")
@@ -263,7 +263,7 @@ class UcxConnection(base.Connection):
     # ---- closing
 
     def update_lanes(self) -> base.Traffic:
-        """Return the totals, with the lanes that UCX reported last."""
+        """Return the traffic totals, with the lanes that UCX reported last."""
         self.traffic.lanes = self._worker.lanes() or self.traffic.lanes
         return self.traffic
 
@@ -279,7 +279,7 @@ class UcxConnection(base.Connection):
             with self._sending, self._receiving, self._finishing:
                 self.update_lanes()
                 for request, memory, _ in self._begun:
-                    worker.give_up(request, memory, "it was never finished")
+                    worker.give_up(request, memory, "the started send was never finished")
                 with worker.lock:
                     for rkey in self._rkeys.values():  # before the endpoint is closed
                         worker.ucp.ucp_rkey_destroy(rkey)

@@ -1,4 +1,4 @@
-"""The part of UCX's C interface that the channel uses, for cffi's ABI mode, which needs no compiler.
+"""Part of UCX's C interface that the channel uses, for cffi's ABI mode, which needs no compiler.
 
 Source: ucp.h, ucp_def.h and ucs/type/status.h of UCX 1.20. Structures only grow at their end, and UCX ignores fields
 that are not set in `field_mask`. `rest` is room for fields of later versions.

@@ -1,5 +1,4 @@
-"""Search for libucp: the file in DLOBD_UCX, else the system's if its version is supported, else that of package
-`mpich`.
+"""Search for libucp: the file in DLOBD_UCX, or the system's library if its version is supported, or package `mpich`.
 
 UCX loads its transports when it starts, from the directory `ucx` beside libucp, where `libuct_ib` provides InfiniBand's
 verbs.
@@ -24,10 +23,10 @@ from dlobd.network.channels.ucx.declarations import CDEF, MAJOR
 
 CData = Any  # object of cffi
 
-VARIABLE = "DLOBD_UCX"  # environment variable with the path of a custom libucp.so, such as that of HPC-X or MLNX_OFED
+VARIABLE = "DLOBD_UCX"  # environment variable with the path of a custom libucp.so, such as HPC-X's or MLNX_OFED's
 
 OLDEST_SYSTEM = (1, 17)
-"""Older system libraries are skipped: 1.13 has no `ucp_ep_query` for transports, and lost its rc endpoints."""
+"""Older system libraries are skipped: 1.13 has no `ucp_ep_query` for transports, and its rc endpoints failed."""
 
 VERSION_S = 10.0  # timeout for reading the version of a libucp
 
@@ -46,7 +45,7 @@ of TensorFlow. UCX reads its global settings once, when it is loaded."""
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """A loaded libucp. `ucp` and `ffi` are cffi's objects; `origin` names the place where it was found."""
+    """Loaded libucp. `ucp` and `ffi` are cffi's objects; `origin` is `system`, `package mpich` or DLOBD_UCX."""
 
     path: str
     origin: str
@@ -56,7 +55,7 @@ class Library:
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """Transports that the library can load, by the files beside it: cma, ib, ib_mlx5, rdmacm ..."""
+        """Transport modules in the library's directory, which it can load: cma, ib, ib_mlx5, rdmacm ..."""
         directory = Path(os.path.realpath(self.path)).parent / "ucx"
         found = (re.match(r"libuct_(\w+)\.so", path.name) for path in directory.glob("libuct_*.so*"))
         return tuple(sorted({match[1] for match in found if match}))
@@ -72,13 +71,13 @@ def _load(named: str) -> Library:
     ffi = _declared()
     tried = []
     places = [("system", _of_system()), ("package mpich", _of_mpich())]
-    if named:  # the library in DLOBD_UCX has no alternative, which would be a silent fallback
+    if named:  # no silent fallback from the library in DLOBD_UCX
         places = [(VARIABLE, [named])]
     for origin, paths in places:
         for path in paths:
             try:
                 if origin == "system" and (version := _version_beside(path)) < OLDEST_SYSTEM:
-                    tried.append(f"{origin} {path}: {_dotted(version)} is older than {_dotted(OLDEST_SYSTEM)}")
+                    tried.append(f"{origin} {path}: version {_dotted(version)} is older than {_dotted(OLDEST_SYSTEM)}")
                     continue
                 found = _loaded(ffi, path, origin)
             except OSError as error:
@@ -86,7 +85,7 @@ def _load(named: str) -> Library:
                 continue
             if found.version[0] == MAJOR:
                 return found
-            tried.append(f"{origin} {path}: version {_dotted(found.version)}, not {MAJOR}.x")
+            tried.append(f"{origin} {path}: version {_dotted(found.version)} is not {MAJOR}.x")
     why = "; ".join(tried) or "no libucp on this system, and no package mpich"
     raise SetupError(f"No usable UCX found: {why}.", f"pip install mpich, or set {VARIABLE}")
 
@@ -104,7 +103,7 @@ def describe(verbs: bool = False) -> str:
 
 @cache
 def _declared() -> CData:
-    """Parse the declarations, which takes a tenth of a second."""
+    """Parse the C declarations once, because this takes 0.1 s."""
     try:
         from cffi import FFI
     except ImportError as error:
@@ -135,7 +134,7 @@ def _version_beside(path: str) -> tuple[int, ...]:
         )
         return tuple(map(int, done.stdout.split()))
     except (subprocess.SubprocessError, ValueError) as error:
-        raise OSError(f"it does not report its version: {error}") from error
+        raise OSError(f"the library does not report its version: {error}") from error
 
 
 def _dotted(version: tuple[int, ...]) -> str:

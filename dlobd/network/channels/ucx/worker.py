@@ -1,6 +1,6 @@
-"""A UCX context for one transport, and a worker with one endpoint: how requests complete and how threads wait for them.
+"""UCX context for one transport, and a worker with one endpoint: completion of requests, and waiting for them.
 
-A context allows a single transport and device, so that UCX cannot fall back to another one:
+A context allows a single transport and device, so that UCX cannot fall back to another transport:
 
     tcp, ipoib    UCX_TLS=tcp UCX_NET_DEVICES=INTERFACE
     rdma          UCX_TLS=rc UCX_NET_DEVICES=DEVICE:PORT
@@ -12,7 +12,7 @@ repeatedly; then it yields its core between the calls, so that the peer runs on 
 descriptor and sleeps. A thread that makes progress checks the requests of sleeping threads too, and arms the descriptor
 again when it leaves.
 
-The end of the peer is noticed on a TCP connection beside UCX's, for every transport.
+A TCP connection beside UCX's connection signals the end of the peer, for every transport.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ def _interface(transport: str, device: str) -> str:
     if interface.type == interfaces.LOOPBACK:
         raise SetupError(
             "UCX finds no route over loopback.",
-            "name another interface, as in tcp@eth0, or use channel.library=sockets",
+            "choose another interface, as in tcp@eth0, or use channel.library=sockets",
         )
     return interface.name
 
 
 class Context:
-    """UCX context of one channel. It is destroyed once it is closed and has no users. Raises UsageError, SetupError."""
+    """UCX context of one channel, destroyed once it is closed and has no users. Raises UsageError, SetupError."""
 
     def __init__(self, transport: str, device: str) -> None:
         chosen = settings(transport, device)
@@ -135,7 +135,7 @@ class Context:
 class Sleeper:
     """Wait object of a single thread. Threads do not share it, so that no thread consumes another thread's wake-up.
 
-    `events` is UCX's descriptor, which becomes readable once the worker was armed; `link` is the descriptor of the TCP
+    `events` is UCX's descriptor, readable at the next event after arming. `link` is the descriptor of the TCP
     connection to the peer, or None if the peer is gone.
     """
 
@@ -192,7 +192,7 @@ and the number of bursts with yields before it sleeps. The bursts without yields
 of a few KB arrives over an idle link; those with yields take several times the cost of a wake-up."""
 
 TICK_S = 0.1  # longest sleep: events that wake no thread, such as a vanished host, are checked at this interval
-LAST_S = 0.2  # period in which messages are accepted after the peer's TCP connection has ended: they take another path
+LAST_S = 0.2  # how long messages are accepted after the peer's TCP connection has ended: they take another path
 GIVE_UP_S = 0.1  # extra time after the deadline for UCX to release the memory of an abandoned call
 CLOSE_S = 2.0  # time for a closing endpoint to send pending data
 CUT = b"!"  # byte on the TCP connection: a call was abandoned, and its data must not be trusted
@@ -211,8 +211,8 @@ class Worker:
         self.peer = peer
         self.lock = threading.RLock()  # held around every call of UCX
         self.link: socket.socket | None = None  # the TCP connection to the peer
-        self.ended = self.cut = ""  # why this end cannot be used: it was closed, or a call was abandoned
-        self.gone = ""  # why the peer cannot be used
+        self.ended = self.cut = ""  # reason why this end is unusable: it was closed, or a call was abandoned
+        self.gone = ""  # reason why the peer is unusable
         self.distrusted = False  # the peer has abandoned a call: the memory of its messages may have changed
         self.sleepers: list[Sleeper] = []
         self._sleeping = 0
@@ -254,7 +254,7 @@ class Worker:
                     raise PeerClosed(f"{self.peer} is gone ({self.gone}): UCX cannot {what}")
                 if now_s >= deadline_s:
                     self._arm_for_sleepers()
-                    raise DeadlinePassed(f"UCX could not {what} in time ({self.peer})")
+                    raise DeadlinePassed(f"UCX could not {what} in time (peer {self.peer})")
             spun += 1
             if spun > SPIN + YIELD:
                 found = self._sleep(done, sleeper, min(deadline_s - now_s, TICK_S))
@@ -268,7 +268,7 @@ class Worker:
                 each.check()
 
     def _arm_for_sleepers(self) -> None:
-        """Arm again for sleeping threads, with the lock held: this thread may have consumed their wake-up."""
+        """Arm UCX's descriptor again for sleepers, with the lock held: this thread may have consumed their wake-up."""
         while self._sleeping:
             if self.ucp.ucp_worker_arm(self.handle) != c.ERR_BUSY:
                 return
@@ -312,7 +312,7 @@ class Worker:
             said = b""
         self._link_ended = True
         self.distrusted = said == CUT
-        self.peer_has_gone("it has abandoned a call" if self.distrusted else "it has closed its connection")
+        self.peer_has_gone("the peer has abandoned a call" if self.distrusted else "the peer has closed its connection")
 
     def check_peer(self, what: str) -> None:
         """Raise PeerClosed if the peer is gone, even if some of its messages are not received yet."""
@@ -328,7 +328,7 @@ class Worker:
             raise PeerClosed(f"{self.peer} has abandoned a call: the data of this {what} cannot be trusted")
 
     def peer_has_gone(self, why: str) -> None:
-        """Record that the peer is gone. Pending data is awaited for LAST_S."""
+        """Record that the peer is gone; pending data is still accepted for LAST_S."""
         with self.lock:
             if not self.gone:
                 self.gone, self._gone_s = why, time.monotonic()
@@ -346,14 +346,14 @@ class Worker:
         if self.ended:
             raise Closed(f"the connection to {self.peer} is closed: UCX cannot {what}")
         if self.cut:
-            raise PeerClosed(f"the connection to {self.peer} cannot be used any more ({self.cut}): UCX cannot {what}")
+            raise PeerClosed(f"the connection to {self.peer} is unusable ({self.cut}): UCX cannot {what}")
 
     def watch(self, link: socket.socket) -> None:
         """Watch the TCP connection, which ends with the peer. The caller closes it after this worker."""
         self.link = link
 
     def sleeper(self) -> Sleeper:
-        """Return a sleeper for another thread."""
+        """Create the wait object of another thread."""
         assert self.link is not None
         fd = self.ffi.new("int *")
         self.check(self.ucp.ucp_worker_get_efd(self.handle, fd), "create a wake-up descriptor")
@@ -370,7 +370,7 @@ class Worker:
             self.ucp.ucp_worker_release_address(self.handle, found[0])
 
     def connect(self, address: bytes) -> None:
-        """Create the endpoint to the worker at an address. UCX connects when it first sends."""
+        """Create the endpoint to the worker at an address. UCX connects at the first send."""
         params = self.ffi.new("ucp_ep_params_t *")
         kept = self.ffi.from_buffer(address)
         params.field_mask = c.EP_REMOTE_ADDRESS | c.EP_ERR_MODE | c.EP_ERR_HANDLER
@@ -439,7 +439,7 @@ class Worker:
 
     def close(self) -> None:
         """Destroy endpoint and worker once no thread is inside a call; may be called twice."""
-        self.end("it is closed")
+        self.end("this end is closed")
         with self.lock:
             if self.handle is None:
                 return
@@ -485,4 +485,4 @@ class Worker:
             return
         self.check_open(what)
         kind = PeerClosed if self.gone else ChannelError
-        raise kind(f"UCX cannot {what} ({self.peer}): {self.context.words(status)}")
+        raise kind(f"UCX cannot {what} (peer {self.peer}): {self.context.words(status)}")

@@ -6,7 +6,7 @@ for each rank; with as many servers as ranks each link carries as much as with a
 Distributed Machine Learning with the Parameter Server").
 
 The asynchronous exchange has no rendezvous: a rank pushes its shard of each buffer to each server, and pulls the sum
-of all pushes since its last call, its own included. Every rank applies each whole gradient, so the number of updates
+of all pushes since its last call, including its own. Every rank applies each whole gradient, so the number of updates
 equals the sum of the ranks' steps. `dlobd.network.exchanges.ps.servers` explains the equivalence to plain SGD.
 """
 
@@ -33,12 +33,12 @@ from dlobd.network.rendezvous.acceptor import RendezvousError
 NOTICE_S = 5.0
 """Extra time that a rank waits for a server, so that the server first reports the late rank."""
 
-LEAVE_S = 10.0  # timeout of a finished rank for the others: their last sums may be in its server
-FAREWELL_S = 1.0  # timeout for telling a server that this rank leaves: few bytes, which a healthy server reads at once
+LEAVE_S = 10.0  # timeout of a finished rank that waits for the other ranks: their last sums may be in its server
+FAREWELL_S = 1.0  # timeout of this rank's last message to a server: few bytes, which a healthy server reads at once
 
 
 class PsPeers(Peers):
-    """A rank's connections to all parameter servers, and its own server, if it has one."""
+    """A rank's connections to all parameter servers, and its server process, if any."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class PsPeers(Peers):
             self._call({0: np.empty(0, np.uint8)}, deadline_s, -1)
 
     def all_reduce(self, array: Array, deadline_s: float) -> None:
-        """Push all shards before the first answer is pulled."""
+        """Sum the array in place: push all shards, then pull all answers."""
         cut = shards(array.size, len(self.servers))
         self._call({server: array[cut[server]] for server in self.servers}, deadline_s, self._buffer)
         self._buffer += 1
@@ -82,7 +82,7 @@ class PsPeers(Peers):
         self._channel.close()
 
     def close(self) -> None:
-        """Leave the servers, and end this rank's own once all ranks have left."""
+        """Leave the servers, and end this rank's server once all ranks have left."""
         if not self._failed:
             self._leave(b"")
             # asynchronous: the slowest rank may have many steps left
@@ -122,7 +122,8 @@ class PsPeers(Peers):
             raise
 
     def _span(self, kind: kinds.SpanKind, server: int) -> AbstractContextManager[object]:
-        """Record a span that waits for the server's lane. In a synchronous exchange the wire has a single span."""
+        """Record a span that waits for the server's lane; nothing in a synchronous exchange, which has a single wire
+        span."""
         if self._synchronous:
             return nullcontext()
         return tracing.span(kind, {"waits_for": [kinds.server_lane(server, self.rank)]})
@@ -138,7 +139,7 @@ class ParameterServer(OutsideStepExchange):
 
     def connect(self, context: JoinContext) -> PsPeers:
         if context.servers > context.size:
-            raise ExchangeFailed(f"exchange_servers {context.servers} exceed the {context.size} ranks")
+            raise ExchangeFailed(f"exchange_servers {context.servers} exceeds the number of ranks, {context.size}")
         channel = context.open_channel()
         process: ServerProcess | None = None
         try:
@@ -171,7 +172,7 @@ class ParameterServer(OutsideStepExchange):
 
 
 class AsynchronousParameterServer(ParameterServer):
-    """Asynchronous parameter servers."""
+    """Asynchronous parameter servers: ranks do not wait for each other."""
 
     synchronous: ClassVar[bool] = False
 

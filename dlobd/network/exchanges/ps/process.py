@@ -3,7 +3,7 @@
 The process starts fresh, without TensorFlow and its memory; its parent is one of the workers. It reads its
 `ServerConfig` as one JSON line from stdin, prints its address on stdout, and ends once all workers have left or stdin
 ends: the kernel closes stdin when the parent dies, for any reason. One thread per worker receives and sends; memory is
-allocated once for each form of a call. `dlobd.network.exchanges.ps.servers` has the servers.
+allocated once for each form of a call. `dlobd.network.exchanges.ps.servers` implements the servers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dlobd.network.verdict.evidence import Snapshot, record
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """Configuration of a server."""
+    """Configuration of a parameter server."""
 
     index: int  # number of this server
     workers: int  # ranks that push
@@ -54,7 +54,7 @@ class ServerProcess:
             [sys.executable, "-m", "dlobd.network.exchanges.ps.process"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            # Spark extends the path of running processes
+            # Spark extends sys.path of running processes
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
         try:
@@ -98,7 +98,7 @@ class ServerProcess:
 
 
 def main() -> None:
-    """Run the server of this process."""
+    """Run the server that stdin describes."""
     line = b""
     while not line.endswith(b"\n"):
         if not (more := os.read(0, TEXT_BYTES)):

@@ -6,7 +6,7 @@
       ...                           <-->               the subclass answers
       empty message                 --->               this worker leaves
       a text, as JSON               --->               this worker leaves because of a failure, which the server reports
-      to the others
+      to the other workers
 
 The last answer of a call is OK and the result; or FAILED, followed by the reason.
 """
@@ -36,7 +36,7 @@ OK, FAILED = b"\0", b"\1"
 TEXT_BYTES = 1 << 16  # maximum length of a form or a reason
 
 BETWEEN_CALLS_S = 7 * 86_400.0
-"""Longest time between two calls of a worker. A dead worker is noticed earlier: its connection ends."""
+"""Longest time between two calls of a worker. A dead worker is detected earlier, because its connection ends."""
 
 END_S = 5.0  # timeout for the end of a connection or of a process
 Key = tuple[str, int, int]
@@ -53,12 +53,12 @@ class Form:
 
     @property
     def key(self) -> Key:
-        """Identity of preallocated memory, which is the same in every exchange."""
+        """Key of the preallocated memory, which is the same in every exchange."""
         return self.dtype, self.elements, self.buffer
 
 
 class Server(ABC):
-    """Base of parameter servers, with a connection to each rank, and the timeout of a call."""
+    """Base class of parameter servers, with a connection to each rank, and the timeout of a call."""
 
     def __init__(self, index: int, connections: Mapping[int, Connection], within_s: float) -> None:
         self._index = index
@@ -79,7 +79,7 @@ class Server(ABC):
             thread.join()
 
     def finish(self, within_s: float) -> None:
-        """Wait until all pending calls are answered or have failed, or for a timeout."""
+        """Wait until all pending calls are answered or have failed, at most `within_s`."""
         with self._answered:
             self._answered.wait_for(lambda: not self._unanswered, within_s)
 
@@ -136,7 +136,7 @@ class Server(ABC):
         with self._span(kinds.RECEIVE, form, own, (rank, f"ps-{self._index}")):
             size = connection.recv(own, time.monotonic() + self._within_s)
         if size != own.nbytes:
-            raise ExchangeFailed(f"rank {rank} pushed {size} bytes and had announced {own.nbytes}")
+            raise ExchangeFailed(f"rank {rank} pushed {size} bytes, but announced {own.nbytes}")
         self.call(rank, connection, form, own)
 
     def _span(self, kind: kinds.SpanKind, form: Form, values: Array, ends: tuple[int | str, int | str]) -> Any:
@@ -186,10 +186,10 @@ class SynchronousServer(Server):
     def _check(self) -> None:
         for rank, form in self._forms.items():
             if form != self._forms[0]:
-                raise ExchangeFailed(f"rank {rank} pushed other shapes than rank 0: it runs something else")
+                raise ExchangeFailed(f"rank {rank} pushed other shapes than rank 0: the programs differ")
 
     def _sum(self) -> None:
-        """Sum in the last worker's thread, while the others wait and none sends."""
+        """Sum the pushes in the last worker's thread, while all other threads wait."""
         key = self._forms[0].key
         first, *others = (self._pushed[rank, key] for rank in range(len(self._connections)))
         if key not in self._totals:
@@ -202,7 +202,7 @@ class SynchronousServer(Server):
 
 
 class AsynchronousServer(Server):
-    """Server that answers each push with the sum of all pushes since that worker's last call, its own included.
+    """Server that answers each push with the sum of all pushes since that worker's last call, including its own.
 
     worker                                  server i
       the shard                     --->    receive
@@ -210,9 +210,9 @@ class AsynchronousServer(Server):
              <--- OK and this worker's pending sum; or FAILED
              <--- after FAILED: the reason  send
 
-    Workers wait only for the server's memory. The parameters stay with the workers: a worker that applies -lr times
-    each answer has the parameters of a server that applied -lr times each push at once, if the update is linear in the
-    gradients and the same at any time. So this is the plain stochastic gradient descent of asynchronous parameter
+    A worker waits only while the server adds its push. The parameters stay with the workers: a worker that applies -lr
+    times each answer has the parameters of a server that applied -lr times each push at once, if the update is linear
+    in the gradients and constant over time. So this is the plain stochastic gradient descent of asynchronous parameter
     servers (Dean et al. 2012, "Large Scale Distributed Deep Networks", Downpour SGD with n_push = n_fetch = 1); no
     other optimiser is supported.
     """
@@ -305,7 +305,7 @@ def _send_failure(connection: Connection, reason: str) -> None:
 
 
 def _send_reason(connection: Connection, reason: str) -> None:
-    """Send a reason, and wait until the worker closes: closing first might lose what was sent."""
+    """Send a reason, and wait until the worker closes: an earlier close might lose the sent bytes."""
     with suppress(ChannelError):
         connection.send(reason.encode()[:TEXT_BYTES], time.monotonic() + END_S)
         connection.recv(bytearray(TEXT_BYTES), time.monotonic() + END_S)
