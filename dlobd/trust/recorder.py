@@ -15,7 +15,7 @@ RULES = Rules()
 
 @RULES.add("spans-read", "span files: opened spans", "span files: spans", DRIVER_SPANS, RANK_SPANS, WORKER_SPANS)
 def _spans(facts: Facts) -> Compared | None:
-    """Check that every span that a process opened was read.
+    """Check that the bundle has every span that a process opened.
 
     A recorder numbers its spans, so that a lost span leaves a gap. Detects a span file that is truncated while a rank
     writes it, as in tests/full/ways/test_missing_evidence.py.
@@ -30,8 +30,8 @@ def _spans(facts: Facts) -> Compared | None:
 
 @RULES.add("nesting", "span files: ns outside", "limit, ns")
 def _nesting(facts: Facts) -> Compared | None:
-    """Check that spans of one thread lie inside their parents and follow each other. Detects the bug of commit 57f809f:
-    spans that ended before they began were dropped in silence."""
+    """Check that spans of one thread lie inside their parents and do not overlap. Detects spans that end before they
+    begin."""
     evidence = facts.evidence
     excess = [ns for process in evidence.processes for ns in _outside_ns(process)]
     if not excess:
@@ -51,7 +51,7 @@ def _outside_ns(process: RecordedProcess) -> Iterator[int]:
         parent = by_id.get(span.parent)
         if parent and parent.thread == span.thread and not (span.truncated or parent.truncated):
             yield from (parent.start_ns - span.start_ns, span.end_ns - parent.end_ns)
-        if not span.attrs.get("jvm_call"):  # recorded after their end, and so not in the order of their IDs
+        if not span.attrs.get("jvm_call"):  # these are recorded at their end, so their IDs are not in order
             siblings[span.thread, span.parent].append(span)
     for spans in siblings.values():
         ordered = sorted(spans, key=lambda span: span.id)
@@ -61,7 +61,7 @@ def _outside_ns(process: RecordedProcess) -> Iterator[int]:
 @RULES.add("collective-order", "span files: ns too early", "error of the clocks, ns")
 def _order(facts: Facts) -> Compared | None:
     """Check that no rank leaves a collective before the last rank has entered it. Detects errors of the clock offsets
-    between hosts. Not seen to fail in a run so far; a test edits a span file."""
+    between hosts. No real failure is known; a test edits a span file."""
     evidence = facts.evidence
     members: dict[tuple[str, int | None], list[RecordedSpan]] = defaultdict(list)
     for span in (span for process in trainers(evidence.processes) for span in process.spans if span.rendezvous):
