@@ -48,7 +48,7 @@ def _log_timestamps(facts: Facts) -> Compared | None:
 
 @RULES.add("window", "span files: ns outside", "client's clock, ns", DRIVER_SPANS)
 def _window(facts: Facts) -> Compared | None:
-    """Check that no process recorded before spark-submit began, and no client-mode driver recorded after it ended. No
+    """Check that no span was recorded before spark-submit began, and none of a client-mode driver after it ended. No
     real failure is known; a test shifts the end of the window."""
     evidence, window = facts.evidence, facts.evidence.window
     if evidence.topology.by_hand or not evidence.processes:  # a job by hand has the ResourceManager's window

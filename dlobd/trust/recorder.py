@@ -76,6 +76,6 @@ def _order(facts: Facts) -> Compared | None:
     if early_ns > allowed_ns:
         message = (
             f"a rank leaves a collective {early_ns / 1e9:.6f} s before the last rank enters it; "
-            f"the clocks are known to within {allowed_ns / 1e9:.6f} s"
+            f"the clock alignment explains {allowed_ns / 1e9:.6f} s"
         )
     return Compared(early_ns <= allowed_ns, message, early_ns, allowed_ns, other_clocks(evidence))
