@@ -25,7 +25,7 @@ from dlobd.schema import ClockAnchor, Event, Span
 from dlobd.tracing.clock_offset import Exchange, Offset
 
 OTHER_CLOCK_NS = 1_000_000_000
-"""Threshold between clocks: domains whose wall-minus-monotonic times differ by less have the same clock."""
+"""Threshold for different clocks: domains with a smaller difference of wall minus monotonic time share a clock."""
 
 Move = Callable[[int], int]
 
@@ -60,7 +60,7 @@ def widened_event(event: Event) -> Event:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """A log with wall and monotonic times, and the JVM's own log, which has no wall times."""
+    """Paths of a log with wall and monotonic times, and of the same JVM's own log, which has no wall times."""
 
     path: Path
     jvm_log: Path | None = None
@@ -164,7 +164,7 @@ class Alignment:
         return (lambda at_ns: at_ns + by_ns) if by_ns else None
 
     def _by_wall_clock(self, domain: str | None, offset_ns: int | None) -> int:
-        """Return the shift of a clock's times by its wall clock; 0 without a shift."""
+        """Return the shift that aligns a clock's times by its wall clock; 0 if none is needed."""
         if self._offset_ns is None or offset_ns is None or domain == self._domain or domain in self._offsets:
             return 0
         by_ns = offset_ns - self._offset_ns

@@ -1,4 +1,4 @@
-"""Spark's event log: Spark's own record of an application, its stages and its tasks, in milliseconds.
+"""Reads Spark's event log: Spark's own record of an application, its stages and its tasks, in milliseconds.
 
 Damaged lines are counted and ignored. Tasks and stages are then unknown, because their sums would be too small. A
 damaged last line is an exception: a killed driver may leave one.
@@ -17,8 +17,8 @@ from dlobd.spans import JsonMap
 
 @dataclass(frozen=True, slots=True)
 class TaskMetrics:
-    """One ended task. Launch and finish are on the driver's wall clock; `run_ms` and `deserialize_ms` are the
-    executor's."""
+    """One ended task. Launch and finish are on the driver's wall clock; the executor measured `run_ms` and
+    `deserialize_ms`."""
 
     id: int
     launch_ms: int

@@ -12,7 +12,7 @@ from dlobd.record.run import Noise
 
 
 class Anchor(TypedDict):
-    """A `dlobd.schema.ClockAnchor`."""
+    """The JSON form of a `dlobd.schema.ClockAnchor`."""
 
     domain: str
     monotonic_ns: int
@@ -47,7 +47,7 @@ class OwnJob(TypedDict):
 
 
 class GenerationJob(TypedDict):
-    """The experiment whose data set `dlobd.run.generation` makes."""
+    """The configuration of a data set generation by `dlobd.run.generation`."""
 
     steps: NotRequired[None]
     train_dir: NotRequired[None]
@@ -59,7 +59,7 @@ class GenerationJob(TypedDict):
 
 
 class TrainingJob(TypedDict):
-    """`dlobd.job.description.Job`, as far as attribution reads it."""
+    """`dlobd.job.description.Job`, with the members that attribution reads."""
 
     workers: int
     epochs: int

@@ -24,7 +24,7 @@ def room_ns(puts: Sequence[RecordedSpan], gets: Sequence[RecordedSpan], capacity
 
 
 def without_reads(spans: Sequence[RecordedSpan]) -> list[tuple[int, int]]:
-    """Return the sorted, disjoint intervals in which the feed tasks of a Python worker read no block of Spark."""
+    """Return the sorted, disjoint intervals in which the feed tasks of a Python worker read no block from Spark."""
     found = []
     reads = sorted((span.start_ns, span.end_ns) for span in spans if span.name == kinds.READ_BLOCK)
     for task in spans:

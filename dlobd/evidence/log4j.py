@@ -20,9 +20,9 @@ RESOLUTION_NS = 1_000
 
 _LINE = re.compile(r"^(\d{6,19}) (\d{4}-\d\d-\d\dT[\d:.]+) ([A-Z]+) ([^\s:]+)(?: \[([^\]]*)\])?: (.*)$")
 _STATUS = re.compile(r"^(\d{4}-\d\d-\d\dT[\d:]+\.\d+)Z \S+ INFO (Using provider:|Configuration \S+ started\.)")
-"""The lines of log4j's own status log, which have only the wall clock."""
+"""Pattern of the lines of log4j's own status log, which have only wall-clock times."""
 STATUS_RESOLUTION_NS = 1_000_000
-"""Resolution of status lines: wall times of other lines, in milliseconds, convert their times."""
+"""Resolution of status lines: their conversion to the monotonic clock uses other lines' wall times in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)

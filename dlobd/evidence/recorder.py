@@ -121,7 +121,7 @@ def trainers(processes: Iterable[RecordedProcess]) -> list[RecordedProcess]:
 
 
 def read(path: Path) -> RecordedProcess | None:
-    """Read the process that wrote `path`; None if its first line is damaged. Ignores other damaged lines."""
+    """Read a span file; None if its first line is damaged. Counts and ignores other damaged lines."""
     process: RecordedProcess | None = None
     open_spans: dict[int, RecordedSpan] = {}
     ids: set[int] = set()
@@ -208,7 +208,7 @@ def _add(process: RecordedProcess, line: JsonMap, open_spans: dict[int, Recorded
 
 
 def read_all(directory: Path) -> list[RecordedProcess]:
-    """Read all processes that wrote below `directory`, in the order in which they opened their files."""
+    """Read all span files below `directory`, in the order in which their processes opened them."""
     found = [process for path in sorted(directory.rglob("spans-*.jsonl")) if (process := read(path))]
     return sorted(found, key=lambda p: p.opened_ns)
 

@@ -67,7 +67,7 @@ class LostExecutor:
 
 @dataclass(slots=True)
 class DriverLog:
-    """Named points of the driver's JVM, its jobs, and the uploads of its staging directory."""
+    """Named points of the driver's JVM, its jobs, and the uploads to its staging directory."""
 
     points: dict[str, LogLine] = field(default_factory=dict)
     jobs: list[Job] = field(default_factory=list)
@@ -157,8 +157,8 @@ class Asking:
     longest_pause_ns: int
 
     def around(self, at_ns: int) -> tuple[int, int]:
-        """Return the times of the last request before `at_ns` and of the next request; before the first request, its
-        time twice."""
+        """Return the times of the last request before `at_ns` and of the next request; both are equal before the first
+        request."""
         before_ns, next_ns, pause_ns = self.from_ns, self.from_ns, self.first_pause_ns
         while next_ns < at_ns and pause_ns > 0:
             before_ns, next_ns = next_ns, next_ns + min(pause_ns, self.longest_pause_ns)

@@ -123,7 +123,7 @@ def straggler(context: Context) -> Candidate | None:
         ns,
         (
             f"{lane} on {host} was the last of all ranks at {times[lane]} of {len(groups)} collectives",
-            f"it caused {ns / 1e9:.3f} of the {sum(late.values()) / 1e9:.3f} s that ranks waited for the last rank",
+            f"{lane} caused {ns / 1e9:.3f} of the {sum(late.values()) / 1e9:.3f} s that ranks waited for the last rank",
         ),
         f"check cores, disk, memory and other processes of {host}, the node of {lane}; or use an exchange without "
         'waits (exchange = "ps-async")',
@@ -182,7 +182,7 @@ def contention(context: Context) -> Candidate | None:
         ),
         "stop other work on these nodes, or isolate the CPU of containers with cgroups "
         "(yarn.nodemanager.linux-container-executor.cgroups.strict-resource-usage=true)",
-        "those processes belong to your job, started outside of YARN containers",
+        "those processes belong to your job, but run outside of YARN containers",
         saves_ns=held_up_ns,
         uncertain_ns=max(0, whole.waiting_ns - whole.waiting_lo_ns),
     )

@@ -6,7 +6,7 @@ three states and the unknown rest partition the wall time. If a counter grows by
 of L, then o nanoseconds of a layer between them contain G * o / L, at least G - (L - o), and at most G and o. Time of a
 process's other threads is not part of the wall time.
 
-Delay by other processes: the run's waiting time, times their fraction of the machine's CPU time in the same interval.
+Delay by other processes: the run's waiting time, times the fraction of the machine's CPU time that they used meanwhile.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from dlobd.record.resources import CoreWaits, LaneTime, LayerWaits
 from dlobd.schema import Segment
 
 HELD_UP = 0.02
-"""Threshold of a busy machine: other processes' delay as a fraction of the wall time. Quiet runs vary by a multiple."""
+"""Threshold of a busy machine: other processes' delay as a fraction of the wall time. Quiet runs vary by more."""
 
 Pieces = list[tuple[Segment, Carrier | str]]
 
 
 def core_waits(evidence: Evidence, segments: Sequence[Segment], window: Window) -> CoreWaits | None:
-    """Return the member `core_waits` of run.json, by the segments of the attribution; None without counters."""
+    """Return the member `core_waits` of run.json, from the segments of the attribution; None without counters."""
     known = Carriers(evidence)
     if not known.any:
         return None

@@ -1,4 +1,4 @@
-"""Epochs, their test accuracy, and the time to a target accuracy on two clocks. Pure.
+"""Computes epochs, their test accuracy, and the time to a target accuracy on two clocks. Pure.
 
 One clock starts with the window, at submit. The other starts at the first touch of the data, as MLPerf's does, which
 leaves initialisation out (https://github.com/mlcommons/training_policies/blob/master/training_rules.adoc). Both stop

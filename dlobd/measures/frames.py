@@ -27,7 +27,7 @@ Row = dict[str, object]
 
 
 def _columns(text: str) -> dict[str, str]:
-    """Read name -> type from lines such as `int64: start_ns end_ns`."""
+    """Parse column names and types from lines such as `int64: start_ns end_ns`."""
     lines = (line.strip().partition(": ") for line in text.strip().splitlines())
     return {name: kind for kind, _, names in lines for name in names.split()}
 

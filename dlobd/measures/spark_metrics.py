@@ -2,8 +2,8 @@
 
 Names, units and sums follow https://github.com/LucaCanali/sparkMeasure, `StageMetrics.aggregateStageMetrics`: times are
 whole milliseconds, nanoseconds are divided by 10^6 in each stage, and `resultSize` and `peakExecutionMemory` are maxima
-over stages. `elapsedTime` is from tasks, as in its task metrics. Failed tasks are included where Spark has metrics of
-them, as in Spark's own sums of a stage. Times of parallel tasks add up: they may exceed the wall time.
+over stages. `elapsedTime` is from tasks, as in sparkMeasure's task metrics. Failed tasks with metrics are included, as
+in Spark's own sums of a stage. Times of parallel tasks add up: they may exceed the wall time.
 """
 
 from __future__ import annotations

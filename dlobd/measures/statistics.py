@@ -1,4 +1,4 @@
-"""Quantiles of many values, such as the steps of a run."""
+"""Computes quantiles of many values, such as the durations of a run's steps."""
 
 from __future__ import annotations
 

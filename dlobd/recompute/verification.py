@@ -35,7 +35,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The result of a verification. `checks` are recomputed; empty if that failed."""
+    """The result of a verification. `checks` are recomputed; empty if the recomputation failed."""
 
     answers: tuple[Answer, ...]
     checks: tuple[Check, ...] = ()

@@ -163,7 +163,7 @@ def reversed_waits(spans: Iterable[Span]) -> Iterator[Clip]:
 
 
 class _Waits:
-    """Resolver of recorded waits: finds their release. A recorded wait has a role, not a lane."""
+    """Resolver of recorded waits, which name roles: finds the lane and the time that released them."""
 
     def __init__(self, evidence: Evidence, ranks: Sequence[Rank]) -> None:
         self._evidence = evidence
@@ -233,7 +233,7 @@ class _Waits:
         return {"waits_for": (trainer.lane,), "released_ns": None if at_work else max(done_ns, sleep.start_ns)}
 
     def resolve(self, span: RecordedSpan, wait: Details) -> Details:
-        """Return fields of Span for a recorded wait."""
+        """Turn a recorded wait into fields of a `Span`."""
         target = next(iter(wait.get("waits_for", ())), "")
         if target == kinds.WAIT_LAST_RESERVATION and (last := _last_before(self._reservations, span.end_ns)):
             return {**wait, "waits_for": (last[1],), "released_ns": last[0]}

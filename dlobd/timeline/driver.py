@@ -131,7 +131,8 @@ def _add_submitter(lane: LaneBuilder, evidence: Evidence) -> None:
 
 
 def _report_poll(evidence: Evidence, end_ns: int) -> Details:
-    """Return the poll of a wait that ended at `end_ns` as fields of a span; two successive calls show its period."""
+    """Return the application-report poll of a wait until `end_ns` as fields of a span; two successive calls show its
+    period."""
     read_ns = poll_ns(evidence.submitter.calls, "getApplicationReport", end_ns)
     return kinds.REPORT_POLL.fields() if read_ns is None else kinds.REPORT_POLL_READ.fields(read_ns)
 

@@ -244,7 +244,7 @@ def _add_parts(lane: LaneBuilder, evidence: Evidence, executor: Executor) -> Non
 
 
 def _add_joins(lane: LaneBuilder, process: RecordedProcess, ranks: Sequence[Rank]) -> None:
-    """Add the wait of a feed task for its trainer, which consumes the last blocks; TensorFlowOnSpark as published polls
+    """Add the wait of a feed task for its trainer, which consumes the last blocks; published TensorFlowOnSpark polls
     once a second."""
     exhausted = [instant for instant in process.instants if instant.name == kinds.FEED_EXHAUSTED]
     for feed in process.named(kinds.FEED_TASK):

@@ -29,14 +29,15 @@ ALL_CALLS = "all calls of the NameNode"
 MARKER_LOOKS = "of these, looks for done-markers"
 OPENED = f"executor log, {CLIENT_TRACE}"
 COMPLETE = "complete"
-"""The client's call of the NameNode that closes a file."""
+"""The client's NameNode call that closes a file."""
 VERBS = {kinds.READ_FILE: "read", kinds.WRITE_FILE: "write", kinds.STREAM: "read"}
 MIN_RATE_BYTES = 1 << 20
 """Smallest transfer that measures the peak rate; smaller transfers measure latency."""
 
 
 def intervals(evidence: Evidence) -> list[Interval]:
-    """Return HDFS time inside spans of other layers: input of executors' JVMs, and localisation by NodeManagers."""
+    """Return HDFS time inside spans of other layers: reads of input by executors' JVMs, and localisation by
+    NodeManagers."""
     large = [t for t in evidence.hdfs.transfers if t.bytes >= MIN_RATE_BYTES and t.duration_ns > 0]
     rate = max((t.bytes / t.duration_ns * 1e9 for t in large), default=None)
     found: list[Interval] = []
@@ -115,7 +116,7 @@ def _reads(evidence: Evidence, start: int, end: int) -> list[Transfer]:
 
 
 def outages(evidence: Evidence) -> list[str]:
-    """Return a line for each failed DataNode whose reads and writes succeeded at another replica."""
+    """Return a warning for each failed DataNode whose reads and writes succeeded at another DataNode."""
     given_up = Counter(
         (instant.attrs["address"], instant.attrs["how"])
         for process in evidence.processes
@@ -165,7 +166,8 @@ def summary(evidence: Evidence, spans: Iterable[Span], found: Iterable[Interval]
 
 
 def _calls(evidence: Evidence) -> list[JsonMap]:
-    """Return rows with the number of NameNode calls in the window: all calls, and the driver's looks for markers."""
+    """Return rows with the number of NameNode calls in the window: all calls, and the driver's listings of
+    done-markers."""
     start_ns, end_ns = evidence.window["exec_ns"], evidence.window["exit_ns"]
     asked = [a for a in evidence.hdfs.audits if start_ns <= a.at_ns < end_ns]
     if not asked:

@@ -17,7 +17,7 @@ from dlobd.spans import SpanKind
 from dlobd.timeline.builder import LaneBuilder
 
 PAUSE_RESOLUTION_NS = 1_000_000
-"""Uncertainty of a garbage collection's bounds: its log line follows it."""
+"""Uncertainty of the times of a garbage collection, which is logged after its end."""
 _SIGNALS = "^Registering signal handler for INT"
 _SECURITY = "^Changing view acls to:"
 _SECURITY_DONE = "^SecurityManager: authentication"
@@ -26,7 +26,7 @@ _RM_PROXY = "^Connecting to ResourceManager"
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A kind of span, and regular expressions of the messages at its begin and end."""
+    """A kind of span, and regular expressions of the messages at its start and end."""
 
     kind: SpanKind
     begins: str
@@ -106,7 +106,7 @@ FIRST = (
     # ApplicationMaster.main: SignalUtils.registerLogger, whose argument configures log4j
     (kinds.AM_REGISTERS_SIGNAL_HANDLERS, "Registering signal handler for TERM"),
 )
-"""Phases from log4j's configuration to the first line of a log, with the beginning of that line."""
+"""Phases from log4j's configuration to the first line of a log, with the start of that line."""
 
 
 def add_boot(

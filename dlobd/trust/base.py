@@ -91,7 +91,7 @@ class Rule:
     training: bool
 
     def decide(self, facts: Facts) -> Check | None:
-        """Return the check of one run, or None if it does not apply."""
+        """Apply the rule to a run; return None if it does not apply."""
         if (self.whole and not completed(facts.evidence)) or (self.training and isinstance(facts.experiment, OwnJob)):
             return None
         found = self.compare(facts)
@@ -205,4 +205,6 @@ def other_clocks(evidence: Evidence) -> str:
 
 def several_clocks(evidence: Evidence) -> str:
     """Return a doubt if the evidence has timestamps of several clocks, with any kind of alignment."""
-    return other_clocks(evidence) or ("evidence has several clocks" if evidence.alignment.clocks else "")
+    return other_clocks(evidence) or (
+        "the evidence has timestamps of several clocks" if evidence.alignment.clocks else ""
+    )

@@ -41,7 +41,7 @@ def _log_timestamps(facts: Facts) -> Compared | None:
         apart_ns = max(apart_ns, min(abs(difference_ns - known_ns) for known_ns in nearest))
     message = (
         f"the wall clock and the monotonic clock of a log line disagree by {apart_ns / 1e9:.3f} s; "
-        f"a busy machine explains {BUSY_NS / 1e9:.0f} s"
+        f"the limit on a busy machine is {BUSY_NS / 1e9:.0f} s"
     )
     return Compared(apart_ns <= BUSY_NS, message, apart_ns, BUSY_NS, other_clocks(evidence))
 
@@ -165,6 +165,7 @@ def _message_order(facts: Facts) -> Compared | None:
     message = f"all {len(early):,} messages arrive after they are sent"
     if early_ns > BUSY_NS:
         message = (
-            f"{name}: received {early_ns / 1e9:.3f} s before it was sent; a busy machine explains {BUSY_NS / 1e9:.0f} s"
+            f"{name}: received {early_ns / 1e9:.3f} s before it was sent; "
+            f"the limit on a busy machine is {BUSY_NS / 1e9:.0f} s"
         )
     return Compared(early_ns <= BUSY_NS, message, max(early_ns, 0), BUSY_NS, other_clocks(evidence))

@@ -15,7 +15,7 @@ INCONSISTENT_SHARE = 0.01
 
 @RULES.add(COMPLETE, "bundle: missing or incomplete sources", "limit")
 def _complete(facts: Facts) -> Compared:
-    """Check that every source on which the breakdown depends is complete. Failed in the real runs of
+    """Check that every source on which the breakdown depends is complete. Fails in the real runs of
     tests/full/ways/test_missing_evidence.py: a silenced log, a full disk, a truncated file."""
     needed = [absence for absence in facts.absences if absence.kind.decides]
     message = needed[0].sentence if needed else "every source of the breakdown is complete"

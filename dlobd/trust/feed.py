@@ -47,7 +47,7 @@ def _put(facts: Facts) -> Compared | None:
 )
 def _taken(facts: Facts) -> Compared | None:
     """Check that the ranks took out of the queues all bytes that feed tasks put in. Detects blocks that the queue lost.
-    Skips training that ends early, since a rank takes blocks ahead of its steps."""
+    Does not apply to training that ends early, since a rank takes blocks ahead of its steps."""
     evidence = facts.evidence
     put, taken = _bytes(evidence, spans.PUT), _bytes(evidence, spans.GET)
     if not _is_fed(evidence) or not put:

@@ -44,7 +44,7 @@ def trouble(evidence: Evidence) -> str:
 def _input_read_by_spark(facts: Facts) -> Compared | None:
     """Check that Spark's tasks read the whole input once per pass.
 
-    Detects lost task metrics and skipped input. Skips training that ends before its last epoch.
+    Detects lost task metrics and skipped input. Does not apply to training that ends before its last epoch.
     """
     evidence = facts.evidence
     job, times = training_job(evidence), passes(evidence)
@@ -102,7 +102,7 @@ def _input_checksums(facts: Facts) -> Compared | None:
     if not staged.keys() <= kept.keys():  # HDFS's checksum depends on block and chunk size
         return unknown(f"HDFS has comparable checksums of {len(staged.keys() & kept.keys())} of {len(staged)} files")
     same = sum(kept[name] == checksum for name, checksum in staged.items())
-    message = f"{same} of {len(staged)} input files have the checksum in HDFS that was computed at staging"
+    message = f"HDFS's checksum equals the checksum at staging for {same} of {len(staged)} input files"
     return Compared(same == len(staged), message, same, len(staged))
 
 

@@ -1,4 +1,4 @@
-"""Finds the reason of a failed job in a bundle's evidence, in one line."""
+"""Finds the reason of a job's failure in a bundle's evidence, as one line."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def diverged(evidence: Evidence) -> bool:
 
 
 def _without_hdfs(evidence: Evidence, kind: str) -> str | None:
-    """Return the reason if the message is about HDFS and a daemon of this kind died."""
+    """Return the reason if a daemon of this kind died and the error message is about HDFS; else None."""
     message = _message(evidence)
     for daemon in evidence.daemons:
         if daemon["kind"] == kind and not daemon["alive"] and _ABOUT_HDFS.search(message):

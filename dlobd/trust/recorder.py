@@ -1,4 +1,4 @@
-"""Checks of dlobd's recorder: no span is lost, spans nest, and collectives have all their members."""
+"""Checks of dlobd's recorder: no span is lost, spans nest, and no rank leaves a collective early."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _spans(facts: Facts) -> Compared | None:
         return None
     opened = sum(max(s.id for s in p.spans) - min(s.id for s in p.spans) + 1 for p in processes)
     read = sum(len(process.spans) for process in processes)
-    return Compared(opened == read, f"{opened:,} spans were opened; {read:,} were read", opened, read)
+    return Compared(opened == read, f"the processes opened {opened:,} spans; the bundle has {read:,}", opened, read)
 
 
 @RULES.add("nesting", "span files: ns outside", "limit, ns")
@@ -76,6 +76,6 @@ def _order(facts: Facts) -> Compared | None:
     if early_ns > allowed_ns:
         message = (
             f"a rank leaves a collective {early_ns / 1e9:.6f} s before the last rank enters it; "
-            f"the clock alignment explains {allowed_ns / 1e9:.6f} s"
+            f"the error of the clock alignment is up to {allowed_ns / 1e9:.6f} s"
         )
     return Compared(early_ns <= allowed_ns, message, early_ns, allowed_ns, other_clocks(evidence))

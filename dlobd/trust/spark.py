@@ -60,6 +60,6 @@ def _run_time(facts: Facts) -> Compared | None:
     if excess_ms > allowed_ms:
         message = (
             f"a task reports a run time {excess_ms:,} ms longer than the driver saw; "
-            f"clock steps and rounding explain {allowed_ms:,} ms"
+            f"the limit from clock steps and rounding is {allowed_ms:,} ms"
         )
     return Compared(excess_ms <= allowed_ms, message, excess_ms, allowed_ms)

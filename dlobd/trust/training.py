@@ -21,7 +21,7 @@ SAME_LOSS = 1e-5
 """Largest relative difference between the losses of two ranks, which are results of the same reduction."""
 
 LEAST_STEPS = 10
-"""Least number of steps for the check loss-falls: with fewer, the noise between batches dominates."""
+"""Smallest number of steps for the check loss-falls: in fewer steps, noise between batches dominates."""
 
 
 def _results(evidence: Evidence) -> list[RankResult]:
@@ -129,7 +129,7 @@ def _loss_equal(facts: Facts) -> Compared | None:
         return Compared(False, message, min(map(len, losses)), max(map(len, losses)))
     pairs = [(a, b) for each in losses for a, b in zip(each, losses[0], strict=True)]
     gap = max(abs(a - b) / max(abs(a), abs(b), 1e-12) for a, b in pairs)
-    message = f"the losses of the ranks differ by at most {gap:.1e}, relative; the limit is {SAME_LOSS:.0e}"
+    message = f"the losses of the ranks have a relative difference of at most {gap:.1e}; the limit is {SAME_LOSS:.0e}"
     return Compared(gap < SAME_LOSS, message, gap, SAME_LOSS)
 
 

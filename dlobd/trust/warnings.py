@@ -87,8 +87,8 @@ def _clocks(evidence: Evidence, trace: Trace) -> Iterator[str]:
         )
     for moved in evidence.alignment.clocks.values():
         yield (
-            f"{moved.host} has a different clock: aligned by {moved.pairs} message pairs, to within "
-            f"{moved.error_ns / 1e3:.0f} us at worst"
+            f"{moved.host} has a different clock: aligned by {moved.pairs} message pairs, with an error of at most "
+            f"{moved.error_ns / 1e3:.0f} us"
         )
         for earliest_ns, latest_ns in moved.offset.steps:
             first_s, last_s = (

@@ -69,7 +69,9 @@ def _memory(facts: Facts) -> Compared | None:
     allowed = MEMORY_SHARE * max(used, charged) + LATE_S * sum(
         capacity[container] for container in evidence.yarn.containers
     )
-    message = f"the containers used {used:,} MB-seconds by YARN's log; the ResourceManager charges {charged:,}"
+    message = (
+        f"the containers used {used:,} MB-seconds according to YARN's log; the ResourceManager charges {charged:,}"
+    )
     return Compared(abs(used - charged) <= allowed, message, used, charged, _doubt(evidence))
 
 
@@ -121,6 +123,6 @@ def _inside(facts: Facts) -> Compared | None:
     if outside_ns > allowed_ns:
         message = (
             f"by YARN's clock the application ran {outside_ns / 1e9:.3f} s outside of spark-submit's time; "
-            f"steps of the wall clock explain {allowed_ns / 1e9:.3f} s"
+            f"the limit from steps of the wall clock is {allowed_ns / 1e9:.3f} s"
         )
     return Compared(outside_ns <= allowed_ns, message, outside_ns, allowed_ns, _doubt(evidence))

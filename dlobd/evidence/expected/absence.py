@@ -25,8 +25,8 @@ class MissingEvidence:
     @property
     def sentence(self) -> str:
         """A line for users: the missing source, its defect, and the consequence."""
-        layers = f"; layers: {', '.join(self.layers)}" if self.layers else ""
-        return f"{self.what} {self.how}; this leaves unknown: {self.kind.unknown}{layers}"
+        layers = f"; affected layers: {', '.join(self.layers)}" if self.layers else ""
+        return f"{self.what} {self.how}; unknown as a result: {self.kind.unknown}{layers}"
 
 
 def process_id(directory: str, pid: int | str) -> str:

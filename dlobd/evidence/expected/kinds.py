@@ -1,4 +1,4 @@
-"""Table of the kinds of evidence: files, layers with time that they show, and the consequence of their absence.
+"""Table of the kinds of evidence: files, layers whose time they show, and the consequence of their absence.
 
 A run without a decisive kind is invalid: spans with its code in `hidden_by` lose their time to `unattributed`. Without
 any other kind, some figures, checks or bounds are missing, and the time of the layers stays the same.
@@ -83,7 +83,7 @@ CONTAINER_FILES = EvidenceKind(
 RM_LOG = EvidenceKind(
     "ResourceManager log",
     f"{_DAEMONS}/resourcemanager.log",
-    "steps of YARN that its REST record lacks",
+    "transitions in YARN that its REST record lacks",
     _YARN,
     _CODE.RM_LOG,
 )
@@ -104,7 +104,10 @@ NAMENODE_LOG = EvidenceKind(
     "NameNode log", f"{_DAEMONS}/namenode.log", "retries of file closes that HDFS refused", (HDFS,)
 )
 TRACE_LOG = EvidenceKind(
-    "DataNode client trace", f"{_DAEMONS}/datanode-*-clienttrace.log", "HDFS's part of Spark's reads", (HDFS,)
+    "DataNode client trace",
+    f"{_DAEMONS}/datanode-*-clienttrace.log",
+    "HDFS's share of the time of Spark's reads",
+    (HDFS,),
 )
 DAEMON_LOGS = EvidenceKind("other daemons' logs", f"{_DAEMONS}/*", "reason of a daemon's failure; no figure uses it")
 EVENT_LOG = EvidenceKind("Spark event log", files.EVENT_LOG, "Spark's own metrics, and the addresses of its network")

@@ -125,7 +125,7 @@ def _master(evidence: Evidence) -> Iterator[MissingEvidence]:
         if evidence.topology.driver_in_container:
             yield from _headless(evidence, lines, f"{name}/stderr")
         for executor in sorted(evidence.driver.log.registered.keys() - evidence.executor_containers.keys()):
-            how = f"does not name the container of executor {executor}, which registered"
+            how = f"lacks the container of executor {executor}, which registered"
             yield MissingEvidence(kinds.MASTER_LOG, f"{name}/stderr", how, ALL_LANES)
     if container is not None:
         yield from _jvm_log(evidence, container)
@@ -191,9 +191,9 @@ def _of_yarn(evidence: Evidence) -> Iterator[MissingEvidence]:
     for container in sorted(containers):
         marks, what = evidence.yarn.containers.get(container), f"the NodeManager log of {container}"
         if marks is None or "START_REQUEST" not in marks.at:
-            yield MissingEvidence(kinds.NM_LOG, what, "is absent, or begins after its start", ALL_LANES)
+            yield MissingEvidence(kinds.NM_LOG, what, "is absent, or begins after the container's start", ALL_LANES)
         elif "RUNNING" not in marks.at:
-            yield MissingEvidence(kinds.NM_LOG, what, "ends before it ran", ALL_LANES)
+            yield MissingEvidence(kinds.NM_LOG, what, "ends before the container ran", ALL_LANES)
 
 
 def of_hdfs(evidence: Evidence) -> Iterator[MissingEvidence]:

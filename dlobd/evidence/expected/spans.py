@@ -82,7 +82,7 @@ def _workers(evidence: Evidence) -> Iterator[MissingEvidence]:
             continue  # it may have died while its first worker started
         here = evidence.recorded_in(container)
         lanes = lanes_of(evidence, container)
-        by_log = "absent, although the executor ran Python by its log"
+        by_log = "absent, although the executor ran Python according to its log"
         if lines and all(process.forked or process.rank is not None for process in here):
             what = f"the span file of executor {executor}'s Python daemon"
             yield MissingEvidence(WORKER_SPANS, what, f"is {by_log}", lanes)
