@@ -108,7 +108,8 @@ class Attributor:
         self._last_to_enter = self._collectives(trace.spans)
 
     def resolve(self, lane: str, start_ns: int, end_ns: int, waiting: Span | None, chain: tuple[str, ...]) -> None:
-        """Assign every instant of [start, end) to a layer, by the work of `lane`, which replaces the span `waiting`."""
+        """Assign every instant of [start, end) to a layer by the work of `lane`. `waiting`: the span that waits for
+        this lane."""
         for start, end, span in self.lanes[lane].backwards(start_ns, end_ns):
             for edge in (start, end):
                 self._edge(edge, self.lanes[lane].edges_ns.get(edge, 0))

@@ -27,7 +27,7 @@ class TaskMetrics:
     deserialize_ms: int
     read_bytes: int  # by Spark's own input formats
     ok: bool
-    stage: tuple[int, int] = (0, 0)  # id and attempt
+    stage: tuple[int, int] = (0, 0)  # ID and attempt
     cpus: float = 1  # per task, from the resource profile of its stage; default: `spark.task.cpus`
     raw: JsonMap = field(default_factory=dict)  # `Task Metrics` as Spark wrote them; empty if it has none
 
@@ -156,4 +156,4 @@ _EVENTS = {
     _START: Members(),
     _END: Members(),
 }
-"""Kind of event -> its members."""
+"""Kind of an event -> the JSON shape of its used members."""

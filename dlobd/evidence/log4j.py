@@ -1,8 +1,8 @@
 """Reads logs of Hadoop's daemons and of Spark's JVMs with dlobd's pattern `%nano %d %p %c{2}: %m%n`.
 
 Lines of Spark's JVMs also have their thread, ` [%t]`, before the colon. `%nano` is System.nanoTime at the log call, on
-Linux the same clock as Python's monotonic_ns, so that a line needs no conversion of wall time. Its error is the few
-microseconds between the event and the log call.
+Linux the same clock as Python's monotonic_ns, so that a line needs no conversion of wall time. Its error is the time
+between the event and the log call, a few microseconds.
 """
 
 from __future__ import annotations

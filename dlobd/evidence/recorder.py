@@ -19,7 +19,7 @@ from dlobd.tracing.clock_offset import Exchange
 from dlobd.tracing.recorder import LOST_LINES, Cost
 
 MAX_NS = 2**60
-"""Largest valid time, 36 years: a monotonic clock counts from the start of its machine."""
+"""Largest valid time, 36 years: a monotonic clock counts from the boot of its machine."""
 
 _LOST = re.compile(LOST_LINES.format(r"(\d+)", r"(\d+)"))
 
@@ -261,4 +261,4 @@ LINES: dict[str, Members] = {
     ),
     "cost": Members({field.name: int for field in fields(Cost)}),
 }
-"""Kind of a line -> its members."""
+"""Kind of a line -> the JSON shape of its members."""

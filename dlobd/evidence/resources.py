@@ -207,4 +207,4 @@ LINES: dict[str, Members] = {
         {"pressure": _PAIR},
     ),
 }
-"""Kind of a line -> its members."""
+"""Kind of a line -> the JSON shape of its members."""

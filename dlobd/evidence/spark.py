@@ -232,7 +232,7 @@ class ExecutorLog:
     finished: dict[int, int] = field(default_factory=dict)  # failed and killed tasks included
     splits: dict[int, Split] = field(default_factory=dict)  # by TID
     running: dict[int, int] = field(default_factory=dict)
-    python: dict[int, int] = field(default_factory=dict)  # time before a task's Python function runs
+    python: dict[int, int] = field(default_factory=dict)  # start of a task's Python execution
     deserialised: dict[int, int] = field(default_factory=dict)  # time at which a task requests its first broadcast
     broadcasts: list[tuple[int, int]] = field(default_factory=list)  # start and end of each broadcast that a task read
     functions: list[tuple[int, int]] = field(default_factory=list)  # from a task's broadcast to its Python function

@@ -12,7 +12,7 @@ from dlobd.evidence.log4j import LogLine
 
 # container IDs have an epoch after a restart of the ResourceManager: container_e01_<timestamp>_...
 CONTAINER = re.compile(r"\bcontainer_(?:e\d+_)?(\d+_\d+)_(\d+)_\d+\b")
-"""Groups: timestamp and number of the application, and the attempt."""
+"""Pattern of a container ID. Groups: timestamp and number of the application, and the attempt."""
 _ATTEMPT = re.compile(r"\bappattempt_\d+_\d+_(\d+)\b")
 
 

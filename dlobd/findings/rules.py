@@ -180,7 +180,7 @@ RULES = (
         "Steps waited {time} for their next batch to be decoded or augmented.",
         'use augment = "none", more threads for the input (executor_cores, inter_op_threads), or records that need no '
         "decoding",
-        "any input is slower than these short steps; if input threads take cores from steps, more time can be saved",
+        "no input can keep up with such short steps; more time can be saved if input threads take cores from steps",
         outside=(EVALUATE,),
     ),
     Rule(

@@ -138,7 +138,7 @@ class RunBundle:
             for span in self.trace.spans
             if span.layer == "tensorflow"
             and span.call is not None
-            # no other collective with a number, such as an agreement of the ranks between steps
+            # excludes other numbered collectives, such as an agreement of the ranks between steps
             and span.rendezvous in ("", f"{kinds.STEP_RENDEZVOUS} {span.call}")
         ]
         return self._frame(rows, STEPS).sort_values(["role", "index", "step"], ignore_index=True)

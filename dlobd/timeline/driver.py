@@ -177,7 +177,7 @@ def _add_manager(lane: LaneBuilder, evidence: Evidence, context: RecordedSpan) -
         lane.log(kinds.SPARK_ENV_STARTS, log.at("JVM SparkContext"), registered_ns, source)
         lane.log(kinds.REGISTER_APPLICATION, registering.at_ns if registering else None, registered_ns, source)
         return registered_ns
-    if placement is not Placement.YARN_CLIENT:  # Spark's Master
+    if placement is not Placement.YARN_CLIENT:  # Spark's standalone Master
         lane.log(kinds.SPARK_ENV_STARTS, log.at("JVM SparkContext"), log.at("connecting"), DRIVER_LOG)
         lane.log(kinds.REGISTER_WITH_MASTER, log.at("connecting"), log.at("connected"), DRIVER_LOG)
         return log.at("connected")

@@ -46,10 +46,10 @@ def _log_timestamps(facts: Facts) -> Compared | None:
     return Compared(apart_ns <= BUSY_NS, message, apart_ns, BUSY_NS, other_clocks(evidence))
 
 
-@RULES.add("window", "span files: ns outside", "client's clock, ns", DRIVER_SPANS)
+@RULES.add("window", "span files: time outside of the window, ns", "client's clock, ns", DRIVER_SPANS)
 def _window(facts: Facts) -> Compared | None:
-    """Check that no span was recorded before spark-submit began, and none of a client-mode driver after it ended. No
-    real failure is known; a test shifts the end of the window."""
+    """Check that no process starts to record before spark-submit starts, and no client-mode driver records after it
+    ends. No real failure is known; a test shifts the end of the window."""
     evidence, window = facts.evidence, facts.evidence.window
     if evidence.topology.by_hand or not evidence.processes:  # a job by hand has the ResourceManager's window
         return None
@@ -145,7 +145,7 @@ def _staging(evidence: Evidence) -> Iterator[Message]:
         yield f"permissions of {path}", permitted, next_line_ns
 
 
-@RULES.add("message-order", "logs: ns before the cause", "limit on a busy machine, ns")
+@RULES.add("message-order", "logs: largest time received before sent, ns", "limit on a busy machine, ns")
 def _message_order(facts: Facts) -> Compared | None:
     """Check that no message is received before it is sent, according to the logs of both processes.
 

@@ -28,7 +28,7 @@ def _spans(facts: Facts) -> Compared | None:
     return Compared(opened == read, f"the processes opened {opened:,} spans; the bundle has {read:,}", opened, read)
 
 
-@RULES.add("nesting", "span files: ns outside", "limit, ns")
+@RULES.add("nesting", "span files: largest time outside of the parent, ns", "limit, ns")
 def _nesting(facts: Facts) -> Compared | None:
     """Check that spans of one thread lie inside their parents and do not overlap. Detects spans that end before they
     begin."""
@@ -58,7 +58,7 @@ def _outside_ns(process: RecordedProcess) -> Iterator[int]:
         yield from (a.end_ns - b.start_ns for a, b in pairwise(ordered) if not a.truncated)
 
 
-@RULES.add("collective-order", "span files: ns too early", "error of the clocks, ns")
+@RULES.add("collective-order", "span files: largest time before the last entry, ns", "error of the clocks, ns")
 def _order(facts: Facts) -> Compared | None:
     """Check that no rank leaves a collective before the last rank has entered it. Detects errors of the clock offsets
     between hosts. No real failure is known; a test edits a span file."""

@@ -39,7 +39,10 @@ def _tasks(facts: Facts) -> Compared | None:
 
 
 @RULES.add(
-    "task-run-time", "Spark event log: largest excess of run time, ms", "resolution and clock steps, ms", EVENT_LOG
+    "task-run-time",
+    "Spark event log: largest excess of run time, ms",
+    "limit from resolution and clock steps, ms",
+    EVENT_LOG,
 )
 def _run_time(facts: Facts) -> Compared | None:
     """Check that no executor reports a longer run time for a task than the driver saw between launch and finish. Failed

@@ -100,7 +100,7 @@ def _containers(facts: Facts) -> Compared | None:
     return Compared(there == started, message, there, started, _doubt(evidence))
 
 
-@RULES.add("application-time", "ResourceManager: ns outside", "clock readings: step, ns", *_RM)
+@RULES.add("application-time", "ResourceManager: time outside of spark-submit's, ns", "clock readings: step, ns", *_RM)
 def _inside(facts: Facts) -> Compared | None:
     """Check that the application ran only while spark-submit ran, by the ResourceManager's timestamps.
 
