@@ -1,1 +1,1 @@
-"""The kernel: a trace in, the wall time by layer out. Only `spans`, `layers` and `schema` may enter."""
+"""The kernel: splits the wall time of a trace by layer. It may import only `spans`, `layers`, `schema` and `errors`."""

@@ -11,8 +11,8 @@ piece to one layer, by these rules.
 5. Time without an open span in the main lane is `unattributed`. So is the own time of a span, and a gap in it, if the
    evidence for its owner is missing.
 
-The evidence for the own time of a span is `measured` if begin and end of one call or phase were observed, and else
-`between marks`: the time between two marks of different things, or of a whole process, task or thread.
+The own time of a span is `measured` if start and end of one call or phase were observed. Else it is `between marks`:
+the time between two marks of different calls, or of a whole process, task or thread.
 
 All numbers are integers of nanoseconds; the parts tile the window, so that they sum to it without a remainder. Pure: no
 clock, no file.
@@ -57,7 +57,7 @@ def arranged(trace: Trace) -> dict[str, Lane]:
 
 
 def releases(trace: Trace, lanes: dict[str, Lane]) -> list[Release]:
-    """Return each wait with its release by another lane, by the rules of the attribution, in `arranged` lanes."""
+    """Return each wait that a span of another lane released, by the rules of the attribution, in `arranged` lanes."""
     attributor = Attributor(trace, lanes)
     placed = {id(nested.span): nested for lane in lanes.values() for nested in lane.nested}
     found = []
@@ -65,7 +65,7 @@ def releases(trace: Trace, lanes: dict[str, Lane]) -> list[Release]:
         span, at_ns = attributor.releasing(nested) or (None, 0)
         by = placed.get(id(span))
         if by:
-            # a correction may have moved its edges
+            # normalisation may have moved the edges of the span
             at_ns = min(max(at_ns, by.start_ns), by.end_ns)
             if by.start_ns < nested.end_ns and at_ns <= nested.end_ns:
                 found.append(Release(nested, by, at_ns))
@@ -108,7 +108,8 @@ class Attributor:
         self._last_to_enter = self._collectives(trace.spans)
 
     def resolve(self, lane: str, start_ns: int, end_ns: int, waiting: Span | None, chain: tuple[str, ...]) -> None:
-        """Assign every instant of [start, end) to a layer, by the work of `lane`, which replaces the span `waiting`."""
+        """Assign every instant of [start, end) to a layer by the work of `lane`. `waiting`: the span that waits for
+        this lane."""
         for start, end, span in self.lanes[lane].backwards(start_ns, end_ns):
             for edge in (start, end):
                 self._edge(edge, self.lanes[lane].edges_ns.get(edge, 0))
@@ -152,7 +153,7 @@ class Attributor:
             self.resolve(lane, start_ns, end_ns, span, (*chain, lane))
 
     def _releasing_lane(self, span: Span) -> str | None:
-        """Return the lane that was busy until the latest time before the release."""
+        """Return the lane that was busy last before the release."""
         release_ns = span.end_ns if span.released_ns is None else span.released_ns
         busy: list[tuple[int, int, str]] = []
         for name in span.waits_for:
@@ -205,7 +206,7 @@ class Attributor:
         self.segments.append(Segment(start_ns, end_ns, layer, span, kind, chain))
 
     def _edge(self, at_ns: int, resolution_ns: int) -> None:
-        """Store the uncertainty of a boundary; the larger uncertainty of two edges counts."""
+        """Store the uncertainty of a boundary: the larger uncertainty of its two edges."""
         self.edges_ns[at_ns] = max(self.edges_ns.get(at_ns, 0), resolution_ns)
 
     def _collectives(self, spans: Iterable[Span]) -> dict[str, Span]:
@@ -269,7 +270,7 @@ def _sum(trace: Trace, segments: list[Segment], edges_ns: dict[int, int], clips:
                 causes[segment.layer][segment.span.cause] += length_ns
                 row = segment.span.cause_kind
                 periods[segment.span.cause] = None if row is None else "read" if row.period_is_read else "default"
-    # Moving an uncertain boundary takes from one layer what it gives to the other: both are uncertain by it.
+    # An uncertain boundary moves time between two layers: both are uncertain by it.
     for left, right in pairwise(segments):
         if left.layer != right.layer:
             for layer in (left.layer, right.layer):
@@ -284,7 +285,7 @@ def _sum(trace: Trace, segments: list[Segment], edges_ns: dict[int, int], clips:
     for lacking in trace.not_measured:
         if lacking.inside == UNATTRIBUTED:
             high[lacking.layer] += total[UNATTRIBUTED]
-    # a layer that worked without delaying the main lane has 0; a layer without a row took no part
+    # a layer that worked without delaying the main lane has 0; a layer without work has no row
     taking_part = {interval.layer for interval in trace.intervals} | {
         span.layer for span in trace.spans if span.start_ns < trace.end_ns and span.end_ns > trace.start_ns
     }

@@ -36,7 +36,7 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A normalised lane. `pieces` tile the window; `edges_ns` maps begins and ends to their uncertainty."""
+    """A normalised lane. `pieces` tile the window; `edges_ns` maps starts and ends to their uncertainty."""
 
     nested: tuple[NestedSpan, ...]
     pieces: tuple[Piece, ...]
@@ -44,7 +44,7 @@ class Lane:
     clips: tuple[Clip, ...]
 
     def backwards(self, start_ns: int, end_ns: int) -> Iterator[Piece]:
-        """Yield the pieces inside [start_ns, end_ns), cut to it, latest first."""
+        """Yield the pieces inside [start_ns, end_ns), clipped to it, latest first."""
         index = bisect_left(self.pieces, end_ns, key=lambda piece: piece.start_ns) - 1
         while index >= 0 and self.pieces[index].end_ns > start_ns:
             piece = self.pieces[index]
@@ -52,14 +52,14 @@ class Lane:
             index -= 1
 
     def last_busy(self, at_ns: int) -> Piece | None:
-        """Return the latest piece with an open span, cut at `at_ns`; None if there is none."""
+        """Return the latest piece with an open span, clipped at `at_ns`; None if no span was open."""
         index = bisect_left(self.pieces, at_ns, key=lambda piece: piece.start_ns) - 1
         while index >= 0 and self.pieces[index].span is None:
             index -= 1  # two pieces without a span never touch, so this steps once
         return self.pieces[index]._replace(end_ns=min(self.pieces[index].end_ns, at_ns)) if index >= 0 else None
 
     def busy_until(self, at_ns: int) -> int | None:
-        """Return the latest instant until `at_ns` at which a span was open; None if there is none."""
+        """Return the latest instant until `at_ns` at which a span was open; None if no span was open."""
         piece = self.last_busy(at_ns)
         return piece.end_ns if piece else None
 
@@ -73,7 +73,7 @@ def by_lane(spans: Iterable[Span]) -> dict[str, list[Span]]:
 
 
 def arrange(spans: Sequence[Span], start_ns: int, end_ns: int) -> Lane:
-    """Normalise the spans of one lane in the window, in O(n log n). Leaves out spans that cover no time."""
+    """Normalise the spans of one lane in the window, in O(n log n). Omits empty spans."""
     clips: list[Clip] = []
     nested = _nest(spans, _clip_to_parents(spans, start_ns, end_ns, clips), clips)
     edges: dict[int, int] = {}
@@ -86,7 +86,7 @@ def arrange(spans: Sequence[Span], start_ns: int, end_ns: int) -> Lane:
 def _clip_to_parents(
     spans: Sequence[Span], start_ns: int, end_ns: int, clips: list[Clip]
 ) -> list[tuple[int, int, int, int]]:
-    """Cut each span to the window and to its recorded parent. Returns (start, -end, depth, index), sorted."""
+    """Clip each span to the window and to its recorded parent. Returns (start, -end, depth, index), sorted."""
     first = {span.id: index for index, span in reversed(list(enumerate(spans)))}
     depths = _depths(spans, first)
     bounds: dict[int, tuple[int, int]] = {}
@@ -138,8 +138,8 @@ def _depths(spans: Sequence[Span], first: dict[str, int]) -> list[int]:
 
 
 def _nest(spans: Sequence[Span], bounds: list[tuple[int, int, int, int]], clips: list[Clip]) -> list[NestedSpan]:
-    """Remove crossings, from the earliest start to the latest: the later span loses its tail, or the earlier span ends
-    at its start, whichever is shorter. Within their uncertainty the more precise edge stays."""
+    """Resolve crossing spans in the order of their starts: the later span loses its tail, or the earlier span its
+    overlap, whichever is shorter. Within their uncertainty the more precise edge stays."""
     heap = bounds  # sorted, and so already a heap
     placed: list[list[int]] = []  # [start, end, depth, index]; an end may still move while the span is open
     open_: list[list[int]] = []
@@ -157,7 +157,7 @@ def _nest(spans: Sequence[Span], bounds: list[tuple[int, int, int, int]], clips:
                 end = earlier[1]
             elif kind == "crossing" and spans[earlier[3]].resolution_ns <= spans[index].resolution_ns:
                 clips.append(Clip(kind, spans[index].id, overlap))
-                # others may begin before its new start: it waits for its turn
+                # other spans may begin before its new start: put it back
                 heapq.heappush(heap, (earlier[1], -end, depth, index))
                 break
             else:

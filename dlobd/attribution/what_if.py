@@ -1,15 +1,15 @@
-"""Replays a trace with some time removed: an upper bound of the time that a run would save. Pure.
+"""Replays a trace with some time removed, for an upper bound of the saved wall time. Pure.
 
-The attributed wall time is one chain of lanes. An hour less in a span of that chain need not make the run an hour
-shorter, because the chain may then go through another lane. So the whole trace is replayed, lane by lane:
+The attributed wall time is one critical path through the lanes. One second less in a span of this path may save less
+than one second, because the critical path may then go through another lane. So the whole trace is replayed:
 
     own time    of a span keeps its duration, or the retained share of it
     a wait      ends when the last of its lanes reaches the position that it had at the wait's end; a delay after that,
-                such as a poll or a message on its way, stays
+                such as a poll or a message in transit, stays
     collective  ends when the last member has entered it; a delay after that stays
-    a lane      begins when the lane that waits for it reaches the position that it had then
+    a lane      begins when the lane that waits for it reaches its old position at that time
 
-With nothing removed, every instant stays where it is, to the nanosecond. The result is an upper bound: a replay knows
+With nothing removed, every instant stays where it is, to the nanosecond. The result is an upper bound: a replay keeps
 only recorded waits, so that an event may move before an unrecorded dependency.
 """
 
@@ -49,7 +49,7 @@ class WhatIf:
         return _Replay(self, retain).at(MAIN_LANE, self.trace.end_ns) - self.trace.start_ns
 
     def saved_ns(self, retain: Retain) -> int:
-        """Return an upper bound of the time that the window would be shorter; at least 0."""
+        """Return an upper bound of the saved wall time; at least 0."""
         return max(0, self.trace.wall_ns - self.wall_ns(retain))
 
 
@@ -74,7 +74,7 @@ class _Replay:
         self._of = what_if
         self._retain = retain
         self._done: dict[str, list[int]] = {name: [] for name in what_if.lanes}
-        self._busy: set[str] = set()  # lanes in progress: a wait that leads back to such a lane has no information
+        self._busy: set[str] = set()  # lanes in progress: a wait that leads back to such a lane is ignored
 
     def at(self, lane: str, at_ns: int) -> int:
         """Return the new position of an instant of a lane."""
@@ -95,7 +95,8 @@ class _Replay:
         return found
 
     def _roughly(self, pieces: Sequence[Piece], done: list[int], index: int, at_ns: int) -> int:
-        """Estimate `at` for a lane in progress: in proportion in replayed pieces, at the old interval later."""
+        """Estimate `at` for a lane in progress: interpolate in replayed pieces, keep the old distance in later
+        pieces."""
         piece = pieces[index]
         begin_ns = done[index - 1] if index else piece.start_ns
         if index < len(done):
@@ -138,7 +139,7 @@ class _Replay:
         return self.at(member.lane, member.start_ns)
 
     def _released(self, span: Span, start_ns: int, begin_ns: int, released_ns: int) -> int:
-        """Return the new release of a wait: after the last of its lanes, with the old delay, which may be shortened."""
+        """Return the new release of a wait: after the last of its lanes, with the retained share of the old delay."""
         busy: dict[str, int] = {}
         for name in span.waits_for:
             known = self._of.lanes.get(name)
@@ -152,7 +153,7 @@ class _Replay:
         return max(begin_ns, *(self.at(name, until_ns) + late_ns for name, until_ns in busy.items()))
 
     def _begin_of_next(self, lane: str, piece: Piece, begin_ns: int, until_ns: int) -> int:
-        """Return the end of a gap: when the waiting lane reaches the old position, or else after the old duration."""
+        """Return the new end of a gap: when the waiting lane reaches the old end, or else after the old duration."""
         by = self._of.waiting.get(lane)
         if lane == MAIN_LANE or by is None:
             return begin_ns + until_ns - piece.start_ns

@@ -1,1 +1,1 @@
-"""Evidence of a run: a bundle in, typed facts out. `dlobd.timeline` knows the meaning of the facts."""
+"""Reads the evidence in a bundle into typed facts. `dlobd.timeline` interprets these facts."""

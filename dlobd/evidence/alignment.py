@@ -1,7 +1,7 @@
 """Aligns the monotonic clocks of other hosts with the clock of the window, so that all evidence is on one axis.
 
-A process names its clock domain. A log does not. Its wall and monotonic times differ by the same offset as those of the
-recorded processes of its host, so that it belongs to the domain with the nearest anchors.
+A span file names its clock domain; a log does not. A log belongs to the domain whose anchors have the most similar
+difference between wall clock and monotonic clock.
 
 If a domain exchanged messages with the window's domain (`dlobd.tracing.clock_sync`), they give an interval for the
 offset. A time is then moved by the middle of this interval, and becomes a `Timestamp` with half of the interval as its
@@ -25,8 +25,7 @@ from dlobd.schema import ClockAnchor, Event, Span
 from dlobd.tracing.clock_offset import Exchange, Offset
 
 OTHER_CLOCK_NS = 1_000_000_000
-"""Clocks whose wall-minus-monotonic times differ by less are the same clock. Wall times in logs have a resolution of
-1 ms."""
+"""Threshold for different clocks: domains with a smaller difference of wall minus monotonic time share a clock."""
 
 Move = Callable[[int], int]
 
@@ -61,7 +60,7 @@ def widened_event(event: Event) -> Event:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """A log with wall and monotonic times, and the JVM's own log without wall times, if its JVM wrote one."""
+    """Paths of a log with wall and monotonic times, and of the same JVM's own log, which has no wall times."""
 
     path: Path
     jvm_log: Path | None = None
@@ -90,7 +89,7 @@ class MovedClock:
 
 
 class Alignment:
-    """The conversion of times to the clock of the window, by its anchors `reference`; without them no time changes."""
+    """Conversion of times to the clock of the window. `reference`: the window's anchors; if empty, no time changes."""
 
     def __init__(
         self, reference: Sequence[ClockAnchor], processes: Sequence[RecordedProcess] = (), logs: Iterable[Log] = ()
@@ -146,7 +145,7 @@ class Alignment:
         return self._move(self._domain_of_log(offset_ns), offset_ns)
 
     def _domain_of_log(self, offset_ns: int | None) -> str | None:
-        """Return the domain in which wall and monotonic time differ by `offset_ns`; if in doubt the window's."""
+        """Return the domain in which wall and monotonic time differ by `offset_ns`; by default the window's."""
         if offset_ns is None:
             return None
         near = [
@@ -158,14 +157,14 @@ class Alignment:
         return min(near)[2] if near else None
 
     def _move(self, domain: str | None, offset_ns: int | None) -> Move | None:
-        """Return a function that moves the times of a clock; None if they stay."""
+        """Return a function that moves the times of a clock; None if they need no move."""
         if domain is not None and domain in self._offsets:
             return partial(_moved, self._offsets[domain])
         by_ns = self._by_wall_clock(domain, offset_ns)
         return (lambda at_ns: at_ns + by_ns) if by_ns else None
 
     def _by_wall_clock(self, domain: str | None, offset_ns: int | None) -> int:
-        """Return the shift of a clock's times by its wall clock; 0 without a shift."""
+        """Return the shift that aligns a clock's times by its wall clock; 0 if none is needed."""
         if self._offset_ns is None or offset_ns is None or domain == self._domain or domain in self._offsets:
             return 0
         by_ns = offset_ns - self._offset_ns

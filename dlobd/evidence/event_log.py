@@ -1,7 +1,7 @@
-"""Spark's event log: Spark's own record of an application, its stages and its tasks, in milliseconds.
+"""Reads Spark's event log: Spark's own record of an application, its stages and its tasks, in milliseconds.
 
-Damaged lines are counted and ignored. Tasks and stages are then unknown, because their sums would be too small; except
-if it is the last line, of a driver that was killed.
+Damaged lines are counted and ignored. Tasks and stages are then unknown, because their sums would be too small. A
+damaged last line is an exception: a killed driver may leave one.
 """
 
 from __future__ import annotations
@@ -17,26 +17,27 @@ from dlobd.spans import JsonMap
 
 @dataclass(frozen=True, slots=True)
 class TaskMetrics:
-    """One ended task. Times are wall-clock milliseconds of the driver, `run_ms` and `deserialize_ms` the executor's."""
+    """One ended task. Launch and finish are on the driver's wall clock; the executor measured `run_ms` and
+    `deserialize_ms`."""
 
     id: int
     launch_ms: int
     finish_ms: int
-    run_ms: int  # for each CPU of the task (SPARK-51666): a task of two CPUs that runs for 3 s has 6,000
+    run_ms: int  # multiplied by the task's CPUs (SPARK-51666): 6,000 for 3 s on two CPUs
     deserialize_ms: int
     read_bytes: int  # by Spark's own input formats
     ok: bool
-    stage: tuple[int, int] = (0, 0)  # id and attempt
-    cpus: float = 1  # per task, by the resource profile of its stage; `spark.task.cpus` by default
+    stage: tuple[int, int] = (0, 0)  # ID and attempt
+    cpus: float = 1  # per task, from the resource profile of its stage; default: `spark.task.cpus`
     raw: JsonMap = field(default_factory=dict)  # `Task Metrics` as Spark wrote them; empty if it has none
 
 
 @dataclass(slots=True)
 class EventLog:
-    """The events of one log; the keys of stages are their ID and attempt."""
+    """The events of one log. The key of a stage is its ID and attempt."""
 
     tasks: list[TaskMetrics] = field(default_factory=list)
-    stage_calls: dict[tuple[int, int], str] = field(default_factory=dict)  # the call of each: `collect`
+    stage_calls: dict[tuple[int, int], str] = field(default_factory=dict)  # the call that submitted it: `collect`
     hosts: set[str] = field(default_factory=set)  # addresses or names of the hosts with a block manager
     hadoop_settings: dict[str, str] = field(default_factory=dict)  # in the driver, with defaults
     has_start: bool = False  # of the application
@@ -48,7 +49,7 @@ class EventLog:
 def parse(lines: Iterable[str]) -> EventLog:
     """Read an event log."""
     log = EventLog()
-    cpus: dict[int, float] = {}  # of each task, by resource profile
+    cpus: dict[int, float] = {}  # CPUs per task, by resource profile
     profiles: dict[tuple[int, int], int] = {}  # by stage
     whole = True
     for line in filter(str.strip, lines):
@@ -85,9 +86,9 @@ def parse(lines: Iterable[str]) -> EventLog:
 
 
 def _event(line: str) -> JsonMap | None:
-    """Return an event, empty for a kind that is not read; None for a damaged line."""
+    """Return an event, empty for an unused kind; None for a damaged line."""
     if not any(f'"{kind}"' in line for kind in _EVENTS):
-        # most events: they are not parsed, but a cut line is detected
+        # most events: they are not parsed, but a truncated line is detected
         return {} if line.startswith("{") and line.rstrip().endswith("}") else None
     event = reading.parse_json(line, JsonMap)
     if isinstance(event, reading.Damaged) or not isinstance(event.get("Event"), str):
@@ -126,7 +127,7 @@ _CPUS = Members(optional={"cpus": Members({"Amount": float})})
 
 
 def _counters(text: str, **groups: str) -> Members:
-    """Return the shape of an object with integers; `groups` are objects inside it, with `_` for a space."""
+    """Return the shape of an object with integers. `groups`: objects inside it, with `_` for a space in the name."""
     inner = {name.replace("_", " "): _counters(names) for name, names in groups.items()}
     return Members(optional={**dict.fromkeys(re.split(r",\s+", text), int), **inner})
 
@@ -155,4 +156,4 @@ _EVENTS = {
     _START: Members(),
     _END: Members(),
 }
-"""Kind of event -> its members."""
+"""Kind of an event -> the JSON shape of its used members."""

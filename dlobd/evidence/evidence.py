@@ -42,7 +42,7 @@ class JvmRecords:
 
     @cached_property
     def calls(self) -> list[rpc.Call]:
-        """Its calls of HDFS and YARN."""
+        """Its calls to HDFS and YARN."""
         return rpc.calls(self.lines)
 
     @cached_property
@@ -73,7 +73,7 @@ class Evidence:
 
     @cached_property
     def damaged(self) -> dict[str, str]:
-        """Name of each file that cannot be used, or not completely -> the reason."""
+        """Name of each damaged or partly damaged file -> the reason."""
         found = self._documents.damaged | dict(reading.damage(self.path))
         if bad := [(name, result) for name, result in self._results.items() if isinstance(result, Damaged)]:
             name, result = bad[0]
@@ -112,7 +112,7 @@ class Evidence:
 
     @cached_property
     def processes(self) -> list[RecordedProcess]:
-        """All processes that recorded spans, except for those of a lost attempt."""
+        """All processes that recorded spans, without processes of lost attempts."""
         counting = [process for process in self._recorded if process.path.parent.name not in self.lost_containers]
         return sorted(map(self.alignment.process, counting), key=lambda process: process.opened_ns)
 
@@ -145,7 +145,7 @@ class Evidence:
     @cached_property
     def topology(self) -> Topology:
         """The topology of the run. Raises BundleError if the job is missing or damaged."""
-        # only evidence of an external cluster comes from the interfaces of the cluster
+        # only the evidence of an external cluster has this REST record
         external = self.on_file(files.RM_ATTEMPTS) or files.RM_ATTEMPTS in self._documents.damaged
         return Topology.of(self.job, self._documents.has(files.WINDOW) and self.window.get("by_hand", False), external)
 
@@ -177,7 +177,7 @@ class Evidence:
 
     @cached_property
     def yarn(self) -> yarn.YarnLife:
-        """The application at the ResourceManager and the NodeManagers."""
+        """The application's transitions at the ResourceManager and the NodeManagers."""
         managers = [line for path in self._daemons("nodemanager") for line in self._log(f"daemons/{path.name}")]
         application_id = self.window["application_id"] or "application_0_0"
         life = yarn.life(self._log("daemons/resourcemanager.log"), managers, application_id)
@@ -223,7 +223,7 @@ class Evidence:
 
     @cached_property
     def executor_containers(self) -> dict[str, str]:
-        """Executor ID -> the directory of its logs and spans; on YARN the container's."""
+        """Executor ID -> the directory of its logs and spans; on YARN its container ID."""
         if self.topology.has_yarn:
             logs = (log for own, log in self.am_logs.items() if own not in self.lost_containers)
             return {executor: container for log in logs for executor, container in log.containers.items()}
@@ -252,7 +252,7 @@ class Evidence:
 
     @cached_property
     def hdfs(self) -> hdfs.HdfsLife:
-        """The records of HDFS."""
+        """The logs and block locations of HDFS."""
         return hdfs.HdfsLife(
             lambda name: self._log(f"daemons/{name}"),
             [path.name for path in self._daemons("datanode") if path.stem.endswith("clienttrace")],
@@ -295,7 +295,7 @@ class Evidence:
         return self._log(f"containers/{container}/stderr")
 
     def log4j(self, container: str = "") -> tuple[int, int] | None:
-        """Return begin and end of log4j's configuration in the JVM of a container, by default of spark-submit."""
+        """Return start and end of log4j's configuration in the JVM of a container, by default of spark-submit."""
         name = f"containers/{container}/stderr" if container else "driver.stderr"
         return self.alignment.log4j_configured(self.path / "logs" / name)
 

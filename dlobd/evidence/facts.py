@@ -1,4 +1,4 @@
-"""The JSON documents of a bundle and their types, as far as dlobd uses them. Another shape means damage."""
+"""Types of the JSON documents of a bundle, with the members that dlobd uses."""
 
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict, TypeVar
@@ -12,7 +12,7 @@ from dlobd.record.run import Noise
 
 
 class Anchor(TypedDict):
-    """A `dlobd.schema.ClockAnchor`."""
+    """The JSON form of a `dlobd.schema.ClockAnchor`."""
 
     domain: str
     monotonic_ns: int
@@ -47,7 +47,7 @@ class OwnJob(TypedDict):
 
 
 class GenerationJob(TypedDict):
-    """The experiment whose data set `dlobd.run.generation` makes."""
+    """The configuration of a data set generation by `dlobd.run.generation`."""
 
     steps: NotRequired[None]
     train_dir: NotRequired[None]
@@ -59,7 +59,7 @@ class GenerationJob(TypedDict):
 
 
 class TrainingJob(TypedDict):
-    """`dlobd.job.description.Job`, as far as attribution reads it."""
+    """`dlobd.job.description.Job`, with the members that attribution reads."""
 
     workers: int
     epochs: int
@@ -89,7 +89,8 @@ class SpanCost(TypedDict):
 
 
 class Collected(TypedDict):
-    """`missing`: a line for each thing that was not collected. `absent`: their files. `files`: size of each file."""
+    """`missing`: a line per item that was not collected. `absent`: names of missing files. `files`: size of each
+    file."""
 
     missing: list[str]
     absent: NotRequired[list[str]]
@@ -98,7 +99,7 @@ class Collected(TypedDict):
 
 
 class Resident(TypedDict):
-    """Bytes of the files of one component: in the page cache, and in all."""
+    """Bytes of one component's files: in the page cache, and in total."""
 
     resident_bytes: int
     total_bytes: int
@@ -148,13 +149,13 @@ class LocatedBlocks(TypedDict):
 
 
 class BlockLocations(TypedDict):
-    """WebHDFS's answer to GET_BLOCK_LOCATIONS."""
+    """WebHDFS's response to GET_BLOCK_LOCATIONS."""
 
     LocatedBlocks: LocatedBlocks
 
 
 class Checksums(TypedDict):
-    """Checksums by path: of the local files when they were staged, and by HDFS after the run."""
+    """Checksums by path: of the local files at staging, and of HDFS after the run."""
 
     staged: NotRequired[dict[str, str]]
     hdfs: NotRequired[dict[str, str]]
@@ -199,7 +200,7 @@ class RankResult(TypedDict):
     samples: int
     losses: list[Loss]
     loop_ns: NotRequired[int | None]
-    machine: NotRequired[dict[str, str | int]]  # that the rank used
+    machine: NotRequired[dict[str, str | int]]  # hardware of the rank
     test: NotRequired[Test | None]
     evaluations: NotRequired[list[Evaluation] | None]
 
@@ -231,7 +232,7 @@ WITHOUT = {files.WINDOW: "window: nothing was submitted", files.JOB: f"{files.JO
 
 
 class Documents:
-    """The documents of one bundle, by name. A document of another shape than `DOCUMENTS` states is damaged."""
+    """The documents of one bundle, by name. A document without the type in `DOCUMENTS` is damaged."""
 
     def __init__(self, bundle: Path) -> None:
         self._bundle = bundle

@@ -1,6 +1,6 @@
-"""Matches puts and gets of a feed: which put delivered a block, and which get made room for a put. Pure.
+"""Matches puts and gets of a feed: the put that delivered a block, and the get that made room for a put. Pure.
 
-Blocks are taken in the order of the puts, so that sums of bytes suffice; or of items, for rows of a user's script.
+Blocks leave the queue in the order of the puts, so running sums of bytes (items in a user's script) match them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dlobd.evidence.recorder import RecordedSpan
 
 
 def given_ns(gets: Sequence[RecordedSpan], puts: Sequence[RecordedSpan]) -> dict[int, int]:
-    """Map the start of each get to the time at which its block had been put, up to a get of unknown size."""
+    """Map the start of each get to the end of its block's put; stop at a get of unknown size."""
     return _passed(_known(gets), _known(puts), 0)
 
 
@@ -24,7 +24,7 @@ def room_ns(puts: Sequence[RecordedSpan], gets: Sequence[RecordedSpan], capacity
 
 
 def without_reads(spans: Sequence[RecordedSpan]) -> list[tuple[int, int]]:
-    """Return the sorted, disjoint intervals in which the feed tasks of a Python worker read no block of Spark."""
+    """Return the sorted, disjoint intervals in which the feed tasks of a Python worker read no block from Spark."""
     found = []
     reads = sorted((span.start_ns, span.end_ns) for span in spans if span.name == kinds.READ_BLOCK)
     for task in spans:
@@ -41,13 +41,14 @@ def without_reads(spans: Sequence[RecordedSpan]) -> list[tuple[int, int]]:
 
 
 def _passed(own: Sequence[RecordedSpan], others: Sequence[RecordedSpan], slack_bytes: int) -> dict[int, int]:
-    """Map the start of each transfer to the time at which the other side had transferred as many bytes."""
+    """Map the start of each transfer to the time at which the other side had transferred as many bytes, less the
+    slack."""
     moved = list(accumulate(_amount(span) for span in others))
     found = {}
     for one, upto in zip(own, accumulate(_amount(span) for span in own), strict=True):
         needed = upto - slack_bytes
         if not _amount(one):
-            continue  # the end of the feed, which no put delivered
+            continue  # the get saw the end of the feed
         if needed <= 0:
             found[one.start_ns] = 0
         elif (index := bisect_left(moved, needed)) < len(others):

@@ -33,11 +33,12 @@ class Audit:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """One block transfer of a DataNode. The duration of a read includes back-pressure; of a write, the open stream."""
+    """One block transfer of a DataNode. A read includes the reader's back-pressure; a write lasts while its stream is
+    open."""
 
     end_ns: int
     operation: str  # HDFS_READ or HDFS_WRITE
-    bytes: int  # of a read with checksums, about 0.8 %
+    bytes: int  # a read includes checksums, about 0.8 %
     duration_ns: int
     block: str
     client: str
@@ -57,7 +58,7 @@ def audits(lines: Iterable[LogLine]) -> Iterator[Audit]:
 
 
 def removed(audits: Iterable[Audit], path: str, until_ns: int) -> bool:
-    """Return True if a file, or a directory above it, was deleted by then."""
+    """Return True if a file, or a directory above it, was deleted by `until_ns`."""
     deleted = (one.path.rstrip("/") for one in audits if one.command == "delete" and one.at_ns <= until_ns)
     return any(f"{path}/".startswith(f"{top}/") for top in deleted)
 
@@ -80,8 +81,8 @@ class CloseRetry:
 
     at_ns: int
     path: str
-    delay_ns: int  # the client's sleep: by default twice as long at each retry
-    next_ns: int | None = None  # time of its next try, if the log has it
+    delay_ns: int  # the client's sleep, which doubles at each retry by default
+    next_ns: int | None = None  # time of the next attempt; None if the log has none
 
 
 def close_retries(lines: Iterable[LogLine]) -> Iterator[CloseRetry]:
@@ -109,7 +110,7 @@ def _retry(path: str, at_ns: int, number: int, next_ns: int | None) -> CloseRetr
 
 @dataclass(frozen=True)
 class HdfsLife:
-    """The records of HDFS, read when first used."""
+    """The logs and block locations of HDFS, read when first used."""
 
     _log: Callable[[str], list[LogLine]]
     _traces: Sequence[str]
@@ -123,7 +124,7 @@ class HdfsLife:
 
     @cached_property
     def transfers(self) -> list[Transfer]:
-        """The transfers of the DataNodes, by their end."""
+        """The transfers of the DataNodes, sorted by their end."""
         found = [transfer for name in self._traces for transfer in transfers(self._log(name))]
         return sorted(found, key=lambda t: t.end_ns)
 

@@ -1,4 +1,4 @@
-"""A JVM's own log (`-Xlog:...:timenanos`): when the JVM started, when it exited, and how long it collected garbage."""
+"""Reads a JVM's own log (`-Xlog:...:timenanos`): start, exit and garbage collections."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _CREATED = re.compile(r"Create VM, (\d{1,9}[.,]\d{1,12}) secs$")
 
 @dataclass(frozen=True, slots=True)
 class JvmLife:
-    """The life of a JVM."""
+    """Start, exit and garbage collections of a JVM."""
 
     start_ns: int
     exit_ns: int | None  # None if the JVM was killed, or if its log has no exit record
     gc_pause_ns: int
-    created_ns: int | None = None  # when it was ready to load the main class
+    created_ns: int | None = None  # time at which it could load the main class
     pauses: tuple[tuple[int, int], ...] = ()  # collections that stopped all threads
 
 

@@ -1,8 +1,8 @@
 """Reads logs of Hadoop's daemons and of Spark's JVMs with dlobd's pattern `%nano %d %p %c{2}: %m%n`.
 
 Lines of Spark's JVMs also have their thread, ` [%t]`, before the colon. `%nano` is System.nanoTime at the log call, on
-Linux the same clock as Python's monotonic_ns, so that a line needs no conversion of wall time. Its error is the few
-microseconds between the event and the log call.
+Linux the same clock as Python's monotonic_ns, so that a line needs no conversion of wall time. Its error is the time
+between the event and the log call, a few microseconds.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ RESOLUTION_NS = 1_000
 
 _LINE = re.compile(r"^(\d{6,19}) (\d{4}-\d\d-\d\dT[\d:.]+) ([A-Z]+) ([^\s:]+)(?: \[([^\]]*)\])?: (.*)$")
 _STATUS = re.compile(r"^(\d{4}-\d\d-\d\dT[\d:]+\.\d+)Z \S+ INFO (Using provider:|Configuration \S+ started\.)")
-"""The lines of log4j's own status log, which have only the wall clock."""
+"""Pattern of the lines of log4j's own status log, which have only wall-clock times."""
 STATUS_RESOLUTION_NS = 1_000_000
-"""Resolution of their times: wall times of other lines convert them, in milliseconds."""
+"""Resolution of status lines: their conversion to the monotonic clock uses other lines' wall times in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def parse(lines: Iterable[str], source: str) -> Iterator[LogLine]:
 
 
 def offset_ns(path: Path) -> int | None:
-    """Return wall clock minus monotonic clock by the first line of a file, to a millisecond."""
+    """Return wall clock minus monotonic clock in the first line of a file, to a millisecond."""
     return next((wall_ns - at_ns for at_ns, wall_ns in stamps(path)), None)
 
 
@@ -59,7 +59,7 @@ def stamps(path: Path) -> Iterator[tuple[int, int]]:
 
 
 def configured(path: Path) -> tuple[int, int] | None:
-    """Return begin and end of log4j's configuration, to a millisecond; None if the log lacks one of them."""
+    """Return start and end of log4j's configuration, to a millisecond; None if the log lacks one of them."""
     ahead_ns, begun, ended = offset_ns(path), None, None
     if ahead_ns is None:
         return None
@@ -84,5 +84,5 @@ def _wall_ns(stamp: str) -> int | None:
 
 
 def read(path: Path, source: str | None = None) -> list[LogLine]:
-    """Return all parsed lines of a file; none without the file."""
+    """Return all parsed lines of a file; an empty list without the file."""
     return list(parse(reading.lines(path), source or path.name))

@@ -1,4 +1,4 @@
-"""Reads the span files of `dlobd.tracing` into processes with spans and instants; a file may end anywhere."""
+"""Reads the span files of `dlobd.tracing` into processes with spans and instants. A file may be truncated."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from dlobd.tracing.clock_offset import Exchange
 from dlobd.tracing.recorder import LOST_LINES, Cost
 
 MAX_NS = 2**60
-"""Largest valid time, 36 years: a monotonic clock counts from the start of its machine."""
+"""Largest valid time, 36 years: a monotonic clock counts from the boot of its machine."""
 
 _LOST = re.compile(LOST_LINES.format(r"(\d+)", r"(\d+)"))
 
 
 @dataclass(slots=True)
 class RecordedSpan:
-    """A recorded span."""
+    """A span as its process recorded it, before `dlobd.timeline` places it in a lane."""
 
     id: int
     parent: int
@@ -67,9 +67,9 @@ class Use:
     """The kernel's counters of a process from its start to `at_ns`; None for an unknown counter."""
 
     at_ns: int
-    main: tuple[int, int] | None  # nanoseconds of the main thread on a core, and waiting for a core
-    threads: tuple[int, int] | None  # the same for all observed threads
-    cpu_ns: int | None  # with ended threads
+    main: tuple[int, int] | None  # nanoseconds of the main thread: on a core, and waiting for a core
+    threads: tuple[int, int] | None  # as `main`, for all observed threads
+    cpu_ns: int | None  # includes ended threads
     read_bytes: int | None
     major_faults: int | None
     block_io_ns: int | None
@@ -107,11 +107,11 @@ class RecordedProcess:
         return next((i for i in self.instants if i.name == name), None)
 
     def named(self, name: str) -> list[RecordedSpan]:
-        """Return all spans of that name, in the order of their begin."""
+        """Return all spans of that name, in the order of their start."""
         return [span for span in self.spans if span.name == name]
 
     def steps(self) -> list[RecordedSpan]:
-        """Return all training steps, in the order of their begin."""
+        """Return all training steps, in the order of their start."""
         return [span for span in self.spans if span.is_step]
 
 
@@ -121,7 +121,7 @@ def trainers(processes: Iterable[RecordedProcess]) -> list[RecordedProcess]:
 
 
 def read(path: Path) -> RecordedProcess | None:
-    """Read the process that wrote `path`; None if its first line is damaged. Ignores other damaged lines."""
+    """Read a span file; None if its first line is damaged. Counts and ignores other damaged lines."""
     process: RecordedProcess | None = None
     open_spans: dict[int, RecordedSpan] = {}
     ids: set[int] = set()
@@ -131,7 +131,7 @@ def read(path: Path) -> RecordedProcess | None:
             damaged = True
         elif line["k"] == "process":
             damaged = bool(reading.mismatch(line, _PROCESS))
-            if not damaged:  # the line comes again if the role of the process changes
+            if not damaged:  # a process writes it again when its role changes
                 who = Process(line["host"], line["role"], line["index"], line["pid"], line["start_ns"])
                 process = process or RecordedProcess(who, line["domain"], line["opened_ns"], line["forked"], path)
                 process.process, process.parent = who, process.parent or line.get("parent")
@@ -148,7 +148,7 @@ def read(path: Path) -> RecordedProcess | None:
 
 
 def _add(process: RecordedProcess, line: JsonMap, open_spans: dict[int, RecordedSpan], ids: set[int]) -> bool:
-    """Add a line to its process; return False for a damaged line. Kinds of later versions are ignored."""
+    """Add a line to its process; return False for a damaged line. Ignores kinds of lines of later versions."""
     kind = line["k"]
     shape = LINES.get(kind)
     if shape is None:
@@ -208,7 +208,7 @@ def _add(process: RecordedProcess, line: JsonMap, open_spans: dict[int, Recorded
 
 
 def read_all(directory: Path) -> list[RecordedProcess]:
-    """Read all processes that wrote below `directory`, in the order in which they opened their files."""
+    """Read all span files below `directory`, in the order in which their processes opened them."""
     found = [process for path in sorted(directory.rglob("spans-*.jsonl")) if (process := read(path))]
     return sorted(found, key=lambda p: p.opened_ns)
 
@@ -261,4 +261,4 @@ LINES: dict[str, Members] = {
     ),
     "cost": Members({field.name: int for field in fields(Cost)}),
 }
-"""Kind of a line -> its members."""
+"""Kind of a line -> the JSON shape of its members."""

@@ -1,4 +1,4 @@
-"""Reads the files of `dlobd.run.resource_sampler` into counters over time; a file may end anywhere."""
+"""Reads the files of `dlobd.run.resource_sampler` into counters over time. A file may be truncated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOOPBACK = "lo"
 
 @dataclass(frozen=True, slots=True)
 class HostSample:
-    """The use of one machine at `at_ns`, in sums since its start; None for an unknown counter."""
+    """Counters of one machine at `at_ns`, as totals since its boot; None for an unknown counter."""
 
     at_ns: int
     cpu_busy_ns: int
@@ -31,7 +31,7 @@ class HostSample:
 
     @property
     def loopback_bytes(self) -> int | None:
-        """The bytes that the host sent to itself, each counted once."""
+        """The bytes that the host sent to itself, counted once."""
         return self.received_bytes.get(LOOPBACK)
 
     @property
@@ -42,7 +42,7 @@ class HostSample:
 
 @dataclass(frozen=True, slots=True)
 class ProcessSample:
-    """The use of one process: `rss_bytes` at `at_ns`, and totals until then; see `dlobd.tracing.process_use`."""
+    """Counters of one process: `rss_bytes` at `at_ns`, and totals until `at_ns`; see `dlobd.tracing.process_use`."""
 
     at_ns: int
     cpu_ns: int
@@ -50,7 +50,7 @@ class ProcessSample:
     rss_bytes: int
     read_bytes: int | None
     write_bytes: int | None
-    later_ns: int | None = None  # time of the reading after the start of the sample; None if no threads were read
+    later_ns: int | None = None  # delay of the thread readings after `at_ns`; None if no threads were read
     lane_on_core_ns: int | None = None
     lane_waiting_ns: int | None = None
     threads_on_core_ns: int | None = None
@@ -91,7 +91,7 @@ class SampledHost:
 
 
 class Counter:
-    """A counter that is linear between its readings. A counter that falls has started from 0 again."""
+    """A counter, interpolated between its readings. A lower reading means that the counter restarted from 0."""
 
     def __init__(self, readings: Iterable[tuple[int, int]]) -> None:
         self._times: list[int] = []
@@ -114,12 +114,13 @@ class Counter:
         return v0 + (v1 - v0) * (at_ns - t0) // (t1 - t0)
 
     def between(self, start_ns: int, end_ns: int) -> int:
-        """Return the growth. The growths of adjacent intervals sum to that of the whole exactly."""
+        """Return the growth in an interval. The growths of adjacent intervals sum exactly to the growth of their
+        union."""
         return self.at(end_ns) - self.at(start_ns)
 
 
 def read(lines: Iterable[str]) -> SampledHost | None:
-    """Read the lines of a sampler; None without a sample. A line that is cut or has another form is damaged."""
+    """Read the lines of a sampler; None without a sample. Counts truncated and malformed lines."""
     host: SampledHost | None = None
     open_processes: dict[int, SampledProcess] = {}
     damaged_lines = 0
@@ -143,7 +144,7 @@ def read(lines: Iterable[str]) -> SampledHost | None:
 
 
 def _describe(found: SampledHost, line: JsonMap, known: dict[int, SampledProcess]) -> None:
-    """Add a process, or its description as another program; with another start it is a new process."""
+    """Add a process, or update its description after an exec. A known PID with another start is a new process."""
     names = ("pid", "parent", "start_ns", "name", "main_class", "executor")
     process = SampledProcess(*(line[name] for name in names))
     before = known.get(process.pid)
@@ -158,7 +159,7 @@ def _sample(host: SampledHost, line: JsonMap, known: Mapping[int, SampledProcess
     """Add the readings of one point in time; return False for a damaged line."""
     at_ns, net, disk = line["t"], line["net"], line["disk"]
     readings = {pid: counters for pid, counters in line["p"].items() if pid.isdecimal()}
-    # the fields of `ProcessSample`, but two counters for `at_ns` and `cpu_ns`; CPU times and memory are always known
+    # fields of `ProcessSample`, with user and system time instead of `at_ns` and `cpu_ns`; the first four are known
     most = len(fields(ProcessSample))
     whole = all(6 <= len(counters) <= most and None not in counters[:4] for counters in readings.values())
     if len(readings) < len(line["p"]) or not whole or len(line["gpu"]) != len(host.gpus):
@@ -206,4 +207,4 @@ LINES: dict[str, Members] = {
         {"pressure": _PAIR},
     ),
 }
-"""Kind of a line -> its members."""
+"""Kind of a line -> the JSON shape of its members."""

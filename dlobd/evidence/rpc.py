@@ -1,5 +1,5 @@
 """Reads calls of Hadoop's RPC clients inside Spark's JVMs. ProtobufRpcEngine2 logs two lines per call, in the calling
-thread: at its begin, before the connection, and at its answer.
+thread: before it connects, and at the response.
 
     19: Call -> /127.0.0.1:8020: getListing "/user"
     19: Response <- localhost/127.0.0.1:8020: getListing
@@ -36,10 +36,10 @@ _OF_SEVERAL = frozenset({"getDelegationToken", "renewDelegationToken", "cancelDe
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call that was answered, or failed with an exception."""
+    """A call with a response or an exception."""
 
     method: str
-    path: str  # of the file; empty without one
+    path: str  # path of the file; empty without a file
     thread: str
     start_ns: int
     end_ns: int
@@ -51,7 +51,7 @@ class Call:
 
 
 def calls(lines: Iterable[LogLine]) -> list[Call]:
-    """Return the answered calls of one JVM, by their start. A thread makes one call at a time."""
+    """Return the completed calls of one JVM, sorted by start. A thread makes one call at a time."""
     found: list[Call] = []
     open_: dict[str, tuple[LogLine, re.Match[str]]] = {}
     for line in lines:

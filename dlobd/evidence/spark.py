@@ -34,7 +34,7 @@ _SPLIT = re.compile(r"Task \(TID (\d+)\) input split: hdfs://[^/]+(/.*):(\d+)\+(
 
 @dataclass(slots=True)
 class Task:
-    """One attempt of a task by the driver's log; `index` is the number of its partition in the stage."""
+    """One attempt of a task in the driver's log. `index` is the number of its partition in the stage."""
 
     id: int
     stage: int
@@ -52,7 +52,7 @@ class Job:
     name: str
     start_ns: int
     end_ns: int | None = None
-    stages: dict[int, list[int]] = field(default_factory=dict)  # begin of each stage, and time of its task set
+    stages: dict[int, list[int]] = field(default_factory=dict)  # stage ID -> its start, and time of its task set
     tasks: list[Task] = field(default_factory=list)
 
 
@@ -67,12 +67,12 @@ class LostExecutor:
 
 @dataclass(slots=True)
 class DriverLog:
-    """Named points of the driver's JVM, its jobs, and the uploads of its staging directory."""
+    """Named points of the driver's JVM, its jobs, and the uploads to its staging directory."""
 
     points: dict[str, LogLine] = field(default_factory=dict)
     jobs: list[Job] = field(default_factory=list)
     registered: dict[str, LogLine] = field(default_factory=dict)
-    uploads: list[tuple[LogLine, str, int]] = field(default_factory=list)  # begin, HDFS path, next line's time
+    uploads: list[tuple[LogLine, str, int]] = field(default_factory=list)  # first line, HDFS path, next line's time
     errors: list[str] = field(default_factory=list)
     lost: list[LostExecutor] = field(default_factory=list)
     gone: dict[str, int] = field(default_factory=dict)  # executor ID -> time of its loss, for any reason
@@ -150,14 +150,15 @@ def driver(lines: Sequence[LogLine]) -> DriverLog:
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """The times at which the ApplicationMaster requests containers, as in Spark 4.3."""
+    """The schedule of the ApplicationMaster's container requests, as in Spark 4.3."""
 
     from_ns: int
-    first_pause_ns: int  # the pauses double from it while containers are missing
+    first_pause_ns: int  # pauses double while containers are missing
     longest_pause_ns: int
 
     def around(self, at_ns: int) -> tuple[int, int]:
-        """Return its last request before `at_ns`, if any, and its next request; else the first request twice."""
+        """Return the times of the last request before `at_ns` and of the next request; both are equal before the first
+        request."""
         before_ns, next_ns, pause_ns = self.from_ns, self.from_ns, self.first_pause_ns
         while next_ns < at_ns and pause_ns > 0:
             before_ns, next_ns = next_ns, next_ns + min(pause_ns, self.longest_pause_ns)
@@ -184,7 +185,7 @@ class AmLog:
         return self.requests[0] if self.requests else None
 
     def requested_before(self, at_ns: int | None) -> int | None:
-        """Return the time of the last request before the allocation of a container, or of the first request."""
+        """Return the time of the last request until `at_ns`, or of the first request if none precedes it."""
         made = [line.at_ns for line in self.requests]
         return max((ns for ns in made if at_ns is not None and ns <= at_ns), default=made[0] if made else None)
 
@@ -231,9 +232,9 @@ class ExecutorLog:
     finished: dict[int, int] = field(default_factory=dict)  # failed and killed tasks included
     splits: dict[int, Split] = field(default_factory=dict)  # by TID
     running: dict[int, int] = field(default_factory=dict)
-    python: dict[int, int] = field(default_factory=dict)  # time before a task's Python function runs
+    python: dict[int, int] = field(default_factory=dict)  # start of a task's Python execution
     deserialised: dict[int, int] = field(default_factory=dict)  # time at which a task requests its first broadcast
-    broadcasts: list[tuple[int, int]] = field(default_factory=list)  # begin and end of each broadcast that a task read
+    broadcasts: list[tuple[int, int]] = field(default_factory=list)  # start and end of each broadcast that a task read
     functions: list[tuple[int, int]] = field(default_factory=list)  # from a task's broadcast to its Python function
 
 
@@ -241,7 +242,7 @@ def executor(lines: Iterable[LogLine]) -> ExecutorLog:
     """Read one executor's log."""
     log = ExecutorLog()
     reading: dict[tuple[str, str], int] = {}
-    read: dict[str, int] = {}  # thread of a task -> time at which it had its first broadcast
+    read: dict[str, int] = {}  # thread of a task -> time at which it received its first broadcast
     for line in lines:
         log.first = log.first or line
         message = line.message

@@ -37,7 +37,7 @@ class Topology:
 
     @classmethod
     def of(cls, job: Mapping[str, object], by_hand: bool = False, external: bool = False) -> Topology:
-        """Return the topology of a job. A job without a scheduler is of a version that had only YARN."""
+        """Return the topology of a job. A job without a scheduler ran on YARN."""
         scheduler = str(job.get("scheduler", "yarn"))
         on_yarn = Placement.YARN_CLUSTER if job.get("deploy_mode") == "cluster" else Placement.YARN_CLIENT
         placement = on_yarn if scheduler == "yarn" else _WITHOUT_YARN.get(scheduler, Placement.STANDALONE)
@@ -60,7 +60,7 @@ class Topology:
 
     @property
     def layers(self) -> frozenset[str]:
-        """The layers that take part."""
+        """The layers that can have time in this run."""
         if not self.has_spark:
             return frozenset((LAUNCHER, TENSORFLOW, CHANNEL))
         absent = {YARN: not self.has_yarn, USER: not self.user_script}

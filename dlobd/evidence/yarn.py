@@ -1,4 +1,4 @@
-"""An application and its containers by the logs of the ResourceManager and the NodeManagers."""
+"""Reads an application and its containers from the logs of the ResourceManager and the NodeManagers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dlobd.evidence.log4j import LogLine
 
 # container IDs have an epoch after a restart of the ResourceManager: container_e01_<timestamp>_...
 CONTAINER = re.compile(r"\bcontainer_(?:e\d+_)?(\d+_\d+)_(\d+)_\d+\b")
-"""Groups: timestamp and number of the application, and the attempt."""
+"""Pattern of a container ID. Groups: timestamp and number of the application, and the attempt."""
 _ATTEMPT = re.compile(r"\bappattempt_\d+_\d+_(\d+)\b")
 
 
@@ -23,7 +23,7 @@ def attempt_of(container: str) -> int:
 
 
 class Attempts:
-    """The attempts of one application. The container with the first ID of an attempt is its ApplicationMaster's."""
+    """The attempts of one application. The container with the lowest ID runs the ApplicationMaster."""
 
     def __init__(self, containers: Iterable[str]) -> None:
         self._ams: dict[int, str] = {}
@@ -53,7 +53,7 @@ class Marks:
     source: dict[str, str] = field(default_factory=dict)
 
     def put(self, name: str, line: LogLine) -> None:
-        """Keep the first line of a name."""
+        """Store a line, unless the name has an earlier line."""
         if name not in self.at:
             self.at[name] = line.at_ns
             self.source[name] = f"{line.source}: {line.message[:120]}"
@@ -65,7 +65,7 @@ class LostNode:
 
     at_ns: int
     node: str  # host:port of its NodeManager
-    patience: str  # in the words of the ResourceManager: 30 secs
+    patience: str  # timeout, as the ResourceManager logs it: 30 secs
 
 
 @dataclass(slots=True)
@@ -124,7 +124,7 @@ def life(resourcemanager: Iterable[LogLine], nodemanagers: Iterable[LogLine], ap
         elif line.logger.endswith("RMContainerImpl") and (state := _RM_CONTAINER.search(line.message)):
             marks = container_of(line.message)
             if marks:
-                # the ResourceManager learns RUNNING one heartbeat late: the NodeManager's own line counts
+                # the ResourceManager logs RUNNING one heartbeat late: the NodeManager's line counts
                 marks.put({"RUNNING": "RM_RUNNING"}.get(state[2], state[2]), line)
         elif line.level in ("WARN", "ERROR"):
             result.diagnostics.append(line.message)
@@ -141,7 +141,7 @@ def life(resourcemanager: Iterable[LogLine], nodemanagers: Iterable[LogLine], ap
             continue
         if marks := container_of(line.message):
             marks.put(name, line)
-    # the scheduler logs no end of a reservation that it drops because another node has room, and charges nothing
+    # a dropped reservation has no end in the log, and is not charged
     for name, marks in list(result.containers.items()):
         if "RESERVED" in marks.at and "ALLOCATED" not in marks.at:
             del result.containers[name]

@@ -1,4 +1,4 @@
-"""Contract of a rule: it reads the context of a run, and returns a candidate finding or None."""
+"""Types of rules: a rule reads the context of a run, and returns a candidate finding or None."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from dlobd.record.resources import CoreWaits, EnvironmentCache
 from dlobd.schema import Attribution, Runnable, Segment, Span, Trace
 
 MOST_NAMES = 4
-"""Number of span names in the evidence of a finding."""
+"""Largest number of span names in the evidence of a finding."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """Input of a rule. `core_waits` and `environment_cache` are those members of run.json."""
+    """Input of a rule. `core_waits` and `environment_cache` are members of run.json."""
 
     evidence: Evidence
     chosen: Runnable
@@ -55,7 +55,7 @@ class Context:
             ancestor = self.outer.get(ancestor.id)
 
     def time(self, ns: int) -> str:
-        """Return a time and its share of the wall time: `3.2 s (9.4 %)`."""
+        """Format a time with its percentage of the wall time: `3.2 s (9.4 %)`."""
         length = f"{ns / 1e9:.1f} s" if ns >= 100_000_000 else f"{ns / 1e6:.0f} ms"
         return f"{length} ({100 * ns / self.trace.wall_ns:.1f} %)"
 
@@ -85,7 +85,7 @@ Finder = Callable[[Context], Candidate | None]
 
 @dataclass
 class WallShare:
-    """The share of the wall time that belongs to some spans."""
+    """The wall time of a selection of spans."""
 
     ns: int = 0
     uncertain_ns: int = 0
@@ -104,7 +104,7 @@ class WallShare:
 
     @property
     def evidence(self) -> tuple[str, ...]:
-        """The largest entries, one line per entry."""
+        """One line for each of the largest times: layer, span, time, quality and source."""
         lines = []
         for key, ns in self.lengths.most_common(MOST_NAMES):
             layer, name, how, source = key
@@ -116,7 +116,7 @@ class WallShare:
 
 
 def wall_share(context: Context, wanted: Callable[[Span, bool], bool]) -> WallShare:
-    """Sum the wall time of wanted spans. The second argument of `wanted` is that of `Retain`."""
+    """Sum the wall time of wanted spans. `wanted` has the arguments of `Retain`."""
     share = WallShare()
     for segment in context.attribution.segments:
         if segment.span is not None and wanted(segment.span, segment.kind != "span"):

@@ -19,19 +19,20 @@ from dlobd.schema import Experiment, Span
 from dlobd.spans import CHECKPOINT, STEP
 
 SHORT_STEP_NS = 10_000_000
-"""Much of a shorter step does not depend on the number of samples: a call into TensorFlow, messages of collectives."""
+"""Threshold of a short step: fixed costs dominate it, such as the call into TensorFlow and messages of collectives."""
 
 SMALL_BATCH = 32
-"""Samples per worker. The size of a larger batch is a decision about training, not about overhead."""
+"""Threshold of a small batch, in samples per worker. A larger batch is a decision about training, not about
+overhead."""
 
 WORTH_NS = 1_000_000
 """Smallest saving that is reported."""
 
 LARGER = 10
-"""Factor of the batch size that the bound of short steps assumes, with steps as long as before."""
+"""Factor of the batch size in the bound of the finding short-steps, which assumes the same duration of a step."""
 
 MOST = Fraction(2, 3)
-"""Least share of the lost time that makes the last rank a straggler; below it ranks take turns."""
+"""Least fraction of the ranks' waiting time that a straggler causes. Below it, several ranks are late in turn."""
 
 MUCH_LONGER = 3
 """Duration of an outlier, as a multiple of the median."""
@@ -45,11 +46,12 @@ COLD = Rule(
     "the next run is as slow; then the disk is not the cause",
     at_least_ns=5 * S // 2,
 )
-"""The same import of TensorFlow took 2.5 s with its files in memory, and 25 s without."""
+"""The same import of TensorFlow took 2.5 s with its files in the page cache, and 25 s without."""
 
 
 def checkpoints(context: Context) -> Candidate | None:
-    """Find the time that fewer checkpoints save. The excess of an outlier has another cause."""
+    """Find the time that fewer checkpoints would save. The excess duration of outliers has another cause, and is
+    kept."""
     every = [span for span in context.trace.spans if span.kind is CHECKPOINT]
     usual_ns = round(statistics.median(span.end_ns - span.start_ns for span in every)) if every else 0
 
@@ -90,8 +92,8 @@ def cold_start(context: Context) -> Candidate | None:
 def straggler(context: Context) -> Candidate | None:
     """Find a rank that is the last in most collectives, in start-up or step after step.
 
-    Its cost is the time between the last but one rank and itself. Checkpoints and evaluations, which it does for all
-    ranks, are not counted: they have findings of their own."""
+    Its cost is the time from the entry of the second-to-last rank until its own. Its checkpoints and evaluations, which
+    all ranks need, have separate findings and do not count."""
     groups = context.what_if.members
     pauses = [span for span in context.trace.spans if span.kind.pauses_training]
     late: Counter[str] = Counter()
@@ -121,7 +123,7 @@ def straggler(context: Context) -> Candidate | None:
         ns,
         (
             f"{lane} on {host} was the last of all ranks at {times[lane]} of {len(groups)} collectives",
-            f"it caused {ns / 1e9:.3f} of the {sum(late.values()) / 1e9:.3f} s that ranks waited for the last rank",
+            f"{lane} caused {ns / 1e9:.3f} of the {sum(late.values()) / 1e9:.3f} s that ranks waited for the last rank",
         ),
         f"check cores, disk, memory and other processes of {host}, the node of {lane}; or use an exchange without "
         'waits (exchange = "ps-async")',
@@ -180,7 +182,7 @@ def contention(context: Context) -> Candidate | None:
         ),
         "stop other work on these nodes, or isolate the CPU of containers with cgroups "
         "(yarn.nodemanager.linux-container-executor.cgroups.strict-resource-usage=true)",
-        "those processes belong to your job, started outside of YARN containers",
+        "those processes belong to your job, but run outside of YARN containers",
         saves_ns=held_up_ns,
         uncertain_ns=max(0, whole.waiting_ns - whole.waiting_lo_ns),
     )
@@ -194,11 +196,11 @@ FINDERS: dict[str, Finder] = {
     "short-steps": short_steps,
     "contention": contention,
 }
-"""Rules by the code of their finding; docs/findings.md has a section about each."""
+"""Code of a finding -> its rule; docs/findings.md has a section per finding."""
 
 
 def findings(context: Context) -> list[Finding]:
-    """Return findings above noise before others, and the largest saving first."""
+    """Return the findings: findings above noise first, and larger savings before smaller savings."""
     measured = context.evidence.document(files.NOISE)
     earlier_walls_ns = (measured.get("earlier_walls_ns") if measured else None) or ()
     noise_ns = noise.noise_ns(earlier_walls_ns, context.trace.wall_ns)

@@ -1,7 +1,7 @@
-"""Table of rules about certain kinds of spans: sentence, setting, and the time that stays in any context.
+"""Table of rules about kinds of spans: sentence, remedy, and the time of a span that no setting removes.
 
-The rows of `dlobd.spans` say which kinds of spans and which named waits support a finding. A rule takes these spans out
-of the trace, except for the time of each span that stays in any context.
+The rows of `dlobd.spans` have the findings of each kind of span and named wait. A rule removes the spans of its finding
+from the trace, except for the time of each span that no setting removes.
 
 `find.py` has the order, the smallest reported saving and the noise test.
 """
@@ -30,8 +30,8 @@ class Rule:
     sentence: the finding; `{time}` stands for its time and share of the wall time.
     inside: only spans inside a span of one of these kinds count.
     outside: spans inside a span of one of these kinds do not count.
-    at_least_ns: time of each span that stays in any context.
-    helps: False if the experiment has the remedy already.
+    at_least_ns: time of each span that no setting removes.
+    helps: returns False if the experiment has the remedy already.
     """
 
     finding: str
@@ -45,7 +45,7 @@ class Rule:
     helps: Callable[[Experiment], bool] | None = None
 
     def __call__(self, context: Context) -> Candidate | None:
-        """Return the candidate finding; None if no wall time is involved, or if the setting is there already."""
+        """Return the candidate finding; None if it has no wall time, or if the experiment has the remedy already."""
         if self.helps and isinstance(context.chosen, Experiment) and not self.helps(context.chosen):
             return None
 
@@ -180,13 +180,13 @@ RULES = (
         "Steps waited {time} for their next batch to be decoded or augmented.",
         'use augment = "none", more threads for the input (executor_cores, inter_op_threads), or records that need no '
         "decoding",
-        "any input is slower than these short steps; if input threads take cores from steps, more time can be saved",
+        "no input can keep up with such short steps; more time can be saved if input threads take cores from steps",
         outside=(EVALUATE,),
     ),
     Rule(
         "exchange",
         "channel",
-        "Ranks waited {time} for the gradients of other ranks in transit.",
+        "Ranks waited {time} for gradients in transit from other ranks.",
         'use a faster channel (channel = "rdma" with such a device, "shm" on one host) or another exchange. A larger '
         "batch_size also helps, because it needs fewer exchanges",
         "interleaved runs with another channel show no difference; then packing and summing take the time",

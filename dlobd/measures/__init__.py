@@ -1,1 +1,1 @@
-"""Measures: the numbers of run.json beside the split of the wall time, each from evidence and the attribution. Pure."""
+"""Computes the figures of run.json besides the breakdown by layer, from evidence and attribution. Pure."""

@@ -1,12 +1,12 @@
 """Splits the wall time by the state of its threads: on a core, waiting for a core, or blocked. Pure.
 
-The kernel counts for each thread its time on a core and its time in the run queue; in all other time it is blocked. The
-attributed wall time is one chain of lanes, and at each instant one thread executes the lane: so these three states and
-the unknown rest partition the wall time. Counters are read at intervals. If a counter grows by G between two readings
-at an interval of L, then o nanoseconds of a layer in between contain at least G - (L - o) of it and at most G; the
-result is in proportion. Time of a process's other threads is thread time, and no part of the wall time.
+The kernel counts each thread's time on a core and in the run queue; at all other times the thread is blocked. The
+attributed wall time is one critical path through the lanes, and one thread executes a lane at each instant. So these
+three states and the unknown rest partition the wall time. If a counter grows by G between two readings at an interval
+of L, then o nanoseconds of a layer between them contain G * o / L, at least G - (L - o), and at most G and o. Time of a
+process's other threads is not part of the wall time.
 
-Delay by other processes: the run's waiting, times the share of foreign processes in the machine's CPU time meanwhile.
+Delay by other processes: the run's waiting time, times the fraction of the machine's CPU time that they used meanwhile.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from dlobd.record.resources import CoreWaits, LaneTime, LayerWaits
 from dlobd.schema import Segment
 
 HELD_UP = 0.02
-"""Share of the wall time. Runs delayed longer by other processes are busy. Quiet runs vary by a multiple of it."""
+"""Threshold of a busy machine: other processes' delay as a fraction of the wall time. Quiet runs vary by more."""
 
 Pieces = list[tuple[Segment, Carrier | str]]
 
 
 def core_waits(evidence: Evidence, segments: Sequence[Segment], window: Window) -> CoreWaits | None:
-    """Return the member `core_waits` of run.json, by the segments of the attribution; None without counters."""
+    """Return the member `core_waits` of run.json, from the segments of the attribution; None without counters."""
     known = Carriers(evidence)
     if not known.any:
         return None
@@ -95,7 +95,7 @@ def _split(pieces: Pieces, unknown: Tally[str] | None = None) -> dict[str, int]:
 
 
 def _by_others(evidence: Evidence, pieces: Pieces, window: Window) -> tuple[int | None, int | None]:
-    """Return the CPU time of foreign processes and the wait for their cores; None if unknown."""
+    """Return the CPU time of foreign processes and the run's wait for the cores they used; None if unknown."""
     host = evidence.resources
     topology = evidence.topology
     if host is None or topology.external or topology.by_hand or len(host.samples) < 2:

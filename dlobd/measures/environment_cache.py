@@ -1,7 +1,8 @@
-"""Computes the share of a run's environment that was in the page cache at its start. Pure.
+"""Computes the fraction of a run's environment that was in the page cache at its start. Pure.
 
-A job reads its files through the page cache. So the bytes that it needs of a file are those in the page cache after the
-job; of TensorFlow's libraries that is less than half. The result is the share of them that was there before.
+A job reads its files through the page cache. So it needs the bytes that are in the page cache after the job, for
+TensorFlow's libraries less than half. The result is the fraction of these bytes that were in the page cache before the
+job.
 """
 
 from __future__ import annotations
@@ -47,6 +48,6 @@ def _part(name: str, before: Resident | None, after: Resident | None) -> Environ
     if before is None or after is None:
         return EnvironmentPart(name, None, None, None, None)
     needed = after["resident_bytes"]
-    there = min(before["resident_bytes"], needed)  # a kernel short of memory may have dropped some since
+    there = min(before["resident_bytes"], needed)  # a kernel short of memory may have evicted some during the job
     state = None if needed < USED_BYTES else cache_state(there / needed)
     return EnvironmentPart(name, state, after["total_bytes"], before["resident_bytes"], needed)

@@ -1,8 +1,8 @@
-"""Epochs, their test accuracy, and the time to a target accuracy on two clocks. Pure.
+"""Computes epochs, their test accuracy, and the time to a target accuracy on two clocks. Pure.
 
 One clock starts with the window, at submit. The other starts at the first touch of the data, as MLPerf's does, which
 leaves initialisation out (https://github.com/mlcommons/training_policies/blob/master/training_rules.adoc). Both stop
-when the evaluation that reached the target has ended; evaluations before it are within.
+when the evaluation that reached the target has ended; earlier evaluations are included.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ def epochs(evidence: Evidence) -> tuple[Epoch, ...]:
 
 
 def first_touch(evidence: Evidence) -> Event | None:
-    """Return the first open of a training file, by the NameNode's audit log, else by the executors and ranks."""
+    """Return the first open of a training file, from the NameNode's audit log, else from records of executors and
+    ranks."""
     since_ns, opened = evidence.window["exec_ns"], [a for a in evidence.hdfs.audits if a.command == "open"]
     opens = [line.at_ns for line in opened if line.at_ns >= since_ns and _of_training(evidence, line.path)]
     if opens:
@@ -80,7 +81,8 @@ def _reads(evidence: Evidence) -> Iterator[Event]:
 def time_to_accuracy(
     target: float, found: Sequence[Epoch], start_ns: int, touched: Event | None, recorded: bool = True
 ) -> TimeToAccuracy | None:
-    """Return the time to accuracy on both clocks; None without a target. `recorded`: True if the chief has marks."""
+    """Return the time to accuracy on both clocks; None without a target. `recorded`: True if the chief recorded
+    spans."""
     if not target:
         return None
     tested = [(epoch, epoch.test_accuracy) for epoch in found if epoch.test_accuracy is not None]
@@ -92,5 +94,5 @@ def time_to_accuracy(
     if best:
         why = f"the best test accuracy was {best[1]:.4f}, after epoch {best[0].epoch}"
     else:
-        why = "no epoch was evaluated" if recorded else "nothing was recorded of the epochs"
+        why = "no epoch was evaluated" if recorded else "no epoch was recorded"
     return TimeToAccuracy(target, None, None, None, why)

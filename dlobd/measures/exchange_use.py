@@ -1,4 +1,4 @@
-"""Computes each rank's time of gradient exchange, and its overlap with computing. Pure."""
+"""Computes each rank's gradient exchange time, and its overlap with computing. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ def exchange_use(evidence: Evidence) -> tuple[ExchangeUse, ...]:
 
 
 def overlap(compute_ns: int, exchange_ns: int, steps_ns: int) -> float | None:
-    """Return (M + P - U) / min(M, P), at least 0, after Hashemi et al. 2019 (TicTac); None if M or P took no time."""
+    """Return (M + P - U) / min(M, P), at least 0 (Hashemi et al. 2019, TicTac), for compute, exchange and step times M,
+    P and U; None if M or P is 0."""
     shorter_ns = min(compute_ns, exchange_ns)
     return max(0.0, (compute_ns + exchange_ns - steps_ns) / shorter_ns) if shorter_ns > 0 else None
 

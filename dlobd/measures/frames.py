@@ -27,7 +27,7 @@ Row = dict[str, object]
 
 
 def _columns(text: str) -> dict[str, str]:
-    """Read name -> type from lines such as `int64: start_ns end_ns`."""
+    """Parse column names and types from lines such as `int64: start_ns end_ns`."""
     lines = (line.strip().partition(": ") for line in text.strip().splitlines())
     return {name: kind for kind, _, names in lines for name in names.split()}
 
@@ -85,7 +85,7 @@ RESOURCES = _columns("""
 """)
 """Columns of `RunBundle.resources`. A row of the role `host` is the whole machine, without a PID.
 
-`memory_bytes` is in use, of a process its resident set. Other figures than those of GPUs are sums since its start."""
+`memory_bytes` is memory in use, or a process's resident set. Counters are totals since the start, except for GPUs."""
 
 
 class RunBundle:
@@ -138,7 +138,7 @@ class RunBundle:
             for span in self.trace.spans
             if span.layer == "tensorflow"
             and span.call is not None
-            # no other collective with a number, such as an agreement of the ranks between steps
+            # excludes other numbered collectives, such as an agreement of the ranks between steps
             and span.rendezvous in ("", f"{kinds.STEP_RENDEZVOUS} {span.call}")
         ]
         return self._frame(rows, STEPS).sort_values(["role", "index", "step"], ignore_index=True)
@@ -172,7 +172,7 @@ class RunBundle:
         return frame.sort_values(["at_ns", "role", "index", "pid"], ignore_index=True)
 
     def _frame(self, rows: list[Row], columns: dict[str, str]) -> pd.DataFrame:
-        # pandas stores texts as Arrow's if pyarrow is installed, which rejects half of a surrogate pair
+        # pandas with pyarrow stores texts in Arrow, which rejects half of a surrogate pair
         written = [
             {k: v.encode(errors="backslashreplace").decode() if isinstance(v, str) else v for k, v in row.items()}
             for row in rows
@@ -196,7 +196,7 @@ class RunBundle:
 
 def _passed(row: LayerWaits | None, ns: int) -> dict[str, int | None]:
     names = ("on_core_ns", "waiting_ns", "blocked_ns", "unknown_ns")
-    if row is None:  # there are no counters, or the layer has no wall time
+    if row is None:  # no counters, or no wall time in the layer
         return dict.fromkeys(names, None if ns else 0)
     return {name: getattr(row, name) for name in names}
 

@@ -1,4 +1,4 @@
-"""Lists the Python packages that each process imported, the importer of each, and the time. Pure."""
+"""Lists the Python packages that each process imported, with importer and time. Pure."""
 
 from __future__ import annotations
 

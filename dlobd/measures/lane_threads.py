@@ -1,6 +1,6 @@
-"""The threads that execute a lane, and their counters over time, by which `core_waits` splits the wall time. Pure.
+"""Finds the threads that execute a lane, with their counters over time, for `core_waits`. Pure.
 
-The sampler of dlobd's machine reads all processes of the run there; each Python process reads itself, on any host.
+The sampler reads all processes of the run on dlobd's machine; each Python process reads its own counters, on any host.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ OF_DLOBD = "dlobd's own process"
 
 Window = tuple[int, int]
 Reading = tuple[int, int, int]
-"""A time, and the nanoseconds on a core and waiting for a core until then."""
+"""A time, and the nanoseconds on a core and waiting for a core until that time."""
 
 
 class Carrier:
-    """The threads that execute a lane by turns, with readings of their sums."""
+    """The threads that execute a lane in turn, with readings of their summed counters."""
 
     def __init__(self, processes: Sequence[Sequence[Reading]]) -> None:
         self.times = sorted({at_ns for readings in processes for at_ns, _, _ in readings})
@@ -53,13 +53,14 @@ class Carrier:
             index += 1
 
     def stretch(self, index: int) -> tuple[int, int, int]:
-        """Return the duration of an interval between readings, and its time on a core and waiting, at most as long."""
+        """Return the duration of an interval between readings, and its time on a core and waiting, capped at the
+        duration."""
         length_ns = self.times[index + 1] - self.times[index]
         on_core_ns = min(self._grown[index][0], length_ns)
         return length_ns, on_core_ns, min(self._grown[index][1], length_ns - on_core_ns)
 
     def waiting_ns(self, start_ns: int, end_ns: int) -> int:
-        """Return the wait for a core in [start, end), in proportion."""
+        """Return the wait for a core in [start, end), interpolated between readings."""
         return sum(
             waiting_ns * overlap_ns // length_ns
             for index, overlap_ns in self.overlaps(start_ns, end_ns)
@@ -68,7 +69,7 @@ class Carrier:
 
 
 class Carriers:
-    """The carriers of all lanes, by samples of dlobd's machine and by recorded counters of Python processes."""
+    """The carriers of all lanes, from samples of dlobd's machine and from recorded counters of Python processes."""
 
     def __init__(self, evidence: Evidence) -> None:
         self._evidence = evidence
@@ -92,7 +93,7 @@ class Carriers:
         self._alone = [row for row in self._sampled if id(row[0]) not in twins]
         for process, role, index in self._alone:
             self._by_role[role, index].append(_readings(process, None))
-        if evidence.topology.driver_in_container:  # its JVM is the driver's JVM
+        if evidence.topology.driver_in_container:  # the ApplicationMaster's JVM is the driver's
             self._by_role["driver", 0] += self._by_role["application-master", 0]
         self._matched = matched
         for key, several in self._by_role.items():
@@ -142,7 +143,7 @@ class Carriers:
         return tuple(sorted(rows, key=lambda row: (row.role, row.index, row.pid)))
 
     def pressure(self, window: Window) -> tuple[Pressure, ...]:
-        """Return the stalls of each host's tasks."""
+        """Return the pressure stall times of each host."""
         stalls: dict[str, list[tuple[int, tuple[int, int]]]] = defaultdict(list)
         for recorded in self._recorded:
             stalls[recorded.process.host] += [(use.at_ns, use.pressure) for use in recorded.uses if use.pressure]
@@ -182,11 +183,12 @@ _COLUMNS = (
     *("lane_on_core_ns", "lane_waiting_ns", "threads_on_core_ns", "threads_waiting_ns"),
     *("threads_cpu_ns", "read_bytes", "major_faults", "block_io_ns"),
 )
-"""Counters of a `ProcessSample`, in the order of those of a `Use`."""
+"""Counters of a `ProcessSample`, in the order of the counters of a `Use`."""
 
 
 def _merged(sampled: SampledProcess | None, recorded: RecordedProcess | None) -> dict[str, list[tuple[int, int]]]:
-    """Return the counters of one process over time, from both readers; each was 0 at its start."""
+    """Return the counters of one process over time, from the sampler and from the process itself. Each counter was 0 at
+    the process's start."""
     found: dict[str, list[tuple[int, int]]] = {name: [] for name in _COLUMNS}
 
     def add(at_ns: int, values: Sequence[int | None]) -> None:
@@ -211,7 +213,7 @@ def _merged(sampled: SampledProcess | None, recorded: RecordedProcess | None) ->
 
 
 def _rising(readings: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return readings that never fall: the readings of two readers may be out of order by a little."""
+    """Return readings as their running maximum: readings of two readers may be slightly out of order."""
     ordered = list(readings)
     return [(at_ns, high) for (at_ns, _), high in zip(ordered, accumulate((v for _, v in ordered), max), strict=True)]
 

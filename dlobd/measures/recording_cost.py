@@ -1,7 +1,7 @@
-"""Computes the recording overhead of a run from its bundle: counted where possible, else estimated. Pure.
+"""Computes the recording overhead of a run from its bundle. Pure.
 
-Estimated is the number of spans times the cost of a span on the client's machine before the window
-(evidence/span_cost.json), along the attributed chain, and in the training loop of the slowest rank.
+Lines, bytes and flush times are counted. The time of spans on the critical path and in the longest training loop is
+estimated: their number times the cost of a span on the client's machine before the window (evidence/span_cost.json).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dlobd.schema import Segment, Span
 from dlobd.timeline.builder import OWN_MARK
 
 BUDGET = 0.01
-"""Largest share of the wall time, and of a training loop, that recording takes without a warning."""
+"""Largest fraction of the wall time, and of a training loop, that recording takes without a warning."""
 
 _ADDED_LOGS = (
     files.DRIVER_JVM_LOG,
@@ -81,7 +81,7 @@ def lost_lines(evidence: Evidence) -> int:
 
 
 def _on_chain(spans: Iterable[Span], segments: Iterable[Segment]) -> int:
-    """Count spans that began in wall time of their own lane. Other spans delayed nothing."""
+    """Count spans that began while their lane was on the critical path. Other spans caused no delay."""
     starts: dict[str, list[int]] = defaultdict(list)
     for span in spans:
         if span.source == OWN_MARK:

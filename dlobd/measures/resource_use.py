@@ -1,8 +1,8 @@
 """Computes a run's resource use by layer and by process, from samples of dlobd's machine. Pure.
 
 Each figure is the growth of a counter in a time interval; between two samples the counter is linear. The intervals of a
-layer are its segments of the attributed wall time, so that layers sum to the machine's figure exactly. Work of other
-lanes meanwhile is included: the figure is the load of the machine during the wall time of the layer.
+layer are its segments of the attributed wall time, so that layers sum to the machine's figure exactly. Concurrent work
+of other lanes is included: a figure is the load of the machine during the wall time of the layer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dlobd.record.resources import GpuUse, HostUse, LayerUse, ProcessUse, Resour
 from dlobd.schema import Segment
 
 OTHER = "other"
-"""The role of any other process, such as a shell."""
+"""The role of an unidentified process, such as a shell."""
 
 _IO = ("disk_read_bytes", "disk_written_bytes", "loopback_bytes", "net_received_bytes", "net_sent_bytes")
 _COUNTERS = ("cpu_busy_ns", *_IO)
@@ -102,7 +102,7 @@ def _host(found: SampledHost, counters: _Counters, window: Window) -> HostUse:
 
 
 def _within(found: SampledHost, window: Window) -> list[HostSample]:
-    """Return the samples of a window; the nearest sample if it is shorter than a period."""
+    """Return the samples of a window; the nearest sample if the window has none."""
     inside = [sample for sample in found.samples if window[0] <= sample.at_ns <= window[1]]
     return inside or [min(found.samples, key=lambda sample: abs(sample.at_ns - window[0]))]
 
@@ -146,7 +146,7 @@ def _unseen_ns(found: SampledHost) -> int:
             ended[process.parent].append(process)
 
     def seen_below_ns(process: SampledProcess) -> int:
-        """Return the sampled CPU time of its ended children, which it has reaped, or would have."""
+        """Return the sampled CPU time of the ended children of a process."""
         return sum(
             child.samples[-1].cpu_ns + max(child.samples[-1].reaped_ns, seen_below_ns(child))
             for child in ended[process.pid]
@@ -216,7 +216,8 @@ def with_roles(evidence: Evidence, found: SampledHost) -> Iterator[tuple[Sampled
 
 
 def _gpu_busy(found: SampledHost, index: int) -> Counter:
-    """Return the busy time of a GPU: its driver reports a share, which is taken for the time since the last sample."""
+    """Return the busy time of a GPU: its driver reports a percentage, which is applied to the time since the last
+    sample."""
     total_ns, readings = 0, [(found.samples[0].at_ns, 0)]
     for before, after in pairwise(found.samples):
         if gpu := after.gpus[index]:

@@ -1,9 +1,9 @@
 """Sums Spark's own metrics of its tasks, with the names and units of sparkMeasure's stage metrics. Pure.
 
-Names, units and sums are those of https://github.com/LucaCanali/sparkMeasure, `StageMetrics.aggregateStageMetrics`:
-times are whole milliseconds, nanoseconds are divided by 10^6 in each stage, and `resultSize` and `peakExecutionMemory`
-are the largest stage's. `elapsedTime` is from tasks, as in its task metrics. Failed tasks are included where Spark has
-metrics of them, as in Spark's own sums of a stage. Times of parallel tasks add up: they may exceed the wall time.
+Names, units and sums follow https://github.com/LucaCanali/sparkMeasure, `StageMetrics.aggregateStageMetrics`: times are
+whole milliseconds, nanoseconds are divided by 10^6 in each stage, and `resultSize` and `peakExecutionMemory` are maxima
+over stages. `elapsedTime` is from tasks, as in sparkMeasure's task metrics. Failed tasks with metrics are included, as
+in Spark's own sums of a stage. Times of parallel tasks add up: they may exceed the wall time.
 """
 
 from __future__ import annotations
@@ -67,19 +67,19 @@ def _metric(row: str) -> tuple[str, Metric]:
 
 
 METRICS: Mapping[str, Metric] = dict(map(_metric, _METRICS.strip().splitlines()))
-"""The metrics by sparkMeasure's names; in a run each is the sum over its stages, or the largest stage's."""
+"""The metrics by sparkMeasure's names; a run has the sum over its stages, or the maximum."""
 
 COUNTS: Mapping[str, Metric] = {
     "numStages": Metric("stages", "Stages with an ended task; each attempt counts."),
     "numTasks": Metric("tasks", "Ended tasks."),
     "elapsedTime": Metric("ms", "Time from the launch of the first task to the end of the last task."),
 }
-"""Metrics of the run that are no sums over `Task Metrics`."""
+"""Metrics of a run that are not sums over `Task Metrics`."""
 
 NANOSECONDS = ("executorCpuTime", "executorDeserializeCpuTime", "shuffleWriteTime")
 """Metrics that Spark writes in nanoseconds; all other times are in milliseconds."""
 LARGEST = ("resultSize", "peakExecutionMemory")
-"""Metrics whose value for a run is the largest stage's."""
+"""Metrics with the maximum over stages as the value of a run."""
 
 
 def spark_metrics(tasks: Sequence[TaskMetrics], calls: Mapping[tuple[int, int], str]) -> SparkMetrics | None:

@@ -1,4 +1,4 @@
-"""Quantiles of many values, such as the steps of a run."""
+"""Computes quantiles of many values, such as the durations of a run's steps."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ def element(ordered: Sequence[int], q: float) -> int | None:
 
 
 def quantile(ordered: Sequence[int], q: float) -> int | None:
-    """Return `element`; None for fewer than `fewest(q)` values, for which the maximum suffices."""
+    """Return `element`; None for fewer than `fewest(q)` values, which do not bound the quantile."""
     return element(ordered, q) if len(ordered) >= fewest(q) else None

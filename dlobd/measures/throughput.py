@@ -5,10 +5,10 @@
     jitter        1.4826 * median of the speeds' distances from their median
 
 of the steps after the first ten (`get_perf_timing` and `num_warmup_batches` in
-https://github.com/tensorflow/benchmarks/blob/master/scripts/tf_cnn_benchmarks/benchmark_cnn.py). There a step's time is
-that of one `Session.run`, whose graph takes its input from a queue. Here it lasts from the end of the previous step, so
-that it includes the wait for input and the loop itself. The chief's checkpoints and evaluations between two steps are
-left out, as there. The chief's marks suffice: a step is a collective of all ranks, and ends when the last rank joins.
+https://github.com/tensorflow/benchmarks/blob/master/scripts/tf_cnn_benchmarks/benchmark_cnn.py). There a step lasts as
+long as one `Session.run`, whose graph takes its input from a queue. Here a step lasts from the end of the previous
+step, so that it includes the wait for input and the loop itself. Both omit the chief's checkpoints and evaluations
+between two steps. The chief's spans suffice: a step is a collective of all ranks, and ends when the last rank joins.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAD_TO_DEVIATION = 1.4826
 """Ratio of standard deviation and median absolute deviation of normally distributed values."""
 
 PAUSES = (kinds.CHECKPOINT, kinds.EVALUATE, kinds.AGREE)
-"""Work of the chief between steps that is no part of training."""
+"""Work of the chief between steps that is not training."""
 
 
 def throughput(evidence: Evidence) -> Throughput | None:

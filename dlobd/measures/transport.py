@@ -42,7 +42,8 @@ def planes(experiment: Runnable, evidence: Evidence) -> tuple[Plane, ...] | None
 
 
 def spark_addresses(evidence: Evidence) -> tuple[str, ...]:
-    """Return the addresses of Spark's driver and executors by its event log; host names without a known address."""
+    """Return the addresses of Spark's driver and executors from its event log; a host's name if its address is
+    unknown."""
     known: dict[str, str] = evidence.document(files.HOSTS) or {}
     # a host may occur by its address and by its name
     return tuple(sorted({known.get(host, host) for host in evidence.event_log.hosts}))

@@ -1,1 +1,1 @@
-"""The record of a run, computed from its evidence, and the comparison of a stored record with it. Pure."""
+"""Computes the record of a run from its evidence, and compares a stored record with the result. Pure."""

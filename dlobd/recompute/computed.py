@@ -42,7 +42,7 @@ INTERRUPTED_LATE = "interrupted by the user or the system after the job had ende
 
 def computed(bundle: Bundle, experiment: Runnable) -> Computed:
     """Compute the members of run.json from a bundle's evidence; equal bundles give equal results. Raises BundleError if
-    nothing was submitted, or the description of the job is missing."""
+    the run was never submitted, or if its job description is missing."""
     evidence = Evidence(bundle.path)
     trace = assemble(evidence)
     attribution = attribute(trace)
@@ -131,7 +131,7 @@ def _rank(process: RecordedProcess, machine: Mapping[str, Any]) -> RankSteps:
     taken = process.steps()
     first = [span for span in taken if span.call == 0]
     ordered = sorted(span.end_ns - span.start_ns for span in taken if span.call and not span.truncated)
-    # only waits of the step loop: another thread takes blocks in advance, without a delay
+    # only waits of the step loop: the prefetching thread's waits delay no step
     waits = [span for name in (kinds.GET, kinds.AWAIT_BLOCK) for span in process.named(name) if not span.thread]
     return RankSteps(
         role=process.process.role,
@@ -179,12 +179,12 @@ def _metrics(evidence: Evidence) -> Metrics:
 
 
 def _finite(loss: float | None) -> float | None:
-    """Return None for a loss that is not a number, which JSON cannot express; the checks report it."""
+    """Replace a NaN or infinite loss, which JSON lacks, with None; a check reports it."""
     return loss if loss is not None and math.isfinite(loss) else None
 
 
 def summary_line(run: Computed) -> str:
-    """Return one line for progress: status and the largest layers."""
+    """Return a progress line: the status and the three largest layers."""
     layers = sorted(run.layers, key=lambda layer: -layer.ns)[:3]
     parts = ", ".join(f"{layer.layer} {layer.ns / 1e9:.1f} s" for layer in layers)
     return f"{run.status}: {parts}" if parts else run.status

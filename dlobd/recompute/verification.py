@@ -1,7 +1,7 @@
 """Verifies the files of a bundle by their hashes, and its report by recomputation from the evidence. Needs no cluster.
 
-Stored hashes detect a changed file. They are unkeyed: anybody can change a bundle and seal it again. A hash that was
-noted elsewhere detects that as well. Recomputation detects a run.json that does not match the raw evidence.
+Stored hashes detect a changed file. They are unkeyed: anybody can change a bundle and seal it again. An expected hash,
+kept outside the bundle, detects that as well. Recomputation detects a run.json that does not match the raw evidence.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dlobd.record.run import Check, Computed, Run
 from dlobd.schema import Runnable
 
 SHOWN = 5
-"""Number of differences of one kind that are listed."""
+"""Largest number of listed differences of one kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The result of a verification. `checks` are recomputed; empty if that failed."""
+    """The result of a verification. `checks` are recomputed; empty if the recomputation failed."""
 
     answers: tuple[Answer, ...]
     checks: tuple[Check, ...] = ()
@@ -48,8 +48,8 @@ class Verification:
 
 
 def verify(bundle: Bundle, against: str = "") -> Verification:
-    """Verify a bundle; `against` is its hash as it was noted elsewhere, if it was. Raises BundleError if run.json
-    cannot be read, or the run was never submitted."""
+    """Verify a bundle. `against` is an expected bundle hash; empty skips that comparison. Raises BundleError if
+    run.json is unreadable or the run was never submitted."""
     run = bundle.read()
     try:
         problems = bundle.verify()
@@ -59,7 +59,9 @@ def verify(bundle: Bundle, against: str = "") -> Verification:
     if against:
         found = str(bundle.digest)
         same = found == against.strip().lower()
-        answers.append(Answer("hash matches the noted hash", same, found if same else f"{found} instead of {against}"))
+        answers.append(
+            Answer("hash matches the expected hash", same, found if same else f"{found} instead of {against}")
+        )
     try:
         experiment = from_dict(asdict(run.configuration), "configuration of run.json")
     except DlobdError as error:
@@ -110,7 +112,7 @@ def _report(run: Run, computed: Computed) -> Answer:
 
 
 def _differences(path: str, stored: object, computed: object) -> Iterator[str]:
-    """Yield the leaves that differ, with their paths."""
+    """Yield a line for each value that differs, with its path."""
     if isinstance(stored, dict) and isinstance(computed, dict):
         for name in sorted(stored.keys() | computed.keys()):
             yield from _differences(f"{path}.{name}", stored.get(name), computed.get(name))

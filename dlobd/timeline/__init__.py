@@ -1,1 +1,1 @@
-"""From evidence to lanes: which spans follow one another, and which lane a wait is released by. One file a lane."""
+"""Builds lanes from evidence: the order of spans, and the lane that releases each wait. One module per kind of lane."""

@@ -1,6 +1,6 @@
-"""Finds the dated events of start-up and teardown, along the executor that was ready last.
+"""Finds the events of start-up and teardown with their times, for the executor that was ready last.
 
-Each event has its source and resolution; an event without a source is left out, never guessed.
+Each event has its source and resolution; an event without a source is omitted, never guessed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dlobd.timeline.ranks import Rank, last_executor
 from dlobd.tracing.clock import tick_ns
 
 RESOLUTIONS_NS = {RM_LOG: RESOLUTION_NS, NM_LOG: RESOLUTION_NS, DRIVER_LOG: RESOLUTION_NS, RM_REST: REST_RESOLUTION_NS}
-"""Resolutions of sources; 1 ns for all other sources except /proc."""
+"""Resolution of each source; 1 ns for all other sources except /proc."""
 
 Row = tuple[InstantKind, LogLine | Instant | int | None, str]
 """An event, its time or its record, and the source."""

@@ -1,4 +1,4 @@
-"""Builds the lane of the YARN application: from the submit RPC over the start of the ApplicationMaster to its end."""
+"""Builds the lane of the YARN application: from the submit RPC to the end of the application."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ RM_LOG = "RM log"
 NM_LOG = "NM log"
 RM_REST = "RM REST"
 REST_RESOLUTION_NS = 1_000_000
-"""REST has milliseconds."""
+"""Resolution of times in REST records."""
 
 
 def nm_heartbeat(evidence: Evidence) -> Details:
-    """Return the heartbeat of a NodeManager as fields of a span, with the period of the run's settings if known."""
+    """Return the heartbeat of a NodeManager as fields of a span, with the period from the run's settings if known."""
     settings = evidence.event_log.hadoop_settings
     set_ms = settings.get("yarn.resourcemanager.nodemanagers.heartbeat-interval-ms", "")
     if set_ms.isdigit():
@@ -50,7 +50,7 @@ def build(evidence: Evidence, host: str) -> list[Span]:
     python = evidence.driver_process
     until_ns = unregister or finished
     if evidence.topology.driver_in_container:
-        # the container's process is the driver: its start ends at the start of its Python
+        # the ApplicationMaster is the driver: its start-up ends when its Python starts
         kind = kinds.AM_RUNS_DRIVER
         until_ns = (max((span.end_ns for span in python.spans), default=None) if python else None) or until_ns
     else:
@@ -77,7 +77,7 @@ def _add_start(
         from_ns = python.process.start_ns if python else None
         registering_ns = None
     else:
-        # it registers, and requests containers immediately
+        # it requests containers immediately after it registers
         from_ns = running_ns or (am.requested.at_ns if am.requested else None)
         registering_ns = am.registering.at_ns if am.registering else None
     in_container = evidence.topology.driver_in_container
@@ -113,7 +113,7 @@ def _add_lost_attempt(
 
 
 def lost_attempts(evidence: Evidence) -> Iterator[str]:
-    """Yield a line for each attempt of the application that was repeated."""
+    """Yield a warning for each attempt of the application that was repeated."""
     for container in evidence.attempts.ams[:-1]:
         gone_ns, number = lost_ns(evidence, container), attempt_of(container)
         begun_ns = evidence.yarn.containers.get(container, Marks()).at.get("ALLOCATED")
@@ -162,12 +162,12 @@ def add_container_start(
         handed_ns = marks.get("ACQUIRED") or marks["ALLOCATED"]
         source = f"{RM_LOG}, {begun_source}"
         lane.log(kinds.LOCALISE_AND_START_CONTAINER, handed_ns, begun_ns, source, detail=what)
-    # the CapacityScheduler allocates when a node reports
+    # the CapacityScheduler allocates at a node's heartbeat
     more: Details = {"detail": what, **allocated_by}
     lane.log(kinds.ALLOCATE_CONTAINER, asked_ns, marks.get("ALLOCATED"), f"{asked_source}, {RM_LOG}", **more)
     _add_hand_out(lane, marks, what, asking)
     taken_ns = marks.get("ACQUIRED")
-    # the ResourceManager itself launches its AM's container; executors' are launched by the AM
+    # the ResourceManager launches the AM's container; the AM launches executors' containers
     launch = kinds.LAUNCH_AM_CONTAINER if what == "AM" else kinds.AM_LAUNCHES_CONTAINER
     lane.log(launch, taken_ns, marks.get("START_REQUEST"), f"{RM_LOG}, {NM_LOG}")
     for kind, opens, closes in (
@@ -191,12 +191,12 @@ def _add_hand_out(lane: LaneBuilder, marks: dict[str, int], what: str, asking: A
         asked: Details = {"detail": what, **kinds.AM_HEARTBEAT_READ.fields(next_ns - before_ns)}
         lane.log(kinds.HAND_OUT_CONTAINER, allocated_ns, due_ns, f"{RM_LOG}, AM log", **asked)
     else:
-        due_ns = allocated_ns  # before its first request
+        due_ns = allocated_ns  # allocated before the AM's first request
     lane.log(kinds.AM_ASKS_FOR_CONTAINER, due_ns, handed_ns, f"AM log, {RM_LOG}")
 
 
 class ProcessStart(NamedTuple):
-    """Kinds of spans and sources of the start of a container's process."""
+    """Kinds of spans and names of logs for the start of a container's process."""
 
     script: SpanKind
     boots: SpanKind
@@ -217,7 +217,7 @@ def add_process_start(
     begun: tuple[int | None, int | None, int | None],
     ended: tuple[int | None, str, bool],
 ) -> None:
-    """Add the process of a container. `begun`: start of the container, of its JVM, and of its log."""
+    """Add the start of a container's process. `begun`: start of the container, of its JVM, and of its log."""
     running_ns, jvm_ns, logged_ns = begun
     end_ns, end_source, truncated = ended
     lane.add(start.script, running_ns, jvm_ns or logged_ns or end_ns, f"{NM_LOG}, {start.jvm_log}")

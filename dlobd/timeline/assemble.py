@@ -36,12 +36,12 @@ FEEDS = (kinds.FEED_JOB, kinds.TFCLUSTER_TRAIN)
 IN_OWN_MAIN = NotMeasured(
     "channel",
     "tensorflow",
-    "your main function is one span: its steps and their exchanges have no numbers of their own",
+    "your main function is one span: its steps and their exchanges are not measured separately",
 )
 NO_RANKS = NotMeasured("channel", "", "no rank of TensorFlowOnSpark ran")
-IN_USER_CODE = NotMeasured("hdfs", "user", "what your code, or PySpark's loop around it, reads and writes itself")
+IN_USER_CODE = NotMeasured("hdfs", "user", "reads and writes of HDFS by your code, or by PySpark's loop around it")
 
-WITHOUT_YARN = NotMeasured("yarn", "", f"{NOT_PART}: Spark's own Master and Workers hand out the executors")
+WITHOUT_YARN = NotMeasured("yarn", "", f"{NOT_PART}: Spark's own Master and Workers start the executors")
 
 
 def assemble(evidence: Evidence) -> Trace:
@@ -95,7 +95,7 @@ def assemble(evidence: Evidence) -> Trace:
 
 
 def _inside(spans: Iterable[Span], start_ns: int, end_ns: int) -> Iterator[Span]:
-    """Yield spans cut to the window: the driver of an application submitted by hand outlives it."""
+    """Yield spans clipped to the window: the driver of an application submitted by hand outlives the window."""
     for span in spans:
         begin_ns, until_ns = max(span.start_ns, start_ns), min(span.end_ns, end_ns)
         if begin_ns < until_ns:
@@ -153,7 +153,7 @@ def _at(line: LogLine | None) -> int | None:
 
 
 def reversed_waits(spans: Iterable[Span]) -> Iterator[Clip]:
-    """Yield waits that ended before their release, beyond the uncertainty of both."""
+    """Yield waits that ended before their release, beyond the uncertainty of both times."""
     for span in spans:
         if span.released_ns is None or span.truncated:
             continue
@@ -163,7 +163,7 @@ def reversed_waits(spans: Iterable[Span]) -> Iterator[Clip]:
 
 
 class _Waits:
-    """Finder of the release of recorded waits. A recorded wait contains a role, because no process knows lanes."""
+    """Resolver of recorded waits, which name roles: finds the lane and the time that released them."""
 
     def __init__(self, evidence: Evidence, ranks: Sequence[Rank]) -> None:
         self._evidence = evidence
@@ -187,13 +187,13 @@ class _Waits:
         return own or lane_of(executor)
 
     def exit_of(self, rank: Rank) -> int | None:
-        """Return the time at which the executor's task saw its trainer's process end, if it waited for it."""
+        """Return the time at which the executor's task noticed the exit of its trainer; None if it did not wait."""
         container = self._containers[rank.executor]
         ends = [s.end_ns for p in self._evidence.recorded_in(container) for s in p.named(kinds.WAIT_FOR_TRAINER)]
         return max(ends, default=None)
 
     def in_task(self, rank: Rank) -> tuple[int, int] | None:
-        """Return start and end of a trainer inside a Spark task; None for a process beside the task."""
+        """Return start and end of a trainer inside a Spark task; None for a separate process."""
         if not rank.whole:
             return rank.start_ns, rank.end_ns
         trainer = next(iter(rank.named(kinds.TRAINER)), None)
@@ -201,7 +201,7 @@ class _Waits:
             return None  # a separate process, for which the task waits in a recorded wait
         here = self._evidence.recorded_in(self._containers[rank.executor])
         if rank.process.parent in {process.process.pid for process in here if process.named(kinds.START_TASK)}:
-            return None  # that task ended before, and the feed's task may begin before the trainer, and end after it
+            return None  # its start task has ended; a feed's task may contain the trainer by chance
         for _, task in self._tasks[rank.executor]:
             end_ns = self._finished[rank.executor].get(task.id)
             if task.start_ns <= trainer.start_ns and (end_ns is None or trainer.end_ns <= end_ns):
@@ -233,7 +233,7 @@ class _Waits:
         return {"waits_for": (trainer.lane,), "released_ns": None if at_work else max(done_ns, sleep.start_ns)}
 
     def resolve(self, span: RecordedSpan, wait: Details) -> Details:
-        """Return fields of Span for a recorded wait."""
+        """Turn a recorded wait into fields of a `Span`."""
         target = next(iter(wait.get("waits_for", ())), "")
         if target == kinds.WAIT_LAST_RESERVATION and (last := _last_before(self._reservations, span.end_ns)):
             return {**wait, "waits_for": (last[1],), "released_ns": last[0]}
@@ -248,7 +248,7 @@ class _Waits:
             if span.name == kinds.SLEEP:
                 return {**wait, **self._slept_for(span, trainer)}
             if span.name == kinds.AWAIT_TRAINERS and last_notice_ns(self._evidence.driver_process, span):
-                return {"waits_for": (trainer.lane,)}  # by notice: no poll delayed it
+                return {"waits_for": (trainer.lane,)}  # a done notice released it, without a poll
             done = trainer.named(kinds.WRITE_DONE_MARKER)
             # the marker exists before the call that writes it returns
             released = min(done[-1].end_ns, span.end_ns) if done and span.name == kinds.AWAIT_TRAINERS else None

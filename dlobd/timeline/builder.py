@@ -41,7 +41,7 @@ class LaneBuilder:
         process: Process | None = None,
         **more: Unpack[Details],
     ) -> None:
-        """Add [start, end), unless a bound is unknown or both are equal. `nesting` corrects an end before the start."""
+        """Add a span unless a bound is unknown or both are equal. `nesting` corrects an end before the start."""
         if start_ns is None or end_ns is None or end_ns == start_ns:
             return
         where = (f"{self.lane}/{len(self.spans)}", None, kind, process or self.process, self.lane)
@@ -94,7 +94,7 @@ class LaneBuilder:
 
 
 def of_threads(lane: str, process: RecordedProcess, spans: Sequence[RecordedSpan], resolve: Resolve) -> list[Span]:
-    """Return spans of the other threads of a process; each thread works in parallel and has a lane of its own."""
+    """Return spans of the other threads of a process, in one lane per thread."""
     found: list[Span] = []
     for thread in sorted({span.thread for span in spans if span.thread}):
         beside = LaneBuilder(f"{lane}/{thread}", process.process)
@@ -106,7 +106,7 @@ def of_threads(lane: str, process: RecordedProcess, spans: Sequence[RecordedSpan
 def place_calls(
     lane: LaneBuilder, calls: Iterable[Call], source: str, elsewhere: Sequence[tuple[int, int]] = ()
 ) -> None:
-    """Add calls of the lane's thread, except during unreleased waits and in the sorted intervals `elsewhere`."""
+    """Add calls of the lane's thread, except in waits before their release and in the sorted intervals `elsewhere`."""
     waits = [span for span in lane.spans if span.waits_for]
     for call in calls:
         if any(

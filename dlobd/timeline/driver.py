@@ -1,4 +1,4 @@
-"""Builds the driver's lane: its Python, and the JVM's work under its calls.
+"""Builds the driver's lane: its Python, and the JVM's work in calls from Python.
 
 In client mode it begins with spark-submit's JVM, the parent of the Python process. In cluster mode spark-submit has a
 lane of its own that waits for the application, and the driver runs in the ApplicationMaster's container.
@@ -58,7 +58,7 @@ def build(
 
 
 def _add_start(lane: LaneBuilder, evidence: Evidence, next_ns: int | None) -> None:
-    """Add the time from exec to the SparkSubmit JVM, and on to its child at `next_ns`."""
+    """Add the start of the SparkSubmit JVM, and its time until its child starts at `next_ns`."""
     window, life = evidence.window, evidence.submitter.life
     jvm_ns = life.start_ns if life else None
     lane.add(kinds.SPARK_SUBMIT_SCRIPT, window["started_ns"], jvm_ns, f"{CLIENT}, {JVM_LOG}")
@@ -120,7 +120,7 @@ def _add_submitter(lane: LaneBuilder, evidence: Evidence) -> None:
     lane.add(kinds.PREPARE_SUBMISSION, log.at("application id"), log.at("submitting"), SUBMIT_LOG)
     _add_submission(lane, evidence)
     exit_ns = (life.exit_ns if life else None) or window["exit_ns"]
-    # clients see FINISHED before the ResourceManager has completed it
+    # a client may see FINISHED before the ResourceManager logs it
     finished_ns = evidence.yarn.application.at.get("FINISHED")
     released_ns = None if finished_ns is None else min(finished_ns, exit_ns)
     more: Details = {"waits_for": (APPLICATION_LANE,), "released_ns": released_ns, **_report_poll(evidence, exit_ns)}
@@ -131,7 +131,8 @@ def _add_submitter(lane: LaneBuilder, evidence: Evidence) -> None:
 
 
 def _report_poll(evidence: Evidence, end_ns: int) -> Details:
-    """Return the poll of a wait that ended at `end_ns` as fields of a span; two successive calls show its period."""
+    """Return the application-report poll of a wait until `end_ns` as fields of a span; two successive calls show its
+    period."""
     read_ns = poll_ns(evidence.submitter.calls, "getApplicationReport", end_ns)
     return kinds.REPORT_POLL.fields() if read_ns is None else kinds.REPORT_POLL_READ.fields(read_ns)
 
@@ -160,7 +161,7 @@ def _add_context(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess,
     waiting_ns = _add_manager(lane, evidence, context)
     registered = log.registered.get(last_executor) if last_executor else None
     ready_ns = log.at("ready") or context.end_ns
-    # after maxRegisteredResourcesWaitingTime Spark continues without the rest: a later registration released nothing
+    # after maxRegisteredResourcesWaitingTime Spark continues: a later registration released nothing
     released_ns = registered.at_ns if registered and registered.at_ns <= ready_ns else None
     waits_for = (lane_of(last_executor),) if last_executor else ()
     more: Details = {"waits_for": waits_for, "released_ns": released_ns, **kinds.EXECUTORS_POLL.fields()}
@@ -176,7 +177,7 @@ def _add_manager(lane: LaneBuilder, evidence: Evidence, context: RecordedSpan) -
         lane.log(kinds.SPARK_ENV_STARTS, log.at("JVM SparkContext"), registered_ns, source)
         lane.log(kinds.REGISTER_APPLICATION, registering.at_ns if registering else None, registered_ns, source)
         return registered_ns
-    if placement is not Placement.YARN_CLIENT:  # Spark's Master
+    if placement is not Placement.YARN_CLIENT:  # Spark's standalone Master
         lane.log(kinds.SPARK_ENV_STARTS, log.at("JVM SparkContext"), log.at("connecting"), DRIVER_LOG)
         lane.log(kinds.REGISTER_WITH_MASTER, log.at("connecting"), log.at("connected"), DRIVER_LOG)
         return log.at("connected")
@@ -225,7 +226,7 @@ def last_task(evidence: Evidence, wait: RecordedSpan) -> tuple[Job, Task] | None
 
 
 def _add_end_of_feed(lane: LaneBuilder, evidence: Evidence, wait: RecordedSpan, held_ns: int | None) -> None:
-    """Add the end of a feed's job after the trainers stop delaying it at `held_ns`; nothing for another wait."""
+    """Add the end of a feed's job after the trainers stop delaying it at `held_ns`; nothing for other waits."""
     if held_ns is None or (last := last_task(evidence, wait)) is None:
         return
     job, task = last
@@ -251,7 +252,7 @@ def _add_waited(lane: LaneBuilder, evidence: Evidence, jobs: Sequence[Job], end_
 
 
 def _add_stop(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess) -> None:
-    """Add the end of the event log inside `SparkContext.stop`: its last bytes and its rename are HDFS's time."""
+    """Add the close of the event log inside `SparkContext.stop`: its last write and its rename are HDFS's time."""
     closing = evidence.driver.log.points.get("event log closing")
     stop = next(iter(python.named(kinds.SPARK_CONTEXT_STOP)), None)
     if closing is None or stop is None:

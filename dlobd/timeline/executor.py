@@ -36,7 +36,7 @@ TASK_THREAD = "Executor task launch worker for task "
 
 
 def lane_of(executor: str) -> str:
-    """Return the lane of an executor by Spark's executor ID."""
+    """Return the name of an executor's lane."""
     return f"executor-{executor}"
 
 
@@ -87,7 +87,7 @@ def _add_yarn_start(lane: LaneBuilder, evidence: Evidence, executor: Executor) -
     requested = am.requested_before(marks.get("ALLOCATED"))
     accepted_ns = evidence.yarn.attempt(container).at.get("RUNNING")
     before = [am for am in evidence.attempts.ams if attempt_of(am) < attempt_of(container)]
-    if before and not evidence.topology.driver_in_container:  # an executor of a later attempt
+    if before and not evidence.topology.driver_in_container:  # an executor of a later application attempt
         lost_am_ns = lost_ns(evidence, before[-1])
         lane.log(kinds.WAIT_FOR_NEXT_AM, lost_am_ns, accepted_ns, RM_LOG, waits_for=(APPLICATION_LANE,))
     if am.requested is None or requested == am.requested.at_ns:
@@ -105,13 +105,13 @@ def _add_yarn_start(lane: LaneBuilder, evidence: Evidence, executor: Executor) -
 
 
 def _add_python(lane: LaneBuilder, evidence: Evidence, executor: Executor, resolve: Resolve) -> list[Span]:
-    """Add the Python daemon and workers. Returns the spans of lanes beside the executor's."""
+    """Add the Python daemon and workers. Returns the spans of concurrent workers and of other threads."""
     ranks, here = executor.ranks, evidence.recorded_in(executor.container)
     room = _room(here, ranks)
 
     def own(span: RecordedSpan, wait: Details) -> Details:
         if span.name == kinds.PUT and (at_ns := room.get(span.start_ns)) is not None:
-            # the pipe has room: the rest is its own time
+            # from `at_ns` on the pipe has room: the rest is the put's own time
             if at_ns <= span.start_ns:
                 return {}
             if at_ns < span.end_ns:  # otherwise the pipe took the block in parts
@@ -148,7 +148,7 @@ def _add_python(lane: LaneBuilder, evidence: Evidence, executor: Executor, resol
 
 
 def _outside(process: RecordedProcess, ranks: Sequence[Rank], threads: bool = False) -> list[RecordedSpan]:
-    """Return spans of a Python worker outside of its ranks: of its main thread, or of its other threads."""
+    """Return spans of a Python worker outside of its ranks, of its main thread or of its other `threads`."""
     as_rank = {id(span) for rank in ranks if rank.process is process for span in rank.spans}
     return [span for span in process.spans if bool(span.thread) == threads and id(span) not in as_rank]
 
@@ -156,7 +156,7 @@ def _outside(process: RecordedProcess, ranks: Sequence[Rank], threads: bool = Fa
 def _one_at_a_time(
     spans: Sequence[RecordedSpan], taken: list[tuple[int, int]]
 ) -> tuple[list[RecordedSpan], list[RecordedSpan]]:
-    """Separate spans of concurrent Python workers. Extends `taken`, the intervals of busy workers."""
+    """Separate spans of a Python worker that overlap `taken`, the intervals of busy workers. Extends `taken`."""
     tops = [span for span in spans if not span.parent]
     beside = [t for t in tops if any(t.start_ns < end_ns and start_ns < t.end_ns for start_ns, end_ns in taken)]
     taken += [(top.start_ns, top.end_ns) for top in tops if top not in beside]
@@ -244,7 +244,8 @@ def _add_parts(lane: LaneBuilder, evidence: Evidence, executor: Executor) -> Non
 
 
 def _add_joins(lane: LaneBuilder, process: RecordedProcess, ranks: Sequence[Rank]) -> None:
-    """Add the wait of a feed task for its trainer, which consumes the last blocks; stock polls once a second."""
+    """Add the wait of a feed task for its trainer, which consumes the last blocks; published TensorFlowOnSpark polls
+    once a second."""
     exhausted = [instant for instant in process.instants if instant.name == kinds.FEED_EXHAUSTED]
     for feed in process.named(kinds.FEED_TASK):
         ends = [instant for instant in exhausted if feed.start_ns <= instant.at_ns <= feed.end_ns]

@@ -1,9 +1,9 @@
 """Sums the use of HDFS: operations, bytes, and time.
 
-Time is a number if dlobd's own client measured it, or if a log shows both ends; else it is an interval. The upper bound
-of a read by Spark lasts from the line before the task opens its input until its last block was sent; that of
-localisation by a NodeManager is the sum of the DataNodes' durations, which contain the reader's back-pressure. The
-lower bound is the number of bytes divided by the rate of the fastest transfer of the run.
+Time is a number if dlobd's own client measured it, or if a log shows start and end; else it is an interval. Upper bound
+of a read by Spark: from the line before the task opens its input until its last block was sent. Upper bound of
+localisation by a NodeManager: the sum of the DataNodes' durations, which contain the reader's back-pressure. Lower
+bound: the number of bytes divided by the rate of the fastest transfer of the run.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ ALL_CALLS = "all calls of the NameNode"
 MARKER_LOOKS = "of these, looks for done-markers"
 OPENED = f"executor log, {CLIENT_TRACE}"
 COMPLETE = "complete"
-"""The client's call of the NameNode that closes a file."""
+"""The client's NameNode call that closes a file."""
 VERBS = {kinds.READ_FILE: "read", kinds.WRITE_FILE: "write", kinds.STREAM: "read"}
 MIN_RATE_BYTES = 1 << 20
 """Smallest transfer that measures the peak rate; smaller transfers measure latency."""
 
 
 def intervals(evidence: Evidence) -> list[Interval]:
-    """Return HDFS time inside spans of other layers: input of executors' JVMs, and localisation by NodeManagers."""
+    """Return HDFS time inside spans of other layers: reads of input by executors' JVMs, and localisation by
+    NodeManagers."""
     large = [t for t in evidence.hdfs.transfers if t.bytes >= MIN_RATE_BYTES and t.duration_ns > 0]
     rate = max((t.bytes / t.duration_ns * 1e9 for t in large), default=None)
     found: list[Interval] = []
@@ -47,8 +48,8 @@ def intervals(evidence: Evidence) -> list[Interval]:
             blocks = evidence.hdfs.blocks.get(split.path, set())
             reads = [t for t in _reads(evidence, split.at_ns, end) if t.block in blocks]
             if reads:
-                # from the line before it opens the file: no log of HDFS has the time before the first byte, at the
-                # NameNode or until a DataNode accepts
+                # from the line before it opens the file: no log of HDFS has the time of the NameNode's call and of the
+                # connection to a DataNode
                 last = max(t.end_ns for t in reads)
                 bounds = _at_peak_ns(split.bytes, rate), last - split.at_ns
                 found.append(_interval(kinds.READ_INPUT, "spark", lane_of(executor), split.at_ns, last, bounds, OPENED))
@@ -66,7 +67,7 @@ def intervals(evidence: Evidence) -> list[Interval]:
 
 
 def close_retries(evidence: Evidence, spans: Iterable[Span]) -> list[Span]:
-    """Return the client's sleeps inside writes: time of HDFS that a setting causes, not a disk."""
+    """Return the client's sleeps before close retries: a setting causes this HDFS time, not a disk."""
     with_path = [span for span in spans if span.layer == HDFS and span.attrs.get("path")]
     tries = [span for span in with_path if _completes(span)]
     written = [span for span in with_path if not _completes(span)]
@@ -115,7 +116,7 @@ def _reads(evidence: Evidence, start: int, end: int) -> list[Transfer]:
 
 
 def outages(evidence: Evidence) -> list[str]:
-    """Return a line for each failed DataNode whose reads and writes succeeded at another replica."""
+    """Return a warning for each failed DataNode whose reads and writes succeeded at another DataNode."""
     given_up = Counter(
         (instant.attrs["address"], instant.attrs["how"])
         for process in evidence.processes
@@ -129,7 +130,7 @@ def outages(evidence: Evidence) -> list[str]:
 
 
 def summary(evidence: Evidence, spans: Iterable[Span], found: Iterable[Interval]) -> tuple[HdfsUse, ...]:
-    """Return HDFS work by purpose. Times are sums over all lanes, which overlap: they are no part of the wall time."""
+    """Return HDFS work by purpose. Times are sums over lanes that overlap, so they may exceed the wall time."""
     rows: dict[str, JsonMap] = {}
     for span in spans:
         purpose = span.attrs.get("purpose")
@@ -165,7 +166,8 @@ def summary(evidence: Evidence, spans: Iterable[Span], found: Iterable[Interval]
 
 
 def _calls(evidence: Evidence) -> list[JsonMap]:
-    """Return the number of NameNode calls in the window: all, and the driver's looks for markers."""
+    """Return rows with the number of NameNode calls in the window: all calls, and the driver's listings of
+    done-markers."""
     start_ns, end_ns = evidence.window["exec_ns"], evidence.window["exit_ns"]
     asked = [a for a in evidence.hdfs.audits if start_ns <= a.at_ns < end_ns]
     if not asked:

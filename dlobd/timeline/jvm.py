@@ -1,8 +1,7 @@
-"""Phases of Spark's JVMs of which a log shows begin and end.
+"""Adds phases of Spark's JVMs: parts of their start-up and submission with start and end in a log.
 
-A phase is one call, or one block, of Spark's source in one thread: a statement that logs is right before it, or its
-first, and another is right after it. The comments name them, as of Spark 4.3. Time between two phases stays between
-marks.
+A phase is one call or block of Spark's source in one thread, with a log statement at its start and another at its end.
+Comments name the calls, as of Spark 4.3. Time between two phases stays `between marks`.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from dlobd.spans import SpanKind
 from dlobd.timeline.builder import LaneBuilder
 
 PAUSE_RESOLUTION_NS = 1_000_000
-"""Uncertainty of a collection: the line after it has its duration to a microsecond."""
+"""Uncertainty of the times of a garbage collection, which is logged after its end."""
 _SIGNALS = "^Registering signal handler for INT"
 _SECURITY = "^Changing view acls to:"
 _SECURITY_DONE = "^SecurityManager: authentication"
@@ -27,7 +26,7 @@ _RM_PROXY = "^Connecting to ResourceManager"
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A kind of span, and regular expressions of the messages at its begin and end."""
+    """A kind of span, and regular expressions of the messages at its start and end."""
 
     kind: SpanKind
     begins: str
@@ -38,7 +37,7 @@ class Phase:
 EXECUTOR = (
     # CoarseGrainedExecutorBackend.run: SparkHadoopUtil.runAsSparkUser, until its body runs
     Phase(kinds.EXECUTOR_LOGS_IN, _SIGNALS, _SECURITY),
-    # the body's first half: a separate RpcEnv, by which it requests its settings from the driver
+    # the body's first half: it requests its settings from the driver with a separate RpcEnv
     Phase(kinds.EXECUTOR_FETCHES_SETTINGS, _SECURITY, _SECURITY),
     # SparkEnv.createExecutorEnv, until the endpoint in it starts
     Phase(kinds.EXECUTOR_CREATES_SPARK_ENV, _SECURITY, "^Connecting to driver: ", handed_on=True),
@@ -87,7 +86,7 @@ DRIVER = (
 def add_phases(
     lane: LaneBuilder, lines: Iterable[LogLine], phases: Iterable[Phase], source: str, until_ns: int | None = None
 ) -> None:
-    """Add the phases in the log of one JVM, each after the begin of the previous phase, until `until_ns`."""
+    """Add the phases in the log of one JVM until `until_ns`, each after the start of the previous phase."""
     rest = [line for line in lines if line.thread]
     for phase in phases:
         begun = next((index for index, line in enumerate(rest) if re.search(phase.begins, line.message)), None)
@@ -107,7 +106,7 @@ FIRST = (
     # ApplicationMaster.main: SignalUtils.registerLogger, whose argument configures log4j
     (kinds.AM_REGISTERS_SIGNAL_HANDLERS, "Registering signal handler for TERM"),
 )
-"""Phases from log4j's configuration to the first line of a log, with the beginning of that line."""
+"""Phases from log4j's configuration to the first line of a log, with the start of that line."""
 
 
 def add_boot(
@@ -129,7 +128,7 @@ def add_boot(
 
 
 def add_pauses(lane: LaneBuilder, life: JvmLife | None, start_ns: int | None, end_ns: int | None, jvm_log: str) -> None:
-    """Add the garbage collections in [start, end), except during calls of other processes."""
+    """Add the garbage collections in [start, end), except during calls to YARN or HDFS."""
     if life is None or life.created_ns is None or start_ns is None or end_ns is None:
         return
     calls = [span for span in lane.spans if span.layer in ("yarn", "hdfs")]

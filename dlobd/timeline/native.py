@@ -25,7 +25,7 @@ PLAIN_PROCESSES = tuple(
 
 
 def assemble(evidence: Evidence) -> Trace:
-    """Return the trace of a native run. Raises BundleError if nothing was started."""
+    """Return the trace of a run of plain processes. Raises BundleError if nothing was started."""
     window, host, parent = evidence.window, evidence.host, evidence.driver_process
     ranks = [whole_rank(process, "") for process in trainers(evidence.processes)]
     client = LaneBuilder(MAIN_LANE, Process(host, MAIN_LANE, 0, 0))

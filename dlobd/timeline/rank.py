@@ -1,7 +1,7 @@
-"""Builds the lanes of ranks and of parameter servers, and names the time of their exchange that has no number.
+"""Builds the lanes of ranks and of parameter servers, and reports exchanges whose time is not measured.
 
-The lane of a rank is its trainer from start to end, after its preparation by its executor. A parameter server has a
-lane per worker, as it serves workers in parallel.
+The lane of a rank has its preparation by its executor, and its trainer from start to end. A parameter server has a lane
+per worker, because it serves workers in parallel.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dlobd.timeline.ranks import Rank, is_server
 
 
 def reader_of(rank: Rank) -> str:
-    """Return the lane of the threads that read for this rank, tf.data's or its launcher's; one works at a time."""
+    """Return the lane of the rank's reading threads, of tf.data or of its launcher; only one works at a time."""
     return f"{rank.lane}/reader"
 
 
@@ -48,7 +48,7 @@ def build(
 
     def own(span: RecordedSpan, wait: Details) -> Details:
         if span.name == kinds.GET and (at_ns := given.get(span.start_ns)):
-            # the block is there: the queue hands it over
+            # from `at_ns` on the block is in the queue: the rest is the handover
             if at_ns <= span.start_ns:
                 return {}
             if at_ns < span.end_ns:  # otherwise the put returned after the get: the queue had the block before
@@ -74,10 +74,10 @@ def servers(evidence: Evidence) -> Iterator[Span]:
 
 
 def exchange_not_measured(job: Mapping[str, object]) -> tuple[NotMeasured, ...]:
-    """Return the reason why the exchange of a job has no number; empty if it has one."""
+    """Return the reason why the exchange of a job is not measured; empty if it is measured."""
     name = str(job.get("exchange", "unknown"))
     if name not in EXCHANGES.names():
-        why = f"this version does not know exchange {name}: its time may lie inside of the steps"
+        why = f"this version has no exchange {name}: its time may be part of the steps"
         return (NotMeasured("channel", "tensorflow", why),)
     declared: NotMeasured | None = EXCHANGES.declared(name).not_measured
     return () if declared is None else (declared,)

@@ -1,4 +1,4 @@
-"""Finds the trainers of a run: one rank per trainer, which is a process or a part of a Python worker's life."""
+"""Finds the trainers of a run: one rank per trainer, which is a process or a part of a Python worker."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Rank:
     index: int
     start_ns: int
     end_ns: int
-    whole: bool  # the process was only the trainer, from `start_ns` to `end_ns`
+    whole: bool  # the process is only this trainer, from `start_ns` to `end_ns`
     main: RecordedSpan | None = None  # the user's main function, if the script is the user's own
 
     @property
@@ -49,7 +49,7 @@ class Rank:
 
     @property
     def finished(self) -> tuple[bool, int]:
-        """True without an end of its work, and the time of that end: the order of ranks."""
+        """Sort key: True if the end of its work was not recorded, and the time of the end."""
         if self.main is not None:
             return self.main.truncated, self.main.end_ns
         # the process may continue: inside a Spark task it is Spark's own Python worker
@@ -68,12 +68,12 @@ def ranks(evidence: Evidence) -> list[Rank]:
 
 
 def is_server(evidence: Evidence, process: RecordedProcess) -> bool:
-    """Return True for dlobd's parameter servers, which do not train. A ps of a script is TensorFlow's."""
+    """Return True for dlobd's parameter servers, which do not train. A script's ps is TensorFlow's own server."""
     return process.process.role == "ps" and not evidence.topology.user_script
 
 
 def last_executor(evidence: Evidence, found: Sequence[Rank]) -> str | None:
-    """Return the executor that registered last, without replacements of lost executors."""
+    """Return the executor that registered last, ignoring replacements of lost executors."""
     trained = {rank.executor for rank in found} or evidence.executors.keys()
     registered = sorted((line.at_ns, e) for e, line in evidence.driver.log.registered.items() if e in trained)
     requested = evidence.application_master.requested

@@ -1,4 +1,4 @@
-"""Finds the critical attempts of Spark's tasks, and the attempts that were lost. Pure."""
+"""Finds the task attempts on the critical path of Spark's jobs, and the lost attempts. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NONE: Mapping[str, int] = {}
 
 
 class Link(NamedTuple):
-    """An interval of a job, and the executor of the task that it waited for; none for a lost attempt."""
+    """An interval of a job, and the executor of the task that it waited for; empty for a lost attempt."""
 
     job: str
     executor: str
@@ -29,12 +29,12 @@ class Lost(NamedTuple):
 
     @property
     def again(self) -> bool:
-        """True if the work was repeated after this attempt, False if a concurrent attempt did it."""
+        """True if the winner started after this attempt."""
         return self.task.start_ns < self.winner.start_ns
 
 
 def lost(jobs: Iterable[Job]) -> Iterator[Lost]:
-    """Yield attempts whose result came from another attempt, of a lost executor, a failed task or a slow task."""
+    """Yield attempts of lost executors and of failed or slow tasks, whose result came from another attempt."""
     for job in jobs:
         done: dict[tuple[int, int], Task] = {}
         for task in sorted((t for t in job.tasks if t.end_ns is not None), key=lambda t: t.end_ns or 0):
@@ -46,7 +46,7 @@ def lost(jobs: Iterable[Job]) -> Iterator[Lost]:
 
 
 def lost_work(evidence: Evidence) -> Iterator[str]:
-    """Yield a line for each lost attempt. Its time is wall time only if a job waited for it."""
+    """Yield a warning for each lost attempt. Its time is wall time only if a job waited for it."""
     for one in lost(evidence.driver.log.jobs):
         log = evidence.executors.get(one.task.executor)
         ended_ns = log.finished.get(one.task.id) if log else None
@@ -64,16 +64,16 @@ def critical(
     gone: Mapping[str, int] = _NONE,
     registered: Mapping[str, int] = _NONE,
 ) -> Iterator[Link]:
-    """Yield the intervals of `jobs` that tasks delayed, last first: each task ended last before the next task began.
-    `finished`, `gone`, `registered`: by executor, ends of tasks, its loss, its registration."""
+    """Yield the critical path of `jobs` from its end: each task ended last before the next task began. `finished`,
+    `gone`, `registered`: per executor, the ends of its tasks, its loss, its registration."""
     jobs = list(jobs)
     in_vain = {one.task.id: one for one in lost(jobs)}
-    # the first of several overwrites the others
+    # the earliest of several lost attempts counts
     failed = {
         one.winner.id: one.task for one in sorted(in_vain.values(), key=lambda one: -one.task.start_ns) if one.again
     }
     ended = sorted(
-        # an executor may still clean up after the end of its job
+        # an executor may clean up after the end of its job
         (min(finished[task.executor][task.id], job.end_ns or end_ns, end_ns), task.start_ns, task.id, task, job)
         for job in jobs
         for task in job.tasks

@@ -1,8 +1,8 @@
-"""The contract of a check: one quantity from two independent sources, and how the two must compare.
+"""Base types and helpers of checks. A check compares one quantity from two independent sources.
 
 A check detects measurement bugs of dlobd, Spark or Hadoop. Verdicts: pass, fail, unknown. A check is `unknown` if a
-source is incomplete, or if the evidence contains an innocent explanation of a difference (a doubt). It never fails for
-legitimate behaviour of a run. A check that does not apply to a way of running returns nothing.
+source is incomplete, or if the evidence has a harmless explanation of a difference (a doubt). Legitimate behaviour of a
+run never fails a check. A check returns None for runs to which it does not apply.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ Spark's driver and its log line.
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The inputs of a check. `clips`: corrections of the spans; `planes`: None for a user's own script; `absences`:
-    sources that are missing or incomplete."""
+    """The inputs of a check. `clips`: corrections of the spans; `planes`: transport per message plane, None for a
+    user's script; `absences`: sources that are missing or incomplete."""
 
     evidence: Evidence
     experiment: Runnable
@@ -54,7 +54,7 @@ class Compared:
 
     holds: None if the sources do not allow a decision.
     message: both figures in plain words, or the reason why no decision is possible.
-    doubt: an innocent explanation of a difference; a check with a doubt never fails.
+    doubt: a harmless explanation of a difference; a check with a doubt never fails.
     """
 
     holds: bool | None
@@ -65,7 +65,7 @@ class Compared:
 
 
 def unknown(message: str) -> Compared:
-    """Return a comparison without a verdict."""
+    """Return a comparison with the verdict unknown."""
     return Compared(None, message)
 
 
@@ -74,12 +74,12 @@ Comparison = Callable[[Facts], Compared | None]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A check before it is applied to a run.
+    """The definition of a check.
 
     code: a stable name, which other programs may depend on.
-    sources: of the left and of the right figure.
+    sources: descriptions of the sources of the left and the right figure.
     needs: the check is unknown if a source of one of these kinds is incomplete.
-    whole: the check applies only to jobs that ended well and whose ranks all left a result.
+    whole: the check applies only to successful jobs with a done-marker from each rank.
     training: the check applies only to dlobd's own training job.
     """
 
@@ -91,7 +91,7 @@ class Rule:
     training: bool
 
     def decide(self, facts: Facts) -> Check | None:
-        """Return the check of one run, or None if it does not apply."""
+        """Apply the rule to a run; return None if it does not apply."""
         if (self.whole and not completed(facts.evidence)) or (self.training and isinstance(facts.experiment, OwnJob)):
             return None
         found = self.compare(facts)
@@ -134,11 +134,11 @@ class Rules(list[Rule]):
 
 
 def _json_number(value: Number | None) -> Number | None:
-    """Return None for NaN and infinity, which JSON lacks; the message has them."""
+    """Replace NaN and infinity, which JSON lacks, with None; the message shows them."""
     return value if value is not None and math.isfinite(value) else None
 
 
-# ---- questions of several checks
+# ---- helpers shared by several checks
 
 
 def training_job(evidence: Evidence) -> dict[str, Any]:
@@ -147,20 +147,20 @@ def training_job(evidence: Evidence) -> dict[str, Any]:
 
 
 def completed(evidence: Evidence) -> bool:
-    """Return True if the job ended well and each rank left a result, so that sums over the whole job must agree."""
-    # in client mode YARN reports success for jobs that failed: the results of the ranks decide
+    """Return True if the job succeeded and each rank left a done-marker: totals over the job must then agree."""
+    # in client mode YARN reports SUCCEEDED for failed jobs, so the done-markers decide
     return ended_well(evidence) and len(evidence.results) >= training_job(evidence).get("workers", 0)
 
 
 def cut_short(evidence: Evidence) -> bool:
-    """Return True if training stopped before its last epoch ended, so that input was read and never used."""
+    """Return True if a limit ended training before its last epoch: ranks may have read input without using it."""
     job = training_job(evidence)
     taken = [result["steps"] for result in evidence.results.values()]
     return any(job.get(limit) for limit in LIMITS) and bool(taken) and min(taken) < job["steps"]
 
 
 def passes(evidence: Evidence) -> int | None:
-    """Return how often the job reads its input; the barrier launcher feeds later epochs from memory."""
+    """Return the number of times that the job reads its input. The barrier launcher feeds later epochs from memory."""
     job = training_job(evidence)
     if not job:
         return None
@@ -189,7 +189,7 @@ def daemon_trouble(evidence: Evidence, *kinds: str) -> str:
 
 
 def repeated_tasks(evidence: Evidence) -> str:
-    """Return a doubt if Spark repeated a task, which reads and feeds its input again."""
+    """Return a doubt if Spark repeated a task: the task then reads and feeds its input again."""
     if evidence.driver.log.gone:
         return "an executor was lost, and Spark repeated its tasks"
     if any(not task.ok for task in evidence.event_log.tasks):
@@ -199,10 +199,12 @@ def repeated_tasks(evidence: Evidence) -> str:
 
 def other_clocks(evidence: Evidence) -> str:
     """Return a doubt if logs of other hosts were aligned by wall clocks, with unknown error."""
-    _ = evidence.processes, evidence.yarn, evidence.driver.log  # reading them finds the other clocks
+    _ = evidence.processes, evidence.yarn, evidence.driver.log  # loading these finds the other clocks
     return "logs of other hosts were aligned by their wall clocks" if evidence.alignment.moved else ""
 
 
 def several_clocks(evidence: Evidence) -> str:
-    """Return a doubt if the evidence has timestamps of several clocks, however they were aligned."""
-    return other_clocks(evidence) or ("evidence has several clocks" if evidence.alignment.clocks else "")
+    """Return a doubt if the evidence has timestamps of several clocks, with any kind of alignment."""
+    return other_clocks(evidence) or (
+        "the evidence has timestamps of several clocks" if evidence.alignment.clocks else ""
+    )

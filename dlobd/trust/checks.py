@@ -1,4 +1,4 @@
-"""All checks of a run, in the order in which a reader would ask for them."""
+"""All checks of a run, in the order of the report."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ RULES: tuple[Rule, ...] = tuple(rule for module in _MODULES for rule in module.R
 
 
 def checks(facts: Facts) -> list[Check]:
-    """Return the checks that apply to a run. The first one that fails is the reason why the run is invalid."""
+    """Return the checks that apply to a run. The first failed check is the reason of an invalid run."""
     return [check for rule in RULES if (check := rule.decide(facts)) is not None]

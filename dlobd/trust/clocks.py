@@ -22,11 +22,11 @@ RULES = Rules()
 def _log_timestamps(facts: Facts) -> Compared | None:
     """Check that the two timestamps of each log line differ by the offset between wall clock and monotonic clock.
 
-    Detects a wall clock that was set during the run, and lines of another boot. Not seen to fail in a run so far; a
+    Detects a wall clock that was set during the run, and log lines from before a reboot. No real failure is known; a
     test edits a log.
     """
     evidence = facts.evidence
-    # as read on each host, and before and after a step of a wall clock
+    # one difference per host, and per step of its wall clock
     known = sorted(set(evidence.clock_differences_ns))
     paths = [path for path in sorted((evidence.path / "logs").rglob("*")) if path.is_file()]
     differences_ns = [wall_ns - at_ns for path in paths for at_ns, wall_ns in log4j.stamps(path)]
@@ -41,17 +41,17 @@ def _log_timestamps(facts: Facts) -> Compared | None:
         apart_ns = max(apart_ns, min(abs(difference_ns - known_ns) for known_ns in nearest))
     message = (
         f"the wall clock and the monotonic clock of a log line disagree by {apart_ns / 1e9:.3f} s; "
-        f"a busy machine explains {BUSY_NS / 1e9:.0f} s"
+        f"the limit on a busy machine is {BUSY_NS / 1e9:.0f} s"
     )
     return Compared(apart_ns <= BUSY_NS, message, apart_ns, BUSY_NS, other_clocks(evidence))
 
 
-@RULES.add("window", "span files: ns outside", "client's clock, ns", DRIVER_SPANS)
+@RULES.add("window", "span files: time outside of the window, ns", "client's clock, ns", DRIVER_SPANS)
 def _window(facts: Facts) -> Compared | None:
-    """Check that nothing was recorded before spark-submit began, nor by a driver in client mode after it ended. Not
-    seen to fail in a run so far; a test shifts the end of the window."""
+    """Check that no process starts to record before spark-submit starts, and no client-mode driver records after it
+    ends. No real failure is known; a test shifts the end of the window."""
     evidence, window = facts.evidence, facts.evidence.window
-    if evidence.topology.by_hand or not evidence.processes:  # a job submitted by hand has the ResourceManager's window
+    if evidence.topology.by_hand or not evidence.processes:  # a job by hand has the ResourceManager's window
         return None
     outside = [window["exec_ns"] - process.opened_ns for process in evidence.processes]
     driver = evidence.driver_process
@@ -59,7 +59,7 @@ def _window(facts: Facts) -> Compared | None:
     if driver and window["exit_code"] == 0 and not window["ended_by"] and evidence.topology.driver_ends_in_window:
         outside.append(driver.last_ns - window["exit_ns"])
     outside_ns = max(*outside, 0)
-    message = "all processes recorded inside the time that the client measured"
+    message = "all processes recorded only within the time that the client measured"
     if outside_ns:
         message = f"a process recorded {outside_ns / 1e9:.6f} s outside of the time that the client measured"
     return Compared(outside_ns == 0, message, outside_ns, 0, other_clocks(evidence))
@@ -68,7 +68,7 @@ def _window(facts: Facts) -> Compared | None:
 # ---- the order of messages
 
 Message = tuple[str, int | None, int | None]
-"""Name, and the times of cause and effect; None if one was not logged."""
+"""Name, send time and receive time of a message; None for a time that no log has."""
 
 
 def _at(line: LogLine | None) -> int | None:
@@ -85,7 +85,7 @@ def _submission(evidence: Evidence) -> Iterator[Message]:
     yield "allocation of the ApplicationMaster", app.get("ACCEPTED"), app.get("ATTEMPT_ALLOCATED")
     yield "registration of the ApplicationMaster", _at(am.registering), attempt.get("RUNNING")
     made = rpc.calls(evidence.container_log(evidence.attempts.am)) if evidence.attempts.am else []
-    # the first call: with a ResourceManager that was restarted it registers again
+    # only the first call: the ApplicationMaster registers again with a restarted ResourceManager
     registers = (call.start_ns for call in made if call.method == "registerApplicationMaster")
     yield "registration call of the ApplicationMaster", next(registers, None), attempt.get("RUNNING")
     yield "state RUNNING", app.get("ATTEMPT_RUNNING"), _at(points.get("running"))
@@ -145,12 +145,12 @@ def _staging(evidence: Evidence) -> Iterator[Message]:
         yield f"permissions of {path}", permitted, next_line_ns
 
 
-@RULES.add("message-order", "logs: ns before the cause", "limit on a busy machine, ns")
+@RULES.add("message-order", "logs: largest time received before sent, ns", "limit on a busy machine, ns")
 def _message_order(facts: Facts) -> Compared | None:
-    """Check that no message is received before it is sent, by the logs of both processes.
+    """Check that no message is received before it is sent, according to the logs of both processes.
 
-    Detects clock errors, and lines that belong to another container or attempt. Commit 58ebb5f: failed with a
-    ResourceManager that was restarted, since its ApplicationMaster registers twice; the first call counts since.
+    Detects clock errors, and lines that belong to another container or attempt. Failed in 58ebb5f with a restarted
+    ResourceManager, where the ApplicationMaster registers twice.
     """
     evidence = facts.evidence
     early = [
@@ -165,6 +165,7 @@ def _message_order(facts: Facts) -> Compared | None:
     message = f"all {len(early):,} messages arrive after they are sent"
     if early_ns > BUSY_NS:
         message = (
-            f"{name}: received {early_ns / 1e9:.3f} s before it was sent; a busy machine explains {BUSY_NS / 1e9:.0f} s"
+            f"{name}: received {early_ns / 1e9:.3f} s before it was sent; "
+            f"the limit on a busy machine is {BUSY_NS / 1e9:.0f} s"
         )
     return Compared(early_ns <= BUSY_NS, message, max(early_ns, 0), BUSY_NS, other_clocks(evidence))

@@ -10,12 +10,12 @@ RULES = Rules()
 COMPLETE, CONSISTENT, TRANSPORT = "evidence-complete", "evidence-consistent", "transport"
 
 INCONSISTENT_SHARE = 0.01
-"""Evidence that contradicts itself for more than this share of the wall time cannot be attributed."""
+"""Largest fraction of the wall time in which spans may contradict each other."""
 
 
 @RULES.add(COMPLETE, "bundle: missing or incomplete sources", "limit")
 def _complete(facts: Facts) -> Compared:
-    """Check that every source on which the breakdown depends is complete. Failed in the real runs of
+    """Check that every source on which the breakdown depends is complete. Fails in the real runs of
     tests/full/ways/test_missing_evidence.py: a silenced log, a full disk, a truncated file."""
     needed = [absence for absence in facts.absences if absence.kind.decides]
     message = needed[0].sentence if needed else "every source of the breakdown is complete"
@@ -24,8 +24,8 @@ def _complete(facts: Facts) -> Compared:
 
 @RULES.add(CONSISTENT, "spans: contradictions, ns", "limit, ns")
 def _consistent(facts: Facts) -> Compared:
-    """Check that spans of all sources fit together: they nest, and no wait or message ends too early. Docs of ef82ce2
-    (missing evidence): failed by 2.6 s, when the ResourceManager's log was truncated during the run."""
+    """Check that spans of all sources fit together: they nest, and no wait or message ends too early. Failed in
+    ef82ce2: 2.6 s of contradictions after the ResourceManager's log was truncated during the run."""
     found_ns = sum(clip.ns for clip in facts.clips if clip.kind == "inconsistent")
     allowed_ns = round(INCONSISTENT_SHARE * facts.wall_ns)
     message = (
@@ -37,10 +37,10 @@ def _consistent(facts: Facts) -> Compared:
 
 @RULES.add(TRANSPORT, "counters: planes as requested", "experiment: planes")
 def _transport(facts: Facts) -> Compared | None:
-    """Check that the bytes of each plane went by the transport that the experiment asks for.
+    """Check that the bytes of each plane used the transport that the experiment requests.
 
-    The counters of the kernel and of devices decide. Fails for bytes that go by TCP between the
-    addresses of RDMA devices (tests/full/guest/test_soft_roce.py).
+    Counters of the kernel and of devices show the transport. Fails for TCP between the addresses of RDMA devices
+    (tests/full/guest/test_soft_roce.py).
     """
     asked = [plane for plane in facts.planes or () if plane.agrees is not None]
     if not asked:

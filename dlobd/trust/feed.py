@@ -12,7 +12,7 @@ RULES = Rules(whole=True)
 
 
 def _bytes(evidence: Evidence, *wanted: str, purpose: str = "") -> int:
-    """Return the bytes of all spans of these names, and of one purpose if it is given."""
+    """Return the sum of bytes of the spans with these names, and with this purpose unless it is empty."""
     return sum(
         int(span.attrs.get("bytes", 0))
         for process in evidence.processes
@@ -29,8 +29,8 @@ def _is_fed(evidence: Evidence) -> bool:
     "feed-put", "span files of feed tasks: bytes put", "file lengths in HDFS x epochs", WORKER_SPANS, INPUT_RECORDS
 )
 def _put(facts: Facts) -> Compared | None:
-    """Check that feed tasks put the whole input into the queues, once per epoch. Docs of ef82ce2 (missing evidence):
-    failed for a bundle without the span file of a Python worker that feeds."""
+    """Check that feed tasks put the whole input into the queues, once per epoch. Failed in ef82ce2: a bundle lacked the
+    span file of a feeding Python worker."""
     evidence = facts.evidence
     stored = sum(evidence.hdfs.file_bytes.values()) * training_job(evidence).get("epochs", 0)
     put = _bytes(evidence, spans.PUT)
@@ -47,7 +47,7 @@ def _put(facts: Facts) -> Compared | None:
 )
 def _taken(facts: Facts) -> Compared | None:
     """Check that the ranks took out of the queues all bytes that feed tasks put in. Detects blocks that the queue lost.
-    Commit 786ca55 exempts training that ends early, since a rank takes blocks ahead of its steps."""
+    Does not apply to training that ends early, since a rank takes blocks ahead of its steps."""
     evidence = facts.evidence
     put, taken = _bytes(evidence, spans.PUT), _bytes(evidence, spans.GET)
     if not _is_fed(evidence) or not put:
@@ -62,15 +62,15 @@ def _taken(facts: Facts) -> Compared | None:
 def _trained(facts: Facts) -> Compared | None:
     """Check that the ranks trained on all samples that they received, from the feed or by reading.
 
-    Failed in real runs of tests/full/ways/test_missing_evidence.py at ef82ce2: 3,000 samples against 6,000, because the
-    span directory of a rank refused its file; and again for a full disk and a truncated span file.
+    Failed in ef82ce2: 3,000 of 6,000 samples, because a rank could not create its span file. Also fails for a full disk
+    and a truncated span file (tests/full/ways/test_missing_evidence.py).
     """
     evidence, job = facts.evidence, training_job(facts.evidence)
     if not job or cut_short(evidence):  # a rank takes batches ahead of its steps
         return None
     if job["input"] == "feed":
         taken = _bytes(evidence, spans.GET)
-    else:  # a piece that is requested again counts once, since only an answer has bytes
+    else:  # a retried piece counts once, since only a response has bytes
         taken = _bytes(evidence, spans.STREAM, spans.READ_INPUT, purpose=spans.INPUT)
     if not taken:
         return unknown("no rank recorded the bytes that it received")

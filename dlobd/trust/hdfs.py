@@ -1,4 +1,4 @@
-"""Checks of HDFS: bytes, files and checksums that the job counted, against those that HDFS counted."""
+"""Checks of HDFS: bytes, files and checksums, as counted by the job and by HDFS."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ RULES = Rules(whole=True)
 
 
 def trouble(evidence: Evidence) -> str:
-    """Return a doubt if HDFS may have been asked more than once for the same bytes."""
+    """Return a doubt if clients may have read the same bytes from HDFS more than once."""
     doubt = external(evidence) or daemon_trouble(evidence, "namenode", "datanode") or repeated_tasks(evidence)
     if doubt:
         return doubt
     if any(i.name == spans.DATANODE_GIVEN_UP for p in evidence.processes for i in p.instants):
-        return "a DataNode did not respond, and another one was used"
+        return "a DataNode did not respond, and the client used another DataNode"
     # WebHDFS reads through a client inside the DataNode
     nodes = [name for daemon in evidence.daemons if (name := str(daemon["name"])).startswith("datanode")]
     logs = (*map(evidence.container_log, evidence.executor_containers.values()), *map(evidence.daemon_log, nodes))
@@ -44,8 +44,7 @@ def trouble(evidence: Evidence) -> str:
 def _input_read_by_spark(facts: Facts) -> Compared | None:
     """Check that Spark's tasks read the whole input once per pass.
 
-    Detects tasks whose metrics Spark lost, and input that Spark skipped. Commit fe69d44 exempts training that ends
-    before its last epoch, because the sums differ there.
+    Detects lost task metrics and skipped input. Does not apply to training that ends before its last epoch.
     """
     evidence = facts.evidence
     job, times = training_job(evidence), passes(evidence)
@@ -69,8 +68,7 @@ def _input_read_by_spark(facts: Facts) -> Compared | None:
 def _input_sent_by_datanodes(facts: Facts) -> Compared | None:
     """Check that the DataNodes sent the blocks of the input once per pass, with their checksums.
 
-    Docs of ef82ce2 (missing evidence): failed for a bundle without one DataNode's client trace, which no other source
-    reported then. Today the missing trace makes it unknown.
+    Failed in ef82ce2: a bundle lacked the client trace of a DataNode.
     """
     evidence, window = facts.evidence, facts.evidence.window
     blocks = {block for found in evidence.hdfs.blocks.values() for block in found}
@@ -95,16 +93,16 @@ def _input_sent_by_datanodes(facts: Facts) -> Compared | None:
 def _input_checksums(facts: Facts) -> Compared | None:
     """Check that HDFS reports the checksums that dlobd computed while it staged the input.
 
-    Detects errors of dlobd's own computation, such as that for files of several blocks (commit 65b340f). Not seen to
-    fail in a run so far; a test edits a checksum.
+    Detects errors of dlobd's own computation, such as for files of several blocks. No real failure is known; a test
+    edits a checksum.
     """
     staged, kept = facts.evidence.hdfs.checksums.get("staged") or {}, facts.evidence.hdfs.checksums.get("hdfs") or {}
     if not staged:
         return None
-    if not staged.keys() <= kept.keys():  # of other block or chunk sizes HDFS's checksum cannot equal dlobd's
+    if not staged.keys() <= kept.keys():  # HDFS's checksum depends on block and chunk size
         return unknown(f"HDFS has comparable checksums of {len(staged.keys() & kept.keys())} of {len(staged)} files")
     same = sum(kept[name] == checksum for name, checksum in staged.items())
-    message = f"{same} of {len(staged)} input files have the checksum in HDFS that was computed at staging"
+    message = f"HDFS's checksum equals the checksum at staging for {same} of {len(staged)} input files"
     return Compared(same == len(staged), message, same, len(staged))
 
 
@@ -112,8 +110,8 @@ def _input_checksums(facts: Facts) -> Compared | None:
 def _files_written(facts: Facts) -> Compared | None:
     """Check that the NameNode created one file for each write that a rank recorded.
 
-    Commit f93cb9d: failed in one run of some hundred. The driver ended a rank when it saw its done-marker, before the
-    rank's recorder had written the span of that marker to disk.
+    Failed in f93cb9d in one of some hundred runs: the driver ended a rank after it saw the done-marker, but before the
+    rank's recorder had written the marker's span to disk.
     """
     evidence = facts.evidence
     folder = f"{training_job(evidence).get('run_dir', '')}/"

@@ -1,4 +1,4 @@
-"""Finds the reason of a failed job in a bundle's evidence, in one line."""
+"""Finds the reason of a job's failure in a bundle's evidence, as one line."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _REFUSED = re.compile(r"InvalidResourceRequestException: (?:Invalid resource req
 _MEMORY_LIMIT = re.compile(r"containerID=(container_\w+)\] is running (.* memory limit\. Current usage: [^;]+ used)")
 
 _TIMESTAMP = re.compile(r"^(\d{6,} \S+|\d\d/\d\d/\d\d \S+) (?=[A-Z]+ )")
-"""The timestamp of a log4j line, in dlobd's pattern and in Spark's."""
+"""The timestamp of a log4j line, in dlobd's pattern or in Spark's."""
 _NOT_AN_ERROR = re.compile(
     rf"(?:{_TIMESTAMP.pattern[1:]})?(?:TRACE|DEBUG|INFO|WARN|WARNING:?) |at \S+\(|\.\.\. \d+ (?:common|more)"
     r"|\S+Z \S+ INFO |Provider '|priority = |loggerContextFactory = "
 )
-"""Lines of Java's logs that are no errors; the last alternatives are log4j's own lines."""
+"""Lines of Java logs that are not errors; the last alternatives match log4j's own lines."""
 
 _WEB_UI_RACE = re.compile(
     r"JavaSparkContext\.\s*: (java\.(?:util\.ConcurrentModification|lang\.IllegalState)Exception).*sparkproject\.jetty",
@@ -35,13 +35,12 @@ _WEB_UI_RACE = re.compile(
 )
 _WEB_UI_RACE_TEXT = "Spark's driver hit a race condition while setting up its web pages"
 """Spark 4.3 in client mode on YARN: one thread attaches the pages (SparkUI.attachAllHandlers), and another adds YARN's
-filter to them (YarnSchedulerBackend's AddWebUIFilter). dlobd switches the pages off; a user's job may not."""
+filter to them (YarnSchedulerBackend's AddWebUIFilter). dlobd switches the pages off; a user's job may keep them."""
 
 
 def ended_badly(evidence: Evidence, limits: Runnable) -> str | None:
-    """Return the reason of a job that was not interrupted and failed; None for others.
-
-    `limits`: has timeout_s and accept_timeout_s."""
+    """Return the reason of a job that failed or timed out; None for a successful or interrupted job. `limits` has
+    timeout_s and accept_timeout_s."""
     window = evidence.window
     if window["ended_by"] == "timeout":
         return timed_out(evidence, limits.timeout_s)
@@ -53,8 +52,8 @@ def ended_badly(evidence: Evidence, limits: Runnable) -> str | None:
 def failure(evidence: Evidence) -> str:
     """Return the reason of a job with an exit code other than 0.
 
-    A rank that lost its peer fails as well, and often reports it first. So the death of a process takes precedence over
-    any message, and the earliest death over later deaths.
+    A rank that loses its peer also fails, and often reports first. So the death of a process takes precedence over any
+    message, and the earliest death over later deaths.
     """
     reason = (
         _submitter_killed(evidence)
@@ -83,18 +82,19 @@ def never_started(evidence: Evidence, accept_timeout_s: int) -> str:
 
 
 def one_line(reason: str) -> str:
-    """Return one line, shortened to a readable length; the evidence has the rest."""
+    """Shorten a reason to one line of at most MAX_REASON_CHARACTERS."""
     return textwrap.shorten(reason, MAX_REASON_CHARACTERS, placeholder=" ...")
 
 
 def _message(evidence: Evidence) -> str:
-    """Return the message of a rank, the driver or YARN, in this order: a driver may only report a failed Spark job."""
+    """Return the error message of a rank, the driver or YARN, in this order: a driver may report only a failed Spark
+    job."""
     if chosen := _driver_causes(evidence, kinds.TRAINING_FAILED):
         return chosen[-1]
     message = _driver_message(evidence)
     if message and (race := _WEB_UI_RACE.search(message)):
         return f"{_WEB_UI_RACE_TEXT} ({race[1]}); remove spark.ui.enabled=true"
-    # ranks record their failures also without a done-marker in HDFS
+    # a rank records its failure even if it cannot write to HDFS
     instants = (i for process in evidence.processes for i in process.instants if i.name == kinds.RANK_FAILED)
     if failures := [(instant.at_ns, str(instant.attrs.get("cause"))) for instant in instants]:
         return min(failures)[1]
@@ -110,12 +110,12 @@ def _message(evidence: Evidence) -> str:
 
 
 def diverged(evidence: Evidence) -> bool:
-    """Return True if a rank stopped because its loss was no longer finite."""
+    """Return True if a rank stopped because its loss became NaN or infinite."""
     return any(process.instant(kinds.DIVERGED) for process in evidence.processes)
 
 
 def _without_hdfs(evidence: Evidence, kind: str) -> str | None:
-    """Return the reason if the message is about HDFS and a daemon of this kind died."""
+    """Return the reason if a daemon of this kind died and the error message is about HDFS; else None."""
     message = _message(evidence)
     for daemon in evidence.daemons:
         if daemon["kind"] == kind and not daemon["alive"] and _ABOUT_HDFS.search(message):
@@ -143,7 +143,7 @@ def _submitter_killed(evidence: Evidence) -> str | None:
 
 
 def _memory_limits(evidence: Evidence) -> Iterator[str]:
-    """Yield containers that a NodeManager killed because they exceeded their memory."""
+    """Yield a reason for each container that a NodeManager killed because it exceeded its memory limit."""
     for line in evidence.yarn.diagnostics:
         if match := _MEMORY_LIMIT.search(line):
             yield (
@@ -161,7 +161,7 @@ def _refused(evidence: Evidence) -> str | None:
 
 
 def _deaths(evidence: Evidence) -> Iterator[tuple[int, str]]:
-    """Yield the time and the cause of processes in containers that were killed or failed while the job ran."""
+    """Yield the time and cause of each death or failure of a container's process during the job."""
     yield from _trainer_deaths(evidence)
     user_exit = evidence.application_master.user_exit
     if user_exit and 128 < user_exit[1] < 193:
@@ -174,7 +174,7 @@ def _deaths(evidence: Evidence) -> Iterator[tuple[int, str]]:
             continue
         container, code = match[1], int(match[2])
         if user_exit and container.endswith("_000001"):
-            continue  # the container passes on the exit code of the driver's Python
+            continue  # the container exits with the code of the driver's Python
         # 143: the NodeManager's own SIGTERM, at the end of an application
         if code not in (0, 143) and line.at_ns <= evidence.window["exit_ns"]:
             end = f"was killed by {_signal_name(code - 128)}" if 128 < code < 193 else f"exited with code {code}"
@@ -182,7 +182,7 @@ def _deaths(evidence: Evidence) -> Iterator[tuple[int, str]]:
 
 
 def _trainer_deaths(evidence: Evidence) -> Iterator[tuple[int, str]]:
-    """Yield the time and the cause of trainers that a signal killed, as recorded by their parents."""
+    """Yield the time and cause of the death of each trainer that a signal killed, as its parent recorded them."""
     ranks = {process.process.pid: process.process for process in evidence.processes}
     for instant in (instant for process in evidence.processes for instant in process.instants):
         code = instant.attrs.get("code", 0)
@@ -194,8 +194,8 @@ def _trainer_deaths(evidence: Evidence) -> Iterator[tuple[int, str]]:
 
 
 def _lost_nodes(evidence: Evidence) -> Iterator[tuple[int, str]]:
-    """Yield the time and the cause of lost nodes, by the logs of the ResourceManager and of the driver."""
-    # the only source on an external cluster, where the ResourceManager's lines about nodes belong to no application
+    """Yield the time and cause of each node loss, from the logs of the ResourceManager and of the driver."""
+    # the only source on an external cluster: the ResourceManager's lines about nodes name no application
     for gone in evidence.driver.log.lost:
         yield gone.at_ns, f"node {gone.host} was lost while the job ran, with {_name(evidence, gone.container)}"
     for lost in evidence.yarn.lost_nodes:
@@ -224,12 +224,12 @@ def _name(evidence: Evidence, container: str) -> str:
 
 
 def _driver_message(evidence: Evidence) -> str | None:
-    """Return the driver's last message about a failure. spark-submit copies both outputs into its standard output, and
-    YARN into that of the ApplicationMaster."""
+    """Return the driver's last failure message. It is in the stdout or stderr of spark-submit, or in the
+    ApplicationMaster's stdout, which has both outputs of the driver."""
     outputs = [evidence.path / name for name in (files.DRIVER_STDOUT, files.DRIVER_STDERR)]
     outputs.append(evidence.path / files.CONTAINER_LOGS / evidence.attempts.am / "stdout")
     messages = [str(line) for path in outputs for line in _FAILURE_MESSAGE.findall(reading.text(path))]
-    messages += _driver_causes(evidence, kinds.JOB_FAILED)  # a user's script may not print it
+    messages += _driver_causes(evidence, kinds.JOB_FAILED)  # a user's script may not print its failure
     return messages[-1].strip() if messages else None
 
 

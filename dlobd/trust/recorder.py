@@ -1,4 +1,4 @@
-"""Checks of dlobd's recorder: no span is lost, spans nest, and collectives have all their members."""
+"""Checks of dlobd's recorder: no span is lost, spans nest, and no rank leaves a collective early."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RULES = Rules()
 
 @RULES.add("spans-read", "span files: opened spans", "span files: spans", DRIVER_SPANS, RANK_SPANS, WORKER_SPANS)
 def _spans(facts: Facts) -> Compared | None:
-    """Check that every span that a process opened was read.
+    """Check that the bundle has every span that a process opened.
 
     A recorder numbers its spans, so that a lost span leaves a gap. Detects a span file that is truncated while a rank
     writes it, as in tests/full/ways/test_missing_evidence.py.
@@ -25,13 +25,13 @@ def _spans(facts: Facts) -> Compared | None:
         return None
     opened = sum(max(s.id for s in p.spans) - min(s.id for s in p.spans) + 1 for p in processes)
     read = sum(len(process.spans) for process in processes)
-    return Compared(opened == read, f"{opened:,} spans were opened; {read:,} were read", opened, read)
+    return Compared(opened == read, f"the processes opened {opened:,} spans; the bundle has {read:,}", opened, read)
 
 
-@RULES.add("nesting", "span files: ns outside", "limit, ns")
+@RULES.add("nesting", "span files: largest time outside of the parent, ns", "limit, ns")
 def _nesting(facts: Facts) -> Compared | None:
-    """Check that spans of one thread lie inside their parents and follow each other. Detects the bug of commit 57f809f:
-    spans that ended before they began were dropped in silence."""
+    """Check that spans of one thread lie inside their parents and do not overlap. Detects spans that end before they
+    begin."""
     evidence = facts.evidence
     excess = [ns for process in evidence.processes for ns in _outside_ns(process)]
     if not excess:
@@ -51,17 +51,17 @@ def _outside_ns(process: RecordedProcess) -> Iterator[int]:
         parent = by_id.get(span.parent)
         if parent and parent.thread == span.thread and not (span.truncated or parent.truncated):
             yield from (parent.start_ns - span.start_ns, span.end_ns - parent.end_ns)
-        if not span.attrs.get("jvm_call"):  # recorded after their end, and so not in the order of their IDs
+        if not span.attrs.get("jvm_call"):  # these are recorded at their end, so their IDs are not in order
             siblings[span.thread, span.parent].append(span)
     for spans in siblings.values():
         ordered = sorted(spans, key=lambda span: span.id)
         yield from (a.end_ns - b.start_ns for a, b in pairwise(ordered) if not a.truncated)
 
 
-@RULES.add("collective-order", "span files: ns too early", "error of the clocks, ns")
+@RULES.add("collective-order", "span files: largest time before the last entry, ns", "error of the clocks, ns")
 def _order(facts: Facts) -> Compared | None:
     """Check that no rank leaves a collective before the last rank has entered it. Detects errors of the clock offsets
-    between hosts. Not seen to fail in a run so far; a test edits a span file."""
+    between hosts. No real failure is known; a test edits a span file."""
     evidence = facts.evidence
     members: dict[tuple[str, int | None], list[RecordedSpan]] = defaultdict(list)
     for span in (span for process in trainers(evidence.processes) for span in process.spans if span.rendezvous):
@@ -76,6 +76,6 @@ def _order(facts: Facts) -> Compared | None:
     if early_ns > allowed_ns:
         message = (
             f"a rank leaves a collective {early_ns / 1e9:.6f} s before the last rank enters it; "
-            f"the clocks are known to within {allowed_ns / 1e9:.6f} s"
+            f"the error of the clock alignment is up to {allowed_ns / 1e9:.6f} s"
         )
     return Compared(early_ns <= allowed_ns, message, early_ns, allowed_ns, other_clocks(evidence))

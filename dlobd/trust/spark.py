@@ -20,8 +20,8 @@ DROPPED = "from eventLog"
     "tasks", "driver log: tasks that start", "Spark event log: tasks that end", DRIVER_LOG, EVENT_LOG, whole=True
 )
 def _tasks(facts: Facts) -> Compared | None:
-    """Check that the tasks that start in the driver's log are those that end in the event log. Detects events that
-    Spark dropped, and jobs that the driver's log misses. Not seen to fail in a run so far; a test removes lines."""
+    """Check that the driver's log and the event log have the same tasks. Detects events that Spark dropped, and jobs
+    that the driver's log lacks. No real failure is known; a test removes lines."""
     evidence = facts.evidence
     if not evidence.topology.has_spark:
         return None
@@ -31,19 +31,22 @@ def _tasks(facts: Facts) -> Compared | None:
         return None
     if not ended:
         return unknown("Spark's event log has no ended task")
-    doubt = "the script may set its log level, and leave tasks running" if evidence.topology.user_script else ""
+    doubt = "the script may change its log level, or leave tasks running" if evidence.topology.user_script else ""
     if any("Dropped" in line.message and DROPPED in line.message for line in evidence.driver.lines):
         doubt = "Spark dropped events of its event log, because the driver was busy"
-    message = f"the driver's log starts {len(started):,} tasks; the event log ends {len(ended):,}"
+    message = f"the driver's log has {len(started):,} started tasks; the event log has {len(ended):,} ended tasks"
     return Compared(started == ended, message, len(started), len(ended), doubt)
 
 
 @RULES.add(
-    "task-run-time", "Spark event log: largest excess of run time, ms", "resolution and clock steps, ms", EVENT_LOG
+    "task-run-time",
+    "Spark event log: largest excess of run time, ms",
+    "limit from resolution and clock steps, ms",
+    EVENT_LOG,
 )
 def _run_time(facts: Facts) -> Compared | None:
-    """Check that no executor reports a longer run time for a task than the driver saw between launch and finish. Commit
-    3b15cd3: failed for tasks of several CPUs, since Spark multiplies their run time by the CPUs (SPARK-51666)."""
+    """Check that no executor reports a longer run time for a task than the driver saw between launch and finish. Failed
+    in 3b15cd3 for tasks with several CPUs, since Spark multiplies their run time by the CPUs (SPARK-51666)."""
     evidence = facts.evidence
     # Spark subtracts deserialization after it multiplied by the CPUs
     excess = [
@@ -60,6 +63,6 @@ def _run_time(facts: Facts) -> Compared | None:
     if excess_ms > allowed_ms:
         message = (
             f"a task reports a run time {excess_ms:,} ms longer than the driver saw; "
-            f"clock steps and rounding explain {allowed_ms:,} ms"
+            f"the limit from clock steps and rounding is {allowed_ms:,} ms"
         )
     return Compared(excess_ms <= allowed_ms, message, excess_ms, allowed_ms)

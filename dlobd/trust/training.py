@@ -1,4 +1,4 @@
-"""Checks of the training result: each rank did what the experiment asks, and the model learned something."""
+"""Checks of the training result: steps, samples, losses and accuracy against the experiment."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ SAME_LOSS = 1e-5
 """Largest relative difference between the losses of two ranks, which are results of the same reduction."""
 
 LEAST_STEPS = 10
-"""The loss of fewer steps is dominated by the noise between batches."""
+"""Smallest number of steps for the check loss-falls: in fewer steps, noise between batches dominates."""
 
 
 def _results(evidence: Evidence) -> list[RankResult]:
-    """Return the done-markers by rank."""
+    """Return the done-markers in the order of ranks."""
     return [evidence.results[rank] for rank in sorted(evidence.results)]
 
 
 @RULES.add("ranks-reported", "done-markers: ranks", "experiment: workers", whole=False)
 def _ranks(facts: Facts) -> Compared | None:
-    """Check that each rank left a done-marker. Docs of ef82ce2 (missing evidence): failed with "missing: [0, 1]" for a
-    bundle without done-markers."""
+    """Check that each rank left a done-marker. Failed in ef82ce2 with "missing: [0, 1]" for a bundle without
+    done-markers."""
     experiment = facts.training
     if not ended_well(facts.evidence):
         return None
@@ -44,8 +44,8 @@ def _ranks(facts: Facts) -> Compared | None:
 
 @RULES.add("steps", "done-markers: steps of a rank", "experiment: steps", MARKERS)
 def _steps(facts: Facts) -> Compared | None:
-    """Check that each rank took the steps that the experiment asks for. Detects ranks that end after different steps,
-    which commit fe69d44 had to prevent for limits of time."""
+    """Check that each rank took the steps that the experiment asks for. Detects ranks that end after different
+    steps."""
     experiment = facts.training
     found = [result["steps"] for result in _results(facts.evidence)]
     wanted, limit = _wanted_steps(experiment, _results(facts.evidence))
@@ -56,8 +56,8 @@ def _steps(facts: Facts) -> Compared | None:
 def _wanted_steps(experiment: Experiment, results: Sequence[RankResult]) -> tuple[int, str]:
     """Return the expected number of steps, and the limit that ended training early.
 
-    Time ends all ranks after the step of rank 0, but only if that much time has passed. Accuracy ends them after the
-    first evaluation that reached the target."""
+    max_seconds ends all ranks after the same step as rank 0, once that time has passed. target_accuracy ends them after
+    the first evaluation that reaches it."""
     most, chief = experiment.most_steps, results[0]
     for found in (chief.get("evaluations") or ()) if experiment.target_accuracy else ():
         taken = found["epoch"] * experiment.steps_per_epoch
@@ -74,8 +74,8 @@ def _wanted_steps(experiment: Experiment, results: Sequence[RankResult]) -> tupl
 
 @RULES.add("steps-recorded", "span files of ranks: steps", "done-markers: steps", RANK_SPANS, MARKERS)
 def _steps_recorded(facts: Facts) -> Compared | None:
-    """Check that each rank recorded a span for each step that it reports. Detects spans that the recorder lost. Docs of
-    ef82ce2 (missing evidence): failed for a bundle of plain processes without the span file of a worker."""
+    """Check that each rank recorded a span for each step that it reports. Detects spans that the recorder lost. Failed
+    in ef82ce2: a bundle of plain processes lacked the span file of a worker."""
     ranks = trainers(facts.evidence.processes)
     if not ranks:
         return None
@@ -87,8 +87,8 @@ def _steps_recorded(facts: Facts) -> Compared | None:
 
 @RULES.add("samples", "done-markers: samples", "experiment: steps x batch x ranks", MARKERS)
 def _samples(facts: Facts) -> Compared | None:
-    """Check that the ranks trained on steps x batch size x ranks samples. Not seen to fail in a run so far; a test
-    edits a done-marker."""
+    """Check that the ranks trained on steps x batch size x ranks samples. No real failure is known; a test edits a
+    done-marker."""
     experiment = facts.training
     results = _results(facts.evidence)
     trained = sum(result["samples"] for result in results)
@@ -99,8 +99,8 @@ def _samples(facts: Facts) -> Compared | None:
 
 @RULES.add("loss-finite", "done-markers: finite losses", "done-markers: losses", MARKERS)
 def _loss_finite(facts: Facts) -> Compared | None:
-    """Check that the loss of each step is finite. Commits 9a0b99e and 391b4a5: a learning rate that was too large made
-    the loss NaN, and the run went on to its end."""
+    """Check that the loss of each step is finite. Failed in 9a0b99e and 391b4a5: too large a learning rate made the
+    loss NaN, and the run continued to its end."""
     losses = [(rank, step, loss) for rank, each in enumerate(_losses(facts)) for step, loss in enumerate(each)]
     wild = [found for found in losses if not math.isfinite(found[2])]
     message = f"the loss of all {len(losses):,} steps is finite"
@@ -119,8 +119,8 @@ def _finite(losses: Sequence[Sequence[float]]) -> bool:
 
 @RULES.add("loss-equal", "done-markers: largest difference", "limit", MARKERS)
 def _loss_equal(facts: Facts) -> Compared | None:
-    """Check that all ranks report the same loss for a step, since they reduce it together. Commit ba31a63 introduced
-    it. Not seen to fail in a run so far; a test edits a done-marker."""
+    """Check that all ranks report the same loss for a step, since they reduce it together. No real failure is known; a
+    test edits a done-marker."""
     losses = _losses(facts)
     if facts.training.exchange in channels.ASYNCHRONOUS or not losses[0] or not _finite(losses):
         return None
@@ -129,7 +129,7 @@ def _loss_equal(facts: Facts) -> Compared | None:
         return Compared(False, message, min(map(len, losses)), max(map(len, losses)))
     pairs = [(a, b) for each in losses for a, b in zip(each, losses[0], strict=True)]
     gap = max(abs(a - b) / max(abs(a), abs(b), 1e-12) for a, b in pairs)
-    message = f"the losses of the ranks differ by at most {gap:.1e}, relative; the limit is {SAME_LOSS:.0e}"
+    message = f"the losses of the ranks have a relative difference of at most {gap:.1e}; the limit is {SAME_LOSS:.0e}"
     return Compared(gap < SAME_LOSS, message, gap, SAME_LOSS)
 
 
@@ -152,8 +152,8 @@ def _loss_falls(facts: Facts) -> Compared | None:
 
 @RULES.add("test-samples", "done-marker of the chief", "experiment: test samples", MARKERS)
 def _test_samples(facts: Facts) -> Compared | None:
-    """Check that the chief evaluated the model with the whole test set. Not seen to fail in a run so far; a test edits
-    a done-marker."""
+    """Check that the chief evaluated the model with the whole test set. No real failure is known; a test edits a
+    done-marker."""
     experiment = facts.training
     test = _results(facts.evidence)[0].get("test")
     if test is None:
@@ -167,12 +167,12 @@ def _test_samples(facts: Facts) -> Compared | None:
 def _test_accuracy(facts: Facts) -> Compared | None:
     """Check that the model reaches the lowest accuracy that the experiment accepts.
 
-    Failed with 0.7265 against 0.75 for a run of the quickstart at ef82ce2 that trained too briefly. Fails for a run
-    that asks for 0.999 (tests/full/faults/test_deaths.py).
+    Failed in ef82ce2 for a quickstart that trained too briefly: 0.7265 instead of 0.75. Also fails for a run that
+    requests 0.999 (tests/full/faults/test_deaths.py).
     """
     experiment = facts.training
     if (test := _results(facts.evidence)[0].get("test")) is None:
-        return None  # test-samples fails for that
+        return None  # the check test-samples then fails
     accuracy, least = test["accuracy"], experiment.min_accuracy
     message = f"the test accuracy is {accuracy:.4f}; the experiment asks for at least {least:.4f}"
     return Compared(accuracy >= least, message, accuracy, least)

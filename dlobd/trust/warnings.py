@@ -1,4 +1,4 @@
-"""Warnings of a run besides its status: faults around the job, and misleading signs."""
+"""Warnings of a run: missing evidence, failed daemons, lost work, clock steps and a misleading YARN status."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STARTUP = "STARTUP_MSG:"
 """Prefix of the first line of a Hadoop daemon's log."""
 
 _LOST = re.compile(r"BLOCK\* removeDeadDatanode: lost heartbeat from (\S+),")
-"""The NameNode declares a DataNode dead. Until then writes waited for it in their pipelines."""
+"""The NameNode's log line that declares a DataNode dead. Until then, write pipelines wait for the DataNode."""
 
 
 def warnings(evidence: Evidence, absences: Sequence[MissingEvidence], trace: Trace) -> list[str]:
@@ -87,8 +87,8 @@ def _clocks(evidence: Evidence, trace: Trace) -> Iterator[str]:
         )
     for moved in evidence.alignment.clocks.values():
         yield (
-            f"{moved.host} has a different clock: aligned by {moved.pairs} message pairs, to within "
-            f"{moved.error_ns / 1e3:.0f} us at worst"
+            f"{moved.host} has a different clock: aligned by {moved.pairs} message pairs, with an error of at most "
+            f"{moved.error_ns / 1e3:.0f} us"
         )
         for earliest_ns, latest_ns in moved.offset.steps:
             first_s, last_s = (

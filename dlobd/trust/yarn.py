@@ -1,4 +1,4 @@
-"""Checks of YARN: reports of the ResourceManager about an application, against logs and the client's clock."""
+"""Checks of YARN: the ResourceManager's figures about an application, against logs and the client's clock."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from dlobd.trust.base import NS_PER_S, Compared, Facts, Rules, daemon_trouble, e
 RULES = Rules(whole=True)
 
 MEMORY_SHARE, LATE_S = 0.005, 0.25
-"""YARN sums memory per container by its own clock, in milliseconds. A busy ResourceManager logs the transitions of each
-container by up to a quarter of a second later (commit 06e63fa)."""
+"""Tolerances of the memory check: a fraction of the total, and seconds per container. A busy ResourceManager logs the
+transitions of a container up to 0.25 s late."""
 
 LEAVES_NS = 20 * NS_PER_S
-"""In client mode the ApplicationMaster exits after the driver; the ResourceManager would kill it after this time."""
+"""Largest time between the exits of a client-mode driver and its ApplicationMaster, until the ResourceManager kills
+it."""
 
 OVER = ("COMPLETED", "RELEASED", "KILLED", "EXPIRED")
-"""States in which YARN does not charge a container. The end of the application overtakes a KILLED one."""
+"""States that end YARN's charge for a container; the first of them counts."""
 
 _RM = (RM_LOG, RM_RECORD)
 _CAPACITY = re.compile(r"Assigned container (container_\w+) of capacity <memory:(\d+),")
@@ -45,8 +46,8 @@ def _doubt(evidence: Evidence) -> str:
 def _memory(facts: Facts) -> Compared | None:
     """Check that the ResourceManager charges the memory of each container times its lifetime.
 
-    Commit ae8eabc: failed in some runs, because the ResourceManager writes its summary while its scheduler still
-    charges the last containers. The check uses the REST record since, which is complete.
+    Failed in ae8eabc in some runs: the ResourceManager writes its summary while its scheduler still charges the last
+    containers. The REST record is complete.
     """
     evidence = facts.evidence
     if not evidence.topology.has_yarn:
@@ -68,7 +69,9 @@ def _memory(facts: Facts) -> Compared | None:
     allowed = MEMORY_SHARE * max(used, charged) + LATE_S * sum(
         capacity[container] for container in evidence.yarn.containers
     )
-    message = f"the containers used {used:,} MB-seconds by YARN's log; the ResourceManager charges {charged:,}"
+    message = (
+        f"the containers used {used:,} MB-seconds according to YARN's log; the ResourceManager charges {charged:,}"
+    )
     return Compared(abs(used - charged) <= allowed, message, used, charged, _doubt(evidence))
 
 
@@ -83,7 +86,7 @@ def _memory(facts: Facts) -> Compared | None:
 )
 def _containers(facts: Facts) -> Compared | None:
     """Check that each container that YARN allocated and started left its logs. Detects containers whose logs were not
-    collected. Not seen to fail in a run so far; a test edits YARN's summary."""
+    collected. No real failure is known; a test edits YARN's summary."""
     evidence = facts.evidence
     if not evidence.topology.has_yarn:
         return None
@@ -97,15 +100,15 @@ def _containers(facts: Facts) -> Compared | None:
     return Compared(there == started, message, there, started, _doubt(evidence))
 
 
-@RULES.add("application-time", "ResourceManager: ns outside", "clock readings: step, ns", *_RM)
+@RULES.add("application-time", "ResourceManager: time outside of spark-submit's, ns", "clock readings: step, ns", *_RM)
 def _inside(facts: Facts) -> Compared | None:
-    """Check that by the ResourceManager's timestamps the application ran between the start and the end of spark-submit.
+    """Check that the application ran only while spark-submit ran, by the ResourceManager's timestamps.
 
-    Detects errors of the conversion from wall clock to monotonic clock. Not seen to fail in a run so far; a test
-    shifts the finish time.
+    Detects errors of the conversion from wall clock to monotonic clock. No real failure is known; a test shifts the
+    finish time.
     """
     evidence, window = facts.evidence, facts.evidence.window
-    if not evidence.topology.has_yarn or evidence.topology.by_hand:  # a window by hand is the ResourceManager's own
+    if not evidence.topology.has_yarn or evidence.topology.by_hand:  # a job by hand has the ResourceManager's window
         return None
     start_ms, finish_ms = _summary(evidence, _START_MS), _summary(evidence, _FINISH_MS)
     if start_ms is None or finish_ms is None:
@@ -116,10 +119,10 @@ def _inside(facts: Facts) -> Compared | None:
     early_ns = window["exec_ns"] - place.ms(start_ms + 1)  # a timestamp t stands for [t, t + 1 ms)
     late_ns = place.ms(finish_ms) - window["exit_ns"] - (0 if evidence.topology.driver_in_container else LEAVES_NS)
     outside_ns, allowed_ns = max(early_ns, late_ns, 0), abs(place.step_ns)
-    message = "by YARN's clock the application ran while spark-submit did"
+    message = "by YARN's clock the application ran only while spark-submit ran"
     if outside_ns > allowed_ns:
         message = (
             f"by YARN's clock the application ran {outside_ns / 1e9:.3f} s outside of spark-submit's time; "
-            f"steps of the wall clock explain {allowed_ns / 1e9:.3f} s"
+            f"the limit from steps of the wall clock is {allowed_ns / 1e9:.3f} s"
         )
     return Compared(outside_ns <= allowed_ns, message, outside_ns, allowed_ns, _doubt(evidence))

@@ -117,7 +117,7 @@ def test_a_target_that_was_not_reached_is_null_with_its_reason(tmp_path: Path) -
     nothing = time_to_accuracy(0.5, [], 0, None)
     assert nothing.reason == "no epoch was evaluated"
     unrecorded = time_to_accuracy(0.5, [], 0, None, recorded=False)
-    assert unrecorded.reason == "nothing was recorded of the epochs"
+    assert unrecorded.reason == "no epoch was recorded"
 
 
 def test_epochs_as_a_data_frame(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def test_a_noted_hash_finds_a_bundle_that_was_sealed_again(bundle: Bundle) -> No
     report("git", "commit", value="0" * 40)(bundle.path)
     bundle.seal()
     assert verify(bundle).failed == []
-    assert verify(bundle, noted).failed == ["hash matches the noted hash"]
+    assert verify(bundle, noted).failed == ["hash matches the expected hash"]
 
 
 def test_the_command_line_checks_a_noted_hash(bundle: Bundle, capsys: pytest.CaptureFixture[str]) -> None:

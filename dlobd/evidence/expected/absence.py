@@ -18,19 +18,19 @@ class MissingEvidence:
     what: str  # the name of the file, or a description of the process
     how: str  # the defect, and its proof
     lanes: tuple[str, ...] = ()  # patterns (`fnmatch`) of lanes whose spans may contain time of other layers
-    since_ns: int = 0  # end of the spans that are not affected; 0 if all are
+    since_ns: int = 0  # spans that end later are affected; 0: all spans
     layers: tuple[str, ...] = ()  # layers of the kind that take part in the run
     process: str = ""  # ID of the process whose span file is missing or incomplete
 
     @property
     def sentence(self) -> str:
         """A line for users: the missing source, its defect, and the consequence."""
-        layers = f"; layers: {', '.join(self.layers)}" if self.layers else ""
-        return f"{self.what} {self.how}; this leaves unknown: {self.kind.unknown}{layers}"
+        layers = f"; affected layers: {', '.join(self.layers)}" if self.layers else ""
+        return f"{self.what} {self.how}; unknown as a result: {self.kind.unknown}{layers}"
 
 
 def process_id(directory: str, pid: int | str) -> str:
-    """Return the ID of a process that recorded spans: PIDs are unique in a container only."""
+    """Return the ID of a process that recorded spans. A PID alone is unique only inside a container."""
     return f"{directory}/{pid}"
 
 
@@ -40,7 +40,7 @@ def ended_well(evidence: Evidence) -> bool:
 
 
 def killed(evidence: Evidence) -> set[str]:
-    """Return the containers of lost executors and lost attempts: their records may be cut."""
+    """Return the containers of lost executors and lost attempts: their records may be truncated."""
     gone = evidence.driver.log.gone
     lost = (found for executor, found in evidence.executor_containers.items() if executor in gone)
     return {*lost, *evidence.lost_containers}

@@ -1,7 +1,7 @@
-"""Table of the kinds of evidence: files, layers with time that they show, and the consequence of their absence.
+"""Table of the kinds of evidence: files, layers whose time they show, and the consequence of their absence.
 
 A run without a decisive kind is invalid: spans with its code in `hidden_by` lose their time to `unattributed`. Without
-another kind some figures, checks or bounds are missing, and the numbers of the layers stay the same.
+any other kind, some figures, checks or bounds are missing, and the time of the layers stays the same.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class EvidenceKind:
     name: str
     globs: str  # names of its files below the bundle, separated by spaces; a star also matches slashes
     unknown: str  # the facts that are unknown without it, in words
-    layers: tuple[str, ...] = ()  # layers with time that it shows
+    layers: tuple[str, ...] = ()  # layers whose time it shows
     missing: EvidenceFile | None = None  # its code in the column `hidden_by` of span kinds
 
     @property
@@ -41,16 +41,16 @@ _ALL = (YARN, *_SPARK)
 _YARN = (YARN, SPARK)
 _CONTAINERS, _DAEMONS, _CODE = files.CONTAINER_LOGS, files.DAEMON_LOGS, EvidenceFile
 
-# in the order of the search: a file is of the first kind with a matching glob
+# in search order: the first kind with a matching glob is the kind of a file
 
 DRIVER_SPANS = EvidenceKind(
-    "spans of the driver", "spans/driver/*", "work and waits of its Python", _ALL, _CODE.DRIVER_SPANS
+    "spans of the driver", "spans/driver/*", "work and waits of the driver's Python", _ALL, _CODE.DRIVER_SPANS
 )
 RANK_SPANS = EvidenceKind(
-    "spans of a rank", "spans/rank-*", "its work, and how long others waited for it", _ALL, _CODE.RANK_SPANS
+    "spans of a rank", "spans/rank-*", "work of the rank, and waits of other processes for it", _ALL, _CODE.RANK_SPANS
 )
 WORKER_SPANS = EvidenceKind(
-    "spans of Python workers", "spans/*", "work of Spark's Python in this executor", _SPARK, _CODE.WORKER_SPANS
+    "spans of Python workers", "spans/*", "work of this executor's Python workers", _SPARK, _CODE.WORKER_SPANS
 )
 DRIVER_LOG = EvidenceKind(
     "driver log",
@@ -65,26 +65,32 @@ DRIVER_JVM = EvidenceKind(
     "driver JVM log", files.DRIVER_JVM_LOG, "start and exit of spark-submit's JVM", (SPARK,), _CODE.DRIVER_JVM_LOG
 )
 MASTER_LOG = EvidenceKind(
-    "ApplicationMaster log", "", "containers of the executors, and when it asked for them", _ALL, _CODE.AM_LOG
+    "ApplicationMaster log", "", "containers of the executors, and times of the requests for them", _ALL, _CODE.AM_LOG
 )
 EXECUTOR_LOG = EvidenceKind(
-    "executor log", f"{_CONTAINERS}/*/stderr", "its start, and begin and end of its tasks", _SPARK, _CODE.EXECUTOR_LOG
+    "executor log",
+    f"{_CONTAINERS}/*/stderr",
+    "start of the executor, and start and end of its tasks",
+    _SPARK,
+    _CODE.EXECUTOR_LOG,
 )
-CONTAINER_JVM = EvidenceKind("container JVM log", f"{_CONTAINERS}/*/jvm.log", "start of its JVM before its first line")
+CONTAINER_JVM = EvidenceKind(
+    "container JVM log", f"{_CONTAINERS}/*/jvm.log", "start of the JVM before its first log line"
+)
 CONTAINER_FILES = EvidenceKind(
-    "other files of containers", f"{_CONTAINERS}/*", "output of the container, and YARN's script of its start"
+    "other files of containers", f"{_CONTAINERS}/*", "output of the container, and YARN's launch script"
 )
 RM_LOG = EvidenceKind(
     "ResourceManager log",
     f"{_DAEMONS}/resourcemanager.log",
-    "steps of YARN that its REST record lacks",
+    "transitions in YARN that its REST record lacks",
     _YARN,
     _CODE.RM_LOG,
 )
 NM_LOG = EvidenceKind(
     "NodeManager log",
     f"{_DAEMONS}/nodemanager-*.log",
-    "launch, localisation and start of its containers",
+    "launch, localisation and start of the node's containers",
     _YARN,
     _CODE.NM_LOG,
 )
@@ -95,22 +101,25 @@ AUDIT_LOG = EvidenceKind(
     (HDFS,),
 )
 NAMENODE_LOG = EvidenceKind(
-    "NameNode log", f"{_DAEMONS}/namenode.log", "closes of files that HDFS did not accept at once", (HDFS,)
+    "NameNode log", f"{_DAEMONS}/namenode.log", "retries of file closes that HDFS refused", (HDFS,)
 )
 TRACE_LOG = EvidenceKind(
-    "DataNode client trace", f"{_DAEMONS}/datanode-*-clienttrace.log", "HDFS's part of Spark's reads", (HDFS,)
+    "DataNode client trace",
+    f"{_DAEMONS}/datanode-*-clienttrace.log",
+    "HDFS's share of the time of Spark's reads",
+    (HDFS,),
 )
 DAEMON_LOGS = EvidenceKind("other daemons' logs", f"{_DAEMONS}/*", "reason of a daemon's failure; no figure uses it")
 EVENT_LOG = EvidenceKind("Spark event log", files.EVENT_LOG, "Spark's own metrics, and the addresses of its network")
 RM_RECORD = EvidenceKind(
-    "ResourceManager record", f"{files.RM_APPLICATION} {files.RM_ATTEMPTS}", "YARN's final status, and its charge"
+    "ResourceManager record", f"{files.RM_APPLICATION} {files.RM_ATTEMPTS}", "YARN's final status and resource charge"
 )
 MARKERS = EvidenceKind("done-markers", files.MARKERS, "steps, samples, losses and accuracy of the ranks")
 INPUT_RECORDS = EvidenceKind(
     "records of the input", f"{files.BLOCKS} {files.CHECKSUMS}", "length, checksums and location of the input"
 )
 HOSTS = EvidenceKind("addresses", f"{files.HOSTS} {files.CLIENT_INTERFACES}", "the network that Spark and HDFS used")
-COUNTERS = EvidenceKind("transport counters of a rank", "", "the transport of its exchange")
+COUNTERS = EvidenceKind("transport counters of a rank", "", "the transport of the rank's exchange")
 INVENTORY = EvidenceKind("inventory", files.COLLECTED, "the collected files, and files that could not be collected")
 BEFORE = EvidenceKind(
     "measurements before the run",
@@ -118,15 +127,19 @@ BEFORE = EvidenceKind(
     "cost of recording, noise of the machine, or content of the page cache",
 )
 RESOURCES = EvidenceKind("resource samples", files.RESOURCES, "CPU, memory and disk use")
-MEMORY = EvidenceKind("container metrics", files.NM_CONTAINERS, "the peak of an executor's memory")
+MEMORY = EvidenceKind("container metrics", files.NM_CONTAINERS, "the peak memory of an executor")
 DAEMONS = EvidenceKind("list of daemons", files.DAEMONS, "the daemons of the cluster and their deaths")
-CODE = EvidenceKind("own code", f"{files.SCRIPT} {files.MODEL}", "the code of the job, except for its sha256")
-ESSENTIAL = EvidenceKind("window and job", f"{files.WINDOW} {files.JOB}", "the job and its time: no figure can exist")
-GENERATION = EvidenceKind("generation of the data set", "logs/generation/*", "how the data set was made before the run")
+CODE = EvidenceKind("own code", f"{files.SCRIPT} {files.MODEL}", "the job's source code (only its sha256 remains)")
+ESSENTIAL = EvidenceKind(
+    "window and job", f"{files.WINDOW} {files.JOB}", "the job and its wall time; no figure can exist"
+)
+GENERATION = EvidenceKind(
+    "generation of the data set", "logs/generation/*", "the generation of the data set before the run"
+)
 
 KINDS = tuple(row for row in [*globals().values()] if isinstance(row, EvidenceKind))
 
 
 def kind_of(name: str) -> EvidenceKind | None:
-    """Return the kind of a file of a bundle; None if the table has none."""
+    """Return the kind of evidence of a file in a bundle; None for an unknown file."""
     return next((kind for kind in KINDS if any(fnmatchcase(name, glob) for glob in kind.files)), None)

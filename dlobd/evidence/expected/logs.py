@@ -1,4 +1,4 @@
-"""Finds logs that are absent, or lack their begin or end: of the driver, of containers and of daemons."""
+"""Finds absent and truncated logs of the driver, of containers and of daemons."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dlobd.evidence.log4j import LogLine
 from dlobd.spans import LOG_LEVEL, SPARK_CONTEXT
 
 FULL_LEVELS = ("ALL", "TRACE", "DEBUG", "INFO")
-"""Levels at which a log has all lines that dlobd reads."""
+"""Log levels that include all lines that dlobd reads."""
 
 DRIVER_ENDS = ("Successfully stopped SparkContext", "Shutdown hook called", "SparkContext already stopped")
 SUBMITTER_ENDS = ("(state: FINISHED)", "final status:", "Shutdown hook called")
@@ -27,7 +27,7 @@ EXECUTOR_ENDS = (
 )
 CONTAINER_BEGINS = "Registering signal handler for TERM"
 MASTER_ENDS = ("Unregistering ApplicationMaster", "Shutdown hook called", "RECEIVED SIGNAL")
-"""Messages at the end of each kind of log, and at the begin of a container's log, if the process was not killed."""
+"""Messages at the end of each kind of log, and at the start of a container's log, unless the process was killed."""
 
 LIMITS = ("max_steps", "max_seconds", "target_accuracy")
 """Settings of a job that may end it before it has read all of its input."""
@@ -36,7 +36,7 @@ _MASTER = re.compile(r"container_(?:e\d+_)?\d+_\d+_\d+_000001")
 
 
 def absences(evidence: Evidence) -> Iterator[MissingEvidence]:
-    """Yield logs that are absent, or lack their begin or end."""
+    """Yield logs that are absent, or lack their start or end."""
     topology = evidence.topology
     if not topology.by_hand or evidence.on_file(files.DRIVER_STDERR):
         yield from _driver(evidence)
@@ -84,7 +84,7 @@ def _headless(evidence: Evidence, lines: Sequence[LogLine], name: str) -> Iterat
 
 
 def _silenced(evidence: Evidence, name: str) -> Iterator[MissingEvidence]:
-    """Yield the time after which the user's script disabled that log."""
+    """Yield the driver's log if the user's script lowered its level."""
     driver = evidence.driver_process
     for instant in driver.instants if driver else ():
         level = str(instant.attrs.get("level", "")).upper()
@@ -125,7 +125,7 @@ def _master(evidence: Evidence) -> Iterator[MissingEvidence]:
         if evidence.topology.driver_in_container:
             yield from _headless(evidence, lines, f"{name}/stderr")
         for executor in sorted(evidence.driver.log.registered.keys() - evidence.executor_containers.keys()):
-            how = f"does not name the container of executor {executor}, which registered"
+            how = f"lacks the container of executor {executor}, which registered"
             yield MissingEvidence(kinds.MASTER_LOG, f"{name}/stderr", how, ALL_LANES)
     if container is not None:
         yield from _jvm_log(evidence, container)
@@ -142,7 +142,7 @@ def _executors(evidence: Evidence) -> Iterator[MissingEvidence]:
             if not evidence.topology.has_yarn:
                 what = f"{files.CONTAINER_LOGS}/executor_{executor}/stderr"
                 yield MissingEvidence(kinds.EXECUTOR_LOG, what, "is absent", lanes)
-            continue  # the ApplicationMaster's log lacks it
+            continue  # reported as a defect of the ApplicationMaster's log
         name = f"{files.CONTAINER_LOGS}/{container}/stderr"
         if not evidence.on_file(name):
             if executor in evidence.driver.log.registered:
@@ -167,7 +167,7 @@ def _daemons(evidence: Evidence) -> Iterator[MissingEvidence]:
     for daemon in evidence.daemons:
         name = f"{files.DAEMON_LOGS}/{daemon['name']}.log"
         if daemon["name"] == "resourcemanager" and not evidence.topology.has_yarn:
-            continue  # it logs nothing of the job
+            continue  # its log has no line of the job
         if not evidence.on_file(name):
             kind = kinds.kind_of(name) or kinds.DAEMON_LOGS
             yield MissingEvidence(kind, name, "is absent, although the daemon ran", ALL_LANES)
@@ -191,9 +191,9 @@ def _of_yarn(evidence: Evidence) -> Iterator[MissingEvidence]:
     for container in sorted(containers):
         marks, what = evidence.yarn.containers.get(container), f"the NodeManager log of {container}"
         if marks is None or "START_REQUEST" not in marks.at:
-            yield MissingEvidence(kinds.NM_LOG, what, "is absent, or begins after its start", ALL_LANES)
+            yield MissingEvidence(kinds.NM_LOG, what, "is absent, or begins after the container's start", ALL_LANES)
         elif "RUNNING" not in marks.at:
-            yield MissingEvidence(kinds.NM_LOG, what, "ends before it ran", ALL_LANES)
+            yield MissingEvidence(kinds.NM_LOG, what, "ends before the container ran", ALL_LANES)
 
 
 def of_hdfs(evidence: Evidence) -> Iterator[MissingEvidence]:
@@ -204,7 +204,7 @@ def of_hdfs(evidence: Evidence) -> Iterator[MissingEvidence]:
     else:
         known = {line.path for line in evidence.hdfs.audits}
         if lost := [path for _, path, _ in evidence.submitter.log.uploads if path not in known]:
-            yield MissingEvidence(kinds.AUDIT_LOG, audit, f"lacks the upload of {lost[0]}: its begin is missing")
+            yield MissingEvidence(kinds.AUDIT_LOG, audit, f"lacks the upload of {lost[0]}: it begins late")
         elif _closed_unseen(evidence):
             yield MissingEvidence(kinds.AUDIT_LOG, audit, "lacks the end of the event log: it ends early")
     namenode = f"{files.DAEMON_LOGS}/namenode.log"
@@ -214,7 +214,7 @@ def of_hdfs(evidence: Evidence) -> Iterator[MissingEvidence]:
 
 
 def _closed_unseen(evidence: Evidence) -> bool:
-    """Return True if Spark closed its event log, but no rename or earlier removal of it was audited."""
+    """Return True if Spark closed its event log, but the audit log has no rename or earlier deletion of it."""
     number = str(evidence.window["application_id"])
     closing = evidence.driver.log.points.get("event log closing")
     if closing is None or any(one.command == "rename" and number in one.path for one in evidence.hdfs.audits):
@@ -224,7 +224,7 @@ def _closed_unseen(evidence: Evidence) -> bool:
 
 
 def _datanodes(evidence: Evidence) -> Iterator[MissingEvidence]:
-    """Yield missing client traces: their names have numbers from 0, and together they have each block of the input."""
+    """Yield missing client traces. They are numbered from 0, and together they contain each block of the input."""
     there = sorted(path.name for path in (evidence.path / files.DAEMON_LOGS).glob("datanode-*-clienttrace.log"))
     running = sum(daemon["kind"] == "datanode" for daemon in evidence.daemons)
     wanted = [f"datanode-{i}-clienttrace.log" for i in range(max(len(there), running))]

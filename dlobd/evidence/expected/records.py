@@ -12,7 +12,7 @@ from dlobd.evidence.expected.spans import lanes_of
 
 
 def absences(evidence: Evidence) -> Iterator[MissingEvidence]:
-    """Yield records that are absent or cut."""
+    """Yield records that are absent or truncated."""
     if not ended_well(evidence):
         return
     topology = evidence.topology
@@ -39,7 +39,7 @@ def _event_log(evidence: Evidence) -> Iterator[MissingEvidence]:
         if evidence.on_file(files.COLLECTED) and files.EVENT_LOG not in evidence.collected.get("absent", ()):
             yield MissingEvidence(kinds.EVENT_LOG, files.EVENT_LOG, "is absent, or empty")
     elif not log.has_start:
-        yield MissingEvidence(kinds.EVENT_LOG, files.EVENT_LOG, "lacks the application's start: its begin is missing")
+        yield MissingEvidence(kinds.EVENT_LOG, files.EVENT_LOG, "lacks the application's start: it begins late")
     elif not log.has_end:
         yield MissingEvidence(kinds.EVENT_LOG, files.EVENT_LOG, "lacks the application's end: it ends early")
 
@@ -53,7 +53,7 @@ def damaged(evidence: Evidence, known: Collection[MissingEvidence]) -> Iterator[
 
 
 def uncollected(evidence: Evidence, known: Collection[MissingEvidence]) -> Iterator[MissingEvidence]:
-    """Yield each file of the inventory that is absent or has another size, and is not in `known`."""
+    """Yield each file of the inventory that is absent or differs in size, and is not in `known`."""
     inventory: dict[str, int] = evidence.collected.get("files", {})
     if not inventory and any(process.parent is not None for process in evidence.processes):
         yield MissingEvidence(kinds.INVENTORY, files.COLLECTED, "is absent, or has no inventory")

@@ -25,7 +25,7 @@ def missing(evidence: Evidence) -> tuple[MissingEvidence, ...]:
 
 
 def unknown(trace_spans: Iterable[Span], absences: Sequence[MissingEvidence]) -> Iterator[Span]:
-    """Yield the spans, with a mark if their own time may belong to another layer."""
+    """Yield all spans; mark a span as unknown if its own time may belong to another layer."""
     for span in trace_spans:
         hidden = any(
             span.end_ns > absence.since_ns

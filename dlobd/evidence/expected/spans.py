@@ -39,7 +39,7 @@ def absences(evidence: Evidence) -> Iterator[MissingEvidence]:
 
 
 def lanes_of(evidence: Evidence, directory: str) -> tuple[str, ...]:
-    """Return the lanes that are unknown without a process of this directory: of its executor, rank and driver."""
+    """Return the lanes whose time is unknown without the spans of a process in this directory."""
     executor = evidence.executor_of.get(directory)
     return (f"executor-{executor}", "rank-*", "driver") if executor else ALL_LANES
 
@@ -65,7 +65,7 @@ def _ranks(evidence: Evidence) -> Iterator[MissingEvidence]:
 
 
 def _own_ranks(evidence: Evidence) -> Iterator[MissingEvidence]:
-    """Yield missing main functions: TFCluster.run records the number of its nodes."""
+    """Yield a defect if TFCluster.run recorded more nodes than main functions ran."""
     driver = evidence.driver_process
     nodes = sum(span.attrs.get("nodes", 0) for span in driver.named(kinds.TFCLUSTER_RUN)) if driver else 0
     mains = sum("role" in span.attrs for process in evidence.processes for span in process.spans)
@@ -82,7 +82,7 @@ def _workers(evidence: Evidence) -> Iterator[MissingEvidence]:
             continue  # it may have died while its first worker started
         here = evidence.recorded_in(container)
         lanes = lanes_of(evidence, container)
-        by_log = "absent, although the executor ran Python by its log"
+        by_log = "absent, although the executor ran Python according to its log"
         if lines and all(process.forked or process.rank is not None for process in here):
             what = f"the span file of executor {executor}'s Python daemon"
             yield MissingEvidence(WORKER_SPANS, what, f"is {by_log}", lanes)
@@ -92,7 +92,7 @@ def _workers(evidence: Evidence) -> Iterator[MissingEvidence]:
 
 
 def _relatives(evidence: Evidence) -> Iterator[MissingEvidence]:
-    """Yield processes without span files that are the child or the parent of another process."""
+    """Yield processes without span files that are the child or the parent of a recorded process."""
     there = {(process.path.parent.name, process.process.pid) for process in evidence.processes}
     reported: set[tuple[str, int]] = set()
     gone = killed(evidence)  # such a process may have died before it wrote a line
@@ -108,7 +108,7 @@ def _relatives(evidence: Evidence) -> Iterator[MissingEvidence]:
 
 
 def _named(process: RecordedProcess) -> Iterator[tuple[int, EvidenceKind, str]]:
-    """Yield PIDs in the same container, with the kind of their spans and the proof of their existence."""
+    """Yield the PIDs in a process's records, with the kind of their spans and the proof of their existence."""
     for instant in process.instants:
         if instant.name == kinds.WORKER_FORKED:
             yield instant.attrs["pid"], WORKER_SPANS, "forked it as a Python worker"
@@ -166,5 +166,5 @@ def _lost(evidence: Evidence) -> Iterator[MissingEvidence]:
         if lost:
             native = RANK_SPANS if directory == "driver" else WORKER_SPANS
             kind = DRIVER_SPANS if directory == "driver" and evidence.topology.has_spark else native
-            what, how = f"{lost} lines of the spans of process {pid} in {directory}", "were refused by its disk"
+            what, how = f"{lost} lines of the spans of process {pid} in {directory}", "were lost: its disk refused them"
             yield MissingEvidence(kind, what, how, lanes_of(evidence, directory), process=process_id(directory, pid))

@@ -52,7 +52,7 @@ def test_a_worker_with_another_clock(project: MiniCluster, tmp_path: Path) -> No
     domains = {process.domain for process in Evidence(bundle.path).processes}
     assert len({domain.rpartition("/")[2] for domain in domains}) == 2, "two time namespaces"
     warnings = [text for text in run["warnings"] if "has a different clock" in text]
-    bounds_us = [int(found[1]) for text in warnings if (found := re.search(r"to within (\d+) us", text))]
+    bounds_us = [int(found[1]) for text in warnings if (found := re.search(r"an error of at most (\d+) us", text))]
     assert len(bounds_us) == 2, run["warnings"]
     assert max(bounds_us) < 10_000
     times = [event["at_ns"] for event in run["startup"]]

@@ -42,7 +42,9 @@ def believable(bundle: Bundle, workers: int) -> dict[str, Any]:
     assert hosts == {f"dlobdtest-worker-{i}.dlobdtest-lan" for i in range(1, workers + 1)}
     clocks = [warning for warning in run["warnings"] if "has a different clock" in warning]
     assert len(clocks) == workers
-    assert all(re.search(r"aligned by \d+ message pairs, to within \d+ us", warning) for warning in clocks), clocks
+    assert all(
+        re.search(r"aligned by \d+ message pairs, with an error of at most \d+ us", warning) for warning in clocks
+    ), clocks
     return run
 
 
