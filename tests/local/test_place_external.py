@@ -100,7 +100,7 @@ def test_kerberos_is_refused_before_anything_is_asked(tmp_path: Path, capsys: py
         (["run", "--by-hand"], "add --hadoop-conf DIR"),
         (["run", "--hadoop-conf", "none"], "is not a directory"),
         (["run", "--set", "launcher=native", "--set", "input=read", "--hadoop-conf", "."], "scheduler = yarn"),
-        (["collect", "application_1_1"], "set HADOOP_CONF_DIR"),
+        (["collect", "application_1_1"], "set DLOBD_HADOOP_CONF or HADOOP_CONF_DIR"),
         (["collect", "job_1", "--hadoop-conf", "."], "is neither a YARN application ID nor a run ID"),
     ],
 )
