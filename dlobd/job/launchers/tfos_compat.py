@@ -39,7 +39,7 @@ from dlobd.job.launchers.failure import MemoryGroup, exit_status
 from dlobd.spans import SpanKind
 
 STOCK_POLL_NS = 1_000_000_000
-"""Sleep of TensorFlowOnSpark's own polls: server and client in reservation.py, and the feed's join in TFSparkNode.py."""
+"""Sleep of TensorFlowOnSpark's polls: server and client in reservation.py, and the feed's join in TFSparkNode.py."""
 
 Function = Callable[..., Any]  # function of PySpark, TensorFlowOnSpark or the user
 NO_STATUS: Mapping[str, object] = MappingProxyType({})
