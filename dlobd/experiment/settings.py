@@ -102,7 +102,7 @@ class Setting:
     def _check_text(self, value: str, where: str, stored: bool) -> None:
         if self.name == "name" and not re.fullmatch(str(self.about.limits["pattern"]), value):
             raise UsageError(
-                f"{where}: name {value!r} may contain only letters, digits, '.', '_' and '-': it becomes a directory."
+                f"{where}: name {value!r} may contain only letters, digits, '.', '_' and '-': it names a directory."
             )
         if self.kind is MemberRef:
             MemberRef(value).check()
