@@ -100,7 +100,7 @@ class Channel(str):
         if "/" in device:
             _check_network(text, name, device)
         elif at and not _DEVICE.fullmatch(device):
-            raise ValueError(f"channel {text!r}: {device!r} is not a device name such as eth0 in {name}@eth0")
+            raise ValueError(f"channel {text!r}: {device!r} is not a device name; an example is {name}@eth0")
         return cls(text)
 
 

@@ -1,4 +1,4 @@
-"""The data model of driver, executors and analysis. Frozen dataclasses, stdlib only.
+"""Data model that driver, executors and analysis share: frozen dataclasses, standard library only.
 
 All times are integer nanoseconds on CLOCK_MONOTONIC of one clock domain (host, boot, time namespace).
 """

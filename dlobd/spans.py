@@ -200,7 +200,7 @@ AM_ROLE = "application-master"
 
 
 def _am(name: str, quality: OwnQuality = MEASURED, *hidden_by: EvidenceFile) -> SpanKind:
-    """Return a kind of span of an ApplicationMaster's process, which may lie in the lane of an executor."""
+    """Return a kind of span of an ApplicationMaster's process. The span may lie in the lane of an executor."""
     return SpanKind(name, SPARK, quality, hidden_by=(AM_LOG, *hidden_by), role=AM_ROLE)
 
 

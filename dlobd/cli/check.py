@@ -13,7 +13,9 @@ from dlobd.errors import Regression, Undecided
 
 def check(
     series: Annotated[str, typer.Argument(metavar="SERIES", help="Candidate: a series file, or one of its points.")],
-    against: Annotated[str, typer.Option("--against", metavar="BASELINE", help="Baseline, in the form of SERIES.")],
+    against: Annotated[
+        str, typer.Option("--against", metavar="BASELINE", help="Baseline, in the same form as SERIES.")
+    ],
     max_regression: Annotated[
         float,
         typer.Option(

@@ -16,7 +16,7 @@ def compare(
     first: Annotated[str, typer.Argument(metavar="A", help=f"Baseline: {RUNSET}.")],
     second: Annotated[
         str | None,
-        typer.Argument(metavar="[B]", help="Candidate, in the form of A. Default: the other points of A."),
+        typer.Argument(metavar="[B]", help="Candidate, in the same form as A. Default: the other points of A."),
     ] = None,
     margin: Annotated[
         float, typer.Option("--margin", parser=share, metavar="SHARE", help="Equivalence margin, relative to A.")

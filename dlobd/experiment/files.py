@@ -169,7 +169,7 @@ def _problems(experiment: Experiment, stored: bool) -> Iterator[tuple[str, str, 
     """Yield (field, problem, remedy) for each setting that is impossible or has no effect with the other settings."""
     global_batch = experiment.workers * experiment.batch_size
     if experiment.train_samples < global_batch:
-        why = f"{training.batches(experiment)}, exceeds the number of training samples, {experiment.train_samples}."
+        why = f"{training.batches(experiment)}, exceeds train_samples {experiment.train_samples}."
         yield "train_samples", why, f"lower batch_size or workers, or train_samples = {global_batch}"
     if rest := experiment.train_samples % global_batch:
         why = (

@@ -47,7 +47,7 @@ JOINED = {
     "spark.executor.extraJavaOptions": " ",
     "spark.yarn.am.extraJavaOptions": " ",
 }
-"""Settings that combine the values of dlobd and the user -> separator."""
+"""Setting whose values, of the user and of dlobd, are concatenated -> separator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def parse(words: Sequence[str]) -> Line:
 
 
 def merged(ours: Sequence[str], theirs: Sequence[str]) -> tuple[str, ...]:
-    """Merge the user's options into dlobd's line. The user's values take precedence; values of `JOINED` are joined."""
+    """Merge the user's options into dlobd's line. The user's values replace dlobd's, except for settings of `JOINED`."""
     line, users = parse(ours), parse(("spark-submit", *theirs, "script"))
     user_settings, own_settings = users.settings, line.settings
     both = [key for key in JOINED if key in user_settings and key in own_settings]

@@ -69,7 +69,7 @@ def load(name_or_path: str | Path, note: files.Note = lambda line: None) -> Swee
     # strong scaling needs the number of workers outside of [axes] too, for the global batch
     given = axes.keys() - {"workers"} if options.scaling == "strong" else axes.keys()
     if twice := [name for name in axes if sources.get(name) == whole and name in given]:
-        raise UsageError(f"{whole.at(twice[0])}: {twice[0]} is both a key and an axis.", "remove one of the two")
+        raise UsageError(f"{whole.at(twice[0])}: {twice[0]} is both a key and an axis.", "remove the key or the axis")
     files.require(base, [name for name, setting in SETTINGS.items() if setting.required and name not in given], whole)
     chosen = [dict(zip(axes, combination, strict=True)) for combination in product(*axes.values())]
     varying = tuple(name for name, levels in axes.items() if len(levels) > 1)
@@ -153,7 +153,7 @@ def _axes(table: object, whole: Source) -> dict[str, tuple[Value, ...]]:
             raise UsageError(f"{where}: axis {name} is empty.", "give it values, or remove it")
         found = tuple(check(name, level, whole) for level in levels)
         if twice := [level for number, level in enumerate(found) if level in found[:number]]:
-            raise UsageError(f"{where}: axis {name} has {twice[0]!r} twice.", "remove one of the two")
+            raise UsageError(f"{where}: axis {name} has {twice[0]!r} twice.", "remove the second value")
         axes[name] = found
     if (size := math.prod(map(len, axes.values()))) > MAX_POINTS:
         raise UsageError(f"{whole.at('axes')}: {size} points exceed the limit of {MAX_POINTS}.")
@@ -178,7 +178,7 @@ def _options(table: object, axes: Container[str], whole: Source) -> Options:
         raise UsageError(f"{whole.at('scaling')}: {why}", "remove it, or add workers to [axes]")
     if options.fit_train_samples and "train_samples" in axes:
         why = "fit_train_samples and axis train_samples contradict each other."
-        raise UsageError(f"{whole.at('fit_train_samples')}: {why}", "remove one of the two")
+        raise UsageError(f"{whole.at('fit_train_samples')}: {why}", "remove the option or the axis")
     return options
 
 

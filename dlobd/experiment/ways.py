@@ -75,7 +75,7 @@ def _lines(field: str, value: str, implied_: Mapping[str, Value]) -> list[str]:
 
 
 def _contradiction(rule: Rule, lacking: Mapping[str, str], against: Mapping[str, tuple[str, Value]]) -> UsageError:
-    """Return the error. `against`: contradictory keys -> source and value."""
+    """Return a UsageError for settings that contradict a rule. `against`: contradictory key -> source and value."""
     options = [where for where, _ in against.values() if where.startswith("--")]
     places = [f"{listed(options)} {'was' if len(options) == 1 else 'were'} given"] if options else []
     places += [f"{where} has {name}={value}" for name, (where, value) in against.items() if where not in options]

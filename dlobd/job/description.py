@@ -121,7 +121,7 @@ class Markers:
         self._report("failed", cause)
 
     def report_death(self, cause: str) -> None:
-        """Write the cause of another process's death, in one line. It overrides failures that other ranks report."""
+        """Write the cause of death of another rank's process, in one line. It overrides failures that ranks report."""
         self._report("died", cause)
 
     def _report(self, name: str, cause: str) -> None:

@@ -196,7 +196,7 @@ class JobStatus:
         self._markers.report_failure(cause)
 
     def report_death(self, cause: str) -> None:
-        """Report the death of another process, a rank. The report overrides failures that other ranks report."""
+        """Report the death of another rank's process. The report overrides failures that ranks report."""
         self._markers.report_death(cause)
 
     def _read_if_due(self) -> None:
