@@ -106,7 +106,7 @@ def parse(words: Sequence[str]) -> Line:
 
 
 def merged(ours: Sequence[str], theirs: Sequence[str]) -> tuple[str, ...]:
-    """Merge the user's options into dlobd's line. The user's values replace dlobd's, except for settings of `JOINED`."""
+    """Merge the user's options into dlobd's line. The user's values replace dlobd's values, except for `JOINED`."""
     line, users = parse(ours), parse(("spark-submit", *theirs, "script"))
     user_settings, own_settings = users.settings, line.settings
     both = [key for key in JOINED if key in user_settings and key in own_settings]
