@@ -22,7 +22,7 @@ class DlobdError(Exception):
     """An expected failure.
 
     Args:
-        what: what failed and why, one line.
+        what: failure and its cause, one line.
         remedy: the next step for the user, one line; may be empty.
     """
 

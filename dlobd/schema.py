@@ -223,7 +223,7 @@ class LayerTime:
     )
     between_marks_ns: int = member(
         "Part of ns between two marks of different events, without evidence of the time in between.",
-        "sum of its segments whose span is `between marks`, or unknown to dlobd, or without an observed end",
+        "sum of its segments whose span is `between marks`, or of unknown kind, or without an observed end",
     )
     named_wait_ns: int = member("Part of ns in configured polls, heartbeats and sleeps.", "sum of its `causes`")
     causes: tuple[tuple[str, int, Literal["read", "default"] | None], ...] = member(

@@ -65,7 +65,7 @@ class TfosLauncher:
                     _TfosMain(main, blocks is not None, self.reads_ahead),
                     tf_args,
                     job.workers,
-                    0,  # parameter servers: those of an exchange run beside the ranks
+                    0,  # parameter servers; servers of an exchange run beside the ranks
                     input_mode=TFCluster.InputMode.TENSORFLOW if blocks is None else TFCluster.InputMode.SPARK,
                     master_node="chief",
                     reservation_timeout=RESERVATION_TIMEOUT_S,

@@ -57,7 +57,7 @@ def install() -> None:
 
     _choose_host(util, reservation)
     replace(TFNode, "start_cluster_server")(_refuse_rdma)
-    TFManager.JoinableQueue = queue.Queue  # only threads of the manager's process use it; others have a proxy
+    TFManager.JoinableQueue = queue.Queue  # only threads of the manager's process use it; other processes have a proxy
     TFManager.start = timed(kinds.TFMANAGER_START)(TFManager.start)
     reservation.Client.register = timed(kinds.REGISTER_RESERVATION)(reservation.Client.register)
     wait = kinds.COMPAT_RESERVATION_POLL.wait(int(POLL_S * 1e9))
