@@ -72,8 +72,8 @@ def wrong(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
         why = f"exchange {exchange} cannot use channel {transport}: it needs {listed(where, 'or')}."
         yield "channel", why, f"exchange = {listed(others, 'or')}" if others else f'channel = "{where[0]}"'
     elif requested not in (AUTO, *possible):
-        needed = f"exchange {exchange} over channel {transport} needs {listed(possible, 'or')}"
-        yield "channel_library", f"library {requested} is not possible: {needed}.", f'channel_library = "{AUTO}"'
+        carried = f"exchange {exchange} over channel {transport} needs {listed(possible, 'or')}"
+        yield "channel_library", f"library {requested} is not possible: {carried}.", f'channel_library = "{AUTO}"'
     for field, plain in _PLAIN.items() if exchange in ASYNCHRONOUS else ():
         if (value := getattr(experiment, field)) != plain:
             why = f"{field} {value} is not possible with exchange {exchange}: {_WHY_PLAIN}."

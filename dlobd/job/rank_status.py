@@ -110,7 +110,7 @@ class StatusServer:
         handler.wfile.write(nonce + b"\n")
         line, proof = handler.rfile.readline(LINE_BYTES), handler.rfile.readline(LINE_BYTES)
         if not compare_digest(proof.strip(), _mac(secret, b"status", nonce + line)):
-            raise ValueError("its MAC does not match the run's secret")
+            raise ValueError("its sender does not have the run's secret")
         self._store(json.loads(line))
         handler.wfile.write(_mac(secret, b"received", nonce + line) + b"\n")
 

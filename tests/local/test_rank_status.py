@@ -65,7 +65,7 @@ def test_a_death_counts_more_than_a_failure_and_the_first_of_a_kind_counts(serve
 def test_a_sender_without_the_secret_is_refused(server: StatusServer, capfd: pytest.CaptureFixture[str]) -> None:
     assert not send({"done": 0}, changed(server, secret="another"))
     assert server.done() == frozenset()
-    assert "refused a status message of 127.0.0.1: its MAC does not match the run's secret" in capfd.readouterr().err
+    assert "refused a status message of 127.0.0.1: its sender does not have the run's secret" in capfd.readouterr().err
     with socket.create_server(("127.0.0.1", 0)) as other:
 
         def answer() -> None:
