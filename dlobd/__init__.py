@@ -1,4 +1,4 @@
-"""dlobd: a benchmark of deep learning over big-data stacks, which shows where a job's time went."""
+"""dlobd: benchmark of deep learning on HDFS, YARN and Spark, which attributes a job's wall time to layers."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ __all__ = ["__version__", "load", "load_sweep"]
 def load(path: str | Path) -> RunBundle:
     """Open a run bundle for analysis: `dlobd.load("runs/softmax-mnist/...").attribution()`.
     Raises BundleError if the bundle is missing, damaged or of a newer version."""
-    # imported here: pandas costs half a second, and the cluster's processes import this package too
+    # imported late: pandas takes 0.5 s to import, and processes on the cluster import this package too
     from dlobd.measures.frames import RunBundle
 
     return RunBundle(path)
 
 
 def load_sweep(path: str | Path) -> pd.DataFrame:
-    """Return one row per run of a sweep or another series: `dlobd.load_sweep("runs/series-KEY.json")`.
+    """Return a data frame with one row per run of a series: `dlobd.load_sweep("runs/series-KEY.json")`.
 
-    Columns are those of `dlobd.compare.sweep_frame.COLUMNS`, and the axes.
+    `dlobd.compare.sweep_frame.COLUMNS` lists its columns; each axis of a sweep adds a column.
 
     Raises BundleError if the file or a run's bundle is missing, damaged or of a newer version.
     """

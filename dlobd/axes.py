@@ -80,7 +80,7 @@ LAUNCHERS = Registry(
     Row("tfos", "TensorFlowOnSpark", "tfos:TfosLauncher", ("tensorflowonspark", "pyspark")),
     Row(
         "tfos-stock",
-        "TensorFlowOnSpark as published, only made importable",
+        "TensorFlowOnSpark as published, with a replacement for pkg_resources",
         "tfos_stock:TfosStockLauncher",
         ("tensorflowonspark", "pyspark"),
     ),
@@ -125,12 +125,12 @@ CHANNELS = Registry("channels", *(Row(transport.name, transport.title) for trans
 
 LIBRARIES = Registry(
     "libraries",
-    Row("auto", "first library that the exchange can use and that carries the channel"),
+    Row("auto", "first library that supports both the exchange and the channel"),
     Row("tensorflow", "TensorFlow's own gRPC, only for TensorFlow's exchanges", needs=_TENSORFLOW),
     Row("sockets", "TCP sockets of the standard library", "sockets:SocketsChannel"),
     Row("grpc", "gRPC, one call per message", "grpc:GrpcChannel", ("grpc",)),
-    Row("ucx", "UCX (libucp), by dlobd's own binding", "ucx.channel:UcxChannel", ("cffi",)),
-    Row("mpi", "MPICH by mpi4py, only for exchange mpi", needs=("mpi4py",)),
+    Row("ucx", "UCX (libucp) through dlobd's own binding", "ucx.channel:UcxChannel", ("cffi",)),
+    Row("mpi", "MPICH through mpi4py, only for exchange mpi", needs=("mpi4py",)),
     room="dlobd.network.channels",
 )
 """Libraries that carry a channel's bytes."""
@@ -144,10 +144,10 @@ EXCHANGES = Registry(
     Row("ps", "dlobd's parameter servers, synchronous, outside the TensorFlow step", "ps.exchange:ParameterServer"),
     Row(
         "ps-async",
-        "dlobd's parameter servers, asynchronous: no rank waits for another",
+        "dlobd's parameter servers, asynchronous: no rank waits for another rank",
         "ps.exchange:AsynchronousParameterServer",
     ),
-    Row("mpi", "MPI_Allreduce, the reference, outside the TensorFlow step", "mpi:MpiAllReduce", ("mpi4py",)),
+    Row("mpi", "MPI_Allreduce as a reference, outside the TensorFlow step", "mpi:MpiAllReduce", ("mpi4py",)),
     room="dlobd.network.exchanges",
     needs=_TENSORFLOW,
 )
@@ -155,9 +155,9 @@ EXCHANGES = Registry(
 PLANES = Registry(
     "planes",
     Row("exchange", "only the gradient exchange uses the channel"),
-    Row("all", "Spark and HDFS use the channel too, as when IPoIB carries all sockets"),
+    Row("all", "Spark and HDFS use the channel too, for example IPoIB for all sockets"),
 )
-"""Traffic for which the channel is requested. All traffic gets a verdict."""
+"""Traffic that should use the channel. The verdict covers all traffic."""
 
 AUGMENTATIONS = Registry(
     "augmentations",
@@ -180,8 +180,8 @@ DEVICES = Registry(
 
 PAGE_CACHES = Registry(
     "page-caches",
-    Row("as-is", "unchanged; the report has the cached share"),
-    Row("warm", "dlobd reads the training files' blocks before the window"),
+    Row("as-is", "unchanged; the report shows the cached fraction"),
+    Row("warm", "dlobd reads the training files' blocks into the page cache before the window"),
     Row("cold", "the kernel drops the training files' blocks before the window; not on an external cluster"),
 )
 """State of the training files in the DataNodes' page caches at the start of the window."""
@@ -189,30 +189,30 @@ PAGE_CACHES = Registry(
 INPUTS = Registry(
     "inputs",
     Row("feed", "Spark reads HDFS and feeds the trainers' queues (InputMode.SPARK)"),
-    Row("read", "each trainer reads HDFS by WebHDFS into tf.data (InputMode.TENSORFLOW)"),
+    Row("read", "each trainer reads HDFS through WebHDFS into tf.data (InputMode.TENSORFLOW)"),
 )
 
 PLACES = Registry(
     "places",
-    Row("external", "an external YARN cluster, by its HADOOP_CONF_DIR", "external:ExternalKind"),
-    Row("this-machine", "plain processes, files in a directory", "this_machine:ThisMachineKind"),
-    Row("spark-workers", "Spark's own Master and Workers, HDFS of the embedded cluster", "standalone:StandaloneKind"),
+    Row("external", "an external YARN cluster, given its HADOOP_CONF_DIR", "external:ExternalKind"),
+    Row("this-machine", "processes on this machine, with files in a local directory", "this_machine:ThisMachineKind"),
+    Row("spark-workers", "Spark's Master and Workers, with HDFS of the embedded cluster", "standalone:StandaloneKind"),
     Row("embedded", "the embedded cluster's YARN and HDFS", "embedded:EmbeddedKind"),
     room="dlobd.run.place",
 )
-"""Places where a job runs. The first place that can run an experiment is used; no setting names it."""
+"""Places that can run a job. dlobd uses the first place that supports the experiment; no setting selects it."""
 
 VIEWS = Registry(
     "views",
     Row("overview", "one screen: verdict, layers, findings, warnings", "overview:overview"),
-    Row("breakdown", "where the wall time went", "views:breakdown"),
+    Row("breakdown", "wall time by layer and by cause of waits", "views:breakdown"),
     Row("findings", "possible savings, with their upper bounds", "views:findings"),
     Row("training", "throughput, steps, epochs, time to accuracy", "views:training"),
-    Row("anatomy", "what happened from submit to first step, and back", "views:anatomy"),
+    Row("anatomy", "events from submit to the first step, and from the last step to the exit", "views:anatomy"),
     Row("resources", "CPU, memory, disk, network; Spark's task metrics", "views:resources"),
     room="dlobd.report.terminal",
 )
-"""Views of `dlobd show`: by default the first view, with `--full` the others in this order."""
+"""Views of `dlobd show`. The first view is the default; `--full` shows all other views, in this order."""
 
 REGISTRIES = {found.kind: found for found in list(globals().values()) if isinstance(found, Registry)}
-"""Mapping of kinds to registries. Experiments are TOML files; `dlobd.experiment.files.titles` lists them."""
+"""Registries by kind. Experiments are TOML files, which `dlobd.experiment.files.titles` lists."""

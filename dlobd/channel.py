@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal["verbs", "ipoib", "tcp", "shm", "local", "mixed", "unknown"]
-"""Carrier of the bytes, as observed. `local` is the memory of one process."""
+"""Observed carrier of the bytes. `local` is the memory of one process."""
 
 Device = Literal["interface", "rdma port", "none"]
 
@@ -19,8 +19,8 @@ class Transport:
     Args:
         device: kind of the device after the `@`; an interface may also be given by its IPv4 network.
         needs_device: True if the transport has no default device.
-        kind: the kind that the verdict must find in a run.
-        libraries: the channel libraries that can carry it, in order of preference.
+        kind: carrier that the verdict must observe in a run.
+        libraries: channel libraries that implement the transport, in order of preference.
     """
 
     name: str
@@ -81,27 +81,26 @@ class Channel(str):
 
     @property
     def device(self) -> str:
-        """Device after the @; else empty."""
+        """Device after the `@`; empty if the channel has no device."""
         return self.partition("@")[2]
 
     @classmethod
     def parse(cls, text: str) -> Channel:
-        """Parse a channel. Checks the syntax only: the registry `channels` knows the transports, and each host its
-        devices.
+        """Parse a channel. Checks only the syntax, not the existence of the transport or the device.
 
-        Raises ValueError if the text has another form; the message is one line.
+        Raises ValueError with a message of one line if the syntax is wrong.
         """
         name, at, device = text.partition("@")
         if not _NAME.fullmatch(name):
             raise ValueError(f"channel {text!r} is not TRANSPORT or TRANSPORT@DEVICE, as in tcp@eth0 or rdma@mlx5_0:1")
         if at and not device:
-            raise ValueError(f"channel {text!r} names no device after its '@'; without one it is {name!r}")
+            raise ValueError(f"channel {text!r} has no device after the '@'; without a device, write {name!r}")
         if at and name in TRANSPORTS and TRANSPORTS[name].device == "none":
             raise ValueError(f"channel {text!r}: {name} has no device; write {name!r}")
         if "/" in device:
             _check_network(text, name, device)
         elif at and not _DEVICE.fullmatch(device):
-            raise ValueError(f"channel {text!r}: {device!r} is no device name; give one, as in {name}@eth0")
+            raise ValueError(f"channel {text!r}: {device!r} is not a device name; an example is {name}@eth0")
         return cls(text)
 
 
@@ -113,11 +112,11 @@ def _check_network(text: str, transport: str, device: str) -> None:
     except ValueError:
         network = None
     if network is None:
-        what = "is no device name and no IPv4 network: an address and a prefix of 0 to 32, as in 10.77.2.0/24"
+        what = "is neither a device name nor an IPv4 network such as 10.77.2.0/24, with a prefix of 0 to 32"
         raise ValueError(f"channel {text!r}: {device!r} {what}")
     if str(network) != device:
-        raise ValueError(f"channel {text!r}: {device} is an address with a prefix; the network is {network}")
+        raise ValueError(f"channel {text!r}: {device} is an address with a prefix; write the network, {network}")
     if not over_ip(transport):
         names = " and ".join(name for name in TRANSPORTS if over_ip(name))
-        why = f"a network goes with {names} only; name the device, as in rdma@mlx5_0:1"
+        why = f"only {names} accept a network; name the device, as in rdma@mlx5_0:1"
         raise ValueError(f"channel {text!r}: {why}")

@@ -22,7 +22,7 @@ class DlobdError(Exception):
     """An expected failure.
 
     Args:
-        what: what failed and why, one line.
+        what: failure and its cause, one line.
         remedy: the next step for the user, one line; may be empty.
     """
 
@@ -58,13 +58,13 @@ class ClusterError(DlobdError):
 
 
 class RunFailed(DlobdError):
-    """Failure of a job that ran."""
+    """Failure of a job after its start."""
 
     exit_code = 5
 
 
 class RunInvalid(DlobdError):
-    """Result of a job that ended, but cannot be trusted."""
+    """Untrustworthy result of a job that ended."""
 
     exit_code = 6
 
@@ -88,7 +88,7 @@ class Regression(DlobdError):
 
 
 class Undecided(DlobdError):
-    """Comparison whose runs neither show nor exclude a regression."""
+    """Comparison with too few runs to show or to exclude a regression."""
 
     exit_code = 10
 

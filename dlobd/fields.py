@@ -25,7 +25,7 @@ T = TypeVar("T")
 JsonSchema = dict[str, Any]
 
 UNITS = ("ns", "bytes", "share", "samples", "steps", "spans", "lines", "cores", "threads", "calls", "tasks")
-"""A field whose name ends in one of these has it as its unit."""
+"""Units that are also suffixes of field names: the unit of a field `wall_ns` is `ns`."""
 
 _JSON_TYPES: Mapping[object, str] = {bool: "boolean", int: "integer", float: "number", NoneType: "null"}
 
@@ -34,11 +34,11 @@ _JSON_TYPES: Mapping[object, str] = {bool: "boolean", int: "integer", float: "nu
 class Description:
     """The documentation of a field.
 
-    origin: the formula over other members or evidence, or the source of a value that is not computed.
+    origin: formula from other members or evidence; for a value that is not computed, its source.
     limits: keywords of JSON Schema, such as `pattern`.
-    valid: valid values of a setting: a range, or the kind of the registry that has their names.
-    zero: 0 is valid too, outside of the range.
-    axis: it may be an axis of a sweep.
+    valid: valid values of a setting: a range, or the kind of the registry that lists them.
+    zero: True if 0 is valid in addition to the range.
+    axis: True if the field may be an axis of a sweep.
     """
 
     text: str
@@ -86,13 +86,13 @@ def setting(
 
 @dataclass_transform(frozen_default=True, field_specifiers=(member, setting))
 def described(*, kw_only: bool = False) -> Callable[[type[T]], type[T]]:
-    """Make a frozen dataclass whose fields are declared by `member`."""
+    """Return a decorator for frozen dataclasses with fields declared by `member` or `setting`."""
     return dataclass(frozen=True, slots=True, kw_only=kw_only)
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """Number of a record: its path, such as `layers[].ns`, and its documentation."""
+    """Numeric field of a record: its path, such as `layers[].ns`, and its documentation."""
 
     path: str
     unit: str
@@ -101,8 +101,8 @@ class Number:
 
 
 def numbers(kind: type, path: str = "") -> Iterator[Number]:
-    """Yield the numbers of a class and of its parts, in the order of their declaration. Raises ValueError if a number
-    is not described."""
+    """Yield the numeric fields of a dataclass and of nested dataclasses, in the order of declaration. Raises ValueError
+    if a numeric field has no description."""
     hints = _hints(kind)
     for field in dataclasses.fields(kind):
         about: Description | None = field.metadata.get("about")
@@ -119,7 +119,7 @@ def numbers(kind: type, path: str = "") -> Iterator[Number]:
 
 
 def _leaves(kind: object) -> Iterator[tuple[object, str]]:
-    """Yield the innermost types of a type, each with the suffix of its path."""
+    """Yield the innermost types of a type with the suffix of their path, such as `[]` for members of a tuple."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
         for argument in arguments:
@@ -201,7 +201,7 @@ def _decoded(kind: Any, value: Any) -> Any:
 
 
 def plain(value: object) -> Any:
-    """Return `value` as JSON has it: dataclasses as objects, tuples as arrays."""
+    """Convert `value` to JSON types: dataclasses to objects, tuples to arrays."""
     if dataclasses.is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):

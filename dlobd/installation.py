@@ -16,7 +16,7 @@ class Installed:
     """Installation of dlobd.
 
     Args:
-        version: version with a digest of the files, such as 0.2.0+0123456789ab, because commits share a version.
+        version: version with a digest of the files, such as 0.2.0+0123456789ab; the version alone covers many commits.
         python: interpreter with dlobd and its dependencies.
     """
 
@@ -33,13 +33,13 @@ def this() -> Installed:
 
 
 def files() -> tuple[Path, ...]:
-    """Return the files of the package in a fixed order, without the folders that a wheel adds."""
+    """Return the files of the package, sorted by path, without the folders that a wheel adds."""
     paths = (path for path in sorted(PACKAGE.rglob("*")) if path.is_file() and "__pycache__" not in path.parts)
     return tuple(path for path in paths if "_shipped" not in path.relative_to(PACKAGE).parts)
 
 
 def digest(paths: Sequence[Path]) -> str:
-    """Return the hexadecimal sha256 of files with their names."""
+    """Return the hexadecimal sha256 of the names and contents of files."""
     total = hashlib.sha256()
     for file in paths:
         total.update(f"{file.relative_to(PACKAGE)}\n".encode() + file.read_bytes())

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """Component that takes a part of a job's time."""
+    """Component to which a part of a job's time is attributed."""
 
     name: str
     group: str
@@ -30,7 +30,7 @@ _ROWS = (
         "#999999",
         "just before exec of spark-submit",
         "observed exit of spark-submit",
-        "own clock",
+        "dlobd's clock",
         "nothing; it is dlobd's own process",
     ),
     Layer(
@@ -38,8 +38,8 @@ _ROWS = (
         "YARN",
         "YARN",
         "#E69F00",
-        "submit RPC; registration; for an executor, its request, and again the NodeManager's start request",
-        "registered; container handed over; its process started; at the end, unregister to finished",
+        "submit RPC; registration; container request of an executor; NodeManager's start request; unregistration",
+        "registered; container handed over; container's process started; application finished",
         "ResourceManager, NodeManager and ApplicationMaster logs",
         "the scheduler's work between two heartbeats",
     ),
@@ -50,7 +50,7 @@ _ROWS = (
         "#D55E00",
         "exec of a JVM (spark-submit, ApplicationMaster, executor); a container is handed to the ApplicationMaster",
         "registered; job, stage and task scheduling; Python worker boot; stop; process exit",
-        "driver, ApplicationMaster, executor and JVM logs, own marks",
+        "driver, ApplicationMaster, executor and JVM logs, dlobd's marks",
         "JVM work inside a Python task, unless Spark logs it",
     ),
     Layer(
@@ -60,8 +60,8 @@ _ROWS = (
         "#CC79A7",
         "TensorFlowOnSpark is imported, TFCluster.run is called, or the start task begins",
         "trainer forked; at the end, TFCluster.shutdown returned",
-        "own wrappers around TensorFlowOnSpark",
-        "details inside TensorFlowOnSpark: time that is neither a poll nor a wrapped call stays launcher",
+        "dlobd's wrappers around TensorFlowOnSpark",
+        "details inside TensorFlowOnSpark: time outside of polls and wrapped calls belongs to the launcher",
     ),
     Layer(
         "feed",
@@ -70,7 +70,7 @@ _ROWS = (
         "#F0E442",
         "a block is put into, or awaited from, the trainer's queue",
         "put returned, or the block arrived",
-        "own wrappers at both ends of the queue",
+        "dlobd's wrappers at both ends of the queue",
         "the queue's own server process",
     ),
     Layer(
@@ -80,8 +80,8 @@ _ROWS = (
         "#009E73",
         "a file is located, opened, read, written or closed",
         "the client's call returned",
-        "own WebHDFS timers, driver log, NameNode audit log, DataNode client trace",
-        "whether data came from page cache or disk; what Spark's JVM reads inside a task is an interval, not a number",
+        "dlobd's WebHDFS timers, driver log, NameNode audit log, DataNode client trace",
+        "origin of data, page cache or disk; reads of Spark's JVM inside a task are known only as a range",
     ),
     Layer(
         "tensorflow",
@@ -90,7 +90,7 @@ _ROWS = (
         "#0072B2",
         "the trainer process is forked",
         "the trainer process exits",
-        "own timers in the trainer",
+        "dlobd's timers in the trainer",
         "operations inside one step; the gradient exchange inside a step",
     ),
     Layer(
@@ -99,9 +99,9 @@ _ROWS = (
         "User code",
         "#882255",
         "the first line of your own script, or your function in a Python worker",
-        "it ended",
-        "own wrappers around the script and around what PySpark's workers run",
-        "anything inside: your code is one span, including PySpark's loop around it; dlobd's own training job has none",
+        "the script or the function ended",
+        "dlobd's wrappers around the script and around the functions that PySpark's workers run",
+        "details of your code, which is one span with PySpark's loop; dlobd's own training job has no such span",
     ),
     Layer(
         "channel",
@@ -110,7 +110,7 @@ _ROWS = (
         "#56B4E9",
         "a rank hands over its gradients",
         "the reduced gradients are back",
-        "own timers in dlobd's exchanges",
+        "timers in dlobd's exchanges",
         "TensorFlow's own gRPC collectives, which run inside a step",
     ),
 )
@@ -125,5 +125,5 @@ UNATTRIBUTED = "unattributed"
 
 
 def title(layer: str) -> str:
-    """Return the title of a layer; any other name, such as `wall`, is its own title."""
+    """Return the title of a layer. Any other name, such as `wall`, is returned unchanged."""
     return LAYERS[layer].title if layer in LAYERS else layer

@@ -23,15 +23,15 @@ from dlobd.errors import SetupError
 CLUSTER = "cluster"
 NATIVE = "native"
 FETCHED = "data"
-"""Names in the cache directory."""
+"""Names of subdirectories of the cache directory."""
 
 TEMPORARY = Path("/tmp")
-"""Directory for the links of `plain`. TMPDIR may differ between two commands that use the same cluster."""
+"""Directory for the links of `plain`. It is not TMPDIR, which may differ between commands that use one cluster."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9_/.+@=~-]*")
 
 PACKAGE = Path(__file__).resolve().parent
-"""Directory of the installed package, which is sent to nodes as a zip, and is on the path of dlobd's own processes."""
+"""Directory of the installed package, which is sent to nodes as a zip."""
 
 
 def shipped(name: str) -> Path:
@@ -45,7 +45,7 @@ def shipped(name: str) -> Path:
 
 
 def data_file(name: str) -> Path | None:
-    """Return the path of a data set's file, such as `cifar-10/data_batch_1.bin`; None if there is none.
+    """Return the path of a data set's file, such as `cifar-10/data_batch_1.bin`; None if the file is missing.
 
     Searches DLOBD_DATA, the fetched files, and the checkout, in this order."""
     own = os.environ.get("DLOBD_DATA")
@@ -71,7 +71,7 @@ def spark_home() -> Path:
 
 
 def python() -> Path:
-    """Return the running interpreter, by a plain path in its virtual environment."""
+    """Return the path of the running interpreter in its virtual environment, made safe by `plain`."""
     executable = Path(sys.executable)
     return plain(executable.parent.parent) / executable.parent.name / executable.name
 
@@ -89,7 +89,7 @@ def plain(path: Path, longest: int | None = None) -> Path:
     running cluster may use it.
 
     Args:
-        longest: longer paths, in bytes, get a link as well.
+        longest: maximum length in bytes; a longer path gets a link as well.
 
     Raises SetupError if the link cannot be created.
     """
@@ -104,7 +104,7 @@ def plain(path: Path, longest: int | None = None) -> Path:
 
 
 def resolved_plain(directory: Path) -> Path:
-    """Return `directory`, or another directory for the same purpose if it resolves to a path that is not plain.
+    """Return `directory`, or a replacement in `links_dir` if it resolves to a path with special characters.
 
     Spark finds its configuration as a Java resource, which resolves links and does not decode `%20`.
     """
@@ -125,12 +125,12 @@ def _digest(path: str) -> str:
 
 
 def _linked(top: Path) -> Path:
-    """Return the link to `top`; creates it if needed."""
+    """Return the link to `top`; create it if needed."""
     with _own_links(str(top)) as links:
         link = links / _digest(str(top))
         if not (link.is_symlink() and os.readlink(link) == str(top)):
             temporary = link.with_name(f".{link.name}-{os.getpid()}-{threading.get_ident()}")
-            temporary.unlink(missing_ok=True)  # a link that a killed process has left
+            temporary.unlink(missing_ok=True)  # left by a killed process
             temporary.symlink_to(top)
             temporary.replace(link)
     return link

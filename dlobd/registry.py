@@ -28,15 +28,15 @@ LARGEST_MODEL_MB = 1792
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A member of an axis. Empty texts stand for none.
+    """A member of a registry. An empty string means that the value is absent.
 
     target: "module:attribute".
     needs: modules that must be importable.
     unavailable: reason why this version cannot use it on any machine.
     data_file, without_data: required file below a data folder; reason and remedy if it is missing.
-    memory_mb: bound of a model's memory beyond that of SoftMax regression, with batches of up to 50.
-    part_of: the whole member, if this one is a part of it and every report must state that.
-    package: package and version that added it by an entry point.
+    memory_mb: upper bound of a model's memory, minus that of SoftMax regression, for batches of up to 50.
+    part_of: name of the complete data set, if the member is a subset; every report states this.
+    package: name and version of the package that added the member by an entry point.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Row:
 
 
 class Registry:
-    """The members of one axis, in display order; `kind` is its plural: models, datasets, ... `room`: package of all
+    """Members of an axis, in display order. `kind`: plural name of the axis, such as models; `room`: package of all
     targets; `needs`: Python modules that every row requires; `group`: entry-point group of other packages."""
 
     def __init__(self, kind: str, *rows: Row, room: str = "", needs: tuple[str, ...] = (), group: str = "") -> None:
@@ -95,11 +95,11 @@ class Registry:
         return {**self._rows, **{name: row for name, row in _added(self.group).items() if name not in self._rows}}
 
     def names(self) -> tuple[str, ...]:
-        """Return all members, available or not."""
+        """Return the names of all members, available or not."""
         return tuple(self._all())
 
     def built_in(self) -> tuple[str, ...]:
-        """Return the members that come with dlobd, without a search for members of other packages."""
+        """Return the names of the members that come with dlobd, without a search in other packages."""
         return tuple(self._rows)
 
     def available(self) -> list[tuple[str, str, str | None]]:
@@ -115,8 +115,8 @@ class Registry:
         return members[name]
 
     def get(self, name: str) -> Member:
-        """Import the object of `name`; None for a member without code in dlobd. Raises UsageError if there is no such
-        member, SetupError if it is not available here."""
+        """Import and return the object of `name`; None for a member without code in dlobd. Raises UsageError if there
+        is no such member, SetupError if it is not available on this machine."""
         row = self.row(name)
         if reason := row.reason():
             raise SetupError(
@@ -125,12 +125,12 @@ class Registry:
         return self._imported(row)
 
     def resolve(self, ref: MemberRef, sha256: str, text: Callable[[], str] | None = None) -> Member:
-        """Return the object in the user's file, or import it as `get`. Raises UsageError and SetupError. `text` returns
-        the file's text; by default, the file is read on this machine."""
+        """Load the object from the user's file, or import it like `get`. Raises UsageError and SetupError. `text`
+        returns the file's text; by default, the file is read on this machine."""
         return ref.load(sha256, text or ref.read) if ref.path else self.get(ref)
 
     def declared(self, name: str) -> Member:
-        """Return the member as `get` does, without the dependency check, to read class-level declarations. Its module
+        """Import the member like `get`, but without the dependency check, to read class-level declarations. Its module
         must not import its dependencies. Raises UsageError if there is no such member."""
         return self._imported(self.row(name))
 
@@ -149,7 +149,7 @@ class Registry:
 
 
 def _added(group: str) -> dict[str, Row]:
-    """Return the members of other packages. Of two with the same name, the first on Python's path counts."""
+    """Return the members of other packages. If two packages add the same name, the first on Python's path is used."""
     rows: dict[str, Row] = {}
     for point in metadata.entry_points(group=group) if group else ():
         package = f"{point.dist.name} {point.dist.version}" if point.dist else "unknown"

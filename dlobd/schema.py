@@ -1,4 +1,4 @@
-"""The data model of driver, executors and analysis. Frozen dataclasses, stdlib only.
+"""Data model that driver, executors and analysis share: frozen dataclasses, standard library only.
 
 All times are integer nanoseconds on CLOCK_MONOTONIC of one clock domain (host, boot, time namespace).
 """
@@ -24,7 +24,7 @@ SHA256_OR_EMPTY = "^([0-9a-f]{64})?$"
 _WEEK_S = 7 * 24 * 3600
 
 MAIN_LANE = "client"
-"""Name of the lane whose wall time is attributed; every other lane is reached through a wait."""
+"""Name of the lane whose wall time is attributed. Its waits lead to all other lanes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +43,14 @@ class Process:
 class Span:
     """An interval of one layer in one lane. Spans of one lane nest; a lane is one sequential timeline.
 
-    A span that waits names what releases it:
-        waits_for: lanes; the end of the last lane releases the span.
-        released_ns: time of the release, if known; after it only `cause` can explain time.
-        rendezvous: key of a collective of all spans with this key; the last span to start releases the others.
+    Fields of a span that waits:
+        waits_for: lanes that release the span; it waits until the last of them ends.
+        released_ns: time of the release, if known; only `cause` can explain time after it.
+        rendezvous: key of a collective; the member that starts last releases the other members.
         call: number of the collective among the collectives of its kind, or number of the step.
         unknown: the evidence for this span's own time is missing; that time stays unattributed.
-        cause, cause_kind, cause_period_ns: text, row and period of the heartbeat, poll or sleep that explains the time
-            that the releasing lane does not cover, up to its period and no further.
+        cause, cause_kind, cause_period_ns: text, row and period of the heartbeat, poll or sleep that explains wait time
+            without activity in the releasing lane, up to one period.
 
     `detail` is the variable part of the name, such as the name of a Spark job.
     """
@@ -78,18 +78,18 @@ class Span:
 
     @property
     def layer(self) -> str:
-        """Layer of its kind."""
+        """Layer of the span's kind."""
         return self.kind.layer
 
     @property
     def name(self) -> str:
-        """Name of its kind with the variable part."""
+        """Name of the span's kind, with `detail` inserted."""
         return self.kind.text(self.detail)
 
 
 @dataclass(frozen=True, slots=True)
 class ClockAnchor:
-    """Simultaneous reading of the monotonic and the wall clock; the pair was read within `error_ns`."""
+    """Simultaneous reading of the monotonic clock and the wall clock, accurate to `error_ns`."""
 
     domain: str
     monotonic_ns: int
@@ -99,24 +99,24 @@ class ClockAnchor:
 
 @described()
 class Interval:
-    """Time of a layer hidden inside spans of another layer, known only between two bounds."""
+    """Time of a layer inside spans of another layer, known only as a range."""
 
-    layer: str = member("Layer that the time belongs to.")
-    inside: str = member("Layer whose spans contain it.")
+    layer: str = member("Layer of the time.")
+    inside: str = member("Layer of the spans that contain the time.")
     lane: str = member("Lane of the interval.")
     start_ns: int = member("Start of the interval.", "start of the containing span", minimum=None)
     end_ns: int = member("End of the interval.", "end of the containing span", minimum=None)
     lo_ns: int = member(
-        "Lower bound.",
-        "bytes / rate of the run's fastest DataNode transfer of at least 1 MiB; at most `hi_ns`; 0 if it has none",
+        "Lower bound of the time.",
+        "bytes / rate of the run's fastest DataNode transfer of at least 1 MiB, or 0 without one; at most `hi_ns`",
     )
     hi_ns: int = member(
-        "Upper bound.",
-        "durations in the DataNodes' client trace, summed, with back-pressure; at most `end_ns - start_ns`",
+        "Upper bound of the time.",
+        "sum of the durations in the DataNodes' client traces, including back-pressure; at most `end_ns - start_ns`",
     )
     lo_source: str = member("Source of lo_ns.")
     hi_source: str = member("Source of hi_ns.")
-    name: str = member("Name of the work.", default="")
+    name: str = member("Name of the work in the interval.", default="")
 
 
 @described()
@@ -126,10 +126,10 @@ class Event:
     event: str = member("Name of the event.")
     at_ns: int = member("Time on the axis of window.start_ns.", "the record that `source` names", minimum=None)
     source: str = member("Source of the event.")
-    clock: str = member("monotonic, or the clock domain.", default="monotonic")
+    clock: str = member("Clock of at_ns: monotonic, or a clock domain.", default="monotonic")
     resolution_ns: int = member(
         "The event lies in [at_ns, at_ns + resolution_ns).",
-        "1 for own marks and JVM logs, 1,000 for log lines with `%nano`, one kernel tick for /proc",
+        "1 for dlobd's marks and JVM logs, 1,000 for log lines with `%nano`, one kernel tick for /proc",
         default=1,
         minimum=1,
     )
@@ -137,20 +137,20 @@ class Event:
 
 
 NOT_PART = "not used by this kind of run"
-"""Start of the reason for a layer that the run did not use."""
+"""Prefix of the reason for a layer that the run did not use."""
 
 
 @described()
 class NotMeasured:
     """Layer without a measured time.
 
-    `inside` is the layer that contains its time, empty if it took no part. If it is `unattributed`, a source is
-    missing: any part of the unattributed time may belong to the layer. If it is `user`, the user's own code did the
-    layer's work, which may add to time that was measured elsewhere."""
+    `inside` is the layer that contains its time; empty if the run did not use the layer. If it is `unattributed`, a
+    source is missing: any part of the unattributed time may belong to the layer. If it is `user`, the user's own code
+    did work of the layer, in addition to any time that was measured."""
 
     layer: str = member("Name of the layer.")
-    inside: str = member("The layer that contains its time.")
-    why: str = member("Reason why there is no number.")
+    inside: str = member("Layer that contains its time.")
+    why: str = member("Reason for the missing number.")
 
     @property
     def took_no_part(self) -> bool:
@@ -160,12 +160,12 @@ class NotMeasured:
 
 @described()
 class Clip:
-    """Correction of the evidence, which reports list."""
+    """Correction of contradictory evidence; reports list it."""
 
-    kind: str = member("outside window, crossing, inconsistent, cycle or truncated.")
+    kind: str = member("Kind: outside window, crossing, inconsistent, cycle or truncated.")
     span: str = member("ID of the span, or of a message that was received before it was sent.")
     ns: int = member(
-        "Amount.",
+        "Duration of the correction.",
         "cut duration, or duration of the contradiction with other evidence; for a truncated span, its known duration",
     )
 
@@ -203,8 +203,8 @@ class LayerTime:
     """A layer's part of the wall time; lo <= ns <= hi. `measured_ns`, `between_marks_ns`, `named_wait_ns` and
     `unexplained_ns` sum to `ns`."""
 
-    layer: str = member("Name, as in docs/layers.md.")
-    group: str = member("Group of layers.")
+    layer: str = member("Name of the layer, as in docs/layers.md.")
+    group: str = member("Group of the layer.")
     ns: int = member("Wall time of the layer.", "sum of the segments of the window that belong to the layer")
     unexplained_ns: int = member(
         "Part of ns that no evidence explains.",
@@ -222,18 +222,21 @@ class LayerTime:
         "Part of ns in calls or phases with an observed start and end.", "sum of its segments whose span is `measured`"
     )
     between_marks_ns: int = member(
-        "Part of ns between two marks of different things, without evidence of the time in between.",
-        "sum of its segments whose span is `between marks`, or unknown to dlobd, or without an observed end",
+        "Part of ns between two marks of different events, without evidence of the time in between.",
+        "sum of its segments whose span is `between marks`, or of unknown kind, or without an observed end",
     )
     named_wait_ns: int = member("Part of ns in configured polls, heartbeats and sleeps.", "sum of its `causes`")
     causes: tuple[tuple[str, int, Literal["read", "default"] | None], ...] = member(
-        "[heartbeat, poll or sleep, ns, origin of its duration]: read from the run, or a default; null: unknown.",
+        "[heartbeat, poll or sleep; ns; origin of its period: read from the run, default, or null if unknown].",
         "wait time attributed to the named cause; at most the cause's period per wait",
         unit="ns",
         default=(),
     )
     names: tuple[tuple[str, int], ...] = member(
-        "[span name, ns] inside ns.", "sum of the segments whose span has that name", unit="ns", default=()
+        "[span name, ns]: part of ns by span name.",
+        "sum of the segments of spans with that name",
+        unit="ns",
+        default=(),
     )
 
 
@@ -269,13 +272,13 @@ class Attribution:
 
 @described(kw_only=True)
 class Submission:
-    """The settings of every job that dlobd submits."""
+    """Settings of every job that dlobd submits."""
 
-    name: str = setting("Name of its directory.", pattern="^[A-Za-z0-9][A-Za-z0-9._-]*$", axis=False)
+    name: str = setting("Name of the directory for its runs.", pattern="^[A-Za-z0-9][A-Za-z0-9._-]*$", axis=False)
     scheduler: str = setting("Scheduler of Spark.", "schedulers")
-    launcher: str = setting("Launcher of the ranks; of your own script, tfos or tfos-stock.", "launchers")
+    launcher: str = setting("Launcher of the ranks; for your own script, tfos or tfos-stock.", "launchers")
     deploy_mode: str = setting("Spark's deploy mode.", "deploy-modes")
-    workers: int = setting("Training ranks, one executor each.", (1, 1000), unit="ranks")
+    workers: int = setting("Number of training ranks, with one executor per rank.", (1, 1000), unit="ranks")
     replication: int = setting("Replication of the job's files in HDFS: input, checkpoints, event log.", (1, 512))
     executor_memory_mb: int = setting("Heap of an executor's JVM; 0: derived.", (450, 10**6), zero=True, unit="MiB")
     executor_overhead_mb: int = setting("Memory for Python worker and trainer; 0: derived.", (0, 10**6), unit="MiB")
@@ -285,62 +288,72 @@ class Submission:
 
 @described(kw_only=True)
 class Experiment(Submission):
-    """The settings of a training run. Equal fields give an equal key. A field is declared here only. Files, `--set`,
-    axes of sweeps, `dlobd list settings`, docs/settings.md and run.json follow from it."""
+    """Settings of a training run. Experiments with equal fields have the same key. Files, `--set`, axes of sweeps,
+    `dlobd list settings`, docs/settings.md and run.json are derived from these declarations."""
 
-    input: str = setting("Way of the training data to the ranks.", "inputs")
-    channel: Channel = setting("TRANSPORT[@DEVICE] of the exchange.", "channels")
-    exchange: str = setting("Exchange of gradients.", "exchanges")
+    input: str = setting("Method to bring the training data to the ranks.", "inputs")
+    channel: Channel = setting("Channel of the exchange: TRANSPORT[@DEVICE].", "channels")
+    exchange: str = setting("Algorithm of the gradient exchange.", "exchanges")
     model: MemberRef = setting("Model, or FILE.py:FUNCTION.", "models")
     dataset: MemberRef = setting("Data set, or FILE.py:CLASS.", "datasets")
     optimiser: str = setting("Optimiser.", "optimisers", default="sgd")
-    loss: str = setting("Loss.", "losses", default="softmax-cross-entropy")
-    epochs: int = setting("Passes over the training samples.", (1, 10_000), unit="passes")
+    loss: str = setting("Loss function.", "losses", default="softmax-cross-entropy")
+    epochs: int = setting("Number of passes over the training samples.", (1, 10_000), unit="passes")
     batch_size: int = setting("Samples per rank and step.", (1, 1_000_000), unit="samples")
     learning_rate: float = setting("Learning rate, before its schedule.", (1e-12, 1e6))
-    momentum: float = setting("Share of the previous update in the next; 0 for optimiser `sgd`.", (0, 1), default=0.0)
-    weight_decay: float = setting("Factor of the weight in its gradient; not for biases.", (0, 1), default=0.0)
+    momentum: float = setting("Fraction of the last update to keep; 0 for optimiser `sgd`.", (0, 1), default=0.0)
+    weight_decay: float = setting("L2 weight decay; biases are excluded.", (0, 1), default=0.0)
     schedule: str = setting("Schedule of the learning rate.", "schedules", default="constant")
-    num_epochs_per_decay: float = setting("Interval of schedule `step`.", (0, 10_000), unit="epochs", default=0.0)
-    learning_rate_decay_factor: float = setting("Factor of schedule `step`; else 0.", (0, 1), default=0.0)
-    warmup_epochs: float = setting("Linear rise of the learning rate.", (0, 10_000), unit="epochs", default=0.0)
-    train_samples: int = setting("Samples per epoch, all ranks together.", (1, 10**9), unit="samples")
+    num_epochs_per_decay: float = setting(
+        "Interval of decays; 0 without schedule `step`.", (0, 10_000), unit="epochs", default=0.0
+    )
+    learning_rate_decay_factor: float = setting("Factor of a decay; 0 without schedule `step`.", (0, 1), default=0.0)
+    warmup_epochs: float = setting(
+        "Duration of the linear rise of the learning rate.", (0, 10_000), unit="epochs", default=0.0
+    )
+    train_samples: int = setting("Samples per epoch, in total over all ranks.", (1, 10**9), unit="samples")
     test_samples: int = setting("Samples evaluated after training.", (1, 10**9), unit="samples")
     checkpoint_every_steps: int = setting("Number of steps between rank 0's checkpoints.", (1, 10**9), unit="steps")
-    min_accuracy: float = setting("A run with a lower test accuracy is invalid.", (0, 1), unit="share")
+    min_accuracy: float = setting("Lowest test accuracy of a valid run.", (0, 1), unit="share")
     seed: int = setting("Random seed for the data order and the initial weights.", (0, 2**31 - 1))
     synthetic_shape: str = setting("Shape of an image of data set synthetic: 1 to 4 sizes.", default="32x32x3")
-    synthetic_classes: int = setting("Classes of data set synthetic.", (1, 1_000_000), unit="classes", default=10)
-    block_size_mb: int = setting("HDFS block size of input; 0: a block per file.", (0, 1 << 20), unit="MiB", default=0)
+    synthetic_classes: int = setting(
+        "Number of classes of data set synthetic.", (1, 1_000_000), unit="classes", default=10
+    )
+    block_size_mb: int = setting(
+        "HDFS block size of input; 0: one block per file.", (0, 1 << 20), unit="MiB", default=0
+    )
     augment: str = setting("Augmentation of the training images.", "augmentations", default="none")
-    max_steps: int = setting("Limit of the steps; 0: no limit.", (0, 10**9), unit="steps", default=0)
-    max_seconds: int = setting("Limit of the training time; 0: no limit.", (0, _WEEK_S), unit="s", default=0)
+    max_steps: int = setting("Maximum number of steps; 0: no limit.", (0, 10**9), unit="steps", default=0)
+    max_seconds: int = setting("Maximum training time; 0: no limit.", (0, _WEEK_S), unit="s", default=0)
     evaluate_every_epochs: int = setting(
         "Number of epochs between evaluations on the test set; 0: only at the end.",
         (0, 10_000),
         unit="epochs",
         default=0,
     )
-    target_accuracy: float = setting("Accuracy that ends training; 0: none.", (0, 1), unit="share", default=0.0)
+    target_accuracy: float = setting("Test accuracy that ends training; 0: none.", (0, 1), unit="share", default=0.0)
     device: str = setting("Device for TensorFlow.", "devices", default="cpu")
     intra_op_threads: int = setting(
         "TensorFlow's threads within an operation; 0: TensorFlow's choice.", (0, 1024), unit="threads", default=0
     )
     inter_op_threads: int = setting(
-        "TensorFlow's threads for operations; 0: TensorFlow's choice.", (0, 1024), unit="threads", default=0
+        "TensorFlow's threads for parallel operations; 0: TensorFlow's choice.", (0, 1024), unit="threads", default=0
     )
     executor_cores: int = setting("Cores of an executor's container.", (1, 1024), unit="cores", default=1)
-    page_cache: str = setting("Page cache of the training files before the window.", "page-caches", default="as-is")
+    page_cache: str = setting("Training files in the page cache before the window.", "page-caches", default="as-is")
     model_sha256: str = setting(
-        "Hash of the model's FILE.py; computed.", default="", pattern=SHA256_OR_EMPTY, axis=False
+        "SHA-256 of the model's FILE.py; computed.", default="", pattern=SHA256_OR_EMPTY, axis=False
     )
     dataset_sha256: str = setting(
-        "Hash of the data set's FILE.py; computed.", default="", pattern=SHA256_OR_EMPTY, axis=False
+        "SHA-256 of the data set's FILE.py; computed.", default="", pattern=SHA256_OR_EMPTY, axis=False
     )
-    channel_library: str = setting("Library of the channel.", "libraries", default="auto")
+    channel_library: str = setting("Library that implements the channel.", "libraries", default="auto")
     exchange_fusion_mb: int = setting("Largest message of dlobd's own exchanges.", (1, 1024), unit="MiB", default=64)
-    exchange_servers: int = setting("Parameter servers of ps, ps-async, tf-ps.", (1, 1000), unit="servers", default=1)
-    planes: str = setting("Traffic for which the channel is requested.", "planes", default="exchange")
+    exchange_servers: int = setting(
+        "Servers of exchanges ps, ps-async and tf-ps.", (1, 1000), unit="servers", default=1
+    )
+    planes: str = setting("Traffic that should use the channel.", "planes", default="exchange")
 
     def __post_init__(self) -> None:
         for name, kind in (("channel", Channel), ("model", MemberRef), ("dataset", MemberRef)):
@@ -348,7 +361,7 @@ class Experiment(Submission):
 
     @property
     def steps_per_epoch(self) -> int:
-        """Steps of a pass over the training samples; all workers take a step together."""
+        """Steps of a pass over the training samples; all workers take each step together."""
         return self.train_samples // (self.workers * self.batch_size)
 
     @property
@@ -358,23 +371,23 @@ class Experiment(Submission):
 
     @property
     def most_steps(self) -> int:
-        """Steps of a run that ends neither by time nor by accuracy."""
+        """Maximum number of steps; time or accuracy may end training earlier."""
         return min(self.steps, self.max_steps or self.steps)
 
 
 DEFAULTS: Mapping[str, str | int | float] = {
     field.name: field.default for field in fields(Experiment) if field.default is not MISSING
 }
-"""Fields that an experiment file may leave out, with their values."""
+"""Default values of the fields that an experiment file may omit."""
 
 
 @described(kw_only=True)
 class OwnJob(Submission):
-    """The user's own script, run unchanged. Equal fields give an equal key."""
+    """The user's own script, run unchanged. Jobs with equal fields have the same key."""
 
     script: str = member("Path of the script, as given.")
-    script_sha256: str = member("Its hash.", pattern="^[0-9a-f]{64}$")
-    arguments: tuple[str, ...] = member("Its arguments.")
+    script_sha256: str = member("SHA-256 of the script.", pattern="^[0-9a-f]{64}$")
+    arguments: tuple[str, ...] = member("Arguments of the script.")
     options: tuple[str, ...] = member("Options of the user's spark-submit line, word for word.")
 
 

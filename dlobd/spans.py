@@ -1,12 +1,11 @@
 """Registries of span kinds (`SPANS`), of kinds of instants and events (`INSTANTS`), and of named waits (`CAUSES`).
 
-A row contains all properties of its kind: name, layer, quality of the evidence, the role it waits for, its named wait,
-the evidence without which its time may belong to another layer, the findings that it supports, and the next step that
-an event enables. Recorders, lanes, attribution, findings and reports refer to the row.
+A row contains all properties of its kind, such as name, layer, quality of the evidence, wait, findings that it
+supports, and the next step that an event enables. Recorders, lanes, attribution, findings and reports refer to the row.
 
-A kind is its name, a `str`, because recorded files and run.json contain names. Names are part of the stored format: a
-name never gets another meaning. A name with `{}` is a template; the variable part is the span's `detail`. Kinds of two
-layers may share a name: compare kinds by `is`.
+A kind is a `str`, its name, because recorded files and run.json contain names. Names are part of the stored format: the
+meaning of a name never changes. A name with `{}` is a template; the variable part is the span's `detail`. Kinds of two
+layers may have the same name: compare kinds by `is`.
 
 Standard library only, and fast to import: the cluster's Python imports this module before it records its first span.
 """
@@ -28,16 +27,16 @@ BETWEEN_MARKS: OwnQuality = "between marks"  # two log marks of different events
 EvidenceFile = Enum(
     "EvidenceFile", "DRIVER_SPANS RANK_SPANS WORKER_SPANS DRIVER_LOG DRIVER_JVM_LOG AM_LOG EXECUTOR_LOG RM_LOG NM_LOG"
 )
-"""Evidence whose absence can hide the owner of a span's time."""
+"""Evidence without which a span's time may belong to another layer."""
 
 DRIVER_SPANS, RANK_SPANS, WORKER_SPANS, DRIVER_LOG, DRIVER_JVM_LOG, AM_LOG, EXECUTOR_LOG, RM_LOG, NM_LOG = EvidenceFile
 _PYTHON = (DRIVER_SPANS, RANK_SPANS, WORKER_SPANS, DRIVER_LOG, AM_LOG, EXECUTOR_LOG)
 """Evidence of the work of Python processes, and of calls that wait for another Python process."""
 _CONTAINER = (RM_LOG, NM_LOG)
-"""Evidence of the steps from a container's request to its process; each daemon logs a part of them."""
+"""Evidence of the steps from a container's request to its process; each daemon logs a part of these steps."""
 _SUBMIT = (DRIVER_SPANS, DRIVER_LOG, DRIVER_JVM_LOG)
 
-# ---- roles that a recorded wait waits for, because a process does not know the lanes of others
+# ---- roles that a recorded wait waits for: a process cannot name the lane of another process
 
 WAIT_FEEDER = "@feeder"  # the process that feeds this trainer: its executor, or its parent
 WAIT_READER = "@reader"  # the threads that read for this trainer
@@ -62,13 +61,13 @@ DONE_MARKER = "done-marker"
 
 
 class _Row(str):
-    """A row of a registry. Its copies are the row itself, so that kinds are compared by `is`."""
+    """A row of a registry. A copy or unpickled row is the row itself, so that kinds can be compared by `is`."""
 
-    codes = ""  # of the findings that it supports
+    codes = ""  # codes of the findings that the row supports
 
     @property
     def findings(self) -> list[str]:
-        """Codes of the findings that it supports."""
+        """Codes of the findings that the row supports."""
         return self.codes.split()
 
     def __new__(cls, name: str, *_: object, **__: object) -> Self:
@@ -88,7 +87,7 @@ Fields = Mapping[str, object]
 
 
 class Details(TypedDict, total=False):
-    """Optional fields of a `Span`; of a recorded wait those until `cause_period_ns`."""
+    """Optional fields of a `Span`. A recorded wait has only the fields up to `cause_period_ns`."""
 
     waits_for: tuple[str, ...]
     released_ns: int | None
@@ -106,7 +105,7 @@ class Cause(_Row):
     Its value is the beginning of the text in files and reports; `text()` adds the details in parentheses."""
 
     def __init__(self, name: str, period_is_read: bool, details: str = "", period_ns: int = 0, codes: str = "") -> None:
-        self.period_is_read = period_is_read  # from the run; False for the default of the setting or code
+        self.period_is_read = period_is_read  # True: read from the run; False: default of the setting or code
         self.details, self.period_ns, self.codes = details, period_ns, codes
 
     def text(self, details: str = "") -> str:
@@ -115,7 +114,7 @@ class Cause(_Row):
         return f"{self} ({details})" if details else str(self)
 
     def wait(self, period_ns: int = 0, details: str = "") -> dict[str, object]:
-        """Return the fields of a recorded wait; without the period that was read, its default."""
+        """Return the fields of a recorded wait. A period of 0 stands for the default period."""
         return {"cause": self.text(details), "cause_period_ns": period_ns or self.period_ns}
 
     def fields(self, period_ns: int = 0) -> Details:
@@ -167,20 +166,20 @@ CAUSES: dict[str, Cause] = {row: row for row in [*globals().values()] if type(ro
 
 
 class SpanKind(_Row):
-    """One kind of span. Recorders add the wait of its row to every span."""
+    """Kind of span. Recorders add the wait of the kind to every span."""
 
     def __init__(
         self,
         name: str,
         layer: str,
         quality: OwnQuality = MEASURED,  # of the evidence for the span's own time
-        hidden_by: tuple[EvidenceFile, ...] = (),  # without it the span's own time may belong to another layer
+        hidden_by: tuple[EvidenceFile, ...] = (),  # without this evidence, the time may belong to another layer
         codes: str = "",
         waits_for: str = "",  # role that every recorded span waits for
         cause: Cause | None = None,
         rendezvous: str = "",  # kind of the collective that every recorded span is a member of
         role: str = "",  # of the process that spends the time, if it is not the process of the lane
-        pauses_training: bool = False,  # the chief does it while the other ranks wait for the chief
+        pauses_training: bool = False,  # work of the chief while the other ranks wait for the chief
     ) -> None:
         self.layer, self.quality, self.hidden_by, self.codes = layer, quality, hidden_by, codes
         self.cause, self.role, self.pauses_training = cause, role, pauses_training
@@ -201,7 +200,7 @@ AM_ROLE = "application-master"
 
 
 def _am(name: str, quality: OwnQuality = MEASURED, *hidden_by: EvidenceFile) -> SpanKind:
-    """Return a kind of span of an ApplicationMaster's process, which may lie in the lane of an executor."""
+    """Return a kind of span of an ApplicationMaster's process. The span may lie in the lane of an executor."""
     return SpanKind(name, SPARK, quality, hidden_by=(AM_LOG, *hidden_by), role=AM_ROLE)
 
 
@@ -225,7 +224,7 @@ DRIVER_PYTHON_STARTS = SpanKind("driver Python starts", SPARK, BETWEEN_MARKS)
 DRIVER_PYTHON_EXITS = SpanKind("driver Python exits, JVM stops", SPARK, BETWEEN_MARKS, _SUBMIT)
 JVM_PROCESS_EXITS = SpanKind("JVM process exits", SPARK, BETWEEN_MARKS)
 
-DRIVER = SpanKind("driver", SPARK, BETWEEN_MARKS, (DRIVER_SPANS,))  # the whole of the driver's Python
+DRIVER = SpanKind("driver", SPARK, BETWEEN_MARKS, (DRIVER_SPANS,))  # the driver's Python process
 PARENT = SpanKind("parent", LAUNCHER, BETWEEN_MARKS, (DRIVER_SPANS,))  # the process that starts native ranks
 PARENT_PYTHON_STARTS = SpanKind("parent Python starts", LAUNCHER, BETWEEN_MARKS)
 PARENT_PYTHON_EXITS = SpanKind("parent Python exits", LAUNCHER, BETWEEN_MARKS, (DRIVER_SPANS,))
@@ -236,7 +235,7 @@ IMPORT_PYSPARK_WORKER = SpanKind("import pyspark.worker", SPARK, codes="cold-sta
 SPARK_CONTEXT = SpanKind("SparkContext", SPARK, hidden_by=(DRIVER_LOG,))  # its constructor
 SPARK_SESSION = SpanKind("SparkSession", SPARK, hidden_by=(DRIVER_LOG,))  # getOrCreate
 SPARK_CONTEXT_STOP = SpanKind("SparkContext.stop", SPARK, hidden_by=(DRIVER_LOG,))
-INPUT_SPLITS = SpanKind("input splits", SPARK, hidden_by=_PYTHON)  # the RDD of the input's files is made
+INPUT_SPLITS = SpanKind("input splits", SPARK, hidden_by=_PYTHON)  # creation of the RDD of the input files
 UNPICKLE_FUNCTION = SpanKind("unpickle function", SPARK)
 JVM_CALL = SpanKind("JVM: {}", SPARK, hidden_by=_PYTHON)  # a long call of py4j
 
@@ -333,7 +332,7 @@ START_PYTHON_DAEMON = SpanKind("start Python daemon", SPARK, BETWEEN_MARKS)
 PYTHON_WORKER_STARTS = SpanKind("Python worker starts", SPARK, BETWEEN_MARKS)
 PYTHON_WORKER = SpanKind("Python worker", SPARK, BETWEEN_MARKS, (WORKER_SPANS,))
 TRAINER_IN_TASK = SpanKind("trainer in task", SPARK, BETWEEN_MARKS, _PYTHON)
-REPORT_TASK = SpanKind("report task of {}", SPARK)  # both ends of one message
+REPORT_TASK = SpanKind("report task of {}", SPARK)  # from the sending to the receipt of a message
 
 # ---- launchers
 
@@ -347,7 +346,7 @@ TFPARALLEL_RUN = SpanKind("TFParallel.run", LAUNCHER, hidden_by=(DRIVER_LOG,))
 TFMANAGER_START = SpanKind("TFManager.start", LAUNCHER)
 CONNECT_TO_TFMANAGER = SpanKind("connect to TFManager", LAUNCHER)
 CONNECT_TO_QUEUE = SpanKind("connect to queue", LAUNCHER)
-REGISTER_RESERVATION = SpanKind("register reservation", LAUNCHER)  # the reservation counts at its end
+REGISTER_RESERVATION = SpanKind("register reservation", LAUNCHER)  # at its end, the node is registered
 AWAIT_RESERVATIONS = SpanKind("await reservations", LAUNCHER, hidden_by=_PYTHON, waits_for=WAIT_LAST_RESERVATION)
 START_TASK = SpanKind("start task", LAUNCHER, BETWEEN_MARKS)  # of one executor
 FEED_TASK = SpanKind("feed task", LAUNCHER, BETWEEN_MARKS, codes="feed")  # of one partition
@@ -368,11 +367,11 @@ ALL_GATHER_ADDRESSES = SpanKind(
     "all-gather addresses", LAUNCHER, hidden_by=_PYTHON, cause=BARRIER_POLL, rendezvous="all-gather addresses"
 )
 TELL_PLACE = SpanKind("tell child its place", LAUNCHER)
-# in the child: waits for its rank and the addresses
+# the child waits for its rank and the addresses
 AWAIT_PLACE = SpanKind("await place", LAUNCHER, hidden_by=_PYTHON, waits_for=WAIT_FEEDER)
 WAIT_FOR_TRAINER = SpanKind(
     "wait for trainer", SPARK, hidden_by=_PYTHON, waits_for=WAIT_TRAINER
-)  # a task, for its trainer
+)  # a task waits for its trainer
 START_RANKS = SpanKind("start ranks", LAUNCHER)
 TELL_PLACES = SpanKind("tell ranks their places", LAUNCHER, hidden_by=_PYTHON)
 WAIT_FOR_RANKS = SpanKind("wait for ranks", LAUNCHER, hidden_by=_PYTHON, waits_for=WAIT_TRAINERS)
@@ -383,9 +382,9 @@ NOT_YET_FORKED = SpanKind("not yet forked", LAUNCHER, BETWEEN_MARKS, _PYTHON)
 READ_BLOCK = SpanKind("read block", SPARK, codes="feed")  # Spark hands over a block
 READ_ROWS = SpanKind("read rows", SPARK, codes="feed")  # Spark hands over the user's own rows
 PUT = SpanKind("put", FEED, codes="feed")  # into the queue or pipe
-GET = SpanKind("get", FEED, hidden_by=_PYTHON, codes="feed", waits_for=WAIT_FEEDER)  # out of it
-TAKE_BLOCK = SpanKind("take block", FEED, codes="feed")  # the rest of a get once its block is there
-WRITE_BLOCK = SpanKind("write block", FEED, codes="feed")  # the rest of a put once there is room
+GET = SpanKind("get", FEED, hidden_by=_PYTHON, codes="feed", waits_for=WAIT_FEEDER)  # out of the queue or pipe
+TAKE_BLOCK = SpanKind("take block", FEED, codes="feed")  # the rest of a get after its block has arrived
+WRITE_BLOCK = SpanKind("write block", FEED, codes="feed")  # the rest of a put after the queue has space
 READ_AHEAD = SpanKind("read ahead", FEED, BETWEEN_MARKS, codes="feed")  # a thread gets blocks in advance
 AWAIT_BLOCK = SpanKind("await block", FEED, hidden_by=_PYTHON, codes="feed", waits_for=WAIT_READER)
 JOIN_QUEUE = SpanKind("join queue", FEED, BETWEEN_MARKS, codes="feed")
@@ -400,18 +399,18 @@ _SHORT = "short-steps"
 _EXCHANGE = "exchange short-steps"
 TRAINER_PROCESS = SpanKind("trainer process", TENSORFLOW, BETWEEN_MARKS, _RANK)
 TRAINER_PROCESS_EXITS = SpanKind("trainer process exits", TENSORFLOW, BETWEEN_MARKS)
-TRAINER = SpanKind("trainer", TENSORFLOW, BETWEEN_MARKS, _RANK)  # the whole of its main function
+TRAINER = SpanKind("trainer", TENSORFLOW, BETWEEN_MARKS, _RANK)  # the trainer's main function
 IMPORT_TENSORFLOW = SpanKind("import tensorflow", TENSORFLOW, codes="cold-start")
 JOIN_RANKS = SpanKind("join ranks", TENSORFLOW, hidden_by=_RANK, rendezvous="join ranks")
 BUILD = SpanKind("build", TENSORFLOW)  # model, optimiser, step
 BUILD_PIPELINE = SpanKind("build pipeline", TENSORFLOW)
 CHECK_RECORDS = SpanKind("check records", TENSORFLOW, codes="input-pipeline")
 DECODE = SpanKind("decode", TENSORFLOW, codes="evaluations input-pipeline")  # a block that was fed
-AUGMENT = SpanKind("augment", TENSORFLOW, codes="input-pipeline")  # with input "read", tf.data's threads do it
+AUGMENT = SpanKind("augment", TENSORFLOW, codes="input-pipeline")  # only with input "feed"; else in tf.data's threads
 NEXT_BATCH = SpanKind(
     "next batch", TENSORFLOW, codes="input-pipeline", waits_for=WAIT_READER, cause=TF_DATA
 )  # out of tf.data
-FIRST_STEP = SpanKind("first step", TENSORFLOW, hidden_by=_RANK)  # TensorFlow traces and compiles in it
+FIRST_STEP = SpanKind("first step", TENSORFLOW, hidden_by=_RANK)  # includes TensorFlow's tracing and compilation
 # if the exchange runs outside the step, a step contains forward and backward, exchange and apply
 STEP = SpanKind("step", TENSORFLOW, hidden_by=_RANK, codes=_SHORT)
 FORWARD_AND_BACKWARD = SpanKind("forward and backward", TENSORFLOW, codes=_SHORT)
@@ -428,7 +427,7 @@ RECEIVE = SpanKind("receive", CHANNEL, codes="exchange")  # a parameter server r
 SUM = SpanKind("sum", CHANNEL, codes="exchange")
 SEND = SpanKind("send", CHANNEL, codes="exchange")
 APPLY = SpanKind("apply", TENSORFLOW, codes=_SHORT)
-AGREE = SpanKind("agree", TENSORFLOW, hidden_by=_RANK, codes=_SHORT, rendezvous="agree")  # does training end?
+AGREE = SpanKind("agree", TENSORFLOW, hidden_by=_RANK, codes=_SHORT, rendezvous="agree")  # vote on the end of training
 AGREE_OUTSIDE = SpanKind("agree", CHANNEL, hidden_by=_RANK, codes=_SHORT, rendezvous="agree")  # by dlobd's exchange
 CHECKPOINT = SpanKind("checkpoint", TENSORFLOW, pauses_training=True)
 SAVE_MODEL = SpanKind("save model", TENSORFLOW, pauses_training=True)
@@ -455,7 +454,7 @@ SLEEP_BEFORE_CLOSE = SpanKind("sleep before closing again", HDFS, BETWEEN_MARKS,
 
 READ_INPUT = READ_FILE.text(INPUT)
 WRITE_DONE_MARKER = WRITE_FILE.text(DONE_MARKER)
-"""Names that are equal in both layers."""
+"""Span names that the layers `hdfs` and `tensorflow` share."""
 
 SPANS: dict[tuple[str, str], SpanKind] = {
     (row.layer, row): row for row in [*globals().values()] if type(row) is SpanKind
@@ -464,7 +463,7 @@ SPANS: dict[tuple[str, str], SpanKind] = {
 
 
 class InstantKind(_Row):
-    """One kind of instant that a process records, or of event that the anatomy of a run shows."""
+    """Kind of instant that a process records, or of event in the anatomy of a run."""
 
     def __init__(self, name: str, unlocks: str = "") -> None:
         self.unlocks = unlocks  # the next step, which this event makes possible
@@ -478,12 +477,12 @@ SPARK_CONTEXT_STOPPED = InstantKind("SparkContext stopped", "the driver can exit
 LAUNCHER_SHUT_DOWN = InstantKind("launcher shut down", "the application can be ended")
 JOB_FAILED = InstantKind("job failed")  # `cause`
 JOB_FAILED_LINE = f"dlobd: {JOB_FAILED}: "
-"""Prefix of the line on a program's output with the cause, for jobs that record no spans."""
-TRAINING_FAILED = InstantKind("training failed")  # `cause`, which the launcher chose among those of all ranks
-PACKAGE_IMPORTED = InstantKind("package imported")  # `package`, `by`, `ns` in all, `own_ns` without nested imports
+"""Prefix of the output line with the cause of a failure, for jobs that record no spans."""
+TRAINING_FAILED = InstantKind("training failed")  # `cause`, which the launcher chose among the causes of all ranks
+PACKAGE_IMPORTED = InstantKind("package imported")  # `package`, importer `by`, `ns`, `own_ns` without nested imports
 PYTHON_DAEMON_UP = InstantKind("python daemon up")
 WORKER_FORKED = InstantKind("worker forked")  # `pid`; recorded by its daemon
-LOG_LEVEL = InstantKind("log level")  # `level`, as the user's own script set it for the driver's log
+LOG_LEVEL = InstantKind("log level")  # `level` of the driver's log, set by the user's own script
 FEED_PIPE = InstantKind("feed pipe")  # `capacity_bytes`
 FEED_EXHAUSTED = InstantKind("feed exhausted")  # `blocks` or `items`, `join_poll_ns`
 RANK_EXITED = InstantKind("rank exited")  # `rank`; recorded by its parent
@@ -495,9 +494,9 @@ TRANSPORT = InstantKind("transport")  # transport of the exchange, reported by l
 TENSORFLOW_IMPORTED = InstantKind("TensorFlow imported", "ranks can join")
 RANKS_JOINED = InstantKind("TensorFlow rendezvous done", "the model can be built and the input opened")
 FIRST_BATCH = InstantKind("first batch", "the first step can run")
-FIRST_STEP_DONE = InstantKind("first step done", "training runs: later steps are traced and compiled already")
-EPOCH_DONE = InstantKind("epoch done")  # `epoch`, from 1, and `loss`, the mean of its steps; on each rank
-EPOCH_EVALUATED = InstantKind("epoch evaluated")  # `epoch`, `samples`, `right`; on the chief
+FIRST_STEP_DONE = InstantKind("first step done", "later steps run without tracing and compilation")
+EPOCH_DONE = InstantKind("epoch done")  # `epoch`, from 1, and mean `loss` of its steps; recorded by each rank
+EPOCH_EVALUATED = InstantKind("epoch evaluated")  # `epoch`, `samples`, `right`; recorded by the chief
 LAST_STEP_DONE = InstantKind("last step done", "the model can be saved")
 SAVED = InstantKind("saved", "the model can be evaluated")
 EVALUATED = InstantKind("evaluated", "ranks can end")
@@ -521,15 +520,15 @@ EXECUTOR_START_REQUESTED = InstantKind("executor start requested", "the NodeMana
 EXECUTOR_LOCALISED = InstantKind("executor localised", "the executor's process can start")
 EXECUTOR_PROCESS_UP = InstantKind("executor process up", "the executor can register with the driver")
 EXECUTOR_REGISTERED = InstantKind("executor registered", "the driver can send tasks")
-PYTHON_WORKER_UP = InstantKind("Python worker up", "the launcher can meet the other nodes")
-LAUNCHER_RENDEZVOUS_DONE = InstantKind("launcher rendezvous done", "every trainer knows where the others are")
+PYTHON_WORKER_UP = InstantKind("Python worker up", "the launcher can start its rendezvous with the other nodes")
+LAUNCHER_RENDEZVOUS_DONE = InstantKind("launcher rendezvous done", "every trainer has the addresses of all trainers")
 TRAINER_FORKED = InstantKind("trainer forked", "the trainer can import TensorFlow")
 USER_MAIN_CALLED = InstantKind("your main function called", "your code runs in the trainer")
 USER_MAIN_ENDED = InstantKind("your main function ended", "the launcher can shut down")
 PARENT_EXEC = InstantKind("parent process exec", "the window begins; ranks can be started")
 PARENT_PYTHON_UP = InstantKind("parent Python up", "the ranks' parent can be started")
 RANK_PROCESS_UP = InstantKind("rank process up", "the rank can import TensorFlow")
-APPLICATION_FINISHED = InstantKind("application finished", "YARN has its containers back")
+APPLICATION_FINISHED = InstantKind("application finished", "YARN can reuse the application's containers")
 DRIVER_JVM_EXIT = InstantKind("driver JVM exit", "spark-submit can exit")
 SPARK_SUBMIT_EXIT = InstantKind("spark-submit exit", "the window ends")
 PARENT_EXIT = InstantKind("parent process exit", "the window ends")
@@ -562,5 +561,5 @@ def cause_of(text: str) -> Cause | None:
 
 
 def server_lane(server: int, rank: int) -> str:
-    """Return the lane of a parameter server's work for one worker, whose thread is called `rank-R`."""
+    """Return the lane of a parameter server's work for one worker; the thread's name is `rank-R`."""
     return f"ps-{server}/rank-{rank}"

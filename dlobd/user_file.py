@@ -1,7 +1,7 @@
-"""Model or data set from a user's file, as in `path/to/net.py:build`.
+"""Loads a model or data set from a user's file, such as `path/to/net.py:build`.
 
 The file is one module, which is loaded from its text: every process runs the text that was read and hashed once, so a
-process on another machine needs no file. The module can import installed modules only, not modules beside it.
+process on another machine needs no file. The module can import installed modules only, not files of its folder.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from dlobd.errors import UsageError
 
 _PREFIX = "dlobd_user_"
-"""Beginning of the names of modules from users' files."""
+"""Prefix of the names of modules from users' files."""
 
 
 class MemberRef(str):
@@ -35,7 +35,7 @@ class MemberRef(str):
 
     @property
     def attribute(self) -> str:
-        """Name in the file."""
+        """Name of the function or class in the file."""
         return self[len(self.path) + 1 :]
 
     def check(self) -> None:
@@ -58,8 +58,8 @@ class MemberRef(str):
         return _checked(self.path, text, sha256)
 
     def load(self, sha256: str, text: Callable[[], str]) -> Any:
-        """Return the function or class, from a module that is loaded once in a process; `text` returns its text. Raises
-        UsageError if the text has another sha256, it raised, or has no such function or class."""
+        """Load the file once per process, and return its function or class; `text` returns the file's text. Raises
+        UsageError if the sha256 differs, the file raises an error, or it has no such function or class."""
         name = f"{_PREFIX}{sha256[:16]}"
         module = sys.modules.get(name) or _execute(name, self.path, _checked(self.path, text(), sha256))
         if not callable(function := getattr(module, self.attribute, None)):
@@ -84,7 +84,7 @@ def sha256_of(text: str) -> str:
 
 
 def error_line(error: BaseException, path: str) -> str:
-    """Format an error with the last line of the file in its stack: `net.py, line 3: ValueError: ...`."""
+    """Format an error with its innermost line in the file: `net.py, line 3: ValueError: ...`."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
     if isinstance(error, SyntaxError) and error.filename == path:
         lines = [error.lineno]
@@ -102,7 +102,7 @@ def _execute(name: str, path: str, text: str) -> ModuleType:
     module = ModuleType(name)
     module.__file__ = path
     sys.modules[name] = module
-    # lets tracebacks show lines of the text, also on machines without the file
+    # tracebacks then show source lines, also on machines without the file
     linecache.cache[path] = len(text), None, text.splitlines(keepends=True), path
     try:
         exec(compile(text, path, "exec", dont_inherit=True), vars(module))
@@ -110,5 +110,5 @@ def _execute(name: str, path: str, text: str) -> ModuleType:
         raise
     except BaseException as error:
         del sys.modules[name]
-        raise UsageError(f"{error_line(error, path)}.", "correct the file; it must load by itself") from error
+        raise UsageError(f"{error_line(error, path)}.", "correct the file; it must load without other files") from error
     return module

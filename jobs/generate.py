@@ -1,4 +1,4 @@
-"""spark-submit entry: makes a data set on the nodes. Usage: spark-submit ... jobs/generate.py REQUEST.json"""
+"""spark-submit entry: generates a data set on the nodes. Usage: spark-submit ... jobs/generate.py REQUEST.json"""
 
 import sys
 

@@ -1,6 +1,6 @@
-"""A user's script with two delays, for `dlobd selftest --full`. Usage: DIRECTORY
+"""User's script with two delays, for `dlobd selftest --full`. Usage: DIRECTORY
 
-It does not use TensorFlowOnSpark: all work is the user's, in the driver and in a function of a Spark task."""
+It does not use TensorFlowOnSpark: all its time is user code, on the driver and in a function of a Spark task."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ from dlobd.faults import injection_log
 
 
 def main(directory: Path) -> None:
-    """Delays the driver between two Spark calls, and then a task."""
+    """Delay the driver between two Spark calls, and then delay a task."""
     plan = json.loads((directory / "plan.json").read_text())
 
     def delayed(number: int) -> int:

@@ -1,4 +1,4 @@
-"""spark-submit entry: trains the job described by a JSON file. Usage: spark-submit ... jobs/train.py JOB.json"""
+"""spark-submit entry: runs the training job of a JSON file. Usage: spark-submit ... jobs/train.py JOB.json"""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""spark-submit entry: records a user's script. Usage: jobs/user.py LAUNCHER SPANS_DIR SCRIPT ARGUMENTS..."""
+"""spark-submit entry: runs and records a user's script. Usage: jobs/user.py LAUNCHER SPANS_DIR SCRIPT ARGUMENTS..."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""dlobd check"""
+"""`dlobd check`: compares a series with its baseline, and fails on a regression."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from dlobd.errors import Regression, Undecided
 
 def check(
     series: Annotated[str, typer.Argument(metavar="SERIES", help="Candidate: a series file, or one of its points.")],
-    against: Annotated[str, typer.Option("--against", metavar="BASELINE", help="Baseline, named like SERIES.")],
+    against: Annotated[
+        str, typer.Option("--against", metavar="BASELINE", help="Baseline, in the same form as SERIES.")
+    ],
     max_regression: Annotated[
         float,
         typer.Option(
@@ -27,7 +29,7 @@ def check(
     """Check that a series is not slower than its baseline; for CI.
 
     Exit code 0: the wall time is within --max-regression. 9: wall time or a layer is significantly slower. 10: too few
-    runs to decide; the message states the number that may suffice. 2: the environments differ. See docs/comparing.md.
+    runs to decide; the message suggests a number of runs. 2: the environments differ. See docs/comparing.md.
     """
     from dlobd.compare import comparison
     from dlobd.compare.compatibility import ORDER
@@ -35,7 +37,7 @@ def check(
     from dlobd.compare.runset import pairs
     from dlobd.report.comparison import gate_document, judged_line, reasons
 
-    # a baseline is always older than its candidate
+    # ORDER is allowed, because a baseline is always older than its candidate
     found = comparison.compare(pairs(against, series, out), max_regression, [*allowed(allow), ORDER])
     decided = gate(found)
     why = "; ".join(reasons(decided))
@@ -56,7 +58,7 @@ def check(
         )
     if decided.outcome == "inconclusive":
         raise Undecided(
-            f"{series} may or may not be slower than {against} by more than {100 * max_regression:.1f} %: {why}.",
-            f"run each side {decided.runs_needed} times" if decided.runs_needed else "run each side more often",
+            f"{series} may be slower than {against} by more than {100 * max_regression:.1f} %; undecided: {why}.",
+            f"run each series {decided.runs_needed} times" if decided.runs_needed else "run each series more often",
         )
     return 0

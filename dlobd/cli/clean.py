@@ -1,4 +1,4 @@
-"""dlobd clean"""
+"""`dlobd clean`: lists or removes dlobd's files on this machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def clean(
     yes: Annotated[bool, typer.Option("--yes", help="Remove the caches.")] = False,
     runs: Annotated[bool, typer.Option("--runs", help="With --yes: also remove run bundles and self-tests.")] = False,
 ) -> None:
-    """Show what dlobd keeps on this machine; with --yes, remove it."""
+    """List the files that dlobd keeps on this machine; with --yes, remove them."""
     from dlobd.run import clean as cleaning
 
     entries = cleaning.kept(out)

@@ -1,4 +1,4 @@
-"""dlobd cluster up | status | down"""
+"""`dlobd cluster up | status | down`: controls the embedded cluster."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def up(
     hosts: Annotated[
         str | None,
         typer.Option(
-            "--hosts", help="Loopback addresses; each gets a DataNode and a NodeManager: 127.0.0.2,127.0.0.3."
+            "--hosts", help="Hosts of a DataNode and a NodeManager: loopback addresses, such as 127.0.0.2,127.0.0.3."
         ),
     ] = None,
     conf: Annotated[

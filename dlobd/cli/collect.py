@@ -1,4 +1,4 @@
-"""dlobd collect"""
+"""`dlobd collect`: collects the evidence of a run that the user submitted by hand."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from dlobd.errors import UsageError
 def collect(
     ref: Annotated[
         str,
-        typer.Argument(metavar="[RUN]", help="Run ID, application ID, or latest (the last uncollected run)."),
+        typer.Argument(metavar="[RUN]", help="Run ID, application ID, or latest: the last uncollected run."),
     ] = "latest",
     hadoop_conf: HadoopConf = None,
     out: Out = RUNS,
 ) -> int:
-    """Collect a run submitted by hand; show where its time went.
+    """Collect a run that you submitted by hand, and show its wall time by layer.
 
-    --hadoop-conf defaults to DLOBD_HADOOP_CONF, then to HADOOP_CONF_DIR.
+    Without --hadoop-conf and DLOBD_HADOOP_CONF, HADOOP_CONF_DIR is used.
     """
     from dlobd.bundle.store import Bundle
     from dlobd.run.manual_submission import collect_application

@@ -1,4 +1,4 @@
-"""dlobd compare"""
+"""`dlobd compare`: compares the wall time and the layers of runs."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ def compare(
     first: Annotated[str, typer.Argument(metavar="A", help=f"Baseline: {RUNSET}.")],
     second: Annotated[
         str | None,
-        typer.Argument(metavar="[B]", help="Candidate, named like A; default: the other points of A."),
+        typer.Argument(metavar="[B]", help="Candidate, in the same form as A. Default: the other points of A."),
     ] = None,
     margin: Annotated[
-        float, typer.Option("--margin", parser=share, metavar="SHARE", help="Margin of equivalence, relative to A.")
+        float, typer.Option("--margin", parser=share, metavar="SHARE", help="Equivalence margin, relative to A.")
     ] = "5%",  # type: ignore[assignment]  # typer parses defaults too
     allow: Allow = None,
     out: Out = RUNS,
     as_json: Json = False,
 ) -> int:
-    """Compare wall time and each layer of B with A: faster, slower, equivalent or inconclusive, with intervals.
+    """Compare wall time and each layer of B with A: faster, slower, equivalent or inconclusive.
 
-    The run is the unit. Points of one series are compared within its repeats, other runs as two samples. Exit code 2
-    if the environments of the runs differ, unless allowed. See docs/comparing.md.
+    Each run is one observation. Points of one series are paired by repeat; other runs are compared as two independent
+    samples. Exit code 2: the environments of the runs differ, and --allow does not accept it. See docs/comparing.md.
     """
     from dlobd.compare import comparison
     from dlobd.compare.runset import pairs

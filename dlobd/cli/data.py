@@ -1,4 +1,4 @@
-"""dlobd data list | fetch"""
+"""`dlobd data list | fetch`: lists and downloads data sets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 from dlobd.cli.options import Json
 from dlobd.cli.printing import print_json
 
-app = typer.Typer(help="List and fetch data sets.", no_args_is_help=True)
+app = typer.Typer(help="List and download data sets.", no_args_is_help=True)
 
 
 @app.command(name="list")
@@ -37,14 +37,14 @@ def fetch(
         typer.Option(
             "--from",
             metavar="URL_OR_DIRECTORY",
-            help="Another copy of the archive, or a directory that holds it. Default: the authors' site.",
+            help="URL of the archive, or a local directory that contains it. Default: the authors' site.",
         ),
     ] = None,
     to: Annotated[
         Path | None, typer.Option("--to", metavar="DIR", help="Data folder for the files. Default: the cache.")
     ] = None,
 ) -> None:
-    """Fetch a whole data set, verify its published checksums, and resume an interrupted download."""
+    """Download a complete data set, and verify its published checksums. Resumes an interrupted download."""
     from dlobd.paths import fetched_dir
     from dlobd.run import data_sets
     from dlobd.run.progress import Progress

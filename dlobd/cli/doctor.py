@@ -1,4 +1,4 @@
-"""dlobd doctor"""
+"""`dlobd doctor`: checks this machine before a run."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ def doctor(
 ) -> int:
     """Check this machine and list the ports that a run opens.
 
-    --noise also measures late timers and the variation of equal loops; --hadoop-conf also checks that cluster.
+    --noise also measures timer latency and the run-to-run variation of a fixed loop. --hadoop-conf also checks the
+    external cluster.
 
-    Exit code 3: a run would fail on this machine, or a required channel is missing. 4: only the cluster does not
-    answer."""
+    Exit code 3: a run would fail on this machine, or a required channel is missing. 4: the machine is ready, but the
+    cluster does not respond."""
     import dataclasses
 
     from dlobd.report.sentences import machine_line

@@ -1,4 +1,4 @@
-"""dlobd export"""
+"""`dlobd export`: writes a run in the format of another tool."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 class Format(NamedTuple):
-    """Format of exports.
+    """Export format.
 
     Args:
         title: a description in a few words.
-        file: the default name.
-        write: writes a bundle to a file.
+        file: default name of the output file.
+        write: function that writes a bundle to a file.
     """
 
     title: str
@@ -54,7 +54,7 @@ def _otlp(bundle: Bundle, output: Path) -> None:
 
 
 def _anchor(evidence: Evidence) -> ClockAnchor:
-    """Return one clock anchor for all times, which keeps their order even if the wall clock was set.
+    """Return the clock anchor to convert all times: a single one keeps their order if the wall clock was adjusted.
     Raises BundleError if the evidence has no anchor."""
     if not evidence.anchors:
         raise BundleError(
@@ -97,14 +97,14 @@ def export(
     name: Annotated[str, typer.Option("--format", metavar="FORMAT", help=f"{_TITLES}.")] = "mlperf-log",
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Output file. Default: FORMAT with .csv, otlp.json or mlperf.log."),
+        typer.Option("--output", "-o", help="Output file. Default: mlperf.log, otlp.json, or FORMAT.csv for a table."),
     ] = None,
     out: Out = RUNS,
     force: Force = False,
 ) -> None:
-    """Write a run in the format of other tools.
+    """Export a run to a format of other tools.
 
-    Tables are CSV, or Parquet for an output file that ends in .parquet. See docs/file-format.md.
+    Tables are written as CSV, or as Parquet if the output file ends in .parquet. See docs/file-format.md.
     """
     from dlobd.bundle import store
     from dlobd.registry import unknown

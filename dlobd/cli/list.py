@@ -1,4 +1,4 @@
-"""dlobd list"""
+"""`dlobd list`: lists the members of registries, and the settings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def list_(
 ) -> None:
     """List experiments, sweeps, models, data sets, launchers, other choices, and all settings.
 
-    Shows why a choice is unavailable.
+    An unavailable choice is listed with the reason.
     """
     from dlobd.axes import REGISTRIES
     from dlobd.experiment.files import titles

@@ -1,4 +1,4 @@
-"""The command line: its verbs, errors as one line, and documented exit codes.
+"""Entry point of the command line: runs a verb, reports an error in one line, and returns a documented exit code.
 
 Results go to stdout, progress and failures to stderr. The traceback of an unexpected failure goes into a file; the
 error line has its path.
@@ -90,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not error.name or error.name.split(".")[0] == "dlobd":
             return _fail(f"unexpected failure: {_unexpected()} Its traceback is in {_keep_traceback()}", 1)
         missing = SetupError(
-            f"the Python package {error.name} is not installed; dlobd alone only reads bundles.",
+            f"the Python package {error.name} is not installed; the base package of dlobd only reads bundles.",
             "pip install 'dlobd[run]'",
         )
         return _fail(missing.line, missing.exit_code)
@@ -127,4 +127,4 @@ def _keep_traceback() -> Path:
             return folder / name
         except OSError:
             continue
-    return Path("nowhere: no directory could be written")
+    return Path("no file: no directory is writable")

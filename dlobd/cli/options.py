@@ -21,7 +21,7 @@ HadoopConf = Annotated[
         "--hadoop-conf",
         metavar="DIR",
         envvar="DLOBD_HADOOP_CONF",
-        help="Use an external cluster, given its HADOOP_CONF_DIR.",
+        help="Configuration directory (HADOOP_CONF_DIR) of an external cluster.",
     ),
 ]
 Archive = Annotated[
@@ -52,7 +52,7 @@ EXIT_CODES = {
 
 
 def allowed(kinds: list[str] | None) -> list[str]:
-    """Check the kinds that `--allow` names. Raises UsageError if a kind does not exist."""
+    """Return the kinds of `--allow`, or none. Raises UsageError if a kind does not exist."""
     from dlobd.compare.compatibility import KINDS
     from dlobd.registry import unknown
 
@@ -63,12 +63,12 @@ def allowed(kinds: list[str] | None) -> list[str]:
 
 
 def share(text: str) -> float:
-    """Parse `5%` or `0.05` as a share. Raises BadParameter if the text is not a number between 0 and 1."""
+    """Parse a fraction, such as `5%` or `0.05`. Raises BadParameter unless it is between 0 and 1."""
     number, percent, rest = text.strip().partition("%")
     try:
         value = float(number) / (100 if percent else 1)
     except ValueError:
         value = -1.0
     if rest or not 0 < value < 1:
-        raise typer.BadParameter(f"{text!r} is not a share. Write it as 5% or 0.05")
+        raise typer.BadParameter(f"{text!r} is not a fraction between 0 and 1, such as 5% or 0.05")
     return value

@@ -1,4 +1,4 @@
-"""Writes files at the user's paths, either completely or not at all."""
+"""Writes output files atomically, at paths that the user chose."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing file
 
 
 def check_free(path: Path, force: bool) -> None:
-    """Check before any computation that a file may be written.
-    Raises UsageError if the file exists, and `force` is False."""
+    """Check, before any computation, that a command may write a file.
+    Raises UsageError if the file exists and `force` is False."""
     if path.exists() and not force:
         raise UsageError(f"{path} already exists.", "add --force, or choose another -o FILE")
 

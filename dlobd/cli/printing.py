@@ -19,7 +19,7 @@ GLOSSARY = "docs/concepts.md"
 
 
 def print_note(line: str) -> None:
-    """Print a note that is known before the run starts, like a progress line."""
+    """Print a note before the run starts, as a progress line at 0.0 s."""
     print(f"[{0:6.1f} s] {line}", file=sys.stderr)
 
 
@@ -48,14 +48,14 @@ def print_run(bundle: Bundle, run: Run, views: Sequence[str] = (), full: bool = 
 
 
 def print_bundle(bundle: Bundle) -> None:
-    """Print a bundle's hash, which the user may note elsewhere, and in the last line its path, which scripts read."""
+    """Print a bundle's hash, for later verification, and its path in the last line, for scripts."""
     if bundle.digest:
         print(f"hash: {bundle.digest}")
     print(f"bundle: {bundle.path}")
 
 
 def print_result(bundle: Bundle) -> int:
-    """Print a run, the reason of a failure, and its path; return the exit code."""
+    """Print a run, the reason for its failure, and its bundle's path; return the exit code."""
     run = bundle.read()
     print_run(bundle, run)
     if run.reason:

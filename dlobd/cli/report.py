@@ -1,4 +1,4 @@
-"""dlobd report"""
+"""`dlobd report`: writes runs as an HTML page."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from dlobd.cli.output import Force, check_free, write
 
 def report(
     runs: Annotated[
-        list[str] | None, typer.Argument(metavar="[RUN]...", help="Bundle paths, run ids, or latest (the default).")
+        list[str] | None, typer.Argument(metavar="[RUN]...", help="Bundle paths, run IDs, or latest (the default).")
     ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="Output file.")] = Path("report.html"),
     out: Out = RUNS,
     force: Force = False,
 ) -> None:
-    """Write runs as one HTML page that needs no network: verdict, charts, timeline, tables. See docs/concepts.md."""
+    """Write runs as one HTML page that needs no network: verdict, charts, timeline and tables. See docs/concepts.md."""
     from dlobd.bundle import store
 
     bundles = {bundle.path: bundle for bundle in (store.find(ref, out) for ref in runs or [store.LATEST])}

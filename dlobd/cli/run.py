@@ -1,4 +1,4 @@
-"""dlobd run"""
+"""`dlobd run`: runs an experiment, several experiments, or the user's own script."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def run(
         list[str] | None,
         typer.Argument(
             metavar="[EXPERIMENT]...",
-            help="TOML files or names of built-in experiments (default softmax-mnist); several are interleaved. "
-            "With --job: the script's arguments.",
+            help="TOML files or names of built-in experiments (default softmax-mnist); several experiments are "
+            "interleaved. With --job: the script's arguments.",
         ),
     ] = None,
     settings: Annotated[
@@ -49,11 +49,11 @@ def run(
     ] = False,
     archive: Archive = None,
 ) -> int:
-    """Run an experiment or your own script; show where its time went.
+    """Run an experiment or your own script, and show its wall time by layer.
 
-    Your own script: --job SCRIPT [-- ARGUMENTS]. The last line of the output is the path of the run's bundle.
+    For your own script, use --job SCRIPT [-- ARGUMENTS]. The last line of the output is the path of the run's bundle.
 
-    Several experiments or --repeats: run them all, in random order within each repeat, and compare them.
+    Several experiments run in random order within each repeat, and are then compared.
     """
     if job is not None:
         from dlobd.experiment import own_job
@@ -113,7 +113,7 @@ def _run_series(
 ) -> int:
     points = {experiment.name: experiment for experiment in every}
     if len(points) < len(every):
-        raise UsageError("Two of the experiments have the same name.", "give each its own name = ... in its file")
+        raise UsageError("Two of the experiments have the same name.", "set another name = ... in one of their files")
     from dlobd.run import series_runner
 
     def show(series: Series, found: dict[str, list[Run]]) -> None:
@@ -139,7 +139,7 @@ def run_series(
     """Execute the missing runs of a series; return the highest exit code of its runs.
 
     Args:
-        dry_run: only print every run in order, with the ID of runs that exist.
+        dry_run: only print the order of all runs, with the IDs of existing runs.
         show: function that prints the results, given the series and the runs by point.
     """
     if dry_run:

@@ -1,4 +1,4 @@
-"""dlobd selftest: parses the options, runs the self-test or the overhead measurement, and prints the result."""
+"""`dlobd selftest`: runs the self-test or the overhead measurement, and prints the result."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ def selftest(
     repeats: Annotated[
         int,
         typer.Option(
-            "--repeats", min=1, max=1000, help="With --overhead: number of runs with recording on, and with it off."
+            "--repeats",
+            min=1,
+            max=1000,
+            help="With --overhead: number of runs with recording on, and of runs with recording off.",
         ),
     ] = 6,
     seed: Annotated[int, typer.Option("--seed", help="With --overhead: seed for the run order.")] = 0,

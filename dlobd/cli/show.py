@@ -1,4 +1,4 @@
-"""dlobd show"""
+"""`dlobd show`: prints a run in the terminal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def show(
         list[str] | None,
         typer.Option("--view", metavar="NAME", help="Show only this view (dlobd list views); repeatable."),
     ] = None,
-    full: Annotated[bool, typer.Option("--full", help="Show every view.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Show all views except the overview.")] = False,
     price: Annotated[
         float | None,
         typer.Option(
@@ -31,11 +31,11 @@ def show(
     out: Out = RUNS,
     as_json: Json = False,
 ) -> None:
-    """Show a run on one screen: the split of its time, and its findings (possible savings); --full has the rest."""
+    """Show a run on one screen: wall time by layer, and findings (possible savings). --full shows all other views."""
     from dlobd.bundle import store
 
     if full and views:
-        raise UsageError("--full and --view cannot be combined: --full shows every view.", "omit one of these options")
+        raise UsageError("--full and --view cannot be combined: --full selects the views.", "omit one of these options")
     bundle = store.find(run, out)
     if as_json and price is not None:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""dlobd submit"""
+"""`dlobd submit`: runs the user's spark-submit command with recording."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from dlobd.cli.run import external_cluster, run_one
 def submit(
     line: Annotated[
         list[str] | None,
-        typer.Argument(metavar="-- spark-submit [OPTIONS] SCRIPT.py [ARGUMENTS]", help="Your command."),
+        typer.Argument(metavar="-- spark-submit [OPTIONS] SCRIPT.py [ARGUMENTS]", help="Your spark-submit command."),
     ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="Setting without an option of spark-submit, such as timeout_s; repeatable.",
+            help="Setting that is not an option of spark-submit, such as timeout_s; repeatable.",
         ),
     ] = None,
     out: Out = RUNS,
@@ -29,9 +29,9 @@ def submit(
     hadoop_conf: HadoopConf = None,
     archive: Archive = None,
 ) -> int:
-    """Run your own spark-submit command; show where its time went.
+    """Run your own spark-submit command with recording, and show its wall time by layer.
 
-    The command runs with recording added, on the embedded cluster or, with --hadoop-conf, on an external one."""
+    The command runs on the embedded cluster or, with --hadoop-conf, on an external cluster."""
     from dlobd.experiment import own_job
 
     return run_one(

@@ -1,4 +1,4 @@
-"""dlobd sweep"""
+"""`dlobd sweep`: runs the experiments of a sweep file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def sweep(
     archive: Archive = None,
     dry_run: DryRun = False,
 ) -> int:
-    """Run every combination of the values in a sweep file, and compare them.
+    """Run every combination of the values in a sweep file, and compare the runs.
 
     All runs use one cluster, in random order within each repeat. The same command resumes an interrupted sweep.
     """

@@ -1,4 +1,4 @@
-"""dlobd trace"""
+"""`dlobd trace`: writes a run's timeline for Perfetto."""
 
 from __future__ import annotations
 

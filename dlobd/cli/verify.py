@@ -1,4 +1,4 @@
-"""dlobd verify"""
+"""`dlobd verify`: checks a bundle against its raw evidence."""
 
 from __future__ import annotations
 
@@ -13,18 +13,16 @@ from dlobd.errors import BundleError
 
 def verify(
     run: RunRef = "latest",
-    against: Annotated[
-        str, typer.Option("--against", metavar="HASH", help="Hash of the bundle that you noted earlier.")
-    ] = "",
+    against: Annotated[str, typer.Option("--against", metavar="HASH", help="Bundle hash that you noted earlier.")] = "",
     full: Annotated[bool, typer.Option("--full", help="List passed checks as well.")] = False,
     out: Out = RUNS,
     as_json: Json = False,
 ) -> int:
-    """Recompute a run's report from its raw evidence and compare.
+    """Recompute a run's report from its raw evidence, and compare it with the stored report.
 
     Verifies the hashes of the bundle's files, and repeats the checks of the run.
-    Hashes are unkeyed: anybody can change a bundle and seal it again. `dlobd run` and `dlobd show` print the bundle's
-    hash; --against compares it with a hash that you noted earlier.
+    The hashes have no key: anybody can change a bundle and recompute them. `dlobd run` and `dlobd show` print the
+    bundle's hash; --against compares it with a hash that you noted earlier.
     Exit code 7: a difference, or a failed check.
     """
     import dataclasses

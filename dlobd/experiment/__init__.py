@@ -1,4 +1,4 @@
-"""Experiments: from TOML files and command lines to a checked Experiment or OwnJob.
+"""Reads TOML files and command lines into a checked Experiment or OwnJob.
 
-All checks take place before a run starts. `shipped/` has the built-in experiments.
+All checks take place before a run starts. `shipped/` contains the built-in experiments.
 """

@@ -1,4 +1,4 @@
-"""Selects the channel library of an exchange, and finds contradictory settings of both. Pure."""
+"""Selects the channel library of an exchange, and finds contradictory settings of channel and exchange. Pure."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ USES = {
     "ps-async": _MESSAGES,
     "mpi": ("mpi",),
 }
-"""Libraries that each exchange can use."""
+"""Libraries that an exchange can use, by exchange."""
 
 SERVED = ("tf-ps", "ps", "ps-async")
 """Exchanges that have parameter servers."""
 
 ASYNCHRONOUS = ("ps-async",)
-"""Exchanges in which ranks do not wait for each other. A test compares it with their declarations."""
+"""Exchanges without waits between ranks. A test compares the list with the declarations of the exchanges."""
 
 _PLAIN = {
     "optimiser": "sgd",
@@ -40,10 +40,10 @@ _PLAIN = {
     "max_seconds": 0,
     "target_accuracy": 0.0,
 }
-"""Settings that an asynchronous exchange requires: an update that is linear in the gradients and the same at any time
-(`dlobd.network.exchanges.ps.servers`), and an end on which ranks need not agree."""
+"""Settings that an asynchronous exchange requires: the update must be linear in the gradients and equal at all steps
+(`dlobd.network.exchanges.ps.servers`), and training must end without a vote of the ranks."""
 
-_WHY_PLAIN = "its ranks take plain steps of SGD, and do not agree on when to end"
+_WHY_PLAIN = "its ranks run plain SGD, and do not vote on the end of training"
 
 
 def libraries(exchange: str, transport: str) -> tuple[str, ...]:
@@ -54,7 +54,7 @@ def libraries(exchange: str, transport: str) -> tuple[str, ...]:
 
 
 def library(experiment: Experiment) -> str:
-    """Return the library to use for a checked combination: the requested one, or the first for `auto`."""
+    """Return the library for a checked experiment: the requested library, or for `auto` the first possible library."""
     if experiment.channel_library != AUTO:
         return experiment.channel_library
     possible = libraries(experiment.exchange, experiment.channel.transport)
@@ -69,19 +69,19 @@ def wrong(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
     if not possible:
         others = [name for name in EXCHANGES.names() if libraries(name, transport)]
         where = [name for name in CHANNELS.names() if libraries(exchange, name)]
-        why = f"exchange {exchange} cannot go over channel {transport}: it needs {listed(where, 'or')}."
+        why = f"exchange {exchange} cannot use channel {transport}: it needs {listed(where, 'or')}."
         yield "channel", why, f"exchange = {listed(others, 'or')}" if others else f'channel = "{where[0]}"'
     elif requested not in (AUTO, *possible):
-        carried = f"exchange {exchange} over channel {transport} goes by {listed(possible, 'or')}"
-        yield "channel_library", f"library {requested} cannot carry it: {carried}.", f'channel_library = "{AUTO}"'
+        carried = f"exchange {exchange} over channel {transport} needs {listed(possible, 'or')}"
+        yield "channel_library", f"library {requested} is not possible: {carried}.", f'channel_library = "{AUTO}"'
     for field, plain in _PLAIN.items() if exchange in ASYNCHRONOUS else ():
         if (value := getattr(experiment, field)) != plain:
-            why = f"{field} {value} does not go with exchange {exchange}: {_WHY_PLAIN}."
+            why = f"{field} {value} is not possible with exchange {exchange}: {_WHY_PLAIN}."
             yield field, why, f"{field} = {json.dumps(plain)}, or exchange = ps"
     servers, workers = experiment.exchange_servers, experiment.workers
     if exchange not in SERVED and servers != 1:
         why = f"exchange_servers {servers} has no effect with exchange {exchange}."
         yield "exchange_servers", why, f"exchange_servers = 1, or exchange = {listed(SERVED, 'or')}"
     elif servers > workers:
-        why = f"exchange_servers {servers} exceed workers {workers}: each worker has at most one."
+        why = f"exchange_servers {servers} exceeds workers {workers}: each worker runs at most one server."
         yield "exchange_servers", why, f"exchange_servers = {workers} or fewer"

@@ -1,4 +1,4 @@
-"""Experiment files: TOML -> Experiment. Keys, types, ranges and names are checked before a run starts.
+"""Reads experiment files: TOML -> Experiment. Keys, types, ranges and names are checked before a run starts.
 
 The keys of a file are the fields of `dlobd.schema.Experiment`. `extends = "NAME"` takes missing keys from a built-in
 experiment. The name defaults to the file's name.
@@ -29,12 +29,12 @@ from dlobd.user_file import MemberRef, sha256_of
 _HASH_OF = {"model": "model_sha256", "dataset": "dataset_sha256"}
 """Setting that may name the user's own file -> setting with the sha256 of the file.
 
-A new experiment reads and hashes the file. A stored experiment has the sha256 and needs no file; a run of it compares
-both.
+A new experiment reads and hashes the file. A stored experiment has the sha256; only a run of it needs the file, and
+compares the sha256.
 """
 
 Note = Callable[[str], None]
-"""Function that gets a line for each setting that follows from others."""
+"""Function that receives a line for each setting that dlobd implied or derived."""
 
 
 def built_in(kind: str = "experiment") -> dict[str, Path]:
@@ -62,19 +62,19 @@ def load(name_or_path: str | Path, overrides: Sequence[str] = (), note: Note = l
 
 def from_dict(values: Mapping[str, object], label: str = "configuration") -> Experiment:
     """Build the experiment of a stored `configuration`. Raises UsageError if this version cannot run it. The user's own
-    files, and packages with models or data sets, may be missing: a run searches for them."""
+    files, and packages with models or data sets, may be missing: only a run needs them."""
     source = Source(label)
     return build(values, dict.fromkeys(values, source), source, stored=True)
 
 
 def key(experiment: Runnable) -> str:
-    """Return a short hash of all fields: equal fields, equal key."""
+    """Return a short hash of all fields; it is equal for equal fields."""
     text = json.dumps(dataclasses.asdict(experiment), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def locate(name_or_path: str, kind: str) -> Path:
-    """Return the path of a built-in file or of the user's own file. Raises UsageError."""
+    """Return the path of a built-in file or of the user's own file. Raises UsageError if there is no such file."""
     files = built_in(kind)
     if name_or_path in files:
         return files[name_or_path]
@@ -121,7 +121,7 @@ def build(
     note: Note = lambda line: None,
     stored: bool = False,
 ) -> Experiment:
-    """Build an experiment; check its values and their combination. `whole` is the source of values without one."""
+    """Build an experiment; check its values and their combination. `whole` is the source of values not in `sources`."""
     checked = {
         name: settings.check(name, value, sources.get(name, whole), stored)
         for name, value in {**DEFAULTS, **values}.items()
@@ -166,10 +166,10 @@ def _digests(values: Mapping[str, Value], given: Mapping[str, object], at: Calla
 
 
 def _problems(experiment: Experiment, stored: bool) -> Iterator[tuple[str, str, str]]:
-    """Yield (field, problem, remedy) of combinations that do not work or have no effect."""
+    """Yield (field, problem, remedy) for each setting that is impossible or has no effect with the other settings."""
     global_batch = experiment.workers * experiment.batch_size
     if experiment.train_samples < global_batch:
-        why = f"{training.batches(experiment)}, exceeds the {experiment.train_samples} training samples."
+        why = f"{training.batches(experiment)}, exceeds train_samples {experiment.train_samples}."
         yield "train_samples", why, f"lower batch_size or workers, or train_samples = {global_batch}"
     if rest := experiment.train_samples % global_batch:
         why = (
@@ -182,7 +182,7 @@ def _problems(experiment: Experiment, stored: bool) -> Iterator[tuple[str, str, 
         if ref.path and not re.fullmatch("[0-9a-f]{64}", digest):
             yield sha256, f"{field} {ref} needs the sha256 of its file, not {digest!r}.", ""
         if digest and not ref.path:
-            yield sha256, f"{sha256} needs a file, but {field} {ref} names none.", ""
+            yield sha256, f"{sha256} needs a file, but {field} {ref} is not a file.", ""
     if not (stored and user_datasets.is_users(experiment.dataset)):
         yield from _sizes(experiment)
     yield from training.wrong(experiment)
@@ -190,7 +190,7 @@ def _problems(experiment: Experiment, stored: bool) -> Iterator[tuple[str, str, 
 
 
 def _sizes(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
-    """Yield (field, problem, remedy) of sizes and shapes that the data set does not have."""
+    """Yield (field, problem, remedy) for each setting that does not match the data set's size or shape."""
     try:
         dataset = dataset_of(experiment, available=False)
     except ValueError as error:
@@ -207,5 +207,5 @@ def _sizes(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
                 yield name, f"{has}.", ""
     if experiment.augment != "none" and len(dataset.shape) not in (2, 3):
         shape = "x".join(map(str, dataset.shape))
-        why = f"augment {experiment.augment} needs images with height and width, not of shape {shape}."
+        why = f"augment {experiment.augment} needs images with height and width, but their shape is {shape}."
         yield "augment", why, ""

@@ -7,7 +7,7 @@
         input       feed: a rank's partition, twice for TensorFlowOnSpark (in its queue and in transit); the barrier
                     launcher keeps it for later epochs. read: the batches that tf.data prefetches, as float32
 
-Launcher and model are bounds, with which the runs of docs/results.md ended well.
+Launcher and model are upper bounds; the runs of docs/results.md did not exceed them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dlobd.schema import Experiment
 
 HEAP_MB = 512
 LAUNCHER_MB = 1280
-"""For launchers without a row in `ways.PREFERRED`."""
+"""Memory for launchers without a row in `ways.PREFERRED`."""
 
 BATCH = 50
 BATCHES_AHEAD = 10
@@ -33,7 +33,8 @@ STEP_MB = 128
 
 
 def derived(experiment: Experiment) -> dict[str, int]:
-    """Return values for the keys that are 0. Raises ValueError if the data set is not valid."""
+    """Return the two memory settings that are 0, with their derived values. Raises ValueError for an invalid data
+    set."""
     e = experiment
     if e.executor_memory_mb and e.executor_overhead_mb:
         return {}

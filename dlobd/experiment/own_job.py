@@ -1,6 +1,6 @@
-"""The user's own job: from a script or a spark-submit line to a checked OwnJob.
+"""Builds a checked OwnJob from the user's script or spark-submit line.
 
-Defaults are those of the built-in main experiment. The script itself decides the settings of training.
+Defaults come from the built-in main experiment. The script itself controls the training.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ SPARK_SETTINGS = {
     "spark.executor.memoryOverhead": "executor_overhead_mb",
     "spark.submit.deployMode": "deploy_mode",
 }
-"""Spark's setting -> dlobd's setting."""
+"""Setting of Spark -> setting of dlobd."""
 
 ENTRY = "user.py"
-"""File in jobs/ that spark-submit starts, and that starts the script."""
+"""File in jobs/ that spark-submit starts; it then runs the user's script."""
 
 NOT_A_JOB = ("--kill", "--status", "--version", "--help", "-h", "--usage-error", "--remote")
 
@@ -55,7 +55,7 @@ def from_script(
 
 def from_line(words: Sequence[str], overrides: Sequence[str] = (), note: Note = lambda line: None) -> OwnJob:
     """Build the job of a spark-submit line. Its options are kept; `overrides` may add other settings. Raises UsageError
-    if the line is not spark-submit's, has no Python script, or cannot be recorded."""
+    if the line is not a spark-submit command, has no Python script, or cannot be recorded."""
     line = spark_options.parse(words)
     given = line.settings
     _refuse(line, given)
@@ -88,7 +88,7 @@ def from_dict(values: Mapping[str, object], label: str = "configuration") -> Run
 
 
 def daemon_conf(job: OwnJob) -> dict[str, str]:
-    """Return the Spark settings of the hooks: the launcher's, and the recording worker daemon."""
+    """Return the launcher's Spark settings, with the worker daemon that records."""
     conf: dict[str, str] = LAUNCHERS.get(job.launcher)().spark_conf()
     return {**conf, "spark.python.daemon.module": DAEMONS[job.launcher]}
 
@@ -116,7 +116,7 @@ def _build(
     options: tuple[str, ...] = (),
     by_line: Mapping[str, str] = MappingProxyType({}),
 ) -> OwnJob:
-    """Build the job. `by_line`: settings of the spark-submit line -> their place."""
+    """Build the job. `by_line`: setting -> its source in the spark-submit line."""
     if Path(script).suffix != ".py":
         raise UsageError(f"{script} is not a Python script: dlobd records only Python.", "name a .py file")
     try:
@@ -161,7 +161,7 @@ def _build(
 
 
 def _refuse(line: spark_options.Line, settings: Mapping[str, str]) -> None:
-    """Refuse options that are valid for spark-submit, but not for a recorded run."""
+    """Raise UsageError for options that spark-submit accepts, but a recorded run does not support."""
     given = {name for name, _ in line.options}
     for name in NOT_A_JOB:
         if name in given:
@@ -175,10 +175,10 @@ def _refuse(line: spark_options.Line, settings: Mapping[str, str]) -> None:
         ("spark.master", ("yarn",), "the job runs on YARN"),
         ("spark.dynamicAllocation.enabled", ("false",), "a run has a fixed number of executors"),
         ("spark.executor.cores", ("1", settings.get("spark.task.cpus", "1")), "an executor runs one task at a time"),
-        ("spark.pyspark.python", ours, "the hooks need the Python that dlobd is installed in"),
-        ("spark.pyspark.driver.python", ours, "the hooks need the Python that dlobd is installed in"),
-        ("spark.python.daemon.module", (), "the worker daemon is dlobd's"),
-        ("spark.python.use.daemon", ("true",), "the worker daemon is dlobd's"),
+        ("spark.pyspark.python", ours, "the hooks need the Python environment of dlobd"),
+        ("spark.pyspark.driver.python", ours, "the hooks need the Python environment of dlobd"),
+        ("spark.python.daemon.module", (), "recording needs dlobd's worker daemon"),
+        ("spark.python.use.daemon", ("true",), "recording needs dlobd's worker daemon"),
     ):
         if key in settings and settings[key] not in allowed:
             remedy = f"{key}={allowed[-1]}, or omit it" if allowed else "omit it"

@@ -1,11 +1,11 @@
-"""A series: repeated runs of several points on one cluster, interleaved.
+"""A series: repeated runs of several points on one cluster, interleaved. A point is an experiment with a label.
 
-Each repeat runs every point, an experiment with a label, once, in a new random order (a randomised block design), so
-that drift affects all points alike. The seed determines the order, so that more repeats continue the same series.
+Each repeat runs every point once, in a new random order (a randomised block design), so that drift affects all points
+alike. The seed determines the order, so that more repeats continue the same series.
 
-A series is a file in the directory of the bundles, `series-KEY.json`; KEY is a hash of the points and the seed. It is
-written at the start of every run, so that the same command resumes it after any end, even kill -9. Only runs that have
-ended are not repeated.
+A series is a file in the directory of the bundles, `series-KEY.json`; KEY is a hash of the points and the seed. dlobd
+writes the file at the start of every run, so that the same command resumes the series after any end, even kill -9.
+Runs that have ended are not repeated.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class StartedRun:
-    """A run that was started for a cell; `busy_percent` is the utilisation of the cores just before it."""
+    """A run that was started for a cell; `busy_percent` is the CPU utilisation just before the run."""
 
     repeat: int
     point: str
@@ -49,7 +49,7 @@ class StartedRun:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Planned and started runs. `points` are experiments by label; `axes` and `scaling` are those of a sweep."""
+    """Planned and started runs. `points` are experiments by label; `axes` and `scaling` belong to a sweep."""
 
     points: Mapping[str, Runnable]
     seed: int
@@ -107,7 +107,7 @@ def load(path: Path) -> Series:
 
 
 def read(document: object, path: Path) -> Series:
-    """Parse the document that `write` wrote. Raises BundleError."""
+    """Parse the document of a series file. Raises BundleError if it is damaged or of a newer version."""
     if not isinstance(document, dict):
         raise BundleError(f"{path} is damaged: it is not a JSON object.", "remove it to start over")
     try:
@@ -123,7 +123,7 @@ def read(document: object, path: Path) -> Series:
 
 
 def write(series: Series) -> None:
-    """Replace the series' file atomically. Raises BundleError."""
+    """Replace the series' file atomically. Raises BundleError if it cannot be written."""
     document = {
         "series_version": VERSION,
         "seed": series.seed,

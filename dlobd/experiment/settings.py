@@ -1,6 +1,6 @@
 """Settings: the fields of `Experiment` as users set them, in a file, with `--set` or as the axis of a sweep.
 
-Type, range, registry, default and description are those of the field's declaration.
+Type, range, registry, default and description come from the field's declaration.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _TYPE_NAMES = {str: "a string", int: "an integer", float: "a number", bool: "a b
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The place of a value, for error messages."""
+    """Source of a value, for error messages: a file or an option."""
 
     label: str
     text: str = ""
 
     def at(self, key: str) -> str:
-        """Return `label:line`; only the label if the line of `key` is unknown."""
+        """Return `label:line` of a key; only the label if its line is unknown."""
         for number, line in enumerate(self.text.splitlines(), 1):
             if re.match(rf"\s*\[*\s*[\"']?{re.escape(key)}[\"']?\s*[=\].]", line):
                 return f"{self.label}:{number}"
@@ -106,7 +106,7 @@ class Setting:
             )
         if self.kind is MemberRef:
             MemberRef(value).check()
-            if stored or MemberRef(value).path:  # a stored one may belong to a package that is not installed
+            if stored or MemberRef(value).path:  # a stored name may belong to a package that is not installed
                 return
         if self.kind is Channel:
             try:
@@ -145,7 +145,7 @@ AXES = tuple(name for name, setting in SETTINGS.items() if setting.about.axis)
 
 
 def split(override: str) -> tuple[str, str, Source]:
-    """Return key, text and place of `KEY=VALUE` after `--set`. Raises UsageError.
+    """Split `KEY=VALUE` of `--set` into key, text and source. Raises UsageError if there is no `=`.
 
     A dot stands for `_`: `channel.library` is the key `channel_library`, because a file cannot have both a key
     `channel` and a table of that name.

@@ -47,7 +47,7 @@ JOINED = {
     "spark.executor.extraJavaOptions": " ",
     "spark.yarn.am.extraJavaOptions": " ",
 }
-"""Settings whose values are joined, with the separator."""
+"""Setting whose values, of the user and of dlobd, are concatenated -> separator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +101,12 @@ def parse(words: Sequence[str]) -> Line:
                 raise UsageError(f"--conf {value}: expected KEY=VALUE.", "spark-submit --help")
         options.append((name, value))
     if not rest:
-        raise UsageError("the spark-submit command names no script.", "put the script's path after the options")
+        raise UsageError("the spark-submit command has no script.", "put the script's path after the options")
     return Line(words[0], tuple(options), rest[0], tuple(rest[1:]))
 
 
 def merged(ours: Sequence[str], theirs: Sequence[str]) -> tuple[str, ...]:
-    """Merge dlobd's complete line with the user's options, which take precedence; join values of `JOINED`."""
+    """Merge the user's options into dlobd's line. The user's values replace dlobd's values, except for `JOINED`."""
     line, users = parse(ours), parse(("spark-submit", *theirs, "script"))
     user_settings, own_settings = users.settings, line.settings
     both = [key for key in JOINED if key in user_settings and key in own_settings]
@@ -139,7 +139,7 @@ def _key(name: str, value: str | None) -> str:
 
 
 def _properties(path: str) -> dict[str, str]:
-    """Read a properties file in the subset of the format that Spark's own files use."""
+    """Read a properties file with a pair of key and value per line, without continuation lines and escapes."""
     try:
         text = Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError as error:

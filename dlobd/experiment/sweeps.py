@@ -1,7 +1,7 @@
-"""Sweep files: TOML -> checked experiments of all combinations of the axes' values.
+"""Reads sweep files: TOML -> checked experiments for all combinations of the axes' values.
 
-A sweep file is an experiment file with tables: `[axes]` has a list of values per key, `[sweep]` has `Options`, and
-`[[exclude]]` tables have combinations to leave out. The default name of the sweep is the file's name; all its
+A sweep file is an experiment file with tables: `[axes]` lists the values of each axis, `[sweep]` has the fields of
+`Options`, and `[[exclude]]` tables list combinations to omit. The default name of the sweep is the file's name; all its
 experiments have the name of the sweep.
 """
 
@@ -24,17 +24,17 @@ SCALINGS = ("weak", "strong")
 MAX_POINTS = 1000
 
 Choice = Mapping[str, Value]
-"""Axis -> value."""
+"""Values by axis or setting."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """Keys of `[sweep]`.
 
-    scaling: `weak` keeps `batch_size`, the batch of a worker, for all `workers`; `strong` keeps the global batch, which
-        is workers x batch_size of the experiment outside of `[axes]`. Both keep `train_samples`.
-    fit_train_samples: lowers `train_samples` to the largest number that all points divide into full batches.
-    skip_impossible: skips invalid combinations with a note, instead of refusing the sweep.
+    scaling: `weak` keeps `batch_size`, the batch per worker, for all `workers`; `strong` keeps the global batch, the
+        product of workers and batch_size outside of `[axes]`. Both keep `train_samples`.
+    fit_train_samples: True to lower `train_samples` to the largest multiple of the global batches of all points.
+    skip_impossible: True to skip invalid combinations with a note; False to refuse the sweep.
     """
 
     scaling: str = "weak"
@@ -44,7 +44,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """The content of a sweep file. `points` are experiments by label; `impossible` are problems by label."""
+    """Content of a sweep file. `points` are experiments by label; `impossible` are error messages by label."""
 
     name: str
     axes: tuple[str, ...]
@@ -66,10 +66,10 @@ def load(name_or_path: str | Path, note: files.Note = lambda line: None) -> Swee
     excludes = _excludes(values.pop("exclude", []), axes, whole)
     values.setdefault("name", path.stem)
     base = {name: check(name, value, sources.get(name, whole)) for name, value in values.items()}
-    # strong scaling keeps the global batch that the workers outside of [axes] have
+    # strong scaling needs the number of workers outside of [axes] too, for the global batch
     given = axes.keys() - {"workers"} if options.scaling == "strong" else axes.keys()
     if twice := [name for name in axes if sources.get(name) == whole and name in given]:
-        raise UsageError(f"{whole.at(twice[0])}: {twice[0]} is both a key and an axis.", "remove one of the two")
+        raise UsageError(f"{whole.at(twice[0])}: {twice[0]} is both a key and an axis.", "remove the key or the axis")
     files.require(base, [name for name, setting in SETTINGS.items() if setting.required and name not in given], whole)
     chosen = [dict(zip(axes, combination, strict=True)) for combination in product(*axes.values())]
     varying = tuple(name for name, levels in axes.items() if len(levels) > 1)
@@ -106,7 +106,7 @@ def load(name_or_path: str | Path, note: files.Note = lambda line: None) -> Swee
 
 
 def _values(base: Choice, choice: Choice, scaling: str, whole: Source) -> dict[str, Value]:
-    """Return the values of a point, without checks of their combination. Raises UsageError."""
+    """Return the values of a point. Raises UsageError if its workers do not divide the global batch."""
     values = {**base, **choice}
     if scaling == "strong":
         global_batch, workers = int(base["workers"]) * int(values["batch_size"]), int(values["workers"])
@@ -121,7 +121,8 @@ def _values(base: Choice, choice: Choice, scaling: str, whole: Source) -> dict[s
 
 
 def _fitting(base: Choice, points: Iterable[Choice], whole: Source) -> int:
-    """Return the largest number of training samples, up to that of the file, that all points divide, or raise."""
+    """Return the largest multiple of the points' global batches up to `train_samples`. Raises UsageError if it is
+    0."""
     least = math.lcm(*(int(values["workers"]) * int(values["batch_size"]) for values in points))
     fitting = int(base["train_samples"]) // least * least
     if not fitting:
@@ -134,7 +135,7 @@ def _fitting(base: Choice, points: Iterable[Choice], whole: Source) -> int:
 
 
 def _axes(table: object, whole: Source) -> dict[str, tuple[Value, ...]]:
-    """Return the checked values of the axes."""
+    """Return the checked values of the axes. Raises UsageError."""
     if table is None:
         raise UsageError(f"{whole.label} has no table [axes].", "dlobd run runs an experiment")
     if not isinstance(table, dict) or not table:
@@ -152,7 +153,7 @@ def _axes(table: object, whole: Source) -> dict[str, tuple[Value, ...]]:
             raise UsageError(f"{where}: axis {name} is empty.", "give it values, or remove it")
         found = tuple(check(name, level, whole) for level in levels)
         if twice := [level for number, level in enumerate(found) if level in found[:number]]:
-            raise UsageError(f"{where}: axis {name} has {twice[0]!r} twice.", "remove one of the two")
+            raise UsageError(f"{where}: axis {name} has {twice[0]!r} twice.", "remove the second value")
         axes[name] = found
     if (size := math.prod(map(len, axes.values()))) > MAX_POINTS:
         raise UsageError(f"{whole.at('axes')}: {size} points exceed the limit of {MAX_POINTS}.")
@@ -177,12 +178,12 @@ def _options(table: object, axes: Container[str], whole: Source) -> Options:
         raise UsageError(f"{whole.at('scaling')}: {why}", "remove it, or add workers to [axes]")
     if options.fit_train_samples and "train_samples" in axes:
         why = "fit_train_samples and axis train_samples contradict each other."
-        raise UsageError(f"{whole.at('fit_train_samples')}: {why}", "remove one of the two")
+        raise UsageError(f"{whole.at('fit_train_samples')}: {why}", "remove the option or the axis")
     return options
 
 
 def _excludes(tables: object, axes: Mapping[str, Sequence[Value]], whole: Source) -> list[Choice]:
-    """Check and return the excluded combinations."""
+    """Return the checked combinations of `[[exclude]]`. Raises UsageError."""
     where = whole.at("exclude")
     if not isinstance(tables, list) or not all(isinstance(table, dict) and table for table in tables):
         raise UsageError(f"{where}: exclude must be a list of tables of axis = value.", "write [[exclude]]")

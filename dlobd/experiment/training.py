@@ -8,12 +8,12 @@ from dlobd.schema import Experiment
 
 
 def batches(experiment: Experiment) -> str:
-    """Return the samples of a step as text: of a worker, and of all workers."""
-    return f"batch {experiment.batch_size} per worker, {experiment.workers * experiment.batch_size} in all"
+    """Format the batch size of a step, per worker and in total."""
+    return f"batch {experiment.batch_size} per worker, {experiment.workers * experiment.batch_size} in total"
 
 
 def wrong(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
-    """Yield (field, problem, remedy) of training settings that have no effect or do not work."""
+    """Yield (field, problem, remedy) for each training setting that is impossible or has no effect."""
     if experiment.optimiser == "momentum" and not experiment.momentum:
         yield "optimiser", "optimiser momentum with momentum 0 is sgd.", 'momentum = 0.9, or optimiser = "sgd"'
     if experiment.optimiser == "sgd" and experiment.momentum:

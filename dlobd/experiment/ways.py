@@ -1,6 +1,6 @@
 """Settings that a launcher or scheduler implies. Pure.
 
-Settings of the user are never changed. Other settings are implied if there is only one choice.
+dlobd never changes a setting that the user set. Other settings are implied if only one value is possible.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dlobd.experiment.settings import Value, listed
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule: `field` = `value` works only with `needs`."""
+    """A rule: `field` = `value` works only with the settings `needs`."""
 
     field: str
     value: str
@@ -37,18 +37,18 @@ RULES = (
     ),
     Rule("launcher", "distributor", {"input": "read"}, "spark-tensorflow-distributor has no feed"),
     Rule("scheduler", "standalone", {"deploy_mode": "client"}, "Spark's standalone Master runs no Python driver"),
-    Rule("scheduler", "local-cluster", {"deploy_mode": "client"}, "it lives in the driver's own JVM"),
+    Rule("scheduler", "local-cluster", {"deploy_mode": "client"}, "it runs in the driver's JVM"),
 )
 
-# TensorFlow is imported in every Python worker too, and YARN counts a fork's memory again
+# every Python worker imports TensorFlow too, and YARN counts the memory of a fork again
 PREFERRED: dict[str, dict[str, int]] = {"tfos-stock": {"executor_overhead_mb": 2560}}
-"""Defaults of a launcher that replace those of the built-in experiments. Other values may work as well."""
+"""Defaults of a launcher, which replace the values of the built-in experiments. Other values may work as well."""
 
 
 def implied(values: Mapping[str, Value], given: Mapping[str, str]) -> tuple[dict[str, Value], list[str]]:
-    """Return the implied values, and a line for each choice that implies some.
+    """Return the implied values, and a note for each setting that implies other values.
 
-    `given` has the place of each key that the user set, such as `--set launcher=native`. Raises UsageError with all
+    `given` has the source of each key that the user set, such as `--set launcher=native`. Raises UsageError with all
     required changes if the user's settings contradict each other.
     """
     changed: dict[str, Value] = {}
@@ -75,7 +75,7 @@ def _lines(field: str, value: str, implied_: Mapping[str, Value]) -> list[str]:
 
 
 def _contradiction(rule: Rule, lacking: Mapping[str, str], against: Mapping[str, tuple[str, Value]]) -> UsageError:
-    """Return the error. `against`: contradicting keys -> their place and value."""
+    """Return a UsageError for settings that contradict a rule. `against`: contradictory key -> source and value."""
     options = [where for where, _ in against.values() if where.startswith("--")]
     places = [f"{listed(options)} {'was' if len(options) == 1 else 'were'} given"] if options else []
     places += [f"{where} has {name}={value}" for name, (where, value) in against.items() if where not in options]

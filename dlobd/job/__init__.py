@@ -1,5 +1,5 @@
 """Code of the submitted job: on the driver, in Spark's Python workers, and in the trainers.
 
-All of this code travels to nodes without dlobd installed. So it does not depend on the submission of a job, or on the
-analysis of its records; modules that Python workers import early need the standard library only.
+dlobd ships this code to nodes without dlobd. The code therefore imports neither the submission of jobs nor the analysis
+of their records. Modules that Python workers import early use only the standard library.
 """

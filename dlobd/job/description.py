@@ -1,4 +1,4 @@
-"""Description of a submitted job, as JSON for the driver and as a pickle for ranks, and the markers of its ranks."""
+"""Description of a submitted job, which the driver reads as JSON and ranks as a pickle, and markers of ranks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dlobd.job.datasets.tfrecord import Layout
 from dlobd.schema import Experiment
 
 STAGED = "_SUCCESS"
-"""The last file of a staged data set: path of each of its files to the checksum that HDFS should report."""
+"""The last file of a staged data set. It maps the path of each file to the checksum that HDFS should report."""
 
 MODEL_FILE = "model.py"
 """The file of a user's model in a job's `run_dir`."""
@@ -32,8 +32,8 @@ def part_name(rank: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job(Experiment):
-    """A training job: the settings of its experiment, and its files. Paths without a comment are paths in the job's
-    storage."""
+    """A training job: the settings of its experiment, and its files. Unless a comment states otherwise, a path is in
+    the job's storage."""
 
     library: str  # library of the channel, never auto
     fs_uri: str
@@ -49,7 +49,7 @@ class Job(Experiment):
 
     @classmethod
     def of(cls, experiment: Experiment, **own: Any) -> Self:
-        """Make the job of an experiment; `own` has the values of this class's own fields."""
+        """Make the job of an experiment; `own` has the values of the fields that only this class has."""
         return cls(**asdict(experiment), **own)
 
     @property
@@ -59,7 +59,7 @@ class Job(Experiment):
 
     @property
     def fed_epochs(self) -> int:
-        """Number of passes over the training samples for `most_steps`; the last pass may be partial."""
+        """Number of passes over the training samples in `most_steps` steps; the last pass may be partial."""
         return -(-self.most_steps // self.steps_per_epoch)
 
     @property
@@ -68,11 +68,11 @@ class Job(Experiment):
         return self.max_seconds > 0 or self.target_accuracy > 0
 
     def storage(self) -> Storage:
-        """Open a new connection to the storage of its files."""
+        """Open a new connection to the storage of the job's files."""
         return WebHdfs(self.webhdfs_url, self.user, self.replication) if self.webhdfs_url else LocalDirectory()
 
     def build_model(self) -> Any:
-        """Build the model in the current strategy scope. Raises UsageError for a user's file that does not load."""
+        """Build the model in the current strategy scope. Raises UsageError if the user's file does not load."""
 
         def text() -> str:
             return self.storage().read(f"{self.run_dir}/{MODEL_FILE}", kinds.MODEL_FILE).decode()
@@ -81,12 +81,12 @@ class Job(Experiment):
         return build(self.image_shape, self.classes, self.seed)
 
     def to_json(self) -> str:
-        """Encode the job for spark-submit, with `steps`, which readers of a bundle need."""
+        """Encode the job as JSON for spark-submit, with `steps` for readers of the bundle."""
         return json.dumps(asdict(self) | {"steps": self.steps}, indent=1)
 
     @classmethod
     def read(cls, path: str | Path) -> Job:
-        """Read a file of `to_json`. Raises the errors of `from_dict`."""
+        """Read a file that `to_json` encoded. Raises the errors of `from_dict`."""
         return cls.from_dict(json.loads(Path(path).read_text()))
 
     @classmethod
@@ -98,7 +98,7 @@ class Job(Experiment):
 class Markers:
     """Done and failure markers in the job's storage: they outlive every process, and need no port.
 
-    A message to the driver follows each marker. The driver reads the markers only in case a message is lost."""
+    A message to the driver follows each marker. The driver reads markers too, because a message may be lost."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -107,8 +107,8 @@ class Markers:
     def report_done(self, rank: int, result: Mapping[str, object]) -> None:
         """Write the rank's result.
 
-        A reader of the marker may end this process at once. So the marker appears last: after HDFS has closed the file,
-        up to 0.4 s after its bytes are written, and after all spans are on disk."""
+        The driver may end this process as soon as the marker exists. So the marker appears last, by a rename: after
+        HDFS has closed the file, up to 0.4 s after the write, and after all spans are on disk."""
         storage, name = self._job.storage(), f"rank-{rank}.json"
         storage.write(f"{self._directory}/.{name}", json.dumps(result).encode(), kinds.DONE_MARKER)
         tracing.flush()
@@ -117,11 +117,11 @@ class Markers:
             rank_status.send({"done": rank})
 
     def report_failure(self, cause: str) -> None:
-        """Write the cause of a rank's failure, by the rank, in one line; the first report counts."""
+        """Write the cause of this rank's failure, in one line. Only the first failure of all ranks is stored."""
         self._report("failed", cause)
 
     def report_death(self, cause: str) -> None:
-        """Write the cause of a rank's death, by another process. It overrides the failures of its peers."""
+        """Write the cause of death of another rank's process, in one line. It overrides failures that ranks report."""
         self._report("died", cause)
 
     def _report(self, name: str, cause: str) -> None:

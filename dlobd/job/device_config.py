@@ -1,6 +1,6 @@
-"""Devices and threads of a rank: the GPUs that CUDA may show to a process, and TensorFlow's settings.
+"""Devices and threads of a rank: the GPUs that CUDA may use, and TensorFlow's settings.
 
-A user may have reserved some GPUs for other processes with `CUDA_VISIBLE_DEVICES`.
+A user may reserve GPUs for other processes with `CUDA_VISIBLE_DEVICES`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ def gpu_id(number: int) -> str:
 
 
 def configure(tf: Any, job: Job) -> None:
-    """Set device and threads before TensorFlow uses a device. Raises RuntimeError: no GPU was assigned to this rank."""
+    """Set device and threads before TensorFlow uses a device. Raises RuntimeError if this rank needs a GPU, but has
+    none."""
     if job.device == "cpu":
         os.environ[VISIBLE] = NO_GPU  # never use a GPU unless it was requested
         tf.config.set_visible_devices([], "GPU")
@@ -51,7 +52,7 @@ def configure(tf: Any, job: Job) -> None:
 def effective(tf: Any, job: Job) -> dict[str, str | int]:
     """Return the settings of TensorFlow's context: device, cores, threads (0: TensorFlow's default).
 
-    Raises RuntimeError: they differ from the job's settings.
+    Raises RuntimeError if they differ from the job's settings.
     """
     settings: dict[str, str | int] = {
         "device": "gpu" if tf.config.list_logical_devices("GPU") else "cpu",

@@ -1,8 +1,7 @@
-"""Generation of a data set on the nodes, without source files: its own Spark job, one task per file.
+"""Spark job that generates a data set without source files on the nodes, with one task per file.
 
 Each task writes its file piece by piece into the storage, so that no process holds more than a piece, and returns the
-checksum. The driver then writes the last file, which marks the others as complete: without it these files count as
-absent.
+checksum. The driver then writes a last file with all checksums. Without this file, the data set counts as absent.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class Written:
 
 
 def parts_of(experiment: Experiment, base: str) -> dict[str, Part]:
-    """Return path to content of all files of a data set: one file per worker, and the test set."""
+    """Map the path of each file of a data set to its content: one file per worker, and the test set."""
     e = experiment
     dataset = dataset_of(e)
     orders = partition(dataset.train_size, e.workers, e.seed, e.train_samples, dataset.permutes)
@@ -68,12 +67,12 @@ def parts_of(experiment: Experiment, base: str) -> dict[str, Part]:
 
 
 def write_checksums(storage: Storage, base: str, checksums: dict[str, str]) -> None:
-    """Write the last file: the checksums that HDFS should report; a check compares them after each run."""
+    """Write the last file: the checksums that HDFS should report. A check compares them after each run."""
     storage.write(f"{base}/{STAGED}", json.dumps(checksums).encode(), kinds.DATA_SET)
 
 
 def run(file: str) -> None:
-    """Make the data set of the request in `file`. Raises RuntimeError: a task could not write its file."""
+    """Generate the data set of the request in `file`. Raises RuntimeError if a task cannot write its file."""
     from pyspark import SparkConf, SparkContext
 
     request = Request.read(file)
@@ -90,7 +89,7 @@ def run(file: str) -> None:
 
 
 def write(request: Request, number: int) -> Written:
-    """Write one file, as a task."""
+    """Write the file with index `number`, as a Spark task."""
     path, part = list(parts_of(request.experiment, request.base).items())[number]
     try:
         checksum, failure = write_part(part, request.storage(), path), ""

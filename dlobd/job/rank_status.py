@@ -3,12 +3,12 @@
     rank, or its Python worker                                  driver
              <--- nonce                                         a TCP connection for each message
       {"done": rank}  or
-      {"failed": cause}  or                                     a line of JSON, and a MAC: the sender knows the
-      {"died": cause},  MAC(secret, "status", nonce, line) ---> run's secret, which is never sent
+      {"failed": cause}  or                                     a line of JSON, and a MAC with the run's secret, which
+      {"died": cause},  MAC(secret, "status", nonce, line) ---> is never sent
              <--- MAC(secret, "received", nonce, line)          acknowledges the stored message
 
-Nothing is unpickled. A message repeats a marker in the job's storage, and follows it: a driver that a rank cannot reach
-reads the marker. Standard library only: Python workers import this early.
+Messages are not pickles. Each message follows a marker with the same content in the job's storage; the driver reads the
+marker if the rank cannot reach it. Standard library only: Python workers import this module early.
 """
 
 from __future__ import annotations
@@ -33,20 +33,18 @@ if TYPE_CHECKING:
     from dlobd.job.description import Markers
 
 VARIABLE = "_DLOBD_RANK_STATUS"
-"""Environment variable with host, port and secret of the driver's server, as JSON. It is private to dlobd's
-processes."""
+"""Environment variable with host, port and secret of the driver's server, as JSON, for dlobd's processes only."""
 
 LINE_BYTES = 1 << 16
 
 FIRST_LOOK_S, LONGEST_PAUSE_S = 2.0, 10.0
-"""The first and the longest pause before the driver reads the markers; pauses double. So the driver needs few requests
-to the NameNode to notice a rank whose host cannot reach it."""
+"""First and longest interval between the driver's reads of the markers. Intervals double, to limit requests to the
+NameNode."""
 
-SETTLE_S = 0.5  # wait for the report of a death after a failure: a peer of the dead rank may have reported first
+SETTLE_S = 0.5  # wait for the report of a death after a failure: a peer of the dead rank may report first
 
 TIMEOUT_S = 2.0
-"""Timeout of each step of a message. A rank that cannot reach the driver ends after this time: its marker is written
-already."""
+"""Timeout of each step of a message. A rank that cannot reach the driver then continues: its marker already exists."""
 
 
 def _mac(secret: bytes, kind: bytes, message: bytes) -> bytes:
@@ -55,7 +53,7 @@ def _mac(secret: bytes, kind: bytes, message: bytes) -> bytes:
 
 
 class StatusServer:
-    """The driver's server for status messages. Raises OSError: it cannot listen on `host`."""
+    """The driver's server for status messages. Raises OSError if it cannot listen on `host`."""
 
     def __init__(self, host: str, ranks: int) -> None:
         self._ranks = ranks
@@ -127,7 +125,7 @@ class StatusServer:
                 case {"died": str(cause)}:
                     self._causes.setdefault("died", cause)
                 case _:
-                    raise ValueError(f"its content is {message!r:.80}")
+                    raise ValueError(f"it has unknown content {message!r:.80}")
             self._changed.notify_all()
 
 
@@ -149,10 +147,10 @@ def send(message: Mapping[str, str | int], environment: Mapping[str, str] = os.e
 
 
 class JobStatus:
-    """Status of a job's ranks, known to its driver from their messages and, at intervals, from their markers.
+    """Status of a job's ranks in its driver, from their messages and, at intervals, from their markers.
 
-    Its pickle, for executors, contains the markers only, which have the same `report_failure` and `report_death`.
-    If there is no server because the driver cannot listen, only the markers are read.
+    Its pickle, for executors, is its `Markers`, which have the same `report_failure` and `report_death`. If the driver
+    cannot listen, there is no server, and only the markers are read.
     """
 
     def __init__(self, markers: Markers, server: StatusServer | None) -> None:
@@ -172,14 +170,14 @@ class JobStatus:
         return self._marked[0] | (self._server.done() if self._server else frozenset())
 
     def failure(self) -> str | None:
-        """Return the known cause of a failure in one line; None if there is no failure."""
+        """Return the cause of a failure in one line; None if there is no known failure."""
         reported = self._server.failure() if self._server else None
         if reported is None:
             self._read_if_due()
         return reported or self._marked[1]
 
     def final_failure(self) -> str | None:
-        """Return the cause after the job has failed: wait for late messages, and read the markers."""
+        """Wait for late messages after the job has failed, read the markers, and return the cause."""
         reported = self._server.final_failure(SETTLE_S) if self._server else None
         if reported is None:
             self._read()
@@ -188,7 +186,7 @@ class JobStatus:
         return failure
 
     def wait(self, finished: frozenset[int], timeout_s: float) -> None:
-        """Wait until more ranks than `finished` are done, or a rank has failed, or the timeout expires."""
+        """Wait until a rank outside of `finished` is done, a rank has failed, or the timeout expires."""
         if self._server:
             self._server.wait(finished, timeout_s)
         else:
@@ -198,7 +196,7 @@ class JobStatus:
         self._markers.report_failure(cause)
 
     def report_death(self, cause: str) -> None:
-        """Report the death of a rank, by another process. It overrides the later failures of its peers."""
+        """Report the death of another rank's process. The report overrides failures that ranks report."""
         self._markers.report_death(cause)
 
     def _read_if_due(self) -> None:

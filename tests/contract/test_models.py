@@ -141,7 +141,5 @@ def test_evaluation_is_deterministic_and_uses_moving_statistics(name: str) -> No
 
 @pytest.mark.parametrize("convolutional", sorted(PARAMETERS.keys() - {"softmax-regression", "mlp"}))
 def test_data_without_images_is_refused(convolutional: str) -> None:
-    with pytest.raises(
-        ValueError, match=r"need images of height x width x channels; those of this data set are \(7,\)"
-    ):
+    with pytest.raises(ValueError, match=r"need images of height x width x channels; this data set has shape \(7,\)"):
         MODELS.get(convolutional)((7,), 10, 1)

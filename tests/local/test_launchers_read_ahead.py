@@ -158,7 +158,7 @@ def test_a_stalled_feed_has_its_deadline(monkeypatch: pytest.MonkeyPatch) -> Non
     node = Node("chief", 0, ("",), ReadAhead(take, limit=7, ahead=5))
     tf = SimpleNamespace(constant=lambda value: value)
     assert [batch[0] for batch in inputs.batches(tf, job, node, Deadlines(give_up))] == [b"block"]
-    assert told.get(timeout=PATIENCE_S) == "the feed stalled: no block came for 0 s, after 1 of 7"
+    assert told.get(timeout=PATIENCE_S) == "the feed stalled: no block came for 0 s, after 1 of 7 blocks"
 
 
 def test_only_what_the_step_loop_waits_for_is_its_wait(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_a_stored_experiment_needs_no_file_until_it_runs(here: Path) -> None:
         runner.check(one)
     with pytest.raises(UsageError, match="needs the sha256 of its file"):
         files.from_dict({**stored, "model_sha256": ""})
-    with pytest.raises(UsageError, match="names none"):
+    with pytest.raises(UsageError, match="is not a file"):
         files.from_dict({**stored, "model": "mlp"})
     assert files.from_dict({**stored, "model": "of-a-package", "model_sha256": ""}).model == "of-a-package"
 
@@ -141,14 +141,14 @@ BAD = {
     "import beside": f"net.py, line {LINES + 1}: ModuleNotFoundError: No module named 'beside'.",
     "def build(shape): pass": "net.py: TypeError: build() takes 1 positional argument but 3 were given.",
     "def build(*a):\n    raise ValueError('two\\nlines')": f"net.py, line {LINES + 2}: ValueError: two lines.",
-    "def build(*a): return [1]": "gives an object of type list, and a tf.Module is needed.",
-    "def build(*a): return tf.Module()": "gives a tf.Module that cannot be called",
+    "def build(*a): return [1]": "returns an object of type list, and a tf.Module is needed.",
+    "def build(*a): return tf.Module()": "returns a tf.Module that cannot be called",
     "class None_(tf.Module):\n    def __call__(self, images, training=False): return images\n"
     "def build(*a): return None_()": "model net.py:build has no trainable variables.",
-    "def build(shape, classes, seed): return Net(784, 7)": "model net.py:build gives logits of shape (4, 7), and data "
-    "set mnist has 10 classes: (4, 10) is needed.",
-    "def build(shape, classes, seed): return Net(392, 10)": "model net.py:build gives logits of shape (8, 10), and ",
-    "def build(shape, classes, seed): return Half(784, 10)": "gives logits of float16, and float32 is needed.",
+    "def build(shape, classes, seed): return Net(784, 7)": "model net.py:build returns logits of shape (4, 7), and "
+    "data set mnist has 10 classes: (4, 10) is needed.",
+    "def build(shape, classes, seed): return Net(392, 10)": "model net.py:build returns logits of shape (8, 10), and ",
+    "def build(shape, classes, seed): return Half(784, 10)": "returns logits of float16, and float32 is needed.",
     "def build(shape, classes, seed): return Unused(784, 10)": "the loss does not depend on spare:0.",
     "import os\nos._exit(0)": "it ended its process (exit code 0) while loading the file.",
     "import os\ndef build(*a): os.abort()": "it ended its process (signal SIGABRT) while building the model.",
@@ -237,7 +237,7 @@ def test_a_package_adds_models_by_entry_points(tmp_path: Path, monkeypatch: pyte
     assert listed["gone"][1] == "Python module 'no_such_package_of_theirs' is not installed"
     assert MODELS.row("lenet").package == ""
     own_model.check(files.load(QUICK, ["model=theirs"]))
-    with pytest.raises(UsageError, match=r"model narrow gives logits of shape \(4, 3\)"):
+    with pytest.raises(UsageError, match=r"model narrow returns logits of shape \(4, 3\)"):
         own_model.check(files.load(QUICK, ["model=narrow"]))
     with pytest.raises(SetupError, match="not installed"):
         own_model.check(files.load(QUICK, ["model=gone"]))

@@ -85,7 +85,7 @@ def test_labels_have_the_bytes_of_the_largest_class(classes: int, size: int) -> 
 
 @pytest.mark.parametrize("label", [-1, 10, 200])
 def test_a_label_outside_of_the_classes_is_refused(label: int) -> None:
-    with pytest.raises(ValueError, match=f"label {label} is not one of the 10 classes"):
+    with pytest.raises(ValueError, match=f"label {label} is not between 0 and 9"):
         tfrecord.encode(np.zeros((2, 4), np.uint8), np.array([3, label]), tfrecord.Layout((4,), classes=10))
 
 
@@ -265,7 +265,9 @@ def test_settings_of_generated_images() -> None:
     assert (dataset.train_size, dataset.test_size) == (1_000_000, 10_000)
     assert dataset.files() == []
     overrides = ["dataset=synthetic", "synthetic_shape=784", "augment=flip-crop"]
-    with pytest.raises(UsageError, match="augment flip-crop needs images with height and width, not of shape 784"):
+    with pytest.raises(
+        UsageError, match="augment flip-crop needs images with height and width, but their shape is 784"
+    ):
         files.load("softmax-mnist", overrides)
 
 

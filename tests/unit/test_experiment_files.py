@@ -102,7 +102,7 @@ def test_settings_of_the_training_that_go_together(tmp_path: Path) -> None:
             'schedule = "cosine"\nlearning_rate_decay_factor = 0.1',
             "/mine.toml:3: learning_rate_decay_factor 0.1 has no effect with schedule cosine.",
         ),
-        ("batch_size = 30001", "batch 30001 per worker, 60002 in all, exceeds the 60000 training samples."),
+        ("batch_size = 30001", "batch 30001 per worker, 60002 in total, exceeds train_samples 60000."),
         (
             'device = "gpu"\nscheduler = "local-cluster"',
             "/mine.toml:2: device gpu needs a scheduler that allocates GPUs; local-cluster does not.",

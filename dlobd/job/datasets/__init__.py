@@ -1,1 +1,1 @@
-"""Data sets, and their format in HDFS. `base` is the contract; each data set is a file."""
+"""Data sets, and their format in HDFS. `base` has the contract; each data set has a file."""

@@ -3,13 +3,12 @@
 A data set
     1. is made from an experiment (`of`); its sizes, shape, dtype and classes are known without opening a file;
     2. lists its source files (`files`), so that they can be checked and staged; a generated data set has none;
-    3. compares its files with published checksums at each reading;
+    3. compares its files with published checksums whenever it reads them;
     4. yields unchanged images and labels in pieces (`chunks`), in the requested order: preprocessing belongs to the
        trainer's time, and the data set need not fit into memory;
-    5. declares whether it allows any order (`permutes`). If not, every rank has a contiguous part of the published
-    order, for any
-       seed;
-    6. may set `anywhere = True`: it has no files, and any process on any node makes the same samples.
+    5. sets `permutes = True` if it allows any order. Otherwise every rank gets a contiguous part of the published
+       order, for any seed;
+    6. may set `anywhere = True`: it has no files, and any process on any node generates the same samples.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class Dataset(Protocol):
 
     @property
     def dtype(self) -> str:
-        """Type of the values: uint8 from 0 to 255, or float32 as the model's input."""
+        """Type of the values: uint8 from 0 to 255, or float32, which the model receives unscaled."""
 
     @property
     def classes(self) -> int:
@@ -66,7 +65,7 @@ class Dataset(Protocol):
     def of(cls, experiment: Experiment) -> Self:
         """Make the data set of an experiment, without opening a file.
 
-        Raises ValueError, with one line, if the experiment's settings of the data set are invalid.
+        Raises ValueError with a message of one line if the experiment's settings of the data set are invalid.
         """
 
     def files(self) -> list[Path]:
@@ -83,14 +82,14 @@ class Dataset(Protocol):
 
 
 class InMemory:
-    """Base of published data sets: their splits fit into memory, and are read once."""
+    """Base class of published data sets, which fit into memory. A split is read once per process."""
 
     def __init__(self) -> None:
         self._read: dict[Split, tuple[NDArray[np.uint8], NDArray[np.uint8]]] = {}
 
     @classmethod
     def of(cls, experiment: Experiment) -> Self:
-        """Make the data set, which is equal for every experiment."""
+        """Make the data set, which does not depend on the experiment."""
         return cls()
 
     def chunks(self, split: Split, order: Order, samples: int) -> Iterator[Samples]:
@@ -111,9 +110,9 @@ class InMemory:
 
 
 def checked(path: Path, size: int, md5: str, remedy: str) -> bytes:
-    """Read a file, and compare size and md5 with the published values.
+    """Read a file, and compare its size and md5 with the published values.
 
-    Raises SetupError if it is missing, truncated or has a wrong checksum.
+    Raises SetupError if the file is missing, truncated or has a wrong checksum.
     """
     try:
         data = path.read_bytes()
@@ -154,12 +153,12 @@ def layout_of(dataset: Dataset) -> Layout:
 
 
 def partition(size: int, workers: int, seed: int, train_samples: int, permutes: bool = True) -> Sequence[Order]:
-    """Return each worker's positions among `size` samples, in its order.
+    """Return the positions of each worker's samples among `size` samples, in training order.
 
-    They are equal parts of the first `train_samples` of a seeded permutation, or of the published order if the data set
-    allows no other order.
+    The workers get equal parts of the first `train_samples` of a seeded permutation, or of the published order if the
+    data set allows no other order.
 
-    Raises ValueError if there are fewer samples, or they do not divide equally.
+    Raises ValueError if there are fewer samples, or the workers do not divide them equally.
     """
     if train_samples > size or train_samples % workers:
         raise ValueError(f"{train_samples} of {size} samples cannot be split evenly across {workers} workers")

@@ -1,6 +1,6 @@
-"""CIFAR-10 in its binary version: the part in the repository, and the whole data set after a download.
+"""CIFAR-10 in its binary version: the part in the repository, and the complete data set after a download.
 
-The part and the whole are two data sets with two names, so that a configuration, its key and every report distinguish
+The part and the complete data set have different names, so that a configuration, its key and every report distinguish
 them (terms: data/cifar-10/README.md).
 """
 
@@ -29,7 +29,7 @@ class Batch:
 
     Args:
         md5: md5 of the records.
-        packed: size and md5 of the file, if it is compressed.
+        packed: size and md5 of the compressed file; None if the file is not compressed.
     """
 
     name: str
@@ -85,7 +85,7 @@ class _Batches(InMemory):
     permutes: ClassVar[bool] = True
 
     def files(self) -> list[Path]:
-        """Return the batches, all in one folder. See `dlobd.job.datasets.base.Dataset`."""
+        """Return the paths of the batches, all in one folder. See `dlobd.job.datasets.base.Dataset`."""
         first = data_file(f"{FOLDER}/{self.batches['train'][0].name}")
         folder = first.parent if first else fetched_dir() / FOLDER
         return [folder / batch.name for split in self.batches.values() for batch in split]
@@ -109,7 +109,7 @@ class _Batches(InMemory):
 
 
 class Cifar10(_Batches):
-    """The whole data set of `dlobd data fetch cifar10`."""
+    """The complete data set of `dlobd data fetch cifar10`."""
 
     name: ClassVar[str] = "cifar10"
     train_size: ClassVar[int] = 50_000
@@ -129,7 +129,7 @@ class Cifar10Partial(_Batches):
 
 
 def _records_of(path: Path, batch: Batch, remedy: str) -> bytes:
-    """Read the records of a file, and compare size and checksums with the published values."""
+    """Read the records of a file, and compare its size and checksums with the published values."""
     size, md5 = batch.packed or (batch.bytes, batch.md5)
     data = checked(path, size, md5, remedy)
     if batch.packed:

@@ -26,7 +26,7 @@ _REMEDY = "restore the file from the repository, or set DLOBD_DATA to a folder t
 
 
 class Mnist(InMemory):
-    """Reader of `mnist/` in the shipped data, or in the folder of the variable DLOBD_DATA; 47 MB."""
+    """Reader of `mnist/` in the shipped data, or in the folder of the variable DLOBD_DATA; it caches 47 MB."""
 
     name: ClassVar[str] = "mnist"
     train_size: ClassVar[int] = 60_000

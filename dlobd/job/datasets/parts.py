@@ -1,4 +1,4 @@
-"""Writing of one file of a data set, in the format of `tfrecord`, piece by piece.
+"""Writes a file of a data set, in the format of `tfrecord`, piece by piece.
 
 It needs only a data set and a storage, so any process can write any part: the staging command, or a process on a node.
 """
@@ -15,14 +15,14 @@ from dlobd.job.datasets import tfrecord, user
 from dlobd.job.datasets.base import Dataset, Order, Split, layout_of
 
 MIN_BLOCK_BYTES = 1 << 20
-"""HDFS refuses smaller blocks (dfs.namenode.fs-limits.min-block-size)."""
+"""Smallest block size that HDFS accepts (dfs.namenode.fs-limits.min-block-size)."""
 
 PIECE_BYTES = 8 << 20
-"""Size of a piece that is encoded and written at once, so that the data set need not fit into memory."""
+"""Size of a piece, the unit of encoding and writing: the data set need not fit into memory."""
 
 
 class Part:
-    """File of records, encoded piece by piece during a write; a repeated write encodes again.
+    """File of records, encoded piece by piece during each write.
 
     Args:
         order: positions of the file's samples in the split.
@@ -60,7 +60,7 @@ def write_part(part: Part, storage: Storage, path: str) -> str:
 
     Raises:
         SetupError: a file of the data set is missing or damaged, or a sample contradicts the data set's properties.
-        HdfsError, OSError: the storage refused.
+        HdfsError, OSError: the storage refused the write.
     """
     storage.write(path, part, kinds.DATA_SET, part.block_bytes)
     return part.checksum.hexdigest()

@@ -1,4 +1,4 @@
-"""Generated images of any shape and number, equal for equal seeds on any machine.
+"""Generates images of any shape and number, which are equal for equal seeds on any machine.
 
 An image is the pattern of its class plus noise, so that a model can learn and its loss falls. A pattern is coarse, at
 most 8 cells along an axis: convolutions and dense layers can learn it, and 1,000 patterns need little memory.
@@ -60,7 +60,7 @@ class Synthetic:
         return cls(shape_of(e.synthetic_shape), e.synthetic_classes, e.train_samples, e.test_samples, e.seed)
 
     def files(self) -> list[Path]:
-        """Return no files."""
+        """Return an empty list: the data set has no files."""
         return []
 
     def chunks(self, split: Split, order: Order, samples: int) -> Iterator[Samples]:
@@ -111,7 +111,7 @@ def shape_of(text: str) -> tuple[int, ...]:
     """Parse a shape such as "32x32x3".
 
     Raises:
-        ValueError: it is not a shape, or an image is too large; one line.
+        ValueError: the text is not a shape, or an image is too large; one line.
     """
     sizes = text.split("x")
     if len(sizes) > MAX_DIMENSIONS or not all(re.fullmatch(r"[1-9][0-9]{0,8}", size) for size in sizes):

@@ -1,14 +1,14 @@
 """TFRecord files of images, with records of equal length.
 
-A record is a standard `tf.train.Example {image: bytes, label: int64}`, which tf.data reads directly; because all
-lengths are equal, Spark's `sc.binaryRecords` reads it too, without a SQL session. All bytes except the image, the label
-and the checksum are equal in every record: the template. So a block is decoded by slicing, and its other bytes are
-compared with the template.
+A record is a standard `tf.train.Example {image: bytes, label: int64}`, which tf.data reads directly. Because all
+records have the same length, Spark's `sc.binaryRecords` reads them too, without a SQL session. All bytes except image,
+label and checksum are equal in every record: the template. A block is therefore decoded by slicing, after a comparison
+of its other bytes with the template.
 
     uint64 length | uint32 masked crc32c of length | Example | uint32 masked crc32c of Example      little-endian
 
-All labels are varints with the length of the largest label: smaller labels are padded with zeros, which is not the
-shortest varint, but which every reader of protocol buffers accepts.
+All labels are varints with the length of the largest label. Smaller labels are padded with zeros: this is not the
+shortest encoding, but every reader of protocol buffers accepts it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DTYPES = ("uint8", "float32")
 
 
 class BadSample(ValueError):
-    """Mismatch of a sample and its layout; `at` is the position of the sample in its batch."""
+    """Mismatch between a sample and the layout; `at` is the position of the sample in its batch."""
 
     def __init__(self, text: str, at: int = 0) -> None:
         super().__init__(text)
@@ -92,7 +92,7 @@ class Layout:
 
     @property
     def crc(self) -> slice:
-        """The Example's checksum inside the record, which serves as an ID of the sample."""
+        """The Example's checksum inside the record, which is also used as the ID of the sample."""
         return slice(self.record_bytes - _FOOTER_BYTES, self.record_bytes)
 
     @property
@@ -108,7 +108,7 @@ class Layout:
 @cache
 def _parts(image_bytes: int, label_bytes: int) -> tuple[bytes, int, int]:
     """Return the template, and the positions of image and label."""
-    # marks that cannot occur in the other bytes: they are located and then set to zero
+    # placeholders that occur nowhere else in the record, to locate image and label; then set to zero
     image, label = b"\xff" * image_bytes, b"\x7f" * label_bytes
     # map<string, Feature> is a repeated {1: key, 2: Feature}; Feature is {1: BytesList} or {3: Int64List (packed)}
     image_entry = _field(1, b"image") + _field(2, _field(1, _field(1, image)))
@@ -135,10 +135,10 @@ def encode(images: NDArray[Any], labels: NDArray[Any], layout: Layout) -> bytes:
         actual = f"{images.dtype} {list(images.shape[1:])}"
         raise BadSample(f"images are {actual}, not {layout.dtype} {list(layout.shape)}")
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
-        raise BadSample(f"labels are {labels.dtype} {list(labels.shape[1:])}, not one integer a sample")
+        raise BadSample(f"labels are {labels.dtype} {list(labels.shape[1:])}, not one integer per sample")
     if len(wrong := np.flatnonzero((labels < 0) | (labels >= layout.classes))):
         at = int(wrong[0])
-        raise BadSample(f"label {int(labels[at])} is not one of the {layout.classes} classes from 0 on", at)
+        raise BadSample(f"label {int(labels[at])} is not between 0 and {layout.classes - 1}", at)
     records = np.tile(np.frombuffer(layout.template, np.uint8), (len(images), 1))
     values = np.ascontiguousarray(images, np.dtype(layout.dtype).newbyteorder("<"))
     records[:, layout.image] = values.reshape(len(images), math.prod(layout.shape)).view(np.uint8)
@@ -149,7 +149,7 @@ def encode(images: NDArray[Any], labels: NDArray[Any], layout: Layout) -> bytes:
 
 
 def decode_block(block: bytes, layout: Layout) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-    """Decode a block to images [n, *shape], bytes scaled to [0, 1], and labels [n].
+    """Decode a block to images [n, *shape] and labels [n]; bytes are scaled to [0, 1].
 
     Raises the errors of `checked_records`.
     """

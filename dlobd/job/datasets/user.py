@@ -1,6 +1,6 @@
-"""Data sets from a user's file or another package; any of their errors becomes one line.
+"""Loads data sets from a user's file or another package, and reports any of their errors in one line.
 
-They follow the contract of `base`; this module checks their properties and samples.
+These data sets follow the contract of `base`; this module checks their properties and samples.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def is_users(ref: MemberRef) -> bool:
 
 
 def dataset_of(experiment: Experiment) -> Dataset:
-    """Make the data set of a file or package, and check its properties.
+    """Make the data set from the user's file or a package, and check its properties.
 
-    Raises UsageError if its file does not load or has changed, or its properties are invalid, and SetupError if its
+    Raises UsageError if the file does not load or has changed, or a property is invalid. Raises SetupError if the
     package is not installed.
     """
     name = experiment.dataset
@@ -45,19 +45,19 @@ def dataset_of(experiment: Experiment) -> Dataset:
 
 
 def described(dataset: Dataset) -> str:
-    """Return a data set's name, and the file of a user's data set."""
+    """Return a data set's name, with its path if it comes from a user's file."""
     path = user_file.path_of(type(dataset))
     return f"{dataset.name} of {path}" if path else str(dataset.name)
 
 
 def files(dataset: Dataset) -> list[Path]:
-    """Return the source files of the data set. Raises SetupError."""
-    with _one_line(f"Data set {described(dataset)}, its files", type(dataset), SetupError):
+    """Return the source files of the data set. Raises SetupError if its code fails."""
+    with _one_line(f"Files of data set {described(dataset)}", type(dataset), SetupError):
         return [Path(path) for path in dataset.files()]
 
 
 def chunks(dataset: Dataset, split: Split, order: Order, samples: int) -> Iterator[Samples]:
-    """Yield the samples of an order as arrays. Raises SetupError, also for a wrong number of samples."""
+    """Yield the samples at the positions `order` as arrays. Raises SetupError, also for a wrong number of samples."""
     count = 0
     what = f"Data set {described(dataset)}, {split}"
     with _one_line(what, type(dataset), SetupError):

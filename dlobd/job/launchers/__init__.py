@@ -1,1 +1,1 @@
-"""Start of trainers on Spark's executors, or without Spark. `base` is the contract; each launcher has a file."""
+"""Launchers, which start trainers on Spark's executors or without Spark. `base` has their contract."""

@@ -13,18 +13,18 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 CHANNEL = "_DLOBD_CHANNEL"
-"""The environment variable with the experiment's channel. The driver sets it for its executors' Python workers."""
+"""Environment variable with the experiment's channel. The driver sets it for its executors' Python workers."""
 
 BIND_IP = "TFOS_BIND_IP"
-"""The environment variable with this host's address. An ApplicationMaster would pass its own SPARK_LOCAL_IP to
-executors on other hosts, so that variable cannot serve."""
+"""Environment variable with this host's address. SPARK_LOCAL_IP cannot be used: an ApplicationMaster passes its own
+value to executors on other hosts."""
 
 
 def rank_address() -> str:
     """Return the address at which other ranks reach this host: the address of the channel's device (an interface or a
-    network), if it has one; else `TFOS_BIND_IP`; else empty: the launcher chooses.
+    network), if it has a device; else `TFOS_BIND_IP`; else an empty string: the launcher chooses.
 
-    Raises UsageError, SetupError: this host has no such interface, or it cannot be used.
+    Raises UsageError or SetupError if this host has no such interface, or cannot use it.
     """
     # imported late: a Python worker must open its recorder first
     from dlobd.channel import Channel, over_ip
@@ -37,17 +37,17 @@ def rank_address() -> str:
 
 
 def driver_host(sc: SparkContext) -> str:
-    """Return an address on which this driver listens for its executors, also if Spark listens on all addresses."""
+    """Return a host for the driver's servers that executors reach; never a wildcard address such as 0.0.0.0."""
     conf = sc.getConf()
     hosts = [conf.get("spark.driver.bindAddress"), os.environ.get(BIND_IP), conf.get("spark.driver.host")]
     return next((host for host in hosts if host and host not in ("0.0.0.0", "::")), socket.gethostname())
 
 
 def serve_clock(sc: SparkContext) -> clock_sync.Server | None:
-    """Start the clock server, and pass its address to all Python workers that start from now on.
+    """Start the clock server, and pass its address to all Python workers that start afterwards.
 
-    The address travels with each Python function, like all of PySpark's environment, because configuration and command
-    line would expose its secret. Returns None if the driver cannot listen; the job continues without it.
+    PySpark sends the address, as part of its environment, with each Python function: configuration and command line
+    would expose the secret. Returns None if the driver cannot listen; the job continues without a clock server.
     """
     try:
         server = clock_sync.Server(driver_host(sc))

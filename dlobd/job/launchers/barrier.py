@@ -1,10 +1,10 @@
-"""dlobd's own launcher: Spark's barrier mode, one partition per rank, the trainer in a fresh child process.
+"""dlobd's own launcher: Spark's barrier mode, one partition per rank, the trainer in a new child process.
 
     task of rank r:  start child (it imports TensorFlow at once) -> all-gather addresses -> send the assignment
-                     -> feed blocks through a pipe, if there are any -> wait for the child's end
+                     -> with input "feed", feed blocks through a pipe -> wait for the child's end
 
-It needs no server, poll or sleep: a barrier stage starts and fails as a whole, and a child leaves no state in a Python
-worker that Spark may reuse.
+It needs no server, poll or sleep: a barrier stage starts and fails as a whole. The child leaves no state in the Python
+worker, which Spark may reuse.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ BARRIER_TIMEOUT_S = 120  # timeout of the all-gather. All tasks start together.
 
 
 class BarrierLauncher:
-    """Launcher with chief and workers only."""
+    """Launcher of a chief and workers."""
 
     def spark_conf(self) -> dict[str, str]:
         return {
@@ -70,8 +70,8 @@ class _RankTask:
     """A barrier task; its partition ID is the rank.
 
     Args:
-        work: a pickle of (main, job). Only the child unpickles it: the Python worker does not need the imports.
-        watch: True if ranks join TensorFlow's cluster; then rank 0's task checks that all of them join.
+        work: pickle of (main, job). Only the child unpickles it, because this imports TensorFlow's modules.
+        watch: True if ranks join TensorFlow's cluster; rank 0's task then checks that all ranks join.
     """
 
     def __init__(self, work: bytes, epochs: int, status: JobStatus, logs: log_stream.Address, watch: bool) -> None:
@@ -142,7 +142,7 @@ class _RankTask:
             raise RuntimeError(cause)
 
     def _unpickled_status(self) -> JobStatus:
-        # last, because it needs imports
+        # unpickled only if needed, because it needs imports
         status: JobStatus = pickle.loads(self._status)
         return status
 
@@ -151,7 +151,7 @@ class _RankTask:
 
 
 def _feed(pipe: IO[bytes], blocks: Iterator[bytes], epochs: int) -> None:
-    """Feed all epochs. Spark reads the partition once; later epochs come from the task's memory."""
+    """Feed all epochs. Spark reads the partition once; the task keeps the blocks in memory for later epochs."""
     tracing.instant(kinds.FEED_PIPE, capacity_bytes=fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES))
     epoch: list[bytes] = []
     while True:

@@ -1,9 +1,9 @@
 """The launcher contract.
 
 A launcher runs inside the driver, after SparkContext is up:
-    1. it gives every executor a role and starts `main(job, node)` there, in a process that outlives Spark's tasks. Each
-       rank receives the addresses of all ranks, and `place` makes its `Node` from them; a rank receives nothing else
-       about peers, channel and exchange;
+    1. it assigns a role to every executor, and starts `main(job, node)` there, in a process that outlives Spark's
+       tasks. Each rank receives the addresses of all ranks, from which `place` makes its `Node`; it receives no other
+       data about peers, channel and exchange;
     2. it feeds `blocks`, one partition per rank and epoch, until the ranks have taken all of them or stop the feed
        (`Feed.stop`). Without blocks the ranks read their files themselves;
     3. it waits until every rank is done, or a rank has failed;
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
 
 class Feed(Protocol):
-    """The trainer's end of the queue."""
+    """The trainer's end of the feed queue."""
 
     def next_block(self) -> bytes | None:
         """Return the next block of records, or None after the end of the feed."""
 
     def stop(self) -> None:
-        """Stop the feed, although blocks may be left. Called at most once, as the last call."""
+        """Stop the feed, even if blocks remain. Called at most once, as the last call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """The role of a trainer, and its peers."""
+    """Role and peers of a trainer."""
 
     role: str
     index: int
@@ -62,7 +62,7 @@ def role_of(rank: int) -> tuple[str, int]:
 
 
 def rank_name(rank: int) -> str:
-    """Return role and index in one string."""
+    """Format role and index of a rank, such as `worker 0`."""
     role, index = role_of(rank)
     return f"{role} {index}"
 
@@ -83,7 +83,7 @@ class Launcher(Protocol):
         """Return the Spark settings that spark-submit needs for this launcher."""
 
     def launch(self, sc: SparkContext, main: Main, job: Job, blocks: RDD[bytes] | None, status: JobStatus) -> None:
-        """Run the four steps above. Raises TrainingFailed: a rank failed; the message is its cause in one line."""
+        """Run the four steps above. Raises TrainingFailed, with the cause in one line, if a rank fails."""
 
 
 class TrainingFailed(Exception):

@@ -3,8 +3,8 @@
     task of rank r:  all-gather addresses -> TF_CONFIG -> the trainer's main function
 
 dlobd adds only spans: around the package's import and `MirroredStrategyRunner.run` on the driver, and around each task
-and its all-gather. It has no feed, so ranks read their files themselves. A rank has no separate process to watch, so
-only the job's deadline detects a rank that hangs.
+and its all-gather. The package has no feed, so ranks read their files themselves. A rank has no process of its own, so
+only the job's timeout detects a rank that hangs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class DistributorLauncher:
-    """Launcher with chief and workers only, without a feed."""
+    """Launcher of a chief and workers, without a feed."""
 
     def spark_conf(self) -> dict[str, str]:
         return {
@@ -45,7 +45,7 @@ class DistributorLauncher:
         with tracing.span(kinds.IMPORT_DISTRIBUTOR):
             from spark_tensorflow_distributor import MirroredStrategyRunner
         with tracing.span(kinds.MIRRORED_STRATEGY_RUNNER):
-            # the trainer uses its own strategy, that of its exchange
+            # the trainer uses the strategy of its exchange
             runner = MirroredStrategyRunner(
                 num_slots=job.workers, use_gpu=job.device == "gpu", use_custom_strategy=True
             )
@@ -90,7 +90,7 @@ class _DistributorMain:
 
 
 def install() -> None:
-    """Record the all-gather of the tasks in this process and its forks; imports nothing."""
+    """Record the all-gather of tasks in this process and its forks, without any import."""
     on_import("pyspark.taskcontext", None, _record_all_gather)
 
 

@@ -1,7 +1,7 @@
-"""Cause of a failure in one line: of a Spark job, which reports three stack traces, and of a trainer process.
+"""Reduces a failure to one line: the three stack traces of a Spark job, or the exit status of a trainer process.
 
-A process that the kernel killed for lack of memory looks like any `kill -9`, and YARN does not know the limits of a
-container in which YARN itself runs. So dlobd reads the kernel's own counter.
+A process that the kernel killed for lack of memory looks like any `kill -9`. If YARN itself runs in a container, it
+cannot report the memory limit of this container. So dlobd reads the kernel's counter of such kills.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ROOT = Path("/")
 
 _FILES = {"memory": ("memory.oom_control", "memory.limit_in_bytes"), "": ("memory.events", "memory.max")}
-"""Files with the kernel's count of kills, and with the limit, of control groups of version 1 and 2. Source:
+"""Files with the out-of-memory kills and with the memory limit, in control groups of version 1 and 2. Source:
 Documentation/admin-guide/cgroup-v1/memory.rst and cgroup-v2.rst of Linux."""
 
 _MARKS = ("died: ", "Reason: ", "ExecutorLostFailure", "Error: ", "Exception: ")
@@ -29,8 +29,8 @@ _NOISE = ("at ", "py4j", "org.apache.spark.SparkException")
 
 
 def failure_line(error: Exception, status: JobStatus) -> str:
-    """Return the cause that a rank reported, else the cause that a node reported, else the line of `error` with the
-    cause."""
+    """Return the cause that a rank reported, else the cause that a node reported, else the line of `error` that names
+    the cause."""
     try:
         if failure := status.final_failure():
             return failure
@@ -38,7 +38,7 @@ def failure_line(error: Exception, status: JobStatus) -> str:
         pass  # HDFS itself has failed, which `error` reports
     lines = [line.strip() for line in str(error).splitlines()]
     if own := next((line for line in lines if line.startswith(JOB_FAILED_LINE)), None):
-        return own.removeprefix(JOB_FAILED_LINE)  # a node lacks the interpreter of a packed environment
+        return own.removeprefix(JOB_FAILED_LINE)  # printed on a node that lacks the interpreter of a packed environment
     for mark in _MARKS:
         for line in reversed(lines):
             if mark in line and not line.startswith(_NOISE):
@@ -48,7 +48,7 @@ def failure_line(error: Exception, status: JobStatus) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MemoryGroup:
-    """The control group of this process and its children."""
+    """Memory limit and kills of the control group of this process and its children."""
 
     kills: int | None  # processes that the kernel has killed in the group because of its limit; None if unknown
     limit_mb: int | None  # None if there is no limit
@@ -65,7 +65,7 @@ class MemoryGroup:
             if controller not in _FILES:
                 continue
             top = root / "sys/fs/cgroup" / controller
-            # a container mounts its group at the place of the machine's root group
+            # in a container, its control group is mounted at the path of the root group
             for directory in (top / path.lstrip("/"), top):
                 counters, limit = (_text(directory / name) for name in _FILES[controller])
                 if kills := re.search(r"^oom_kill (\d+)$", counters, re.MULTILINE):
@@ -74,9 +74,9 @@ class MemoryGroup:
 
 
 def exit_status(code: int, before: MemoryGroup | None = None) -> str:
-    """Format an exit status as in subprocess: `killed by signal 9`, `exit code 1`.
+    """Format an exit status of `subprocess`: `killed by signal 9`, `exit code 1`.
 
-    `before` is the control group at the start of the process.
+    `before` is the control group at the start of the process, to detect an out-of-memory kill.
     """
     if code >= 0:
         return f"exit code {code}"

@@ -1,5 +1,5 @@
-"""Records of imports: the duration of each package's import and its importer; hooks at a module's first import; and the
-import of TensorFlow without Keras."""
+"""Records the duration and the importer of each package's import, runs hooks at the first import of a module, and
+imports TensorFlow without Keras."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from dlobd import tracing
 from dlobd.spans import SpanKind
 from dlobd.tracing.clock import monotonic_ns
 
-LONG_NS = 1_000_000  # shorter imports are too frequent to record; their time counts as their importer's
+LONG_NS = 1_000_000  # shorter imports are too frequent to record; their time counts as time of their importer
 
 LAUNCHERS = {"tensorflowonspark": kinds.IMPORT_TENSORFLOWONSPARK}
 """Packages with a span for their import in every process, because the user's Python workers may import them."""
 
 
 def on_import(name: str, kind: SpanKind | None, prepare: Callable[[ModuleType], None] = lambda module: None) -> None:
-    """Record a span of `kind`, if any, around the import of `name`, and call `prepare(module)` at its end.
+    """Record a span of `kind`, if any, around the first import of `name`, and call `prepare(module)` at its end.
 
-    A module that is already loaded is prepared at once. Nothing is imported.
+    If the module is already loaded, call `prepare` at once. The function itself imports no module.
     """
     if name in sys.modules:
         prepare(sys.modules[name])
@@ -64,8 +64,8 @@ class _FirstImport(importlib.abc.MetaPathFinder):
 
 
 class _Wrapper(importlib.abc.Loader):
-    """Wrapper of a module's own loader. It removes itself at its first use, because a loader may serve other
-    modules."""
+    """Wrapper of a module's own loader. It removes itself at its first use, because other modules may use the loader
+    too."""
 
     def __init__(self, own: importlib.abc.Loader, load: Callable[[Callable[[], None], ModuleType], None]) -> None:
         self._own = own
@@ -88,7 +88,7 @@ def record_packages() -> None:
 
 
 class _Packages(importlib.abc.MetaPathFinder):
-    """A finder that wraps the loaders of all packages. Imports inside a package count as one import."""
+    """Finder that wraps the loaders of all packages. Nested imports of the same package are part of its import."""
 
     def __init__(self) -> None:
         self._local = local()
@@ -144,9 +144,9 @@ def _time(package: str, stack: list[_Import], execute: Callable[[], None], modul
 
 
 def import_tensorflow() -> None:
-    """Import TensorFlow without Keras, which no model here uses and which takes a fifth of the import time.
+    """Import TensorFlow without Keras, which dlobd's models do not use and which takes 20 % of the import time.
 
-    Later code that uses `tf.keras`, or imports keras, still gets it: TensorFlow loads it on demand.
+    Later code can still use `tf.keras` or import keras: TensorFlow loads it on demand.
     """
     with tracing.span(kinds.IMPORT_TENSORFLOW):
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")

@@ -1,8 +1,7 @@
-"""Liveness of ranks: a launcher checks that they join and have not failed, and ends the wait for them otherwise.
+"""Detects ranks that fail, or do not join TensorFlow's cluster, and ends the launcher's wait for them.
 
-A trainer waits for its peers inside TensorFlow's C++, which holds the interpreter: its other threads do not run then,
-and not even SIGTERM ends it. So another process checks that all ranks have joined: the TensorFlow server of a joined
-rank listens.
+A trainer waits for its peers in TensorFlow's C++ code, which holds Python's GIL: no other thread of the trainer runs,
+and SIGTERM does not end it. So another process checks that the TensorFlow server of every rank listens.
 """
 
 from __future__ import annotations
@@ -24,19 +23,20 @@ if TYPE_CHECKING:
     from dlobd.job.rank_status import JobStatus
 
 JOIN_TIMEOUT_S = 60.0
-"""Longest wait for a rank after the first rank listens. All ranks start together, and import TensorFlow first."""
+"""Longest wait for a rank after the first rank listens. All ranks start together, with the import of TensorFlow."""
 
 CHECK_S = 2.0  # interval between two checks of the markers in HDFS, and of the TensorFlow servers
 CONNECT_S = 2.0
 
 
 def uses_tensorflow_servers(job: Job) -> bool:
-    """Return True if ranks start TensorFlow's servers. dlobd's own exchanges have their own deadlines."""
+    """Return True if ranks start TensorFlow's servers. Exchanges of dlobd have their own timeouts."""
     return bool(EXCHANGES.declared(job.exchange).inside_step)
 
 
 class JoinWatch:
-    """Detector of ranks that do not join TensorFlow's cluster, from the host:port of each rank's TensorFlow server."""
+    """Detector of ranks that do not join TensorFlow's cluster. `addresses`: name of a rank -> host:port of its
+    TensorFlow server."""
 
     def __init__(self, addresses: Mapping[str, str]) -> None:
         self._missing = dict(addresses)
@@ -45,7 +45,7 @@ class JoinWatch:
         self._first_s: float | None = None  # first time at which a rank listened
 
     def check(self) -> str | None:
-        """Connect to the missing servers, at most every `CHECK_S`; return the late ranks in one line."""
+        """Connect to the missing servers, at most every `CHECK_S`; return the late ranks in one line, or None."""
         if not self._missing or time.monotonic() < self._next_s:
             return None
         self._next_s = time.monotonic() + CHECK_S
@@ -58,7 +58,7 @@ class JoinWatch:
         if time.monotonic() - self._first_s < JOIN_TIMEOUT_S:
             return None
         missing = " and ".join(f"{rank} at {address}" for rank, address in self._missing.items())
-        return f"{missing} did not join TensorFlow's cluster within {JOIN_TIMEOUT_S:.0f} s of the others"
+        return f"{missing} did not join TensorFlow's cluster within {JOIN_TIMEOUT_S:.0f} s of the first rank"
 
 
 def _listens(address: str) -> bool:
@@ -72,7 +72,7 @@ def _listens(address: str) -> bool:
 
 @contextmanager
 def watched(sc: SparkContext, status: JobStatus, join_watch: JoinWatch | None = None) -> Iterator[None]:
-    """Cancel Spark's jobs when a rank fails or does not join: their tasks could hang."""
+    """Cancel Spark's jobs if a rank fails or does not join, because their tasks may hang."""
     stop = threading.Event()
 
     def watch() -> None:
@@ -97,7 +97,7 @@ def watched(sc: SparkContext, status: JobStatus, join_watch: JoinWatch | None = 
 
 
 def await_joined(addresses: Mapping[str, str], report: Callable[[str], None], ended: threading.Event) -> None:
-    """Report ranks that do not join, until `ended`."""
+    """Check until `ended` is set that all ranks join; call `report` with the late ranks."""
     join_watch = JoinWatch(addresses)
     while not ended.wait(CHECK_S):
         if cause := join_watch.check():

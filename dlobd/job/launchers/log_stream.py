@@ -1,6 +1,6 @@
-"""Stream of the trainers' log lines to the driver, so that the user need not open the containers' logs.
+"""Sends the trainers' log lines to the driver, so that the user need not open the containers' logs.
 
-The driver listens on one address, with its own secret. Lines are text and only printed.
+The driver listens on one address, and requires a secret of the run. It prints the lines as text.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CONNECT_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Address of the listener. The secret of the run travels inside the job, never in a log."""
+    """Address of the listener. The secret is sent with the job's Python functions, never in a log."""
 
     host: str
     port: int
@@ -57,7 +57,7 @@ def listen(host: str) -> Iterator[tuple[Address, set[str]]]:
 
 
 def forward(source: BinaryIO, name: str, address: Address) -> None:
-    """Send every line of `source` as `name: line`; also to this process's stderr, which is the container's log.
+    """Send every line of `source` to the driver as `name: line`, and to stderr, which is the container's log.
 
     If the driver is unreachable, the lines are only in the container's log.
     """

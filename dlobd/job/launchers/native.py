@@ -1,8 +1,8 @@
-"""The same training as plain processes, one per rank: the baseline cost of a job without Spark, YARN and HDFS.
+"""Launcher of plain processes, one per rank: the baseline of a job without Spark, YARN and HDFS.
 
-    parent: start a process per rank (each imports TensorFlow at once) -> send the assignments -> wait for all
+    parent: start a process per rank (each process imports TensorFlow at once) -> send the assignments -> wait for all
 
-dlobd starts and watches only the parent; ranks die with it. They connect over loopback.
+dlobd starts and watches only the parent; ranks die with the parent. Ranks connect over loopback.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ GRACE_S = 5.0  # timeout between SIGTERM and SIGKILL, after a rank has failed
 
 
 class NativeLauncher:
-    """Launcher without Spark, for chief and workers, without a feed."""
+    """Launcher of a chief and workers, without Spark and without a feed."""
 
     def spark_conf(self) -> dict[str, str]:
         return {}
@@ -45,7 +45,7 @@ class NativeLauncher:
     def launch(
         self, sc: SparkContext | None, main: Main, job: Job, blocks: RDD[bytes] | None, status: JobStatus
     ) -> None:
-        # files of a killed rank are deleted with the job's directory
+        # the job's directory is deleted later, with the files of a killed rank
         with tempfile.TemporaryDirectory(prefix="tmp-", dir=job.run_dir) as tmp_dir:
             self._launch(main, job, status, {**os.environ, "TMPDIR": tmp_dir})
 
@@ -76,7 +76,7 @@ class NativeLauncher:
 
 
 def free_addresses(count: int) -> list[str]:
-    """Return the addresses of free ports for TensorFlow's servers; all are reserved at once, so they differ."""
+    """Return addresses with free ports for TensorFlow's servers. All ports are open at once, so that they differ."""
     with ExitStack() as sockets:
         host = rank_address() or HOST
         addresses: list[str] = []
@@ -89,7 +89,8 @@ def free_addresses(count: int) -> list[str]:
 
 
 def wait(ranks: list[subprocess.Popen[bytes]], status: JobStatus, join_watch: JoinWatch | None = None) -> None:
-    """Wait until all ranks have succeeded. Raises TrainingFailed. `dlobd.run` has the job's deadline."""
+    """Wait until all ranks have succeeded. Raises TrainingFailed if a rank fails. `dlobd.run` enforces the job's
+    timeout."""
     with ExitStack() as stack:
         memory = MemoryGroup.read()
         poller = select.poll()
@@ -114,7 +115,7 @@ def wait(ranks: list[subprocess.Popen[bytes]], status: JobStatus, join_watch: Jo
 
 
 def end(ranks: list[subprocess.Popen[bytes]]) -> None:
-    """End the ranks that still run: after a failure they would wait for the failed rank."""
+    """End the running ranks: after a failure they would wait for the failed rank."""
     running = [process for process in ranks if process.poll() is None]
     for process in running:
         process.terminate()

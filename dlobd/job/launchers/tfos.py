@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 CHECK_EXECUTORS_S = 0.5  # interval between checks of the executors, while the driver waits for the ranks
 RESERVATION_TIMEOUT_S = 120
 FEED_TIMEOUT_S = 7 * 24 * 3600
-"""TensorFlowOnSpark's timeout for one partition: the maximum of a job's `timeout_s`, because an epoch may last as long
-as the job. The death of a rank is detected without this timeout."""
+"""TensorFlowOnSpark's timeout for a partition: the maximum of `timeout_s`, because an epoch may last as long as the
+job. The death of a rank is detected without this timeout."""
 
 AHEAD_BYTES = 8 << 20
-"""Size of the blocks that a trainer reads ahead: some hundred steps on MNIST, longer than the start of a task."""
+"""Size of the blocks that a trainer reads ahead: about 100 steps on MNIST, which take longer than a task's start."""
 
 
 class TfosLauncher:
@@ -40,8 +40,8 @@ class TfosLauncher:
     shutdown_sleep_s: ClassVar[float | None] = 0.1  # longest sleep in TFCluster.shutdown; None keeps the original's 5 s
 
     def spark_conf(self) -> dict[str, str]:
-        """Select the worker daemon with hooks, and reuse of Python workers, because the trainer is a child of its
-        Python worker."""
+        """Return settings for the worker daemon with hooks, and for the reuse of Python workers: a trainer is a child
+        of its Python worker."""
         return {"spark.python.daemon.module": "dlobd.job.launchers.tfos_daemon", "spark.python.worker.reuse": "true"}
 
     def _prepared(self) -> Any:
@@ -65,7 +65,7 @@ class TfosLauncher:
                     _TfosMain(main, blocks is not None, self.reads_ahead),
                     tf_args,
                     job.workers,
-                    0,  # parameter servers: those of an exchange run beside the ranks
+                    0,  # parameter servers; servers of an exchange run beside the ranks
                     input_mode=TFCluster.InputMode.TENSORFLOW if blocks is None else TFCluster.InputMode.SPARK,
                     master_node="chief",
                     reservation_timeout=RESERVATION_TIMEOUT_S,
@@ -112,8 +112,8 @@ def _train(cluster: Any, blocks: RDD[bytes], epochs: int, status: JobStatus, may
 def _blocks_ahead(job: Job) -> int:
     """Return the number of blocks that a trainer may read ahead of its steps; 0 disables reading ahead.
 
-    It is at most half of a partition. Once all blocks of a feed task are taken, its executor begins Spark's next task.
-    If that happened long before the steps, the executor would take partitions of other ranks.
+    The limit is half of a partition: an executor begins Spark's next task when the trainer has taken all blocks of the
+    feed task. An executor that is far ahead of its trainer's steps would take partitions of other ranks.
     """
     return min(AHEAD_BYTES // (job.batch_size * job.layout.record_bytes), job.steps_per_epoch // 2)
 
@@ -160,7 +160,7 @@ class _TfosFeed:
 class FeedTask:
     """Replacement of TFSparkNode.train's function for one partition, which records spans of the queue's put and join.
 
-    `join_poll_ns` is the join's longest sleep after the queue is empty.
+    `join_poll_ns`: longest sleep of the join after the queue has become empty.
     """
 
     def __init__(self, inner: Function, join_poll_ns: int) -> None:
@@ -176,7 +176,7 @@ class FeedTask:
             return self._inner(self._timed(blocks))
 
     def _timed(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
-        """Yield the blocks: after a `yield` TensorFlowOnSpark puts the block; inside `next` Spark reads it."""
+        """Yield the blocks, with spans: Spark reads a block in `next`; TensorFlowOnSpark puts it during `yield`."""
         count = 0
         while True:
             with tracing.span(kinds.READ_BLOCK):
@@ -204,7 +204,7 @@ class StartTask:
 def record_driver(
     node: Any, join_poll_ns: int, feed_task: type[FeedTask] = FeedTask, start_task: type[StartTask] | None = StartTask
 ) -> None:
-    """Wrap the tasks that TensorFlowOnSpark makes on the driver. If `start` is None, the caller wraps the start
+    """Wrap the tasks that TensorFlowOnSpark creates on the driver. If `start_task` is None, the caller wraps the start
     task."""
     original_train, original_run = node.train, node.run
     if not getattr(original_train, "dlobd", False):

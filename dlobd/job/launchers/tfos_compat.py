@@ -1,18 +1,18 @@
-"""Compatibility of TensorFlowOnSpark 2.2.5 with current software, and its spans; installed before the package's first
+"""Adapts TensorFlowOnSpark 2.2.5 to current software, and records its spans. Installed before the package's first
 import.
 
 Changes on the driver and on every executor:
-    pkg_resources       a replacement if setuptools lacks it; TensorFlowOnSpark reads one version from it
+    pkg_resources       replaced if setuptools lacks it; TensorFlowOnSpark reads a package version from it
     TensorFlow          imported at first use, in the trainer, instead of on the driver and in every Python worker
-    host                the channel's interface or TFOS_BIND_IP is the address to advertise; the driver listens on
-                        TFOS_BIND_IP; else the default route's address, as in the original
+    host                the advertised address is that of the channel's interface, or TFOS_BIND_IP, on which the driver
+                        also listens; else the default route's address, as in the original
     rdma=True           refused: TensorFlow 2 has no RDMA transport, and a silent fallback would be wrong
     trainer process     its death is reported; the original waits for its queue until the feed times out
-    waits               end at once, not at the next poll: the reservations at both ends and the feed's join (the
-                        original polls once a second); all timeouts and error checks stay
-    queues              of the manager's process belong to its threads; the original's are multiprocessing's, which pass
-                        each item through a pipe from this process to itself
-All other changes only record spans around the original calls. The other polls and sleeps stay, as named spans.
+    waits               for reservations (driver and executors) and for the feed's join end without a poll of 1 s; all
+                        timeouts and error checks are unchanged
+    queues              queue.Queue in the manager's process; the original's multiprocessing queues pass each item
+                        through a pipe from this process to itself
+All other changes only record spans around the original calls. Other polls and sleeps are unchanged, as named spans.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from dlobd.job.launchers.failure import MemoryGroup, exit_status
 from dlobd.spans import SpanKind
 
 STOCK_POLL_NS = 1_000_000_000
-"""TensorFlowOnSpark's own polls sleep 1 s: reservation.py at both ends, and the feed's join in TFSparkNode.py."""
+"""Sleep of TensorFlowOnSpark's polls: server and client in reservation.py, and the feed's join in TFSparkNode.py."""
 
 Function = Callable[..., Any]  # function of PySpark, TensorFlowOnSpark or the user
 NO_STATUS: Mapping[str, object] = MappingProxyType({})
@@ -48,7 +48,7 @@ POLL_S = 0.05  # interval between two checks of the reservations
 
 
 def install() -> None:
-    """Prepare this process. A second call does nothing."""
+    """Install the changes in this process. A second call has no effect."""
     if "tensorflowonspark.TFSparkNode" in sys.modules:
         return
     provide_pkg_resources()
@@ -57,7 +57,7 @@ def install() -> None:
 
     _choose_host(util, reservation)
     replace(TFNode, "start_cluster_server")(_refuse_rdma)
-    TFManager.JoinableQueue = queue.Queue  # only threads of the manager's process use it; others have a proxy
+    TFManager.JoinableQueue = queue.Queue  # only threads of the manager's process use it; other processes have a proxy
     TFManager.start = timed(kinds.TFMANAGER_START)(TFManager.start)
     reservation.Client.register = timed(kinds.REGISTER_RESERVATION)(reservation.Client.register)
     wait = kinds.COMPAT_RESERVATION_POLL.wait(int(POLL_S * 1e9))
@@ -83,7 +83,7 @@ def provide_pkg_resources() -> None:
 
 
 def _import_tensorflow_late() -> None:
-    """Replace tensorflowonspark.compat: its first line imports TensorFlow (seconds, in every process)."""
+    """Replace tensorflowonspark.compat, which imports TensorFlow in every process; the import takes seconds."""
     late = types.ModuleType("tensorflowonspark.compat")
 
     def is_gpu_available() -> bool:
@@ -138,7 +138,7 @@ def _await_at_client(client: Any) -> object:
 def _await_at_server(
     original: Function, server: Any, sc: object, status: Mapping[str, object] = NO_STATUS, timeout: float = 600
 ) -> object:
-    """Delay reservation.Server.await_reservations until it can return or fail at once."""
+    """Wait until reservation.Server.await_reservations can return or fail without a sleep, and call it."""
     deadline = time.monotonic() + timeout
     while not server.reservations.done() and "error" not in status and time.monotonic() < deadline:
         time.sleep(POLL_S)
@@ -149,7 +149,7 @@ _joining = threading.local()
 
 
 class JoinThread(threading.Thread):
-    """Replacement of `Thread` in TFSparkNode. A feed task starts such a thread, which ends once its queue is empty."""
+    """Replacement of `Thread` in TFSparkNode. A feed task starts such a thread, which ends when its queue is empty."""
 
     def start(self) -> None:
         super().start()
@@ -161,7 +161,7 @@ class JoinTime:
 
     @staticmethod
     def sleep(seconds: float) -> None:
-        """Sleep until the end of the thread that this thread started last, at most `seconds`."""
+        """Sleep for at most `seconds`, until the last `JoinThread` that this thread started ends."""
         thread = getattr(_joining, "thread", None)
         if thread is not None and thread.is_alive():
             thread.join(seconds)
@@ -176,7 +176,7 @@ def _refuse_rdma(original: Function, ctx: object, num_gpus: int = 1, rdma: bool 
 
 
 class NotRegistered(Exception):
-    """Timeout of the reservation server; `registered` has role and index of the registered nodes."""
+    """Timeout of the reservation server; `registered` contains role and index of the registered nodes."""
 
     def __init__(self, registered: set[tuple[str, int]]) -> None:
         super().__init__(f"only {len(registered)} nodes registered with TensorFlowOnSpark")
@@ -184,7 +184,7 @@ class NotRegistered(Exception):
 
 
 def name_registered(original: Function, server: Any, *args: object, **kwargs: object) -> object:
-    """Add the registered nodes to the failure of TensorFlowOnSpark's wait for reservations."""
+    """Raise NotRegistered, with the registered nodes, if TensorFlowOnSpark's wait for reservations fails."""
     try:
         return original(server, *args, **kwargs)
     except Exception as error:
@@ -223,7 +223,7 @@ def timed(kind: SpanKind, wait: dict[str, object] | None = None) -> Callable[[Fu
 
 
 class WatchedProcess(multiprocessing.Process):
-    """Trainer process. Its death by a signal or an exit code is reported to the error queue and the job."""
+    """Trainer process. The error queue and the job receive its death by a signal or with an exit code."""
 
     def start(self) -> None:
         """Fork the trainer, and watch it from a thread of the Python worker, which Spark keeps for reuse."""

@@ -1,5 +1,5 @@
-"""Worker daemon for TensorFlowOnSpark. It installs `tfos_compat`, so that the user's Python installation stays
-untouched."""
+"""Worker daemon for TensorFlowOnSpark. It installs `tfos_compat` at run time, so that the user's Python
+installation is unchanged."""
 
 from dlobd.job.launchers import tfos_compat
 from dlobd.job.launchers.worker_daemon import serve

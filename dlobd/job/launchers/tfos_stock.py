@@ -1,13 +1,13 @@
 """TensorFlowOnSpark 2.2.5 as published: the baseline for the savings of `tfos` and `barrier`.
 
 The only change, a replacement of pkg_resources on the driver and on the executors, makes the package importable.
-TensorFlow is imported on the driver and in every Python worker, the default route chooses hosts, and all polls and
-sleeps stay.
+TensorFlow is imported on the driver and in every Python worker, the default route determines the hosts' addresses, and
+all polls and sleeps are unchanged.
 
 Spans are added around TFCluster.run, train and shutdown on the driver, around its start and feed tasks on the
 executors, and around the import of TensorFlow. The rest of a start task (the queue manager, the rendezvous with its
-polls, the fork) is not divided: it stays `launcher`. The death of a trainer is recorded but not reported: as published,
-the job ends when a peer fails or a timeout expires.
+polls, the fork) has no spans: its time belongs to `launcher`. The death of a trainer is recorded but not reported: as
+published, the job ends when a peer fails or a timeout expires.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class TfosStockLauncher(TfosLauncher):
     shutdown_sleep_s = None
 
     def spark_conf(self) -> dict[str, str]:
-        """Select a worker daemon that only records, and makes TensorFlowOnSpark importable."""
+        """Return settings for the worker daemon that records and makes TensorFlowOnSpark importable."""
         return {
             **super().spark_conf(),
             "spark.python.daemon.module": "dlobd.job.launchers.tfos_stock_daemon",
@@ -52,7 +52,7 @@ class TfosStockLauncher(TfosLauncher):
 
 
 def record_reservations(reservation: Any) -> None:
-    """Record the driver's wait for reservations; its failure names the registered nodes."""
+    """Record the driver's wait for reservations, and add the registered nodes to its error."""
     wait = kinds.TFOS_RESERVATION_POLL.wait(STOCK_POLL_NS)
     replace(reservation.Server, "await_reservations")(name_registered)
     reservation.Server.await_reservations = timed(kinds.AWAIT_RESERVATIONS, wait)(reservation.Server.await_reservations)
@@ -79,7 +79,7 @@ def record_death(pid: int, memory: MemoryGroup | None = None) -> None:
     try:
         ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     except ChildProcessError:
-        return  # another caller has collected the status already
+        return  # another caller has collected the exit status
     if ended is not None and ended.si_code != os.CLD_EXITED:
         code = -ended.si_status
         cause = f"trainer process {pid} died: {exit_status(code, memory)}"
@@ -88,6 +88,6 @@ def record_death(pid: int, memory: MemoryGroup | None = None) -> None:
 
 
 def install() -> None:
-    """Make TensorFlowOnSpark importable in this process and its forks; imports nothing."""
+    """Make TensorFlowOnSpark importable in this process and its forks, without any import."""
     provide_pkg_resources()
     on_import("tensorflow", kinds.IMPORT_TENSORFLOW)

@@ -1,6 +1,6 @@
-"""A trainer's own process: `python -m dlobd.job.launchers.trainer_process`, its assignment, and the pipe to it.
+"""Trainer in a process of its own: `python -m dlobd.job.launchers.trainer_process`, and the pipe to this process.
 
-    parent: start -> assign (rank, addresses of all ranks) -> blocks and end of feed, if it feeds
+    parent: start -> assign (rank, addresses of all ranks) -> with a feed: blocks, end of feed
     child:  import TensorFlow -> read the assignment -> train
 
 The child imports TensorFlow before it reads its assignment: the import overlaps with the rendezvous. A message on the
@@ -36,9 +36,9 @@ def start(environment: Mapping[str, str], piped_output: bool = False) -> subproc
 
 
 def assign(pipe: IO[bytes], work: bytes, rank: int, addresses: Sequence[str], fed: bool) -> None:
-    """Send the first message, a pickle, over the pipe between parent and child; `fed` if blocks follow.
+    """Send the assignment, a pickle, to the child as the first message on the pipe. `fed`: True if blocks follow.
 
-    `work` is a pickle of (main, job). Only the child unpickles it, with all the imports that it needs.
+    `work` is a pickle of (main, job). Only the child unpickles it, because this needs many imports.
     """
     write(pipe, pickle.dumps({"work": work, "rank": rank, "peers": addresses, "fed": fed}))
 
@@ -57,7 +57,7 @@ def write_end(pipe: IO[bytes]) -> None:
 
 
 def read(pipe: IO[bytes]) -> bytes | None:
-    """Read a message; None at the end of the feed. Raises EOFError: the writer has ended."""
+    """Read a message; return None at the end of the feed. Raises EOFError if the writer has ended."""
     header = pipe.read(LENGTH.size)
     if len(header) < LENGTH.size:
         raise EOFError("the feeding Spark task has ended")
@@ -96,7 +96,7 @@ def run() -> None:
     import_tensorflow()
     with tracing.span(kinds.AWAIT_PLACE):
         message = read(pipe)
-    # the pickle comes from the parent, over a pipe that no other process has
+    # the pickle is safe: only the parent can write to the pipe
     assignment = pickle.loads(message or b"")
     tracing.identify(*role_of(assignment["rank"]))
     main, job = pickle.loads(assignment["work"])

@@ -1,6 +1,6 @@
-"""PySpark's worker daemon with a recorder. Spark starts it by `spark.python.daemon.module`.
+"""PySpark's worker daemon with a recorder. Spark starts the module that `spark.python.daemon.module` names.
 
-It must start no thread, because it forks every Python worker.
+The daemon must not start a thread, because it forks every Python worker.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dlobd.job.launchers.imports import record_packages
 
 
 def serve(prepare: Callable[[], None] = lambda: None) -> None:
-    """Open the recorder in the container's log directory and become `pyspark.daemon`.
+    """Open the recorder in the container's log directory, and run `pyspark.daemon`.
 
     `prepare` imports modules before the first fork, so that no Python worker has to import them.
     """
@@ -32,7 +32,7 @@ def serve(prepare: Callable[[], None] = lambda: None) -> None:
 
 
 def _record_forks() -> None:
-    # these instants reveal the loss of a worker's span file
+    # with these instants, dlobd detects a lost span file of a worker
     daemon, fork = os.getpid(), os.fork
 
     def recorded_fork() -> int:

@@ -1,1 +1,1 @@
-"""Models. `base` is the contract; each model is a file."""
+"""Models. `base` has the contract; each model has a file."""

@@ -7,10 +7,10 @@ A model is a function, `build`. It
        `variables` are its whole state. Its `trainable_variables` receive gradients, and weight decay if they have two
        or more dimensions;
     4. is called with `training=True` in steps, and without it in evaluations and in the saved model;
-    5. makes its variables so that the updated value of any replica is valid (`layers.variable`);
+    5. makes its variables by `layers.variable`, so that the updated value of any replica is valid;
     6. does not update variables in a call. State that follows the batches, such as batch normalisation's moving
-       statistics, is a submodule that implements `FollowsBatches`: the step exchanges the statistics of a batch
-       together with the gradients, so that they stay equal on all ranks.
+       statistics, is in a submodule that implements `FollowsBatches`: the step exchanges the statistics of a batch
+       together with the gradients, so that the state is equal on all ranks.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Build(Protocol):
     def __call__(self, image_shape: tuple[int, ...], classes: int, seed: int) -> Any:
         """Build a tf.Module, called with `(images, training=False)`.
 
-        It maps float32 images [n, *image_shape] to float32 logits [n, classes]. Images of a data set of bytes are in
-        [0, 1]."""
+        It maps float32 images [n, *image_shape] to float32 logits [n, classes]. Images with dtype uint8 in the data set
+        are scaled to [0, 1]."""
 
 
 @runtime_checkable
@@ -36,7 +36,7 @@ class FollowsBatches(Protocol):
         """Return mean and variance of this rank's batch as tensors, once after each training call."""
 
     def update_moving_statistics(self, mean: Any, variance: Any) -> None:
-        """Move the statistics towards the batch statistics, averaged over the ranks and equal on all ranks."""
+        """Move the statistics towards the batch statistics, which are averages over all ranks."""
 
 
 def following_batches(model: Any) -> list[FollowsBatches]:

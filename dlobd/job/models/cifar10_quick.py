@@ -1,10 +1,10 @@
 """CIFAR-10 Quick, Caffe's example (examples/cifar10/cifar10_quick_train_test.prototxt); 145,578 parameters.
 
-Three convolutions of 5x5 with 32, 32 and 64 filters, each pooled 3x3 by 2: the first by its maximum and before the
-ReLU, the others by their mean and after it. Then 64 linear units and the classes. The CaffeOnSpark figures of the DLoBD
-papers use this model. Caffe's fillers: Gaussians of deviation 0.0001, 0.01, 0.01, 0.1 and 0.1, zero for biases.
-These values and the learning rate are for images of 0 to 255 minus the mean image, so images are first scaled to -127.5
-.. 127.5.
+Three convolutions of 5x5 with 32, 32 and 64 filters. Each convolution is pooled 3x3 with stride 2: the first by the
+maximum, before the ReLU; the second and third by the mean, after the ReLU. Then 64 linear units and the classes. The
+CaffeOnSpark figures of the DLoBD papers use this model. Caffe's fillers: Gaussians of deviation 0.0001, 0.01, 0.01, 0.1
+and 0.1, zero for biases. They are meant for images of 0 to 255 minus the mean image, so images are scaled to -127.5 ..
+127.5.
 
 The example's settings: learning rate 0.001, momentum 0.9, weight decay 0.004, batch 100; the learning rate is divided
 by 10 after 8 epochs. Caffe uses twice the rate for biases, and decays them.

@@ -1,7 +1,7 @@
-"""Layers of models, from TensorFlow's own operations: the import of Keras takes seconds.
+"""Layers of models, from TensorFlow's own operations, because the import of Keras takes seconds.
 
-This module imports TensorFlow, so `build` imports it late. A layer is called with its input and `training`, as a model
-is; images are [n, height, width, channels].
+This module imports TensorFlow, so `build` imports it late. A layer is called like a model, with its input and
+`training`; images are [n, height, width, channels].
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ Values = Callable[[Shape], Any]
 Layer = Callable[[Any, bool], Any]
 
 MOVING_DECAY = 0.9
-"""Decay of batch normalisation's moving statistics per step. It and EPSILON are the values of tf_cnn_benchmarks for
-ResNet."""
+"""Decay of batch normalisation's moving statistics per step. MOVING_DECAY and EPSILON are the values of
+tf_cnn_benchmarks for ResNet."""
 
 EPSILON = 1e-5
 
 
 class Initial:
-    """Random initial values, from the seed and the number of the call.
+    """Generator of random initial values, from the seed and the number of the call.
 
-    Equal build functions and seeds give equal values, in any process and on any device."""
+    The same build function and seed give equal values, in any process and on any device."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -40,11 +40,11 @@ class Initial:
         return {"seed": [self._seed, self._calls], "alg": "philox"}
 
     def normal(self, deviation: float) -> Values:
-        """Return a Gaussian distribution around 0."""
+        """Return a function that draws from a Gaussian around 0."""
         return lambda shape: tf.random.stateless_normal(shape, stddev=deviation, **self._next())
 
     def truncated_normal(self, deviation: float) -> Values:
-        """Return a Gaussian distribution around 0, truncated at two deviations."""
+        """Return a function that draws from a Gaussian around 0, truncated at two deviations."""
         return lambda shape: tf.random.stateless_truncated_normal(shape, stddev=deviation, **self._next())
 
     def he(self, shape: Shape) -> Any:
@@ -65,7 +65,7 @@ class Initial:
 
 
 def _inputs(shape: Shape) -> int:
-    """Count the terms in the sum of an output."""
+    """Return the number of inputs to an output value (fan-in)."""
     return math.prod(shape[:-1])
 
 
@@ -82,7 +82,7 @@ class Chain(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
         super().__init__(name=name)
         self.layers = layers
 
-    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]  # a third of a deep model's first step
+    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]  # AutoGraph takes a third of a deep model's first step
     def __call__(self, images: Any, training: bool = False) -> Any:
         values = images
         for layer in self.layers:
@@ -141,7 +141,7 @@ class BatchNorm(tf.Module):  # type: ignore[misc]
     A training call normalises with mean and variance of this rank's batch only. Other calls normalise with the moving
     statistics, which follow averages over the ranks. The average of the means is the mean of the global batch. The
     average of the variances is less than the variance of the global batch, because it excludes the differences between
-    the ranks' means. As in TensorFlow's fused operation and in Caffe, the variance is unbiased.
+    the ranks' means. The variance is unbiased, as in TensorFlow's fused operation and in Caffe.
     """
 
     def __init__(self, name: str, channels: int) -> None:
@@ -191,17 +191,17 @@ def spatial_mean(images: Any, training: bool = False) -> Any:
 
 
 def max_pool(size: int, stride: int, padding: str = "SAME") -> Layer:
-    """Return a layer that takes the maximum of each square."""
+    """Return a layer that takes the maximum of each square of side `size`."""
     return lambda images, training: tf.nn.max_pool2d(images, size, stride, padding)
 
 
 def mean_pool(size: int, stride: int, padding: str = "SAME") -> Layer:
-    """Return a layer that takes the mean of each square's part inside the image."""
+    """Return a layer that takes the mean of each square of side `size`, without the padding."""
     return lambda images, training: tf.nn.avg_pool2d(images, size, stride, padding)
 
 
 def scaled(factor: float, offset: float, images: tuple[int, int, int]) -> Layer:
-    """Return the first layer: factor x value + offset, with an axis for channels.
+    """Return the first layer of a model: factor x value + offset, reshaped to have an axis for channels.
 
     Args:
         images: height, width and channels.
@@ -215,11 +215,11 @@ def image_of(shape: tuple[int, ...]) -> tuple[int, int, int]:
     Raises ValueError if `shape` is not the shape of an image.
     """
     if len(shape) not in (2, 3):
-        raise ValueError(f"convolutions need images of height x width x channels; those of this data set are {shape}")
+        raise ValueError(f"convolutions need images of height x width x channels; this data set has shape {shape}")
     height, width, *channels = shape
     return height, width, channels[0] if channels else 1
 
 
 def halved(size: int, times: int) -> int:
-    """Return the length of a side after `times` layers of stride 2 that round up."""
+    """Return the size of an image side after `times` layers of stride 2, which round up."""
     return math.ceil(size / (1 << times))

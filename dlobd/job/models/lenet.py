@@ -1,9 +1,9 @@
 """LeNet as in Caffe's MNIST example (examples/mnist/lenet_train_test.prototxt); 431,080 parameters on MNIST.
 
 Two convolutions of 20 and 50 filters of 5x5, each followed by max-pooling of 2x2, then 500 units with a ReLU and the
-classes. After LeCun et al., Gradient-based learning applied to document recognition (1998), whose LeNet-5 is smaller
-and has sigmoids. Caffe's fillers: `xavier` for weights, zero for biases. Images are in [0, 1]; those of Caffe are at
-most 255/256.
+classes. It follows LeCun et al., Gradient-based learning applied to document recognition (1998); their LeNet-5 is
+smaller and has sigmoids. Caffe's fillers: `xavier` for weights, zero for biases. Images are in [0, 1]; in Caffe, they
+are in [0, 255/256].
 
 The example's settings: learning rate 0.01, momentum 0.9, weight decay 0.0005, batch 64; its policy `inv`
 (0.01 x (1 + 0.0001 k)^-0.75) has no counterpart here. Caffe uses twice the rate for biases, and decays them.
@@ -37,5 +37,5 @@ def build(image_shape: tuple[int, ...], classes: int, seed: int) -> Any:
 
 
 def _side(size: int) -> int:
-    # after both convolutions and poolings
+    # the size after both convolutions and poolings
     return ((size - 4) // 2 - 4) // 2

@@ -3,8 +3,8 @@
 It is the network of TensorFlowOnSpark's first MNIST example (hidden_units = 128, batch 100) and of TensorFlow's
 beginner tutorial. Initial weights are He's and Glorot's values; biases are zero, as in the example.
 
-Good settings for plain gradient descent: learning rate 0.1, momentum 0, weight decay 0, batch 100. The example itself
-uses Adagrad at 0.01.
+Recommended settings for plain gradient descent: learning rate 0.1, momentum 0, weight decay 0, batch 100. The example
+itself uses Adagrad with learning rate 0.01.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
 
 A convolution of 16 filters, then three groups of n blocks with 16, 32 and 64 filters, each block of two convolutions of
 3x3; the mean over the image, and the classes: 6n + 2 layers with weights. Batch normalisation follows each convolution,
-before the ReLU. Where a group begins with stride 2, the shortcut takes every second pixel and pads channels with zeros
-(option A): it has no parameters. Initial weights are He's values. Images are scaled to -1 to 1; the paper instead
+before the ReLU. At the start of a group with stride 2, the shortcut takes every second pixel and pads channels with
+zeros (option A): it has no parameters. Initial weights are He's values. Images are scaled to -1 to 1; the paper instead
 subtracts the mean image, and crops and flips. The moving statistics, 1,376 and 4,064 values, do not count as
 parameters.
 
@@ -38,7 +38,7 @@ def _build(name: str, blocks: int, image_shape: tuple[int, ...], classes: int, s
     initial = layers.Initial(seed)
 
     def convolution(name: str, channels_in: int, channels_out: int, stride: int = 1) -> Chain:
-        # padded by one on each side also for stride 2, so that its pixels match those of the shortcut
+        # padded by one pixel on each side also for stride 2, so that its pixels match the shortcut's pixels
         filters = Convolution(name, channels_in, channels_out, 3, initial.he, stride, padding=1, bias=None)
         return Chain(name, filters, BatchNorm(f"{name}_norm", channels_out))
 

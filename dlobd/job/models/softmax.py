@@ -1,5 +1,4 @@
-"""SoftMax regression: logits = images W + b. 7,850 parameters on MNIST; the usual first example for MNIST and for
-TensorFlow."""
+"""SoftMax regression: logits = images W + b; 7,850 parameters on MNIST. It is the usual first example for MNIST."""
 
 from __future__ import annotations
 

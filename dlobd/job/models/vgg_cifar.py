@@ -3,9 +3,9 @@
 Configuration D of Simonyan and Zisserman, Very deep convolutional networks (2014): 13 convolutions of 3x3 in five
 groups of 64, 128, 256, 512 and 512 filters, each group max-pooled 2x2. Differences from the paper, as is common for
 32x32 images: batch normalisation follows each convolution, which then has no bias; five poolings leave one pixel, so
-that one dense layer of 512 units replaces the two of 4096; there is no dropout. Initial weights are He's values,
-because training does not start from the paper's (Gaussians of 0.01) in so deep a network. Images are scaled to -1 to 1,
-and are not cropped or flipped.
+that a dense layer of 512 units replaces two layers of 4096; there is no dropout. Initial weights are He's values,
+because a network of this depth does not train from the paper's Gaussians of deviation 0.01. Images are scaled to -1 to
+1, and are not cropped or flipped.
 
 The paper's settings: learning rate 0.01, divided by 10 whenever the validation accuracy stops improving, momentum 0.9,
 weight decay 0.0005, batch 256. tf_cnn_benchmarks has batch 64 and a learning rate of 0.005 for VGG-16 on ImageNet.

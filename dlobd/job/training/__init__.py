@@ -1,1 +1,1 @@
-"""The training job that dlobd measures: `driver` on Spark's driver, `trainer` in each rank, and their parts."""
+"""dlobd's own training job: `driver` runs on Spark's driver, `trainer` in each rank."""

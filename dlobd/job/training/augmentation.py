@@ -1,9 +1,9 @@
 """Augmentations, and their contract.
 
 An augmentation
-    1. is a pure function of a batch of training images, an ID of the batch, seed and step. It does not depend on the
-       rank, because Spark may feed a file to any rank. Its random numbers come from stateless ops with the algorithm
-       Philox, which give the same values eagerly and in a tf.data pipeline, on a CPU and on a GPU;
+    1. is a pure function of a batch of training images, the batch's ID, the seed and the step. It does not depend on
+       the rank, because Spark may feed a file to any rank. Its random numbers come from stateless operations with the
+       algorithm Philox: values are equal in eager mode and in a tf.data pipeline, on a CPU and on a GPU;
     2. preserves shape and type of the images.
 """
 
@@ -20,7 +20,7 @@ class Augment(Protocol):
     """Function that changes training images; a row of the registry `augmentations` names it."""
 
     def __call__(self, tf: TensorFlow, images: Tensor, seed: int, batch: Tensor, step: Tensor) -> Tensor:
-        """Return changed images of the same classes.
+        """Return the augmented images; their labels are unchanged.
 
         Args:
             images: float32, [n, height, width] or [n, height, width, channels].
@@ -34,7 +34,7 @@ def flip_crop(tf: TensorFlow, images: Tensor, seed: int, batch: Tensor, step: Te
     samples, height, width = tf.unstack(tf.shape(images)[:3])
 
     def draw(number: int, below: int) -> Tensor:
-        # no two draws of a job share a seed: batch, step and number of the draw use separate digits of it
+        # every draw of a job has a unique seed: batch, step and number of the draw use separate digits of it
         seeds = tf.stack([tf.cast(batch, tf.int64) * (1 << 31) + seed, tf.cast(step, tf.int64) * 3 + number])
         return tf.random.stateless_uniform([samples, 1], seeds, 0, below, tf.int32, alg="philox")
 

@@ -1,4 +1,4 @@
-"""Checkpoints and the saved model, which the chief writes, and the reading of the model."""
+"""Writes checkpoints and the trained model, on the chief, and reads the trained model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def checkpoint(tf: TensorFlow, job: Job, model: Tensor, storage: Storage, step: 
 
 
 def save(tf: TensorFlow, job: Job, model: Tensor, storage: Storage) -> None:
-    """Store the model as a SavedModel. Its function `logits` maps any number of images to logits."""
+    """Store the model as a SavedModel with a function `logits` from any number of images to logits."""
     with tracing.span(kinds.SAVE_MODEL), tempfile.TemporaryDirectory() as local:
         exported = plain_copy(job, model)
         exported.logits = logits(tf, job, exported)
@@ -35,7 +35,7 @@ def logits(tf: TensorFlow, job: Job, model: Tensor) -> Tensor:
 
 
 def plain_copy(job: Job, model: Tensor) -> Tensor:
-    """Copy the model to variables that no exchange owns: saving the copy needs no other rank.
+    """Copy the model to variables outside of the exchange's scope, so that saving the copy needs no other rank.
 
     The copy includes the moving statistics, which the evaluation of the stored model uses."""
     copy = job.build_model()
@@ -44,7 +44,7 @@ def plain_copy(job: Job, model: Tensor) -> Tensor:
 
 
 def copy_values(copy: Tensor, model: Tensor) -> None:
-    """Copy the current values of this rank's model."""
+    """Copy the current values of this rank's model to `copy`."""
     for variable, trained in zip(copy.variables, model.variables, strict=True):
         variable.assign(trained.read_value())
 
@@ -55,7 +55,7 @@ def _upload(storage: Storage, local: Path, directory: str, purpose: str) -> None
 
 
 def download(storage: Storage, directory: str, local: Path, purpose: str) -> None:
-    """Copy all files below a directory of the storage to a local one."""
+    """Copy all files below a directory of the storage to a local directory."""
     for remote in storage.files(directory):
         path = local / remote.removeprefix(directory).lstrip("/")
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Driver of a training job, in the order of its work: SparkContext, input, launcher, stop."""
+"""Driver of a training job: starts SparkContext, opens the input, runs the launcher, and stops SparkContext."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 
 ONE_SPLIT_A_FILE = {"spark.hadoop.mapreduce.input.fileinputformat.split.minsize": str(1 << 60)}
-"""Settings for one split per file. Hadoop splits a file at its blocks, unless the minimum size of a split is larger; no
-file is as large as this value."""
+"""Settings for one split per file. Hadoop splits a file at its blocks, unless the minimum size of a split is larger
+than the file; no file is as large as this value."""
 
 
 def run(job_file: str) -> None:
-    """Run the job described by `job_file`. Raises TrainingFailed with the cause of a rank's failure in one line."""
+    """Run the job that `job_file` describes. Raises TrainingFailed with the cause of a rank's failure in one line."""
     job = Job.read(job_file)
     tracing.start(os.environ.get("LOG_DIRS", job.spans_dir).split(",")[0], "driver")
     record_packages()
@@ -69,8 +69,8 @@ def _run_on_spark(job: Job) -> None:
 def _blocks(sc: SparkContext, job: Job) -> RDD[bytes]:
     """Return the training files as an RDD of blocks, one partition per worker.
 
-    A file consists of whole blocks, and a record of Spark is a block. So no additional Python worker has to join
-    samples to blocks."""
+    A file consists of whole blocks, and a record of Spark is a block. So no additional Python worker has to group
+    samples into blocks."""
     with tracing.span(kinds.INPUT_SPLITS):
         blocks = sc.binaryRecords(f"{job.fs_uri}{job.train_dir}", job.batch_size * job.layout.record_bytes)
         partitions = blocks.getNumPartitions()
@@ -81,11 +81,11 @@ def _blocks(sc: SparkContext, job: Job) -> RDD[bytes]:
 
 @contextmanager
 def serve_rendezvous(sc: SparkContext | None, job: Job) -> Iterator[None]:
-    """Set channel and rendezvous servers in the environment of ranks that start inside the context.
+    """Start the rendezvous servers; set them and the channel in the environment of ranks that start in this context.
 
-    The secret of the run travels with each Python function: configuration and command line would expose it.
+    Spark sends the run's secret with each Python function: configuration and command line would expose it.
 
-    Raises SetupError: the driver cannot listen on its address.
+    Raises SetupError if the driver cannot listen on its address.
     """
     environment = os.environ if sc is None else sc.environment
     environment[CHANNEL] = job.channel
@@ -110,10 +110,10 @@ def serve_rendezvous(sc: SparkContext | None, job: Job) -> Iterator[None]:
 
 @contextmanager
 def serve_rank_status(sc: SparkContext | None, job: Job) -> Iterator[StatusServer | None]:
-    """Serve status messages of ranks that start inside the context.
+    """Start the server for status messages of ranks that start in this context.
 
-    Yields None if there is no Spark (the launcher sees ranks end), or if the driver cannot listen (it then reads the
-    markers)."""
+    Yields None without Spark, because the launcher then waits for the ranks' processes, and if the driver cannot
+    listen: it then reads the markers."""
     if sc is None:
         yield None
         return

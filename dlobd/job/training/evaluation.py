@@ -1,4 +1,4 @@
-"""Accuracy of the stored model on the staged test set, and of the current model between epochs."""
+"""Evaluates the stored model on the staged test set, and the current model between epochs."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from dlobd.job.training import checkpointing
 from dlobd.network.exchanges.base import Tensor, TensorFlow
 
 EVALUATION_BATCH = 1000
-EVALUATION_BYTES = 32 << 20  # maximum number and maximum size of the test samples in memory at once
+EVALUATION_BYTES = 32 << 20  # maximum number and maximum size of the test samples in memory
 Logits = Callable[[Tensor], Tensor]  # function from images to logits, both tensors
 
 
 def evaluate(tf: TensorFlow, job: Job, storage: Storage) -> dict[str, Any]:
-    """Return the accuracy of the stored model."""
+    """Return the number of test samples, and the accuracy of the stored model on them."""
     with tracing.span(kinds.EVALUATE), tempfile.TemporaryDirectory() as local:
         checkpointing.download(storage, f"{job.run_dir}/model", Path(local), kinds.MODEL)
         with tracing.span(kinds.LOAD_MODEL):
@@ -31,7 +31,7 @@ def evaluate(tf: TensorFlow, job: Job, storage: Storage) -> dict[str, Any]:
 
 
 class Evaluation:
-    """Evaluation of a model in training, by one rank, on a copy that no exchange owns."""
+    """Evaluation of the current model by one rank, on a copy outside of the exchange's scope."""
 
     def __init__(self, tf: TensorFlow, job: Job, model: Tensor, storage: Storage) -> None:
         self._tf = tf

@@ -1,10 +1,10 @@
-"""The two sources of a trainer's batches, behind one call.
+"""Yields a trainer's batches from one of two sources.
 
     feed    Spark reads HDFS; the launcher's queue delivers blocks of records
-    read    the trainer reads its own file, from HDFS by WebHDFS, in a tf.data pipeline that prefetches
+    read    the trainer reads its own file from HDFS, through WebHDFS, in a tf.data pipeline that prefetches
 
-In both, batch t of rank r is block t of file r: a seeded run trains on the same batches in the same order. Both augment
-a batch equally, as a function of batch, seed and step only.
+With both sources, batch t of rank r is block t of file r: runs with the same seed train on the same batches in the same
+order. Augmentation depends only on batch, seed and step, so that it is equal with both sources.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from dlobd.network.exchanges.base import Tensor, TensorFlow
 PREFETCH = 8  # number of decoded batches in reserve for the step loop
 
 FEED_TIMEOUT_S = 60.0
-"""Timeout of a trainer's next block. Spark reads a block in milliseconds, and from a slow HDFS in seconds."""
+"""Timeout for a trainer's next block. Spark reads a block in milliseconds, and from a slow HDFS in seconds."""
 
 PIECE_BYTES = 1 << 20
-"""Size of one read, in whole batches: each piece is a call from TensorFlow into Python, which holds its lock."""
+"""Size of one read, rounded down to whole batches. TensorFlow calls Python for each read, and then holds the GIL."""
 
-CHECK_S = 0.5  # interval between checks, and so the largest delay of a deadline
+CHECK_S = 0.5  # interval between checks of a deadline, and therefore its largest delay
 
 Batch = tuple[Tensor, Tensor]
 """Images [n, *image_shape] and labels [n], as tensors; see `dlobd.job.datasets.tfrecord.decode_block`."""
@@ -54,7 +54,7 @@ def _feed(tf: TensorFlow, job: Job, node: Node, deadlines: Deadlines, augment: A
         augmented = tf.function(lambda images, batch, step: augment(tf, images, job.seed, batch, step))
 
     def stalled() -> str:
-        return f"the feed stalled: no block came for {FEED_TIMEOUT_S:.0f} s, after {taken} of {job.most_steps}"
+        return f"the feed stalled: no block came for {FEED_TIMEOUT_S:.0f} s, after {taken} of {job.most_steps} blocks"
 
     while True:
         with deadlines.within(FEED_TIMEOUT_S, stalled):
@@ -80,7 +80,7 @@ def _read(tf: TensorFlow, job: Job, rank: int, augment: Augment | None) -> Itera
     piece_bytes = max(1, PIECE_BYTES // batch_bytes) * batch_bytes
     errors: list[Exception] = []
 
-    def pieces() -> Iterator[bytes]:  # runs in a thread of tf.data, which competes with the step loop for Python's lock
+    def pieces() -> Iterator[bytes]:  # runs in a thread of tf.data, which competes with the step loop for the GIL
         storage = job.storage()
         try:
             for _ in range(job.fed_epochs):
@@ -131,7 +131,7 @@ def _untuned(tf: TensorFlow) -> Tensor:
 
 
 def _decoded(tf: TensorFlow, records: Tensor, layout: Layout) -> Batch:
-    """Decode checked records [n, record_bytes] as `decode_block` does, by TensorFlow."""
+    """Decode checked records [n, record_bytes] like `decode_block`, with TensorFlow's operations."""
     images = records[:, layout.image.start : layout.image.stop]
     if layout.dtype == "uint8":
         values = tf.cast(images, tf.float32) / 255.0
@@ -147,8 +147,8 @@ def _decoded(tf: TensorFlow, records: Tensor, layout: Layout) -> Batch:
 class Deadlines:
     """Deadlines of a trainer, whose main thread has at most one wait at a time.
 
-    A wait inside third-party code, such as a queue's socket, cannot be interrupted by an exception. So a thread checks
-    the deadline, and calls `give_up` with the cause; `give_up` should not return.
+    No exception can interrupt a wait inside third-party code, such as a queue's socket. So a thread checks the
+    deadline, and calls `give_up` with the cause; `give_up` should not return.
     """
 
     def __init__(self, give_up: Callable[[str], None]) -> None:
@@ -158,7 +158,7 @@ class Deadlines:
 
     @contextmanager
     def within(self, seconds: float, cause: Callable[[], str]) -> Iterator[None]:
-        """Give up unless the block ends in time. `cause` is called only then; it returns one line."""
+        """Call `give_up` unless the block ends within `seconds`. `cause` then returns the reason in one line."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._watch, name="dlobd-deadline", daemon=True)
             self._thread.start()

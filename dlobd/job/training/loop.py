@@ -1,7 +1,7 @@
 """The training loop of a rank: batches, steps, and the work between steps.
 
-    after a step            (chief) a checkpoint, if due
-    after an epoch          its mean loss; (chief) an evaluation, if due: the other ranks wait in their next step
+    after a step            the chief writes a checkpoint, if due
+    after an epoch          records the mean loss; the chief evaluates, if due, while other ranks wait in the next step
 
 All ranks take the same steps. Training ends with the first of these steps:
 
@@ -32,7 +32,7 @@ from dlobd.tracing.clock import monotonic_ns
 
 
 class Loop:
-    """Loop of a rank, with its model and step."""
+    """Training loop of a rank."""
 
     def __init__(
         self, tf: TensorFlow, job: Job, node: Node, step: Step, stop_vote: StopVote, model: Tensor, storage: Storage
@@ -54,7 +54,7 @@ class Loop:
     def run(self, incoming: Iterator[Batch]) -> dict[str, Any]:
         """Take all steps, and return the rank's report.
 
-        Raises RuntimeError: the input ended early; FloatingPointError: the loss is not finite.
+        Raises RuntimeError if the input ends early, FloatingPointError if the loss is not finite.
         """
         ended_by, ended_ns = "", 0
         while not ended_by:
@@ -79,9 +79,9 @@ class Loop:
         }
 
     def _take(self, incoming: Iterator[Batch]) -> str:
-        """Take a step; return the experiment's key (such as max_steps) that ends training with this step.
+        """Take a step; return the setting (such as max_steps) that ends training with this step, else an empty string.
 
-        The result is empty if another step follows, unless the evaluation after this step ends training."""
+        The evaluation after the step may also end training."""
         job, k = self._job, len(self._losses)
         batch = next(incoming, None)
         if batch is None:
@@ -100,7 +100,8 @@ class Loop:
         return "max_seconds" if stop else ""
 
     def _after_step(self, last: bool) -> bool:
-        """Return True if the ranks agree that the accuracy is reached. They do not vote after the last step."""
+        """Write a checkpoint and evaluate, if due. Return True if the ranks agree that the target accuracy is reached;
+        they do not vote after the last step."""
         job, taken = self._job, len(self._losses)
         if self._chief and job.checkpoint_every_steps and taken % job.checkpoint_every_steps == 0:
             checkpointing.checkpoint(self._tf, job, self._model, self._storage, taken)
@@ -120,7 +121,7 @@ class Loop:
 
 
 class StopVote:
-    """Vote of all ranks on the end of training, by their exchange. All ranks call it equally often."""
+    """Vote of all ranks on the end of training, through their exchange. All ranks must take part in each vote."""
 
     def __init__(self, tf: TensorFlow, job: Job, exchange: Exchange) -> None:
         self._tf = tf

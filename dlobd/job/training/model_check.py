@@ -1,7 +1,7 @@
-"""A check of a user's model in a separate process: it builds the model, and computes the gradients of a step.
+"""Checks a user's model in a separate process: builds the model, and computes the gradients of a step.
 
-`dlobd.run.own_model` starts it first in a run, with one JSON object on stdin. Each line on stdout is a JSON string, the
-next stage; the last line is the object `{"wrong": ...}` with one line of text, empty if there is no error.
+`dlobd.run.own_model` starts it at the start of a run, with a JSON object on stdin. Each line on stdout is a JSON string
+that names the next stage; the last line is the object `{"wrong": ...}` with an error message, or an empty string.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dlobd.job.launchers.imports import import_tensorflow
 from dlobd.network.exchanges.base import Tensor, TensorFlow
 from dlobd.user_file import MemberRef
 
-SAMPLES = 4  # size of the batch: a number that is unlikely to occur in the model
+SAMPLES = 4  # batch size: a number that is unlikely to be a size in the model
 
 
 def main() -> int:
@@ -57,9 +57,9 @@ def _stages(request: dict[str, Any]) -> Iterator[str]:
     tf.random.set_seed(request["seed"])
     built = build(shape, classes, request["seed"])
     if not isinstance(built, tf.Module):
-        raise _Wrong(f"model {model} gives an object of type {type(built).__name__}, and a tf.Module is needed")
+        raise _Wrong(f"model {model} returns an object of type {type(built).__name__}, and a tf.Module is needed")
     if not callable(built):
-        raise _Wrong(f"model {model} gives a tf.Module that cannot be called: it needs __call__(images, training)")
+        raise _Wrong(f"model {model} returns a tf.Module that cannot be called: it needs __call__(images, training)")
     if not built.trainable_variables:
         raise _Wrong(f"model {model} has no trainable variables")
     yield "calling the model"
@@ -67,7 +67,7 @@ def _stages(request: dict[str, Any]) -> Iterator[str]:
 
 
 def _step(tf: TensorFlow, model: Tensor, request: dict[str, Any], shape: tuple[int, ...], classes: int) -> None:
-    """Compile forward and backward as a step does, and forward for a batch of any size as the stored model does."""
+    """Compile forward and backward like a training step, and forward for a batch of any size like the stored model."""
     name, dataset = request["model"], request["dataset"]
 
     def logits_of(images: Tensor, training: bool) -> Tensor:
@@ -75,13 +75,13 @@ def _step(tf: TensorFlow, model: Tensor, request: dict[str, Any], shape: tuple[i
         needed = f"data set {dataset} has {classes} classes: {(SAMPLES, classes)} is needed"
         if not tf.is_tensor(logits):
             raise _Wrong(
-                f"model {name} gives an object of type {type(logits).__name__}, and a tensor of logits is needed"
+                f"model {name} returns an object of type {type(logits).__name__}, and a tensor of logits is needed"
             )
         if logits.shape.rank != 2 or logits.shape[1] != classes or logits.shape[0] not in (None, images.shape[0]):
             actual = tuple(logits.shape) if logits.shape.rank is not None else "unknown"
-            raise _Wrong(f"model {name} gives logits of shape {actual}, and {needed}")
+            raise _Wrong(f"model {name} returns logits of shape {actual}, and {needed}")
         if logits.dtype != tf.float32:
-            raise _Wrong(f"model {name} gives logits of {logits.dtype.name}, and float32 is needed")
+            raise _Wrong(f"model {name} returns logits of {logits.dtype.name}, and float32 is needed")
         return logits
 
     def forward_and_backward(images: Tensor, labels: Tensor) -> Tensor:

@@ -1,14 +1,14 @@
 """Losses, optimisers and schedules of the learning rate, and their contracts.
 
 A loss is a function of TensorFlow, logits and labels. It returns the mean over the batch as a scalar: all ranks have
-batches of one size, so the mean of their losses is the loss of the global batch.
+batches of equal size, so the mean of their losses is the loss of the global batch.
 
 An optimiser
-    1. is made once in each rank, inside the exchange's scope, after the model (`Make`). It then makes its state,
+    1. is made once in each rank, inside the exchange's scope, after the model (`Make`). It then creates its state:
        variables with equal values on all ranks;
     2. updates the variables (`apply`) from the gradients' means over all ranks, which are equal on all ranks and in the
-       order of the variables. `apply` is compiled as a part of the step, so it keeps no step number in Python: the
-       learning rate of the step is a tensor. The gradients already include weight decay (`dlobd.job.training.step`).
+       order of the variables. `apply` is compiled as a part of the step, so it must not count steps in Python: it gets
+       the learning rate of the step as a tensor. The gradients include weight decay (`dlobd.job.training.step`).
 
 A schedule is a function of TensorFlow, the job and the number of the step, from 0. The number is an int64 tensor, not a
 Python number: a schedule is compiled as a part of the step. Epochs are rounded down to steps, as in tf_cnn_benchmarks.
@@ -32,7 +32,7 @@ class Loss(Protocol):
 
 
 def softmax_cross_entropy(tf: TensorFlow, logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the cross-entropy of the softmax of the logits against the label."""
+    """Return the mean cross-entropy between the labels and the softmax of the logits."""
     return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
 
 
@@ -60,11 +60,10 @@ class Sgd:
 
 
 class Momentum:
-    """Momentum as in the heavy-ball method: velocity = momentum x velocity + gradient, variable -= learning rate x
-    velocity.
+    """Heavy-ball momentum: velocity = momentum x velocity + gradient, variable -= learning rate x velocity.
 
-    The velocity is defined as in TensorFlow. Caffe's velocity includes the learning rate, which is equivalent at a
-    constant rate."""
+    The velocity is defined as in TensorFlow. Caffe's velocity includes the learning rate; both definitions are
+    equivalent if the rate is constant."""
 
     def __init__(self, tf: TensorFlow, variables: Sequence[Tensor], job: Job) -> None:
         first = tf.VariableAggregation.ONLY_FIRST_REPLICA
@@ -97,15 +96,14 @@ def constant(tf: TensorFlow, job: Job, step: Tensor) -> Tensor:
 def step(tf: TensorFlow, job: Job, step: Tensor) -> Tensor:
     """Multiply the job's learning rate by learning_rate_decay_factor after every num_epochs_per_decay epochs.
 
-    It equals the schedule of tf_cnn_benchmarks with flags of these names; epochs count from the start, warm-up
-    included.
+    It equals the schedule of tf_cnn_benchmarks with flags of these names. Epochs count from the start of the warm-up.
     """
     decays = step // max(1, _steps(job, job.num_epochs_per_decay))
     return job.learning_rate * tf.pow(job.learning_rate_decay_factor, tf.cast(decays, tf.float32))
 
 
 def cosine(tf: TensorFlow, job: Job, step: Tensor) -> Tensor:
-    """Lower the job's learning rate to 0 at the end, by half a cosine that begins after the warm-up.
+    """Lower the job's learning rate along half a cosine, from the end of the warm-up to 0 at the end of training.
 
     Source: Loshchilov and Hutter, SGDR (2017), equation 5, without restarts and with 0 as the minimum.
     """
@@ -115,10 +113,10 @@ def cosine(tf: TensorFlow, job: Job, step: Tensor) -> Tensor:
 
 
 def learning_rate(tf: TensorFlow, job: Job, schedule: Schedule, step: Tensor) -> Tensor:
-    """Return the schedule's learning rate; during the warm-up, a linear rise to the job's learning rate.
+    """Return the schedule's learning rate; during the warm-up, raise it linearly to the job's learning rate.
 
-    Source: Goyal et al., Accurate, Large Minibatch SGD (2017), section 2.2. The first step has the first increment, not
-    0."""
+    Source: Goyal et al., Accurate, Large Minibatch SGD (2017), section 2.2. The rate of the first step is the first
+    increment, not 0."""
     scheduled = schedule(tf, job, step)
     warmup = _steps(job, job.warmup_epochs)
     if not warmup:

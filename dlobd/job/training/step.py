@@ -1,17 +1,17 @@
-"""A training step, by its parts.
+"""A training step. Its parts:
 
-    next batch              taken by the loop from `inputs`, outside of this module
-    forward and backward    logits, loss and gradients of this rank's batch, and its statistics if the model has any
+    next batch              the loop takes it from `inputs`, outside of this module
+    forward and backward    logits, loss and gradients of this rank's batch, and batch statistics if the model has any
     exchange                means over all ranks (`dlobd.network.exchanges`), all in one call. With `max_seconds` the
-                            call includes one more scalar: this rank's vote for the end
+                            call includes another scalar: this rank's vote for the end
     apply                   the update, equal on all ranks: it moves the statistics, and updates the variables
 
-With an exchange inside the step, the last three parts are compiled together, in one span, which is the collective. With
-an exchange outside, the step is a span with three inner spans: the parts around the exchange are compiled, and the span
-of the exchange, of layer channel, is the collective.
+With an exchange inside the step, the last three parts are compiled together, and their single span is the collective.
+With an exchange outside of the step, the step is a span with three inner spans: the parts around the exchange are
+compiled, and the span of the exchange, in layer channel, is the collective.
 
-An asynchronous exchange takes the gradients only. Loss and statistics then are this rank's own, and it applies the
-whole gradients of all ranks (`dlobd.network.exchanges.ps.exchange`).
+An asynchronous exchange takes only the gradients. Loss and statistics are then values of this rank, and the rank
+applies the sum of the gradients of all ranks (`dlobd.network.exchanges.ps.exchange`).
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from dlobd.network.exchanges.base import Exchange, Tensor, TensorFlow
 from dlobd.spans import SpanKind
 
 Compute = Callable[..., list[Tensor]]
-"""Function from images, labels and an optional vote to the means of loss and vote, or, with the exchange outside, to
-this rank's values for it."""
+"""Function of images, labels and an optional vote. With an exchange inside the step, it returns the means of loss and
+vote; with an exchange outside, this rank's values for the exchange."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Workload:
 
 
 class Update:
-    """The update of a rank; made inside the exchange's scope, after the optimiser, with its own step counter."""
+    """Update of a rank's variables and statistics. Made inside the exchange's scope, after the optimiser."""
 
     def __init__(self, tf: TensorFlow, job: Job, workload: Workload) -> None:
         self._tf = tf
@@ -52,7 +52,7 @@ class Update:
         self._workload = workload
         self._modules = following_batches(workload.model)
         first = tf.VariableAggregation.ONLY_FIRST_REPLICA
-        # a constant learning rate needs no counter, whose cost would be a large part of a small model's update
+        # a constant learning rate needs no step counter, which would take a large part of a small model's update
         self._counts = workload.schedule is not constant or job.warmup_epochs > 0
         self._step = tf.Variable(0, dtype=tf.int64, trainable=False, aggregation=first, name="step")
 
@@ -62,11 +62,11 @@ class Update:
         return 2 * len(self._modules)
 
     def take_statistics(self) -> list[Tensor]:
-        """Return mean and variance of this rank's batch for each module with statistics, in order."""
+        """Return mean and variance of this rank's batch for each module with moving statistics, in order."""
         return [tensor for module in self._modules for tensor in module.take_batch_statistics()]
 
     def apply(self, reduced: Sequence[Tensor]) -> None:
-        """Apply the means over the ranks, of statistics and then of gradients. To be compiled."""
+        """Apply the means over all ranks: of the statistics, then of the gradients. Call it in a compiled function."""
         statistics, gradients = reduced[: self.statistics], reduced[self.statistics :]
         for module, mean, variance in zip(self._modules, statistics[::2], statistics[1::2], strict=True):
             module.update_moving_statistics(mean, variance)
@@ -93,7 +93,7 @@ class Update:
 
 
 class Step:
-    """The steps of a rank; made inside the exchange's scope, after the model."""
+    """Steps of a rank. Made inside the exchange's scope, after the model."""
 
     def __init__(self, tf: TensorFlow, job: Job, workload: Workload, exchange: Exchange) -> None:
         self._tf = tf
@@ -108,9 +108,9 @@ class Step:
     def __call__(self, k: int, images: Tensor, labels: Tensor, stop: bool = False) -> tuple[float, bool]:
         """Take step number `k`, from 0; return the mean loss, and True if any rank votes for the end.
 
-        With an asynchronous exchange both values are those of this rank. `stop` is this rank's vote; it has no effect
-        without `max_seconds`. Raises FloatingPointError: the loss is not finite, on all ranks of a synchronous
-        exchange.
+        With an asynchronous exchange, both values cover only this rank. `stop` is this rank's vote; it has no effect
+        without `max_seconds`. Raises FloatingPointError if the loss is not finite; with a synchronous exchange, on all
+        ranks.
         """
         vote = (self._tf.constant(float(stop)),) if self._votes else ()
         loss, *votes = self._means(kinds.STEP if k else kinds.FIRST_STEP, k, images, labels, *vote)
@@ -140,14 +140,13 @@ class Step:
 
 
 def _reported(inputs: Sequence[Tensor]) -> int:
-    """Count the exchanged values for the loop: the loss, and the vote if the inputs contain a vote besides the
-    batch."""
+    """Return the number of exchanged values for the loop: 1 for the loss, 2 if the inputs contain a vote too."""
     return len(inputs) - 1
 
 
 def _compute_function(tf: TensorFlow, job: Job, workload: Workload, update: Update, exchange: Exchange) -> Compute:
-    """Compile forward and backward; with the exchange inside, the whole step."""
-    # AutoGraph would rewrite the functions' source, which costs the first step half a second of CPU time
+    """Compile forward and backward; with an exchange inside the step, compile the complete step."""
+    # AutoGraph would rewrite the functions' source, which takes 0.5 s of CPU time in the first step
     unconverted = tf.autograph.experimental.do_not_convert
     take_statistics, apply = unconverted(update.take_statistics), unconverted(update.apply)
 

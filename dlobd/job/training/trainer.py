@@ -1,8 +1,8 @@
-"""A rank: a synchronous data-parallel trainer, from top to bottom.
+"""Trains as one rank, data-parallel with the other ranks.
 
     import TensorFlow -> join the other ranks -> build -> steps -> (chief) save, read back, evaluate -> done-marker
 
-Every step is a collective of all ranks, and recorded as a collective (`step`), from which the attribution derives the
+With a synchronous exchange, every step is recorded as a collective of all ranks. From it, the attribution derives the
 waits of a rank for a slower rank.
 """
 
@@ -30,7 +30,7 @@ from dlobd.network.exchanges.base import Exchange, Settings
 _STACK = re.compile(
     r'Graph execution error|Detected at node|at org\.|at java|File "|\[Previous line repeated|\[\[\{\{node'
 )
-"""Beginnings of lines with TensorFlow's location in the graph, and with Java's location in its code."""
+"""Beginnings of message lines that only locate an error in TensorFlow's graph, or in Python or Java code."""
 
 
 def main(job: Job, node: Node) -> None:

@@ -1,2 +1,2 @@
-"""Recording of the user's own script: its driver, hooks around the functions that it calls, and Spark's worker daemons
-with these hooks."""
+"""Records the user's own script: runs it on the driver, with hooks around the functions that it calls, and on Spark's
+workers."""

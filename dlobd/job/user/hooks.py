@@ -2,7 +2,7 @@
 
 On the driver, from before the script's first line: imports, SparkContext, SparkSession, long calls into the JVM, and
 TensorFlowOnSpark's entry points. On executors, in the worker daemon: tasks of PySpark's workers, and
-TensorFlowOnSpark's tasks and feed. All other time belongs to the user, in one span `user code`.
+TensorFlowOnSpark's tasks and feed. All other time is in a span `user code`.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from dlobd.job.launchers.tfos_compat import STOCK_POLL_NS, Function, replace, ti
 from dlobd.tracing.clock import monotonic_ns
 
 LONG_CALL_NS = 1_000_000
-"""Shorter JVM calls are too frequent to record one span per call; their time counts as the calling code's."""
+"""Shortest JVM call with a span. Shorter calls are too frequent; their time counts as time of the calling code."""
 
 CHUNK = 64
-CHUNK_NS = 10_000_000  # limits of a chunk in items and time; a feed of single rows has one span per chunk
+CHUNK_NS = 10_000_000  # limits of a chunk in items and time; a feed of rows has one span per chunk
 
 DAEMONS = {"tfos": "dlobd.job.user.daemon", "tfos-stock": "dlobd.job.user.stock_daemon"}
-"""Mapping from launcher to the worker daemon with its hooks."""
+"""Module of the worker daemon with hooks, by launcher."""
 
 
 def prepare_driver(launcher: str) -> None:
-    """Prepare the driver's Python for launcher `tfos` or `tfos-stock`. It imports no package."""
+    """Install the hooks in the driver's Python, for launcher `tfos` or `tfos-stock`, without importing a package."""
     tfos_compat.provide_pkg_resources()
     on_import("pyspark", kinds.IMPORT_PYSPARK, _record_pyspark)
     on_import("tensorflow", kinds.IMPORT_TENSORFLOW)
@@ -46,7 +46,7 @@ def prepare_driver(launcher: str) -> None:
 
 
 def prepare_daemon(launcher: str) -> None:
-    """Prepare the worker daemon, and so every Python worker that it forks."""
+    """Install the hooks in the worker daemon, and so in every Python worker that it forks."""
     on_import("pyspark.worker", kinds.IMPORT_PYSPARK_WORKER, _record_worker)
     on_import("tensorflow", kinds.IMPORT_TENSORFLOW)
     if launcher == "tfos":
@@ -61,8 +61,7 @@ def prepare_daemon(launcher: str) -> None:
 
 
 class _Wait:
-    """Flag of the driver, True inside a recorded wait: calls into the JVM then count as part of the wait, not as
-    work."""
+    """Flag of the driver, True inside a recorded wait: JVM calls are then part of the wait, and get no spans."""
 
     active = False
 
@@ -183,7 +182,7 @@ def _wait(original: Function, *args: object, **kwargs: object) -> object:
 
 
 class _StartedBy:
-    """Process ID of this executor's start task; a trainer in another process is its fork."""
+    """Process ID of this executor's start task. A trainer with another process ID is a fork of the start task."""
 
     pid = 0
 
@@ -219,7 +218,7 @@ class UserFeedTask(FeedTask):
     """Feeding of one partition, for training or for inference."""
 
     def _timed(self, blocks: Iterator[Any]) -> Iterator[Any]:
-        """Yield the rows like FeedTask, but with spans per chunk: rows are too frequent for two spans per row."""
+        """Yield the rows like FeedTask, but with two spans per chunk: rows are too frequent for two spans per row."""
         count = 0
         while True:
             with tracing.span(kinds.READ_ROWS):
@@ -264,7 +263,7 @@ def _record_worker(worker: Any) -> None:
     worker.read_command = timed(kinds.UNPICKLE_FUNCTION)(worker.read_command)
     original = getattr(worker, "capture_outputs", None)
     if original is None:
-        return  # another version of PySpark: the time counts as the task's
+        return  # another version of PySpark: the time counts as time of the task
 
     @contextmanager
     def capture_outputs() -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""The driver of a user's script: it installs the hooks, and then runs the script like Python."""
+"""Runs a user's script on the driver: installs the hooks, and then runs the script like Python."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ def _run(script: str, arguments: list[str]) -> str | int | None:
 
 
 def _status_error() -> str | None:
-    """Return the cause of a failed start job, which TensorFlowOnSpark does not print."""
+    """Return the error of a failed start job, which TensorFlowOnSpark does not print; None if there is no error."""
     cluster = sys.modules.get("tensorflowonspark.TFCluster")
     error = getattr(cluster, "tf_status", {}).get("error")
     return (_task_error(error) or error.splitlines()[0]) if error else None
 
 
 def _task_error(text: str) -> str | None:
-    """Return the last line of a failed task's Python traceback in Spark's message."""
+    """Return the error line of a failed task's Python traceback in Spark's message; None without a traceback."""
     _, separator, rest = text.rpartition("Traceback (most recent call last):")
     if not separator:
         return None
