@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dlobd.attribution.attribute import attribute
-from dlobd.bundle import store
+from dlobd.bundle import files, store
 from dlobd.bundle.store import Bundle
 from dlobd.evidence.evidence import Evidence
 from dlobd.experiment.files import key
@@ -20,7 +20,7 @@ from dlobd.schema import Attribution, Trace
 from dlobd.timeline.assemble import assemble
 
 DATA = Path(__file__).parent / "data"
-NAMES = ("killed-trainer", "native-run", "own-run", "quick-run", "sampled-run", "seen-run")
+NAMES = ("killed-trainer", "native-run", "own-run", "quick-run")
 RUN_ID = "20260102T030405Z-0a1b"
 
 
@@ -29,12 +29,19 @@ def copy_of(name: str, directory: Path) -> Path:
     return Path(shutil.copytree(DATA / name, directory / RUN_ID))
 
 
+def note_sizes(path: Path) -> None:
+    """Note the sizes of the files of an edited bundle as those at collection."""
+    collected = path / files.COLLECTED
+    noted = json.loads(collected.read_text())
+    noted["files"] = {name: (path / name).stat().st_size for name in noted["files"] if (path / name).is_file()}
+    collected.write_text(json.dumps(noted))
+
+
 def recomputed(bundle: Bundle, chosen: Any = None) -> dict[str, Any]:
     """Compute run.json of a copied bundle anew, for another experiment if given; store, seal and return it."""
     run = bundle.read_json()
     chosen = chosen or from_dict(run["configuration"])
-    metrics = {name: run["metrics"][name] for name in ("staged_bytes", "daemons_bytes", "executor_peak_bytes")}
-    (bundle.evidence / "collected.json").write_text(json.dumps({"missing": [], "metrics": metrics}))
+    note_sizes(bundle.path)
     run |= {"configuration": dataclasses.asdict(chosen), "experiment_key": key(chosen), "metrics": {}}
     run = json.loads(json.dumps(run | record.computed(bundle, chosen).to_json()))
     store.validate(run, "test")

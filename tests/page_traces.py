@@ -16,7 +16,6 @@ from dlobd.schema import MAIN_LANE, Attribution, Process, Span, Trace
 from dlobd.spans import SPANS
 
 DATA = Path(__file__).parent / "data"
-CAPTURES = ("seen-run", "sampled-run", "quick-run", "killed-trainer", "native-run", "own-run")
 
 HOSTILE = (
     "<script>document.title = 'broken'</script>",

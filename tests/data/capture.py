@@ -1,9 +1,9 @@
 """Reduce the bundle of a run to the evidence that dlobd reads, without the paths and names of the machine that made it.
 
-    python tests/data/capture.py BUNDLE TARGET
+    python tests/data/capture.py BUNDLE TARGET [LEFT_OUT...]
 
 Log lines stay unchanged. Lines of loggers that dlobd does not read, such as the web server's, are left out, and so are
-lines that are no log events. TARGET is a bundle with its own hashes.
+lines that are no log events. Files named in LEFT_OUT are left out, too. TARGET is a bundle with its own hashes.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ import json
 import re
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import dlobd
+from dlobd import paths
 from dlobd.bundle.store import Bundle
 from dlobd.evidence import log4j
 from dlobd.experiment import own_job
@@ -33,6 +35,8 @@ KEEP = (
     "evidence/noise.json",
     "evidence/span_cost.json",
     "evidence/page_cache.json",
+    "evidence/environment_cache.json",
+    "evidence/daemons.json",
     "evidence/nm-containers.json",
     "evidence/rm-app.json",
     "evidence/collected.json",
@@ -44,6 +48,7 @@ KEEP = (
     "logs/daemons/nodemanager-[0-9].log",
     "logs/daemons/namenode.log",
     "logs/daemons/namenode-audit.log",
+    "logs/daemons/datanode-[0-9].log",
     "logs/daemons/datanode-[0-9]-clienttrace.log",
     "logs/containers/*/stderr",
     "logs/containers/*/jvm.log",
@@ -66,13 +71,14 @@ SETTINGS, READ_SETTINGS = "SparkListenerEnvironmentUpdate", ("yarn.resourcemanag
 JVM_MARKS = re.compile(r"\] Using|Create VM|Pause|gc,heap,exit")
 
 
-def main(source: Path, target: Path) -> None:
+def main(source: Path, target: Path, left_out: Sequence[str]) -> None:
     """Write the reduced bundle; it replaces an existing bundle."""
     shutil.rmtree(target, ignore_errors=True)
     names = _Names(source)
     for pattern in KEEP:
         for path in sorted(source.glob(pattern)):
-            name = str(path.relative_to(source))
+            if (name := str(path.relative_to(source))) in left_out:
+                continue
             lines = path.read_text(errors="replace").splitlines(keepends=True)
             _write(target / name, names.hide("".join(_reduced(line) for line in lines if _is_read(name, line))))
     _write_sizes(target)
@@ -130,6 +136,7 @@ class _Names:
         checkout = Path(dlobd.__file__).resolve().parents[1]
         self._changes = (
             (re.escape(str(checkout)), "/opt/dlobd"),
+            (re.escape(str(paths.cache_dir())), "/var/cache/dlobd"),
             (rf"/user/{user}\b", "/user/dlobd"),
             (rf"ugi={user}\b", "ugi=dlobd"),
             (rf"usercache/{user}\b", "usercache/dlobd"),
@@ -152,4 +159,4 @@ def _write(path: Path, text: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])

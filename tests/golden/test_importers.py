@@ -66,8 +66,7 @@ def _refresh(bundle: Bundle) -> None:
     """Makes the figures in a capture's run.json those of the importers of now; what was measured stays as it is."""
     run = bundle.read_json()
     found = record.computed(bundle, own_job.from_dict(run["configuration"])).to_json()
-    # captures have no collected.json, which is where some metrics come from
-    bundle.write(run | found | {"metrics": run["metrics"] | found["metrics"]})
+    bundle.write(run | found)
     bundle.seal()
 
 

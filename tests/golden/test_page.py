@@ -17,7 +17,7 @@ from tests.page_traces import sums
 
 DATA = Path(__file__).parents[1] / "data"
 GOLDEN = Path(__file__).parent / "page.txt"
-RUN = "sampled-run"
+RUN = "quick-run"
 
 
 def as_text(found: dict[str, Any]) -> str:

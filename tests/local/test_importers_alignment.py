@@ -22,6 +22,7 @@ from dlobd.recompute import computed as record
 from dlobd.run import run_record as run_records
 from dlobd.schema import Attribution, ClockAnchor, Process, Span
 from dlobd.timeline.assemble import assemble, reversed_waits
+from tests.captured import note_sizes
 
 QUICK_RUN = Path(__file__).parents[1] / "data" / "quick-run"
 HOUR_NS = 3_600_000_000_000
@@ -45,6 +46,7 @@ def reboot(bundle: Path, container: str, shown: Clock, domain: str = OTHER) -> N
     logs = bundle / "logs" / "containers" / container
     (logs / "stderr").write_text(re.sub(r"(?m)^()(\d{6,})( \d{4}-)", other, (logs / "stderr").read_text()))
     (logs / "jvm.log").write_text(re.sub(r"(?m)^(\[)(\d+)(ns\])", other, (logs / "jvm.log").read_text()))
+    note_sizes(bundle)
 
 
 def ahead(by_ns: int) -> Clock:
@@ -78,6 +80,7 @@ def exchange(bundle: Path, container: str, shown: Clock, told: Clock | None = No
                     "received_a_ns": clock(back_ns),
                 }
                 file.write(json.dumps(line) + "\n")
+    note_sizes(bundle)
 
 
 def window_of(bundle: Path) -> dict[str, Any]:

@@ -88,7 +88,7 @@ def test_a_missed_target_is_aborted(tmp_path: Path) -> None:
 
 def test_without_a_target_a_good_run_is_a_success(tmp_path: Path) -> None:
     log = tmp_path / "run.log"
-    assert cli.main(["export", str(DATA / "seen-run"), "--format", "mlperf-log", "-o", str(log)]) == 0
+    assert cli.main(["export", str(DATA / "quick-run"), "--format", "mlperf-log", "-o", str(log)]) == 0
     assert complies(log)
     events = told(log)
     assert events[-1]["metadata"]["status"] == "success"
@@ -134,7 +134,7 @@ def test_a_mutilated_log_does_not_comply(mutilate: Any, tmp_path: Path) -> None:
     [
         ("own-run", "is of your own script: dlobd does not know its epochs. Next: export another"),
         (
-            "quick-run",
+            "killed-trainer",
             "has no evaluated epoch: there is no accuracy to log. Next: dlobd run softmax-mnist-quick --set ",
         ),
     ],

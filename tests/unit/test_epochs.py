@@ -54,8 +54,17 @@ def test_epochs_without_evaluation_are_null(tmp_path: Path) -> None:
     assert second.test_accuracy == 0.75
     assert (last.test_accuracy, last.test_samples) == (0.83, 2000)
     assert last.known_ns == bundle.read().event_ns("evaluated")
-    for run in ("quick-run", "killed-trainer", "own-run"):
-        assert epochs(Evidence(DATA / run)) == ()
+    done = sum(line.get("n") == "epoch done" for line in lines(DATA / "killed-trainer"))
+    assert [epoch.test_accuracy for epoch in epochs(Evidence(DATA / "killed-trainer"))] == [None] * done
+    assert epochs(Evidence(DATA / "own-run")) == ()
+
+
+def test_the_stored_model_is_the_evaluation_of_the_only_epoch() -> None:
+    (epoch,) = epochs(Evidence(DATA / "quick-run"))
+    chief = json.loads(json.loads((DATA / "quick-run" / "evidence" / "markers.json").read_text())["rank-0.json"])
+    assert epoch.epoch == 1
+    assert {"samples": epoch.test_samples, "accuracy": epoch.test_accuracy} == chief["test"]
+    assert epoch.loss == pytest.approx(np.mean(chief["losses"]), rel=1e-6)
 
 
 def test_the_stored_model_is_no_epochs_where_training_went_on(tmp_path: Path) -> None:
@@ -71,9 +80,11 @@ def test_first_touch_is_the_first_open_of_a_training_file(tmp_path: Path) -> Non
 
     def lines(run: Path, name: str, wanted: str) -> list[int]:
         texts = [path.read_text().splitlines() for path in run.rglob(name)]
-        return [int(line.split()[0]) for text in texts for line in text if wanted in line and "/train/part" in line]
+        times = [int(line.split()[0]) for text in texts for line in text if wanted in line and "/train/part" in line]
+        return [at_ns for at_ns in times if at_ns >= begin_ns]  # without the preparation before the window
 
     run = marked("quick-run", tmp_path).path
+    begin_ns = json.loads((run / "evidence" / "window.json").read_text())["exec_ns"]
     opened, turned = lines(run, "namenode-audit.log", "cmd=open"), lines(run, "stderr", "input split: ")
     found = first_touch(Evidence(run))
     assert (found.at_ns, found.source, found.resolution_ns) == (min(opened), "NN audit log", 1_000)
@@ -148,10 +159,12 @@ def lines(run: Path) -> list[dict[str, object]]:
 def test_a_real_run_against_the_published_formulas(run: str) -> None:
     """Of the steps after ten: mean, standard error and jitter of `get_perf_timing`; a step's time is from the step
     before, or from the checkpoint in between."""
-    begins = {line["i"]: line for line in lines(DATA / run) if line["k"] == "b"}
-    ends = {line["i"]: line["t"] for line in lines(DATA / run) if line["k"] == "e"}
-    steps = [(b["t"], ends[i]) for i, b in begins.items() if b["n"] in ("step", "first step")]
-    checkpoints = [(b["t"], ends[i]) for i, b in begins.items() if b["n"] == "checkpoint"]
+    chief = lines(DATA / run)
+    ends = {line["i"]: line["t"] for line in chief if line["k"] == "e"}
+    ends |= {line["i"]: line["t"] + line["d"] for line in chief if line["k"] == "s"}
+    spans = [(line["n"], line["t"], ends[line["i"]]) for line in chief if line["k"] in "bs"]
+    steps = [(start, end) for name, start, end in spans if name in ("step", "first step")]
+    checkpoints = [(start, end) for name, start, end in spans if name == "checkpoint"]
     assert len(steps) == 30
     assert len(checkpoints) == 2
     times = []

@@ -28,6 +28,7 @@ from dlobd.timeline import jvm
 from dlobd.timeline.assemble import _Waits, assemble
 from dlobd.timeline.builder import LaneBuilder
 from dlobd.timeline.ranks import Rank, last_executor
+from tests.captured import note_sizes
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -161,14 +162,26 @@ def test_a_trainer_that_its_task_left_behind_is_in_no_task(begins_ns: int, paren
 
 
 QUICK = Path(__file__).parents[1] / "data" / "quick-run"
-AM, EXECUTOR_1, EXECUTOR_2 = (f"containers/container_1795263978565_0001_01_00000{n}/stderr" for n in (1, 2, 3))
-RM, NM = "daemons/resourcemanager.log", "daemons/nodemanager-0.log"
+
+
+def line_with(bundle: Path, log: str, *words: str) -> LogLine:
+    return next(line for line in read(bundle / "logs" / log) if all(word in line.message for word in words))
+
+
+AM, *EXECUTORS = (str(path.relative_to(QUICK / "logs")) for path in sorted(QUICK.rglob("stderr")))
+RM = "daemons/resourcemanager.log"
+STARTED = re.compile(r"Start request for container\S+_000003")
+(NM,) = (f"daemons/{path.name}" for path in QUICK.rglob("nodemanager-?.log") if STARTED.search(path.read_text()))
+LAST = max(EXECUTORS, key=lambda log: line_with(QUICK, log, "Finished task", "stage 2.0").at_ns)
+(READER,) = (log for log in EXECUTORS if "train/part-00001.tfrecord" in (QUICK / "logs" / log).read_text())
 STALL_NS = 2_000_000_000
 UNCERTAIN_NS = 10_000
 """The uncertainty of timestamps in two logs."""
 
 _LOG = re.compile(r"^(\d{6,}) (\d{4}-\S+)", re.MULTILINE)
 _JVM = re.compile(r"^\[(\d+)ns\]", re.MULTILINE)
+_LOG4J = re.compile(r"^(\d{4}-\S+)Z(?= \S+ INFO )", re.MULTILINE)
+"""Lines of Log4j about itself have the wall time only."""
 _TRACED = re.compile(r"^(\d{6,})( \d{4}-.*duration\(ns\): )(\d+)", re.MULTILINE)
 
 
@@ -185,11 +198,20 @@ def stalled(source: Path, directory: Path, at_ns: int, by_ns: int, but: Collecti
     def later(ns: int) -> int:
         return ns + by_ns if ns >= at_ns else ns
 
+    anchor = json.loads((bundle / "evidence" / "window.json").read_text())["anchors"][0]
+
+    def later_date(date: str) -> str:
+        wall_ns = int(datetime.fromisoformat(f"{date[:26]}+00:00").timestamp() * 1e6) * 1000
+        ns = wall_ns - anchor["wall_ns"] + anchor["monotonic_ns"]
+        moved = datetime.fromisoformat(date[:26]) + timedelta(microseconds=(later(ns) - ns) / 1000)
+        return f"{moved.isoformat(timespec='microseconds')}{date[26:]}Z"
+
     still = [path for path in bundle.rglob("*") if path.relative_to(bundle) not in but]
     for path in [path for path in still if path.suffix == ".log" or path.name.endswith("stderr")]:
         text = path.read_text()
         text = _TRACED.sub(lambda m: f"{m[1]}{m[2]}{_longer(int(m[1]) - int(m[3]), int(m[3]), later)}", text)
         text = _LOG.sub(lambda m: _stamp(int(m[1]), m[2], later), text)
+        text = _LOG4J.sub(lambda m: later_date(m[1]), text)
         path.write_text(_JVM.sub(lambda m: f"[{later(int(m[1]))}ns]", text))
     for path in [path for path in still if path.name.startswith("spans-")]:
         lines = [_line(json.loads(line), later) for line in path.read_text().splitlines()]
@@ -198,6 +220,7 @@ def stalled(source: Path, directory: Path, at_ns: int, by_ns: int, but: Collecti
     values = json.loads(window.read_text())
     values |= {key: later(values[key]) for key in ("exec_ns", "started_ns", "exit_ns")}
     window.write_text(json.dumps(values))
+    note_sizes(bundle)
     return bundle
 
 
@@ -222,10 +245,6 @@ def _line(line: dict[str, Any], later: Callable[[int], int]) -> dict[str, Any]:
     return line
 
 
-def line_with(bundle: Path, log: str, *words: str) -> LogLine:
-    return next(line for line in read(bundle / "logs" / log) if all(word in line.message for word in words))
-
-
 def layers(found: Attribution) -> Counter[str]:
     return Counter({layer.layer: layer.ns for layer in found.layers}, unattributed=found.unattributed_ns)
 
@@ -243,7 +262,7 @@ CASES = {
     "the ApplicationMaster asks late": (RM, ("_000003 Container Transitioned", "to ALLOCATED"), "spark"),
     "the ApplicationMaster launches late": (RM, ("_000003 Container Transitioned", "to ACQUIRED"), "spark"),
     "the NodeManager starts late": (NM, ("Start request for container", "_000003"), "yarn"),
-    "an executor reports its last task late": (EXECUTOR_1, ("Finished task", "stage 2.0"), "spark"),
+    "an executor reports the last task late": (LAST, ("Finished task", "stage 2.0"), "spark"),
 }
 
 
@@ -262,17 +281,17 @@ def test_a_stall_belongs_to_the_layer_at_work(case: str, tmp_path: Path) -> None
 
 def test_a_feed_ends_with_sparks_tasks(tmp_path: Path) -> None:
     """From the end of the trainers on, the job waits for Spark."""
-    by_ns = 5_000_000_000
     ranks = {
         path.relative_to(QUICK)
         for path in QUICK.rglob("spans-*.jsonl")
         if any(f'"role":"{role}"' in path.read_text() for role in ("chief", "worker"))
     }
     assert len(ranks) == 2
-    done_ns = max(line_with(QUICK, log, "Finished task", "stage 1.0").at_ns for log in (EXECUTOR_1, EXECUTOR_2))
+    done_ns = max(line_with(QUICK, log, "Finished task", "stage 1.0").at_ns for log in EXECUTORS)
     before = assemble(Evidence(QUICK))
+    ended_ns = max(span.end_ns for span in before.spans if span.lane.startswith("rank-") and "done-marker" in span.name)
+    by_ns = ended_ns - done_ns + 2_000_000_000
     trace = assemble(Evidence(stalled(QUICK, tmp_path, done_ns + 1000, by_ns, but=ranks)))
-    ended_ns = max(span.end_ns for span in trace.spans if span.lane.startswith("rank-") and "done-marker" in span.name)
     (feed,) = [span for span in trace.spans if span.name == "feed job"]
     late_ns = feed.end_ns - ended_ns
     assert late_ns > 1_000_000_000
@@ -288,8 +307,8 @@ def test_a_feed_ends_with_sparks_tasks(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("log", "words", "after_ns"),
     [
-        (EXECUTOR_2, ("input split",), 1000),
-        ("daemons/namenode-audit.log", ("cmd=open", "part-00001.tfrecord"), 1000),
+        (READER, ("input split",), 1000),
+        ("daemons/namenode-audit.log", ("cmd=open", "part-00001.tfrecord", "proto=rpc"), 1000),
         ("daemons/datanode-0-clienttrace.log", ("HDFS_READ",), -1000),
     ],
     ids=["before the NameNode answers", "before the DataNode accepts", "while the DataNode sends"],
@@ -305,7 +324,8 @@ def test_the_bound_of_an_input_holds_a_slow_hdfs(
         {i.lane: i.hi_ns for i in assemble(Evidence(bundle)).intervals if i.name == "read input"}
         for bundle in (QUICK, stalled(QUICK, tmp_path, at_ns, STALL_NS))
     ]
-    assert by_lane[1]["executor-2"] - by_lane[0]["executor-2"] == pytest.approx(STALL_NS, abs=UNCERTAIN_NS)
+    lane = f"executor-{EXECUTORS.index(READER) + 1}"
+    assert by_lane[1][lane] - by_lane[0][lane] == pytest.approx(STALL_NS, abs=UNCERTAIN_NS)
 
 
 def _trace_of(blocks: set[str]) -> tuple[str, tuple[str, ...]]:

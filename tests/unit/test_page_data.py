@@ -21,10 +21,11 @@ from dlobd.report.page.timeline import MOST_SLICES, timeline
 from dlobd.report.summary import summary
 from dlobd.spans import INSTANTS
 from tests import records
-from tests.page_traces import CAPTURES, DATA, copied, finding, long_run, long_trace, sums
+from tests.captured import NAMES
+from tests.page_traces import DATA, copied, finding, long_run, long_trace, sums
 
 
-@pytest.fixture(scope="module", params=CAPTURES)
+@pytest.fixture(scope="module", params=NAMES)
 def captured(request: pytest.FixtureRequest) -> Source:
     return source(Bundle(DATA / request.param))
 

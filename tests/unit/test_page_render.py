@@ -17,7 +17,8 @@ from dlobd.report.page.data import document
 from dlobd.report.page.render import SCRIPTS, embedded, render
 from dlobd.report.page.source import Source, source
 from tests import records
-from tests.page_traces import CAPTURES, DATA, HOSTILE, copied, hostile, long_run
+from tests.captured import NAMES
+from tests.page_traces import DATA, HOSTILE, copied, hostile, long_run
 
 LIMIT = 2_000_000
 
@@ -34,7 +35,7 @@ def _data(page: str) -> Any:
     return json.loads(found[1])
 
 
-@pytest.mark.parametrize("name", CAPTURES)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_page_is_one_small_file_that_loads_nothing(name: str) -> None:
     page = _page(name)
     assert len(page.encode()) <= LIMIT
@@ -60,13 +61,13 @@ def test_the_policy_allows_the_pages_own_scripts_and_nothing_else() -> None:
 
 
 def test_data_is_embedded_as_given() -> None:
-    given = document([source(Bundle(DATA / "seen-run"))])
+    given = document([source(Bundle(DATA / "quick-run"))])
     assert _data(render(given)) == json.loads(json.dumps(given))
     assert embedded({"a": [float("nan"), (float("inf"), 1)]}) == '{"a":["nan",["inf",1]]}'
 
 
 def test_hostile_names_cannot_end_the_block(tmp_path: Path) -> None:
-    bundle = copied("seen-run", tmp_path, hostile)
+    bundle = copied("quick-run", tmp_path, hostile)
     page = render(document([source(bundle)]))
     found = re.search(r'id="data">(.*?)</script>', page, re.DOTALL)
     assert found

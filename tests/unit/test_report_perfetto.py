@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,8 @@ from dlobd.schema import Event, Process, Trace
 from dlobd.timeline.assemble import assemble
 from tests.samples import host, sample
 from tests.strategies import span, traces
+
+RUN = Path(__file__).parents[1] / "data" / "quick-run"
 
 
 def check(document: dict[str, Any]) -> None:
@@ -198,15 +201,17 @@ def test_the_last_to_enter_a_collective_releases_the_others() -> None:
 
 
 def test_arrows_of_a_real_run() -> None:
-    evidence = assemble(Evidence(Path(__file__).parents[1] / "data" / "quick-run"))
+    evidence = assemble(Evidence(RUN))
     check(trace_events(evidence))
     found = {
         (release.wait.span.lane, release.wait.span.name): (release.by.span.lane, release.by.span.name)
         for release in releases(evidence, arranged(evidence))
     }
     assert found["client", "wait for spark-submit"] == ("driver", "JVM process exits")
-    assert found["driver", "wait for executors"] == ("executor-2", "executor registers")
-    assert found["driver", "await trainers"] == ("rank-0", "sleep before closing again")
+    log = (RUN / "logs" / "driver.stderr").read_text()
+    last = re.findall(r": Registered executor .* with ID (\d)", log)[-1]
+    assert found["driver", "wait for executors"] == (f"executor-{last}", "executor asks to be registered")
+    assert found["driver", "await trainers"] == ("rank-0", "trainer process")
     assert found["executor-1", "await reservations"] == ("executor-2", "register reservation")
 
 

@@ -205,7 +205,7 @@ def test_the_users_own_job_repeats_all_of_its_points() -> None:
 def test_a_planted_wrong_layer_fails_the_self_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A call of the NameNode in a captured run serves as the delay. The right breakdown finds it. With the
     layers of the spans exchanged, the breakdown is wrong, and the run is not repeated."""
-    bundle = Path(__file__).parents[1] / "data" / "seen-run"
+    bundle = Path(__file__).parents[1] / "data" / "quick-run"
     plan = plans.Plan("feed", 0, (), {"hdfs/staging": [0.01]})
     calls = runs.rpc_calls(plan, bundle, POINTS["hdfs/staging"])
     assert calls

@@ -12,16 +12,15 @@ import pytest
 
 from dlobd import spans as kinds
 from dlobd.bundle import files
-from dlobd.bundle.store import Bundle, NotCollected
+from dlobd.bundle.store import Bundle
 from dlobd.errors import BundleError
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected import kinds as source_kinds
 from dlobd.evidence.expected.search import missing
-from dlobd.evidence.recorder import read
 from dlobd.experiment.own_job import from_dict
 from dlobd.layers import UNATTRIBUTED
 from dlobd.recompute import computed as record
-from tests.captured import DATA, Captured, copy_of
+from tests.captured import DATA, Captured, copy_of, note_sizes
 
 RUNS = ("quick-run", "own-run", "native-run", "killed-trainer")
 SMALL = 0.01
@@ -31,11 +30,10 @@ UNREADABLE = (files.WINDOW, files.JOB)
 """Without these nothing is computed, and one line says so."""
 
 EXTRA = """
-evidence/daemons.json evidence/hosts.json evidence/rm-attempts.json evidence/nm-containers.json evidence/model.py
-evidence/client-interfaces.json evidence/span_cost.json evidence/noise.json evidence/page_cache.json
-evidence/resources.jsonl logs/generation/logs/driver.stderr logs/containers/container_1_0001_01_000001/stdout
+evidence/hosts.json evidence/rm-attempts.json evidence/model.py evidence/client-interfaces.json
+logs/generation/logs/driver.stderr logs/containers/container_1_0001_01_000001/stdout
 logs/containers/executor_0/stderr logs/containers/container_1_0001_01_000001/launch_container.sh
-logs/daemons/datanode-0.log logs/daemons/resourcemanager-audit.log logs/daemons/spark-master.log
+logs/daemons/resourcemanager-audit.log logs/daemons/spark-master.log
 """
 """What bundles have besides what was captured."""
 
@@ -47,59 +45,6 @@ def sources(run: str) -> list[str]:
 
 
 EACH = [pytest.param(run, name, id=f"{run}:{name}") for run in RUNS for name in sources(run)]
-
-
-def copied(run: str, directory: Path) -> Path:
-    """Copy a captured bundle and add parents of processes and an inventory."""
-    path = copy_of(run, directory)
-    for each in sorted((path / "spans").iterdir()):
-        _introduce(sorted(each.glob("*.jsonl")), path)
-    absent = NotCollected("event log: not captured", files.EVENT_LOG)
-    has_log = (path / files.EVENT_LOG).exists() or run == "native-run"
-    Bundle(path).note_collected([] if has_log else [absent], {})
-    return path
-
-
-def _introduce(span_files: list[Path], bundle: Path) -> None:
-    """Write `parent` into the processes of a directory, and the pids of children into their parents."""
-    driver = json.loads(next((bundle / "spans" / "driver").iterdir()).read_text().splitlines()[0])["pid"]
-    known = {path: json.loads(path.read_text().splitlines()[0]) for path in span_files}
-    processes = {path: process for path in span_files if (process := read(path))}
-    daemons = [path for path in span_files if known[path]["role"] == "python-worker" and not known[path]["forked"]]
-    for path, process in sorted(processes.items(), key=lambda item: item[1].opened_ns):
-        own = known[path]
-        parent = driver
-        if own["forked"] and process.process.role == "python-worker":
-            above = max((d for d in daemons if processes[d].opened_ns < process.opened_ns), key=_opened(processes))
-            parent = known[above]["pid"]
-            forked = {"k": "i", "n": kinds.WORKER_FORKED, "t": process.opened_ns, "a": {"pid": own["pid"]}}
-            with above.open("a") as file:
-                file.write(json.dumps(forked) + "\n")
-        elif own["forked"]:
-            above = next(p for p in span_files if processes[p].named(kinds.FORK_TRAINER))
-            parent = known[above]["pid"]
-            _add_pid(above, own["pid"])
-        lines = path.read_text().splitlines(keepends=True)
-        path.write_text("".join(_with_parent(line, parent) for line in lines))
-
-
-def _opened(processes: dict[Path, Any]) -> Any:
-    return lambda path: processes[path].opened_ns
-
-
-def _with_parent(line: str, parent: int) -> str:
-    return line.replace('"start_ns"', f'"parent":{parent},"start_ns"', 1) if line.startswith('{"k":"process"') else line
-
-
-def _add_pid(path: Path, pid: int) -> None:
-    """Write the pid of a trainer into the span that forked it."""
-    lines = path.read_text().splitlines(keepends=True)
-    path.write_text(
-        "".join(
-            line.replace('"i":', f'"a":{{"pid":{pid}}},"i":', 1) if f'"n":"{kinds.FORK_TRAINER}"' in line else line
-            for line in lines
-        )
-    )
 
 
 def computed(path: Path, run: str) -> dict[str, Any]:
@@ -131,7 +76,7 @@ def claims_nothing(found: dict[str, Any], before: dict[str, Any]) -> None:
 @pytest.mark.parametrize("run", RUNS)
 def test_a_whole_bundle_lacks_nothing(run: str, tmp_path: Path) -> None:
     assert missing_lines(Captured.computed(run)) == []
-    found = computed(copied(run, tmp_path), run)
+    found = computed(copy_of(run, tmp_path), run)
     assert missing_lines(found) == []
     assert (found["status"], found["reason"]) == (Captured.computed(run)["status"], Captured.computed(run)["reason"])
     assert not any(row["inside"] == UNATTRIBUTED for row in found["not_measured"])
@@ -139,7 +84,7 @@ def test_a_whole_bundle_lacks_nothing(run: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("run", "name"), EACH)
 def test_each_file_that_is_deleted_is_missed(run: str, name: str, tmp_path: Path) -> None:
-    path = copied(run, tmp_path)
+    path = copy_of(run, tmp_path)
     (path / name).unlink()
     if name in UNREADABLE:
         with pytest.raises(BundleError, match=r"has no (window|evidence/job\.json)"):
@@ -162,8 +107,16 @@ def test_each_file_that_is_deleted_is_missed(run: str, name: str, tmp_path: Path
         assert (found["status"], found["reason"]) == ("ok", None)
 
 
-BY_INVENTORY_ALONE = {("own-run", "logs/daemons/datanode-1-clienttrace.log"), ("quick-run", "evidence/collected.json")}
-"""What nothing else in these bundles tells of. Without a list of daemons the last DataNode is not known to be one."""
+BY_INVENTORY_ALONE = (
+    files.DAEMONS,
+    files.ENVIRONMENT_CACHE,
+    files.NM_CONTAINERS,
+    files.NOISE,
+    files.PAGE_CACHE,
+    files.RESOURCES,
+    files.SPAN_COST,
+)
+"""Files that only the inventory names."""
 
 
 @pytest.mark.slow
@@ -171,13 +124,13 @@ BY_INVENTORY_ALONE = {("own-run", "logs/daemons/datanode-1-clienttrace.log"), ("
 def test_each_source_is_missed_without_an_inventory(run: str, name: str, tmp_path: Path) -> None:
     if name in UNREADABLE:
         return
-    path = copied(run, tmp_path)
+    path = copy_of(run, tmp_path)
     collected = json.loads((path / files.COLLECTED).read_text())
     (path / files.COLLECTED).write_text(json.dumps({**collected, "files": {"evidence/job.json": _size(path)}}))
     before = missing_lines(computed(path, run))
     (path / name).unlink()
     after = missing_lines(computed(path, run))
-    assert bool(set(after) - set(before)) != ((run, name) in BY_INVENTORY_ALONE and name != files.COLLECTED), after
+    assert bool(set(after) - set(before)) == (name not in BY_INVENTORY_ALONE), after
 
 
 def _size(path: Path) -> int:
@@ -186,7 +139,7 @@ def _size(path: Path) -> int:
 
 @pytest.mark.parametrize("run", ["quick-run", "own-run", "native-run"])
 def test_without_any_spans_nothing_is_claimed(run: str, tmp_path: Path) -> None:
-    path = copied(run, tmp_path)
+    path = copy_of(run, tmp_path)
     shutil.rmtree(path / "spans")
     found = computed(path, run)
     assert found["status"] == "invalid"
@@ -196,7 +149,7 @@ def test_without_any_spans_nothing_is_claimed(run: str, tmp_path: Path) -> None:
 
 
 def test_a_recorder_that_was_off_misses_nothing(tmp_path: Path) -> None:
-    path = Path(shutil.copytree(DATA / "quick-run", tmp_path / "run"))
+    path = copy_of("quick-run", tmp_path)
     shutil.rmtree(path / "spans")
     (path / files.SPAN_COST).write_text(json.dumps({"recording": "off", "span_ns": None}))
     assert not any("span file" in line for line in missing_lines(computed(path, "quick-run")))
@@ -215,7 +168,7 @@ CUT = [
 @pytest.mark.parametrize("half", ["first", "last"])
 @pytest.mark.parametrize(("run", "name"), CUT)
 def test_a_file_of_which_half_is_left_is_noticed(run: str, name: str, half: str, tmp_path: Path) -> None:
-    path = Path(shutil.copytree(DATA / run, tmp_path / "run"))
+    path = copy_of(run, tmp_path)
     file = path / name
     data = file.read_bytes()
     middle = len(data) // 2 + 1
@@ -227,32 +180,32 @@ def test_a_file_of_which_half_is_left_is_noticed(run: str, name: str, half: str,
 
 
 def test_a_line_that_is_taken_out_of_a_span_file_is_noticed(tmp_path: Path) -> None:
-    path = copied("quick-run", tmp_path)
+    path = copy_of("quick-run", tmp_path)
     (rank,) = [file for file in (path / "spans").rglob("*.jsonl") if '"role":"chief"' in file.read_text()]
     lines = rank.read_text().splitlines(keepends=True)
     cost = {"spans": 9, "lines": len(lines), "bytes": 9, "flushes": 9, "wall_ns": 9, "cpu_ns": 9, "lost_lines": 0}
     end = json.dumps({"k": "cost", **cost, "left_out": 0}) + "\n"
     rank.write_text("".join([*lines, end]))
-    Bundle(path).note_collected([], {})
+    note_sizes(path)
     assert missing_lines(computed(path, "quick-run")) == []
     rank.write_text("".join([*lines[:20], *lines[21:], end]))
-    Bundle(path).note_collected([], {})
+    note_sizes(path)
     (line,) = missing_lines(computed(path, "quick-run"))
     assert f"has {len(lines) - 1} lines, but its recorder wrote {len(lines)}" in line
 
 
 def test_a_disk_that_refused_spans_is_named_with_the_process(tmp_path: Path) -> None:
-    path = copied("quick-run", tmp_path)
+    path = copy_of("quick-run", tmp_path)
     log = sorted((path / files.CONTAINER_LOGS).glob("*/stderr"))[1]
     log.write_text(log.read_text() + "dlobd: 7 lines of spans of process 22969 are lost in all\n")
-    Bundle(path).note_collected([], {})
+    note_sizes(path)
     found = computed(path, "quick-run")
     assert any(f"7 lines of the spans of process 22969 in {log.parent.name}" in line for line in missing_lines(found))
     assert found["status"] == "invalid"
 
 
 def test_a_script_that_silences_its_log_is_noticed(tmp_path: Path) -> None:
-    path = copied("own-run", tmp_path)
+    path = copy_of("own-run", tmp_path)
     log = path / files.DRIVER_STDERR
     lines = log.read_text().splitlines(keepends=True)
     log.write_text("".join(lines[: len(lines) // 2]))
@@ -260,7 +213,7 @@ def test_a_script_that_silences_its_log_is_noticed(tmp_path: Path) -> None:
     spans = next((path / "spans" / "driver").iterdir())
     level = {"k": "i", "n": kinds.LOG_LEVEL, "t": at_ns, "a": {"level": "ERROR"}}
     spans.write_text(spans.read_text() + json.dumps(level) + "\n")
-    Bundle(path).note_collected([], {})
+    note_sizes(path)
     found = computed(path, "own-run")
     assert found["status"] == "invalid"
     assert any("level ERROR" in line and "setLogLevel" in line for line in missing_lines(found))
@@ -272,7 +225,7 @@ def test_a_script_that_silences_its_log_is_noticed(tmp_path: Path) -> None:
 
 
 def test_nodes_of_a_cluster_of_the_script_are_counted(tmp_path: Path) -> None:
-    path = copied("own-run", tmp_path)
+    path = copy_of("own-run", tmp_path)
     spans = next((path / "spans" / "driver").iterdir())
     begin = {"k": "s", "l": "launcher", "n": kinds.TFCLUSTER_RUN, "i": 9999, "p": 1, "t": 3590000000000, "d": 10}
     spans.write_text(spans.read_text() + json.dumps({**begin, "a": {"nodes": 2}}) + "\n")

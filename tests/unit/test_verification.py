@@ -73,11 +73,24 @@ def test_a_sealed_bundle_is_verified(bundle: Bundle) -> None:
     assert found.checks
 
 
-@pytest.mark.parametrize("name", ["evidence/job.json", "logs/driver.stderr", "run.json"])
-def test_a_changed_file_is_found(bundle: Bundle, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [("evidence/job.json", "\n", " "), ("logs/driver.stderr", "OS info", "os info"), ("run.json", "\n", " ")],
+)
+def test_a_changed_file_is_found(bundle: Bundle, name: str, old: str, new: str) -> None:
+    """Even if its size and the values in it are the same."""
     path = bundle.path / name
-    path.write_bytes(path.read_bytes() + b"\n")
+    text = path.read_text()
+    path.write_text(text.replace(old, new, 1))
+    assert path.read_text() != text
     assert verify(bundle).failed == [SEALED]
+
+
+def test_another_size_than_at_collection_is_found(bundle: Bundle) -> None:
+    with (bundle.logs / "driver.stderr").open("a") as file:
+        file.write("\n")
+    bundle.seal()
+    assert verify(bundle).failed == [REPORT, "evidence-complete"]
 
 
 def test_missing_added_and_damaged_evidence_is_found(bundle: Bundle) -> None:
@@ -102,9 +115,9 @@ def test_settings_that_the_job_did_not_get_are_found(bundle: Bundle) -> None:
 
 
 def test_changed_evidence_changes_the_report(bundle: Bundle) -> None:
-    window = json.loads((bundle.evidence / "window.json").read_text())
-    window["exit_ns"] -= 5 * 10**9
-    (bundle.evidence / "window.json").write_text(json.dumps(window))
+    path = bundle.evidence / "window.json"
+    exit_ns = json.loads(path.read_text())["exit_ns"]
+    path.write_text(path.read_text().replace(str(exit_ns), str(exit_ns - 5 * 10**9)))
     bundle.seal()
     assert verify(bundle).failed == [REPORT, "evidence-consistent", "window"]
 
@@ -124,7 +137,7 @@ def test_the_command_line_checks_a_noted_hash(bundle: Bundle, capsys: pytest.Cap
     assert cli.main(["show", str(bundle.path)]) == 0
     (noted,) = re.findall(r"^hash: (\w{64})$", capsys.readouterr().out, re.MULTILINE)
     assert cli.main(["verify", str(bundle.path), "--against", noted]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == f"verified: {RUN_ID}, 29 of 29 checks passed"
+    assert capsys.readouterr().out.splitlines()[-1] == f"verified: {RUN_ID}, 30 of 30 checks passed"
     assert cli.main(["verify", str(bundle.path), "--against", "0" * 64]) == 7
     assert cli.main(["verify", "--help"]) == 0
     assert "unkeyed" in capsys.readouterr().out

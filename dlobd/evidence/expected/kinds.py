@@ -123,7 +123,7 @@ COUNTERS = EvidenceKind("transport counters of a rank", "", "the transport of th
 INVENTORY = EvidenceKind("inventory", files.COLLECTED, "the collected files, and files that could not be collected")
 BEFORE = EvidenceKind(
     "measurements before the run",
-    f"{files.SPAN_COST} {files.NOISE} {files.PAGE_CACHE}",
+    f"{files.SPAN_COST} {files.NOISE} {files.PAGE_CACHE} {files.ENVIRONMENT_CACHE}",
     "cost of recording, noise of the machine, or content of the page cache",
 )
 RESOURCES = EvidenceKind("resource samples", files.RESOURCES, "CPU, memory and disk use")

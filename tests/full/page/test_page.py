@@ -16,7 +16,8 @@ from dlobd.report.page.data import document
 from dlobd.report.page.render import render
 from dlobd.report.page.source import Source
 from tests import records
-from tests.page_traces import CAPTURES, HOSTILE, finding, hostile, long_run
+from tests.captured import NAMES, Captured
+from tests.page_traces import HOSTILE, finding, hostile, long_run
 
 Open = Callable[..., Any]
 Written = Callable[..., Path]
@@ -46,7 +47,7 @@ def _sections(page: Page) -> list[str]:
     return [str(one.get_attribute("id")) for one in page.locator("main > section").all()]
 
 
-@pytest.mark.parametrize("name", CAPTURES)
+@pytest.mark.parametrize("name", NAMES)
 def test_every_section_is_there_in_order(opened: Open, written: Written, name: str) -> None:
     """Of good and failed runs, each section shows something, a chart of it is drawn, and the page is no wider than the
     window."""
@@ -77,7 +78,7 @@ def test_the_network_is_off_and_the_policy_forbids_it(opened: Open, written: Wri
 
 def test_the_order_of_layers_and_their_colours_are_the_tables(opened: Open, written: Written) -> None:
     """The legend has every layer with its number; parts of the bar have these colours, in this order."""
-    with opened(written("seen-run")) as found:
+    with opened(written("quick-run")) as found:
         legend = found.page.locator("#layers .legend").first.locator("li").all_inner_texts()
         assert [text.strip() for text in legend][:3] == ["1 dlobd client", "2 YARN", "3 Spark"]
         fills = (
@@ -89,7 +90,7 @@ def test_the_order_of_layers_and_their_colours_are_the_tables(opened: Open, writ
 
 
 def test_qualities_of_evidence_differ_without_colour(opened: Open, written: Written) -> None:
-    with opened(written("seen-run")) as found:
+    with opened(written("quick-run")) as found:
         chart = found.page.locator("#layers .chart").nth(1)
         fills = chart.locator(".quality_marks path").evaluate_all("all => all.map(one => one.getAttribute('fill'))")
         assert {re.sub(r"^.*-(\d)\)$", r"\1", fill) for fill in fills if fill.startswith("url")} >= {"1", "2"}
@@ -106,7 +107,7 @@ def _tip(page: Page, mark: Locator) -> str:
 
 
 def test_hovering_a_slice_gives_its_source_and_resolution(opened: Open, written: Written) -> None:
-    with opened(written("seen-run")) as found:
+    with opened(written("quick-run")) as found:
         slices = found.page.locator("#timeline .segment_marks path")
         widest = slices.evaluate_all(
             "all => all.map(one => one.getBoundingClientRect().width).reduce((b, w, i, a) => w > a[b] ? i : b, 0)"
@@ -119,7 +120,7 @@ def test_hovering_a_slice_gives_its_source_and_resolution(opened: Open, written:
 
 
 def test_each_event_says_what_it_unlocks(opened: Open, written: Written) -> None:
-    with opened(written("seen-run")) as found:
+    with opened(written("quick-run")) as found:
         tip = _tip(found.page, found.page.locator("#anatomy .bar_marks path").nth(4))
         assert "unlocks: the ResourceManager can accept the application" in tip
         found.page.locator("#anatomy summary").first.click()
@@ -148,7 +149,7 @@ def _wait_for(page: Page, wanted: tuple[float, float]) -> None:
 
 
 def test_the_timeline_zooms_by_wheel_and_moves_by_drag(opened: Open, written: Written) -> None:
-    with opened(written("seen-run")) as found:
+    with opened(written("quick-run")) as found:
         page = found.page
         box = page.locator(".timeline").first
         box.scroll_into_view_if_needed()
@@ -171,7 +172,7 @@ def test_the_timeline_zooms_by_wheel_and_moves_by_drag(opened: Open, written: Wr
 
 
 def test_a_zoom_shows_what_was_drawn_together(opened: Open, written: Written) -> None:
-    with opened(written("seen-run")) as found:
+    with opened(written("quick-run")) as found:
         page = found.page
         axis = page.locator("#timeline .role-axis-label text")
         before = axis.all_text_contents()
@@ -186,7 +187,7 @@ def test_a_zoom_shows_what_was_drawn_together(opened: Open, written: Written) ->
 
 
 def test_a_click_lists_the_spans(opened: Open, written: Written) -> None:
-    with opened(written("seen-run")) as found:
+    with opened(written("quick-run")) as found:
         slices = found.page.locator("#timeline .segment_marks path")
         widest = slices.evaluate_all(
             "all => all.map(one => one.getBoundingClientRect().width).reduce((b, w, i, a) => w > a[b] ? i : b, 0)"
@@ -200,7 +201,7 @@ def test_a_click_lists_the_spans(opened: Open, written: Written) -> None:
 
 def test_all_of_it_works_by_keyboard(opened: Open, written: Written) -> None:
     """The skip link comes first; the timeline zooms, moves and lists; heads sort; folded parts open."""
-    with opened(written("seen-run")) as found:
+    with opened(written("quick-run")) as found:
         page = found.page
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.className") == "skip"
@@ -221,7 +222,7 @@ def test_all_of_it_works_by_keyboard(opened: Open, written: Written) -> None:
 
 
 def test_tables_sort_and_are_copied_as_csv(opened: Open, written: Written) -> None:
-    with opened(written("seen-run")) as found:
+    with opened(written("quick-run")) as found:
         section = found.page.locator("#tables section.data").first
         head = section.locator("th button").nth(1)
         cells = section.locator("tbody tr td:nth-child(2)")
@@ -245,7 +246,7 @@ def test_light_and_dark_wide_and_narrow(
     opened: Open, written: Written, scheme: Any, background: str, width: int
 ) -> None:
     """As the system wants it; text stands out from its ground, and nothing is wider than the window."""
-    with opened(written("seen-run"), color_scheme=scheme, viewport={"width": width, "height": 800}) as found:
+    with opened(written("quick-run"), color_scheme=scheme, viewport={"width": width, "height": 800}) as found:
         colours = "e => [getComputedStyle(e).backgroundColor, getComputedStyle(e).color]"
         ground, ink = found.page.locator("body").evaluate(colours)
         assert ground == background
@@ -278,7 +279,7 @@ def test_the_theme_can_be_chosen(opened: Open, written: Written) -> None:
 
 
 def test_a_print_is_light_and_complete(opened: Open, written: Written) -> None:
-    with opened(written("seen-run"), color_scheme="dark") as found:
+    with opened(written("quick-run"), color_scheme="dark") as found:
         page = found.page
         page.emulate_media(media="print")
         assert page.locator("body").evaluate("e => getComputedStyle(e).backgroundColor") == "rgb(255, 255, 255)"
@@ -290,7 +291,7 @@ def test_a_print_is_light_and_complete(opened: Open, written: Written) -> None:
 
 def test_hostile_names_stay_inert(opened: Open, written: Written) -> None:
     """They are shown as they are: no element is made of them, nothing is run, and the page keeps its width."""
-    with opened(written("seen-run", record=hostile)) as found:
+    with opened(written("quick-run", record=hostile)) as found:
         page = found.page
         assert page.title().startswith("dlobd: ")
         assert page.locator("main img, main script, main iframe, main a[href^='http']").count() == 0
@@ -316,7 +317,7 @@ def _hostile_spans(bundle: Bundle) -> None:
 
 
 def test_hostile_names_of_spans_stay_inert(opened: Open, written: Written) -> None:
-    with opened(written("seen-run", change=_hostile_spans)) as found:
+    with opened(written("quick-run", change=_hostile_spans)) as found:
         page = found.page
         page.get_by_role("button", name="List the layers of the wall time in this range").click()
         assert HOSTILE[0] in page.locator("#timeline .detail").inner_text()
@@ -327,7 +328,7 @@ def test_hostile_names_of_spans_stay_inert(opened: Open, written: Written) -> No
 def test_epochs_have_one_tick_each(opened: Open, written: Written) -> None:
     """Two of them are not 1, 1.5 and 2; of many some are left out."""
     for record, most in ((_with_two_epochs, 2), (_with_many_epochs, 12)):
-        with opened(written("seen-run", record=record)) as found:
+        with opened(written("quick-run", record=record)) as found:
             axis = found.page.locator("#training .chart").first.locator(".role-axis-label").first
             shown = axis.locator("text").all_text_contents()
             assert shown[0] == "1"
@@ -350,7 +351,7 @@ def _with_many_epochs(record: dict[str, Any]) -> None:
 
 def test_findings_stand_first_and_those_below_the_noise_are_folded(opened: Open, written: Written) -> None:
     """A finding has its saving in seconds, its setting, its evidence folded, and where to read on."""
-    with opened(written("seen-run", record=_with_findings)) as found:
+    with opened(written("quick-run", record=_with_findings)) as found:
         section = found.page.locator("#findings")
         text = section.inner_text()
         assert "Saves 0.8 to 0.9 s. At most 0.6 % of the wall time." in text
@@ -371,7 +372,7 @@ def _without_findings(record: dict[str, Any]) -> None:
 
 
 def test_no_finding_is_not_unknown(opened: Open, written: Written) -> None:
-    with opened(written("seen-run", record=_without_findings)) as found:
+    with opened(written("quick-run", record=_without_findings)) as found:
         assert "No setting is expected" in found.page.locator("#findings").inner_text()
 
 
@@ -397,12 +398,13 @@ def test_damaged_bundles_show_what_is_there_and_say_what_is_missing(
     with opened(written("quick-run", change=change)) as found:
         assert _sections(found.page) == SECTIONS
         assert "bundle:" in found.page.locator("#warnings").inner_text()
-        assert "17.2 s" in found.page.locator("#verdict").inner_text()
+        (spark,) = (row for row in Captured.stored("quick-run")["layers"] if row["layer"] == "spark")
+        assert f"Spark {spark['ns'] / 1e9:.1f} s" in found.page.locator("#verdict").inner_text()
 
 
 def test_several_runs_stand_side_by_side(opened: Open, written: Written) -> None:
     """The comparison comes after the verdicts, or why there is none; both runs are in each section."""
-    with opened(written("seen-run", "sampled-run")) as found:
+    with opened(written("quick-run", "quick-run")) as found:
         assert _sections(found.page)[:2] == ["verdict", "comparison"]
         assert "different environments" in found.page.locator("#comparison").inner_text()
         left, right = (found.page.locator("#layers .run").nth(place).bounding_box() for place in (0, 1))
