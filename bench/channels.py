@@ -190,7 +190,7 @@ def _ends_table(transport: str, found: Sequence[Found]) -> Table:
         f"One way, {where}. Latency in microseconds, bandwidth in MB/s; the ratio compares dlobd's channel ucx with "
         "UCX's own program. All except grpc keep 32 messages in flight. Medians of "
         f"{len(found)} runs, with the lowest and the highest; ratio and addition are medians of those within runs. "
-        f"Ratios have {text.MEDIANS}."
+        f"Ratios: {text.MEDIANS}."
     )
     return Table(f"Channel {transport}", says, ["", *libraries[:2], "ratio", "added, us", *libraries[2:]], rows)
 

@@ -84,7 +84,7 @@ def test_other_runs_are_two_samples(tmp_path: Path) -> None:
         assert pair.wall.runs == (10, 10)
         assert pair.wall.verdict == "inconclusive"
         assert pair.wall.runs_needed > 10
-        assert "Not run in the same repeats" in text_of(found)
+        assert "The sides ran in different repeats" in text_of(found)
 
 
 def test_points_with_equal_labels_of_two_sweeps_are_pairs(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_an_unusable_run_is_listed_and_excludes_its_repeat(tmp_path: Path) -> No
     assert pair.wall.runs == (9, 9)
     failed, other = pair.left_out
     assert "is failed: a rank died" in failed
-    assert "does not count" in other
+    assert "is not usable" in other
     assert failed in text_of(found).replace("\n", " ")
 
 
