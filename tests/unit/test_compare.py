@@ -194,7 +194,7 @@ def test_the_text_fits_and_states_its_power(tmp_path: Path) -> None:
     assert "launcher: tfos -> native" in text
     (wall,) = (line for line in text.splitlines() if line.startswith("wall: slower, +"))
     assert "%" in wall
-    assert "significant from 6 repeats on for the wall time, 7 for layers" in words
+    assert "needs at least 6 repeats for the wall time, 7 for layers" in words
     assert "false difference in at most 5 % of comparisons" in words
 
 
