@@ -195,7 +195,7 @@ def test_the_text_fits_and_states_its_power(tmp_path: Path) -> None:
     (wall,) = (line for line in text.splitlines() if line.startswith("wall: slower, +"))
     assert "%" in wall
     assert "needs at least 6 repeats for the wall time, 7 for layers" in words
-    assert "false difference in at most 5 % of comparisons" in words
+    assert "False differences occur in at most 5 % of comparisons" in words
 
 
 def test_a_layer_that_some_runs_did_not_measure_is_listed(tmp_path: Path) -> None:
@@ -284,5 +284,5 @@ def test_single_runs_are_compared_and_directories_of_several_experiments_refused
     path = series(tmp_path / "none", {"native": {}}, 1)
     for bundle in (tmp_path / "none" / "native-2").iterdir():
         (Bundle(bundle).path / "hashes").unlink()
-    with pytest.raises(UsageError, match="no run that has ended"):
+    with pytest.raises(UsageError, match="no finished run"):
         read(str(path), tmp_path)
