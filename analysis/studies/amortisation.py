@@ -150,8 +150,8 @@ class Amortisation:
 
 
 PREDICTIONS = (
-    "Predictions have 95 % intervals by normal theory. In simulations of six repeats they contained the wall time in 92 "
-    "to 97 % of cases."
+    "Predictions have 95 % intervals by normal theory. In simulations of six repeats they contained the wall time in "
+    "92 to 97 % of cases."
 )
 """Note below `prediction_table`."""
 
