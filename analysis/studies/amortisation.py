@@ -330,7 +330,7 @@ def _doubts(line: Line) -> list[str]:
         found.append(f"{line.label}: the cost of an epoch is not distinguishable from 0; predictions are invalid.")
     if line.bend and _notable(line, line.bend):
         what = f"the second of 2 epochs is {line.bend.value:+.2f} s off the mean of the second and third of 3"
-        found.append(f"{line.label}: {what}: the wall is not linear.")
+        found.append(f"{line.label}: {what}: the wall time is not linear.")
     if _notable(line, line.outside_epoch):
         what = f"start-up, first epoch and teardown change by {line.outside_epoch.value:+.2f} s per epoch"
         found.append(f"{line.label}: {what}, which the model leaves out.")

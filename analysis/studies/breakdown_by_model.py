@@ -36,8 +36,8 @@ def report(asked: Namespace) -> Shown:
     )
     figure = Figure(figsize=(13, 1.8 + 0.45 * len(seconds)), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
-    layer_bars.draw(left, seconds, "seconds of the wall, mean")
-    layer_bars.draw(right, percent, "percent of the wall")
+    layer_bars.draw(left, seconds, "mean seconds of the wall time")
+    layer_bars.draw(right, percent, "percent of the wall time")
     right.invert_yaxis()  # the shared axis was inverted twice, by each plot
     left.set_title("Wall time by model and layer", loc="left")
     handles, labels = left.get_legend_handles_labels()

@@ -26,7 +26,7 @@ from dlobd.compare.median import Estimate, fewest_repeats
 from dlobd.measures.statistics import CONFIDENCE
 
 ENOUGH = fewest_repeats()
-"""Minimum number of repeats for an interval of 95 %."""
+"""Minimum number of repeats for a 95 % interval."""
 
 BY_ITSELF = "Coverages hold for each interval by itself, without a correction for multiple intervals."
 """Note below a table of intervals."""

@@ -135,7 +135,7 @@ def warnings(runs: RunSet) -> list[str]:
         )
     enough = medians.fewest_repeats()
     if any(len(group.members) < enough for group in runs.grouped(lambda run: run.experiment_key).values()):
-        found.append(f"An interval of 95 % needs {enough} repeats.")
+        found.append(f"A 95 % interval needs {enough} repeats.")
     return [f"warning: {line}" for line in found]
 
 
@@ -163,13 +163,13 @@ def report(asked: Namespace) -> Shown:
         *warnings(runs),
         f"\nMedians of runs, and of ratios to the fewest workers within repeats; {MEDIANS}",
         table(found).to_string(index=False),
-        "\nLayers, mean seconds of the wall, by workers",
+        "\nLayers, mean seconds of the wall time, by workers",
         layer_bars.table(bars, "wall").to_string(float_format="%.3f", na_rep="-"),
     )
     figure = Figure(figsize=(13, 4.6 + 0.2 * len(bars)), layout="constrained")
     left, right = figure.subplots(1, 2)
     _lines(left, found)
-    layer_bars.draw(right, bars, "seconds of the wall, mean")
+    layer_bars.draw(right, bars, "mean seconds of the wall time")
     right.set_title("Layers by workers", loc="left")
     right.legend(fontsize="small", ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.12), frameon=False)
     figure.suptitle(kind(runs), fontsize="medium")

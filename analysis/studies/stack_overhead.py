@@ -227,7 +227,7 @@ def _bars(axes: Axes, found: StackOverhead) -> None:
     axes.set_xlim(0, room)
     axes.set_yticks(range(len(found.points)), [point.label for point in found.points])
     axes.invert_yaxis()
-    axes.set_xlabel("seconds of the wall, mean over repeats; the line at the end is the total's 95 % interval")
+    axes.set_xlabel("mean seconds of the wall time; the line at the end is the total's 95 % interval")
     axes.set_title("Native against in-stack: the same training, by layer", loc="left")
 
 
@@ -247,5 +247,5 @@ def _shares(axes: Axes, found: StackOverhead) -> None:
     axes.set_yticks(range(len(rows) + 1), [*rows, "DLoBD study\n(definition not\npublished)"])
     axes.set_xlim(0, 100)
     axes.invert_yaxis()
-    axes.set_xlabel("share of the wall, percent")
+    axes.set_xlabel("percent of the wall time")
     axes.legend(fontsize="x-small", loc="upper right")

@@ -233,7 +233,7 @@ class CoreWaits:
         "segments without a thread, or outside the readings of their thread",
         unit="ns",
     )
-    processes: tuple[ThreadUse, ...] = member("The run's processes whose threads were read.")
+    processes: tuple[ThreadUse, ...] = member("Processes of the run with thread readings.")
     pressure: tuple[Pressure, ...] = member("Stalls of the hosts' tasks.")
     foreign_cpu_ns: int | None = member(
         "CPU time of processes outside the run; null if dlobd cannot see all processes of the run.",
@@ -244,7 +244,7 @@ class CoreWaits:
         "waiting time of the run x share of foreign_cpu_ns in the CPU time; sum over these intervals",
     )
     busy: bool | None = member(
-        "True if held_up_ns exceeds 2 % of the wall time; comparisons leave such runs out by default."
+        "True if held_up_ns exceeds 2 % of the wall time; comparisons exclude these runs by default."
     )
 
 

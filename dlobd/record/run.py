@@ -488,7 +488,7 @@ class Computed:
         "sum of the segments of the main lane without an open span",
         default=None,
     )
-    not_measured: tuple[NotMeasured, ...] = member("Layers without a number.", default=())
+    not_measured: tuple[NotMeasured, ...] = member("Layers without a measured time.", default=())
     intervals: tuple[Interval, ...] = member(
         "Time hidden inside another layer, known only between two bounds.", default=()
     )

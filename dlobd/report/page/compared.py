@@ -1,4 +1,4 @@
-"""Several runs side by side: common settings, differing settings, and the verdicts of `dlobd compare`."""
+"""Comparison of several runs: common settings, differing settings, and the verdicts of `dlobd compare`."""
 
 from __future__ import annotations
 
