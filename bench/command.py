@@ -58,7 +58,7 @@ def run(asked: argparse.Namespace, name: str, measure: Measure) -> int:
 
 
 def repeated(path: Path, repeats: int, measure: Callable[[int], T]) -> list[T]:
-    """Read the measurements of a JSON file after adding missing ones: `measure` runs with the number of each."""
+    """Read the measurements of a JSON file after adding missing measurements; `measure(n)` makes measurement n."""
     kept: list[T] = json.loads(path.read_text()) if path.exists() else []
     while len(kept) < repeats:
         kept.append(measure(len(kept)))

@@ -333,7 +333,7 @@ def _doubts(line: Line) -> list[str]:
         found.append(f"{line.label}: {what}: the wall time is not linear.")
     if _notable(line, line.outside_epoch):
         what = f"start-up, first epoch and teardown change by {line.outside_epoch.value:+.2f} s per epoch"
-        found.append(f"{line.label}: {what}, which the model leaves out.")
+        found.append(f"{line.label}: {what}, which the model ignores.")
     return found
 
 

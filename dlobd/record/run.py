@@ -274,12 +274,12 @@ class ExchangeUse:
         "Forward and backward pass, and update of the weights.", "sum of its spans `forward and backward` and `apply`"
     )
     exchange_ns: int = member("Time of the exchanges, including their parts.", "sum of its spans `exchange`")
-    pack_ns: int | None = member("Copying tensors into send buffers.", "sum of its spans `pack`")
+    pack_ns: int | None = member("Time to copy tensors into send buffers.", "sum of its spans `pack`")
     wait_for_peers_ns: int | None = member("Wait for the slowest rank to pack.", "sum of its spans `wait for peers`")
     wire_ns: int | None = member(
-        "The collective, or push to and pull from parameter servers.", "sum of its spans `wire`"
+        "Time of the collective, or of push to and pull from parameter servers.", "sum of its spans `wire`"
     )
-    unpack_ns: int | None = member("Copying received bytes into tensors.", "sum of its spans `unpack`")
+    unpack_ns: int | None = member("Time to copy received bytes into tensors.", "sum of its spans `unpack`")
     overlap: float | None = member(
         "Overlap of compute and exchange, as a fraction of the shorter of both (Hashemi et al. 2019).",
         "max(0, (M + P - U) / min(M, P)), with M = `compute_ns`, P = `exchange_ns`, U = sum of the step times",
