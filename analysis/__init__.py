@@ -1,1 +1,1 @@
-"""Studies of finished runs: `python analysis STUDY`. The package `studies` computes them."""
+"""Command `python analysis STUDY`: studies of finished runs, computed by the package `studies`."""

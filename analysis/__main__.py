@@ -1,4 +1,4 @@
-"""Run a study; its tables go to stdout, its picture into DIR as PNG and SVG.
+"""Run a study; print its tables to stdout and write its picture to DIR as PNG and SVG.
 
     python analysis STUDY SERIES|RUN... [-o DIR]
     python analysis STUDY --help
@@ -12,16 +12,16 @@ import sys
 from pathlib import Path
 
 STUDIES = {
-    "accuracy": "test accuracy over time, on two clocks",
+    "accuracy": "test accuracy over time, from submit and from the first touch of the data",
     "amortisation": "fixed cost and cost per epoch of each launcher and input",
     "breakdown_by_model": "layers of the wall time by model",
     "channel_comparison": "cost of an exchange over channels, libraries, exchanges and ranks",
-    "layer_breakdown": "layers of one run, or mean of several equal runs",
-    "ps_vs_allreduce": "parameter servers against all-reduces; measures by itself, needs root",
+    "layer_breakdown": "layers of one run, or their means over several equal runs",
+    "ps_vs_allreduce": "parameter servers against all-reduces; runs its own measurements, needs root",
     "resource_use": "CPU, memory, disk, network and GPU of one run over its layers",
     "scaling": "speed-up and efficiency over workers",
-    "sensitivity": "share of the variance that each setting of a sweep explains",
-    "stack_overhead": "native runs against runs in the stack, by layer",
+    "sensitivity": "fraction of the variance that each setting of a sweep explains",
+    "stack_overhead": "native runs against runs through the stack, by layer",
 }
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Measure the precision with which message pairs over loopback, single and all together, determine a clock's offset.
+"""Measure the precision of clock offsets from message pairs over loopback, for single pairs and for all pairs together.
 
     python analysis/clock_width.py [--exchanges N]
 
 The client is another process, like an executor on another host. If this user may create a time namespace, the client
-runs in a time namespace, where its clock differs by a known shift.
+runs in a time namespace with a known clock shift.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WAYS = (["unshare", *APART], ["unshare", "--user", "--map-root-user", *APART], [
 
 
 def exchanged(count: int) -> tuple[bool, list[Exchange]]:
-    """Run a client; return whether it had another clock, and its message pairs."""
+    """Run a client; return True if its clock was shifted, and its message pairs."""
     server = Server("127.0.0.1")
     client = [sys.executable, "-m", "dlobd.tracing.clock_sync", str(count)]
     environment = {**os.environ, **server.environment}
@@ -40,7 +40,7 @@ def exchanged(count: int) -> tuple[bool, list[Exchange]]:
 
 
 def main() -> None:
-    """Print the widths, and the number of pairs that contain the known shift."""
+    """Print the widths of the offset intervals, and the number of intervals that contain the true offset."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--exchanges", type=int, default=1000)
     other, pairs = exchanged(parser.parse_args().exchanges)

@@ -1,4 +1,4 @@
-"""Measure the CPU time of one span in nanoseconds, with the recorder alternately on and off; median of several repeats.
+"""Measure the CPU time per span in nanoseconds, with the recorder alternately on and off; median of several repeats.
 
     python analysis/span_cost.py [--spans N] [--repeats N]
 
@@ -19,7 +19,7 @@ from dlobd.tracing import span_cost
 
 
 def main() -> None:
-    """Print the cost with recording on and off, and the load of the machine."""
+    """Print the cost per span with recording on and off, and the load of the machine."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--spans", type=int, default=2000)
     parser.add_argument("--repeats", type=int, default=7)
@@ -28,7 +28,7 @@ def main() -> None:
         found = span_cost.measured(Path(directory), asked.spans, asked.repeats)
     for name in ("on", "off"):
         each = found[name]
-        print(f"{name:<4}{statistics.median(each):8.0f} ns a span   (lowest {each[0]:.0f}, highest {each[-1]:.0f})")
+        print(f"{name:<4}{statistics.median(each):8.0f} ns per span   (lowest {each[0]:.0f}, highest {each[-1]:.0f})")
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
 
 

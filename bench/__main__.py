@@ -1,4 +1,4 @@
-"""Measure launchers, inputs, the start of a cluster and the recorder, and write docs/results.md.
+"""Measure launchers, inputs, cluster start and the recorder's overhead, and write docs/results.md.
 
     python -m bench [--repeats N] [--out DIR] [--loaded]
     python -m bench --republish
@@ -30,13 +30,15 @@ NAME = "bench"
 RECORDER = "Step loop with and without the recorder"
 
 Loops = list[dict[str, list[float]] | None]
-"""One `Loop` per process, as JSON; None if the process failed."""
+"""Results of the processes: one `Loop` each, as JSON; None for a failed process."""
 
 
 def main() -> int:
-    """Run the command; return the exit code."""
+    """Parse the arguments and run the command; return the exit code."""
     parser = command.parser(NAME, __doc__, repeats=6)
-    parser.add_argument("--republish", action="store_true", help="write the page again from stored figures")
+    parser.add_argument(
+        "--republish", action="store_true", help="rewrite the page from stored figures, without measurements"
+    )
     asked = parser.parse_args()
     if asked.republish:
         republish(asked.docs)
@@ -45,7 +47,7 @@ def main() -> int:
 
 
 def republish(docs: Path) -> None:
-    """Write the sections that have stored figures."""
+    """Rewrite the sections of the page with stored figures."""
     for name, part, made in ((NAME, "tables", tables), (channels.NAME, "seconds", channels.tables)):
         found = json.loads((docs / f"{name}.json").read_text())
         publish.publish(docs, name, found["facts"], made(found[part]))
@@ -74,12 +76,12 @@ def _loop(seed: int, progress: Progress) -> dict[str, list[float]] | None:
 
 
 def tables(found: Mapping[str, Any]) -> list[Table]:
-    """Return the tables of the stored figures."""
+    """Build the tables from stored figures."""
     return [*jobs.tables(found), cluster.table(found[cluster.TITLE]), recorder_table(found[RECORDER]["processes"])]
 
 
 def recorder_table(measured: Loops) -> Table:
-    """Return the cost of recording per step of the real trainer; each process gives one value."""
+    """Build the table of recording cost per step of the real trainer; each process gives one value."""
     loops = [Loop(tuple(one["off_ns"]), tuple(one["on_ns"])) for one in measured if one]
     added = step_loop.added_ns(loops)
     says = (

@@ -29,14 +29,14 @@ NAME = "amortisation"
 WAYS = ("native", "tfos-stock feed", "tfos feed", "barrier feed", "distributor")
 
 SHORT, LONG = (1, 2, 3), (8, 50)
-"""Epochs of the runs that determine the lines, and of the runs that check them."""
+"""Numbers of epochs of the runs that fit the lines, and of the runs that check the lines."""
 
 MIN_ACCURACY = 0.7
-"""Minimum accuracy of every run, which is low because the study does not need accuracy."""
+"""Minimum accuracy of each run; low, because the study measures time only."""
 
 
 def points(experiment: str, ways: Sequence[str], epochs: Sequence[int]) -> dict[str, Experiment]:
-    """Return label -> experiment: every way with every number of epochs."""
+    """Return experiments by label, for each way and number of epochs."""
     return {
         f"{label}, epochs {each}": replace(one, epochs=each, min_accuracy=MIN_ACCURACY)
         for label, one in stack_overhead.points(experiment, ways).items()
@@ -67,15 +67,15 @@ def _measure(asked: argparse.Namespace, progress: Progress) -> list[Path]:
 def write(
     found: Amortisation, runs: Sequence[Run], busy: Sequence[float], docs: Path, epochs: Sequence[int] = LONG
 ) -> list[Path]:
-    """Write curve and tables into docs/; return the files."""
+    """Write curve and tables to docs/; return the paths."""
     picture = docs / "amortisation.svg"
     docs.mkdir(parents=True, exist_ok=True)
     pictures.write(draw(found), picture)
     parts = [f"![Stack overhead over epochs]({picture.name})", f"Fixed cost and cost per epoch. {estimates.BY_ITSELF}"]
     parts += [of_frame(table(found))]
-    parts += [f"Predicted wall of one more run. {PREDICTIONS}", of_frame(prediction_table(found, epochs))]
+    parts += [f"Predicted wall time of one more run. {PREDICTIONS}", of_frame(prediction_table(found, epochs))]
     if found.checks:
-        parts += ["Long runs, which did not give the lines:", of_frame(check_table(found))]
+        parts += ["Long runs, which were not used to fit the lines:", of_frame(check_table(found))]
     return [publish.of_runs(docs, NAME, runs, busy, parts, found.warnings), picture]
 
 

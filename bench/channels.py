@@ -45,11 +45,11 @@ BANDWIDTHS = tuple(
 )
 
 CALLS = {4 << 10: 200, 64 << 10: 100, 256 << 10: 50, 1 << 20: 20, 4 << 20: 8, 16 << 20: 3, 64 << 20: 2}
-"""Mapping of an array's size in bytes to the number of all-reduces."""
+"""Number of all-reduces by array size in bytes."""
 ARRAYS = tuple(Work(((size_bytes // 4,),), calls, whole=False) for size_bytes, calls in CALLS.items())
 
 LARGE = Work(((10_000_000,),), 2, whole=False)
-"""Array of 40 MB, the only size for TensorFlow's own exchange, which starts slowly."""
+"""Array of 40 MB. TensorFlow's own exchange is measured only with this size, because it starts slowly."""
 
 REDUCERS = (
     (MPI_ALLREDUCE, "mpi"),
@@ -63,7 +63,7 @@ SLOW = "1gbit"
 RANKS = 2
 
 Found = dict[str, dict[str, float]]
-"""Mapping of row and column to seconds."""
+"""Seconds by row and column."""
 
 
 def main() -> int:
@@ -77,7 +77,7 @@ def main() -> int:
 
 def _measure(asked: argparse.Namespace, progress: Progress) -> list[Path]:
     if not asked.perftest.exists():
-        raise SetupError(f"There is no {asked.perftest}.", "install ucx-utils, or name it by --perftest")
+        raise SetupError(f"There is no {asked.perftest}.", "install ucx-utils, or give its path with --perftest")
     kept: dict[str, list[Found]] = {}
     for repeat in range(1, asked.repeats + 1):
         for part, measure in _parts(asked.perftest).items():
@@ -156,7 +156,7 @@ def _label(exchange: str, library: str) -> str:
 
 
 def tables(kept: Mapping[str, list[Found]]) -> list[Table]:
-    """Return the tables of all repeats of all parts."""
+    """Build the tables from all repeats of all parts."""
     made = [_ends_table(transport, kept[transport]) for transport in ("shm", "tcp")]
     made += [_all_reduce_table(count, kept[f"all-reduce-{count}"]) for count in (2, 4)]
     return [*made, _exchange_table(kept["exchange"], kept["exchange-1gbit"])]
@@ -189,8 +189,8 @@ def _ends_table(transport: str, found: Sequence[Found]) -> Table:
     says = (
         f"One way, {where}. Latency in microseconds, bandwidth in MB/s; the ratio compares dlobd's channel ucx with "
         "UCX's own program. All except grpc keep 32 messages in flight. Medians of "
-        f"{len(found)} runs, with the lowest and the highest; ratio and addition are medians of those within runs. "
-        f"Ratios have {text.MEDIANS}."
+        f"{len(found)} runs, with minimum and maximum; ratio and addition are medians of values within runs. "
+        f"Ratios: {text.MEDIANS}."
     )
     return Table(f"Channel {transport}", says, ["", *libraries[:2], "ratio", "added, us", *libraries[2:]], rows)
 
@@ -206,7 +206,7 @@ def _all_reduce_table(count: int, found: Sequence[Found]) -> Table:
     says = (
         f"Milliseconds of one all-reduce between {count} hosts over the same link. Bold: ratio to MPI_Allreduce of "
         "MPICH over UCX, the median of the ratios within runs, without an interval. TensorFlow's ring is measured with "
-        f"40 MB only. Medians of {len(found)} runs, with the lowest and the highest."
+        f"40 MB only. Medians of {len(found)} runs, with minimum and maximum."
     )
     return Table(f"All-reduce, {count} ranks", says, ["", *labels], rows)
 

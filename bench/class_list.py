@@ -1,4 +1,4 @@
-"""Write `yarn/daemon-classes.gz`, the classes that the daemons load until they are ready, for their shared archive.
+"""Write `yarn/daemon-classes.gz`: names of the classes that daemons load at start, for their shared class archive.
 
     python -m bench.class_list
 

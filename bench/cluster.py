@@ -1,4 +1,4 @@
-"""Measures the time to start a cluster, and the CPU time of its daemons until they are ready."""
+"""Measure the time to start a cluster, and the CPU time of its daemons until they are ready."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ TITLE = "Cluster up"
 SECONDS = "all daemons ready, s"
 
 Start = dict[str, float | None]
-"""Mapping of a label to seconds."""
+"""Seconds by label."""
 
 
 def measure(kept: Path, repeats: int, progress: Callable[[str], None]) -> list[Start]:
-    """Start and stop a cluster with its own work directory; the file `kept` has the earlier starts."""
+    """Start and stop a cluster with its own work directory; the file `kept` stores earlier measurements."""
     settings = replace(default_settings(), port_base=None)
     settings = replace(settings, work_dir=settings.work_dir.with_name("bench"))
 
     def start(_: int) -> Start:
         if not (settings.work_dir / "hdfs-formatted").exists():
-            _start(settings, progress)  # not counted, because it formats HDFS
+            _start(settings, progress)  # not measured, because the first start formats HDFS
         return _start(settings, progress)
 
     return command.repeated(kept, repeats, start)
@@ -48,11 +48,11 @@ def _start(settings: ClusterSettings, progress: Callable[[str], None]) -> Start:
 
 
 def values(starts: list[Start]) -> Values:
-    """Return the values of all starts by label."""
+    """Collect the values of all starts by label."""
     return {label: [start.get(label) for start in starts] for label in starts[0]}
 
 
 def table(found: Values) -> Table:
-    """Return a row for the start, and a row per daemon."""
+    """Build the table with a row for the start and a row per daemon."""
     says = "From the start of the first daemon until all six are ready and HDFS takes writes; CPU time of each daemon."
     return spreads(TITLE, says, "n", "median", found)

@@ -1,4 +1,4 @@
-"""Common parts of the commands: options, check of an idle machine, Ctrl-C, one line for an expected failure."""
+"""Common parts of the commands: options, check for an idle machine, Ctrl-C, one-line failures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Measure = Callable[[argparse.Namespace, Progress], list[Path]]
 
 
 def parser(name: str, described: str | None, repeats: int | None = None) -> argparse.ArgumentParser:
-    """Return the parser with the common options; `repeats` is the default of --repeats."""
+    """Build the parser with the common options; `repeats` is the default of --repeats."""
     made = argparse.ArgumentParser(
         prog=name, description=described, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -32,13 +32,13 @@ def parser(name: str, described: str | None, repeats: int | None = None) -> argp
     made.add_argument("--out", type=Path, default=Path("runs") / name)
     made.add_argument("--docs", type=Path, default=Path("docs"))
     made.add_argument(
-        "--loaded", action="store_true", help="also measure on a busy machine; the page then has a warning"
+        "--loaded", action="store_true", help="also measure on a busy machine, and add a warning to the page"
     )
     return made
 
 
 def run(asked: argparse.Namespace, name: str, measure: Measure) -> int:
-    """Measure, and return the exit code; an expected failure is one line."""
+    """Measure and return the exit code; print an expected failure as one line."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C: started processes are stopped
     try:
         if (busy := series_runner.busy_percent(3.0)) > BUSY_PERCENT and not asked.loaded:
@@ -58,7 +58,7 @@ def run(asked: argparse.Namespace, name: str, measure: Measure) -> int:
 
 
 def repeated(path: Path, repeats: int, measure: Callable[[int], T]) -> list[T]:
-    """Return the measurements stored in a JSON file, after adding missing measurements; `measure` gets their number."""
+    """Read the measurements of a JSON file after adding missing measurements; `measure(n)` makes measurement n."""
     kept: list[T] = json.loads(path.read_text()) if path.exists() else []
     while len(kept) < repeats:
         kept.append(measure(len(kept)))

@@ -29,16 +29,16 @@ SIZES = (6, 8, 12)
 """Numbers of runs per side of A/A pairs; 6 is the smallest number with which pairs can be significant."""
 
 LARGE = 0.08
-"""Minimum share of the wall of a layer that gets a planted difference."""
+"""Minimum fraction of the wall time for a layer that gets a planted difference."""
 
 PLANTED_WALL, PLANTED_LAYER = 0.1, 0.2
 TRIALS_WALL, TRIALS, RESAMPLED = 40, 40, 500
 
 GATES = {20: 200, 100: 100, 1000: 40}
-"""Mapping of the runs per side of a check to the number of checks without a planted difference."""
+"""Number of checks without a planted difference, by runs per side."""
 
 SCATTER = 0.06
-"""Relative scatter of a layer in simulated runs, equal to that of walls on an idle machine (docs/bench.json)."""
+"""Relative standard deviation of a layer in simulated runs, as for wall times on an idle machine (docs/bench.json)."""
 
 SIMULATED_GATES = {8: 200, 12: 200, 20: 200}
 
@@ -61,7 +61,7 @@ def main() -> int:
 def _short(runs: Sequence[false_alarms.Values]) -> list[str]:
     walls = [run["wall_ns"] for run in runs]
     says = (
-        f"**A/A, independent.** {len(runs):,} consecutive runs of a short recorded process, median wall "
+        f"**A/A, independent.** {len(runs):,} consecutive runs of a short recorded process, median wall time "
         f"{statistics.median(walls) / 1e6:.0f} ms, standard deviation {statistics.stdev(walls) / 1e6:.0f} ms. Each run "
         "is in one pair. A false alarm is a verdict faster or slower; at most: the one-sided 95 % limit."
     )
@@ -80,8 +80,8 @@ def _stack(pool: Sequence[Run]) -> list[str]:
     walls = [(run.wall_ns or 0) / 1e9 for run in pool]
     says = (
         f"**A/A, resampled.** Whole runs of the stack, drawn {RESAMPLED:,} times from a pool of {len(pool)} "
-        f"consecutive runs of `{pool[0].experiment}` with walls of {min(walls):.1f} to {max(walls):.1f} s. "
-        "These comparisons share runs, so there is no limit."
+        f"consecutive runs of `{pool[0].experiment}` with wall times of {min(walls):.1f} to {max(walls):.1f} s. "
+        "These comparisons share runs, so no confidence limit is given."
     )
     alarms = [
         false_alarms.stack_alarms(pool, paired, size, RESAMPLED)
@@ -103,7 +103,7 @@ def _stack(pool: Sequence[Run]) -> list[str]:
         "**The gate, resampled.** `dlobd check` on runs drawn from the same pool with replacement, "
         f"{PLANTED_LAYER:+.0%} planted into one layer of one side, in turn {names}. Named: the message names the "
         "planted layer first. False: a failure without a planted difference. Runs of each side that detect 5 % of a "
-        f"layer: {asks}. Simulated: records like the first of the pool, with {SCATTER:.0%} scatter of each layer."
+        f"layer: {asks}. Simulated: copies of the pool's first run, with {SCATTER:.0%} standard deviation per layer."
     )
     heads = ["", "runs of each side", "named", "", "false", "at most"]
     return [says, _table(alarms, bound=False), gate, markdown(heads, rows)]

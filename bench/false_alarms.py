@@ -23,35 +23,35 @@ from dlobd.compare.verdicts import Compared, compare_family
 from dlobd.record.run import Run
 
 Values = dict[str, int]
-"""Short run: nanoseconds of `wall` and of each layer, and its batch."""
+"""Short run: batch, and nanoseconds of the wall time and each layer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Number of positive cases of `of` cases."""
+    """Number of positive cases among `of` cases."""
 
     found: int
     of: int
 
     @property
     def share(self) -> float:
-        """Share of the positive cases."""
+        """Fraction of positive cases."""
         return self.found / self.of
 
     @property
     def at_most(self) -> float:
-        """Exact one-sided 95 % upper limit of the true share (Clopper and Pearson 1934)."""
+        """Exact one-sided 95 % upper confidence limit of the true fraction (Clopper and Pearson 1934)."""
         return float(beta.ppf(0.95, self.found + 1, self.of - self.found)) if self.found < self.of else 1.0
 
     @property
     def at_least(self) -> float:
-        """Exact one-sided 95 % lower limit of the true share."""
+        """Exact one-sided 95 % lower confidence limit of the true fraction."""
         return float(beta.ppf(0.05, self.found, self.of - self.found + 1)) if self.found else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Alarms:
-    """False alarms of A/A pairs with `size` runs per side, for the wall and for any layer."""
+    """False alarms of A/A pairs with `size` runs per side, for the wall time and for any layer."""
 
     order: str
     size: int
@@ -60,8 +60,8 @@ class Alarms:
 
 
 ORDERS = ("blocks", "two samples, interleaved", "two samples, one after the other")
-"""Orders of the runs of a pair: random within each repeat; the same order, analysed as two samples; all runs of one
-side first."""
+"""Orders of the runs of a pair: random within each repeat; random within each repeat, but analysed as two samples; all
+runs of one side first."""
 
 
 def short_alarms(runs: Sequence[Values], order: str, size: int) -> Alarms:
@@ -81,8 +81,8 @@ def short_alarms(runs: Sequence[Values], order: str, size: int) -> Alarms:
 def short_power(runs: Sequence[Values], pilot: int, planted: float, trials: int) -> tuple[Count, list[int]]:
     """Count the trials that detect a planted difference with the number of repeats that their pilot estimated.
 
-    The pilot has no planted difference. A trial draws its repeats, two consecutive runs, without replacement. The
-    second returned value has the numbers of repeats.
+    The pilot has no planted difference. A trial draws repeats of two consecutive runs without replacement. The
+    second result lists the numbers of repeats.
     """
     chance = random.Random(planted)
     repeats = list(_pairs(runs, ORDERS[0], 1, chance))
@@ -122,7 +122,7 @@ def stack_alarms(pool: Sequence[Run], paired: bool, size: int, trials: int) -> A
 def gates(pool: Sequence[Run], size: int, trials: int, planted: float = 0, layers: Sequence[str] = ()) -> Count:
     """Count the failing checks with `size` runs of each side, drawn with replacement.
 
-    If a difference is planted into one layer after the other, count also the checks that name the planted layer first.
+    With differences planted into one layer at a time, also count the checks that name the planted layer first.
     """
     chance = random.Random(f"{size} {planted}")
     found = 0
@@ -137,14 +137,14 @@ def gates(pool: Sequence[Run], size: int, trials: int, planted: float = 0, layer
 
 
 def runs_needed(pool: Sequence[Run], layer: str) -> int | None:
-    """Return the number of runs per side that detect the margin in a layer, given the scatter of the pool."""
+    """Return the number of runs per side that detect the margin in a layer, given the spread of the pool."""
     half = len(pool) // 2
     (pair,) = _compared([*pool[::2][:half], *pool[1::2][:half]], half, paired=False).pairs
     return pair.layers[layer].runs_needed
 
 
 def simulated(run: Run, scatter: float, runs: int) -> list[Run]:
-    """Return copies of a run whose layers have normal scatter, relative to their length."""
+    """Return copies of a run with normally distributed layer times."""
     chance = random.Random(0)
     made = []
     for _ in range(runs):
@@ -155,14 +155,14 @@ def simulated(run: Run, scatter: float, runs: int) -> list[Run]:
 
 
 def grown(run: Run, layer: str, by: float) -> Run:
-    """Return the run with a longer layer and wall; `by` is relative to the layer."""
+    """Return a copy of the run with a layer, and the wall time, longer by the fraction `by` of the layer."""
     added_ns = sum(round(by * row.ns) for row in run.layers if row.layer == layer)
     rows = tuple(dataclasses.replace(row, ns=row.ns + added_ns) if row.layer == layer else row for row in run.layers)
     return dataclasses.replace(run, layers=rows, wall_ns=(run.wall_ns or 0) + added_ns)
 
 
 def _compared(runs: Sequence[Run], size: int, paired: bool) -> Comparison:
-    """Compare the second half of the runs with the first."""
+    """Compare the second half of the runs with the first half."""
     halves = {"first": runs[:size], "second": runs[size:]}
     sides = [
         RunSet(name, tuple(Member(run, Repeat("pool" if paired else "", n), name) for n, run in enumerate(half)))
@@ -179,7 +179,7 @@ def _alarm(compared: Iterable[Compared]) -> bool:
 def _pairs(
     runs: Sequence[Values], order: str, size: int, chance: random.Random
 ) -> Iterator[tuple[list[Values], list[Values]]]:
-    """Yield both sides of each pair, from consecutive runs."""
+    """Yield the two sides of each pair, drawn from consecutive runs."""
     for batch in sorted({run["batch"] for run in runs}):
         own = [run for run in runs if run["batch"] == batch]
         for begin in range(0, len(own) - 2 * size + 1, 2 * size):
@@ -197,6 +197,6 @@ def _samples(first: Sequence[Values], second: Sequence[Values], name: str, paire
 
 
 def _paired_walls(repeats: Sequence[tuple[list[Values], list[Values]]], factor: float = 1) -> Samples:
-    """Return the walls of pairs of runs, with the second wall multiplied by a factor."""
+    """Return the wall times of pairs of runs, with the second wall time multiplied by a factor."""
     first, second = ([run["wall_ns"] for pair in repeats for run in pair[place]] for place in (0, 1))
     return Samples(tuple(first), tuple(round(factor * ns) for ns in second), True)

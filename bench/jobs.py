@@ -1,6 +1,6 @@
-"""The main job by every launcher that uses YARN and Spark, and by both inputs: start, teardown, training loop, memory.
+"""Runs of the main job with each launcher on YARN and Spark, and each input: start, teardown, training loop, memory.
 
-The job trains for longer and writes no checkpoint, so that its step loop consists of input and steps.
+The job has a longer training loop without checkpoints, so the loop consists of input and steps.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dlobd.record.run import Run
 from dlobd.schema import Experiment
 
 Runs = Mapping[str, Sequence[Run]]
-"""Mapping of a point's label to its runs, one run per repeat in order."""
+"""Runs by point label, one run per repeat in order."""
 
 STOCK, TFOS, BARRIER = LAUNCHERS = ("tfos-stock", "tfos", "barrier")
 WAYS = ((STOCK, "feed"), (TFOS, "feed"), (BARRIER, "feed"), (TFOS, "read"), (BARRIER, "read"))
@@ -25,7 +25,7 @@ DAEMONS = "Memory of the daemons"
 
 
 def points() -> dict[str, Experiment]:
-    """Return label -> experiment; only launcher, input, memory of the launcher and the loop's length differ."""
+    """Return experiments by label; they differ in launcher, input, the launcher's memory and length of the loop."""
     return {
         f"{launcher} {source}": replace(
             files.load("softmax-mnist", [f"launcher={launcher}"]), input=source, epochs=6, checkpoint_every_steps=10**9
@@ -44,13 +44,13 @@ def first_step_s(run: Run) -> float | None:
 
 
 def launcher_s(run: Run) -> float | None:
-    """Return the seconds from the last executor's registration to the end of the first step: the launcher's part."""
+    """Return the seconds from the last executor's registration to the end of the first step."""
     from_ns, until_ns = run.event_ns(kinds.EXECUTOR_REGISTERED), run.event_ns(kinds.FIRST_STEP_DONE)
     return (until_ns - from_ns) / 1e9 if from_ns is not None and until_ns is not None else None
 
 
 def steady_rate(run: Run) -> float | None:
-    """Return samples of all ranks per second, without the first step, which TensorFlow traces and compiles."""
+    """Return samples per second of all ranks, without the first step, which TensorFlow traces and compiles."""
     begin, end = run.event_ns(kinds.FIRST_STEP_DONE), run.event_ns(kinds.LAST_STEP_DONE)
     steps, samples = run.metrics.steps, run.metrics.train_samples
     if begin is None or end is None or samples is None or not steps:
@@ -66,7 +66,7 @@ def teardown_s(run: Run) -> float | None:
 
 @dataclass(frozen=True)
 class Figure:
-    """Table of one figure. `points` maps the label of a row to its point; `reference` is the label of the baseline."""
+    """Table of one figure. `points` maps row labels to points; `reference` is the label of the baseline."""
 
     title: str
     says: str
@@ -78,9 +78,7 @@ class Figure:
 
 
 def _loop(launcher: str) -> Figure:
-    says = (
-        "Samples per second of all ranks, from the end of the first step to the last step. SoftMax: the input matters."
-    )
+    says = "Samples per second of all ranks, from the end of the first step to the last step."
     both = {source: f"{launcher} {source}" for source in ("read", "feed")}
     return Figure(f"Training loop, {launcher}", says, steady_rate, "samples/s", both, "read", saved=False)
 
@@ -91,7 +89,7 @@ FIGURES = (
     Figure("Submit to first step", f"From spark-submit's exec to the end of the first step. {SAME}", first_step_s),
     Figure(
         "Executors registered to first step",
-        "The launcher's own part: start of the trainers, import of TensorFlow, rendezvous, model, first batch.",
+        "The launcher's part: start of the trainers, import of TensorFlow, rendezvous, model, first batch.",
         launcher_s,
     ),
     Figure(
@@ -111,7 +109,7 @@ FIGURES = (
 
 
 def values(runs: Runs) -> dict[str, Values]:
-    """Return the values of each table by title; a run that is not ok has no value."""
+    """Return the values of each table by title; None for a run with a status other than ok."""
     made: dict[str, Values] = {
         one.title: {
             label: [one.value(run) if run.status == "ok" else None for run in runs.get(point, ())]
@@ -124,7 +122,7 @@ def values(runs: Runs) -> dict[str, Values]:
 
 
 def tables(found: Mapping[str, Values]) -> list[Table]:
-    """Return the tables of `values`."""
+    """Build the tables from `values`."""
     made = [
         compared(one.title, one.says, one.unit, found[one.title], one.reference, saved=one.saved) for one in FIGURES
     ]

@@ -27,7 +27,7 @@ from dlobd.run.progress import Progress
 from dlobd.schema import Experiment
 
 STEPS = "train_samples=1000 test_samples=200 epochs=1 warmup_epochs=0 min_accuracy=0"
-"""Settings for ten steps of two workers, for models that are too large to learn within minutes on two cores."""
+"""Settings for ten steps of two workers, for models too large to train within minutes on two cores."""
 
 POINTS = {
     "softmax-regression": "softmax-mnist",
@@ -39,11 +39,11 @@ POINTS = {
     "resnet56": f"resnet20-cifar10 model=resnet56 executor_overhead_mb=2048 {STEPS}",
     "vgg16-cifar": f"resnet20-cifar10 model=vgg16-cifar learning_rate=0.05 executor_overhead_mb=3072 {STEPS}",
 }
-"""Mapping of a model to a shipped experiment that trains it, and other settings."""
+"""Shipped experiment and changed settings for each model."""
 
 
 def points() -> dict[str, Experiment]:
-    """Return model -> experiment, for every model of the registry."""
+    """Return the experiment of each model in the registry."""
     chosen = {name: line.split() for name, line in POINTS.items()}
     return {name: files.load(shipped, settings) for name, (shipped, *settings) in chosen.items()}
 
@@ -56,7 +56,7 @@ def parameters(experiment: Experiment) -> int:
 
 
 def table(runs: Mapping[str, Run], counts: Mapping[str, int]) -> Table:
-    """Return a row per model: size, data set, steps, loss and accuracy, and layers in seconds."""
+    """Build one row per model: size, data set, steps, loss, accuracy, and layers in seconds."""
     shown = [name for name in LAYERS if any(layer_s(run, name) for run in runs.values())]
     columns = ["parameters", "data set", "steps", "step p50, ms", "samples/s", "first -> last loss", "accuracy"]
     rows = []
@@ -68,11 +68,11 @@ def table(runs: Mapping[str, Run], counts: Mapping[str, int]) -> Table:
         cells += [number(metric("test_accuracy")(run)), *(number(layer_s(run, name) or 0) for name in shown)]
         rows.append([model, *cells, number((run.wall_ns or 0) / 1e9)])
     says = (
-        "One run of each: two workers, launcher tfos, fed by Spark, on the embedded cluster. Step times are of the "
-        "slower rank, with the exchange. Ten steps are too few to learn anything; the accuracy shows it."
+        "One run per model: two workers, launcher tfos, input feed, embedded cluster. Step times are of the slower "
+        "rank and include the exchange. Ten steps are too few for a meaningful accuracy."
     )
     titles = [f"{LAYERS[name].title}, s" for name in shown]
-    return Table("Every model through TensorFlowOnSpark", says, ["", *columns, *titles, "wall, s"], rows)
+    return Table("All models through TensorFlowOnSpark", says, ["", *columns, *titles, "wall, s"], rows)
 
 
 def main() -> int:

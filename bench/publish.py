@@ -1,4 +1,4 @@
-"""Writes measurements between the markers of docs/results.md, below machine and versions, and as JSON."""
+"""Publishing of measurements as JSON and between the markers of docs/results.md, with machine and versions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dlobd.report.repeats import left_out
 from dlobd.run import provenance
 
 PAGE = "results.md"
-"""The page in docs/ with the markers of all commands."""
+"""Page in docs/ with the markers of all commands."""
 
 
 def markers(name: str) -> tuple[str, str]:
@@ -28,7 +28,7 @@ def markers(name: str) -> tuple[str, str]:
 def page(path: Path, name: str, facts: Sequence[str], parts: Sequence[str]) -> None:
     """Replace the text between the markers of a page by a list of facts and the parts.
 
-    A page without markers gets them at its end; a missing page is created.
+    If the page has no markers, append them; create a missing page.
     """
     begin, end = markers(name)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -40,15 +40,14 @@ def page(path: Path, name: str, facts: Sequence[str], parts: Sequence[str]) -> N
 def of_runs(
     docs: Path, name: str, runs: Sequence[Run], busy: Sequence[float], parts: Sequence[str], doubts: Sequence[str] = ()
 ) -> Path:
-    """Write parts below a description of the machine, its load before the runs, and warnings in bold; return the
-    page."""
+    """Write machine, load before the runs, warnings in bold, and the parts; return the path of the page."""
     facts = [*machine(runs), *loaded(busy), *(f"**{doubt}**" for doubt in doubts)]
     page(docs / PAGE, name, facts, parts)
     return docs / PAGE
 
 
 def publish(docs: Path, name: str, facts: Sequence[str], tables: Sequence[Table]) -> None:
-    """Replace the command's section of the results page by the facts and, below them, the tables."""
+    """Replace the command's section of the results page by the facts, followed by the tables."""
     page(docs / PAGE, name, facts, [table.markdown() for table in tables])
 
 
@@ -61,7 +60,7 @@ def store(docs: Path, name: str, document: Mapping[str, object]) -> Path:
 
 
 def machine(runs: Sequence[Run]) -> list[str]:
-    """Return the machine, the versions and the commits of the runs as lines."""
+    """Format machine, versions and commits of the runs as lines."""
     here = provenance.platform()
     memory = int(here["memory_bytes"] or 0) / 2**30
     names = ("pyspark", "tensorflow", "java")
@@ -80,13 +79,13 @@ def machine(runs: Sequence[Run]) -> list[str]:
 
 
 def busy_before(*every: Series) -> list[float]:
-    """Return the load of the cores before each run that has ended, in percent."""
+    """Return the load of the cores before each finished run, in percent."""
     looked = ((one.busy(), one.ended().values()) for one in every)
     return [busy[bundle.run_id] for busy, bundles in looked for bundle in bundles]
 
 
 def loaded(busy: Sequence[float]) -> list[str]:
-    """Return the load of the machine before the runs, with a warning if other programs used it."""
+    """Format the load of the machine before the runs, with a warning if other programs used it."""
     found = spread(busy)
     if found.median is None or found.high is None:
         return []

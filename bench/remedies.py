@@ -3,9 +3,8 @@
     python -m bench.remedies close-retry|dependencies [--repeats N] [--out DIR] [--loaded]
 
 close-retry     compares HDFS's default delay of 400 ms with 40 ms, for clients and DataNodes. Each run has a new
-cluster,
-                because a DataNode reads its settings at start.
-dependencies    finding `localisation`: compares Spark's jars uploaded with each small job and the same archive in HDFS
+                cluster, because a DataNode reads its settings at start.
+dependencies    finding `localisation`: compares Spark's jars uploaded with each small job and jars stored in HDFS
 
 Both sides run in random order within each repeat. Rerun the command to resume.
 """
@@ -39,7 +38,7 @@ from dlobd.run.progress import Progress
 from dlobd.schema import OwnJob
 
 SIDES = {"default": ((), "after 400 ms, the default"), "sooner": ((SOON_CLOSED,), "after 40 ms")}
-"""Mapping of the directory of close-retry's runs to Hadoop settings and label."""
+"""Hadoop settings and label of close-retry's runs, by directory."""
 
 UPLOADED, ARCHIVE = "jars uploaded with the job", "jars in HDFS"
 IN_HDFS = "/dlobd/dependencies"
@@ -126,7 +125,7 @@ def _run(directory: Path, own: Sequence[str], progress: Progress) -> float:
 
 
 def points(local: Path, archive: str) -> dict[str, OwnJob]:
-    """Return label -> job. The first job uploads an archive each time, like spark-submit by default."""
+    """Return jobs by label. The first job uploads an archive in each run, like spark-submit by default."""
     places = {UPLOADED: (plain(local.parent) / local.name).as_uri(), ARCHIVE: archive}
     return {
         label: own_job.from_line(["spark-submit", "--conf", f"spark.yarn.archive={place}", str(SUMS)], [])
@@ -147,7 +146,7 @@ def packed(tarball: packing.Tarball, directory: Path) -> Path:
 
 
 def staged(cluster: EmbeddedCluster, tarball: packing.Tarball) -> str:
-    """Copy the archive to HDFS, readable by all, and return its URI."""
+    """Copy the archive to HDFS, readable by all users; return its URI."""
     storage = WebHdfs(cluster.webhdfs_url, cluster.user)
     path = f"{IN_HDFS}/{tarball.name}"
     if not storage.exists(path):

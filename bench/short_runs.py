@@ -2,8 +2,8 @@
 
     python -m bench.short_runs FILE [--runs N] [--seconds S]
 
-A run is a forked process with dlobd's recorder, like Spark's Python workers. FILE (CSV, compressed by gzip) gets one
-line per run, as a new batch: nanoseconds of the wall, from before the fork to the exit, and of its attributed layers.
+A run is a forked process with dlobd's recorder, like Spark's Python workers. The command appends a batch to FILE (CSV,
+compressed by gzip). A line has nanoseconds of a run's wall time, from before the fork to the exit, and of its layers.
 The command ends after N runs or S seconds, whichever comes first.
 """
 
@@ -29,20 +29,20 @@ from dlobd.evidence import recorder
 from dlobd.schema import MAIN_LANE, Process, Span, Trace
 
 LAYERS = ("launcher", "hdfs", "feed", "channel", "tensorflow")
-"""Layers in the order of the columns: fork, recorder and exit; a file; a pipe; a socket; arithmetic."""
+"""Layers in the order of columns, used for: fork, recorder and exit; a file; a pipe; a socket; arithmetic."""
 
 COLUMNS = ("batch", "wall_ns", *(f"{layer}_ns" for layer in LAYERS))
 
 TIMEOUT_S = 60
 FILE_BYTES = 1 << 20
-BLOCKS, BLOCK_BYTES = 32, 1 << 15  # a block of this size fits into the pipe
+BLOCKS, BLOCK_BYTES = 32, 1 << 15  # a block fits into the pipe's buffer
 ROUND_TRIPS = 100
 MESSAGE = bytes(1024)
 PRODUCTS = 100_000
 
 
 def work(directory: Path) -> None:
-    """Do some work in each layer except the launcher, and record it in `directory`."""
+    """Do and record some work in each layer except the launcher; span files go to `directory`."""
     tracing.start(directory, "driver")
     with tracing.span(kinds.SpanKind("write and read", "hdfs")):
         path = directory / "data"
@@ -66,7 +66,7 @@ def work(directory: Path) -> None:
 
 
 def measure(directory: Path) -> dict[str, int]:
-    """Run `work` in a forked process; return `wall_ns` and each layer's nanoseconds, which sum to the wall.
+    """Run `work` in a forked process; return `wall_ns` and each layer's nanoseconds, which sum to the wall time.
 
     Raises:
         ChildProcessError: the process failed, or took more than `TIMEOUT_S`.
@@ -101,7 +101,7 @@ def _run_and_exit(directory: Path) -> NoReturn:
 
 
 def read(path: Path) -> list[dict[str, int]]:
-    """Return the recorded runs in order, with the keys of `COLUMNS`."""
+    """Read the recorded runs in order, with the keys of `COLUMNS`."""
     with gzip.open(path, "rt", newline="") as file:
         return [{name: int(value) for name, value in row.items()} for row in csv.DictReader(file)]
 

@@ -1,4 +1,4 @@
-"""Run one job natively and through the stack; write docs/results.md, its picture, and the picture of the README.
+"""Run one job natively and through the stack; write docs/results.md, its picture, and the README's picture.
 
     python -m bench.stack_overhead [--repeats N] [--experiment NAME] [--ways WAY...] [--loaded]
 
@@ -28,14 +28,14 @@ from dlobd.schema import Experiment
 NAME = "stack-overhead"
 
 WAYS = ("native", "tfos-stock feed", "tfos feed", "barrier feed", "distributor", "tfos read", "barrier read")
-"""Every launcher, with Spark's feed if possible, and with the input of native runs, so that inputs are comparable."""
+"""All launchers, with Spark's feed if possible, and with the input of native runs for an equal comparison."""
 
 
 def points(experiment: str, ways: Sequence[str]) -> dict[str, Experiment]:
-    """Return label -> experiment, for each `launcher` or `launcher input`.
+    """Return experiments by label, for each `launcher` or `launcher input`.
 
     Raises:
-        UsageError: there is no such experiment or way, or native is missing.
+        UsageError: unknown experiment or way, or native is missing.
     """
     found = {}
     for launcher, _, source in (way.partition(" ") for way in ways):
@@ -49,7 +49,7 @@ def points(experiment: str, ways: Sequence[str]) -> dict[str, Experiment]:
 
 
 def parser(name: str, described: str | None, ways: Sequence[str]) -> argparse.ArgumentParser:
-    """Return the parser of a command that compares ways of running an experiment."""
+    """Build the parser of a command that compares ways of running an experiment."""
     made = command.parser(name, described, repeats=6)
     made.add_argument("--experiment", default="softmax-mnist", help="a shipped experiment or a TOML file")
     made.add_argument("--ways", nargs="+", default=ways, metavar="WAY")
@@ -72,7 +72,7 @@ def _measure(asked: argparse.Namespace, progress: Progress) -> list[Path]:
 
 
 def write(found: StackOverhead, runs: Sequence[Run], busy: Sequence[float], docs: Path, readme: Path) -> list[Path]:
-    """Write picture and tables into docs/, and the picture with its numbers into the README; return the files."""
+    """Write picture and tables to docs/, and the picture with its numbers to the README; return the paths."""
     picture = docs / "stack_overhead.svg"
     docs.mkdir(parents=True, exist_ok=True)
     pictures.write(draw(found), picture)

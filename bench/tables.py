@@ -11,12 +11,12 @@ from dlobd.compare.median import Spread, difference, ratios, spread
 from dlobd.report import text
 
 Values = dict[str, list[float | None]]
-"""Mapping of a label to the value of each repeat; None for a missing value."""
+"""Values of the repeats by label; None for a missing value."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Table with a title, a sentence that explains the columns, and cells of text."""
+    """Table with title, explanation of the columns, and cells of text."""
 
     title: str
     says: str
@@ -24,26 +24,26 @@ class Table:
     rows: Sequence[Sequence[str]]
 
     def markdown(self) -> str:
-        """Return the table as a section of a page."""
+        """Format the table as a section of a page."""
         return "\n".join([f"### {self.title}", "", self.says, "", markdown(self.columns, self.rows)])
 
 
 def markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Format cells as a table; all columns except the first hold numbers."""
+    """Format cells as a Markdown table; all columns except the first are numeric."""
     lines = [columns, ["---", *["---:"] * (len(columns) - 1)], *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def of_frame(frame: pd.DataFrame) -> str:
-    """Format a frame of text as a table."""
+    """Format a data frame of text as a Markdown table."""
     return markdown([str(column) for column in frame.columns], frame.values.tolist())
 
 
 def compared(title: str, says: str, unit: str, values: Values, reference: str, saved: bool = True) -> Table:
-    """Return a row per label: n, median, quartiles, extremes, saving and ratio relative to `reference`.
+    """Build one row per label: n, median, quartiles, extremes, saving and ratio relative to `reference`.
 
     Args:
-        values: differences and ratios are computed within repeats.
+        values: values of the repeats by label; differences and ratios are computed within repeats.
     """
     base = values[reference]
     rows = []
@@ -57,13 +57,13 @@ def compared(title: str, says: str, unit: str, values: Values, reference: str, s
 
 
 def spreads(title: str, says: str, count: str, middle: str, values: Values) -> Table:
-    """Return a row per label: number of values, median, quartiles and extremes."""
+    """Build one row per label: number of values, median, quartiles and extremes."""
     rows = [[label, *cells(spread(own))] for label, own in values.items()]
     return Table(title, says, ["", count, middle, "IQR", "min-max"], rows)
 
 
 def cells(found: Spread) -> list[str]:
-    """Return n, median, quartiles and extremes as text."""
+    """Format n, median, quartiles and extremes."""
     ends = ((found.q1, found.q3), (found.low, found.high))
     return [
         str(found.n),
@@ -73,5 +73,5 @@ def cells(found: Spread) -> list[str]:
 
 
 def number(value: float | None) -> str:
-    """Format a number with three digits; a dash for a missing value."""
+    """Format a number with three significant digits; a dash for a missing value."""
     return "-" if value is None else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

@@ -1,6 +1,6 @@
-"""Test accuracy over time, epoch by epoch, on two clocks: since submission, and since the first access to the data.
+"""Test accuracy by epoch over two times: since submission, and since the first access to the data.
 
-The second clock is MLPerf's, which excludes initialisation. The runs need evaluate_every_epochs; see
+The second time excludes initialisation, as in MLPerf. The runs need evaluate_every_epochs; see
 `dlobd.measures.epochs`.
 """
 
@@ -25,16 +25,16 @@ CLOCKS: dict[str, Callable[[Run, Epoch], int | None]] = {
     "from submit, s": Run.from_submit_ns,
     "from first touch of the data, s": Run.from_first_touch_ns,
 }
-"""Mapping of clocks to functions that return the time of an epoch's accuracy in nanoseconds; None if unknown."""
+"""Functions that return the nanoseconds until an epoch's accuracy was known, or None, by name of the start point."""
 
 
 def evaluated(run: Run) -> list[Epoch]:
-    """Return the epochs with a known test accuracy."""
+    """Return a run's epochs with a known test accuracy."""
     return [epoch for epoch in run.epochs if epoch.test_accuracy is not None]
 
 
 def groups(runs: RunSet) -> dict[str, list[Run]]:
-    """Return the runs with accuracies by label.
+    """Group the runs with accuracies by label.
 
     Raises:
         UsageError: no run has an accuracy.
@@ -50,7 +50,7 @@ def groups(runs: RunSet) -> dict[str, list[Run]]:
 
 
 def table(found: dict[str, list[Run]]) -> pd.DataFrame:
-    """Return a row per group and epoch, with medians of runs; see `dlobd.report.text.median`."""
+    """Build one row per group and epoch, with medians over runs; see `dlobd.report.text.median`."""
     rows = []
     for label, runs in found.items():
         by_epoch: dict[int, list[tuple[Run, Epoch]]] = {}
@@ -65,7 +65,7 @@ def table(found: dict[str, list[Run]]) -> pd.DataFrame:
 
 
 def targets(found: dict[str, list[Run]]) -> pd.DataFrame:
-    """Return a row per group and target accuracy: the number of runs that reached the target, and their median time."""
+    """Build one row per group and target accuracy: number of runs that reached the target, and their median time."""
     rows = []
     for label, runs in found.items():
         every = [run.time_to_accuracy for run in runs if run.time_to_accuracy]
@@ -79,13 +79,13 @@ def targets(found: dict[str, list[Run]]) -> pd.DataFrame:
 
 
 def report(asked: Namespace) -> Shown:
-    """Return tables and picture."""
+    """Format the tables and draw the picture."""
     runs = script.usable(asked.runs)
     found = groups(runs)
     without = [f"left out: run {run.run_id} has no evaluated epoch" for run in runs.runs if not evaluated(run)]
     pieces = [
         *without,
-        f"Test accuracy and when it was known, medians of runs; {MEDIANS}",
+        f"Test accuracy and time until it was known, medians of runs; {MEDIANS}",
         table(found).to_string(index=False),
     ]
     if len(reached := targets(found)):

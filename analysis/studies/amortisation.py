@@ -1,14 +1,14 @@
-"""Fixed cost and cost per epoch of each launcher, and the share of the stack's overhead in longer trainings.
+"""Fixed cost and cost per epoch of each launcher, and the stack's overhead in longer trainings.
 
-    wall = fixed + epochs x epoch
+    wall time = fixed + epochs x epoch
 
-Both are estimated within repeats. The cost of an epoch is the mean of all epochs after the first epoch in a repeat. The
-first epoch, start-up and teardown do not depend on the number of epochs, and their variation of seconds would hide the
-slope of the walls. The fixed cost is the rest of the mean wall of the repeat.
+Both costs are estimated within repeats. The cost of an epoch is the mean of all epochs after the first epoch in a
+repeat. The first epoch, start-up and teardown do not depend on the number of epochs, and their variation of seconds
+would hide the slope of the wall times. The fixed cost is the remainder of the repeat's mean wall time.
 Each estimate is the Hodges-Lehmann centre over repeats with its exact interval, from pairs of repeats (`estimates`).
 
 A prediction is for one more run. Its interval includes the uncertainty of the line and the variation of single runs: of
-start-up and teardown in seconds, and of the cost of an epoch as a share, from run to run and from epoch to epoch
+start-up and teardown in seconds, and of the cost of an epoch as a fraction, between runs and between epochs
 (`variation`). If no launcher and input has two runs of three epochs, all variation of the cost counts as variation
 between runs, because a run that is slow for two epochs may be slow for all epochs.
 
@@ -41,21 +41,21 @@ from dlobd.measures.statistics import CONFIDENCE
 from dlobd.record.run import Run
 
 SHORT = 3
-"""Maximum number of epochs of the runs that determine the line; longer runs check it."""
+"""Maximum epochs of the runs that fit the line; longer runs check the line."""
 
 LIMITS = ("max_steps", "max_seconds", "target_accuracy")
 """Settings that end training before its last epoch."""
 
 GOAL = 0.05
-"""Goal for the stack overhead, as a share of the native wall."""
+"""Goal for the stack overhead, as a fraction of the native wall time."""
 
 NOTABLE = 0.05
-"""Smallest reported departure from the line, as a share of the cost of an epoch."""
+"""Smallest reported deviation from the line, as a fraction of the cost of an epoch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Line of the wall over epochs for a launcher and input, in seconds.
+    """Line of wall time over epochs for a launcher and input, in seconds.
 
     costs, intercepts: values by repeat; `epoch` and `fixed` are their centres.
     outside_s: start-up, first epoch and teardown of each run.
@@ -73,19 +73,19 @@ class Line:
     variation: Variation
     bend: Estimate | None
     outside_epoch: Estimate
-    walls: Mapping[int, Mapping[Repeat, float]]  # measured walls by number of epochs, including long runs
+    walls: Mapping[int, Mapping[Repeat, float]]  # measured wall times by number of epochs, including long runs
 
     @property
     def repeats(self) -> int:
-        """Number of repeats that determine the line."""
+        """Number of repeats in the fit of the line."""
         return len(self.costs)
 
     def mean_s(self, epochs: int) -> float:
-        """Return the wall at a point of the line."""
+        """Return the wall time at a point of the line."""
         return self.fixed.value + epochs * self.epoch.value
 
     def predicted_s(self, epochs: int) -> Estimate:
-        """Predict the wall of one more run with a 95 % interval by normal theory (Satterthwaite 1946).
+        """Predict the wall time of one more run with a 95 % interval by normal theory (Satterthwaite 1946).
 
         The variances of the line, of start-up and of the cost of an epoch add up, each with its degrees of freedom.
         """
@@ -106,7 +106,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Long run with its predicted wall; `inside` is None if there is no interval."""
+    """Long run with its predicted wall time; `inside` is None without an interval."""
 
     label: str
     epochs: int
@@ -129,19 +129,19 @@ class AgainstNative:
     groups: Groups = field(repr=False)
 
     def ratio(self, epochs: float) -> Estimate:
-        """Return the ratio of the mean wall to the native mean wall."""
+        """Return the ratio of mean wall time to native mean wall time."""
         cost, intercept, native_cost, native_intercept = self.groups.means
         return self.groups.estimate((intercept + epochs * cost) / (native_intercept + epochs * native_cost))
 
     def epochs_to(self, goal: float = GOAL) -> Estimate:
-        """Return the number of epochs from which the overhead is at most `goal`; infinite if it never is."""
+        """Return the fewest epochs with an overhead of at most `goal`; infinite if no number suffices."""
         each = _epochs_to(goal, *self.groups.means)
         return self.groups.estimate(each, float(np.ceil(np.median(each))))
 
 
 @dataclass(frozen=True, slots=True)
 class Amortisation:
-    """Lines, comparisons with the native line if there is one, checks by long runs, and warnings."""
+    """Lines, comparisons with the native line if it exists, checks by long runs, and warnings."""
 
     lines: tuple[Line, ...]
     against: tuple[AgainstNative, ...]
@@ -150,8 +150,8 @@ class Amortisation:
 
 
 PREDICTIONS = (
-    "Predictions have 95 % intervals by normal theory. In simulations of six repeats they contained the wall in 92 to "
-    "97 % of cases."
+    "Predictions have 95 % intervals by normal theory. In simulations of six repeats they contained the wall time in "
+    "92 to 97 % of cases."
 )
 """Note below `prediction_table`."""
 
@@ -160,14 +160,14 @@ def amortisation(runs: RunSet, keep_busy: bool = False) -> Amortisation:
     """Estimate lines from short runs, and check them by long runs.
 
     Raises:
-        UsageError: the runs did different work apart from their epochs; another limit than epochs ended training; or a
+        UsageError: the runs did different work apart from their epochs; a limit other than epochs ended training; or a
             launcher and input has no repeat with at least two different numbers of epochs up to `SHORT`.
     """
     groups, warnings = script.checked(runs, keep_busy, also=("epochs",))
     for name in LIMITS:
         if getattr(experiment(runs.runs[0]), name):
             raise UsageError(f"These runs end by {name}: their epochs do not define their duration.", f"{name}=0")
-    # from all groups together, because six runs of one group hardly determine the variation
+    # pooled over all groups, because six runs of one group are too few for the variation
     common = variation([group.runs for group in groups.values()], SHORT)
     ordered = sorted(groups.items(), key=lambda item: item[0] != NATIVE)
     lines = {label: _line(label, group, common) for label, group in ordered}
@@ -184,7 +184,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def report(asked: Namespace) -> Shown:
-    """Estimate the lines of the given runs; without native runs there is no picture."""
+    """Estimate the lines of the given runs; draw the picture only with native runs."""
     found = amortisation(load(asked.runs), asked.keep_disturbed)
     tables = (table(found), prediction_table(found, asked.epochs), check_table(found))
     pieces = [
@@ -197,7 +197,7 @@ def report(asked: Namespace) -> Shown:
 
 
 def table(found: Amortisation) -> pd.DataFrame:
-    """Return a row per launcher and input, seconds first; brackets hold 95 % intervals."""
+    """Build one row per launcher and input, seconds first; brackets hold 95 % intervals."""
     over = {one.line.label: one for one in found.against}
     rows = []
     for line in found.lines:
@@ -209,7 +209,7 @@ def table(found: Amortisation) -> pd.DataFrame:
 
 
 def prediction_table(found: Amortisation, epochs: Sequence[int]) -> pd.DataFrame:
-    """Return a row per line and number of epochs: wall of one more run, and mean ratio to native."""
+    """Build one row per line and number of epochs: wall time of one more run, and mean ratio to native."""
     over = {one.line.label: one for one in found.against}
     rows = []
     for line in found.lines:
@@ -222,7 +222,7 @@ def prediction_table(found: Amortisation, epochs: Sequence[int]) -> pd.DataFrame
 
 
 def check_table(found: Amortisation) -> pd.DataFrame:
-    """Return a row per long run: its wall, the prediction, and the result of the check."""
+    """Build one row per long run: wall time, prediction, and result of the check."""
     results = {True: "inside", False: "outside", None: "no interval"}
     rows = [
         (one.label, str(one.epochs), one.run_id, str(Estimate(one.wall_s)), str(one.predicted), results[one.inside])
@@ -233,7 +233,7 @@ def check_table(found: Amortisation) -> pd.DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Two or more short runs of a repeat, by epochs.
+    """Two or more short runs of one repeat, by epochs.
 
     outside_s: start-up, first epoch and teardown. after_s: the epochs after the first.
     """
@@ -327,13 +327,13 @@ def _doubts(line: Line) -> list[str]:
     if line.repeats < estimates.ENOUGH:
         found.append(f"{line.label}: an interval needs {estimates.ENOUGH} repeats; there are {line.repeats}.")
     if line.epoch.value <= 0 or line.epoch.holds(0.0):
-        found.append(f"{line.label}: the cost of an epoch is not distinguishable from 0; predictions are useless.")
+        found.append(f"{line.label}: the cost of an epoch is not distinguishable from 0; predictions are invalid.")
     if line.bend and _notable(line, line.bend):
         what = f"the second of 2 epochs is {line.bend.value:+.2f} s off the mean of the second and third of 3"
-        found.append(f"{line.label}: {what}: the wall is not linear.")
+        found.append(f"{line.label}: {what}: the wall time is not linear.")
     if _notable(line, line.outside_epoch):
         what = f"start-up, first epoch and teardown change by {line.outside_epoch.value:+.2f} s per epoch"
-        found.append(f"{line.label}: {what}, which the model leaves out.")
+        found.append(f"{line.label}: {what}, which the model ignores.")
     return found
 
 
@@ -354,7 +354,7 @@ def picture(found: Amortisation) -> Figure:
         curve = [one.ratio(float(each)) for each in epochs]
         values = [_overhead_percent(each.value) for each in curve]
         axes.plot(epochs, values, linestyle=style, color=shade)
-        axes.plot([], [], linestyle=style, color=shade, marker=marker, label=one.line.label)  # for the legend
+        axes.plot([], [], linestyle=style, color=shade, marker=marker, label=one.line.label)  # entry of the legend
         if curve[0].low is not None:
             low, high = ([_overhead_percent(getattr(each, end)) for each in curve] for end in ("low", "high"))
             axes.fill_between(epochs, low, high, color=shade, alpha=0.15, linewidth=0)
@@ -363,23 +363,25 @@ def picture(found: Amortisation) -> Figure:
             axes.plot(at, percent, linestyle="", marker=marker, color=shade, markerfacecolor=face, markersize=8)
     axes.axhline(100 * GOAL, color="black", linewidth=0.8, linestyle=":")
     axes.set_xscale("log")
-    axes.set_yscale("symlog", linthresh=10)  # logarithmic above 10 %, so that a negative overhead is visible too
+    axes.set_yscale("symlog", linthresh=10)  # logarithmic above 10 %, linear below, to show negative overhead
     ticks = [1, 2, 3, 8, 20, 50, 100]
     axes.set_xticks(ticks, [str(tick) for tick in ticks])
     axes.set_xticks([], minor=True)
     percents = [-50, -20, -10, 0, 5, 10, 20, 50, 100, 200, 500]
     axes.set_yticks(percents, [f"{each} %" for each in percents])
     axes.set_ylim(bottom=min(-2.0, axes.dataLim.ymin))
-    axes.set_xlabel("epochs; filled marks gave the lines, open ones are longer runs; bands: 95 % intervals of the mean")
+    axes.set_xlabel(
+        "epochs; filled marks: runs that fit the lines; open marks: longer runs; bands: 95 % intervals of the mean"
+    )
     axes.set_ylabel(f"stack overhead, percent of {NATIVE}")
-    axes.set_title("Amortisation: what the stack adds to longer training", loc="left")
+    axes.set_title("Amortisation: overhead of the stack in longer trainings", loc="left")
     axes.legend(fontsize="small", frameon=False)
     axes.grid(visible=True, linewidth=0.3)
     return figure
 
 
 def _measured(line: Line, native: Line) -> Sequence[tuple[int, float]]:
-    """Return (epochs, overhead in percent) of the mean walls in common repeats."""
+    """Return (epochs, overhead in percent) from the mean wall times in common repeats."""
     points = []
     for epochs in sorted(line.walls.keys() & native.walls.keys()):
         common = line.walls[epochs].keys() & native.walls[epochs].keys()

@@ -1,4 +1,4 @@
-"""Layers of the wall time by model, in seconds and in percent. Equal runs become a mean."""
+"""Layers of the wall time by model, in seconds and percent, as means over equal runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dlobd.record.run import Run
 
 
 def bars(runs: RunSet) -> dict[str, Seconds]:
-    """Return mean seconds by model; a model with several settings gets a bar per setting."""
+    """Return mean seconds by model; a model with several settings gets one bar per setting."""
     alike: dict[str, list[Run]] = {}
     for model, own in runs.grouped(lambda run: experiment(run).model).items():
         for run in own.runs:
@@ -24,21 +24,21 @@ def bars(runs: RunSet) -> dict[str, Seconds]:
 
 
 def report(asked: Namespace) -> Shown:
-    """Return both tables and the picture."""
+    """Format both tables and draw the picture."""
     runs = script.usable(asked.runs)
     seconds = bars(runs)
     percent = {label: layer_bars.percents(bar) for label, bar in seconds.items()}
     pieces = (
         f"{len(runs.members)} run(s), mean seconds",
         layer_bars.table(seconds, "wall").to_string(float_format="%.3f", na_rep="-"),
-        "\nPercent of the wall",
+        "\nPercent of the wall time",
         layer_bars.table(percent, "wall").to_string(float_format="%.1f", na_rep="-"),
     )
     figure = Figure(figsize=(13, 1.8 + 0.45 * len(seconds)), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
-    layer_bars.draw(left, seconds, "seconds of the wall, mean")
-    layer_bars.draw(right, percent, "percent of the wall")
-    right.invert_yaxis()  # the axis is shared, so both plots have inverted it
+    layer_bars.draw(left, seconds, "mean seconds of the wall time")
+    layer_bars.draw(right, percent, "percent of the wall time")
+    right.invert_yaxis()  # the shared axis was inverted twice, by each plot
     left.set_title("Wall time by model and layer", loc="left")
     handles, labels = left.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower left", ncols=len(labels), fontsize="small", frameon=False)

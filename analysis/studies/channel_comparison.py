@@ -1,8 +1,7 @@
 """Cost of an exchange by parts, for channels, libraries, exchanges and numbers of ranks, and the used transport.
 
 The time of an exchange is the mean over the exchanges of the slowest rank, then the median over runs. TensorFlow's own
-exchange inside a step has no measured time. A channel without a run is listed with the reason why this machine lacks
-it.
+exchange inside a step has no measured time. A channel without a run is listed with the reason.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ STYLES = {
 class Point:
     """Runs of one model, exchange, channel, library and number of ranks.
 
-    exchange_ms, parts_ms: times of one exchange; None if it is inside a step or its parts are not separated.
+    exchange_ms, parts_ms: times of one exchange; None inside a step, or for parts that are not separated.
     rates: samples per second of each run.
     used: transports and interfaces that carried the bytes.
     """
@@ -56,14 +55,14 @@ class Point:
 
 
 def label(run: Run) -> str:
-    """Return the label of the point of a run."""
+    """Format the label of a run's point."""
     chosen = experiment(run)
     library = channels.library(chosen)
     return f"{chosen.model}, {chosen.workers} ranks: {chosen.exchange} over {chosen.channel} ({library})"
 
 
 def points(runs: RunSet) -> list[Point]:
-    """Return the points by label. Runs of a single rank are left out, because they exchange nothing."""
+    """Group the runs to points by label, without runs of a single rank, which have no exchange."""
     groups = runs.grouped(lambda run: label(run) if experiment(run).workers > 1 else "")
     return [_point(name, group.runs) for name, group in sorted(groups.items()) if name]
 
@@ -86,7 +85,7 @@ def _point(name: str, runs: Sequence[Run]) -> Point:
 
 
 def _ms(runs: Sequence[Run], part: str) -> float | None:
-    """Return the time of an exchange; None unless every run has a time."""
+    """Return the time of an exchange; None if a run lacks it."""
     longest = []
     for run in runs:
         values = [getattr(use, f"{part}_ns") for use in run.exchange if use.calls]
@@ -97,7 +96,7 @@ def _ms(runs: Sequence[Run], part: str) -> float | None:
 
 
 def unavailable(runs: RunSet) -> Iterator[tuple[str, str]]:
-    """Return (channel, reason) for each channel without a run."""
+    """List channels without a run as (channel, reason)."""
     have = {experiment(run).channel.transport for run in runs.runs}
     infiniband = [one for one in interfaces.interfaces() if one.type == interfaces.INFINIBAND]
     lacks = {"rdma": [] if devices() else ["RDMA device"], "ipoib": [] if infiniband else ["InfiniBand interface"]}
@@ -108,7 +107,7 @@ def unavailable(runs: RunSet) -> Iterator[tuple[str, str]]:
 
 
 def report(asked: Namespace) -> Shown:
-    """Return table and picture."""
+    """Format the table and draw the picture."""
     runs = script.usable(asked.runs)
     found = points(runs)
     lines = [f"unavailable: channel {name}: {why}" for name, why in unavailable(runs)]
@@ -122,7 +121,7 @@ def report(asked: Namespace) -> Shown:
 
 
 def table(found: Sequence[Point]) -> pd.DataFrame:
-    """Return a row per point."""
+    """Build one row per point."""
     rows = []
     for point in found:
         cells = ["-" if ms is None else f"{ms:.3g}" for ms in (point.exchange_ms, *point.parts_ms.values())]

@@ -1,15 +1,16 @@
-"""Estimates from paired runs: each repeat compares its own runs.
+"""Paired estimates: runs are compared within each repeat.
 
-A repeat is a block of a series: a drift between repeats affects all of its runs alike. A figure is computed for groups
-of whole repeats, and two of these values are the ends of its interval. Two kinds of groups give exact intervals:
+A repeat is a block of a series: a drift between repeats affects all of its runs equally. A figure is computed for
+groups of whole repeats, and two of these values bound its confidence interval. Two kinds of groups give exact
+intervals:
 
     subsample_mean    means over all subsets, which add up; the interval contains all values that a test by flipping
                       signs does not reject (Hartigan 1969, doi:10.1080/01621459.1969.10501057)
     hodges_lehmann    means over all pairs, robust against outliers; the interval contains all values that Wilcoxon's
                       signed-rank test does not reject (Hodges and Lehmann 1963)
 
-Both assume independent repeats with symmetric deviations from the truth, of any distribution. Random order within
-repeats makes differences of two equally variable ways symmetric. Values may have any unit.
+Both assume independent repeats with symmetric deviations from the true value, of any distribution. Random order within
+repeats makes differences between two equally variable samples symmetric. Values may have any unit.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from dlobd.compare.median import Estimate, fewest_repeats
 from dlobd.measures.statistics import CONFIDENCE
 
 ENOUGH = fewest_repeats()
-"""Minimum number of repeats for an interval of 95 %."""
+"""Minimum number of repeats for a 95 % interval."""
 
 BY_ITSELF = "Coverages hold for each interval by itself, without a correction for multiple intervals."
 """Note below a table of intervals."""
@@ -33,8 +34,8 @@ BY_ITSELF = "Coverages hold for each interval by itself, without a correction fo
 Floats = NDArray[np.float64]
 
 MOST_SETS = 4095
-"""Maximum number of subsets: all subsets of 12 repeats. From more repeats this number of subsets is drawn at random,
-which keeps the interval exact."""
+"""Maximum number of subsets: all subsets of 12 repeats. With more repeats, this many random subsets are drawn, and the
+interval is still exact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Groups:
     """Means over groups of repeats.
 
     means: one row per sample, and one column per group with the same repeats in all rows.
-    outside: rank, from either end, of the value at the interval's end; 0 for too few repeats.
+    outside: rank, from either end, of the value that bounds the interval; 0 with too few repeats.
     coverage: coverage of the interval.
     """
 
@@ -51,10 +52,10 @@ class Groups:
     coverage: float
 
     def estimate(self, figures: Floats, value: float | None = None) -> Estimate:
-        """Return a figure with its interval.
+        """Estimate a figure with its confidence interval.
 
         Args:
-            figures: value of each group, in the order of `means`: a function of the means, monotone in the truth.
+            figures: value of each group, in the order of `means`: a function of the means, monotone in the true value.
             value: value of all repeats; by default the median of `figures`.
         """
         found = float(np.median(figures)) if value is None else value
@@ -87,25 +88,25 @@ def hodges_lehmann(samples: Sequence[Sequence[float]], confidence: float = CONFI
 
 
 def mean(values: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
-    """Return the mean of the repeats."""
+    """Estimate the mean over repeats."""
     found = subsample_mean([values], confidence)
     return found.estimate(found.means[0], float(np.mean(values)))
 
 
 def ratio(above: Sequence[float], below: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
-    """Return the ratio of two means: the r for which above - r x below varies around 0. `below` is positive."""
+    """Estimate the ratio of two means: the r for which above - r x below has mean 0. `below` must be positive."""
     found = subsample_mean([above, below], confidence)
     return found.estimate(found.means[0] / found.means[1], float(np.mean(above) / np.mean(below)))
 
 
 def centre(values: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
-    """Return the Hodges-Lehmann centre, the median of the means of all pairs."""
+    """Estimate the Hodges-Lehmann centre, the median of the means of all pairs."""
     found = hodges_lehmann([values], confidence)
     return found.estimate(found.means[0])
 
 
 def coverage(*found: Estimate | None) -> str:
-    """List the distinct coverages of estimates; a dash if there are no intervals."""
+    """Format the distinct coverages of estimates; a dash without intervals."""
     each = {one.coverage: f"{one.coverage:.1%}" for one in found if one and one.coverage is not None}
     return ", ".join(each.values()) or "-"
 
@@ -120,7 +121,7 @@ def _members(repeats: int) -> NDArray[np.int64]:
 
 @cache
 def _signed_rank(repeats: int) -> Floats:
-    """Return the probability of each sum of the ranks of positive values, for equally likely signs."""
+    """Return the distribution of Wilcoxon's signed-rank sum for equally likely signs."""
     chance = np.ones(1)
     for rank in range(1, repeats + 1):
         chance = (np.pad(chance, (0, rank)) + np.pad(chance, (rank, 0))) / 2

@@ -1,4 +1,4 @@
-"""Layers of several groups of runs: a table, and stacked bars in the colours of the layers."""
+"""Table and stacked bars of layers for several groups of runs."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from dlobd.layers import title
 from dlobd.record.run import Run
 
 Seconds = dict[str, float | None]
-"""Mapping of a layer, or unattributed time, to mean seconds of the wall; None for an unmeasured layer."""
+"""Mean seconds by layer, or unattributed; None for an unmeasured layer."""
 
 
 def means(runs: Sequence[Run]) -> Seconds:
-    """Return the mean of each layer over the runs that measured it. If all runs did, the means add up to the mean
-    wall."""
+    """Return the mean of each layer over the runs that measured the layer. If all runs measured all layers, the means
+    sum to the mean wall time."""
     known = {name: [seconds for run in runs if (seconds := layer_s(run, name)) is not None] for name in PARTS}
     return {name: statistics.fmean(values) if values else None for name, values in known.items()}
 
 
 def percents(seconds: Seconds) -> Seconds:
-    """Return percent of the sum."""
+    """Convert seconds to percent of their sum."""
     wall_s = sum(value or 0.0 for value in seconds.values())
     return {name: None if value is None else 100 * value / wall_s for name, value in seconds.items()}
 
 
 def table(bars: Mapping[str, Seconds], total: str) -> pd.DataFrame:
-    """Return one row per bar: the layers that at least one bar has, and their sum in column `total`."""
+    """Build one row per bar: all layers present in any bar, and their sum in column `total`."""
     shown = [name for name in PARTS if any(bar[name] for bar in bars.values())]
     rows = {
         label: {**{title(name): bar[name] for name in shown}, total: sum(value or 0.0 for value in bar.values())}
@@ -41,7 +41,7 @@ def table(bars: Mapping[str, Seconds], total: str) -> pd.DataFrame:
 
 
 def draw(axes: Axes, bars: Mapping[str, Seconds], unit: str) -> None:
-    """Draw a horizontal bar per label, from the top, in the colours and hatches of all pictures."""
+    """Draw one horizontal bar per label, from the top, with the common colours and hatches."""
     left = dict.fromkeys(bars, 0.0)
     for name in PARTS:
         lengths = {label: bar[name] or 0.0 for label, bar in bars.items()}

@@ -1,6 +1,6 @@
-"""Layers of one run, or means and standard deviations of several equal runs, and their picture.
+"""Layers of one run, or means and standard deviations over several equal runs, as table and picture.
 
-Numbers come from `dlobd.report.summary`; the picture shows the table.
+Numbers come from `dlobd.report.summary`.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from dlobd.report.summary import Part, summary
 
 COLUMNS = {
     "layer": "name of the layer, `unattributed` or `wall`",
-    "title": "name of the layer for people",
+    "title": "display name of the layer",
     "group": "group of layers",
-    "n": "runs in which it was measured",
+    "n": "number of runs that measured the layer",
     "seconds": "mean over the runs",
     "seconds_sd": "standard deviation over the runs (n - 1); NaN for one run",
-    "percent": "mean share of the run's wall, percent",
-    "percent_sd": "standard deviation of the share (n - 1)",
-    "lo_s": "lower bound of the mean, by the uncertainty of boundaries",
+    "percent": "mean percentage of the run's wall time",
+    "percent_sd": "standard deviation of the percentage (n - 1)",
+    "lo_s": "lower bound of the mean, from the uncertainty of boundaries",
     "hi_s": "upper bound of the mean",
     "unexplained_s": "mean time within `seconds` without evidence",
 }
@@ -37,12 +37,12 @@ PRINTED = ["title", "n", "seconds", "seconds_sd", "percent", "percent_sd", "lo_s
 
 
 def overhead_table(runs: Sequence[Run]) -> pd.DataFrame:
-    """Return a row per layer in the order of `LAYERS`, then `unattributed` and `wall`; see `COLUMNS`.
+    """Build one row per layer in the order of `LAYERS`, then `unattributed` and `wall`; see `COLUMNS`.
 
-    A layer that a run did not measure is left out of the mean instead of counted as 0.
+    The mean of a layer excludes runs that did not measure it.
 
     Raises:
-        UsageError: there is no run, a run has no wall time, or several runs differ in experiment or are not all ok.
+        UsageError: no run, a run without wall time, or several runs that differ in experiment or are not all ok.
     """
     if not runs:
         raise UsageError("No run was given for the table.", "name at least one run")
@@ -66,7 +66,7 @@ def overhead_table(runs: Sequence[Run]) -> pd.DataFrame:
     )
     groups = parts.groupby("layer", sort=False)
     rows = groups.mean().join(groups[["seconds", "percent"]].std().add_suffix("_sd")).assign(n=groups.size())
-    # a layer that took no part in any run has no row
+    # a layer without a part in any run has no row
     seen = {layer.layer for run in runs for layer in run.layers} | {UNATTRIBUTED, "wall"}
     rows = rows[rows.index.isin(seen)].reset_index()
     rows["title"] = [LAYERS[name].title if name in LAYERS else name for name in rows["layer"]]
@@ -80,12 +80,12 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def report(asked: Namespace) -> Shown:
-    """Return the table and its picture; see `overhead_table`."""
+    """Format the table of `overhead_table` and draw its picture."""
     runs = [dlobd.load(run).run for run in asked.runs]
     table = overhead_table(runs)
     pieces = [
         f"{runs[0].experiment}, {len(runs)} run(s), window {summary(runs[0]).window}",
-        # a single run may have failed
+        # only a single run may have a status other than ok
         *(f"run {run.run_id} is {run.status}: {run.reason}" for run in runs if run.status != "ok"),
         table[PRINTED].to_string(index=False, float_format="%.3f", na_rep="-"),
     ]
@@ -93,7 +93,7 @@ def report(asked: Namespace) -> Shown:
 
 
 def picture(table: pd.DataFrame) -> Figure:
-    """Draw an overhead table as one stacked bar. Unexplained time is hatched, inside its layer as well."""
+    """Draw an overhead table as one stacked bar, with unexplained time hatched, also inside its layer."""
     figure = Figure(figsize=(9, 3.2), layout="constrained")
     axes = figure.subplots()
     left = 0.0
@@ -120,7 +120,7 @@ def _parts(run: Run) -> list[Part]:
     assert wall_ns
     assert rest
     given = {part.layer: part for part in found.parts}
-    # dlobd's own job has no user code
+    # runs of dlobd's own job have no user code
     absent = ({row.layer for row in run.not_measured} | {"user"}) - set(given)
     parts = [given.get(layer) or Part(layer, "", 0, 0.0, 0, 0, 0) for layer in LAYERS if layer not in absent]
     wall = Part("wall", "wall", wall_ns, 1.0, wall_ns, wall_ns, found.unknown_ns)

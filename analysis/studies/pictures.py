@@ -1,7 +1,6 @@
-"""Writing of pictures as PNG or SVG, and the colours and hatches of layers.
+"""Writing of pictures as PNG or SVG, with colours and hatches of layers.
 
-Figures need no display and no global state of matplotlib: `matplotlib.figure.Figure(...)`. Equal figures give equal
-files.
+`matplotlib.figure.Figure(...)` needs no display and no global state. Equal figures give equal files.
 """
 
 from __future__ import annotations
@@ -31,19 +30,19 @@ HATCHES = {
     "channel": "ooo",
     UNATTRIBUTED: "////",
 }
-"""Mapping of a layer to its hatch, which distinguishes neighbouring layers without colour."""
+"""Hatch of each layer, which distinguishes neighbouring layers without colour."""
 
 Style = dict[str, Any]
-"""Keyword arguments of matplotlib."""
+"""Keyword arguments for matplotlib."""
 
 EDGE: Style = {"edgecolor": "black", "linewidth": 0.4}
-"""The outline of bars."""
+"""Outline of bars."""
 
 LINE_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Colours of lines other than layers, from Okabe and Ito's palette."""
+"""Colours for lines that are not layers, from Okabe and Ito's palette."""
 
 LINES = tuple(zip(("-", "--", "-.", ":", "-", "--", "-."), "os^DvPX", LINE_COLOURS, strict=True))
-"""Style, marker and colour of lines; each of the three alone distinguishes them."""
+"""Style, marker and colour of lines. Each of these properties alone distinguishes the lines."""
 
 
 def colour(layer: str) -> str:
@@ -52,7 +51,7 @@ def colour(layer: str) -> str:
 
 
 def bar(layer: str) -> Style:
-    """Return the style of a layer's bar."""
+    """Return matplotlib's style of a layer's bar."""
     return {"color": colour(layer), "hatch": HATCHES[layer], **EDGE}
 
 
@@ -72,12 +71,14 @@ def write(figure: Figure, path: Path) -> None:
     """Write a figure in the format of the suffix of `path`, .png or .svg.
 
     Raises:
-        UsageError: another suffix, or the file cannot be written.
+        UsageError: unsupported suffix, or the file cannot be written.
     """
     if path.suffix not in SUFFIXES:
         raise UsageError(f"{path} is neither a .png nor a .svg file.", "use one of these suffixes")
     try:
-        with matplotlib.rc_context({"svg.hashsalt": "dlobd"}):  # otherwise the IDs in the file are random
+        with matplotlib.rc_context(
+            {"svg.hashsalt": "dlobd"}
+        ):  # constant salt, because IDs in the file are random without it
             figure.savefig(path, metadata={"Date" if path.suffix == ".svg" else "Software": None}, dpi=150)
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}.", "choose another path") from error

@@ -1,7 +1,7 @@
-"""Parameter servers against all-reduces: time of one exchange of a model's gradients over the number of ranks.
+"""Parameter servers against all-reduces: time of one gradient exchange over the number of ranks.
 
-Hosts are network namespaces of this machine: every rank has its own link of a given rate. All ranks share the cores, so
-times also grow with more ranks than cores. The gradients are those of cifar10-quick. Namespaces need root and iproute2.
+Hosts are network namespaces of this machine, and each rank has its own link of a given rate. All ranks share the cores,
+so times also grow if there are more ranks than cores. The model is cifar10-quick. Namespaces need root and iproute2.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ MODEL = "cifar10-quick"
 CALLS = 10
 
 Times = dict[str, dict[int, list[float]]]
-"""Mapping of contestant and number of ranks to the seconds of each repeat."""
+"""Seconds of each repeat, by contestant and number of ranks."""
 
 
 def contestants(count: int) -> Mapping[str, tuple[str, str, int]]:
-    """Return label -> exchange, library and servers, for a number of ranks."""
+    """Return exchange, library and servers by label, for a number of ranks."""
     return {
         "ring": ("ring", "sockets", 1),
         "halving-doubling": ("halving-doubling", "sockets", 1),
         "mpi": ("mpi", "mpi", 1),
         "ps, 1 server": ("ps", "sockets", 1),
-        "ps, a server a rank": ("ps", "sockets", count),
+        "ps, 1 server per rank": ("ps", "sockets", count),
     }
 
 
@@ -52,10 +52,10 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def report(asked: Namespace) -> Shown:
-    """Measure all contestants one after the other in each repeat.
+    """Measure all contestants sequentially in each repeat.
 
     Raises:
-        SetupError: network namespaces need root; or a rank has failed.
+        SetupError: root for network namespaces is missing, or a rank failed.
     """
     variables = MODELS.get(MODEL)((32, 32, 3), 10, 0).trainable_variables
     work = Work(tuple(tuple(map(int, one.shape)) for one in variables), CALLS, whole=True)
@@ -77,7 +77,7 @@ def shown(found: Times, size_bytes: int, rate: str) -> Shown:
 
 
 def table(found: Times) -> pd.DataFrame:
-    """Return a row per contestant and a column per number of ranks."""
+    """Build one row per contestant and one column per number of ranks."""
     rows = [
         {"": label, **{f"{count} ranks": _cell(_spread(times)) for count, times in by_ranks.items()}}
         for label, by_ranks in found.items()

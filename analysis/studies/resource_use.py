@@ -1,7 +1,7 @@
-"""Resource use over the time of a run, with the layers of the wall behind it: a picture, and the means by layer.
+"""Resource use over the time of a run: picture with the layers as background, and means by layer.
 
-Counters are assumed to grow evenly between two samples. The use of a process before its first and after its last sample
-is only part of the machine's use.
+Counters are interpolated linearly between two samples. The use of a process before its first and after its last sample
+is included in the machine's use only.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from dlobd.record.run import Run
 from dlobd.schema import Segment
 
 Strip = tuple[str, float, float]
-"""Layer, start and duration of a contiguous part of the wall, in seconds from the start of the window."""
+"""Layer, start and duration of a contiguous part of the wall time, in seconds from the start of the window."""
 
 HOST = "host"
-"""Role of samples of the whole machine."""
+"""Role that marks samples of the whole machine."""
 
 ROLES = 7
-"""Number of roles, those with the most CPU time, that are drawn separately; the others are drawn together."""
+"""Number of roles drawn separately, in order of CPU time; the remaining roles are drawn as `other`."""
 
 SHADES = ("#FFFFFF", "#999999", "#FFFFFF", "#555555", "#DDDDDD", "#FFFFFF", "#BBBBBB", "#EEEEEE")
 PATTERNS = ("", "", "///", "", "...", "xxx", "", "++")
-"""Shades and patterns of roles: grey, because colours belong to layers."""
+"""Shades of grey and patterns of roles; colours are for layers."""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -45,7 +45,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def report(asked: Namespace) -> Shown:
-    """Return the means by layer and the chart of a run. Raises the errors of `layer_table`."""
+    """Format the means by layer and draw the chart of a run. Raises the errors of `layer_table`."""
     bundle = dlobd.load(asked.run)
     run = bundle.run
     means = layer_table(run).to_string(index=False, float_format="%.3f", na_rep="-")
@@ -54,7 +54,7 @@ def report(asked: Namespace) -> Shown:
 
 
 def layer_table(run: Run) -> pd.DataFrame:
-    """Return one row per layer: seconds of the wall, and the load of the machine during them.
+    """Build one row per layer: wall time in seconds, and the load of the machine during this time.
 
     Raises:
         UsageError: the run was not sampled.
@@ -81,7 +81,7 @@ def layer_table(run: Run) -> pd.DataFrame:
 
 
 def strips(segments: Iterable[Segment], start_ns: int) -> list[Strip]:
-    """Join adjacent segments of a wall that have the same layer; times are in seconds from `start_ns`."""
+    """Join adjacent segments with equal layers; times are in seconds from `start_ns`."""
     made = []
     for layer, group in groupby(segments, key=lambda segment: segment.layer):
         own = list(group)
@@ -90,16 +90,16 @@ def strips(segments: Iterable[Segment], start_ns: int) -> list[Strip]:
 
 
 def rates(samples: pd.DataFrame, column: str) -> tuple[Floats, Floats]:
-    """Return the times of samples in seconds, and the growth of a counter per second between them."""
+    """Return the times of samples in seconds, and the rate of a counter per second between samples."""
     known = samples[samples[column].notna()]
     at_s = known["at_ns"].to_numpy(float) / 1e9
     return at_s, np.diff(known[column].to_numpy(float)) / np.diff(at_s)
 
 
 def cores_by_role(frame: pd.DataFrame) -> tuple[Floats, dict[str, Floats]]:
-    """Return the times of the machine's samples in seconds, and the cores in use between them by role.
+    """Return the times of the machine's samples in seconds, and the busy cores between samples by role.
 
-    The largest role comes first; roles after the first `ROLES` are joined as `other`.
+    Roles are in order of CPU time; roles after the first `ROLES` are joined as `other`.
     """
     at_ns = frame[frame["role"] == HOST]["at_ns"].to_numpy(float)
     found: dict[str, Floats] = {}
@@ -116,7 +116,7 @@ def cores_by_role(frame: pd.DataFrame) -> tuple[Floats, dict[str, Floats]]:
 
 
 def resource_chart(bundle: RunBundle) -> Figure:
-    """Draw CPU by role, memory, disk, network and GPUs over the layers of the wall.
+    """Draw CPU by role, memory, disk, network and GPUs over the layers of the wall time.
 
     Raises:
         UsageError: the run was not sampled.
@@ -129,13 +129,13 @@ def resource_chart(bundle: RunBundle) -> Figure:
 
 
 def draw(frame: pd.DataFrame, layers: Sequence[Strip], cores: int, run_id: str) -> Figure:
-    """Draw `resource_chart` from `RunBundle.resources` and the parts of the wall."""
+    """Draw `resource_chart` from `RunBundle.resources` and the parts of the wall time."""
     host = frame[frame["role"] == HOST]
     gpu = bool(host["gpu_busy_percent"].notna().any())
     names = ["CPU, cores", "memory, GB", "disk, MB/s", "network, MB/s", *(["GPU busy, %"] if gpu else [])]
     height = 2 + 1.7 * len(names)  # heights in inches
     figure = Figure(figsize=(12, height))
-    # fixed margins: the last digits of a layout solver change from call to call, and are part of names in an SVG
+    # fixed margins: a layout solver gives different last digits on each call, which become part of names in the SVG
     figure.subplots_adjust(left=0.06, right=0.87, top=1 - 0.4 / height, bottom=1.0 / height, hspace=0.12)
     panels = figure.subplots(len(names) + 1, 1, sharex=True, height_ratios=[0.35, 2, *[1] * (len(names) - 1)])
     _behind(panels[0], layers, 1.0)
@@ -161,7 +161,7 @@ def draw(frame: pd.DataFrame, layers: Sequence[Strip], cores: int, run_id: str) 
 
 
 def _behind(axes: Axes, layers: Sequence[Strip], alpha: float) -> None:
-    """Draw the layers as the background of a panel, or opaque as a strip."""
+    """Draw the layers as background of a panel, or as an opaque strip."""
     top = axes.get_xaxis_transform()  # x in seconds, y relative to the panel's height
     for name in dict.fromkeys(layer for layer, _, _ in layers):
         own = [(start, length) for layer, start, length in layers if layer == name]

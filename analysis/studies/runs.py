@@ -1,4 +1,4 @@
-"""Runs of a study: their names, their repeats, and the work that they did."""
+"""Runs of a study: labels, repeats, and check for equal work."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from dlobd.record.run import Run
 from dlobd.schema import Experiment
 
 NATIVE = "native"
-"""The launcher without a stack."""
+"""Launcher without Spark, YARN and HDFS."""
 
 _STACK = """scheduler launcher input deploy_mode channel exchange replication block_size_mb
 executor_memory_mb executor_overhead_mb executor_cores min_accuracy"""
 STACK = frozenset(_STACK.split())
-"""Fields of an experiment that select the components of the stack."""
+"""Fields of an experiment that configure the stack."""
 
 MAY_DIFFER = STACK | {*LABELS, "page_cache"}
-"""All other fields define the work, and must be equal."""
+"""Fields of an experiment that define the work and must be equal: all fields outside of the stack."""
 
 
 def load(paths: Iterable[Path]) -> RunSet:
-    """Return the runs of several series and bundles in the order of their start, each run once.
+    """Read the runs of several series and bundles in the order of their start, without duplicates.
 
-    Raises UsageError if no run has ended, or a run is of a user's own script; BundleError if one cannot be read.
+    Raises UsageError if no run is finished, or a run is of a user's own script; BundleError if a bundle cannot be read.
     """
     sets = [runset.read(str(path), Path(".")) for path in paths]
     axes = tuple(dict.fromkeys(axis for one in sets for axis in one.axes))
-    # a bundle that is also in a series keeps its repeat there
+    # a bundle that is also part of a series keeps the repeat of the series
     every = sorted((member for one in sets for member in one.members), key=lambda member: bool(member.repeat.series))
     by_id = {member.run.run_id: member for member in every}
     members = sorted(by_id.values(), key=lambda member: (member.run.started_at, member.run.run_id))
@@ -46,26 +46,26 @@ def load(paths: Iterable[Path]) -> RunSet:
 
 
 def experiment(run: Run) -> Experiment:
-    """Return the experiment of a training by dlobd."""
+    """Return the experiment of a run of dlobd's own training."""
     assert isinstance(run.configuration, Experiment)
     return run.configuration
 
 
 def varying(runs: Iterable[Run]) -> list[str]:
-    """Return the settings in which trainings by dlobd differ, in the order of the experiment's fields."""
+    """Return the settings that differ between runs, in the order of the experiment's fields."""
     every = [experiment(run) for run in runs]
     names = [name for name in Experiment.__dataclass_fields__ if name not in LABELS]
     return [name for name in names if len({getattr(one, name) for one in every}) > 1]
 
 
 def settings_name(runs: RunSet, run: Run, *omitted: str) -> str:
-    """Name a run by the axes of the sweep, or by all varying settings without a sweep."""
+    """Label a run by the axes of the sweep; without a sweep, by all varying settings."""
     fields = runs.axes or varying(runs.runs)
     return " ".join(f"{field}={getattr(run.configuration, field)}" for field in fields if field not in omitted)
 
 
 def by_repeat(runs: RunSet) -> dict[Repeat, Run]:
-    """Return the runs by repeat. Raises UsageError if a repeat has two runs."""
+    """Index the runs by repeat. Raises UsageError if a repeat has two runs."""
     found: dict[Repeat, Run] = {}
     for member in runs.members:
         if member.repeat in found:
@@ -78,14 +78,14 @@ def by_repeat(runs: RunSet) -> dict[Repeat, Run]:
 
 
 def launch_label(chosen: Experiment) -> str:
-    """Return launcher and input; the native launcher has no choice of input."""
+    """Format launcher and input; only the launcher for native, which has one input."""
     return NATIVE if chosen.launcher == NATIVE else f"{chosen.launcher} {chosen.input}"
 
 
 def check_same_work(runs: Sequence[Run], also: Collection[str] = ()) -> None:
-    """Refuse runs that did different work, and runs of one launcher and input with different stack settings.
+    """Check that all runs did equal work, and that runs of one launcher and input have equal stack settings.
 
-    Fields in `also` may differ, too. Raises UsageError with the fields that differ, and both values.
+    Fields in `also` may differ. Raises UsageError with the differing fields and both values.
     """
     by_label: dict[str, Run] = {}
     for run in runs:
@@ -101,5 +101,6 @@ def _refuse(one: Run, other: Run, ignored: Collection[str], reason: str) -> None
     if names:
         differ = ", ".join(f"{name} ({left[name]}, {right[name]})" for name in names)
         raise UsageError(
-            f"Runs {one.run_id} and {other.run_id} {reason}: {differ}.", "compare runs that agree in these"
+            f"Runs {one.run_id} and {other.run_id} {reason}: {differ}.",
+            "compare runs with equal values of these settings",
         )

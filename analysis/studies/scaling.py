@@ -1,12 +1,12 @@
-"""Scaling of a training with its workers: speed-up and efficiency, of the wall and of the training alone.
+"""Scaling of a training with its workers: speed-up and efficiency, of the wall time and of the training alone.
 
-    speed-up of the wall        wall of the fewest workers / wall of n workers
-    speed-up of the training    samples per second of n workers / those of the fewest
+    speed-up of the wall time   wall time of the fewest workers / wall time of n workers
+    speed-up of the training    samples per second of n workers / samples per second of the fewest workers
     efficiency                  speed-up x fewest workers / n
 
 Ratios are computed within repeats; the table has their medians, with the intervals of `dlobd.compare.median.median`.
-Start-up, which workers do not shorten, is part of the wall, but not of the training. Figures from at least six runs per
-point have a 95 % interval.
+The wall time includes start-up, which more workers do not shorten; the training does not. Figures from at
+least six runs per point have a 95 % interval.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Values = Sequence[float | None]
 class Scaled:
     """Runs of one number of workers, compared with the fewest workers. `rates` are samples/s after the first ten steps.
 
-    speed_ups, trainings: speed-ups of the wall and of the training, in common repeats; empty for the fewest workers.
+    speed_ups, trainings: speed-ups of wall time and training, in common repeats; empty for the fewest workers.
     """
 
     workers: int
@@ -51,16 +51,16 @@ class Scaled:
     layers: layer_bars.Seconds
 
     def efficiencies(self, of: Values) -> Values:
-        """Return speed-ups relative to the ratio of workers."""
+        """Divide speed-ups by the ratio of workers."""
         return [None if value is None else value * self.fewest / self.workers for value in of]
 
 
 Curves = dict[str, list[Scaled]]
-"""Mapping of the differing settings, except workers and batch, to the numbers of workers in rising order."""
+"""Points in ascending order of workers, by the differing settings other than workers and batch."""
 
 
 def curves(runs: RunSet) -> Curves:
-    """Return all groups of runs that differ in their number of workers.
+    """Group runs that differ only in their number of workers.
 
     Raises:
         UsageError: there is only one number of workers, or runs of a group trained on different numbers of samples.
@@ -73,14 +73,14 @@ def curves(runs: RunSet) -> Curves:
             if len(samples) > 1:
                 ids = " and ".join(f"{own.runs[0].run_id} ({count})" for count, own in samples.items())
                 raise UsageError(
-                    f"Runs {ids} trained on different numbers of samples: their walls cannot be compared.",
-                    "name runs of equal train_samples and epochs",
+                    f"Runs {ids} trained on different numbers of samples: their wall times cannot be compared.",
+                    "name runs with equal train_samples and epochs",
                 )
             found[label or "all runs"] = _curve(dict(sorted(by_workers.items())))
     if not found:
         counts = sorted({experiment(run).workers for run in runs.runs})
         raise UsageError(
-            f"There is nothing to scale: no runs differ in workers alone (workers: {', '.join(map(str, counts))}).",
+            f"There is nothing to scale: no runs differ only in workers (workers: {', '.join(map(str, counts))}).",
             "name runs of at least two numbers of workers, for example of `dlobd sweep scaling-quick`",
         )
     return found
@@ -104,7 +104,7 @@ def _curve(by_workers: dict[int, RunSet]) -> list[Scaled]:
 
 
 def _speed_ups(own: Mapping[Repeat, Run], base: Mapping[Repeat, Run]) -> tuple[Values, Values]:
-    """Return the speed-ups of the wall and of the training in common repeats."""
+    """Compute the speed-ups of wall time and training in common repeats."""
     common = sorted(own.keys() & base.keys())
     before, after = ([each[repeat] for repeat in common] for each in (base, own))
     walls = medians.ratios(map(wall_s, before), map(wall_s, after))
@@ -112,7 +112,7 @@ def _speed_ups(own: Mapping[Repeat, Run], base: Mapping[Repeat, Run]) -> tuple[V
 
 
 def kind(runs: RunSet) -> str:
-    """Name the kind of scaling: strong or weak."""
+    """Describe the kind of scaling: strong or weak."""
     every = [experiment(run) for run in runs.runs]
     own = {one.batch_size for one in every}
     together = {one.batch_size * one.workers for one in every}
@@ -124,7 +124,7 @@ def kind(runs: RunSet) -> str:
 
 
 def warnings(runs: RunSet) -> list[str]:
-    """Return the warnings about the figures."""
+    """List the warnings about the figures."""
     found = []
     here = [run for run in runs.runs if run.noise is None or run.noise.machine != CLIENT]
     if here:
@@ -135,12 +135,12 @@ def warnings(runs: RunSet) -> list[str]:
         )
     enough = medians.fewest_repeats()
     if any(len(group.members) < enough for group in runs.grouped(lambda run: run.experiment_key).values()):
-        found.append(f"An interval of 95 % needs {enough} repeats.")
+        found.append(f"A 95 % interval needs {enough} repeats.")
     return [f"warning: {line}" for line in found]
 
 
 def table(found: Curves) -> pd.DataFrame:
-    """Return a row per curve and number of workers; see `dlobd.report.text.median`."""
+    """Build one row per curve and number of workers; see `dlobd.report.text.median`."""
     rows = []
     for label, curve in found.items():
         for one in curve:
@@ -163,13 +163,13 @@ def report(asked: Namespace) -> Shown:
         *warnings(runs),
         f"\nMedians of runs, and of ratios to the fewest workers within repeats; {MEDIANS}",
         table(found).to_string(index=False),
-        "\nLayers, mean seconds of the wall, by workers",
+        "\nLayers, mean seconds of the wall time, by workers",
         layer_bars.table(bars, "wall").to_string(float_format="%.3f", na_rep="-"),
     )
     figure = Figure(figsize=(13, 4.6 + 0.2 * len(bars)), layout="constrained")
     left, right = figure.subplots(1, 2)
     _lines(left, found)
-    layer_bars.draw(right, bars, "seconds of the wall, mean")
+    layer_bars.draw(right, bars, "mean seconds of the wall time")
     right.set_title("Layers by workers", loc="left")
     right.legend(fontsize="small", ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.12), frameon=False)
     figure.suptitle(kind(runs), fontsize="medium")
@@ -177,7 +177,7 @@ def report(asked: Namespace) -> Shown:
 
 
 def _lines(axes: Axes, found: Curves) -> None:
-    """Draw the speed-up of the wall (solid) and of the training (dashed) over workers, and the line of efficiency 1."""
+    """Draw the speed-up of wall time (solid) and training (dashed) over workers, and the line of efficiency 1."""
     for number, (label, curve) in enumerate(found.items()):
         for name, style, ratios in (
             ("wall", "-", {one.workers: one.speed_ups for one in curve}),

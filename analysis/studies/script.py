@@ -1,4 +1,4 @@
-"""The command line of the studies: arguments, output, pictures, errors of one line."""
+"""Command line of the studies: arguments, output, pictures, one-line errors."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from dlobd.compare.runset import RunSet
 from dlobd.errors import DlobdError, UsageError
 
 Shown = tuple[Iterable[str], Figure | None]
-"""Pieces of text to print, and the picture, if any."""
+"""Texts to print, and the picture or None."""
 
 
 def main(doc: str, studies: Mapping[str, str]) -> int:
-    """Run the study that the first word of the command line names, and return the exit code.
+    """Run the study named by the first word of the command line; return the exit code.
 
     Args:
         doc: help of the command.
@@ -52,8 +52,8 @@ def main(doc: str, studies: Mapping[str, str]) -> int:
         print(f"{name}: {error.line}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
-        # the reader of the output, such as `head`, has closed it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # otherwise Python reports an error at exit
+        # the reader of the pipe, such as `head`, has closed it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # prevents Python's error at exit
     return 0
 
 
@@ -65,7 +65,7 @@ def add_runs(parser: ArgumentParser, disturbed: bool = False) -> None:
 
 
 def usable(paths: Iterable[Path]) -> RunSet:
-    """Return the runs with status ok, including those on a busy machine; print one line for each other run.
+    """Return the runs with status ok, including runs on a busy machine; print one line for each excluded run.
 
     Raises:
         UsageError: no run is ok.
@@ -79,14 +79,14 @@ def usable(paths: Iterable[Path]) -> RunSet:
 
 
 def checked(runs: RunSet, keep_busy: bool, also: Collection[str] = ()) -> tuple[dict[str, RunSet], list[str]]:
-    """Return the usable runs by launcher and input, and warnings about the comparison.
+    """Group the usable runs by launcher and input; return them with warnings about the comparison.
 
     Args:
         keep_busy: keep runs on a busy machine.
         also: fields of experiments that may differ although they change the work.
 
     Raises:
-        UsageError: the runs did different work, or none is usable.
+        UsageError: the runs did different work, or no run is usable.
     """
     check_same_work(runs.runs, also)
     usable, left_out = runs.usable(keep_busy)
@@ -94,7 +94,7 @@ def checked(runs: RunSet, keep_busy: bool, also: Collection[str] = ()) -> tuple[
         raise UsageError(f"None of the runs is usable: {'; '.join(left_out)}.", "name other runs")
     disturbed = [line for line in runs.usable()[1] if line not in left_out]
     lines = [f"Left out: {len(left_out)} of {len(runs.members)} runs: {'; '.join(left_out)}."] if left_out else []
-    lines += [f"Kept although disturbed: {'; '.join(disturbed)}."] if disturbed else []
+    lines += [f"Included despite disturbance: {'; '.join(disturbed)}."] if disturbed else []
     groups = usable.grouped(lambda run: launch_label(experiment(run)))
     first, *others = groups.values()
     differences = compatibility.differences(usable.runs)

@@ -1,12 +1,12 @@
 """Sensitivity of wall, layers and throughput to the settings of a sweep: Sobol' indices, by SALib.
 
     first order   share of the variance that a factor explains alone, averaged over the other factors
-    total order   the same with all interactions with other factors
-    run to run    the repeat as a factor; its total order is the share that no setting explains
+    total order   first order plus all interactions with other factors
+    run to run    the repeat as a factor; its total order is the fraction that no setting explains
     by chance     average first order of a factor without effect, from the spread of repeats (F = 1)
 
-Indices are shares of 1, so factors in different units are comparable. The values of a factor need no order: names of
-models and launchers are as suitable as numbers.
+Indices are fractions of 1, so factors in different units are comparable. The values of a factor need no order: they may
+be names, such as models and launchers.
 
 Reason for this method: other methods of SALib for arbitrary runs need continuous numbers. Delta and PAWN cut a factor
 into slices of equally many runs, which splits equal values; RBD-FAST expects a period in the order of the runs; `ff`
@@ -59,12 +59,12 @@ LIMITS = (
 )
 
 Levels = Mapping[str, Sequence[object]]
-"""Mapping of a factor to its values."""
+"""Values of each factor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sensitivity:
-    """Indices of a figure for a factor, as shares of the variance."""
+    """Indices of a figure for a factor, as fractions of the variance."""
 
     figure: str
     factor: str
@@ -74,7 +74,7 @@ class Sensitivity:
 
 
 def factors(runs: RunSet) -> Levels:
-    """Return the varied settings with their values: axes of the sweep, or all differing fields.
+    """Collect the varied settings with their values: axes of the sweep, or all differing fields.
 
     Raises:
         UsageError: no setting varies.
@@ -94,7 +94,7 @@ def factors(runs: RunSet) -> Levels:
 
 
 def cube(runs: RunSet, levels: Levels) -> list[list[Run]]:
-    """Return the runs of each combination of values, in equal numbers.
+    """Group the runs by combination of values, with equal numbers of runs.
 
     Raises:
         UsageError: a combination has fewer than `REPEATS` runs that are ok.
@@ -113,7 +113,7 @@ def cube(runs: RunSet, levels: Levels) -> list[list[Run]]:
 
 
 def figures(runs: Sequence[Run]) -> dict[str, Value]:
-    """Return the figures that every run has and that vary, as functions of a run."""
+    """Return the varying figures that all runs have, as functions of a run."""
     every: dict[str, Value] = {"wall": wall_s}
     every |= {title(name): partial(layer_or_zero_s, layer=name) for name in PARTS}
     every |= {"samples/s": throughput}
@@ -140,7 +140,7 @@ def sensitivities(runs: RunSet, seed: int = 0) -> list[Sensitivity]:
 
 
 class _Scheme:
-    """Saltelli's scheme over numbered values of factors, which index the table of a sweep."""
+    """Saltelli's scheme over the indices of factor values, which address the results of a sweep."""
 
     def __init__(self, names: Sequence[str], sizes: Sequence[int], seed: int) -> None:
         self.names = list(names)
@@ -150,7 +150,7 @@ class _Scheme:
         self._at = tuple(np.minimum(np.floor(sampled).astype(int), np.array(sizes) - 1).T)
 
     def indices(self, seen: Floats) -> Floats:
-        """Return first and total order of each factor, shape (2, factors).
+        """Compute first and total order of each factor, as an array of shape (2, factors).
 
         Args:
             seen: one row per combination of values, and one column per repeat.
@@ -163,7 +163,7 @@ class _Scheme:
 
 
 def _by_chance(seen: Floats, sizes: Sequence[int]) -> list[float]:
-    """Return (values - 1) x variance within points as a share of the total: the sum of squares for F = 1."""
+    """Return (values - 1) x variance within points, as a fraction of the total: the sum of squares for F = 1."""
     points, repeats = seen.shape
     within = float(((seen - seen.mean(axis=1, keepdims=True)) ** 2).sum()) / (points * (repeats - 1))
     whole = float(((seen - seen.mean()) ** 2).sum())
@@ -171,7 +171,7 @@ def _by_chance(seen: Floats, sizes: Sequence[int]) -> list[float]:
 
 
 def table(found: Sequence[Sensitivity]) -> pd.DataFrame:
-    """Return a row per figure and factor."""
+    """Build one row per figure and factor."""
     rows = [(one.figure, one.factor, _share(one.first), _share(one.total), f"{one.chance:.2f}") for one in found]
     return pd.DataFrame(rows, columns=["figure", "factor", "first order", "total order", "by chance"])
 

@@ -1,7 +1,7 @@
 """Stack overhead: the extra time of a training through YARN, Spark and a launcher, compared with native training.
 
-The stack overhead of a run is its wall minus the wall of the native run in the same repeat. The overhead of a layer is
-the same difference for that layer, so overheads of layers add up to the stack overhead. All figures are means over
+The stack overhead of a run is its wall time minus the wall time of the native run in the same repeat. The overhead of a
+layer is the difference for that layer, so the overheads of layers sum to the stack overhead. All figures are means over
 repeats; intervals are exact, from subsets of repeats (`estimates`).
 """
 
@@ -28,13 +28,13 @@ from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.record.run import Run
 
 PUBLISHED_PERCENT = {"YARN": 15.5, "Spark": 18.1}
-"""Mapping of a layer group to the maximum share of time ("up to") that the DLoBD study reports for SoftMax on MNIST."""
+"""Maximum percentage of time ("up to") that the DLoBD study reports for SoftMax on MNIST, by layer group."""
 
 WIDE = 0.05
-"""Minimum share of the axis of a segment that has room for its seconds as text."""
+"""Minimum fraction of the axis for a segment with its seconds as text."""
 
 GROUP_LAYERS = {"YARN": "yarn", "Spark": "spark"}
-"""Mapping of a layer group of the published figures to the layer with its colour."""
+"""Layer with the colour of each layer group of the published figures."""
 
 OUTLINE = [patheffects.withStroke(linewidth=2.5, foreground="white")]
 INSIDE: pictures.Style = {"ha": "center", "va": "center", "fontsize": "small", "path_effects": OUTLINE}
@@ -49,10 +49,10 @@ PUBLISHED = (
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Launcher and input, with times in seconds and shares of 1.
+    """Results of a launcher and input; times are in seconds, shares are fractions of 1.
 
-    layers: mean of each measured layer, and of unattributed time; they add up to `wall`.
-    groups: mean and share of the wall of the groups in `PUBLISHED_PERCENT`; empty for native runs.
+    layers: mean of each measured layer, and of unattributed time; the sum is `wall`.
+    groups: mean, and fraction of the wall time, of the groups in `PUBLISHED_PERCENT`; empty for native runs.
     overhead, ratio, layer_overhead: relative to the native runs of the same repeats; `pairs` is the number of these
     repeats.
     """
@@ -71,17 +71,17 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class StackOverhead:
-    """Points, the native point first and the others by their walls, and `warnings` about them."""
+    """Points, first the native point and then by ascending wall time, with `warnings` about them."""
 
     points: tuple[Point, ...]
     warnings: tuple[str, ...]
 
 
 def stack_overhead(runs: RunSet, keep_busy: bool = False) -> StackOverhead:
-    """Compare runs in a stack with native runs.
+    """Compare runs through the stack with native runs.
 
     Raises:
-        UsageError: the runs did different work; no native run or no other run is usable; or no repeat has both.
+        UsageError: the runs did different work; no native run or no stack run is usable; or no repeat has both.
     """
     groups, warnings = script.checked(runs, keep_busy)
     by_label = {label: by_repeat(group) for label, group in groups.items()}
@@ -115,12 +115,12 @@ def report(asked: Namespace) -> Shown:
 
 
 def table(found: StackOverhead) -> pd.DataFrame:
-    """Return a row per point, seconds first; brackets hold 95 % intervals with the coverage in the last column."""
+    """Build one row per point, seconds first; brackets hold 95 % intervals with the coverage in the last column."""
     return pd.DataFrame([_row(point) for point in found.points])
 
 
 def layer_table(found: StackOverhead) -> pd.DataFrame:
-    """Return a row per point with the overhead of each layer; the first row has the seconds of native runs."""
+    """Build one row per point with the overhead of each layer; the first row has the seconds of native runs."""
     names = [name for name in PARTS if any(name in point.layers for point in found.points)]
     rows = []
     for point in found.points:
@@ -169,7 +169,7 @@ def _alone(label: str, runs: Mapping[Repeat, Run]) -> Point:
 
 
 def _seconds(run: Run) -> dict[str, float]:
-    # a layer without a row has no time in the wall: it took no part, or lies inside another layer
+    # a layer without a row has no wall time: it took no part, or lies inside another layer
     rest = {UNATTRIBUTED: run.unattributed_ns / 1e9} if run.unattributed_ns else {}
     return {row.layer: row.ns / 1e9 for row in run.layers} | rest | {WALL: (run.wall_ns or 0) / 1e9}
 
@@ -198,8 +198,8 @@ def _row(point: Point) -> dict[str, str]:
 
 
 def picture(found: StackOverhead) -> Figure:
-    """Draw on the left the seconds of each point by layer, and on the right measured and published shares of the
-    wall."""
+    """Draw the seconds of each point by layer (left), and measured and published percentages of the wall time
+    (right)."""
     figure = Figure(figsize=(13, 1.8 + 0.62 * len(found.points)), layout="constrained")
     bars, shares = figure.subplots(1, 2, width_ratios=(3, 1))
     _bars(bars, found)
@@ -227,7 +227,7 @@ def _bars(axes: Axes, found: StackOverhead) -> None:
     axes.set_xlim(0, room)
     axes.set_yticks(range(len(found.points)), [point.label for point in found.points])
     axes.invert_yaxis()
-    axes.set_xlabel("seconds of the wall, mean over repeats; the line at the end is the total's 95 % interval")
+    axes.set_xlabel("mean seconds of the wall time; the line at the end is the total's 95 % interval")
     axes.set_title("Native against in-stack: the same training, by layer", loc="left")
 
 
@@ -247,5 +247,5 @@ def _shares(axes: Axes, found: StackOverhead) -> None:
     axes.set_yticks(range(len(rows) + 1), [*rows, "DLoBD study\n(definition not\npublished)"])
     axes.set_xlim(0, 100)
     axes.invert_yaxis()
-    axes.set_xlabel("share of the wall, percent")
+    axes.set_xlabel("percent of the wall time")
     axes.legend(fontsize="x-small", loc="upper right")

@@ -3,8 +3,8 @@
     epoch j of run i = mean x (1 + run i + rest ij)
 
 One-way random effects, estimated by analysis of variance (Searle, Casella and McCulloch 1992, Variance Components,
-chapter 3). Each launcher and input has its own mean. The two variances, as shares of the mean, depend on the machine
-and are the same for all launchers and inputs. In a longer run the variation between runs stays, and the variation
+chapter 3). Each launcher and input has its own mean. Both variances, as fractions of the mean, depend on the machine
+and are equal for all launchers and inputs. In a longer run, the variation between runs remains, and the variation
 between epochs averages out.
 """
 
@@ -22,14 +22,14 @@ from dlobd.record.run import Run
 
 @dataclass(frozen=True, slots=True)
 class Variation:
-    """Standard deviations as shares of the cost of an epoch; `degrees` of freedom belong to `between_runs`."""
+    """Standard deviations as fractions of the cost of an epoch. `degrees`: degrees of freedom of `between_runs`."""
 
     between_runs: float
     within_runs: float
     degrees: int
 
     def of_run(self, epochs: int) -> float:
-        """Return the standard deviation of the mean cost of an epoch of one run."""
+        """Return the standard deviation of the mean cost per epoch of one run."""
         return math.hypot(self.between_runs, self.within_runs / math.sqrt(epochs))
 
 
@@ -60,7 +60,7 @@ def variation(groups: Iterable[Sequence[Run]], epochs: int) -> Variation | None:
 
 
 def slow_throughout(costs: Sequence[float]) -> Variation:
-    """Return the variation if all of it is between runs: a slow run is slow in all of its epochs.
+    """Estimate the variation under the assumption that all of it is between runs: a slow run is slow in all epochs.
 
     Args:
         costs: cost of an epoch in each repeat.

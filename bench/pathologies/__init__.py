@@ -1,2 +1,2 @@
-"""Checks of the findings: real runs, each with one scripted pathology, and healthy runs. The expected finding of each
-run was recorded before it."""
+"""Checks of the findings: real runs with one scripted pathology each, and healthy runs. The expected finding of a run
+is recorded before the run."""

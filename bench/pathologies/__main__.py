@@ -1,9 +1,9 @@
-"""Run jobs with a scripted pathology per job, and healthy jobs; write the number of right findings to docs/results.md.
+"""Run jobs with one scripted pathology each, and healthy jobs; write the number of right findings to docs/results.md.
 
     python -m bench.pathologies [--only NAME...] [--out DIR] [--loaded]
 
 The expected findings are in bench/pathologies/table.toml. Rerun the command to resume, and to repeat runs that failed
-to start. To repeat another run, remove its directory below --out.
+to start. To repeat a finished run, remove its directory below --out.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def chosen(only: Sequence[str]) -> list[Pathology]:
-    """Return the pathologies with the given names; all if no name is given.
+    """Select pathologies by name; all without names.
 
     Raises:
         UsageError: a name is not in the table.
     """
     known = {pathology.name.lower(): pathology for pathology in EVERY}
     if wrong := [name for name in only if name.lower() not in known]:
-        raise UsageError(f"No pathology is called {', '.join(wrong)}.", f"one of: {', '.join(known)}")
+        raise UsageError(f"Unknown pathologies: {', '.join(wrong)}.", f"one of: {', '.join(known)}")
     return [known[name.lower()] for name in only] or list(EVERY)
 
 
@@ -73,7 +73,7 @@ def _measure(asked: argparse.Namespace, progress: Progress) -> list[Path]:
 
 
 def run(stage: Stage, pathology: Pathology) -> Result:
-    """Run one pathology. If it cannot run on this machine, the result has the reason.
+    """Run one pathology; if this machine cannot run it, return a result with the reason.
 
     Raises:
         Busy: another command uses the cluster.

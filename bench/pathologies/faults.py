@@ -1,5 +1,5 @@
-"""Faults of the pathologies. A fault waits for its trigger, is bounded in time, and is undone, also if the run fails or
-this command is interrupted. Faults affect only processes of the benchmark's own cluster.
+"""Faults of the pathologies. A fault waits for its trigger and ends after a bounded time. It is undone also if the run
+fails or this command is interrupted. Faults affect only processes of the benchmark's own cluster.
 """
 
 from __future__ import annotations
@@ -26,38 +26,38 @@ from dlobd.hadoop.embedded.processes import ProcessId, identify, mentioning
 from dlobd.run import page_cache
 
 Beside = Callable[[ObservedRun], AbstractContextManager[None]]
-"""Fault that lasts as long as its context."""
+"""Fault, active while its context manager is open."""
 
 RANKS = ("chief", "worker", "trainer")
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A rank has recorded the instant `passed`, and not yet the instant `but`."""
+    """Trigger: a rank has recorded the instant `passed`, but not yet the instant `but`."""
 
     passed: str
     but: str = ""
     chief: bool = True
 
     def seen(self, run: ObservedRun) -> Moment | None:
-        """Return the first rank; the chief counts only if `chief` is set."""
+        """Return the first matching rank; include the chief only if `chief` is set."""
         ranks = _ranks(run, self.passed, self.but)
         return next((Moment(role, None, process) for role, process in ranks if self.chief or role != "chief"), None)
 
 
 @dataclass(frozen=True, slots=True)
 class FileAppears:
-    """A file appears."""
+    """Trigger: a file exists."""
 
     path: Path
 
     def seen(self, run: ObservedRun) -> Moment | None:
-        """Return the file, once it exists."""
+        """Return the file if it exists, else None."""
         return Moment(self.path.name) if self.path.exists() else None
 
 
 def _ranks(run: ObservedRun, passed: str, but: str = "") -> Iterator[tuple[str, ProcessId]]:
-    """Yield role and process of each live rank that recorded `passed`, and did not record `but`."""
+    """Yield role and process of each live rank that has recorded `passed`, but not `but`."""
     for path in run.container_files("container_*/spans-*.jsonl"):
         text = path.read_text(errors="replace")
         if passed not in text or (but and but in text):
@@ -68,7 +68,7 @@ def _ranks(run: ObservedRun, passed: str, but: str = "") -> Iterator[tuple[str, 
 
 
 def wait_for(run: ObservedRun, trigger: Sign) -> Moment | None:
-    """Wait for a trigger; None if the run ends before."""
+    """Wait for a trigger; return None if the run ends first."""
     while (moment := trigger.seen(run)) is None:
         if run.over.wait(MARK_S):
             return None
@@ -83,13 +83,13 @@ LAST_STEP = Recorded(kinds.LAST_STEP_DONE)
 TRAINS = Recorded(kinds.FIRST_STEP_DONE, kinds.LAST_STEP_DONE, chief=False)
 
 TRAINING_S = 600.0
-"""Longest time for which a training is disturbed."""
+"""Maximum duration of a disturbance of the training."""
 BUSY = "import os, sys\nwhile os.getppid() == int(sys.argv[1]):\n    for _ in range(10**6): pass"
-"""Program that keeps a core busy until its parent ends; its argument is the parent's process ID."""
+"""Program that keeps a core busy until its parent ends; the argument is the parent's PID."""
 
 
 def at(name: str, trigger: Trigger, inject: Callable[[ObservedRun, Moment], None]) -> Beside:
-    """Inject a fault after its trigger. The fault ends with the context."""
+    """Inject a fault after its trigger; end the fault with the context."""
     return lambda run: armed(run, [Fault(name, trigger, inject)])
 
 
@@ -97,7 +97,7 @@ def at(name: str, trigger: Trigger, inject: Callable[[ObservedRun, Moment], None
 
 
 def daemon_stopped(kind: str, seconds: float, trigger: Trigger) -> Beside:
-    """Stop the daemons of a kind. If the kind is empty, stop the daemon with the trigger's line in its log."""
+    """Stop (SIGSTOP) the daemons of a kind; without a kind, the daemon with the trigger's line in its log."""
     name = f"{kind or 'daemon'} stopped"
 
     def inject(run: ObservedRun, moment: Moment) -> None:
@@ -107,7 +107,7 @@ def daemon_stopped(kind: str, seconds: float, trigger: Trigger) -> Beside:
 
 
 def trainer_stopped(seconds: float) -> Beside:
-    """Stop one trainer once, while it imports TensorFlow."""
+    """Stop (SIGSTOP) one trainer once, while it imports TensorFlow."""
 
     def inject(run: ObservedRun, moment: Moment) -> None:
         if (process := moment.process) is not None:
@@ -117,7 +117,7 @@ def trainer_stopped(seconds: float) -> Beside:
 
 
 def trainer_hampered(stop_s: float, go_s: float) -> Beside:
-    """Stop one trainer again and again, from its first step to its last."""
+    """Stop (SIGSTOP) one trainer repeatedly, from its first step to its last."""
 
     def inject(run: ObservedRun, moment: Moment) -> None:
         process = moment.process
@@ -133,7 +133,7 @@ def trainer_hampered(stop_s: float, go_s: float) -> Beside:
 
 
 def container_killed(number: int, begun: Path, after_s: float) -> Beside:
-    """Kill the JVM of the application's N-th container, some time after the job has made the file `begun`."""
+    """Kill the JVM of the application's N-th container, some time after the job created the file `begun`."""
 
     def inject(run: ObservedRun, moment: Moment) -> None:
         run.over.wait(after_s)
@@ -154,7 +154,7 @@ def _log(run: ObservedRun, name: str, seconds: float, start_ns: int) -> None:
 
 
 def queue_filled(seconds: float, trigger: Trigger, memory_mb: int = 0) -> Beside:
-    """Let another application hold memory of the queue, until some time after the trigger."""
+    """Run a second application that holds memory of the queue until some time after the trigger."""
 
     @contextmanager
     def beside(run: ObservedRun) -> Iterator[None]:
@@ -176,7 +176,7 @@ def queue_filled(seconds: float, trigger: Trigger, memory_mb: int = 0) -> Beside
 
 @contextmanager
 def hogs(count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Run `count` processes, each of which keeps a core busy; they do not belong to the run."""
+    """Run `count` processes outside of the run; each keeps a core busy."""
     processes: list[subprocess.Popen[bytes]] = []
     try:
         words = [sys.executable, "-c", BUSY, str(os.getpid())]
@@ -226,8 +226,8 @@ def disk_slowed(bytes_per_s: int) -> Beside:
 
 
 def environment_dropped(bytes_per_s: int) -> Beside:
-    """Drop the files of the environment from memory before the run, and limit the rate at which NodeManagers and their
-    containers read from the disk of these files."""
+    """Drop the files of the environment from the page cache before the run, and limit the read rate of NodeManagers and
+    containers for the disk with these files."""
 
     @contextmanager
     def beside(run: ObservedRun) -> Iterator[None]:
@@ -241,7 +241,7 @@ def environment_dropped(bytes_per_s: int) -> Beside:
 
 
 def environment(java_home: Path) -> list[Path]:
-    """Return the files of the environment that dlobd inspects, and all other files of TensorFlow."""
+    """Return the files of the environment that dlobd inspects, and TensorFlow's remaining files."""
     files = {path for paths in page_cache.environment_parts(java_home).values() for path in paths}
     spec = find_spec("tensorflow")
     for place in spec.submodule_search_locations or () if spec else ():
@@ -250,7 +250,7 @@ def environment(java_home: Path) -> list[Path]:
 
 
 def drop(paths: Sequence[Path]) -> None:
-    """Drop files from memory, except for files that are gone or not readable."""
+    """Drop files from the page cache; skip missing and unreadable files."""
     for path in paths:
         try:
             page_cache.drop([path])

@@ -31,10 +31,10 @@ JVM = (
 """JVM options for a young generation of 1 MiB, and a full collection for every 256 KiB of loaded classes."""
 
 KILLED_AFTER_S = 10.0
-"""Time before the kill, in which the tasks do work that must be repeated."""
+"""Time between job start and kill; Spark must repeat the work of this time."""
 
 Make = Callable[[Stage, Path], Ended]
-"""Function that executes one run in the given directory."""
+"""Function that executes one run with output in the given directory."""
 
 
 def submit(
@@ -46,7 +46,7 @@ def submit(
     settings: Sequence[str] = (),
     beside: Sequence[Beside] = (),
 ) -> Ended:
-    """Run a script by `dlobd submit`."""
+    """Run a script with `dlobd submit`."""
     sets = [word for setting in settings for word in ("--set", setting)]
     line = ["spark-submit", *options, str(script), *arguments]
     return stage.run(directory, ["submit", "--out", str(directory), *sets, "--", *line], beside)
@@ -66,7 +66,7 @@ def large_file(stage: Stage, directory: Path) -> Ended:
 
 
 def many_files(stage: Stage, directory: Path) -> Ended:
-    """Upload an archive of small files, which every node unpacks."""
+    """Upload an archive of small files that each node unpacks."""
     path = directory / "small.zip"
     directory.mkdir(parents=True, exist_ok=True)
     try:
@@ -79,12 +79,12 @@ def many_files(stage: Stage, directory: Path) -> Ended:
 
 
 def rows(stage: Stage, directory: Path) -> Ended:
-    """Feed the trainers row by row."""
+    """Feed trainers one row at a time."""
     return submit(stage, directory, FEED, arguments=("--cluster_size", "2", "--steps", str(STEPS)))
 
 
 def collecting(stage: Stage, directory: Path) -> Ended:
-    """Let the JVMs of driver and executors collect garbage all the time."""
+    """Force continuous garbage collection in the JVMs of driver and executors."""
     options = ("--driver-java-options", JVM, "--conf", f"spark.executor.extraJavaOptions={JVM}")
     return submit(stage, directory, SUMS, options)
 
@@ -95,7 +95,7 @@ def executor_killed(stage: Stage, directory: Path) -> Ended:
 
 
 def master_killed(stage: Stage, directory: Path) -> Ended:
-    """Kill the ApplicationMaster, which contains the driver, while tasks run; a second attempt is allowed."""
+    """Kill the ApplicationMaster, which contains the driver, while tasks run; YARN may start a second attempt."""
     options = ("--deploy-mode", "cluster", "--conf", "spark.yarn.maxAppAttempts=2")
     return _killed(stage, directory, 1, options, ())
 

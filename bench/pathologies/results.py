@@ -1,5 +1,4 @@
-"""Result of each run: the first finding above noise. Results are stored as JSON so that an interrupted command can
-resume, and become tables of docs/results.md."""
+"""Results of the runs: storage as JSON, from which an interrupted command resumes, and tables of docs/results.md."""
 
 from __future__ import annotations
 
@@ -22,12 +21,12 @@ from dlobd.record.run import Run
 NAME = "pathologies"
 FILE = "result.json"
 SOUND = ("ok", "invalid")
-"""Statuses of runs that ended by themselves. An invalid run may have learnt too little, but its times are valid."""
+"""Statuses of runs that ended without interruption. An invalid run may miss its accuracy, but its times are valid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of one run.
+    """Result of one run.
 
     Attributes:
         bundle: directory of the run's bundle; empty if there is no bundle.
@@ -56,21 +55,21 @@ class Result:
 
 
 def of_run(pathology: Pathology, ended: Ended, busy_percent: float) -> Result:
-    """Return the result of a run that has ended."""
+    """Build the result of a finished run."""
     if ended.bundle is None:
         return not_run(pathology, ended.failure or f"exit code {ended.code}, and no bundle", busy_percent)
     try:
         record = Bundle(ended.bundle).read_json()
     except BundleError as error:
         return not_run(pathology, error.line, busy_percent)
-    why_not = f"its trigger never came: {', '.join(ended.missing)}" if ended.missing else ""
+    why_not = f"the trigger did not occur: {', '.join(ended.missing)}" if ended.missing else ""
     return of_record(pathology, record, str(ended.bundle), why_not, busy_percent)
 
 
 def of_record(
     pathology: Pathology, record: Mapping[str, Any], bundle: str, why_not: str, busy_percent: float
 ) -> Result:
-    """Return the result of a run.json."""
+    """Build the result from a run.json."""
     loud = [finding for finding in record.get("findings") or () if finding["above_noise"]]
     first: Mapping[str, Any] = loud[0] if loud else {"finding": "", "saves_ns": 0}
     return Result(
@@ -90,7 +89,7 @@ def of_record(
 
 
 def not_run(pathology: Pathology, why_not: str, busy_percent: float) -> Result:
-    """Return the result of a pathology that could not run."""
+    """Build the result of a pathology that could not run."""
     return Result(pathology.name, pathology.how, pathology.expected, "", "", "", why_not, "", 0, 0, (), busy_percent)
 
 
@@ -107,7 +106,7 @@ def store(out: Path, pathology: Pathology, result: Result) -> None:
 
 
 def stored(out: Path, pathology: Pathology) -> Result | None:
-    """Return the stored result of an earlier call; None if there is no result, or if the table has changed since."""
+    """Read the stored result of an earlier call; None if it is missing, or if the table has changed since."""
     try:
         result: Result = decoded(Result, json.loads((directory(out, pathology) / FILE).read_text()))
     except (OSError, ValueError, TypeError, KeyError):
@@ -136,7 +135,7 @@ def write(docs: Path, made: Sequence[Result], healthy: Sequence[Result]) -> Path
 
 
 def summary(made: Sequence[Result], healthy: Sequence[Result]) -> str:
-    """Return the sentence with the totals."""
+    """Format the sentence with the totals."""
     right = sum(result.right for result in made)
     loud = sum(bool(result.above_noise) for result in healthy)
     lost = sum(bool(result.why_not) or not result.wall_ns for result in healthy)
@@ -145,7 +144,7 @@ def summary(made: Sequence[Result], healthy: Sequence[Result]) -> str:
 
 
 def line(result: Result) -> str:
-    """Return the progress line of a run that has ended."""
+    """Format the progress line of a finished run."""
     if result.why_not:
         return f"{result.name}: could not run: {result.why_not}"
     found = f"{result.first} ({_s(result.saves_ns)} of {_s(result.wall_ns)})" if result.first else "nothing above noise"
@@ -175,12 +174,12 @@ def _s(ns: int) -> str:
 
 
 def _runs(every: Sequence[Result]) -> list[Run]:
-    """Return the records of the runs that ended well."""
+    """Read the records of successful runs."""
     records = []
     for result in every:
         if result.bundle and result.status == "ok":
             try:
                 records.append(Bundle(Path(result.bundle)).read())
             except BundleError:
-                continue  # the bundle was removed, but its result was kept
+                continue  # the bundle was removed after the result was stored
     return records

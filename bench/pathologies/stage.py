@@ -1,4 +1,4 @@
-"""Runs of the command line on an embedded cluster, one after the other, with faults during each run."""
+"""Sequential runs of the dlobd command on an embedded cluster, with faults during each run."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from dlobd.hadoop.embedded.configuration import default_settings
 LONGEST_S = 1200.0
 """Deadline of a run; longer than its `timeout_s`, so that dlobd's own timeout comes first."""
 END_S = 90.0
-"""Deadline for a run to end after SIGTERM, when it stops its job and collects the evidence."""
+"""Deadline after SIGTERM, in which a run stops its job and collects the evidence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Outcome of a run. `failure` is its failure line; `missing` has the faults whose trigger did not occur."""
+    """Outcome of a run. `failure`: failure line of dlobd. `missing`: faults without an occurrence of their trigger."""
 
     code: int
     bundle: Path | None
@@ -33,7 +33,7 @@ class Ended:
 
 
 class Stage:
-    """Cluster for all runs, started on first use; `dlobd run` finds it as a running cluster.
+    """Shared cluster of all runs, started on first use; `dlobd run` uses a running cluster.
 
     Args:
         own: Hadoop settings of the cluster, of the form KEY=VALUE.
@@ -75,7 +75,7 @@ class Stage:
         host: Sequence[str] = (),
         longest_s: float = LONGEST_S,
     ) -> Ended:
-        """Run `dlobd WORDS` to its end, with faults during the run.
+        """Run `dlobd WORDS` with faults, and wait for its end.
 
         Args:
             directory: directory for the command's output, the injection log and the bundle.
@@ -123,7 +123,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 def bundle_named(output: str) -> Path | None:
-    """Return the bundle that the last line of a command's output names."""
+    """Read the path of the bundle from the last line of a command's output."""
     *_, last = output.splitlines() or [""]
     return Path(last.removeprefix("bundle: ")) if last.startswith("bundle: ") else None
 

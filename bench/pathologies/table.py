@@ -21,14 +21,14 @@ from dlobd.microbench.hosts import hosts
 
 QUICK, MAIN = "softmax-mnist-quick", "softmax-mnist"
 SOON_CLOSED = "dfs.client.block.write.locateFollowingBlock.initial.delay.ms=40"
-"""Remedy of finding close-retry, which would otherwise be the first finding in every short run that writes files."""
+"""Remedy of finding close-retry. Without it, close-retry is the first finding in each short run that writes files."""
 WARM = "page_cache=warm"
 
 NO_CHECKPOINTS = "checkpoint_every_steps=1000000"
 UNTRAINED = f"{NO_CHECKPOINTS} min_accuracy=0"
 
 STOPPED_S = 12.0
-"""Duration of a stop, shorter than the deadlines of HDFS and YARN."""
+"""Duration of a SIGSTOP, shorter than the timeouts of HDFS and YARN."""
 
 ASKS = LogLine(SPARK_SUBMIT, re.compile("Call -> .*: getNewApplication"))
 """Log line: spark-submit requests an application ID."""
@@ -56,7 +56,7 @@ def job(line: str, *beside: Beside) -> Make:
 
 
 def in_narrow_network(line: str) -> Make:
-    """Run dlobd's own training and its daemons in a network namespace with a slow loopback."""
+    """Run dlobd's own training, with its daemons, in a network namespace with a slow loopback."""
 
     def make(stage: Stage, directory: Path) -> Ended:
         with narrow_loopback() as host:

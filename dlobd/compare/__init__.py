@@ -1,4 +1,4 @@
-"""Sets of runs side by side: loading, compatibility, tests, intervals, power, the gate of `dlobd check`.
+"""Comparison of sets of runs: loading, compatibility, tests, confidence intervals, power, the gate of `dlobd check`.
 
-A module here computes figures from finished runs. Text for the terminal and the page is in `dlobd.report`.
+Modules here compute figures from finished runs. Text for the terminal and the page is in `dlobd.report`.
 """

@@ -1,6 +1,6 @@
-"""Comparison of candidates with their baselines: the wall time and the layers of each pair, and the differing settings.
+"""Comparison of candidates with baselines: wall time and layers of each pair, and the settings that differ.
 
-All walls of a comparison form one family of tests, and all layers another; see `dlobd.compare.verdicts`.
+All wall times of a comparison form one family of tests, all layers a second family; see `dlobd.compare.verdicts`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from dlobd.record.run import Run
 class Pair:
     """A baseline and a candidate with their results.
 
-    paired: both ran in each repeat of one series; equal positions of `runs` belong to one repeat.
+    paired: True if both ran in each repeat of one series; equal positions of `runs` belong to one repeat.
     runs: IDs of the compared runs of the baseline and the candidate.
-    left_out: a line for each other run.
+    left_out: one line per excluded run.
     unknown: layers that some of the runs did not measure.
     """
 
@@ -42,19 +42,19 @@ class Pair:
 
     @property
     def quantities(self) -> dict[str, Compared]:
-        """The wall time and the layers."""
+        """Results for the wall time and the layers, by name."""
         return {WALL: self.wall, **self.layers}
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All pairs, and their common properties.
+    """All pairs, with their common properties.
 
-    environment: differences that were allowed.
+    environment: allowed differences between the environments.
     common, machine, versions: equal settings and facts of all runs.
-    margin: margin of equivalence, as a share of the baseline.
-    least_ns: smaller differences of a layer do not matter; see `verdicts.LEAST`.
-    fewest_wall, fewest_layers: runs of each side from which on a difference can be significant.
+    margin: margin of equivalence, as a fraction of the baseline.
+    least_ns: absolute margin of equivalence of a layer; see `verdicts.LEAST`.
+    fewest_wall, fewest_layers: fewest runs of each side for a significant difference.
     """
 
     environment: tuple[Difference, ...]
@@ -77,7 +77,7 @@ class _Usable:
     left_out: tuple[str, ...]
 
     def samples(self, value: Callable[[Run], float | None]) -> Samples | None:
-        """Return the values of all runs; None if a run did not measure it."""
+        """Return the values of all runs; None if a run lacks a value."""
         baseline, candidate = ([value(run) for run in runs] for runs in self.runs)
         if any(seconds is None for seconds in (*baseline, *candidate)):
             return None
@@ -89,11 +89,11 @@ def compare(
 ) -> Comparison:
     """Compare the candidate of each (baseline, candidate) pair with its baseline.
 
-    Differences of the wall time below `margin`, a share of the baseline, do not matter. `allowed` are the
+    `margin` is the margin of equivalence of the wall time, as a fraction of the baseline. `allowed` lists the
     `compatibility.KINDS` that may differ. Raises UsageError without usable runs, or if the environments differ.
     """
     if not pairs:
-        raise UsageError("There is no baseline and candidate with runs that have ended.", "run both first")
+        raise UsageError("No pair of baseline and candidate has finished runs.", "run both sides first")
     usable = [_usable(baseline, candidate, allowed) for baseline, candidate in pairs]
     runs = [run for one in usable for side in one.runs for run in side]
     differences = compatibility.differences(runs)
@@ -140,24 +140,24 @@ def compare(
 
 
 def document(comparison: Comparison) -> dict[str, object]:
-    """Return the comparison as JSON."""
+    """Convert the comparison to a dict for JSON."""
     return dataclasses.asdict(comparison)
 
 
 def common(every: Sequence[Mapping[str, object]]) -> dict[str, object]:
-    """Return the entries that are equal in all mappings."""
+    """Return the entries with equal values in all mappings."""
     return {name: value for name, value in every[0].items() if all(one.get(name) == value for one in every)}
 
 
 def differing(baseline: Mapping[str, object], candidate: Mapping[str, object]) -> dict[str, tuple[object, object]]:
-    """Return the entries that differ, with both values."""
+    """Return the differing entries with both values."""
     names = dict.fromkeys((*baseline, *candidate))
     both = {name: (baseline.get(name), candidate.get(name)) for name in names}
     return {name: values for name, values in both.items() if values[0] != values[1]}
 
 
 def _usable(baseline: RunSet, candidate: RunSet, allowed: Collection[str]) -> _Usable:
-    """Select the usable runs. In paired sets a repeat counts only if both of its runs do."""
+    """Select the usable runs. Paired sets use a repeat only if both of its runs are usable."""
     left_out, members = [], []
     for side in (baseline, candidate):
         kept, lines = side.usable(BUSY in allowed)
@@ -169,7 +169,7 @@ def _usable(baseline: RunSet, candidate: RunSet, allowed: Collection[str]) -> _U
         both = {member.repeat for member in members[0]} & {member.repeat for member in members[1]}
         for side, kept_members in zip((baseline, candidate), members, strict=True):
             left_out += [
-                f"{side.label}: run {member.run.run_id}, as the other run of its repeat does not count"
+                f"{side.label}: run {member.run.run_id}, because the other run of its repeat is not usable"
                 for member in kept_members
                 if member.repeat not in both
             ]
@@ -191,7 +191,7 @@ def _ids(runs: Sequence[Run]) -> tuple[str, ...]:
 
 def _wall(one: _Usable) -> Samples:
     walls = one.samples(wall_s)
-    assert walls is not None  # usable runs have a wall
+    assert walls is not None  # usable runs have a wall time
     return walls
 
 

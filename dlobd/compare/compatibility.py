@@ -1,6 +1,6 @@
-"""Compatibility of runs: the environment they ran in, and runs that cannot be used.
+"""Compatibility of runs: differences between environments, and unusable runs.
 
-A comparison shows the effect of a setting. An environment that differs as well would be mistaken for that effect.
+A comparison shows the effect of a setting. A second difference, in the environment, would be mistaken for that effect.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from dlobd.record.run import Run
 from dlobd.run.provenance import MACHINE
 
 LABELS = ("name", "timeout_s", "accept_timeout_s")
-"""Fields of an experiment that name the run or limit its time."""
+"""Fields of an experiment without effect on results: names and timeouts."""
 
 BUSY_PERCENT = 25.0
-"""Cores busier than this before a run: another program used the machine."""
+"""Load of the cores in percent before a run above which the machine counts as busy."""
 
 STOLEN_SHARE = 0.1
-"""A run that lost a larger share of the CPU time to other virtual machines measures them, not the job."""
+"""Fraction of the CPU time lost to other virtual machines above which a run is unusable."""
 
 CACHE_APART = 0.1
-"""Cached shares that lie further apart are different states of the page cache."""
+"""Difference of cached fractions above which page cache states count as different."""
 
 BUSY = "busy"
-"""Kind of runs on a machine that did something else as well."""
+"""Kind of difference: the machine also ran other work."""
 
 ORDER = "order"
-"""Kind of a baseline and a candidate that ran one after the other."""
+"""Kind of difference: baseline and candidate ran one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,12 @@ class Difference:
 
     @property
     def line(self) -> str:
-        """Text for people."""
+        """Text of the difference."""
         return f"{self.kind}: {self.detail}"
 
 
 def settings(run: Run) -> dict[str, object]:
-    """Return the configuration without names and timeouts."""
+    """Return a configuration without names and timeouts."""
     return {name: value for name, value in dataclasses.asdict(run.configuration).items() if name not in LABELS}
 
 
@@ -66,8 +66,8 @@ def differences(runs: Sequence[Run]) -> list[Difference]:
 
 
 def order(baseline: Sequence[Run], candidate: Sequence[Run]) -> list[Difference]:
-    """Detect a baseline and a candidate that ran one after the other. Sorted by start, such runs change sides less than
-    half as often as the smaller side has runs. In random order they change about as often as it has runs."""
+    """Detect a baseline and a candidate that ran one after the other. Threshold: in order of start, the number of
+    changes of side is less than half the runs of the smaller side. Random order gives about twice the threshold."""
     if min(len(baseline), len(candidate)) < 2:
         return []
     sides = enumerate((baseline, candidate))
@@ -79,7 +79,7 @@ def order(baseline: Sequence[Run], candidate: Sequence[Run]) -> list[Difference]
 
 
 def refuse(found: Sequence[Difference], allowed: Collection[str]) -> None:
-    """Refuse differences that are not allowed. Raises UsageError."""
+    """Raise UsageError for differences that are not allowed."""
     if refused := [difference for difference in found if difference.kind not in allowed]:
         allow = " ".join(f"--allow {difference.kind}" for difference in refused)
         raise UsageError(
@@ -89,8 +89,8 @@ def refuse(found: Sequence[Difference], allowed: Collection[str]) -> None:
 
 
 def why_unusable(run: Run, busy_percent: float | None, keep_busy: bool = False) -> str:
-    """Return the reason why a run cannot be compared; empty if it can. `busy_percent` of the cores were busy before it;
-    `keep_busy` keeps runs that others disturbed."""
+    """Return the reason why a run is unusable for comparisons, or "" if it is usable. `busy_percent`: load of the cores
+    before the run. `keep_busy`: accept runs that other processes disturbed."""
     if run.status != "ok" or not run.wall_ns:
         return f"is {run.status}: {run.reason}"
     if keep_busy:
@@ -111,19 +111,19 @@ def _code(run: Run) -> dict[str, object]:
 
 _FACTS: Mapping[str, Callable[[Run], dict[str, object]]] = {
     "machine": lambda run: {name: run.platform.get(name) for name in MACHINE},
-    # a component that took no part, such as Java in a native run, has no version
+    # a component without a role in the run, such as Java in a native run, has no version
     "versions": lambda run: {name: version for name, version in run.versions.items() if version},
     "code": _code,
     "recording": lambda run: {"recording": run.overhead.recording} if run.overhead else {},
 }
 
 KINDS = (*_FACTS, "page-cache", ORDER, BUSY)
-"""Values of `--allow`."""
+"""Valid values of `--allow`."""
 
 
 def _page_cache(runs: Sequence[Run]) -> list[Difference]:
-    """Compare the cached share of the training files among runs that asked for the same state, and of environments.
-    Different requested states are a setting, and may be what is compared."""
+    """Compare the cached fractions of environments, and of training files among runs with equal requested cache state.
+    The requested state is a setting, so it may differ between the sides."""
     cached: dict[str, list[float]] = {}
     for run in runs:
         if run.page_cache and run.page_cache.total_bytes:

@@ -1,4 +1,4 @@
-"""Figures of one run that comparisons and studies use; None for a figure that the run did not measure."""
+"""Figures of a run for comparisons and studies; None if not measured."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.record.run import Run
 
 PARTS = (*LAYERS, UNATTRIBUTED)
-"""Parts of the wall time, in the order of reports."""
+"""Layers and unattributed time, in the order of reports."""
 
 WALL = "wall"
 
@@ -16,12 +16,12 @@ Value = Callable[[Run], float | None]
 
 
 def wall_s(run: Run) -> float | None:
-    """Return the seconds of the run's window."""
+    """Return the wall time in seconds."""
     return run.wall_ns / 1e9 if run.wall_ns else None
 
 
 def layer_s(run: Run, layer: str) -> float | None:
-    """Return the seconds of the wall time that belong to a layer, or to no layer."""
+    """Return the wall time of a layer, or unattributed time, in seconds."""
     if layer == UNATTRIBUTED:
         return run.unattributed_ns / 1e9 if run.unattributed_ns is not None else None
     layers_ns = {row.layer: row.ns for row in run.layers}
@@ -30,18 +30,18 @@ def layer_s(run: Run, layer: str) -> float | None:
 
 
 def layer_or_zero_s(run: Run, layer: str) -> float | None:
-    """Return `layer_s`, or 0 for a layer that took no part in the run, as Spark in a native run."""
+    """Return `layer_s`, or 0 for a layer without a part in the run, such as Spark in a native run."""
     took_no_part = {row.layer for row in run.not_measured if row.took_no_part}
     return 0.0 if layer in took_no_part else layer_s(run, layer)
 
 
 def throughput(run: Run) -> float | None:
-    """Return samples per second of all ranks after the first ten steps; None for shorter trainings."""
+    """Return samples per second of all ranks after the ten warm-up steps; None for shorter trainings."""
     return run.throughput.mean if run.throughput else None
 
 
 def metric(name: str, unit: float = 1) -> Value:
-    """Return a function that reads a metric of a run in multiples of `unit`."""
+    """Build a function that reads a metric of a run and divides it by `unit`."""
 
     def value(run: Run) -> float | None:
         number: float | None = getattr(run.metrics, name)

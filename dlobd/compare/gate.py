@@ -1,7 +1,7 @@
-"""The gate of `dlobd check`: pass, regression or inconclusive.
+"""Gate of `dlobd check`: pass, regression or inconclusive.
 
-Intervals decide, never means. The wall time or a layer has grown if its whole interval lies above the limit, and is
-kept if it lies below. A layer can fail the gate; only the wall time can pass it.
+Confidence intervals decide, not means. An interval entirely above the limit is a regression; an interval entirely below
+the limit passes. Wall time and layers can fail the gate; only the wall time can pass it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Outcome = Literal["pass", "regression", "inconclusive"]
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A quantity of a pair, and its growth."""
+    """Comparison of one quantity of a pair."""
 
     pair: Pair
     name: str
@@ -30,11 +30,11 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """Outcome of a comparison.
+    """Outcome of the gate.
 
-    grown: quantities above the limit, the largest growth in seconds first.
-    undecided: quantities whose intervals contain the limit.
-    runs_needed: runs of each side that may decide the walls; None if they are decided or the number is unknown.
+    grown: quantities above the limit, largest growth in seconds first.
+    undecided: quantities with intervals that contain the limit.
+    runs_needed: estimated runs of each side to decide the wall times; None if decided, or if the number is unknown.
     """
 
     outcome: Outcome
@@ -49,12 +49,12 @@ class Gate:
 
     @property
     def open_layers(self) -> tuple[Judged, ...]:
-        """Undecided layers, which do not change the outcome."""
+        """Undecided layers; they do not affect the outcome."""
         return tuple(one for one in self.undecided if one.name != WALL)
 
 
 def gate(comparison: Comparison) -> Gate:
-    """Decide a comparison, whose margin is the limit."""
+    """Decide the gate for a comparison; the comparison's margin is the limit."""
     judged = [
         Judged(pair, name, one, growth(one, comparison.margin, 0.0 if name == WALL else comparison.least_ns))
         for pair in comparison.pairs
@@ -74,10 +74,10 @@ def gate(comparison: Comparison) -> Gate:
 
 
 def growth(compared: Compared, margin: float, least_ns: float = 0.0) -> Growth:
-    """Decide that the candidate exceeds the baseline by more than a share `margin` and more than `least_ns`."""
+    """Return True if the candidate exceeds the baseline by more than the fraction `margin` and more than `least_ns`."""
     if compared.difference is None:
         return "undecided"
-    # without an interval of shares, the mean of the baseline is taken as known
+    # without an interval of ratios, treat the baseline's mean as exact
     share = compared.share or _relative(compared.difference, compared.baseline_ns)
     if share.low > margin and compared.difference.low > least_ns:
         return "grown"

@@ -1,7 +1,7 @@
-"""Median, spread, and the exact interval of a median.
+"""Median, spread, and the exact confidence interval of a median.
 
-Every value belongs to one repeat: a run or a process, never a step of a run. None marks a value that was not measured;
-it is left out.
+Each value comes from one repeat: a run or a process, never a step of a run. None marks a missing value, which is
+excluded.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Spread:
 class Estimate:
     """A value with its confidence interval; an infinite value means never.
 
-    Too few repeats give no interval: `low`, `high` and `coverage` are None.
+    With too few repeats for an interval, `low`, `high` and `coverage` are None.
 
-    coverage: smallest probability with which such an interval contains the truth; 0.969 for six repeats.
+    coverage: guaranteed probability that the interval contains the true value; 0.969 for six repeats.
     """
 
     value: float
@@ -44,30 +44,30 @@ class Estimate:
 
     @property
     def half_width(self) -> float | None:
-        """Half the width of the interval, as a share of the value."""
+        """Half the width of the interval, relative to the value."""
         if self.low is None or self.high is None or not self.value:
             return None
         return (self.high - self.low) / 2 / abs(self.value)
 
     def holds(self, value: float) -> bool | None:
-        """Check that the interval contains a value, up to rounding; None without an interval."""
+        """Return True if the interval contains a value, up to rounding; None without an interval."""
         if self.low is None or self.high is None:
             return None
         return self.low - ROUNDING * abs(value) <= value <= self.high + ROUNDING * abs(value)
 
     def times(self, factor: float) -> Estimate:
-        """Return the estimate in another unit; the factor is positive."""
+        """Multiply value and interval by a positive factor."""
         low, high = (None if end is None else end * factor for end in (self.low, self.high))
         return Estimate(self.value * factor, low, high, self.coverage)
 
     def __str__(self) -> str:
-        """Format with three digits: 39.8 (37.9 to 41.2)."""
+        """Format with three significant digits: 39.8 (37.9 to 41.2)."""
         value, low, high = map(_number, (self.value, self.low, self.high))
         return value if self.low is None or low == high == "never" else f"{value} ({low} to {high})"
 
 
 def spread(values: Iterable[float | None]) -> Spread:
-    """Compute the spread of values, with quartiles by linear interpolation (numpy's default)."""
+    """Compute the spread of values; quartiles use linear interpolation (numpy's default)."""
     known = _measured(values)
     if not known:
         return Spread(0, None, None, None, None, None)
@@ -79,17 +79,17 @@ def spread(values: Iterable[float | None]) -> Spread:
 
 
 def fewest_repeats(confidence: float = CONFIDENCE) -> int:
-    """Return the smallest number of repeats that gives an interval: 6 for 95 %. All of `n` values lie on one side of
-    the truth with probability 2 / 2^n, and no exact interval is wider than from the lowest to the highest value."""
+    """Return the smallest number of repeats with an exact interval: 6 for 95 %. The widest exact interval is from the
+    minimum to the maximum; it misses the true median with probability 2 / 2^n."""
     return math.ceil(1 - math.log2(1 - confidence))
 
 
 def median(values: Iterable[float | None], confidence: float = CONFIDENCE) -> Estimate | None:
-    """Return the median with its exact interval between two values, by the sign test.
+    """Estimate the median with its exact confidence interval, by the sign test.
 
-    The k-th lowest and the k-th highest value miss the true median only if fewer than k values lie on one side of it,
-    which has probability 2 P(B < k), with B binomial (n, 1/2). `k` is the largest number with a coverage of at least
-    `confidence`. The values are independent; their distribution is arbitrary (Thompson 1936,
+    The interval from the k-th lowest to the k-th highest value misses the true median only if fewer than k values lie
+    on one side of it. The probability is 2 P(B < k), with B binomial (n, 1/2). `k` is the largest number with a
+    coverage of at least `confidence`. Values must be independent, with any distribution (Thompson 1936,
     doi:10.1214/aoms/1177732502).
     """
     known = _measured(values)
@@ -104,21 +104,21 @@ def median(values: Iterable[float | None], confidence: float = CONFIDENCE) -> Es
 
 
 def ratios(above: Iterable[float | None], below: Iterable[float | None]) -> list[float]:
-    """Return the ratio within each repeat; repeats without both values are left out."""
+    """Compute the ratio within each repeat; skip repeats without both values."""
     return [a / b for a, b in zip(above, below, strict=True) if a is not None and b]
 
 
 def ratio(
     above: Iterable[float | None], below: Iterable[float | None], confidence: float = CONFIDENCE
 ) -> Estimate | None:
-    """Return the median of `ratios`."""
+    """Estimate the median of `ratios`."""
     return median(ratios(above, below), confidence)
 
 
 def difference(
     minuend: Iterable[float | None], subtrahend: Iterable[float | None], confidence: float = CONFIDENCE
 ) -> Estimate | None:
-    """Return the median difference within repeats; repeats without both values are left out."""
+    """Estimate the median difference within repeats; skip repeats without both values."""
     pairs = zip(minuend, subtrahend, strict=True)
     return median((a - b for a, b in pairs if a is not None and b is not None), confidence)
 
@@ -133,5 +133,5 @@ def _number(value: float | None) -> str:
     if math.isinf(value):
         return "never"
     if abs(value) < 0.01:
-        return f"{round(value, 3) + 0.0:.3f}"  # + 0.0: without a sign before a zero
+        return f"{round(value, 3) + 0.0:.3f}"  # + 0.0 turns -0.0 into 0.0
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

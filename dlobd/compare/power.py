@@ -1,8 +1,8 @@
-"""Power of the permutation test: the smallest detectable difference, and the runs that a difference needs.
+"""Power of the permutation test: the smallest detectable difference, and the runs that detect a given difference.
 
-Power is simulated for normal scatter, because few runs have few relabellings. Beyond `SIMULATED` relabellings Student's
-test is used, which the permutation test then equals (Fisher 1935; Lehmann and Romano, "Testing Statistical Hypotheses",
-15.2).
+Power is simulated for normally distributed values, because few runs have few relabellings. Beyond `SIMULATED`
+relabellings, Student's t-test approximates the permutation test (Fisher 1935; Lehmann and Romano, "Testing Statistical
+Hypotheses", 15.2).
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from dlobd.compare import permutation
 from dlobd.compare.permutation import Samples
 
 POWER = 0.8
-"""Probability with which a detectable difference is detected (Cohen's convention)."""
+"""Probability of detecting a detectable difference (Cohen's convention)."""
 
 SIMULATED = 5_000
-"""Largest number of relabellings with simulated power: 12 pairs, or two samples of 7."""
+"""Maximum relabellings with simulated power: 12 pairs, or two samples of 7."""
 
 ITERATIONS = 200
-"""Bisections: each halves the interval, and doubles have 52 bits of mantissa."""
+"""Number of bisections. Each halves the interval; a double has 52 bits of mantissa."""
 
 SIMULATIONS = 2_000
 MOST_RUNS = 1_000
-"""Runs per sample; a difference that needs more cannot be shown in practice."""
+"""Maximum runs per sample; more are not practical."""
 
 UPPER = 0.9
-"""Confidence of the upper limit of the scatter from which needed runs are computed: the scatter of few runs is itself
-uncertain (Browne 1995, "On the use of a pilot sample for sample size determination"). 0.8 would do for normal scatter;
-the scatter of runs has longer tails, which few runs underestimate."""
+"""Confidence of the upper limit of the standard deviation for the number of needed runs. The standard deviation of few
+runs is itself uncertain (Browne 1995, "On the use of a pilot sample for sample size determination"). 0.8 is enough for
+normal distributions; run times have longer tails, which few runs underestimate."""
 
 
 def scatter_ns(samples: Samples) -> float | None:
-    """Return the standard deviation of the paired differences, or the pooled one of both samples; None for too few."""
+    """Return the standard deviation of paired differences, or pooled over both samples; None with too few runs."""
     if samples.paired:
         differences = [after - before for before, after in zip(samples.baseline, samples.candidate, strict=True)]
         return statistics.stdev(differences) if len(differences) > 1 else None
@@ -47,8 +47,8 @@ def scatter_ns(samples: Samples) -> float | None:
 
 
 def smallest_ns(samples: Samples, alpha: float) -> float | None:
-    """Return the smallest difference of means, in nanoseconds, that such samples detect at `alpha` with `POWER`. None
-    for too few runs."""
+    """Return the smallest difference of means, in nanoseconds, that samples of this size and spread detect at `alpha`
+    with `POWER`; None with too few runs."""
     scatter, detectable = scatter_ns(samples), multiple(*samples.sizes, samples.paired, alpha)
     return None if scatter is None or detectable is None else scatter * detectable
 
@@ -56,13 +56,13 @@ def smallest_ns(samples: Samples, alpha: float) -> float | None:
 def runs_needed(samples: Samples, effect_ns: float, alpha: float) -> int | None:
     """Return the runs per sample that detect a difference of `effect_ns` at `alpha` with `POWER`.
 
-    None for too few runs to estimate it, or for more than `MOST_RUNS`.
+    None with too few runs for an estimate, or if the result exceeds `MOST_RUNS`.
     """
     return _fewest(samples, effect_ns, alpha, lambda size: multiple(size, size, samples.paired, alpha))
 
 
 def runs_for_width(samples: Samples, width_ns: float, alpha: float) -> int | None:
-    """Return the runs per sample with an interval of at most `width_ns`, by Student's; None as in `runs_needed`."""
+    """Return the runs per sample for a t-interval of at most `width_ns`; None as in `runs_needed`."""
 
     def width(size: int) -> float:
         return 2 * _student(1 - alpha / 2, size, size, samples.paired) * _error(size, size, samples.paired)
@@ -71,7 +71,7 @@ def runs_for_width(samples: Samples, width_ns: float, alpha: float) -> int | Non
 
 
 def _fewest(samples: Samples, most_ns: float, alpha: float, needed: Callable[[int], float | None]) -> int | None:
-    """Return the runs per sample for which `needed`, a multiple of the scatter's upper limit, is at most `most_ns`."""
+    """Return the runs per sample for which `needed` x upper limit of the standard deviation is at most `most_ns`."""
     scatter = scatter_ns(samples)
     if scatter is None or most_ns <= 0:
         return None
@@ -88,7 +88,7 @@ def _fewest(samples: Samples, most_ns: float, alpha: float, needed: Callable[[in
 
 @cache
 def multiple(baseline: int, candidate: int, paired: bool, alpha: float) -> float | None:
-    """Return the smallest detectable difference as a multiple of the standard deviation; None for too few runs."""
+    """Return the smallest detectable difference as a multiple of the standard deviation; None with too few runs."""
     labellings = permutation.count(baseline, candidate, paired)
     outside = permutation.rank(labellings, alpha)
     if not outside:
@@ -104,7 +104,7 @@ def multiple(baseline: int, candidate: int, paired: bool, alpha: float) -> float
     if not paired:
         thresholds -= went @ random.normal(size=(baseline, SIMULATIONS))
     thresholds /= came.sum(axis=1)[:, None]
-    # an effect is detected if it lifts the lower end of the interval above zero
+    # an effect is detected if the lower bound of the interval is above zero
     lowest = np.partition(thresholds, outside - 1, axis=0)[outside - 1]
     return float(np.quantile(-lowest, POWER))
 
@@ -114,7 +114,7 @@ def _freedom(baseline: int, candidate: int, paired: bool) -> int:
 
 
 def _error(baseline: int, candidate: int, paired: bool) -> float:
-    """Return the standard error of the difference of means, for a standard deviation of 1."""
+    """Return the standard error of the difference of means for a standard deviation of 1."""
     return math.sqrt(1 / baseline if paired else 1 / baseline + 1 / candidate)
 
 
@@ -125,11 +125,11 @@ def _student(probability: float, baseline: int, candidate: int, paired: bool) ->
 
 @cache
 def _upper(freedom: int) -> float:
-    """Return the upper limit of a standard deviation over its estimate."""
+    """Return the ratio of a standard deviation's upper limit to its estimate."""
     return math.sqrt(freedom / chi_squared_quantile(1 - UPPER, freedom))
 
 
-# ---- quantiles without scipy, which would be two thirds of an installation that only reads bundles. Both distribution
+# ---- quantiles without scipy, whose size is two thirds of an installation that only reads bundles. Both distribution
 # functions are finite or fast-converging sums (Abramowitz and Stegun, 26.7.3, 26.7.4 and 6.5.29)
 
 

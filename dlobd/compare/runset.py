@@ -1,9 +1,9 @@
-"""Sets of runs: the one place that turns names of series, directories and bundles into runs.
+"""Sets of runs: resolution of names of series, directories and bundles to runs.
 
 runs/series-KEY.json           all runs of a series or sweep
-runs/series-KEY.json:POINT     the runs of one of its points
+runs/series-KEY.json:POINT     the runs of one point
 runs/EXPERIMENT                a directory of bundles of one experiment
-RUN                            a bundle, by its path or ID
+RUN                            a bundle, by path or ID
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ K = TypeVar("K")
 
 
 class Repeat(NamedTuple):
-    """Repeat of a series, by the key of the series; runs without a series have an empty key."""
+    """Key of a series, and number of the repeat; the key is empty for runs without a series."""
 
     series: str
     number: int
@@ -33,7 +33,7 @@ class Repeat(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A run of a set. `point` labels it in its series or directory; `busy_percent` of the cores were busy before it."""
+    """Run of a set. `point`: label in its series or directory. `busy_percent`: load of the cores before the run."""
 
     run: Run
     repeat: Repeat
@@ -43,7 +43,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class RunSet:
-    """Runs with any status, and their name in reports; `axes` are those of the sweeps among them."""
+    """Runs of any status, with their name in reports; `axes` are the axes of the included sweeps."""
 
     label: str
     members: tuple[Member, ...]
@@ -51,7 +51,7 @@ class RunSet:
 
     @property
     def runs(self) -> tuple[Run, ...]:
-        """The runs alone."""
+        """Runs of the members."""
         return tuple(member.run for member in self.members)
 
     @property
@@ -60,15 +60,15 @@ class RunSet:
         return settings(self.members[0].run)
 
     def points(self) -> dict[str, RunSet]:
-        """Split into the points of the series, by label."""
+        """Split the set by point label."""
         return self._split(lambda member: member.point)
 
     def grouped(self, key: Callable[[Run], K]) -> dict[K, RunSet]:
-        """Split by a property of the runs, in the order of the first run of each group."""
+        """Split the set by a property of the runs; groups are ordered by their first run."""
         return self._split(lambda member: key(member.run))
 
     def usable(self, keep_busy: bool = False) -> tuple[RunSet, tuple[str, ...]]:
-        """Return the usable runs, and a line for each other run; see `compatibility.why_unusable`."""
+        """Return the usable runs, and one line per unusable run; see `compatibility.why_unusable`."""
         why = [(member, why_unusable(member.run, member.busy_percent, keep_busy)) for member in self.members]
         left_out = tuple(f"run {member.run.run_id} {reason}" for member, reason in why if reason)
         usable = tuple(member for member, reason in why if not reason)
@@ -82,7 +82,7 @@ class RunSet:
 
 
 def without_series(label: str, runs: Iterable[Run]) -> RunSet:
-    """Return a set of runs without a series; the n-th run of each experiment belongs to repeat n."""
+    """Build a set from runs without a series; the n-th run of each experiment belongs to repeat n."""
     numbers: Counter[str] = Counter()
     members = []
     for run in runs:
@@ -92,8 +92,8 @@ def without_series(label: str, runs: Iterable[Run]) -> RunSet:
 
 
 def of_series(series: scheduling.Series, repeats: int | None = None) -> RunSet:
-    """Return the runs of a series that have ended, in the order of its points; with `repeats`, only the runs of the
-    first `repeats` repeats. Raises BundleError if a bundle cannot be read."""
+    """Read the finished runs of a series in the order of its points; with `repeats`, only those of the first `repeats`
+    repeats. Raises BundleError if a bundle cannot be read."""
     busy = series.busy()
     places = {label: place for place, label in enumerate(series.points)}
     ended = sorted(series.ended().items(), key=lambda item: (places[item[0].point], item[0].repeat))
@@ -106,8 +106,8 @@ def of_series(series: scheduling.Series, repeats: int | None = None) -> RunSet:
 
 
 def read(name: str, out: Path) -> RunSet:
-    """Return the runs that a name stands for; run IDs are looked up in `out`. See the module. Raises UsageError if no
-    run has ended, or a directory has runs of several experiments; or BundleError."""
+    """Resolve a name to runs, as described in the module; run IDs are searched in `out`. Raises UsageError if no run is
+    finished, or if a directory has runs of several experiments; BundleError if a bundle cannot be read."""
     file, _, point = name.partition(".json:")
     path = Path(f"{file}.json" if point else name)
     if path.name.startswith("series-") and path.suffix == ".json":
@@ -122,10 +122,10 @@ def read(name: str, out: Path) -> RunSet:
 
 
 def pairs(first: str, second: str | None, out: Path) -> list[tuple[RunSet, RunSet]]:
-    """Return the (baseline, candidate) pairs that two names stand for; run IDs are looked up in `out`.
+    """Resolve two names to (baseline, candidate) pairs; run IDs are searched in `out`.
 
-    Points with equal labels are a pair. Without `second`, the first point of a series is the baseline of its others.
-    Raises UsageError if the names do not form a pair; or BundleError.
+    Points with equal labels are a pair. Without `second`, the first point of a series is the baseline of all others.
+    Raises UsageError if the names do not form a pair, BundleError if a bundle cannot be read.
     """
     baselines = read(first, out).points()
     if second is None:
@@ -139,7 +139,9 @@ def pairs(first: str, second: str | None, out: Path) -> list[tuple[RunSet, RunSe
     if both := [label for label in baselines if label in candidates]:
         return [(baselines[label], candidates[label]) for label in both]
     several = first if len(baselines) > 1 else second
-    raise UsageError(f"{several} has several points, and none is in both.", f"choose one: '{several}:POINT'")
+    raise UsageError(
+        f"{several} has several points, but both names have no point in common.", f"choose one: '{several}:POINT'"
+    )
 
 
 def _of_series_file(path: Path, point: str) -> RunSet:
@@ -149,7 +151,7 @@ def _of_series_file(path: Path, point: str) -> RunSet:
     every = of_series(series)
     members = tuple(member for member in every.members if point in ("", member.point))
     if not members:
-        raise UsageError(f"{path} has no run that has ended.", "run it first")
+        raise UsageError(f"{path} has no finished run.", "run it first")
     return dataclasses.replace(every, members=members)
 
 
@@ -158,5 +160,7 @@ def _of_directory(path: Path, inside: Sequence[store.Bundle]) -> RunSet:
     other = next((run for run in runs if settings(run) != settings(runs[0])), None)
     if other is not None:
         ids = f"{runs[0].run_id} and {other.run_id}"
-        raise UsageError(f"{path} has runs of several experiments, such as {ids}.", "name a directory of one of them")
+        raise UsageError(
+            f"{path} has runs of several experiments, such as {ids}.", "name a directory with runs of one experiment"
+        )
     return without_series(str(path), runs)

@@ -1,4 +1,4 @@
-"""Runs of a sweep as a data frame, with one row per run."""
+"""Data frame of a sweep, with one row per run."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ COLUMNS = {
     "test_accuracy": "float64",
     "bundle": "str",
 }
-"""Columns of `frame`. The fields in which the points differ come after `point` and `repeat`.
+"""Columns of `frame`. Settings that differ between points follow `point` and `repeat`.
 
-`repeat` counts from 1. `reason` explains a status other than ok. `busy_percent` is the load of the cores before it.
+`repeat` counts from 1. `reason` explains a status other than ok. `busy_percent`: load of the cores before the run.
 `throughput` is in samples per second after the first ten steps, `samples_per_second` from the first batch to the last
 step. A value that was not measured is missing, not 0."""
 
 
 def load(path: str | Path) -> pd.DataFrame:
-    """Return the frame of a series' file. Raises BundleError."""
+    """Read the frame of a series from the path of its file. Raises BundleError."""
     return frame(scheduling.load(Path(path)))
 
 
 def frame(series: Series) -> pd.DataFrame:
-    """Return one row per run that has ended, in the order of repeats and points; see `COLUMNS`. Its `attrs` hold
-    `axes`, the axes of the sweep; `scaling`, the constant of the sweep; and `seed`, of the run order."""
+    """Build one row per finished run, in the order of repeats and points; see `COLUMNS`. Its `attrs` hold the sweep's
+    `axes` and `scaling`, and the `seed` of the run order."""
     every = [asdict(point) for point in series.points.values()]
     fields = [name for name in every[0] if name != "name" and any(one.get(name) != every[0][name] for one in every)]
     bundles = {bundle.run_id: bundle.path for bundle in series.ended().values()}
@@ -70,7 +70,7 @@ def frame(series: Series) -> pd.DataFrame:
 
 
 def write_csv(series: Series) -> Path:
-    """Write `frame` next to the series' file as `sweep-KEY.csv`, and return its path. Raises BundleError."""
+    """Write `frame` as `sweep-KEY.csv` next to the series' file; return its path. Raises BundleError."""
     path = series.out / f"sweep-{series.key}.csv"
     try:
         replace_file(path, frame(series).to_csv(index=False).encode())

@@ -1,9 +1,9 @@
-"""Verdict, effect and interval for each quantity of a family.
+"""Verdict, effect and confidence interval for each quantity of a family.
 
-A family holds the quantities of one question, such as all layers of a run. The probability of any false difference in
-the family is at most `permutation.ALPHA`: p-values are adjusted by Holm's procedure, and the intervals hold jointly,
-each at 1 - ALPHA over the number of quantities. Where Holm's test, which has more power, excludes zero, the interval
-ends at zero (Strassburger and Bretz 2008, "Compatible simultaneous lower confidence bounds for the Holm procedure").
+A family is the set of quantities of one question, such as all layers. The probability of a false difference anywhere in
+the family is at most `permutation.ALPHA`: Holm's procedure adjusts p-values, and the intervals hold jointly, each with
+confidence 1 - ALPHA / number of quantities. If Holm's test, which has more power, excludes zero, the interval ends at
+zero (Strassburger and Bretz 2008, "Compatible simultaneous lower confidence bounds for the Holm procedure").
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from dlobd.compare import permutation, power
 from dlobd.compare.permutation import ALPHA, Samples, holm
 
 MARGIN = 0.05
-"""Default margin of equivalence, as a share of the baseline mean."""
+"""Default margin of equivalence, as a fraction of the baseline mean."""
 
 LEAST = 0.1
-"""Share of the margin of the wall time below which the difference of a layer does not matter. A layer of milliseconds
-may double in a job of a minute."""
+"""Margin of equivalence of a layer, as a fraction of the wall time's margin. It permits a layer of milliseconds to
+double in a job of a minute."""
 
 K = TypeVar("K")
 
@@ -30,7 +30,7 @@ Verdict = Literal["faster", "slower", "equivalent", "inconclusive"]
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Ends of an interval."""
+    """Bounds of a confidence interval."""
 
     low: float
     high: float
@@ -38,17 +38,17 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A quantity of the candidate against the baseline. Times are means in nanoseconds; shares refer to the baseline.
+    """Comparison of one quantity. Times are means in nanoseconds; shares are relative to the baseline.
 
-    runs: of the baseline and of the candidate.
-    difference, share: intervals of `difference_ns`, absolute and relative. None for too few runs; `share` is also None
-        if a run has none of the quantity.
-    confidence: exact confidence of each interval by itself; None without intervals.
-    p: adjusted for the family.
-    margin_ns: smaller differences do not matter.
-    smallest_ns: smallest difference that such runs detect with `power.POWER`; None if they detect none.
-    runs_needed: runs of each that detect a difference of `margin_ns` with that power; with as many runs already, runs
-        for an interval of that width. None if unknown or more than `power.MOST_RUNS`.
+    runs: numbers of runs of baseline and candidate.
+    difference, share: confidence intervals of `difference_ns`, absolute and relative. None with too few runs; `share`
+        is also None if the quantity is 0 in a run.
+    confidence: exact confidence of each single interval; None without intervals.
+    p: p-value, adjusted for the family.
+    margin_ns: margin of equivalence.
+    smallest_ns: smallest difference that these runs detect with `power.POWER`; None with too few runs.
+    runs_needed: runs of each side that detect a difference of `margin_ns` with `power.POWER`; if reached, runs for an
+        interval of this width. None if unknown or more than `power.MOST_RUNS`.
     """
 
     verdict: Verdict
@@ -71,13 +71,13 @@ class Compared:
 
     @property
     def difference_share(self) -> float | None:
-        """Difference relative to the baseline; None for a baseline of zero."""
+        """Difference relative to the baseline; None for a zero baseline."""
         return self.difference_ns / self.baseline_ns if self.baseline_ns else None
 
 
 def compare_family(family: Mapping[K, Samples], margin: float = MARGIN, least_ns: float = 0.0) -> dict[K, Compared]:
-    """Compare each quantity of a family. Differences below `margin`, as a share of the baseline, or below `least_ns` do
-    not matter."""
+    """Compare each quantity of a family. Differences within `margin`, a fraction of the baseline, or within `least_ns`
+    are equivalent."""
     tests = {name: permutation.test(samples) for name, samples in family.items()}
     adjusted = holm([test.p for test in tests.values()])
     alpha = ALPHA / len(family) if family else ALPHA
@@ -122,7 +122,7 @@ def _compared(
 
 
 def _bounds(interval: tuple[float, float] | None, zero: float, value: float, differs: bool) -> Bounds | None:
-    """Return the interval, cut at `zero` where the test of the family excludes zero."""
+    """Return the interval, cut at `zero` if the family's test excludes zero."""
     if interval is None:
         return None
     low, high = interval

@@ -1,4 +1,4 @@
-"""Members of run.json on resources: samples, waits for cores, caches, imports, Spark's metrics."""
+"""Members of run.json for resource use: samples, waits for a core, page cache, imports, Spark's metrics."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Literal
 
 from dlobd.fields import described, member
 
-COUNTER = "growth of the counter in the window, linear between samples"
-LAYER_COUNTER = "growth of the host's counter in the layer's segments"
+COUNTER = "growth of the counter in the window, interpolated linearly between samples"
+LAYER_COUNTER = "growth of the host's counter during the layer's segments"
 THREADS = "growth in the window"
 
 
@@ -19,49 +19,55 @@ THREADS = "growth in the window"
 class HostUse:
     """Use of one machine in the window."""
 
-    host: str = member("Its name.")
-    machine: str = member("Its part in the run.")
-    cores: int = member("Its cores.", "psutil")
-    memory_bytes: int = member("Its memory.", "psutil")
+    host: str = member("Hostname.")
+    machine: str = member("Role of the machine in the run.")
+    cores: int = member("Number of CPU cores.", "psutil")
+    memory_bytes: int = member("Size of the memory.", "psutil")
     sampled_ns: int = member("Sampled part of the window.", "overlap of the window with [first sample, last sample]")
     cpu_busy_ns: int = member(
-        "CPU time of all its processes.", f"{COUNTER}; /proc/stat: user, nice, system, irq, softirq"
+        "CPU time of all processes of the machine.", f"{COUNTER}; /proc/stat: user, nice, system, irq, softirq"
     )
-    cpu_stolen_ns: int = member("CPU time that the hypervisor gave to other machines.", f"{COUNTER}; /proc/stat: steal")
+    cpu_stolen_ns: int = member(
+        "CPU time that the hypervisor gave to other virtual machines.", f"{COUNTER}; /proc/stat: steal"
+    )
     processes_cpu_ns: int = member(
         "CPU time of the sampled processes.",
-        "the same of all processes below dlobd and the cluster's daemons; user and system",
+        "sum of user and system time of dlobd, the cluster's daemons and all their descendants",
     )
     unseen_cpu_ns: int = member(
-        "CPU time of children of these processes that no sample contains, over the whole sampled time.",
-        "growth of a process's reaped time, minus the last samples of its ended children, if positive",
+        "CPU time of short-lived children of these processes between two samples, over the whole sampled time.",
+        "growth of each process's CPU time of reaped children, minus the last samples of these children; at least 0",
     )
-    memory_used_peak_bytes: int = member("Peak of the memory in use.", "largest sample of total - available")
+    memory_used_peak_bytes: int = member("Peak of the memory in use.", "largest sample of total minus available memory")
     disk_read_bytes: int | None = member(
-        "Bytes read from its disks; null without disks.", f"{COUNTER}; disks with hardware"
+        "Bytes read from the machine's disks; null without disks.", f"{COUNTER}; disks with hardware"
     )
-    disk_written_bytes: int | None = member("Bytes written to its disks.", f"{COUNTER}; disks with hardware")
+    disk_written_bytes: int | None = member(
+        "Bytes written to the machine's disks; null without disks.", f"{COUNTER}; disks with hardware"
+    )
     loopback_bytes: int | None = member(
         "Bytes sent over loopback; each byte counts once.", f"{COUNTER}; received on `lo`"
     )
     net_received_bytes: int = member(
-        "Bytes received over its other interfaces.",
+        "Bytes received over network interfaces other than loopback.",
         f"{COUNTER}; interfaces with hardware; in a container all except `lo`",
     )
-    net_sent_bytes: int = member("Bytes sent over them.", "as `net_received_bytes`")
+    net_sent_bytes: int = member("Bytes sent over these interfaces.", "as `net_received_bytes`")
 
 
 @described()
 class ProcessUse:
-    """Use of one process in the window, or of `count` processes with one name, which then have no pid."""
+    """Resource use of one process in the window, or the sum of `count` processes with equal names, without a PID."""
 
-    role: str = member("Its role; other: not one of the run's known processes.")
-    index: int = member("Index within its role.", "own mark; the executor's id; the daemon's name")
+    role: str = member("Role of the process; other: a process that is not part of the run.")
+    index: int = member("Index within its role.", "index from dlobd's recorder, the executor ID, or the daemon's name")
     pid: int | None = member("Process ID; null for several processes.", "psutil")
-    name: str = member("The kernel's name of its program.")
+    name: str = member("Process name in the kernel.")
     count: int = member("Number of processes in this row.", "psutil", unit="processes")
     cpu_ns: int = member("CPU time in the window.", f"{COUNTER}; from 0 at the process's start; in ticks of 10 ms")
-    rss_peak_bytes: int = member("Peak of its resident memory; of several, that of the largest.", "largest sample")
+    rss_peak_bytes: int = member(
+        "Peak of the resident memory; for several processes, the largest peak.", "largest sample"
+    )
     read_bytes: int | None = member(
         "Bytes read from disks; null if the kernel does not report it.", f"{COUNTER}; /proc/PID/io"
     )
@@ -72,48 +78,57 @@ class ProcessUse:
 
 @described()
 class LayerUse:
-    """Use of dlobd's machine while the attributed time was a layer's; None where none of it was sampled."""
+    """Resource use of dlobd's machine during a layer's wall time; None if no part of that time was sampled."""
 
     layer: str = member("A layer, or unattributed.")
     ns: int = member("Wall time of the layer.", "as `layers[].ns`, and `unattributed_ns`")
-    sampled_ns: int = member("Sampled part of it.", "as `hosts[].sampled_ns`, of its segments")
-    cpu_busy_share: float | None = member("Share of all cores that was busy.", "`cpu_busy_ns / (sampled_ns * cores)`")
-    gpu_busy_share: float | None = member(
-        "Share of the time in which GPUs were busy; null without a GPU.", "mean over the GPUs, as `gpus[].busy_share`"
+    sampled_ns: int = member(
+        "Sampled part of the layer's wall time.", "as `hosts[].sampled_ns`, over the layer's segments"
     )
-    cpu_busy_ns: int | None = member("CPU time.", f"{LAYER_COUNTER}; sums to the host's")
+    cpu_busy_share: float | None = member(
+        "Fraction of all cores that was busy.", "`cpu_busy_ns / (sampled_ns * cores)`"
+    )
+    gpu_busy_share: float | None = member(
+        "Fraction of the time in which GPUs were busy; null without a GPU.",
+        "mean over the GPUs, as `gpus[].busy_share`",
+    )
+    cpu_busy_ns: int | None = member("CPU time.", f"{LAYER_COUNTER}; the sum over the layers is the host's CPU time")
     disk_read_bytes: int | None = member("Bytes read from disks.", LAYER_COUNTER)
     disk_written_bytes: int | None = member("Bytes written to disks.", LAYER_COUNTER)
     loopback_bytes: int | None = member("Bytes sent over loopback; each byte counts once.", LAYER_COUNTER)
-    net_received_bytes: int | None = member("Bytes received over other interfaces.", LAYER_COUNTER)
-    net_sent_bytes: int | None = member("Bytes sent over them.", LAYER_COUNTER)
+    net_received_bytes: int | None = member(
+        "Bytes received over network interfaces other than loopback.", LAYER_COUNTER
+    )
+    net_sent_bytes: int | None = member("Bytes sent over these interfaces.", LAYER_COUNTER)
 
 
 @described()
 class GpuUse:
     """Use of one GPU of dlobd's machine in the window."""
 
-    index: int = member("Its number.", "NVML")
-    name: str = member("Its name.")
-    memory_bytes: int = member("Its memory.", "NVML")
+    index: int = member("Index of the GPU.", "NVML")
+    name: str = member("Product name.")
+    memory_bytes: int = member("Size of the memory.", "NVML")
     busy_share: float | None = member(
-        "Share of the window in which it was busy.",
-        "each sample's utilisation counts for the time since the previous sample; NVML",
+        "Fraction of the window in which the GPU was busy.",
+        "mean of the sampled utilisation, weighted by the time since the previous sample; NVML",
     )
-    memory_used_peak_bytes: int | None = member("Peak of its memory in use.", "largest sample; NVML")
+    memory_used_peak_bytes: int | None = member("Peak of the memory in use.", "largest sample; NVML")
 
 
 @described()
 class ResourceUse:
-    """Resources by sampling. See `dlobd.measures.resource_use`."""
+    """Sampled resource use. See `dlobd.measures.resource_use`."""
 
     period_ns: int = member("Requested sampling period.", "constant of the sampler")
     samples: int = member("Samples in the window.", "evidence/resources.jsonl")
-    longest_gap_ns: int = member("Longest time between two samples.", "largest difference of successive samples")
-    cost_ns: int = member("CPU time of the sampling in the window.", "the sampler's own CPU time")
+    longest_gap_ns: int = member(
+        "Longest time between two samples.", "largest difference between timestamps of successive samples"
+    )
+    cost_ns: int = member("CPU time of dlobd's sampler in the window.", "CPU clock of the sampler")
     hosts: tuple[HostUse, ...] = member("The sampled machines.")
-    processes: tuple[ProcessUse, ...] = member("The run's processes, and all others by their names.")
-    layers: tuple[LayerUse, ...] = member("Use while the attributed time was a layer's.")
+    processes: tuple[ProcessUse, ...] = member("The run's processes, and all other processes grouped by name.")
+    layers: tuple[LayerUse, ...] = member("Resource use during each layer's wall time.")
     gpus: tuple[GpuUse, ...] = member("The GPUs of dlobd's machine.")
 
 
@@ -122,34 +137,38 @@ class ResourceUse:
 
 @described()
 class LaneTime:
-    """Split of a part of the wall time by the state of the threads that execute it: on a core, ready, blocked, unknown.
-    The last four sum to `ns`; `lo` and `hi` bound the first two."""
+    """Split of a part of the wall time by thread state: on a core, waiting for a core, blocked, or unknown.
+    The four states sum to `ns`; members with `lo` and `hi` bound on_core_ns and waiting_ns."""
 
-    ns: int = member("Duration.", "sum of its segments")
+    ns: int = member("Duration of this part.", "sum of its segments")
     on_core_lo_ns: int = member(
         "Lower bound of on_core_ns.",
-        "per stretch between readings: growth - time of the stretch outside of this part; at least 0",
+        "sum over the intervals between readings: growth - time of the interval outside of this part, at least 0",
     )
     on_core_hi_ns: int = member(
-        "Upper bound of on_core_ns.", "per stretch between readings: growth; at most the time inside of this part"
+        "Upper bound of on_core_ns.",
+        "sum over the intervals between readings: growth, at most the time inside of this part",
     )
     waiting_lo_ns: int = member("Lower bound of waiting_ns.", "as `on_core_lo_ns`")
     waiting_hi_ns: int = member("Upper bound of waiting_ns.", "as `on_core_hi_ns`")
     on_core_ns: int = member(
-        "Time on a core.", "growth of the counters of each segment's thread, in proportion between two readings"
+        "Time on a core.", "growth of the counters of each segment's thread, interpolated between two readings"
     )
     waiting_ns: int = member(
-        "Time in the run queue, while others had the cores.", "as `on_core_ns`; second number of schedstat"
+        "Time in the run queue, waiting for a core.", "as `on_core_ns`; second number of schedstat"
     )
     blocked_ns: int = member(
-        "Time asleep, or waiting for a lock, a disk or a message.", "`ns - on_core_ns - waiting_ns - unknown_ns`"
+        "Time blocked: asleep, or waiting for a lock, a disk or a message.",
+        "`ns - on_core_ns - waiting_ns - unknown_ns`",
     )
-    unknown_ns: int = member("Time without readings of the thread, or without a thread of the run.", "rest of `ns`")
+    unknown_ns: int = member(
+        "Time without readings of the thread, or without a thread of the run.", "remainder of `ns`"
+    )
 
 
 @described()
 class LayerWaits(LaneTime):
-    """The same split for a layer."""
+    """Split of a layer's wall time by thread state."""
 
     layer: str = member("A layer, or unattributed.", default="")
 
@@ -158,70 +177,74 @@ class LayerWaits(LaneTime):
 class ThreadUse:
     """Counters of one process in the window. Sums over threads are thread time, not wall time."""
 
-    host: str = member("Its host.")
-    role: str = member("Its role.")
-    index: int = member("Index within its role.", "own mark; the executor's id")
-    pid: int = member("Process ID.", "own mark; psutil")
-    source: str = member("Reader of the counters: own marks, samples, or both.")
+    host: str = member("Hostname.")
+    role: str = member("Role of the process.")
+    index: int = member("Index within its role.", "index from dlobd's recorder, or the executor ID")
+    pid: int = member("Process ID.", "dlobd's recorder; psutil")
+    source: str = member("Source of the counters: own marks (dlobd's recorder), samples, or both.")
     main_on_core_ns: int | None = member(
-        "Time on a core of the threads that execute its lane in turn.", f"{THREADS}; /proc/PID/task/TID/schedstat"
+        "Time on a core of the threads that execute the process's lane.", f"{THREADS}; /proc/PID/task/TID/schedstat"
     )
-    main_waiting_ns: int | None = member("Time for which they waited for a core.", f"{THREADS}; its second number")
+    main_waiting_ns: int | None = member("Time in the run queue of these threads.", f"{THREADS}; its second number")
     on_core_ns: int | None = member(
-        "Time on a core of all its threads, with ended ones.", f"{THREADS}; the process's CPU clock"
+        "Time on a core of all threads of the process, including ended threads.", f"{THREADS}; the process's CPU clock"
     )
     waiting_ns: int | None = member(
-        "Time for which all its observed threads waited for a core.", "sum of their last readings; schedstat"
+        "Time in the run queue of all observed threads.", "sum of their last readings; schedstat"
     )
     ended_on_core_ns: int | None = member(
-        "Part of on_core_ns that no living thread has: threads that ended unobserved.",
+        "Part of on_core_ns used by threads that ended between readings.",
         "`on_core_ns` - sum of the threads' last readings",
     )
     read_bytes: int | None = member(
         "Bytes read from disks; null if the kernel does not report it.", f"{THREADS}; /proc/PID/io"
     )
-    major_faults: int | None = member(
-        "Page faults that had to wait for a disk.", f"{THREADS}; /proc/PID/stat", unit="pages"
-    )
+    major_faults: int | None = member("Page faults that read from a disk.", f"{THREADS}; /proc/PID/stat", unit="pages")
     block_io_ns: int | None = member(
-        "Thread time blocked by disks; null if the kernel does not count it.",
+        "Thread time blocked on disk I/O; null if the kernel does not count it.",
         f"{THREADS}, in ticks of 10 ms; /proc/PID/stat, with `delayacct`",
     )
 
 
 @described()
 class Pressure:
-    """Stalls of a host's tasks, by the kernel's pressure counters."""
+    """Stalls of a host's tasks, from the kernel's pressure stall information (PSI)."""
 
-    host: str = member("Its name.")
-    sampled_ns: int = member("Read part of the window.", "overlap of the window with [first reading, last reading]")
-    cpu_ns: int = member("Time in which some task waited for a core.", f"{THREADS}; `some` in /proc/pressure/cpu")
-    io_ns: int = member("Time in which some task was blocked by a disk.", f"{THREADS}; `some` in /proc/pressure/io")
+    host: str = member("Hostname.")
+    sampled_ns: int = member(
+        "Part of the window with readings.", "overlap of the window with [first reading, last reading]"
+    )
+    cpu_ns: int = member(
+        "Time in which at least one task waited for a core.", f"{THREADS}; `some` in /proc/pressure/cpu"
+    )
+    io_ns: int = member(
+        "Time in which at least one task was blocked on disk I/O.", f"{THREADS}; `some` in /proc/pressure/io"
+    )
 
 
 @described()
 class CoreWaits:
-    """Split of the wall time by the state of its threads. See `dlobd.measures.core_waits`."""
+    """Split of the wall time by thread state. See `dlobd.measures.core_waits`."""
 
-    whole: LaneTime = member("All of the wall time.")
+    whole: LaneTime = member("The whole wall time.")
     layers: tuple[LayerWaits, ...] = member("Each layer, and unattributed.")
     unknown: tuple[tuple[str, int], ...] = member(
-        "[reason, ns] of the unknown part of the whole.",
-        "segments without a thread, or outside its readings",
+        "Reasons and durations of the unknown part of the wall time, as [reason, ns].",
+        "segments without a thread, or outside the readings of their thread",
         unit="ns",
     )
-    processes: tuple[ThreadUse, ...] = member("The run's processes whose threads were read.")
+    processes: tuple[ThreadUse, ...] = member("Processes of the run with thread readings.")
     pressure: tuple[Pressure, ...] = member("Stalls of the hosts' tasks.")
     foreign_cpu_ns: int | None = member(
-        "CPU time of other jobs' processes; null if not all of the run's are visible, as on an external cluster.",
-        "sum, over the stretches between two samples, of the machine's CPU time - that of the run's processes",
+        "CPU time of processes outside the run; null if dlobd cannot see all processes of the run.",
+        "CPU time of the machine - CPU time of the run's processes; sum over the intervals between samples",
     )
     held_up_ns: int | None = member(
-        "Wall time in which the run waited for cores that other processes used; null likewise.",
-        "sum, over these stretches, of the run's waiting x the foreign share of the CPU time",
+        "Wall time in which the run waited for cores that other processes used; null like foreign_cpu_ns.",
+        "waiting time of the run x share of foreign_cpu_ns in the CPU time; sum over these intervals",
     )
     busy: bool | None = member(
-        "True if held_up_ns exceeds 2 % of the wall time; comparisons leave such runs out by default."
+        "True if held_up_ns exceeds 2 % of the wall time; comparisons exclude these runs by default."
     )
 
 
@@ -231,23 +254,23 @@ class CoreWaits:
 CacheState = Literal["cold", "partly", "warm"]
 
 COLD, WARM = 0.5, 0.9
-"""Files with less than half of their bytes in memory are cold; from nine tenths on they are warm. Two starts of one job
-touch parts of its environment that differ by a few percent, so that no start finds all of it."""
+"""Thresholds of the cached fraction: below 50 % files are cold, from 90 % on warm. Warm is not 100 %, because two
+starts of a job read parts of its environment that differ by a few percent."""
 
 
 def cache_state(share: float) -> CacheState:
-    """Return the state of files with this share of their bytes in memory."""
+    """Classify files by the fraction of their bytes in the page cache."""
     return "cold" if share < COLD else "warm" if share >= WARM else "partly"
 
 
 @described()
 class PageCache:
-    """State of the training files in the page cache when the window began; in HDFS, of their blocks."""
+    """Cache state of the training files, or of their HDFS blocks, at the start of the window."""
 
-    asked: str = member("as-is, warm or cold.")
-    resident_bytes: int = member("Bytes in memory when the window began.", "resident pages x page size; mincore")
+    asked: str = member("Requested state: as-is, warm or cold.")
+    resident_bytes: int = member("Cached bytes at the start of the window.", "resident pages x page size; mincore")
     total_bytes: int = member("Size of the files; in HDFS, of all replicas.", "sum of their sizes")
-    before_resident_bytes: int = member("Bytes in memory before they were read or dropped.", "as `resident_bytes`")
+    before_resident_bytes: int = member("Cached bytes before dlobd read or dropped the files.", "as `resident_bytes`")
 
     @property
     def state(self) -> CacheState | None:
@@ -257,22 +280,25 @@ class PageCache:
 
 @described()
 class EnvironmentPart:
-    """Some files of a job's environment in the page cache, before the job and after it."""
+    """Cached bytes of one group of files of the job's environment, before and after the job."""
 
     part: str = member("TensorFlow's libraries, Java's classes or Spark's jars.")
-    state: CacheState | None = member("null: not used, or the kernel does not report it.")
-    total_bytes: int | None = member("Size of its files.", "sum of their sizes")
-    before_bytes: int | None = member("Bytes in memory just before the window.", "as `page_cache.resident_bytes`")
-    after_bytes: int | None = member("Bytes in memory after the job, which it needed.", "the same after the job")
+    state: CacheState | None = member("Cache state before the window. null: not used, or not reported by the kernel.")
+    total_bytes: int | None = member("Size of the files.", "sum of their sizes")
+    before_bytes: int | None = member("Cached bytes just before the window.", "as `page_cache.resident_bytes`")
+    after_bytes: int | None = member(
+        "Cached bytes just after the job. They count as the bytes that the job needed.",
+        "as `page_cache.resident_bytes`",
+    )
 
     @property
     def share(self) -> float | None:
-        """Share of the needed bytes that was in memory before."""
+        """Fraction of the needed bytes that was cached before the window."""
         return self.there_bytes / self.after_bytes if self.there_bytes is not None and self.after_bytes else None
 
     @property
     def there_bytes(self) -> int | None:
-        """Needed bytes that were in memory before; None where they are not known."""
+        """Needed bytes that were cached before the window; None if unknown."""
         if self.before_bytes is None or self.after_bytes is None:
             return None
         return min(self.before_bytes, self.after_bytes)
@@ -280,29 +306,29 @@ class EnvironmentPart:
 
 @described()
 class EnvironmentCache:
-    """State of a run's environment in the page cache at its start. See `dlobd.measures.environment_cache`."""
+    """Cache state of the job's environment at the start of the run. See `dlobd.measures.environment_cache`."""
 
-    state: CacheState | None = member("State of the coldest part.")
+    state: CacheState | None = member("State of the part with the smallest cached fraction.")
     parts: tuple[EnvironmentPart, ...] = member("Parts of the environment.")
 
     @property
     def share(self) -> float | None:
-        """Smallest cached share among the parts; None if no share is known."""
+        """Smallest cached fraction of the parts; None if no fraction is known."""
         known = [part.share for part in self.parts if part.state and part.share is not None]
         return min(known, default=None)
 
 
 @described()
 class Import:
-    """Import of a Python package, of a millisecond or more."""
+    """Import of a Python package that took 1 ms or more."""
 
-    role: str = member("The process's role.")
-    index: int = member("Index within its role.", "own mark")
-    pid: int = member("Process ID.", "own mark")
-    package: str = member("First name of the package.")
-    by: str = member("The package that imported it; empty: the program itself.")
-    ns: int = member("Time of the import, with nested imports.", "sum of its instants `package imported`")
-    own_ns: int = member("Time without nested imports.", "`ns` - time of other packages that it imported meanwhile")
+    role: str = member("Role of the process.")
+    index: int = member("Index within its role.", "dlobd's recorder")
+    pid: int = member("Process ID.", "dlobd's recorder")
+    package: str = member("Top-level package.")
+    by: str = member("Package that imported it; empty for the program itself.")
+    ns: int = member("Duration of the import, including nested imports.", "sum of its instants `package imported`")
+    own_ns: int = member("Duration without nested imports.", "`ns` - duration of the nested imports of other packages")
 
 
 # ---- Spark's own metrics
@@ -313,22 +339,22 @@ class StageMetrics:
     """One attempt of a Spark stage."""
 
     stage: int = member("Spark's stage ID.", "Spark's event log")
-    attempt: int = member("Its attempt.", "Spark's event log")
-    call: str | None = member("The call that made the stage; null if its end was not logged.")
+    attempt: int = member("Attempt number of the stage.", "Spark's event log")
+    call: str | None = member("Call site in the job that created the stage; null if the stage's end was not logged.")
     skew_ns: int = member(
-        "Time by which its slowest task exceeded its median task.",
-        "longest - median `Finish Time` - `Launch Time` of its tasks",
+        "Duration of the slowest task minus that of the median task.",
+        "maximum - median of the tasks' durations, `Finish Time` - `Launch Time`",
     )
     metrics: Mapping[str, int] = member("As `spark_metrics.metrics`.", "sums over the stage's tasks", unit="as there")
 
 
 @described()
 class SparkMetrics:
-    """Spark's metrics of its tasks, in sparkMeasure's names and units. See `dlobd.measures.spark_metrics`."""
+    """Spark's task metrics, with sparkMeasure's names and units. See `dlobd.measures.spark_metrics`."""
 
-    metrics: Mapping[str, int] = member("Sums over all stages; see below.", "sums over the stages", unit="as below")
-    failed_tasks: int = member("Ended tasks that failed or were killed.", "ended with a reason other than `Success`")
-    skew_ns: int = member(
-        "Time by which the slowest tasks exceeded the median tasks of their stages.", "sum of `stages[].skew_ns`"
+    metrics: Mapping[str, int] = member(
+        "Sums of Spark's task metrics over all stages; listed below.", "sums over the stages", unit="as below"
     )
-    stages: tuple[StageMetrics, ...] = member("Attempts of stages.")
+    failed_tasks: int = member("Tasks that failed or were killed.", "tasks with an end reason other than `Success`")
+    skew_ns: int = member("Sum of the skew of all stages.", "sum of `stages[].skew_ns`")
+    stages: tuple[StageMetrics, ...] = member("All attempts of stages.")

@@ -1,1 +1,1 @@
-"""Reports of runs: terminal, page and exports. Figures and tables that several of them show are computed once."""
+"""Reports of runs: terminal, page and exports. Common figures and tables are computed once."""

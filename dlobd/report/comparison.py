@@ -1,6 +1,6 @@
-"""Text of a comparison and of a gate: environments first, then settings, then the verdicts of each pair.
+"""Terminal text of a comparison and of the gate: environments, then settings, then the verdicts of each pair.
 
-It fits 80 columns. Seconds come before percent; brackets hold intervals.
+The text fits 80 columns. Seconds come before percent; brackets hold confidence intervals.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dlobd.report.repeats import plain_table
 from dlobd.schema import DEFAULTS
 
 MACHINE = ("host", "processor", "cores", "distribution", "kernel")
-"""Facts of a platform that the terminal shows."""
+"""Members of `platform` that the terminal shows."""
 
 
 def show(comparison: Comparison, console: Console) -> None:
@@ -35,7 +35,7 @@ def show(comparison: Comparison, console: Console) -> None:
 
 
 def sentence(name: str, compared: Compared) -> str:
-    """Return the verdict and the effect of a quantity as one line."""
+    """Format verdict and difference of a quantity as one line."""
     seconds = f"{_seconds(compared.difference_ns, sign=True)} s {_between(compared.difference, 1e9, 3)}".strip()
     if compared.difference_share is None:
         return f"{name}: {compared.verdict}, {seconds}"
@@ -44,30 +44,30 @@ def sentence(name: str, compared: Compared) -> str:
 
 
 def counts(pair: Pair) -> str:
-    """Return the number of compared runs as text."""
+    """Format the number of compared runs."""
     baseline, candidate = map(len, pair.runs)
     if pair.paired:
-        return f"{baseline} repeats, each with a run of both"
+        return f"{baseline} repeats, each with one run of both sides"
     return f"{candidate} {'run' if candidate == 1 else 'runs'} against {baseline}"
 
 
 def not_compared(pair: Pair) -> str:
-    """Name the layers that some of the runs did not measure."""
+    """List the layers that some of the runs did not measure."""
     return f"Not compared, because some runs did not measure it: {', '.join(map(title, pair.unknown))}"
 
 
 def reasons(gate: Gate) -> list[str]:
-    """Return a line for each quantity that has grown, or for each undecided wall."""
+    """Return one line per quantity with a regression; without a regression, one line per undecided wall time."""
     return [judged_line(one) + _mostly(one, gate) for one in gate.grown or gate.open_walls]
 
 
 def judged_line(judged: Judged) -> str:
-    """Return the verdict of a quantity, with its candidate."""
+    """Format the verdict of a quantity, with the candidate's name."""
     return f"{judged.pair.candidate}: {sentence(title(judged.name), judged.compared)}"
 
 
 def gate_document(gate: Gate) -> dict[str, object]:
-    """Return a gate as JSON."""
+    """Convert the gate's outcome to a dict for JSON."""
     return {
         "outcome": gate.outcome,
         "grown": [(one.pair.candidate, one.name) for one in gate.grown],
@@ -78,7 +78,7 @@ def gate_document(gate: Gate) -> dict[str, object]:
 
 
 def _mostly(judged: Judged, gate: Gate) -> str:
-    """Name the layer with most of the growth of a wall, if no layer has grown significantly."""
+    """Name the layer with the largest growth if the wall time grew but no layer grew significantly."""
     layers = judged.pair.layers
     if not gate.grown or not layers or any(one.pair is judged.pair and one.name != WALL for one in gate.grown):
         return ""
@@ -90,7 +90,7 @@ def _settings(comparison: Comparison, console: Console) -> None:
     shown = {
         name: value for name, value in comparison.common.items() if name not in DEFAULTS or value != DEFAULTS[name]
     }
-    text.line(console, f"In common: {_listed(shown)}")
+    text.line(console, f"Common settings: {_listed(shown)}")
     machine = {name: comparison.machine[name] for name in MACHINE if comparison.machine.get(name)}
     text.line(console, f"Machine: {_listed(machine)}")
     text.line(console, f"Versions: {_listed({name: value for name, value in comparison.versions.items() if value})}")
@@ -103,7 +103,7 @@ def _pair(comparison: Comparison, pair: Pair, console: Console) -> None:
     for line in pair.left_out:
         text.line(console, f"left out: {line}")
     if not pair.paired:
-        text.line(console, "Not run in the same repeats: a drift between them can hide a difference.")
+        text.line(console, "The sides ran in different repeats, so a drift of the machine can hide a difference.")
     text.line(console, sentence(WALL, pair.wall), "bold")
     rows = plain_table("seconds", "baseline", "candidate", "difference", "interval", "verdict")
     for name, one in pair.quantities.items():
@@ -136,16 +136,16 @@ def _explain(comparison: Comparison, console: Console) -> None:
     text.heading(console, "How to read it")
     text.line(
         console,
-        f"{test} of means. The wall times together, and the layers together, show a false difference in at most "
-        f"{text.percentage(ALPHA)} of comparisons (Holm). A difference can be significant from "
-        f"{comparison.fewest_wall} {runs} on for the wall time, {comparison.fewest_layers} for layers.",
+        f"{test} of means. False differences occur in at most {text.percentage(ALPHA)} of comparisons (Holm), for wall "
+        f"times and for layers separately. Significance needs at least {comparison.fewest_wall} {runs} for the wall "
+        f"time, {comparison.fewest_layers} for layers.",
     )
     text.line(
         console,
-        f"Brackets hold intervals{confidence if levels else ': none, too few runs'}. Equivalent: the interval lies "
-        f"within {margin} of the baseline, for a layer also within {comparison.least_ns / 1e9:.3f} s. Detects: the "
-        f"smallest difference that such runs show in {text.percentage(POWER)} of comparisons. Runs: of each side, to "
-        f"show {margin}.",
+        f"Brackets hold confidence intervals{confidence if levels else ': none, too few runs'}. Equivalent: the "
+        f"interval lies within {margin} of the baseline, for a layer also within {comparison.least_ns / 1e9:.3f} s. "
+        f"Detects: smallest difference that this many runs detect with {text.percentage(POWER)} probability. Runs: "
+        f"runs of each side that detect a difference of {margin}.",
     )
 
 

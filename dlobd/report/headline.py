@@ -1,4 +1,4 @@
-"""The one sentence that states a run's result, the same in every report."""
+"""Headline of a run: one sentence with the result, identical in all reports."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dlobd.layers import UNATTRIBUTED, title
 from dlobd.record.run import Run
 
 TENTH_NS = 10**8
-"""The headline shows seconds with one decimal: repeated runs differ by more."""
+"""Resolution of the headline's seconds; repeated runs differ by more."""
 
 MINOR_SHARE = 0.02
-"""Layers with a smaller share of the wall time are summed as `other`."""
+"""The headline sums layers with a smaller fraction of the wall time as `other`."""
 
 
 def headline(run: Run) -> str:
-    """Return the run's result: "The run took 34.0 s: Spark 18.4 s (54 %), TensorFlow 8.6 s, other 0.5 s; ..."."""
+    """Format the run's result: "The run took 34.0 s: Spark 18.4 s (54 %), TensorFlow 8.6 s, other 0.5 s; ..."."""
     if run.status != "ok":
         return f"The run is {run.status}: {run.reason or 'the reason is unknown'}."
     if not run.wall_ns:
@@ -35,8 +35,8 @@ def headline(run: Run) -> str:
 
 
 def tenths(wall_ns: int, parts_ns: Sequence[int]) -> tuple[int, list[int]]:
-    """Round a wall and its parts to tenths of a second, such that the rounded parts sum to the rounded wall. Hamilton's
-    method: each part is rounded down, and the missing tenths go to the parts with the largest remainders."""
+    """Round a wall time and its parts to tenths of a second, so that the rounded parts sum to the rounded wall time.
+    Hamilton's method: round each part down, then give the missing tenths to the parts with the largest remainders."""
     total = (wall_ns + TENTH_NS // 2) // TENTH_NS
     rounded = [ns // TENTH_NS for ns in parts_ns]
     by_remainder = sorted(range(len(parts_ns)), key=lambda i: -(parts_ns[i] % TENTH_NS))
@@ -46,12 +46,12 @@ def tenths(wall_ns: int, parts_ns: Sequence[int]) -> tuple[int, list[int]]:
 
 
 def tenths_of_parts(run: Run) -> tuple[int, dict[str, int]]:
-    """Return the wall time and its parts, layers and the unattributed rest, in tenths of a second; the parts sum up."""
+    """Round the wall time, its layers and the unattributed time to tenths of a second that sum up."""
     parts_ns = {row.layer: row.ns for row in run.layers} | {UNATTRIBUTED: run.unattributed_ns or 0}
     total, parts = tenths(run.wall_ns or 0, list(parts_ns.values()))
     return total, dict(zip(parts_ns, parts, strict=True))
 
 
 def seconds(tenths: int) -> str:
-    """Return tenths of a second as seconds, without the unit."""
+    """Format tenths of a second as seconds, without the unit."""
     return f"{tenths // 10}.{tenths % 10}"

@@ -1,6 +1,6 @@
 """Tables of the points of a series: medians of repeats, and means of a sweep.
 
-Only runs with status ok count; the others are listed.
+Only runs with status ok enter the figures; runs with another status are listed.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from dlobd.layers import title
 from dlobd.record.run import Run
 
 Runs = Mapping[str, Sequence[Run]]
-"""Label of a point to its runs that have ended."""
+"""Finished runs of each point, by the point's label."""
 
 WIDTH = 300
-"""Columns of the widest table of a sweep; a narrower terminal breaks the lines instead of cutting cells."""
+"""Width of the widest table of a sweep, in columns. A narrower terminal wraps lines; no cell is cut."""
 
 
 def over_repeats(runs: Sequence[Run], value: Value) -> Spread:
-    """Compute the spread of a figure over the runs that are ok."""
+    """Compute the spread of a figure over the runs with status ok."""
     return spread(value(run) for run in _ok(runs))
 
 
 def left_out(runs: Sequence[Run]) -> str:
-    """Count the runs that are not ok by status; empty if all are ok."""
+    """Count the runs with a status other than ok, by status; return "" if all are ok."""
     statuses = Counter(run.status for run in runs if run.status != "ok")
     listed = ", ".join(f"{count} {status}" for status, count in sorted(statuses.items()))
     return f"{sum(statuses.values())} of {len(runs)} runs are not ok: {listed}" if statuses else ""
 
 
 def table(points: Runs, console: Console) -> None:
-    """Print the wall times with their spread, the medians of the layers, and the runs that are not ok."""
+    """Print wall times with their spread, medians of the layers, and the runs with a status other than ok."""
     console.print("Wall, seconds")
     walls = plain_table("point", "ok", "median", "min", "max", "IQR")
     for label, runs in points.items():
@@ -57,7 +57,7 @@ def table(points: Runs, console: Console) -> None:
 
 
 def sweep_table(points: Runs, console: Console) -> None:
-    """Print wall, throughput, accuracy and layers of each point: mean and standard deviation."""
+    """Print wall time, throughput, accuracy and layers of each point: mean and standard deviation."""
     console.print("Points, mean ± standard deviation of the runs that are ok")
     rows = plain_table("point", "ok", "wall, s", "samples/s", "accuracy")
     for label, runs in points.items():
@@ -74,7 +74,7 @@ def sweep_table(points: Runs, console: Console) -> None:
 
 
 def plain_table(*columns: str) -> Table:
-    """Return an empty table without lines; all columns except the first hold numbers."""
+    """Create an empty table without rules; all columns except the first are numeric."""
     made = Table(box=None, pad_edge=False)
     for number, column in enumerate(columns):
         made.add_column(column, justify="right" if number else "left")
@@ -95,7 +95,7 @@ def _ok(runs: Sequence[Run]) -> list[Run]:
 
 
 def _mean(runs: Sequence[Run], value: Value) -> str:
-    """Format mean and standard deviation (n - 1); a single run has no deviation."""
+    """Format mean and standard deviation (n - 1); only the mean for a single run."""
     known = [number for run in _ok(runs) if (number := value(run)) is not None]
     if not known:
         return "-"

@@ -1,4 +1,4 @@
-"""Sentences about a run, which the terminal and the page print alike."""
+"""Sentences about a run for the terminal and the page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SOFT = "in software: its speed is not that of RDMA hardware"
 
 
 def verdict(run: Run) -> str:
-    """Return the run's headline, and the quality of its evidence."""
+    """Format the run's headline and the quality of its evidence."""
     found = summary(run)
     sentence = headline(run)
     if run.status != "ok" or not found.wall_ns or not found.parts:
@@ -38,7 +38,7 @@ def _evidence(found: Summary) -> str:
 
 
 def total(found: Summary) -> str:
-    """Return the sum of the parts and the wall time, or the reason why there are none."""
+    """Compare the sum of the parts with the wall time, or explain why the run has no breakdown."""
     if found.wall_ns is None:
         return "No breakdown: the run has no window, so there is no wall time to split."
     sign = "!=" if found.missing_ns else "=="
@@ -49,27 +49,29 @@ def total(found: Summary) -> str:
 
 
 def no_finding(run: Run) -> str:
-    """State that no finding is above noise."""
+    """Format the statement that no finding is above noise."""
     words = f"No setting is expected to save more than run-to-run noise: {noise(run)}."
     return f"{words} Largest candidates:" if run.findings else words
 
 
 def noise(run: Run) -> str:
-    """Return the saving from which on a finding is above noise, and its origin."""
+    """Format the threshold above which a saving is not noise, and its source."""
     walls_ns = run.noise.earlier_walls_ns or () if run.noise else ()
     length = f"{noise_ns(walls_ns, run.wall_ns or 0) / 1e9:.1f} s"
     if run_variation(walls_ns) is not None:
-        return f"{length}, from {len(walls_ns)} earlier runs here"
-    return f"{length}, assumed to be {text.percentage(UNKNOWN_NOISE)} of the wall time for lack of earlier runs here"
+        return f"{length}, from {len(walls_ns)} earlier runs on this machine"
+    return (
+        f"{length}, assumed as {text.percentage(UNKNOWN_NOISE)} of the wall time: too few earlier runs on this machine"
+    )
 
 
 def finding(row: Finding) -> str:
-    """Return the finding, and the bounds of its saving."""
+    """Format a finding with the bounds of its saving."""
     return f"{row.says} {saving(row)}"
 
 
 def saving(row: Finding) -> str:
-    """Return the bounds of a finding's saving."""
+    """Format the bounds of a finding's saving."""
     most, least = f"{row.saves_ns / 1e9:.1f}", f"{row.lo_ns / 1e9:.1f}"
     return f"Saves up to {most} s." if least == most else f"Saves {least} to {most} s."
 
@@ -78,13 +80,13 @@ def saving(row: Finding) -> str:
 
 
 def circumstances(run: Run, found: Summary) -> list[str]:
-    """Return the circumstances of the measurement: checks, noise, caches."""
+    """List the circumstances of the measurement: checks, noise, caches."""
     lines = []
     if run.checks:
         passed = len(run.checks) - len(found.failed) - len(found.undecided)
         lines.append(f"checks: {passed} of {len(run.checks)} passed")
     lines += [f"check failed: {check.message} ({check.code})" for check in found.failed]
-    lines += [f"check impossible: {check.message} ({check.code})" for check in found.undecided]
+    lines += [f"check undecided: {check.message} ({check.code})" for check in found.undecided]
     if run.noise:
         machine = "" if run.noise.machine == ALL else f" ({run.noise.machine})"
         lines.append(f"noise: {run_line(run.noise)}{machine}")
@@ -115,7 +117,7 @@ def _environment(cache: EnvironmentCache) -> str:
 
 
 def recording(overhead: RecordingCost | None) -> str:
-    """Return dlobd's own cost; estimates are the number of spans times the cost of a span."""
+    """Format dlobd's own cost; estimates are number of spans x cost per span."""
     if overhead is None:
         return "recording: its cost is unknown"
     if overhead.recording == "off":
@@ -140,14 +142,14 @@ def _cost(ns: int, share: float | None) -> str:
 
 
 def training(run: Run) -> list[str]:
-    """Return throughput, and the time to the target accuracy."""
+    """Format throughput and time to the target accuracy."""
     lines = []
     if run.throughput:
         found = run.throughput
         spread = f"+/- {text.plain(found.uncertainty)} (jitter = {text.plain(found.jitter)})"
         lines.append(
             f"throughput after {found.warmup_steps} steps: samples/s: {text.plain(found.mean)} {spread}, "
-            f"{found.steps} steps of {found.samples_per_step} samples; the spread is that within this run"
+            f"{found.steps} steps of {found.samples_per_step} samples; spread within this run"
         )
     if run.time_to_accuracy:
         lines.append(_reached(run, run.time_to_accuracy))
@@ -172,7 +174,7 @@ def _reached(run: Run, found: TimeToAccuracy) -> str:
 
 
 def resource_line(used: ResourceUse) -> str:
-    """Return CPU and memory of the whole window."""
+    """Format CPU and memory use of the whole window."""
     host = used.hosts[0]
     busy = text.percent(host.cpu_busy_ns / (host.sampled_ns * host.cores)) if host.sampled_ns else "unknown"
     return (
@@ -182,7 +184,7 @@ def resource_line(used: ResourceUse) -> str:
 
 
 def resource_lines(used: ResourceUse) -> list[str]:
-    """Return the use of GPUs, the CPU time of the machine, and the sampling of both."""
+    """Format the use of GPUs, the machine's CPU time, and details of the sampling."""
     host = used.hosts[0]
     lines = [
         f"GPU {gpu.index}, {gpu.name}: "
@@ -209,17 +211,17 @@ def resource_lines(used: ResourceUse) -> list[str]:
 
 
 def pressure(waits: CoreWaits) -> list[str]:
-    """Return the stalls of hosts, and the use of cores by other processes."""
+    """Format stalls of the hosts, and CPU use by other processes."""
     lines = [
-        f"{host.host}: in {text.seconds(host.sampled_ns)} s, some task waited {text.seconds(host.cpu_ns)} s for a "
-        f"core and {text.seconds(host.io_ns)} s for a disk."
+        f"{host.host}: in {text.seconds(host.sampled_ns)} s, at least one task waited {text.seconds(host.cpu_ns)} s "
+        f"for a core and {text.seconds(host.io_ns)} s for a disk."
         for host in waits.pressure
     ]
     return [*lines, other_processes(waits)]
 
 
 def other_processes(waits: CoreWaits) -> str:
-    """Return the CPU time of other processes, and the time for which they delayed the run."""
+    """Format the CPU time of other processes, and the resulting delay of the run."""
     if waits.held_up_ns is None or waits.foreign_cpu_ns is None:
         return "Other processes: unknown, because some of the run's own processes were not visible."
     busy = "; the machine was busy" if waits.busy else ""
@@ -230,7 +232,7 @@ def other_processes(waits: CoreWaits) -> str:
 
 
 def transport(plane: Plane) -> str:
-    """Return the transport of a plane: "TCP over lo (as configured)"."""
+    """Format the transport of a plane: "TCP over lo (as configured)"."""
     names = {"tcp": "TCP", "shm": "shared memory", "ipoib": "IPoIB"}
     where = ", ".join(filter(None, (plane.device, plane.interface)))
     line = names.get(plane.kind, plane.kind) + (f" over {where}" if where else "")
@@ -251,12 +253,12 @@ def _gb(size: int) -> str:
 
 
 def machine_line(noise: Noise) -> str:
-    """Describe a measurement of the machine."""
+    """Format a noise measurement of the machine at the current moment."""
     return f"{_loop(noise)}; {_wait(noise)} at the moment."
 
 
 def run_line(noise: Noise, runs: int = ENOUGH_RUNS) -> str:
-    """Describe the variation of earlier runs, and the smallest difference that `runs` runs of each side can show."""
+    """Format the variation of earlier runs, and the smallest difference that `runs` runs of each side detect."""
     walls = noise.earlier_walls_ns or ()
     if len(walls) < 2:
         return f"run-to-run variation unknown ({len(walls)} earlier runs). {_loop(noise)}; {_wait(noise)}"
@@ -271,7 +273,7 @@ def run_line(noise: Noise, runs: int = ENOUGH_RUNS) -> str:
 
 
 def smallest_share(noise: Noise, runs: int) -> float | None:
-    """Return the smallest difference that `runs` runs of each side detect, as a share of the wall time."""
+    """Compute the smallest difference that `runs` runs of each side detect, as a fraction of the wall time."""
     detectable = power.multiple(runs, runs, False, ALPHA)
     variation = run_variation(noise.earlier_walls_ns or ())
     return None if variation is None or detectable is None else detectable * variation

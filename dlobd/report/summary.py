@@ -1,4 +1,4 @@
-"""Figures of a run for all reports, computed once: nanoseconds, and shares of 1."""
+"""Figures of a run for all reports, computed once. Times are in nanoseconds, shares are fractions of 1."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from dlobd.report import text
 from dlobd.schema import Clip, Experiment, LayerTime
 
 UNEXPLAINED_LIMIT = 0.05
-"""A larger unexplained share of the wall time is a warning."""
+"""Unexplained fraction of the wall time above which the report warns."""
 
 SAMPLES_FOR_P99 = fewest(0.99)
-"""With fewer samples, the maximum is no upper bound of the 99th percentile with 95 % confidence."""
+"""Fewest samples whose maximum bounds the 99th percentile from above with 95 % confidence."""
 
 LARGEST = 10
-"""Number of largest parts."""
+"""Number of longest span names in a summary."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A layer's part of the wall time, or the unattributed rest. `share` is of the wall time.
+    """A layer's part of the wall time, or the unattributed time. `share` is the fraction of the wall time.
 
-    measured_ns, between_marks_ns, named_wait_ns, unexplained_ns: they sum to `ns`.
+    measured_ns, between_marks_ns, named_wait_ns, unexplained_ns: split by quality of evidence; their sum is `ns`.
     below_resolution: the part is shorter than the uncertainty of its boundaries; only `hi_ns` is meaningful.
     """
 
@@ -46,7 +46,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """Time of a layer with one name: that of a span or of a cause. `length`: the origin of a cause's period."""
+    """Time of a layer under one span name or cause. `length`: source of the cause's period."""
 
     layer: str
     title: str
@@ -66,7 +66,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
-    """Bounds of the time of a layer inside another layer, summed over intervals with equal sources."""
+    """Bounds of a layer's time inside another layer, summed over intervals with equal sources."""
 
     layer: str
     inside: str
@@ -78,7 +78,7 @@ class Hidden:
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """The clips of one kind: their number, their sum, and the largest."""
+    """Clips of one kind: number, total, and the largest clip."""
 
     kind: str
     count: int
@@ -88,14 +88,14 @@ class Correction:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The figures of one run. Without a window `parts` is empty, and `wall_ns` None.
+    """Figures of one run. Without a window, `parts` is empty and `wall_ns` is None.
 
-    parts: the layers in their order, without the unattributed rest.
+    parts: layers in the order of reports, without unattributed time.
     unknown_ns: unexplained time, inside and outside of layers.
-    missing_ns: the wall time less the sum of its parts: 0, unless the record is damaged.
+    missing_ns: wall time - sum of its parts; 0 unless the record is damaged.
     failed: checks that failed.
-    undecided: checks that the evidence does not decide.
-    not_sound: warnings, which come before any number.
+    undecided: checks with verdict unknown.
+    not_sound: warnings that reports print before any number.
     """
 
     wall_ns: int | None
@@ -115,11 +115,11 @@ class Summary:
 
     @property
     def unknown_share(self) -> float:
-        """Unexplained share of the wall time; 0 without a window."""
+        """Unexplained fraction of the wall time; 0 without a window."""
         return self.unknown_ns / self.wall_ns if self.wall_ns else 0.0
 
     def share(self, ns: int) -> float:
-        """Return a share of the wall time; 0 without a window."""
+        """Divide a duration by the wall time; return 0 without a window."""
         return ns / self.wall_ns if self.wall_ns else 0.0
 
 
@@ -159,7 +159,7 @@ def summary(run: Run) -> Summary:
 
 
 def settings(run: Run) -> str:
-    """Return the main settings as one line."""
+    """Format the main settings as one line."""
     chosen = run.configuration
     way = f"launcher {chosen.launcher} on {chosen.scheduler} ({chosen.deploy_mode})"
     if not isinstance(chosen, Experiment):
@@ -171,22 +171,22 @@ def settings(run: Run) -> str:
 
 
 def machine_of(rank: RankSteps) -> str:
-    """Return a rank's device and threads as text; empty if unknown."""
+    """Format a rank's device and threads; "" if unknown."""
     if rank.device is None or rank.cores is None:
         return ""
-    own = f"TensorFlow's choice, of {rank.cores} cores"
+    own = f"TensorFlow's default for {rank.cores} cores"
     intra, inter = rank.intra_op_threads or own, rank.inter_op_threads or own
     return f"device {rank.device}; threads: intra-op {intra}, inter-op {inter}"
 
 
 def metrics(run: Run) -> list[tuple[str, float | None]]:
-    """Return the known metrics, and the main results of dlobd's own training even if unknown."""
+    """Return the known metrics; for dlobd's own training, also unknown main results."""
     always = () if run.own else ("test_accuracy", "train_samples", "steps", "samples_per_second")
     return [(name, value) for name, value in asdict(run.metrics).items() if value is not None or name in always]
 
 
 def slowest_rank(run: Run) -> str:
-    """Return the rank with the slowest median step as text; empty with fewer than two ranks."""
+    """Format the rank with the slowest median step; "" with fewer than two ranks."""
     medians = {rank.name: rank.step_p50_ns for rank in run.ranks if rank.step_p50_ns}
     if len(medians) < 2:
         return ""
@@ -221,7 +221,7 @@ def _part(run: Run, row: LayerTime, hidden: bool) -> Part:
 
 
 def _hidden(run: Run) -> tuple[Hidden, ...]:
-    """Sum the bounds by layer, container and sources. They add up, because intervals do not overlap."""
+    """Sum the bounds by layer, enclosing layer and sources; intervals do not overlap."""
     low: Counter[tuple[str, str, str, str]] = Counter()
     high: Counter[tuple[str, str, str, str]] = Counter()
     for interval in run.intervals:

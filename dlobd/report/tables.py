@@ -1,4 +1,4 @@
-"""Tables of a run, which the terminal and the page show alike: a title, typed columns, rows of plain values, a note.
+"""Tables of a run for the terminal and the page: title, typed columns, rows of plain values, note.
 
 Units of columns: text; s and ms are integers of nanoseconds, shown in seconds and milliseconds; mb is an integer of
 bytes, shown in MB (10^6 bytes); share is of 1, shown in percent; number. A value of None is unknown.
@@ -25,14 +25,14 @@ Cell = object
 Row = Sequence[Cell]
 
 MOST_ROWS = 40
-"""Longest list of stages and of imports; run.json has all."""
+"""Maximum rows of the tables of stages and imports; run.json has all entries."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its head, with the unit where the values have one, and the kind of its values.
+    """Column of a table: heading, including the unit, and kind of the values.
 
-    page_only: the terminal leaves it out, because a line has only 79 columns.
+    page_only: True for a column that does not fit the terminal's 79 columns.
     """
 
     name: str
@@ -42,9 +42,9 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table. `totals` are closing rows of the terminal, which the sortable table of the page does not have.
+    """Table of a run. `totals` are final rows for the terminal; the page's sortable table omits them.
 
-    heads: "name:unit | name"; text needs no unit, and "+" after it leaves a column to the page.
+    heads: "name:unit | name". Text columns have no unit; a final "+" marks a column of the page only.
     """
 
     title: str
@@ -55,30 +55,30 @@ class Table:
 
     @property
     def columns(self) -> list[Column]:
-        """The columns of `heads`. Raises ValueError for an unknown unit."""
+        """Columns declared by `heads`. Raises ValueError for an unknown unit."""
         made = []
         for head in map(str.strip, self.heads.split("|")):
             name, _, unit = head.removesuffix("+").partition(":")
             known = next((one for one in get_args(Unit) if one == (unit or "text")), None)
             if known is None:
-                raise ValueError(f"{head} has no unit of {get_args(Unit)}")
+                raise ValueError(f"{head}: the unit is not one of {get_args(Unit)}")
             made.append(Column(name, known, head.endswith("+")))
         return made
 
     def to_json(self) -> dict[str, object]:
-        """Return the table as the page's data."""
+        """Convert the table to the page's data."""
         columns = [{"name": column.name, "kind": column.unit} for column in self.columns]
         return {"title": self.title, "columns": columns, "rows": [list(row) for row in self.rows], "note": self.note}
 
 
 def _values(items: Iterable[object], names: str) -> list[Row]:
-    """Return a row of these attributes for each item."""
+    """Build one row of attribute values per item."""
     values = attrgetter(*names.split())
     return [values(item) for item in items]
 
 
 def page_tables(run: Run, found: Summary) -> list[Table]:
-    """Return all tables of the page's section of tables that have a row."""
+    """Return the non-empty tables of the page's section Tables."""
     of_summary = layers, evidence, largest, causes, hidden
     of_threads = core_waits, hdfs, layer_use, role_use, process_use, thread_use
     of_run = *of_threads, spark_metrics, stages, imports, throughput, metric_values, setup
@@ -90,20 +90,20 @@ def page_tables(run: Run, found: Summary) -> list[Table]:
 
 
 def layers(found: Summary) -> Table:
-    """Return the split of the wall time, with the bounds of each layer."""
+    """Build the table of the wall time by layer, with the bounds of each layer."""
     parts = (*found.parts, *((found.unattributed,) if found.unattributed else ()))
     rows = _values(parts, "title ns share lo_ns hi_ns unexplained_ns")
     total_ns = sum(part.ns for part in parts)
     total = ("total", total_ns, found.share(total_ns), "", "", found.unknown_ns)
-    notes = ["The bounds of layers depend on each other; do not add them up."]
+    notes = ["Bounds of different layers depend on each other; do not add them up."]
     if small := [part.title for part in found.parts if part.below_resolution]:
-        notes.append(f"Shorter than the uncertainty of its boundaries, use the highest: {', '.join(small)}.")
+        notes.append(f"Shorter than the uncertainty of the boundaries, use the upper bound: {', '.join(small)}.")
     heads = "layer | seconds:s | % of wall time:share | lowest, s:s | highest, s:s | unexplained, s:s"
     return Table("Where the wall time went", heads, rows, " ".join(notes), [total])
 
 
 def evidence(found: Summary) -> Table:
-    """Return the quality of the evidence of each layer; a row sums to the layer's seconds."""
+    """Build the table of evidence quality by layer; a row sums to the layer's seconds."""
     rows = _values(found.parts, "title measured_ns between_marks_ns named_wait_ns unexplained_ns")
     if found.unattributed:
         rows.append((found.unattributed.title, 0, 0, 0, found.unattributed.ns))
@@ -115,7 +115,7 @@ def evidence(found: Summary) -> Table:
 
 
 def core_waits(run: Run) -> Table:
-    """Return the states of the threads for which the run waited."""
+    """Build the table of thread states by layer."""
     waits = run.core_waits
     rows, totals, note = [], [], ""
     if waits:
@@ -136,46 +136,46 @@ PART = "layer | seconds:s | % of wall time:share | name"
 
 
 def largest(found: Summary) -> Table:
-    """Return the longest span names."""
+    """Build the table of the span names with the most time."""
     rows = [(part.title, part.ns, found.share(part.ns), part.name) for part in found.largest]
     return Table("Largest parts", PART, rows)
 
 
 def causes(found: Summary) -> Table:
-    """Return the named causes of waiting."""
+    """Build the table of named causes of waits."""
     rows = [(part.title, part.ns, found.share(part.ns), part.name, part.length) for part in found.causes]
     return Table("Named causes, contained in the layers", f"{PART} | length", rows)
 
 
 def hidden(found: Summary) -> Table:
-    """Return the time of layers that other layers contain, as bounds."""
+    """Build the table of layers inside other layers, with bounds."""
     rows = [
         (title(part.layer), title(part.inside), part.lo_ns, part.hi_ns, part.lo_source, part.hi_source)
         for part in found.hidden
     ]
     heads = "layer | inside | lowest, s:s | highest, s:s | source of the lowest | source of the highest"
-    return Table("Hidden inside another layer, known only as an interval", heads, rows)
+    return Table("Hidden inside another layer, known only between bounds", heads, rows)
 
 
 def not_measured(run: Run) -> Table:
-    """Return the layers without a measurement. A layer without a container took no part in the run."""
+    """Build the table of layers that were not measured. A row without an enclosing layer took no part in the run."""
     rows = [(title(row.layer), title(row.inside) if row.inside else "", row.why) for row in run.not_measured]
     return Table("Not measured", "layer | inside | reason", rows)
 
 
 def corrections(found: Summary) -> Table:
-    """Return the corrections of the evidence, by kind."""
+    """Build the table of corrections of the evidence, by kind."""
     rows = _values(found.corrections, "kind ns count largest.span largest.ns")
     return Table("Corrections of the evidence", "kind | seconds:s | count:number | largest, span | largest, s:s", rows)
 
 
 def events(run: Run, name: str, happened: Sequence[Event]) -> Table:
-    """Return the events of start-up or of teardown, in their order."""
+    """Build the table of start-up or teardown events in chronological order."""
     rows = []
     since = ""
     previous = None
     for event in happened:
-        if previous:  # if the order and the interval are uncertain, the bound
+        if previous:  # an uncertain order or interval is shown as a bound
             ns, resolution_ns = event.at_ns - previous.at_ns, max(previous.resolution_ns, event.resolution_ns)
             since = f"< {text.short(resolution_ns)}" if abs(ns) < resolution_ns else f"{ns / 1e9:+.3f}"
         zero_ns = run.window.start_ns if run.window else happened[0].at_ns
@@ -192,7 +192,7 @@ def events(run: Run, name: str, happened: Sequence[Event]) -> Table:
 
 
 def hdfs(run: Run) -> Table:
-    """Return the use of HDFS by purpose."""
+    """Build the table of HDFS use by purpose."""
     rows = [
         (row.purpose, row.operations, row.bytes, row.ns, *_bounds(row), row.source_begin, row.source_end)
         for row in run.hdfs
@@ -206,7 +206,7 @@ def _bounds(row: HdfsUse) -> tuple[int | None, int | None]:
 
 
 def ranks(run: Run) -> Table:
-    """Return the steps of ranks; of a user's script, the seconds of its main function."""
+    """Build the table of steps by rank; for a user's script, the duration of its main function."""
     if run.own:
         own = "rank | main function, s:s | of these in DataFeed.next_batch, s:s"
         return Table("Ranks", own, _values(run.ranks, "name main_ns feed_wait_ns"))
@@ -222,7 +222,7 @@ def ranks(run: Run) -> Table:
 
 
 def exchange(run: Run) -> Table:
-    """Return the parts of each rank's gradient exchange."""
+    """Build the table of each rank's gradient exchange, by parts."""
     names = "calls bytes compute_ns exchange_ns pack_ns wait_for_peers_ns wire_ns unpack_ns overlap"
     rows = [(f"{use.role} {use.index}", *_values([use], names)[0]) for use in run.exchange]
     heads = (
@@ -233,7 +233,7 @@ def exchange(run: Run) -> Table:
 
 
 def throughput(run: Run) -> Table:
-    """Return percentiles of the durations of the chief's steps, without the warm-up steps."""
+    """Build the table of percentiles of the chief's step times, without warm-up steps."""
     lengths = {"step": run.throughput.step, "step with input": run.throughput.step_with_input} if run.throughput else {}
     rows = [
         (name, times.p50_ns, times.p90_ns, times.p95_ns, times.p99_ns, times.max_ns) for name, times in lengths.items()
@@ -242,7 +242,7 @@ def throughput(run: Run) -> Table:
 
 
 def epochs(run: Run) -> Table:
-    """Return epochs with loss and accuracy, on two clocks."""
+    """Build the table of epochs with loss, accuracy, and time from submit and from the first touch."""
     own = _values(run.epochs, "epoch ns loss test_accuracy evaluation_ns")
     known = ((run.from_submit_ns(row), run.from_first_touch_ns(row)) for row in run.epochs)
     rows = [(*row, *times) for row, times in zip(own, known, strict=True)]
@@ -254,7 +254,7 @@ def epochs(run: Run) -> Table:
 
 
 def metric_values(run: Run) -> Table:
-    """Return the job's metrics in the units that the suffixes of their names give."""
+    """Build the table of the job's metrics; name suffixes give the units."""
     rows: list[Row] = []
     for name, value in metrics(run):
         if value is not None and name.endswith("_ns"):
@@ -267,13 +267,13 @@ def metric_values(run: Run) -> Table:
 
 
 def setup(run: Run) -> Table:
-    """Return the durations of steps outside of the window."""
+    """Build the table of activities outside the window."""
     rows = [(key.removesuffix("_ns"), ns) for key, ns in run.setup.items() if ns is not None]
     return Table("Outside the window", "part | seconds:s", rows)
 
 
 def cost(run: Run, per_hour: float) -> Table:
-    """Return the run's cost at a price of the whole cluster per hour, in the currency of the price."""
+    """Build the table of the run's cost; `per_hour` is the price of the whole cluster per hour."""
     lengths = {"run": run.wall_ns, "training": run.metrics.training_ns}
     if reached := run.time_to_accuracy:
         lengths[f"to accuracy {reached.target:g}"] = reached.from_submit_ns
@@ -285,7 +285,7 @@ def cost(run: Run, per_hour: float) -> Table:
 
 
 def layer_use(run: Run) -> Table:
-    """Return the machine's use during the wall time of each layer."""
+    """Build the table of the machine's resource use during each layer's wall time."""
     used = run.resources
     gpus = bool(used and used.gpus)
     rows = []
@@ -295,7 +295,7 @@ def layer_use(run: Run) -> Table:
         known = (size if row.sampled_ns else None for size in _values([row], sizes)[0])
         rows.append((title(row.layer), row.ns, *busy, *known))
     machine = used.hosts[0].machine if used else ""
-    note = f"Machine: {machine}. Its use while the wall time was the layer's; CPU of all cores."
+    note = f"Machine: {machine}. Use during the layer's wall time; CPU as percentage of all cores."
     heads = (
         f"layer | seconds:s | CPU, %:share {'| GPU, %:share ' * gpus}| disk read, MB:mb | written, MB:mb "
         "| loopback, MB:mb | received, MB:mb | sent, MB:mb"
@@ -304,7 +304,7 @@ def layer_use(run: Run) -> Table:
 
 
 def role_use(run: Run) -> Table:
-    """Return the use of processes, summed by role."""
+    """Build the table of process resource use, summed by role."""
     roles: dict[str, list[ProcessUse]] = defaultdict(list)
     for process in run.resources.processes if run.resources else ():
         roles[process.role].append(process)
@@ -319,11 +319,11 @@ def role_use(run: Run) -> Table:
         for role, alike in sorted(roles.items(), key=lambda item: -sum(process.cpu_ns for process in item[1]))
     ]
     heads = "role | count:number | CPU, s:s | memory at most, MB:mb | disk read, MB:mb | written, MB:mb"
-    return Table("Resource use by role, in the window", heads, rows, "Memory is that of the largest process.")
+    return Table("Resource use by role, in the window", heads, rows, "Memory: peak of the largest process.")
 
 
 def process_use(run: Run) -> Table:
-    """Return the use of each process, for the page only."""
+    """Build the table of each process's resource use, for the page only."""
     processes = sorted(run.resources.processes if run.resources else (), key=lambda process: -process.cpu_ns)
     rows = _values(processes, "role index name count cpu_ns rss_peak_bytes read_bytes write_bytes")
     heads = (
@@ -334,7 +334,7 @@ def process_use(run: Run) -> Table:
 
 
 def thread_use(run: Run) -> Table:
-    """Return thread time and disk reads, summed by role."""
+    """Build the table of thread time and disk reads, summed by role."""
     processes = run.core_waits.processes if run.core_waits else ()
     blocked = any(process.block_io_ns is not None for process in processes)
     roles: dict[str, list[ThreadUse]] = defaultdict(list)
@@ -351,7 +351,7 @@ def thread_use(run: Run) -> Table:
 
 
 def _sums(items: Sequence[object], names: str) -> Iterator[int | None]:
-    """Yield the sum of each attribute's known values; None if all are unknown."""
+    """Yield the sum of known values of each attribute; None if all are unknown."""
     for name in names.split():
         known = [value for value in map(attrgetter(name), items) if value is not None]
         yield sum(known) if known else None
@@ -361,7 +361,7 @@ def _sums(items: Sequence[object], names: str) -> Iterator[int | None]:
 
 
 def spark_metrics(run: Run) -> Table:
-    """Return Spark's task metrics that are not 0."""
+    """Build the table of Spark's task metrics other than 0."""
     values = run.spark_metrics.metrics if run.spark_metrics else {}
     note = "Milliseconds, bytes, counts. Times of parallel tasks are summed and can exceed the wall time."
     if zero := [name for name, value in values.items() if not value]:
@@ -371,7 +371,7 @@ def spark_metrics(run: Run) -> Table:
 
 
 def stages(run: Run) -> Table:
-    """Return the stages with the largest run time."""
+    """Build the table of Spark stages with the largest run time."""
     spark = run.spark_metrics
     every = sorted(spark.stages if spark else (), key=lambda stage: -stage.metrics["executorRunTime"])
     names = ("numTasks", "executorRunTime", "executorCpuTime", "jvmGCTime")
@@ -379,7 +379,7 @@ def stages(run: Run) -> Table:
         (f"{stage.stage}.{stage.attempt}", stage.call, *(stage.metrics[name] for name in names), stage.skew_ns)
         for stage in every[:MOST_ROWS]
     ]
-    notes = ["Skew: the slowest task less the median task."]
+    notes = ["Skew: slowest task minus median task."]
     if left := len(every) - len(rows):
         notes.append(f"{left} more stages with less run time are in run.json.")
     if spark:
@@ -390,7 +390,7 @@ def stages(run: Run) -> Table:
 
 
 def imports(run: Run) -> Table:
-    """Return the longest Python imports."""
+    """Build the table of the longest Python imports."""
     every = sorted(run.imports, key=lambda row: -row.ns)[:MOST_ROWS]
     rows = [(row.role, row.index, row.package, row.by or "the program", row.ns, row.own_ns) for row in every]
     heads = "role | index:number | package | imported by | with nested imports, s:s | without, s:s"
@@ -398,17 +398,17 @@ def imports(run: Run) -> Table:
 
 
 def checks(run: Run) -> Table:
-    """Return the checks that failed, and those that the evidence does not decide."""
+    """Build the table of checks with verdict fail or unknown."""
     wanted = [check for verdict in ("fail", "unknown") for check in run.checks if check.verdict == verdict]
     words = {"fail": "failed", "unknown": "impossible"}
     figures = _values(wanted, "code message left left_source right right_source")
     rows = [(words[check.verdict], *values) for check, values in zip(wanted, figures, strict=True)]
-    heads = "verdict | check | message | one figure:number | its source | the other:number | its source"
+    heads = "verdict | check | message | first figure:number | first source | second figure:number | second source"
     return Table("Checks that did not pass", heads, rows)
 
 
 def environment(run: Run) -> Table:
-    """Return machine, versions, code and seeds."""
+    """Build the table of machine, versions, code and seeds."""
     parts: list[tuple[str, Mapping[str, object]]] = [("machine", run.platform), ("version", run.versions)]
     if run.git:
         dirty = {True: "yes", False: "no", None: None}[run.git.dirty]

@@ -1,4 +1,4 @@
-"""Lines of terminal reports, of at most 79 columns, and numbers as text."""
+"""Printing of terminal lines of at most 79 columns, and formatting of numbers."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from dlobd.compare.median import Estimate
 
 WIDTH = 79
 
-MEDIANS = "in ( ) 95 % intervals, each by itself, with their coverage; in [ ] lowest and highest of fewer than six"
-"""Legend of the cells of `median`."""
+MEDIANS = "( ): 95 % confidence interval with its coverage. [ ]: minimum and maximum of fewer than six values"
+"""Legend for the cells that `median` formats."""
 
 
 def line(console: Console, text: str, style: str = "") -> None:
-    """Print a line; wrap it if it is too long."""
+    """Print a line, wrapped at 79 columns."""
     console.print(Text(text, style=style), width=WIDTH)
 
 
 def heading(console: Console, text: str) -> None:
-    """Print an empty line and a heading."""
+    """Print a heading after an empty line."""
     line(console, f"\n{text}", "bold")
 
 
 def seconds(ns: int) -> str:
-    """Return a duration in seconds with three decimals, without the unit."""
+    """Format a duration in seconds with three decimals, without the unit."""
     return f"{ns / 1e9:.3f}"
 
 
 def percent(share: float) -> str:
-    """Return a share of 1 in percent, without the unit."""
+    """Format a fraction in percent without the unit: 0.54 becomes `54.0`."""
     return f"{100 * share:.1f}"
 
 
 def percentage(share: float, digits: int = 0) -> str:
-    """Return a share of 1 with its unit: 54 %."""
+    """Format a fraction as a percentage: 0.54 becomes `54 %`."""
     return f"{100 * share:.{digits}f} %"
 
 
 def short(ns: int) -> str:
-    """Return a duration in its largest unit: 10 ms."""
+    """Format nanoseconds in the largest fitting unit: `10 ms`."""
     for unit, size in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
         if ns >= size:
             return f"{ns / size:.3g} {unit}" if ns < 1000 * size else f"{ns // size} {unit}"
@@ -50,7 +50,7 @@ def short(ns: int) -> str:
 
 
 def estimate(found: Estimate | None) -> str:
-    """Return a value with its interval and the interval's coverage, if it has one: 1.52 (1.4 to 1.63; 96.9 %)."""
+    """Format a value with its confidence interval and coverage, if known: 1.52 (1.4 to 1.63; 96.9 %)."""
     if found is None:
         return "-"
     if found.coverage is None:
@@ -59,7 +59,7 @@ def estimate(found: Estimate | None) -> str:
 
 
 def median(values: Iterable[float | None]) -> str:
-    """Return the median of repeats like `estimate`; without an interval, lowest and highest are in square brackets."""
+    """Format the median of repeats like `estimate`; without an interval, add [minimum to maximum]."""
     known = list(values)
     found, around = medians.median(known), medians.spread(known)
     if found is None or found.coverage is not None or around.n == 1:
@@ -68,7 +68,7 @@ def median(values: Iterable[float | None]) -> str:
 
 
 def plain(value: object) -> str:
-    """Return a value as text; None is "unknown"."""
+    """Format a value as text; None becomes "unknown"."""
     if value is None:
         return "unknown"
     if isinstance(value, float):

@@ -88,7 +88,7 @@ QUICK = DATA / "quick-run"
         ("stack_overhead", ["series-none.json"], 7, "cannot be read"),
         ("amortisation", [QUICK], 2, "no repeat with runs of several numbers of epochs"),
         ("resource_use", [DATA / "own-run"], 2, "has no samples of its resources"),
-        ("scaling", [QUICK], 2, "no runs differ in workers alone"),
+        ("scaling", [QUICK], 2, "no runs differ only in workers"),
         ("sensitivity", [QUICK], 2, "do not differ in any setting"),
         ("sensitivity", [QUICK, DATA / "native-run"], 2, "Sensitivity needs 3 runs of every combination"),
         ("accuracy", [QUICK], 2, "No epoch of these runs was evaluated"),

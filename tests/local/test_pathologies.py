@@ -414,7 +414,7 @@ def test_the_first_finding_above_noise_counts() -> None:
     assert not result("feed", quiet).right
     assert result("queue", loud, status="invalid").right
     assert not result("queue", loud, status="failed").right
-    assert not result("queue", loud, why_not="its trigger never came").right
+    assert not result("queue", loud, why_not="the trigger did not occur").right
     assert result("", quiet).right
     assert not result("", loud).right
 
@@ -425,7 +425,7 @@ def test_the_page_says_what_was_found(tmp_path: Path) -> None:
         result("queue", finding("queue", 15, True)),
         result("feed", finding("queue", 15, True), status="failed", reason="it | broke"),
         results.not_run(ONE, "it needs root", 1.0),
-        result("queue", finding("queue", 15, True), why_not="its trigger never came: queue filled"),
+        result("queue", finding("queue", 15, True), why_not="the trigger did not occur: queue filled"),
     ]
     healthy = [result("", finding("feed", 1, False)), result("", finding("feed", 9, True))]
     (tmp_path / PAGE).write_text("before\n\n" + "\n".join(markers("pathologies")) + "\n\nafter\n")
@@ -435,7 +435,7 @@ def test_the_page_says_what_was_found(tmp_path: Path) -> None:
     assert "| one | by hand | queue | queue | 15.0 s | 40.0 s | yes |" in page
     assert "| one | by hand | feed | queue; run failed: it / broke | 15.0 s | 40.0 s | no |" in page
     assert "| one | by hand | queue | not run: it needs root | - | - | no |" in page
-    assert "| one | by hand | queue | queue; no fault: its trigger never came: queue filled |" in page
+    assert "| one | by hand | queue | queue; no fault: the trigger did not occur: queue filled |" in page
     assert "| one | by hand | feed | 9.0 s | 40.0 s | no |" in page
     assert "**Right in 1 of 4; findings above noise in 1 of 2 healthy runs.**" in page
 
@@ -457,7 +457,7 @@ def test_a_run_without_a_bundle_has_its_failure_line(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text(json.dumps(record))
     found = results.of_run(ONE, Ended(0, tmp_path, missing=("queue filled",)), 1.0)
     assert (found.first, found.status, found.right) == ("queue", "ok", False)
-    assert found.why_not == "its trigger never came: queue filled"
+    assert found.why_not == "the trigger did not occur: queue filled"
 
 
 def test_the_command_continues_after_an_interruption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,7 +96,7 @@ def test_the_script_measures_parameter_servers(tmp_path: Path) -> None:
     if "need root" in done.stderr:
         pytest.skip(done.stderr.strip())
     assert done.returncode == 0, done.stderr
-    assert "ps, a server a rank" in done.stdout
+    assert "ps, 1 server per rank" in done.stdout
     assert (tmp_path / "ps-vs-allreduce.png").exists()
     refused = script("ps_vs_allreduce.py", "--rate", "quick", "--ranks", 2, cwd=tmp_path)
     assert refused.returncode != 0

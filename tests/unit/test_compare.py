@@ -84,7 +84,7 @@ def test_other_runs_are_two_samples(tmp_path: Path) -> None:
         assert pair.wall.runs == (10, 10)
         assert pair.wall.verdict == "inconclusive"
         assert pair.wall.runs_needed > 10
-        assert "Not run in the same repeats" in text_of(found)
+        assert "The sides ran in different repeats" in text_of(found)
 
 
 def test_points_with_equal_labels_of_two_sweeps_are_pairs(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_an_unusable_run_is_listed_and_excludes_its_repeat(tmp_path: Path) -> No
     assert pair.wall.runs == (9, 9)
     failed, other = pair.left_out
     assert "is failed: a rank died" in failed
-    assert "does not count" in other
+    assert "is not usable" in other
     assert failed in text_of(found).replace("\n", " ")
 
 
@@ -194,8 +194,8 @@ def test_the_text_fits_and_states_its_power(tmp_path: Path) -> None:
     assert "launcher: tfos -> native" in text
     (wall,) = (line for line in text.splitlines() if line.startswith("wall: slower, +"))
     assert "%" in wall
-    assert "significant from 6 repeats on for the wall time, 7 for layers" in words
-    assert "false difference in at most 5 % of comparisons" in words
+    assert "needs at least 6 repeats for the wall time, 7 for layers" in words
+    assert "False differences occur in at most 5 % of comparisons" in words
 
 
 def test_a_layer_that_some_runs_did_not_measure_is_listed(tmp_path: Path) -> None:
@@ -284,5 +284,5 @@ def test_single_runs_are_compared_and_directories_of_several_experiments_refused
     path = series(tmp_path / "none", {"native": {}}, 1)
     for bundle in (tmp_path / "none" / "native-2").iterdir():
         (Bundle(bundle).path / "hashes").unlink()
-    with pytest.raises(UsageError, match="no run that has ended"):
+    with pytest.raises(UsageError, match="no finished run"):
         read(str(path), tmp_path)

@@ -101,9 +101,9 @@ def test_many_runs_are_tested_by_a_reproducible_draw(paired: bool) -> None:
 
 
 def test_incomplete_samples_are_refused_and_zeros_have_no_ratio() -> None:
-    with pytest.raises(ValueError, match="without runs"):
+    with pytest.raises(ValueError, match="no runs"):
         Samples((), (1,), False)
-    with pytest.raises(ValueError, match="a pair"):
+    with pytest.raises(ValueError, match="paired samples differ"):
         Samples((1, 2), (1,), True)
     found = permutation.test(Samples((0, 1, 2, 3, 4, 5), (1, 2, 3, 4, 5, 6), True))
     assert found.ratios is None

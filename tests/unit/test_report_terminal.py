@@ -213,7 +213,7 @@ def test_failed_and_impossible_checks_are_listed() -> None:
     shown = [words for words, _ in lines(replace(run, checks=checks)) if "check" in words]
     assert shown == [
         "check failed: Spark read 9 bytes of input; the files have 10",
-        "check impossible: the audit log is missing",
+        "check undecided: the audit log is missing",
     ]
 
 
@@ -222,8 +222,8 @@ def test_a_run_without_findings_has_a_sentence() -> None:
     below = replace(loud("cause"), above_noise=False)
     assert run.wall_ns
     none = (
-        f"No setting is expected to save more than run-to-run noise: {run.wall_ns / 1e10:.1f} s, assumed to be 10 % of "
-        "the wall time for lack of earlier runs here."
+        f"No setting is expected to save more than run-to-run noise: {run.wall_ns / 1e10:.1f} s, assumed as 10 % of "
+        "the wall time: too few earlier runs on this machine."
     )
     for found in ((below,), ()):
         shown = " ".join(words for words, _ in lines(replace(run, findings=found)))

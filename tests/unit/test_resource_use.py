@@ -398,7 +398,7 @@ def test_a_comparison_excludes_a_busy_run_unless_it_is_allowed() -> None:
     assert kept.members == every.members[1:]
     assert line == f"run {busy.run_id} was delayed by other processes"
     assert every.usable(keep_busy=True) == (every, ())
-    for keep, begin in ((False, "Left out: 1 of 2 runs"), (True, "Kept although disturbed: ")):
+    for keep, begin in ((False, "Left out: 1 of 2 runs"), (True, "Included despite disturbance: ")):
         (line,) = [line for line in script.checked(every, keep)[1] if "delayed by" in line]
         assert line.startswith(begin)
     assert not Carriers(evidence()).any

@@ -72,7 +72,7 @@ def test_curves_differ_by_other_settings() -> None:
     alone = point(1, 1, 2, launcher="c")
     assert list(scaling.curves(chosen(*runs, alone, axes=("workers", "launcher")))) == ["launcher=a", "launcher=b"]
     assert list(scaling.curves(chosen(*runs))) == ["launcher=a input=x", "launcher=b input=y"]
-    with pytest.raises(UsageError, match="no runs differ in workers alone"):
+    with pytest.raises(UsageError, match="no runs differ only in workers"):
         scaling.curves(chosen(point(2, 1, 1), point(2, 1, 1)))
     with pytest.raises(UsageError, match="different numbers of samples"):
         scaling.curves(chosen(point(1, 1, 1), point(2, 1, 1, train_samples=1200), axes=("workers",)))

@@ -1,6 +1,6 @@
 """Export of a data frame of `dlobd.measures.frames` as CSV or Parquet.
 
-Columns that hold dicts, such as the attributes of spans, become JSON text in both.
+In both formats, columns of dicts, such as the attributes of spans, become JSON text.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ import pandas as pd
 
 
 def csv_text(frame: pd.DataFrame) -> str:
-    """Return CSV with a header. All text is quoted, because names may contain commas, quotes and line ends. A missing
-    number is empty."""
+    """Convert a frame to CSV with a header. All text is quoted, because names may contain commas, quotes and newlines.
+    A missing number is an empty cell."""
     text: str = _flat(frame).to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
     return text
 
 
 def write_parquet(frame: pd.DataFrame, path: Path) -> None:
-    """Write a Parquet file, with the run's ID, status and reason as pandas' metadata."""
+    """Write a Parquet file, with the run's ID, status and reason in its pandas metadata."""
     flat = _flat(frame)
     texts = [name for name, kind in flat.dtypes.items() if not pd.api.types.is_numeric_dtype(kind)]
     fastparquet.write(str(path), flat.astype(dict.fromkeys(texts, "object")), write_index=False)
 
 
 def _flat(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a copy with JSON text in place of dicts."""
+    """Return a copy with dicts replaced by JSON text."""
     flat = frame.copy()
     for name, kind in frame.dtypes.items():
         if not pd.api.types.is_numeric_dtype(kind):

@@ -1,8 +1,8 @@
 """Export of a run as MLPerf-style log lines, `:::MLLOG {...}`, in the format of the package `mlperf-logging`.
 
 Keys and event types are constants of that package. `run_start` is the first touch of the training data, as in MLPerf;
-everything before it is initialisation. The log is no submission to MLPerf, which requires other models and data sets;
-`RULES` configures its compliance checker for such logs. MLPerf is a trademark of MLCommons.
+everything before it is initialisation. The log is not an MLPerf submission, which requires other models and data sets;
+`RULES` configures MLPerf's compliance checker for these logs. MLPerf is a trademark of MLCommons.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ START, STOP, POINT = "INTERVAL_START", "INTERVAL_END", "POINT_IN_TIME"
 
 
 class Line(NamedTuple):
-    """One event, on the monotonic clock."""
+    """Event of the log, with a monotonic timestamp."""
 
     at_ns: int
     event_type: str
@@ -33,8 +33,8 @@ class Line(NamedTuple):
 
 
 def mlperf_log(run: Run, anchor: ClockAnchor) -> str:
-    """Return the log of a run; `anchor` relates its monotonic clock to the wall clock. Raises UsageError if it is of a
-    user's script, it evaluated no epoch, or the time of the first touch is unknown."""
+    """Format the log of a run; `anchor` maps the monotonic clock to wall-clock time. Raises UsageError for a run of a
+    user's script, without an evaluated epoch, or without a known first touch of the data."""
     chosen = run.configuration
     if not isinstance(chosen, Experiment):
         raise UsageError(f"Run {run.run_id} is of your own script: dlobd does not know its epochs.", "export another")
@@ -42,7 +42,7 @@ def mlperf_log(run: Run, anchor: ClockAnchor) -> str:
         remedy = f"dlobd run {chosen.name} --set evaluate_every_epochs=1"
         raise UsageError(f"Run {run.run_id} has no evaluated epoch: there is no accuracy to log.", remedy)
     if run.first_touch is None:
-        raise UsageError(f"Run {run.run_id} has no time of the first touch of its data.", "export another")
+        raise UsageError(f"Run {run.run_id} has no timestamp of the first touch of its data.", "export another")
     start_ns, touched_ns = run.window.start_ns, run.first_touch.at_ns
     lines = [*_settings(run, chosen, start_ns), *_training(run, chosen, touched_ns)]
     return "".join(f":::MLLOG {json.dumps(_members(line, anchor))}\n" for line in lines)
@@ -58,7 +58,7 @@ def _members(line: Line, anchor: ClockAnchor) -> dict[str, object]:
 
 
 def _settings(run: Run, chosen: Experiment, at_ns: int) -> Iterator[Line]:
-    """Return settings and machine as events at the start of initialisation."""
+    """Build events with settings and machine at the start of initialisation."""
     system, architecture, cores = (run.platform.get(name) for name in ("system", "architecture", "cores"))
     values = {
         "cache_clear": chosen.page_cache == "cold",

@@ -1,8 +1,9 @@
 """Export of a run as an OTLP trace in JSON: an `ExportTraceServiceRequest` for OpenTelemetry's collectors and viewers.
 
-The root span is the window; all other spans lie below it, nested and cut as in the attribution. A process is a
-resource, and a wait has a link to the span that released it. One anchor converts all times to the wall clock, so that
-they keep their order even if the wall clock was set. IDs depend on the run only: two exports are one trace.
+The root span is the window. All other spans are descendants, nested and cut as in the attribution. A process is an
+OTLP resource, and a wait has a link to the span that released it. One anchor converts all timestamps to wall-clock
+time, so their order is correct even if the wall clock was set. IDs depend only on the run: repeated exports are one
+trace.
 """
 
 from __future__ import annotations
@@ -20,29 +21,29 @@ from dlobd.layers import UNATTRIBUTED
 from dlobd.schema import MAIN_LANE, ClockAnchor, Event, Process, Span, Trace
 
 INTERNAL = 1
-"""`SPAN_KIND_INTERNAL`: in OTLP's JSON, enumerations are numbers."""
+"""Number of `SPAN_KIND_INTERNAL`; OTLP's JSON encodes enumerations as numbers."""
 
 OWN = "dlobd."
-"""Prefix of dlobd's own keys, which OpenTelemetry requires for names outside of its conventions."""
+"""Prefix of dlobd's attributes. OpenTelemetry requires a prefix for names outside its semantic conventions."""
 
 Json = dict[str, object]
 
 
 def otlp(trace: Trace, run_id: str, anchor: ClockAnchor) -> Json:
-    """Return the request, as one JSON object; `anchor` relates the monotonic clock to the wall clock. Raises
-    BundleError as `dlobd.attribution.attribute.attribute`."""
+    """Build the request as one JSON object; `anchor` maps the monotonic clock to wall-clock time. Raises BundleError
+    like `dlobd.attribution.attribute.attribute`."""
     return _Exporter(trace, run_id, anchor).request()
 
 
 class _Exporter:
-    """Builder of the request, with the IDs of the run's spans."""
+    """Builder of the request; assigns the IDs of the spans."""
 
     def __init__(self, trace: Trace, run_id: str, anchor: ClockAnchor) -> None:
         self.trace, self.run_id, self.anchor = trace, run_id, anchor
         self.lanes = arranged(trace)
         self.trace_id = _digest(32, run_id)
         self.root_id = _digest(16, run_id, "window")
-        # a lane and a place in it, not the recorded id: bad evidence may have one id twice
+        # keyed by lane and position, because damaged evidence may repeat a recorded ID
         self.ids = {
             id(nested): _digest(16, run_id, name, str(place))
             for name, lane in self.lanes.items()
@@ -51,7 +52,7 @@ class _Exporter:
         self.released_by: dict[int, Release] = {id(each.wait): each for each in releases(trace, self.lanes)}
 
     def request(self) -> Json:
-        """Return every process with its spans. The process of the main lane is the first, and has the root."""
+        """Group the spans by process. The first process is that of the main lane, with the root span."""
         main = next((span.process for span in self.trace.spans if span.lane == MAIN_LANE), None)
         spans: dict[Process | None, list[Json]] = defaultdict(list)
         spans[main].append(self.root())
@@ -67,7 +68,7 @@ class _Exporter:
         }
 
     def with_parents(self, lane: Lane) -> Iterable[tuple[NestedSpan, str]]:
-        """Return each span of a lane with the ID of its parent; the window is the parent of the outermost spans."""
+        """Pair each span of a lane with its parent's ID; outermost spans have the window as parent."""
         around: list[NestedSpan] = []
         for nested in lane.nested:
             while around and around[-1].end_ns <= nested.start_ns:
@@ -76,7 +77,7 @@ class _Exporter:
             around.append(nested)
 
     def root(self) -> Json:
-        """Return the window, with the layers' times as attributes, and start-up and teardown as events."""
+        """Build the root span: the window, with times of layers as attributes, start-up and teardown as events."""
         trace, result = self.trace, attribute(self.trace)
         facts: Json = {"run_id": self.run_id, "wall_ns": result.wall_ns}
         facts |= {f"wall.{layer.layer}_ns": layer.ns for layer in result.layers}
@@ -96,7 +97,7 @@ class _Exporter:
         }
 
     def exported(self, nested: NestedSpan, parent_id: str) -> Json:
-        """Return one span; its recorded times are attributes if they differ from the attributed times."""
+        """Build an OTLP span; recorded times become attributes if they differ from the attributed times."""
         span, release = nested.span, self.released_by.get(id(nested))
         facts = _facts(span)
         if (nested.start_ns, nested.end_ns) != (span.start_ns, span.end_ns):
@@ -115,22 +116,22 @@ class _Exporter:
         return made | {"links": [self.link(release)]} if release else made
 
     def link(self, release: Release) -> Json:
-        """Return the link from a wait to the span that released it."""
+        """Build the link from a wait to the span that released it."""
         facts = _own({"link": "released by", "released_unix_nano": self.unix(release.at_ns)})
         return {"traceId": self.trace_id, "spanId": self.ids[id(release.by)], "attributes": _attributes(facts)}
 
     def event(self, event: Event, phase: str) -> Json:
-        """Return an event of the start-up or teardown."""
+        """Build an OTLP event from a start-up or teardown event."""
         facts = _own({"phase": phase, "source": event.source, "resolution_ns": event.resolution_ns})
         at_ns = str(self.unix(event.at_ns))
         return {"timeUnixNano": at_ns, "name": _text(event.event), "attributes": _attributes(facts)}
 
     def times(self, start_ns: int, end_ns: int) -> Json:
-        """Return start and end as text, because some readers of JSON lack 64-bit numbers."""
+        """Encode start and end as strings, because some JSON parsers lack 64-bit integers."""
         return {"startTimeUnixNano": str(self.unix(start_ns)), "endTimeUnixNano": str(self.unix(end_ns))}
 
     def unix(self, at_ns: int) -> int:
-        """Convert a monotonic time to the wall clock."""
+        """Convert a monotonic timestamp to wall-clock time."""
         return self.anchor.wall_ns + at_ns - self.anchor.monotonic_ns
 
 
@@ -170,12 +171,12 @@ def _own(facts: Mapping[str, object]) -> Json:
 
 
 def _attributes(facts: Mapping[str, object]) -> list[Json]:
-    """Return OTLP's list of keys and values, without values of None."""
+    """Encode attributes as OTLP's list of key-value pairs; omit None."""
     return [{"key": _text(key), "value": _value(value)} for key, value in facts.items() if value is not None]
 
 
 def _value(value: object) -> Json:
-    """Return one `AnyValue`. Values that viewers reject as attributes, such as lists of lists, become JSON text."""
+    """Encode a value as `AnyValue`. Values that viewers reject, such as nested lists, become JSON text."""
     if isinstance(value, bool):
         return {"boolValue": value}
     if isinstance(value, int):
@@ -188,7 +189,7 @@ def _value(value: object) -> Json:
 
 
 def _text(text: str) -> str:
-    """Escape unpaired surrogates, because of which a reader would refuse the whole file."""
+    """Escape unpaired surrogates; viewers reject a file that contains them."""
     return text.encode(errors="backslashreplace").decode()
 
 

@@ -1,9 +1,9 @@
 """Export of a trace in the Trace Event Format, which Perfetto (ui.perfetto.dev) and chrome://tracing open.
 
-Each lane is a track, normalised as for attribution: the slices of a track nest, as the format requires. Arrows lead
-from the span that released a wait to the wait's end, and from the source of a transfer to its destination. Another
-track shows the attributed wall, with the span and lane of each instant. Counters show the sampled use of the machine.
-Pure: a dictionary out, ready for `json.dump`.
+Each lane is a track, normalised as for attribution, so that slices nest as the format requires. Arrows lead from the
+span that released a wait to the wait's end, and from the source of a transfer to its destination. A further track shows
+the critical path with span and lane. Counters show the sampled use of the machine. The result is a dictionary for
+`json.dump`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _WALL_PID, _WALL_TID, _EVENTS_TID = 1, 1, 2
 
 
 def trace_events(trace: Trace, sampled: SampledHost | None = None) -> dict[str, object]:
-    """Return the trace as one JSON object; times are microseconds since the start of the window. `sampled` is the use
-    of dlobd's machine. Raises BundleError as `dlobd.attribution.attribute.attribute`."""
+    """Build the trace as one JSON object; times are microseconds since the start of the window. `sampled`: samples of
+    dlobd's machine. Raises BundleError like `dlobd.attribution.attribute.attribute`."""
     events: list[dict[str, object]] = [
         _name(_WALL_PID, None, "dlobd: where the wall time went"),
         _name(_WALL_PID, _WALL_TID, "attributed wall"),
@@ -61,10 +61,10 @@ def trace_events(trace: Trace, sampled: SampledHost | None = None) -> dict[str, 
 
 
 def microseconds(ns: int) -> float:
-    """Return `ns` as the format's microseconds, such that a reader can restore the exact nanosecond.
+    """Convert nanoseconds to the format's microseconds without losing a nanosecond.
 
-    Some readers multiply by 1000 and cut the fraction off. A float just below its decimal value would lose a
-    nanosecond, and neighbours would overlap. Then the next larger float is used.
+    Some viewers multiply by 1000 and truncate. A float just below its decimal value would lose a nanosecond, and
+    neighbouring slices would overlap; in this case, use the next larger float.
     """
     value = ns / 1000
     while int(value * 1000) < ns:
@@ -107,7 +107,7 @@ def _complete(
 
 
 def _flows(span: Span, start_ns: int, end_ns: int, zero_ns: int, pid: int, tid: int) -> Iterator[dict[str, object]]:
-    """Return arrows for the transfers of an exchange, from the span at the source to the span at the destination.
+    """Build arrows for the transfers of an exchange.
 
     A rank does not record times of its peer. So an arrow leads from the start of the sending span to the end of the
     receiving span.
@@ -121,7 +121,7 @@ def _flows(span: Span, start_ns: int, end_ns: int, zero_ns: int, pid: int, tid: 
             "pid": pid,
             "tid": tid,
         }
-        # the lane of a rank, given by number, or of a parameter server, given by name
+        # ranks are given by number, parameter servers by the name of their lane
         if span.lane == f"rank-{source}" or span.lane.startswith(f"{source}/"):
             yield {"ph": "s", "ts": microseconds(start_ns - zero_ns), **flow, "args": {"bytes": size}}
         else:
@@ -131,8 +131,8 @@ def _flows(span: Span, start_ns: int, end_ns: int, zero_ns: int, pid: int, tid: 
 def _release(
     release: Release, number: int, zero_ns: int, tracks: dict[str, tuple[int, int]]
 ) -> Iterator[dict[str, object]]:
-    """Return an arrow from the span that released a wait, at that instant, to the end of the wait. Viewers attach an
-    arrow's end to the innermost slice at its time, so that it is the slice's last nanosecond."""
+    """Build an arrow from the span that released a wait to the end of the wait. The arrow ends in the wait's last
+    nanosecond, because viewers attach it to the innermost slice at its timestamp."""
     begins = (release.by, release.at_ns - 1 if release.at_ns > release.by.start_ns else release.at_ns)
     ends = (release.wait, release.wait.end_ns - 1)
     for phase, (nested, at_ns) in (("s", begins), ("f", ends)):
@@ -164,7 +164,7 @@ def _instants(phase: str, events: Iterable[Event], zero_ns: int) -> Iterator[dic
 
 
 def _counters(sampled: SampledHost, trace: Trace) -> Iterator[dict[str, object]]:
-    """Return counters; a share or a rate holds from one sample to the next, memory from its sample on."""
+    """Build counter events: CPU and rates hold between two samples, memory from its sample until the next."""
     for before, after in pairwise(sampled.samples):
         start_ns, end_ns = max(before.at_ns, trace.start_ns), min(after.at_ns, trace.end_ns)
         if end_ns <= start_ns:

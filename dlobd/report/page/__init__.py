@@ -1,4 +1,4 @@
-"""The report page: one or several runs as one HTML file that needs no network.
+"""Report page: one or several runs as one HTML file that needs no network.
 
-Every figure is one of `dlobd.report.summary`, `dlobd.report.tables` or of the record.
+All figures come from `dlobd.report.summary`, `dlobd.report.tables` or the record.
 """

@@ -1,4 +1,4 @@
-"""Several runs side by side: common settings, differing settings, and the verdicts of `dlobd compare`."""
+"""Comparison of several runs: common settings, differing settings, and the verdicts of `dlobd compare`."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from dlobd.report.tables import Table
 
 
 def common_settings(runs: Sequence[Run]) -> dict[str, object]:
-    """Return the settings that are equal in all runs."""
+    """Return the settings with equal values in all runs."""
     return common([settings(run) for run in runs])
 
 
 def own_settings(run: Run, shared: dict[str, object]) -> dict[str, object]:
-    """Return the settings of a run that not all runs share."""
+    """Return a run's settings that differ between the runs."""
     return {name: value for name, value in settings(run).items() if name not in shared}
 
 
 def compared(runs: Sequence[Run]) -> dict[str, object]:
-    """Return the verdicts of each candidate against the first group, or the reason why there are none."""
+    """Return the verdict of each candidate against the first group, or the reason for a missing comparison."""
     shared = common_settings(runs)
 
     def label(run: Run) -> str:
@@ -60,11 +60,11 @@ def _pair(found: Comparison, pair: Pair) -> dict[str, object]:
         "notes": [
             f"baseline: {pair.baseline}; candidate: {pair.candidate}",
             f"{counts(pair)}; the margin is {text.percentage(found.margin)}",
-            f"a difference of the wall time can be significant from {found.fewest_wall} runs of each side on",
+            f"a significant difference of the wall time needs at least {found.fewest_wall} runs of each side",
             *(f"left out: {line}" for line in pair.left_out),
             *([not_compared(pair)] if pair.unknown else ()),
         ],
         "table": Table(
-            "Verdicts", heads, rows, "Lowest and highest: ends of the interval of the difference."
+            "Verdicts", heads, rows, "Lowest and highest: bounds of the confidence interval of the difference."
         ).to_json(),
     }

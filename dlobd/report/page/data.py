@@ -1,4 +1,4 @@
-"""The data of the page as one dictionary for JSON. Figures, tables and sentences are those of the terminal."""
+"""Data of the page as a dictionary for JSON, with the figures, tables and sentences of the terminal reports."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from dlobd.schema import Event
 from dlobd.spans import INSTANTS
 
 FORMAT = 1
-"""Version of the data; it increases when a key changes its meaning."""
+"""Version of the data format; it increases if the meaning of a key changes."""
 
 LARGEST = 5
-"""Number of parts that are listed below the bars; the table has more."""
+"""Number of parts listed below the bars; the table has more."""
 
 MOST_POINTS = 300
-"""With more samples, neighbours are joined."""
+"""Maximum points of a curve; more samples are aggregated."""
 
 HOST = "host"
 
 MOST_LANES = 8
-"""With more ranks, no sentence lists their lanes."""
+"""Maximum ranks in the sentence that lists the lanes of the ranks."""
 
 
 def document(sources: Sequence[Source]) -> dict[str, object]:
-    """Return the data of these runs, in their order."""
+    """Build the page's data for runs in the given order."""
     runs = [source.run for source in sources]
     shared = common_settings(runs)
     return {
@@ -104,7 +104,7 @@ def _run(source: Source, shared: dict[str, object]) -> dict[str, object]:
 
 
 def _part(part: Part) -> dict[str, object]:
-    """Return a part; `qualities` are measured, between marks, named wait, unexplained."""
+    """Convert a part; `qualities` are the times measured, between marks, in named waits, and unexplained."""
     return {
         "layer": part.layer,
         "ns": part.ns,
@@ -117,7 +117,7 @@ def _part(part: Part) -> dict[str, object]:
 
 
 def _events(run: Run, events: Sequence[Event]) -> list[list[object]]:
-    """Return rows [event, from, until, resolution, source, clock, lane, unlocks], from the window's start."""
+    """Convert events to [event, from, until, resolution, source, clock, lane, unlocks]; 0 is the window's start."""
     if not events:
         return []
     zero_ns = run.window.start_ns if run.window else events[0].at_ns
@@ -137,20 +137,20 @@ def _rank_lines(source: Source) -> Iterable[str]:
     yield from dict.fromkeys(filter(None, map(machine_of, source.run.ranks)))
     if slowest := slowest_rank(source.run):
         yield slowest
-    # TensorFlow's names of ranks differ from those of lanes
+    # lanes are named differently from TensorFlow's roles
     if source.trace and (lanes := stepping_lanes(source.trace.spans)) and len(lanes) <= MOST_LANES:
         yield f"In the timeline {', '.join(f'{rank} is {lane}' for lane, rank in lanes.items())}."
 
 
 def _usage(source: Source) -> dict[str, object]:
-    """Return points [from, until, busy share of the cores, memory, read, written, network] from the window's start.
-    Sizes are bytes; the last three are sums between `from` and `until`. `why`: the reason for having no points."""
+    """Build points [from, until, busy fraction of the cores, memory, read, written, loopback]. Times count from the
+    window's start, sizes are bytes, and the last three are sums over the interval. `why`: reason for missing points."""
     run = source.run
     if run.resources is None:
         return {"points": [], "cores": None, "line": "", "why": "Resource use was not sampled: unknown."}
     line, cores = sentences.resource_line(run.resources), run.resources.hosts[0].cores
     if source.frames is None:
-        why = "The samples cannot be read: only the sums of the record are known."
+        why = "The samples cannot be read. Only the sums in run.json are known."
         return {"points": [], "cores": cores, "line": line, "why": why}
     frame = source.frames.resources()
     host = frame[frame["role"] == HOST]

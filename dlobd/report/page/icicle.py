@@ -1,4 +1,4 @@
-"""An icicle chart of the wall time by layer, span and cause. Its axis is a sum of time, not time."""
+"""Icicle chart of the wall time by layer, span and cause. The axis shows total duration, not chronological time."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from dlobd.record.run import Run
 from dlobd.schema import Attribution
 
 SMALLEST = 0.002
-"""Names with a smaller share of the wall time are drawn together, with their number and sum."""
+"""Names with a smaller fraction of the wall time are drawn as one box with their count and total."""
 
 Tree = dict[str, dict[str, Counter[str]]]
-"""Layer to span name to kind (own time, a named cause, or unexplained) to nanoseconds."""
+"""Nanoseconds by layer, span name, and kind: own time, a named cause, or unexplained."""
 
 OWN = "own time"
 UNEXPLAINED = "unexplained"
 
 
 def icicle(run: Run, attribution: Attribution | None) -> dict[str, object]:
-    """Return rectangles [depth, from, until, layer, text], root first. `by_span`: causes are known per span."""
+    """Compute rectangles [depth, from, until, layer, text], root first. `by_span`: causes are known per span."""
     if not run.wall_ns:
         return {"nodes": [], "by_span": False, "wall_ns": None}
     recorded = run.wall_ns, {row.layer: row.ns for row in run.layers}
@@ -79,7 +79,7 @@ def _of_segments(attribution: Attribution) -> Tree:
 
 
 def _of_record(run: Run) -> Tree:
-    """Build a tree without the third level: the record has causes per layer only."""
+    """Build a tree without causes per span, because the record has causes per layer only."""
     tree: Tree = {row.layer: {name: Counter({OWN: ns}) for name, ns in row.names} for row in run.layers}
     for row in run.layers:
         if rest := row.ns - _total(tree[row.layer]):

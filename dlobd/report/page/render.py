@@ -1,9 +1,9 @@
-"""Rendering of the page as one HTML file with data, scripts and styles. Its policy forbids to load anything.
+"""Rendering of the page as one HTML file with data, scripts and styles. Its policy forbids all loading.
 
-The data is JSON in a block that no browser executes. Characters that could end the block are escaped, and the scripts
-insert the data as text only. Scripts are allowed by their hashes, so that no other code can run. Vega's expressions are
-interpreted, not compiled, so that the policy need not allow `eval`. Styles are allowed inline, because Vega sets them
-on the elements of its charts; no style can load anything under this policy.
+The data is JSON in a block that browsers do not execute. Characters that could end the block are escaped, and the
+scripts insert data as text only. The policy allows scripts by hash, so no other code can run. Vega interprets
+expressions instead of compiling them, so the policy does not allow `eval`. Inline styles are allowed, because Vega sets
+styles on chart elements; under this policy a style cannot load a resource.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from functools import cache
 from importlib import resources
 
 SCRIPTS = ("dom.js", "tables.js", "theme.js", "specs.js", "timeline.js", "sections.js", "page.js")
-"""Files of assets/, in the order in which they run, in one scope."""
+"""Scripts of assets/ in their order of execution, in one scope."""
 
 
 def render(document: Mapping[str, object]) -> str:
-    """Render a document of `dlobd.report.page.data` as HTML."""
+    """Render the data of `dlobd.report.page.data` as HTML."""
     page = "\n".join(_asset(name) for name in SCRIPTS)
     scripts = {"charts": charts(), "page": f'"use strict";\n(() => {{\n{page}\n}})();\n'}
     parts = {
@@ -32,19 +32,19 @@ def render(document: Mapping[str, object]) -> str:
         "data": embedded(document),
         **scripts,
     }
-    # in one pass, so that inserted text is not searched again
+    # one pass: inserted text must not be searched for placeholders
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _asset("page.html"))
 
 
 def embedded(document: Mapping[str, object]) -> str:
-    """Return JSON that is safe inside a script element."""
-    # in ASCII, which also escapes line separators and unpaired surrogates of damaged names
+    """Encode a document as JSON that is safe inside a script element."""
+    # ASCII also escapes line separators, and unpaired surrogates of damaged names
     text = json.dumps(_finite(document), separators=(",", ":"), allow_nan=False, default=str)
     return re.sub("[<>&]", lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _finite(value: object) -> object:
-    """Replace numbers that JSON lacks, such as a loss of NaN, by their names."""
+    """Replace NaN and infinities, which JSON lacks, by their names."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, Mapping):
@@ -55,7 +55,7 @@ def _finite(value: object) -> object:
 
 
 def policy(scripts: Iterable[str]) -> str:
-    """Return the Content-Security-Policy: these scripts, inline styles, no other source."""
+    """Build the Content-Security-Policy: only these scripts, and inline styles."""
     digests = (hashlib.sha256(script.encode()).digest() for script in scripts)
     hashes = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
     return (
@@ -66,7 +66,7 @@ def policy(scripts: Iterable[str]) -> str:
 
 @cache
 def charts() -> str:
-    """Return Vega-Lite, Vega and Vega-Embed as one script."""
+    """Read Vega-Lite, Vega and Vega-Embed as one script."""
     import vl_convert
 
     found: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")

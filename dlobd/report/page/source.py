@@ -1,4 +1,4 @@
-"""Reading of a bundle for the page: its record, its trace if the evidence is readable, and the missing files."""
+"""Reading of a bundle for the page: record, trace if the evidence is readable, and missing files."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from dlobd.record.run import Run
 from dlobd.schema import Attribution, Trace
 
 SHOWN_PROBLEMS = 8
-"""Number of changed files that are listed; more are counted."""
+"""Maximum changed files in the list; further files are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A run on disk.
+    """A run read from its bundle.
 
-    record: run.json, as `dlobd show --json` prints it.
-    trace, attribution, frames: None if the evidence is not readable.
+    record: content of run.json.
+    trace, attribution, frames: None if the evidence is unreadable.
     missing: missing or changed files, one line each.
     """
 
@@ -33,7 +33,7 @@ class Source:
 
 
 def source(bundle: Bundle) -> Source:
-    """Read a bundle. Without readable evidence, the result has only the record.
+    """Read a bundle; if its evidence is unreadable, read only the record.
     Raises BundleError if its run.json is missing, damaged or of a newer version."""
     record = bundle.read_json()
     run = Run.from_json(record)
@@ -44,7 +44,7 @@ def source(bundle: Bundle) -> Source:
         found = attribute(trace)
     except DlobdError as error:
         return Source(run, record, None, None, None, (f"no timeline: {error.what}", *missing))
-    except Exception as error:  # noqa: BLE001  evidence may be damaged in any way; the record is still good
+    except Exception as error:  # noqa: BLE001  damaged evidence can raise anything; the record is still valid
         why = f"no timeline: the evidence cannot be read ({type(error).__name__}: {str(error)[:200]})"
         return Source(run, record, None, None, None, (why, *missing))
     if differs := _differs(run, found):
@@ -63,9 +63,9 @@ def _problems(bundle: Bundle) -> tuple[str, ...]:
 
 
 def _differs(run: Run, found: Attribution) -> str:
-    """Return a warning if the evidence gives other parts than the record."""
+    """Return a warning if the layers recomputed from the evidence differ from the record."""
     recorded = {row.layer: row.ns for row in run.layers}
     now = {row.layer: row.ns for row in found.layers}
     if recorded == now:
         return ""
-    return "the evidence gives other figures than the record; the timeline shows the evidence: dlobd verify"
+    return "figures from the evidence differ from run.json; the timeline shows the evidence: dlobd verify"

@@ -1,7 +1,7 @@
-"""Steps over time: their duration, and their parts: input wait, compute, channel, other.
+"""Durations of steps over time, with their parts: input wait, compute, channel, other.
 
-Time between two steps is input wait, or other work such as a checkpoint. Many steps are put into bins of equal size,
-each with lowest, median and highest duration; the parts of a bin are exact sums.
+Time between two steps is input wait, or other work such as a checkpoint. Many steps are grouped into bins of equal size
+with minimum, median and maximum duration; the parts of a bin are exact sums.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dlobd.report.page.source import Source
 from dlobd.schema import Span
 
 MOST_BINS = 240
-"""Number of bins per rank."""
+"""Maximum bins per rank."""
 
 INPUT = frozenset({kinds.NEXT_BATCH, kinds.GET, kinds.AWAIT_BLOCK, kinds.DECODE, kinds.AUGMENT})
 
@@ -34,13 +34,13 @@ class _Step(NamedTuple):
 
 
 def steps(source: Source) -> dict[str, object]:
-    """Return each rank's bins [from step, until step, start, end, lowest, median, highest, parts...]. Times count from
-    the window's start. `channel_inside`: the exchange is a part of compute, without a boundary."""
+    """Build each rank's bins [from step, until step, start, end, minimum, median, maximum, parts...]. Times count from
+    the window's start. `channel_inside`: True if compute contains the exchange, without a measured boundary."""
     if source.trace is None or source.frames is None:
         return {"ranks": [], "parts": PARTS, "channel_inside": False}
     zero_ns = source.trace.start_ns
     stepping = stepping_lanes(source.trace.spans)
-    # only the rank's own lanes: it does not wait while readers work
+    # only the rank's own lanes: reader lanes run in parallel and are not waits
     lanes: dict[tuple[str, int], list[Span]] = defaultdict(list)
     for span in source.trace.spans:
         if span.lane in stepping:
@@ -57,7 +57,7 @@ def steps(source: Source) -> dict[str, object]:
 
 
 def stepping_lanes(spans: Sequence[Span]) -> dict[str, str]:
-    """Return the lanes with steps, in order, and the names of their ranks."""
+    """Return the lanes with steps in order, with the names of their ranks."""
     steps_ = (span for span in spans if span.call is not None and span.name in (kinds.STEP, kinds.FIRST_STEP))
     found = {span.lane: f"{span.process.role} {span.process.index}" for span in steps_}
     return dict(sorted(found.items()))
@@ -87,7 +87,7 @@ def _bins(found: Sequence[_Step], zero_ns: int) -> Iterator[list[float]]:
 
 
 class _Union:
-    """A union of intervals, for queries in order of time."""
+    """Union of intervals, for queries in chronological order."""
 
     def __init__(self, intervals: Iterable[tuple[int, int]]) -> None:
         self._joined: list[list[int]] = []
@@ -99,7 +99,7 @@ class _Union:
         self._place = 0
 
     def within(self, start_ns: int, end_ns: int) -> int:
-        """Return the covered time of [start_ns, end_ns). Later calls have later intervals."""
+        """Return the covered time within [start_ns, end_ns). Queries must be in chronological order."""
         while self._place < len(self._joined) and self._joined[self._place][1] <= start_ns:
             self._place += 1
         total, place = 0, self._place

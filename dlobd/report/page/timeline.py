@@ -1,7 +1,7 @@
-"""Slices of lanes for the timeline: few enough for a browser, with exact sums.
+"""Slices of lanes for the timeline, limited in number for the browser, with exact sums.
 
-A slice is one span, or an aggregate of short neighbours in one row. An aggregate has a count and a sum for each layer
-and name; only the positions of its spans are lost. The page merges further, by pixels.
+A slice is one span, or an aggregate of short neighbours in one row. An aggregate has count and total by layer and name;
+only the positions of its spans are lost. The page merges further, by pixels.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from dlobd.layers import UNATTRIBUTED
 from dlobd.schema import Attribution, Segment, Span, Trace
 
 MOST_SLICES = 8_000
-"""Largest number of slices; beyond it, short neighbours are aggregated."""
+"""Maximum number of slices; with more, short neighbours are aggregated."""
 
 MOST_LANES = 40
-"""Largest number of drawn lanes; the others are counted."""
+"""Maximum number of drawn lanes; further lanes are counted."""
 
 WALL_LANE = "wall time"
-"""The row with the layer of each instant of the wall time."""
+"""Name of the row that shows the layer at each time."""
 
 FIRST_BINS = 1 << 14
 NAME_LENGTH = 200
-"""Longer names are cut."""
+"""Maximum length of a name; longer names are cut."""
 
 
 @dataclass(slots=True)
 class Slice:
-    """A drawn rectangle; times count from the window's start. `parts`: (layer, name) to [count, sum of durations]."""
+    """Drawn rectangle; times count from the window's start. `parts` maps (layer, name) to [count, total duration]."""
 
     lane: int
     depth: int
@@ -56,12 +56,12 @@ class _Names:
 
 
 def timeline(trace: Trace, attribution: Attribution, most: int = MOST_SLICES) -> dict[str, object]:
-    """Return the timeline for JSON.
+    """Build the timeline for JSON.
 
     lanes: name and number of rows; lanes_left_out: number of lanes that are not drawn.
     spans: number in drawn lanes; slices: rows [lane, depth, start, end, source, resolution, more, part...]. A part is
         three numbers: name, count, sum. The name is an index of `names`, with the layer in its first line.
-    merged_below_ns: shorter spans may be in an aggregate; 0: there is no aggregate.
+    merged_below_ns: shorter spans may be aggregated; 0 without aggregates.
     """
     lanes = by_lane(trace.spans)
     drawn = trace.lanes[:MOST_LANES]
@@ -87,10 +87,10 @@ def timeline(trace: Trace, attribution: Attribution, most: int = MOST_SLICES) ->
 
 
 def aggregated(slices: Sequence[Slice], wall_ns: int, most: int) -> tuple[list[Slice], int]:
-    """Return at most about `most` slices, and the duration below which neighbours were merged; 0 if none was merged.
+    """Merge slices to about `most`; return them with the duration below which neighbours were merged, or 0.
 
-    In each row, slices shorter than a bin that begin in the same bin of the time axis are merged; bins grow until few
-    enough slices are left.
+    In each row, slices shorter than a bin of the time axis are merged if they begin in the same bin. Bins grow until
+    about `most` slices are left.
     """
     if len(slices) <= most:
         return list(slices), 0
@@ -176,7 +176,7 @@ def _row(one: Slice, names: _Names, texts: _Names) -> Iterator[int]:
     yield from (one.lane, one.depth, one.start_ns, one.end_ns, texts.place(one.source), one.resolution_ns)
     yield texts.place(one.more)
     for (layer, name), (count, ns) in sorted(one.parts.items(), key=lambda part: (-part[1][1], part[0])):
-        # equal names of two layers are distinct
+        # the layer keeps equal names of two layers distinct
         yield from (names.place(f"{layer}\n{name}"), count, ns)
 
 

@@ -1,1 +1,1 @@
-"""Terminal reports: the overview, and the views of `dlobd show`. A line has at most 79 columns and needs no colour."""
+"""Terminal reports: the views of `dlobd show`, with lines of at most 79 columns that are readable without colour."""

@@ -1,6 +1,6 @@
-"""The overview of a run: verdict, split of the wall time, findings, and warnings.
+"""Overview of a run: verdict, wall time by layer, findings, and warnings.
 
-At most `LINES` lines of 79 columns; lines that do not fit are counted, and `dlobd show --full` has them.
+At most `LINES` lines of 79 columns. The overview counts the lines that do not fit; `dlobd show --full` prints them.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from dlobd.report.headline import seconds, tenths_of_parts
 from dlobd.report.summary import Part, Summary, settings, summary
 
 LINES = 31
-"""With the next commands, the hash, the bundle's path and a prompt below it fits 40 lines."""
+"""Maximum lines of the overview. With the lines and the prompt that follow it, the output fits 40 lines."""
 
 BAR = 30
 MOST_FINDINGS = 3
 MOST_WARNINGS = 4
 
 EXCHANGE = "exchange"
-"""The plane of the gradients; other views have the other planes."""
+"""Plane of the gradients, the only plane in the overview."""
 
 Line = tuple[str, str]
-"""Its text, and its style."""
+"""Text and style of a line."""
 
 
 def overview(run: Run, console: Console) -> None:
@@ -38,7 +38,7 @@ def overview(run: Run, console: Console) -> None:
 
 
 def lines(run: Run, ascii_only: bool = False) -> list[Line]:
-    """Return all lines."""
+    """Build all lines of the overview."""
     found = summary(run)
     head = [(f"run {run.run_id}  {run.experiment}  status {run.status}", "bold")]
     head += _wrapped(settings(run))[:4] + _wrapped(sentences.verdict(run), style="bold")[:5]
@@ -55,10 +55,10 @@ def _wrapped(words: str, indent: str = "", style: str = "") -> list[Line]:
 
 
 def _warnings(found: Summary, room: int) -> list[Line]:
-    """Return the first warnings, cut to the lines that have room; failed checks come first."""
+    """Return the first warnings that fit, failed checks first."""
     every = [f"check failed: {check.message}" for check in found.failed]
     every += [f"warning: {words}" for words in found.not_sound]
-    every += [f"check impossible: {check.message}" for check in found.undecided]
+    every += [f"check undecided: {check.message}" for check in found.undecided]
     count = max(1, min(MOST_WARNINGS, room // 3))
     shown: list[str] = []
     for most in (3, 2, 1):
@@ -72,7 +72,7 @@ def _warnings(found: Summary, room: int) -> list[Line]:
 
 
 def _bars(run: Run, found: Summary, ascii_only: bool) -> Iterator[Line]:
-    """Return a line per layer; time between events is lighter, unexplained time is hatched."""
+    """Draw one bar per layer: time between events is lighter, unexplained time is hatched."""
     full, between, hatched = ("#", "-", "/") if ascii_only else ("█", "▒", "░")
     rest = found.unattributed
     parts = [*found.parts, *([rest] if rest and rest.ns else [])]
@@ -89,7 +89,7 @@ def _bars(run: Run, found: Summary, ascii_only: bool) -> Iterator[Line]:
 
 
 def _bar(part: Part, longest_ns: int, marks: tuple[str, str, str]) -> str:
-    """Return a bar in which each kind of time is visible from a millisecond on."""
+    """Draw a bar in which each quality of evidence of 1 ms or more is visible."""
     unknown_ns = part.unexplained_ns
     between_ns = min(part.between_marks_ns, part.ns - unknown_ns)
     lengths = (part.ns - unknown_ns - between_ns, between_ns, unknown_ns)
@@ -100,7 +100,7 @@ def _bar(part: Part, longest_ns: int, marks: tuple[str, str, str]) -> str:
 
 
 def _findings(run: Run, room: int) -> list[Line]:
-    """Return the findings that have room, with the setting that lowers each."""
+    """Return the findings that fit, each with its remedy."""
     if run.wall_ns is None:
         return []
     above = [row for row in run.findings if row.above_noise]

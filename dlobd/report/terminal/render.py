@@ -1,4 +1,4 @@
-"""Rendering of tables of `dlobd.report.tables` in lines of at most 79 columns."""
+"""Rendering of the tables of `dlobd.report.tables` for a terminal of 79 columns."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from dlobd.report.tables import Cell, Table, Unit
 UNKNOWN = "-"
 
 NARROWEST = {1: 24, 2: 16, 3: 14, 4: 8}
-"""Number of header lines -> minimum width of a text column. Fewer lines are tried first."""
+"""Minimum width of a text column by number of header lines. Fewer header lines are tried first."""
 
 
 def show(table: Table, console: Console, bars: Sequence[Text] = (), most: int | None = None) -> None:
-    """Print a table that has rows, with its title, note, `bars` as last column, and at most `most` rows."""
+    """Print a non-empty table with title and note, `bars` as last column, and at most `most` rows."""
     if not table.rows:
         return
     text.heading(console, table.title)
@@ -33,7 +33,7 @@ def show(table: Table, console: Console, bars: Sequence[Text] = (), most: int | 
     grid = Grid(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
     widths = _widths([column.name for column in columns], [column.unit for column in columns], rows + totals, room)
     for column, width in zip(columns, widths, strict=True):
-        # names from a run may hold brackets, which are not markup
+        # brackets in names from a run are not markup
         right = column.unit != "text"
         grid.add_column(Text(column.name), justify="right" if right else "left", width=width, overflow="fold")
     if bars:
@@ -49,7 +49,7 @@ def show(table: Table, console: Console, bars: Sequence[Text] = (), most: int | 
 
 
 def cell(value: Cell, unit: Unit) -> str:
-    """Format a value. Text stays as it is, also in a column of numbers."""
+    """Format a value by the column's unit; text stays unchanged."""
     if value is None:
         return UNKNOWN
     if isinstance(value, str):
@@ -68,7 +68,7 @@ def cell(value: Cell, unit: Unit) -> str:
 
 
 def _widths(heads: Sequence[str], units: Sequence[Unit], rows: Sequence[Sequence[str]], room: int) -> list[int]:
-    """Return widths at which no number is folded. Heads wrap at spaces, into as few lines as have room."""
+    """Compute column widths that wrap no number. Headings wrap at spaces into as few lines as fit."""
     room -= len(heads) - 1
     widest = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     widths: list[int] = []

@@ -1,4 +1,4 @@
-"""The views of `dlobd show` besides the overview: the tables of `dlobd.report.tables`, and sentences around them."""
+"""Views of `dlobd show` other than the overview: tables of `dlobd.report.tables` with sentences."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ BAR = 20
 FINDINGS_PAGE = "docs/findings.md"
 
 MOST_ROWS = 12
-"""Rows of long tables: stages and imports. The page has more."""
+"""Maximum rows of the tables of stages and imports. The page has more."""
 
 
 def breakdown(run: Run, console: Console) -> None:
-    """Print the verdict, the wall time split by layer, and the limits of the split."""
+    """Print the verdict, the wall time by layer, and the uncertainty of the breakdown."""
     found = summary(run)
     text.line(console, f"run {run.run_id}  {run.experiment}  status {run.status}", "bold")
     text.line(console, settings(run))
@@ -61,7 +61,7 @@ def breakdown(run: Run, console: Console) -> None:
 
 
 def findings(run: Run, console: Console) -> None:
-    """Print all findings: those above noise with evidence and remedy, the others as a table."""
+    """Print findings above noise with evidence and remedy, and findings below noise as a table."""
     if run.wall_ns is None:
         return
     text.heading(console, sentences.FINDINGS_TITLE)
@@ -85,7 +85,7 @@ def findings(run: Run, console: Console) -> None:
 
 
 def training(run: Run, console: Console) -> None:
-    """Print throughput, epochs and the time to accuracy, as far as they are known."""
+    """Print the known figures of throughput, epochs and time to accuracy."""
     show(tables.throughput(run), console)
     if sum(epoch.test_accuracy is not None for epoch in run.epochs) > 1:
         show(tables.epochs(run), console)
@@ -94,18 +94,18 @@ def training(run: Run, console: Console) -> None:
 
 
 def anatomy(run: Run, console: Console) -> None:
-    """Print the events of start-up and teardown in their order, and Python's imports."""
+    """Print start-up and teardown events in chronological order, and Python imports."""
     for name, events in (("Start-up", run.startup), ("Teardown", run.teardown)):
         show(tables.events(run, name, events), console)
         if not events:
             text.line(console, f"\n{name}: no event was recorded.")
     show(tables.imports(run), console, most=MOST_ROWS)
     if not run.imports:
-        text.line(console, "\nImports: none was long, or none was recorded.")
+        text.line(console, "\nImports: no import of 1 ms or more was recorded.")
 
 
 def resources(run: Run, console: Console) -> None:
-    """Print resource use by layer and by role, and Spark's own metrics of its tasks."""
+    """Print resource use by layer and by role, and Spark's task metrics."""
     if run.resources is None:
         text.line(console, "\nResource use: not measured.")
     else:
@@ -134,7 +134,7 @@ def _transport(run: Run, console: Console) -> None:
 
 
 def _bars(found: Summary, ascii_only: bool) -> list[Text]:
-    """Return a bar for each part of the wall time; unexplained time is hatched, and visible from a millisecond on."""
+    """Draw a bar for each part of the wall time; unexplained time is hatched and visible from 1 ms on."""
     full, hatched = ("#", "/") if ascii_only else ("█", "░")
     parts = [*found.parts, *([found.unattributed] if found.unattributed else [])]
     longest_ns = max([part.ns for part in parts] + [1])

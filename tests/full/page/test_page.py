@@ -424,7 +424,7 @@ def test_a_hundred_thousand_spans_stay_usable(opened: Open, tmp_path: Path) -> N
         page = found.page
         host = page.locator(".timeline").first
         assert 0 < int(host.get_attribute("data-slices") or 0) < 5_000
-        assert "in aggregates" in page.locator("#timeline").inner_text()
+        assert "merges spans shorter than" in page.locator("#timeline").inner_text()
         whole = _range(page)
         page.get_by_role("button", name="Zoom in").click()
         _wait_for_other(page, whole)

@@ -1,7 +1,7 @@
-// Elements are made of text only: no string of the data is ever read as HTML.
+// Elements get text nodes only: strings of the data are never parsed as HTML.
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const LAYER = new Map(DATA.layers.map((row, place) => [row.name, { ...row, number: place + 1 }]));
-const LONG = 400; // longer texts of the data are cut in charts and tips
+const LONG = 400; // maximum characters of a text in charts and tooltips
 
 function make(tag, attributes, ...children) {
   const element = document.createElement(tag);

@@ -1,8 +1,8 @@
-// The page, top to bottom.
+// Sections of the page, from top to bottom.
 const RUNS = DATA.runs, SEVERAL = RUNS.length > 1;
 const page = document.getElementById("page"), contents = document.getElementById("contents");
 
-// A section of every run: side by side where there are several.
+// A section with one block per run, side by side for several runs.
 function section(id, title, each, before, after) {
   const blocks = RUNS.map((run) => make("div", { class: "run" }, SEVERAL ? make("h3", {}, nameOf(run)) : null, each(run)));
   page.append(make("section", { id, "aria-label": title }, make("h2", {}, title), before || null, make("div", { class: SEVERAL ? "runs several" : "runs" }, blocks), after || null));
@@ -28,7 +28,7 @@ function comparison() {
   if (!found) return;
   const blocks = found.pairs.map((pair) => make("div", {}, make("h3", {}, `${pair.candidate} against ${pair.baseline}`), make("p", { class: "verdict" }, pair.sentence), list(pair.notes), tableOf(pair.table)));
   page.append(make("section", { id: "comparison", "aria-label": "Comparison" }, make("h2", {}, "Comparison"),
-    found.refused ? make("div", { class: "warnings" }, paragraph(`No verdict on the difference, as dlobd compare says: ${found.refused}`)) : null, blocks));
+    found.refused ? make("div", { class: "warnings" }, paragraph(`No comparison, for the reason that dlobd compare prints: ${found.refused}`)) : null, blocks));
   contents.append(make("a", { href: "#comparison" }, "Comparison"));
 }
 
@@ -39,11 +39,11 @@ function build() {
   comparison();
   section("findings", "How to make it faster", findings);
   section("warnings", "Warnings and circumstances", warnings);
-  section("what", "What ran", (run) => [paragraph(run.settings), SEVERAL ? (run.differs.length ? settingsOf(run.differs) : paragraph("No setting of its own.", "note")) : null],
+  section("what", "What ran", (run) => [paragraph(run.settings), SEVERAL ? (run.differs.length ? settingsOf(run.differs) : paragraph("No setting that differs from the other runs.", "note")) : null],
     null, folded(SEVERAL ? `Common settings: ${DATA.common.length}` : `All settings: ${DATA.common.length}`, settingsOf(DATA.common)));
   section("layers", "Where the wall time went", (run) => breakdown(run, most), make("div", {}, layerLegend(), qualityLegend(),
-      paragraph("Measured: start and end of one call or phase were observed. Between marks: only two different events were observed. Named wait: a configured poll, heartbeat or sleep.", "note")),
-    paragraph("The line at the end of a bar is its interval: uncertain boundaries, and time hidden in other layers.", "note"));
+      paragraph("Measured: start and end of one call or phase were observed. Between marks: two events enclose the time, without evidence in between. Named wait: a configured poll, heartbeat or sleep.", "note")),
+    paragraph("The line at the end of a bar shows the bounds of the layer's time. They include time hidden in other layers.", "note"));
   section("anatomy", "Start-up and teardown", anatomy);
   section("icicle", "Layer, span and cause", hierarchy);
   section("timeline", "Timeline", lanes);
@@ -56,7 +56,7 @@ function build() {
   section("tables", "Tables", tablesOf);
   section("environment", "Environment", environment);
   section("reproduce", "To reproduce", (run) => [...again(run), record(run)]);
-  page.append(make("footer", {}, `Made by dlobd ${DATA.dlobd}. Unknown: not measured.`));
+  page.append(make("footer", {}, `Written by dlobd ${DATA.dlobd}. "Unknown" means not measured.`));
 }
 
 function themes() {
@@ -73,7 +73,7 @@ function themes() {
 
 let later = 0;
 addEventListener("resize", () => { clearTimeout(later); later = setTimeout(drawAll, 200); });
-// A print shows what is folded, but for the record itself.
+// Printing opens all folded parts except run.json.
 let opened = [];
 addEventListener("beforeprint", () => { opened = [...document.querySelectorAll("details:not([open])")].filter((one) => one.closest("#reproduce") === null); opened.forEach((one) => { one.open = true; }); });
 addEventListener("afterprint", () => { opened.forEach((one) => { one.open = false; }); });

@@ -1,4 +1,4 @@
-// Each section of a run, in the page's order. A section that has nothing to show says so.
+// Sections of a run, in the order of the page. An empty section shows the reason.
 function findings(run) {
   const all = run.findings;
   if (!all.length) return [paragraph(run.without_findings, "note")];
@@ -64,8 +64,8 @@ function hierarchy(run) {
   if (!run.icicle.nodes.length) return [paragraph("There is no wall time to split.", "note")];
   return [
     chart(`Icicle of run ${run.id}: layer, span, cause`, icicleOf(run.icicle)),
-    paragraph("From the top: the wall time, layers, spans, and below these their named waits (dots) and unexplained time (crossed). Widths are sums over the whole run: left to right is not time."
-      + (run.icicle.by_span ? "" : " Causes by span are unknown here: the figures are the record's, which has causes by layer only."), "note"),
+    paragraph("Rows from the top: wall time, layers, spans, causes. Dots are named waits, crossed areas are unexplained time. The width of a box is its total time. The horizontal order is not chronological."
+      + (run.icicle.by_span ? "" : " Causes are shown by layer, because run.json has no causes by span."), "note"),
   ];
 }
 
@@ -82,8 +82,8 @@ function ranks(run) {
   const kept = timed.filter((row) => slowest.includes(row));
   return [
     kept.length ? chart(`Steps of each rank of run ${run.id}`, ranksOf(kept)) : null,
-    timed.length > kept.length ? paragraph(`The ${kept.length} ranks with the slowest medians of ${timed.length}; the table has all.`, "note") : null,
-    kept.length ? paragraph("The full dot is the median, the hollow one the longest step.", "note") : null,
+    timed.length > kept.length ? paragraph(`The chart shows the ${kept.length} slowest of ${timed.length} ranks by median step time. The table has all ranks.`, "note") : null,
+    kept.length ? paragraph("Filled dots show the median step time, hollow dots the maximum.", "note") : null,
     ...run.ranks.lines.map((line) => paragraph(line)),
     tableOf(table),
   ];
@@ -95,11 +95,11 @@ function steps(run) {
   const some = all.slice(0, 8), top = Math.max(...some.map(usualStep));
   return [
     legend(some.map(({ rank }, place) => [`${rank} (${SHAPES[place]})`, LINES[place]])),
-    chart(`Length of steps over time of run ${run.id}`, stepTimesOf(all)),
-    legend(PARTS.map((part, place) => [place === 1 && run.steps.channel_inside ? "compute, with the exchange inside: no boundary of dlobd's lies in between" : part === "other" ? "other between steps, such as a checkpoint" : part, partFill(place)])),
+    chart(`Step times over the window of run ${run.id}`, stepTimesOf(all)),
+    legend(PARTS.map((part, place) => [place === 1 && run.steps.channel_inside ? "compute, including the exchange, which is not measured separately" : part === "other" ? "other between steps, such as a checkpoint" : part, partFill(place)])),
     ...some.flatMap((rank) => [make("h4", {}, `${rank.rank}: ${rank.steps.toLocaleString("en")} steps`), chart(`Parts of steps of ${rank.rank}`, stepPartsOf(rank, top))]),
-    paragraph("Step 0, which TensorFlow traces and compiles, is only in the first chart. Where there are many steps, each mark is several: lowest, median and highest, or the mean. Bars longer than the axis end at its top.", "note"),
-    all.length > some.length ? paragraph(`${all.length - some.length} ranks more are not drawn; the table of ranks has all.`, "note") : null,
+    paragraph("Step 0, which TensorFlow traces and compiles, is only in the first chart. With many steps, a mark shows several steps: minimum, median and maximum, or the mean. Bars beyond the axis are cut at the top.", "note"),
+    all.length > some.length ? paragraph(`${all.length - some.length} more ranks are not drawn. The table of ranks has all ranks.`, "note") : null,
   ];
 }
 
@@ -113,7 +113,7 @@ function trained(run) {
   if (rows.length > 1) found.push(line(2, "mean loss", { loose: true }));
   if (rows.filter((row) => row[3] !== null).length > 1) found.push(line(3, "test accuracy", { loose: true }));
   found.push(tableOf(run.training.table));
-  return found.filter(Boolean).length ? found : [paragraph("Epochs, loss and accuracy by epoch: unknown, none was recorded.", "note")];
+  return found.filter(Boolean).length ? found : [paragraph("Epochs, loss and accuracy are unknown: no epoch was recorded.", "note")];
 }
 
 function used(run) {
@@ -132,16 +132,16 @@ function used(run) {
 
 function carried(run) {
   const found = run.transport.map((one) => make("div", {}, make("p", {}, make("b", {}, `${one.plane}: `), one.verdict), one.evidence.length ? list(one.evidence) : null));
-  if (!found.length) found.push(paragraph(run.transport_known ? "No plane carried bytes." : "The transport was not recorded: unknown.", "note"));
+  if (!found.length) found.push(paragraph(run.transport_known ? "No kind of traffic was observed." : "Unknown: the transport was not recorded.", "note"));
   return [...found, tableOf(run.exchange)];
 }
 
-const tablesOf = (run) => (run.tables.length ? run.tables.map((table) => tableOf(table)) : [paragraph("The record has no figure for a table.", "note")]);
+const tablesOf = (run) => (run.tables.length ? run.tables.map((table) => tableOf(table)) : [paragraph("run.json has no figures for this section.", "note")]);
 const environment = (run) => [tableOf(run.environment)];
 
 function again(run) {
   const button = make("button", { type: "button", onclick: () => copy(run.command, button) }, "Copy");
-  return [paragraph("The command of the run, with the paths of the machine that ran it.", "note"), make("pre", { tabindex: "0" }, run.command || "unknown"), button];
+  return [paragraph("Command line of the run, with the paths of the original machine.", "note"), make("pre", { tabindex: "0" }, run.command || "unknown"), button];
 }
 
 const record = (run) => {

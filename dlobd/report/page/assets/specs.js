@@ -1,5 +1,5 @@
-// The charts, as Vega-Lite takes them. Places are computed here, in the units of the axis; names of the data are only
-// ever values, never expressions or fields.
+// Vega-Lite specifications of the charts. Positions are computed here, in the units of the axis. Names from the data are
+// used as values only, never as expressions or fields.
 const Q = (field, more) => ({ field, type: "quantitative", ...more });
 const literal = (field) => ({ field, type: "nominal", scale: null });
 const TIP = { tooltip: { field: "tip", type: "nominal" } };
@@ -17,7 +17,7 @@ function frame(width, height, pad, layer) {
 
 const rows = (count) => ({ domain: [0, Math.max(1, count)], reverse: true, nice: false, zero: false });
 
-// Names at the left, as text: an axis would need them as its domain, and they need not differ.
+// Names at the left are text marks, because the domain of an axis would merge equal names.
 function names(entries, limit) {
   return {
     data: { values: entries },
@@ -36,7 +36,7 @@ function texts(name, values, more, dx) {
   };
 }
 
-// One bar: the layers in their order; below it a strip of how well each is known.
+// One bar of all layers in their order, with a strip of evidence quality below.
 function barOf(run, most) {
   return (width) => {
     const pixels = (width - 20) / (most / 1e9);
@@ -75,7 +75,7 @@ function tipOf(part) {
   return lines.join("\n");
 }
 
-// Each layer by itself: its qualities of evidence by pattern, and the interval from lowest to highest.
+// One bar per layer, with evidence quality as pattern and a line from lower to upper bound.
 function layersOf(run, most) {
   return (width) => {
     const bars = [], ends = [], labels = [], entries = [];
@@ -100,13 +100,13 @@ function layersOf(run, most) {
   };
 }
 
-// A bar from the event before to this one: what came in between is what this event waited for.
+// A bar from the previous event to this event.
 function waterfallOf(events) {
   return (width) => {
     const wide = width > 760;
     const bars = [], labels = [], entries = [];
     events.forEach(([event, from, until, resolution, source, clock, lane, unlocks], y) => {
-      const words = `${event}: ${seconds(until)} s, ${until - from < resolution ? `< ${short(resolution)}` : `+${seconds(until - from)} s`} after the event before\n` +
+      const words = `${event}: ${seconds(until)} s, ${until - from < resolution ? `< ${short(resolution)}` : `+${seconds(until - from)} s`} after the previous event\n` +
         `${unlocks ? `unlocks: ${unlocks}\n` : ""}source: ${source}, known to ${short(resolution)}, clock ${clock}${lane ? `, ${lane}` : ""}`;
       bars.push({ x: from / 1e9, x2: until / 1e9, y: y + 0.2, y2: y + 0.8, tip: words });
       labels.push({ x: until / 1e9, y: y + 0.5, tip: words, text: wide && unlocks ? `+${seconds(until - from)}  → ${unlocks}` : `+${seconds(until - from)}` });
@@ -116,7 +116,7 @@ function waterfallOf(events) {
     const high = last > low ? last : low + 1;
     const y = Q("y", { scale: rows(events.length), axis: null });
     const x = Q("x", { scale: { domain: [low, high], nice: false, zero: false }, axis: secondsAxis("seconds since the window's start") });
-    // words stand at the right of their bar, at its left where there is more room, and are cut where there is none
+    // labels are right of their bar, or left if there is more space, and are cut to the space
     const left = wide ? 178 : 120, pixels = (width - left - 24) / ((high - low) * 1e9);
     const early = [], late = [];
     labels.forEach((row, place) => {
@@ -161,7 +161,7 @@ function ranksOf(all) {
     const values = all.map(([rank, , p50, p99, max], place) => ({ x: p50 / 1e6, x2: max / 1e6, y: place + 0.5, name: cut(String(rank), 60),
       tip: `${rank}: median ${(p50 / 1e6).toFixed(3)} ms, ${p99 === null ? "p99 unknown" : `p99 ${(p99 / 1e6).toFixed(3)} ms`}, longest ${(max / 1e6).toFixed(3)} ms` }));
     const y = Q("y", { scale: rows(values.length), axis: null });
-    const x = Q("x", { scale: { type: "log", nice: true }, axis: { title: "ms a step (log scale)", format: ",~r", tickCount: 5 } });
+    const x = Q("x", { scale: { type: "log", nice: true }, axis: { title: "ms per step (log scale)", format: ",~r", tickCount: 5 } });
     return frame(width, Math.max(40, 24 * values.length), { left: 108, right: 24, top: 2, bottom: 36 }, [
       { data: { values }, name: "interval", mark: { type: "rule" }, encoding: { x, x2: { field: "x2" }, y, ...TIP } },
       { data: { values }, name: "ink", mark: { type: "point", size: 60 }, encoding: { x: Q("x"), y, ...TIP } },
@@ -177,7 +177,7 @@ function stepTimesOf(ranks) {
   return (width) => {
     const layers = [];
     const x = Q("x", { scale: { zero: false, nice: false }, axis: secondsAxis("seconds since the window's start") });
-    const y = (field) => Q(field, { scale: { type: "log", nice: true }, axis: { title: "ms a step (log)", format: ",~r", tickCount: 4 } });
+    const y = (field) => Q(field, { scale: { type: "log", nice: true }, axis: { title: "ms per step (log)", format: ",~r", tickCount: 4 } });
     ranks.slice(0, SHAPES.length).forEach(({ rank, bins }, place) => {
       const values = bins.map(([first, last, start, , low, middle, high]) => ({ x: start / 1e9, low: low / 1e6, middle: middle / 1e6, high: high / 1e6,
         tip: `${rank}, step ${first}${last > first ? ` to ${last}: median ${(middle / 1e6).toFixed(3)} ms, ${(low / 1e6).toFixed(3)} to ${(high / 1e6).toFixed(3)} ms` : `: ${(middle / 1e6).toFixed(3)} ms`}` }));
@@ -188,13 +188,13 @@ function stepTimesOf(ranks) {
   };
 }
 
-// What nearly all steps of a rank are shorter than, and some room, in ms: the same axis for all ranks.
+// Upper bound of nearly all step times of a rank, plus a margin, in ms; gives all ranks the same axis.
 function usualStep({ bins }) {
   const means = bins.filter(([first]) => first > 0).map(([first, last, , , , , , ...sums]) => sums.reduce((sum, ns) => sum + ns, 0) / (last - first + 1) / 1e6);
   return 1.25 * (means.sort((a, b) => a - b)[Math.floor(means.length * 0.95)] || 1);
 }
 
-// Means of a step by what it was spent on. The first step, which is traced and compiled, would hide the others.
+// Mean step time by part, without the first step, which is much longer because it is traced and compiled.
 function stepPartsOf({ bins }, top) {
   return (width) => {
     const values = [];
@@ -209,7 +209,7 @@ function stepPartsOf({ bins }, top) {
       });
     }
     const x = Q("x", { scale: { nice: false, zero: false }, axis: { title: "step", format: "d", tickMinStep: 1 } });
-    const y = Q("y", { scale: { domain: [0, top], clamp: true, nice: false }, axis: { title: "ms a step", format: ",~r", tickCount: 4 } });
+    const y = Q("y", { scale: { domain: [0, top], clamp: true, nice: false }, axis: { title: "ms per step", format: ",~r", tickCount: 4 } });
     return frame(width, 130, { left: 66, right: 16, top: 6, bottom: 36 }, [
       { data: { values }, name: "parts", mark: { type: "rect", clip: true }, encoding: { x, x2: { field: "x2" }, y, y2: { field: "y2" }, fill: literal("fill"), ...TIP } },
     ]);

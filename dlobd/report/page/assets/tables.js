@@ -1,4 +1,4 @@
-// Tables that are sorted by a click on a head, and copied as CSV.
+// Tables that a click on a heading sorts, and that can be copied as CSV.
 const KINDS = {
   s: (value) => seconds(value),
   ms: (value) => (value / 1e6).toFixed(3),
@@ -12,12 +12,12 @@ const shown = (value, kind) => (value === null || value === undefined ? "unknown
 
 function compareCells(left, right) {
   if (left === right) return 0;
-  if (left === null || left === undefined) return 1; // unknown last
+  if (left === null || left === undefined) return 1; // unknown values come last
   if (right === null || right === undefined) return -1;
   return typeof left === "number" && typeof right === "number" ? left - right : String(left).localeCompare(String(right), "en", { numeric: true });
 }
 
-// A value that a spreadsheet would take for a formula gets an apostrophe.
+// An apostrophe keeps spreadsheets from evaluating a value as a formula.
 function csvCell(value, kind) {
   let text = value === null || value === undefined ? "" : kind === "number" || typeof value === "boolean" ? String(value) : shown(value, kind);
   if (typeof value === "string" && /^[=+\-@\t\r]/.test(text)) text = `'${text}`;

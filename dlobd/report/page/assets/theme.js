@@ -1,10 +1,10 @@
-// Colours, patterns and how a chart is put into the page. Text and lines take their colours from the style sheet, so that
-// a change of theme and a print need no new drawing.
+// Colours, patterns, and embedding of charts. Text and lines take their colours from the style sheet, so a change of
+// theme or printing needs no redraw.
 const QUALITIES = ["measured", "between marks", "named wait", "unexplained"];
 const PARTS = ["input wait", "compute", "channel", "other"];
 const PART_COLOURS = ["#E69F00", "#0072B2", "#56B4E9", "#999999"];
 const LINES = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#999999"];
-const DARK = new Set(["#0072B2", "#882255"]); // white letters on these
+const DARK = new Set(["#0072B2", "#882255"]); // colours that need white labels
 
 const colourOf = (layer) => (LAYER.has(layer) && LAYER.get(layer).colour ? LAYER.get(layer).colour : null);
 
@@ -86,7 +86,7 @@ async function draw(one) {
   if (one.done) one.done(one.result.view, width);
 }
 
-// `build` gives the specification for a width; `done` is called after each drawing.
+// `build` returns the specification for a width; `done` is called after each drawing.
 function chart(label, build, done) {
   const element = make("div", { class: "chart", role: "img", "aria-label": label });
   charts.push({ element, build, done });
@@ -98,7 +98,7 @@ async function drawAll() {
     if (!one.element.isConnected || !one.element.clientWidth) continue;
     try {
       await draw(one);
-    } catch (error) { // the others are still good
+    } catch (error) { // an error in one chart must not stop the remaining charts
       one.element.replaceChildren(make("p", { class: "bad" }, `This chart could not be drawn: ${error.message}`));
     }
   }

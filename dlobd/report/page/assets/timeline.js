@@ -1,6 +1,6 @@
-// The timeline: slices are merged further by pixels, so that any zoom draws a few thousand at most; sums stay exact.
+// The timeline merges slices by pixels, so that each zoom level draws a few thousand at most. Sums are exact.
 const ROW = 17;
-const NARROW = 2; // pixels: narrower neighbours in one row are drawn as one
+const NARROW = 2; // pixels; narrower neighbours in one row are merged
 const LISTED = 400;
 
 function sliceOf(found, row) {
@@ -34,10 +34,10 @@ function described(found, slice) {
   }
   const lines = slice.parts.slice(0, 8).map((part) => `${part.count} × ${cut(part.name, 80)}: ${seconds(part.ns)} s together`);
   const left = slice.parts.length - lines.length;
-  return `${count} spans, drawn as one: lane ${lane}, ${where}\n${lines.join("\n")}${left ? `\nand ${left} names more` : ""}`;
+  return `${count} merged spans: lane ${lane}, ${where}\n${lines.join("\n")}${left ? `\nand ${left} more names` : ""}`;
 }
 
-// What is drawn of [low, high]: merged where narrow.
+// Compute the boxes of the range [low, high], with narrow slices merged.
 function drawn(found, slices, low, high, width, places) {
   const scale = width / (high - low), result = [], open = new Map();
   for (const slice of slices) {
@@ -129,7 +129,7 @@ function timelineOf(found, run) {
     const listed = inside.slice(0, LISTED).flatMap((one) => one.parts.map((part) => [part.name, layerTitle(part.layer), one.start, one.end, part.count, part.ns, one.source, one.resolution ? short(one.resolution) : "", one.more]));
     const left = inside.length - Math.min(inside.length, LISTED);
     detail.replaceChildren(tableOf({ title: `Spans of lane ${lane}, ${seconds(slice.start)} to ${seconds(slice.end)} s`, rows: listed,
-      columns: columns.map(([name, kind]) => ({ name, kind })), note: left ? `${left} more are not listed: zoom in.` : "" }));
+      columns: columns.map(([name, kind]) => ({ name, kind })), note: left ? `${left} more spans are not listed; zoom in to list them.` : "" }));
     detail.focus({ preventScroll: true });
     detail.scrollIntoView({ block: "nearest" });
   }
@@ -147,7 +147,7 @@ function timelineOf(found, run) {
     action();
   });
   host.addEventListener("wheel", (event) => {
-    if (!event.ctrlKey && !event.metaKey && !event.shiftKey) return; // the page itself is scrolled
+    if (!event.ctrlKey && !event.metaKey && !event.shiftKey) return; // without a modifier, the wheel scrolls the page
     event.preventDefault();
     zoom(Math.exp((event.deltaY || event.deltaX) / 300), timeAt(event));
   }, { passive: false });
@@ -156,14 +156,14 @@ function timelineOf(found, run) {
   host.addEventListener("pointerdown", (event) => { state.dragged = false; if (event.button === 0) drag = { x: event.clientX, low: state.low, high: state.high }; });
   addEventListener("pointermove", (event) => {
     if (!drag || Math.abs(event.clientX - drag.x) < 3) return;
-    state.dragged = true; // what follows is no click
+    state.dragged = true; // the mouse-up after a drag is not a click
     const shift = ((drag.x - event.clientX) / state.width) * (drag.high - drag.low);
     range(drag.low + shift, drag.high + shift);
   });
   addEventListener("pointerup", () => { drag = null; });
 
-  const notes = ["Zoom: the buttons, the keys + and -, Ctrl and the wheel, a double click. Move: drag, or the arrow keys. Hover for source and resolution; a click lists the spans.", `${found.spans.toLocaleString("en")} spans in ${found.lanes.length - 1} lanes. A slice that is too narrow is drawn together with its neighbours; it says how many they are and how long, and the sums are exact.`];
-  if (found.merged_below_ns) notes.push(`There are many: spans shorter than ${short(found.merged_below_ns)} are in aggregates in this page, whatever the zoom. The bundle has each of them: dlobd trace.`);
-  if (found.lanes_left_out) notes.push(`${found.lanes_left_out} lanes more are not drawn: dlobd trace has all of them.`);
+  const notes = ["Zoom with the buttons, the keys + and -, Ctrl and the mouse wheel, or a double click. Move with the mouse or the arrow keys. Hover over a slice for source and resolution; click to list its spans.", `${found.spans.toLocaleString("en")} spans in ${found.lanes.length - 1} lanes. Slices too narrow to draw are merged with their neighbours. A merged slice shows the number of spans and their exact total time.`];
+  if (found.merged_below_ns) notes.push(`This page merges spans shorter than ${short(found.merged_below_ns)} at each zoom level. dlobd trace writes all spans of the bundle.`);
+  if (found.lanes_left_out) notes.push(`${found.lanes_left_out} more lanes are not drawn. dlobd trace writes all lanes.`);
   return [tools, host, ...notes.map((text) => paragraph(text, "note")), detail];
 }
