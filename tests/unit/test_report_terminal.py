@@ -1,6 +1,6 @@
 """The terminal report, whole: what a person sees, in 80 columns and without colour.
 
-The expected text lies in tests/golden. After a wanted change, `python tests/unit/test_report_terminal.py` writes it
+The expected text lies in tests/golden. After a wanted change, `python -m tests.unit.test_report_terminal` writes it
 anew; read the difference before it is committed.
 """
 
