@@ -14,6 +14,7 @@ from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
 from dlobd.evidence.spark import Job, Task
 from dlobd.evidence.topology import APPLICATION_LANE, DRIVER_LANE, SUBMITTER_LANE, Placement
+from dlobd.layers import SPARK
 from dlobd.schema import Process, Span
 from dlobd.spans import Details
 from dlobd.timeline import jvm
@@ -198,6 +199,10 @@ def _add_jobs(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess, he
     free: list[Job] = []
     for wait in waits:
         _add_end_of_feed(lane, evidence, wait, held_ns(wait))
+        if wait.layer == SPARK and not any(
+            wait.start_ns <= job.start_ns < wait.end_ns for job in evidence.driver.log.jobs
+        ):
+            _add_unlogged_job(lane, evidence, wait)
     for job in evidence.driver.log.jobs:
         around = next((w for w in waits if w.start_ns <= job.start_ns < w.end_ns), None)
         if around is None:
@@ -211,6 +216,13 @@ def _add_jobs(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess, he
         within = [([job], evidence.window["exit_ns"]) for job in free]
     for jobs, end_ns in within:
         _add_waited(lane, evidence, jobs, end_ns)
+
+
+def _add_unlogged_job(lane: LaneBuilder, evidence: Evidence, wait: RecordedSpan) -> None:
+    """Add the submission of a job that the driver's log lacks: it ends at the first task in the log of an executor."""
+    got = [at_ns for log in evidence.executors.values() for at_ns in log.got.values()]
+    first_ns = min((at_ns for at_ns in got if wait.start_ns <= at_ns < wait.end_ns), default=None)
+    lane.log(kinds.SUBMIT_JOB, wait.start_ns, first_ns, f"{OWN_MARK}, {EXECUTOR_LOG}", detail=wait.name)
 
 
 def last_task(evidence: Evidence, wait: RecordedSpan) -> tuple[Job, Task] | None:
