@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.analysis_scripts import TOP, script
+from tests.page_traces import copied
 from tests.repeats import experiment, on_disk, record
 
 DATA = TOP / "tests" / "data"
@@ -91,7 +92,7 @@ QUICK = DATA / "quick-run"
         ("scaling", [QUICK], 2, "no runs differ in workers alone"),
         ("sensitivity", [QUICK], 2, "do not differ in any setting"),
         ("sensitivity", [QUICK, DATA / "native-run"], 2, "Sensitivity needs 3 runs of every combination"),
-        ("accuracy", [QUICK], 2, "No epoch of these runs was evaluated"),
+        ("accuracy", [DATA / "killed-trainer"], 2, "None of the runs is ok"),
         ("breakdown_by_model", ["series-x.json"], 7, "cannot be read"),
         ("breakdown_by_model", [DATA / "own-run"], 2, "is of your own script"),
         ("breakdown_by_model", [DATA / "killed-trainer"], 2, "None of the runs is ok"),
@@ -117,6 +118,13 @@ def test_runs_that_cannot_be_compared_are_refused_in_one_line(
     (line,) = capsys.readouterr().err.splitlines()
     assert (ended.value.code, said in line) == (code, True), line
     assert list(tmp_path.iterdir()) == [tmp_path / "series-x.json"]
+
+
+def test_accuracies_without_an_evaluated_epoch_are_refused(tmp_path: Path) -> None:
+    bundle = copied("quick-run", tmp_path, lambda record: record.update(epochs=[]))
+    done = script("accuracy.py", bundle.path, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "No epoch of these runs was evaluated" in done.stderr
 
 
 def test_the_cost_of_a_span_is_measured(tmp_path: Path) -> None:

@@ -211,8 +211,8 @@ def test_arrows_of_a_real_run() -> None:
     log = (RUN / "logs" / "driver.stderr").read_text()
     last = re.findall(r": Registered executor .* with ID (\d)", log)[-1]
     assert found["driver", "wait for executors"] == (f"executor-{last}", "executor asks to be registered")
-    assert found["driver", "await trainers"] == ("rank-0", "trainer process")
-    assert found["executor-1", "await reservations"] == ("executor-2", "register reservation")
+    assert found["driver", "await trainers"] == ("rank-0", "tell driver")
+    assert found["executor-2", "await reservations"] == ("executor-1", "register reservation")
 
 
 def test_a_wait_without_a_known_release_has_no_arrow() -> None:
