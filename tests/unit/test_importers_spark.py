@@ -29,7 +29,7 @@ STARTING = (
 def test_a_killed_task_ended_too() -> None:
     evidence = Evidence(DATA / "killed-trainer")
     killed = 0
-    ended = re.compile(r"(?:Finished|Executor killed) task .*\(TID (\d+)\)[.,]")
+    ended = re.compile(r"(?:Finished|Exception in|Executor killed) task .*\(TID (\d+)\)")
     for name, executor in evidence.executors.items():
         logs = DATA / "killed-trainer" / "logs" / "containers" / evidence.executor_containers[name]
         text = (logs / "stderr").read_text()

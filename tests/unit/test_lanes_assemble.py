@@ -104,6 +104,19 @@ def test_an_executor_that_registers_too_late_releases_no_wait(bundle: Path) -> N
     adds_up(trace)
 
 
+def test_a_new_state_that_is_logged_after_the_answer_is_no_contradiction(bundle: Path) -> None:
+    """On a busy machine the ApplicationMaster goes on before the ResourceManager logs that it runs."""
+    answer = line_with(bundle, AM, "Response <-", "registerApplicationMaster")
+    log = bundle / "logs" / RM
+    state = line_with(bundle, RM, "State change from LAUNCHED to RUNNING")
+    log.write_text(log.read_text().replace(str(state.at_ns), str(answer.at_ns + 20_000_000)))
+    note_sizes(bundle)
+    trace = assemble(Evidence(bundle))
+    assert [clip for clip in attribute(trace).clips if clip.kind == "inconsistent"] == []
+    begun = {span.start_ns for span in trace.spans if span.name == "AM prepares its request"}
+    assert begun == {answer.at_ns}
+
+
 def test_only_as_many_executors_are_waited_for_as_were_requested_at_first() -> None:
     """The third executor replaced a lost one."""
     line = LogLine(0, "INFO", "yarn.YarnAllocator", "Submitted 2 unlocalized container requests.", "AM")
