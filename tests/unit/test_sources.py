@@ -82,18 +82,8 @@ def test_a_whole_bundle_lacks_nothing(run: str, tmp_path: Path) -> None:
     assert not any(row["inside"] == UNATTRIBUTED for row in found["not_measured"])
 
 
-OVERLAP = pytest.mark.xfail(
-    reason="Without the driver's log, the import of TensorFlow beside its work counts as TensorFlow's.", strict=True
-)
-"""A known defect: the bounds of Spark and TensorFlow in such a run, which is invalid, are too narrow."""
-
-
 @pytest.mark.parametrize(("run", "name"), EACH)
-def test_each_file_that_is_deleted_is_missed(
-    run: str, name: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    if (run, name) == ("quick-run", files.DRIVER_STDERR):
-        request.applymarker(OVERLAP)
+def test_each_file_that_is_deleted_is_missed(run: str, name: str, tmp_path: Path) -> None:
     path = copy_of(run, tmp_path)
     (path / name).unlink()
     if name in UNREADABLE:
@@ -177,11 +167,7 @@ CUT = [
 @pytest.mark.slow
 @pytest.mark.parametrize("half", ["first", "last"])
 @pytest.mark.parametrize(("run", "name"), CUT)
-def test_a_file_of_which_half_is_left_is_noticed(
-    run: str, name: str, half: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    if (run, name, half) == ("quick-run", files.DRIVER_STDERR, "first"):
-        request.applymarker(OVERLAP)
+def test_a_file_of_which_half_is_left_is_noticed(run: str, name: str, half: str, tmp_path: Path) -> None:
     path = copy_of(run, tmp_path)
     file = path / name
     data = file.read_bytes()
