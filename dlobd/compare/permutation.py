@@ -95,7 +95,7 @@ class Test:
 
 
 def test(samples: Samples) -> Test:
-    """Compute the thresholds of two samples."""
+    """Return the sorted thresholds of the difference and of the ratio of two samples."""
     import numpy as np
 
     went, came, exact = relabellings(*samples.sizes, samples.paired)

@@ -140,7 +140,7 @@ def pairs(first: str, second: str | None, out: Path) -> list[tuple[RunSet, RunSe
         return [(baselines[label], candidates[label]) for label in both]
     several = first if len(baselines) > 1 else second
     raise UsageError(
-        f"{several} has several points, but both names have no point in common.", f"choose one: '{several}:POINT'"
+        f"{several} has several points, but {first} and {second} share no point.", f"choose one: '{several}:POINT'"
     )
 
 

@@ -43,7 +43,7 @@ _PLAIN = {
 """Settings that an asynchronous exchange requires: the update must be linear in the gradients and equal at all steps
 (`dlobd.network.exchanges.ps.servers`), and training must end without a vote of the ranks."""
 
-_WHY_PLAIN = "its ranks run plain SGD, and do not vote on the end of training"
+_WHY_PLAIN = "it supports only plain SGD without early stopping"
 
 
 def libraries(exchange: str, transport: str) -> tuple[str, ...]:

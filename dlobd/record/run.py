@@ -351,7 +351,7 @@ class RecordingCost:
     lines: int = member("Number of complete lines in the span files.", "readable lines of spans/")
     lost_lines: int = member(
         "Number of lines that could not be written to disk.",
-        "sum over the processes of the larger of the last `cost` line and the message on stderr",
+        "sum over all processes: the larger count of two, the last `cost` line and the message on stderr",
     )
     left_out: int | None = member(
         "Calls into the JVM that were too short to record as a span; only for your own scripts.",

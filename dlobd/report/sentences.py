@@ -265,7 +265,7 @@ def run_line(noise: Noise, runs: int = ENOUGH_RUNS) -> str:
     took = f"{len(walls)} earlier runs took {min(walls) / 1e9:.1f} to {max(walls) / 1e9:.1f} s"
     variation, share = run_variation(walls), smallest_share(noise, runs)
     if variation is None or share is None:
-        return f"{took}, too few to state the power of a comparison; {_wait(noise)}"
+        return f"{took}. More runs are needed for the smallest detectable difference. {_wait(noise)}"
     return (
         f"{took}, standard deviation {text.percentage(variation, 1)}; {runs} runs of each side detect "
         f"{text.percentage(share, 1)} or more; {_wait(noise)}"

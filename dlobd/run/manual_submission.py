@@ -220,7 +220,7 @@ def _read(application_id: str, place: ExternalHadoop, run_dir: str) -> tuple[Exp
     except (*failures(), ValueError, TypeError) as error:
         why = " ".join(str(error).split())[:200]
         raise UsageError(
-            f"{application_id} cannot be collected: its description is missing from {run_dir} ({why}).",
+            f"{application_id} cannot be collected: experiment.json or job.json in {run_dir} is unreadable ({why}).",
             "prepare it with dlobd run EXPERIMENT --hadoop-conf DIR --by-hand",
         ) from error
 

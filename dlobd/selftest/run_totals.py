@@ -39,7 +39,7 @@ class RunTotals:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """Injected and added time of a layer in a way: run with delays minus control, one value per block."""
+    """Injected and added time of a layer, for a way of running: one value per block. Added time: run minus control."""
 
     way: str
     layer: str

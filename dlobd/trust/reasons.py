@@ -68,7 +68,7 @@ def failure(evidence: Evidence) -> str:
 
 
 def timed_out(evidence: Evidence, timeout_s: int) -> str:
-    """Return the reason of a job that dlobd ended after `timeout_s`."""
+    """Return the failure reason of a job that dlobd ended after `timeout_s`."""
     deadline_ns = evidence.window["exec_ns"] + timeout_s * 1_000_000_000
     death = min((candidate for candidate in _trainer_deaths(evidence) if candidate[0] < deadline_ns), default=None)
     reason = f"not finished after timeout_s = {timeout_s} s"

@@ -52,7 +52,7 @@ class TfosStockLauncher(TfosLauncher):
 
 
 def record_reservations(reservation: Any) -> None:
-    """Record the driver's wait for reservations, and add the registered nodes to its error."""
+    """Record the driver's wait for reservations, and add the registered nodes to the error of a failed wait."""
     wait = kinds.TFOS_RESERVATION_POLL.wait(STOCK_POLL_NS)
     replace(reservation.Server, "await_reservations")(name_registered)
     reservation.Server.await_reservations = timed(kinds.AWAIT_RESERVATIONS, wait)(reservation.Server.await_reservations)

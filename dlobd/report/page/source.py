@@ -58,7 +58,7 @@ def _problems(bundle: Bundle) -> tuple[str, ...]:
     except DlobdError as error:
         return (error.what,)
     rest = len(found) - SHOWN_PROBLEMS
-    more = [f"{rest} more files differ from their hashes: dlobd verify"] if rest > 0 else []
+    more = [f"{rest} more files are changed, missing or not in hashes. dlobd verify lists them."] if rest > 0 else []
     return (*found[:SHOWN_PROBLEMS], *more)
 
 

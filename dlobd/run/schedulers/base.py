@@ -20,7 +20,7 @@ class PackedInstallation:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Cluster of a job: the settings for its clients."""
+    """Settings that the clients of a job need to reach its cluster."""
 
     client_conf_dir: Path  # directory of core-site.xml, hdfs-site.xml, yarn-site.xml
     spark_conf_dir: Path  # directory of log4j2.properties with %nano timestamps
