@@ -70,7 +70,7 @@ def test_a_data_set_with_a_shorter_file_is_refused(dlobd: Any, shared_cluster: E
 @pytest.mark.parametrize(
     ("way", "cause"),
     [
-        ("feed", r"rank [01] \((chief|worker)\): the feed stalled: no block came for 60 s, after 15 of 30"),
+        ("feed", r"rank [01] \((chief|worker)\): the feed stalled: no block came for 60 s, after 15 of 30 blocks"),
         ("read", r"rank 1 \(worker\): RuntimeError: the input ended after 15 of 30 steps"),
     ],
 )
@@ -156,6 +156,6 @@ def test_a_feed_that_stalls_is_named(dlobd: Any, launcher: str, victim: str) -> 
     next(p for p in above if p.name().startswith(victim)).send_signal(signal.SIGSTOP)
     record = failed(started.ended(END_S))
     assert re.fullmatch(
-        r"rank 1 \(worker\): the feed stalled: no block came for 60 s, after \d+ of 6000", record["reason"]
+        r"rank 1 \(worker\): the feed stalled: no block came for 60 s, after \d+ of 6000 blocks", record["reason"]
     )
     assert "first step done" in [event["event"] for event in record["startup"]]
