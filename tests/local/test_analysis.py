@@ -130,7 +130,7 @@ def test_accuracies_without_an_evaluated_epoch_are_refused(tmp_path: Path) -> No
 def test_the_cost_of_a_span_is_measured(tmp_path: Path) -> None:
     done = script("span_cost.py", "--spans", 500, "--repeats", 3, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    cost = dict(re.findall(r"^(on|off) +(\d+) ns a span", done.stdout, re.MULTILINE))
+    cost = dict(re.findall(r"^(on|off) +(\d+) ns per span", done.stdout, re.MULTILINE))
     assert int(cost["on"]) > int(cost["off"])
 
 

@@ -48,7 +48,7 @@ def test_the_rank_that_does_not_listen_is_named(impatient: None) -> None:
         assert joining.check() is None
         assert looked(joining, 10) == (
             "worker 0 at 127.0.0.1:1 and worker 1 at 127.0.0.1:2 did not join TensorFlow's cluster within 0 s of the "
-            "others"
+            "first rank"
         )
 
 

@@ -43,7 +43,7 @@ def test_tcp_between_hosts_is_proved_by_their_interfaces(link: list[Host]) -> No
     assert [one.lanes for one in evidence] == [(f"tcp/{INTERFACE}",)] * 2
     plane = verdict("exchange", Channel.parse(f"tcp@{INTERFACE}"), evidence)
     assert (plane.kind, plane.interface, plane.agrees) == ("tcp", INTERFACE, True), "\n".join(plane.evidence)
-    compared = [float(found) for line in plane.evidence for found in re.findall(r"([+-][\d.]+)%", line)]
+    compared = [float(found) for line in plane.evidence for found in re.findall(r"([+-][\d.]+) %", line)]
     assert compared, plane.evidence
     assert all(abs(percent) <= 1.0 for percent in compared), plane.evidence
 
@@ -110,7 +110,7 @@ def test_one_sided_access_checks_bounds(ends: tuple[Any, Any]) -> None:
     key = other.register(memory)
     with pytest.raises(OutOfBounds, match="101 bytes at offset 0 exceed the 100 bytes"):
         one.put(bytes(101), key, 0, soon())
-    with pytest.raises(OutOfBounds, match="1 bytes at 100"):
+    with pytest.raises(OutOfBounds, match="1 bytes at offset 100"):
         one.get(bytearray(1), key, 100, soon())
     with pytest.raises(OutOfBounds, match="-1"):
         one.get(bytearray(1), key, -1, soon())
