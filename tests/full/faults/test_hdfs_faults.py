@@ -97,7 +97,8 @@ def test_a_datanode_that_dies_is_survived_where_blocks_have_two_replicas(alone: 
     assert "datanode-0 died during the run" in warnings
     assert any(
         re.fullmatch(
-            r"the DataNode at 127\.0\.0\.1:\d+ (refused|closed) the connection: \d+ reads and writes used another DataNode",
+            r"the DataNode at 127\.0\.0\.1:\d+ (refused|closed) the connection: "
+            r"\d+ reads and writes used another DataNode",
             line,
         )
         for line in warnings
