@@ -33,8 +33,9 @@ def note_sizes(path: Path) -> None:
     """Note the sizes of the files of an edited bundle as those at collection."""
     collected = path / files.COLLECTED
     noted = json.loads(collected.read_text())
-    noted["files"] = {name: (path / name).stat().st_size for name in noted["files"] if (path / name).is_file()}
-    collected.write_text(json.dumps(noted))
+    there = [name for name in noted["files"] if (path / name).is_file() and name != files.COLLECTED]
+    noted["files"] = {name: (path / name).stat().st_size for name in there}
+    collected.write_text(json.dumps(noted, indent=1))
 
 
 def recomputed(bundle: Bundle, chosen: Any = None) -> dict[str, Any]:

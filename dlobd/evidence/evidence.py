@@ -222,6 +222,14 @@ class Evidence:
         return self.am_logs.get(self.attempts.am_of(container), spark.AmLog())
 
     @cached_property
+    def _am_calls(self) -> dict[str, list[rpc.Call]]:
+        return {container: rpc.calls(self.container_log(container)) for container in self.attempts.ams}
+
+    def am_calls_of(self, container: str) -> list[rpc.Call]:
+        """Return the calls to HDFS and YARN by the ApplicationMaster of a container's attempt."""
+        return self._am_calls.get(self.attempts.am_of(container), [])
+
+    @cached_property
     def executor_containers(self) -> dict[str, str]:
         """Executor ID -> the directory of its logs and spans; on YARN its container ID."""
         if self.topology.has_yarn:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from dlobd import spans as kinds
-from dlobd.evidence import rpc
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.log4j import RESOLUTION_NS
 from dlobd.evidence.spark import Asking
@@ -132,7 +131,9 @@ def _add_jvm(lane: LaneBuilder, evidence: Evidence, container: str, registered_n
     jvm.add_boot(lane, life, evidence.log4j(container), first, "AM JVM log", "AM log")
     jvm.add_phases(lane, lines, jvm.APPLICATION_MASTER, "AM log", registered_ns)
     if registered_ns:
-        main = [call for call in rpc.calls(lines) if call.thread == "main" and call.start_ns < registered_ns]
+        main = [
+            call for call in evidence.am_calls_of(container) if call.thread == "main" and call.start_ns < registered_ns
+        ]
         place_calls(lane, main, "AM log", [(registered_ns, sys.maxsize)])
     jvm.add_pauses(lane, life, life.start_ns if life else None, registered_ns, "AM JVM log")
 

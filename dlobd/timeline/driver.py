@@ -6,7 +6,7 @@ lane of its own that waits for the application, and the driver runs in the Appli
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from dlobd import spans as kinds
 from dlobd.evidence import rpc
@@ -199,9 +199,7 @@ def _add_jobs(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess, he
     free: list[Job] = []
     for wait in waits:
         _add_end_of_feed(lane, evidence, wait, held_ns(wait))
-        if wait.layer == SPARK and not any(
-            wait.start_ns <= job.start_ns < wait.end_ns for job in evidence.driver.log.jobs
-        ):
+        if wait.layer == SPARK and not _jobs_inside(evidence.driver.log.jobs, wait):
             _add_unlogged_job(lane, evidence, wait)
     for job in evidence.driver.log.jobs:
         around = next((w for w in waits if w.start_ns <= job.start_ns < w.end_ns), None)
@@ -211,16 +209,23 @@ def _add_jobs(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess, he
         lane.log(kinds.SUBMIT_JOB, around.start_ns, job.start_ns, f"{OWN_MARK}, {DRIVER_LOG}", detail=job.name)
     if evidence.topology.user_script:
         # this lane does not wait for jobs of other threads
-        within = [([job for job in free if c.start_ns <= job.start_ns < c.end_ns], c.end_ns) for c in calls]
+        within = [(_jobs_inside(free, call), call.end_ns) for call in calls]
     else:
         within = [([job], evidence.window["exit_ns"]) for job in free]
     for jobs, end_ns in within:
         _add_waited(lane, evidence, jobs, end_ns)
 
 
+def _jobs_inside(jobs: Iterable[Job], span: RecordedSpan) -> list[Job]:
+    """Return the jobs that were submitted inside a span."""
+    return [job for job in jobs if span.start_ns <= job.start_ns < span.end_ns]
+
+
 def _add_unlogged_job(lane: LaneBuilder, evidence: Evidence, wait: RecordedSpan) -> None:
-    """Add the submission of a job that the driver's log lacks: it ends at the first task in the log of an executor."""
-    got = [at_ns for log in evidence.executors.values() for at_ns in log.got.values()]
+    """Add the submission of a job that the driver's log lacks. It ends at the first task of an executor's log that the
+    driver's log lacks."""
+    logged = {task.id for job in evidence.driver.log.jobs for task in job.tasks}
+    got = [at_ns for log in evidence.executors.values() for tid, at_ns in log.got.items() if tid not in logged]
     first_ns = min((at_ns for at_ns in got if wait.start_ns <= at_ns < wait.end_ns), default=None)
     lane.log(kinds.SUBMIT_JOB, wait.start_ns, first_ns, f"{OWN_MARK}, {EXECUTOR_LOG}", detail=wait.name)
 
@@ -229,8 +234,7 @@ def last_task(evidence: Evidence, wait: RecordedSpan) -> tuple[Job, Task] | None
     """Return the last completed task of the jobs that were submitted inside a wait; None without one."""
     ended = [
         (task.end_ns, task.id, job, task)
-        for job in evidence.driver.log.jobs
-        if wait.start_ns <= job.start_ns < wait.end_ns
+        for job in _jobs_inside(evidence.driver.log.jobs, wait)
         for task in job.tasks
         if task.end_ns is not None and task.end_ns <= wait.end_ns
     ]

@@ -90,8 +90,7 @@ def _add_yarn_start(lane: LaneBuilder, evidence: Evidence, executor: Executor) -
     if before and not evidence.topology.driver_in_container:  # an executor of a later application attempt
         lost_am_ns = lost_ns(evidence, before[-1])
         lane.log(kinds.WAIT_FOR_NEXT_AM, lost_am_ns, accepted_ns, RM_LOG, waits_for=(APPLICATION_LANE,))
-    lines = evidence.container_log(evidence.attempts.am_of(container))
-    calls = rpc.calls(lines)
+    calls = evidence.am_calls_of(container)
     if accepted_ns is not None:
         # the ResourceManager may log the new state after it answered
         answers = [call.end_ns for call in calls if call.method == "registerApplicationMaster"]
@@ -102,7 +101,7 @@ def _add_yarn_start(lane: LaneBuilder, evidence: Evidence, executor: Executor) -
         lost = [at_ns for at_ns in evidence.driver.log.gone.values() if requested is not None and at_ns < requested]
         lane.log(kinds.NOTICE_LOST_EXECUTOR, max(lost, default=None), requested, f"{DRIVER_LOG}, {AM_LOG}")
     if accepted_ns is not None and requested is not None and not evidence.topology.driver_in_container:
-        jvm.add_phases(lane, lines, jvm.REQUEST, AM_LOG, requested)
+        jvm.add_phases(lane, evidence.container_log(evidence.attempts.am_of(container)), jvm.REQUEST, AM_LOG, requested)
         main = [c for c in calls if c.thread == "main" and accepted_ns < c.start_ns < requested]
         place_calls(lane, main, AM_LOG)
     begun = (life.start_ns if life else first.at_ns if first else None, EXECUTOR_LOG)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from dlobd import spans
-from dlobd.evidence import log4j, rpc
+from dlobd.evidence import log4j
 from dlobd.evidence.alignment import error_of
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected.kinds import DRIVER_SPANS
@@ -84,7 +84,7 @@ def _submission(evidence: Evidence) -> Iterator[Message]:
     yield "acceptance", app.get("SUBMITTED"), app.get("ACCEPTED")
     yield "allocation of the ApplicationMaster", app.get("ACCEPTED"), app.get("ATTEMPT_ALLOCATED")
     yield "registration of the ApplicationMaster", _at(am.registering), attempt.get("RUNNING")
-    made = rpc.calls(evidence.container_log(evidence.attempts.am)) if evidence.attempts.am else []
+    made = evidence.am_calls_of(evidence.attempts.am)
     # only the first call: the ApplicationMaster registers again with a restarted ResourceManager
     registers = (call.start_ns for call in made if call.method == "registerApplicationMaster")
     yield "registration call of the ApplicationMaster", next(registers, None), attempt.get("RUNNING")

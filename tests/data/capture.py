@@ -1,6 +1,6 @@
 """Reduce the bundle of a run to the evidence that dlobd reads, without the paths and names of the machine that made it.
 
-    python tests/data/capture.py BUNDLE TARGET [LEFT_OUT...]
+    python -m tests.data.capture BUNDLE TARGET [LEFT_OUT...]
 
 Log lines stay unchanged. Lines of loggers that dlobd does not read, such as the web server's, are left out, and so are
 lines that are no log events. Files named in LEFT_OUT are left out, too. TARGET is a bundle with its own hashes.
@@ -22,8 +22,7 @@ from dlobd.bundle.store import Bundle
 from dlobd.evidence import log4j
 from dlobd.experiment import own_job
 from dlobd.recompute import computed
-
-COLLECTED = "evidence/collected.json"
+from tests.captured import note_sizes
 
 KEEP = (
     "evidence/window.json",
@@ -81,22 +80,13 @@ def main(source: Path, target: Path, left_out: Sequence[str]) -> None:
                 continue
             lines = path.read_text(errors="replace").splitlines(keepends=True)
             _write(target / name, names.hide("".join(_reduced(line) for line in lines if _is_read(name, line))))
-    _write_sizes(target)
+    note_sizes(target)
     run = json.loads(names.hide(json.dumps(Bundle(source).read_json())))
     bundle = Bundle(target)
     # computed from the reduced evidence
     run |= computed.computed(bundle, own_job.from_dict(run["configuration"])).to_json()
     bundle.write(run)
     bundle.seal()
-
-
-def _write_sizes(target: Path) -> None:
-    """Replace the sizes at collection by the sizes of the reduced files."""
-    path = target / COLLECTED
-    collected = json.loads(path.read_text())
-    reduced = [name for name in collected["files"] if (target / name).exists() and name != COLLECTED]
-    sizes = {name: (target / name).stat().st_size for name in reduced}
-    _write(path, json.dumps(collected | {"files": sizes}, indent=1))
 
 
 def _is_read(name: str, line: str) -> bool:
