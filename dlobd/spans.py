@@ -465,42 +465,43 @@ SPANS: dict[tuple[str, str], SpanKind] = {
 class InstantKind(_Row):
     """Kind of instant that a process records, or of event in the anatomy of a run."""
 
-    def __init__(self, name: str, unlocks: str = "") -> None:
+    def __init__(self, name: str, unlocks: str = "", attributes: str = "") -> None:
         self.unlocks = unlocks  # the next step, which this event makes possible
+        self.attributes = frozenset(attributes.split())  # a recorded line without one of them is damaged
 
 
 # ---- recorded instants
 
 SPARK_CONTEXT_START = InstantKind("SparkContext start", "the application can be submitted to YARN")
-SPARK_CONTEXT_READY = InstantKind("SparkContext ready")
+SPARK_CONTEXT_READY = InstantKind("SparkContext ready", attributes="application_id")
 SPARK_CONTEXT_STOPPED = InstantKind("SparkContext stopped", "the driver can exit")
 LAUNCHER_SHUT_DOWN = InstantKind("launcher shut down", "the application can be ended")
-JOB_FAILED = InstantKind("job failed")  # `cause`
+JOB_FAILED = InstantKind("job failed", attributes="cause")
 JOB_FAILED_LINE = f"dlobd: {JOB_FAILED}: "
 """Prefix of the output line with the cause of a failure, for jobs that record no spans."""
-TRAINING_FAILED = InstantKind("training failed")  # `cause`, which the launcher chose among the causes of all ranks
-PACKAGE_IMPORTED = InstantKind("package imported")  # `package`, importer `by`, `ns`, `own_ns` without nested imports
+TRAINING_FAILED = InstantKind("training failed", attributes="cause")  # the launcher's choice among all causes
+PACKAGE_IMPORTED = InstantKind("package imported", attributes="package by ns own_ns")  # own: without nested imports
 PYTHON_DAEMON_UP = InstantKind("python daemon up")
-WORKER_FORKED = InstantKind("worker forked")  # `pid`; recorded by its daemon
-LOG_LEVEL = InstantKind("log level")  # `level` of the driver's log, set by the user's own script
-FEED_PIPE = InstantKind("feed pipe")  # `capacity_bytes`
-FEED_EXHAUSTED = InstantKind("feed exhausted")  # `blocks` or `items`, `join_poll_ns`
-RANK_EXITED = InstantKind("rank exited")  # `rank`; recorded by its parent
-RANK_DONE = InstantKind("rank is done")  # `rank`; recorded by the driver
-RANK_FAILED = InstantKind("rank failed")  # `cause`
+WORKER_FORKED = InstantKind("worker forked", attributes="pid")  # recorded by its daemon
+LOG_LEVEL = InstantKind("log level", attributes="level")  # of the driver's log, set by the user's own script
+FEED_PIPE = InstantKind("feed pipe", attributes="capacity_bytes")
+FEED_EXHAUSTED = InstantKind("feed exhausted", attributes="join_poll_ns")  # and `blocks` or `items`
+RANK_EXITED = InstantKind("rank exited", attributes="rank")  # recorded by its parent
+RANK_DONE = InstantKind("rank is done", attributes="rank")  # recorded by the driver
+RANK_FAILED = InstantKind("rank failed", attributes="cause")
 DIVERGED = InstantKind("training diverged")  # the loss is infinite or NaN
-TRAINER_DIED = InstantKind("trainer died")  # `cause`; recorded by its parent
+TRAINER_DIED = InstantKind("trainer died", attributes="cause pid code")  # recorded by its parent
 TRANSPORT = InstantKind("transport")  # transport of the exchange, reported by library and kernel
 TENSORFLOW_IMPORTED = InstantKind("TensorFlow imported", "ranks can join")
 RANKS_JOINED = InstantKind("TensorFlow rendezvous done", "the model can be built and the input opened")
 FIRST_BATCH = InstantKind("first batch", "the first step can run")
 FIRST_STEP_DONE = InstantKind("first step done", "later steps run without tracing and compilation")
-EPOCH_DONE = InstantKind("epoch done")  # `epoch`, from 1, and mean `loss` of its steps; recorded by each rank
-EPOCH_EVALUATED = InstantKind("epoch evaluated")  # `epoch`, `samples`, `right`; recorded by the chief
+EPOCH_DONE = InstantKind("epoch done", attributes="epoch loss")  # recorded by each rank; the steps' mean loss
+EPOCH_EVALUATED = InstantKind("epoch evaluated", attributes="epoch samples right")  # recorded by the chief
 LAST_STEP_DONE = InstantKind("last step done", "the model can be saved")
 SAVED = InstantKind("saved", "the model can be evaluated")
 EVALUATED = InstantKind("evaluated", "ranks can end")
-DATANODE_GIVEN_UP = InstantKind("DataNode given up")
+DATANODE_GIVEN_UP = InstantKind("DataNode given up", attributes="address how")
 
 # ---- events of start-up and teardown that logs show
 

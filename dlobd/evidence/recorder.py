@@ -190,7 +190,10 @@ def _add(process: RecordedProcess, line: JsonMap, open_spans: dict[int, Recorded
     elif kind == "i":
         last_ns = line["t"]
         attrs = line.get("a", {})
-        if line["n"] == kinds.TRANSPORT and reading.mismatch(attrs, TransportEvidence):
+        known = kinds.INSTANTS.get(line["n"])
+        if known and not known.attributes <= attrs.keys():
+            return False
+        if known is kinds.TRANSPORT and reading.mismatch(attrs, TransportEvidence):
             return False
         process.instants.append(Instant(line["n"], last_ns, attrs))
     elif kind == "u":
@@ -233,11 +236,13 @@ _PROCESS = Members(
     {"schema": int, "parent": int | None},
 )
 _WAIT: dict[str, object] = {"waits_for": list[str], "cause": str, "rendezvous": str, "call": int}
-_WAIT |= {"released_ns": int | None, "cause_period_ns": int | None}
+_WAIT |= {"released_ns": int | None, "cause_period_ns": int}
 _ATTRS = Members(
     optional={
-        **dict.fromkeys(["address", "by", "cause", "how", "master", "package", "path", "purpose", "role"], str),
-        **_ints("blocks bytes call capacity_bytes epoch index items join_poll_ns nodes ns own_ns pid rank right"),
+        **dict.fromkeys(
+            ["address", "by", "cause", "how", "level", "master", "package", "path", "purpose", "role"], str
+        ),
+        **_ints("blocks bytes call capacity_bytes code epoch index items join_poll_ns nodes ns own_ns pid rank right"),
         **_ints("samples slots"),
         "loss": float,
         "task_attempt": int | None,

@@ -254,7 +254,7 @@ def _add_joins(lane: LaneBuilder, process: RecordedProcess, ranks: Sequence[Rank
     for feed in process.named(kinds.FEED_TASK):
         ends = [instant for instant in exhausted if feed.start_ns <= instant.at_ns <= feed.end_ns]
         if ends:
-            period_ns = ends[-1].attrs.get("join_poll_ns", kinds.FEED_JOIN_POLL.period_ns)
+            period_ns = ends[-1].attrs["join_poll_ns"]
             more: Details = {"truncated": feed.truncated}
             if period_ns:
                 more |= kinds.FEED_JOIN_POLL.fields(period_ns)

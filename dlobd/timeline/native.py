@@ -33,7 +33,7 @@ def assemble(evidence: Evidence) -> Trace:
     client.add(kinds.WAIT_FOR_PARENT, window["started_ns"], window["exit_ns"], CLIENT, waits_for=(PARENT,))
     spans = [*client.spans, *_parent(evidence, host, ranks)]
     exits = [instant for instant in parent.instants if instant.name == kinds.RANK_EXITED] if parent else []
-    exit_ns = {instant.attrs.get("rank"): instant.at_ns for instant in reversed(exits)}
+    exit_ns = {instant.attrs["rank"]: instant.at_ns for instant in reversed(exits)}
     for rank in ranks:
         spans += rank_lane.build(rank, PARENT, window["started_ns"], False, exit_ns.get(rank.process.rank), _resolve)
     spans += rank_lane.servers(evidence)

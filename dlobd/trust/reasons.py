@@ -96,7 +96,7 @@ def _message(evidence: Evidence) -> str:
         return f"{_WEB_UI_RACE_TEXT} ({race[1]}); remove spark.ui.enabled=true"
     # a rank records its failure even if it cannot write to HDFS
     instants = (i for process in evidence.processes for i in process.instants if i.name == kinds.RANK_FAILED)
-    if failures := [(instant.at_ns, str(instant.attrs.get("cause"))) for instant in instants]:
+    if failures := [(instant.at_ns, str(instant.attrs["cause"])) for instant in instants]:
         return min(failures)[1]
     errors = [*evidence.rm_app.get("diagnostics", "").splitlines(), *evidence.driver.log.errors]
     if reported := message or next((line for line in errors if line.strip()), None):
@@ -185,9 +185,8 @@ def _trainer_deaths(evidence: Evidence) -> Iterator[tuple[int, str]]:
     """Yield the time and cause of the death of each trainer that a signal killed, as its parent recorded them."""
     ranks = {process.process.pid: process.process for process in evidence.processes}
     for instant in (instant for process in evidence.processes for instant in process.instants):
-        code = instant.attrs.get("code", 0)
         # the NodeManager itself sends SIGTERM at the end of an application
-        if instant.name == kinds.TRAINER_DIED and code < 0 and code != -signal.SIGTERM:
+        if instant.name == kinds.TRAINER_DIED and (code := instant.attrs["code"]) < 0 and code != -signal.SIGTERM:
             rank = ranks.get(instant.attrs["pid"])
             cause = str(instant.attrs["cause"])
             yield instant.at_ns, f"{rank.role} {rank.index}: {cause}" if rank else cause
@@ -235,4 +234,4 @@ def _driver_message(evidence: Evidence) -> str | None:
 
 def _driver_causes(evidence: Evidence, kind: kinds.InstantKind) -> list[str]:
     driver = evidence.driver_process
-    return [str(instant.attrs.get("cause")) for instant in driver.instants if instant.name == kind] if driver else []
+    return [str(instant.attrs["cause"]) for instant in driver.instants if instant.name == kind] if driver else []

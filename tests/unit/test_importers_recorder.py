@@ -7,6 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from dlobd import spans as kinds
 from dlobd.evidence import recorder
 from dlobd.timeline.builder import LaneBuilder
 from dlobd.tracing.clock_offset import Exchange
@@ -72,6 +75,19 @@ def test_unreadable_lines_and_unknown_kinds_harm_only_themselves(tmp_path: Path)
     process = recorder.read(written(tmp_path, PROCESS, OUTER_END))
     assert process.spans == []
     assert process.last_ns == 150
+
+
+@pytest.mark.parametrize(
+    ("kind", "attribute"), [(kind, name) for kind in kinds.INSTANTS.values() for name in sorted(kind.attributes)]
+)
+def test_an_instant_without_an_attribute_of_its_kind_is_damaged(kind: str, attribute: str, tmp_path: Path) -> None:
+    texts = {"package", "by", "cause", "level", "how", "address", "application_id"}
+    attributes = {name: "x" if name in texts else 1 for name in kinds.INSTANTS[kind].attributes}
+    whole = {"k": "i", "n": kind, "t": 140, "a": attributes}
+    missing = whole | {"a": {name: value for name, value in attributes.items() if name != attribute}}
+    process = recorder.read(written(tmp_path, PROCESS, whole, missing))
+    assert [instant.attrs for instant in process.instants] == [attributes]
+    assert process.bad_lines == 1
 
 
 def test_a_span_in_one_line(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_a_wait_an_instant_and_a_late_attribute_come_back(tmp_path: Path) -> Non
     wait = {"waits_for": ["@trainers"], "cause": "poll", "cause_period_ns": 5}
     with suppress(ZeroDivisionError), own.span(kinds.PUT, wait, block=1) as span:
         span.note(bytes=7)
-        own.instant(kinds.FEED_EXHAUSTED, blocks=2)
+        own.instant(kinds.FEED_EXHAUSTED, blocks=2, join_poll_ns=0)
         raise ZeroDivisionError
     own.close()
     process = only(tmp_path)
@@ -99,7 +99,7 @@ def test_a_wait_an_instant_and_a_late_attribute_come_back(tmp_path: Path) -> Non
     assert found.wait == wait
     assert found.attrs == {"block": 1, "bytes": 7, "error": "ZeroDivisionError"}
     instant = process.instant("feed exhausted")
-    assert instant.attrs == {"blocks": 2}
+    assert instant.attrs == {"blocks": 2, "join_poll_ns": 0}
     assert found.start_ns <= instant.at_ns <= found.end_ns
     assert (process.process.role, process.process.index, process.process.pid) == ("worker", 3, os.getpid())
     assert len(process.anchors) == 2

@@ -87,8 +87,7 @@ def _silenced(evidence: Evidence, name: str) -> Iterator[MissingEvidence]:
     """Yield the driver's log if the user's script lowered its level."""
     driver = evidence.driver_process
     for instant in driver.instants if driver else ():
-        level = str(instant.attrs.get("level", "")).upper()
-        if instant.name == LOG_LEVEL and level not in FULL_LEVELS:
+        if instant.name == LOG_LEVEL and (level := instant.attrs["level"].upper()) not in FULL_LEVELS:
             how = f"has only lines of level {level} after the script's call of setLogLevel"
             yield MissingEvidence(kinds.DRIVER_LOG, name, how, ALL_LANES, instant.at_ns)
 
