@@ -12,6 +12,7 @@ output, the time of writing and the lines that a disk refused, in `cost` lines: 
 
 from __future__ import annotations
 
+import _thread
 import itertools
 import json
 import os
@@ -359,7 +360,8 @@ class Recorder:
         with self._lock:
             if self._thread_due:
                 self._thread_due = False
-                threading.Thread(target=self._flush_often, name="dlobd-trace", daemon=True).start()
+                # unknown to `threading`: a script may join or count the threads that `threading` lists
+                _thread.start_new_thread(self._flush_often, ())
 
     def _flush_often(self) -> None:
         anchor_due = self._now() + int(ANCHOR_S * 1e9)
