@@ -15,8 +15,9 @@ from dlobd.evidence.alignment import error_of, widened_event, widened_span
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected.search import missing, not_measured, unknown
 from dlobd.evidence.log4j import RESOLUTION_NS, LogLine
-from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
+from dlobd.evidence.recorder import TRAINING, RecordedProcess, RecordedSpan
 from dlobd.evidence.spark import Job, Task
+from dlobd.evidence.topology import DRIVER_LANE
 from dlobd.schema import MAIN_LANE, NOT_PART, Clip, NotMeasured, Process, Span, Trace
 from dlobd.spans import Details
 from dlobd.timeline import anatomy, hdfs_use, native
@@ -27,7 +28,7 @@ from dlobd.timeline import rank as rank_lane
 from dlobd.timeline.builder import LaneBuilder
 from dlobd.timeline.driver import last_notice_ns, last_task
 from dlobd.timeline.executor import lane_of
-from dlobd.timeline.ranks import TRAINING, Rank, last_executor
+from dlobd.timeline.ranks import Rank, last_executor
 from dlobd.timeline.ranks import ranks as ranks_of
 
 FEEDS = (kinds.FEED_JOB, kinds.TFCLUSTER_TRAIN)
@@ -72,6 +73,7 @@ def assemble(evidence: Evidence) -> Trace:
             spans += rank_lane.build(rank, own, before_ns, inside, waits.exit_of(rank), waits.resolve, puts)
             start_ns = rank.end_ns
     spans += rank_lane.servers(evidence)
+    spans += _children(evidence)
     spans += hdfs_use.close_retries(evidence, spans)
     startup, teardown = anatomy.events(evidence, ranks)
     if evidence.topology.by_hand:
@@ -116,6 +118,17 @@ def _client(evidence: Evidence, host: str) -> list[Span]:
     lane.add(kinds.START_SPARK_SUBMIT, window["exec_ns"], started_ns, source)
     lane.add(kinds.WAIT_FOR_SPARK_SUBMIT, started_ns, window["exit_ns"], source, waits_for=(waits_for,))
     return lane.spans
+
+
+def _children(evidence: Evidence) -> Iterator[Span]:
+    """Yield the spans of processes that user code forked, in lanes that no other lane waits for: the time of the code
+    that forked them is in its own lane."""
+    for process in evidence.children:
+        executor = evidence.executor_of.get(process.path.parent.name)
+        lane = f"{lane_of(executor) if executor else DRIVER_LANE}/child-{process.process.pid}"
+        builder = LaneBuilder(lane, process.process)
+        builder.add_recorded(process, process.spans, lambda span, wait: {})
+        yield from builder.spans
 
 
 def _tasks(evidence: Evidence, executor: str) -> list[tuple[Job, Task]]:

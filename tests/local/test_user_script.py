@@ -96,3 +96,25 @@ def test_what_spark_says_of_a_task_is_the_cause(tmp_path: Path) -> None:
     )
     _, process = started(tmp_path, f"raise RuntimeError('{spark}')")
     assert process.instant("job failed").attrs["cause"] == "KeyError: 7"
+
+
+def test_processes_of_the_script_are_its_children(tmp_path: Path) -> None:
+    """A pool in a process of its own, as libraries have: the driver is one process, and the rest are its children."""
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    script = folder / "script.py"
+    script.write_text(
+        "import multiprocessing\nfrom multiprocessing.pool import Pool\n"
+        "def prepare(n):\n    import json.tool, pandas\n    return n\n"
+        "def step(results):\n    with Pool(2) as pool:\n        results.put(pool.map(prepare, range(4)))\n"
+        "if __name__ == '__main__':\n    results = multiprocessing.Queue()\n"
+        "    process = multiprocessing.Process(target=step, args=(results,))\n"
+        "    process.start()\n    assert results.get() == [0, 1, 2, 3]\n    process.join()\n"
+    )
+    command = [sys.executable, str(ENTRY), "tfos", str(tmp_path / "spans"), str(script)]
+    subprocess.run(command, check=True, timeout=110)
+    driver, *children = recorder.read_all(tmp_path / "spans")
+    assert driver.process.role == "driver"
+    assert {child.process.role for child in children} == {"child"}
+    assert driver.process.pid not in {child.parent for child in children}  # the process between them recorded nothing
+    assert not any(i.attrs.get("package") == "pandas" for i in driver.instants)

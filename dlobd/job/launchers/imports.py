@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.machinery import ModuleSpec
 from threading import local
-from types import FunctionType, ModuleType
+from types import ModuleType
 from typing import Any
 
 from dlobd import spans as kinds
@@ -30,7 +30,7 @@ LAUNCHERS = {"tensorflowonspark": kinds.IMPORT_TENSORFLOWONSPARK}
 _IMPORTLIB = "<frozen importlib._bootstrap>"
 
 
-def _as_importlib(function: FunctionType) -> Any:
+def _as_importlib(function: Any) -> Any:
     """Return a function whose frames have importlib's file name: Python removes them from tracebacks of imports, and
     `warnings` does not count them in a `stacklevel`."""
     function.__code__ = function.__code__.replace(co_filename=_IMPORTLIB)
