@@ -105,7 +105,7 @@ def test_processes_of_the_script_are_its_children(tmp_path: Path) -> None:
     script = folder / "script.py"
     script.write_text(
         "import multiprocessing\nfrom multiprocessing.pool import Pool\n"
-        "def prepare(n):\n    import json.tool, pandas\n    return n\n"
+        "def prepare(n):\n    import time, pandas\n    time.sleep(1.2)\n    return n\n"
         "def step(results):\n    with Pool(2) as pool:\n        results.put(pool.map(prepare, range(4)))\n"
         "if __name__ == '__main__':\n    results = multiprocessing.Queue()\n"
         "    process = multiprocessing.Process(target=step, args=(results,))\n"

@@ -1,0 +1,35 @@
+"""Pools beside Spark: on the driver inside a process of its own, and inside each task."""
+
+import multiprocessing
+import time
+from multiprocessing.pool import Pool
+
+from pyspark.sql import SparkSession
+
+
+def prepare(seed):
+    import pandas as pd
+
+    time.sleep(1.5)  # a killed process has written what is older than a second
+    return float(pd.Series(range(1000)).sum()) + seed
+
+
+def prepare_all(results):
+    with Pool(2) as pool:
+        results.put(pool.map(prepare, range(4)))
+
+
+def in_task(seeds):
+    with Pool(2) as pool:
+        yield from pool.map(prepare, seeds)
+
+
+if __name__ == "__main__":
+    results = multiprocessing.Queue()
+    process = multiprocessing.Process(target=prepare_all, args=(results,))
+    process.start()
+    parts = results.get()
+    process.join()
+    spark = SparkSession.builder.appName("forks").getOrCreate()
+    assert spark.sparkContext.parallelize(range(4), 2).mapPartitions(in_task).sum() == sum(parts) == 4 * 499500 + 6
+    spark.stop()
