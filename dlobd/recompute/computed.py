@@ -113,7 +113,11 @@ def computed(bundle: Bundle, experiment: Runnable, forgives: bool = False) -> Co
             *environment_cache.warnings(environment),
         ),
     )
-    unknown: tuple[Status, str | None] = ("invalid", "the reason of the job's end could not be read")
+    ended_badly = evidence.window["exit_code"] or evidence.window["ended_by"]
+    unknown: tuple[Status, str | None] = (
+        "failed" if ended_badly else "invalid",
+        "the logs of the job could not be read",
+    )
     status, reason = parts.get("status", lambda: _status(experiment, evidence, found, parts.omitted), unknown)
     lacking = (f"omitted: {one.part}: {one.reason}" for one in parts.omitted)
     said = (*members.warnings, *lacking)

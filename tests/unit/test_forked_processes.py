@@ -13,9 +13,11 @@ import pytest
 from dlobd import spans as kinds
 from dlobd.bundle.store import Bundle
 from dlobd.evidence.evidence import Evidence
+from dlobd.evidence.recorder import RecordedSpan
 from dlobd.experiment.own_job import from_dict
 from dlobd.recompute import computed as record
-from dlobd.timeline.assemble import assemble
+from dlobd.timeline.assemble import _Waits, assemble
+from dlobd.timeline.ranks import ranks
 from dlobd.tracing import CHILD, Cost
 from tests.captured import Captured, copy_of, note_sizes
 
@@ -132,3 +134,30 @@ def test_nodes_without_an_end(path: Path, role: str, line: dict[str, Any], more:
     assert [
         span.truncated for span in assemble(Evidence(path)).spans if span.lane == lane and span.kind is kinds.USER_MAIN
     ] == [not waits]
+
+
+@pytest.mark.parametrize("role", ["evaluator", "ps"])
+def test_no_sleep_waits_for_a_node_that_is_killed(path: Path, role: str) -> None:
+    """TensorFlowOnSpark's shutdown sleeps on while only such nodes are left: the sleep has its own name."""
+    main = MAIN | {"a": {"role": role, "index": 0}}
+    add(path, CONTAINER, 31000, role, WORKER, main)
+    add(path, CONTAINER, 30000, "chief", WORKER, MAIN | {"k": "s", "d": 5 * 10**6}, COST)
+    evidence = Evidence(path)
+    chief, server = sorted(ranks(evidence), key=lambda rank: rank.role)
+    waits = _Waits(evidence, [chief, server])
+
+    def waited(start_ns: int) -> object:
+        wait = {"waits_for": [kinds.WAIT_TRAINERS], **kinds.TFCLUSTER_SHUTDOWN_POLL.wait(5 * 10**9, "sleep 5 s")}
+        at = (start_ns, start_ns + 10**6, False)
+        return waits.resolve(RecordedSpan(1, 0, kinds.SLEEP.layer, kinds.SLEEP, *at, wait, {}, ""), wait)  # type: ignore[arg-type]
+
+    lanes = [(found["waits_for"], found["cause"]) for at in (chief.start_ns, chief.end_ns) if (found := waited(at))]
+    name = "TensorFlowOnSpark TFCluster.shutdown poll (sleep 5 s)"
+    assert lanes == [(("rank-0",), name), ((), name)]
+
+
+def test_a_parameter_server_of_the_driver_may_be_killed(path: Path) -> None:
+    """TFCluster.run(driver_ps_nodes=True) forks it on the driver, from a thread whose start task never ends."""
+    add(path, "driver", 31000, "ps", DRIVER, MAIN | {"a": {"role": "ps", "index": 0}})
+    found = computed(path)
+    assert (found["status"], missing(found), found["ranks"]) == ("ok", [], [])
