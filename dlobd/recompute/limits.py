@@ -18,8 +18,8 @@ from dlobd.record.run import Omitted
 CPU_S = 300.0
 """Limit of CPU time per part. It does not depend on the load of the machine."""
 
-MEMORY_SHARE = 0.75
-"""Limit of additional memory, as a fraction of the memory that is available when a part begins."""
+MEMORY_SHARE, LEAST_BYTES = 0.75, 2 << 30
+"""Limit of additional memory: a fraction of the memory that is available when a part begins, or 2 GiB if it is less."""
 
 _AGAIN_S = 1.0  # Python ignores an exception inside a finaliser: the signal comes again
 
@@ -38,7 +38,7 @@ class _TimeIsOver(BaseException):
 def limited_memory(granted_bytes: int | None = None) -> Iterator[None]:
     """Raise LimitExceeded if the block needs more additional memory, by default MEMORY_SHARE of the available memory. A
     process that the block starts inherits the limit, which no JVM survives."""
-    granted = int(_available_bytes() * MEMORY_SHARE) if granted_bytes is None else granted_bytes
+    granted = max(int(_available_bytes() * MEMORY_SHARE), LEAST_BYTES) if granted_bytes is None else granted_bytes
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     wanted = [_address_space_bytes() + granted, *(limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY)]
     try:
@@ -91,7 +91,7 @@ def _available_bytes() -> int:
             available = min(available, int((top / limit).read_text()) - int((top / used).read_text()))
         except (OSError, ValueError):
             continue  # another version of cgroups, or no limit
-    return max(available, 0)
+    return available
 
 
 class Parts:
