@@ -61,7 +61,9 @@ def command_of(experiment: Runnable, target: Target | None, bundle: Path) -> Com
     if tracing.switched_off():
         command = replace(command, environment={**command.environment, tracing.SWITCH: "off"})
     if isinstance(experiment, OwnJob):
-        return replace(command, argv=merged(command.argv, experiment.options))
+        # the script's temporary files are where they are without dlobd
+        environment = {name: value for name, value in command.environment.items() if name != "TMPDIR"}
+        return replace(command, argv=merged(command.argv, experiment.options), environment=environment)
     return command
 
 
