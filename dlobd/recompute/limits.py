@@ -113,6 +113,6 @@ class Parts:
             if not self._forgives:
                 raise
             needs = isinstance(error, LimitExceeded)
-            reason = f"it needs {error}" if needs else f"it failed: {type(error).__name__}: {error}"
+            reason = f"it needs {error}" if needs else f"{type(error).__name__}: {error}"
             self.omitted.append(Omitted(part, " ".join(reason.split())))
             return otherwise
