@@ -1,4 +1,4 @@
-"""Pools beside Spark: on the driver inside a process of its own, and inside each task."""
+"""Processes beside Spark: a pool of a process of the driver, and processes of each task."""
 
 import multiprocessing
 import time
@@ -20,8 +20,14 @@ def prepare_all(results):
 
 
 def in_task(seeds):
-    with Pool(2) as pool:
-        yield from pool.map(prepare, seeds)
+    fork = multiprocessing.get_context("fork")
+    results = fork.Queue()
+    children = [fork.Process(target=lambda seed=seed: results.put(prepare(seed))) for seed in seeds]
+    for child in children:
+        child.start()
+    yield from [results.get() for _ in children]
+    for child in children:
+        child.join()
 
 
 if __name__ == "__main__":
