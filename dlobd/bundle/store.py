@@ -12,15 +12,16 @@ so that a bundle can be shared.
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import jsonschema
 
@@ -34,6 +35,9 @@ from dlobd.record.run import Run
 from dlobd.schema import SCHEMA_VERSION
 
 LATEST = "latest"
+
+PIECE_BYTES, MAX_LINE_BYTES = 4 << 20, 64 << 20
+"""Size of the pieces in which a file is copied, and of the longest line that is not cut at a space."""
 
 RUN_ID = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{4}")
 """Format of run IDs, which sort by time: UTC start time and four random digits."""
@@ -108,16 +112,29 @@ class Bundle:
         return run
 
     def add(self, source: Path, name: str) -> Path:
-        """Copy a file into the bundle as `name`, such as `logs/driver.log`, without secrets in its text."""
-        return self.add_bytes(source.read_bytes(), name)
+        """Copy a file into the bundle as `name`, such as `logs/driver.log`, without secrets in its text. The copy needs
+        little memory for a file of any size."""
+        path = self._place(name)
+        part = path.with_name(f".{path.name}.part")  # the source may be the file itself
+        try:
+            with source.open("rb") as file, part.open("wb") as copy:
+                copy.writelines(_redacted(file))
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+        return path
 
     def add_bytes(self, data: bytes, name: str) -> Path:
         """Write `data` into the bundle, without secrets in its text. See `add`."""
+        path = self._place(name)
+        path.write_bytes(b"".join(_redacted(io.BytesIO(data))))
+        return path
+
+    def _place(self, name: str) -> Path:
         path = self.path / name
         if self.path not in path.resolve().parents or Path(name).parts[0] not in PARTS:
             raise ValueError(f"{name!r} does not lie in {', '.join(PARTS)}")
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data if b"\0" in data[:8192] else redact(data))
         return path
 
     def add_json(self, value: object, name: str) -> Path:
@@ -172,6 +189,28 @@ class Bundle:
         """Return the names of all files that `hashes` covers."""
         paths = [self.path / "run.json", *(p for part in PARTS for p in (self.path / part).rglob("*"))]
         return sorted(str(path.relative_to(self.path)) for path in paths if reading.is_file(path))
+
+
+def _redacted(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the pieces of a file, without secrets if it is text. A piece ends between two lines, so that it contains a
+    name and its value."""
+    piece = file.read(PIECE_BYTES)
+    binary, rest = b"\0" in piece[:8192], b""
+    while piece:
+        if binary:
+            yield piece
+        else:
+            piece = rest + piece
+            end = max(piece.rfind(b"\n"), piece.rfind(b"\r")) + 1
+            if not end and len(piece) > MAX_LINE_BYTES:
+                end = piece.rfind(b" ") + 1 or len(piece)
+            line = piece.rfind(b"\n", 0, max(end - 1, 0)) + 1
+            if b"</name>" in piece[line:end]:  # its value may be in the next line
+                end = line
+            yield redact(piece[:end])
+            rest = piece[end:]
+        piece = file.read(PIECE_BYTES)
+    yield redact(rest)
 
 
 def create(out: Path, experiment: str, now: datetime | None = None) -> Bundle:

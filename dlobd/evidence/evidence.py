@@ -112,7 +112,17 @@ class Evidence:
 
     @cached_property
     def processes(self) -> list[RecordedProcess]:
-        """All processes that recorded spans, without processes of lost attempts."""
+        """The processes of the job that recorded spans, without processes of lost attempts."""
+        return [process for process in self.all_processes if not process.is_child]
+
+    @cached_property
+    def children(self) -> list[RecordedProcess]:
+        """The processes that user code forked and that recorded spans, without processes of lost attempts."""
+        return [process for process in self.all_processes if process.is_child]
+
+    @cached_property
+    def all_processes(self) -> list[RecordedProcess]:
+        """`processes` and `children`, in the order in which they opened their files."""
         counting = [process for process in self._recorded if process.path.parent.name not in self.lost_containers]
         return sorted(map(self.alignment.process, counting), key=lambda process: process.opened_ns)
 
@@ -313,7 +323,7 @@ class Evidence:
         return self.alignment.jvm(jvm.read(stderr.with_name("jvm.log")), stderr)
 
     def recorded_in(self, container: str) -> list[RecordedProcess]:
-        """Return the processes that recorded spans in a container."""
+        """Return the processes of the job that recorded spans in a container."""
         return [process for process in self.processes if process.path.parent.name == container]
 
     def _log(self, name: str) -> list[LogLine]:

@@ -16,7 +16,14 @@ from dlobd.network.verdict.evidence import TransportEvidence
 from dlobd.schema import ClockAnchor, Process
 from dlobd.spans import Details, JsonMap, SpanKind, kind_of
 from dlobd.tracing.clock_offset import Exchange
+from dlobd.tracing.recorder import CHILD as CHILD
 from dlobd.tracing.recorder import LOST_LINES, Cost
+
+TRAINING = ("chief", "master", "worker")
+"""Roles of nodes that end by themselves."""
+
+STOPPED = ("ps", "evaluator")
+"""Roles of nodes that serve until TensorFlowOnSpark kills them, so that their last spans have no end."""
 
 MAX_NS = 2**60
 """Largest valid time, 36 years: a monotonic clock counts from the boot of its machine."""
@@ -96,6 +103,11 @@ class RecordedProcess:
     cost: Cost | None = None  # from its last cost line; None without one
     cost_at: int = 0  # valid lines before that line
     parent: int | None = None  # PID of the process that started it
+
+    @property
+    def is_child(self) -> bool:
+        """True for a process that user code forked. It has no part in the breakdown, and may end in any way."""
+        return self.process.role == CHILD
 
     @property
     def rank(self) -> int | None:

@@ -13,7 +13,7 @@ from dlobd.schema import Process
 def imports(evidence: Evidence) -> tuple[Import, ...]:
     """Return one row per process, package and importer, the longest imports of a process first."""
     totals: dict[tuple[Process, str, str], list[int]] = defaultdict(lambda: [0, 0])
-    for recorded in evidence.processes:
+    for recorded in evidence.all_processes:
         for instant in recorded.instants:
             if instant.name == kinds.PACKAGE_IMPORTED:
                 total = totals[recorded.process, instant.attrs["package"], instant.attrs["by"]]

@@ -40,19 +40,20 @@ def overhead(
     if not known:
         return None
     span_ns: int | None = known["span_ns"]
-    costs = [process.cost for process in evidence.processes if process.cost]
+    recorded = evidence.all_processes
+    costs = [process.cost for process in recorded if process.cost]
     on_chain = _on_chain(spans, segments)
     chain_ns = on_chain * span_ns if span_ns is not None else None
     return RecordingCost(
         recording=known["recording"],
         span_cost_ns=span_ns,
-        spans=sum(len(process.spans) for process in evidence.processes),
-        lines=sum(process.lines for process in evidence.processes),
+        spans=sum(len(process.spans) for process in recorded),
+        lines=sum(process.lines for process in recorded),
         lost_lines=lost_lines(evidence),
         left_out=sum(cost.left_out for cost in costs) if costs else None,
         flush_ns=sum(cost.wall_ns for cost in costs) if costs else None,
         flush_cpu_ns=sum(cost.cpu_ns for cost in costs) if costs else None,
-        span_bytes=sum(reading.size(process.path) or 0 for process in evidence.processes),
+        span_bytes=sum(reading.size(process.path) or 0 for process in recorded),
         log_bytes=sum(reading.size(path) or 0 for log in _ADDED_LOGS for path in evidence.path.glob(log)),
         chain_spans=on_chain,
         chain_ns=chain_ns,
@@ -77,7 +78,7 @@ def warnings(cost: RecordingCost | None) -> Iterator[str]:
 
 def lost_lines(evidence: Evidence) -> int:
     """Count the lines of span files that could not be written to disk."""
-    return sum(recorder.lost_lines(evidence.path, evidence.processes).values())
+    return sum(recorder.lost_lines(evidence.path, evidence.all_processes).values())
 
 
 def _on_chain(spans: Iterable[Span], segments: Iterable[Segment]) -> int:

@@ -206,7 +206,7 @@ def with_roles(evidence: Evidence, found: SampledHost) -> Iterator[tuple[Sampled
         role, _, index = name.rpartition("-")  # such as datanode-1
         roles[pid] = (role, int(index)) if role and index.isdecimal() else (name, 0)
     roles[evidence.window["pid"]] = (evidence.topology.launched_role, 0)
-    for recorded in evidence.processes:
+    for recorded in evidence.all_processes:
         if recorded.domain == found.domain:
             roles[recorded.process.pid] = (recorded.process.role, recorded.process.index)
     for process in found.processes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from dlobd import spans as kinds
@@ -11,8 +12,9 @@ from dlobd.attribution.attribute import attribute
 from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
 from dlobd.evidence.evidence import Evidence
+from dlobd.evidence.expected.absence import MissingEvidence
 from dlobd.evidence.expected.search import missing
-from dlobd.evidence.recorder import RecordedProcess, trainers
+from dlobd.evidence.recorder import TRAINING, RecordedProcess, trainers
 from dlobd.fields import decoded
 from dlobd.findings.base import Context
 from dlobd.findings.find import findings
@@ -24,12 +26,12 @@ from dlobd.measures.resource_use import resource_use
 from dlobd.measures.spark_metrics import spark_metrics
 from dlobd.measures.throughput import throughput
 from dlobd.measures.transport import planes
-from dlobd.record.resources import PageCache
-from dlobd.record.run import Check, Computed, Metrics, Noise, RankSteps, Window
-from dlobd.schema import OwnJob, Runnable, Status
+from dlobd.recompute.limits import Parts
+from dlobd.record.resources import PageCache, SparkMetrics
+from dlobd.record.run import Check, Computed, Epoch, Metrics, Noise, Omitted, RankSteps, TimeToAccuracy, Window
+from dlobd.schema import Event, OwnJob, Runnable, Status, Trace
 from dlobd.timeline import hdfs_use
 from dlobd.timeline.assemble import assemble
-from dlobd.timeline.ranks import TRAINING
 from dlobd.timeline.ranks import ranks as ranks_of
 from dlobd.trust import reasons
 from dlobd.trust.base import Facts
@@ -40,26 +42,39 @@ INTERRUPTED = "interrupted by the user or the system while the job was running"
 INTERRUPTED_LATE = "interrupted by the user or the system after the job had ended, before its evidence was complete"
 
 
-def computed(bundle: Bundle, experiment: Runnable) -> Computed:
-    """Compute the members of run.json from a bundle's evidence; equal bundles give equal results. Raises BundleError if
-    the run was never submitted, or if its job description is missing."""
-    evidence = Evidence(bundle.path)
-    trace = assemble(evidence)
-    attribution = attribute(trace)
-    window = (trace.start_ns, trace.end_ns)
-    cost = recording_cost.overhead(evidence, trace.spans, attribution.segments, attribution.wall_ns)
+def computed(bundle: Bundle, experiment: Runnable, forgives: bool = False) -> Computed:
+    """Compute the members of run.json from a bundle's evidence; equal bundles give equal results.
+
+    Args:
+        forgives: omit a part that fails or exceeds its limits (`dlobd.recompute.limits`), instead of raising its error.
+
+    Raises:
+        BundleError: the run was never submitted, or its job description is missing.
+        LimitExceeded: a part exceeded its limits.
+    """
+    evidence, parts = Evidence(bundle.path), Parts(forgives)
+    # without its spans, a run has its wall time only, and no layer has a share of it
+    bare = Trace(evidence.window["exec_ns"], evidence.window["exit_ns"], ())
+    trace = parts.get("trace", lambda: assemble(evidence), bare)
+    attribution = parts.get("attribution", lambda: attribute(trace), attribute(bare))
+    window, segments = (trace.start_ns, trace.end_ns), attribution.segments
+    cost = parts.get(
+        "overhead", lambda: recording_cost.overhead(evidence, trace.spans, segments, attribution.wall_ns), None
+    )
     environment = environment_cache.environment_cache(evidence.document(files.ENVIRONMENT_CACHE))
-    waits = core_waits.core_waits(evidence, attribution.segments, window)
+    waits = parts.get("core_waits", lambda: core_waits.core_waits(evidence, segments, window), None)
     context = Context(evidence, experiment, trace, attribution, waits, environment)
-    transport, absences = planes(experiment, evidence), missing(evidence)
-    found = checks(Facts(evidence, experiment, attribution.clips, attribution.wall_ns, transport, absences))
-    status, reason = _status(experiment, evidence, found)
+    transport = parts.get("transport", lambda: planes(experiment, evidence), None)
+    absences: tuple[MissingEvidence, ...] = parts.get("absences", lambda: missing(evidence), ())
+    facts = Facts(evidence, experiment, attribution.clips, attribution.wall_ns, transport, absences)
+    found: list[Check] = parts.get("checks", lambda: checks(facts), [])
     noise, page_cache = evidence.document(files.NOISE), evidence.document(files.PAGE_CACHE)
-    passes, touched = epochs(evidence), first_touch(evidence)
-    target = 0.0 if isinstance(experiment, OwnJob) else experiment.target_accuracy
-    return Computed(
-        status=status,
-        reason=reason,
+    no_epochs: _Epochs = ((), None, None)
+    passes, touched, reached = parts.get("epochs", lambda: _epochs(evidence, experiment, trace.start_ns), no_epochs)
+    lines: tuple[str, ...] = parts.get("warnings", lambda: tuple(warnings(evidence, absences, trace)), ())
+    members = Computed(
+        status="invalid",
+        reason="",
         window=Window(
             name=evidence.topology.window_name, start_ns=trace.start_ns, end_ns=trace.end_ns, clock=evidence.domain
         ),
@@ -71,44 +86,74 @@ def computed(bundle: Bundle, experiment: Runnable) -> Computed:
         clips=attribution.clips,
         startup=trace.startup,
         teardown=trace.teardown,
-        hdfs=hdfs_use.summary(evidence, trace.spans, trace.intervals),
-        ranks=_ranks(evidence),
-        metrics=_metrics(evidence),
-        throughput=throughput(evidence),
+        hdfs=parts.get("hdfs", lambda: hdfs_use.summary(evidence, trace.spans, trace.intervals), ()),
+        ranks=parts.get("ranks", lambda: _ranks(evidence), ()),
+        metrics=parts.get("metrics", lambda: _metrics(evidence), Metrics()),
+        throughput=parts.get("throughput", lambda: throughput(evidence), None),
         epochs=passes,
         first_touch=touched,
-        time_to_accuracy=time_to_accuracy(target, passes, trace.start_ns, touched, evidence.chief is not None),
+        time_to_accuracy=reached,
         overhead=cost,
-        resources=resource_use(evidence, attribution.segments, window),
+        resources=parts.get("resources", lambda: resource_use(evidence, segments, window), None),
         core_waits=waits,
-        imports=imports(evidence),
-        findings=tuple(findings(context)),
-        spark_metrics=spark_metrics(evidence.event_log.tasks, evidence.event_log.stage_calls),
+        imports=parts.get("imports", lambda: imports(evidence), ()),
+        findings=parts.get("findings", lambda: tuple(findings(context)), ()),
+        spark_metrics=parts.get("spark_metrics", lambda: _spark_metrics(evidence), None),
         transport=None if transport is None else tuple(transport),
-        exchange=exchange_use(evidence),
+        exchange=parts.get("exchange", lambda: exchange_use(evidence), ()),
         checks=tuple(found),
         noise=decoded(Noise, noise) if noise else None,
         page_cache=decoded(PageCache, page_cache) if page_cache else None,
         environment_cache=environment,
         warnings=(
             *evidence.collected["missing"],
-            *warnings(evidence, absences, trace),
+            *lines,
             *recording_cost.warnings(cost),
             *core_waits.warnings(waits, attribution.wall_ns),
             *environment_cache.warnings(environment),
         ),
     )
+    ended_badly = evidence.window["exit_code"] or evidence.window["ended_by"]
+    unknown: tuple[Status, str | None] = (
+        "failed" if ended_badly else "invalid",
+        "the logs of the job could not be read",
+    )
+    status, reason = parts.get("status", lambda: _status(experiment, evidence, found, parts.omitted), unknown)
+    lacking = (f"omitted: {one.part}: {one.reason}" for one in parts.omitted)
+    said = (*members.warnings, *lacking)
+    return replace(members, status=status, reason=reason, warnings=said, omitted=tuple(parts.omitted))
 
 
-def _status(experiment: Runnable, evidence: Evidence, found: Sequence[Check]) -> tuple[Status, str | None]:
+NEEDED = ("trace", "attribution", "absences", "checks")
+"""Parts without which no figure of a run can be trusted."""
+
+
+def _status(
+    experiment: Runnable, evidence: Evidence, found: Sequence[Check], omitted: Sequence[Omitted]
+) -> tuple[Status, str | None]:
     """Return the status of a run, and the reason if it is not ok."""
     if evidence.window["ended_by"] == "interrupt":
         return "interrupted", INTERRUPTED
     if reason := reasons.ended_badly(evidence, experiment):
         diverged = not evidence.window["ended_by"] and reasons.diverged(evidence)
         return "invalid" if diverged else "failed", reason
+    if lacking := next((one for one in omitted if one.part in NEEDED), None):
+        return "invalid", reasons.one_line(f"the {lacking.part} of the job could not be computed: {lacking.reason}")
     failed = next((check for check in found if check.verdict == "fail"), None)
     return ("invalid", reasons.one_line(failed.message)) if failed else ("ok", None)
+
+
+_Epochs = tuple[tuple[Epoch, ...], Event | None, TimeToAccuracy | None]
+
+
+def _epochs(evidence: Evidence, experiment: Runnable, start_ns: int) -> _Epochs:
+    passes, touched = epochs(evidence), first_touch(evidence)
+    target = 0.0 if isinstance(experiment, OwnJob) else experiment.target_accuracy
+    return passes, touched, time_to_accuracy(target, passes, start_ns, touched, evidence.chief is not None)
+
+
+def _spark_metrics(evidence: Evidence) -> SparkMetrics | None:
+    return spark_metrics(evidence.event_log.tasks, evidence.event_log.stage_calls)
 
 
 def _ranks(evidence: Evidence) -> tuple[RankSteps, ...]:
@@ -171,7 +216,7 @@ def _metrics(evidence: Evidence) -> Metrics:
         training_ns=training_ns,
         loop_ns=max((ns for result in results.values() if (ns := result.get("loop_ns")) is not None), default=None),
         driver_gc_ns=evidence.driver.life.gc_pause_ns if evidence.driver.life else None,
-        spans=sum(len(process.spans) for process in evidence.processes),
+        spans=sum(len(process.spans) for process in evidence.all_processes),
         staged_bytes=collected.get("staged_bytes"),
         daemons_bytes=collected.get("daemons_bytes"),
         executor_peak_bytes=collected.get("executor_peak_bytes"),

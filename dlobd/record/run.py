@@ -424,6 +424,14 @@ class Finding:
 
 
 @described()
+class Omitted:
+    """A part of the record that could not be computed."""
+
+    part: str = member("Member of run.json, or `trace` or `attribution`, without which the run is invalid.")
+    reason: str = member("The failure, or the exceeded limit of CPU time or memory.")
+
+
+@described()
 class Noise:
     """Noise of a machine. Times are in nanoseconds; None if the kernel does not report a figure."""
 
@@ -546,6 +554,9 @@ class Computed:
         "Files of the job's environment in the page cache at the start of the run. null: not read.", default=None
     )
     warnings: tuple[str, ...] = member("Warnings for readers of the report, one line each.", default=())
+    omitted: tuple[Omitted, ...] = member(
+        "Parts that failed, or exceeded a limit of the work after a job; usually empty.", default=()
+    )
 
     def to_json(self) -> dict[str, object]:
         """Convert the members to a dict of JSON values."""

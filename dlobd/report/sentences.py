@@ -49,7 +49,9 @@ def total(found: Summary) -> str:
 
 
 def no_finding(run: Run) -> str:
-    """Format the statement that no finding is above noise."""
+    """Format the statement that no finding is above noise, or that the findings are unknown."""
+    if any(one.part in ("trace", "attribution", "findings") for one in run.omitted):
+        return "The findings are unknown: see the warnings."
     words = f"No setting is expected to save more than run-to-run noise: {noise(run)}."
     return f"{words} Largest candidates:" if run.findings else words
 

@@ -35,6 +35,7 @@ from dlobd.job.datasets.base import dataset_of
 from dlobd.job.description import Job
 from dlobd.paths import native_dir, plain
 from dlobd.recompute import computed as record
+from dlobd.recompute.limits import LimitExceeded, limited_time
 from dlobd.run import (
     generation,
     machine_noise,
@@ -48,14 +49,18 @@ from dlobd.run import (
 )
 from dlobd.run import run_record as run_records
 from dlobd.run.observer import Report, RunObserver, prefixed
-from dlobd.run.place.base import Lent, Place, PlaceKind, kind_of
+from dlobd.run.place.base import Lent, Metrics, Place, PlaceKind, kind_of
 from dlobd.run.preflight import capacity
 from dlobd.run.progress import Narrator
 from dlobd.run.run_record import RunInProgress
 from dlobd.run.submit_command import command_of, job_of, shell_line
+from dlobd.run.submitted_process import Window
 from dlobd.schema import Experiment, OwnJob, Runnable
 from dlobd.tracing import span_cost
 from dlobd.trust import reasons
+
+_COLLECT_CPU_S = 1800.0
+"""Limit of CPU time for the collection; requests have their own timeouts. Its memory does not depend on file sizes."""
 
 _SAMPLER_MARGIN_S = 300.0
 """Time beyond the job's own timeout after which the sampler ends by itself. dlobd stops the sampler long before."""
@@ -234,7 +239,7 @@ def _execute(this: _Run, kind: PlaceKind, place: Place) -> None:
         report(f"collect: {kind.evidence}")
         with times.measure("collect"):
             bundle.redact_driver_logs()
-            missing, collected = place.collect(window, job, bundle)
+            missing, collected = _collect(place, window, job, bundle)
             bundle.note_collected([*unsampled, *missing], metrics | collected)
 
     compute(experiment, bundle, run_record, report)
@@ -265,7 +270,15 @@ def compute(experiment: Runnable, bundle: Bundle, run_record: RunInProgress, rep
     """Compute the attribution from the bundle's evidence and add it to the record."""
     report("import: trace and attribution")
     with run_record.times.measure("import"):
-        run_record.run = run_record.run.with_computed(record.computed(bundle, experiment))
+        run_record.run = run_record.run.with_computed(record.computed(bundle, experiment, forgives=True))
+
+
+def _collect(place: Place, window: Window, job: Job | None, bundle: Bundle) -> tuple[list[str], Metrics]:
+    try:
+        with limited_time(_COLLECT_CPU_S):
+            return place.collect(window, job, bundle)
+    except LimitExceeded as error:
+        return [f"collection of the evidence: it needs {error}"], {}
 
 
 def _sampling(bundle: Bundle, place: Place, timeout_s: float) -> AbstractContextManager[list[str]]:

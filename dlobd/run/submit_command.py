@@ -32,7 +32,7 @@ def command_of(experiment: Runnable, target: Target | None, bundle: Path) -> Com
     """Return the submit command. Options of a user's own line override dlobd's options."""
     if isinstance(experiment, OwnJob):
         conf = own_job.daemon_conf(experiment)
-        entry, own = own_job.ENTRY, Path(experiment.script)
+        entry, own = own_job.ENTRY, Path(experiment.script).resolve()  # spark-submit resolves links in this path too
         arguments = (experiment.launcher, str(bundle / files.DRIVER_SPANS), str(own), *experiment.arguments)
         beside = (own,)
     else:
@@ -61,7 +61,9 @@ def command_of(experiment: Runnable, target: Target | None, bundle: Path) -> Com
     if tracing.switched_off():
         command = replace(command, environment={**command.environment, tracing.SWITCH: "off"})
     if isinstance(experiment, OwnJob):
-        return replace(command, argv=merged(command.argv, experiment.options))
+        # the script's temporary files are where they are without dlobd
+        environment = {name: value for name, value in command.environment.items() if name != "TMPDIR"}
+        return replace(command, argv=merged(command.argv, experiment.options), environment=environment)
     return command
 
 

@@ -15,8 +15,9 @@ from dlobd.evidence.alignment import error_of, widened_event, widened_span
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected.search import missing, not_measured, unknown
 from dlobd.evidence.log4j import RESOLUTION_NS, LogLine
-from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
+from dlobd.evidence.recorder import TRAINING, RecordedProcess, RecordedSpan
 from dlobd.evidence.spark import Job, Task
+from dlobd.evidence.topology import DRIVER_LANE
 from dlobd.schema import MAIN_LANE, NOT_PART, Clip, NotMeasured, Process, Span, Trace
 from dlobd.spans import Details
 from dlobd.timeline import anatomy, hdfs_use, native
@@ -27,7 +28,7 @@ from dlobd.timeline import rank as rank_lane
 from dlobd.timeline.builder import LaneBuilder
 from dlobd.timeline.driver import last_notice_ns, last_task
 from dlobd.timeline.executor import lane_of
-from dlobd.timeline.ranks import TRAINING, Rank, last_executor
+from dlobd.timeline.ranks import Rank, last_executor
 from dlobd.timeline.ranks import ranks as ranks_of
 
 FEEDS = (kinds.FEED_JOB, kinds.TFCLUSTER_TRAIN)
@@ -72,6 +73,7 @@ def assemble(evidence: Evidence) -> Trace:
             spans += rank_lane.build(rank, own, before_ns, inside, waits.exit_of(rank), waits.resolve, puts)
             start_ns = rank.end_ns
     spans += rank_lane.servers(evidence)
+    spans += _children(evidence)
     spans += hdfs_use.close_retries(evidence, spans)
     startup, teardown = anatomy.events(evidence, ranks)
     if evidence.topology.by_hand:
@@ -116,6 +118,17 @@ def _client(evidence: Evidence, host: str) -> list[Span]:
     lane.add(kinds.START_SPARK_SUBMIT, window["exec_ns"], started_ns, source)
     lane.add(kinds.WAIT_FOR_SPARK_SUBMIT, started_ns, window["exit_ns"], source, waits_for=(waits_for,))
     return lane.spans
+
+
+def _children(evidence: Evidence) -> Iterator[Span]:
+    """Yield the spans of processes that user code forked, in lanes that no other lane waits for: the time of the code
+    that forked them is in its own lane."""
+    for process in evidence.children:
+        executor = evidence.executor_of.get(process.path.parent.name)
+        lane = f"{lane_of(executor) if executor else DRIVER_LANE}/child-{process.process.pid}"
+        builder = LaneBuilder(lane, process.process)
+        builder.add_recorded(process, process.spans, lambda span, wait: {})
+        yield from builder.spans
 
 
 def _tasks(evidence: Evidence, executor: str) -> list[tuple[Job, Task]]:
@@ -218,16 +231,23 @@ class _Waits:
         if fed is None or done_ns is None:
             return None
         taken_ns = executor_lane.consumed_ns(fed, done_ns)
-        busy = [r.finished[1] for r in self._ranks if r.start_ns < wait.end_ns and r.finished > (False, wait.start_ns)]
+        busy = [rank.finished[1] for rank in self._at_work(wait)]
         return None if taken_ns is None else min(max(taken_ns, *busy), wait.end_ns) if busy else taken_ns
 
-    def _slept_for(self, sleep: RecordedSpan, trainer: Rank) -> Details:
+    def _at_work(self, wait: RecordedSpan) -> list[Rank]:
+        """Return the ranks that trained during a wait. No lane waits for a node that serves until it is killed."""
+        training = (rank for rank in self._ranks if rank.role in TRAINING and rank.start_ns < wait.end_ns)
+        return [rank for rank in training if rank.finished > (False, wait.start_ns)]
+
+    def _slept_for(self, sleep: RecordedSpan, trainer: Rank | None) -> Details:
         """Return the release of a sleep in TFCluster.shutdown: the end of Spark's last task, or of the trainer."""
         jobs = [j for j in self._evidence.driver.log.jobs if j.end_ns and sleep.start_ns < j.end_ns <= sleep.end_ns]
         ended = max(jobs, key=lambda job: job.end_ns or 0, default=None)
         if ended and (tasks := [task for task in ended.tasks if task.end_ns is not None]):
             last = max(tasks, key=lambda task: task.end_ns or 0)
             return {"waits_for": (lane_of(last.executor),), "released_ns": last.end_ns}
+        if trainer is None:
+            return {"waits_for": ()}
         unfinished, done_ns = trainer.finished
         at_work = unfinished or done_ns >= sleep.end_ns
         return {"waits_for": (trainer.lane,), "released_ns": None if at_work else max(done_ns, sleep.start_ns)}
@@ -240,13 +260,12 @@ class _Waits:
         if target == kinds.WAIT_LAST_RESERVATION and (last := _last_before(self._starts, span.end_ns)):
             return {**wait, "waits_for": (last[1],)}
         if target == kinds.WAIT_TRAINERS:
-            meant = [r for r in self._ranks if r.start_ns < span.end_ns and r.finished > (False, span.start_ns)]
-            training = [rank for rank in meant if rank.role in TRAINING]
-            trainer = max(training or meant, key=lambda rank: rank.finished, default=None)
-            if trainer is None:
-                return {**wait, "waits_for": ()}
+            training = self._at_work(span)
+            trainer = max(training, key=lambda rank: rank.finished, default=None)
             if span.name == kinds.SLEEP:
                 return {**wait, **self._slept_for(span, trainer)}
+            if trainer is None:
+                return {**wait, "waits_for": ()}
             if span.name == kinds.AWAIT_TRAINERS and last_notice_ns(self._evidence.driver_process, span):
                 return {"waits_for": (trainer.lane,)}  # a done notice released it, without a poll
             done = trainer.named(kinds.WRITE_DONE_MARKER)

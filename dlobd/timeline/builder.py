@@ -24,10 +24,12 @@ Resolve = Callable[[RecordedSpan, Details], Details]
 
 @dataclass(slots=True)
 class LaneBuilder:
-    """Collector of the spans of one lane."""
+    """Collector of the spans of one lane. `since_ns`: the start of the part of the lane that it builds, for a lane with
+    several parts, so that the IDs of spans are unique in a trace."""
 
     lane: str
     process: Process
+    since_ns: int | None = None
     spans: list[Span] = field(default_factory=list)
 
     def add(
@@ -44,7 +46,8 @@ class LaneBuilder:
         """Add a span unless a bound is unknown or both are equal. `nesting` corrects an end before the start."""
         if start_ns is None or end_ns is None or end_ns == start_ns:
             return
-        where = (f"{self.lane}/{len(self.spans)}", None, kind, process or self.process, self.lane)
+        part = "" if self.since_ns is None else f"{self.process.pid}-{self.since_ns}/"
+        where = (f"{self.lane}/{part}{len(self.spans)}", None, kind, process or self.process, self.lane)
         self.spans.append(Span(*where, start_ns, end_ns, source=source, resolution_ns=resolution_ns, **more))
 
     def log(

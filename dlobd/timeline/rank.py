@@ -35,7 +35,7 @@ def build(
 ) -> list[Span]:
     """Return the spans of a rank. `in_task`: its trainer is the Python worker of a Spark task."""
     process = rank.process
-    lane = LaneBuilder(rank.lane, process.process)
+    lane = LaneBuilder(rank.lane, process.process, rank.start_ns)
     lane.add(kinds.NOT_YET_FORKED, executor_start_ns, rank.start_ns, OWN_MARK, waits_for=(executor,))
     if rank.whole:
         root = kinds.PYTHON_WORKER if in_task else kinds.TRAINER_PROCESS
@@ -44,7 +44,7 @@ def build(
 
     # an executor may have fed another trainer before
     given = given_ns(rank.named(kinds.GET), [put for put in puts if rank.start_ns <= put.start_ns <= rank.end_ns])
-    reader = LaneBuilder(reader_of(rank), process.process)
+    reader = LaneBuilder(reader_of(rank), process.process, rank.start_ns)
 
     def own(span: RecordedSpan, wait: Details) -> Details:
         if span.name == kinds.GET and (at_ns := given.get(span.start_ns)):

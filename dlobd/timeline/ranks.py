@@ -8,12 +8,10 @@ from dataclasses import dataclass
 
 from dlobd import spans as kinds
 from dlobd.evidence.evidence import Evidence
-from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
+from dlobd.evidence.recorder import STOPPED, TRAINING, RecordedProcess, RecordedSpan
 
 _REQUESTS = re.compile(r"Submitted (\d+) unlocalized container requests")
-ROLES = ("chief", "master", "worker", "ps", "evaluator")
-TRAINING = ("chief", "master", "worker")
-"""Roles that end by themselves; a ps or an evaluator ends on request."""
+ROLES = (*TRAINING, *STOPPED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ import os
 from pathlib import Path
 
 from dlobd.spans import Fields, InstantKind, SpanKind
+from dlobd.tracing.recorder import CHILD as CHILD
 from dlobd.tracing.recorder import Cost as Cost
 from dlobd.tracing.recorder import OpenSpan
 from dlobd.tracing.recorder import Recorder as Recorder
@@ -46,13 +47,16 @@ def switched_off() -> bool:
     return os.environ.get(SWITCH) == "off"
 
 
-def start(directory: str | Path, role: str, index: int = 0, threaded: bool = True) -> Recorder | None:
-    """Open this process's recorder, unless it is switched off; a second call only changes role and index."""
+def start(
+    directory: str | Path, role: str, index: int = 0, threaded: bool = True, forks: str = CHILD
+) -> Recorder | None:
+    """Open this process's recorder, unless it is switched off; a second call only changes role and index. `forks`: the
+    role of its forked children."""
     global _recorder
     if switched_off():
         return None
     if _recorder is None:
-        _recorder = Recorder(Path(directory), role, index, threaded=threaded)
+        _recorder = Recorder(Path(directory), role, index, threaded=threaded, forks=forks)
         os.register_at_fork(after_in_child=_after_fork)
         atexit.register(_recorder.close)
     else:

@@ -4,7 +4,8 @@ A file is append-only JSON lines; `dlobd.evidence.recorder.LINES` has their memb
 least every `FLUSH_S` and whenever the outermost span of a thread ends; a written line survives `kill -9`. A span that
 began and ended since the last write is one line, `s`. A span that is open at a write is a begin line, `b`, and an end
 line, `e`, later, so a killed process leaves the begin lines of its open spans. After a fork the child opens its own
-file with an empty stack; its parent's open spans stay with its parent.
+file with an empty stack and a role of its own; its parent's open spans stay with its parent. Span IDs are unique in a
+file, and a file's process by its PID and the time of its opening.
 
 In the measured thread a span is one object in a queue; the text is made when it is written. The recorder counts its
 output, the time of writing and the lines that a disk refused, in `cost` lines: sums since the file was opened.
@@ -12,6 +13,7 @@ output, the time of writing and the lines that a disk refused, in `cost` lines: 
 
 from __future__ import annotations
 
+import _thread
 import itertools
 import json
 import os
@@ -42,6 +44,9 @@ FIRST_EXCHANGE_S, EXCHANGE_S = 1.0, 10.0
 
 LOST_LINES = "dlobd: {} lines of spans of process {} are lost"
 """Message on stderr if the disk refuses lines, with the number of lines and the PID."""
+
+CHILD = "child"
+"""Role of a process that user code forked, until the process calls `identify`: a child of a rank is no rank."""
 
 SUMS_S = 1.0
 """Shortest interval between two `cost` lines, and between two `u` (process use) lines; the last flush writes both."""
@@ -153,7 +158,8 @@ class OpenSpan:
 
 
 class Recorder:
-    """Writer of the spans of one process. `threaded`: False for a process that must fork without threads."""
+    """Writer of the spans of one process. `threaded`: False for a process that must fork without threads; `forks`: the
+    role of its forked children. Their own children have the role CHILD."""
 
     def __init__(
         self,
@@ -163,11 +169,13 @@ class Recorder:
         now: Callable[[], int] = time.monotonic_ns,
         flush_s: float = FLUSH_S,
         threaded: bool = True,
+        forks: str = CHILD,
     ) -> None:
         self.directory = directory
         self._now = now
         self._flush_s = flush_s
         self._threaded = threaded
+        self._forks = forks
         self._ids = itertools.count(1)
         self._open_file(role, index, forked=False)
 
@@ -195,11 +203,13 @@ class Recorder:
         self._reported_lost = 0
 
     def after_fork(self) -> None:
-        """Prepare a forked child: a new file, an empty stack, and new span IDs."""
+        """Prepare a forked child: a new file, an empty stack, and the role of a child. Span IDs continue, so that the
+        end of a span of the parent ends no span of the child."""
         if self._fd is not None:
             os.close(self._fd)  # the parent's file
         self._threaded = True
-        self._open_file(self._role, self._index, forked=True)
+        role, self._forks = self._forks, CHILD
+        self._open_file(role, 0, forked=True)
 
     def identify(self, role: str, index: int) -> None:
         """Record the new role of this process, for example rank 1 of the workers."""
@@ -359,7 +369,8 @@ class Recorder:
         with self._lock:
             if self._thread_due:
                 self._thread_due = False
-                threading.Thread(target=self._flush_often, name="dlobd-trace", daemon=True).start()
+                # unknown to `threading`: a script may join or count the threads that `threading` lists
+                _thread.start_new_thread(self._flush_often, ())
 
     def _flush_often(self) -> None:
         anchor_due = self._now() + int(ANCHOR_S * 1e9)

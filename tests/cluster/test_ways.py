@@ -29,7 +29,7 @@ def losses(bundle: Bundle) -> list[float]:
 def explained(bundle: Bundle) -> dict[str, int]:
     """Layer -> ns of a run whose parts sum exactly and are explained but for 5 %."""
     run = json.loads((bundle.path / "run.json").read_text())
-    assert run["status"] == "ok", run["reason"]
+    assert (run["status"], run["omitted"]) == ("ok", []), run["reason"]
     layers = {layer["layer"]: layer["ns"] for layer in run["layers"]}
     assert sum(layers.values()) + run["unattributed_ns"] == run["wall_ns"]
     unknown_ns = run["unattributed_ns"] + sum(layer["unexplained_ns"] for layer in run["layers"])

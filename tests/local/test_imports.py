@@ -38,7 +38,7 @@ def recorded(directory: Path, code: str) -> list[RecordedProcess]:
 
 def rows(processes: list[RecordedProcess]) -> dict[tuple[str, str], tuple[int, int]]:
     """Package and importer to how long it took, with and without what it imported."""
-    found = plain(imports(cast(Evidence, SimpleNamespace(processes=processes))))
+    found = plain(imports(cast(Evidence, SimpleNamespace(all_processes=processes))))
     return {(row["package"], row["by"]): (row["ns"], row["own_ns"]) for row in found}
 
 

@@ -18,9 +18,7 @@ from dlobd import tracing
 from dlobd.job.launchers import tfos_stock
 tracing.start(sys.argv[1], "python-worker")
 tfos_stock.install()
-import pkg_resources
-assert pkg_resources.get_distribution("numpy").version
-assert "tensorflow" not in sys.modules
+assert not {"pkg_resources", "tensorflow"} & set(sys.modules)
 before = len(sys.meta_path)
 import tensorflow
 assert tensorflow.answer == 42

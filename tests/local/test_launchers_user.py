@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from dlobd import spans as kinds
 from dlobd.evidence import recorder
 from dlobd.evidence.recorder import RecordedProcess
@@ -122,6 +124,28 @@ assert type(tensorflowonspark.__loader__).__module__ != "dlobd.job.launchers.imp
     names = [span.name for span in process.spans]
     assert "import tensorflowonspark" in names
     assert "import pyspark" in names
+
+
+@pytest.mark.parametrize("launcher", ["tfos", "tfos-stock"])
+def test_a_python_worker_is_as_without_hooks_until_it_imports_tensorflowonspark(launcher: str, tmp_path: Path) -> None:
+    """TensorFlowOnSpark configures logging, which a function of plain PySpark may do itself."""
+    (tmp_path / "tensorflow.py").write_text("")  # as published, it imports TensorFlow
+    process = python(
+        f"""
+import logging, sys
+sys.path.insert(0, {str(tmp_path)!r})
+hooks.prepare_daemon({launcher!r})
+from pyspark.daemon import manager
+assert logging.root.handlers == []
+assert not {{"pyspark.worker", "tensorflow", "tensorflowonspark", "pkg_resources"}} & set(sys.modules)
+from tensorflowonspark import TFNode, TFSparkNode
+assert TFNode.DataFeed.next_batch.__wrapped__
+assert hasattr(TFSparkNode.multiprocessing, "Pool") == ({launcher!r} == "tfos-stock")
+assert len(logging.root.handlers) == 1
+""",
+        tmp_path / "spans",
+    )
+    assert "import tensorflowonspark" in [span.name for span in process.spans]
 
 
 def test_py4j_commands_have_names() -> None:

@@ -62,6 +62,41 @@ def test_a_forked_child_writes_its_own_file_with_an_empty_stack(tmp_path: Path) 
     assert parent.opened_ns < child.opened_ns
 
 
+def test_a_forked_child_has_no_role_of_its_parent(tmp_path: Path) -> None:
+    """Spark's daemon forks Python workers; what they, a rank or the driver fork is a child, at any depth."""
+    code = """
+import os, sys
+from dlobd import spans as kinds, tracing
+def forked(work):
+    if not (pid := os.fork()):
+        work()
+        tracing.flush()
+        os._exit(0)
+    os.waitpid(pid, 0)
+def mark():
+    with tracing.span(kinds.OPEN): pass
+def rank():
+    tracing.identify("chief", 0); mark(); forked(lambda: (mark(), forked(mark)))
+def worker():
+    mark(); forked(rank); forked(lambda: forked(mark))
+if sys.argv[2] == "daemon":
+    tracing.start(sys.argv[1], "python-worker", threaded=False, forks="python-worker")
+    mark(); forked(worker)
+else:
+    tracing.start(sys.argv[1], "driver")
+    mark(); forked(mark)
+tracing.flush()
+"""
+    for way, roles in (
+        ("daemon", ["python-worker", "python-worker", "chief", "child", "child", "child"]),
+        ("driver", ["driver", "child"]),
+    ):
+        python(code, str(tmp_path / way), way)
+        found = recorder.read_all(tmp_path / way)
+        assert [process.process.role for process in found] == roles
+        assert [process.is_child for process in found] == [role == "child" for role in roles]
+
+
 def test_a_forked_child_closes_its_parents_file(tmp_path: Path) -> None:
     code = FORK.replace(
         "pass",
@@ -78,6 +113,7 @@ def test_a_forked_child_closes_its_parents_file(tmp_path: Path) -> None:
 
 
 def test_no_thread_before_the_fork(tmp_path: Path) -> None:
+    """Afterwards the recorder has a thread, which `threading` does not list: a script may join all that it lists."""
     code = """
 import os, sys, threading
 from dlobd import spans as kinds, tracing
@@ -88,11 +124,11 @@ tracing.instant(kinds.InstantKind("up"))
 print(threading.active_count(), len(os.listdir("/proc/self/task")), flush=True)
 if os.fork() == 0:
     with tracing.span(kinds.SpanKind("task", "spark")):
-        print(threading.active_count(), flush=True)
+        print(threading.active_count(), len(os.listdir("/proc/self/task")), flush=True)
     os._exit(0)
 os.wait()
 """
-    assert python(code, str(tmp_path)).stdout.split() == ["1", "1", "2"]
+    assert python(code, str(tmp_path)).stdout.split() == ["1", "1", "1", "2"]
 
 
 def test_what_nobody_records_costs_no_file(tmp_path: Path) -> None:

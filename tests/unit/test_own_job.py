@@ -12,7 +12,8 @@ import pytest
 from dlobd.errors import UsageError
 from dlobd.experiment import files, own_job
 from dlobd.experiment.spark_submit_line import megabytes, merged, parse
-from dlobd.run import runner
+from dlobd.run import runner, submit_command
+from dlobd.run.place.base import kind_of
 
 
 @pytest.fixture
@@ -35,6 +36,17 @@ def test_missing_settings_are_those_of_the_main_experiment(script: str) -> None:
     assert files.key(job) == files.key(own_job.from_script(script, ["a"]))
     Path(script).write_text("print('other')\n")
     assert files.key(job) != files.key(own_job.from_script(script, ["a"]))
+
+
+def test_a_script_has_the_path_and_the_temporary_directory_of_plain_spark_submit(script: str, tmp_path: Path) -> None:
+    """spark-submit resolves links in a script's path. The environment keeps the user's TMPDIR."""
+    link = tmp_path / "link.py"
+    link.symlink_to(script)
+    job = own_job.from_script(str(link), ["a"])
+    _, target = kind_of(job).planned(job, None)
+    command = submit_command.command_of(job, target, tmp_path)
+    assert command.argv[-2:] == (str(Path(script).resolve()), "a")
+    assert "TMPDIR" not in command.environment
 
 
 def test_settings_of_an_own_job(script: str) -> None:

@@ -39,7 +39,7 @@ def use(lines: list[str], *stretches: tuple[str, float, float], **more: Any) -> 
     evidence = SimpleNamespace(
         resources=resources.read(lines),
         window={"pid": 99},
-        processes=[],
+        all_processes=[],
         topology=Topology(Placement.YARN_CLIENT),
         **more,
     )
@@ -201,7 +201,7 @@ def test_roles_come_from_dlobd_the_submission_the_record_and_the_program() -> No
     evidence = SimpleNamespace(
         resources=resources.read(lines),
         window={"pid": 99},
-        processes=recorded,
+        all_processes=recorded,
         topology=Topology(Placement.YARN_CLIENT),
     )
     found = plain(resource_use(cast(Evidence, evidence), segments, (0, S)))

@@ -204,3 +204,35 @@ def test_secrets_are_redacted_in_json_logs_and_command_lines(bundle: store.Bundl
     assert redaction.redact_words(words) == [
         *("--epochs", "3", "--api-token", "[redacted]", "spark.my.password=[redacted]", "--name", "token")
     ]
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 64, 1 << 20])
+@pytest.mark.parametrize("line_break", ["\n", "\r", "\r\n"])
+def test_a_file_is_redacted_in_pieces_of_any_size(
+    bundle: store.Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, line_break: str
+) -> None:
+    """The copy of a file needs no memory for the whole file. No piece ends inside a line, or between a name and its
+    value."""
+    lines = [
+        "a line",
+        "password=geheim",
+        "",
+        "<name>my.secret</name>",
+        "<value>geheim</value>",
+        "token: geheim",
+        "last",
+    ]
+    text = line_break.join(lines * 3)
+    source = tmp_path / "driver.log"
+    source.write_bytes(text.encode())
+    monkeypatch.setattr(store, "PIECE_BYTES", size)
+    found = bundle.add(source, "logs/driver.log").read_bytes()
+    assert found == redaction.redact(text.encode())
+    assert b"geheim" not in found
+    assert [path.name for path in bundle.logs.iterdir()] == ["driver.log"]
+
+
+def test_a_binary_file_is_copied_as_it_is(bundle: store.Bundle, tmp_path: Path) -> None:
+    source = tmp_path / "core"
+    source.write_bytes(b"\0 password=x\n" * 9)
+    assert bundle.add(source, "logs/core").read_bytes() == source.read_bytes()

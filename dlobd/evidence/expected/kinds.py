@@ -52,6 +52,7 @@ RANK_SPANS = EvidenceKind(
 WORKER_SPANS = EvidenceKind(
     "spans of Python workers", "spans/*", "work of this executor's Python workers", _SPARK, _CODE.WORKER_SPANS
 )
+CHILD_SPANS = EvidenceKind("spans of forked processes", "", "imports of processes that your code forked")
 DRIVER_LOG = EvidenceKind(
     "driver log",
     files.DRIVER_STDERR,

@@ -14,8 +14,15 @@ from dlobd.evidence.expected.absence import (
     process_id,
     recorded,
 )
-from dlobd.evidence.expected.kinds import COUNTERS, DRIVER_SPANS, RANK_SPANS, WORKER_SPANS, EvidenceKind
-from dlobd.evidence.recorder import RecordedProcess, lost_lines, read, trainers
+from dlobd.evidence.expected.kinds import (
+    CHILD_SPANS,
+    COUNTERS,
+    DRIVER_SPANS,
+    RANK_SPANS,
+    WORKER_SPANS,
+    EvidenceKind,
+)
+from dlobd.evidence.recorder import CHILD, STOPPED, TRAINING, RecordedProcess, lost_lines, read, trainers
 
 SERVING = ("ps", "ps-async")
 
@@ -93,7 +100,7 @@ def _workers(evidence: Evidence) -> Iterator[MissingEvidence]:
 
 def _relatives(evidence: Evidence) -> Iterator[MissingEvidence]:
     """Yield processes without span files that are the child or the parent of a recorded process."""
-    there = {(process.path.parent.name, process.process.pid) for process in evidence.processes}
+    there = {(process.path.parent.name, process.process.pid) for process in evidence.all_processes}
     reported: set[tuple[str, int]] = set()
     gone = killed(evidence)  # such a process may have died before it wrote a line
     for process in evidence.processes:
@@ -137,11 +144,12 @@ def _parts(evidence: Evidence) -> Iterator[MissingEvidence]:
         directory = path.parent.name
         process = read(path)
         how = _defect(process)
-        # TensorFlow's own parameter server serves until TensorFlowOnSpark kills it
-        ends_so = directory in gone or (process and process.process.role == "ps" and evidence.topology.user_script)
-        if how and not (process and ends_so and process.bad_lines <= 1):
+        # these may be killed at any time, as part of a job that ends well
+        stopped = process and (process.is_child or (process.process.role in STOPPED and evidence.topology.user_script))
+        if how and not (process and (stopped or directory in gone) and process.bad_lines <= 1):
             role = process.process.role if process else "driver" if directory == "driver" else "python-worker"
-            kind = {"driver": DRIVER_SPANS, "python-worker": WORKER_SPANS}.get(role, RANK_SPANS)
+            kinds_of = {"driver": DRIVER_SPANS, "python-worker": WORKER_SPANS, CHILD: CHILD_SPANS}
+            kind = kinds_of.get(role, RANK_SPANS)
             what = f"the span file {directory}/{path.name}"
             yield MissingEvidence(kind, what, how, lanes_of(evidence, directory))
 
@@ -153,18 +161,21 @@ def _defect(process: RecordedProcess | None) -> str:
         return f"has {process.bad_lines} damaged lines"
     if process.cost and process.cost_at != process.cost.lines:
         return f"has {process.cost_at} lines, but its recorder wrote {process.cost.lines}"
-    if opened := [span.name for span in process.spans if span.truncated]:
+    # another thread may be inside a span at the end of a process: a daemon thread that waits for its queue
+    if opened := [span.name for span in process.spans if span.truncated and not span.thread]:
         return f"ends early: {len(opened)} spans have no end, such as {opened[0]!r}"
-    own = process.process.role == "driver" or process.rank is not None
+    own = process.process.role in ("driver", *TRAINING)
     if own and process.cost is None:
         return "ends early: it lacks the cost of recording"
     return ""
 
 
 def _lost(evidence: Evidence) -> Iterator[MissingEvidence]:
-    for (directory, pid), lost in lost_lines(evidence.path, evidence.processes).items():
+    children = {(process.path.parent.name, process.process.pid) for process in evidence.children}
+    for (directory, pid), lost in lost_lines(evidence.path, evidence.all_processes).items():
         if lost:
             native = RANK_SPANS if directory == "driver" else WORKER_SPANS
             kind = DRIVER_SPANS if directory == "driver" and evidence.topology.has_spark else native
+            kind = CHILD_SPANS if (directory, pid) in children else kind
             what, how = f"{lost} lines of the spans of process {pid} in {directory}", "were lost: its disk refused them"
             yield MissingEvidence(kind, what, how, lanes_of(evidence, directory), process=process_id(directory, pid))

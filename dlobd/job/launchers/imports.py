@@ -8,12 +8,13 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from importlib.machinery import ModuleSpec
 from threading import local
 from types import ModuleType
+from typing import Any
 
 from dlobd import spans as kinds
 from dlobd import tracing
@@ -26,6 +27,16 @@ LAUNCHERS = {"tensorflowonspark": kinds.IMPORT_TENSORFLOWONSPARK}
 """Packages with a span for their import in every process, because the user's Python workers may import them."""
 
 
+_IMPORTLIB = "<frozen importlib._bootstrap>"
+
+
+def _as_importlib(function: Any) -> Any:
+    """Return a function whose frames have importlib's file name: Python removes them from tracebacks of imports, and
+    `warnings` does not count them in a `stacklevel`."""
+    function.__code__ = function.__code__.replace(co_filename=_IMPORTLIB)
+    return function
+
+
 def on_import(name: str, kind: SpanKind | None, prepare: Callable[[ModuleType], None] = lambda module: None) -> None:
     """Record a span of `kind`, if any, around the first import of `name`, and call `prepare(module)` at its end.
 
@@ -34,15 +45,24 @@ def on_import(name: str, kind: SpanKind | None, prepare: Callable[[ModuleType], 
     if name in sys.modules:
         prepare(sys.modules[name])
     else:
-        sys.meta_path.insert(0, _FirstImport(name, kind, prepare))
+        around = partial(tracing.span, kind) if kind else nullcontext
+        sys.meta_path.insert(0, _FirstImport(name, around, prepare))
+
+
+def import_within(name: str, around: Callable[[], AbstractContextManager[object]]) -> None:
+    """Enter a context around the first import of `name`. If the module is already loaded, do nothing."""
+    if name not in sys.modules:
+        sys.meta_path.insert(0, _FirstImport(name, around, lambda module: None))
 
 
 class _FirstImport(importlib.abc.MetaPathFinder):
     """Finder that delegates to the other finders, and wraps the loader of one module."""
 
-    def __init__(self, name: str, kind: SpanKind | None, prepare: Callable[[ModuleType], None]) -> None:
+    def __init__(
+        self, name: str, around: Callable[[], AbstractContextManager[object]], prepare: Callable[[ModuleType], None]
+    ) -> None:
         self._name = name
-        self._kind = kind
+        self._around = around
         self._prepare = prepare
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
@@ -57,8 +77,9 @@ class _FirstImport(importlib.abc.MetaPathFinder):
             spec.loader = _Wrapper(spec.loader, self._load)
         return spec
 
+    @_as_importlib
     def _load(self, execute: Callable[[], None], module: ModuleType) -> None:
-        with tracing.span(self._kind) if self._kind else nullcontext():
+        with self._around():
             execute()
             self._prepare(module)
 
@@ -71,9 +92,14 @@ class _Wrapper(importlib.abc.Loader):
         self._own = own
         self._load = load
 
+    def __getattr__(self, name: str) -> Any:
+        # runpy, pkgutil and other users of a spec call methods of its loader
+        return getattr(self.__dict__["_own"], name)
+
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self._own.create_module(spec)
 
+    @_as_importlib
     def exec_module(self, module: ModuleType) -> None:
         module.__loader__ = self._own
         if module.__spec__ is not None:
@@ -125,6 +151,7 @@ class _Import:
     nested_ns: int = 0
 
 
+@_as_importlib
 def _time(package: str, stack: list[_Import], execute: Callable[[], None], module: ModuleType) -> None:
     current, importer = _Import(package), stack[-1] if stack else None
     kind = LAUNCHERS.get(package)

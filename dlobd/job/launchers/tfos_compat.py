@@ -2,7 +2,7 @@
 import.
 
 Changes on the driver and on every executor:
-    pkg_resources       replaced if setuptools lacks it; TensorFlowOnSpark reads a package version from it
+    pkg_resources       replaced, for TensorFlowOnSpark's modules only, if setuptools lacks it
     TensorFlow          imported at first use, in the trainer, instead of on the driver and in every Python worker
     host                the advertised address is that of the channel's interface, or TFOS_BIND_IP, on which the driver
                         also listens; else the default route's address, as in the original
@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
+import importlib.util
 import multiprocessing
 import os
 import queue
@@ -27,8 +28,8 @@ import sys
 import threading
 import time
 import types
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from types import MappingProxyType
 from typing import Any
 
@@ -36,6 +37,7 @@ from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.job.launchers.addresses import BIND_IP, rank_address
 from dlobd.job.launchers.failure import MemoryGroup, exit_status
+from dlobd.job.launchers.imports import import_within
 from dlobd.spans import SpanKind
 
 STOCK_POLL_NS = 1_000_000_000
@@ -72,14 +74,24 @@ def install() -> None:
 
 
 def provide_pkg_resources() -> None:
-    """Replace pkg_resources for TensorFlowOnSpark if setuptools is missing, or is version 82 or later."""
-    try:
-        import pkg_resources  # noqa: F401
-    except ImportError:
+    """Replace pkg_resources for TensorFlowOnSpark's modules if setuptools is missing, or is version 82 or later."""
+    for name in ("TFNode", "TFSparkNode", "pipeline"):
+        import_within(f"tensorflowonspark.{name}", _with_pkg_resources)
+
+
+@contextmanager
+def _with_pkg_resources() -> Iterator[None]:
+    missing = not sys.modules.get("pkg_resources") and importlib.util.find_spec("pkg_resources") is None
+    if missing:
         stub = types.ModuleType("pkg_resources")
         stub.DistributionNotFound = importlib.metadata.PackageNotFoundError  # type: ignore[attr-defined]
         stub.get_distribution = importlib.metadata.distribution  # type: ignore[attr-defined]
         sys.modules["pkg_resources"] = stub
+    try:
+        yield
+    finally:
+        if missing:  # for all other modules it is as absent as without dlobd
+            sys.modules.pop("pkg_resources", None)
 
 
 def _import_tensorflow_late() -> None:

@@ -20,7 +20,7 @@ def serve(prepare: Callable[[], None] = lambda: None) -> None:
     """
     log_dirs = os.environ.get("LOG_DIRS", "")
     if log_dirs:
-        tracing.start(log_dirs.split(",")[0], "python-worker", threaded=False)
+        tracing.start(log_dirs.split(",")[0], "python-worker", threaded=False, forks="python-worker")
     record_packages()
     with tracing.span(kinds.IMPORT_PYSPARK):
         prepare()

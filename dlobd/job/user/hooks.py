@@ -46,15 +46,12 @@ def prepare_driver(launcher: str) -> None:
 
 
 def prepare_daemon(launcher: str) -> None:
-    """Install the hooks in the worker daemon, and so in every Python worker that it forks."""
+    """Install the hooks in the worker daemon, and so in every Python worker that it forks, without importing a package:
+    TensorFlowOnSpark configures the logging of the process that imports it."""
+    tfos_compat.provide_pkg_resources()
     on_import("pyspark.worker", kinds.IMPORT_PYSPARK_WORKER, _record_worker)
     on_import("tensorflow", kinds.IMPORT_TENSORFLOW)
-    if launcher == "tfos":
-        tfos_compat.install()
-        _record_feed()
-    else:
-        tfos_compat.provide_pkg_resources()
-        on_import("tensorflowonspark", kinds.IMPORT_TENSORFLOWONSPARK, lambda module: _record_feed())
+    on_import("tensorflowonspark", kinds.IMPORT_TENSORFLOWONSPARK, functools.partial(_prepare_worker, launcher))
 
 
 # --- driver: PySpark ---
@@ -276,7 +273,9 @@ def _record_worker(worker: Any) -> None:
     worker.capture_outputs = capture_outputs
 
 
-def _record_feed() -> None:
+def _prepare_worker(launcher: str, package: ModuleType) -> None:
+    if launcher == "tfos":
+        tfos_compat.install()
     from tensorflowonspark import TFNode
 
     feed = TFNode.DataFeed

@@ -1,4 +1,4 @@
-"""Runs a user's script on the driver: installs the hooks, and then runs the script like Python."""
+"""Runs a user's script on the driver like Python: installs the hooks, and then runs the script in `__main__`."""
 
 from __future__ import annotations
 
@@ -6,57 +6,85 @@ import io
 import os
 import sys
 import traceback
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, TracebackType
 
 from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.job.launchers.imports import record_packages
 from dlobd.job.user.hooks import prepare_driver
 
+KEPT = ("__annotations__", "__builtins__", "__cached__", "__name__", "__package__", "__spec__")
+"""Names that `__main__` has before the first line of any script; their values do not depend on the script."""
+
 
 def main(argv: list[str]) -> None:
-    """Run jobs/user.py, `LAUNCHER SPANS_DIR SCRIPT ARGUMENTS...`, and exit as the script does."""
+    """Run jobs/user.py, `LAUNCHER SPANS_DIR SCRIPT ARGUMENTS...`. The exception of the script, if any, is raised again:
+    Python then prints the traceback, and exits as without dlobd."""
     launcher, spans_dir, script, *arguments = argv
     # absolute: the script may change its directory
     tracing.start(Path(os.environ.get("LOG_DIRS", spans_dir).split(",")[0]).absolute(), "driver")
     record_packages()
-    with tracing.span(kinds.DRIVER):
-        with tracing.span(kinds.INSTALL_HOOKS):
-            prepare_driver(launcher)
-        code = _run(script, arguments)
-    tracing.flush()
-    sys.exit(code)
+    try:
+        with tracing.span(kinds.DRIVER):
+            with tracing.span(kinds.INSTALL_HOOKS):
+                prepare_driver(launcher)
+            _run(script, arguments)
+    finally:
+        tracing.flush()
 
 
-def _run(script: str, arguments: list[str]) -> str | int | None:
-    module = ModuleType("__main__")
-    module.__file__ = script
-    module.__builtins__ = __builtins__  # type: ignore[attr-defined]
-    # functions of `__main__` pickle by value, as in any script
-    sys.modules["__main__"] = module
-    sys.argv = [script, *arguments]
-    sys.path[0] = str(Path(script).resolve().parent)
+def _run(script: str, arguments: list[str]) -> None:
+    file = os.path.abspath(script)
+    variables = _prepare_process(script, file, arguments)
+    code: CodeType | None = None
     try:
         with tracing.span(kinds.USER_CODE):
-            with io.open_code(script) as file:
-                code = compile(file.read(), script, "exec")
-            exec(code, vars(module))
+            with io.open_code(file) as source:
+                # otherwise the script would inherit this module's imports from `__future__`
+                code = compile(source.read(), file, "exec", dont_inherit=True)
+            exec(code, variables)
     except SystemExit as error:
         if error.code:
             cause = _status_error() or (
                 f"the script exited with code {error.code}" if isinstance(error.code, int) else str(error.code)
             )
             tracing.instant(kinds.JOB_FAILED, cause=cause)
-        return error.code
-    except BaseException as error:  # noqa: BLE001  any error ends the script
-        # remove dlobd's frame from the user's traceback
-        error.__traceback__ = error.__traceback__.tb_next if error.__traceback__ else None
-        sys.excepthook(type(error), error, error.__traceback__)
+        raise
+    except BaseException as error:
         last_line = traceback.format_exception_only(error)[-1].strip().splitlines()[0]
         tracing.instant(kinds.JOB_FAILED, cause=_task_error(str(error)) or last_line)
-        return 1
-    return 0
+        _begin_traceback_at(code)
+        raise
+
+
+def _prepare_process(script: str, file: str, arguments: list[str]) -> dict[str, object]:
+    """Change `sys` and the module `__main__` to what `python SCRIPT ARGUMENTS...` sets. Return the namespace of
+    `__main__`, whose functions pickle by value."""
+    variables = vars(sys.modules["__main__"])
+    for name in variables.keys() - KEPT:
+        del variables[name]
+    variables.update(__doc__=None, __file__=file, __loader__=SourceFileLoader("__main__", file))
+    if not sys.flags.safe_path:
+        sys.path[0] = str(Path(file).resolve().parent)
+    sys.orig_argv[-len(sys.argv) :] = [script, *arguments]
+    sys.argv = [script, *arguments]
+    return variables
+
+
+def _begin_traceback_at(code: CodeType | None) -> None:
+    """Remove dlobd's frames from the traceback that ends the script; None: the script has no frame."""
+    shown = sys.excepthook
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        sys.excepthook = shown
+        while trace is not None and trace.tb_frame.f_code is not code:
+            trace = trace.tb_next
+        error.__traceback__ = sys.last_traceback = trace
+        shown(kind, error, trace)
+
+    sys.excepthook = hook
 
 
 def _status_error() -> str | None:

@@ -28,6 +28,11 @@ JOBS = [
     ("feed.py", (), ("--steps", "50"), {("chief", 0), ("worker", 0)}),
     ("feed.py", ("launcher=tfos-stock",), ("--steps", "50"), {("chief", 0), ("worker", 0)}),
     ("parameter_server.py", ("workers=3",), (), {("worker", 0), ("worker", 1)}),
+    ("evaluator.py", ("workers=3",), (), {("chief", 0), ("worker", 0)}),
+    ("evaluator.py", ("workers=3",), ("--ends",), {("chief", 0), ("worker", 0)}),
+    ("evaluator.py", ("workers=3", "launcher=tfos-stock"), (), {("chief", 0), ("worker", 0)}),
+    ("loaders.py", (), (), {("chief", 0), ("worker", 0)}),
+    ("loaders.py", ("launcher=tfos-stock",), (), {("chief", 0), ("worker", 0)}),
 ]
 
 
@@ -47,6 +52,20 @@ def test_a_mode_of_tensorflowonspark(dlobd, tmp_path, script, settings, argument
     found = {(rank["role"], rank["index"]) for rank in ended.bundle.read_json()["ranks"]}
     assert found == ranks
     assert unnoticed(ended.bundle, tmp_path / "copies") == []
+
+
+@pytest.mark.parametrize("mode", ["client", "cluster"])
+@pytest.mark.parametrize("script", ["hints.py", "forks.py"])
+def test_python_as_people_use_it(dlobd, script, mode) -> None:
+    """Annotations are those of plain Python. The time of forked processes is in the code that waits for them."""
+    sets = ("--set", f"deploy_mode={mode}")
+    ended = dlobd("run", "--job", str(FOREIGN / script), *sets, "--out", str(dlobd.out), within_s=390)
+    assert ended.code == 0, ended.err
+    explained(ended.bundle)
+    run = ended.bundle.read_json()
+    importers = {row["role"] for row in run["imports"] if row["package"] == "pandas"}
+    assert importers == ({"child"} if script == "forks.py" else set())
+    assert [warning for warning in run["warnings"] if warning.startswith("missing: ")] == []
 
 
 def test_several_clusters_in_one_script(dlobd) -> None:
