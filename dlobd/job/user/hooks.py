@@ -19,7 +19,7 @@ from typing import Any
 from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.job.launchers import tfos_compat, tfos_stock
-from dlobd.job.launchers.addresses import serve_clock
+from dlobd.job.launchers.addresses import serve_clock, without_proxy
 from dlobd.job.launchers.imports import on_import
 from dlobd.job.launchers.tfos import FeedTask, NamedSleep, record_driver
 from dlobd.job.launchers.tfos_compat import STOCK_POLL_NS, Function, replace, timed
@@ -207,6 +207,8 @@ class UserMain:
         in_task = os.getpid() == _StartedBy.pid or not ctx.job_name
         if not in_task:
             tracing.identify(role, index)
+        peers = [address for addresses in ctx.cluster_spec.values() for address in addresses]
+        os.environ.update(without_proxy(peers, os.environ))
         try:
             with tracing.span(kinds.USER_MAIN, role=role, index=index, in_task=in_task):
                 return self._main(args, ctx)
