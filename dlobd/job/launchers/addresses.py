@@ -40,11 +40,11 @@ def rank_address() -> str:
 def without_proxy(addresses: Iterable[str], environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variable by which TensorFlow's gRPC connects to `addresses` (HOST:PORT) directly, in an environment
     with an HTTP proxy. gRPC prefers it to no_proxy, which other clients continue to use."""
-    if not any(environment.get(name) for name in ("grpc_proxy", "https_proxy", "http_proxy")):
+    hosts = [address.rpartition(":")[0].strip("[]") for address in addresses]
+    if not hosts or not any(environment.get(name) for name in ("grpc_proxy", "https_proxy", "http_proxy")):
         return {}
-    users = environment.get("no_grpc_proxy", environment.get("no_proxy", ""))
-    hosts = dict.fromkeys(address.rpartition(":")[0].strip("[]") for address in addresses)
-    return {"no_grpc_proxy": ",".join([*filter(None, [users]), *hosts])}
+    users = environment.get("no_grpc_proxy", environment.get("no_proxy", "")).split(",")
+    return {"no_grpc_proxy": ",".join(filter(None, dict.fromkeys([*users, *hosts])))}
 
 
 def driver_host(sc: SparkContext) -> str:
