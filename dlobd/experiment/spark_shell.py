@@ -69,7 +69,7 @@ def shell_of(line: Line, environment: Mapping[str, str]) -> Shell:
             sources.append(source)
             known[key] = value
     for name, why in IGNORED.items():
-        value = environment.get(name)
+        value = environment.get(name, "")
         if value and not (name.endswith("PYTHON") and shutil.which(value) in (sys.executable, str(python()))):
             notes.append(f"dlobd ignores {name}={value}: {why}.")
     if others := [name for name in OTHER_FILES if (directory / name).is_file()]:

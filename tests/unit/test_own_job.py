@@ -12,7 +12,7 @@ import pytest
 from dlobd.errors import UsageError
 from dlobd.experiment import files, own_job
 from dlobd.experiment.spark_submit_line import megabytes, merged, parse
-from dlobd.job.user.spark_settings import REPLACEABLE, prefer_users
+from dlobd.job.user.spark_settings import REPLACEABLE, prefer_users, replaceable
 from dlobd.run import runner
 
 
@@ -296,6 +296,10 @@ def test_a_setting_of_the_script_is_not_overruled() -> None:
     conf = Conf({**ours, **old, "spark.executor.memoryOverhead": "1280m", "spark.executor.maxNumFailures": "3"})
     assert prefer_users(conf, ["mine"]) == ["spark.executor.memoryOverhead"]
     assert conf == {**ours, **old, "spark.executor.maxNumFailures": "3"}
+    address = {"spark.driver.bindAddress": "::1", "spark.driver.host": "::1", "spark.ui.port": "0"}
+    listed = {REPLACEABLE: replaceable(address)}
+    assert prefer_users(Conf({**address, **listed}), ["mine"]) == []
+    assert prefer_users(Conf({**address, **listed, "spark.driver.host": "h"}), []) == ["spark.driver.bindAddress"]
     with pytest.raises(RuntimeError, match=r"daemon\.module=other in the script is not supported"):
         prefer_users(Conf({"spark.python.daemon.module": "other"}), ["mine"])
 

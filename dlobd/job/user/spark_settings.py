@@ -48,7 +48,8 @@ OVERRULED = {
 """Setting -> settings that have no effect beside it."""
 
 REPLACEABLE = "spark.dlobd.replaceable"
-"""Setting of dlobd: list of its KEY=VALUE that would overrule another setting of the user's script."""
+"""Setting of dlobd: list of its KEY=VALUE that would overrule another setting of the user's script, and of those that
+they overrule."""
 
 
 def rivals(key: str) -> tuple[str, ...]:
@@ -59,7 +60,8 @@ def rivals(key: str) -> tuple[str, ...]:
 
 def replaceable(settings: Mapping[str, str]) -> str:
     """Return the value of `REPLACEABLE` for settings of dlobd."""
-    return ",".join(f"{key}={value}" for key, value in sorted(settings.items()) if rivals(key))
+    keys = {name for key in settings for name in (key, *rivals(key)) if rivals(key)} & settings.keys()
+    return ",".join(f"{key}={settings[key]}" for key in sorted(keys))
 
 
 def prefer_users(conf: Any, daemons: Iterable[str]) -> list[str]:
@@ -71,10 +73,11 @@ def prefer_users(conf: Any, daemons: Iterable[str]) -> list[str]:
     """
     lines = conf.toDebugString().splitlines()  # a single call into the JVM
     settings = {key: value for key, _, value in (line.partition("=") for line in lines)}
+    ours = {key: value for key, _, value in (one.partition("=") for one in settings.get(REPLACEABLE, "").split(","))}
     removed = []
-    for setting in filter(None, settings.get(REPLACEABLE, "").split(",")):
-        key, _, value = setting.partition("=")
-        if settings.get(key) == value and settings.keys() & {*rivals(key)}:
+    for key, value in ours.items():
+        users = [one for one in rivals(key) if one in settings and settings[one] != ours.get(one)]
+        if users and settings.get(key) == value:
             conf.remove(key)
             removed.append(key)
     for key, allowed in (("spark.python.daemon.module", daemons), ("spark.python.use.daemon", ("true",))):
