@@ -29,11 +29,13 @@ VARIABLES = {
 """Variable of spark-submit -> equivalent setting, which has the lowest priority."""
 
 IGNORED = {
+    "HADOOP_CONF_DIR": "--hadoop-conf names the cluster",
     "PYSPARK_DRIVER_PYTHON": "recording needs the Python of dlobd",
     "PYSPARK_PYTHON": "recording needs the Python of dlobd",
     "SPARK_HOME": "dlobd runs the Spark of its package pyspark",
     "SPARK_LOCAL_DIRS": "dlobd has its own temporary directory",
     "SPARK_LOCAL_IP": "dlobd advertises the address of the cluster's network",
+    "YARN_CONF_DIR": "--hadoop-conf names the cluster",
 }
 """Variable that dlobd replaces -> reason."""
 
@@ -68,9 +70,10 @@ def shell_of(line: Line, environment: Mapping[str, str]) -> Shell:
             options.append(("--conf", f"{key}={value}"))
             sources.append(source)
             known[key] = value
+    same = (sys.executable, str(python()), environment.get("DLOBD_HADOOP_CONF"))
     for name, why in IGNORED.items():
         value = environment.get(name, "")
-        if value and not (name.endswith("PYTHON") and shutil.which(value) in (sys.executable, str(python()))):
+        if value and value not in same and shutil.which(value) not in same:
             notes.append(f"dlobd ignores {name}={value}: {why}.")
     if others := [name for name in OTHER_FILES if (directory / name).is_file()]:
         notes.append(f"dlobd does not use these files of {directory}: {', '.join(others)}.")

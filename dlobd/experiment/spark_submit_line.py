@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dlobd.errors import UsageError
-from dlobd.job.user.spark_settings import CURRENT_NAMES, REPLACEABLE, replaceable, rivals
+from dlobd.job.user.spark_settings import CURRENT_NAMES, JOINED, REPLACEABLE, replaceable, rivals
 
 KEYS = {
     "--master": "spark.master",
@@ -39,17 +39,6 @@ _WITHOUT_VALUE = "--help -h --load-spark-defaults --supervise --usage-error --ve
 WITHOUT_VALUE = _WITHOUT_VALUE.split()
 CONF = ("--conf", "-c")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
-
-JOINED = {
-    "spark.files": ",",
-    "spark.submit.pyFiles": ",",
-    "spark.yarn.dist.archives": ",",
-    "spark.yarn.tags": ",",
-    "spark.driver.extraJavaOptions": " ",
-    "spark.executor.extraJavaOptions": " ",
-    "spark.yarn.am.extraJavaOptions": " ",
-}
-"""Setting whose values, of the user and of dlobd, are concatenated -> separator."""
 
 FORCED = {"spark.yarn.submit.waitAppCompletion": "true"}
 """Setting whose value of dlobd replaces the user's value -> value: the window ends when spark-submit exits."""

@@ -167,6 +167,7 @@ def test_settings_in_the_script_win_over_those_of_dlobd(tmp_path: Path) -> None:
 import os, sys
 ours = "spark.executor.maxNumFailures=1,spark.executor.memoryOverhead=1280m"
 given = [*ours.split(","), f"spark.dlobd.replaceable={ours}", "spark.ui.enabled=false", "spark.task.maxFailures=3"]
+given.append("spark.executor.extraJavaOptions=-Dours=1")
 os.environ["PYSPARK_SUBMIT_ARGS"] = " ".join(f"--conf {one}" for one in given) + " pyspark-shell"
 os.environ["PYSPARK_PYTHON"] = "dlobds"
 hooks.prepare_driver("tfos")
@@ -174,6 +175,7 @@ os.environ["PYSPARK_PYTHON"] = "./users/python"
 from pyspark import SparkConf
 from pyspark.context import SparkContext
 conf = SparkConf().setMaster("local[1]").setAppName("a").set("spark.yarn.executor.memoryOverhead", "1600")
+conf.set("spark.executor.extraJavaOptions", "-Dusers=1")
 try:
     SparkContext(conf=conf)
 except RuntimeError as error:
@@ -182,8 +184,10 @@ os.environ["PYSPARK_PYTHON"] = sys.executable
 sc = SparkContext(conf=conf)
 keys = ("spark.executor.memoryOverhead", "spark.executor.maxNumFailures", "spark.task.maxFailures")
 found = [sc.getConf().get(key) for key in keys]
+options = sc.getConf().get("spark.executor.extraJavaOptions")
 sc.stop()
 assert found == ["1600", "1", "3"], found
+assert options.endswith("-Dours=1 -Dusers=1"), options
 """,
         tmp_path,
     )

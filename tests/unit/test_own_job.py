@@ -288,20 +288,32 @@ class Conf(dict[str, str]):
     def remove(self, key: str) -> None:
         del self[key]
 
+    def set(self, key: str, value: str) -> None:
+        self[key] = value
+
 
 def test_a_setting_of_the_script_is_not_overruled() -> None:
     """SparkConf().set() in the script, under a deprecated name; a value of the user's line stays."""
     ours = {REPLACEABLE: "spark.executor.maxNumFailures=1,spark.executor.memoryOverhead=1280m"}
     old = {"spark.yarn.executor.memoryOverhead": "1600", "spark.yarn.max.executor.failures": "9"}
     conf = Conf({**ours, **old, "spark.executor.memoryOverhead": "1280m", "spark.executor.maxNumFailures": "3"})
-    assert prefer_users(conf, ["mine"]) == ["spark.executor.memoryOverhead"]
+    assert prefer_users(conf, Conf(), ["mine"]) == ["spark.executor.memoryOverhead"]
     assert conf == {**ours, **old, "spark.executor.maxNumFailures": "3"}
     address = {"spark.driver.bindAddress": "::1", "spark.driver.host": "::1", "spark.ui.port": "0"}
     listed = {REPLACEABLE: replaceable(address)}
-    assert prefer_users(Conf({**address, **listed}), ["mine"]) == []
-    assert prefer_users(Conf({**address, **listed, "spark.driver.host": "h"}), []) == ["spark.driver.bindAddress"]
+    assert prefer_users(Conf({**address, **listed}), Conf(), ["mine"]) == []
+    conf = Conf({**address, **listed, "spark.driver.host": "h"})
+    assert prefer_users(conf, Conf(), []) == ["spark.driver.bindAddress"]
     with pytest.raises(RuntimeError, match=r"daemon\.module=other in the script is not supported"):
-        prefer_users(Conf({"spark.python.daemon.module": "other"}), ["mine"])
+        prefer_users(Conf({"spark.python.daemon.module": "other"}), Conf(), ["mine"])
+
+
+def test_lists_and_java_options_of_a_script_are_added() -> None:
+    java, archives = "spark.executor.extraJavaOptions", "spark.yarn.dist.archives"
+    submitted = Conf({java: "-Xlog:b", archives: "a#environment", "spark.yarn.tags": "t"})
+    conf = Conf({java: "-Dc=1", archives: "a#environment,b#c", "spark.yarn.tags": "t"})
+    prefer_users(conf, submitted, [])
+    assert conf == {java: "-Xlog:b -Dc=1", archives: "a#environment,b#c", "spark.yarn.tags": "t"}
 
 
 def test_settings_of_a_properties_file_count(tmp_path: Path) -> None:

@@ -98,11 +98,13 @@ def test_values_are_those_of_hadoop(tmp_path: Path) -> None:
         ("${env.${x}}", "${env.1}"),
         ("${x}${x}-${unknown}-${x}", "11-${unknown}-${x}"),
         ("${java.io.tmpdir}/a", "/tmp/a"),
+        ("${env.DL_HOST}-${x}", "h-1"),
         ("${key}", "${key}"),
     ],
 )
 def test_variables_are_replaced_as_in_hadoop(monkeypatch: pytest.MonkeyPatch, text: str, value: str) -> None:
     monkeypatch.setenv("DL_EMPTY", "")
+    monkeypatch.setenv("DL_HOST", "h")
     monkeypatch.delenv("DL_NONE", raising=False)
     assert HadoopConf(Path("/conf"), {"x": "1", "key": text}).get("key") == value
 

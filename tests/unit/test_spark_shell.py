@@ -68,8 +68,11 @@ def test_what_dlobd_replaces_is_named(conf: Path) -> None:
     for name in ("spark-env.sh", "hive-site.xml"):
         (conf / name).touch()
     python = {"PYSPARK_PYTHON": "/usr/bin/python", "PYSPARK_DRIVER_PYTHON": sys.executable}
-    shell = shell_of(parse(["spark-submit", "s.py"]), {"SPARK_CONF_DIR": str(conf), "SPARK_LOCAL_IP": "::1", **python})
+    hadoop = {"DLOBD_HADOOP_CONF": "/c", "YARN_CONF_DIR": "/c", "HADOOP_CONF_DIR": "/d"}
+    environment = {"SPARK_CONF_DIR": str(conf), "SPARK_LOCAL_IP": "::1", **python, **hadoop}
+    shell = shell_of(parse(["spark-submit", "s.py"]), environment)
     assert shell.notes == (
+        "dlobd ignores HADOOP_CONF_DIR=/d: --hadoop-conf names the cluster.",
         "dlobd ignores PYSPARK_PYTHON=/usr/bin/python: recording needs the Python of dlobd.",
         "dlobd ignores SPARK_LOCAL_IP=::1: dlobd advertises the address of the cluster's network.",
         f"dlobd does not use these files of {conf}: hive-site.xml, spark-env.sh.",

@@ -88,7 +88,7 @@ def _record_pyspark(pyspark: ModuleType, given_python: str | None = None) -> Non
 
     @replace(context, "_initialize_context")
     def initialize_context(original: Function, self: Any, conf: Any) -> object:
-        for key in prefer_users(conf, DAEMONS.values()):
+        for key in prefer_users(conf, self._jvm.SparkConf(), DAEMONS.values()):
             self._jvm.java.lang.System.clearProperty(key)  # a new SparkConf starts with the system properties
         python = os.environ.get("PYSPARK_PYTHON")
         if python and python != given_python and shutil.which(python) != sys.executable:

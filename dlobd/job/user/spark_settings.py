@@ -47,6 +47,17 @@ OVERRULED = {
 }
 """Setting -> settings that have no effect beside it."""
 
+JOINED = {
+    "spark.files": ",",
+    "spark.submit.pyFiles": ",",
+    "spark.yarn.dist.archives": ",",
+    "spark.yarn.tags": ",",
+    "spark.driver.extraJavaOptions": " ",
+    "spark.executor.extraJavaOptions": " ",
+    "spark.yarn.am.extraJavaOptions": " ",
+}
+"""Setting whose values, of the user and of dlobd, are concatenated -> separator."""
+
 REPLACEABLE = "spark.dlobd.replaceable"
 """Setting of dlobd: list of its KEY=VALUE that would overrule another setting of the user's script, and of those that
 they overrule."""
@@ -64,16 +75,18 @@ def replaceable(settings: Mapping[str, str]) -> str:
     return ",".join(f"{key}={settings[key]}" for key in sorted(keys))
 
 
-def prefer_users(conf: Any, daemons: Iterable[str]) -> list[str]:
+def prefer_users(conf: Any, submitted: Any, daemons: Iterable[str]) -> list[str]:
     """Remove settings of dlobd that overrule a setting in the user's code, from the SparkConf of a SparkContext, and
-    return them.
+    return them. `submitted` is the SparkConf before the user's code, whose values of `JOINED` are kept.
 
     Raises:
         RuntimeError: the user's code sets another worker daemon than one of `daemons`.
     """
-    lines = conf.toDebugString().splitlines()  # a single call into the JVM
-    settings = {key: value for key, _, value in (line.partition("=") for line in lines)}
-    ours = {key: value for key, _, value in (one.partition("=") for one in settings.get(REPLACEABLE, "").split(","))}
+    settings, before = (_pairs(one.toDebugString().splitlines()) for one in (conf, submitted))
+    ours = _pairs(settings.get(REPLACEABLE, "").split(","))
+    for key, separator in JOINED.items():
+        if key in before and key in settings and before[key] not in settings[key]:
+            conf.set(key, f"{submitted.get(key)}{separator}{conf.get(key)}")
     removed = []
     for key, value in ours.items():
         users = [one for one in rivals(key) if one in settings and settings[one] != ours.get(one)]
@@ -84,3 +97,7 @@ def prefer_users(conf: Any, daemons: Iterable[str]) -> list[str]:
         if (value := settings.get(key)) and value not in allowed:
             raise RuntimeError(f"{key}={value} in the script is not supported: recording needs dlobd's worker daemon.")
     return removed
+
+
+def _pairs(lines: Iterable[str]) -> dict[str, str]:
+    return {key: value for key, _, value in (line.partition("=") for line in lines)}
