@@ -15,7 +15,7 @@ from pathlib import Path
 
 from dlobd.errors import UsageError
 from dlobd.experiment.spark_submit_line import Line
-from dlobd.paths import python
+from dlobd.paths import python, spark_home
 
 VARIABLES = {
     "MASTER": "spark.master",
@@ -70,7 +70,7 @@ def shell_of(line: Line, environment: Mapping[str, str]) -> Shell:
             options.append(("--conf", f"{key}={value}"))
             sources.append(source)
             known[key] = value
-    same = (sys.executable, str(python()), environment.get("DLOBD_HADOOP_CONF"))
+    same = (sys.executable, str(python()), str(spark_home()), environment.get("DLOBD_HADOOP_CONF"))
     for name, why in IGNORED.items():
         value = environment.get(name, "")
         if value and value not in same and shutil.which(value) not in same:
