@@ -94,8 +94,10 @@ def prefer_users(conf: Any, submitted: Any, daemons: Iterable[str]) -> list[str]
             conf.remove(key)
             removed.append(key)
     for key, allowed in (("spark.python.daemon.module", daemons), ("spark.python.use.daemon", ("true",))):
-        if (value := settings.get(key)) and value not in allowed:
-            raise RuntimeError(f"{key}={value} in the script is not supported: recording needs dlobd's worker daemon.")
+        if (users_value := settings.get(key)) and users_value not in allowed:
+            raise RuntimeError(
+                f"{key}={users_value} in the script is not supported: recording needs dlobd's worker daemon."
+            )
     return removed
 
 
