@@ -389,7 +389,7 @@ class OwnJob(Submission):
     script: str = member("Path of the script, as given.")
     script_sha256: str = member("SHA-256 of the script.", pattern="^[0-9a-f]{64}$")
     arguments: tuple[str, ...] = member("Arguments of the script.")
-    options: tuple[str, ...] = member("Options of the user's spark-submit line, word for word.")
+    options: tuple[str, ...] = member("Options of the user's spark-submit line, after those of its shell.")
 
 
 Runnable = Experiment | OwnJob

@@ -5,10 +5,11 @@ Defaults come from the built-in main experiment. The script itself controls the 
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -19,8 +20,11 @@ from dlobd.experiment import settings, ways
 from dlobd.experiment import spark_submit_line as spark_options
 from dlobd.experiment.files import Note
 from dlobd.experiment.settings import Value
+from dlobd.experiment.spark_shell import shell_of
+from dlobd.experiment.spark_submit_line import FORCED, Given
 from dlobd.fields import decoded
 from dlobd.job.user.hooks import DAEMONS
+from dlobd.job.user.spark_settings import rivals
 from dlobd.paths import python, sha256_of
 from dlobd.registry import unknown
 from dlobd.schema import OwnJob, Runnable, Submission
@@ -42,6 +46,11 @@ SPARK_SETTINGS = {
 ENTRY = "user.py"
 """File in jobs/ that spark-submit starts; it then runs the user's script."""
 
+OVERHEAD = "spark.executor.memoryOverhead"
+OVERHEAD_FACTOR, MIN_OVERHEAD = rivals(OVERHEAD)[:2]
+
+PYTHONS = ("spark.pyspark.python", "spark.pyspark.driver.python")
+
 NOT_A_JOB = ("--kill", "--status", "--version", "--help", "-h", "--usage-error", "--remote")
 
 
@@ -50,30 +59,47 @@ def from_script(
 ) -> OwnJob:
     """Build the job of a script with its arguments and `key=value` overrides; the last override wins. Raises UsageError
     if the script is missing, or a key, type, range or name is wrong."""
+    shell = shell_of(spark_options.Line("spark-submit", (), script, ()), os.environ)
+    if shell.sources:
+        note(f"dlobd run --job does not use {', '.join(shell.sources)}; dlobd submit does.")
+    for text in shell.notes:
+        note(text)
     return _build(script, arguments, _overrides(overrides), note)
 
 
 def from_line(words: Sequence[str], overrides: Sequence[str] = (), note: Note = lambda line: None) -> OwnJob:
-    """Build the job of a spark-submit line. Its options are kept; `overrides` may add other settings. Raises UsageError
-    if the line is not a spark-submit command, has no Python script, or cannot be recorded."""
+    """Build the job of a spark-submit line in this shell. Its options are kept; `overrides` may add other settings.
+    Raises UsageError if the line is not a spark-submit command, has no Python script, or cannot be recorded."""
     line = spark_options.parse(words)
-    given = line.settings
+    shell = shell_of(line, os.environ)
+    line = replace(line, options=(*shell.options, *line.options))
+    if shell.sources:
+        note(f"Settings of this command come also from {', '.join(shell.sources)}.")
+    for text in shell.notes:
+        note(text)
+    given = line.given
     _refuse(line, given)
     values = _overrides(overrides)
     if values.get("scheduler", "yarn") != "yarn":
         raise UsageError(
             f"--set scheduler={values['scheduler']}: a spark-submit command runs on YARN.", "use dlobd run --job"
         )
+    if OVERHEAD not in given and (derived := _derived_overhead(given, values)):
+        given[OVERHEAD] = derived
     by_line = {}
     for key, name in SPARK_SETTINGS.items():
         if key not in given:
             continue
-        by_line[name] = f"the spark-submit line's {key}"
+        by_line[name] = f"the spark-submit line's {given[key].name}"
         if name in values:
-            raise UsageError(f"--set {name}: the spark-submit command also sets it, with {key}={given[key]}.")
-        number = spark_options.megabytes(given[key]) if name.endswith("_mb") else None
-        text = given[key] if number is None else str(number)
-        values[name] = settings.parse(name, text, settings.Source(f"spark-submit's {key}"))
+            raise UsageError(f"--set {name}: the spark-submit command also sets it, with {given[key]}.")
+        number = spark_options.megabytes(given[key].value) if name.endswith("_mb") else None
+        text = given[key].value if number is None else str(number)
+        values[name] = settings.parse(name, text, settings.Source(f"spark-submit's {given[key].name}"))
+    if values.get("deploy_mode") == "cluster":
+        for key, value in FORCED.items():
+            if key in given and given[key].value.lower() != value:
+                note(f"dlobd overrides {given[key]}: its window ends when spark-submit exits.")
     return _build(line.script, line.arguments, values, note, spark_options.words_of(line.options), by_line)
 
 
@@ -160,7 +186,27 @@ def _build(
     return OwnJob(**values, script=script, script_sha256=sha256, arguments=tuple(arguments), options=options)
 
 
-def _refuse(line: spark_options.Line, settings: Mapping[str, str]) -> None:
+def _derived_overhead(given: Mapping[str, Given], values: Mapping[str, Value]) -> Given | None:
+    """Return an executor's overhead as Spark derives it from the user's factor or minimum; None without both. Raises
+    UsageError."""
+    factor, minimum = given.get(OVERHEAD_FACTOR), given.get(MIN_OVERHEAD)
+    users = factor or minimum
+    if users is None:
+        return None
+    memory = given.get("spark.executor.memory")
+    default_mb = values.get("executor_memory_mb", experiments.load(DEFAULTS).executor_memory_mb)
+    memory_mb = spark_options.megabytes(memory.value if memory else str(default_mb))
+    minimum_mb = spark_options.megabytes(minimum.value if minimum else "384m")
+    try:
+        if memory_mb is None or minimum_mb is None:
+            raise ValueError
+        overhead_mb = max(int(float(factor.value if factor else "0.1") * memory_mb), minimum_mb)
+    except ValueError:
+        raise UsageError(f"Spark cannot derive {OVERHEAD} from {users}.", f"--conf {OVERHEAD}=1280m") from None
+    return Given(f"{overhead_mb}m", OVERHEAD, f" from {users.name}")
+
+
+def _refuse(line: spark_options.Line, settings: Mapping[str, Given]) -> None:
     """Raise UsageError for options that spark-submit accepts, but a recorded run does not support."""
     given = {name for name, _ in line.options}
     for name in NOT_A_JOB:
@@ -171,15 +217,20 @@ def _refuse(line: spark_options.Line, settings: Mapping[str, str]) -> None:
             f"--class: {line.script} would run in the JVM only, and dlobd records only Python.", "name a .py file"
         )
     ours = (sys.executable, str(python()))
+    one_task = ("1", settings["spark.task.cpus"].value if "spark.task.cpus" in settings else "1")
+    environments = ("spark.yarn.appMasterEnv", "spark.executorEnv")
+    variables = [f"{one}.{name}" for one in environments for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")]
     for key, allowed, why in (
         ("spark.master", ("yarn",), "the job runs on YARN"),
+        ("spark.remote", (), "the job runs on YARN, without a Spark Connect server"),
+        ("spark.api.mode", ("classic",), "the job runs on YARN, without a Spark Connect server"),
+        ("spark.yarn.unmanagedAM.enabled", ("false",), "recording needs the ApplicationMaster's container"),
         ("spark.dynamicAllocation.enabled", ("false",), "a run has a fixed number of executors"),
-        ("spark.executor.cores", ("1", settings.get("spark.task.cpus", "1")), "an executor runs one task at a time"),
-        ("spark.pyspark.python", ours, "the hooks need the Python environment of dlobd"),
-        ("spark.pyspark.driver.python", ours, "the hooks need the Python environment of dlobd"),
+        ("spark.executor.cores", one_task, "an executor runs one task at a time"),
+        *((key, ours, "the hooks need the Python environment of dlobd") for key in (*PYTHONS, *variables)),
         ("spark.python.daemon.module", (), "recording needs dlobd's worker daemon"),
         ("spark.python.use.daemon", ("true",), "recording needs dlobd's worker daemon"),
     ):
-        if key in settings and settings[key] not in allowed:
-            remedy = f"{key}={allowed[-1]}, or omit it" if allowed else "omit it"
-            raise UsageError(f"{key}={settings[key]} is not supported: {why}.", remedy)
+        if key in settings and not {settings[key].value, settings[key].value.lower()} & {*allowed}:
+            remedy = f"--conf {key}={allowed[-1]}, or omit it" if allowed else "omit it"
+            raise UsageError(f"{settings[key]} is not supported: {why}.", remedy)

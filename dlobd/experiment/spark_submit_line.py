@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dlobd.errors import UsageError
+from dlobd.job.user.spark_settings import CURRENT_NAMES, JOINED, REPLACEABLE, replaceable, rivals
 
 KEYS = {
     "--master": "spark.master",
@@ -26,7 +27,7 @@ KEYS = {
     "--driver-library-path": "spark.driver.extraLibraryPath",
     "--files": "spark.files",
     "--py-files": "spark.submit.pyFiles",
-    "--archives": "spark.yarn.dist.archives",
+    "--archives": "spark.archives",
     "--queue": "spark.yarn.queue",
 }
 """Option -> equivalent setting."""
@@ -37,17 +38,22 @@ WITH_VALUE = {*KEYS, *_WITH_VALUE.split()}
 _WITHOUT_VALUE = "--help -h --load-spark-defaults --supervise --usage-error --verbose -v --version"
 WITHOUT_VALUE = _WITHOUT_VALUE.split()
 CONF = ("--conf", "-c")
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
 
-JOINED = {
-    "spark.files": ",",
-    "spark.submit.pyFiles": ",",
-    "spark.yarn.dist.archives": ",",
-    "spark.yarn.tags": ",",
-    "spark.driver.extraJavaOptions": " ",
-    "spark.executor.extraJavaOptions": " ",
-    "spark.yarn.am.extraJavaOptions": " ",
-}
-"""Setting whose values, of the user and of dlobd, are concatenated -> separator."""
+FORCED = {"spark.yarn.submit.waitAppCompletion": "true"}
+"""Setting whose value of dlobd replaces the user's value -> value: the window ends when spark-submit exits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A value, the user's name of its setting, and the file that sets it, such as ` in FILE`; empty for the line."""
+
+    value: str
+    name: str
+    where: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.value}{self.where}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +66,26 @@ class Line:
     arguments: tuple[str, ...]
 
     @property
-    def settings(self) -> dict[str, str]:
-        """Values by setting, from options, --conf and properties file; the file has the lowest priority."""
-        values: dict[str, str] = {}
+    def given(self) -> dict[str, Given]:
+        """Values by current name of the setting, from options, --conf and properties file, which has the lowest
+        priority. A deprecated name has no effect beside the current name."""
+        values: dict[str, Given] = {}
         for name, value in self.options:
             if name == "--properties-file" and value:
-                values |= _properties(value)
+                pairs = _properties(value).items()
+                values |= {key: Given(text, key, f" in {value}") for key, text in pairs}
         for name, value in self.options:
             if name == "--conf" and value:
                 key, _, text = value.partition("=")
-                values[key.strip()] = text.strip()
-        return values | {KEYS[name]: value for name, value in self.options if name in KEYS and value is not None}
+                values[key.strip()] = Given(text.strip(), key.strip())
+        values |= {KEYS[name]: Given(value or "", KEYS[name]) for name, value in self.options if name in KEYS}
+        old = {CURRENT_NAMES[key]: given for key, given in values.items() if key in CURRENT_NAMES}
+        return old | {key: given for key, given in values.items() if key not in CURRENT_NAMES}
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Values of `given`."""
+        return {key: given.value for key, given in self.given.items()}
 
 
 def parse(words: Sequence[str]) -> Line:
@@ -106,12 +121,17 @@ def parse(words: Sequence[str]) -> Line:
 
 
 def merged(ours: Sequence[str], theirs: Sequence[str]) -> tuple[str, ...]:
-    """Merge the user's options into dlobd's line. The user's values replace dlobd's values, except for `JOINED`."""
+    """Merge the user's options into dlobd's line. The user's values replace dlobd's values, except for `JOINED` and
+    `FORCED`. A value of dlobd that overrules another setting of the user is omitted."""
     line, users = parse(ours), parse(("spark-submit", *theirs, "script"))
     user_settings, own_settings = users.settings, line.settings
     both = [key for key in JOINED if key in user_settings and key in own_settings]
-    options = [option for option in line.options if _key(*option) not in user_settings]
-    options += [option for option in users.options if _key(*option) not in both]
+    forced = [key for key in FORCED if key in own_settings]
+    taken = {key for key in own_settings if any(name in user_settings for name in (key, *rivals(key)))} - {*forced}
+    options = [option for option in line.options if _key(*option) not in taken]
+    options += [option for option in users.options if _key(*option) not in (*both, *forced)]
+    if left := replaceable({key: value for key, value in own_settings.items() if key not in taken}):
+        options.append(("--conf", f"{REPLACEABLE}={left}"))
     names = {setting: option for option, setting in KEYS.items()}
     for key in both:
         value = f"{user_settings[key]}{JOINED[key]}{own_settings[key]}"
@@ -134,16 +154,24 @@ def megabytes(text: str) -> int | None:
 
 def _key(name: str, value: str | None) -> str:
     if name == "--conf" and value:
-        return value.partition("=")[0].strip()
+        key = value.partition("=")[0].strip()
+        return CURRENT_NAMES.get(key, key)
     return KEYS.get(name, name)
 
 
 def _properties(path: str) -> dict[str, str]:
-    """Read a properties file with a pair of key and value per line, without continuation lines and escapes."""
+    """Read Spark's settings of a properties file, with Java's continuation lines and escapes."""
     try:
         text = Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise UsageError(f"--properties-file {path} cannot be read: {error.strerror}.") from None
-    lines = (line.strip() for line in text.splitlines())
-    parts = (re.split(r"\s*[=:\s]\s*", line, maxsplit=1) for line in lines if line and line[0] not in "#!")
-    return {part[0]: part[1] if len(part) > 1 else "" for part in parts}
+    text = re.sub(r"(?m)^[ \t\f]*[#!].*$", "", text)
+    text = re.sub(r"(?<!\\)((?:\\\\)*)\\\n\s*", r"\1", text)
+    lines = re.findall(r"(?m)^[ \t\f]*((?:\\.|[^\\=:\s])+)[ \t\f]*[=:]?[ \t\f]*(.*)$", text)
+    pairs = ((_ESCAPE.sub(_unescaped, key), _ESCAPE.sub(_unescaped, value).strip()) for key, value in lines)
+    return {key: value for key, value in pairs if key.startswith("spark.")}
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    code = escape[1]
+    return chr(int(code[1:], 16)) if len(code) > 1 else {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}.get(code, code)

@@ -12,6 +12,7 @@ import requests
 
 from dlobd.errors import ClusterError
 from dlobd.faults.triggers import LogLine
+from dlobd.hadoop import http_session
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
 
 ACCEPTED = LogLine("resourcemanager", re.compile(r"(application_\w+) State change from SUBMITTED to ACCEPTED"))
@@ -35,15 +36,16 @@ def filled(cluster: EmbeddedCluster, memory_mb: int = 0) -> Iterator[Filler]:
     """Run another application whose ApplicationMaster holds `memory_mb` of the queue; 0 for all of it. Raises
     ClusterError if YARN does not accept the application, or does not end it."""
     apps = f"{cluster.rm_url}/ws/v1/cluster/apps"
+    session = http_session.session()
 
     def state() -> dict[str, object]:
-        return dict(requests.get(f"{apps}/{application_id}", timeout=REST_S).json()["app"])
+        return dict(session.get(f"{apps}/{application_id}", timeout=REST_S).json()["app"])
 
     def release() -> None:
-        requests.put(f"{apps}/{application_id}/state", json={"state": "KILLED"}, timeout=REST_S)
+        session.put(f"{apps}/{application_id}/state", json={"state": "KILLED"}, timeout=REST_S)
 
     try:
-        application_id = requests.post(f"{apps}/new-application", timeout=REST_S).json()["application-id"]
+        application_id = session.post(f"{apps}/new-application", timeout=REST_S).json()["application-id"]
         application = {
             "application-id": application_id,
             "application-name": "fills the queue",
@@ -51,7 +53,7 @@ def filled(cluster: EmbeddedCluster, memory_mb: int = 0) -> Iterator[Filler]:
             "resource": {"memory": memory_mb or cluster.settings.nodemanager_memory_mb, "vCores": 1},
             "am-container-spec": {"commands": {"command": f"sleep {FILLER_S}"}},
         }
-        requests.post(apps, json=application, timeout=REST_S).raise_for_status()
+        session.post(apps, json=application, timeout=REST_S).raise_for_status()
         _until(lambda: int(str(state()["allocatedMB"])) > 0, "got its container")
         yield Filler(application_id, release)
     except requests.RequestException as error:

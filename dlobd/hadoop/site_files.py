@@ -5,15 +5,16 @@ No request is sent to the cluster. An `Address` includes its configuration key, 
 
 from __future__ import annotations
 
+import getpass
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
-from xml.etree import ElementTree
 
 from dlobd.errors import UsageError
+from dlobd.hadoop.site_xml import read_site
 
 SITES = ("core-site.xml", "hdfs-site.xml", "yarn-site.xml")
 NAMENODE_HTTP_PORT = 9870
@@ -22,6 +23,14 @@ MAX_SUBSTITUTIONS = 20
 """Depth to which Hadoop's Configuration expands ${...}."""
 
 _VARIABLE = re.compile(r"\$\{([^${}\s]+)\}")
+_ENVIRONMENT = re.compile(r"env\.(?P<name>.+?)((?P<sign>:?-)(?P<default>.*))?")
+_SYSTEM: Mapping[str, Callable[[], str]] = {
+    "user.name": getpass.getuser,
+    "user.home": lambda: os.path.expanduser("~"),
+    "user.dir": os.getcwd,
+    "java.io.tmpdir": lambda: "/tmp",
+}
+"""System properties of a JVM that site files use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,36 +60,32 @@ class HadoopConf:
         directory = directory.expanduser().absolute()
         if not directory.is_dir():
             raise UsageError(f"--hadoop-conf {directory} is not a directory.", "name the cluster's HADOOP_CONF_DIR")
-        properties: dict[str, str] = {}
-        for site in SITES:
-            properties |= read_site(directory / site)
-        return cls(directory, properties)
+        return cls(directory, read_site(*(directory / site for site in SITES)))
 
     def get(self, key: str, default: str = "") -> str:
-        """Return a property, with ${...} replaced by other properties, and ${env.NAME} by the environment."""
+        """Return a property, with ${...} replaced by other properties, and ${env.NAME} by the environment.
+        Raises UsageError if properties refer to each other in a cycle."""
         text = self.properties.get(key, default)
         for _ in range(MAX_SUBSTITUTIONS):
             match = _VARIABLE.search(text)
-            if match is None:
-                break
-            value = self._variable(match[1])
-            if value is None:
-                break  # Hadoop leaves unknown names unchanged
+            value = self._variable(match[1]) if match else None
+            if match is None or value is None or match[0] in value:
+                return text.strip()  # Hadoop leaves unknown names unchanged
             text = text[: match.start()] + value + text[match.end() :]
-        return text.strip()
+        raise UsageError(f"{key} in {self.directory} refers to itself: {text[:100]}.", "correct its ${...}")
 
     def _variable(self, name: str) -> str | None:
-        if name.startswith("env."):
-            name, sign, default = re.split(r"(:?-|$)", name.removeprefix("env."), maxsplit=1)
-            return os.environ.get(name, default if sign else None)
-        if name == "user.name":
-            return os.environ.get("USER", "")
+        if name.startswith("env.") and (parts := _ENVIRONMENT.fullmatch(name)):
+            value = os.environ.get(parts["name"])
+            return parts["default"] if value is None or (parts["sign"] == ":-" and not value) else value
+        if name in _SYSTEM:
+            return _SYSTEM[name]()
         return self.properties.get(name)
 
     @property
     def fs_uri(self) -> str:
         """Value of fs.defaultFS, such as hdfs://namenode:8020, without a path. Raises UsageError if it is not HDFS."""
-        uri = self.get("fs.defaultFS") or self.get("fs.default.name")
+        uri = self.get("fs.defaultFS")
         parts = urlsplit(uri)
         if parts.scheme != "hdfs" or not parts.netloc:
             found = f"is {uri!r}" if uri else "is not set"
@@ -149,18 +154,3 @@ class HadoopConf:
 
 def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
-
-
-def read_site(path: Path) -> dict[str, str]:
-    """Read the properties of a site file. Raises UsageError if the file is no site file."""
-    remedy = "--hadoop-conf needs core-site.xml, hdfs-site.xml and yarn-site.xml of the cluster"
-    try:
-        root = ElementTree.parse(path).getroot()
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}.", remedy) from None
-    except ElementTree.ParseError as error:
-        raise UsageError(f"{path} is not XML: {error}.", remedy) from None
-    if root.tag != "configuration":
-        raise UsageError(f"{path} is not a Hadoop configuration: its root is <{root.tag}>.", remedy)
-    pairs = {(p.findtext("name") or p.get("name") or "").strip(): p for p in root.iter("property")}
-    return {name: p.findtext("value") or p.get("value") or "" for name, p in pairs.items() if name}

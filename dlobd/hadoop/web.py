@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import requests
 
 from dlobd.errors import ClusterError
+from dlobd.hadoop import http_session
 from dlobd.hadoop.failures import reason
 from dlobd.hadoop.site_files import Address, HadoopConf
 
@@ -114,7 +115,7 @@ class HadoopWeb:
     def get_json(url: str, timeout_s: Timeout = TIMEOUT_S, **query: str) -> JsonObject | None:
         """Return the JSON object at `url`; None if the answer is no JSON object."""
         try:
-            answer = requests.get(url, query, timeout=timeout_s, headers={"Accept": "application/json"})
+            answer = http_session.get(url, query, timeout=timeout_s, headers={"Accept": "application/json"})
             document = answer.json() if answer.ok else None
         except requests.RequestException:
             return None
@@ -173,7 +174,7 @@ class _Refusal(Exception):
 def _home(url: str, user: str, timeout_s: Timeout) -> str:
     """Return the user's home directory. Request the root first: a standby NameNode also returns homes."""
     for operation in ("GETFILESTATUS", "GETHOMEDIRECTORY"):
-        answer = requests.get(f"{url}/webhdfs/v1/", {"op": operation, "user.name": user}, timeout=timeout_s)
+        answer = http_session.get(f"{url}/webhdfs/v1/", {"op": operation, "user.name": user}, timeout=timeout_s)
         if answer.status_code == 401:
             raise _Refusal("it requires authentication, which dlobd does not support")
         if not answer.ok:
@@ -185,7 +186,7 @@ def _home(url: str, user: str, timeout_s: Timeout) -> str:
 
 
 def _active_manager(address: Address, timeout_s: Timeout) -> JsonObject:
-    answer = requests.get(f"{address.url}/ws/v1/cluster/info", timeout=timeout_s)
+    answer = http_session.get(f"{address.url}/ws/v1/cluster/info", timeout=timeout_s)
     if not answer.ok:
         raise _Refusal(f"HTTP status {answer.status_code}")
     info = _member(answer, "clusterInfo")

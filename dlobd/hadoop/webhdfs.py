@@ -20,6 +20,7 @@ from requests.adapters import HTTPAdapter
 
 from dlobd import spans as kinds
 from dlobd import tracing
+from dlobd.hadoop import http_session
 from dlobd.hadoop.failures import reason
 
 __all__ = ["Client", "Datanodes", "HdfsError", "Unreachable", "block_locations", "connect", "take", "words"]
@@ -44,7 +45,7 @@ class Unreachable(HdfsError):  # type: ignore[misc]  # the package has no types
 def block_locations(url: str, user: str, path: str, length: int) -> Any:
     """Return WebHDFS's answer to GET_BLOCK_LOCATIONS of a whole file. Raises requests.RequestException."""
     query: dict[str, str | int] = {"op": "GET_BLOCK_LOCATIONS", "user.name": user, "offset": 0, "length": length}
-    return requests.get(f"{url}/webhdfs/v1{path}", query, timeout=5).json()
+    return http_session.get(f"{url}/webhdfs/v1{path}", query, timeout=5).json()
 
 
 def words(error: Exception) -> str:
@@ -85,7 +86,7 @@ class _Adapter(HTTPAdapter):
     def _namenode_answers(self) -> bool:
         query = "qry=java.lang:type=Runtime"
         try:
-            requests.get(f"http://{self._namenode}/jmx?{query}", timeout=(CONNECT_S, ANSWER_S["NameNode"]))
+            http_session.get(f"http://{self._namenode}/jmx?{query}", timeout=(CONNECT_S, ANSWER_S["NameNode"]))
         except requests.Timeout:
             return False
         except requests.RequestException:
@@ -97,7 +98,7 @@ class Client(InsecureClient):  # type: ignore[misc]  # the package has no types
     """The package's client with a session that can add parameters to requests."""
 
     def __init__(self, url: str, user: str, timed: bool) -> None:
-        self.session = requests.Session()
+        self.session = http_session.session()
         self.given_up: dict[str, Unreachable] = {}  # excluded DataNodes, by their addresses for block transfers
         self.adapter = _Adapter(str(urlsplit(url).netloc), timed)
         self.session.mount("http://", self.adapter)

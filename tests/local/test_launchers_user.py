@@ -65,12 +65,16 @@ def test_a_main_function_is_a_rank(tmp_path: Path) -> None:
     process = python(
         """
 from types import SimpleNamespace
-ctx = SimpleNamespace(job_name="chief", task_index=0)
+import os
+os.environ["http_proxy"] = "http://127.0.0.1:9"
+ctx = SimpleNamespace(job_name="chief", task_index=0, cluster_spec={"chief": ["10.0.0.1:5"], "worker": ["10.0.0.2:5"]})
 inside = hooks.UserMain(lambda args, ctx: (args, ctx.job_name))
 assert hooks.UserStartTask(lambda ids: inside("a", ctx))([0]) == ("a", "chief")
 hooks._StartedBy.pid = 0
 assert inside("a", ctx) == ("a", "chief")
-assert hooks.UserMain(lambda args, ctx: 7)("a", SimpleNamespace(job_name="", worker_num=2)) == 7
+assert os.environ["no_grpc_proxy"] == "10.0.0.1,10.0.0.2"
+parallel = SimpleNamespace(job_name="", worker_num=2, cluster_spec={})
+assert hooks.UserMain(lambda args, ctx: 7)("a", parallel) == 7
 """,
         tmp_path,
     )
@@ -178,3 +182,36 @@ client.send_command("c\\no12\\nsize\\ne\\n", 0)
     assert "JVM: collectAndServe" in names
     assert process.cost.left_out + names.count("JVM: size") == 4
     assert process.cost.left_out >= 1
+
+
+def test_settings_in_the_script_win_over_those_of_dlobd(tmp_path: Path) -> None:
+    """Spark itself reads them: a deprecated name, a value of the user's line, and a Python that is not dlobd's."""
+    python(
+        """
+import os, sys
+ours = "spark.executor.maxNumFailures=1,spark.executor.memoryOverhead=1280m"
+given = [*ours.split(","), f"spark.dlobd.replaceable={ours}", "spark.ui.enabled=false", "spark.task.maxFailures=3"]
+given.append("spark.executor.extraJavaOptions=-Dours=1")
+os.environ["PYSPARK_SUBMIT_ARGS"] = " ".join(f"--conf {one}" for one in given) + " pyspark-shell"
+os.environ["PYSPARK_PYTHON"] = "dlobds"
+hooks.prepare_driver("tfos")
+os.environ["PYSPARK_PYTHON"] = "./users/python"
+from pyspark import SparkConf
+from pyspark.context import SparkContext
+conf = SparkConf().setMaster("local[1]").setAppName("a").set("spark.yarn.executor.memoryOverhead", "1600")
+conf.set("spark.executor.extraJavaOptions", "-Dusers=1")
+try:
+    SparkContext(conf=conf)
+except RuntimeError as error:
+    assert "PYSPARK_PYTHON=./users/python in the script is not supported" in str(error)
+os.environ["PYSPARK_PYTHON"] = sys.executable
+sc = SparkContext(conf=conf)
+keys = ("spark.executor.memoryOverhead", "spark.executor.maxNumFailures", "spark.task.maxFailures")
+found = [sc.getConf().get(key) for key in keys]
+options = sc.getConf().get("spark.executor.extraJavaOptions")
+sc.stop()
+assert found == ["1600", "1", "3"], found
+assert options.endswith("-Dours=1 -Dusers=1"), options
+""",
+        tmp_path,
+    )

@@ -23,6 +23,7 @@ from dlobd.experiment import files
 from dlobd.hadoop.file_system import LocalDirectory
 from dlobd.job.description import Job, Markers
 from dlobd.job.launchers import addresses, barrier, distributor, failure, tfos, trainer_process
+from dlobd.job.launchers.addresses import without_proxy
 from dlobd.job.launchers.base import Node, place, role_of
 from dlobd.job.launchers.failure import MemoryGroup, exit_status, failure_line
 from dlobd.tracing.recorder import Recorder
@@ -280,3 +281,21 @@ def test_a_done_marker_is_seen_when_it_is_whole_and_all_spans_are_on_disk(
     recorder.close()
     assert seen == [({"rank": 1}, set(), True)]
     assert markers.read()[0] == {1}
+
+
+SPARE = "nodes,.internal"
+
+
+@pytest.mark.parametrize(
+    ("environment", "found"),
+    [
+        ({}, {}),
+        ({"no_proxy": SPARE, "ftp_proxy": "p"}, {}),
+        ({"http_proxy": "p"}, {"no_grpc_proxy": "10.0.0.1,::1"}),
+        ({"https_proxy": "p", "no_proxy": SPARE}, {"no_grpc_proxy": f"{SPARE},10.0.0.1,::1"}),
+        ({"grpc_proxy": "p", "no_proxy": "x", "no_grpc_proxy": SPARE}, {"no_grpc_proxy": f"{SPARE},10.0.0.1,::1"}),
+    ],
+)
+def test_ranks_connect_without_a_proxy(environment: dict[str, str], found: dict[str, str]) -> None:
+    """Only gRPC, only to the ranks; the user's exceptions stay."""
+    assert without_proxy(["10.0.0.1:1", "10.0.0.1:2", "[::1]:3"], environment) == found

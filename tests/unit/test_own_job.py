@@ -12,6 +12,7 @@ import pytest
 from dlobd.errors import UsageError
 from dlobd.experiment import files, own_job
 from dlobd.experiment.spark_submit_line import megabytes, merged, parse
+from dlobd.job.user.spark_settings import REPLACEABLE, prefer_users, replaceable
 from dlobd.run import runner, submit_command
 from dlobd.run.place.base import kind_of
 
@@ -109,6 +110,13 @@ def test_options_of_spark_submit_become_settings(script: str) -> None:
         (("--conf", "spark.dynamicAllocation.enabled=true"), "a run has a fixed number of executors"),
         (("--conf", "spark.pyspark.python=python3"), "the hooks need the Python environment of dlobd"),
         (("--conf", "spark.python.daemon.module=mine"), "recording needs dlobd's worker daemon"),
+        (("--conf", "spark.yarn.appMasterEnv.PYSPARK_PYTHON=./more/bin/python"), "appMasterEnv.PYSPARK_PYTHON=./more"),
+        (("--conf", "spark.executorEnv.PYSPARK_PYTHON=./more/bin/python"), "executorEnv.PYSPARK_PYTHON=./more"),
+        (("--conf", "spark.yarn.appMasterEnv.PYSPARK_DRIVER_PYTHON=ipython"), "PYSPARK_DRIVER_PYTHON=ipython is not"),
+        (("--conf", "spark.yarn.unmanagedAM.enabled=true"), "needs the ApplicationMaster's container. Next: --conf "),
+        (("--conf", "spark.api.mode=connect"), "spark.api.mode=connect is not supported: the job runs on YARN"),
+        (("--conf", "spark.executor.memoryOverheadFactor=much"), "cannot derive spark.executor.memoryOverhead from"),
+        (("--conf", "spark.executor.minMemoryOverhead=much"), "from spark.executor.minMemoryOverhead=much. Next: "),
         (("--kill", "app"), "does not submit a job"),
         (("--deploy-mode", "both"), "Unknown deploy mode 'both'"),
         (("--executor-memory", "lots"), "executor_memory_mb must be an integer, not 'lots'"),
@@ -137,6 +145,40 @@ def test_a_line_may_set_cores_and_python_but_nothing_twice(script: str) -> None:
         own_job.from_line(line("--num-executors", "3", script=script), ["workers=2"])
     with pytest.raises(UsageError, match="a spark-submit command runs on YARN"):
         own_job.from_line(line(script=script), ["scheduler=standalone"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "overhead_mb"),
+    [
+        (("spark.yarn.executor.memoryOverhead=1600",), 1600),
+        (("spark.yarn.executor.memoryOverhead=1600", "spark.executor.memoryOverhead=2g"), 2048),
+        (("spark.executor.memoryOverheadFactor=0.8",), 800),
+        (("spark.executor.memoryOverheadFactor=0.2",), 384),
+        (("spark.executor.memoryOverheadFactor=0.2", "spark.executor.minMemoryOverhead=512m"), 512),
+        (("spark.executor.minMemoryOverhead=50m",), 100),
+        (("spark.executor.memoryOverheadFactor=0.8", "spark.yarn.executor.memoryOverhead=900"), 900),
+    ],
+)
+def test_the_overhead_is_that_of_spark(script: str, settings: tuple[str, ...], overhead_mb: int) -> None:
+    words = [word for setting in settings for word in ("--conf", setting)]
+    job = own_job.from_line(line("--executor-memory", "1000m", *words, script=script))
+    assert job.executor_overhead_mb == overhead_mb
+    (submit,) = [step for step in runner.plan(job) if "spark-submit" in step]
+    assert "spark.executor.memoryOverhead=1280m" not in submit
+    with pytest.raises(UsageError, match=r"also sets it, with spark\..*emoryOverhead.*="):
+        own_job.from_line(line(*words, script=script), ["executor_overhead_mb=1500"])
+
+
+@pytest.mark.parametrize("value", ["false", "FALSE"])
+def test_spark_submit_waits_for_the_application(script: str, value: str) -> None:
+    notes: list[str] = []
+    words = ("--conf", f"spark.yarn.submit.waitAppCompletion={value}")
+    job = own_job.from_line(line("--deploy-mode", "cluster", *words, script=script), note=notes.append)
+    assert notes == [f"dlobd overrides {words[1]}: its window ends when spark-submit exits."]
+    (submit,) = [step for step in runner.plan(job) if "spark-submit" in step]
+    assert re.findall(r"waitAppCompletion=(\w+)", submit) == ["true"]
+    own_job.from_line(line(*words, script=script), note=notes.append)
+    assert len(notes) == 1, "in client mode the setting has no effect"
 
 
 def test_web_pages_of_the_driver_are_off_by_default(script: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,6 +268,66 @@ def test_options_of_both_sides_are_joined() -> None:
     assert not [value for value in after(line, "--conf") if value.startswith("spark.driver.extraJava")]
 
 
+@pytest.mark.parametrize(
+    ("theirs", "gone"),
+    [
+        ("spark.yarn.executor.memoryOverhead=1600", "spark.executor.memoryOverhead"),
+        ("spark.executor.memoryOverheadFactor=0.3", "spark.executor.memoryOverhead"),
+        ("spark.yarn.driver.memoryOverhead=700", "spark.driver.memoryOverhead"),
+        ("spark.yarn.max.executor.failures=9", "spark.executor.maxNumFailures"),
+        ("spark.driver.host=edge", "spark.driver.bindAddress"),
+        ("spark.yarn.jar=hdfs:/a.jar", "spark.yarn.archive"),
+    ],
+)
+def test_a_value_of_dlobd_overrules_no_setting_of_the_user(theirs: str, gone: str) -> None:
+    """Under a deprecated name, or by another setting. dlobd's other values stay; a script may replace them."""
+    keys = {
+        *("spark.executor.memoryOverhead", "spark.driver.memoryOverhead", "spark.executor.maxNumFailures"),
+        *("spark.driver.bindAddress", "spark.yarn.archive"),
+    }
+    ours = [word for key in keys for word in ("--conf", f"{key}=1")]
+    found = after(merged(("spark-submit", *ours, "own.py"), ("--conf", theirs)), "--conf")
+    left = [f"{key}=1" for key in sorted(keys - {gone})]
+    assert sorted(found) == sorted([*left, theirs, f"spark.dlobd.replaceable={','.join(left)}"])
+
+
+class Conf(dict[str, str]):
+    """A SparkConf of the JVM."""
+
+    def toDebugString(self) -> str:  # noqa: N802  the JVM's name
+        return "\n".join(f"{key}={value}" for key, value in self.items())
+
+    def remove(self, key: str) -> None:
+        del self[key]
+
+    def set(self, key: str, value: str) -> None:
+        self[key] = value
+
+
+def test_a_setting_of_the_script_is_not_overruled() -> None:
+    """SparkConf().set() in the script, under a deprecated name; a value of the user's line stays."""
+    ours = {REPLACEABLE: "spark.executor.maxNumFailures=1,spark.executor.memoryOverhead=1280m"}
+    old = {"spark.yarn.executor.memoryOverhead": "1600", "spark.yarn.max.executor.failures": "9"}
+    conf = Conf({**ours, **old, "spark.executor.memoryOverhead": "1280m", "spark.executor.maxNumFailures": "3"})
+    assert prefer_users(conf, Conf(), ["mine"]) == ["spark.executor.memoryOverhead"]
+    assert conf == {**ours, **old, "spark.executor.maxNumFailures": "3"}
+    address = {"spark.driver.bindAddress": "::1", "spark.driver.host": "::1", "spark.ui.port": "0"}
+    listed = {REPLACEABLE: replaceable(address)}
+    assert prefer_users(Conf({**address, **listed}), Conf(), ["mine"]) == []
+    conf = Conf({**address, **listed, "spark.driver.host": "h"})
+    assert prefer_users(conf, Conf(), []) == ["spark.driver.bindAddress"]
+    with pytest.raises(RuntimeError, match=r"daemon\.module=other in the script is not supported"):
+        prefer_users(Conf({"spark.python.daemon.module": "other"}), Conf(), ["mine"])
+
+
+def test_lists_and_java_options_of_a_script_are_added() -> None:
+    java, archives = "spark.executor.extraJavaOptions", "spark.yarn.dist.archives"
+    submitted = Conf({java: "-Xlog:b", archives: "a#environment", "spark.yarn.tags": "t"})
+    conf = Conf({java: "-Dc=1", archives: "a#environment,b#c", "spark.yarn.tags": "t"})
+    prefer_users(conf, submitted, [])
+    assert conf == {java: "-Xlog:b -Dc=1", archives: "a#environment,b#c", "spark.yarn.tags": "t"}
+
+
 def test_settings_of_a_properties_file_count(tmp_path: Path) -> None:
     file = tmp_path / "p.conf"
     file.write_text("# comment\nspark.ui.port 4050\nspark.executor.memory=2g\nspark.files : c\n")
@@ -233,6 +335,17 @@ def test_settings_of_a_properties_file_count(tmp_path: Path) -> None:
     assert "spark.ui.port=0" not in line
     assert after(line, "--executor-memory") == ["1g"]
     assert after(line, "--files") == ["c,script.py"]
+    file.write_text(
+        "! comment \\\nspark.a = x,\\\n    y \nspark.b\\:c=\\u00e9\\t\\\\\nother.key 1\n"
+        "spark.yarn.executor.memoryOverhead 1600\n"
+    )
+    given = parse(("spark-submit", "--properties-file", str(file), "s.py")).given
+    assert {key: one.value for key, one in given.items()} == {
+        "spark.a": "x,y",
+        "spark.b:c": "é\t\\",
+        "spark.executor.memoryOverhead": "1600",
+    }
+    assert str(given["spark.executor.memoryOverhead"]) == f"spark.yarn.executor.memoryOverhead=1600 in {file}"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 TOP = Path(__file__).parents[2]
@@ -13,6 +14,7 @@ SMALL = {
     "__main__.py": "the entry point of `python -m dlobd`",
     "bundle/noise.py": "run-to-run variation, for the runner and for reports",
     "cli/": "a file per verb",
+    "hadoop/http_session.py": "HTTP to clusters, without proxies",
     "job/launchers/distributor_daemon.py": "an entry point that Spark starts by its name, without arguments",
     "job/launchers/tfos_daemon.py": "an entry point, as above",
     "job/launchers/tfos_stock_daemon.py": "an entry point, as above",
@@ -35,6 +37,13 @@ def test_a_module_has_one_reason() -> None:
     small = {path for path, count in lines.items() if count < MIN_LINES and not path.endswith("__init__.py")}
     assert {path for path in small if not path.startswith(tuple(SMALL))} == set()
     assert [row for row in SMALL if not any(path.startswith(row) for path in small)] == [], "remove these rows"
+
+
+def test_http_to_clusters_has_one_room() -> None:
+    """Other modules would use the proxies of the environment. Published files come through them."""
+    opens = re.compile(r"requests\.(get|put|post|head|delete|request|Session)\(|urlopen\(|HTTPS?Connection\(")
+    found = {str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if opens.search(path.read_text())}
+    assert found == {"hadoop/http_session.py", "run/download.py"}
 
 
 def _lines(path: Path) -> int:

@@ -55,17 +55,6 @@ def test_high_availability_has_several_addresses(tmp_path: Path) -> None:
     ]
 
 
-def test_variables_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(
-        tmp_path,
-        core={"a": "${env.DL_HOST}", "b": "${env.DL_NONE:-x}", "c": "${env.DL_NONE}", "d": "${d}", "e": "${a}-${b}"},
-    )
-    monkeypatch.setenv("DL_HOST", "h")
-    monkeypatch.delenv("DL_NONE", raising=False)
-    conf = HadoopConf.read(tmp_path)
-    assert [conf.get(key) for key in "abcde"] == ["h", "x", "${env.DL_NONE}", "${d}", "h-x"]
-
-
 @pytest.mark.parametrize(
     ("sites", "words"),
     [

@@ -14,6 +14,7 @@ from typing import Any
 import requests
 
 from dlobd.errors import ClusterError
+from dlobd.hadoop import http_session
 from dlobd.hadoop.embedded.class_path import ClassPath
 from dlobd.hadoop.embedded.configuration import DaemonPlan
 from dlobd.hadoop.embedded.java import Java
@@ -91,12 +92,11 @@ def start_process(command: Sequence[str], env: Mapping[str, str], log_dir: Path,
 
 
 class Rest:
-    """A client of the daemons' web interfaces on loopback. It ignores proxies of the environment."""
+    """A client of the daemons' web interfaces on loopback."""
 
     def __init__(self, timeout_s: float = HTTP_TIMEOUT_S) -> None:
         self._timeout_s = timeout_s
-        self._session = requests.Session()
-        self._session.trust_env = False
+        self._session = http_session.session()
 
     def get(self, url: str) -> Any:
         """Return the JSON answer; None if there is no valid answer."""

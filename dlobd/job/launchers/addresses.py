@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from dlobd.tracing import clock_sync
@@ -34,6 +35,16 @@ def rank_address() -> str:
     if over_ip(channel.transport) and channel.device:
         return local_address(channel.transport, channel.device)
     return os.environ.get(BIND_IP, "")
+
+
+def without_proxy(addresses: Iterable[str], environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variable by which TensorFlow's gRPC connects to `addresses` (HOST:PORT) directly, in an environment
+    with an HTTP proxy. gRPC prefers it to no_proxy, which other clients continue to use."""
+    hosts = [address.rpartition(":")[0].strip("[]") for address in addresses]
+    if not hosts or not any(environment.get(name) for name in ("grpc_proxy", "https_proxy", "http_proxy")):
+        return {}
+    users = environment.get("no_grpc_proxy", environment.get("no_proxy", "")).split(",")
+    return {"no_grpc_proxy": ",".join(filter(None, dict.fromkeys([*users, *hosts])))}
 
 
 def driver_host(sc: SparkContext) -> str:

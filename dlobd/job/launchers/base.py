@@ -13,11 +13,13 @@ It records spans of layer `launcher` for its own work, and of layer `feed` for t
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from dlobd.axes import EXCHANGES
+from dlobd.job.launchers.addresses import without_proxy
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
@@ -69,7 +71,7 @@ def rank_name(rank: int) -> str:
 
 def place(job: Job, rank: int, peers: Sequence[str], feed: Feed | None) -> Node:
     """Make the node of a rank, in the rank's own process. The job's `exchange` defines its environment."""
-    environment = EXCHANGES.get(job.exchange).environment(peers, rank)
+    environment = {**EXCHANGES.get(job.exchange).environment(peers, rank), **without_proxy(peers, os.environ)}
     return Node(*role_of(rank), tuple(peers), feed, environment)
 
 

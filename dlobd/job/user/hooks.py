@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import functools
 import os
+import shutil
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,10 +21,11 @@ from typing import Any
 from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.job.launchers import tfos_compat, tfos_stock
-from dlobd.job.launchers.addresses import serve_clock
+from dlobd.job.launchers.addresses import serve_clock, without_proxy
 from dlobd.job.launchers.imports import on_import
 from dlobd.job.launchers.tfos import FeedTask, NamedSleep, record_driver
 from dlobd.job.launchers.tfos_compat import STOCK_POLL_NS, Function, replace, timed
+from dlobd.job.user.spark_settings import prefer_users
 from dlobd.tracing.clock import monotonic_ns
 
 LONG_CALL_NS = 1_000_000
@@ -38,7 +41,8 @@ DAEMONS = {"tfos": "dlobd.job.user.daemon", "tfos-stock": "dlobd.job.user.stock_
 def prepare_driver(launcher: str) -> None:
     """Install the hooks in the driver's Python, for launcher `tfos` or `tfos-stock`, without importing a package."""
     tfos_compat.provide_pkg_resources()
-    on_import("pyspark", kinds.IMPORT_PYSPARK, _record_pyspark)
+    python = os.environ.get("PYSPARK_PYTHON")
+    on_import("pyspark", kinds.IMPORT_PYSPARK, functools.partial(_record_pyspark, given_python=python))
     on_import("tensorflow", kinds.IMPORT_TENSORFLOW)
     on_import(
         "tensorflowonspark", kinds.IMPORT_TENSORFLOWONSPARK, functools.partial(_prepare_tensorflowonspark, launcher)
@@ -63,7 +67,7 @@ class _Wait:
     active = False
 
 
-def _record_pyspark(pyspark: ModuleType) -> None:
+def _record_pyspark(pyspark: ModuleType, given_python: str | None = None) -> None:
     from py4j.java_gateway import GatewayClient
     from pyspark.sql import SparkSession
 
@@ -78,6 +82,16 @@ def _record_pyspark(pyspark: ModuleType) -> None:
         slots = int(conf.get("spark.executor.cores", "1")) // int(conf.get("spark.task.cpus", "1"))
         tracing.instant(kinds.SPARK_CONTEXT_READY, application_id=self.applicationId, master=self.master, slots=slots)
         self._dlobd_clock = serve_clock(self)
+
+    @replace(context, "_initialize_context")
+    def initialize_context(original: Function, self: Any, conf: Any) -> object:
+        for key in prefer_users(conf, self._jvm.SparkConf(), DAEMONS.values()):
+            self._jvm.java.lang.System.clearProperty(key)  # a new SparkConf starts with the system properties
+        python = os.environ.get("PYSPARK_PYTHON")
+        if python and python != given_python and shutil.which(python) != sys.executable:
+            why = "recording needs the Python of dlobd"
+            raise RuntimeError(f"PYSPARK_PYTHON={python} in the script is not supported: {why}.")
+        return original(self, conf)
 
     @replace(context, "stop")
     def stop(original: Function, self: Any) -> None:
@@ -204,6 +218,8 @@ class UserMain:
         in_task = os.getpid() == _StartedBy.pid or not ctx.job_name
         if not in_task:
             tracing.identify(role, index)
+        peers = [address for addresses in ctx.cluster_spec.values() for address in addresses]
+        os.environ.update(without_proxy(peers, os.environ))
         try:
             with tracing.span(kinds.USER_MAIN, role=role, index=index, in_task=in_task):
                 return self._main(args, ctx)

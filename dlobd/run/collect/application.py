@@ -9,6 +9,7 @@ import requests
 
 from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
+from dlobd.hadoop import http_session
 from dlobd.hadoop.embedded.configuration import user_name
 from dlobd.hadoop.web import HadoopWeb, JsonObject, application_record
 
@@ -26,7 +27,8 @@ def kill_application(rm_url: str, application_id: str) -> None:
     """Ask the ResourceManager to kill an application. Errors are ignored, because dlobd is exiting."""
     try:
         url = f"{rm_url}/ws/v1/cluster/apps/{application_id}/state?user.name={user_name()}"
-        requests.put(url, json={"state": "KILLED"}, timeout=3)
+        with http_session.session() as session:
+            session.put(url, json={"state": "KILLED"}, timeout=3)
     except requests.RequestException:
         pass
 

@@ -23,7 +23,7 @@ import requests
 
 from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
-from dlobd.hadoop import aggregated_logs as aggregated_logs
+from dlobd.hadoop import aggregated_logs, http_session
 from dlobd.hadoop.web import MAX_NODES, TIMEOUT_S, HadoopWeb, JsonObject
 from dlobd.run.collect import hdfs
 
@@ -249,7 +249,7 @@ def _get(url: str, last_bytes: int | None = None) -> bytes | None:
     """Return the content at `url`, or its end; None if the server does not answer."""
     headers = {"Range": f"bytes=-{last_bytes}"} if last_bytes else {}
     try:
-        answer = requests.get(url, timeout=TIMEOUT_S, headers=headers)
+        answer = http_session.get(url, timeout=TIMEOUT_S, headers=headers)
         return answer.content if answer.ok else None
     except requests.RequestException:
         return None

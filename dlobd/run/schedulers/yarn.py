@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from dlobd.paths import plain, python, shipped, spark_home
@@ -43,7 +44,10 @@ class YarnScheduler:
         in_cluster = submission.deploy_mode == "cluster"
         if in_cluster:
             # the environment from the NodeManager contains the driver's address
-            conf |= {"spark.yarn.appMasterEnv.PYSPARK_PYTHON": conf["spark.pyspark.python"]}
+            conf |= {
+                "spark.yarn.appMasterEnv.PYSPARK_PYTHON": conf["spark.pyspark.python"],
+                "spark.yarn.submit.waitAppCompletion": "true",
+            }
         else:
             conf |= {
                 **driver_address(target),
@@ -69,7 +73,8 @@ class YarnScheduler:
             argv += ["--conf", f"{key}={value}"]
         variables = environment(target) | {"YARN_CONF_DIR": str(target.client_conf_dir)}
         if in_cluster:
-            variables["SPARK_SUBMIT_OPTS"] = client_log
+            users = os.environ.get("SPARK_SUBMIT_OPTS", "")
+            variables["SPARK_SUBMIT_OPTS"] = f"{users} {client_log}".lstrip()
         arguments = submission.arguments
         if in_cluster:
             beside = {str(file): file.name for file in submission.files}
