@@ -482,7 +482,6 @@ TRAINING_FAILED = InstantKind("training failed")  # `cause`, which the launcher 
 PACKAGE_IMPORTED = InstantKind("package imported")  # `package`, importer `by`, `ns`, `own_ns` without nested imports
 PYTHON_DAEMON_UP = InstantKind("python daemon up")
 WORKER_FORKED = InstantKind("worker forked")  # `pid`; recorded by its daemon
-LOG_LEVEL = InstantKind("log level")  # `level` of the driver's log, set by the user's own script
 FEED_PIPE = InstantKind("feed pipe")  # `capacity_bytes`
 FEED_EXHAUSTED = InstantKind("feed exhausted")  # `blocks` or `items`, `join_poll_ns`
 RANK_EXITED = InstantKind("rank exited")  # `rank`; recorded by its parent

@@ -65,7 +65,7 @@ class Line:
         values: dict[str, str] = {}
         for name, value in self.options:
             if name == "--properties-file" and value:
-                values |= _properties(value)
+                values |= properties(value)
         for name, value in self.options:
             if name == "--conf" and value:
                 key, _, text = value.partition("=")
@@ -138,8 +138,8 @@ def _key(name: str, value: str | None) -> str:
     return KEYS.get(name, name)
 
 
-def _properties(path: str) -> dict[str, str]:
-    """Read a properties file with a pair of key and value per line, without continuation lines and escapes."""
+def properties(path: str) -> dict[str, str]:
+    """Return the settings of a properties file: a pair per line, without continuation lines and escapes."""
     try:
         text = Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError as error:

@@ -154,7 +154,7 @@ def _memory_limits(evidence: Evidence) -> Iterator[str]:
 
 def _refused(evidence: Evidence) -> str | None:
     """Return YARN's answer to an ApplicationMaster that requested containers too large for every node."""
-    for log in sorted((evidence.path / files.CONTAINER_LOGS).glob("*_000001/stderr")):
+    for log in sorted((evidence.path / files.CONTAINER_LOGS).glob("*_000001/s*")):  # spark.log, stderr
         if match := _REFUSED.search(reading.text(log)):
             return f"YARN refused the request for executors: {match[1]}"
     return None

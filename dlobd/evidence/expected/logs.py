@@ -12,10 +12,7 @@ from dlobd.evidence.expected import kinds
 from dlobd.evidence.expected.absence import ALL_LANES, MissingEvidence, ended_well, killed
 from dlobd.evidence.expected.kinds import EvidenceKind
 from dlobd.evidence.log4j import LogLine
-from dlobd.spans import LOG_LEVEL, SPARK_CONTEXT
-
-FULL_LEVELS = ("ALL", "TRACE", "DEBUG", "INFO")
-"""Log levels that include all lines that dlobd reads."""
+from dlobd.spans import SPARK_CONTEXT
 
 DRIVER_ENDS = ("Successfully stopped SparkContext", "Shutdown hook called", "SparkContext already stopped")
 SUBMITTER_ENDS = ("(state: FINISHED)", "final status:", "Shutdown hook called")
@@ -64,12 +61,11 @@ def _driver(evidence: Evidence) -> Iterator[MissingEvidence]:
         yield MissingEvidence(kinds.DRIVER_JVM, files.DRIVER_JVM_LOG, "is absent, or has no line", ALL_LANES)
     elif ended_well(evidence) and life.exit_ns is None:
         yield MissingEvidence(kinds.DRIVER_JVM, files.DRIVER_JVM_LOG, "ends before its JVM exited", ALL_LANES)
-    if evidence.on_file(files.DRIVER_STDERR) and ended_well(evidence):
+    name = evidence.submitter_log
+    if evidence.on_file(name) and ended_well(evidence):
         lines = evidence.submitter.lines
-        name = files.DRIVER_STDERR
         if not topology.driver_in_container:
-            silenced = [*_silenced(evidence, name)]
-            yield from silenced or _whole(kinds.DRIVER_LOG, name, lines, DRIVER_ENDS, ALL_LANES)
+            yield from _whole(kinds.DRIVER_LOG, name, lines, DRIVER_ENDS, ALL_LANES)
             yield from _headless(evidence, lines, name)
         else:
             yield from _whole(kinds.DRIVER_LOG, name, lines, SUBMITTER_ENDS, ALL_LANES)
@@ -81,16 +77,6 @@ def _headless(evidence: Evidence, lines: Sequence[LogLine], name: str) -> Iterat
     context = driver.named(SPARK_CONTEXT) if driver else ()
     if lines and context and "JVM SparkContext" not in evidence.driver.log.points:
         yield MissingEvidence(kinds.DRIVER_LOG, name, "begins after the start of the SparkContext", ALL_LANES)
-
-
-def _silenced(evidence: Evidence, name: str) -> Iterator[MissingEvidence]:
-    """Yield the driver's log if the user's script lowered its level."""
-    driver = evidence.driver_process
-    for instant in driver.instants if driver else ():
-        level = str(instant.attrs.get("level", "")).upper()
-        if instant.name == LOG_LEVEL and level not in FULL_LEVELS:
-            how = f"has only lines of level {level} after the script's call of setLogLevel"
-            yield MissingEvidence(kinds.DRIVER_LOG, name, how, ALL_LANES, instant.at_ns)
 
 
 def _whole(
@@ -114,19 +100,17 @@ def _master(evidence: Evidence) -> Iterator[MissingEvidence]:
     if not ended_well(evidence) or not evidence.window["application_id"]:
         return
     container = next(filter(_MASTER.fullmatch, reversed(evidence.attempts.ams)), None)
-    name = f"{files.CONTAINER_LOGS}/{container or 'the ApplicationMaster'}"
-    if container is None or not evidence.on_file(f"{name}/stderr"):
-        yield MissingEvidence(kinds.MASTER_LOG, f"{name}/stderr", "is absent", ALL_LANES)
+    name = evidence.log_of(container or "the ApplicationMaster")
+    if container is None or not evidence.on_file(name):
+        yield MissingEvidence(kinds.MASTER_LOG, name, "is absent", ALL_LANES)
     else:
         lines = evidence.container_log(container)
-        silenced = [*_silenced(evidence, f"{name}/stderr")] if evidence.topology.driver_in_container else []
-        begun = CONTAINER_BEGINS
-        yield from silenced or _whole(kinds.MASTER_LOG, f"{name}/stderr", lines, MASTER_ENDS, ALL_LANES, begun)
+        yield from _whole(kinds.MASTER_LOG, name, lines, MASTER_ENDS, ALL_LANES, CONTAINER_BEGINS)
         if evidence.topology.driver_in_container:
-            yield from _headless(evidence, lines, f"{name}/stderr")
+            yield from _headless(evidence, lines, name)
         for executor in sorted(evidence.driver.log.registered.keys() - evidence.executor_containers.keys()):
             how = f"lacks the container of executor {executor}, which registered"
-            yield MissingEvidence(kinds.MASTER_LOG, f"{name}/stderr", how, ALL_LANES)
+            yield MissingEvidence(kinds.MASTER_LOG, name, how, ALL_LANES)
     if container is not None:
         yield from _jvm_log(evidence, container)
 
@@ -140,10 +124,10 @@ def _executors(evidence: Evidence) -> Iterator[MissingEvidence]:
         lanes = (f"executor-{executor}", "rank-*", "driver")
         if container is None:
             if not evidence.topology.has_yarn:
-                what = f"{files.CONTAINER_LOGS}/executor_{executor}/stderr"
+                what = evidence.log_of(f"executor_{executor}")
                 yield MissingEvidence(kinds.EXECUTOR_LOG, what, "is absent", lanes)
             continue  # reported as a defect of the ApplicationMaster's log
-        name = f"{files.CONTAINER_LOGS}/{container}/stderr"
+        name = evidence.log_of(container)
         if not evidence.on_file(name):
             if executor in evidence.driver.log.registered:
                 yield MissingEvidence(kinds.EXECUTOR_LOG, name, "is absent", lanes)
@@ -217,6 +201,8 @@ def _closed_unseen(evidence: Evidence) -> bool:
     """Return True if Spark closed its event log, but the audit log has no rename or earlier deletion of it."""
     number = str(evidence.window["application_id"])
     closing = evidence.driver.log.points.get("event log closing")
+    if evidence.driver.log.event_log.startswith("file:"):
+        return False
     if closing is None or any(one.command == "rename" and number in one.path for one in evidence.hdfs.audits):
         return False
     created = [one.path for one in evidence.hdfs.audits if one.command == "create" and number in one.path]
