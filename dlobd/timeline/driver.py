@@ -7,6 +7,7 @@ lane of its own that waits for the application, and the driver runs in the Appli
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from urllib.parse import urlsplit
 
 from dlobd import spans as kinds
 from dlobd.evidence import rpc
@@ -267,14 +268,16 @@ def _add_stop(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess) ->
     """Add the close of the event log inside `SparkContext.stop`: its last write and its rename are HDFS's time."""
     closing = evidence.driver.log.points.get("event log closing")
     stop = next(iter(python.named(kinds.SPARK_CONTEXT_STOP)), None)
-    if closing is None or stop is None:
+    if closing is None or stop is None or evidence.driver.log.event_log.startswith("file:"):
         return
-    attrs = {"purpose": "event log", "path": f"/spark-events/{evidence.window['application_id']}"}
+    application = str(evidence.window["application_id"])
+    path = urlsplit(evidence.driver.log.event_log or f"/spark-events/{application}").path.removesuffix(".inprogress")
+    attrs = {"purpose": "event log", "path": path}
     made = [call for call in evidence.driver.calls if call.start_ns > closing.at_ns]
     last = next((call for call in made if call.method.startswith("rename") and call.thread == closing.thread), None)
     if last is not None:
         lane.log(kinds.STOP_EVENT_LOG, closing.at_ns, last.end_ns, DRIVER_LOG, attrs=attrs)
         return
-    renamed = [a.at_ns for a in evidence.hdfs.audits if a.command == "rename" and "/spark-events/" in a.path]
+    renamed = [a.at_ns for a in evidence.hdfs.audits if a.command == "rename" and application in a.path]
     after_ns = next((at_ns for at_ns in renamed if closing.at_ns < at_ns <= stop.end_ns), None)
     lane.log(kinds.CLOSE_EVENT_LOG, closing.at_ns, after_ns, f"{DRIVER_LOG}, {AUDIT_LOG}", attrs=attrs)

@@ -1,4 +1,4 @@
-"""Scripts and lines with their own logging: the breakdown is complete, and the user sees what the user asked for."""
+"""Scripts and lines with their own logging, and event logs as clusters write them: the breakdown is complete."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dlobd.evidence import log4j
+from dlobd.evidence.evidence import Evidence
 from tests.cluster.conftest import warnings_of
 from tests.cluster.test_ways import explained
 
@@ -75,3 +76,36 @@ def test_the_breakdown_does_not_depend_on_the_users_logging(dlobd, tmp_path: Pat
         executors = sorted((logs / "containers").glob("*_000002/stderr"))
         assert not log4j.read(executors[0])
         assert "Running task" not in executors[0].read_text()
+
+
+EVENTS = {
+    "compressed": ("spark.eventLog.compress=true",),
+    "another codec": ("spark.eventLog.compress=true", "spark.eventLog.compression.codec=lz4"),
+    "rolling": ("spark.eventLog.rolling.enabled=true", "spark.eventLog.rolling.maxFileSize=10m"),
+    "rolling, compressed": ("spark.eventLog.rolling.enabled=true", "spark.eventLog.compress=true"),
+    "elsewhere": ("spark.eventLog.dir=file:HISTORY",),
+    "a plain path is on this machine": ("spark.eventLog.dir=HISTORY",),
+}
+
+
+@pytest.mark.parametrize("mode", ["client", "cluster"])
+@pytest.mark.parametrize("way", EVENTS)
+def test_the_event_log_is_read_as_spark_wrote_it(dlobd, tmp_path: Path, way: str, mode: str) -> None:
+    (tmp_path / "job.py").write_text(SCRIPT.format(line=""))
+    history = tmp_path / "history"
+    history.mkdir()
+    words = [word for pair in EVENTS[way] for word in ("--conf", pair.replace("HISTORY", str(history)))]
+    line = ("spark-submit", "--deploy-mode", mode, *words, str(tmp_path / "job.py"))
+    ended = dlobd("submit", "--out", str(dlobd.out), "--", *line, within_s=280)
+    assert ended.code == 0, ended.err
+    assert warnings_of(ended.bundle.read_json()) == []
+    assert sum(task.ok for task in Evidence(ended.bundle.path).event_log.tasks) == 4
+
+
+def test_an_event_log_that_the_job_switched_off_is_named(dlobd, tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(SCRIPT.format(line=""))
+    line = ("spark-submit", "--conf", "spark.eventLog.enabled=false", str(tmp_path / "job.py"))
+    ended = dlobd("submit", "--out", str(dlobd.out), "--", *line, within_s=280)
+    assert ended.code == 0, ended.err
+    (warned,) = warnings_of(ended.bundle.read_json())
+    assert "event log: the job switched it off; omit spark.eventLog.enabled=false" in warned
