@@ -166,7 +166,10 @@ def _add_context(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess,
     # after maxRegisteredResourcesWaitingTime Spark continues: a later registration released nothing
     released_ns = registered.at_ns if registered and registered.at_ns <= ready_ns else None
     waits_for = (lane_of(last_executor),) if last_executor else ()
-    more: Details = {"waits_for": waits_for, "released_ns": released_ns, **kinds.EXECUTORS_POLL.fields()}
+    cause = kinds.EXECUTORS_POLL.fields()
+    if (ready := log.points.get("ready")) and "maxRegisteredResourcesWaitingTime" in ready.message:
+        cause = kinds.EXECUTORS_TIMEOUT.fields(ready_ns - (released_ns or waiting_ns or ready_ns))
+    more: Details = {"waits_for": waits_for, "released_ns": released_ns, **cause}
     lane.log(kinds.WAIT_FOR_EXECUTORS, waiting_ns, ready_ns, DRIVER_LOG, **more)
 
 
