@@ -5,12 +5,12 @@ from __future__ import annotations
 import io
 import os
 import sys
-import traceback
 from pathlib import Path
 from types import ModuleType
 
 from dlobd import spans as kinds
 from dlobd import tracing
+from dlobd.job.launchers.failure import error_line, java_cause
 from dlobd.job.launchers.imports import record_packages
 from dlobd.job.user.hooks import prepare_driver
 
@@ -53,8 +53,8 @@ def _run(script: str, arguments: list[str]) -> str | int | None:
         # remove dlobd's frame from the user's traceback
         error.__traceback__ = error.__traceback__.tb_next if error.__traceback__ else None
         sys.excepthook(type(error), error, error.__traceback__)
-        last_line = traceback.format_exception_only(error)[-1].strip().splitlines()[0]
-        tracing.instant(kinds.JOB_FAILED, cause=_task_error(str(error)) or last_line)
+        text = str(error)
+        tracing.instant(kinds.JOB_FAILED, cause=_task_error(text) or java_cause(text) or error_line(error))
         return 1
     return 0
 
@@ -63,7 +63,7 @@ def _status_error() -> str | None:
     """Return the error of a failed start job, which TensorFlowOnSpark does not print; None if there is no error."""
     cluster = sys.modules.get("tensorflowonspark.TFCluster")
     error = getattr(cluster, "tf_status", {}).get("error")
-    return (_task_error(error) or error.splitlines()[0]) if error else None
+    return (_task_error(error) or java_cause(error) or error.splitlines()[0]) if error else None
 
 
 def _task_error(text: str) -> str | None:
