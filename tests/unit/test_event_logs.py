@@ -24,18 +24,15 @@ def sample(codec: str) -> bytes:
     return base64.b64decode(SAMPLES[codec])
 
 
-class Files:
-    """A directory in memory."""
+def in_hdfs(top: str = "/logs", /, **contents: bytes) -> event_logs.Files:
+    """Return files in memory; a double underscore is a slash."""
+    paths = {f"{top}/{name.replace('__', '/')}".replace("//", "/"): content for name, content in contents.items()}
 
-    def __init__(self, **contents: bytes) -> None:
-        self.contents = {name.replace("__", "/"): content for name, content in contents.items()}
+    def names(path: str) -> list[str]:
+        below = f"{path.rstrip('/')}/"
+        return sorted({name.removeprefix(below).split("/")[0] for name in paths if name.startswith(below)})
 
-    def names(self, path: str = "") -> list[str]:
-        below = f"{path}/" if path else ""
-        return sorted({n.removeprefix(below).split("/")[0] for n in self.contents if n.startswith(below)})
-
-    def read(self, path: str) -> bytes:
-        return self.contents[path]
+    return event_logs.Files(names, lambda path: paths[path])
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -75,12 +72,12 @@ def test_a_stream_that_a_killed_driver_left_is_read_to_its_last_block(codec: str
 )  # fmt: skip
 def test_the_log_of_the_last_attempt_is_joined(contents: dict[str, bytes | str], expected: bytes) -> None:
     found = {name: sample(content) if isinstance(content, str) else content for name, content in contents.items()}
-    assert event_logs.read(Files(**found), APP) == expected
+    assert event_logs.read(in_hdfs(**found), "/logs", APP) == expected
 
 
 def test_an_unknown_codec_is_named() -> None:
     with pytest.raises(ValueError, match=r"codec brotli is unknown; set spark\.eventLog\.compression\.codec=zstd"):
-        event_logs.read(Files(**{f"{APP}.brotli": b""}), APP)
+        event_logs.read(in_hdfs(**{f"{APP}.brotli": b""}), "/logs", APP)
 
 
 LINE = "1000000 2026-11-26T10:00:00.000 INFO "
@@ -102,15 +99,8 @@ def bundle(path: Path, text: str, name: str = files.DRIVER_LOG) -> Bundle:
 @pytest.mark.parametrize("log", [files.DRIVER_LOG, f"{files.CONTAINER_LOGS}/container_1_0021_01_000001/spark.log"])
 def test_the_log_is_where_the_driver_wrote_it(tmp_path: Path, uri: str, where: str, name: str, log: str) -> None:
     made = bundle(tmp_path, f"{LINE}history.RollingEventLogFilesWriter [main]: Logging events to {uri}", log)
-    asked: list[str] = []
-
-    def in_hdfs(path: str) -> Files:
-        asked.append(path)
-        return Files(**{name: sample("zstd")})
-
-    event_logs.collect(APP, "/spark-events", in_hdfs, made)
+    event_logs.collect(APP, "/spark-events", in_hdfs(where, **{name: sample("zstd")}), made)
     assert (made.path / files.EVENT_LOG).read_bytes() == PLAIN
-    assert asked == [where]
 
 
 def test_a_log_on_this_machine_is_read(tmp_path: Path) -> None:
@@ -118,7 +108,7 @@ def test_a_log_on_this_machine_is_read(tmp_path: Path) -> None:
     (tmp_path / "history" / f"{APP}.snappy").write_bytes(sample("snappy"))
     uri = f"file:{tmp_path}/history/{APP}.snappy.inprogress"
     made = bundle(tmp_path / "bundle", f"{LINE}history.SingleEventLogFileWriter [main]: Logging events to {uri}")
-    event_logs.collect(APP, "/spark-events", lambda path: Files(), made)
+    event_logs.collect(APP, "/spark-events", in_hdfs(), made)
     assert (made.path / files.EVENT_LOG).read_bytes() == PLAIN
 
 
@@ -136,9 +126,9 @@ def test_a_log_on_this_machine_is_read(tmp_path: Path) -> None:
 )
 def test_a_log_that_cannot_be_read_has_a_reason(tmp_path: Path, text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        event_logs.collect(APP, "/spark-events", lambda path: Files(), bundle(tmp_path, text))
+        event_logs.collect(APP, "/spark-events", in_hdfs(), bundle(tmp_path, text))
 
 
 def test_without_the_driver_s_log_the_default_directory_is_searched(tmp_path: Path) -> None:
-    event_logs.collect(APP, "/spark-events", lambda path: Files(**{APP: PLAIN}), Bundle(tmp_path))
+    event_logs.collect(APP, "/spark-events", in_hdfs("/spark-events", **{APP: PLAIN}), Bundle(tmp_path))
     assert (tmp_path / files.EVENT_LOG).read_bytes() == PLAIN

@@ -40,6 +40,10 @@ CAUSES = {
         [("java.lang.RuntimeException", "x"), ("java.lang.NullPointerException", "")],
         "NullPointerException",
     ),
+    "a class in the message": (
+        [("java.lang.ClassNotFoundException", "no.such.Thing")],
+        "ClassNotFoundException: no.such.Thing",
+    ),
     "several lines": ([(SPARK, "one\n two")], "one two"),
 }
 BEGINS = {

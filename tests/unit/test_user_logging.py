@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,6 +11,7 @@ from dlobd.errors import UsageError
 from dlobd.evidence import log4j
 from dlobd.experiment import own_job, user_logging
 from dlobd.hadoop import spark_logging
+from dlobd.job.user import hooks
 from dlobd.run.schedulers.base import Command, Target
 from dlobd.run.submit_command import command_of
 from tests.captured import DATA
@@ -159,3 +161,21 @@ def test_options_that_cannot_be_merged_are_named_before_the_start(tmp_path: Path
         "spark.executor.extraJavaOptions: log4j2 does not merge files of log4j 1, so dlobd's file replaces "
         "-Dlog4j.configuration=file:old.properties"
     )
+
+
+def test_the_root_logger_s_level_filters_the_lines_of_the_evidence_on_the_console() -> None:
+    calls: list[object] = []
+    root = SimpleNamespace(
+        getLevel=lambda: level, addFilter=calls.append, removeFilter=lambda f: calls.append(("-", f))
+    )
+    additive = SimpleNamespace(isAdditive=lambda: merged is False)
+    configuration = SimpleNamespace(getRootLogger=lambda: root, getLoggerConfig=lambda name: additive)
+    manager = SimpleNamespace(getContext=lambda current: SimpleNamespace(getConfiguration=lambda: configuration))
+    threshold = SimpleNamespace(createFilter=lambda level, match, mismatch: f"from {level}")
+    core = SimpleNamespace(filter=SimpleNamespace(ThresholdFilter=threshold))
+    log4j = SimpleNamespace(LogManager=manager, core=core)
+    jvm = SimpleNamespace(org=SimpleNamespace(apache=SimpleNamespace(logging=SimpleNamespace(log4j=log4j))))
+    context = SimpleNamespace(_jvm=jvm)
+    for merged, level in ((False, "WARN"), (False, "ERROR"), (True, "OFF")):
+        hooks._filter_console(context)
+    assert calls == ["from WARN", ("-", "from WARN"), "from ERROR"]

@@ -35,7 +35,7 @@ _THROWN = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 _WRAPPERS = re.compile(
-    rf"(?:(?!javax?\.){_CLASS}: |{_CLASS}: (?={_CLASS}(?:: |\Z))"
+    rf"(?:(?!javax?\.){_CLASS}: |{_CLASS}: (?={_CLASS}: )"
     r"|(?:Caused by|User class threw exception|Failed to submit application_\w+ to YARN ?): )*"
     r"(?:(?:[a-z_$][\w$]*\.)+(?=[A-Z][\w$]*(?:: |\Z)))?"
 )

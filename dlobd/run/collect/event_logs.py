@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 from urllib.parse import urlsplit
 
 from dlobd.bundle import files, reading
@@ -18,60 +19,32 @@ _ROLLING = "eventlog_v2_"
 _SEGMENT = re.compile(r"events_(\d+)_[^.]+(?:\.(\w+))??(\.compact)?")
 
 
-class Directory(Protocol):
-    """A directory with event logs, below which paths are relative."""
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Access to files by absolute paths: the names in a directory, and the content of a file."""
 
-    def names(self, path: str = "") -> Iterable[str]:
-        """Return the names of files and directories."""
-
-    def read(self, path: str) -> bytes:
-        """Return the content of a file."""
+    names: Callable[[str], Iterable[str]]
+    read: Callable[[str], bytes]
 
 
-class LocalDirectory:
-    """A `Directory` on this machine."""
-
-    def __init__(self, path: str) -> None:
-        self._path = Path(path)
-
-    def names(self, path: str = "") -> list[str]:
-        return [entry.name for entry in (self._path / path).iterdir()]
-
-    def read(self, path: str) -> bytes:
-        return (self._path / path).read_bytes()
+LOCAL = Files(os.listdir, lambda path: Path(path).read_bytes())
 
 
-def collect(application_id: str, default: str, in_hdfs: Callable[[str], Directory], bundle: Bundle) -> None:
-    """Add the event log to the bundle, as plain JSON lines.
-
-    Args:
-        default: directory in HDFS, if the driver's log lacks the path of the event log.
-        in_hdfs: function that returns a directory in HDFS.
-
-    Raises:
-        ValueError: the application wrote none, or it cannot be read; the message has the reason.
-    """
+def collect(application_id: str, default: str, hdfs: Files, bundle: Bundle) -> None:
+    """Add the event log to the bundle, as plain JSON lines. `default`: its directory in HDFS, if the driver's log lacks
+    its path. Raises ValueError with the reason if the application wrote none, or it cannot be read."""
     begun, where = _of_driver(bundle)
     if begun and where is None:
         raise ValueError("the job switched it off; omit spark.eventLog.enabled=false")
-    parts = urlsplit(where or "")
-    parent, _, _ = parts.path.rpartition("/")
-    top, _, name = parent.rpartition("/")
-    path = top if name.startswith(_ROLLING) else parent
-    if where is None:
-        directory, path = in_hdfs(default), default
-    elif parts.scheme == "hdfs":
-        directory = in_hdfs(path or "/")
-    elif parts.scheme in ("", "file"):
-        directory = LocalDirectory(path)
-    else:
+    parts = urlsplit(where or f"hdfs://{default}/{application_id}")
+    top, _, _ = parts.path.rpartition("/")[0].partition(f"/{_ROLLING}")
+    files_of = {"hdfs": hdfs, "file": LOCAL, "": LOCAL}
+    if parts.scheme not in files_of:
         raise ValueError(f"dlobd reads HDFS and local files, not {where}; omit spark.eventLog.dir")
     try:
-        bundle.add_bytes(read(directory, application_id), files.EVENT_LOG)
+        bundle.add_bytes(read(files_of[parts.scheme], top, application_id), files.EVENT_LOG)
     except (FileNotFoundError, NotADirectoryError):
         raise ValueError(f"{where} is on the driver's machine; omit spark.eventLog.dir") from None
-    except LookupError:
-        raise ValueError(f"{path} has none of {application_id}") from None
 
 
 def _of_driver(bundle: Bundle) -> tuple[bool, str | None]:
@@ -87,32 +60,27 @@ def _of_driver(bundle: Bundle) -> tuple[bool, str | None]:
     return begun, None
 
 
-def read(directory: Directory, application_id: str) -> bytes:
-    """Return the event log of the application's last attempt.
-
-    Raises:
-        LookupError: there is none.
-        ValueError: its compression is unknown.
-    """
+def read(files: Files, top: str, application_id: str) -> bytes:
+    """Return the event log of the application's last attempt below `top`. Raises ValueError if there is none, or its
+    compression is unknown."""
     # in cluster mode the name ends with the attempt, and then .inprogress if the driver was killed
     pattern = rf"({_ROLLING})?{re.escape(application_id)}(?:_(\d+))?(?:\.(\w+?))??(?:\.inprogress)?"
-    found = filter(None, map(re.compile(pattern).fullmatch, directory.names()))
+    found = filter(None, map(re.compile(pattern).fullmatch, files.names(top or "/")))
     # the complete log if an .inprogress log also exists
     logs = sorted(found, key=lambda match: (-int(match[2] or 0), len(match[0])))
     if not logs:
-        raise LookupError(application_id)
-    log = logs[0]
-    if not log[1]:
-        return _plain(directory.read(log[0]), log[3])
-    segments = sorted(
-        (int(match[1]), match[0], match[2], match[3])
-        for match in map(_SEGMENT.fullmatch, directory.names(log[0]))
-        if match
-    )
+        raise ValueError(f"{top} has none of {application_id}")
+    path = f"{top}/{logs[0][0]}"
+    if not logs[0][1]:
+        return _plain(files.read(path), logs[0][3])
+    segments = sorted(map(_segment, filter(None, map(_SEGMENT.fullmatch, files.names(path)))))
     # Spark may have merged the first segments
-    compact = max((index for index, _, _, compact in segments if compact), default=0)
-    kept = [one for one in segments if one[0] > compact or (one[0] == compact and one[3])]
-    return b"".join(_plain(directory.read(f"{log[0]}/{name}"), codec) for _, name, codec, _ in kept)
+    first = max((at for at, (_, merged, _, _) in enumerate(segments) if merged), default=0)
+    return b"".join(_plain(files.read(f"{path}/{name}"), codec) for _, _, name, codec in segments[first:])
+
+
+def _segment(match: re.Match[str]) -> tuple[int, bool, str, str | None]:
+    return int(match[1]), bool(match[3]), match[0], match[2]
 
 
 def _plain(data: bytes, codec: str | None) -> bytes:

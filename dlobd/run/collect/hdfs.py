@@ -34,7 +34,7 @@ def from_hdfs(hdfs: Hdfs, application_id: str, train_dir: str, run_dir: str, bun
     """
     missing: list[str] = []
     client = webhdfs.connect(hdfs.webhdfs_url, hdfs.user, timed=False)
-    in_hdfs = partial(_HdfsDirectory, client)
+    in_hdfs = event_logs.Files(client.list, partial(_read, client))
     parts: list[tuple[str, str, Callable[[], None]]] = [
         ("event log", files.EVENT_LOG, lambda: event_logs.collect(application_id, hdfs.events_dir, in_hdfs, bundle))
     ]
@@ -51,21 +51,10 @@ def from_hdfs(hdfs: Hdfs, application_id: str, train_dir: str, run_dir: str, bun
     return missing
 
 
-class _HdfsDirectory:
-    """A `Directory` in HDFS."""
-
-    def __init__(self, client: webhdfs.Client, path: str) -> None:
-        self._client = client
-        self._path = path
-
-    def names(self, path: str = "") -> list[str]:
-        names: list[str] = self._client.list(f"{self._path}/{path}".rstrip("/") or "/")
-        return names
-
-    def read(self, path: str) -> bytes:
-        with self._client.read(f"{self._path}/{path}") as reader:
-            content: bytes = reader.read()
-            return content
+def _read(client: webhdfs.Client, path: str) -> bytes:
+    with client.read(path) as reader:
+        content: bytes = reader.read()
+        return content
 
 
 def _blocks(client: webhdfs.Client, hdfs: Hdfs, train_dir: str, bundle: Bundle) -> None:
