@@ -94,13 +94,13 @@ def _message(evidence: Evidence) -> str:
     if chosen := _driver_causes(evidence, kinds.TRAINING_FAILED):
         return chosen[-1]
     message = _driver_message(evidence)
-    if message and (race := _WEB_UI_RACE.search(message)):
+    stderr = evidence.path / files.DRIVER_STDERR
+    if message and (race := _WEB_UI_RACE.search(f"{message}\n{reading.text(stderr)}")):
         return f"{_WEB_UI_RACE_TEXT} ({race[1]}); remove spark.ui.enabled=true"
     # a rank records its failure even if it cannot write to HDFS
     instants = (i for process in evidence.processes for i in process.instants if i.name == kinds.RANK_FAILED)
     if failures := [(instant.at_ns, str(instant.attrs.get("cause"))) for instant in instants]:
         return min(failures)[1]
-    stderr = evidence.path / files.DRIVER_STDERR
     if message or (message := java_cause(_uncaught(stderr))):
         return message
     # the evidence of the driver's JVM has only lines of the classes that dlobd reads

@@ -165,10 +165,11 @@ def test_options_that_cannot_be_merged_are_named_before_the_start(tmp_path: Path
 
 def test_the_root_logger_s_level_filters_the_lines_of_the_evidence_on_the_console() -> None:
     calls: list[object] = []
+    state: dict[str, object] = {}
     root = SimpleNamespace(
-        getLevel=lambda: level, addFilter=calls.append, removeFilter=lambda f: calls.append(("-", f))
+        getLevel=lambda: state["level"], addFilter=calls.append, removeFilter=lambda f: calls.append(("-", f))
     )
-    additive = SimpleNamespace(isAdditive=lambda: merged is False)
+    additive = SimpleNamespace(isAdditive=lambda: not state["merged"])
     configuration = SimpleNamespace(getRootLogger=lambda: root, getLoggerConfig=lambda name: additive)
     manager = SimpleNamespace(getContext=lambda current: SimpleNamespace(getConfiguration=lambda: configuration))
     threshold = SimpleNamespace(createFilter=lambda level, match, mismatch: f"from {level}")
@@ -177,5 +178,6 @@ def test_the_root_logger_s_level_filters_the_lines_of_the_evidence_on_the_consol
     jvm = SimpleNamespace(org=SimpleNamespace(apache=SimpleNamespace(logging=SimpleNamespace(log4j=log4j))))
     context = SimpleNamespace(_jvm=jvm)
     for merged, level in ((False, "WARN"), (False, "ERROR"), (True, "OFF")):
+        state |= {"merged": merged, "level": level}
         hooks._filter_console(context)
     assert calls == ["from WARN", ("-", "from WARN"), "from ERROR"]

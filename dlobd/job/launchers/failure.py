@@ -42,6 +42,14 @@ _WRAPPERS = re.compile(
 """Start of a message that names no cause; of a class of Java itself, only the package."""
 
 
+def cause_in(text: str) -> str | None:
+    """Return the error line of a failed task's Python traceback in Spark's message, else the cause in a Java stack
+    trace; None without both."""
+    _, _, rest = text.rpartition("Traceback (most recent call last):")
+    lines = [line for line in rest.splitlines() if line and not line.startswith((" ", "\t"))] if rest != text else []
+    return lines[0] if lines else java_cause(text)
+
+
 def java_cause(text: str) -> str | None:
     """Return the innermost message of a Java stack trace, within the outermost message that quotes it; None without a
     stack trace."""

@@ -10,7 +10,7 @@ from types import ModuleType
 
 from dlobd import spans as kinds
 from dlobd import tracing
-from dlobd.job.launchers.failure import error_line, java_cause
+from dlobd.job.launchers.failure import cause_in, error_line
 from dlobd.job.launchers.imports import record_packages
 from dlobd.job.user.hooks import prepare_driver
 
@@ -53,8 +53,7 @@ def _run(script: str, arguments: list[str]) -> str | int | None:
         # remove dlobd's frame from the user's traceback
         error.__traceback__ = error.__traceback__.tb_next if error.__traceback__ else None
         sys.excepthook(type(error), error, error.__traceback__)
-        text = str(error)
-        tracing.instant(kinds.JOB_FAILED, cause=_task_error(text) or java_cause(text) or error_line(error))
+        tracing.instant(kinds.JOB_FAILED, cause=cause_in(str(error)) or error_line(error))
         return 1
     return 0
 
@@ -63,13 +62,4 @@ def _status_error() -> str | None:
     """Return the error of a failed start job, which TensorFlowOnSpark does not print; None if there is no error."""
     cluster = sys.modules.get("tensorflowonspark.TFCluster")
     error = getattr(cluster, "tf_status", {}).get("error")
-    return (_task_error(error) or java_cause(error) or error.splitlines()[0]) if error else None
-
-
-def _task_error(text: str) -> str | None:
-    """Return the error line of a failed task's Python traceback in Spark's message; None without a traceback."""
-    _, separator, rest = text.rpartition("Traceback (most recent call last):")
-    if not separator:
-        return None
-    lines = [line for line in rest.splitlines() if line and not line.startswith((" ", "\t"))]
-    return lines[0] if lines else None
+    return (cause_in(error) or error.splitlines()[0]) if error else None
