@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dlobd.attribution.attribute import attribute
-from dlobd.bundle import files as bundle_files
 from dlobd.bundle.store import Bundle
 from dlobd.evidence import log4j
 from dlobd.evidence.evidence import Evidence
@@ -146,12 +145,10 @@ def rpc_calls(plan: Plan, bundle: Path, point: Point) -> list[Call] | None:
     if log is None or point.layer not in ("yarn", "hdfs", "spark"):
         return None
     number = log[1] or ("1" if log[0] == DRIVER and plan.cluster_mode else "")
-    pattern = (
-        f"{bundle_files.CONTAINER_LOGS}/*_{int(number):06}/{bundle_files.SPARK_LOG}"
-        if number
-        else bundle_files.DRIVER_LOG
-    )
-    return [call for path in sorted(bundle.glob(pattern)) for call in calls(log4j.read(path))]
+    evidence = Evidence(bundle)
+    own = [evidence.log_of(name) for name in evidence.containers if number and name.endswith(f"_{int(number):06}")]
+    names = own if number else [evidence.submitter_log]
+    return [call for name in names for call in calls(log4j.read(bundle / name))]
 
 
 @contextmanager
