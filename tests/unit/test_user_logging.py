@@ -28,6 +28,7 @@ logger.spark.appenderRef.audit.ref = audit
 logger.mine.name = org.apache.sparkling
 logger.mine.level = debug
 """
+DRIVER = "spark.driver.extraJavaOptions"
 DAG = "org.apache.spark.scheduler.DAGScheduler"
 
 
@@ -69,6 +70,8 @@ def test_without_a_configuration_of_the_user_each_jvm_has_dlobd_s(tmp_path: Path
 def test_a_file_for_the_driver_is_merged(tmp_path: Path, option: str) -> None:
     quiet = tmp_path / "quiet.properties"
     quiet.write_text(QUIET)
+    spaced = submitted(tmp_path, "--driver-java-options", f"'{option}/a b.properties'")
+    assert f"configurationFile='{option.partition('=')[2]}/a b.properties,/runs" in setting(spaced, DRIVER)
     command = submitted(tmp_path, "--driver-java-options", f"-Xss2m {option}{quiet}")
     own = BUNDLE / "logs" / "log4j2-driver.properties"
     users = option.partition("=")[2] + str(quiet)

@@ -40,6 +40,7 @@ _WRAPPERS = re.compile(
     r"(?:(?:[a-z_$][\w$]*\.)+(?=[A-Z][\w$]*(?:: |\Z)))?"
 )
 """Start of a message that names no cause; of a class of Java itself, only the package."""
+_MODULE = re.compile(r"^(?:\w+\.)+(?=[A-Z_]\w*(?::|$))")
 
 
 def cause_in(text: str) -> str | None:
@@ -47,7 +48,7 @@ def cause_in(text: str) -> str | None:
     trace; None without both."""
     _, _, rest = text.rpartition("Traceback (most recent call last):")
     lines = [line for line in rest.splitlines() if line and not line.startswith((" ", "\t"))] if rest != text else []
-    return lines[0] if lines else java_cause(text)
+    return _MODULE.sub("", lines[0]) if lines else java_cause(text)
 
 
 def java_cause(text: str) -> str | None:
@@ -65,8 +66,8 @@ def without_classes(message: str) -> str:
 def error_line(error: BaseException) -> str:
     """Return an error of Python as one line, with its class without module."""
     lines = traceback.format_exception_only(error)[-1].strip().splitlines()
-    own = type(error).__module__.partition(".")[0] == "dlobd"
-    return str(error) if own else re.sub(r"^(?:\w+\.)+(?=[A-Z_]\w*(?::|$))", "", lines[0])
+    own = type(error).__module__.partition(".")[0] == "dlobd"  # not the user's, whose message suffices
+    return " ".join(str(error).split()) if own else _MODULE.sub("", lines[0])
 
 
 def failure_line(error: Exception, status: JobStatus) -> str:

@@ -11,7 +11,7 @@ import functools
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from types import FunctionType, ModuleType
 from typing import Any
@@ -82,7 +82,8 @@ def _record_pyspark(pyspark: ModuleType) -> None:
         tracing.instant(kinds.SPARK_CONTEXT_READY, application_id=self.applicationId, master=self.master, slots=slots)
         self._dlobd_clock = serve_clock(self)
         if conf.get("spark.log.level"):
-            _filter_console(self)
+            with suppress(Exception):  # the script can do without
+                _filter_console(self)
 
     @replace(context, "stop")
     def stop(original: Function, self: Any) -> None:
@@ -95,7 +96,8 @@ def _record_pyspark(pyspark: ModuleType) -> None:
     @replace(context, "setLogLevel")
     def set_log_level(original: Function, self: Any, level: object) -> None:
         original(self, level)
-        _filter_console(self)
+        with suppress(Exception):
+            _filter_console(self)
 
     SparkSession.Builder.getOrCreate = timed(kinds.SPARK_SESSION)(SparkSession.Builder.getOrCreate)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 from dlobd import tracing
@@ -29,7 +30,7 @@ def jvm_log(file: str | Path) -> str:
 
 def jvm_options(jvm_file: str | Path, log: str | Path, log4j2: str | Path) -> str:
     """Return options for the JVM log, and for the log of its classes by the log4j2 configuration `log4j2`."""
-    return f"{jvm_log(jvm_file)} -Dlog4j2.configurationFile={log4j2} -Ddlobd.log={log}"
+    return f"{jvm_log(jvm_file)} -Dlog4j2.configurationFile={shlex.quote(str(log4j2))} -Ddlobd.log={log}"
 
 
 def common_conf(target: Target, submission: Submission) -> dict[str, str]:
