@@ -167,15 +167,20 @@ class Evidence:
             lambda: self.alignment.jvm(jvm.read(self.path / files.DRIVER_JVM_LOG), self.path / self.submitter_log),
         )
 
+    @cached_property
+    def own_logs(self) -> bool:
+        """True if Spark's JVMs have logs at dlobd's levels; else their stderr is read."""
+        found = (self.path / files.CONTAINER_LOGS).glob(f"*/{files.SPARK_LOG}")
+        return self.on_file(files.DRIVER_LOG) or any(map(reading.is_file, found))
+
     @property
     def submitter_log(self) -> str:
-        """The name of the log of spark-submit's JVM; in bundles without a log at dlobd's levels, its stderr."""
-        return files.DRIVER_LOG if self.on_file(files.DRIVER_LOG) else files.DRIVER_STDERR
+        """The name of the log of spark-submit's JVM."""
+        return files.DRIVER_LOG if self.own_logs else files.DRIVER_STDERR
 
     def log_of(self, container: str) -> str:
-        """Return the name of the log of a container's JVM; in bundles without a log at dlobd's levels, its stderr."""
-        name = f"{files.CONTAINER_LOGS}/{container}/{files.SPARK_LOG}"
-        return name if self.on_file(name) else f"{files.CONTAINER_LOGS}/{container}/stderr"
+        """Return the name of the log of a container's JVM."""
+        return f"{files.CONTAINER_LOGS}/{container}/{files.SPARK_LOG if self.own_logs else 'stderr'}"
 
     @cached_property
     def driver(self) -> JvmRecords:

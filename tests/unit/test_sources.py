@@ -206,8 +206,8 @@ def test_a_disk_that_refused_spans_is_named_with_the_process(tmp_path: Path) -> 
     assert found["status"] == "invalid"
 
 
-def test_the_evidence_does_not_depend_on_what_the_user_logs(tmp_path: Path) -> None:
-    path = copy_of("own-run", tmp_path)
+def with_own_logs(path: Path) -> list[Path]:
+    """Change a captured bundle to one whose JVMs have logs of their own, with stderr in another style."""
     status = re.compile(r"\S+Z \S+ INFO ")  # log4j's own lines
     logs = [(path / files.DRIVER_STDERR, path / files.DRIVER_LOG)]
     logs += [(log, log.with_name(files.SPARK_LOG)) for log in (path / files.CONTAINER_LOGS).glob("*/stderr")]
@@ -216,10 +216,26 @@ def test_the_evidence_does_not_depend_on_what_the_user_logs(tmp_path: Path) -> N
         own.write_text("".join(line for line in lines if not status.match(line)))
         stderr.write_text("".join(filter(status.match, lines)) + "[WARN ] 26 Nov 2026 (main) Utils - a house style\n")
     note_sizes(path)
+    return [file for pair in logs for file in pair]
+
+
+def test_the_evidence_does_not_depend_on_what_the_user_logs(tmp_path: Path) -> None:
+    path = copy_of("own-run", tmp_path)
+    with_own_logs(path)
     found, before = computed(path, "own-run"), Captured.computed("own-run")
     assert (found["status"], missing_lines(found)) == ("ok", [])
     assert found["layers"] == before["layers"]
     assert found["unattributed_ns"] == before["unattributed_ns"]
+
+
+def test_each_log_of_a_jvm_is_missed_by_itself(tmp_path: Path) -> None:
+    path = copy_of("own-run", tmp_path)
+    for log in with_own_logs(path):
+        text = log.read_bytes()
+        log.unlink()
+        name = str(log.relative_to(path))
+        assert name in {one.what for one in missing(Evidence(path)) if one.how.startswith("is absent")}
+        log.write_bytes(text)
 
 
 def test_nodes_of_a_cluster_of_the_script_are_counted(tmp_path: Path) -> None:

@@ -35,10 +35,10 @@ _MASTER = re.compile(r"container_(?:e\d+_)?\d+_\d+_\d+_000001")
 def absences(evidence: Evidence) -> Iterator[MissingEvidence]:
     """Yield logs that are absent, or lack their start or end."""
     topology = evidence.topology
-    if not topology.by_hand or evidence.on_file(files.DRIVER_STDERR):
+    if not topology.by_hand or evidence.on_file(evidence.submitter_log):
         yield from _driver(evidence)
     elif not topology.driver_in_container:
-        yield MissingEvidence(kinds.DRIVER_LOG, files.DRIVER_STDERR, "is absent", ALL_LANES)
+        yield MissingEvidence(kinds.DRIVER_LOG, evidence.submitter_log, "is absent", ALL_LANES)
     if not topology.has_spark:
         return
     if topology.has_yarn:
@@ -48,9 +48,10 @@ def absences(evidence: Evidence) -> Iterator[MissingEvidence]:
 
 
 def _driver(evidence: Evidence) -> Iterator[MissingEvidence]:
-    for name in (files.DRIVER_STDERR, files.DRIVER_STDOUT):
+    own = evidence.submitter_log
+    for name in dict.fromkeys((own, files.DRIVER_STDERR, files.DRIVER_STDOUT)):
         kind = kinds.DRIVER_LOG if evidence.topology.has_spark else kinds.NATIVE_LOG
-        kind = kinds.DRIVER_OUTPUT if name == files.DRIVER_STDOUT else kind
+        kind = kinds.DRIVER_OUTPUT if name != own else kind
         if not evidence.on_file(name):
             yield MissingEvidence(kind, name, "is absent", ALL_LANES if kind.decides else ())
     topology = evidence.topology
@@ -61,7 +62,7 @@ def _driver(evidence: Evidence) -> Iterator[MissingEvidence]:
         yield MissingEvidence(kinds.DRIVER_JVM, files.DRIVER_JVM_LOG, "is absent, or has no line", ALL_LANES)
     elif ended_well(evidence) and life.exit_ns is None:
         yield MissingEvidence(kinds.DRIVER_JVM, files.DRIVER_JVM_LOG, "ends before its JVM exited", ALL_LANES)
-    name = evidence.submitter_log
+    name = own
     if evidence.on_file(name) and ended_well(evidence):
         lines = evidence.submitter.lines
         if not topology.driver_in_container:
@@ -142,6 +143,9 @@ def _jvm_log(evidence: Evidence, container: str) -> Iterator[MissingEvidence]:
     name = f"{files.CONTAINER_LOGS}/{container}/jvm.log"
     if jvm.read(evidence.path / name) is None:
         yield MissingEvidence(kinds.CONTAINER_JVM, name, "is absent, or has no line")
+    output = f"{files.CONTAINER_LOGS}/{container}/stderr"
+    if evidence.own_logs and not evidence.on_file(output):
+        yield MissingEvidence(kinds.CONTAINER_FILES, output, "is absent")
 
 
 def _daemons(evidence: Evidence) -> Iterator[MissingEvidence]:
