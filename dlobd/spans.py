@@ -138,6 +138,10 @@ REPORT_POLL_READ = Cause("Spark's application report poll, between its last two 
 EXECUTORS_POLL = Cause("Spark's wait for registered executors", False, "0.1 s poll", 100 * _MS)
 TFOS_RESERVATION_POLL = Cause("TensorFlowOnSpark reservation poll", False, "sleep 1 s", _S, codes="polls")
 COMPAT_RESERVATION_POLL = Cause("reservation poll of the compatibility layer", True, "0.05 s")
+RESERVATION_TIMEOUT = Cause("TensorFlowOnSpark waits for nodes that never register", True, "reservation_timeout")
+EXECUTORS_TIMEOUT = Cause(
+    "Spark waits for executors that never register", True, "spark.scheduler.maxRegisteredResourcesWaitingTime"
+)
 FEED_JOIN_POLL = Cause("TensorFlowOnSpark feed join poll", False, "sleep 1 s", _S, codes="polls")
 TFCLUSTER_SHUTDOWN_POLL = Cause("TensorFlowOnSpark TFCluster.shutdown poll", True, codes="polls")
 TFCLUSTER_GRACE_SECS = Cause("TFCluster.shutdown(grace_secs)", True, codes="polls")
@@ -480,10 +484,10 @@ JOB_FAILED = InstantKind("job failed", attributes="cause")
 JOB_FAILED_LINE = f"dlobd: {JOB_FAILED}: "
 """Prefix of the output line with the cause of a failure, for jobs that record no spans."""
 TRAINING_FAILED = InstantKind("training failed", attributes="cause")  # the launcher's choice among all causes
+NODES_MISSING = InstantKind("nodes missing", attributes="nodes registered executors")  # `nodes`: requested
 PACKAGE_IMPORTED = InstantKind("package imported", attributes="package by ns own_ns")  # own: without nested imports
 PYTHON_DAEMON_UP = InstantKind("python daemon up")
 WORKER_FORKED = InstantKind("worker forked", attributes="pid")  # recorded by its daemon
-LOG_LEVEL = InstantKind("log level", attributes="level")  # of the driver's log, set by the user's own script
 FEED_PIPE = InstantKind("feed pipe", attributes="capacity_bytes")
 FEED_EXHAUSTED = InstantKind("feed exhausted", attributes="join_poll_ns")  # and `blocks` or `items`
 RANK_EXITED = InstantKind("rank exited", attributes="rank")  # recorded by its parent

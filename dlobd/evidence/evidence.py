@@ -173,9 +173,24 @@ class Evidence:
     def submitter(self) -> JvmRecords:
         """The JVM of spark-submit."""
         return JvmRecords(
-            lambda: self._log("driver.stderr"),
-            lambda: self.alignment.jvm(jvm.read(self.path / files.DRIVER_JVM_LOG), self.path / files.DRIVER_STDERR),
+            lambda: self._log(self.submitter_log),
+            lambda: self.alignment.jvm(jvm.read(self.path / files.DRIVER_JVM_LOG), self.path / self.submitter_log),
         )
+
+    @cached_property
+    def own_logs(self) -> bool:
+        """True if Spark's JVMs have logs at dlobd's levels; else their stderr is read."""
+        found = (self.path / files.CONTAINER_LOGS).glob(f"*/{files.SPARK_LOG}")
+        return self.on_file(files.DRIVER_LOG) or any(map(reading.is_file, found))
+
+    @property
+    def submitter_log(self) -> str:
+        """The name of the log of spark-submit's JVM."""
+        return files.DRIVER_LOG if self.own_logs else files.DRIVER_STDERR
+
+    def log_of(self, container: str) -> str:
+        """Return the name of the log of a container's JVM."""
+        return f"{files.CONTAINER_LOGS}/{container}/{files.SPARK_LOG if self.own_logs else 'stderr'}"
 
     @cached_property
     def driver(self) -> JvmRecords:
@@ -188,9 +203,11 @@ class Evidence:
     @cached_property
     def yarn(self) -> yarn.YarnLife:
         """The application's transitions at the ResourceManager and the NodeManagers."""
-        managers = [line for path in self._daemons("nodemanager") for line in self._log(f"daemons/{path.name}")]
+        managers = [
+            line for path in self._daemons("nodemanager") for line in self._log(f"{files.DAEMON_LOGS}/{path.name}")
+        ]
         application_id = self.window["application_id"] or "application_0_0"
-        life = yarn.life(self._log("daemons/resourcemanager.log"), managers, application_id)
+        life = yarn.life(self._log(f"{files.DAEMON_LOGS}/resourcemanager.log"), managers, application_id)
         if not life.application.at and self.rm_app.get("startedTime"):
             yarn.add_rest_times(life, self.rm_app, WallToMonotonic(self.anchors[:1]).ms)
         return life
@@ -266,13 +283,13 @@ class Evidence:
 
     def daemon_log(self, name: str) -> list[LogLine]:
         """Return the lines of the log of a daemon, such as nodemanager-0, during the run."""
-        return self._log(f"daemons/{name}.log")
+        return self._log(f"{files.DAEMON_LOGS}/{name}.log")
 
     @cached_property
     def hdfs(self) -> hdfs.HdfsLife:
         """The logs and block locations of HDFS."""
         return hdfs.HdfsLife(
-            lambda name: self._log(f"daemons/{name}"),
+            lambda name: self._log(f"{files.DAEMON_LOGS}/{name}"),
             [path.name for path in self._daemons("datanode") if path.stem.endswith("clienttrace")],
             self._documents.get(files.BLOCKS, {}),
             self._documents.get(files.CHECKSUMS, facts.Checksums()),
@@ -310,24 +327,25 @@ class Evidence:
 
     def container_log(self, container: str) -> list[LogLine]:
         """Return the lines of the JVM's log in a container."""
-        return self._log(f"containers/{container}/stderr")
+        return self._log(self.log_of(container))
 
     def log4j(self, container: str = "") -> tuple[int, int] | None:
         """Return start and end of log4j's configuration in the JVM of a container, by default of spark-submit."""
-        name = f"containers/{container}/stderr" if container else "driver.stderr"
-        return self.alignment.log4j_configured(self.path / "logs" / name)
+        name = self.log_of(container) if container else self.submitter_log
+        stderr = f"{files.CONTAINER_LOGS}/{container}/stderr" if container else files.DRIVER_STDERR
+        return self.alignment.log4j_configured(self.path / stderr, self.path / name)
 
     def container_jvm(self, container: str) -> jvm.JvmLife | None:
         """Return the life of a container's JVM."""
-        stderr = self.path / files.CONTAINER_LOGS / container / "stderr"
-        return self.alignment.jvm(jvm.read(stderr.with_name("jvm.log")), stderr)
+        log = self.path / self.log_of(container)
+        return self.alignment.jvm(jvm.read(log.with_name("jvm.log")), log)
 
     def recorded_in(self, container: str) -> list[RecordedProcess]:
         """Return the processes of the job that recorded spans in a container."""
         return [process for process in self.processes if process.path.parent.name == container]
 
     def _log(self, name: str) -> list[LogLine]:
-        return self.alignment.log(self.path / "logs" / name, name)
+        return self.alignment.log(self.path / name, name.removeprefix("logs/"))
 
     def _daemons(self, prefix: str) -> list[Path]:
         return sorted((self.path / files.DAEMON_LOGS).glob(f"{prefix}*.log"))

@@ -19,7 +19,7 @@ RESOLUTION_NS = 1_000
 """The assumed uncertainty of a `%nano` timestamp: the log call itself."""
 
 _LINE = re.compile(r"^(\d{6,19}) (\d{4}-\d\d-\d\dT[\d:.]+) ([A-Z]+) ([^\s:]+)(?: \[([^\]]*)\])?: (.*)$")
-_STATUS = re.compile(r"^(\d{4}-\d\d-\d\dT[\d:]+\.\d+)Z \S+ INFO (Using provider:|Configuration \S+ started\.)")
+_STATUS = re.compile(r"^(\d{4}-\d\d-\d\dT[\d:]+\.\d+)Z \S+ INFO (Using provider:|Configuration \S+ .*started\.)")
 """Pattern of the lines of log4j's own status log, which have only wall-clock times."""
 STATUS_RESOLUTION_NS = 1_000_000
 """Resolution of status lines: their conversion to the monotonic clock uses other lines' wall times in milliseconds."""
@@ -58,12 +58,15 @@ def stamps(path: Path) -> Iterator[tuple[int, int]]:
             yield int(match[1]), wall_ns
 
 
-def configured(path: Path) -> tuple[int, int] | None:
-    """Return start and end of log4j's configuration, to a millisecond; None if the log lacks one of them."""
-    ahead_ns, begun, ended = offset_ns(path), None, None
+def configured(stderr: Path, log: Path | None = None) -> tuple[int, int] | None:
+    """Return start and end of log4j's configuration, to a millisecond; None if the JVM's stderr lacks one of them.
+
+    log4j reports them by wall clock. The first line of `log`, by default stderr, gives the difference of both clocks.
+    """
+    ahead_ns, begun, ended = offset_ns(log or stderr), None, None
     if ahead_ns is None:
         return None
-    for line in reading.lines(path):
+    for line in reading.lines(stderr):
         if _LINE.match(line):
             break
         if (match := _STATUS.match(line)) and (wall_ns := _wall_ns(match[1][:26])) is not None:

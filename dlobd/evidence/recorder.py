@@ -251,13 +251,11 @@ _WAIT: dict[str, object] = {"waits_for": list[str], "cause": str, "rendezvous": 
 _WAIT |= {"released_ns": int | None, "cause_period_ns": int}
 _ATTRS = Members(
     optional={
-        **dict.fromkeys(
-            ["address", "by", "cause", "how", "level", "master", "package", "path", "purpose", "role"], str
-        ),
-        **_ints("blocks bytes call capacity_bytes code epoch index items join_poll_ns nodes ns own_ns pid rank right"),
-        **_ints("samples slots"),
+        **dict.fromkeys(["address", "by", "cause", "how", "master", "package", "path", "purpose", "role"], str),
+        **_ints("blocks bytes call capacity_bytes code epoch index items join_poll_ns nodes ns own_ns pid"),
+        **_ints("rank registered right samples slots"),
         "loss": float,
-        "task_attempt": int | None,
+        **dict.fromkeys(["executors", "task_attempt"], int | None),
         "transfers": list[tuple[int | str, int | str, int, int]],
     }
 )

@@ -27,6 +27,7 @@ _LAUNCHING = re.compile(r"Launching container (container_\S+) on host (\S+) for 
 _GONE = re.compile(r"Lost executor (\S+) on ")
 _LOST = re.compile(r"Lost executor (\S+) on (\S+): .*(container_\S+) on host.*Container released on a \*lost\* node")
 _UPLOAD = re.compile(r"Uploading resource .+? -> (?:hdfs://[^/]+)?(/.*)")
+_EVENTS = re.compile(r"Logging events to (\S+)")
 _ASKING = re.compile(r"progress reporter thread with \(heartbeat: (\d+), initial allocation: (\d+)\) intervals")
 _USER_EXIT = re.compile(r"User application exited with status (\d+)$")
 _SPLIT = re.compile(r"Task \(TID (\d+)\) input split: hdfs://[^/]+(/.*):(\d+)\+(\d+)")
@@ -76,6 +77,7 @@ class DriverLog:
     errors: list[str] = field(default_factory=list)
     lost: list[LostExecutor] = field(default_factory=list)
     gone: dict[str, int] = field(default_factory=dict)  # executor ID -> time of its loss, for any reason
+    event_log: str = ""  # URI of the event log
 
     def at(self, point: str) -> int | None:
         """Return the time of a named point; None without its line."""
@@ -139,6 +141,8 @@ def driver(lines: Sequence[LogLine]) -> DriverLog:
             log.gone.setdefault(match[1], line.at_ns)
             if released := _LOST.search(line.message):
                 log.lost.append(LostExecutor(line.at_ns, released[3].rstrip("."), released[2]))
+        elif (match := _EVENTS.match(line.message)) and not log.event_log:
+            log.event_log = match[1]
         elif match := _UPLOAD.search(line.message):
             after = lines[index + 1].at_ns if index + 1 < len(lines) else line.at_ns
             log.uploads.append((line, match[1], after))

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from dlobd.axes import LAUNCHERS
 from dlobd.errors import UsageError
 from dlobd.experiment import files as experiments
-from dlobd.experiment import settings, ways
+from dlobd.experiment import settings, user_logging, ways
 from dlobd.experiment import spark_submit_line as spark_options
 from dlobd.experiment.files import Note
 from dlobd.experiment.settings import Value
@@ -79,6 +79,9 @@ def from_line(words: Sequence[str], overrides: Sequence[str] = (), note: Note = 
         note(text)
     given = line.given
     _refuse(line, given)
+    user_logging.of_line(given, in_cluster=False)
+    for text in user_logging.replaced(given):
+        note(text)
     values = _overrides(overrides)
     if values.get("scheduler", "yarn") != "yarn":
         raise UsageError(

@@ -72,8 +72,8 @@ class Line:
         values: dict[str, Given] = {}
         for name, value in self.options:
             if name == "--properties-file" and value:
-                pairs = _properties(value).items()
-                values |= {key: Given(text, key, f" in {value}") for key, text in pairs}
+                pairs = properties(value).items()
+                values |= {key: Given(text, key, f" in {value}") for key, text in pairs if key.startswith("spark.")}
         for name, value in self.options:
             if name == "--conf" and value:
                 key, _, text = value.partition("=")
@@ -159,8 +159,8 @@ def _key(name: str, value: str | None) -> str:
     return KEYS.get(name, name)
 
 
-def _properties(path: str) -> dict[str, str]:
-    """Read Spark's settings of a properties file, with Java's continuation lines and escapes."""
+def properties(path: str) -> dict[str, str]:
+    """Read a properties file, with Java's continuation lines and escapes."""
     try:
         text = Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
@@ -168,8 +168,7 @@ def _properties(path: str) -> dict[str, str]:
     text = re.sub(r"(?m)^[ \t\f]*[#!].*$", "", text)
     text = re.sub(r"(?<!\\)((?:\\\\)*)\\\n\s*", r"\1", text)
     lines = re.findall(r"(?m)^[ \t\f]*((?:\\.|[^\\=:\s])+)[ \t\f]*[=:]?[ \t\f]*(.*)$", text)
-    pairs = ((_ESCAPE.sub(_unescaped, key), _ESCAPE.sub(_unescaped, value).strip()) for key, value in lines)
-    return {key: value for key, value in pairs if key.startswith("spark.")}
+    return {_ESCAPE.sub(_unescaped, key): _ESCAPE.sub(_unescaped, value).strip() for key, value in lines}
 
 
 def _unescaped(escape: re.Match[str]) -> str:

@@ -4,12 +4,14 @@ instants."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
+from dlobd.paths import size_of
 
 APPEARED = ""
 """First line that `LogTail` yields for a log that did not exist at the start."""
@@ -42,19 +44,20 @@ class ObservedRun:
 
     def began(self, bundle: Bundle) -> None:
         """Announce the run's bundle."""
-        self.driver_log = bundle.logs / "driver.stderr"
+        self.driver_log = bundle.path / files.DRIVER_STDERR
 
-    def logs(self) -> dict[str, Path]:
-        """Return name and path of each log that exists. A daemon's log has the daemon's name; `spark-submit` is the
+    def logs(self) -> dict[str, tuple[Path, ...]]:
+        """Return name and files of each log that exists. A daemon's log has the daemon's name; `spark-submit` is the
         client's log; `container-N` is the N-th container's; `driver` is container-1 in cluster mode, else
-        spark-submit."""
-        logs = {name: path for name, path in self.cluster.log_files().items() if path.exists()}
+        spark-submit. The files of a JVM of Spark are its stderr and its own log."""
+        logs: dict[str, tuple[Path, ...]] = {}
+        logs |= {name: (path,) for name, path in self.cluster.log_files().items() if path.exists()}
         for path in self.container_files("container_*/stderr"):
-            logs[f"container-{int(path.parent.name.rpartition('_')[2])}"] = path
+            logs[f"container-{int(path.parent.name.rpartition('_')[2])}"] = path, path.with_name(files.SPARK_LOG)
         if self.driver_log is None:
             self.driver_log = next((path for path in self._driver_logs() if path not in self._before), None)
         if self.driver_log and self.driver_log.exists():
-            logs[SPARK_SUBMIT] = self.driver_log
+            logs[SPARK_SUBMIT] = self.driver_log, self.driver_log.with_name(Path(files.DRIVER_LOG).name)
         driver = logs.get("container-1" if self.cluster_mode else SPARK_SUBMIT)
         return logs | ({DRIVER: driver} if driver else {})
 
@@ -76,26 +79,29 @@ class ObservedRun:
         return self.cluster.work_dir.glob("nodemanager-*/userlogs/application_*")
 
     def _driver_logs(self) -> Iterator[Path]:
-        return self.bundles.glob("*/*/logs/driver.stderr") if self.bundles else iter(())
+        return self.bundles.glob(f"*/*/{files.DRIVER_STDERR}") if self.bundles else iter(())
 
 
 class LogTail:
     """Lines that are appended to logs after its creation; logs may appear later."""
 
-    def __init__(self, logs: Callable[[], Mapping[str, Path]]) -> None:
+    def __init__(self, logs: Callable[[], Mapping[str, Sequence[Path]]]) -> None:
         self._logs = logs
-        self._offsets = {name: path.stat().st_size for name, path in logs().items()}
-        self._rest: dict[str, str] = {}
+        before = logs()
+        self._known = {*before}
+        self._offsets = {(name, path): size_of(path) for name, paths in before.items() for path in paths}
+        self._rest: dict[tuple[str, Path], str] = {}
 
     def lines(self) -> Iterator[tuple[str, str]]:
         """Yield log name and text of each complete line since the last call."""
-        for name, path in self._logs().items():
-            if name not in self._offsets:
-                self._offsets[name] = 0
+        for name, path in ((name, path) for name, paths in self._logs().items() for path in paths):
+            if name not in self._known:
+                self._known.add(name)
                 yield name, APPEARED
-            data = _read_from(path, self._offsets[name])
-            self._offsets[name] += len(data)
-            *whole, self._rest[name] = (self._rest.get(name, "") + data.decode(errors="replace")).split("\n")
+            key = name, path  # a log has two names if it is the driver's
+            data = _read_from(path, self._offsets.setdefault(key, 0))
+            self._offsets[key] += len(data)
+            *whole, self._rest[key] = (self._rest.get(key, "") + data.decode(errors="replace")).split("\n")
             for line in whole:
                 yield name, line
 

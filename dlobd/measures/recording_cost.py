@@ -24,8 +24,10 @@ BUDGET = 0.01
 
 _ADDED_LOGS = (
     files.DRIVER_JVM_LOG,
+    files.DRIVER_LOG,
     files.EVENT_LOG,
     f"{files.CONTAINER_LOGS}/*/jvm.log",
+    f"{files.CONTAINER_LOGS}/*/{files.SPARK_LOG}",
     f"{files.DAEMON_LOGS}/*-audit.log",
     f"{files.DAEMON_LOGS}/*-clienttrace.log",
 )

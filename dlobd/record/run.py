@@ -366,7 +366,8 @@ class RecordingCost:
     span_bytes: int = member("Size of the span files.", "sizes of the files in spans/")
     log_bytes: int = member(
         "Size of the logs that dlobd's settings enable.",
-        "sizes of Spark's event log, the JVM logs, the NameNode's audit log and the DataNodes' client traces",
+        "sizes of Spark's event log, driver.log, spark.log, the JVM logs, the NameNode's audit log and the DataNodes' "
+        "client traces",
     )
     chain_spans: int = member(
         "Number of the recorder's own spans on the critical path.",

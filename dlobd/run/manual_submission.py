@@ -252,8 +252,8 @@ def _driver(bundle: Bundle, job: Job) -> list[str]:
     if job.deploy_mode == "cluster":
         return []
     missing = []
-    if not (bundle.logs / "driver.stderr").exists():
-        missing.append("driver log: not in the bundle; redirect spark-submit's stderr as in the command of --by-hand")
+    if not any((bundle.path / name).exists() for name in (files.DRIVER_LOG, files.DRIVER_STDERR)):
+        missing.append(f"driver log: not in the bundle; copy {files.DRIVER_LOG} from the host of spark-submit")
     if not list(bundle.spans.glob("driver/spans-*")):
         missing.append(f"driver spans: not in the bundle; copy {job.spans_dir} from the host of spark-submit to spans/")
     return missing

@@ -214,6 +214,8 @@ def _execute(this: _Run, kind: PlaceKind, place: Place) -> None:
             _prepare_page_cache(experiment, place, job.train_dir, bundle, report)
     run_record.note(command=tuple(redact_words(command.argv)), reason=record.INTERRUPTED)
     run_record.write(bundle)  # this status remains if the process is killed
+    for path, text in command.files.items():
+        path.write_text(text)
     with times.measure("noise"):
         _measure_noise(this, place)
     java_home = command.environment.get("JAVA_HOME")

@@ -10,9 +10,11 @@ from dlobd import tracing
 from dlobd.axes import LAUNCHERS, SCHEDULERS
 from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
-from dlobd.experiment import own_job
+from dlobd.experiment import own_job, user_logging
 from dlobd.experiment.channels import library
-from dlobd.experiment.spark_submit_line import merged
+from dlobd.experiment.spark_submit_line import merged, parse
+from dlobd.experiment.user_logging import UserLogging
+from dlobd.hadoop import spark_logging
 from dlobd.job.description import Job
 from dlobd.paths import plain, shipped
 from dlobd.run import orphans, staging
@@ -39,6 +41,8 @@ def command_of(experiment: Runnable, target: Target | None, bundle: Path) -> Com
         conf = LAUNCHERS.get(experiment.launcher)().spark_conf()
         job = bundle / "evidence" / "job.json"
         entry, arguments, beside = "train.py", (str(job),), (job,)
+    logging = _logging(experiment, bundle) if isinstance(experiment, OwnJob) else {}
+    in_container = [jvm for jvm in logging if jvm != "driver" or experiment.deploy_mode == "cluster"]
     # the recorder is off in containers if it is off in this process
     switched = ("spark.executorEnv", "spark.yarn.appMasterEnv") if tracing.switched_off() else ()
     switches = {f"{prefix}.{tracing.SWITCH}": "off" for prefix in switched}
@@ -56,6 +60,11 @@ def command_of(experiment: Runnable, target: Target | None, bundle: Path) -> Com
         arguments=arguments,
         tag=orphans.tag_of(bundle.name),
         files=beside,
+        # a container has a copy in its working directory
+        logging={
+            jvm: f"{own.file},{path.name if jvm in in_container else path}" for jvm, (own, path) in logging.items()
+        },
+        logging_files=tuple(logging[jvm][1] for jvm in in_container),
     )
     command: Command = SCHEDULERS.get(experiment.scheduler)().command(submission, target, bundle / "evidence")
     if tracing.switched_off():
@@ -63,8 +72,20 @@ def command_of(experiment: Runnable, target: Target | None, bundle: Path) -> Com
     if isinstance(experiment, OwnJob):
         # the script's temporary files are where they are without dlobd
         environment = {name: value for name, value in command.environment.items() if name != "TMPDIR"}
-        return replace(command, argv=merged(command.argv, experiment.options), environment=environment)
+        texts = {path: _evidence(own) for own, path in logging.values()}
+        argv = merged(command.argv, experiment.options)
+        return replace(command, argv=argv, environment=environment, files=texts)
     return command
+
+
+def _logging(job: OwnJob, bundle: Path) -> dict[str, tuple[UserLogging, Path]]:
+    """Return the user's configuration and the file of dlobd's part, for each JVM whose logging the user configures."""
+    found = user_logging.of_line(parse(("spark-submit", *job.options, "script")).settings, job.deploy_mode == "cluster")
+    return {jvm: (own, bundle / "logs" / f"log4j2-{jvm}.properties") for jvm, own in found.items()}
+
+
+def _evidence(own: UserLogging) -> str:
+    return spark_logging.evidence(own.appenders if own.loggers else None) + own.restated()
 
 
 def job_of(experiment: Experiment, place: Place, staged: staging.StagedData, bundle: Bundle) -> Job:

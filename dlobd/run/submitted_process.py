@@ -11,11 +11,12 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from dlobd.bundle.files import DRIVER_LOG
 from dlobd.hadoop.embedded.processes import die_with_parent
 from dlobd.run.schedulers.base import Command
 from dlobd.schema import ClockAnchor
@@ -58,13 +59,14 @@ def submit(
     Args:
         accept_timeout_s: longest time that YARN may leave the application without an ApplicationMaster.
         logs: directory of driver.stdout and driver.stderr.
-        follow: receives each new line of driver.stderr.
+        follow: receives each new line of the log of spark-submit's JVM, or without a JVM of driver.stderr.
         on_abort: called with the application ID, if it is known, when dlobd ends the job after `timeout_s` or on
             KeyboardInterrupt; returns the scheduler's diagnostics. KeyboardInterrupt is recorded, not raised.
     """
     logs.mkdir(parents=True, exist_ok=True)
     stderr_path = logs / "driver.stderr"
-    follower = _Follower(stderr_path, follow)
+    # a JVM's own log has dlobd's level and pattern, stderr the user's
+    follower = _Follower((logs / Path(DRIVER_LOG).name, stderr_path), follow)
     first = clock.anchor()
     environment = {**os.environ, **command.environment}
     with open(logs / "driver.stdout", "wb") as stdout, open(stderr_path, "wb") as stderr:
@@ -152,10 +154,12 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
 
 
 class _Follower:
-    def __init__(self, path: Path, receive: Callable[[str], None]) -> None:
-        self._path = path
+    """Reader of the first of `paths` that exists."""
+
+    def __init__(self, paths: Sequence[Path], receive: Callable[[str], None]) -> None:
+        self._paths = paths
         self._receive = receive
-        self._offset = 0
+        self._offsets = dict.fromkeys(paths, 0)
         self._submitted_s: float | None = None
         self.application_id: str | None = None
 
@@ -165,13 +169,14 @@ class _Follower:
         return time.monotonic() - self._submitted_s if self._submitted_s else 0.0
 
     def follow(self) -> None:
-        if not self._path.exists():
+        path = next((path for path in self._paths if path.exists()), None)
+        if path is None:
             return
-        with self._path.open("rb") as file:
-            file.seek(self._offset)
+        with path.open("rb") as file:
+            file.seek(self._offsets[path])
             data = file.read()
         whole = data[: data.rfind(b"\n") + 1]
-        self._offset += len(whole)
+        self._offsets[path] += len(whole)
         for line in whole.decode(errors="replace").splitlines():
             if self.application_id is None and (match := _APPLICATION.search(line)):
                 self.application_id = match[0]

@@ -145,8 +145,10 @@ def rpc_calls(plan: Plan, bundle: Path, point: Point) -> list[Call] | None:
     if log is None or point.layer not in ("yarn", "hdfs", "spark"):
         return None
     number = log[1] or ("1" if log[0] == DRIVER and plan.cluster_mode else "")
-    pattern = f"logs/containers/*_{int(number):06}/stderr" if number else "logs/driver.stderr"
-    return [call for path in sorted(bundle.glob(pattern)) for call in calls(log4j.read(path))]
+    evidence = Evidence(bundle)
+    own = [evidence.log_of(name) for name in evidence.containers if number and name.endswith(f"_{int(number):06}")]
+    names = own if number else [evidence.submitter_log]
+    return [call for name in names for call in calls(log4j.read(bundle / name))]
 
 
 @contextmanager

@@ -252,9 +252,21 @@ class _Waits:
         at_work = unfinished or done_ns >= sleep.end_ns
         return {"waits_for": (trainer.lane,), "released_ns": None if at_work else max(done_ns, sleep.start_ns)}
 
+    def _timed_out(self, wait: RecordedSpan) -> bool:
+        """Return True if nodes were missing at the end of TensorFlowOnSpark's wait for their reservations."""
+        driver = self._evidence.driver_process
+        instants = driver.instants if driver else ()
+        return any(i.name == kinds.NODES_MISSING and wait.start_ns <= i.at_ns <= wait.end_ns for i in instants)
+
     def resolve(self, span: RecordedSpan, wait: Details) -> Details:
         """Turn a recorded wait into fields of a `Span`."""
         target = next(iter(wait.get("waits_for", ())), "")
+        if target == kinds.WAIT_LAST_RESERVATION and self._timed_out(span):
+            last = _last_before(self._reservations or self._starts, span.end_ns)
+            since_ns = max(last[0], span.start_ns) if last else span.start_ns
+            seen: Details = {"waits_for": (last[1],), "released_ns": last[0]} if last else {"waits_for": ()}
+            cause = kinds.RESERVATION_TIMEOUT
+            return {"cause": cause.text(), "cause_period_ns": span.end_ns - since_ns, **seen}
         if target == kinds.WAIT_LAST_RESERVATION and (last := _last_before(self._reservations, span.end_ns)):
             return {**wait, "waits_for": (last[1],), "released_ns": last[0]}
         if target == kinds.WAIT_LAST_RESERVATION and (last := _last_before(self._starts, span.end_ns)):

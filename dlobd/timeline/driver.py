@@ -7,6 +7,7 @@ lane of its own that waits for the application, and the driver runs in the Appli
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from urllib.parse import urlsplit
 
 from dlobd import spans as kinds
 from dlobd.evidence import rpc
@@ -165,7 +166,10 @@ def _add_context(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess,
     # after maxRegisteredResourcesWaitingTime Spark continues: a later registration released nothing
     released_ns = registered.at_ns if registered and registered.at_ns <= ready_ns else None
     waits_for = (lane_of(last_executor),) if last_executor else ()
-    more: Details = {"waits_for": waits_for, "released_ns": released_ns, **kinds.EXECUTORS_POLL.fields()}
+    cause = kinds.EXECUTORS_POLL.fields()
+    if (ready := log.points.get("ready")) and "maxRegisteredResourcesWaitingTime" in ready.message:
+        cause = kinds.EXECUTORS_TIMEOUT.fields(ready_ns - (released_ns or waiting_ns or ready_ns))
+    more: Details = {"waits_for": waits_for, "released_ns": released_ns, **cause}
     lane.log(kinds.WAIT_FOR_EXECUTORS, waiting_ns, ready_ns, DRIVER_LOG, **more)
 
 
@@ -271,14 +275,16 @@ def _add_stop(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess) ->
     """Add the close of the event log inside `SparkContext.stop`: its last write and its rename are HDFS's time."""
     closing = evidence.driver.log.points.get("event log closing")
     stop = next(iter(python.named(kinds.SPARK_CONTEXT_STOP)), None)
-    if closing is None or stop is None:
+    if closing is None or stop is None or evidence.driver.log.event_log.startswith("file:"):
         return
-    attrs = {"purpose": "event log", "path": f"/spark-events/{evidence.window['application_id']}"}
+    application = str(evidence.window["application_id"])
+    path = urlsplit(evidence.driver.log.event_log or f"/spark-events/{application}").path.removesuffix(".inprogress")
+    attrs = {"purpose": "event log", "path": path}
     made = [call for call in evidence.driver.calls if call.start_ns > closing.at_ns]
     last = next((call for call in made if call.method.startswith("rename") and call.thread == closing.thread), None)
     if last is not None:
         lane.log(kinds.STOP_EVENT_LOG, closing.at_ns, last.end_ns, DRIVER_LOG, attrs=attrs)
         return
-    renamed = [a.at_ns for a in evidence.hdfs.audits if a.command == "rename" and "/spark-events/" in a.path]
+    renamed = [a.at_ns for a in evidence.hdfs.audits if a.command == "rename" and application in a.path]
     after_ns = next((at_ns for at_ns in renamed if closing.at_ns < at_ns <= stop.end_ns), None)
     lane.log(kinds.CLOSE_EVENT_LOG, closing.at_ns, after_ns, f"{DRIVER_LOG}, {AUDIT_LOG}", attrs=attrs)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from pathlib import Path
 
 from dlobd import spans as kinds
 from dlobd.bundle import files, reading
@@ -151,7 +152,9 @@ def summary(evidence: Evidence, spans: Iterable[Span], found: Iterable[Interval]
         created = (audit.path for audit in evidence.hdfs.audits if audit.command == "create")
         rows["staging"]["bytes"] = _written(evidence, {path for path in created if "/.sparkStaging/" in path})
     if "event log" in rows:
-        rows["event log"]["bytes"] = reading.size(evidence.path / files.EVENT_LOG)
+        # the bundle has the data of a compressed log, whose size in HDFS is unknown
+        plain = not Path(evidence.driver.log.event_log.removesuffix(".inprogress")).suffix
+        rows["event log"]["bytes"] = reading.size(evidence.path / files.EVENT_LOG) if plain else None
     for interval in found:
         row = rows.setdefault(interval.name, _row(interval.name, None, interval.lo_source, interval.hi_source))
         row["operations"] += 1

@@ -6,11 +6,13 @@ import re
 import signal
 import textwrap
 from collections.abc import Iterator
+from pathlib import Path
 
 from dlobd import spans as kinds
 from dlobd.bundle import files, reading
 from dlobd.evidence import log4j
 from dlobd.evidence.evidence import Evidence
+from dlobd.job.launchers.failure import java_cause, without_classes
 from dlobd.schema import Runnable
 
 MAX_REASON_CHARACTERS = 300
@@ -92,21 +94,32 @@ def _message(evidence: Evidence) -> str:
     if chosen := _driver_causes(evidence, kinds.TRAINING_FAILED):
         return chosen[-1]
     message = _driver_message(evidence)
-    if message and (race := _WEB_UI_RACE.search(message)):
+    stderr = evidence.path / files.DRIVER_STDERR
+    if message and (race := _WEB_UI_RACE.search(f"{message}\n{reading.text(stderr)}")):
         return f"{_WEB_UI_RACE_TEXT} ({race[1]}); remove spark.ui.enabled=true"
     # a rank records its failure even if it cannot write to HDFS
     instants = (i for process in evidence.processes for i in process.instants if i.name == kinds.RANK_FAILED)
     if failures := [(instant.at_ns, str(instant.attrs["cause"])) for instant in instants]:
         return min(failures)[1]
-    errors = [*evidence.rm_app.get("diagnostics", "").splitlines(), *evidence.driver.log.errors]
-    if reported := message or next((line for line in errors if line.strip()), None):
-        return reported
+    if message or (message := java_cause(_uncaught(stderr))):
+        return message
+    # the evidence of the driver's JVM has only lines of the classes that dlobd reads
+    logged = [line.message for line in log4j.read(stderr) if line.level == "ERROR"]
+    errors = [*evidence.rm_app.get("diagnostics", "").splitlines(), *evidence.driver.log.errors, *logged]
+    if reported := next((line for line in errors if line.strip()), None):
+        return without_classes(reported)
     if evidence.topology.by_hand:
         return f"YARN's final status is {evidence.rm_app.get('finalStatus')}"
     exited = f"spark-submit exited with code {evidence.window['exit_code']}"
-    lines = [line.strip() for line in reading.lines(evidence.path / files.DRIVER_STDERR)]
+    lines = [line.strip() for line in reading.lines(stderr)]
     last = next((line for line in reversed(lines) if line and not _NOT_AN_ERROR.match(line)), "")
-    return f"{exited}: {_TIMESTAMP.sub('', last)}" if last else exited
+    return f"{exited}: {without_classes(_TIMESTAMP.sub('', last))}" if last else exited
+
+
+def _uncaught(stderr: Path) -> str:
+    """Return the stack trace of the last exception that ended the JVM; empty without one."""
+    _, found, trace = reading.text(stderr).rpartition('Exception in thread "main"')
+    return found + trace if found else ""
 
 
 def diverged(evidence: Evidence) -> bool:
@@ -154,7 +167,7 @@ def _memory_limits(evidence: Evidence) -> Iterator[str]:
 
 def _refused(evidence: Evidence) -> str | None:
     """Return YARN's answer to an ApplicationMaster that requested containers too large for every node."""
-    for log in sorted((evidence.path / files.CONTAINER_LOGS).glob("*_000001/stderr")):
+    for log in sorted((evidence.path / files.CONTAINER_LOGS).glob("*_000001/s*")):  # spark.log, stderr
         if match := _REFUSED.search(reading.text(log)):
             return f"YARN refused the request for executors: {match[1]}"
     return None

@@ -50,6 +50,7 @@ KEEP = (
     "logs/daemons/datanode-[0-9].log",
     "logs/daemons/datanode-[0-9]-clienttrace.log",
     "logs/containers/*/stderr",
+    "logs/containers/*/spark.log",
     "logs/containers/*/jvm.log",
     "spans/*/*.jsonl",
 )

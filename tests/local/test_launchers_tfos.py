@@ -283,7 +283,7 @@ print(time.monotonic() - began >= 0.2)
         "cancelled",
         "stopped",
         "1",
-        "only 0 nodes registered with TensorFlowOnSpark",
+        "1 nodes were asked for, 0 nodes registered with TensorFlowOnSpark",
         "False True",
         "True",
     ]

@@ -168,7 +168,7 @@ def test_logs_carry_the_monotonic_clock_and_the_audits_have_files_of_their_own(w
     with_thread = pattern.removesuffix(": %m%n") + " [%t]: "
     assert with_thread + "%m%n" in spark.splitlines()
     shown = with_thread.removeprefix("property.pattern=") + r'%replace{%m}{(?s) \\x7B(?:src: ("[^"]*"))?.*}{ $1}%n'
-    assert f"appender.rpc.layout.pattern={shown}" in spark.splitlines()
+    assert f"appender.dlobdrpc.layout.pattern={shown}" in spark.splitlines()
     assert set(re.findall(r"hadoop\.log\.dir\}/([\w-]+\.log)", daemons)) == {
         "hdfs-audit.log",
         "clienttrace.log",

@@ -35,7 +35,7 @@ def make(path: Path, text: str) -> Path:
 
 def test_a_log_tail_yields_new_complete_lines(tmp_path: Path) -> None:
     old = make(tmp_path / "old", "before\n")
-    logs = {"old": old}
+    logs = {"old": (old,)}
     tail = LogTail(lambda: logs)
     assert list(tail.lines()) == []
     with old.open("a") as file:
@@ -43,7 +43,7 @@ def test_a_log_tail_yields_new_complete_lines(tmp_path: Path) -> None:
     assert list(tail.lines()) == [("old", "one")]
     with old.open("a") as file:
         file.write("o\n")
-    logs["new"] = make(tmp_path / "new", "first\n")
+    logs["new"] = (make(tmp_path / "new", "first\n"),)
     assert list(tail.lines()) == [("old", "two"), ("new", ""), ("new", "first")]
     old.unlink()
     assert list(tail.lines()) == []
@@ -81,7 +81,8 @@ def test_the_log_of_a_run_by_the_command_line_is_the_new_one(tmp_path: Path) -> 
     run = ObservedRun(cluster, tmp_path, bundles=tmp_path / "runs")  # type: ignore[arg-type]
     assert run.logs() == {}
     new = make(tmp_path / "runs/quick/2/logs/driver.stderr", "")
-    assert run.logs() == {"spark-submit": new, "driver": new}
+    both = new, new.with_name("driver.log")
+    assert run.logs() == {"spark-submit": both, "driver": both}
 
 
 def test_a_fault_is_injected_once_at_the_first_matching_line(tmp_path: Path) -> None:

@@ -181,5 +181,5 @@ def test_a_switch_that_is_off_reaches_every_process(monkeypatch: pytest.MonkeyPa
             jvms = [word for word in (*command.argv, *command.environment.values()) if "-Xlog:" in word]
             assert {("startuptime" in word, "-Drpc.log.level=off" in word) for word in jvms} == {(told, not told)}
             assert len(jvms) >= 3
-        assert "${sys:rpc.log.level:-trace}" in (shipped("yarn") / "base" / "log4j2-spark.properties").read_text()
+        assert "${sys:rpc.log.level:-trace}" in (shipped("yarn") / "base" / "log4j2-evidence.properties").read_text()
         assert span_cost.evidence(tmp_path) == {"recording": "off", "span_ns": None}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ evidence/hosts.json evidence/rm-attempts.json evidence/model.py evidence/client-
 logs/generation/logs/driver.stderr logs/containers/container_1_0001_01_000001/stdout
 logs/containers/executor_0/stderr logs/containers/container_1_0001_01_000001/launch_container.sh
 logs/daemons/resourcemanager-audit.log logs/daemons/spark-master.log
+logs/driver.log logs/log4j2-driver.properties logs/containers/container_1_0001_01_000001/spark.log
 """
 """What bundles have besides what was captured."""
 
@@ -204,24 +206,36 @@ def test_a_disk_that_refused_spans_is_named_with_the_process(tmp_path: Path) -> 
     assert found["status"] == "invalid"
 
 
-def test_a_script_that_silences_its_log_is_noticed(tmp_path: Path) -> None:
-    path = copy_of("own-run", tmp_path)
-    log = path / files.DRIVER_STDERR
-    lines = log.read_text().splitlines(keepends=True)
-    log.write_text("".join(lines[: len(lines) // 2]))
-    at_ns = int(lines[len(lines) // 2].split()[0])
-    spans = next((path / "spans" / "driver").iterdir())
-    level = {"k": "i", "n": kinds.LOG_LEVEL, "t": at_ns, "a": {"level": "ERROR"}}
-    spans.write_text(spans.read_text() + json.dumps(level) + "\n")
+def with_own_logs(path: Path) -> list[Path]:
+    """Change a captured bundle to one whose JVMs have logs of their own, with stderr in another style."""
+    status = re.compile(r"\S+Z \S+ INFO ")  # log4j's own lines
+    logs = [(path / files.DRIVER_STDERR, path / files.DRIVER_LOG)]
+    logs += [(log, log.with_name(files.SPARK_LOG)) for log in (path / files.CONTAINER_LOGS).glob("*/stderr")]
+    for stderr, own in logs:
+        lines = stderr.read_text().splitlines(keepends=True)
+        own.write_text("".join(line for line in lines if not status.match(line)))
+        stderr.write_text("".join(filter(status.match, lines)) + "[WARN ] 26 Nov 2026 (main) Utils - a house style\n")
     note_sizes(path)
-    found = computed(path, "own-run")
-    assert found["status"] == "invalid"
-    assert any("level ERROR" in line and "setLogLevel" in line for line in missing_lines(found))
-    claims_nothing(found, Captured.computed("own-run"))
-    layers = {row["layer"]: row["ns"] for row in found["layers"]}
-    assert layers["yarn"] > 0.9 * next(
-        row["ns"] for row in Captured.computed("own-run")["layers"] if row["layer"] == "yarn"
-    )
+    return [file for pair in logs for file in pair]
+
+
+def test_the_evidence_does_not_depend_on_what_the_user_logs(tmp_path: Path) -> None:
+    path = copy_of("own-run", tmp_path)
+    with_own_logs(path)
+    found, before = computed(path, "own-run"), Captured.computed("own-run")
+    assert (found["status"], missing_lines(found)) == ("ok", [])
+    assert found["layers"] == before["layers"]
+    assert found["unattributed_ns"] == before["unattributed_ns"]
+
+
+def test_each_log_of_a_jvm_is_missed_by_itself(tmp_path: Path) -> None:
+    path = copy_of("own-run", tmp_path)
+    for log in with_own_logs(path):
+        text = log.read_bytes()
+        log.unlink()
+        name = str(log.relative_to(path))
+        assert name in {one.what for one in missing(Evidence(path)) if one.how.startswith("is absent")}
+        log.write_bytes(text)
 
 
 def test_nodes_of_a_cluster_of_the_script_are_counted(tmp_path: Path) -> None:

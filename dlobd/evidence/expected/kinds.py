@@ -55,13 +55,16 @@ WORKER_SPANS = EvidenceKind(
 CHILD_SPANS = EvidenceKind("spans of forked processes", "", "imports of processes that your code forked")
 DRIVER_LOG = EvidenceKind(
     "driver log",
-    files.DRIVER_STDERR,
+    f"{files.DRIVER_LOG} {files.DRIVER_STDERR}",
     "submission, waits for YARN and for executors, jobs and their tasks",
     _ALL,
     _CODE.DRIVER_LOG,
 )
 NATIVE_LOG = EvidenceKind("log of the parent process", "", "messages of the ranks; no figure uses it")
 DRIVER_OUTPUT = EvidenceKind("driver output", files.DRIVER_STDOUT, "output of the job; no figure uses it")
+LOGGING = EvidenceKind(
+    "logging configuration", "logs/log4j2-*.properties", "levels of the lines that a user sees; no figure uses it"
+)
 DRIVER_JVM = EvidenceKind(
     "driver JVM log", files.DRIVER_JVM_LOG, "start and exit of spark-submit's JVM", (SPARK,), _CODE.DRIVER_JVM_LOG
 )
@@ -70,7 +73,7 @@ MASTER_LOG = EvidenceKind(
 )
 EXECUTOR_LOG = EvidenceKind(
     "executor log",
-    f"{_CONTAINERS}/*/stderr",
+    f"{_CONTAINERS}/*/{files.SPARK_LOG} {_CONTAINERS}/*/stderr",
     "start of the executor, and start and end of its tasks",
     _SPARK,
     _CODE.EXECUTOR_LOG,

@@ -12,10 +12,7 @@ from dlobd.evidence.expected import kinds
 from dlobd.evidence.expected.absence import ALL_LANES, MissingEvidence, ended_well, killed
 from dlobd.evidence.expected.kinds import EvidenceKind
 from dlobd.evidence.log4j import LogLine
-from dlobd.spans import LOG_LEVEL, SPARK_CONTEXT
-
-FULL_LEVELS = ("ALL", "TRACE", "DEBUG", "INFO")
-"""Log levels that include all lines that dlobd reads."""
+from dlobd.spans import SPARK_CONTEXT
 
 DRIVER_ENDS = ("Successfully stopped SparkContext", "Shutdown hook called", "SparkContext already stopped")
 SUBMITTER_ENDS = ("(state: FINISHED)", "final status:", "Shutdown hook called")
@@ -38,10 +35,10 @@ _MASTER = re.compile(r"container_(?:e\d+_)?\d+_\d+_\d+_000001")
 def absences(evidence: Evidence) -> Iterator[MissingEvidence]:
     """Yield logs that are absent, or lack their start or end."""
     topology = evidence.topology
-    if not topology.by_hand or evidence.on_file(files.DRIVER_STDERR):
+    if not topology.by_hand or evidence.on_file(evidence.submitter_log):
         yield from _driver(evidence)
     elif not topology.driver_in_container:
-        yield MissingEvidence(kinds.DRIVER_LOG, files.DRIVER_STDERR, "is absent", ALL_LANES)
+        yield MissingEvidence(kinds.DRIVER_LOG, evidence.submitter_log, "is absent", ALL_LANES)
     if not topology.has_spark:
         return
     if topology.has_yarn:
@@ -51,9 +48,10 @@ def absences(evidence: Evidence) -> Iterator[MissingEvidence]:
 
 
 def _driver(evidence: Evidence) -> Iterator[MissingEvidence]:
-    for name in (files.DRIVER_STDERR, files.DRIVER_STDOUT):
+    own = evidence.submitter_log
+    for name in dict.fromkeys((own, files.DRIVER_STDERR, files.DRIVER_STDOUT)):
         kind = kinds.DRIVER_LOG if evidence.topology.has_spark else kinds.NATIVE_LOG
-        kind = kinds.DRIVER_OUTPUT if name == files.DRIVER_STDOUT else kind
+        kind = kinds.DRIVER_OUTPUT if name != own else kind
         if not evidence.on_file(name):
             yield MissingEvidence(kind, name, "is absent", ALL_LANES if kind.decides else ())
     topology = evidence.topology
@@ -64,12 +62,11 @@ def _driver(evidence: Evidence) -> Iterator[MissingEvidence]:
         yield MissingEvidence(kinds.DRIVER_JVM, files.DRIVER_JVM_LOG, "is absent, or has no line", ALL_LANES)
     elif ended_well(evidence) and life.exit_ns is None:
         yield MissingEvidence(kinds.DRIVER_JVM, files.DRIVER_JVM_LOG, "ends before its JVM exited", ALL_LANES)
-    if evidence.on_file(files.DRIVER_STDERR) and ended_well(evidence):
+    name = own
+    if evidence.on_file(name) and ended_well(evidence):
         lines = evidence.submitter.lines
-        name = files.DRIVER_STDERR
         if not topology.driver_in_container:
-            silenced = [*_silenced(evidence, name)]
-            yield from silenced or _whole(kinds.DRIVER_LOG, name, lines, DRIVER_ENDS, ALL_LANES)
+            yield from _whole(kinds.DRIVER_LOG, name, lines, DRIVER_ENDS, ALL_LANES)
             yield from _headless(evidence, lines, name)
         else:
             yield from _whole(kinds.DRIVER_LOG, name, lines, SUBMITTER_ENDS, ALL_LANES)
@@ -81,15 +78,6 @@ def _headless(evidence: Evidence, lines: Sequence[LogLine], name: str) -> Iterat
     context = driver.named(SPARK_CONTEXT) if driver else ()
     if lines and context and "JVM SparkContext" not in evidence.driver.log.points:
         yield MissingEvidence(kinds.DRIVER_LOG, name, "begins after the start of the SparkContext", ALL_LANES)
-
-
-def _silenced(evidence: Evidence, name: str) -> Iterator[MissingEvidence]:
-    """Yield the driver's log if the user's script lowered its level."""
-    driver = evidence.driver_process
-    for instant in driver.instants if driver else ():
-        if instant.name == LOG_LEVEL and (level := instant.attrs["level"].upper()) not in FULL_LEVELS:
-            how = f"has only lines of level {level} after the script's call of setLogLevel"
-            yield MissingEvidence(kinds.DRIVER_LOG, name, how, ALL_LANES, instant.at_ns)
 
 
 def _whole(
@@ -113,19 +101,17 @@ def _master(evidence: Evidence) -> Iterator[MissingEvidence]:
     if not ended_well(evidence) or not evidence.window["application_id"]:
         return
     container = next(filter(_MASTER.fullmatch, reversed(evidence.attempts.ams)), None)
-    name = f"{files.CONTAINER_LOGS}/{container or 'the ApplicationMaster'}"
-    if container is None or not evidence.on_file(f"{name}/stderr"):
-        yield MissingEvidence(kinds.MASTER_LOG, f"{name}/stderr", "is absent", ALL_LANES)
+    name = evidence.log_of(container or "the ApplicationMaster")
+    if container is None or not evidence.on_file(name):
+        yield MissingEvidence(kinds.MASTER_LOG, name, "is absent", ALL_LANES)
     else:
         lines = evidence.container_log(container)
-        silenced = [*_silenced(evidence, f"{name}/stderr")] if evidence.topology.driver_in_container else []
-        begun = CONTAINER_BEGINS
-        yield from silenced or _whole(kinds.MASTER_LOG, f"{name}/stderr", lines, MASTER_ENDS, ALL_LANES, begun)
+        yield from _whole(kinds.MASTER_LOG, name, lines, MASTER_ENDS, ALL_LANES, CONTAINER_BEGINS)
         if evidence.topology.driver_in_container:
-            yield from _headless(evidence, lines, f"{name}/stderr")
+            yield from _headless(evidence, lines, name)
         for executor in sorted(evidence.driver.log.registered.keys() - evidence.executor_containers.keys()):
             how = f"lacks the container of executor {executor}, which registered"
-            yield MissingEvidence(kinds.MASTER_LOG, f"{name}/stderr", how, ALL_LANES)
+            yield MissingEvidence(kinds.MASTER_LOG, name, how, ALL_LANES)
     if container is not None:
         yield from _jvm_log(evidence, container)
 
@@ -139,10 +125,10 @@ def _executors(evidence: Evidence) -> Iterator[MissingEvidence]:
         lanes = (f"executor-{executor}", "rank-*", "driver")
         if container is None:
             if not evidence.topology.has_yarn:
-                what = f"{files.CONTAINER_LOGS}/executor_{executor}/stderr"
+                what = evidence.log_of(f"executor_{executor}")
                 yield MissingEvidence(kinds.EXECUTOR_LOG, what, "is absent", lanes)
             continue  # reported as a defect of the ApplicationMaster's log
-        name = f"{files.CONTAINER_LOGS}/{container}/stderr"
+        name = evidence.log_of(container)
         if not evidence.on_file(name):
             if executor in evidence.driver.log.registered:
                 yield MissingEvidence(kinds.EXECUTOR_LOG, name, "is absent", lanes)
@@ -157,6 +143,9 @@ def _jvm_log(evidence: Evidence, container: str) -> Iterator[MissingEvidence]:
     name = f"{files.CONTAINER_LOGS}/{container}/jvm.log"
     if jvm.read(evidence.path / name) is None:
         yield MissingEvidence(kinds.CONTAINER_JVM, name, "is absent, or has no line")
+    output = f"{files.CONTAINER_LOGS}/{container}/stderr"
+    if evidence.own_logs and not evidence.on_file(output):
+        yield MissingEvidence(kinds.CONTAINER_FILES, output, "is absent")
 
 
 def _daemons(evidence: Evidence) -> Iterator[MissingEvidence]:
@@ -216,6 +205,8 @@ def _closed_unseen(evidence: Evidence) -> bool:
     """Return True if Spark closed its event log, but the audit log has no rename or earlier deletion of it."""
     number = str(evidence.window["application_id"])
     closing = evidence.driver.log.points.get("event log closing")
+    if evidence.driver.log.event_log.startswith("file:"):
+        return False
     if closing is None or any(one.command == "rename" and number in one.path for one in evidence.hdfs.audits):
         return False
     created = [one.path for one in evidence.hdfs.audits if one.command == "create" and number in one.path]

@@ -18,9 +18,10 @@ from string import Template
 from xml.etree import ElementTree
 
 from dlobd.errors import SetupError, UsageError
+from dlobd.hadoop import spark_logging
 from dlobd.hadoop.embedded.ports import port_base
 from dlobd.installation import Installed
-from dlobd.paths import cache_dir, make_writable, plain, resolved_plain, shipped
+from dlobd.paths import cache_dir, plain, resolved_plain, shipped
 
 LOOPBACK = "127.0.0.1"
 
@@ -228,18 +229,12 @@ def write_configuration(
         ("yarn-site", ["yarn-site", *installed]),
     ):
         _write_site(conf / "client" / f"{site}.xml", templates, values, settings.own)
-    write_spark_configuration(spark_conf_dir(settings.work_dir))
+    spark_logging.write(spark_conf_dir(settings.work_dir))
 
 
 def spark_conf_dir(work_dir: Path) -> Path:
     """Return SPARK_CONF_DIR of spark-submit."""
     return resolved_plain(work_dir / "conf" / "spark")
-
-
-def write_spark_configuration(directory: Path) -> None:
-    """Write a log4j2 configuration with %nano timestamps, which Spark ships to every container. Raises SetupError."""
-    make_writable(directory)
-    shutil.copyfile(_template("log4j2-spark"), directory / "log4j2.properties")
 
 
 def parse_template(text: str, values: Mapping[str, str], origin: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Reduces a failure to one line: the three stack traces of a Spark job, or the exit status of a trainer process.
+"""Reduces a failure to one line: the stack traces of Python and Java, or the exit status of a trainer process.
 
 A process that the kernel killed for lack of memory looks like any `kill -9`. If YARN itself runs in a container, it
 cannot report the memory limit of this container. So dlobd reads the kernel's counter of such kills.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import signal
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +29,47 @@ _MARKS = ("died: ", "Reason: ", "ExecutorLostFailure", "Error: ", "Exception: ")
 _NOISE = ("at ", "py4j", "org.apache.spark.SparkException")
 
 
+_CLASS = r"(?:[A-Za-z_$][\w$]*\.)+[A-Z][\w$]*"
+_THROWN = re.compile(
+    rf"^(?:Caused by: |Exception in thread \"[^\"\n]*\" |: )({_CLASS}(?:: .*?)?)(?=\n\s+at |\n\s+\.\.\. |\n*\Z)",
+    re.MULTILINE | re.DOTALL,
+)
+_WRAPPERS = re.compile(
+    rf"(?:(?!javax?\.){_CLASS}: |{_CLASS}: (?={_CLASS}: )"
+    r"|(?:Caused by|User class threw exception|Failed to submit application_\w+ to YARN ?): )*"
+    r"(?:(?:[a-z_$][\w$]*\.)+(?=[A-Z][\w$]*(?:: |\Z)))?"
+)
+"""Start of a message that names no cause; of a class of Java itself, only the package."""
+_MODULE = re.compile(r"^(?:\w+\.)+(?=[A-Z_]\w*(?::|$))")
+
+
+def cause_in(text: str) -> str | None:
+    """Return the error line of a failed task's Python traceback in Spark's message, else the cause in a Java stack
+    trace; None without both."""
+    _, _, rest = text.rpartition("Traceback (most recent call last):")
+    lines = [line for line in rest.splitlines() if line and not line.startswith((" ", "\t"))] if rest != text else []
+    return _MODULE.sub("", lines[0]) if lines else java_cause(text)
+
+
+def java_cause(text: str) -> str | None:
+    """Return the innermost message of a Java stack trace, within the outermost message that quotes it; None without a
+    stack trace."""
+    messages = [without_classes(thrown) for thrown in _THROWN.findall(text)]
+    return next((message for message in messages if messages[-1] in message), None)
+
+
+def without_classes(message: str) -> str:
+    """Return a message as one line, without wrappers and classes of libraries at its start."""
+    return " ".join(_WRAPPERS.sub("", message.strip(), count=1).split())
+
+
+def error_line(error: BaseException) -> str:
+    """Return an error of Python as one line, with its class without module."""
+    lines = traceback.format_exception_only(error)[-1].strip().splitlines()
+    own = type(error).__module__.partition(".")[0] == "dlobd"  # not the user's, whose message suffices
+    return " ".join(str(error).split()) if own else _MODULE.sub("", lines[0])
+
+
 def failure_line(error: Exception, status: JobStatus) -> str:
     """Return the cause that a rank reported, else the cause that a node reported, else the line of `error` that names
     the cause."""
@@ -42,7 +84,7 @@ def failure_line(error: Exception, status: JobStatus) -> str:
     for mark in _MARKS:
         for line in reversed(lines):
             if mark in line and not line.startswith(_NOISE):
-                return line
+                return without_classes(line)
     return next((line for line in lines if line), type(error).__name__)
 
 

@@ -188,20 +188,33 @@ def _refuse_rdma(original: Function, ctx: object, num_gpus: int = 1, rdma: bool 
 
 
 class NotRegistered(Exception):
-    """Timeout of the reservation server; `registered` contains role and index of the registered nodes."""
+    """Timeout of the reservation server.
 
-    def __init__(self, registered: set[tuple[str, int]]) -> None:
-        super().__init__(f"only {len(registered)} nodes registered with TensorFlowOnSpark")
+    Args:
+        nodes: number of nodes that were asked for.
+        executors: number of registered executors; None if Spark does not answer.
+        registered: role and index of the registered nodes.
+    """
+
+    def __init__(self, nodes: int, executors: int | None, registered: set[tuple[str, int]]) -> None:
+        found = f"{len(registered)} nodes registered with TensorFlowOnSpark"
+        if executors is not None and executors < nodes:
+            found = f"{executors} executors registered"
+        super().__init__(f"{nodes} nodes were asked for, {found}")
         self.registered = registered
 
 
-def name_registered(original: Function, server: Any, *args: object, **kwargs: object) -> object:
-    """Raise NotRegistered, with the registered nodes, if TensorFlowOnSpark's wait for reservations fails."""
+def name_registered(original: Function, server: Any, sc: Any, *args: object, **kwargs: object) -> object:
+    """Raise NotRegistered if TensorFlowOnSpark's wait for reservations fails."""
     try:
-        return original(server, *args, **kwargs)
+        return original(server, sc, *args, **kwargs)
     except Exception as error:
+        nodes, executors = server.reservations.required, None
         registered = {(node["job_name"], node["task_index"]) for node in server.reservations.get()}
-        raise NotRegistered(registered) from error
+        with suppress(Exception):  # the JVM may have ended
+            executors = int(sc._jsc.sc().getExecutorIds().size())
+        tracing.instant(kinds.NODES_MISSING, nodes=nodes, registered=len(registered), executors=executors)
+        raise NotRegistered(nodes, executors, registered) from error
 
 
 def replace(owner: Any, name: str) -> Callable[[Function], Function]:

@@ -13,7 +13,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from types import FunctionType, ModuleType
 from typing import Any
@@ -82,6 +82,9 @@ def _record_pyspark(pyspark: ModuleType, given_python: str | None = None) -> Non
         slots = int(conf.get("spark.executor.cores", "1")) // int(conf.get("spark.task.cpus", "1"))
         tracing.instant(kinds.SPARK_CONTEXT_READY, application_id=self.applicationId, master=self.master, slots=slots)
         self._dlobd_clock = serve_clock(self)
+        if conf.get("spark.log.level"):
+            with suppress(Exception):  # the script can do without
+                _filter_console(self)
 
     @replace(context, "_initialize_context")
     def initialize_context(original: Function, self: Any, conf: Any) -> object:
@@ -103,8 +106,9 @@ def _record_pyspark(pyspark: ModuleType, given_python: str | None = None) -> Non
 
     @replace(context, "setLogLevel")
     def set_log_level(original: Function, self: Any, level: object) -> None:
-        tracing.instant(kinds.LOG_LEVEL, level=str(level))
         original(self, level)
+        with suppress(Exception):
+            _filter_console(self)
 
     SparkSession.Builder.getOrCreate = timed(kinds.SPARK_SESSION)(SparkSession.Builder.getOrCreate)
 
@@ -121,6 +125,19 @@ def _record_pyspark(pyspark: ModuleType, given_python: str | None = None) -> Non
                 tracing.past(kinds.JVM_CALL, begin_ns, end_ns, _method(command), jvm_call=True)
             else:
                 tracing.left_out()
+
+
+def _filter_console(context: Any) -> None:
+    """Apply the root logger's level to lines from the loggers of dlobd's evidence, which have levels of their own."""
+    log4j = context._jvm.org.apache.logging.log4j
+    configuration = log4j.LogManager.getContext(False).getConfiguration()
+    if not configuration.getLoggerConfig("org.apache.spark.SparkContext").isAdditive():
+        return  # the user's own configuration decides about these lines
+    root = configuration.getRootLogger()
+    if previous := getattr(context, "_dlobd_console", None):
+        root.removeFilter(previous)
+    context._dlobd_console = log4j.core.filter.ThresholdFilter.createFilter(root.getLevel(), None, None)
+    root.addFilter(context._dlobd_console)
 
 
 def _method(command: str) -> str:

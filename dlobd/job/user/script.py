@@ -5,13 +5,13 @@ from __future__ import annotations
 import io
 import os
 import sys
-import traceback
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, TracebackType
 
 from dlobd import spans as kinds
 from dlobd import tracing
+from dlobd.job.launchers.failure import cause_in, error_line
 from dlobd.job.launchers.imports import record_packages
 from dlobd.job.user.hooks import prepare_driver
 
@@ -53,8 +53,7 @@ def _run(script: str, arguments: list[str]) -> None:
             tracing.instant(kinds.JOB_FAILED, cause=cause)
         raise
     except BaseException as error:
-        last_line = traceback.format_exception_only(error)[-1].strip().splitlines()[0]
-        tracing.instant(kinds.JOB_FAILED, cause=_task_error(str(error)) or last_line)
+        tracing.instant(kinds.JOB_FAILED, cause=cause_in(str(error)) or error_line(error))
         _begin_traceback_at(code)
         raise
 
@@ -91,13 +90,4 @@ def _status_error() -> str | None:
     """Return the error of a failed start job, which TensorFlowOnSpark does not print; None if there is no error."""
     cluster = sys.modules.get("tensorflowonspark.TFCluster")
     error = getattr(cluster, "tf_status", {}).get("error")
-    return (_task_error(error) or error.splitlines()[0]) if error else None
-
-
-def _task_error(text: str) -> str | None:
-    """Return the error line of a failed task's Python traceback in Spark's message; None without a traceback."""
-    _, separator, rest = text.rpartition("Traceback (most recent call last):")
-    if not separator:
-        return None
-    lines = [line for line in rest.splitlines() if line and not line.startswith((" ", "\t"))]
-    return lines[0] if lines else None
+    return (cause_in(error) or error.splitlines()[0]) if error else None

@@ -19,7 +19,7 @@ def log_offsets(cluster: EmbeddedCluster) -> dict[str, int]:
     return {name: size_of(path) for name, path in cluster.log_files().items()}
 
 
-EXECUTOR_FILES = ("stdout", "stderr", "jvm.log", "spans-", "hs_err")
+EXECUTOR_FILES = ("stdout", "stderr", "jvm.log", files.SPARK_LOG, "spans-", "hs_err")
 """Prefixes of the files to copy from an executor's working directory, which has other files too."""
 
 

@@ -14,7 +14,7 @@ import json
 import re
 import socket
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -73,14 +73,22 @@ def gather(
         java: the `java` executable that reads aggregated logs.
         events_dir, train_dir, run_dir: directories in HDFS: spark.eventLog.dir, the job's input and its output.
     """
-    place = hdfs.Hdfs(web.webhdfs_url, web.user, events_dir)
-    missing = hdfs.from_hdfs(place, asked.application_id, train_dir, run_dir, bundle)
     record = _settled(web, asked.application_id)
     attempts = web.attempts(asked.application_id)
     bundle.add_json(record, files.RM_APPLICATION)
     bundle.add_json(attempts, files.RM_ATTEMPTS)
     bundle.add_json(_addresses(web), files.HOSTS)
-    missing += _containers(web, java, asked.application_id, record, attempts, bundle)
+    aggregated = record.get("logAggregationStatus", "DISABLED") != "DISABLED"
+    whole = aggregated and _aggregated(web, java, asked.application_id, record, bundle)
+    masters = {
+        one["containerId"]: [f"http://{one['nodeHttpAddress']}"] for one in attempts if one.get("nodeHttpAddress")
+    }
+    copied = {container for container, urls in masters.items() if not whole and _from_nodes(container, urls, bundle)}
+    # the driver's log has the path of the event log, and the event log the nodes of the executors
+    place = hdfs.Hdfs(web.webhdfs_url, web.user, events_dir)
+    missing = hdfs.from_hdfs(place, asked.application_id, train_dir, run_dir, bundle)
+    if not whole:
+        missing += _executor_logs(web, asked.application_id, aggregated, masters, copied, bundle)
     return missing + _daemons(web, asked, bundle)
 
 
@@ -108,27 +116,25 @@ def _addresses(web: HadoopWeb) -> dict[str, str]:
 # ---- containers
 
 
-def _containers(
+def _aggregated(web: HadoopWeb, java: Path, application_id: str, record: JsonObject, bundle: Bundle) -> bool:
+    """Copy the aggregated logs of all containers; return False if there are none."""
+    logs = aggregated_logs.read(web.conf.directory, java, application_id, record.get("user", web.user))
+    for container, contents in logs.items():
+        for name, data in contents.items():
+            _add(bundle, container, name, data)
+    return bool(logs)
+
+
+def _executor_logs(
     web: HadoopWeb,
-    java: Path,
     application_id: str,
-    record: JsonObject,
-    attempts: Iterable[JsonObject],
+    aggregated: bool,
+    masters: Mapping[str, list[str]],
+    copied: set[str],
     bundle: Bundle,
 ) -> list[str]:
-    aggregated = record.get("logAggregationStatus", "DISABLED") != "DISABLED"
-    if aggregated:
-        logs = aggregated_logs.read(web.conf.directory, java, application_id, record.get("user", web.user))
-        for container, files in logs.items():
-            for name, data in files.items():
-                _add(bundle, container, name, data)
-        if logs:
-            return []
+    """Copy the logs of executors from the NodeManagers; `copied`: the ApplicationMasters whose logs were copied."""
     nodes = list(web.nodes())
-    masters = {
-        one["containerId"]: [f"http://{one['nodeHttpAddress']}"] for one in attempts if one.get("nodeHttpAddress")
-    }
-    copied = {container for container, urls in masters.items() if _from_nodes(container, urls, bundle)}
     executors = _executors(bundle, copied, nodes)
     copied |= {container for container, urls in executors.items() if _from_nodes(container, urls, bundle)}
     lost = sorted((masters.keys() | executors.keys()) - copied)
@@ -150,9 +156,9 @@ def _executors(bundle: Bundle, masters: Iterable[str], nodes: list[tuple[str, st
         for url, container in _LOG_URL.findall(events.read_text(errors="replace")):
             executors[container] = [url]
     for master in masters:
-        log = bundle.logs / "containers" / master / "stderr"
-        for container in _CONTAINER.findall(log.read_text(errors="replace") if log.exists() else ""):
-            executors.setdefault(container, list(urls))
+        for log in (bundle.path / files.CONTAINER_LOGS / master / name for name in (files.SPARK_LOG, "stderr")):
+            for container in _CONTAINER.findall(log.read_text(errors="replace") if log.exists() else ""):
+                executors.setdefault(container, list(urls))
     return {container: where for container, where in executors.items() if container not in set(masters)}
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import requests
@@ -15,6 +15,7 @@ from dlobd.bundle.store import Bundle, NotCollected
 from dlobd.hadoop import webhdfs
 from dlobd.hadoop.checksum import same_form
 from dlobd.job.description import STAGED
+from dlobd.run.collect import event_logs
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class Hdfs:
 
     webhdfs_url: str
     user: str
-    events_dir: str  # spark.eventLog.dir
+    events_dir: str  # spark.eventLog.dir of dlobd
 
 
 def from_hdfs(hdfs: Hdfs, application_id: str, train_dir: str, run_dir: str, bundle: Bundle) -> list[str]:
@@ -33,8 +34,9 @@ def from_hdfs(hdfs: Hdfs, application_id: str, train_dir: str, run_dir: str, bun
     """
     missing: list[str] = []
     client = webhdfs.connect(hdfs.webhdfs_url, hdfs.user, timed=False)
+    in_hdfs = event_logs.Files(client.list, partial(_read, client))
     parts: list[tuple[str, str, Callable[[], None]]] = [
-        ("event log", files.EVENT_LOG, lambda: _event_log(client, hdfs.events_dir, application_id, bundle))
+        ("event log", files.EVENT_LOG, lambda: event_logs.collect(application_id, hdfs.events_dir, in_hdfs, bundle))
     ]
     if train_dir:
         parts.append(("block locations", files.BLOCKS, lambda: _blocks(client, hdfs, train_dir, bundle)))
@@ -49,18 +51,10 @@ def from_hdfs(hdfs: Hdfs, application_id: str, train_dir: str, run_dir: str, bun
     return missing
 
 
-def _event_log(client: webhdfs.Client, events_dir: str, application_id: str, bundle: Bundle) -> None:
-    # in cluster mode the name ends with the attempt, and then .inprogress if the driver was killed
-    of_attempts = re.compile(rf"{re.escape(application_id)}(?:_(\d+))?(?:\.inprogress)?")
-    matches = filter(None, map(of_attempts.fullmatch, client.list(events_dir)))
-    # log of the last attempt; the complete log if an .inprogress log also exists
-    logs = [match[0] for match in sorted(matches, key=lambda match: (-int(match[1] or 0), len(match[0])))]
-    if not logs:
-        raise ValueError(
-            f"{events_dir} has no event log of {application_id}; set spark.eventLog.enabled=true and spark.eventLog.dir"
-        )
-    with client.read(f"{events_dir}/{logs[0]}") as reader:
-        bundle.add_bytes(reader.read(), files.EVENT_LOG)
+def _read(client: webhdfs.Client, path: str) -> bytes:
+    with client.read(path) as reader:
+        content: bytes = reader.read()
+        return content
 
 
 def _blocks(client: webhdfs.Client, hdfs: Hdfs, train_dir: str, bundle: Bundle) -> None:

@@ -23,8 +23,8 @@ from urllib.parse import urlsplit
 from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
 from dlobd.errors import ClusterError, UsageError
-from dlobd.hadoop import webhdfs
-from dlobd.hadoop.embedded.configuration import user_name, write_spark_configuration
+from dlobd.hadoop import spark_logging, webhdfs
+from dlobd.hadoop.embedded.configuration import user_name
 from dlobd.hadoop.embedded.java import find_java
 from dlobd.hadoop.failures import failures
 from dlobd.hadoop.file_system import Storage, WebHdfs
@@ -219,7 +219,7 @@ class ExternalHadoop:
         if target.packed and self._packed is None:
             raise ValueError("nothing has been uploaded")
         make_writable(target.tmp_dir)
-        write_spark_configuration(target.spark_conf_dir)
+        spark_logging.write(target.spark_conf_dir)
         return replace(
             target,
             client_conf_dir=plain(target.client_conf_dir),

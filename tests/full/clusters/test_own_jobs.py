@@ -165,3 +165,56 @@ def test_ctrl_c_ends_a_script(dlobd, tmp_path) -> None:
     ended = started.ended(90)
     assert ended.code == 130
     assert dlobd.newest().read_json()["status"] == "interrupted"
+
+
+FEW = """
+from pyspark import SparkContext
+from tensorflowonspark import TFCluster
+
+sc = SparkContext()
+mode = TFCluster.InputMode.TENSORFLOW
+TFCluster.run(sc, lambda args, ctx: None, None, 3, PS, input_mode=mode, reservation_timeout=20)
+"""
+
+
+@pytest.mark.parametrize("launcher", ["tfos", "tfos-stock"])
+@pytest.mark.parametrize("servers", [0, 1])
+def test_nodes_without_executors_are_counted(dlobd, tmp_path, launcher, servers) -> None:
+    (tmp_path / "few.py").write_text(FEW.replace("PS", str(servers)))
+    sets = ("--set", f"launcher={launcher}", "--set", "workers=2")
+    ended = dlobd("run", "--job", str(tmp_path / "few.py"), *sets, "--out", str(dlobd.out), within_s=200)
+    assert ended.code == 5
+    assert ended.line == "dlobd: run failed: 3 nodes were asked for, 2 executors registered"
+    run = ended.bundle.read_json()
+    unexplained_ns = run["unattributed_ns"] + sum(layer["unexplained_ns"] for layer in run["layers"])
+    assert unexplained_ns <= 0.05 * run["wall_ns"], run["layers"]
+
+
+@pytest.mark.parametrize("mode", ["client", "cluster"])
+def test_yarns_own_words_are_the_reason(dlobd, tmp_path, mode) -> None:
+    (tmp_path / "job.py").write_text("from pyspark import SparkContext\nSparkContext()\n")
+    line = ("spark-submit", "--deploy-mode", mode, "--queue", "gpu", str(tmp_path / "job.py"))
+    ended = dlobd("submit", "--out", str(dlobd.out), "--", *line, within_s=200)
+    assert ended.code == 5
+    assert re.fullmatch(
+        r"dlobd: run failed: Application application_\w+ submitted by user \S+ to unknown queue: gpu", ended.line
+    )
+
+
+JAVA = {
+    "sc.textFile('hdfs:///absent').count()": "Input path does not exist: hdfs://",
+    "sc._jvm.java.lang.Class.forName('no.such.Thing')": "ClassNotFoundException: no.such.Thing",
+    "sc.parallelize(range(3), 3).barrier().mapPartitions(list).collect()": "[SPARK-24819]: Barrier execution mode",
+}
+
+
+@pytest.mark.parametrize("statement", JAVA)
+def test_the_innermost_message_of_java_is_the_reason(dlobd, tmp_path, statement) -> None:
+    (tmp_path / "job.py").write_text(f"from pyspark import SparkContext\nsc = SparkContext()\n{statement}\n")
+    patience = "spark.scheduler.barrier.maxConcurrentTasksCheck"
+    short = ("--conf", f"{patience}.interval=2s", "--conf", f"{patience}.maxFailures=2")
+    ended = dlobd(
+        "submit", "--out", str(dlobd.out), "--", "spark-submit", *short, str(tmp_path / "job.py"), within_s=200
+    )
+    assert ended.code == 5
+    assert ended.line.startswith(f"dlobd: run failed: {JAVA[statement]}")

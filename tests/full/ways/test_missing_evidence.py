@@ -19,17 +19,6 @@ from tests.cluster.conftest import until, warnings_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(480)]
 
-SILENT = """
-from pyspark.sql import SparkSession
-
-spark = SparkSession.builder.appName("silent").getOrCreate()
-spark.sparkContext.setLogLevel("ERROR")
-numbers = spark.sparkContext.parallelize(range(1000), 4)
-assert numbers.map(lambda n: n * n).sum() == 332833500
-spark.stop()
-"""
-"""What many people's scripts do with the log that is read."""
-
 
 def lacking(bundle: Bundle, *words: str) -> dict[str, Any]:
     """The record of a run that is invalid for want of evidence, and names it in a warning with all `words`."""
@@ -50,17 +39,6 @@ def test_a_whole_run_lacks_nothing(quick_run) -> None:
     assert {*inventory, "run.json", "evidence/collected.json"} == set(quick_run.bundle.files())
 
 
-def test_a_script_that_silences_its_log(dlobd, tmp_path: Path) -> None:
-    """After setLogLevel the driver's log is silent: when tasks began and ended is unknown, and said to be."""
-    script = tmp_path / "silent.py"
-    script.write_text(SILENT)
-    ended = dlobd("run", "--job", str(script), "--out", str(dlobd.out))
-    run = lacking(ended.bundle, "logs/driver.stderr", "level ERROR", "setLogLevel")
-    layers = {layer["layer"]: layer["ns"] for layer in run["layers"]}
-    assert layers["yarn"] > 0  # what was before that is known as ever
-    assert run["unattributed_ns"] > 0
-
-
 def test_logs_that_are_truncated_and_removed_while_the_job_runs(dlobd) -> None:
     """The ResourceManager's log loses its begin, as by a rotation; a container's files are cleaned away."""
     started = dlobd.start_run("epochs=8")
@@ -68,7 +46,8 @@ def test_logs_that_are_truncated_and_removed_while_the_job_runs(dlobd) -> None:
     log = dlobd.work_dir / "log" / "resourcemanager" / "resourcemanager.log"
     os.truncate(log, 0)
     folder = next(path.parent for path in started.span_files())
-    (folder / "stderr").unlink()
+    for name in ("stderr", "spark.log"):
+        (folder / name).unlink()
     ended = started.ended(240)
     run = lacking(ended.bundle, f"logs/containers/{folder.name}/stderr", "is absent")
     said = "\n".join(run["warnings"])

@@ -1,0 +1,91 @@
+"""Finds an application's event log where Spark wrote it, and reads it: single or rolling, compressed or not."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from dlobd.bundle import files, reading
+from dlobd.bundle.store import Bundle
+from dlobd.hadoop.spark_codecs import CODECS, decompress
+
+_WRITTEN = re.compile(r"EventLogFiles?Writer\b.*: Logging events to (\S+)")
+_BEGUN = ": Running Spark version"
+_ROLLING = "eventlog_v2_"
+_SEGMENT = re.compile(r"events_(\d+)_[^.]+(?:\.(\w+))??(\.compact)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Access to files by absolute paths: the names in a directory, and the content of a file."""
+
+    names: Callable[[str], Iterable[str]]
+    read: Callable[[str], bytes]
+
+
+LOCAL = Files(os.listdir, lambda path: Path(path).read_bytes())
+
+
+def collect(application_id: str, default: str, hdfs: Files, bundle: Bundle) -> None:
+    """Add the event log to the bundle, as plain JSON lines. `default`: its directory in HDFS, if the driver's log lacks
+    its path. Raises ValueError with the reason if the application wrote none, or it cannot be read."""
+    begun, where = _of_driver(bundle)
+    if begun and where is None:
+        raise ValueError("the job switched it off; omit spark.eventLog.enabled=false")
+    parts = urlsplit(where or f"hdfs://{default}/{application_id}")
+    top, _, _ = parts.path.rpartition("/")[0].partition(f"/{_ROLLING}")
+    files_of = {"hdfs": hdfs, "file": LOCAL, "": LOCAL}
+    if parts.scheme not in files_of:
+        raise ValueError(f"dlobd reads HDFS and local files, not {where}; omit spark.eventLog.dir")
+    try:
+        bundle.add_bytes(read(files_of[parts.scheme], top, application_id), files.EVENT_LOG)
+    except (FileNotFoundError, NotADirectoryError):
+        raise ValueError(f"{where} is on the driver's machine; omit spark.eventLog.dir") from None
+
+
+def _of_driver(bundle: Bundle) -> tuple[bool, str | None]:
+    """Return True if the bundle has the log of a SparkContext, and the path to which its event log was written."""
+    masters = sorted((bundle.path / files.CONTAINER_LOGS).glob("*_000001"), reverse=True)  # the last attempt first
+    names = [directory / name for directory in masters for name in (files.SPARK_LOG, "stderr")]
+    begun = False
+    for path in (bundle.path / files.DRIVER_LOG, bundle.path / files.DRIVER_STDERR, *names):
+        text = reading.text(path)
+        begun = begun or _BEGUN in text
+        if match := _WRITTEN.search(text):
+            return True, match[1]
+    return begun, None
+
+
+def read(files: Files, top: str, application_id: str) -> bytes:
+    """Return the event log of the application's last attempt below `top`. Raises ValueError if there is none, or its
+    compression is unknown."""
+    # in cluster mode the name ends with the attempt, and then .inprogress if the driver was killed
+    pattern = rf"({_ROLLING})?{re.escape(application_id)}(?:_(\d+))?(?:\.(\w+?))??(?:\.inprogress)?"
+    found = filter(None, map(re.compile(pattern).fullmatch, files.names(top or "/")))
+    # the complete log if an .inprogress log also exists
+    logs = sorted(found, key=lambda match: (-int(match[2] or 0), len(match[0])))
+    if not logs:
+        raise ValueError(f"{top} has none of {application_id}")
+    path = f"{top}/{logs[0][0]}"
+    if not logs[0][1]:
+        return _plain(files.read(path), logs[0][3])
+    segments = sorted(map(_segment, filter(None, map(_SEGMENT.fullmatch, files.names(path)))))
+    # Spark may have merged the first segments
+    first = max((at for at, (_, merged, _, _) in enumerate(segments) if merged), default=0)
+    return b"".join(_plain(files.read(f"{path}/{name}"), codec) for _, _, name, codec in segments[first:])
+
+
+def _segment(match: re.Match[str]) -> tuple[int, bool, str, str | None]:
+    return int(match[1]), bool(match[3]), match[0], match[2]
+
+
+def _plain(data: bytes, codec: str | None) -> bytes:
+    if codec is None:
+        return data
+    if codec not in CODECS:
+        raise ValueError(f"its codec {codec} is unknown; set spark.eventLog.compression.codec={' or '.join(CODECS)}")
+    return decompress(data, codec)
