@@ -79,8 +79,8 @@ def from_line(words: Sequence[str], overrides: Sequence[str] = (), note: Note = 
         note(text)
     given = line.given
     _refuse(line, given)
-    user_logging.of_line(given, in_cluster=False)
-    for text in user_logging.replaced(given):
+    user_logging.of_line(line.settings, in_cluster=False)
+    for text in user_logging.replaced(line.settings):
         note(text)
     values = _overrides(overrides)
     if values.get("scheduler", "yarn") != "yarn":
