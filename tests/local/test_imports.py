@@ -95,6 +95,31 @@ except ModuleNotFoundError as error:
     assert {("plain", ""), ("far", ""), ("broken", "")} <= found.keys()
 
 
+def test_a_hook_of_an_import_outlives_a_look_up_and_a_failure(tmp_path: Path) -> None:
+    """TensorFlow looks for Keras before it imports it. The hook runs once, at the end of the import that succeeds."""
+    write(tmp_path / "wanted.py", "import os\nif os.environ.pop('FAILS', ''): raise ImportError\nready = True\n")
+    code = """
+import importlib.util
+from dlobd.job.launchers.imports import on_import
+seen = []
+on_import("wanted", None, lambda module: seen.append(module.ready))
+assert importlib.util.find_spec("wanted") and importlib.util.find_spec("wanted").loader.is_package("wanted") is False
+finders = len(sys.meta_path)
+import wanted
+assert (seen, len(sys.meta_path)) == ([True], finders - 1)
+os.environ["FAILS"] = "yes"
+del sys.modules["wanted"]
+on_import("wanted", None, lambda module: seen.append(2))
+try:
+    import wanted
+except ImportError:
+    pass
+import wanted
+assert seen == [True], seen
+"""
+    recorded(tmp_path, code)
+
+
 def test_a_fork_records_what_it_imports_itself(tmp_path: Path) -> None:
     write(tmp_path / "late.py", PAUSE)
     code = "pid = os.fork()\nif pid == 0:\n    import late\n    tracing.flush()\n    os._exit(0)\nos.waitpid(pid, 0)\n"

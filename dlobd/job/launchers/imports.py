@@ -8,11 +8,11 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib.machinery import ModuleSpec
-from threading import local
+from threading import get_ident, local
 from types import ModuleType
 from typing import Any
 
@@ -64,21 +64,25 @@ class _FirstImport(importlib.abc.MetaPathFinder):
         self._name = name
         self._around = around
         self._prepare = prepare
+        self._finding = 0  # ID of the thread that asks the other finders
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        if name != self._name:
+        # a package may only be looked up before its import, as TensorFlow does with Keras
+        if name != self._name or self._finding == get_ident():
             return None
+        before, self._finding = self._finding, get_ident()
         try:
-            sys.meta_path.remove(self)
-        except ValueError:
-            return None  # another thread has imported it
-        spec = importlib.util.find_spec(name)
+            spec = importlib.util.find_spec(name)
+        finally:
+            self._finding = before
         if spec is not None and spec.loader is not None:
             spec.loader = _Wrapper(spec.loader, self._load)
         return spec
 
     @_as_importlib
     def _load(self, execute: Callable[[], None], module: ModuleType) -> None:
+        with suppress(ValueError):  # an earlier import has failed
+            sys.meta_path.remove(self)
         with self._around():
             execute()
             self._prepare(module)
