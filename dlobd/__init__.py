@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dlobd.marks import span, step
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0.dev0"
 
-__all__ = ["__version__", "load", "load_sweep"]
+__all__ = ["__version__", "load", "load_sweep", "span", "step"]
 
 
 def load(path: str | Path) -> RunBundle:

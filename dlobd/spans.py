@@ -234,6 +234,9 @@ PARENT_PYTHON_STARTS = SpanKind("parent Python starts", LAUNCHER, BETWEEN_MARKS)
 PARENT_PYTHON_EXITS = SpanKind("parent Python exits", LAUNCHER, BETWEEN_MARKS, (DRIVER_SPANS,))
 USER_CODE = SpanKind("user code", USER, BETWEEN_MARKS)  # the user's script or function
 USER_MAIN = SpanKind("user code", TENSORFLOW, BETWEEN_MARKS)  # the user's main function on a node of TFCluster
+MARKED = SpanKind("span {}", USER, BETWEEN_MARKS)  # dlobd.span() in the user's code
+MARKED_MAIN = SpanKind("span {}", TENSORFLOW, BETWEEN_MARKS)  # the same in the main function of a node
+MARKED_STEP = SpanKind("step", USER, BETWEEN_MARKS)  # dlobd.step() outside of such a main function
 IMPORT_PYSPARK = SpanKind("import pyspark", SPARK, codes="cold-start")
 IMPORT_PYSPARK_WORKER = SpanKind("import pyspark.worker", SPARK, codes="cold-start")
 SPARK_CONTEXT = SpanKind("SparkContext", SPARK, hidden_by=(DRIVER_LOG,))  # its constructor
@@ -417,6 +420,9 @@ NEXT_BATCH = SpanKind(
 FIRST_STEP = SpanKind("first step", TENSORFLOW, hidden_by=_RANK)  # includes TensorFlow's tracing and compilation
 # if the exchange runs outside the step, a step contains forward and backward, exchange and apply
 STEP = SpanKind("step", TENSORFLOW, hidden_by=_RANK, codes=_SHORT)
+# in the user's main function: an outermost call of a tf.function, which `evidence.own_steps` may turn into a step
+CALL = SpanKind("call of {}", TENSORFLOW)
+INPUT_WAIT = SpanKind("input wait", TENSORFLOW)  # in the user's main function: the next element of tf.data
 FORWARD_AND_BACKWARD = SpanKind("forward and backward", TENSORFLOW, codes=_SHORT)
 # an exchange of dlobd contains the next four kinds
 EXCHANGE = SpanKind("exchange", CHANNEL, hidden_by=_RANK, codes=_EXCHANGE)
@@ -502,6 +508,8 @@ FIRST_BATCH = InstantKind("first batch", "the first step can run")
 FIRST_STEP_DONE = InstantKind("first step done", "later steps run without tracing and compilation")
 EPOCH_DONE = InstantKind("epoch done", attributes="epoch loss")  # recorded by each rank; the steps' mean loss
 EPOCH_EVALUATED = InstantKind("epoch evaluated", attributes="epoch samples right")  # recorded by the chief
+OWN_EPOCH_DONE = InstantKind("own epoch done", attributes="epoch ns")  # in the user's main function; may have `loss`
+STEPS_UNKNOWN = InstantKind("steps unknown", attributes="cause")  # the user's main function is not observed
 LAST_STEP_DONE = InstantKind("last step done", "the model can be saved")
 SAVED = InstantKind("saved", "the model can be evaluated")
 EVALUATED = InstantKind("evaluated", "ranks can end")

@@ -11,7 +11,7 @@ from typing import Any
 from dlobd import schema
 from dlobd.bundle import files, reading
 from dlobd.bundle.reading import Damaged
-from dlobd.evidence import event_log, facts, hdfs, jvm, recorder, resources, rpc, spark, yarn
+from dlobd.evidence import event_log, facts, hdfs, jvm, own_steps, recorder, resources, rpc, spark, yarn
 from dlobd.evidence.alignment import Alignment, logs_of
 from dlobd.evidence.event_log import EventLog
 from dlobd.evidence.facts import Documents
@@ -128,7 +128,10 @@ class Evidence:
 
     @cached_property
     def _recorded(self) -> list[RecordedProcess]:
-        return recorder.read_all(self.path / "spans")
+        found = recorder.read_all(self.path / "spans")
+        for process in found:
+            own_steps.number_steps(process)
+        return found
 
     @cached_property
     def alignment(self) -> Alignment:

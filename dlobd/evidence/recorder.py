@@ -253,9 +253,11 @@ _ATTRS = Members(
     optional={
         **dict.fromkeys(["address", "by", "cause", "how", "master", "package", "path", "purpose", "role"], str),
         **_ints("blocks bytes call capacity_bytes code epoch index items join_poll_ns nodes ns own_ns pid"),
-        **_ints("rank registered right samples slots"),
+        **_ints("function rank registered right samples slots"),
         "loss": float,
-        **dict.fromkeys(["executors", "task_attempt"], int | None),
+        "traced": bool,
+        "trains": bool | None,
+        **dict.fromkeys(["executors", "steps", "task_attempt"], int | None),
         "transfers": list[tuple[int | str, int | str, int, int]],
     }
 )

@@ -18,13 +18,14 @@ from itertools import islice
 from types import FunctionType, ModuleType
 from typing import Any
 
+from dlobd import marks, tracing
 from dlobd import spans as kinds
-from dlobd import tracing
 from dlobd.job.launchers import tfos_compat, tfos_stock
 from dlobd.job.launchers.addresses import serve_clock, without_proxy
 from dlobd.job.launchers.imports import on_import
 from dlobd.job.launchers.tfos import FeedTask, NamedSleep, record_driver
 from dlobd.job.launchers.tfos_compat import STOCK_POLL_NS, Function, replace, timed
+from dlobd.job.user import steps
 from dlobd.job.user.spark_settings import prefer_users
 from dlobd.tracing.clock import monotonic_ns
 
@@ -40,6 +41,7 @@ DAEMONS = {"tfos": "dlobd.job.user.daemon", "tfos-stock": "dlobd.job.user.stock_
 
 def prepare_driver(launcher: str) -> None:
     """Install the hooks in the driver's Python, for launcher `tfos` or `tfos-stock`, without importing a package."""
+    marks.record_with(steps.mark)
     tfos_compat.provide_pkg_resources()
     python = os.environ.get("PYSPARK_PYTHON")
     on_import("pyspark", kinds.IMPORT_PYSPARK, functools.partial(_record_pyspark, given_python=python))
@@ -52,6 +54,7 @@ def prepare_driver(launcher: str) -> None:
 def prepare_daemon(launcher: str) -> None:
     """Install the hooks in the worker daemon, and so in every Python worker that it forks, without importing a package:
     TensorFlowOnSpark configures the logging of the process that imports it."""
+    marks.record_with(steps.mark)
     tfos_compat.provide_pkg_resources()
     on_import("pyspark.worker", kinds.IMPORT_PYSPARK_WORKER, _record_worker)
     on_import("tensorflow", kinds.IMPORT_TENSORFLOW)
@@ -238,7 +241,7 @@ class UserMain:
         peers = [address for addresses in ctx.cluster_spec.values() for address in addresses]
         os.environ.update(without_proxy(peers, os.environ))
         try:
-            with tracing.span(kinds.USER_MAIN, role=role, index=index, in_task=in_task):
+            with tracing.span(kinds.USER_MAIN, role=role, index=index, in_task=in_task), steps.main_function():
                 return self._main(args, ctx)
         finally:
             tracing.flush()
