@@ -36,10 +36,11 @@ PAUSES = (kinds.CHECKPOINT, kinds.EVALUATE, kinds.AGREE)
 
 
 def throughput(evidence: Evidence) -> Throughput | None:
-    """Return the throughput of the steps after the first ten; None if fewer than two are left or recorded."""
+    """Return the throughput of the steps after the first ten; None if fewer than two are left or recorded, or
+    if the user's script decides the number of samples."""
     chief = evidence.chief
     steps = [span for span in chief.steps() if not span.truncated] if chief else []
-    if chief is None or len(steps) < WARMUP_STEPS + 2:
+    if chief is None or len(steps) < WARMUP_STEPS + 2 or evidence.topology.user_script:
         return None
     samples = evidence.job["workers"] * evidence.job["batch_size"]
     whole = _with_input(chief, steps)[WARMUP_STEPS - 1 :]

@@ -14,11 +14,11 @@ from dlobd.bundle.store import Bundle
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected.absence import MissingEvidence
 from dlobd.evidence.expected.search import missing
-from dlobd.evidence.recorder import TRAINING, RecordedProcess, trainers
+from dlobd.evidence.recorder import RecordedProcess, trainers
 from dlobd.fields import decoded
 from dlobd.findings.base import Context
 from dlobd.findings.find import findings
-from dlobd.measures import core_waits, environment_cache, recording_cost, statistics
+from dlobd.measures import core_waits, environment_cache, own_training, recording_cost, statistics
 from dlobd.measures.epochs import epochs, first_touch, time_to_accuracy
 from dlobd.measures.exchange_use import exchange_use
 from dlobd.measures.imports import imports
@@ -32,7 +32,6 @@ from dlobd.record.run import Check, Computed, Epoch, Metrics, Noise, Omitted, Ra
 from dlobd.schema import Event, OwnJob, Runnable, Status, Trace
 from dlobd.timeline import hdfs_use
 from dlobd.timeline.assemble import assemble
-from dlobd.timeline.ranks import ranks as ranks_of
 from dlobd.trust import reasons
 from dlobd.trust.base import Facts
 from dlobd.trust.checks import checks
@@ -147,7 +146,8 @@ _Epochs = tuple[tuple[Epoch, ...], Event | None, TimeToAccuracy | None]
 
 
 def _epochs(evidence: Evidence, experiment: Runnable, start_ns: int) -> _Epochs:
-    passes, touched = epochs(evidence), first_touch(evidence)
+    own = evidence.topology.user_script
+    passes, touched = own_training.epochs(evidence) if own else epochs(evidence), first_touch(evidence)
     target = 0.0 if isinstance(experiment, OwnJob) else experiment.target_accuracy
     return passes, touched, time_to_accuracy(target, passes, start_ns, touched, evidence.chief is not None)
 
@@ -158,13 +158,7 @@ def _spark_metrics(evidence: Evidence) -> SparkMetrics | None:
 
 def _ranks(evidence: Evidence) -> tuple[RankSteps, ...]:
     if evidence.topology.user_script:
-        own = [rank for rank in ranks_of(evidence) if rank.role in TRAINING]
-        found = []
-        for rank in sorted(own, key=lambda r: (r.role, r.index, r.start_ns)):
-            main_ns = rank.main.end_ns - rank.main.start_ns if rank.main and not rank.main.truncated else None
-            wait_ns = sum(span.end_ns - span.start_ns for span in rank.named(kinds.GET))
-            found.append(RankSteps(rank.role, rank.index, None, None, None, None, None, wait_ns, main_ns))
-        return tuple(found)
+        return own_training.rank_steps(evidence)
     machines = {
         (result.get("role"), result.get("index")): result.get("machine", {}) for result in evidence.results.values()
     }

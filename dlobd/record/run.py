@@ -113,7 +113,7 @@ class HdfsUse:
 
 @described()
 class RankSteps:
-    """Training steps of one rank. For the user's own script, only `main_ns` and `feed_wait_ns` are known."""
+    """Training steps of one rank. For the user's own script, steps are null if they could not be counted."""
 
     role: str = member("Role: chief or worker.")
     index: int = member("Index within its role.", "own mark")
@@ -129,8 +129,8 @@ class RankSteps:
         "Time of the first step, which traces and compiles.", "span `first step`", default=None
     )
     feed_wait_ns: int | None = member(
-        "Time for which the trainer waited for blocks of input.",
-        "sum of the spans `get` and `await block`",
+        "Time for which the trainer waited for blocks of input. Your own script may wait for elements of tf.data.",
+        "sum of the spans `get` and `await block`; for your own script of `get` and, in its main thread, `input wait`",
         default=None,
     )
     main_ns: int | None = member(
@@ -207,7 +207,8 @@ class Throughput:
 
 @described()
 class Epoch:
-    """A completed pass over the training samples."""
+    """A completed pass over the training samples; for the user's own script, an epoch of Keras, or a pass over a
+    tf.data iterator in which a step ran."""
 
     epoch: int = member("Index of the epoch, from 1.", "own mark `epoch done` of the chief", minimum=1)
     end_ns: int = member(
@@ -219,8 +220,11 @@ class Epoch:
         "Duration without evaluations.",
         "`end_ns` - start; start: the chief's `first batch`, or the end of the previous epoch's evaluation",
     )
-    loss: float = member(
-        "Mean loss of the epoch's steps.", "own mark `epoch done` of the chief", unit="nats", minimum=None
+    loss: float | None = member(
+        "Mean loss of the epoch's steps; for your own script Keras's `loss`, null without Keras.",
+        "own mark `epoch done` of the chief",
+        unit="nats",
+        minimum=None,
     )
     test_samples: int | None = member(
         "Number of test samples evaluated after the epoch.",

@@ -207,6 +207,15 @@ def _bounds(row: HdfsUse) -> tuple[int | None, int | None]:
 
 def ranks(run: Run) -> Table:
     """Build the table of steps by rank; for a user's script, the duration of its main function."""
+    if run.own and any(rank.steps for rank in run.ranks):
+        heads = (
+            "rank | main function, s:s | steps:number | p50, ms:ms | p99, ms:ms+ | max, ms:ms+ | first step, s:s "
+            "| waited for input, s:s"
+        )
+        names = "name main_ns steps step_p50_ns step_p99_ns step_max_ns first_step_ns feed_wait_ns"
+        unclear = any(rank.steps is None for rank in run.ranks)
+        note = "Unknown steps: no tf.function trained, or one had the loop inside. dlobd.step() marks steps." * unclear
+        return Table("Ranks", heads, _values(run.ranks, names), note)
     if run.own:
         own = "rank | main function, s:s | of these in DataFeed.next_batch, s:s"
         return Table("Ranks", own, _values(run.ranks, "name main_ns feed_wait_ns"))

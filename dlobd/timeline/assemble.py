@@ -39,6 +39,9 @@ IN_OWN_MAIN = NotMeasured(
     "tensorflow",
     "your main function is one span: its steps and their exchanges are not measured separately",
 )
+IN_OWN_STEPS = NotMeasured(
+    "channel", "tensorflow", "exchanges of gradients are part of your steps: they are not measured separately"
+)
 NO_RANKS = NotMeasured("channel", "", "no rank of TensorFlowOnSpark ran")
 IN_USER_CODE = NotMeasured("hdfs", "user", "reads and writes of HDFS by your code, or by PySpark's loop around it")
 
@@ -79,7 +82,7 @@ def assemble(evidence: Evidence) -> Trace:
     if evidence.topology.by_hand:
         spans = [*_inside(spans, window["exec_ns"], window["exit_ns"])]
     absences = missing(evidence)
-    in_script = (IN_OWN_MAIN if ranks else NO_RANKS, IN_USER_CODE)
+    in_script = (_in_own_main(ranks), IN_USER_CODE)
     lacking = in_script if evidence.topology.user_script else rank_lane.exchange_not_measured(evidence.job)
     lacking = lacking if evidence.topology.has_yarn else (*lacking, WITHOUT_YARN)
     spans = [widened_span(span) for span in unknown(spans, absences)]
@@ -94,6 +97,16 @@ def assemble(evidence: Evidence) -> Trace:
         teardown=tuple(map(widened_event, teardown)),
         clips=(*reversed_messages(evidence), *reversed_waits(spans)),
     )
+
+
+def _in_own_main(ranks: Sequence[Rank]) -> NotMeasured:
+    if not ranks:
+        return NO_RANKS
+    unknown_steps = next((at for rank in ranks if (at := rank.process.instant(kinds.STEPS_UNKNOWN))), None)
+    if unknown_steps:
+        why = f"the steps of your main function, and their exchanges, are unknown: {unknown_steps.attrs['cause']}"
+        return replace(IN_OWN_MAIN, why=why)
+    return IN_OWN_STEPS if any(span.is_step for rank in ranks for span in rank.spans) else IN_OWN_MAIN
 
 
 def _inside(spans: Iterable[Span], start_ns: int, end_ns: int) -> Iterator[Span]:

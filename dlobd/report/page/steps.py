@@ -18,7 +18,7 @@ from dlobd.schema import Span
 MOST_BINS = 240
 """Maximum bins per rank."""
 
-INPUT = frozenset({kinds.NEXT_BATCH, kinds.GET, kinds.AWAIT_BLOCK, kinds.DECODE, kinds.AUGMENT})
+INPUT = frozenset({kinds.NEXT_BATCH, kinds.INPUT_WAIT, kinds.GET, kinds.AWAIT_BLOCK, kinds.DECODE, kinds.AUGMENT})
 
 PARTS = ("input wait", "compute", "channel", "other")
 

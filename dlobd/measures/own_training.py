@@ -1,0 +1,66 @@
+"""Computes steps, input waits and epochs of the main functions of a user's script. Pure."""
+
+from __future__ import annotations
+
+from dlobd import spans as kinds
+from dlobd.evidence import own_steps
+from dlobd.evidence.evidence import Evidence
+from dlobd.evidence.recorder import TRAINING
+from dlobd.measures import statistics
+from dlobd.record.run import Epoch, RankSteps
+from dlobd.timeline.ranks import Rank, ranks
+
+
+def rank_steps(evidence: Evidence) -> tuple[RankSteps, ...]:
+    """Return the steps of each node that trains, by role, index and time."""
+    return tuple(map(_steps, _training(evidence)))
+
+
+def _training(evidence: Evidence) -> list[Rank]:
+    found = [rank for rank in ranks(evidence) if rank.role in TRAINING]
+    return sorted(found, key=lambda rank: (rank.role, rank.index, rank.start_ns))
+
+
+def _steps(rank: Rank) -> RankSteps:
+    steps = own_steps.count(rank.spans, observed=rank.process.instant(kinds.STEPS_UNKNOWN) is None)
+    first_ns, ordered = own_steps.lengths_ns(rank.spans) if steps else (None, [])
+    return RankSteps(
+        role=rank.role,
+        index=rank.index,
+        steps=steps,
+        step_p50_ns=statistics.element(ordered, 0.5),
+        step_p99_ns=statistics.quantile(ordered, 0.99),
+        step_max_ns=ordered[-1] if ordered else None,
+        first_step_ns=first_ns,
+        feed_wait_ns=_wait_ns(rank),
+        main_ns=rank.main.end_ns - rank.main.start_ns if rank.main and not rank.main.truncated else None,
+    )
+
+
+def _wait_ns(rank: Rank) -> int | None:
+    """Return the time in waits for input; None if steps take their input themselves, as in Keras's fit."""
+    waits = rank.named(kinds.INPUT_WAIT)
+    # tf.data may get its rows from DataFeed in another thread, while the main thread waits for tf.data
+    gets = [span for span in rank.named(kinds.GET) if not (waits and span.thread)]
+    if not (waits or gets) and any(span.is_step for span in rank.spans):
+        return None
+    return sum(span.end_ns - span.start_ns for span in (*waits, *gets))
+
+
+def epochs(evidence: Evidence) -> tuple[Epoch, ...]:
+    """Return the epochs of the chief, or of the first worker of a cluster without one."""
+    rank = next(iter(_training(evidence)), None)
+    if rank is None:
+        return ()
+    instants = [at for at in rank.process.instants if rank.start_ns <= at.at_ns <= rank.end_ns]
+    found = []
+    for done in (at for at in instants if at.name == kinds.OWN_EPOCH_DONE):
+        begin_ns = done.at_ns - done.attrs["ns"]
+        tests = [span for span in rank.named(kinds.EVALUATE) if begin_ns <= span.start_ns and span.end_ns <= done.at_ns]
+        # Keras validates at the end of an epoch
+        evaluation_ns = sum(span.end_ns - span.start_ns for span in tests) if tests else None
+        end_ns = tests[0].start_ns if tests else done.at_ns
+        found.append(
+            Epoch(done.attrs["epoch"], end_ns, end_ns - begin_ns, done.attrs.get("loss"), None, None, evaluation_ns)
+        )
+    return tuple(found)
