@@ -53,22 +53,17 @@ def fit_of_a_generator(args, ctx):
     return len(counted) + 5, weights(model)
 
 
-def fit_in_groups(args, ctx):
-    """Keras fit with several steps per execution; the last execution of an epoch has fewer."""
+def fit_in_other_ways(args, ctx):
+    """Keras fit with several steps per execution, fewer in the last one; then without a tf.function."""
     import tensorflow as tf
 
-    model = model_of(tf, steps_per_execution=4)
-    model.fit(*data(), batch_size=16, epochs=2, verbose=0)
-    return int(model.optimizer.iterations), weights(model)
-
-
-def fit_eagerly(args, ctx):
-    """Keras fit without a tf.function."""
-    import tensorflow as tf
-
-    model = model_of(tf, run_eagerly=True)
-    model.fit(tf.data.Dataset.from_tensor_slices(data()).batch(32), epochs=2, verbose=0)
-    return int(model.optimizer.iterations), weights(model)
+    steps, found = 0, []
+    for compiled in ({"steps_per_execution": 4}, {"run_eagerly": True}):
+        model = model_of(tf, **compiled)
+        model.fit(tf.data.Dataset.from_tensor_slices(data()).batch(16), epochs=2, verbose=0)
+        steps += int(model.optimizer.iterations)
+        found.append(weights(model))
+    return steps, found
 
 
 def custom(tf):
@@ -163,20 +158,6 @@ def adversarial(args, ctx):
         generator(x)
         steps += 1
     return steps, [made.numpy().tolist(), judge.numpy().tolist()]
-
-
-def phases(args, ctx):
-    """A pre-training, then a training by another tf.function."""
-    import tensorflow as tf
-
-    _, _, pretrain = custom(tf)
-    model, _, train = custom(tf)
-    batch = [tf.constant(part) for part in data()]
-    for _ in range(6):
-        pretrain(*batch)
-    for _ in range(9):
-        train(*batch)
-    return 15, weights(model)
 
 
 def evaluation_between(args, ctx):
@@ -291,20 +272,18 @@ def marked(args, ctx):
 
 def several(args, ctx):
     """Several trainings in one main function; the counts add up."""
-    parts = [fit, two_functions, adversarial, phases, evaluation_between, retracing, of_an_iterator]
+    parts = [fit, two_functions, adversarial, evaluation_between, retracing, of_an_iterator]
     return sum(part(args, ctx)[0] for part in parts), None
 
 
 MAINS = [
     fit,
     fit_of_a_generator,
-    fit_in_groups,
-    fit_eagerly,
+    fit_in_other_ways,
     custom_loop,
     generator_input,
     two_functions,
     adversarial,
-    phases,
     evaluation_between,
     retracing,
     of_an_iterator,
@@ -318,6 +297,6 @@ if __name__ == "__main__":
     from tensorflowonspark import TFCluster
 
     sc = SparkContext()
-    cluster = TFCluster.run(sc, several, None, 2, 0, input_mode=TFCluster.InputMode.TENSORFLOW, master_node="chief")
+    cluster = TFCluster.run(sc, several, [], 2, 0, input_mode=TFCluster.InputMode.TENSORFLOW, master_node="chief")
     cluster.shutdown()
     sc.stop()

@@ -77,7 +77,7 @@ pytestmark = pytest.mark.timeout(900)
 
 
 def test_hooks_change_no_result(runs: Runs) -> None:
-    assert len(runs[0]) >= 14
+    assert len(runs[0]) >= 12
     assert runs[0] == runs[1]
     assert not [at for at in runs[2].instants if at.name == kinds.STEPS_UNKNOWN]
     assert runs[2].bad_lines == 0
@@ -86,7 +86,7 @@ def test_hooks_change_no_result(runs: Runs) -> None:
 def test_steps_are_those_that_the_script_counts(runs: Runs) -> None:
     found = {name: own_steps.count(inside(runs, name)) for name, *_ in runs[0]}
     assert found == {name: count for name, count, _ in runs[0]}
-    assert sum(count is not None for count in found.values()) >= 13
+    assert sum(count is not None for count in found.values()) >= 11
 
 
 def test_input_waits_of_a_custom_loop(runs: Runs) -> None:
@@ -97,7 +97,8 @@ def test_input_waits_of_a_custom_loop(runs: Runs) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "epochs"), [("fit", 3), ("fit_eagerly", 2), ("custom_loop", 3), ("evaluation_between", 2), ("phases", 0)]
+    ("name", "epochs"),
+    [("fit", 3), ("fit_in_other_ways", 4), ("custom_loop", 3), ("evaluation_between", 2), ("two_functions", 1)],
 )
 def test_epochs(runs: Runs, name: str, epochs: int) -> None:
     """Of Keras, with its loss; else passes over tf.data in which a step ran. A pass of an evaluation is none."""
@@ -148,9 +149,9 @@ assert run(main) == run(main, 1) == (2, 7)
 """
     _, process = recorded(code, tmp_path / "spans", tmp_path)
     causes = [at.attrs["cause"] for at in process.instants if at.name == kinds.STEPS_UNKNOWN]
-    assert len(causes) == len(set(causes)) >= 2
-    assert causes[0].startswith("ModuleNotFoundError: No module named 'tensorflow.")
-    assert any("CallbackList" in cause for cause in causes)
+    assert len(causes) == 5
+    for part in ("No module named 'tensorflow.", "attribute 'make_train_function'", "attribute 'CallbackList'"):
+        assert any(part in cause for cause in causes)
 
 
 def test_a_failure_while_a_call_is_classified_is_recorded_once(tmp_path: Path) -> None:
@@ -174,6 +175,8 @@ assert run(main) == 3.0
     _, process = recorded(code, tmp_path)
     assert [at.attrs["cause"][:14] for at in process.instants if at.name == kinds.STEPS_UNKNOWN] == ["AttributeError"]
     assert own_steps.count(process.spans, observed=False) is None
+    calls = [span for span in process.spans if span.name.startswith("call of ")]
+    assert len(calls) == 2, "after the failure, no call is recorded"
 
 
 def test_a_script_chooses_its_devices_after_the_hooks(tmp_path: Path) -> None:
@@ -230,15 +233,15 @@ assert not [name for name in sys.modules if name.startswith("dlobd.") and name !
 
 
 def test_marks_of_two_threads(tmp_path: Path) -> None:
-    """One mark object may be in use in both threads, and again inside itself; an exception ends it."""
+    """A step inside a step counts too; an exception ends a mark."""
     code = """
 import threading, dlobd
-mark, both = dlobd.step(), threading.Barrier(2)
+both = threading.Barrier(2, timeout=60)
 def train(name):
     for n in range(50):
-        with mark:
+        with dlobd.step():
             both.wait()
-            with dlobd.span(name), mark:
+            with dlobd.span(name), dlobd.step():
                 pass
     try:
         with dlobd.span(""):

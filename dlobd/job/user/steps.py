@@ -16,8 +16,8 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from threading import get_ident
-from types import ModuleType
-from typing import Any, ClassVar
+from types import SimpleNamespace
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from dlobd import spans as kinds
@@ -38,8 +38,23 @@ class _Main:
     inside = False  # a recorded call runs: other calls are part of it
     trained = 0  # calls that trained
     epochs = 0
-    hooked: ClassVar[set[str]] = set()  # packages
-    given_up: ClassVar[set[str]] = set()  # causes
+
+
+class _Outermost:
+    """Context of a span, in which no other call is recorded."""
+
+    __slots__ = ("_span",)
+
+    def __init__(self, span: Any) -> None:
+        self._span = span
+
+    def __enter__(self) -> Any:
+        _Main.inside = True
+        return self._span.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self._span.__exit__(*error)
+        _Main.inside = False
 
 
 @contextmanager
@@ -47,11 +62,9 @@ def main_function() -> Iterator[None]:
     """Record the calls of this thread until the end of the context, from the first import of TensorFlow on."""
     if not _Main.rank:
         os.register_at_fork(after_in_child=_leave)
+        for package, hook in HOOKS:
+            on_import(package, None, functools.partial(_attempt, hook))
     _Main.rank, _Main.thread, _Main.inside, _Main.epochs = True, get_ident(), False, 0
-    for package, hook in (("tensorflow", _record_tensorflow), ("keras", _record_keras)):
-        if package not in _Main.hooked:
-            _Main.hooked.add(package)
-            on_import(package, None, hook)
     try:
         yield
     finally:
@@ -69,89 +82,54 @@ def mark(name: str | None) -> AbstractContextManager[object]:
     return tracing.span(kinds.MARKED_MAIN if _Main.rank else kinds.MARKED, detail=str(name) or "without a name")
 
 
-def _optional(hook: Callable[..., None]) -> Callable[..., None]:
-    """Return a hook whose failure is recorded, and does not reach the script."""
+def _attempt(hook: Function, *args: object) -> bool:
+    """Call a hook. Its failure is recorded, and does not reach the script."""
+    try:
+        hook(*args)
+    except Exception as error:  # noqa: BLE001  a script must not fail for its record
+        tracing.instant(kinds.STEPS_UNKNOWN, cause=f"{type(error).__name__}: {error}")
+        return False
+    return True
 
-    @functools.wraps(hook)
-    def guarded(*args: object) -> None:
-        try:
-            hook(*args)
-        except Exception as error:  # noqa: BLE001  a script must not fail for its record
-            cause = f"{type(error).__name__}: {error}"
-            if cause not in _Main.given_up:
-                _Main.given_up.add(cause)
-                tracing.instant(kinds.STEPS_UNKNOWN, cause=cause)
 
-    return guarded
+def _elsewhere() -> bool:
+    return _Main.inside or get_ident() != _Main.thread
 
 
 # --- TensorFlow ---
 
 
-def _record_tensorflow(tensorflow: ModuleType) -> None:
-    _record_functions(tensorflow)
-    _record_iterators(tensorflow)
-
-
-@_optional
 def _record_functions(tensorflow: Any) -> None:
-    from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
     from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function as Polymorphic
 
-    graphs_of = {
-        Polymorphic: lambda function: [each.graph for each in function._list_all_concrete_functions()],
-        ConcreteFunction: lambda function: [function.graph],
-    }
-    counts = {Polymorphic: Polymorphic.experimental_get_tracing_count, ConcreteFunction: lambda function: 0}
-    for owner in graphs_of:
-        owner.__call__ = _recorded_call(owner.__call__, tensorflow.executing_eagerly, graphs_of[owner], counts[owner])
+    numbers, eagerly, original = itertools.count(1), tensorflow.executing_eagerly, Polymorphic.__call__
+    functions: WeakKeyDictionary[object, Any] = WeakKeyDictionary()
+    count = Polymorphic.experimental_get_tracing_count
 
-
-class _Known:
-    """Properties of a tf.function after its last call."""
-
-    __slots__ = ("attrs", "name", "traces")
-    numbers = itertools.count(1)
-
-    def __init__(self, name: str) -> None:
-        self.name, self.traces = name, -1
-        self.attrs: dict[str, Any] = {"function": next(self.numbers)}
-
-
-def _recorded_call(original: Function, eagerly: Function, graphs_of: Function, count: Function) -> Function:
-    known_functions: WeakKeyDictionary[object, _Known] = WeakKeyDictionary()
-
-    @_optional
-    def classify(function: object, known: _Known, span: Any) -> None:
-        if (traces := count(function)) == known.traces:
+    def classify(self: Any, known: Any, span: Any) -> None:
+        traces = count(self)
+        if traces == known.traces:
             return
         traced, known.traces = traces > max(known.traces, 0), traces
-        known.attrs = _properties(graphs_of(function)) | {"function": known.attrs["function"]}
+        known.attrs |= _properties([each.graph for each in self._list_all_concrete_functions()])
         span.note(**known.attrs, traced=traced)
 
     @functools.wraps(original)
-    def call(self: object, *args: object, **kwargs: object) -> object:
-        if _Main.inside or get_ident() != _Main.thread or not eagerly():
+    def call(self: Any, *args: object, **kwargs: object) -> object:
+        if _elsewhere() or not eagerly():
             return original(self, *args, **kwargs)
-        known = known_functions.get(self)
+        known = functions.get(self)
         if known is None:
-            known = known_functions[self] = _Known(_name(self))
-        _Main.inside = True
-        try:
-            with tracing.span(kinds.CALL, detail=known.name, **known.attrs) as span:
-                result = original(self, *args, **kwargs)
-                classify(self, known, span)
-            _Main.trained += known.attrs.get("trains") is True
-            return result
-        finally:
-            _Main.inside = False
+            name = getattr(getattr(self, "python_function", None), "__name__", "") or "function"
+            functions[self] = known = SimpleNamespace(name=name, traces=-1, attrs={"function": next(numbers)})
+        with _Outermost(tracing.span(kinds.CALL, detail=known.name, **known.attrs)) as span:
+            result = original(self, *args, **kwargs)
+            if not _attempt(classify, self, known, span):
+                _leave()
+        _Main.trained += known.attrs.get("trains") is True
+        return result
 
-    return call
-
-
-def _name(function: Any) -> str:
-    python = getattr(function, "python_function", None)
-    return getattr(python, "__name__", "") or str(getattr(getattr(function, "graph", None), "name", "")) or "function"
+    Polymorphic.__call__ = call
 
 
 def _properties(graphs: list[Any]) -> dict[str, Any]:
@@ -162,21 +140,18 @@ def _properties(graphs: list[Any]) -> dict[str, Any]:
 
     trains: bool | None = False if graphs else None  # a function without graph ran as Python code
     for graph in graphs:
-        only_read = set(utils.get_read_only_resource_input_indices_graph(graph))
-        inside = {id(outer): inner for outer, inner in graph.captures}
-        places = {id(tensor): place for place, tensor in enumerate(graph.inputs)}
-        handles = [inside.get(id(variable.handle)) for variable in graph.variables if variable.trainable]
-        written = {id(handle) for handle in handles if handle is not None and places[id(handle)] not in only_read}
+        read = utils.get_read_only_resource_input_indices_graph(graph)
+        written = {id(tensor) for place, tensor in enumerate(graph.inputs) if place not in read}
+        handles = {id(variable.handle) for variable in graph.variables if variable.trainable}
+        written &= {id(inner) for outer, inner in graph.captures if id(outer) in handles}
         trains = trains or bool(written)
-        for operation in graph.get_operations() if written else ():
-            if operation.type in LOOPS:
-                read = set(utils._get_read_only_resource_input_indices_op(operation))
-                if any(id(t) in written and place not in read for place, t in enumerate(operation.inputs)):
-                    return {"trains": True, "steps": None}
+        for operation in [each for each in graph.get_operations() if written and each.type in LOOPS]:
+            read = utils._get_read_only_resource_input_indices_op(operation)
+            if any(id(tensor) in written and place not in read for place, tensor in enumerate(operation.inputs)):
+                return {"trains": True, "steps": None}
     return {"trains": trains}
 
 
-@_optional
 def _record_iterators(tensorflow: Any) -> None:
     from tensorflow.python.data.ops.iterator_ops import OwnedIterator
     from tensorflow.python.distribute.input_lib import DistributedIteratorBase
@@ -190,70 +165,56 @@ def _record_iterators(tensorflow: Any) -> None:
 def _recorded_next(original: Function, eagerly: Function, ends: tuple[type[BaseException], ...]) -> Function:
     @functools.wraps(original)
     def take(self: Any, *args: object, **kwargs: object) -> object:
-        if _Main.inside or get_ident() != _Main.thread or not eagerly():
+        if _elsewhere() or not eagerly():
             return original(self, *args, **kwargs)
-        begun = self.__dict__.setdefault("_dlobd_begun", (monotonic_ns(), _Main.trained))
-        _Main.inside = True
+        begin_ns, trained = self.__dict__.setdefault("_dlobd_begun", (monotonic_ns(), _Main.trained))
         try:
-            with tracing.span(kinds.INPUT_WAIT):
+            with _Outermost(tracing.span(kinds.INPUT_WAIT)):
                 return original(self, *args, **kwargs)
         except ends:
-            del self.__dict__["_dlobd_begun"]
-            if _Main.trained > begun[1]:  # otherwise it was the input of an evaluation
-                _Main.epochs += 1
-                tracing.instant(kinds.OWN_EPOCH_DONE, epoch=_Main.epochs, ns=monotonic_ns() - begun[0])
+            self.__dict__.pop("_dlobd_begun", None)
+            if _Main.trained > trained:  # otherwise it was the input of an evaluation
+                _epoch_done(begin_ns)
             raise
-        finally:
-            _Main.inside = False
 
     return take
+
+
+def _epoch_done(begin_ns: int, **loss: float) -> None:
+    _Main.epochs += 1
+    tracing.instant(kinds.OWN_EPOCH_DONE, None, epoch=_Main.epochs, ns=monotonic_ns() - begin_ns, **loss)
 
 
 # --- Keras ---
 
 
-def _record_keras(keras: ModuleType) -> None:
-    _record_training(keras)
-    _record_evaluations(keras)
-    _record_epochs(keras)
-
-
 def _owner(model: type, name: str) -> type:
     """Return the class that defines a method of a model: it differs between the backends of Keras."""
-    return next(each for each in model.__mro__ if name in vars(each))
+    return next((each for each in model.__mro__ if name in vars(each)), model)
 
 
-@_optional
 def _record_training(keras: Any) -> None:
     @replace(_owner(keras.Model, "make_train_function"), "make_train_function")
     def make_train_function(original: Function, self: Any, *args: object, **kwargs: object) -> object:
-        before = self.train_function
+        before = getattr(self, "train_function", None)
         made = original(self, *args, **kwargs)
-        if (function := self.train_function) is before or function is None:
+        if (function := getattr(self, "train_function", None)) is before or function is None:
             return made
-        self.train_function = _recorded_step(self, function)
+        self.train_function = functools.wraps(function)(functools.partial(_train, self, function))
         return self.train_function if made is function else made
 
 
-def _recorded_step(model: Any, function: Function) -> Function:
-    @functools.wraps(function)
-    def train_function(*args: object, **kwargs: object) -> object:
-        if _Main.inside or get_ident() != _Main.thread:
-            return function(*args, **kwargs)
-        before = _iterations(model)
-        _Main.inside = True
-        try:
-            with tracing.span(kinds.CALL, detail="train_function", trains=True, function=0) as span:
-                result = function(*args, **kwargs)
-                if getattr(model, "steps_per_execution", None) != 1:
-                    after = _iterations(model)
-                    span.note(steps=after - before if before is not None and after is not None else None)
-            _Main.trained += 1
-            return result
-        finally:
-            _Main.inside = False
-
-    return train_function
+def _train(model: Any, function: Function, *args: object, **kwargs: object) -> object:
+    if _elsewhere():
+        return function(*args, **kwargs)
+    before = _iterations(model)
+    with _Outermost(tracing.span(kinds.CALL, detail="train_function", trains=True, function=0)) as span:
+        result = function(*args, **kwargs)
+        if getattr(model, "steps_per_execution", None) != 1:
+            after = _iterations(model)
+            span.note(steps=None if before is None or after is None else after - before)
+    _Main.trained += 1
+    return result
 
 
 def _iterations(model: Any) -> int | None:
@@ -263,45 +224,41 @@ def _iterations(model: Any) -> int | None:
     return None
 
 
-@_optional
 def _record_evaluations(keras: Any) -> None:
-    for name, kind, detail in (("evaluate", kinds.EVALUATE, ""), ("predict", kinds.CALL, "predict")):
-        _record_evaluation(_owner(keras.Model, name), name, functools.partial(tracing.span, kind, detail=detail))
+    _record_method(keras.Model, "evaluate", functools.partial(tracing.span, kinds.EVALUATE))
+    _record_method(keras.Model, "predict", functools.partial(tracing.span, kinds.CALL, detail="predict"))
 
 
-def _record_evaluation(owner: type, name: str, span: Callable[[], AbstractContextManager[object]]) -> None:
-    @replace(owner, name)
-    def evaluate(original: Function, *args: object, **kwargs: object) -> object:
-        if _Main.inside or get_ident() != _Main.thread:
+def _record_method(model: type, name: str, span: Callable[[], object]) -> None:
+    @replace(_owner(model, name), name)
+    def method(original: Function, *args: object, **kwargs: object) -> object:
+        if _elsewhere():
             return original(*args, **kwargs)
-        _Main.inside = True
-        try:
-            with span():
-                return original(*args, **kwargs)
-        finally:
-            _Main.inside = False
+        with _Outermost(span()):
+            return original(*args, **kwargs)
 
 
-@_optional
 def _record_epochs(keras: Any) -> None:
     callbacks = keras.callbacks.CallbackList
-    replace(callbacks, "on_epoch_begin")(_begin_epoch)
-    replace(callbacks, "on_epoch_end")(_end_epoch)
 
-
-def _begin_epoch(original: Function, self: Any, *args: object, **kwargs: object) -> object:
-    if get_ident() == _Main.thread:
+    @replace(callbacks, "on_epoch_begin")
+    def begin(original: Function, self: Any, *args: object, **kwargs: object) -> object:
         self._dlobd_begin_ns = monotonic_ns()
-    return original(self, *args, **kwargs)
+        return original(self, *args, **kwargs)
+
+    @replace(callbacks, "on_epoch_end")
+    def end(original: Function, self: Any, epoch: int, logs: Any = None) -> object:
+        begin_ns = getattr(self, "_dlobd_begin_ns", None)
+        if begin_ns is not None and get_ident() == _Main.thread:
+            loss = math.nan
+            with suppress(Exception):  # no loss, or none that is a number; the callbacks convert it too
+                loss = float(logs["loss"])
+            _epoch_done(begin_ns, **({"loss": loss} if math.isfinite(loss) else {}))
+        return original(self, epoch, logs)
 
 
-def _end_epoch(original: Function, self: Any, epoch: int, logs: Any = None, **kwargs: object) -> object:
-    begin_ns = getattr(self, "_dlobd_begin_ns", None)
-    if get_ident() == _Main.thread and begin_ns is not None:
-        _Main.epochs += 1
-        known: dict[str, Any] = {}
-        with suppress(Exception):  # no loss, or none that is a number; the callbacks convert it too
-            loss = float(logs["loss"])
-            known = {"loss": loss} if math.isfinite(loss) else {}
-        tracing.instant(kinds.OWN_EPOCH_DONE, epoch=_Main.epochs, ns=monotonic_ns() - begin_ns, **known)
-    return original(self, epoch, logs, **kwargs)
+HOOKS: tuple[tuple[str, Function], ...] = (
+    *(("tensorflow", hook) for hook in (_record_functions, _record_iterators)),
+    *(("keras", hook) for hook in (_record_training, _record_evaluations, _record_epochs)),
+)
+"""Hooks that follow the first import of a package."""
