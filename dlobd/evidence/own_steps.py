@@ -17,7 +17,9 @@ from itertools import pairwise
 from dlobd import spans as kinds
 from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
 from dlobd.layers import TENSORFLOW
-from dlobd.spans import JsonMap
+
+KERAS = 0
+"""Number of the function of Keras's own steps; tf.functions count from 1."""
 
 _CALL = kinds.CALL.partition("{}")[0]
 
@@ -81,11 +83,12 @@ def _steps(calls: Sequence[RecordedSpan]) -> list[RecordedSpan]:
 
 def _functions(calls: Sequence[RecordedSpan]) -> dict[int, int]:
     """Return the function of each call. Functions of one name whose calls do not overlap in time are one function."""
-    last = {_number(call.attrs): call.end_ns for call in calls}
+    numbers = {call.id: call.attrs.get("function", KERAS) for call in calls}
+    last = {numbers[call.id]: call.end_ns for call in calls}
     same: dict[int, int] = {}
     latest: dict[str, list[int]] = defaultdict(list)  # the last function of each series of one name
     for call in calls:
-        number = _number(call.attrs)
+        number = numbers[call.id]
         if number in same:
             continue
         ended = next((one for one in latest[call.name] if last[one] <= call.start_ns), None)
@@ -93,8 +96,4 @@ def _functions(calls: Sequence[RecordedSpan]) -> dict[int, int]:
             latest[call.name].remove(ended)
         latest[call.name].append(number)
         same[number] = number if ended is None else same[ended]
-    return {call.id: same[_number(call.attrs)] for call in calls}
-
-
-def _number(attrs: JsonMap) -> int:
-    return int(attrs.get("function", 0))
+    return {id_: same[number] for id_, number in numbers.items()}

@@ -42,7 +42,8 @@ def _wait_ns(rank: Rank) -> int | None:
     waits = rank.named(kinds.INPUT_WAIT)
     # tf.data may get its rows from DataFeed in another thread, while the main thread waits for tf.data
     gets = [span for span in rank.named(kinds.GET) if not (waits and span.thread)]
-    if not (waits or gets) and any(span.is_step for span in rank.spans):
+    steps = [span for span in rank.spans if span.is_step]
+    if steps and (not (waits or gets) or any(span.attrs.get("function") == own_steps.KERAS for span in steps)):
         return None
     return sum(span.end_ns - span.start_ns for span in (*waits, *gets))
 

@@ -174,6 +174,6 @@ def test_unknown_steps_have_a_reason(path: Path) -> None:
 
 
 def test_the_input_of_steps_that_take_it_themselves_is_unknown(path: Path) -> None:
-    run = job(path, inside=[call("train_function", 0)] * 4)
+    run = job(path, inside=[WAIT, *[call("train_function", 0)] * 4])
     assert (run["ranks"][0]["steps"], run["ranks"][0]["feed_wait_ns"]) == (4, None)
     assert len(ranks(Evidence(path))) == 1

@@ -21,6 +21,7 @@ SMALL = {
     "job/models/": "a file per model, with its source and settings in its docstring",
     "job/user/daemon.py": "an entry point, as above",
     "job/user/stock_daemon.py": "an entry point, as above",
+    "marks.py": "the functions for users' scripts, which import no other module",
     "measures/imports.py": "a file per measure",
     "measures/statistics.py": "quantiles, for all measures",
     "run/observer.py": "a protocol of two modules",

@@ -37,7 +37,7 @@ def _as_importlib(function: Any) -> Any:
     return function
 
 
-def on_import(name: str, kind: SpanKind | None, prepare: Callable[[ModuleType], None] = lambda module: None) -> None:
+def on_import(name: str, kind: SpanKind | None, prepare: Callable[[ModuleType], object] = lambda module: None) -> None:
     """Record a span of `kind`, if any, around the first import of `name`, and call `prepare(module)` at its end.
 
     If the module is already loaded, call `prepare` at once. The function itself imports no module.
@@ -59,7 +59,7 @@ class _FirstImport(importlib.abc.MetaPathFinder):
     """Finder that delegates to the other finders, and wraps the loader of one module."""
 
     def __init__(
-        self, name: str, around: Callable[[], AbstractContextManager[object]], prepare: Callable[[ModuleType], None]
+        self, name: str, around: Callable[[], AbstractContextManager[object]], prepare: Callable[[ModuleType], object]
     ) -> None:
         self._name = name
         self._around = around
