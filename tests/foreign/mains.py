@@ -243,10 +243,14 @@ def loop_inside(args, ctx):
     seen = tf.Variable(0, trainable=False)
 
     @tf.function
-    def epoch(dataset):
+    def loop(dataset):
         for x in dataset:
             kept.assign_sub(0.01 * tf.reduce_sum(x))
             seen.assign_add(1)
+
+    @tf.function
+    def epoch(dataset):
+        loop(dataset)
 
     epoch(tf.data.Dataset.from_tensor_slices(data()[0]).batch(8))
     return None, [int(seen), float(kept)]

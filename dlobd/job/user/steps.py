@@ -3,8 +3,9 @@
 A span is recorded for each outermost call in the thread of the main function. Its attribute `trains` is true if the
 call writes a trainable variable. `dlobd.evidence.own_steps` derives the steps from these spans.
 
-The hooks only read: they run no operation of TensorFlow, which would initialise its devices. If a part of TensorFlow or
-Keras differs from the expected, the script continues without this hook, and an instant records the cause.
+The hooks only read. Until the script trains they run no operation, which would initialise TensorFlow's devices. If a
+part of TensorFlow or Keras differs from the expected, the script continues without this hook, and an instant records
+the cause.
 """
 
 from __future__ import annotations
@@ -145,11 +146,24 @@ def _properties(graphs: list[Any]) -> dict[str, Any]:
         handles = {id(variable.handle) for variable in graph.variables if variable.trainable}
         written &= {id(inner) for outer, inner in graph.captures if id(outer) in handles}
         trains = trains or bool(written)
-        for operation in [each for each in graph.get_operations() if written and each.type in LOOPS]:
-            read = utils._get_read_only_resource_input_indices_op(operation)
-            if any(id(tensor) in written and place not in read for place, tensor in enumerate(operation.inputs)):
-                return {"trains": True, "steps": None}
+        if written and _loops(graph, written, utils._get_read_only_resource_input_indices_op):
+            return {"trains": True, "steps": None}
     return {"trains": trains}
+
+
+def _loops(graph: Any, written: set[int], only_read: Function) -> bool:
+    """Return True if a loop writes one of these inputs of a graph, also in the functions that it calls."""
+    for operation in graph.get_operations():
+        places = [place for place, tensor in enumerate(operation.inputs) if id(tensor) in written]
+        if not places or not (places := [place for place in places if place not in only_read(operation)]):
+            continue
+        if operation.type in LOOPS:
+            return True
+        if operation.type.endswith("PartitionedCall"):
+            called = graph._get_function(operation.get_attr("f").name).graph
+            if _loops(called, {id(called.inputs[place]) for place in places}, only_read):
+                return True
+    return False
 
 
 def _record_iterators(tensorflow: Any) -> None:
