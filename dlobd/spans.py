@@ -132,7 +132,7 @@ AM_HEARTBEAT = Cause(
     "spark.yarn.scheduler.initial-allocation.interval, 0.2 s, doubling to 3 s",
     3 * _S,
 )
-AM_HEARTBEAT_READ = Cause("ApplicationMaster asks while containers are missing", True, "intervals of its log")
+AM_HEARTBEAT_READ = Cause("ApplicationMaster asks while containers are missing", True, "between two calls")
 REPORT_POLL = Cause("Spark's application report poll", False, "spark.yarn.report.interval, 1 s", _S)
 REPORT_POLL_READ = Cause("Spark's application report poll, between its last two calls", True)
 EXECUTORS_POLL = Cause("Spark's wait for registered executors", False, "0.1 s poll", 100 * _MS)
@@ -293,6 +293,7 @@ ALLOCATE_TO_START_CONTAINER = SpanKind(
     "allocate, localise and start {} container", YARN, BETWEEN_MARKS, _CONTAINER, "queue"
 )
 LAUNCH_AM_CONTAINER = SpanKind("launch AM container", YARN, BETWEEN_MARKS, _CONTAINER, "node-manager")
+CALL_NODE_MANAGER = SpanKind("call NodeManager for {} container", YARN, codes="node-manager")
 PREPARE_CONTAINER = SpanKind("prepare {} container", YARN, BETWEEN_MARKS, codes="node-manager")
 LOCALISE_CONTAINER = SpanKind("localise {} container", YARN, codes="localisation")
 START_CONTAINER = SpanKind("start {} container", YARN, codes="node-manager")

@@ -257,6 +257,13 @@ class Evidence:
         return self._am_calls.get(self.attempts.am_of(container), [])
 
     @cached_property
+    def start_calls(self) -> dict[str, rpc.Call]:
+        """Container ID -> the call with which the ApplicationMaster started the container at its NodeManager."""
+        marks = self.yarn.containers.items()
+        starts_ns = {own: found.at["START_REQUEST"] for own, found in marks if "START_REQUEST" in found.at}
+        return rpc.calls_of_starts((call for calls in self._am_calls.values() for call in calls), starts_ns)
+
+    @cached_property
     def executor_containers(self) -> dict[str, str]:
         """Executor ID -> the directory of its logs and spans; on YARN its container ID."""
         if self.topology.has_yarn:

@@ -28,7 +28,6 @@ _GONE = re.compile(r"Lost executor (\S+) on ")
 _LOST = re.compile(r"Lost executor (\S+) on (\S+): .*(container_\S+) on host.*Container released on a \*lost\* node")
 _UPLOAD = re.compile(r"Uploading resource .+? -> (?:hdfs://[^/]+)?(/.*)")
 _EVENTS = re.compile(r"Logging events to (\S+)")
-_ASKING = re.compile(r"progress reporter thread with \(heartbeat: (\d+), initial allocation: (\d+)\) intervals")
 _USER_EXIT = re.compile(r"User application exited with status (\d+)$")
 _SPLIT = re.compile(r"Task \(TID (\d+)\) input split: hdfs://[^/]+(/.*):(\d+)\+(\d+)")
 
@@ -152,24 +151,6 @@ def driver(lines: Sequence[LogLine]) -> DriverLog:
     return log
 
 
-@dataclass(frozen=True, slots=True)
-class Asking:
-    """The schedule of the ApplicationMaster's container requests, as in Spark 4.3."""
-
-    from_ns: int
-    first_pause_ns: int  # pauses double while containers are missing
-    longest_pause_ns: int
-
-    def around(self, at_ns: int) -> tuple[int, int]:
-        """Return the times of the last request before `at_ns` and of the next request; both are equal before the first
-        request."""
-        before_ns, next_ns, pause_ns = self.from_ns, self.from_ns, self.first_pause_ns
-        while next_ns < at_ns and pause_ns > 0:
-            before_ns, next_ns = next_ns, next_ns + min(pause_ns, self.longest_pause_ns)
-            pause_ns *= 2
-        return before_ns, next_ns
-
-
 @dataclass(slots=True)
 class AmLog:
     """The ApplicationMaster's log: its executors, and in cluster mode the driver's Python."""
@@ -177,7 +158,6 @@ class AmLog:
     first: LogLine | None = None
     registering: LogLine | None = None
     requests: list[LogLine] = field(default_factory=list)
-    asking: Asking | None = None
     unregistering: LogLine | None = None
     containers: dict[str, str] = field(default_factory=dict)  # executor ID -> container ID
     launching: dict[str, LogLine] = field(default_factory=dict)  # by container ID
@@ -203,8 +183,6 @@ def application_master(lines: Iterable[LogLine]) -> AmLog:
             log.registering = log.registering or line
         elif "container requests" in line.message and "Submitted" in line.message:
             log.requests.append(line)
-        elif log.asking is None and (match := _ASKING.search(line.message)):
-            log.asking = Asking(line.at_ns, int(match[2]) * 1_000_000, int(match[1]) * 1_000_000)
         elif "Unregistering ApplicationMaster" in line.message:
             log.unregistering = log.unregistering or line
         elif log.user_exit is None and (match := _USER_EXIT.search(line.message)):

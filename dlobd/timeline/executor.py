@@ -105,7 +105,8 @@ def _add_yarn_start(lane: LaneBuilder, evidence: Evidence, executor: Executor) -
         main = [c for c in calls if c.thread == "main" and accepted_ns < c.start_ns < requested]
         place_calls(lane, main, AM_LOG)
     begun = (life.start_ns if life else first.at_ns if first else None, EXECUTOR_LOG)
-    add_container_start(lane, marks, "executor", requested, AM_LOG, begun, nm_heartbeat(evidence), am.asking)
+    made = calls, evidence.start_calls.get(container)
+    add_container_start(lane, marks, "executor", requested, AM_LOG, begun, nm_heartbeat(evidence), *made)
 
 
 def _add_python(lane: LaneBuilder, evidence: Evidence, executor: Executor, resolve: Resolve) -> list[Span]:

@@ -178,7 +178,8 @@ QUICK = Path(__file__).parents[1] / "data" / "quick-run"
 
 
 def line_with(bundle: Path, log: str, *words: str) -> LogLine:
-    return next(line for line in read(bundle / "logs" / log) if all(word in line.message for word in words))
+    lines = read(bundle / "logs" / log)
+    return next(line for line in lines if all(word in f"[{line.thread}]: {line.message}" for word in words))
 
 
 AM, *EXECUTORS = (str(path.relative_to(QUICK / "logs")) for path in sorted(QUICK.rglob("stderr")))
@@ -273,7 +274,9 @@ CASES = {
     "the ResourceManager is slow to submit": ("driver.stderr", ("Submitting application app",), "yarn"),
     "the ResourceManager is slow to register": (AM, ("Registering the ApplicationMaster",), "yarn"),
     "the ApplicationMaster asks late": (RM, ("_000003 Container Transitioned", "to ALLOCATED"), "spark"),
-    "the ApplicationMaster launches late": (RM, ("_000003 Container Transitioned", "to ACQUIRED"), "spark"),
+    "the ResourceManager answers late": (RM, ("_000003 Container Transitioned", "to ACQUIRED"), "yarn"),
+    "the ApplicationMaster launches late": (AM, ("Launching container", "_000003"), "spark"),
+    "the NodeManagers accept late": (AM, ("ContainerLauncher-1", "Call ->", "startContainers"), "yarn"),
     "the NodeManager starts late": (NM, ("Start request for container", "_000003"), "yarn"),
     "an executor reports the last task late": (LAST, ("Finished task", "stage 2.0"), "spark"),
 }
