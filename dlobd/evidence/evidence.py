@@ -297,7 +297,7 @@ class Evidence:
         """The logs and block locations of HDFS."""
         return hdfs.HdfsLife(
             lambda name: self._log(f"{files.DAEMON_LOGS}/{name}"),
-            [path.name for path in self._daemons("datanode") if path.stem.endswith("clienttrace")],
+            [path.name for path in self._daemons("datanode")],
             self._documents.get(files.BLOCKS, {}),
             self._documents.get(files.CHECKSUMS, facts.Checksums()),
         )

@@ -190,19 +190,16 @@ def add_container_start(
 def _add_hand_out(lane: LaneBuilder, marks: dict[str, int], what: str, calls: Sequence[Call]) -> None:
     """Add the handover of an allocated container: the AM receives an executor's container at its next request."""
     allocated_ns, handed_ns = marks.get("ALLOCATED"), marks.get("ACQUIRED")
-    more: Details = {"detail": what}
-    if allocated_ns is None or handed_ns is None or what == "AM":
-        lane.log(kinds.HAND_OUT_CONTAINER, allocated_ns, handed_ns, RM_LOG, **more)
-        return
-    requests = [call for call in calls if call.method == "allocate" and call.start_ns < handed_ns]
-    if not requests:
-        lane.log(kinds.HAND_OUT_CONTAINER, allocated_ns, handed_ns, RM_LOG, **more, **kinds.AM_HEARTBEAT.fields())
+    requests = [call for call in calls if call.method == "allocate" and handed_ns and call.start_ns < handed_ns]
+    if allocated_ns is None or handed_ns is None or not requests:
+        heartbeat: Details = {"detail": what} if what == "AM" else {"detail": what, **kinds.AM_HEARTBEAT.fields()}
+        lane.log(kinds.HAND_OUT_CONTAINER, allocated_ns, handed_ns, RM_LOG, **heartbeat)
         return
     last, source = requests[-1], f"{RM_LOG}, AM log"
     asked_ns = max(allocated_ns, last.start_ns)
     if slept_ns := poll_ns(calls, last.method, handed_ns):
-        more |= kinds.AM_HEARTBEAT_READ.fields(slept_ns)
-        lane.log(kinds.HAND_OUT_CONTAINER, allocated_ns, asked_ns, source, **more)
+        slept: Details = {"detail": what, **kinds.AM_HEARTBEAT_READ.fields(slept_ns)}
+        lane.log(kinds.HAND_OUT_CONTAINER, allocated_ns, asked_ns, source, **slept)
     else:  # another thread made the request before, so the ApplicationMaster did not sleep
         lane.log(kinds.AM_ASKS_FOR_CONTAINER, allocated_ns, asked_ns, source)
     # the ResourceManager logs the handover while it answers

@@ -74,6 +74,7 @@ def assemble(evidence: Evidence) -> Trace:
             start_ns = rank.end_ns
     spans += rank_lane.servers(evidence)
     spans += _children(evidence)
+    spans += hdfs_use.datanode_calls(evidence, spans)
     spans += hdfs_use.close_retries(evidence, spans)
     startup, teardown = anatomy.events(evidence, ranks)
     if evidence.topology.by_hand:

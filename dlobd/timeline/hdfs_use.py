@@ -8,7 +8,7 @@ bound: the number of bytes divided by the rate of the fastest transfer of the ru
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -17,14 +17,16 @@ from dlobd.bundle import files, reading
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.hdfs import CloseRetry, Transfer
 from dlobd.evidence.log4j import RESOLUTION_NS
+from dlobd.evidence.rpc import Call
 from dlobd.evidence.topology import APPLICATION_LANE
 from dlobd.layers import HDFS
 from dlobd.record.run import HdfsUse
 from dlobd.schema import Interval, Span
-from dlobd.spans import JsonMap
+from dlobd.spans import Details, JsonMap
 from dlobd.timeline.executor import lane_of
 
 CLIENT_TRACE = "DN client trace"
+DATANODE_LOG = "DN log"
 AUDIT_LOG = "NN audit log"
 ALL_CALLS = "all calls of the NameNode"
 MARKER_LOOKS = "of these, looks for done-markers"
@@ -64,6 +66,22 @@ def intervals(evidence: Evidence) -> list[Interval]:
         if reads:
             bounds = _at_peak_ns(sum(t.bytes for t in reads), rate), sum(t.duration_ns for t in reads)
             found.append(_interval("localise", "yarn", lane, opened, closed, bounds, CLIENT_TRACE))
+    return found
+
+
+def datanode_calls(evidence: Evidence, spans: Iterable[Span]) -> list[Span]:
+    """Return the NameNode calls that a DataNode made for reads and writes over WebHDFS."""
+    calls: dict[str, list[Call]] = defaultdict(list)
+    for call in evidence.hdfs.datanode_calls:
+        calls[call.path].append(call)
+    found: list[Span] = []
+    for span in (span for span in spans if span.kind in (kinds.READ_FILE, kinds.WRITE_FILE)):
+        for call in calls.get(span.attrs.get("path", ""), ()):
+            if span.start_ns <= call.start_ns and call.end_ns <= span.end_ns:
+                where = (f"{span.id}/datanode-{len(found)}", None, kinds.NAMENODE_CALL, span.process, span.lane)
+                times = call.start_ns, call.end_ns
+                more: Details = {"detail": call.method, "attrs": {"path": call.path}}
+                found.append(Span(*where, *times, source=DATANODE_LOG, resolution_ns=RESOLUTION_NS, **more))
     return found
 
 

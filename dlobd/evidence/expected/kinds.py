@@ -113,6 +113,9 @@ TRACE_LOG = EvidenceKind(
     "HDFS's share of the time of Spark's reads",
     (HDFS,),
 )
+DATANODE_LOG = EvidenceKind(
+    "DataNode log", f"{_DAEMONS}/datanode-*.log", "the NameNode's part of reads and writes over WebHDFS", (HDFS,)
+)
 DAEMON_LOGS = EvidenceKind("other daemons' logs", f"{_DAEMONS}/*", "reason of a daemon's failure; no figure uses it")
 EVENT_LOG = EvidenceKind("Spark event log", files.EVENT_LOG, "Spark's own metrics, and the addresses of its network")
 RM_RECORD = EvidenceKind(
