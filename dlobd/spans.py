@@ -233,6 +233,7 @@ PARENT = SpanKind("parent", LAUNCHER, BETWEEN_MARKS, (DRIVER_SPANS,))  # the pro
 PARENT_PYTHON_STARTS = SpanKind("parent Python starts", LAUNCHER, BETWEEN_MARKS)
 PARENT_PYTHON_EXITS = SpanKind("parent Python exits", LAUNCHER, BETWEEN_MARKS, (DRIVER_SPANS,))
 USER_CODE = SpanKind("user code", USER, BETWEEN_MARKS)  # the user's script or function
+USER_IMPORT = SpanKind("import {}", USER)  # by the user's function, while Python unpickles it
 USER_MAIN = SpanKind("user code", TENSORFLOW, BETWEEN_MARKS)  # the user's main function on a node of TFCluster
 IMPORT_PYSPARK = SpanKind("import pyspark", SPARK, codes="cold-start")
 IMPORT_PYSPARK_WORKER = SpanKind("import pyspark.worker", SPARK, codes="cold-start")

@@ -144,9 +144,11 @@ def _add_python(lane: LaneBuilder, evidence: Evidence, executor: Executor, resol
             lane.add(kinds.PYTHON_WORKER_STARTS, opened_ns, process.spans[0].start_ns, OWN_MARK, process=who)
         spans, beside = _one_at_a_time(_outside(process, ranks), taken if user_worker else [])
         lane.add_recorded(process, spans, resolve=own)
+        _add_imports(lane, process, spans)
         _add_joins(lane, process, ranks)
         second = LaneBuilder(f"{lane.lane}/python-{process.process.pid}", process.process)
         second.add_recorded(process, beside, resolve=own)
+        _add_imports(second, process, beside)
         found += second.spans
         found += of_threads(lane.lane, process, _outside(process, ranks, threads=True), own)
     return found
@@ -246,6 +248,18 @@ def _add_parts(lane: LaneBuilder, evidence: Evidence, executor: Executor) -> Non
     in_python = [apart for process in evidence.recorded_in(container) for apart in without_reads(process.spans)]
     made = [call for call in rpc.calls(evidence.container_log(container)) if call.thread.startswith(TASK_THREAD)]
     place_calls(lane, made, EXECUTOR_LOG, sorted(in_python))
+
+
+def _add_imports(lane: LaneBuilder, process: RecordedProcess, spans: Sequence[RecordedSpan]) -> None:
+    """Add the outermost imports of packages, except PySpark's own, while the worker unpickles a user's function."""
+    imports = [instant for instant in process.instants if instant.name == kinds.PACKAGE_IMPORTED]
+    outermost = [i for i in imports if not i.attrs["by"] and i.attrs["package"] not in ("pyspark", "py4j")]
+    for unpickling in (span for span in spans if span.name == kinds.UNPICKLE_FUNCTION):
+        for instant in outermost:
+            start_ns, end_ns = instant.at_ns - instant.attrs["ns"], instant.at_ns
+            if unpickling.start_ns <= start_ns and end_ns <= unpickling.end_ns:
+                package = instant.attrs["package"]
+                lane.add(kinds.USER_IMPORT, start_ns, end_ns, OWN_MARK, process=process.process, detail=package)
 
 
 def _add_joins(lane: LaneBuilder, process: RecordedProcess, ranks: Sequence[Rank]) -> None:

@@ -435,3 +435,23 @@ def test_a_datanode_that_waits_for_the_namenode_is_not_slow(tmp_path: Path) -> N
     waited = {s.span.name: s.end_ns - s.start_ns for s in segments if s.span and s.layer == "hdfs"}
     waited = {name: ns for name, ns in waited.items() if ns >= STALL_NS}
     assert waited == {"create NameNode": STALL_NS + 2000}
+
+
+def test_imports_for_an_unpickled_function_are_user_code(tmp_path: Path) -> None:
+    own = QUICK.with_name("own-run")
+    before = assemble(Evidence(own))
+    unpickled = max((s for s in before.spans if s.kind is kinds.UNPICKLE_FUNCTION), key=lambda s: s.end_ns - s.start_ns)
+    ns = unpickled.end_ns - unpickled.start_ns - 2000
+    shutil.copytree(own, bundle := tmp_path / own.name)
+    (path,) = bundle.glob(f"spans/*/spans-{unpickled.process.pid}-*.jsonl")
+    with path.open("a") as file:
+        for package, by in (("mine", ""), ("pyspark", ""), ("numpy", "mine")):
+            attributes = {"package": package, "by": by, "ns": ns, "own_ns": ns}
+            file.write(
+                json.dumps({"k": "i", "n": "package imported", "t": unpickled.end_ns - 1000, "a": attributes}) + "\n"
+            )
+    note_sizes(bundle)
+    added = [span for span in assemble(Evidence(bundle)).spans if span.kind is kinds.USER_IMPORT]
+    assert [(s.name, s.layer, s.lane, s.end_ns - s.start_ns) for s in added] == [
+        ("import mine", "user", unpickled.lane, ns)
+    ]
