@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dlobd import schema
+from dlobd import spans as kinds
 from dlobd.bundle import files, reading
 from dlobd.bundle.reading import Damaged
 from dlobd.evidence import event_log, facts, hdfs, jvm, recorder, resources, rpc, spark, yarn
@@ -157,7 +158,15 @@ class Evidence:
         """The topology of the run. Raises BundleError if the job is missing or damaged."""
         # only the evidence of an external cluster has this REST record
         external = self.on_file(files.RM_ATTEMPTS) or files.RM_ATTEMPTS in self._documents.damaged
-        return Topology.of(self.job, self._documents.has(files.WINDOW) and self.window.get("by_hand", False), external)
+        by_hand = self._documents.has(files.WINDOW) and self.window.get("by_hand", False)
+        return Topology.of(self.job, by_hand, external, self._masters)
+
+    @cached_property
+    def _masters(self) -> list[str]:
+        """The masters of the SparkContexts of a user's script, in the last attempt of the driver."""
+        drivers = [process for process in self._recorded if process.process.role == "driver"]
+        instants = drivers[-1].instants if drivers else ()
+        return [i.attrs["master"] for i in instants if i.name == kinds.SPARK_CONTEXT_READY and i.attrs.get("master")]
 
     @cached_property
     def span_cost(self) -> facts.SpanCost | None:

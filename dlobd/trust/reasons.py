@@ -61,6 +61,7 @@ def failure(evidence: Evidence) -> str:
         _submitter_killed(evidence)
         or next(_memory_limits(evidence), None)
         or _refused(evidence)
+        or _master_in_container(evidence)
         or _without_hdfs(evidence, "namenode")
         or min([*_deaths(evidence), *_lost_nodes(evidence)], default=(0, None))[1]
         or _without_hdfs(evidence, "datanode")
@@ -153,6 +154,15 @@ def _submitter_killed(evidence: Evidence) -> str | None:
     if 128 < code < 160 and not _driver_message(evidence):  # a shell adds 128 to the signal
         return f"the driver's Python was killed by {_signal_name(code - 128)}"
     return None
+
+
+def _master_in_container(evidence: Evidence) -> str | None:
+    """Return the reason if an ApplicationMaster never got the SparkContext that it waits for: its master is not YARN.
+    An exception of the script comes first."""
+    master = evidence.topology.own_master if evidence.topology.driver_in_container else ""
+    if not master or _driver_message(evidence) is not None:
+        return None
+    return f"the script set its master to {master}: in cluster mode Spark fails such a job; omit the master"
 
 
 def _memory_limits(evidence: Evidence) -> Iterator[str]:

@@ -25,7 +25,7 @@ from dlobd.job.launchers.addresses import serve_clock, without_proxy
 from dlobd.job.launchers.imports import on_import
 from dlobd.job.launchers.tfos import FeedTask, NamedSleep, record_driver
 from dlobd.job.launchers.tfos_compat import STOCK_POLL_NS, Function, replace, timed
-from dlobd.job.user.spark_settings import prefer_users
+from dlobd.job.user.spark_settings import leave_containers, prefer_users
 from dlobd.tracing.clock import monotonic_ns
 
 LONG_CALL_NS = 1_000_000
@@ -90,6 +90,7 @@ def _record_pyspark(pyspark: ModuleType, given_python: str | None = None) -> Non
     def initialize_context(original: Function, self: Any, conf: Any) -> object:
         for key in prefer_users(conf, self._jvm.SparkConf(), DAEMONS.values()):
             self._jvm.java.lang.System.clearProperty(key)  # a new SparkConf starts with the system properties
+        leave_containers(conf, os.environ.get("SPARK_CONF_DIR", ""))
         python = os.environ.get("PYSPARK_PYTHON")
         if python and python != given_python and shutil.which(python) != sys.executable:
             why = "recording needs the Python of dlobd"
