@@ -40,6 +40,8 @@ class EventLog:
     stage_calls: dict[tuple[int, int], str] = field(default_factory=dict)  # the call that submitted it: `collect`
     hosts: set[str] = field(default_factory=set)  # addresses or names of the hosts with a block manager
     hadoop_settings: dict[str, str] = field(default_factory=dict)  # in the driver, with defaults
+    queries: dict[int, str] = field(default_factory=dict)  # job ID -> ID of its SQL execution
+    streamed: set[int] = field(default_factory=set)  # IDs of jobs that streams submitted
     has_start: bool = False  # of the application
     has_end: bool = False  # of the application
     lines: int = 0
@@ -62,6 +64,12 @@ def parse(lines: Iterable[str]) -> EventLog:
         kind = event["Event"]
         if kind == _PROFILE:
             cpus[event["Resource Profile Id"]] = event["Task Resource Requests"].get("cpus", {}).get("Amount") or 1
+        elif kind == _JOB:
+            settings = event.get("Properties") or {}
+            if "spark.sql.execution.id" in settings:
+                log.queries[event["Job ID"]] = settings["spark.sql.execution.id"]
+            if any(name in settings for name in _OF_STREAMS):
+                log.streamed.add(event["Job ID"])
         elif kind == _SUBMITTED:
             stage = event["Stage Info"]
             profiles[stage["Stage ID"], stage["Stage Attempt ID"]] = stage.get("Resource Profile Id", 0)
@@ -101,6 +109,9 @@ _START, _END = "SparkListenerApplicationStart", "SparkListenerApplicationEnd"
 _ENVIRONMENT = "SparkListenerEnvironmentUpdate"
 _BLOCK_MANAGER = "SparkListenerBlockManagerAdded"
 _PROFILE = "SparkListenerResourceProfileAdded"
+_JOB = "SparkListenerJobStart"
+_OF_STREAMS = ("sql.streaming.queryId", "spark.streaming.internal.batchTime")
+"""Settings of jobs that Spark's streaming queries and DStreams submit."""
 _SUBMITTED, _COMPLETED = "SparkListenerStageSubmitted", "SparkListenerStageCompleted"
 _TASK_END = "SparkListenerTaskEnd"
 
@@ -148,6 +159,7 @@ _EVENTS = {
         {**_STAGE, "Task Info": _TASK, "Task End Reason": Members({"Reason": str})},
         {"Task Metrics": reading.OrNull(_METRICS)},
     ),
+    _JOB: Members({"Job ID": int}, {"Properties": dict[str, str] | None}),
     _SUBMITTED: Members({"Stage Info": Members(_STAGE, {"Resource Profile Id": int})}),
     _COMPLETED: Members({"Stage Info": Members({**_STAGE, "Stage Name": str})}),
     _PROFILE: Members({"Resource Profile Id": int, "Task Resource Requests": _CPUS}),

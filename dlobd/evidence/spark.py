@@ -55,6 +55,12 @@ class Job:
     end_ns: int | None = None
     stages: dict[int, list[int]] = field(default_factory=dict)  # stage ID -> its start, and time of its task set
     tasks: list[Task] = field(default_factory=list)
+    thread: str = ""  # of the driver's JVM, which waited for the end
+
+    @property
+    def last_ns(self) -> int:
+        """The last known time of the job: map-stage jobs have no end in the log."""
+        return self.end_ns or max((task.end_ns or task.start_ns for task in self.tasks), default=self.start_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +140,7 @@ def driver(lines: Sequence[LogLine]) -> DriverLog:
                 tasks[int(match[1])].end_ns = line.at_ns
         elif match := _JOB_END.search(line.message):
             if int(match[1]) in jobs:
-                jobs[int(match[1])].end_ns = line.at_ns
+                jobs[int(match[1])].end_ns, jobs[int(match[1])].thread = line.at_ns, line.thread
         elif match := _REGISTERED.search(line.message):
             log.registered.setdefault(match[1], line)
         elif match := _GONE.search(line.message):

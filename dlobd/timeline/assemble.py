@@ -270,6 +270,8 @@ class _Waits:
     def resolve(self, span: RecordedSpan, wait: Details) -> Details:
         """Turn a recorded wait into fields of a `Span`."""
         target = next(iter(wait.get("waits_for", ())), "")
+        if span.kind is kinds.WAIT_FOR_STREAM:
+            return {**wait, "cause_period_ns": span.end_ns - span.start_ns}
         if target == kinds.WAIT_LAST_RESERVATION and self._timed_out(span):
             last = _last_before(self._reservations or self._starts, span.end_ns)
             since_ns = max(last[0], span.start_ns) if last else span.start_ns

@@ -23,6 +23,7 @@ from dlobd.timeline.application import RM_LOG
 from dlobd.timeline.builder import OWN_MARK, LaneBuilder, Resolve, of_threads, place_calls, poll_ns
 from dlobd.timeline.executor import DRIVER_LOG, EXECUTOR_LOG, lane_of
 from dlobd.timeline.tasks import critical
+from dlobd.timeline.waiting_threads import WaitingThreads
 from dlobd.tracing.clock import tick_ns
 
 SUBMIT_LOG = "spark-submit log"
@@ -40,6 +41,7 @@ def build(
     driver = LaneBuilder(DRIVER_LANE, Process(host, "driver", 0, evidence.window["pid"]))
     python = evidence.driver_process
     threads = of_threads(DRIVER_LANE, python, python.spans, resolve) if python else []
+    threads += _jobs_of_threads(evidence, python) if python and evidence.topology.user_script else []
     if evidence.topology.by_hand:
         # the window begins after the start of spark-submit, and ends before its end
         _add_driver(driver, evidence, last_executor, resolve, held_ns)
@@ -198,26 +200,41 @@ def _add_manager(lane: LaneBuilder, evidence: Evidence, context: RecordedSpan) -
 def _add_jobs(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess, held_ns: HeldNs) -> None:
     """Add Spark jobs. A job inside a recorded wait belongs to it: only its submission is the driver's own time."""
     spans = [span for span in python.spans if not span.thread]
-    waits = [span for span in spans if span.wait]
-    calls = [span for span in spans if span.attrs.get("jvm_call")]
+    waits = [span for span in spans if span.wait and span.kind is not kinds.WAIT_FOR_STREAM]
+    threads = WaitingThreads(evidence, python) if evidence.topology.user_script else None
+    elsewhere = {id(job) for job, _ in threads.elsewhere} if threads else ()
     free: list[Job] = []
     for wait in waits:
         _add_end_of_feed(lane, evidence, wait, held_ns(wait))
         if wait.layer == SPARK and not _jobs_inside(evidence.driver.log.jobs, wait):
             _add_unlogged_job(lane, evidence, wait)
     for job in evidence.driver.log.jobs:
+        if id(job) in elsewhere:
+            continue  # this lane does not wait for it
         around = next((w for w in waits if w.start_ns <= job.start_ns < w.end_ns), None)
         if around is None:
             free.append(job)
             continue
         lane.log(kinds.SUBMIT_JOB, around.start_ns, job.start_ns, f"{OWN_MARK}, {DRIVER_LOG}", detail=job.name)
-    if evidence.topology.user_script:
-        # this lane does not wait for jobs of other threads
-        within = [(_jobs_inside(free, call), call.end_ns) for call in calls]
-    else:
+    if threads is None:
         within = [([job], evidence.window["exit_ns"]) for job in free]
+    else:
+        alone = {id(job) for job in free}
+        waited = ((threads.jobs_of(call), call.end_ns) for call in threads.calls[""])
+        within = [([job for job in jobs if id(job) in alone], end_ns) for jobs, end_ns in waited]
     for jobs, end_ns in within:
         _add_waited(lane, evidence, jobs, end_ns)
+
+
+def _jobs_of_threads(evidence: Evidence, python: RecordedProcess) -> list[Span]:
+    """Return the jobs for which other threads of the driver's Python wait, in the lanes of these threads."""
+    threads, found = WaitingThreads(evidence, python), []
+    for thread, calls in threads.calls.items():
+        lane = LaneBuilder(f"{DRIVER_LANE}/{thread}", python.process)
+        for call in calls if thread else ():
+            _add_waited(lane, evidence, threads.jobs_of(call), call.end_ns)
+        found += lane.spans
+    return found
 
 
 def _jobs_inside(jobs: Iterable[Job], span: RecordedSpan) -> list[Job]:

@@ -13,6 +13,7 @@ from dlobd.evidence.topology import Placement
 from dlobd.measures import recording_cost
 from dlobd.schema import Trace
 from dlobd.timeline import application, hdfs_use, tasks
+from dlobd.timeline.waiting_threads import jobs_elsewhere
 from dlobd.tracing import clock
 
 _STARTUP = "STARTUP_MSG:"
@@ -31,6 +32,7 @@ def warnings(evidence: Evidence, absences: Sequence[MissingEvidence], trace: Tra
         *hdfs_use.outages(evidence),
         *application.lost_attempts(evidence),
         *tasks.lost_work(evidence),
+        *jobs_elsewhere(evidence),
         *_clocks(evidence, trace),
     ]
 

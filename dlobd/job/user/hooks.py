@@ -31,6 +31,9 @@ from dlobd.tracing.clock import monotonic_ns
 LONG_CALL_NS = 1_000_000
 """Shortest JVM call with a span. Shorter calls are too frequent; their time counts as time of the calling code."""
 
+STREAM_WAITS = ("awaitTermination", "awaitTerminationOrTimeout", "awaitAnyTermination", "processAllAvailable")
+"""Methods of streaming queries and contexts that wait while other threads of the JVM work."""
+
 CHUNK = 64
 CHUNK_NS = 10_000_000  # limits of a chunk in items and time; a feed of rows has one span per chunk
 
@@ -115,6 +118,9 @@ def _record_pyspark(pyspark: ModuleType, given_python: str | None = None) -> Non
 
     @replace(GatewayClient, "send_command")
     def send_command(original: Function, self: Any, command: str, *args: object, **kwargs: object) -> object:
+        if (method := _method(command)) in STREAM_WAITS:
+            with tracing.span(kinds.WAIT_FOR_STREAM, detail=method):
+                return original(self, command, *args, **kwargs)
         begin_ns = monotonic_ns()
         try:
             return original(self, command, *args, **kwargs)
@@ -123,7 +129,7 @@ def _record_pyspark(pyspark: ModuleType, given_python: str | None = None) -> Non
             if _Wait.active:
                 pass
             elif end_ns - begin_ns >= LONG_CALL_NS:
-                tracing.past(kinds.JVM_CALL, begin_ns, end_ns, _method(command), jvm_call=True)
+                tracing.past(kinds.JVM_CALL, begin_ns, end_ns, method, jvm_call=True)
             else:
                 tracing.left_out()
 
