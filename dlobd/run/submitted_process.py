@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dlobd.bundle.files import DRIVER_LOG
+from dlobd.evidence.spark import ANNOUNCED
 from dlobd.hadoop.embedded.processes import die_with_parent
 from dlobd.run.schedulers.base import Command
 from dlobd.schema import ClockAnchor
@@ -24,11 +25,6 @@ from dlobd.tracing import clock
 
 _APPLICATION = re.compile(r"\bapplication_\d+_\d+\b|\bapp-\d{14}-\d{4}\b")
 """Pattern of the application IDs of YARN and of Spark's Master."""
-_ANNOUNCED = re.compile(
-    r"(?:Application ID is assigned: |cluster with app ID |Logging events to \S*?/(?:eventlog_v2_)?)"
-    r"(application_\d+_\d+|app-\d{14}-\d{4}|local-\d{13})"
-)
-"""Log lines with the ID of a new application; a SparkContext without a cluster has an ID only in its event log."""
 GRACE_S = 5.0
 """Time between SIGTERM and SIGKILL."""
 _SUBMITTED = "Submitted application application_"
@@ -191,7 +187,7 @@ class _Follower:
         whole = data[: data.rfind(b"\n") + 1]
         self._offsets[path] += len(whole)
         for line in whole.decode(errors="replace").splitlines():
-            if match := _ANNOUNCED.search(line):
+            if match := ANNOUNCED.search(line):
                 self._announced.append(match[1])
             elif self._named is None and (match := _APPLICATION.search(line)):
                 self._named = match[0]

@@ -28,7 +28,7 @@ from dlobd.timeline import rank as rank_lane
 from dlobd.timeline.builder import LaneBuilder
 from dlobd.timeline.driver import last_notice_ns, last_task
 from dlobd.timeline.executor import lane_of
-from dlobd.timeline.ranks import Rank, last_executor
+from dlobd.timeline.ranks import Rank
 from dlobd.timeline.ranks import ranks as ranks_of
 
 FEEDS = (kinds.FEED_JOB, kinds.TFCLUSTER_TRAIN)
@@ -55,13 +55,16 @@ def assemble(evidence: Evidence) -> Trace:
     ranks = ranks_of(evidence)
     waits = _Waits(evidence, ranks)
     spans = _client(evidence, host)
-    spans += driver_lane.build(evidence, host, last_executor(evidence, ranks), waits.resolve, waits.held_ns)
-    spans += application_lane.build(evidence, host)
-    for executor, container in evidence.executor_containers.items():
+    spans += driver_lane.build(evidence, host, ranks, waits.resolve, waits.held_ns)
+    on_executors = []
+    for application in evidence.applications:
+        spans += application_lane.build(application, host)
+        on_executors += [(application, *executor) for executor in application.executor_containers.items()]
+    for application, executor, container in on_executors:
         here = [rank for rank in ranks if rank.executor == executor]
         in_task = [(rank, *bounds) for rank in here if (bounds := waits.in_task(rank))]
         work = executor_lane.Executor(executor, container, _tasks(evidence, executor), here, in_task)
-        lane = executor_lane.build(evidence, host, work, waits.resolve)
+        lane = executor_lane.build(application, host, work, waits.resolve)
         spans += lane
         start_ns = min((span.start_ns for span in lane), default=None)
         puts = [put for process in evidence.recorded_in(container) for put in process.named(kinds.PUT)]

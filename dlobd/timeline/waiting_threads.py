@@ -41,8 +41,9 @@ class WaitingThreads:
         self._launches = [span for span in python.spans if span.layer == LAUNCHER and not span.thread]
         self._by_call: dict[int, list[Job]] = defaultdict(list)
         self.elsewhere: list[tuple[Job, str]] = []  # jobs for which the main thread does not wait, and their thread
-        for jobs in _queries(evidence.driver.log.jobs, evidence.event_log):
-            self._place(jobs, evidence.event_log)
+        for one in evidence.applications:
+            for jobs in _queries(one.driver.log.jobs, one.event_log):
+                self._place(jobs, one.event_log)
 
     def jobs_of(self, call: RecordedSpan) -> list[Job]:
         """Return the jobs for which a call waits, in the order of their start."""

@@ -189,11 +189,11 @@ def _deaths(evidence: Evidence) -> Iterator[tuple[int, str]]:
     user_exit = evidence.application_master.user_exit
     if user_exit and 128 < user_exit[1] < 193:
         yield user_exit[0], f"the driver's Python was killed by {_signal_name(user_exit[1] - 128)}"
-    number = (evidence.window["application_id"] or "application_none").removeprefix("application_")
+    ids = [str(one.window["application_id"]).removeprefix("application_") for one in evidence.applications]
     paths = sorted((evidence.path / files.DAEMON_LOGS).glob("nodemanager-*.log"))
     for line in (line for path in paths for line in log4j.read(path, path.name)):
         match = _CONTAINER_EXIT.search(line.message)
-        if match is None or f"_{number}_" not in match[1]:
+        if match is None or not any(f"_{number}_" in match[1] for number in ids):
             continue
         container, code = match[1], int(match[2])
         if user_exit and container.endswith("_000001"):

@@ -30,7 +30,7 @@ def warnings(evidence: Evidence, absences: Sequence[MissingEvidence], trace: Tra
         *trouble(evidence),
         *_spans(evidence, trace),
         *hdfs_use.outages(evidence),
-        *application.lost_attempts(evidence),
+        *(line for one in evidence.applications for line in application.lost_attempts(one)),
         *tasks.lost_work(evidence),
         *jobs_elsewhere(evidence),
         *_clocks(evidence, trace),
@@ -74,6 +74,9 @@ def _spans(evidence: Evidence, trace: Trace) -> Iterator[str]:
     driver = evidence.driver_process if topology.user_script else None
     if topology.own_master and not topology.has_yarn:
         yield f"the script set its master to {topology.own_master}: YARN took no part"
+    if len(evidence.applications) > 1:
+        ids = [str(one.window["application_id"]) for one in evidence.applications]
+        yield f"the script created {len(ids)} applications: {', '.join(ids)}"
     ready = driver.instant(kinds.SPARK_CONTEXT_READY) if driver else None
     slots = ready.attrs.get("slots", 1) if ready else 1
     if slots != 1 and topology.placement is not Placement.LOCAL:
