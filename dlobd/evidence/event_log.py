@@ -94,16 +94,13 @@ def parse(lines: Iterable[str]) -> EventLog:
 
 
 def joined(logs: Sequence[EventLog]) -> EventLog:
-    """Return the events of several applications. IDs of their stages continue those of the applications before; the IDs
-    of jobs are unknown."""
-    log = EventLog(has_start=all(one.has_start for one in logs), has_end=all(one.has_end for one in logs))
-    first = 0
+    """Return tasks, stages and settings of several applications; each numbers its stages after those before it."""
+    log, first = EventLog(), 0
     for one in logs:
         log.tasks += [replace(task, stage=(task.stage[0] + first, task.stage[1])) for task in one.tasks]
         log.stage_calls |= {(stage + first, attempt): call for (stage, attempt), call in one.stage_calls.items()}
         log.hosts |= one.hosts
         log.hadoop_settings |= one.hadoop_settings
-        log.lines += one.lines
         log.damaged_lines += one.damaged_lines
         first = 1 + max((stage for stage, _ in log.stage_calls), default=first - 1)
     return log

@@ -59,6 +59,7 @@ class Evidence:
     """The logs and records of a bundle, read when first used. Reading has no side effects."""
 
     path: Path
+    number = 1  # of the application, in the order of the SparkContexts; 0: nothing of it was collected
 
     @cached_property
     def window(self) -> facts.Window:
@@ -81,19 +82,23 @@ class Evidence:
             lines += part
             end_ns = after[0].at_ns if after else sys.maxsize
             context = next((i.attrs for i in ready if part[0].at_ns <= i.at_ns < end_ns), {})
-            id_ = context.get("application_id") or spark.announced(part)
+            announced = (spark.ANNOUNCED.search(line.message) for line in part)
+            id_ = context.get("application_id") or next((match[1] for match in announced if match), "")
             if not id_:  # a SparkContext that could not be created: its lines belong to the next
                 continue
-            # without an ID in the driver's log, nothing of it was collected
             number = known.index(id_) + 1 if id_ in known else 0 if known else len(found) + 1
-            found.append(Application(self.path, self, number, id_, context.get("master", ""), (*lines,), end_ns))
+            found.append(Application(self.path, self, id_, context.get("master", ""), (*lines,), end_ns, number))
             lines = []
         return [*found] if len(found) > 1 else [self]
 
     @property
     def application_lane(self) -> str:
         """The lane of the application in YARN."""
-        return APPLICATION_LANE
+        return APPLICATION_LANE if self.number == 1 else f"{APPLICATION_LANE}-{self.number}"
+
+    def file_of(self, name: str) -> str:
+        """Return the name of a file of this application, from its name for the first application."""
+        return files.of_application(name, self.number)
 
     def has(self, at_ns: int) -> bool:
         """Return True if a time is one of this application, by the driver's JVM."""
@@ -321,7 +326,7 @@ class Evidence:
         return {key: f"executor_{key}" for key in keys if self._key(key.rpartition(".")[2]) == key}
 
     def _key(self, executor: str) -> str:
-        return executor
+        return files.executor_key(self.number, executor)
 
     @cached_property
     def executor_of(self) -> dict[str, str]:
@@ -358,7 +363,7 @@ class Evidence:
         """Spark's event log; empty if it is missing."""
         if len(self.applications) > 1:
             return event_log.joined([one.event_log for one in self.applications])
-        return event_log.parse(reading.lines(self.path / files.EVENT_LOG))
+        return event_log.parse(reading.lines(self.path / self.file_of(files.EVENT_LOG)))
 
     @cached_property
     def resources(self) -> resources.SampledHost | None:
@@ -418,25 +423,18 @@ class Application(Evidence):
     The keys of its executors are unique in the run (`files.executor_key`)."""
 
     whole: Evidence
-    number: int  # from 1, in the order of the SparkContexts
     id: str
     master: str
     lines: tuple[LogLine, ...]  # of the driver's JVM
     end_ns: int  # start of the next SparkContext
+    number: int
 
     @property
     def applications(self) -> list[Evidence]:
         return [self]
 
-    @property
-    def application_lane(self) -> str:
-        return APPLICATION_LANE if self.number == 1 else f"{APPLICATION_LANE}-{self.number}"
-
     def has(self, at_ns: int) -> bool:
         return self.lines[0].at_ns <= at_ns < self.end_ns
-
-    def _key(self, executor: str) -> str:
-        return files.executor_key(self.number, executor)
 
     @cached_property
     def window(self) -> facts.Window:
@@ -466,8 +464,7 @@ class Application(Evidence):
 
     @cached_property
     def rm_app(self) -> facts.RmApplication:
-        name = files.of_application(files.RM_APPLICATION, self.number)
-        found: Any = reading.read_json(self.path / name, facts.RmApplication)
+        found: Any = reading.read_json(self.path / self.file_of(files.RM_APPLICATION), facts.RmApplication)
         return facts.RmApplication() if isinstance(found, Damaged | reading.Missing) else found
 
     @cached_property
@@ -475,7 +472,3 @@ class Application(Evidence):
         number = self.id.removeprefix("application_")
         matched = ((name, yarn.CONTAINER.search(name)) for name in self.whole.containers)
         return [name for name, match in matched if match and match[1] == number]
-
-    @cached_property
-    def event_log(self) -> EventLog:
-        return event_log.parse(reading.lines(self.path / files.of_application(files.EVENT_LOG, self.number)))

@@ -124,18 +124,9 @@ def contexts(lines: Sequence[LogLine]) -> list[Sequence[LogLine]]:
     return [lines[start:end] for start, end in pairwise(bounds)]
 
 
-def announced(lines: Iterable[LogLine]) -> str:
-    """Return the ID of the application in a driver's log; empty without one."""
-    return next((match[1] for line in lines if (match := ANNOUNCED.search(line.message))), "")
-
-
 def joined(logs: Sequence[DriverLog]) -> DriverLog:
-    """Return one log of all SparkContexts of a JVM; its points are those of the first, and its end that of the last."""
-    log = DriverLog(points=logs[-1].points | logs[0].points, event_log=logs[0].event_log)
-    for name in ("stopping", "executors told", "event log closing", "stopped", "shutdown hook"):
-        log.points.pop(name, None)
-        if name in logs[-1].points:
-            log.points[name] = logs[-1].points[name]
+    """Return one log of all SparkContexts of a JVM, with the points of the first."""
+    log = DriverLog(points=logs[0].points, event_log=logs[0].event_log)
     for one in logs:
         log.jobs += one.jobs
         log.uploads += one.uploads

@@ -17,7 +17,7 @@ from dlobd.evidence.expected.search import missing, not_measured, unknown
 from dlobd.evidence.log4j import RESOLUTION_NS, LogLine
 from dlobd.evidence.recorder import TRAINING, RecordedProcess, RecordedSpan
 from dlobd.evidence.spark import Job, Task
-from dlobd.evidence.topology import DRIVER_LANE, Placement, Topology
+from dlobd.evidence.topology import DRIVER_LANE
 from dlobd.schema import MAIN_LANE, NOT_PART, Clip, NotMeasured, Process, Span, Trace
 from dlobd.spans import Details
 from dlobd.timeline import anatomy, hdfs_use, native
@@ -43,7 +43,6 @@ NO_RANKS = NotMeasured("channel", "", "no rank of TensorFlowOnSpark ran")
 IN_USER_CODE = NotMeasured("hdfs", "user", "reads and writes of HDFS by your code, or by PySpark's loop around it")
 
 WITHOUT_YARN = NotMeasured("yarn", "", f"{NOT_PART}: Spark's own Master and Workers start the executors")
-IN_JOBS = NotMeasured("user", "spark", "your functions run in tasks inside the driver; their time is in Spark's jobs")
 
 
 def assemble(evidence: Evidence) -> Trace:
@@ -85,7 +84,10 @@ def assemble(evidence: Evidence) -> Trace:
     absences = missing(evidence)
     in_script = (IN_OWN_MAIN if ranks else NO_RANKS, IN_USER_CODE)
     lacking = in_script if evidence.topology.user_script else rank_lane.exchange_not_measured(evidence.job)
-    lacking = (*lacking, *_without_yarn(evidence.topology))
+    if not evidence.topology.has_yarn:
+        master = evidence.topology.own_master
+        by_script = f"{NOT_PART}: the script set its master to {master}"
+        lacking = (*lacking, replace(WITHOUT_YARN, why=by_script) if master else WITHOUT_YARN)
     spans = [widened_span(span) for span in unknown(spans, absences)]
     return Trace(
         start_ns=window["exec_ns"],
@@ -98,14 +100,6 @@ def assemble(evidence: Evidence) -> Trace:
         teardown=tuple(map(widened_event, teardown)),
         clips=(*reversed_messages(evidence), *reversed_waits(spans)),
     )
-
-
-def _without_yarn(topology: Topology) -> Iterator[NotMeasured]:
-    if topology.placement is Placement.LOCAL:
-        yield IN_JOBS
-    if not topology.has_yarn:
-        by_script = f"{NOT_PART}: the script set its master to {topology.own_master}"
-        yield replace(WITHOUT_YARN, why=by_script) if topology.own_master else WITHOUT_YARN
 
 
 def _inside(spans: Iterable[Span], start_ns: int, end_ns: int) -> Iterator[Span]:

@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
+from dlobd import spans as kinds
 from dlobd.evidence.event_log import EventLog
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
@@ -32,7 +33,8 @@ class WaitingThreads:
 
     def __init__(self, evidence: Evidence, python: RecordedProcess) -> None:
         context = evidence.driver.log.points.get("JVM SparkContext")
-        self._main = context.thread if context and _OF_PYTHON.match(context.thread) else ""
+        own = context is not None and not any(span.thread for span in python.named(kinds.SPARK_CONTEXT))
+        self._main = context.thread if context and own and _OF_PYTHON.match(context.thread) else ""
         self.calls: dict[str, list[RecordedSpan]] = {"": []}  # by Python thread, "" for the main thread
         for span in sorted(python.spans, key=lambda span: span.start_ns):
             if span.attrs.get("jvm_call"):

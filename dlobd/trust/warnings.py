@@ -72,14 +72,16 @@ def _spans(evidence: Evidence, trace: Trace) -> Iterator[str]:
     # settings of a script's own SparkConf override its spark-submit line
     topology = evidence.topology
     driver = evidence.driver_process if topology.user_script else None
+    in_driver = topology.placement is Placement.LOCAL
     if topology.own_master and not topology.has_yarn:
-        yield f"the script set its master to {topology.own_master}: YARN took no part"
+        count = "; Spark's jobs contain the time of your functions" if in_driver else ""
+        yield f"the script set its master to {topology.own_master}: YARN took no part{count}"
     if len(evidence.applications) > 1:
         ids = [str(one.window["application_id"]) for one in evidence.applications]
         yield f"the script created {len(ids)} applications: {', '.join(ids)}"
     ready = driver.instant(kinds.SPARK_CONTEXT_READY) if driver else None
     slots = ready.attrs.get("slots", 1) if ready else 1
-    if slots != 1 and topology.placement is not Placement.LOCAL:
+    if slots != 1 and not in_driver:
         yield f"the script lets an executor run {slots} tasks at once: they overlap in its lane"
     if damaged := sum(process.bad_lines for process in evidence.processes):
         yield f"{damaged} lines of span files are truncated: their process was killed while writing"

@@ -114,14 +114,11 @@ TRACE_LOG = EvidenceKind(
     (HDFS,),
 )
 DAEMON_LOGS = EvidenceKind("other daemons' logs", f"{_DAEMONS}/*", "reason of a daemon's failure; no figure uses it")
-EVENT_LOG = EvidenceKind(
-    "Spark event log",
-    f"{files.EVENT_LOG} evidence/*/event-log.jsonl",
-    "Spark's own metrics, and the addresses of its network",
-)
+_EVENT_LOGS = "evidence/*event-log.jsonl"  # files of later applications are in evidence/2/
+EVENT_LOG = EvidenceKind("Spark event log", _EVENT_LOGS, "Spark's own metrics, and the addresses of its network")
 RM_RECORD = EvidenceKind(
     "ResourceManager record",
-    f"{files.RM_APPLICATION} {files.RM_ATTEMPTS} evidence/*/rm-app.json evidence/*/rm-attempts.json",
+    "evidence/*rm-app.json evidence/*rm-attempts.json",
     "YARN's final status and resource charge",
 )
 MARKERS = EvidenceKind("done-markers", files.MARKERS, "steps, samples, losses and accuracy of the ranks")

@@ -16,10 +16,10 @@ def absences(evidence: Evidence) -> Iterator[MissingEvidence]:
     if not ended_well(evidence):
         return
     topology = evidence.topology
-    for number, application in enumerate(evidence.applications if topology.has_spark else (), 1):
-        yield from _event_log(application, files.of_application(files.EVENT_LOG, number))
-        if application.topology.has_yarn and not application.rm_app.get("id"):
-            name = files.of_application(files.RM_APPLICATION, number)
+    for one in evidence.applications if topology.has_spark else ():
+        yield from _event_log(one, one.file_of(files.EVENT_LOG))
+        if one.topology.has_yarn and not one.rm_app.get("id"):
+            name = one.file_of(files.RM_APPLICATION)
             yield MissingEvidence(kinds.RM_RECORD, name, "is absent, or has no application")
     if topology.external and not evidence.on_file(files.HOSTS):
         yield MissingEvidence(kinds.HOSTS, files.HOSTS, "is absent")
