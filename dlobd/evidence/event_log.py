@@ -123,8 +123,7 @@ _ENVIRONMENT = "SparkListenerEnvironmentUpdate"
 _BLOCK_MANAGER = "SparkListenerBlockManagerAdded"
 _PROFILE = "SparkListenerResourceProfileAdded"
 _JOB = "SparkListenerJobStart"
-_OF_STREAMS = ("sql.streaming.queryId", "spark.streaming.internal.batchTime")
-"""Settings of jobs that Spark's streaming queries and DStreams submit."""
+_OF_STREAMS = ("sql.streaming.queryId", "spark.streaming.internal.batchTime")  # settings of jobs of queries, DStreams
 _SUBMITTED, _COMPLETED = "SparkListenerStageSubmitted", "SparkListenerStageCompleted"
 _TASK_END = "SparkListenerTaskEnd"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -104,9 +104,9 @@ class Evidence:
         """Return True if a time is one of this application, by the driver's JVM."""
         return True
 
-    def _joined(self, lines: Sequence[LogLine]) -> spark.DriverLog:
-        several = self.applications
-        return spark.driver(lines) if len(several) == 1 else spark.joined([one.submitter.log for one in several])
+    def _driver_log(self, lines: Sequence[LogLine]) -> spark.DriverLog:
+        logs = [one.submitter.log for one in self.applications if one is not self]
+        return spark.joined(logs) if logs else spark.driver(lines, self.number)
 
     @cached_property
     def _documents(self) -> Documents:
@@ -228,7 +228,7 @@ class Evidence:
         return JvmRecords(
             lambda: self._log(self.submitter_log),
             lambda: self.alignment.jvm(jvm.read(self.path / files.DRIVER_JVM_LOG), self.path / self.submitter_log),
-            self._joined,
+            self._driver_log,
         )
 
     @cached_property
@@ -459,8 +459,7 @@ class Application(Evidence):
 
     @cached_property
     def submitter(self) -> JvmRecords:
-        read = partial(spark.driver, number=self.number)
-        return JvmRecords(lambda: self.lines, lambda: self.whole.submitter.life, read)
+        return JvmRecords(lambda: self.lines, lambda: self.whole.submitter.life, self._driver_log)
 
     @cached_property
     def rm_app(self) -> facts.RmApplication:

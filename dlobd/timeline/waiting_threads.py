@@ -1,15 +1,12 @@
-"""Finds the JVM call of the driver's Python that waits for each Spark job. Pure.
-
-The JVM's thread that submits a job logs its end. A Python thread has a JVM thread of its own, but Spark runs many jobs
-of SQL in threads of a pool. Then the tightest call around all jobs of an SQL execution waits for them.
-"""
+"""Finds the JVM call of the driver's Python that waits for each Spark job: the call of the thread that logs its end. If
+that is a thread of a pool, as in SQL, it is the shortest call around all jobs of the SQL execution. Pure."""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from dlobd import spans as kinds
 from dlobd.evidence.event_log import EventLog
@@ -18,14 +15,8 @@ from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
 from dlobd.evidence.spark import Job
 from dlobd.layers import LAUNCHER
 
-_OF_STREAM = ("stream execution thread", "streaming-job-executor")
-"""Beginnings of the names of threads of the JVM that run streams."""
-
-_OF_PYTHON = re.compile(r"Thread-\d+$")
-"""Names of the JVM's threads that serve one Python thread each."""
-
-STREAM = "a stream"
-OTHER = "another thread"
+_OF_STREAM = ("stream execution thread", "streaming-job-executor")  # prefixes of the JVM's threads that run streams
+_OF_PYTHON = re.compile(r"Thread-\d+$")  # names of the JVM's threads that serve one Python thread each
 
 
 class WaitingThreads:
@@ -44,7 +35,10 @@ class WaitingThreads:
         self._by_call: dict[int, list[Job]] = defaultdict(list)
         self.elsewhere: list[tuple[Job, str]] = []  # jobs for which the main thread does not wait, and their thread
         for one in evidence.applications:
-            for jobs in _queries(one.driver.log.jobs, one.event_log):
+            queries: dict[str, list[Job]] = defaultdict(list)  # jobs by their SQL execution; any other job is alone
+            for job in one.driver.log.jobs:
+                queries[one.event_log.queries.get(job.id, f"job {job.id}")].append(job)
+            for jobs in queries.values():
                 self._place(jobs, one.event_log)
 
     def jobs_of(self, call: RecordedSpan) -> list[Job]:
@@ -68,26 +62,16 @@ class WaitingThreads:
             call = min(found, key=lambda call: call.end_ns - call.start_ns)
             self._by_call[id(call)] += jobs
         if not (found and call is main) and self._main not in known:
-            who = STREAM if streamed else OTHER
-            self.elsewhere += [(job, who) for job in jobs if streamed or not self._launched(job)]
+            # a job of the launcher's own threads has spans of its own
+            launched = any(span.start_ns <= begun_ns < span.end_ns for span in self._launches)
+            who = "a stream" if streamed else "another thread"
+            self.elsewhere += [(job, who) for job in jobs if streamed or not launched]
 
     def _around(self, thread: str, begun_ns: int, ended_ns: int) -> RecordedSpan | None:
         """Return the call of a thread that contains the interval."""
         at = bisect_right(self._starts[thread], begun_ns) - 1
         call = self.calls[thread][at] if at >= 0 else None
         return call if call and begun_ns < call.end_ns and ended_ns <= call.end_ns else None
-
-    def _launched(self, job: Job) -> bool:
-        """Return True for a job of the launcher's own threads, which has spans of its own."""
-        return any(span.start_ns <= job.start_ns < span.end_ns for span in self._launches)
-
-
-def _queries(jobs: Iterable[Job], log: EventLog) -> list[list[Job]]:
-    """Group jobs by their SQL execution; any other job is a group."""
-    groups: dict[str, list[Job]] = defaultdict(list)
-    for job in jobs:
-        groups[log.queries.get(job.id, f"job {job.id}")].append(job)
-    return list(groups.values())
 
 
 def jobs_elsewhere(evidence: Evidence) -> Iterator[str]:

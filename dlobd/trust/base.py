@@ -140,8 +140,7 @@ def in_applications(compare: Comparison) -> Comparison:
     @wraps(compare)
     def compared(facts: Facts) -> Compared | None:
         each = (compare(replace(facts, evidence=one)) for one in facts.evidence.applications)
-        found = sorted(filter(None, each), key=lambda one: (False, None, True).index(one.holds))
-        return next(iter(found), None)
+        return min(filter(None, each), key=lambda one: (False, None, True).index(one.holds), default=None)
 
     return compared
 

@@ -157,8 +157,7 @@ def _submitter_killed(evidence: Evidence) -> str | None:
 
 
 def _master_in_container(evidence: Evidence) -> str | None:
-    """Return the reason if an ApplicationMaster never got the SparkContext that it waits for: its master is not YARN.
-    An exception of the script comes first."""
+    """Return the reason if an ApplicationMaster waited for a SparkContext that has another master."""
     master = evidence.topology.own_master if evidence.topology.driver_in_container else ""
     if not master or _driver_message(evidence) is not None:
         return None

@@ -59,8 +59,7 @@ JOINED = {
 """Setting whose values, of the user and of dlobd, are concatenated -> separator."""
 
 EXECUTOR_OPTIONS = "spark.executor.extraJavaOptions"
-LOG_DIR = "<LOG_DIR>/"
-"""Prefix of paths in Java options, which YARN replaces with the directory of a container's logs."""
+LOG_DIR = "<LOG_DIR>/"  # in Java options, YARN replaces it with the directory of a container's logs
 
 REPLACEABLE = "spark.dlobd.replaceable"
 """Setting of dlobd: list of its KEY=VALUE that would overrule another setting of the user's script, and of those that
@@ -106,8 +105,7 @@ def prefer_users(conf: Any, submitted: Any, daemons: Iterable[str]) -> list[str]
 
 
 def leave_containers(conf: Any, configuration: str) -> None:
-    """Adapt settings for YARN's containers to Workers of Spark, if the script chose a master with Workers: they have no
-    log directory, and no copy of the directory `configuration`."""
+    """Adapt settings to a master with Workers, which have no log directory, and no copy of `configuration`."""
     options = conf.get(EXECUTOR_OPTIONS, "")
     if not conf.get("spark.master", "").startswith(("local-cluster[", "spark:")) or LOG_DIR not in options:
         return

@@ -1,7 +1,4 @@
-"""Copies the logs of executors that Spark's own Workers started on this machine.
-
-Workers of a run with this scheduler, and Workers in the driver's JVM, which a script's own master may start.
-"""
+"""Copies logs of containers, and of executors that Spark's own Workers started, from directories of this machine."""
 
 from __future__ import annotations
 
