@@ -75,7 +75,7 @@ class WaitingThreads:
 
 
 def jobs_elsewhere(evidence: Evidence) -> Iterator[str]:
-    """Yield a warning about the jobs of a script for which its main thread did not wait. No layer has their time."""
+    """Yield a warning about the jobs of a script for which its main thread does not wait. No layer has their time."""
     python = evidence.driver_process
     if python is None or not evidence.topology.user_script:
         return
@@ -85,4 +85,4 @@ def jobs_elsewhere(evidence: Evidence) -> Iterator[str]:
     for who, jobs in sorted(found.items()):
         took_s = sum(job.last_ns - job.start_ns for job in jobs) / 1e9
         names = ", ".join(f"{name} ({count})" for name, count in Counter(job.name for job in jobs).most_common(3))
-        yield f"the main thread did not wait for {len(jobs)} Spark jobs of {who}, {took_s:.3f} s in total: {names}"
+        yield f"no call of the main thread waited for {len(jobs)} Spark jobs of {who}, {took_s:.3f} s in total: {names}"

@@ -154,7 +154,7 @@ def test_a_wait_for_a_stream_is_a_named_wait(tmp_path: Path, method: str) -> Non
     assert not any(name.startswith(("job ", "submit job")) for name, _ in spark.names)
     assert sum(row.ns for row in found.layers) + found.unattributed_ns == found.wall_ns
     assert [*jobs_elsewhere(evidence)] == [
-        "the main thread did not wait for 5 Spark jobs of a stream, 10.000 s in total: count (5)"
+        "no call of the main thread waited for 5 Spark jobs of a stream, 10.000 s in total: count (5)"
     ]
 
 
@@ -162,8 +162,8 @@ def test_jobs_while_the_main_thread_sleeps_are_listed(tmp_path: Path) -> None:
     jobs: list[Job] = [(0, 3, 5, STREAM, {}), (1, 4, 6, "Thread-9", {}), (2, 12, 13, "Thread-4", {})]
     evidence = Evidence(bundle(tmp_path, jobs, [("count", 3.5, 6.5, "Thread-5"), ("count", 11, 14, "")]))
     assert [line.partition(",")[0] for line in jobs_elsewhere(evidence)] == [
-        "the main thread did not wait for 1 Spark jobs of a stream",
-        "the main thread did not wait for 1 Spark jobs of another thread",
+        "no call of the main thread waited for 1 Spark jobs of a stream",
+        "no call of the main thread waited for 1 Spark jobs of another thread",
     ]
     names = dict(next(row.names for row in attribute(assemble(evidence)).layers if row.layer == "spark"))
     assert names["job count"] == S
@@ -174,19 +174,3 @@ def test_jobs_of_a_launcher_are_its_own(tmp_path: Path) -> None:
     run = {"k": "s", "i": 90, "p": 1, "l": kinds.TFCLUSTER_RUN.layer, "n": kinds.TFCLUSTER_RUN, "t": BEGIN + 2 * S}
     jobs: list[Job] = [(0, 3, 50, "Thread-9", {})]
     assert [*jobs_elsewhere(Evidence(bundle(tmp_path, jobs, [], [run | {"d": 4 * S}])))] == []
-
-
-def test_the_recorder_opens_the_span_before_the_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job that ends inside the call still has the wait."""
-    commands = {
-        "c\no12\nawaitTermination\ni25000\ne\n": "awaitTermination",
-        "c\no3\nawaitTerminationOrTimeout\nl5000\ne\n": "awaitTerminationOrTimeout",
-        "c\no3\nawaitAnyTermination\ne\n": "awaitAnyTermination",
-    }
-    assert {command: hooks._method(command) for command in commands} == commands
-    assert {*commands.values()} < {*hooks.STREAM_WAITS}
-    recorder = tracing.Recorder(tmp_path, "driver")
-    with recorder.span(kinds.WAIT_FOR_STREAM, detail="awaitTermination"):
-        recorder.flush()
-    text = next(tmp_path.iterdir()).read_text()
-    assert '"n":"wait for stream: awaitTermination"' in text

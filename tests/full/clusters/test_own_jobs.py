@@ -296,7 +296,9 @@ def test_a_stream_beside_the_main_thread(dlobd, tmp_path, how) -> None:
     assert ended.code == 0, ended.err
     layers = explained(ended.bundle)
     run = ended.bundle.read_json()
-    assert any(re.match(r"the main thread did not wait for \d+ Spark jobs of a stream", w) for w in run["warnings"])
+    assert any(
+        re.match(r"no call of the main thread waited for \d+ Spark jobs of a stream", w) for w in run["warnings"]
+    )
     names = {name: ns for layer in run["layers"] for name, ns in layer["names"]}
     waited_ns = names.get("wait for stream: awaitTermination", 0)
     assert (waited_ns if how == "await" else layers["user"]) > 19 * 10**9
