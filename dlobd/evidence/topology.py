@@ -26,7 +26,6 @@ class Placement(Enum):
 
 
 _WITHOUT_YARN = {"none": Placement.NATIVE, "standalone": Placement.STANDALONE, "local-cluster": Placement.LOCAL_CLUSTER}
-
 _MASTERS = {"local": Placement.LOCAL, "local-cluster": Placement.LOCAL_CLUSTER, "spark": Placement.STANDALONE}
 """First word of the master of a SparkContext -> placement."""
 

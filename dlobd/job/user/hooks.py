@@ -31,8 +31,8 @@ from dlobd.tracing.clock import monotonic_ns
 LONG_CALL_NS = 1_000_000
 """Shortest JVM call with a span. Shorter calls are too frequent; their time counts as time of the calling code."""
 
+# methods of streaming queries and contexts that wait while other threads of the JVM work
 STREAM_WAITS = ("awaitTermination", "awaitTerminationOrTimeout", "awaitAnyTermination", "processAllAvailable")
-"""Methods of streaming queries and contexts that wait while other threads of the JVM work."""
 
 CHUNK = 64
 CHUNK_NS = 10_000_000  # limits of a chunk in items and time; a feed of rows has one span per chunk

@@ -16,9 +16,8 @@ def copy_logs(home: Path, applications: Iterable[str], bundle: Bundle) -> list[s
     """Copy logs and spans of executors below `home`, the SPARK_HOME of the Workers; return a line for each application
     without executors."""
     missing = []
-    for number, application_id in enumerate(applications, 1):
-        if not application_id.startswith("app-"):
-            continue  # an application of YARN, or without executors
+    # others are of YARN, or have no executors
+    for number, application_id in [one for one in enumerate(applications, 1) if one[1].startswith("app-")]:
         found = sorted(path for path in (home / "work" / application_id).glob("*") if path.is_dir())
         for path in found:
             copy_files(path, f"executor_{files.executor_key(number, path.name)}", bundle, EXECUTOR_FILES)
