@@ -114,8 +114,7 @@ TRACE_LOG = EvidenceKind(
     (HDFS,),
 )
 DAEMON_LOGS = EvidenceKind("other daemons' logs", f"{_DAEMONS}/*", "reason of a daemon's failure; no figure uses it")
-_EVENT_LOGS = "evidence/*event-log.jsonl"  # files of later applications are in evidence/2/
-EVENT_LOG = EvidenceKind("Spark event log", _EVENT_LOGS, "Spark's own metrics, and the addresses of its network")
+EVENT_LOG = EvidenceKind("Spark event log", "evidence/*event-log*", "Spark's metrics, and the addresses of its network")
 RM_RECORD = EvidenceKind(
     "ResourceManager record",
     "evidence/*rm-app.json evidence/*rm-attempts.json",

@@ -61,13 +61,8 @@ class LogQuery:
     @property
     def number(self) -> re.Pattern[bytes]:
         """Pattern that matches the IDs of these applications and their containers, and of no other application."""
-        numbers = "|".join(one.removeprefix("application_") for _, one in self.on_yarn)
+        numbers = "|".join(one.removeprefix("application_") for _, one in application.on_yarn(self.applications))
         return re.compile(rf"(?<!\d)(?:{numbers})(?!\d)".encode())
-
-    @property
-    def on_yarn(self) -> list[tuple[int, str]]:
-        """Number and ID of the applications that YARN ran."""
-        return [*application.on_yarn(self.applications)]
 
 
 def gather(
@@ -81,7 +76,7 @@ def gather(
     """
     bundle.add_json(_addresses(web), files.HOSTS)
     on_nodes = []  # applications whose logs are on the nodes, with their masters
-    for number, one in asked.on_yarn:
+    for number, one in application.on_yarn(asked.applications):
         record, attempts = _settled(web, one), web.attempts(one)
         bundle.add_json(record, files.of_application(files.RM_APPLICATION, number))
         bundle.add_json(attempts, files.of_application(files.RM_ATTEMPTS, number))
@@ -200,8 +195,9 @@ def _add(bundle: Bundle, container: str, name: str, data: bytes) -> None:
 
 def _daemons(web: HadoopWeb, asked: LogQuery, bundle: Bundle) -> list[str]:
     missing = []
-    nodes = enumerate(web.node_urls() if asked.on_yarn else ())
-    if asked.on_yarn and not _daemon(web.rm_url, "resourcemanager", "", asked, bundle):
+    on_yarn = any(application.on_yarn(asked.applications))
+    nodes = enumerate(web.node_urls() if on_yarn else ())
+    if on_yarn and not _daemon(web.rm_url, "resourcemanager", "", asked, bundle):
         missing.append(
             "ResourceManager log: no log under /logs/ has dlobd's timestamps (yarn/base/log4j2-daemons.properties); "
             "YARN's steps have only REST timestamps"
@@ -211,7 +207,7 @@ def _daemons(web: HadoopWeb, asked: LogQuery, bundle: Bundle) -> list[str]:
             "NameNode log: no log under /logs/ has dlobd's timestamps; the ends of staging and event log are unknown"
         )
     # a list, because `any` alone would stop at the first NodeManager with lines
-    if not sum(_daemon(url, "nodemanager", f"-{i}", asked, bundle) for i, url in nodes) and asked.on_yarn:
+    if not sum(_daemon(url, "nodemanager", f"-{i}", asked, bundle) for i, url in nodes) and on_yarn:
         missing.append(
             "NodeManager logs: none under /logs/ has dlobd's timestamps; localisation and launch are one span"
         )

@@ -39,8 +39,7 @@ def from_hdfs(hdfs: Hdfs, applications: Sequence[str], train_dir: str, run_dir: 
     # without an event log, a SparkContext with a local master has no ID
     for number, one in enumerate(applications or ("",), 1):
         name = files.of_application(files.EVENT_LOG, number)
-        copied = partial(event_logs.collect, one, hdfs.events_dir, in_hdfs, bundle, name)
-        parts.append(("event log", name, copied))
+        parts.append(("event log", name, partial(event_logs.collect, one, hdfs.events_dir, in_hdfs, bundle, name)))
     if train_dir:
         parts.append(("block locations", files.BLOCKS, lambda: _blocks(client, hdfs, train_dir, bundle)))
         parts.append(("checksums of the input", files.CHECKSUMS, lambda: _checksums(client, train_dir, bundle)))
