@@ -108,19 +108,16 @@ class Conf(dict[str, str]):
 OPTIONS = "-Xlog:gc:file=<LOG_DIR>/jvm.log -Dlog4j2.configurationFile=__spark_conf__/log4j2.properties -Da=b"
 
 
-@pytest.mark.parametrize("master", ["local-cluster[2,1,512]", "spark://nn:7077"])
+@pytest.mark.parametrize("master", ["local-cluster[2,1,512]", "spark://nn:7077", "yarn", "local", "local[2]"])
 def test_executors_of_workers_log_in_their_own_directory(master: str) -> None:
     conf = Conf({"spark.master": master, EXECUTOR_OPTIONS: OPTIONS})
     leave_containers(conf, "/conf")
-    options = "-Xlog:gc:file=jvm.log -Dlog4j2.configurationFile=/conf/log4j2.properties -Da=b"
-    assert conf == {"spark.master": master, EXECUTOR_OPTIONS: options, "spark.executorEnv.LOG_DIRS": "."}
-
-
-@pytest.mark.parametrize("master", ["yarn", "local", "local[2]"])
-def test_other_executors_keep_their_options(master: str) -> None:
-    conf = Conf({"spark.master": master, EXECUTOR_OPTIONS: OPTIONS})
-    leave_containers(conf, "/conf")
-    assert conf == {"spark.master": master, EXECUTOR_OPTIONS: OPTIONS}
+    changed = {
+        EXECUTOR_OPTIONS: "-Xlog:gc:file=jvm.log -Dlog4j2.configurationFile=/conf/log4j2.properties -Da=b",
+        "spark.executorEnv.LOG_DIRS": ".",
+    }
+    has_workers = master.startswith(("local-cluster", "spark:"))
+    assert conf == {"spark.master": master, EXECUTOR_OPTIONS: OPTIONS} | (changed if has_workers else {})
 
 
 def test_logs_of_workers_in_the_driver_are_collected(tmp_path: Path) -> None:

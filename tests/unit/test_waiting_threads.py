@@ -158,17 +158,6 @@ def test_a_wait_for_a_stream_is_a_named_wait(tmp_path: Path, method: str) -> Non
     ]
 
 
-def test_jobs_while_the_main_thread_sleeps_are_listed(tmp_path: Path) -> None:
-    jobs: list[Job] = [(0, 3, 5, STREAM, {}), (1, 4, 6, "Thread-9", {}), (2, 12, 13, "Thread-4", {})]
-    evidence = Evidence(bundle(tmp_path, jobs, [("count", 3.5, 6.5, "Thread-5"), ("count", 11, 14, "")]))
-    assert [line.partition(",")[0] for line in jobs_elsewhere(evidence)] == [
-        "no call of the main thread waited for 1 Spark jobs of a stream",
-        "no call of the main thread waited for 1 Spark jobs of another thread",
-    ]
-    names = dict(next(row.names for row in attribute(assemble(evidence)).layers if row.layer == "spark"))
-    assert names["job count"] == S
-
-
 def test_jobs_of_a_launcher_are_its_own(tmp_path: Path) -> None:
     """TFCluster.run starts its nodes in a job of another thread."""
     run = {"k": "s", "i": 90, "p": 1, "l": kinds.TFCLUSTER_RUN.layer, "n": kinds.TFCLUSTER_RUN, "t": BEGIN + 2 * S}
