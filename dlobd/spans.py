@@ -157,6 +157,7 @@ TF_DATA = Cause(
     codes="input-pipeline",
 )
 DONE_MARKER_POLL = Cause("done-marker poll", True, "2 s, doubling to 10 s")
+END_OF_STREAM = Cause("the script waits for a stream", True, "until the stream or the timeout of the call ends")
 CLOSE_RETRY = Cause(
     "HDFS client's close retry",
     False,
@@ -243,6 +244,9 @@ SPARK_CONTEXT_STOP = SpanKind("SparkContext.stop", SPARK, hidden_by=(DRIVER_LOG,
 INPUT_SPLITS = SpanKind("input splits", SPARK, hidden_by=_PYTHON)  # creation of the RDD of the input files
 UNPICKLE_FUNCTION = SpanKind("unpickle function", SPARK)
 JVM_CALL = SpanKind("JVM: {}", SPARK, hidden_by=_PYTHON)  # a long call of py4j
+WAIT_FOR_STREAM = SpanKind(
+    "wait for stream: {}", SPARK, hidden_by=_PYTHON, cause=END_OF_STREAM
+)  # the method of the call
 
 SPARK_ENV_STARTS = SpanKind("SparkEnv and UI start", SPARK, BETWEEN_MARKS)
 PREPARE_SUBMISSION = SpanKind("prepare submission", SPARK, BETWEEN_MARKS)

@@ -62,3 +62,13 @@ DAEMON_LOGS = "logs/daemons"
 """Log lines of each daemon during the job."""
 DRIVER_SPANS = "spans/driver"
 """Span files of a driver on dlobd's machine; each container has its own directory."""
+
+
+def executor_key(application: int, executor: str) -> str:
+    """Return the key of an executor in a run: its ID, with the number of its application from the second one on."""
+    return executor if application == 1 else f"{application}.{executor}"
+
+
+def of_application(name: str, application: int) -> str:
+    """Return the name of a file about one application, from its name for the first: evidence/2/rm-app.json."""
+    return name if application == 1 else name.replace("/", f"/{application}/", 1)

@@ -10,7 +10,7 @@ from dlobd import spans as kinds
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.log4j import RESOLUTION_NS
 from dlobd.evidence.rpc import Call
-from dlobd.evidence.topology import APPLICATION_LANE, DRIVER_LANE
+from dlobd.evidence.topology import DRIVER_LANE
 from dlobd.evidence.yarn import Marks, attempt_of
 from dlobd.schema import Process, Span
 from dlobd.spans import Details, SpanKind
@@ -35,7 +35,7 @@ def nm_heartbeat(evidence: Evidence) -> Details:
 
 def build(evidence: Evidence, host: str) -> list[Span]:
     """Return the spans of the application; none if it was never submitted."""
-    lane = LaneBuilder(APPLICATION_LANE, Process(host, "application-master", 0, 0))
+    lane = LaneBuilder(evidence.application_lane, Process(host, "application-master", 0, 0))
     app = evidence.yarn.application.at
     lane.log(kinds.ACCEPT_APPLICATION, app.get("SUBMITTED"), app.get("ACCEPTED"), RM_LOG)
     asked_ns, source = (app["ACCEPTED"], RM_LOG) if "ACCEPTED" in app else (app.get("SUBMITTED"), RM_REST)

@@ -11,7 +11,7 @@ from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.feed import room_ns, without_reads
 from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
 from dlobd.evidence.spark import Job, Task
-from dlobd.evidence.topology import APPLICATION_LANE, DRIVER_LANE
+from dlobd.evidence.topology import DRIVER_LANE
 from dlobd.evidence.yarn import Marks, attempt_of
 from dlobd.schema import Process, Span
 from dlobd.spans import Details
@@ -54,7 +54,8 @@ class Executor:
 def build(evidence: Evidence, host: str, executor: Executor, resolve: Resolve) -> list[Span]:
     """Return the spans of an executor."""
     container = executor.container
-    number = int(executor.id) if executor.id.isdigit() else 0
+    own_id = executor.id.rpartition(".")[2]  # the key of an executor of a later application names the application
+    number = int(own_id) if own_id.isdigit() else 0
     lane = LaneBuilder(lane_of(executor.id), Process(host, "executor", number, 0))
     life, log = evidence.container_jvm(container), evidence.executors[executor.id]
     if evidence.topology.has_yarn:
@@ -89,7 +90,7 @@ def _add_yarn_start(lane: LaneBuilder, evidence: Evidence, executor: Executor) -
     before = [am for am in evidence.attempts.ams if attempt_of(am) < attempt_of(container)]
     if before and not evidence.topology.driver_in_container:  # an executor of a later application attempt
         lost_am_ns = lost_ns(evidence, before[-1])
-        lane.log(kinds.WAIT_FOR_NEXT_AM, lost_am_ns, accepted_ns, RM_LOG, waits_for=(APPLICATION_LANE,))
+        lane.log(kinds.WAIT_FOR_NEXT_AM, lost_am_ns, accepted_ns, RM_LOG, waits_for=(evidence.application_lane,))
     calls = evidence.am_calls_of(container)
     if accepted_ns is not None:
         # the ResourceManager may log the new state after it answered

@@ -18,7 +18,6 @@ from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.hdfs import CloseRetry, Transfer
 from dlobd.evidence.log4j import RESOLUTION_NS
 from dlobd.evidence.rpc import Call
-from dlobd.evidence.topology import APPLICATION_LANE
 from dlobd.layers import HDFS
 from dlobd.record.run import HdfsUse
 from dlobd.schema import Interval, Span
@@ -56,12 +55,13 @@ def intervals(evidence: Evidence) -> list[Interval]:
                 last = max(t.end_ns for t in reads)
                 bounds = _at_peak_ns(split.bytes, rate), last - split.at_ns
                 found.append(_interval(kinds.READ_INPUT, "spark", lane_of(executor), split.at_ns, last, bounds, OPENED))
+    lanes = {name: one.application_lane for one in evidence.applications for name in one.yarn.containers}
     for container, marks in sorted(evidence.yarn.containers.items()):
         opened, closed = marks.at.get("LOCALIZING"), marks.at.get("SCHEDULED")
         if opened is None or closed is None:
             continue
         owner = evidence.executor_of.get(container)
-        lane = lane_of(owner) if owner else APPLICATION_LANE
+        lane = lane_of(owner) if owner else lanes[container]
         reads = _reads(evidence, opened, closed)
         if reads:
             bounds = _at_peak_ns(sum(t.bytes for t in reads), rate), sum(t.duration_ns for t in reads)

@@ -61,6 +61,7 @@ def failure(evidence: Evidence) -> str:
         _submitter_killed(evidence)
         or next(_memory_limits(evidence), None)
         or _refused(evidence)
+        or _master_in_container(evidence)
         or _without_hdfs(evidence, "namenode")
         or min([*_deaths(evidence), *_lost_nodes(evidence)], default=(0, None))[1]
         or _without_hdfs(evidence, "datanode")
@@ -155,6 +156,14 @@ def _submitter_killed(evidence: Evidence) -> str | None:
     return None
 
 
+def _master_in_container(evidence: Evidence) -> str | None:
+    """Return the reason if an ApplicationMaster waited for a SparkContext that has another master."""
+    master = evidence.topology.own_master if evidence.topology.driver_in_container else ""
+    if not master or _driver_message(evidence) is not None:
+        return None
+    return f"the script set its master to {master}: in cluster mode Spark fails such a job; omit the master"
+
+
 def _memory_limits(evidence: Evidence) -> Iterator[str]:
     """Yield a reason for each container that a NodeManager killed because it exceeded its memory limit."""
     for line in evidence.yarn.diagnostics:
@@ -179,11 +188,11 @@ def _deaths(evidence: Evidence) -> Iterator[tuple[int, str]]:
     user_exit = evidence.application_master.user_exit
     if user_exit and 128 < user_exit[1] < 193:
         yield user_exit[0], f"the driver's Python was killed by {_signal_name(user_exit[1] - 128)}"
-    number = (evidence.window["application_id"] or "application_none").removeprefix("application_")
+    ids = [str(one.window["application_id"]).removeprefix("application_") for one in evidence.applications]
     paths = sorted((evidence.path / files.DAEMON_LOGS).glob("nodemanager-*.log"))
     for line in (line for path in paths for line in log4j.read(path, path.name)):
         match = _CONTAINER_EXIT.search(line.message)
-        if match is None or f"_{number}_" not in match[1]:
+        if match is None or not any(f"_{number}_" in match[1] for number in ids):
             continue
         container, code = match[1], int(match[2])
         if user_exit and container.endswith("_000001"):

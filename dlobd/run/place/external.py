@@ -34,7 +34,7 @@ from dlobd.job.description import Job
 from dlobd.network.verdict.evidence import Snapshot
 from dlobd.paths import cache_dir, make_writable, plain, resolved_plain, spark_home
 from dlobd.run import orphans, packing
-from dlobd.run.collect import application
+from dlobd.run.collect import application, event_logs, workers
 from dlobd.run.collect import external as evidence
 from dlobd.run.machine_noise import CLIENT
 from dlobd.run.observer import Report, prefixed
@@ -250,18 +250,18 @@ class ExternalHadoop:
 
     def collect(self, window: Window, job: Job | None, bundle: Bundle) -> tuple[list[str], Metrics]:
         bundle.add_json(Snapshot.read().to_json(), files.CLIENT_INTERFACES)
-        if not window.application_id:
+        if not window.applications and not event_logs.has_context(bundle):
             return ["no application was submitted"], {}
         anchor = window.anchors[0]
         offset_ns = anchor.wall_ns - anchor.monotonic_ns
         begin_ms, end_ms = ((at_ns + offset_ns) // 1_000_000 for at_ns in (window.exec_ns, window.exit_ns))
         nodes = self.web.node_urls()
-        application.await_end(
-            self.web.rm_url, nodes, window.application_id, kill=window.exit_code < 0 or bool(window.ended_by)
-        )
-        asked = evidence.LogQuery(window.application_id, begin_ms, end_ms + SLACK_MS, self.web.user, self.top)
-        missing = self.gather(asked, job.train_dir if job else "", job.run_dir if job else "", bundle)
-        return missing, {"executor_peak_bytes": application.executor_peak(nodes, window.application_id, bundle)}
+        for _, one in application.on_yarn(window.applications):
+            application.await_end(self.web.rm_url, nodes, one, kill=window.exit_code < 0 or bool(window.ended_by))
+        asked = evidence.LogQuery(window.applications, begin_ms, end_ms + SLACK_MS, self.web.user, self.top)
+        missing = workers.copy_logs(spark_home(), window.applications, bundle)  # of a script's own master
+        missing += self.gather(asked, job.train_dir if job else "", job.run_dir if job else "", bundle)
+        return missing, {"executor_peak_bytes": application.executor_peak(nodes, window.applications, bundle)}
 
     def gather(self, asked: evidence.LogQuery, train_dir: str, run_dir: str, bundle: Bundle) -> list[str]:
         """Copy all evidence of an ended application that the cluster still has."""
