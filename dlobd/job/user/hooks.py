@@ -92,7 +92,7 @@ def _record_pyspark(pyspark: ModuleType, given_python: str | None = None) -> Non
             self._jvm.java.lang.System.clearProperty(key)  # a new SparkConf starts with the system properties
         python = os.environ.get("PYSPARK_PYTHON")
         if python and python != given_python and shutil.which(python) != sys.executable:
-            why = "recording needs the Python of dlobd"
+            why = f"use dlobd's option --python {python}"
             raise RuntimeError(f"PYSPARK_PYTHON={python} in the script is not supported: {why}.")
         return original(self, conf)
 

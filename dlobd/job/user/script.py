@@ -11,7 +11,7 @@ from types import CodeType, TracebackType
 
 from dlobd import spans as kinds
 from dlobd import tracing
-from dlobd.job.launchers.failure import cause_in, error_line
+from dlobd.job.launchers.failure import cause_in, error_line, with_option
 from dlobd.job.launchers.imports import record_packages
 from dlobd.job.user.hooks import prepare_driver
 
@@ -53,7 +53,7 @@ def _run(script: str, arguments: list[str]) -> None:
             tracing.instant(kinds.JOB_FAILED, cause=cause)
         raise
     except BaseException as error:
-        tracing.instant(kinds.JOB_FAILED, cause=cause_in(str(error)) or error_line(error))
+        tracing.instant(kinds.JOB_FAILED, cause=with_option(cause_in(str(error)) or error_line(error)))
         _begin_traceback_at(code)
         raise
 

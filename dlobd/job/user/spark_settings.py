@@ -55,6 +55,8 @@ JOINED = {
     "spark.driver.extraJavaOptions": " ",
     "spark.executor.extraJavaOptions": " ",
     "spark.yarn.am.extraJavaOptions": " ",
+    "spark.executorEnv.PYTHONPATH": ":",
+    "spark.yarn.appMasterEnv.PYTHONPATH": ":",
 }
 """Setting whose values, of the user and of dlobd, are concatenated -> separator."""
 
