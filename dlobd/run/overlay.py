@@ -1,8 +1,8 @@
 """Installs the packages of a user's job into an overlay: a directory beside the packages that the job finds anyway.
 
-uv resolves the requirements against the installed packages at their versions, and installs only the missing packages.
-So an overlay replaces no package: a requirement of another version is an error. An overlay is built once; its name is
-the hash of the requirements and of all installed versions.
+uv resolves the requirements against these packages at their versions, and installs only the missing packages. So an
+overlay replaces no package that the nodes have: a requirement of another version is an error. An overlay is built once;
+its name is the hash of the requirements and of these versions.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ import re
 import subprocess
 import sys
 import tempfile
-import textwrap
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -54,12 +53,17 @@ class JobPython:
     versions: Mapping[str, str] = field(default_factory=dict)
 
 
+_VERSION = re.compile(r"\d[\d.]*(?:(?:a|b|rc|\.post|\.dev)\d+)*(?:\+[a-z\d.]+)?")
+"""A version that a constraint may have. A Linux distribution may have other versions; uv refuses them."""
+
 _DESCRIBE = """\
 import json, platform, sys
 sys.path[:] = [entry for entry in sys.path if entry]
 from importlib import metadata
 packages = []
 for one in metadata.distributions():
+    if not one.metadata["Name"]:
+        continue
     packages.append([("Name", one.metadata["Name"]), ("Version", one.version)])
     packages[-1] += [("Provides-Extra", extra) for extra in one.metadata.get_all("Provides-Extra") or ()]
     packages[-1] += [("Requires-Dist", requirement) for requirement in one.requires or ()]
@@ -69,15 +73,14 @@ print(json.dumps([sys.version_info[:2], platform.python_version(), packages]))
 
 @dataclass(frozen=True, slots=True)
 class _Interpreter:
-    """Interpreter with all its packages; the job finds those of `found`, on every node."""
+    """Interpreter with the packages that a job finds on every node."""
 
     path: str
     version: str
     packages: Mapping[str, Mapping[str, list[str]]]  # normalised name -> fields of its METADATA
-    found: Set[str]
 
     def pins(self) -> list[str]:
-        """Return the versions of all packages as constraints."""
+        """Return the versions of the packages as constraints."""
         return sorted(f"{name}=={fields['Version'][0]}" for name, fields in self.packages.items())
 
 
@@ -102,13 +105,17 @@ def prepared(job: Runnable, report: Report) -> JobPython:
     versions = {"python": python.version} if job.python else {}
     if not words:
         return JobPython(None, versions)
-    content = [FORMAT, python.path, python.version, python.pins(), sorted(python.found), words, job.requirements_sha256]
+    content = [FORMAT, python.path, python.version, python.pins(), words, job.requirements_sha256]
     digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
     directory = cache_dir() / PACKAGES / digest
     with locked(directory.with_name(".lock")):
         if not directory.exists():
             report(f"installing packages, once: {' '.join(words)}")
-            _build(python, words, directory)
+            try:
+                _build(python, words, directory)
+            except OSError as error:
+                what = f"The packages cannot be written to {directory}: {error.strerror}."
+                raise SetupError(what, "free disk space, or set DLOBD_CACHE") from error
     return JobPython(directory / MODULES, versions | json.loads((directory / RECORD).read_text()))
 
 
@@ -117,14 +124,16 @@ def _interpreter(other: str) -> _Interpreter:
     it cannot record."""
     own = _described(sys.executable)[2]
     if not other:
-        return _Interpreter(sys.executable, platform.python_version(), own, packing.on_nodes())
+        nodes = packing.on_nodes()
+        on_nodes = {name: fields for name, fields in own.items() if name in nodes}
+        return _Interpreter(sys.executable, platform.python_version(), on_nodes)
     version, text, packages = _described(other)
     if version < OLDEST:
         wanted = ".".join(map(str, OLDEST))
         raise UsageError(f"--python {other} is Python {text}: recording needs {wanted} or later.", "name another")
     # Spark brings its PySpark, which precedes an installed one
     packages |= {name: own[name] for name in packing.APART & own.keys()}
-    return _Interpreter(other, text, packages, packages.keys())
+    return _Interpreter(other, text, packages)
 
 
 def _described(python: str) -> tuple[tuple[int, ...], str, dict[str, dict[str, list[str]]]]:
@@ -139,8 +148,9 @@ def _described(python: str) -> tuple[tuple[int, ...], str, dict[str, dict[str, l
         values: dict[str, list[str]] = {}
         for key, value in fields:
             values.setdefault(key, []).append(value)
-        # Python imports the first of several packages with the same name
-        found.setdefault(packing.normal(values["Name"][0]), values)
+        if _VERSION.fullmatch(values["Version"][0]):
+            # Python imports the first of several packages with the same name
+            found.setdefault(packing.normal(values["Name"][0]), values)
     return tuple(version), text, found
 
 
@@ -149,9 +159,8 @@ def _build(python: _Interpreter, words: Sequence[str], directory: Path) -> None:
         top = Path(scratch)
         view, pins, found, new = top / "view", top / "pins.txt", top / "found.txt", top / "new"
         pins.write_text("\n".join(python.pins()))
-        found.write_text("\n".join(sorted(python.found)))
-        for name in python.found:
-            fields = python.packages[name]
+        found.write_text("\n".join(python.packages))
+        for name, fields in python.packages.items():
             entry = view / f"{name.replace('-', '_')}-{fields['Version'][0]}.dist-info" / "METADATA"
             entry.parent.mkdir(parents=True)
             lines = [f"{key}: {value}" for key, values in fields.items() for value in values]
@@ -210,6 +219,8 @@ def _setup_script() -> ModuleType:
 
 
 def _cause(text: str) -> str:
-    """Return uv's error as one line, without its frame."""
-    error = text.rpartition("error: ")[2].replace("No solution found when resolving dependencies\n", "")
-    return textwrap.shorten(re.sub(r"(?m)^\s*cause: ", "", error), MAX_CAUSE_CHARACTERS, placeholder=" ...")
+    """Return uv's error as one line without its frame; of the long output of a build, begin and end."""
+    error = re.split(r"(?m)^error: (?:No solution found when resolving dependencies$)?", text)[-1]
+    line = " ".join(re.sub(r"(?m)^\s*cause: ", "", error).split())
+    half = MAX_CAUSE_CHARACTERS // 2
+    return line if len(line) <= MAX_CAUSE_CHARACTERS else f"{line[:half]} ... {line[-half:]}"

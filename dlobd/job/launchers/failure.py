@@ -59,7 +59,7 @@ def cause_in(text: str) -> str | None:
 def with_option(cause: str) -> str:
     """Return a cause, and for a missing package the option of dlobd that adds it."""
     if match := _NOT_INSTALLED.search(cause):
-        return f"{cause}; --with {match[1].lower()} adds it"
+        return f"{cause.rstrip('.')}; --with {match[1].lower()} adds it"
     if match := _NO_MODULE.match(cause):
         return f"{cause}; --with adds packages, spark-submit's --py-files adds modules"
     return cause
