@@ -17,10 +17,7 @@ from dlobd.errors import UsageError
 from dlobd.paths import python as own_python
 from dlobd.paths import sha256_of
 
-WHEEL = ".whl"
-
-_INCLUDED = re.compile(r"^\s*(?:-r|-c|--requirements?|--constraints?)[ =]*(\S+)")
-_EDITABLE = re.compile(r"^\s*(?:-e|--editable)\b")
+_INCLUDED = re.compile(r"\s*(?:-r|-c|--requirements?|--constraints?)[ =]*([^\s:]+)\s*")
 
 
 def fields_of(
@@ -28,11 +25,12 @@ def fields_of(
 ) -> dict[str, str | tuple[str, ...]]:
     """Return the fields of OwnJob for these options. Raises UsageError if a file or program is missing, or if the
     content of a package may change."""
+    texts = list(_texts(requirements)) if requirements else []
     return {
         "python": _interpreter(python) if python else "",
-        "packages": tuple(_requirement(package) for package in packages),
+        "packages": tuple(map(_requirement, packages)),
         "requirements": str(requirements.absolute()) if requirements else "",
-        "requirements_sha256": _content(requirements) if requirements else "",
+        "requirements_sha256": sha256("\0".join(texts).encode()).hexdigest() if texts else "",
     }
 
 
@@ -51,7 +49,7 @@ def _requirement(package: str) -> str:
     if package.startswith("-") or path.is_dir():
         why = "is an option" if package.startswith("-") else "is a directory, whose content may change"
         raise UsageError(f"--with {package} {why}.", "name a package or a wheel, or use --requirements FILE")
-    if path.suffix != WHEEL:
+    if path.suffix != ".whl":
         return package
     try:
         return f"{path.name.partition('-')[0]} @ {path.resolve().as_uri()}#sha256={sha256_of(path)}"
@@ -59,26 +57,17 @@ def _requirement(package: str) -> str:
         raise UsageError(f"--with {package} cannot be read: {error.strerror}.", "name another wheel") from None
 
 
-def _content(requirements: Path) -> str:
-    """Return the hash of a requirements file with all files that it includes."""
-    total = sha256()
-    for text in _texts(requirements, set()):
-        total.update(text.encode())
-    return total.hexdigest()
-
-
-def _texts(path: Path, seen: set[Path]) -> Iterator[str]:
-    if path.resolve() in seen:
-        return
-    seen.add(path.resolve())
+def _texts(path: Path, including: tuple[Path, ...] = ()) -> Iterator[str]:
+    """Yield the text of a requirements file, and of the files that it includes."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        why = getattr(error, "strerror", None) or "it is not UTF-8"
         raise UsageError(f"--requirements {path} cannot be read: {why}.", "name a requirements file") from None
     yield text
     for line in text.splitlines():
-        if _EDITABLE.match(line):
+        if line.lstrip().startswith(("-e", "--editable")):
             raise UsageError(f"{path} has the editable install {line.strip()!r}.", "name a package or a wheel there")
-        if (match := _INCLUDED.match(line)) and "://" not in match[1]:
-            yield from _texts(path.parent / match[1], seen)
+        match = _INCLUDED.match(line)
+        if match and (inner := path.parent / match[1]) not in including:
+            yield from _texts(inner, (*including, inner))

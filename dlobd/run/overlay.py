@@ -1,4 +1,4 @@
-"""Installs the packages of a user's job into an overlay: a directory beside the packages that the job finds anyway.
+"""Installs the packages of a user's job into an overlay: a directory beside the packages that the nodes have.
 
 uv resolves the requirements against these packages at their versions, and installs only the missing packages. So an
 overlay replaces no package that the nodes have: a requirement of another version is an error. An overlay is built once;
@@ -8,18 +8,16 @@ its name is the hash of the requirements and of these versions.
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 import os
-import platform
 import re
+import runpy
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
 
 from dlobd.errors import SetupError, UsageError
 from dlobd.paths import cache_dir, locked, shipped
@@ -39,10 +37,25 @@ MODULES, RECORD = "lib", "packages.json"
 OLDEST = (3, 11)
 """Oldest Python that can record; PySpark 4.3 requires the same."""
 
-ASK_S, BUILD_S = 60.0, 1800.0
-"""Time limits for an interpreter's description, and for uv."""
+DESCRIBE_S, INSTALL_S, MAX_CAUSE_CHARACTERS = 60.0, 1800.0, 400
 
-MAX_CAUSE_CHARACTERS = 400
+_VERSION = re.compile(r"\d[\d.]*(?:(?:a|b|rc|\.post|\.dev)\d+)*(?:\+[a-z\d.]+)?")
+"""A version that a constraint may have. Packages of a Linux distribution may have other versions, which uv refuses."""
+
+_DESCRIBE = """\
+import json, platform, sys
+sys.path[:] = [entry for entry in sys.path if entry]
+from importlib import metadata
+packages = []
+for one in metadata.distributions():
+    if one.metadata["Name"]:
+        lines = [f"Provides-Extra: {extra}" for extra in one.metadata.get_all("Provides-Extra") or ()]
+        lines += [f"Requires-Dist: {requirement}" for requirement in one.requires or ()]
+        packages.append([one.metadata["Name"], one.version, lines])
+print(json.dumps([sys.version_info[:2], platform.python_version(), packages]))
+"""
+
+_Packages = dict[str, tuple[str, list[str]]]  # normalised name -> version, lines of its METADATA
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,37 +64,6 @@ class JobPython:
 
     modules: Path | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
-
-
-_VERSION = re.compile(r"\d[\d.]*(?:(?:a|b|rc|\.post|\.dev)\d+)*(?:\+[a-z\d.]+)?")
-"""A version that a constraint may have. A Linux distribution may have other versions; uv refuses them."""
-
-_DESCRIBE = """\
-import json, platform, sys
-sys.path[:] = [entry for entry in sys.path if entry]
-from importlib import metadata
-packages = []
-for one in metadata.distributions():
-    if not one.metadata["Name"]:
-        continue
-    packages.append([("Name", one.metadata["Name"]), ("Version", one.version)])
-    packages[-1] += [("Provides-Extra", extra) for extra in one.metadata.get_all("Provides-Extra") or ()]
-    packages[-1] += [("Requires-Dist", requirement) for requirement in one.requires or ()]
-print(json.dumps([sys.version_info[:2], platform.python_version(), packages]))
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class _Interpreter:
-    """Interpreter with the packages that a job finds on every node."""
-
-    path: str
-    version: str
-    packages: Mapping[str, Mapping[str, list[str]]]  # normalised name -> fields of its METADATA
-
-    def pins(self) -> list[str]:
-        """Return the versions of the packages as constraints."""
-        return sorted(f"{name}=={fields['Version'][0]}" for name, fields in self.packages.items())
 
 
 def requirements(job: Runnable) -> list[str]:
@@ -101,121 +83,93 @@ def prepared(job: Runnable, report: Report) -> JobPython:
     words = requirements(job)
     if not isinstance(job, OwnJob) or not (job.python or words):
         return JobPython()
-    python = _interpreter(job.python)
-    versions = {"python": python.version} if job.python else {}
+    version, packages = _found(job.python)
+    versions = {"python": version} if job.python else {}
     if not words:
         return JobPython(None, versions)
-    content = [FORMAT, python.path, python.version, python.pins(), words, job.requirements_sha256]
-    digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
-    directory = cache_dir() / PACKAGES / digest
+    python, pins = job.python or sys.executable, {name: one for name, (one, _) in sorted(packages.items())}
+    content = json.dumps([FORMAT, python, version, pins, words, job.requirements_sha256])
+    directory = cache_dir() / PACKAGES / hashlib.sha256(content.encode()).hexdigest()[:16]
     with locked(directory.with_name(".lock")):
         if not directory.exists():
             report(f"installing packages, once: {' '.join(words)}")
             try:
-                _build(python, words, directory)
+                _build(python, packages, words, directory)
             except OSError as error:
                 what = f"The packages cannot be written to {directory}: {error.strerror}."
                 raise SetupError(what, "free disk space, or set DLOBD_CACHE") from error
     return JobPython(directory / MODULES, versions | json.loads((directory / RECORD).read_text()))
 
 
-def _interpreter(other: str) -> _Interpreter:
-    """Describe an interpreter, by default that of dlobd, which has more packages than the nodes. Raises UsageError if
-    it cannot record."""
-    own = _described(sys.executable)[2]
-    if not other:
+def _found(python: str) -> tuple[str, _Packages]:
+    """Return the version of an interpreter, by default that of dlobd, and the packages that a job finds on every node.
+    Raises UsageError if it cannot record."""
+    _, version, own = _described(sys.executable)
+    if not python:
         nodes = packing.on_nodes()
-        on_nodes = {name: fields for name, fields in own.items() if name in nodes}
-        return _Interpreter(sys.executable, platform.python_version(), on_nodes)
-    version, text, packages = _described(other)
-    if version < OLDEST:
+        return version, {name: one for name, one in own.items() if name in nodes}
+    minor, version, packages = _described(python)
+    if minor < OLDEST:
         wanted = ".".join(map(str, OLDEST))
-        raise UsageError(f"--python {other} is Python {text}: recording needs {wanted} or later.", "name another")
+        raise UsageError(f"--python {python} is Python {version}: recording needs {wanted} or later.", "name another")
     # Spark brings its PySpark, which precedes an installed one
-    packages |= {name: own[name] for name in packing.APART & own.keys()}
-    return _Interpreter(other, text, packages)
+    return version, packages | {name: own[name] for name in packing.APART & own.keys()}
 
 
-def _described(python: str) -> tuple[tuple[int, ...], str, dict[str, dict[str, list[str]]]]:
-    """Return the version of an interpreter and its packages."""
+def _described(python: str) -> tuple[tuple[int, ...], str, _Packages]:
     try:
-        done = subprocess.run([python, "-c", _DESCRIBE], capture_output=True, text=True, timeout=ASK_S, check=False)
-        version, text, packages = json.loads(done.stdout.splitlines()[-1])
+        done = subprocess.run(
+            [python, "-c", _DESCRIBE], capture_output=True, text=True, timeout=DESCRIBE_S, check=False
+        )
+        minor, version, packages = json.loads(done.stdout.splitlines()[-1])
     except (OSError, subprocess.TimeoutExpired, ValueError, IndexError):
         raise UsageError(f"--python {python} is not a Python interpreter.", "--python /usr/bin/python3") from None
-    found: dict[str, dict[str, list[str]]] = {}
-    for fields in packages:
-        values: dict[str, list[str]] = {}
-        for key, value in fields:
-            values.setdefault(key, []).append(value)
-        if _VERSION.fullmatch(values["Version"][0]):
-            # Python imports the first of several packages with the same name
-            found.setdefault(packing.normal(values["Name"][0]), values)
-    return tuple(version), text, found
+    found: _Packages = {}
+    for name, one, lines in packages:
+        if _VERSION.fullmatch(one):
+            found.setdefault(packing.normal(name), (one, lines))  # Python imports the first of equal names
+    return tuple(minor), version, found
 
 
-def _build(python: _Interpreter, words: Sequence[str], directory: Path) -> None:
+def _build(python: str, packages: _Packages, words: Sequence[str], directory: Path) -> None:
     with tempfile.TemporaryDirectory(prefix=f"{directory.name}.", dir=directory.parent) as scratch:
-        top = Path(scratch)
-        view, pins, found, new = top / "view", top / "pins.txt", top / "found.txt", top / "new"
-        pins.write_text("\n".join(python.pins()))
-        found.write_text("\n".join(python.packages))
-        for name, fields in python.packages.items():
-            entry = view / f"{name.replace('-', '_')}-{fields['Version'][0]}.dist-info" / "METADATA"
+        view, pins, found, new = (Path(scratch) / name for name in ("view", "pins", "found", "new"))
+        pins.write_text("\n".join(f"{name}=={version}" for name, (version, _) in packages.items()))
+        found.write_text("\n".join(packages))
+        for name, (version, lines) in packages.items():
+            entry = view / f"{name.replace('-', '_')}-{version}.dist-info" / "METADATA"
             entry.parent.mkdir(parents=True)
-            lines = [f"{key}: {value}" for key, values in fields.items() for value in values]
-            entry.write_text("\n".join(["Metadata-Version: 2.1", *lines, ""]))
-        install = _Uv(python.path).install
-        # --target: uv takes the packages there as installed, and checks that the new packages agree with them
-        install("--dry-run", "--target", view, "--constraints", pins, *words)
-        options = ("--constraints", pins, "--excludes", found, "--compile-bytecode")
+            entry.write_text("\n".join(["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}", *lines, ""]))
         (new / MODULES).mkdir(parents=True)
-        versions = install("--target", new / MODULES, *options, *words)
+        # --target: uv takes the packages there as installed, and checks that the new packages agree with them
+        _install(python, "--dry-run", "--target", view, "--constraints", pins, *words)
+        options = ("--constraints", pins, "--excludes", found, "--compile-bytecode")
+        versions = _install(python, "--target", new / MODULES, *options, *words)
         (new / MODULES / ".lock").unlink(missing_ok=True)  # of uv
         (new / RECORD).write_text(json.dumps(versions))
         new.rename(directory)
 
 
-class _Uv:
-    """The uv of dlobd's environment, with pip's settings."""
-
-    def __init__(self, python: str) -> None:
-        """Raise SetupError if uv is missing."""
-        self._setup = _setup_script()
-        if not self._setup.uv_runs():
-            raise SetupError("--with and --requirements need uv, which is not installed.", "pip install uv")
-        self._python = python
-
-    def install(self, *words: str | Path) -> dict[str, str]:
-        """Run `uv pip install`; return the versions of the packages that it installs."""
-        setup = self._setup
-        options, variables = setup.uv_settings()
-        command = [setup.UV, "pip", "install", "--python", self._python, "--output-format=json", *options, *words]
-        environment = {**variables, **os.environ}
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, errors="replace", env=environment, timeout=BUILD_S, check=False
-            )
-        except subprocess.TimeoutExpired:
-            raise SetupError(f"uv did not install the packages within {BUILD_S:.0f} s.", "try again") from None
-        if done.returncode == 0:
-            return {change["name"]: change["version"] for change in json.loads(done.stdout)["changes"]}
-        cause = _cause(done.stderr)
-        for pattern, why, remedy in setup.MACHINE_REASONS:
-            if re.search(pattern, done.stderr):
-                raise SetupError(f"The packages cannot be installed: {why} ({cause})", remedy)
-        remedy = "change --with or --requirements, or name a Python with other packages by --python"
-        raise UsageError(f"The packages cannot be installed: {cause}", remedy)
-
-
-def _setup_script() -> ModuleType:
-    """Load requirements/install.py, which installs dlobd itself."""
-    spec = importlib.util.spec_from_file_location("dlobd_install", shipped("requirements/install.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def _install(python: str, *words: str | Path) -> dict[str, str]:
+    """Run `uv pip install` with pip's settings; return the versions of the packages that it installs."""
+    setup = runpy.run_path(str(shipped("requirements/install.py")))
+    if not setup["uv_runs"]():
+        raise SetupError("--with and --requirements need uv, which is not installed.", "pip install uv")
+    options, variables = setup["uv_settings"]()
+    command = [setup["UV"], "pip", "install", "--python", python, "--output-format=json", *options, *words]
+    asked = {"env": {**variables, **os.environ}, "timeout": INSTALL_S}
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, **asked)
+    except subprocess.TimeoutExpired:
+        raise SetupError(f"uv did not install the packages within {INSTALL_S:.0f} s.", "try again") from None
+    if done.returncode == 0:
+        return {change["name"]: change["version"] for change in json.loads(done.stdout)["changes"]}
+    cause = _cause(done.stderr)
+    for pattern, why, remedy in setup["MACHINE_REASONS"]:
+        if re.search(pattern, done.stderr):
+            raise SetupError(f"The packages cannot be installed: {why} ({cause})", remedy)
+    remedy = "change --with or --requirements, or name a Python with other packages by --python"
+    raise UsageError(f"The packages cannot be installed: {cause}", remedy)
 
 
 def _cause(text: str) -> str:

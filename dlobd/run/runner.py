@@ -55,7 +55,6 @@ from dlobd.run.place.base import Lent, Metrics, Place, PlaceKind, kind_of
 from dlobd.run.preflight import capacity
 from dlobd.run.progress import Narrator
 from dlobd.run.run_record import RunInProgress
-from dlobd.run.schedulers.base import Packages
 from dlobd.run.submit_command import command_of, job_of, shell_line
 from dlobd.run.submitted_process import Window
 from dlobd.schema import Experiment, OwnJob, Runnable
@@ -83,8 +82,8 @@ def plan(experiment: Runnable, lent: Lent = None) -> list[str]:
         capacity.check_gpus(experiment)
     source, target = kind.planned(experiment, lent)
     packages = overlay.requirements(experiment)
-    place_of_packages = Packages(Path("<packages>"), "" if kind.here else "<packages>") if packages else None
-    command = command_of(experiment, target, Path("<bundle>"), place_of_packages)
+    modules, archive = (Path("<packages>"), "" if kind.here else "<packages>") if packages else (None, "")
+    command = command_of(experiment, target, Path("<bundle>"), modules, archive)
     if isinstance(experiment, OwnJob):
         staged = [f"prepare: install {' '.join(packages)}, once"] if packages else []
         what, checks = f"{experiment.workers} executors", "exit code, evidence"
@@ -217,8 +216,8 @@ def _execute(this: _Run, kind: PlaceKind, place: Place) -> None:
 
     bundle.add_json(span_cost.evidence(bundle.path), files.SPAN_COST)
     modules = this.python.modules
-    packages = Packages(modules, place.send(modules)) if modules else None
-    command = this.observer.submitting(command_of(experiment, place.target(), plain(bundle.path), packages))
+    archive = place.send(modules) if modules else ""
+    command = this.observer.submitting(command_of(experiment, place.target(), plain(bundle.path), modules, archive))
     if job and isinstance(experiment, Experiment):
         with times.measure("page_cache"):
             _prepare_page_cache(experiment, place, job.train_dir, bundle, report)

@@ -20,7 +20,7 @@ from dlobd.paths import plain, shipped
 from dlobd.run import orphans, staging
 from dlobd.run.place.base import Place
 from dlobd.run.preflight.capacity import cores_of, gpus_of
-from dlobd.run.schedulers.base import Command, Packages, Submission, Target
+from dlobd.run.schedulers.base import Command, Submission, Target
 from dlobd.schema import Experiment, OwnJob, Runnable
 
 
@@ -30,7 +30,9 @@ def shell_line(command: Command) -> str:
     return " ".join([*variables, shlex.join(command.argv)])
 
 
-def command_of(experiment: Runnable, target: Target | None, bundle: Path, packages: Packages | None = None) -> Command:
+def command_of(
+    experiment: Runnable, target: Target | None, bundle: Path, packages: Path | None = None, archive: str = ""
+) -> Command:
     """Return the submit command. Options of a user's own line override dlobd's options."""
     if isinstance(experiment, OwnJob):
         conf = own_job.daemon_conf(experiment)
@@ -60,6 +62,7 @@ def command_of(experiment: Runnable, target: Target | None, bundle: Path, packag
         arguments=arguments,
         python=experiment.python if isinstance(experiment, OwnJob) else "",
         packages=packages,
+        archive=archive,
         tag=orphans.tag_of(bundle.name),
         files=beside,
         # a container has a copy in its working directory

@@ -170,9 +170,7 @@ def test_a_missing_index_is_a_fault_of_the_machine(tmp_path: Path, monkeypatch: 
 
 
 def test_without_uv_the_line_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    setup = overlay._setup_script()
-    monkeypatch.setattr(setup, "UV", tmp_path / "uv")
-    monkeypatch.setattr(overlay, "_setup_script", lambda: setup)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
     with pytest.raises(SetupError, match=r"need uv, which is not installed. Next: pip install uv"):
         prepared(tmp_path, "tiny")
 

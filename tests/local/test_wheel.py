@@ -77,7 +77,7 @@ def test_a_wheel_leaves_out_what_may_not_be_passed_on(installed: Path, tmp_path:
 def test_a_wheel_lists_and_plans_outside_the_checkout(installed: Path, tmp_path: Path) -> None:
     members = json.loads(_python(installed, tmp_path, "-m", "dlobd", "list", "experiments", "--json"))
     assert "softmax-mnist" in [row["name"] for row in members["experiments"]]
-    code = "from dlobd.run.overlay import _setup_script as script; print(script().__file__)"
+    code = "from dlobd.paths import shipped; print(shipped('requirements/install.py'))"
     assert installed in Path(_python(installed, tmp_path, "-c", code).strip()).parents
     code = "from dlobd.job.datasets.mnist import Mnist; print(Mnist().files()[0], len(Mnist().load('test')[1]))"
     path, count = _python(installed, tmp_path, "-c", code).split()

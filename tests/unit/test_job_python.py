@@ -16,7 +16,6 @@ from dlobd.experiment.job_python import fields_of
 from dlobd.job.launchers.failure import with_option
 from dlobd.run import runner
 from dlobd.run.place.external import ExternalCluster, planned_target
-from dlobd.run.schedulers.base import Packages
 from dlobd.run.submit_command import command_of
 from dlobd.schema import OwnJob
 from tests.hadoop_conf import write
@@ -114,7 +113,7 @@ def job_of(script: str, *settings: str, **chosen: object) -> OwnJob:
     return replace(own_job.from_script(script, [], settings), **chosen)  # type: ignore[arg-type]
 
 
-HERE = Packages(Path("/c/packages/0123/lib"))
+HERE = Path("/c/packages/0123/lib")
 
 
 @pytest.mark.parametrize("scheduler", ["yarn", "standalone", "local-cluster"])
@@ -124,7 +123,7 @@ def test_packages_are_on_the_path_of_every_process(script: str, tmp_path: Path, 
         return
     job = job_of(script, f"scheduler={scheduler}", f"deploy_mode={mode}")
     command = command_of(job, TARGET, tmp_path, HERE)
-    conf, path = _conf(command), str(HERE.directory)
+    conf, path = _conf(command), str(HERE)
     assert conf["spark.executorEnv.PYTHONPATH"] == command.environment["PYTHONPATH"] == path
     assert conf.get("spark.yarn.appMasterEnv.PYTHONPATH") == (path if mode == "cluster" else None)
     assert "spark.yarn.dist.archives" not in conf
@@ -139,7 +138,7 @@ def test_another_python_finds_only_dlobd_beside_its_own(
     conf = _conf(command)
     assert conf["spark.pyspark.python"] == command.environment["PYSPARK_PYTHON"] == str(other)
     packages, modules = conf["spark.executorEnv.PYTHONPATH"].split(":")
-    assert packages == str(HERE.directory)
+    assert packages == str(HERE)
     assert [path.resolve() for path in Path(modules).iterdir()] == [paths.PACKAGE]
 
 
@@ -150,15 +149,15 @@ def test_nodes_get_packages_as_an_archive(script: str, tmp_path: Path, other: Pa
     sites = {"core": {"fs.defaultFS": "hdfs://n:1"}, "yarn": {"yarn.resourcemanager.hostname": "r"}}
     conf_dir = write(tmp_path / "conf", hdfs={"dfs.namenode.http-address": "n:2"}, **sites)
     target = planned_target(ExternalCluster(conf_dir).read(), None, chosen)
-    sent = Packages(HERE.directory, "hdfs://n:1/packages-0123.tar.gz#packages")
+    sent = "hdfs://n:1/packages-0123.tar.gz#packages"
     users = ("--conf", "spark.executorEnv.PYTHONPATH=./mine", "--archives", "mine.zip#mine")
     job = job_of(script, "deploy_mode=cluster", python=chosen, options=users)
-    command = command_of(job, target, tmp_path, sent)
+    command = command_of(job, target, tmp_path, HERE, sent)
     conf = _conf(command)
     assert conf["spark.executorEnv.PYTHONPATH"] == "./mine:./packages"
     assert conf["spark.yarn.appMasterEnv.PYTHONPATH"] == "./packages"
     environment = () if users_python else ("hdfs://n:1<hdfs-home>/dlobd/cache/<environment>#environment",)
-    assert conf["spark.yarn.dist.archives"].split(",") == [*environment, sent.archive]
+    assert conf["spark.yarn.dist.archives"].split(",") == [*environment, sent]
     assert _option(command, "--archives") == "mine.zip#mine"
     assert conf["spark.yarn.appMasterEnv.PYSPARK_PYTHON"] == (chosen or "./environment/bin/python")
     assert _option(command, "--py-files").endswith("<package>")

@@ -35,15 +35,7 @@ class Target:
 
 
 PACKAGES = "packages"
-"""Name of the unpacked archive of `Packages` in containers."""
-
-
-@dataclass(frozen=True, slots=True)
-class Packages:
-    """Packages that a job needs beside those of its Python."""
-
-    directory: Path  # on this machine
-    archive: str = ""  # URI with its name in containers on other machines: hdfs://...#packages
+"""Name of the unpacked `Submission.archive` in containers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +66,8 @@ class Submission:
     logging: Mapping[str, str] = field(default_factory=dict)  # "driver", "master", "executor" -> log4j2's files, if own
     logging_files: tuple[Path, ...] = ()  # local files of `logging` that containers need
     python: str = ""  # the user's interpreter; empty: that of dlobd
-    packages: Packages | None = None
+    packages: Path | None = None  # directory of packages that the job needs beside those of its Python
+    archive: str = ""  # URI of these packages for containers on other machines: hdfs://...#packages
 
 
 class Scheduler(Protocol):

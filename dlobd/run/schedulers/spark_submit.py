@@ -15,6 +15,7 @@ from dlobd.run.schedulers.base import PACKAGES, Submission, Target
 _JVM_LOG = "-Xlog:{tags}gc+init=info,gc=info,gc+heap+exit=info:file={file}:timenanos,tags {more}"
 
 DRIVER_MEMORY_MB = 512
+MODULES = "spark.executorEnv.PYTHONPATH"
 
 
 def jvm_log(file: str | Path) -> str:
@@ -43,8 +44,8 @@ def common_conf(target: Target, submission: Submission) -> dict[str, str]:
         "spark.scheduler.maxRegisteredResourcesWaitingTime": "600s" if target.packed else "120s",
         # a benchmark reports a failure and does not repeat the task
         "spark.task.maxFailures": "1",
-        "spark.pyspark.python": target.packed.python if target.packed else interpreter(submission),
-        **({"spark.executorEnv.PYTHONPATH": modules} if (modules := modules_in_containers(target, submission)) else {}),
+        "spark.pyspark.python": target.packed.python if target.packed else str(python(submission.python)),
+        **({MODULES: os.pathsep.join(modules)} if (modules := python_path(submission, target)) else {}),
         "spark.eventLog.enabled": "true",
         "spark.eventLog.dir": f"{target.fs_uri}{target.events_dir}",
         "spark.eventLog.compress": "false",
@@ -72,29 +73,22 @@ def driver_address(target: Target) -> dict[str, str]:
     return {"spark.driver.host": target.bind_ip, "spark.driver.bindAddress": target.bind_ip}
 
 
-def interpreter(submission: Submission | None) -> str:
-    """Return the path of the job's interpreter on this machine."""
-    return str(python(submission.python if submission else ""))
-
-
-def modules_in_containers(target: Target, submission: Submission) -> str:
-    """Return the PYTHONPATH that executors, and a driver in a container, need."""
-    if submission.packages and submission.packages.archive:
-        return f"./{PACKAGES}"
-    return "" if target.packed else os.pathsep.join(_modules_here(submission))
-
-
-def _modules_here(submission: Submission) -> list[str]:
-    packages = [str(plain(submission.packages.directory))] if submission.packages else []
+def python_path(submission: Submission, target: Target | None = None) -> list[str]:
+    """Return the PYTHONPATH that processes of a job need: on this machine, or in containers of `target`."""
+    if target and submission.archive:
+        return [f"./{PACKAGES}"]
+    if target and target.packed:
+        return []
+    packages = [str(plain(submission.packages))] if submission.packages else []
     # dlobd's own code; its recorder needs no other package
     return [*packages, str(modules_dir())] if submission.python else packages
 
 
 def environment(target: Target, submission: Submission | None = None) -> dict[str, str]:
     """Return the environment of spark-submit and its children, or without a submission of Spark's daemons."""
-    users = os.environ.get("PYTHONPATH", "")
+    users = os.environ.get("PYTHONPATH")
     modules = [_plain(entry) for entry in users.split(os.pathsep)] if users else []
-    modules += _modules_here(submission) if submission else []
+    modules += python_path(submission) if submission else []
     return {
         # a container's launch script quotes the value, but does not escape its characters
         **({"PYTHONPATH": os.pathsep.join(modules)} if modules else {}),
@@ -107,7 +101,7 @@ def environment(target: Target, submission: Submission | None = None) -> dict[st
         "SPARK_LOCAL_IP": target.bind_ip,
         "TFOS_BIND_IP": target.bind_ip,
         "TFOS_SERVER_HOST": target.bind_ip,
-        "PYSPARK_PYTHON": interpreter(submission),
+        "PYSPARK_PYTHON": str(python(submission.python if submission else "")),
         "TMPDIR": str(target.tmp_dir),
         "SPARK_LOCAL_DIRS": str(target.tmp_dir),
     }

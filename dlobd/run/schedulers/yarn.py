@@ -7,23 +7,21 @@ from pathlib import Path
 
 from dlobd.bundle.files import SPARK_LOG
 from dlobd.hadoop import spark_logging
-from dlobd.paths import plain, shipped, spark_home
+from dlobd.paths import plain, python, shipped, spark_home
 from dlobd.run.schedulers.base import Command, Submission, Target
 from dlobd.run.schedulers.spark_submit import (
     DRIVER_MEMORY_MB,
+    MODULES,
     client_jvm_options,
     common_conf,
     driver_address,
     environment,
-    interpreter,
     jvm_options,
 )
 
 AM_MEMORY_MB = 512
 MIN_OVERHEAD_MB = 384
 """Spark's minimum memory overhead of a JVM: spark.yarn.am.memoryOverhead, spark.driver.memoryOverhead."""
-
-MODULES = "spark.executorEnv.PYTHONPATH"
 
 GPUS = "gpus.sh"
 """Script of jobs/ that reports the GPUs of an executor's container. YARN copies it there."""
@@ -61,7 +59,7 @@ class YarnScheduler:
         else:
             conf |= {
                 **driver_address(target),
-                **({"spark.pyspark.driver.python": interpreter(submission)} if target.packed else {}),
+                **({"spark.pyspark.driver.python": str(python(submission.python))} if target.packed else {}),
                 "spark.yarn.am.memory": f"{AM_MEMORY_MB}m",
                 "spark.yarn.am.extraJavaOptions": container_log("master"),
             }
@@ -99,8 +97,7 @@ def _uri(file: Path) -> str:
 
 
 def _installation(target: Target, submission: Submission) -> dict[str, str]:
-    packages = submission.packages.archive if submission.packages else ""
-    archives = ",".join(filter(None, [target.packed.environment if target.packed else "", packages]))
+    archives = ",".join(filter(None, [target.packed.environment if target.packed else "", submission.archive]))
     sent = {"spark.yarn.dist.archives": archives} if archives else {}
     if target.packed is None:
         # every node has the file at the same path: nothing to upload
