@@ -12,7 +12,7 @@ from tests.cluster.test_ways import explained
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
 
-MODES = ["client", "cluster"]
+MODES = pytest.mark.parametrize("mode", ["client", "cluster"])
 
 UDF = """
 import pandas as pd
@@ -26,7 +26,6 @@ def next_number(numbers: pd.Series) -> pd.Series:
 spark = SparkSession.builder.getOrCreate()
 total = spark.range(100, numPartitions=2).select(next_number("id").alias("n")).agg({"n": "sum"}).collect()[0][0]
 assert total == 5050, total
-spark.stop()
 """
 
 TEXT = """
@@ -39,37 +38,28 @@ def known(rows):
     return [[sys.executable, sorted(packages), xmltodict.parse("<a>1</a>")["a"]]]
 
 sc = SparkContext()
-found = sc.parallelize(range(2), 2).mapPartitions(known).collect()
-print(json.dumps([sys.executable, *found[0]]))
-assert found[0] == found[1]
+print(json.dumps([sys.executable, *sc.parallelize(range(2), 2).mapPartitions(known).collect()]))
 sc.stop()
 """
 
 
-def printed(bundle) -> str:
+def printed(bundle) -> list[object]:
     outputs = [bundle.logs / "driver.stdout", *(bundle.logs / "containers").glob("*_000001/stdout")]
-    return "".join(path.read_text() for path in outputs if path.exists())
+    return json.loads([line for path in outputs if path.exists() for line in path.read_text().splitlines()][-1])
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_a_pandas_udf_without_pyarrow_names_the_option(dlobd, tmp_path, mode) -> None:
+@MODES
+def test_a_pandas_udf_needs_pyarrow(dlobd, tmp_path, mode) -> None:
     (tmp_path / "udf.py").write_text(UDF)
-    ended = dlobd("run", "--job", str(tmp_path / "udf.py"), "--set", f"deploy_mode={mode}", "--out", str(dlobd.out))
+    line = ("--out", str(dlobd.out), "--", "spark-submit", "--deploy-mode", mode, str(tmp_path / "udf.py"))
+    ended = dlobd("submit", *line)
     assert ended.code == 5
     assert "[PACKAGE_NOT_INSTALLED] PyArrow" in ended.line
     assert ended.line.endswith("; --with pyarrow adds it")
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_a_pandas_udf_with_pyarrow(dlobd, tmp_path, mode) -> None:
-    (tmp_path / "udf.py").write_text(UDF)
-    words = ("--with", "pyarrow", "--out", str(dlobd.out), "--")
-    ended = dlobd("submit", *words, "spark-submit", "--deploy-mode", mode, str(tmp_path / "udf.py"), within_s=390)
+    ended = dlobd("submit", "--with", "pyarrow", *line, within_s=390)
     assert ended.code == 0, ended.err
     explained(ended.bundle)
-    run = ended.bundle.read_json()
-    assert run["configuration"]["packages"] == ["pyarrow"]
-    assert "pyarrow" in run["versions"]
+    assert "pyarrow" in ended.bundle.read_json()["versions"]
 
 
 @pytest.mark.parametrize("scheduler", ["yarn", "standalone", "local-cluster"])
@@ -81,39 +71,47 @@ def test_another_python_of_this_machine(dlobd, tmp_path, scheduler) -> None:
     words = ("--python", python, "--with", "xmltodict", "--set", f"scheduler={scheduler}", "--out", str(dlobd.out))
     ended = dlobd("run", "--job", str(tmp_path / "text.py"), *words, within_s=390)
     assert ended.code == 0, ended.err
-    assert json.loads(printed(ended.bundle).splitlines()[-1]) == [python, python, ["dlobd"], "1"]
-    layers = explained(ended.bundle)
-    assert layers["user"] > 0
+    assert printed(ended.bundle) == [python, *[[python, ["dlobd"], "1"]] * 2]
+    assert explained(ended.bundle)["user"] > 0
     assert [warning for warning in ended.bundle.read_json()["warnings"] if warning.startswith("missing: ")] == []
 
 
-@pytest.mark.parametrize("mode", MODES)
+@MODES
 def test_nodes_get_the_packages_once(shared_cluster, alone, tmp_path, mode) -> None:
     """From HDFS, beside an interpreter of the nodes: the packed environment is not uploaded."""
-    (tmp_path / "text.py").write_text(TEXT)
     venv.create(tmp_path / "other", with_pip=False)
     python = str(tmp_path / "other" / "bin" / "python")
-    conf = str(shared_cluster.client_conf_dir)
-    there = ("--hadoop-conf", conf, "--set", f"deploy_mode={mode}", "--set", "accept_timeout_s=600")
-    words = ("--python", python, "--with", "xmltodict", *there, "--out", str(alone.out))
-    for uploads in (True, False):
-        ended = alone("run", "--job", str(tmp_path / "text.py"), *words, within_s=800)
-        assert ended.code == 0, ended.err
-        assert json.loads(printed(ended.bundle).splitlines()[-1])[1:] == [python, ["dlobd"], "1"]
-        explained(ended.bundle)
-        assert uploads or "uploading " not in ended.err
-    client = connect(shared_cluster.webhdfs_url, shared_cluster.user, timed=False)
-    names = client.list(f"/user/{shared_cluster.user}/dlobd/cache")
-    assert [name for name in names if name.startswith("packages-")]
-    for container in (ended.bundle.logs / "containers").iterdir():
-        lines = (container / "launch_container.sh").read_text().splitlines()
-        found = [line for line in lines if line.startswith("export PYTHONPATH=") and "./packages" in line]
-        assert found or container.name.endswith("_000001")  # in client mode the ApplicationMaster runs no Python
-
-
-def test_what_contradicts_spark_is_refused_before_anything_starts(dlobd, tmp_path) -> None:
     (tmp_path / "text.py").write_text(TEXT)
-    ended = dlobd("run", "--job", str(tmp_path / "text.py"), "--with", "pyspark<4", "--out", str(dlobd.out / "none"))
-    assert ended.code == 2
-    assert "pyspark<4 and pyspark==" in ended.line
-    assert not (dlobd.out / "none").exists()
+    there = ("--hadoop-conf", str(shared_cluster.client_conf_dir), "--set", f"deploy_mode={mode}")
+    words = ("--python", python, "--with", "xmltodict", *there, "--out", str(alone.out))
+    for attempt in range(2):
+        ended = alone("run", "--job", str(tmp_path / "text.py"), *words, within_s=400)
+        assert ended.code == 0, ended.err
+        assert printed(ended.bundle)[1:] == [[python, ["dlobd"], "1"]] * 2
+        explained(ended.bundle)
+        assert attempt == 0 or "uploading " not in ended.err
+    client = connect(shared_cluster.webhdfs_url, shared_cluster.user, timed=False)
+    assert [name for name in client.list(f"/user/{shared_cluster.user}/dlobd/cache") if name.startswith("packages-")]
+    for container in (ended.bundle.logs / "containers").glob("*_00000[23]"):
+        assert "./packages" in (container / "launch_container.sh").read_text()
+
+
+WITHOUT_SPARK = "the script ended without a SparkContext: Spark and YARN took no part in the job"
+
+
+@MODES
+@pytest.mark.parametrize(
+    ("text", "code", "reason"),
+    [
+        ("raise SystemExit", None, WITHOUT_SPARK),
+        ("import os; os._exit(9)", 5, "the script exited with code 9"),
+        ("import os; os.kill(os.getpid(), 9)", 5, "the driver's Python was killed by signal 9 (SIGKILL)"),
+        ("for _ in range(10 ** 6): print('x' * 1000)\nraise KeyError(7)", 5, "KeyError: 7"),
+    ],
+)
+def test_a_script_that_ends_in_its_first_line(dlobd, tmp_path, mode, text, code, reason) -> None:
+    (tmp_path / "bad.py").write_text(f"{text}\n")
+    ended = dlobd("run", "--job", str(tmp_path / "bad.py"), "--set", f"deploy_mode={mode}", "--out", str(dlobd.out))
+    # in cluster mode YARN expects a SparkContext: the application fails
+    assert ended.code == (code or (6 if mode == "client" else 5))
+    assert ended.line.endswith(reason)
