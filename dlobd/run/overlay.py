@@ -25,9 +25,6 @@ from dlobd.run import packing
 from dlobd.run.observer import Report
 from dlobd.schema import OwnJob, Runnable
 
-FORMAT = 1
-"""Version of the layout, in the names of overlays."""
-
 PACKAGES = "packages"
 """Directory of overlays in the cache."""
 
@@ -88,7 +85,7 @@ def prepared(job: Runnable, report: Report) -> JobPython:
     if not words:
         return JobPython(None, versions)
     python, pins = job.python or sys.executable, {name: one for name, (one, _) in sorted(packages.items())}
-    content = json.dumps([FORMAT, python, version, pins, words, job.requirements_sha256])
+    content = json.dumps([python, version, pins, words, job.requirements_sha256])
     directory = cache_dir() / PACKAGES / hashlib.sha256(content.encode()).hexdigest()[:16]
     with locked(directory.with_name(".lock")):
         if not directory.exists():
@@ -145,6 +142,9 @@ def _build(python: str, packages: _Packages, words: Sequence[str], directory: Pa
         _install(python, "--dry-run", "--target", view, "--constraints", pins, *words)
         options = ("--constraints", pins, "--excludes", found, "--compile-bytecode")
         versions = _install(python, "--target", new / MODULES, *options, *words)
+        if clash := sorted(name for name in packing.APART if (new / MODULES / name).exists()):
+            what = f"The packages cannot be used: {', '.join(versions)} bring another {' and '.join(clash)}."
+            raise UsageError(what, "omit the package that replaces Spark's PySpark")
         (new / MODULES / ".lock").unlink(missing_ok=True)  # of uv
         (new / RECORD).write_text(json.dumps(versions))
         new.rename(directory)
@@ -157,16 +157,17 @@ def _install(python: str, *words: str | Path) -> dict[str, str]:
         raise SetupError("--with and --requirements need uv, which is not installed.", "pip install uv")
     options, variables = setup["uv_settings"]()
     command = [setup["UV"], "pip", "install", "--python", python, "--output-format=json", *options, *words]
-    asked = {"env": {**variables, **os.environ}, "timeout": INSTALL_S}
+    environment = {**variables, **os.environ}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, **asked)
+        done = subprocess.run(command, capture_output=True, env=environment, timeout=INSTALL_S, check=False)
     except subprocess.TimeoutExpired:
         raise SetupError(f"uv did not install the packages within {INSTALL_S:.0f} s.", "try again") from None
     if done.returncode == 0:
         return {change["name"]: change["version"] for change in json.loads(done.stdout)["changes"]}
-    cause = _cause(done.stderr)
+    text = done.stderr.decode(errors="replace")
+    cause = _cause(text)
     for pattern, why, remedy in setup["MACHINE_REASONS"]:
-        if re.search(pattern, done.stderr):
+        if re.search(pattern, text):
             raise SetupError(f"The packages cannot be installed: {why} ({cause})", remedy)
     remedy = "change --with or --requirements, or name a Python with other packages by --python"
     raise UsageError(f"The packages cannot be installed: {cause}", remedy)

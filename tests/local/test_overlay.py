@@ -33,14 +33,15 @@ WHEELS = {
     "needs-nothing-there": ("1.0", ["no-such-package"]),
     "needs-old-tiny": ("1.0", ["tiny<1"]),
     "pandas": ("99.0", ["numpy"]),
+    "connects": ("1.0", []),
 }
 
 reports: list[str] = []
 
 
 def wheel(directory: Path, name: str, version: str, requires: list[str], code: str = "answer = 42\n") -> Path:
-    module = name.replace("-", "_")
-    path, info = directory / f"{module}-{version}-py3-none-any.whl", f"{module}-{version}.dist-info"
+    file_name, module = name.replace("-", "_"), "pyspark" if name == "connects" else name.replace("-", "_")
+    path, info = directory / f"{file_name}-{version}-py3-none-any.whl", f"{file_name}-{version}.dist-info"
     lines = "".join(f"Requires-Dist: {requirement}\n" for requirement in requires)
     with zipfile.ZipFile(path, "w") as file:
         file.writestr(f"{module}/__init__.py", code)
@@ -121,6 +122,12 @@ def test_packages_that_contradict_are_one_line(
     assert error.value.line.startswith("The packages cannot be installed: ")
     assert len(error.value.line) < 600
     assert list((tmp_path / "cache" / "packages").glob("[0-9a-f]*")) == []
+
+
+def test_a_package_with_a_pyspark_of_its_own_is_refused(tmp_path: Path) -> None:
+    """Such as clients of Spark Connect, under another name."""
+    with pytest.raises(UsageError, match=r"connects, tiny bring another pyspark\. Next: omit the package"):
+        prepared(tmp_path, "tiny", "connects")
 
 
 def test_a_package_that_does_not_build_is_one_line(tmp_path: Path, links: Path) -> None:
