@@ -128,8 +128,11 @@ def test_nodes_get_packages_as_an_archive(script: str, tmp_path: Path, other: st
     assert conf["spark.executorEnv.PYTHONPATH"] == "./mine:./packages"
     assert conf["spark.yarn.appMasterEnv.PYTHONPATH"] == "./packages"
     environment = () if users_python else ("hdfs://n:1<hdfs-home>/dlobd/cache/<environment>#environment",)
-    assert conf["spark.yarn.dist.archives"].split(",") == [*environment, sent]
-    assert _option(command, "--archives") == "mine.zip#mine"
+    archives = ["mine.zip#mine", *environment, sent]
+    assert _option(command, "--archives").split(",") == archives, "it replaces spark.yarn.dist.archives"
+    assert "spark.yarn.dist.archives" not in conf
+    job = replace(job, options=("--conf", "spark.archives=mine.zip#mine"))
+    assert _option(command_of(job, target, tmp_path, HERE, sent), "--archives").split(",") == archives
     assert conf["spark.yarn.appMasterEnv.PYSPARK_PYTHON"] == (chosen or "./environment/bin/python")
     assert _option(command, "--py-files").endswith("<package>")
 
