@@ -54,6 +54,8 @@ DRIVER_LOG = "logs/driver.log"
 """Log of spark-submit's JVM at dlobd's levels, which is the driver in client mode; containers have `SPARK_LOG`."""
 DRIVER_STDERR = "logs/driver.stderr"
 """Stderr of spark-submit, including the driver's in client mode; for launcher native, stderr of the parent process."""
+OUTPUTS = ("driver.stdout", "driver.stderr", "stdout", "stderr")
+"""Names of files that user code may write any amount to."""
 CONTAINER_LOGS = "logs/containers"
 """Directory per container or executor: stdout, stderr, jvm.log, spark.log and other files of its process."""
 SPARK_LOG = "spark.log"

@@ -15,7 +15,7 @@ from dlobd.evidence.evidence import Evidence
 from dlobd.job.launchers.failure import java_cause, without_classes
 from dlobd.schema import Runnable
 
-MAX_REASON_CHARACTERS = 300
+MAX_REASON_CHARACTERS, MAX_CAUSE = 300, 100_000
 
 _FAILURE_MESSAGE = re.compile(rf"^{kinds.JOB_FAILED_LINE}(.*)$", re.MULTILINE)
 _ABOUT_HDFS = re.compile(r"NameNode|DataNode|hdfs|blk_|datanode|Connection refused|:\d+ failed on|destination host is")
@@ -62,12 +62,24 @@ def failure(evidence: Evidence) -> str:
         or next(_memory_limits(evidence), None)
         or _refused(evidence)
         or _master_in_container(evidence)
+        or without_spark(evidence)
         or _without_hdfs(evidence, "namenode")
         or min([*_deaths(evidence), *_lost_nodes(evidence)], default=(0, None))[1]
         or _without_hdfs(evidence, "datanode")
         or _message(evidence)
     )
     return one_line(reason)
+
+
+def without_spark(evidence: Evidence) -> str | None:
+    """Return the reason of a user's script that ended well without a SparkContext; None for any other job."""
+    driver = evidence.driver_process
+    if not evidence.topology.user_script or driver is None:
+        return None
+    if driver.instant(kinds.SPARK_CONTEXT_START) or driver.instant(kinds.JOB_FAILED):
+        return None
+    ended = [span for span in driver.named(kinds.USER_CODE) if not span.truncated]
+    return "the script ended without a SparkContext: Spark and YARN took no part in the job" if ended else None
 
 
 def timed_out(evidence: Evidence, timeout_s: int) -> str:
@@ -86,7 +98,8 @@ def never_started(evidence: Evidence, accept_timeout_s: int) -> str:
 
 def one_line(reason: str) -> str:
     """Shorten a reason to one line of at most MAX_REASON_CHARACTERS."""
-    return textwrap.shorten(reason, MAX_REASON_CHARACTERS, placeholder=" ...")
+    shown = "".join(one if one.isprintable() else "\ufffd" for one in " ".join(reason[:MAX_CAUSE].split()))
+    return textwrap.shorten(shown, MAX_REASON_CHARACTERS, placeholder=" ...")
 
 
 def _message(evidence: Evidence) -> str:

@@ -96,7 +96,7 @@ def _record_pyspark(pyspark: ModuleType, given_python: str | None = None) -> Non
         leave_containers(conf, os.environ.get("SPARK_CONF_DIR", ""))
         python = os.environ.get("PYSPARK_PYTHON")
         if python and python != given_python and shutil.which(python) != sys.executable:
-            why = "recording needs the Python of dlobd"
+            why = f"use dlobd's option --python {python}"
             raise RuntimeError(f"PYSPARK_PYTHON={python} in the script is not supported: {why}.")
         return original(self, conf)
 

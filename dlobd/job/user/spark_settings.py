@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 CURRENT_NAMES = {
+    "spark.archives": "spark.yarn.dist.archives",  # on YARN
     "spark.executor.logs.rolling.size.maxBytes": "spark.executor.logs.rolling.maxSize",
     "spark.files.userClassPathFirst": "spark.executor.userClassPathFirst",
     "spark.io.compression.lz4.block.size": "spark.io.compression.lz4.blockSize",
@@ -55,6 +56,8 @@ JOINED = {
     "spark.driver.extraJavaOptions": " ",
     "spark.executor.extraJavaOptions": " ",
     "spark.yarn.am.extraJavaOptions": " ",
+    "spark.executorEnv.PYTHONPATH": ":",
+    "spark.yarn.appMasterEnv.PYTHONPATH": ":",
 }
 """Setting whose values, of the user and of dlobd, are concatenated -> separator."""
 

@@ -63,6 +63,9 @@ class EmbeddedHadoop:
     def target(self) -> Target:
         return target_of(self.cluster)
 
+    def send(self, packages: Path) -> str:
+        return ""
+
     def job_fields(self) -> dict[str, str]:
         endpoints = self.cluster.endpoints
         return {"fs_uri": endpoints.fs_uri, "webhdfs_url": endpoints.webhdfs_url, "user": self.cluster.user}
