@@ -70,15 +70,30 @@ def spark_home() -> Path:
     return plain(Path(spec.origin).parent)
 
 
-def python() -> Path:
-    """Return the path of the running interpreter in its virtual environment, made safe by `plain`."""
-    executable = Path(sys.executable)
+def python(other: str = "") -> Path:
+    """Return the path of an interpreter in its virtual environment, made safe by `plain`; by default the running
+    one."""
+    executable = Path(other or sys.executable)
     return plain(executable.parent.parent) / executable.parent.name / executable.name
 
 
 def python_path() -> str:
     """Return PYTHONPATH for a child process, with this dlobd first."""
     return os.pathsep.join([str(PACKAGE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
+def modules_dir() -> Path:
+    """Return a directory that contains only a link to this package, for the PYTHONPATH of another interpreter: beside
+    the package are those of its environment. Raises SetupError if the link cannot be created."""
+    directory = cache_dir() / "packed" / _digest(str(PACKAGE))
+    make_writable(directory)
+    link = directory / PACKAGE.name
+    try:
+        if not link.is_symlink():
+            link.symlink_to(PACKAGE)
+    except FileExistsError:
+        pass  # another command was faster
+    return plain(directory)
 
 
 def plain(path: Path, longest: int | None = None) -> Path:

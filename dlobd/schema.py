@@ -390,6 +390,10 @@ class OwnJob(Submission):
     script_sha256: str = member("SHA-256 of the script.", pattern="^[0-9a-f]{64}$")
     arguments: tuple[str, ...] = member("Arguments of the script.")
     options: tuple[str, ...] = member("Options of the user's spark-submit line, after those of its shell.")
+    python: str = member("Interpreter of --python; empty: that of dlobd.", default="")
+    packages: tuple[str, ...] = member("Packages of --with.", default=())
+    requirements: str = member("File of --requirements; empty without one.", default="")
+    requirements_sha256: str = member("SHA-256 of this file and of the files that it includes.", default="")
 
 
 Runnable = Experiment | OwnJob

@@ -132,7 +132,7 @@ AM_HEARTBEAT = Cause(
     "spark.yarn.scheduler.initial-allocation.interval, 0.2 s, doubling to 3 s",
     3 * _S,
 )
-AM_HEARTBEAT_READ = Cause("ApplicationMaster asks while containers are missing", True, "intervals of its log")
+AM_HEARTBEAT_READ = Cause("ApplicationMaster asks while containers are missing", True, "between two calls")
 REPORT_POLL = Cause("Spark's application report poll", False, "spark.yarn.report.interval, 1 s", _S)
 REPORT_POLL_READ = Cause("Spark's application report poll, between its last two calls", True)
 EXECUTORS_POLL = Cause("Spark's wait for registered executors", False, "0.1 s poll", 100 * _MS)
@@ -157,6 +157,7 @@ TF_DATA = Cause(
     codes="input-pipeline",
 )
 DONE_MARKER_POLL = Cause("done-marker poll", True, "2 s, doubling to 10 s")
+END_OF_STREAM = Cause("the script waits for a stream", True, "until the stream or the timeout of the call ends")
 CLOSE_RETRY = Cause(
     "HDFS client's close retry",
     False,
@@ -233,6 +234,7 @@ PARENT = SpanKind("parent", LAUNCHER, BETWEEN_MARKS, (DRIVER_SPANS,))  # the pro
 PARENT_PYTHON_STARTS = SpanKind("parent Python starts", LAUNCHER, BETWEEN_MARKS)
 PARENT_PYTHON_EXITS = SpanKind("parent Python exits", LAUNCHER, BETWEEN_MARKS, (DRIVER_SPANS,))
 USER_CODE = SpanKind("user code", USER, BETWEEN_MARKS)  # the user's script or function
+USER_IMPORT = SpanKind("import {}", USER)  # by the user's function, while Python unpickles it
 USER_MAIN = SpanKind("user code", TENSORFLOW, BETWEEN_MARKS)  # the user's main function on a node of TFCluster
 MARKED = SpanKind("span {}", USER, BETWEEN_MARKS)  # dlobd.span() in the user's code
 MARKED_MAIN = SpanKind("span {}", TENSORFLOW, BETWEEN_MARKS)  # the same in the main function of a node
@@ -245,6 +247,9 @@ SPARK_CONTEXT_STOP = SpanKind("SparkContext.stop", SPARK, hidden_by=(DRIVER_LOG,
 INPUT_SPLITS = SpanKind("input splits", SPARK, hidden_by=_PYTHON)  # creation of the RDD of the input files
 UNPICKLE_FUNCTION = SpanKind("unpickle function", SPARK)
 JVM_CALL = SpanKind("JVM: {}", SPARK, hidden_by=_PYTHON)  # a long call of py4j
+WAIT_FOR_STREAM = SpanKind(
+    "wait for stream: {}", SPARK, hidden_by=_PYTHON, cause=END_OF_STREAM
+)  # the method of the call
 
 SPARK_ENV_STARTS = SpanKind("SparkEnv and UI start", SPARK, BETWEEN_MARKS)
 PREPARE_SUBMISSION = SpanKind("prepare submission", SPARK, BETWEEN_MARKS)
@@ -296,6 +301,7 @@ ALLOCATE_TO_START_CONTAINER = SpanKind(
     "allocate, localise and start {} container", YARN, BETWEEN_MARKS, _CONTAINER, "queue"
 )
 LAUNCH_AM_CONTAINER = SpanKind("launch AM container", YARN, BETWEEN_MARKS, _CONTAINER, "node-manager")
+CALL_NODE_MANAGER = SpanKind("call NodeManager for {} container", YARN, codes="node-manager")
 PREPARE_CONTAINER = SpanKind("prepare {} container", YARN, BETWEEN_MARKS, codes="node-manager")
 LOCALISE_CONTAINER = SpanKind("localise {} container", YARN, codes="localisation")
 START_CONTAINER = SpanKind("start {} container", YARN, codes="node-manager")

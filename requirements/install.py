@@ -29,12 +29,15 @@ UNREACHABLE = (
     "|Network is unreachable|ConnectTimeout|ReadTimeout|ProxyError|MaxRetryError|IncompleteRead"
     "|error sending request|Request failed after"
 )
-REASONS = (
+MACHINE_REASONS = (
     # pattern of pip's or uv's output, its meaning for the user, and the next step
     ("DO NOT MATCH THE HASHES|Hash mismatch for", CHECKSUM, "run it again; if it stays, do not install it"),
     ("No space left on device", "the disk is full", "free 4 GB and run it again"),
     ("Permission denied", "a file cannot be written", "make this directory yours and run it again"),
     (UNREACHABLE, "the package index cannot be reached", "check the network or PIP_INDEX_URL, and run it again"),
+)
+REASONS = (
+    *MACHINE_REASONS,
     ("from versions: none|was not found in", NO_INDEX, "check the network or PIP_INDEX_URL"),
     ("No matching distribution found|No solution found", ABSENT, "read the log"),
 )
@@ -105,6 +108,15 @@ def uv_runs() -> bool:
 
 def attempt_uv(words: list[str], environment: dict[str, str]) -> tuple[int, str]:
     """Install with uv, which gets pip's settings unless its own are set. Return exit code and output."""
+    options, variables = uv_settings()
+    command = [str(UV), "pip", "install", "--python", sys.executable, *options]
+    # Compile at once and on all cores: otherwise the first run would compile during its measured time.
+    command += ["--compile-bytecode"] if "-r" in words else []
+    return attempt([*command, *words], {**variables, **environment})
+
+
+def uv_settings() -> tuple[list[str], dict[str, str]]:
+    """Return options and environment variables by which uv has pip's settings."""
     settings = pip_settings()
     translated = {variable: settings[name] for name, variable in SETTINGS.items() if name in settings}
     if "UV_FIND_LINKS" in translated:
@@ -117,13 +129,10 @@ def attempt_uv(words: list[str], environment: dict[str, str]) -> tuple[int, str]
         if os.environ.get(name):
             translated.setdefault("SSL_CERT_FILE", os.environ[name])
     translated.setdefault("UV_SYSTEM_CERTS", "true")
-    command = [str(UV), "pip", "install", "--python", sys.executable]
-    # Compile at once and on all cores: otherwise the first run would compile during its measured time.
-    command += ["--compile-bytecode"] if "-r" in words else []
     # Hashes identify the file, so any index may deliver it.
-    command += ["--index-strategy=unsafe-best-match", "--no-progress", "--color=never"]
-    command += ["--no-index"] if settings.get("no-index", "0").lower() in ("1", "true", "yes", "on") else []
-    return attempt([*command, *words], {**translated, **environment})
+    options = ["--index-strategy=unsafe-best-match", "--no-progress", "--color=never"]
+    options += ["--no-index"] if settings.get("no-index", "0").lower() in ("1", "true", "yes", "on") else []
+    return options, translated
 
 
 def pip_settings() -> dict[str, str]:

@@ -54,6 +54,8 @@ DRIVER_LOG = "logs/driver.log"
 """Log of spark-submit's JVM at dlobd's levels, which is the driver in client mode; containers have `SPARK_LOG`."""
 DRIVER_STDERR = "logs/driver.stderr"
 """Stderr of spark-submit, including the driver's in client mode; for launcher native, stderr of the parent process."""
+OUTPUTS = ("driver.stdout", "driver.stderr", "stdout", "stderr")
+"""Names of files that user code may write any amount to."""
 CONTAINER_LOGS = "logs/containers"
 """Directory per container or executor: stdout, stderr, jvm.log, spark.log and other files of its process."""
 SPARK_LOG = "spark.log"
@@ -62,3 +64,13 @@ DAEMON_LOGS = "logs/daemons"
 """Log lines of each daemon during the job."""
 DRIVER_SPANS = "spans/driver"
 """Span files of a driver on dlobd's machine; each container has its own directory."""
+
+
+def executor_key(application: int, executor: str) -> str:
+    """Return the key of an executor in a run: its ID, with the number of its application from the second one on."""
+    return executor if application == 1 else f"{application}.{executor}"
+
+
+def of_application(name: str, application: int) -> str:
+    """Return the name of a file about one application, from its name for the first: evidence/2/rm-app.json."""
+    return name if application == 1 else name.replace("/", f"/{application}/", 1)

@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NewType, NotRequired, TypeGuard, TypeVar, Union, get_args, get_origin, is_typeddict
 
-from dlobd.bundle.files import PARTS
+from dlobd.bundle.files import OUTPUTS, PARTS
 
 T = TypeVar("T")
 
@@ -30,6 +30,9 @@ Loss = NewType("Loss", float)
 
 LIMIT_BYTES = 512 << 20
 """Maximum size of a file that is read. The largest log of a run of two hours had 40 MB."""
+
+OUTPUT_BYTES = 32 << 20
+"""Size of the begin and of the end of an output of user code that are read."""
 
 MAX_INT = 2**63
 """Bound for integers. Integers of evidence are counters and nanoseconds: more than 64 bits indicate damage."""
@@ -48,7 +51,8 @@ class Damaged:
 
 
 def read_bytes(path: Path) -> bytes | Missing | Damaged:
-    """Return the content of a regular file of at most `LIMIT_BYTES`. Follows no link below the bundle's directory."""
+    """Return the content of a regular file of at most `LIMIT_BYTES`; of a larger output of user code, begin and end.
+    Follows no link below the bundle's directory."""
     if link := _linked_directory(path):
         return Damaged(f"lies below {link}, which is a link")
     try:
@@ -61,10 +65,15 @@ def read_bytes(path: Path) -> bytes | Missing | Damaged:
     except OSError as error:
         return Damaged("is a link" if error.errno == errno.ELOOP else f"cannot be read: {error.strerror}")
     try:
-        if reason := _unusable(os.fstat(descriptor)):
+        status = os.fstat(descriptor)
+        if reason := _unusable(status, path.name):
             return Damaged(reason)
         with open(descriptor, "rb", closefd=False) as file:
-            content = file.read(LIMIT_BYTES + 1)
+            cut = path.name in OUTPUTS and status.st_size > 2 * OUTPUT_BYTES
+            content = file.read(OUTPUT_BYTES if cut else LIMIT_BYTES + 1)
+            if cut:
+                file.seek(-OUTPUT_BYTES, os.SEEK_END)
+                content += b"\n" + file.read(OUTPUT_BYTES)
     except OSError as error:
         return Damaged(f"cannot be read: {error.strerror}")
     finally:
@@ -138,7 +147,7 @@ def damage(bundle: Path) -> Iterator[tuple[str, str]]:
                 except OSError as error:
                     reason = f"cannot be read: {error.strerror}"
                 else:
-                    reason = "" if stat.S_ISDIR(status.st_mode) else _unusable(status)
+                    reason = "" if stat.S_ISDIR(status.st_mode) else _unusable(status, name)
                 if not reason and not os.access(path, os.R_OK):
                     reason = "cannot be read: Permission denied"
                 if reason:
@@ -155,10 +164,10 @@ _FILE_TYPES = {
 }
 
 
-def _unusable(status: os.stat_result) -> str:
+def _unusable(status: os.stat_result, name: str) -> str:
     if not stat.S_ISREG(status.st_mode):
         return f"is a {_FILE_TYPES.get(stat.S_IFMT(status.st_mode), 'special file')}"
-    return _too_large() if status.st_size > LIMIT_BYTES else ""
+    return _too_large() if status.st_size > LIMIT_BYTES and name not in OUTPUTS else ""
 
 
 def _too_large() -> str:

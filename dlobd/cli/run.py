@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dlobd.cli.options import EXIT_CODES, RUNS, Archive, DryRun, HadoopConf, OrderSeed, Out, Repeats
+from dlobd.cli.options import (
+    EXIT_CODES,
+    RUNS,
+    Archive,
+    DryRun,
+    HadoopConf,
+    JobPython,
+    OrderSeed,
+    Out,
+    Repeats,
+    Requirements,
+    With,
+)
 from dlobd.cli.printing import print_note, print_result
 from dlobd.errors import UsageError
 from dlobd.schema import Runnable
@@ -48,6 +60,9 @@ def run(
         typer.Option("--by-hand", help="With --hadoop-conf: prepare the run and print the command for you to submit."),
     ] = False,
     archive: Archive = None,
+    packages: With = None,
+    requirements: Requirements = None,
+    python: JobPython = None,
 ) -> int:
     """Run an experiment or your own script, and show its wall time by layer.
 
@@ -56,14 +71,19 @@ def run(
     Several experiments run in random order within each repeat, and are then compared.
     """
     if job is not None:
-        from dlobd.experiment import own_job
+        from dlobd.experiment import job_python, own_job
 
-        every: list[Runnable] = [own_job.from_script(job, words or [], settings or [], print_note)]
+        chosen = job_python.fields_of(python, packages or (), requirements)
+        own = own_job.from_script(job, words or [], settings or [], print_note, chosen)
+        python = own.python
+        every: list[Runnable] = [own]
+    elif python or packages or requirements:
+        raise UsageError("--python, --with and --requirements are for your own script.", "add --job SCRIPT")
     else:
         from dlobd.experiment import files as experiments
 
         every = [experiments.load(name, settings or [], print_note) for name in words or ["softmax-mnist"]]
-    cluster = external_cluster(hadoop_conf, archive)
+    cluster = external_cluster(hadoop_conf, archive, python or "")
     if by_hand and (repeats > 1 or len(every) > 1):
         raise UsageError("--by-hand prepares a single run.", "omit --repeats, and name one experiment")
     if by_hand and cluster is None:
@@ -179,10 +199,12 @@ def _compare(series: Series, labels: Sequence[str], repeats: int, console: Conso
     show(found, console)
 
 
-def external_cluster(hadoop_conf: Path | None, archive: Path | None) -> ExternalCluster | None:
+def external_cluster(hadoop_conf: Path | None, archive: Path | None, python: str = "") -> ExternalCluster | None:
     """Return the external cluster that the options name; None if they name no cluster."""
     from dlobd.run.place.external import ExternalCluster
 
     if hadoop_conf is None and archive is not None:
         raise UsageError("--archive needs an external cluster.", "add --hadoop-conf DIR, or omit --archive")
-    return ExternalCluster(hadoop_conf, archive) if hadoop_conf else None
+    if archive is not None and python:
+        raise UsageError("--archive and --python both name the nodes' Python.", "omit one of them")
+    return ExternalCluster(hadoop_conf, archive, python) if hadoop_conf else None

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dlobd.cli.options import RUNS, Archive, DryRun, HadoopConf, Out
+from dlobd.cli.options import RUNS, Archive, DryRun, HadoopConf, JobPython, Out, Requirements, With
 from dlobd.cli.printing import print_note
 from dlobd.cli.run import external_cluster, run_one
 
@@ -28,12 +28,15 @@ def submit(
     dry_run: DryRun = False,
     hadoop_conf: HadoopConf = None,
     archive: Archive = None,
+    packages: With = None,
+    requirements: Requirements = None,
+    python: JobPython = None,
 ) -> int:
     """Run your own spark-submit command with recording, and show its wall time by layer.
 
     The command runs on the embedded cluster or, with --hadoop-conf, on an external cluster."""
-    from dlobd.experiment import own_job
+    from dlobd.experiment import job_python, own_job
 
-    return run_one(
-        own_job.from_line(line or [], settings or [], print_note), out, dry_run, external_cluster(hadoop_conf, archive)
-    )
+    chosen = job_python.fields_of(python, packages or (), requirements)
+    job = own_job.from_line(line or [], settings or [], print_note, chosen)
+    return run_one(job, out, dry_run, external_cluster(hadoop_conf, archive, job.python))

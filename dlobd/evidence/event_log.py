@@ -7,8 +7,8 @@ damaged last line is an exception: a killed driver may leave one.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 from dlobd.bundle import reading
 from dlobd.bundle.reading import Members
@@ -40,6 +40,8 @@ class EventLog:
     stage_calls: dict[tuple[int, int], str] = field(default_factory=dict)  # the call that submitted it: `collect`
     hosts: set[str] = field(default_factory=set)  # addresses or names of the hosts with a block manager
     hadoop_settings: dict[str, str] = field(default_factory=dict)  # in the driver, with defaults
+    queries: dict[int, str] = field(default_factory=dict)  # job ID -> ID of its SQL execution
+    streamed: set[int] = field(default_factory=set)  # IDs of jobs that streams submitted
     has_start: bool = False  # of the application
     has_end: bool = False  # of the application
     lines: int = 0
@@ -62,6 +64,12 @@ def parse(lines: Iterable[str]) -> EventLog:
         kind = event["Event"]
         if kind == _PROFILE:
             cpus[event["Resource Profile Id"]] = event["Task Resource Requests"].get("cpus", {}).get("Amount") or 1
+        elif kind == _JOB:
+            settings = event.get("Properties") or {}
+            if "spark.sql.execution.id" in settings:
+                log.queries[event["Job ID"]] = settings["spark.sql.execution.id"]
+            if any(name in settings for name in _OF_STREAMS):
+                log.streamed.add(event["Job ID"])
         elif kind == _SUBMITTED:
             stage = event["Stage Info"]
             profiles[stage["Stage ID"], stage["Stage Attempt ID"]] = stage.get("Resource Profile Id", 0)
@@ -85,6 +93,19 @@ def parse(lines: Iterable[str]) -> EventLog:
     return log
 
 
+def joined(logs: Sequence[EventLog]) -> EventLog:
+    """Return tasks, stages and settings of several applications; each numbers its stages after those before it."""
+    log, first = EventLog(), 0
+    for one in logs:
+        log.tasks += [replace(task, stage=(task.stage[0] + first, task.stage[1])) for task in one.tasks]
+        log.stage_calls |= {(stage + first, attempt): call for (stage, attempt), call in one.stage_calls.items()}
+        log.hosts |= one.hosts
+        log.hadoop_settings |= one.hadoop_settings
+        log.damaged_lines += one.damaged_lines
+        first = 1 + max((stage for stage, _ in log.stage_calls), default=first - 1)
+    return log
+
+
 def _event(line: str) -> JsonMap | None:
     """Return an event, empty for an unused kind; None for a damaged line."""
     if not any(f'"{kind}"' in line for kind in _EVENTS):
@@ -101,6 +122,8 @@ _START, _END = "SparkListenerApplicationStart", "SparkListenerApplicationEnd"
 _ENVIRONMENT = "SparkListenerEnvironmentUpdate"
 _BLOCK_MANAGER = "SparkListenerBlockManagerAdded"
 _PROFILE = "SparkListenerResourceProfileAdded"
+_JOB = "SparkListenerJobStart"
+_OF_STREAMS = ("sql.streaming.queryId", "spark.streaming.internal.batchTime")  # settings of jobs of queries, DStreams
 _SUBMITTED, _COMPLETED = "SparkListenerStageSubmitted", "SparkListenerStageCompleted"
 _TASK_END = "SparkListenerTaskEnd"
 
@@ -148,6 +171,7 @@ _EVENTS = {
         {**_STAGE, "Task Info": _TASK, "Task End Reason": Members({"Reason": str})},
         {"Task Metrics": reading.OrNull(_METRICS)},
     ),
+    _JOB: Members({"Job ID": int}, {"Properties": dict[str, str] | None}),
     _SUBMITTED: Members({"Stage Info": Members(_STAGE, {"Resource Profile Id": int})}),
     _COMPLETED: Members({"Stage Info": Members({**_STAGE, "Stage Name": str})}),
     _PROFILE: Members({"Resource Profile Id": int, "Task Resource Requests": _CPUS}),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from dlobd import schema
+from dlobd import spans as kinds
 from dlobd.bundle import files, reading
 from dlobd.bundle.reading import Damaged
 from dlobd.evidence import event_log, facts, hdfs, jvm, own_steps, recorder, resources, rpc, spark, yarn
@@ -17,7 +19,7 @@ from dlobd.evidence.event_log import EventLog
 from dlobd.evidence.facts import Documents
 from dlobd.evidence.log4j import LogLine
 from dlobd.evidence.recorder import RecordedProcess
-from dlobd.evidence.topology import Topology
+from dlobd.evidence.topology import APPLICATION_LANE, Topology
 from dlobd.evidence.yarn import Attempts
 from dlobd.spans import JsonMap
 from dlobd.tracing.clock import WallToMonotonic
@@ -27,18 +29,19 @@ from dlobd.tracing.clock import WallToMonotonic
 class JvmRecords:
     """The records of the JVM of spark-submit or of the driver, read when first used."""
 
-    _read_lines: Callable[[], list[LogLine]]
+    _read_lines: Callable[[], Sequence[LogLine]]
     _read_life: Callable[[], jvm.JvmLife | None]
+    _read_log: Callable[[Sequence[LogLine]], spark.DriverLog] = spark.driver
 
     @cached_property
-    def lines(self) -> list[LogLine]:
+    def lines(self) -> Sequence[LogLine]:
         """The lines of its log."""
         return self._read_lines()
 
     @cached_property
     def log(self) -> spark.DriverLog:
         """The events of its log."""
-        return spark.driver(self.lines)
+        return self._read_log(self.lines)
 
     @cached_property
     def calls(self) -> list[rpc.Call]:
@@ -56,12 +59,54 @@ class Evidence:
     """The logs and records of a bundle, read when first used. Reading has no side effects."""
 
     path: Path
+    number = 1  # of the application, in the order of the SparkContexts; 0: nothing of it was collected
 
     @cached_property
     def window(self) -> facts.Window:
         """The window of the run. Raises BundleError if it is missing or damaged."""
         window: facts.Window = self._documents.needed(files.WINDOW)
         return window
+
+    @cached_property
+    def applications(self) -> list[Evidence]:
+        """The evidence of each application, in their order: a script may stop its SparkContext and create another."""
+        parts = [] if self.topology.driver_in_container else spark.contexts(self.submitter.lines)
+        if len(parts) < 2:
+            return [self]
+        python = self.driver_process
+        ready = [i for i in python.instants if i.name == kinds.SPARK_CONTEXT_READY] if python else []
+        known: list[str] = self.window.get("applications", [])
+        found: list[Application] = []
+        lines: list[LogLine] = []
+        for part, after in zip(parts, [*parts[1:], None], strict=True):
+            lines += part
+            end_ns = after[0].at_ns if after else sys.maxsize
+            context = next((i.attrs for i in ready if part[0].at_ns <= i.at_ns < end_ns), {})
+            announced = (spark.ANNOUNCED.search(line.message) for line in part)
+            id_ = context.get("application_id") or next((match[1] for match in announced if match), "")
+            if not id_:  # a SparkContext that could not be created: its lines belong to the next
+                continue
+            number = known.index(id_) + 1 if id_ in known else 0 if known else len(found) + 1
+            found.append(Application(self.path, self, id_, context.get("master", ""), (*lines,), end_ns, number))
+            lines = []
+        return [*found] if len(found) > 1 else [self]
+
+    @property
+    def application_lane(self) -> str:
+        """The lane of the application in YARN."""
+        return APPLICATION_LANE if self.number == 1 else f"{APPLICATION_LANE}-{self.number}"
+
+    def file_of(self, name: str) -> str:
+        """Return the name of a file of this application, from its name for the first application."""
+        return files.of_application(name, self.number)
+
+    def has(self, at_ns: int) -> bool:
+        """Return True if a time is one of this application, by the driver's JVM."""
+        return True
+
+    def _driver_log(self, lines: Sequence[LogLine]) -> spark.DriverLog:
+        logs = [one.submitter.log for one in self.applications if one is not self]
+        return spark.joined(logs) if logs else spark.driver(lines, self.number)
 
     @cached_property
     def _documents(self) -> Documents:
@@ -160,7 +205,15 @@ class Evidence:
         """The topology of the run. Raises BundleError if the job is missing or damaged."""
         # only the evidence of an external cluster has this REST record
         external = self.on_file(files.RM_ATTEMPTS) or files.RM_ATTEMPTS in self._documents.damaged
-        return Topology.of(self.job, self._documents.has(files.WINDOW) and self.window.get("by_hand", False), external)
+        by_hand = self._documents.has(files.WINDOW) and self.window.get("by_hand", False)
+        return Topology.of(self.job, by_hand, external, self._masters)
+
+    @cached_property
+    def _masters(self) -> list[str]:
+        """The masters of the SparkContexts of a user's script, in the last attempt of the driver."""
+        drivers = [process for process in self._recorded if process.process.role == "driver"]
+        instants = drivers[-1].instants if drivers else ()
+        return [i.attrs["master"] for i in instants if i.name == kinds.SPARK_CONTEXT_READY and i.attrs.get("master")]
 
     @cached_property
     def span_cost(self) -> facts.SpanCost | None:
@@ -178,6 +231,7 @@ class Evidence:
         return JvmRecords(
             lambda: self._log(self.submitter_log),
             lambda: self.alignment.jvm(jvm.read(self.path / files.DRIVER_JVM_LOG), self.path / self.submitter_log),
+            self._driver_log,
         )
 
     @cached_property
@@ -205,7 +259,10 @@ class Evidence:
 
     @cached_property
     def yarn(self) -> yarn.YarnLife:
-        """The application's transitions at the ResourceManager and the NodeManagers."""
+        """The application's transitions at the ResourceManager and the NodeManagers. For several applications: those of
+        the first, with the containers of all."""
+        if len(self.applications) > 1:
+            return yarn.joined([one.yarn for one in self.applications])
         managers = [
             line for path in self._daemons("nodemanager") for line in self._log(f"{files.DAEMON_LOGS}/{path.name}")
         ]
@@ -222,13 +279,13 @@ class Evidence:
 
     @cached_property
     def containers(self) -> list[str]:
-        """Container IDs of all attempts, the ApplicationMaster of each attempt first."""
+        """Container IDs of all applications and attempts, the ApplicationMaster of each attempt first."""
         return sorted(path.name for path in (self.path / files.CONTAINER_LOGS).glob("container_*"))
 
     @cached_property
     def attempts(self) -> Attempts:
-        """The application's attempts."""
-        return Attempts(self.containers)
+        """The attempts of the application, or of the first in YARN."""
+        return Attempts(next((one.containers for one in self.applications if one.containers), []))
 
     @cached_property
     def lost_containers(self) -> list[str]:
@@ -260,13 +317,26 @@ class Evidence:
         return self._am_calls.get(self.attempts.am_of(container), [])
 
     @cached_property
+    def start_calls(self) -> dict[str, rpc.Call]:
+        """Container ID -> the call with which the ApplicationMaster started the container at its NodeManager."""
+        marks = self.yarn.containers.items()
+        starts_ns = {own: found.at["START_REQUEST"] for own, found in marks if "START_REQUEST" in found.at}
+        return rpc.calls_of_starts((call for calls in self._am_calls.values() for call in calls), starts_ns)
+
+    @cached_property
     def executor_containers(self) -> dict[str, str]:
-        """Executor ID -> the directory of its logs and spans; on YARN its container ID."""
+        """Executor key -> the directory of its logs and spans; on YARN its container ID."""
+        if len(self.applications) > 1:
+            return {key: one for each in self.applications for key, one in each.executor_containers.items()}
         if self.topology.has_yarn:
             logs = (log for own, log in self.am_logs.items() if own not in self.lost_containers)
-            return {executor: container for log in logs for executor, container in log.containers.items()}
-        logs_below = self.path / files.CONTAINER_LOGS
-        return {path.name.removeprefix("executor_"): path.name for path in logs_below.glob("executor_*")}
+            return {self._key(executor): container for log in logs for executor, container in log.containers.items()}
+        found = (self.path / files.CONTAINER_LOGS).glob("executor_*")
+        keys = [path.name.removeprefix("executor_") for path in found]
+        return {key: f"executor_{key}" for key in keys if self._key(key.rpartition(".")[2]) == key}
+
+    def _key(self, executor: str) -> str:
+        return files.executor_key(self.number, executor)
 
     @cached_property
     def executor_of(self) -> dict[str, str]:
@@ -293,7 +363,7 @@ class Evidence:
         """The logs and block locations of HDFS."""
         return hdfs.HdfsLife(
             lambda name: self._log(f"{files.DAEMON_LOGS}/{name}"),
-            [path.name for path in self._daemons("datanode") if path.stem.endswith("clienttrace")],
+            [path.name for path in self._daemons("datanode")],
             self._documents.get(files.BLOCKS, {}),
             self._documents.get(files.CHECKSUMS, facts.Checksums()),
         )
@@ -301,7 +371,9 @@ class Evidence:
     @cached_property
     def event_log(self) -> EventLog:
         """Spark's event log; empty if it is missing."""
-        return event_log.parse(reading.lines(self.path / files.EVENT_LOG))
+        if len(self.applications) > 1:
+            return event_log.joined([one.event_log for one in self.applications])
+        return event_log.parse(reading.lines(self.path / self.file_of(files.EVENT_LOG)))
 
     @cached_property
     def resources(self) -> resources.SampledHost | None:
@@ -352,3 +424,60 @@ class Evidence:
 
     def _daemons(self, prefix: str) -> list[Path]:
         return sorted((self.path / files.DAEMON_LOGS).glob(f"{prefix}*.log"))
+
+
+@dataclass(frozen=True)
+class Application(Evidence):
+    """The evidence of one of several applications of a run: its part of the driver's log, its containers and records.
+
+    The keys of its executors are unique in the run (`files.executor_key`)."""
+
+    whole: Evidence
+    id: str
+    master: str
+    lines: tuple[LogLine, ...]  # of the driver's JVM
+    end_ns: int  # start of the next SparkContext
+    number: int
+
+    @property
+    def applications(self) -> list[Evidence]:
+        return [self]
+
+    def has(self, at_ns: int) -> bool:
+        return self.lines[0].at_ns <= at_ns < self.end_ns
+
+    @cached_property
+    def window(self) -> facts.Window:
+        return {**self.whole.window, "application_id": self.id}
+
+    @property
+    def _documents(self) -> Documents:
+        return self.whole._documents
+
+    @property
+    def alignment(self) -> Alignment:
+        return self.whole.alignment
+
+    @property
+    def all_processes(self) -> list[RecordedProcess]:
+        return self.whole.all_processes
+
+    @cached_property
+    def topology(self) -> Topology:
+        whole = self.whole.topology
+        return Topology.of(self.job, whole.by_hand, whole.external, [self.master] if self.master else ())
+
+    @cached_property
+    def submitter(self) -> JvmRecords:
+        return JvmRecords(lambda: self.lines, lambda: self.whole.submitter.life, self._driver_log)
+
+    @cached_property
+    def rm_app(self) -> facts.RmApplication:
+        found: Any = reading.read_json(self.path / self.file_of(files.RM_APPLICATION), facts.RmApplication)
+        return facts.RmApplication() if isinstance(found, Damaged | reading.Missing) else found
+
+    @cached_property
+    def containers(self) -> list[str]:
+        number = self.id.removeprefix("application_")
+        matched = ((name, yarn.CONTAINER.search(name)) for name in self.whole.containers)
+        return [name for name, match in matched if match and match[1] == number]

@@ -33,6 +33,7 @@ class Window(TypedDict):
     anchors: list[Anchor]
     diagnostics: NotRequired[str]
     by_hand: NotRequired[bool]
+    applications: NotRequired[list[str]]
 
 
 class OwnJob(TypedDict):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from dlobd.evidence import rpc
 from dlobd.evidence.facts import BlockLocations, Checksums
 from dlobd.evidence.log4j import LogLine
 from dlobd.spans import CLOSE_RETRY
@@ -113,7 +114,7 @@ class HdfsLife:
     """The logs and block locations of HDFS, read when first used."""
 
     _log: Callable[[str], list[LogLine]]
-    _traces: Sequence[str]
+    _datanode_logs: Sequence[str]
     _located: Mapping[str, BlockLocations]
     checksums: Checksums
 
@@ -125,8 +126,13 @@ class HdfsLife:
     @cached_property
     def transfers(self) -> list[Transfer]:
         """The transfers of the DataNodes, sorted by their end."""
-        found = [transfer for name in self._traces for transfer in transfers(self._log(name))]
+        found = [transfer for name in self._datanode_logs for transfer in transfers(self._log(name))]
         return sorted(found, key=lambda t: t.end_ns)
+
+    @cached_property
+    def datanode_calls(self) -> list[rpc.Call]:
+        """Calls of the NameNode by DataNodes, which make them for WebHDFS clients."""
+        return [call for name in self._datanode_logs for call in rpc.calls(self._log(name))]
 
     @cached_property
     def close_retries(self) -> list[CloseRetry]:

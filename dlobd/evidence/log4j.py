@@ -18,7 +18,7 @@ from dlobd.bundle import reading
 RESOLUTION_NS = 1_000
 """The assumed uncertainty of a `%nano` timestamp: the log call itself."""
 
-_LINE = re.compile(r"^(\d{6,19}) (\d{4}-\d\d-\d\dT[\d:.]+) ([A-Z]+) ([^\s:]+)(?: \[([^\]]*)\])?: (.*)$")
+_LINE = re.compile(r"^(\d{6,19}) (\d{4}-\d\d-\d\dT[\d:.]+) ([A-Z]+) ([^\s:]+)(?: \[(.*?)\])?: (.*)$")
 _STATUS = re.compile(r"^(\d{4}-\d\d-\d\dT[\d:]+\.\d+)Z \S+ INFO (Using provider:|Configuration \S+ .*started\.)")
 """Pattern of the lines of log4j's own status log, which have only wall-clock times."""
 STATUS_RESOLUTION_NS = 1_000_000

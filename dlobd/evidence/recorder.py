@@ -252,6 +252,7 @@ _WAIT |= {"released_ns": int | None, "cause_period_ns": int}
 _ATTRS = Members(
     optional={
         **dict.fromkeys(["address", "by", "cause", "how", "master", "package", "path", "purpose", "role"], str),
+        "application_id": str,
         **_ints("blocks bytes call capacity_bytes code epoch index items join_poll_ns nodes ns own_ns pid"),
         **_ints("function rank registered right samples slots"),
         "loss": float,

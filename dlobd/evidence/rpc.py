@@ -8,7 +8,7 @@ thread: before it connects, and at the response.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -64,3 +64,19 @@ def calls(lines: Iterable[LogLine]) -> list[Call]:
             first, call = begun
             found.append(Call(call[4], call[5] or "", first.thread, first.at_ns, line.at_ns))
     return sorted(found, key=lambda call: call.start_ns)
+
+
+def calls_of_starts(made: Iterable[Call], starts_ns: Mapping[str, int]) -> dict[str, Call]:
+    """Return the startContainers call of each container whose NodeManager logged its start during a call.
+
+    starts_ns: container ID -> time of the NodeManager's log line. A call starts one container; of several calls at
+    that time, the call that ends first is chosen, so that the others remain for later starts.
+    """
+    left = [call for call in made if call.method == "startContainers"]
+    found = {}
+    for container, at_ns in sorted(starts_ns.items(), key=lambda item: item[1]):
+        around = [call for call in left if call.start_ns <= at_ns <= call.end_ns]
+        if around:
+            found[container] = min(around, key=lambda call: call.end_ns)
+            left.remove(found[container])
+    return found

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
+from dlobd.bundle.files import executor_key
 from dlobd.evidence.log4j import LogLine
 
 _STARTING = re.compile(r"Starting task (\d+)\.\d+ in stage (\d+)\.\d+ \(TID (\d+)\) \((\S+?),\s*executor (\S+?),")
@@ -28,8 +30,12 @@ _GONE = re.compile(r"Lost executor (\S+) on ")
 _LOST = re.compile(r"Lost executor (\S+) on (\S+): .*(container_\S+) on host.*Container released on a \*lost\* node")
 _UPLOAD = re.compile(r"Uploading resource .+? -> (?:hdfs://[^/]+)?(/.*)")
 _EVENTS = re.compile(r"Logging events to (\S+)")
-_ASKING = re.compile(r"progress reporter thread with \(heartbeat: (\d+), initial allocation: (\d+)\) intervals")
 _USER_EXIT = re.compile(r"User application exited with status (\d+)$")
+ANNOUNCED = re.compile(
+    r"(?:Application ID is assigned: |cluster with app ID |Logging events to \S*?/(?:eventlog_v2_)?)"
+    r"(application_\d+_\d+|app-\d{14}-\d{4}|local-\d{13})"
+)
+"""Log lines with the ID of a new application; a SparkContext without a cluster has an ID only in its event log."""
 _SPLIT = re.compile(r"Task \(TID (\d+)\) input split: hdfs://[^/]+(/.*):(\d+)\+(\d+)")
 
 
@@ -55,6 +61,12 @@ class Job:
     end_ns: int | None = None
     stages: dict[int, list[int]] = field(default_factory=dict)  # stage ID -> its start, and time of its task set
     tasks: list[Task] = field(default_factory=list)
+    thread: str = ""  # of the driver's JVM, which waited for the end
+
+    @property
+    def last_ns(self) -> int:
+        """The last known time of the job: map-stage jobs have no end in the log."""
+        return self.end_ns or max((task.end_ns or task.start_ns for task in self.tasks), default=self.start_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +114,30 @@ DRIVER_POINTS = {
 """Name of a point -> a part of its line."""
 
 
-def driver(lines: Sequence[LogLine]) -> DriverLog:
-    """Read the log of the JVM that has the SparkContext."""
+def contexts(lines: Sequence[LogLine]) -> list[Sequence[LogLine]]:
+    """Split the log of a JVM into its SparkContexts, of which one exists at a time. The first has also all lines before
+    it."""
+    text = DRIVER_POINTS["JVM SparkContext"]
+    begun = [at for at, line in enumerate(lines) if text in line.message and line.logger.endswith("SparkContext")]
+    bounds = [0, *begun[1:], len(lines)]
+    return [lines[start:end] for start, end in pairwise(bounds)]
+
+
+def joined(logs: Sequence[DriverLog]) -> DriverLog:
+    """Return one log of all SparkContexts of a JVM, with the points of the first."""
+    log = DriverLog(points=logs[0].points, event_log=logs[0].event_log)
+    for one in logs:
+        log.jobs += one.jobs
+        log.uploads += one.uploads
+        log.errors += one.errors
+        log.lost += one.lost
+        log.registered |= one.registered
+        log.gone |= one.gone
+    return log
+
+
+def driver(lines: Sequence[LogLine], number: int = 1) -> DriverLog:
+    """Read the log of the JVM that has the SparkContext of the application `number` of the run."""
     log = DriverLog()
     jobs: dict[int, Job] = {}
     stage_job: dict[int, Job] = {}
@@ -126,7 +160,8 @@ def driver(lines: Sequence[LogLine]) -> DriverLog:
                 job.stages[int(match[1])].append(line.at_ns)
         elif match := _STARTING.search(line.message):
             if job := stage_job.get(int(match[2])):
-                task = Task(int(match[3]), int(match[2]), match[5], line.at_ns, index=int(match[1]))
+                key = executor_key(number, match[5])
+                task = Task(int(match[3]), int(match[2]), key, line.at_ns, index=int(match[1]))
                 tasks[task.id] = task
                 job.tasks.append(task)
         elif match := _DONE.search(line.message):
@@ -134,11 +169,11 @@ def driver(lines: Sequence[LogLine]) -> DriverLog:
                 tasks[int(match[1])].end_ns = line.at_ns
         elif match := _JOB_END.search(line.message):
             if int(match[1]) in jobs:
-                jobs[int(match[1])].end_ns = line.at_ns
+                jobs[int(match[1])].end_ns, jobs[int(match[1])].thread = line.at_ns, line.thread
         elif match := _REGISTERED.search(line.message):
-            log.registered.setdefault(match[1], line)
+            log.registered.setdefault(executor_key(number, match[1]), line)
         elif match := _GONE.search(line.message):
-            log.gone.setdefault(match[1], line.at_ns)
+            log.gone.setdefault(executor_key(number, match[1]), line.at_ns)
             if released := _LOST.search(line.message):
                 log.lost.append(LostExecutor(line.at_ns, released[3].rstrip("."), released[2]))
         elif (match := _EVENTS.match(line.message)) and not log.event_log:
@@ -152,24 +187,6 @@ def driver(lines: Sequence[LogLine]) -> DriverLog:
     return log
 
 
-@dataclass(frozen=True, slots=True)
-class Asking:
-    """The schedule of the ApplicationMaster's container requests, as in Spark 4.3."""
-
-    from_ns: int
-    first_pause_ns: int  # pauses double while containers are missing
-    longest_pause_ns: int
-
-    def around(self, at_ns: int) -> tuple[int, int]:
-        """Return the times of the last request before `at_ns` and of the next request; both are equal before the first
-        request."""
-        before_ns, next_ns, pause_ns = self.from_ns, self.from_ns, self.first_pause_ns
-        while next_ns < at_ns and pause_ns > 0:
-            before_ns, next_ns = next_ns, next_ns + min(pause_ns, self.longest_pause_ns)
-            pause_ns *= 2
-        return before_ns, next_ns
-
-
 @dataclass(slots=True)
 class AmLog:
     """The ApplicationMaster's log: its executors, and in cluster mode the driver's Python."""
@@ -177,7 +194,6 @@ class AmLog:
     first: LogLine | None = None
     registering: LogLine | None = None
     requests: list[LogLine] = field(default_factory=list)
-    asking: Asking | None = None
     unregistering: LogLine | None = None
     containers: dict[str, str] = field(default_factory=dict)  # executor ID -> container ID
     launching: dict[str, LogLine] = field(default_factory=dict)  # by container ID
@@ -203,8 +219,6 @@ def application_master(lines: Iterable[LogLine]) -> AmLog:
             log.registering = log.registering or line
         elif "container requests" in line.message and "Submitted" in line.message:
             log.requests.append(line)
-        elif log.asking is None and (match := _ASKING.search(line.message)):
-            log.asking = Asking(line.at_ns, int(match[2]) * 1_000_000, int(match[1]) * 1_000_000)
         elif "Unregistering ApplicationMaster" in line.message:
             log.unregistering = log.unregistering or line
         elif log.user_exit is None and (match := _USER_EXIT.search(line.message)):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -19,11 +20,14 @@ class Placement(Enum):
     NATIVE = "plain processes: a parent and its ranks"
     STANDALONE = "Spark's Master and Workers; the driver is a child of spark-submit"
     LOCAL_CLUSTER = "Spark's Master and Workers in the driver's JVM"
+    LOCAL = "threads of the driver's JVM run the tasks"
     YARN_CLIENT = "YARN; the driver is a child of spark-submit"
     YARN_CLUSTER = "YARN; the driver is in the ApplicationMaster's container"
 
 
 _WITHOUT_YARN = {"none": Placement.NATIVE, "standalone": Placement.STANDALONE, "local-cluster": Placement.LOCAL_CLUSTER}
+_MASTERS = {"local": Placement.LOCAL, "local-cluster": Placement.LOCAL_CLUSTER, "spark": Placement.STANDALONE}
+"""First word of the master of a SparkContext -> placement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +38,22 @@ class Topology:
     by_hand: bool = False  # the user submitted the application; the window is the ResourceManager's
     external: bool = False  # dlobd did not start the cluster
     user_script: bool = False  # not dlobd's training job
+    own_master: str = ""  # the script's own, if no SparkContext has the master of the submission
 
     @classmethod
-    def of(cls, job: Mapping[str, object], by_hand: bool = False, external: bool = False) -> Topology:
-        """Return the topology of a job. A job without a scheduler ran on YARN."""
+    def of(
+        cls, job: Mapping[str, object], by_hand: bool = False, external: bool = False, masters: Sequence[str] = ()
+    ) -> Topology:
+        """Return the topology of a job. A job without a scheduler ran on YARN. `masters`: of its SparkContexts."""
         scheduler = str(job.get("scheduler", "yarn"))
         on_yarn = Placement.YARN_CLUSTER if job.get("deploy_mode") == "cluster" else Placement.YARN_CLIENT
         placement = on_yarn if scheduler == "yarn" else _WITHOUT_YARN.get(scheduler, Placement.STANDALONE)
-        return cls(placement, by_hand, external, "script" in job)
+        placements = [_MASTERS.get(re.split(r"[\[:]", master)[0], on_yarn) for master in masters]
+        if not masters or placement in placements:
+            return cls(placement, by_hand, external, "script" in job)
+        # the container of the ApplicationMaster has the driver, whatever its master is
+        actual = placement if placement is Placement.YARN_CLUSTER else placements[0]
+        return cls(actual, by_hand, external, "script" in job, masters[0])
 
     @property
     def has_spark(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -90,6 +90,14 @@ def add_rest_times(life: YarnLife, record: RmApplication, monotonic_ns: Callable
         if at_ms := record.get(key):
             life.application.at[state] = monotonic_ns(at_ms)
             life.application.source[state] = f"RM REST: {key}"
+
+
+def joined(lives: Sequence[YarnLife]) -> YarnLife:
+    """Return the transitions of the first application, with the containers and diagnostics of all."""
+    first = lives[0]
+    containers = {name: marks for life in lives for name, marks in life.containers.items()}
+    diagnostics = [line for life in lives for line in life.diagnostics]
+    return YarnLife(first.application, first.attempts, containers, diagnostics, first.lost_nodes)
 
 
 # in the ResourceManager: `APP State change from A to B on event = E`

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from dlobd.axes import LAUNCHERS
 from dlobd.errors import UsageError
@@ -25,7 +26,8 @@ from dlobd.experiment.spark_submit_line import FORCED, Given
 from dlobd.fields import decoded
 from dlobd.job.user.hooks import DAEMONS
 from dlobd.job.user.spark_settings import rivals
-from dlobd.paths import python, sha256_of
+from dlobd.paths import python as own_python
+from dlobd.paths import sha256_of
 from dlobd.registry import unknown
 from dlobd.schema import OwnJob, Runnable, Submission
 
@@ -55,30 +57,41 @@ NOT_A_JOB = ("--kill", "--status", "--version", "--help", "-h", "--usage-error",
 
 
 def from_script(
-    script: str, arguments: Sequence[str], overrides: Sequence[str] = (), note: Note = lambda line: None
+    script: str,
+    arguments: Sequence[str],
+    overrides: Sequence[str] = (),
+    note: Note = lambda line: None,
+    chosen: Mapping[str, Any] = MappingProxyType({}),
 ) -> OwnJob:
-    """Build the job of a script with its arguments and `key=value` overrides; the last override wins. Raises UsageError
-    if the script is missing, or a key, type, range or name is wrong."""
-    shell = shell_of(spark_options.Line("spark-submit", (), script, ()), os.environ)
+    """Build the job of a script with its arguments and `key=value` overrides; the last override wins. `chosen`: fields
+    of `job_python`. Raises UsageError if the script is missing, or a key, type, range or name is wrong."""
+    shell = shell_of(spark_options.Line("spark-submit", (), script, ()), os.environ, chosen.get("python", ""))
     if shell.sources:
         note(f"dlobd run --job does not use {', '.join(shell.sources)}; dlobd submit does.")
     for text in shell.notes:
         note(text)
-    return _build(script, arguments, _overrides(overrides), note)
+    return replace(_build(script, arguments, _overrides(overrides), note), **chosen)
 
 
-def from_line(words: Sequence[str], overrides: Sequence[str] = (), note: Note = lambda line: None) -> OwnJob:
-    """Build the job of a spark-submit line in this shell. Its options are kept; `overrides` may add other settings.
-    Raises UsageError if the line is not a spark-submit command, has no Python script, or cannot be recorded."""
+def from_line(
+    words: Sequence[str],
+    overrides: Sequence[str] = (),
+    note: Note = lambda line: None,
+    chosen: Mapping[str, Any] = MappingProxyType({}),
+) -> OwnJob:
+    """Build the job of a spark-submit line in this shell. Its options are kept; `overrides` may add other settings, and
+    `chosen` has fields of `job_python`. Raises UsageError if the line is not a spark-submit command, has no Python
+    script, or cannot be recorded."""
     line = spark_options.parse(words)
-    shell = shell_of(line, os.environ)
+    python: str = chosen.get("python", "")
+    shell = shell_of(line, os.environ, python)
     line = replace(line, options=(*shell.options, *line.options))
     if shell.sources:
         note(f"Settings of this command come also from {', '.join(shell.sources)}.")
     for text in shell.notes:
         note(text)
     given = line.given
-    _refuse(line, given)
+    _refuse(line, given, python)
     user_logging.of_line(line.settings, in_cluster=False)
     for text in user_logging.replaced(line.settings):
         note(text)
@@ -103,7 +116,8 @@ def from_line(words: Sequence[str], overrides: Sequence[str] = (), note: Note = 
         for key, value in FORCED.items():
             if key in given and given[key].value.lower() != value:
                 note(f"dlobd overrides {given[key]}: its window ends when spark-submit exits.")
-    return _build(line.script, line.arguments, values, note, spark_options.words_of(line.options), by_line)
+    job = _build(line.script, line.arguments, values, note, spark_options.words_of(line.options), by_line)
+    return replace(job, **chosen)
 
 
 def from_dict(values: Mapping[str, object], label: str = "configuration") -> Runnable:
@@ -209,8 +223,9 @@ def _derived_overhead(given: Mapping[str, Given], values: Mapping[str, Value]) -
     return Given(f"{overhead_mb}m", OVERHEAD, f" from {users.name}")
 
 
-def _refuse(line: spark_options.Line, settings: Mapping[str, Given]) -> None:
-    """Raise UsageError for options that spark-submit accepts, but a recorded run does not support."""
+def _refuse(line: spark_options.Line, settings: Mapping[str, Given], python: str) -> None:
+    """Raise UsageError for options that spark-submit accepts, but a recorded run does not support. `python`: the user's
+    interpreter, if it is not that of dlobd."""
     given = {name for name, _ in line.options}
     for name in NOT_A_JOB:
         if name in given:
@@ -219,7 +234,7 @@ def _refuse(line: spark_options.Line, settings: Mapping[str, Given]) -> None:
         raise UsageError(
             f"--class: {line.script} would run in the JVM only, and dlobd records only Python.", "name a .py file"
         )
-    ours = (sys.executable, str(python()))
+    ours = (python,) if python else (sys.executable, str(own_python()))
     one_task = ("1", settings["spark.task.cpus"].value if "spark.task.cpus" in settings else "1")
     environments = ("spark.yarn.appMasterEnv", "spark.executorEnv")
     variables = [f"{one}.{name}" for one in environments for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")]
@@ -230,10 +245,12 @@ def _refuse(line: spark_options.Line, settings: Mapping[str, Given]) -> None:
         ("spark.yarn.unmanagedAM.enabled", ("false",), "recording needs the ApplicationMaster's container"),
         ("spark.dynamicAllocation.enabled", ("false",), "a run has a fixed number of executors"),
         ("spark.executor.cores", one_task, "an executor runs one task at a time"),
-        *((key, ours, "the hooks need the Python environment of dlobd") for key in (*PYTHONS, *variables)),
+        *((key, ours, "dlobd's option --python names the Python") for key in (*PYTHONS, *variables)),
         ("spark.python.daemon.module", (), "recording needs dlobd's worker daemon"),
         ("spark.python.use.daemon", ("true",), "recording needs dlobd's worker daemon"),
     ):
         if key in settings and not {settings[key].value, settings[key].value.lower()} & {*allowed}:
             remedy = f"--conf {key}={allowed[-1]}, or omit it" if allowed else "omit it"
+            if allowed is ours:
+                remedy = f"omit it, and use dlobd's option --python {settings[key].value}"
             raise UsageError(f"{settings[key]} is not supported: {why}.", remedy)

@@ -30,8 +30,8 @@ VARIABLES = {
 
 IGNORED = {
     "HADOOP_CONF_DIR": "--hadoop-conf names the cluster",
-    "PYSPARK_DRIVER_PYTHON": "recording needs the Python of dlobd",
-    "PYSPARK_PYTHON": "recording needs the Python of dlobd",
+    "PYSPARK_DRIVER_PYTHON": "--python names the job's Python",
+    "PYSPARK_PYTHON": "--python names the job's Python",
     "SPARK_HOME": "dlobd runs the Spark of its package pyspark",
     "SPARK_LOCAL_DIRS": "dlobd has its own temporary directory",
     "SPARK_LOCAL_IP": "dlobd advertises the address of the cluster's network",
@@ -52,8 +52,9 @@ class Shell:
     notes: tuple[str, ...]
 
 
-def shell_of(line: Line, environment: Mapping[str, str]) -> Shell:
-    """Return the settings that the shell adds to a line. Raises UsageError if they cannot be added."""
+def shell_of(line: Line, environment: Mapping[str, str], chosen: str = "") -> Shell:
+    """Return the settings that the shell adds to a line. `chosen`: interpreter of --python, if it is not that of dlobd.
+    Raises UsageError if they cannot be added."""
     options, sources, notes = [], [], []
     directory = _directory(line.program, environment)
     defaults = directory / "spark-defaults.conf"
@@ -70,7 +71,8 @@ def shell_of(line: Line, environment: Mapping[str, str]) -> Shell:
             options.append(("--conf", f"{key}={value}"))
             sources.append(source)
             known[key] = value
-    same = (sys.executable, str(python()), str(spark_home()), environment.get("DLOBD_HADOOP_CONF"))
+    pythons = (chosen,) if chosen else (sys.executable, str(python()))
+    same = (*pythons, str(spark_home()), environment.get("DLOBD_HADOOP_CONF"))
     for name, why in IGNORED.items():
         value = environment.get(name, "")
         if value and value not in same and shutil.which(value) not in same:

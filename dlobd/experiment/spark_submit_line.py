@@ -27,7 +27,7 @@ KEYS = {
     "--driver-library-path": "spark.driver.extraLibraryPath",
     "--files": "spark.files",
     "--py-files": "spark.submit.pyFiles",
-    "--archives": "spark.archives",
+    "--archives": "spark.yarn.dist.archives",
     "--queue": "spark.yarn.queue",
 }
 """Option -> equivalent setting."""
@@ -130,7 +130,7 @@ def merged(ours: Sequence[str], theirs: Sequence[str]) -> tuple[str, ...]:
     taken = {key for key in own_settings if any(name in user_settings for name in (key, *rivals(key)))} - {*forced}
     options = [option for option in line.options if _key(*option) not in taken]
     options += [option for option in users.options if _key(*option) not in (*both, *forced)]
-    if left := replaceable({key: value for key, value in own_settings.items() if key not in taken}):
+    if left := replaceable({key: value for key, value in own_settings.items() if key not in {*taken, *JOINED}}):
         options.append(("--conf", f"{REPLACEABLE}={left}"))
     names = {setting: option for option, setting in KEYS.items()}
     for key in both:

@@ -136,6 +136,8 @@ def _status(
     if reason := reasons.ended_badly(evidence, experiment):
         diverged = not evidence.window["ended_by"] and reasons.diverged(evidence)
         return "invalid" if diverged else "failed", reason
+    if (reason := reasons.without_spark(evidence)) is not None:
+        return "invalid", reason
     if lacking := next((one for one in omitted if one.part in NEEDED), None):
         return "invalid", reasons.one_line(f"the {lacking.part} of the job could not be computed: {lacking.reason}")
     failed = next((check for check in found if check.verdict == "fail"), None)

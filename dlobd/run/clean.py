@@ -18,6 +18,7 @@ _CACHE = {
     "daemons": "Hadoop's jars and an archive of their classes for faster starts, written again when needed",
     "java": "the wrapper around a bundled Java, built again when needed",
     "crashes": "tracebacks of unexpected failures",
+    "packages": "packages of --with and --requirements, installed again when needed",
     "packed": "dlobd's package for external clusters, written again when needed",
     SUBMITTED: "notes about running applications",
     FETCHED: "downloaded data sets; `dlobd data fetch` downloads them again",

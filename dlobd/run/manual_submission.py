@@ -121,7 +121,7 @@ def collect_application(ref: str, cluster: ExternalCluster, out: Path, report: R
     begin_ms = rm_record["startedTime"] - (0 if job.deploy_mode == "cluster" else external.SLACK_MS)
     home = run_dir.partition("/dlobd/")[0]
     query = evidence.LogQuery(
-        application_id, begin_ms, rm_record["finishedTime"] + external.SLACK_MS, rm_record["user"], home
+        (application_id,), begin_ms, rm_record["finishedTime"] + external.SLACK_MS, rm_record["user"], home
     )
     with run_record.times.measure("collect"):
         missing += place.gather(query, job.train_dir, run_dir, bundle)

@@ -137,6 +137,18 @@ def environment() -> Tarball:
     return Tarball(f"{ENVIRONMENT}-{_digest(records)}.tar.gz", files, {"bin/python": launcher})
 
 
+def on_nodes() -> set[str]:
+    """Return the normalised names of the packages that a job finds on every node."""
+    packed = _needed(Path(sysconfig.get_path("purelib")))
+    return {normal(distribution.metadata["Name"]) for distribution, _ in packed} | APART
+
+
+def packages(directory: Path) -> Tarball:
+    """Return the tarball of the packages of a job, which `dlobd.run.overlay` installed."""
+    files = {str(path.relative_to(directory)): path for path in sorted(directory.rglob("*")) if path.is_file()}
+    return Tarball(f"packages-{directory.parent.name}.tar.gz", files, {})
+
+
 def spark_libs(jars: Path) -> Tarball:
     """Return the tarball of Spark's jars, for spark.yarn.archive."""
     files = {path.name: path for path in sorted(jars.glob("*.jar")) if not UNUSED_JARS.match(path.name)}
@@ -208,7 +220,7 @@ def package() -> Path:
 def _needed(site: Path) -> list[tuple[Distribution, bool]]:
     """Return the installed packages to pack. True marks a package whose files are all packed."""
     found = importlib.metadata.distributions(path=[str(site)])
-    installed = {_normal(each.metadata["Name"]): each for each in found if each.metadata["Name"]}
+    installed = {normal(each.metadata["Name"]): each for each in found if each.metadata["Name"]}
     requires = {name: _required(name, distribution) for name, distribution in installed.items()}
     brought = _reached({"dlobd"}, requires)
     needed = _reached(set(NODES), requires) - BUILD
@@ -232,11 +244,12 @@ def _required(name: str, distribution: Distribution) -> set[str]:
     found = set()
     for requirement in distribution.requires or []:
         if name == "dlobd" or not re.search(r"\bextra\b", requirement.partition(";")[2]):
-            found.add(_normal(re.split(r"[^\w.-]", requirement, maxsplit=1)[0]))
+            found.add(normal(re.split(r"[^\w.-]", requirement, maxsplit=1)[0]))
     return found
 
 
-def _normal(name: str) -> str:
+def normal(name: str) -> str:
+    """Return the normalised name of a package."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 

@@ -40,6 +40,7 @@ from dlobd.run import (
     generation,
     machine_noise,
     orphans,
+    overlay,
     own_model,
     page_cache,
     provenance,
@@ -49,6 +50,7 @@ from dlobd.run import (
 )
 from dlobd.run import run_record as run_records
 from dlobd.run.observer import Report, RunObserver, prefixed
+from dlobd.run.overlay import JobPython
 from dlobd.run.place.base import Lent, Metrics, Place, PlaceKind, kind_of
 from dlobd.run.preflight import capacity
 from dlobd.run.progress import Narrator
@@ -79,9 +81,11 @@ def plan(experiment: Runnable, lent: Lent = None) -> list[str]:
     if kind.here:
         capacity.check_gpus(experiment)
     source, target = kind.planned(experiment, lent)
-    command = command_of(experiment, target, Path("<bundle>"))
+    packages = overlay.requirements(experiment)
+    modules, archive = (Path("<packages>"), "" if kind.here else "<packages>") if packages else (None, "")
+    command = command_of(experiment, target, Path("<bundle>"), modules, archive)
     if isinstance(experiment, OwnJob):
-        staged = []
+        staged = [f"prepare: install {' '.join(packages)}, once"] if packages else []
         what, checks = f"{experiment.workers} executors", "exit code, evidence"
     else:
         own_model.check(experiment)
@@ -135,6 +139,7 @@ class _Run:
     record: RunInProgress
     report: Report
     observer: RunObserver
+    python: JobPython
 
     def store(self) -> None:
         self.record.write(self.bundle)
@@ -158,15 +163,17 @@ def run(
         Interrupted: by Ctrl-C or SIGTERM; run.json has this status, and all started processes are stopped.
     """
     check(experiment, lent, report)
+    python = overlay.prepared(experiment, prefixed(report, "prepare"))
     kind = kind_of(experiment, lent)
     new = [path for path in (out / experiment.name, out) if not path.exists()]
     bundle = store.create(out, experiment.name)
     run_record = RunInProgress(run_records.begin(bundle, experiment))
-    this = _Run(experiment, bundle, run_record, report, observer or RunObserver())
+    this = _Run(experiment, bundle, run_record, report, observer or RunObserver(), python)
     try:
         this.observer.created(bundle)
         with kind.opened(experiment, lent, run_record.times, report) as place:
-            run_record.note(versions=provenance.versions(place.java_version, place.hadoop_version))
+            versions = provenance.versions(place.java_version, place.hadoop_version)
+            run_record.note(versions=versions | dict(python.versions))
             if place.own_settings:
                 run_record.note(platform={**run_record.run.platform, provenance.OWN_SETTINGS: place.own_settings})
             _execute(this, kind, place)
@@ -208,7 +215,9 @@ def _execute(this: _Run, kind: PlaceKind, place: Place) -> None:
         metrics["staged_bytes"] = 0 if staged.reused else staged.bytes
 
     bundle.add_json(span_cost.evidence(bundle.path), files.SPAN_COST)
-    command = this.observer.submitting(command_of(experiment, place.target(), plain(bundle.path)))
+    modules = this.python.modules
+    archive = place.send(modules) if modules else ""
+    command = this.observer.submitting(command_of(experiment, place.target(), plain(bundle.path), modules, archive))
     if job and isinstance(experiment, Experiment):
         with times.measure("page_cache"):
             _prepare_page_cache(experiment, place, job.train_dir, bundle, report)

@@ -30,7 +30,9 @@ def shell_line(command: Command) -> str:
     return " ".join([*variables, shlex.join(command.argv)])
 
 
-def command_of(experiment: Runnable, target: Target | None, bundle: Path) -> Command:
+def command_of(
+    experiment: Runnable, target: Target | None, bundle: Path, packages: Path | None = None, archive: str = ""
+) -> Command:
     """Return the submit command. Options of a user's own line override dlobd's options."""
     if isinstance(experiment, OwnJob):
         conf = own_job.daemon_conf(experiment)
@@ -58,6 +60,9 @@ def command_of(experiment: Runnable, target: Target | None, bundle: Path) -> Com
         conf={**conf, "spark.hadoop.dfs.replication": str(experiment.replication), **switches},
         script=plain(shipped("jobs")) / entry,
         arguments=arguments,
+        python=experiment.python if isinstance(experiment, OwnJob) else "",
+        packages=packages,
+        archive=archive,
         tag=orphans.tag_of(bundle.name),
         files=beside,
         # a container has a copy in its working directory

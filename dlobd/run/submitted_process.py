@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dlobd.bundle.files import DRIVER_LOG
+from dlobd.evidence.spark import ANNOUNCED
 from dlobd.hadoop.embedded.processes import die_with_parent
 from dlobd.run.schedulers.base import Command
 from dlobd.schema import ClockAnchor
@@ -44,6 +45,7 @@ class Window:
     ended_by: str  # "timeout", "accept timeout" or "interrupt" if dlobd ended the job; else empty
     anchors: tuple[ClockAnchor, ...]
     diagnostics: str = ""  # the scheduler's diagnostics when dlobd ended the application
+    applications: tuple[str, ...] = ()  # all IDs, in their order: a script may create several SparkContexts
 
 
 def submit(
@@ -60,8 +62,8 @@ def submit(
         accept_timeout_s: longest time that YARN may leave the application without an ApplicationMaster.
         logs: directory of driver.stdout and driver.stderr.
         follow: receives each new line of the log of spark-submit's JVM, or without a JVM of driver.stderr.
-        on_abort: called with the application ID, if it is known, when dlobd ends the job after `timeout_s` or on
-            KeyboardInterrupt; returns the scheduler's diagnostics. KeyboardInterrupt is recorded, not raised.
+        on_abort: called with the ID of the last application, if it is known, when dlobd ends the job after `timeout_s`
+            or on KeyboardInterrupt; returns the scheduler's diagnostics. KeyboardInterrupt is recorded, not raised.
     """
     logs.mkdir(parents=True, exist_ok=True)
     stderr_path = logs / "driver.stderr"
@@ -102,8 +104,8 @@ def submit(
     exit_ns = clock.monotonic_ns()
     if ended_by:
         follower.follow()
-        if follower.application_id:
-            diagnostics = on_abort(follower.application_id)
+        if applications := follower.applications:
+            diagnostics = on_abort(applications[-1])
         _end_group(process)
         exit_ns = clock.monotonic_ns()
     else:
@@ -117,10 +119,11 @@ def submit(
         exit_ns=exit_ns,
         exit_code=code,
         pid=process.pid,
-        application_id=follower.application_id,
+        application_id=next(iter(follower.applications), None),
         ended_by=ended_by,
         anchors=(first, clock.anchor()),
         diagnostics=diagnostics,
+        applications=follower.applications,
     )
 
 
@@ -161,7 +164,13 @@ class _Follower:
         self._receive = receive
         self._offsets = dict.fromkeys(paths, 0)
         self._submitted_s: float | None = None
-        self.application_id: str | None = None
+        self._announced: list[str] = []
+        self._named: str | None = None
+
+    @property
+    def applications(self) -> tuple[str, ...]:
+        """The applications that the log announced, else the first that it names."""
+        return tuple(dict.fromkeys(self._announced)) or ((self._named,) if self._named else ())
 
     def waits_s(self) -> float:
         """Return the time since the submission of an application that YARN has not started; 0 if there is no such
@@ -178,8 +187,10 @@ class _Follower:
         whole = data[: data.rfind(b"\n") + 1]
         self._offsets[path] += len(whole)
         for line in whole.decode(errors="replace").splitlines():
-            if self.application_id is None and (match := _APPLICATION.search(line)):
-                self.application_id = match[0]
+            if match := ANNOUNCED.search(line):
+                self._announced.append(match[1])
+            elif self._named is None and (match := _APPLICATION.search(line)):
+                self._named = match[0]
             if _SUBMITTED in line:
                 self._submitted_s = time.monotonic()
             elif any(mark in line for mark in _STARTED):

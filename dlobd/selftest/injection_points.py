@@ -75,11 +75,13 @@ STARTS_S, RUNS_S = 60.0, 2.0
 """Timeouts for a process that starts, which earlier delays may hold up, and for a running process."""
 
 _NODEMANAGER, _MASTER_LOG, _EXECUTOR_LOG, _AUDIT = r"nodemanager-\d+", "container-1", "container-2", "namenode-audit"
-_RESOURCEMANAGER, _NAMENODE, _DATANODES = map(daemons, ("resourcemanager", "namenode", "datanode"))
+_DAEMONS = "resourcemanager", "nodemanager", "namenode", "datanode"
+_RESOURCEMANAGER, _NODEMANAGERS, _NAMENODE, _DATANODES = map(daemons, _DAEMONS)
 _STOPPED: Mapping[str, tuple[str, str, Targets, float]] = {
     "rm-client": ("ResourceManager", SPARK_SUBMIT, _RESOURCEMANAGER, RUNS_S),
     "rm-master": ("ResourceManager", _MASTER_LOG, _RESOURCEMANAGER, RUNS_S),
     "nodemanager": ("NodeManager", _NODEMANAGER, daemons(""), RUNS_S),
+    "nm-master": ("NodeManagers", _MASTER_LOG, _NODEMANAGERS, RUNS_S),
     "submit-start": ("spark-submit's JVM", SPARK_SUBMIT, spark_submit, STARTS_S),
     "submit": ("spark-submit's JVM", SPARK_SUBMIT, spark_submit, RUNS_S),
     "python": ("the driver's Python", DRIVER, driver_python(is_python), STARTS_S),
@@ -95,6 +97,7 @@ _STOPPED: Mapping[str, tuple[str, str, Targets, float]] = {
     "trainer": ("the trainer", _EXECUTOR_LOG, container(2, maps("_op_def_library_pybind")), STARTS_S),
     "nn-client": ("NameNode", SPARK_SUBMIT, _NAMENODE, RUNS_S),
     "nn-driver": ("NameNode", DRIVER, _NAMENODE, RUNS_S),
+    "nn-datanode": ("NameNode", _AUDIT, _NAMENODE, RUNS_S),
     "datanodes": ("DataNodes", _AUDIT, _DATANODES, RUNS_S),
 }
 """Key of a stop in `_ROWS` -> name of the stopped process, the log with the trigger, the processes, the timeout."""
@@ -107,6 +110,8 @@ yarn/submit             | rm-client      | when spark-submit submits the applica
 yarn/queue              | application    | another application fills the queue's share for ApplicationMasters
 yarn/localise           | nodemanager    | when it localises the master's files | CONTAINER 1 NEW to LOCALIZING
 yarn/register           | rm-master      | when the ApplicationMaster registers | Call -> .*: registerApplicationMaster
+yarn/request            | rm-master      | when the AM requests executors | Submitted \d+ unlocalized container
+yarn/start-executor     | nm-master      | when the ApplicationMaster starts an executor | Call -> .*: startContainers
 yarn/localise-executor  | nodemanager    | when it localises the executor's files | CONTAINER 2 NEW to LOCALIZING
 spark/submit-start      | submit-start   | as soon as it exists | APPEARED
 spark/submit-boot       | submit         | while it boots | BOOTS
@@ -155,6 +160,7 @@ hdfs/splits             | nn-driver      | when the driver lists input | Call ->
 hdfs/read               | datanodes      | when the trainer opens its input | INPUT
 hdfs/disk               | control group  | DataNodes read slowly from their disk (needs root)
 hdfs/write              | datanodes      | when the trainer stores its model | cmd=create\s+src=/dlobd/runs/\S+/model/
+hdfs/model              | nn-datanode    | when a DataNode stores the model | cmd=create\s+src=/dlobd/runs/\S+/model/
 hdfs/event-log          | nn-driver      | when the driver closes its event log | Stopping event writer for
 tensorflow/import       | trainer        | when it imports TensorFlow | Got assigned task 0
 tensorflow/first-step   | hook           | the trainer computes longer in its first step
@@ -165,6 +171,7 @@ channel/wait            | hook often     | one rank waits in the barrier before 
 channel/wire            | hook often     | one rank waits in a collective, its `wire`, so no rank can complete it
 channel/unpack          | hook often     | the chief waits in its `unpack`, while it converts the means to tensors
 user/script             | hook           | the user's own script waits between two calls of Spark
+user/import             | hook           | the user's own function imports a module while a worker unpickles it
 user/task               | hook           | the user's own function waits in a Spark task
 """
 """Columns: name, means or key of `_STOPPED`, description, trigger. A span in backquotes must contain the delay."""

@@ -56,7 +56,8 @@ class Plan:
 
 
 _START = """
-    client/exec yarn/new-application yarn/submit yarn/queue yarn/localise yarn/register yarn/localise-executor
+    client/exec yarn/new-application yarn/submit yarn/queue yarn/localise yarn/register yarn/request
+    yarn/start-executor yarn/localise-executor
     spark/submit-start spark/submit-boot spark/driver-start spark/import-pyspark spark/context spark/env
     spark/scheduler spark/rm-proxy spark/staging spark/prepare spark/am-start spark/am-boot spark/am-name
     spark/am-login spark/am-staging spark/am-connect spark/am-request spark/am-allocator spark/am-launch
@@ -97,7 +98,8 @@ _WAYS: Mapping[str, tuple[str, str]] = {
     "channel": ("launcher=barrier exchange=ring", "channel/pack channel/wait channel/wire channel/unpack"),
     "barrier": (
         "launcher=barrier workers=1",
-        f"{_BRIEF} spark/splits launcher/rendezvous spark/open-input spark/slow-task feed/put tensorflow/step",
+        f"""{_BRIEF} spark/splits launcher/rendezvous spark/open-input spark/slow-task feed/put tensorflow/step
+        hdfs/model""",
     ),
 }
 """Name of a way -> its settings and points."""
@@ -121,7 +123,8 @@ def full(seed: int = 0, slow_disk: bool = False) -> list[Plan]:
     for block, size in enumerate(SIZES_S):
         ways = [_plan(name, block, SIZES_S, None) for name in _WAYS]
         other = SIZES_S[(block + 1) % len(SIZES_S)]
-        ways.append(Plan("own", block, ("workers=1",), {"user/script": [size], "user/task": [other]}, own=True))
+        delays = {"user/script": [size], "user/import": [size], "user/task": [other]}
+        ways.append(Plan("own", block, ("workers=1",), delays, own=True))
         if slow_disk:
             ways.append(Plan("disk", block, _DISK, {}, disk_bytes_per_s=_DISK_BYTES_PER_S))
         order = random.Random(f"{seed} {block}")

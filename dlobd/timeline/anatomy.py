@@ -29,13 +29,14 @@ Row = tuple[InstantKind, LogLine | Instant | int | None, str]
 
 
 def events(evidence: Evidence, ranks: Sequence[Rank]) -> tuple[tuple[Event, ...], tuple[Event, ...]]:
-    """Return the events of start-up and of teardown, each sorted by time."""
-    last = last_executor(evidence, ranks)
+    """Return the events of start-up, of the first application, and of teardown, of the last, each sorted by time."""
+    first, final = evidence.applications[0], evidence.applications[-1]
+    last = last_executor(first, ranks)
     rank = next((rank for rank in ranks if rank.executor == last), None)
     chief = next((rank for rank in ranks if rank.role == "chief"), None)
     lane = lane_of(last) if last else ""
-    startup = [*_dated(_submission(evidence)), *_dated(_executor(evidence, last, rank), lane)]
-    return _sorted(startup), _sorted(_dated(_teardown(evidence, chief or rank)))
+    startup = [*_dated(_submission(first)), *_dated(_executor(first, last, rank), lane)]
+    return _sorted(startup), _sorted(_dated(_teardown(final, chief or rank)))
 
 
 def _sorted(found: Iterable[Event]) -> tuple[Event, ...]:
@@ -111,7 +112,7 @@ def _teardown(evidence: Evidence, chief: Rank | None) -> Iterator[Row]:
             yield kinds.USER_MAIN_ENDED, chief.main.end_ns, OWN_MARK
     if python := evidence.driver_process:
         for event in (kinds.LAUNCHER_SHUT_DOWN, kinds.SPARK_CONTEXT_STOPPED):
-            yield event, python.instant(event), OWN_MARK
+            yield event, next((i for i in python.instants if i.name == event and evidence.has(i.at_ns)), None), OWN_MARK
     yield kinds.APPLICATION_FINISHED, evidence.yarn.application.at.get("FINISHED"), RM_LOG
     yield kinds.DRIVER_JVM_EXIT, evidence.driver.life.exit_ns if evidence.driver.life else None, JVM_LOG
     if not evidence.topology.by_hand:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from dlobd import spans as kinds
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.log4j import RESOLUTION_NS
-from dlobd.evidence.spark import Asking
-from dlobd.evidence.topology import APPLICATION_LANE, DRIVER_LANE
+from dlobd.evidence.rpc import Call
+from dlobd.evidence.topology import DRIVER_LANE
 from dlobd.evidence.yarn import Marks, attempt_of
 from dlobd.schema import Process, Span
 from dlobd.spans import Details, SpanKind
 from dlobd.timeline import jvm
-from dlobd.timeline.builder import LaneBuilder, place_calls
+from dlobd.timeline.builder import LaneBuilder, place_calls, poll_ns
 
 RM_LOG = "RM log"
 NM_LOG = "NM log"
@@ -35,7 +35,7 @@ def nm_heartbeat(evidence: Evidence) -> Details:
 
 def build(evidence: Evidence, host: str) -> list[Span]:
     """Return the spans of the application; none if it was never submitted."""
-    lane = LaneBuilder(APPLICATION_LANE, Process(host, "application-master", 0, 0))
+    lane = LaneBuilder(evidence.application_lane, Process(host, "application-master", 0, 0))
     app = evidence.yarn.application.at
     lane.log(kinds.ACCEPT_APPLICATION, app.get("SUBMITTED"), app.get("ACCEPTED"), RM_LOG)
     asked_ns, source = (app["ACCEPTED"], RM_LOG) if "ACCEPTED" in app else (app.get("SUBMITTED"), RM_REST)
@@ -146,9 +146,14 @@ def add_container_start(
     asked_source: str,
     begun: tuple[int | None, str],
     allocated_by: Details,
-    asking: Asking | None = None,
+    calls: Sequence[Call] = (),
+    start_call: Call | None = None,
 ) -> None:
-    """Add a container from its request to the start of its process. `begun`: time and source of that start."""
+    """Add a container from its request to the start of its process.
+
+    begun: time and source of that start.
+    calls, start_call: calls of the ApplicationMaster, and the call with which it started the container.
+    """
     begun_ns, begun_source = begun
     if "ALLOCATED" not in marks:
         until = (marks["START_REQUEST"], NM_LOG) if "START_REQUEST" in marks else begun
@@ -166,11 +171,14 @@ def add_container_start(
     # the CapacityScheduler allocates at a node's heartbeat
     more: Details = {"detail": what, **allocated_by}
     lane.log(kinds.ALLOCATE_CONTAINER, asked_ns, marks.get("ALLOCATED"), f"{asked_source}, {RM_LOG}", **more)
-    _add_hand_out(lane, marks, what, asking)
+    _add_hand_out(lane, marks, what, calls)
     taken_ns = marks.get("ACQUIRED")
     # the ResourceManager launches the AM's container; the AM launches executors' containers
     launch = kinds.LAUNCH_AM_CONTAINER if what == "AM" else kinds.AM_LAUNCHES_CONTAINER
     lane.log(launch, taken_ns, marks.get("START_REQUEST"), f"{RM_LOG}, {NM_LOG}")
+    if start_call:
+        source = f"AM log, {NM_LOG}"
+        lane.log(kinds.CALL_NODE_MANAGER, start_call.start_ns, marks.get("START_REQUEST"), source, detail=what)
     for kind, opens, closes in (
         (kinds.PREPARE_CONTAINER, "START_REQUEST", "LOCALIZING"),
         (kinds.LOCALISE_CONTAINER, "LOCALIZING", "SCHEDULED"),
@@ -179,21 +187,24 @@ def add_container_start(
         lane.log(kind, marks.get(opens), marks.get(closes), NM_LOG, detail=what)
 
 
-def _add_hand_out(lane: LaneBuilder, marks: dict[str, int], what: str, asking: Asking | None) -> None:
+def _add_hand_out(lane: LaneBuilder, marks: dict[str, int], what: str, calls: Sequence[Call]) -> None:
     """Add the handover of an allocated container: the AM receives an executor's container at its next request."""
     allocated_ns, handed_ns = marks.get("ALLOCATED"), marks.get("ACQUIRED")
-    if allocated_ns is None or handed_ns is None or what == "AM" or asking is None:
+    requests = [call for call in calls if call.method == "allocate" and handed_ns and call.start_ns < handed_ns]
+    if allocated_ns is None or handed_ns is None or not requests:
         heartbeat: Details = {"detail": what} if what == "AM" else {"detail": what, **kinds.AM_HEARTBEAT.fields()}
         lane.log(kinds.HAND_OUT_CONTAINER, allocated_ns, handed_ns, RM_LOG, **heartbeat)
         return
-    before_ns, next_ns = asking.around(allocated_ns)
-    due_ns = min(max(next_ns, allocated_ns), handed_ns)
-    if before_ns < next_ns:
-        asked: Details = {"detail": what, **kinds.AM_HEARTBEAT_READ.fields(next_ns - before_ns)}
-        lane.log(kinds.HAND_OUT_CONTAINER, allocated_ns, due_ns, f"{RM_LOG}, AM log", **asked)
-    else:
-        due_ns = allocated_ns  # allocated before the AM's first request
-    lane.log(kinds.AM_ASKS_FOR_CONTAINER, due_ns, handed_ns, f"AM log, {RM_LOG}")
+    last, source = requests[-1], f"{RM_LOG}, AM log"
+    asked_ns = max(allocated_ns, last.start_ns)
+    if slept_ns := poll_ns(calls, last.method, handed_ns):
+        slept: Details = {"detail": what, **kinds.AM_HEARTBEAT_READ.fields(slept_ns)}
+        lane.log(kinds.HAND_OUT_CONTAINER, allocated_ns, asked_ns, source, **slept)
+    else:  # another thread made the request before, so the ApplicationMaster did not sleep
+        lane.log(kinds.AM_ASKS_FOR_CONTAINER, allocated_ns, asked_ns, source)
+    # the ResourceManager logs the handover while it answers
+    for start_ns, end_ns in ((asked_ns, handed_ns), (handed_ns, last.end_ns)):
+        lane.log(kinds.RPC, start_ns, max(start_ns, end_ns), f"AM log, {RM_LOG}", detail=last.method)
 
 
 class ProcessStart(NamedTuple):

@@ -28,7 +28,7 @@ from dlobd.timeline import rank as rank_lane
 from dlobd.timeline.builder import LaneBuilder
 from dlobd.timeline.driver import last_notice_ns, last_task
 from dlobd.timeline.executor import lane_of
-from dlobd.timeline.ranks import Rank, last_executor
+from dlobd.timeline.ranks import Rank
 from dlobd.timeline.ranks import ranks as ranks_of
 
 FEEDS = (kinds.FEED_JOB, kinds.TFCLUSTER_TRAIN)
@@ -57,13 +57,16 @@ def assemble(evidence: Evidence) -> Trace:
     ranks = ranks_of(evidence)
     waits = _Waits(evidence, ranks)
     spans = _client(evidence, host)
-    spans += driver_lane.build(evidence, host, last_executor(evidence, ranks), waits.resolve, waits.held_ns)
-    spans += application_lane.build(evidence, host)
-    for executor, container in evidence.executor_containers.items():
+    spans += driver_lane.build(evidence, host, ranks, waits.resolve, waits.held_ns)
+    on_executors = []
+    for application in evidence.applications:
+        spans += application_lane.build(application, host)
+        on_executors += [(application, *executor) for executor in application.executor_containers.items()]
+    for application, executor, container in on_executors:
         here = [rank for rank in ranks if rank.executor == executor]
         in_task = [(rank, *bounds) for rank in here if (bounds := waits.in_task(rank))]
         work = executor_lane.Executor(executor, container, _tasks(evidence, executor), here, in_task)
-        lane = executor_lane.build(evidence, host, work, waits.resolve)
+        lane = executor_lane.build(application, host, work, waits.resolve)
         spans += lane
         start_ns = min((span.start_ns for span in lane), default=None)
         puts = [put for process in evidence.recorded_in(container) for put in process.named(kinds.PUT)]
@@ -77,6 +80,7 @@ def assemble(evidence: Evidence) -> Trace:
             start_ns = rank.end_ns
     spans += rank_lane.servers(evidence)
     spans += _children(evidence)
+    spans += hdfs_use.datanode_calls(evidence, spans)
     spans += hdfs_use.close_retries(evidence, spans)
     startup, teardown = anatomy.events(evidence, ranks)
     if evidence.topology.by_hand:
@@ -84,7 +88,10 @@ def assemble(evidence: Evidence) -> Trace:
     absences = missing(evidence)
     in_script = (_in_own_main(ranks), IN_USER_CODE)
     lacking = in_script if evidence.topology.user_script else rank_lane.exchange_not_measured(evidence.job)
-    lacking = lacking if evidence.topology.has_yarn else (*lacking, WITHOUT_YARN)
+    if not evidence.topology.has_yarn:
+        master = evidence.topology.own_master
+        by_script = f"{NOT_PART}: the script set its master to {master}"
+        lacking = (*lacking, replace(WITHOUT_YARN, why=by_script) if master else WITHOUT_YARN)
     spans = [widened_span(span) for span in unknown(spans, absences)]
     return Trace(
         start_ns=window["exec_ns"],
@@ -274,6 +281,8 @@ class _Waits:
     def resolve(self, span: RecordedSpan, wait: Details) -> Details:
         """Turn a recorded wait into fields of a `Span`."""
         target = next(iter(wait.get("waits_for", ())), "")
+        if span.kind is kinds.WAIT_FOR_STREAM:
+            return {**wait, "cause_period_ns": span.end_ns - span.start_ns}
         if target == kinds.WAIT_LAST_RESERVATION and self._timed_out(span):
             last = _last_before(self._reservations or self._starts, span.end_ns)
             since_ns = max(last[0], span.start_ns) if last else span.start_ns

@@ -22,7 +22,9 @@ from dlobd.timeline import jvm
 from dlobd.timeline.application import RM_LOG
 from dlobd.timeline.builder import OWN_MARK, LaneBuilder, Resolve, of_threads, place_calls, poll_ns
 from dlobd.timeline.executor import DRIVER_LOG, EXECUTOR_LOG, lane_of
+from dlobd.timeline.ranks import Rank, last_executor
 from dlobd.timeline.tasks import critical
+from dlobd.timeline.waiting_threads import WaitingThreads
 from dlobd.tracing.clock import tick_ns
 
 SUBMIT_LOG = "spark-submit log"
@@ -34,25 +36,27 @@ HeldNs = Callable[[RecordedSpan], int | None]
 
 
 def build(
-    evidence: Evidence, host: str, last_executor: str | None, resolve: Resolve, held_ns: HeldNs = lambda wait: None
+    evidence: Evidence, host: str, ranks: Sequence[Rank], resolve: Resolve, held_ns: HeldNs = lambda wait: None
 ) -> list[Span]:
     """Return the spans of the driver, and in cluster mode also those of spark-submit's own lane."""
     driver = LaneBuilder(DRIVER_LANE, Process(host, "driver", 0, evidence.window["pid"]))
     python = evidence.driver_process
     threads = of_threads(DRIVER_LANE, python, python.spans, resolve) if python else []
+    threads += _jobs_of_threads(evidence, python) if python and evidence.topology.user_script else []
     if evidence.topology.by_hand:
         # the window begins after the start of spark-submit, and ends before its end
-        _add_driver(driver, evidence, last_executor, resolve, held_ns)
+        _add_driver(driver, evidence, ranks, resolve, held_ns)
         return driver.spans
     if evidence.topology.driver_in_container:
         submitter = LaneBuilder(SUBMITTER_LANE, Process(host, SUBMITTER_LANE, 0, evidence.window["pid"]))
         _add_submitter(submitter, evidence)
-        _add_driver(driver, evidence, last_executor, resolve, held_ns)
+        _add_driver(driver, evidence, ranks, resolve, held_ns)
         return [*submitter.spans, *driver.spans, *threads]
     begun_ns = evidence.driver_process.process.start_ns if evidence.driver_process else None
     _add_start(driver, evidence, begun_ns)
-    _add_driver(driver, evidence, last_executor, resolve, held_ns)
-    _add_submission(driver, evidence)
+    _add_driver(driver, evidence, ranks, resolve, held_ns)
+    for application in evidence.applications:
+        _add_submission(driver, application)
     _add_exit(driver, evidence)
     main = [call for call in evidence.submitter.calls if call.thread == "main" and call.start_ns < (begun_ns or 0)]
     place_calls(driver, main, JVM_LOG)
@@ -71,7 +75,7 @@ def _add_start(lane: LaneBuilder, evidence: Evidence, next_ns: int | None) -> No
 
 
 def _add_driver(
-    lane: LaneBuilder, evidence: Evidence, last_executor: str | None, resolve: Resolve, held_ns: HeldNs
+    lane: LaneBuilder, evidence: Evidence, ranks: Sequence[Rank], resolve: Resolve, held_ns: HeldNs
 ) -> None:
     python = evidence.driver_process
     if python is None:
@@ -80,10 +84,12 @@ def _add_driver(
     start_ns = python.process.start_ns
     lane.add(kinds.DRIVER_PYTHON_STARTS, start_ns, first_ns, f"/proc, {OWN_MARK}", resolution_ns=tick_ns())
     lane.add_recorded(python, resolve=resolve)
-    _add_context(lane, evidence, python, last_executor)
+    for application in evidence.applications:
+        _add_context(lane, application, python, last_executor(application, ranks))
     _add_jobs(lane, evidence, python, held_ns)
-    _add_stop(lane, evidence, python)
-    _add_jvm(lane, evidence)
+    for application in evidence.applications:
+        _add_stop(lane, application, python)
+        _add_jvm(lane, application)
     for wait in python.named(kinds.AWAIT_TRAINERS):
         lane.add(kinds.LAST_NOTICE_HEARD, last_notice_ns(python, wait), wait.end_ns, OWN_MARK)
 
@@ -154,18 +160,18 @@ def _add_submission(lane: LaneBuilder, evidence: Evidence) -> None:
     lane.log(kinds.SUBMIT_RPC, log.at("submitting"), log.at("submitted"), SUBMIT_LOG)
 
 
-def _add_context(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess, last_executor: str | None) -> None:
+def _add_context(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess, last: str | None) -> None:
     """Add the parts of `SparkContext(...)`: the JVM's start, and the waits for the ApplicationMaster and executors."""
-    context = next(iter(python.named(kinds.SPARK_CONTEXT)), None)
+    context = next((span for span in python.named(kinds.SPARK_CONTEXT) if evidence.has(span.end_ns)), None)
     if context is None:
         return
     log = evidence.driver.log
     waiting_ns = _add_manager(lane, evidence, context)
-    registered = log.registered.get(last_executor) if last_executor else None
+    registered = log.registered.get(last) if last else None
     ready_ns = log.at("ready") or context.end_ns
     # after maxRegisteredResourcesWaitingTime Spark continues: a later registration released nothing
     released_ns = registered.at_ns if registered and registered.at_ns <= ready_ns else None
-    waits_for = (lane_of(last_executor),) if last_executor else ()
+    waits_for = (lane_of(last),) if last else ()
     cause = kinds.EXECUTORS_POLL.fields()
     if (ready := log.points.get("ready")) and "maxRegisteredResourcesWaitingTime" in ready.message:
         cause = kinds.EXECUTORS_TIMEOUT.fields(ready_ns - (released_ns or waiting_ns or ready_ns))
@@ -190,7 +196,8 @@ def _add_manager(lane: LaneBuilder, evidence: Evidence, context: RecordedSpan) -
     lane.log(kinds.PREPARE_SUBMISSION, log.at("application id"), log.at("submitting"), DRIVER_LOG)
     running_ns = log.at("running")
     until_ns, released_ns = running_ns or context.end_ns, evidence.yarn.application.at.get("ATTEMPT_RUNNING")
-    more: Details = {"waits_for": (APPLICATION_LANE,), "released_ns": released_ns, **_report_poll(evidence, until_ns)}
+    waits_for, poll = (evidence.application_lane,), _report_poll(evidence, until_ns)
+    more: Details = {"waits_for": waits_for, "released_ns": released_ns, **poll}
     lane.log(kinds.WAIT_FOR_AM, log.at("submitted"), until_ns, DRIVER_LOG, **more)
     return running_ns
 
@@ -198,26 +205,41 @@ def _add_manager(lane: LaneBuilder, evidence: Evidence, context: RecordedSpan) -
 def _add_jobs(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess, held_ns: HeldNs) -> None:
     """Add Spark jobs. A job inside a recorded wait belongs to it: only its submission is the driver's own time."""
     spans = [span for span in python.spans if not span.thread]
-    waits = [span for span in spans if span.wait]
-    calls = [span for span in spans if span.attrs.get("jvm_call")]
+    waits = [span for span in spans if span.wait and span.kind is not kinds.WAIT_FOR_STREAM]
+    threads = WaitingThreads(evidence, python) if evidence.topology.user_script else None
+    elsewhere = {id(job) for job, _ in threads.elsewhere} if threads else ()
     free: list[Job] = []
     for wait in waits:
         _add_end_of_feed(lane, evidence, wait, held_ns(wait))
         if wait.layer == SPARK and not _jobs_inside(evidence.driver.log.jobs, wait):
             _add_unlogged_job(lane, evidence, wait)
     for job in evidence.driver.log.jobs:
+        if id(job) in elsewhere:
+            continue  # this lane does not wait for it
         around = next((w for w in waits if w.start_ns <= job.start_ns < w.end_ns), None)
         if around is None:
             free.append(job)
             continue
         lane.log(kinds.SUBMIT_JOB, around.start_ns, job.start_ns, f"{OWN_MARK}, {DRIVER_LOG}", detail=job.name)
-    if evidence.topology.user_script:
-        # this lane does not wait for jobs of other threads
-        within = [(_jobs_inside(free, call), call.end_ns) for call in calls]
-    else:
+    if threads is None:
         within = [([job], evidence.window["exit_ns"]) for job in free]
+    else:
+        alone = {id(job) for job in free}
+        waited = ((threads.jobs_of(call), call.end_ns) for call in threads.calls[""])
+        within = [([job for job in jobs if id(job) in alone], end_ns) for jobs, end_ns in waited]
     for jobs, end_ns in within:
         _add_waited(lane, evidence, jobs, end_ns)
+
+
+def _jobs_of_threads(evidence: Evidence, python: RecordedProcess) -> list[Span]:
+    """Return the jobs for which other threads of the driver's Python wait, in the lanes of these threads."""
+    threads, found = WaitingThreads(evidence, python), []
+    for thread, calls in threads.calls.items():
+        lane = LaneBuilder(f"{DRIVER_LANE}/{thread}", python.process)
+        for call in calls if thread else ():
+            _add_waited(lane, evidence, threads.jobs_of(call), call.end_ns)
+        found += lane.spans
+    return found
 
 
 def _jobs_inside(jobs: Iterable[Job], span: RecordedSpan) -> list[Job]:
@@ -274,7 +296,7 @@ def _add_waited(lane: LaneBuilder, evidence: Evidence, jobs: Sequence[Job], end_
 def _add_stop(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess) -> None:
     """Add the close of the event log inside `SparkContext.stop`: its last write and its rename are HDFS's time."""
     closing = evidence.driver.log.points.get("event log closing")
-    stop = next(iter(python.named(kinds.SPARK_CONTEXT_STOP)), None)
+    stop = next((span for span in python.named(kinds.SPARK_CONTEXT_STOP) if evidence.has(span.end_ns)), None)
     if closing is None or stop is None or evidence.driver.log.event_log.startswith("file:"):
         return
     application = str(evidence.window["application_id"])

@@ -11,7 +11,7 @@ from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.feed import room_ns, without_reads
 from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
 from dlobd.evidence.spark import Job, Task
-from dlobd.evidence.topology import APPLICATION_LANE, DRIVER_LANE
+from dlobd.evidence.topology import DRIVER_LANE
 from dlobd.evidence.yarn import Marks, attempt_of
 from dlobd.schema import Process, Span
 from dlobd.spans import Details
@@ -54,7 +54,8 @@ class Executor:
 def build(evidence: Evidence, host: str, executor: Executor, resolve: Resolve) -> list[Span]:
     """Return the spans of an executor."""
     container = executor.container
-    number = int(executor.id) if executor.id.isdigit() else 0
+    own_id = executor.id.rpartition(".")[2]  # the key of an executor of a later application names the application
+    number = int(own_id) if own_id.isdigit() else 0
     lane = LaneBuilder(lane_of(executor.id), Process(host, "executor", number, 0))
     life, log = evidence.container_jvm(container), evidence.executors[executor.id]
     if evidence.topology.has_yarn:
@@ -89,7 +90,7 @@ def _add_yarn_start(lane: LaneBuilder, evidence: Evidence, executor: Executor) -
     before = [am for am in evidence.attempts.ams if attempt_of(am) < attempt_of(container)]
     if before and not evidence.topology.driver_in_container:  # an executor of a later application attempt
         lost_am_ns = lost_ns(evidence, before[-1])
-        lane.log(kinds.WAIT_FOR_NEXT_AM, lost_am_ns, accepted_ns, RM_LOG, waits_for=(APPLICATION_LANE,))
+        lane.log(kinds.WAIT_FOR_NEXT_AM, lost_am_ns, accepted_ns, RM_LOG, waits_for=(evidence.application_lane,))
     calls = evidence.am_calls_of(container)
     if accepted_ns is not None:
         # the ResourceManager may log the new state after it answered
@@ -105,7 +106,8 @@ def _add_yarn_start(lane: LaneBuilder, evidence: Evidence, executor: Executor) -
         main = [c for c in calls if c.thread == "main" and accepted_ns < c.start_ns < requested]
         place_calls(lane, main, AM_LOG)
     begun = (life.start_ns if life else first.at_ns if first else None, EXECUTOR_LOG)
-    add_container_start(lane, marks, "executor", requested, AM_LOG, begun, nm_heartbeat(evidence), am.asking)
+    made = calls, evidence.start_calls.get(container)
+    add_container_start(lane, marks, "executor", requested, AM_LOG, begun, nm_heartbeat(evidence), *made)
 
 
 def _add_python(lane: LaneBuilder, evidence: Evidence, executor: Executor, resolve: Resolve) -> list[Span]:
@@ -143,9 +145,11 @@ def _add_python(lane: LaneBuilder, evidence: Evidence, executor: Executor, resol
             lane.add(kinds.PYTHON_WORKER_STARTS, opened_ns, process.spans[0].start_ns, OWN_MARK, process=who)
         spans, beside = _one_at_a_time(_outside(process, ranks), taken if user_worker else [])
         lane.add_recorded(process, spans, resolve=own)
+        _add_imports(lane, process, spans)
         _add_joins(lane, process, ranks)
         second = LaneBuilder(f"{lane.lane}/python-{process.process.pid}", process.process)
         second.add_recorded(process, beside, resolve=own)
+        _add_imports(second, process, beside)
         found += second.spans
         found += of_threads(lane.lane, process, _outside(process, ranks, threads=True), own)
     return found
@@ -245,6 +249,18 @@ def _add_parts(lane: LaneBuilder, evidence: Evidence, executor: Executor) -> Non
     in_python = [apart for process in evidence.recorded_in(container) for apart in without_reads(process.spans)]
     made = [call for call in rpc.calls(evidence.container_log(container)) if call.thread.startswith(TASK_THREAD)]
     place_calls(lane, made, EXECUTOR_LOG, sorted(in_python))
+
+
+def _add_imports(lane: LaneBuilder, process: RecordedProcess, spans: Sequence[RecordedSpan]) -> None:
+    """Add the outermost imports of packages, except PySpark's own, while the worker unpickles a user's function."""
+    imports = [instant for instant in process.instants if instant.name == kinds.PACKAGE_IMPORTED]
+    outermost = [i for i in imports if not i.attrs["by"] and i.attrs["package"] not in ("pyspark", "py4j")]
+    for unpickling in (span for span in spans if span.name == kinds.UNPICKLE_FUNCTION):
+        for instant in outermost:
+            start_ns, end_ns = instant.at_ns - instant.attrs["ns"], instant.at_ns
+            if unpickling.start_ns <= start_ns and end_ns <= unpickling.end_ns:
+                package = instant.attrs["package"]
+                lane.add(kinds.USER_IMPORT, start_ns, end_ns, OWN_MARK, process=process.process, detail=package)
 
 
 def _add_joins(lane: LaneBuilder, process: RecordedProcess, ranks: Sequence[Rank]) -> None:

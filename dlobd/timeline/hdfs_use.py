@@ -8,7 +8,7 @@ bound: the number of bytes divided by the rate of the fastest transfer of the ru
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -17,14 +17,15 @@ from dlobd.bundle import files, reading
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.hdfs import CloseRetry, Transfer
 from dlobd.evidence.log4j import RESOLUTION_NS
-from dlobd.evidence.topology import APPLICATION_LANE
+from dlobd.evidence.rpc import Call
 from dlobd.layers import HDFS
 from dlobd.record.run import HdfsUse
 from dlobd.schema import Interval, Span
-from dlobd.spans import JsonMap
+from dlobd.spans import Details, JsonMap
 from dlobd.timeline.executor import lane_of
 
 CLIENT_TRACE = "DN client trace"
+DATANODE_LOG = "DN log"
 AUDIT_LOG = "NN audit log"
 ALL_CALLS = "all calls of the NameNode"
 MARKER_LOOKS = "of these, looks for done-markers"
@@ -54,16 +55,33 @@ def intervals(evidence: Evidence) -> list[Interval]:
                 last = max(t.end_ns for t in reads)
                 bounds = _at_peak_ns(split.bytes, rate), last - split.at_ns
                 found.append(_interval(kinds.READ_INPUT, "spark", lane_of(executor), split.at_ns, last, bounds, OPENED))
+    lanes = {name: one.application_lane for one in evidence.applications for name in one.yarn.containers}
     for container, marks in sorted(evidence.yarn.containers.items()):
         opened, closed = marks.at.get("LOCALIZING"), marks.at.get("SCHEDULED")
         if opened is None or closed is None:
             continue
         owner = evidence.executor_of.get(container)
-        lane = lane_of(owner) if owner else APPLICATION_LANE
+        lane = lane_of(owner) if owner else lanes[container]
         reads = _reads(evidence, opened, closed)
         if reads:
             bounds = _at_peak_ns(sum(t.bytes for t in reads), rate), sum(t.duration_ns for t in reads)
             found.append(_interval("localise", "yarn", lane, opened, closed, bounds, CLIENT_TRACE))
+    return found
+
+
+def datanode_calls(evidence: Evidence, spans: Iterable[Span]) -> list[Span]:
+    """Return the NameNode calls that a DataNode made for reads and writes over WebHDFS."""
+    calls: dict[str, list[Call]] = defaultdict(list)
+    for call in evidence.hdfs.datanode_calls:
+        calls[call.path].append(call)
+    found: list[Span] = []
+    for span in (span for span in spans if span.kind in (kinds.READ_FILE, kinds.WRITE_FILE)):
+        for call in calls.get(span.attrs.get("path", ""), ()):
+            if span.start_ns <= call.start_ns and call.end_ns <= span.end_ns:
+                where = (f"{span.id}/datanode-{len(found)}", None, kinds.NAMENODE_CALL, span.process, span.lane)
+                times = call.start_ns, call.end_ns
+                more: Details = {"detail": call.method, "attrs": {"path": call.path}}
+                found.append(Span(*where, *times, source=DATANODE_LOG, resolution_ns=RESOLUTION_NS, **more))
     return found
 
 

@@ -72,7 +72,7 @@ def is_server(evidence: Evidence, process: RecordedProcess) -> bool:
 
 def last_executor(evidence: Evidence, found: Sequence[Rank]) -> str | None:
     """Return the executor that registered last, ignoring replacements of lost executors."""
-    trained = {rank.executor for rank in found} or evidence.executors.keys()
+    trained = {rank.executor for rank in found} & evidence.executors.keys() or evidence.executors.keys()
     registered = sorted((line.at_ns, e) for e, line in evidence.driver.log.registered.items() if e in trained)
     requested = evidence.application_master.requested
     wanted = _REQUESTS.search(requested.message) if requested else None

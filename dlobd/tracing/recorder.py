@@ -14,6 +14,7 @@ output, the time of writing and the lines that a disk refused, in `cost` lines: 
 from __future__ import annotations
 
 import _thread
+import fcntl
 import itertools
 import json
 import os
@@ -171,7 +172,7 @@ class Recorder:
         threaded: bool = True,
         forks: str = CHILD,
     ) -> None:
-        self.directory = directory
+        self.directory = directory.absolute()  # user code may change the working directory
         self._now = now
         self._flush_s = flush_s
         self._threaded = threaded
@@ -191,6 +192,7 @@ class Recorder:
         self._main_stack: list[int] = []
         self._local = threading.local()
         self._fd: int | None = None
+        self._file: tuple[int, int] | None = None
         self._introduced = False  # the file begins with its process line
         self._cut = False  # the file ends inside a line
         self._thread_due = self._threaded  # the background thread is not started yet
@@ -205,8 +207,7 @@ class Recorder:
     def after_fork(self) -> None:
         """Prepare a forked child: a new file, an empty stack, and the role of a child. Span IDs continue, so that the
         end of a span of the parent ends no span of the child."""
-        if self._fd is not None:
-            os.close(self._fd)  # the parent's file
+        self._close()  # the parent's file
         self._threaded = True
         role, self._forks = self._forks, CHILD
         self._open_file(role, 0, forked=True)
@@ -276,10 +277,8 @@ class Recorder:
                 cost.spans += entry["k"] == "s"
                 lines.append(_encode(entry))
         try:
-            if self._fd is None:
-                self.directory.mkdir(parents=True, exist_ok=True)
-                path = self.directory / f"spans-{self._pid}-{self._opened_ns}.jsonl"
-                self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
+            if not self._is_open():
+                self._open()
         except OSError:
             cost.lost_lines += len(lines)
             raise
@@ -288,8 +287,33 @@ class Recorder:
         self._put(lines)
         self._introduced = True
 
+    def _is_open(self) -> bool:
+        """Return True if the descriptor is still that of the span file: user code may close all descriptors, and the
+        kernel then gives their numbers to files of the user."""
+        try:
+            status = os.fstat(self._fd) if self._fd is not None else None
+        except OSError:
+            return False
+        return status is not None and (status.st_dev, status.st_ino) == self._file
+
+    def _close(self) -> None:
+        if self._fd is not None and self._is_open():
+            os.close(self._fd)
+        self._fd = None
+
+    def _open(self) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        path = self.directory / f"spans-{self._pid}-{self._opened_ns}.jsonl"
+        opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
+        # not a standard descriptor that user code has closed: `print` would write to it
+        self._fd = opened if opened > 2 else fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, 3)
+        if opened != self._fd:
+            os.close(opened)
+        status = os.fstat(self._fd)
+        self._file = (status.st_dev, status.st_ino)
+
     def _write_sum(self, line: dict[str, object]) -> None:
-        if self._fd is None or not self._introduced:
+        if not self._introduced or not self._is_open():
             return  # no line could be written: stderr reports the number of lost lines
         lost = self.cost.lost_lines
         try:
@@ -351,8 +375,7 @@ class Recorder:
                 self._queue.append(self._anchor_line())
                 self.flush(last=True)
             if self._fd is not None:
-                os.close(self._fd)
-                self._fd = None
+                self._close()
                 self._introduced = False
 
     def _of_thread(self) -> tuple[list[int], str]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import wraps
 from typing import Any
 
 from dlobd.evidence.evidence import Evidence
@@ -131,6 +132,17 @@ class Rules(list[Rule]):
             return compare
 
         return added
+
+
+def in_applications(compare: Comparison) -> Comparison:
+    """Return a comparison of each application of a run: the first that fails, or is unknown, or else the first."""
+
+    @wraps(compare)
+    def compared(facts: Facts) -> Compared | None:
+        each = (compare(replace(facts, evidence=one)) for one in facts.evidence.applications)
+        return min(filter(None, each), key=lambda one: (False, None, True).index(one.holds), default=None)
+
+    return compared
 
 
 def _json_number(value: Number | None) -> Number | None:

@@ -15,7 +15,7 @@ from dlobd.evidence.evidence import Evidence
 from dlobd.job.launchers.failure import java_cause, without_classes
 from dlobd.schema import Runnable
 
-MAX_REASON_CHARACTERS = 300
+MAX_REASON_CHARACTERS, MAX_CAUSE = 300, 100_000
 
 _FAILURE_MESSAGE = re.compile(rf"^{kinds.JOB_FAILED_LINE}(.*)$", re.MULTILINE)
 _ABOUT_HDFS = re.compile(r"NameNode|DataNode|hdfs|blk_|datanode|Connection refused|:\d+ failed on|destination host is")
@@ -61,12 +61,25 @@ def failure(evidence: Evidence) -> str:
         _submitter_killed(evidence)
         or next(_memory_limits(evidence), None)
         or _refused(evidence)
+        or _master_in_container(evidence)
+        or without_spark(evidence)
         or _without_hdfs(evidence, "namenode")
         or min([*_deaths(evidence), *_lost_nodes(evidence)], default=(0, None))[1]
         or _without_hdfs(evidence, "datanode")
         or _message(evidence)
     )
     return one_line(reason)
+
+
+def without_spark(evidence: Evidence) -> str | None:
+    """Return the reason of a user's script that ended well without a SparkContext; None for any other job."""
+    driver = evidence.driver_process
+    if not evidence.topology.user_script or driver is None:
+        return None
+    if driver.instant(kinds.SPARK_CONTEXT_START) or driver.instant(kinds.JOB_FAILED):
+        return None
+    ended = [span for span in driver.named(kinds.USER_CODE) if not span.truncated]
+    return "the script ended without a SparkContext: Spark and YARN took no part in the job" if ended else None
 
 
 def timed_out(evidence: Evidence, timeout_s: int) -> str:
@@ -85,7 +98,8 @@ def never_started(evidence: Evidence, accept_timeout_s: int) -> str:
 
 def one_line(reason: str) -> str:
     """Shorten a reason to one line of at most MAX_REASON_CHARACTERS."""
-    return textwrap.shorten(reason, MAX_REASON_CHARACTERS, placeholder=" ...")
+    shown = "".join(one if one.isprintable() else "\ufffd" for one in " ".join(reason[:MAX_CAUSE].split()))
+    return textwrap.shorten(shown, MAX_REASON_CHARACTERS, placeholder=" ...")
 
 
 def _message(evidence: Evidence) -> str:
@@ -155,6 +169,14 @@ def _submitter_killed(evidence: Evidence) -> str | None:
     return None
 
 
+def _master_in_container(evidence: Evidence) -> str | None:
+    """Return the reason if an ApplicationMaster waited for a SparkContext that has another master."""
+    master = evidence.topology.own_master if evidence.topology.driver_in_container else ""
+    if not master or _driver_message(evidence) is not None:
+        return None
+    return f"the script set its master to {master}: in cluster mode Spark fails such a job; omit the master"
+
+
 def _memory_limits(evidence: Evidence) -> Iterator[str]:
     """Yield a reason for each container that a NodeManager killed because it exceeded its memory limit."""
     for line in evidence.yarn.diagnostics:
@@ -179,11 +201,11 @@ def _deaths(evidence: Evidence) -> Iterator[tuple[int, str]]:
     user_exit = evidence.application_master.user_exit
     if user_exit and 128 < user_exit[1] < 193:
         yield user_exit[0], f"the driver's Python was killed by {_signal_name(user_exit[1] - 128)}"
-    number = (evidence.window["application_id"] or "application_none").removeprefix("application_")
+    ids = [str(one.window["application_id"]).removeprefix("application_") for one in evidence.applications]
     paths = sorted((evidence.path / files.DAEMON_LOGS).glob("nodemanager-*.log"))
     for line in (line for path in paths for line in log4j.read(path, path.name)):
         match = _CONTAINER_EXIT.search(line.message)
-        if match is None or f"_{number}_" not in match[1]:
+        if match is None or not any(f"_{number}_" in match[1] for number in ids):
             continue
         container, code = match[1], int(match[2])
         if user_exit and container.endswith("_000001"):

@@ -6,7 +6,7 @@ from math import ceil
 
 from dlobd.evidence.expected.kinds import DRIVER_LOG, EVENT_LOG
 from dlobd.tracing.clock import WallToMonotonic
-from dlobd.trust.base import Compared, Facts, Rules, unknown
+from dlobd.trust.base import Compared, Facts, Rules, in_applications, unknown
 
 RULES = Rules()
 
@@ -19,6 +19,7 @@ DROPPED = "from eventLog"
 @RULES.add(
     "tasks", "driver log: tasks that start", "Spark event log: tasks that end", DRIVER_LOG, EVENT_LOG, whole=True
 )
+@in_applications
 def _tasks(facts: Facts) -> Compared | None:
     """Check that the driver's log and the event log have the same tasks. Detects events that Spark dropped, and jobs
     that the driver's log lacks. No real failure is known; a test removes lines."""

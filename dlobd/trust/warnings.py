@@ -9,9 +9,11 @@ from itertools import pairwise
 from dlobd import spans as kinds
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected.absence import MissingEvidence
+from dlobd.evidence.topology import Placement
 from dlobd.measures import recording_cost
 from dlobd.schema import Trace
 from dlobd.timeline import application, hdfs_use, tasks
+from dlobd.timeline.waiting_threads import jobs_elsewhere
 from dlobd.tracing import clock
 
 _STARTUP = "STARTUP_MSG:"
@@ -28,8 +30,9 @@ def warnings(evidence: Evidence, absences: Sequence[MissingEvidence], trace: Tra
         *trouble(evidence),
         *_spans(evidence, trace),
         *hdfs_use.outages(evidence),
-        *application.lost_attempts(evidence),
+        *(line for one in evidence.applications for line in application.lost_attempts(one)),
         *tasks.lost_work(evidence),
+        *jobs_elsewhere(evidence),
         *_clocks(evidence, trace),
     ]
 
@@ -67,12 +70,19 @@ def _spans(evidence: Evidence, trace: Trace) -> Iterator[str]:
     if truncated := sum(span.truncated for span in trace.spans):
         yield f"{truncated} spans have no recorded end: their process was killed or still running"
     # settings of a script's own SparkConf override its spark-submit line
-    driver = evidence.driver_process if evidence.topology.user_script else None
-    if driver and (ready := driver.instant(kinds.SPARK_CONTEXT_READY)):
-        if str(ready.attrs.get("master", "")).startswith("local["):
-            yield f"the script set its master to {ready.attrs['master']}: it ran inside the driver, without executors"
-        if ready.attrs.get("slots", 1) != 1:
-            yield f"the script lets an executor run {ready.attrs['slots']} tasks at once: they overlap in its lane"
+    topology = evidence.topology
+    driver = evidence.driver_process if topology.user_script else None
+    in_driver = topology.placement is Placement.LOCAL
+    if topology.own_master and not topology.has_yarn:
+        count = "; Spark's jobs contain the time of your functions" if in_driver else ""
+        yield f"the script set its master to {topology.own_master}: YARN took no part{count}"
+    if len(evidence.applications) > 1:
+        ids = [str(one.window["application_id"]) for one in evidence.applications]
+        yield f"the script created {len(ids)} applications: {', '.join(ids)}"
+    ready = driver.instant(kinds.SPARK_CONTEXT_READY) if driver else None
+    slots = ready.attrs.get("slots", 1) if ready else 1
+    if slots != 1 and not in_driver:
+        yield f"the script lets an executor run {slots} tasks at once: they overlap in its lane"
     if damaged := sum(process.bad_lines for process in evidence.processes):
         yield f"{damaged} lines of span files are truncated: their process was killed while writing"
     if lost := recording_cost.lost_lines(evidence):

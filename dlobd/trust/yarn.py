@@ -7,7 +7,7 @@ import re
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected.kinds import CONTAINER_FILES, EXECUTOR_LOG, MASTER_LOG, RM_LOG, RM_RECORD
 from dlobd.tracing.clock import WallToMonotonic
-from dlobd.trust.base import NS_PER_S, Compared, Facts, Rules, daemon_trouble, external, unknown
+from dlobd.trust.base import NS_PER_S, Compared, Facts, Rules, daemon_trouble, external, in_applications, unknown
 
 RULES = Rules(whole=True)
 
@@ -43,6 +43,7 @@ def _doubt(evidence: Evidence) -> str:
 
 
 @RULES.add("container-memory", "RM log: MB x seconds", "RM REST: memorySeconds", *_RM)
+@in_applications
 def _memory(facts: Facts) -> Compared | None:
     """Check that the ResourceManager charges the memory of each container times its lifetime.
 
@@ -84,6 +85,7 @@ def _memory(facts: Facts) -> Compared | None:
     EXECUTOR_LOG,
     CONTAINER_FILES,
 )
+@in_applications
 def _containers(facts: Facts) -> Compared | None:
     """Check that each container that YARN allocated and started left its logs. Detects containers whose logs were not
     collected. No real failure is known; a test edits YARN's summary."""
@@ -101,6 +103,7 @@ def _containers(facts: Facts) -> Compared | None:
 
 
 @RULES.add("application-time", "ResourceManager: time outside of spark-submit's, ns", "clock readings: step, ns", *_RM)
+@in_applications
 def _inside(facts: Facts) -> Compared | None:
     """Check that the application ran only while spark-submit ran, by the ResourceManager's timestamps.
 

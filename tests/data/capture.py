@@ -64,8 +64,8 @@ KEPT = re.compile(r"Changing view acls to:|SecurityManager: authentication|store
 LOG4J = re.compile(r"\S+Z \S+ INFO (Using provider:|Configuration \S+ started\.)")
 EVENTS = (
     "SparkListenerLogStart", "SparkListenerEnvironmentUpdate", "SparkListenerApplicationStart",
-    "SparkListenerBlockManagerAdded", "SparkListenerStageSubmitted", "SparkListenerStageCompleted",
-    "SparkListenerTaskEnd", "SparkListenerApplicationEnd",
+    "SparkListenerBlockManagerAdded", "SparkListenerJobStart", "SparkListenerStageSubmitted",
+    "SparkListenerStageCompleted", "SparkListenerTaskEnd", "SparkListenerApplicationEnd",
 )
 SETTINGS, READ_SETTINGS = "SparkListenerEnvironmentUpdate", ("yarn.resourcemanager.nodemanagers.heartbeat-interval-ms",)
 JVM_MARKS = re.compile(r"\] Using|Create VM|Pause|gc,heap,exit")

@@ -159,7 +159,8 @@ def test_py4j_commands_have_names() -> None:
 
 
 def test_calls_that_are_too_short_for_a_span_are_counted(tmp_path: Path) -> None:
-    """A long call into the JVM is a span; short ones are a number; inside a recorded wait neither is."""
+    """A long call into the JVM is a span; short ones are a number, but not waits for streams; inside a recorded wait
+    neither is."""
     process = python(
         f"""
 import time, pyspark, pyspark.sql
@@ -170,6 +171,7 @@ client = object.__new__(GatewayClient)
 for _ in range(3):
     client.send_command("c\\no12\\nsize\\ne\\n", 0)
 client.send_command("c\\no12\\ncollectAndServe\\ne\\n", {2 * hooks.LONG_CALL_NS / 1e9})
+client.send_command("c\\no12\\nawaitTermination\\ni25000\\ne\\n", 0)
 hooks._Wait.active = True
 client.send_command("c\\no12\\nsize\\ne\\n", 0)
 hooks.LONG_CALL_NS = 10**12  # however busy the machine is
@@ -179,7 +181,7 @@ client.send_command("c\\no12\\nsize\\ne\\n", 0)
         tmp_path,
     )
     names = [span.name for span in process.spans]
-    assert "JVM: collectAndServe" in names
+    assert {"JVM: collectAndServe", "wait for stream: awaitTermination"} <= {*names}
     assert process.cost.left_out + names.count("JVM: size") == 4
     assert process.cost.left_out >= 1
 

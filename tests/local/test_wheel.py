@@ -21,7 +21,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source.mkdir()
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(CHECKOUT / name, source)
-    for name in ("dlobd", "jobs", "yarn", "data"):
+    for name in ("dlobd", "jobs", "requirements", "yarn", "data"):
         shutil.copytree(CHECKOUT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
     subprocess.run([*pip, "--wheel-dir", str(tmp_path), str(source)], check=True, timeout=110)
@@ -77,6 +77,8 @@ def test_a_wheel_leaves_out_what_may_not_be_passed_on(installed: Path, tmp_path:
 def test_a_wheel_lists_and_plans_outside_the_checkout(installed: Path, tmp_path: Path) -> None:
     members = json.loads(_python(installed, tmp_path, "-m", "dlobd", "list", "experiments", "--json"))
     assert "softmax-mnist" in [row["name"] for row in members["experiments"]]
+    code = "from dlobd.paths import shipped; print(shipped('requirements/install.py'))"
+    assert installed in Path(_python(installed, tmp_path, "-c", code).strip()).parents
     code = "from dlobd.job.datasets.mnist import Mnist; print(Mnist().files()[0], len(Mnist().load('test')[1]))"
     path, count = _python(installed, tmp_path, "-c", code).split()
     assert installed in Path(path).parents

@@ -46,6 +46,14 @@ def lane_of(text: str, waits: tuple[int, int, int | None] | None = None) -> list
     return [(s.layer, s.name, s.start_ns, s.end_ns) for s in lane.spans if s.kind is not kinds.WAIT_FOR_AM]
 
 
+def test_each_container_has_the_call_that_started_it() -> None:
+    first, second, third = (Call("startContainers", "", f"ContainerLauncher-{n}", n, 100 - 30 * n) for n in range(3))
+    other = Call("allocate", "", "Reporter", 0, 100)
+    starts_ns = {"before": -1, "a": 90, "b": 30, "c": 35, "without a call": 101}
+    found = rpc.calls_of_starts([other, first, second, third], starts_ns)
+    assert found == {"a": first, "b": third, "c": second}
+
+
 def test_calls_are_paired_by_line_and_belong_to_their_daemon() -> None:
     assert calls(DRIVER) == [
         Call("getNewApplication", "", "Thread-4", 16522441757635, 16523095361286),

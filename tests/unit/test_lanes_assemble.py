@@ -178,7 +178,8 @@ QUICK = Path(__file__).parents[1] / "data" / "quick-run"
 
 
 def line_with(bundle: Path, log: str, *words: str) -> LogLine:
-    return next(line for line in read(bundle / "logs" / log) if all(word in line.message for word in words))
+    lines = read(bundle / "logs" / log)
+    return next(line for line in lines if all(word in f"[{line.thread}]: {line.message}" for word in words))
 
 
 AM, *EXECUTORS = (str(path.relative_to(QUICK / "logs")) for path in sorted(QUICK.rglob("stderr")))
@@ -273,7 +274,9 @@ CASES = {
     "the ResourceManager is slow to submit": ("driver.stderr", ("Submitting application app",), "yarn"),
     "the ResourceManager is slow to register": (AM, ("Registering the ApplicationMaster",), "yarn"),
     "the ApplicationMaster asks late": (RM, ("_000003 Container Transitioned", "to ALLOCATED"), "spark"),
-    "the ApplicationMaster launches late": (RM, ("_000003 Container Transitioned", "to ACQUIRED"), "spark"),
+    "the ResourceManager answers late": (RM, ("_000003 Container Transitioned", "to ACQUIRED"), "yarn"),
+    "the ApplicationMaster launches late": (AM, ("Launching container", "_000003"), "spark"),
+    "the NodeManagers accept late": (AM, ("ContainerLauncher-1", "Call ->", "startContainers"), "yarn"),
     "the NodeManager starts late": (NM, ("Start request for container", "_000003"), "yarn"),
     "an executor reports the last task late": (LAST, ("Finished task", "stage 2.0"), "spark"),
 }
@@ -407,3 +410,48 @@ def test_a_pause_inside_a_call_that_is_answered_later_holds_nothing_up() -> None
     life = JvmLife(0, 900 * ms, 30 * ms, ms, ((200 * ms, 210 * ms), (490 * ms, 500 * ms), (600 * ms, 610 * ms)))
     jvm.add_pauses(lane, life, 0, 900 * ms, "JVM log")
     assert [span.start_ns // ms for span in lane.spans if span.name == "GC pause"] == [490, 600]
+
+
+def test_a_datanode_that_waits_for_the_namenode_is_not_slow(tmp_path: Path) -> None:
+    """A DataNode creates the file of a WebHDFS client at the NameNode, which stands still meanwhile."""
+    spans = assemble(Evidence(QUICK)).spans
+    writes = [s for s in spans if s.kind is kinds.WRITE_FILE and s.lane == "rank-0" and s.detail == kinds.MODEL]
+    write = max(writes, key=lambda span: span.end_ns - span.start_ns)
+    sent = next(
+        s for s in spans if s.lane == write.lane and s.name == "CREATE DataNode" and s.start_ns > write.start_ns
+    )
+    bundle = tmp_path / "quick-run"
+    shutil.copytree(QUICK, bundle)
+    log = bundle / "logs" / "daemons" / "datanode-0.log"
+    at_ns = sent.start_ns + 1000
+    stamps = at_ns, at_ns + 2000
+    called = f'Call -> /127.0.0.1:9000: create "{write.attrs["path"]}"', "Response <- /127.0.0.1:9000: create "
+    with log.open("a") as file:
+        for moment_ns, message in zip(stamps, called, strict=True):
+            file.write(f"{moment_ns} 2026-01-01T00:00:00.000 TRACE ipc.ProtobufRpcEngine2: 7: {message}\n")
+    note_sizes(bundle)
+    trace = assemble(Evidence(stalled(bundle, tmp_path / "stalled", at_ns + 1000, STALL_NS)))
+    segments = attribute(trace).segments
+    waited = {s.span.name: s.end_ns - s.start_ns for s in segments if s.span and s.layer == "hdfs"}
+    waited = {name: ns for name, ns in waited.items() if ns >= STALL_NS}
+    assert waited == {"create NameNode": STALL_NS + 2000}
+
+
+def test_imports_for_an_unpickled_function_are_user_code(tmp_path: Path) -> None:
+    own = QUICK.with_name("own-run")
+    before = assemble(Evidence(own))
+    unpickled = max((s for s in before.spans if s.kind is kinds.UNPICKLE_FUNCTION), key=lambda s: s.end_ns - s.start_ns)
+    ns = unpickled.end_ns - unpickled.start_ns - 2000
+    shutil.copytree(own, bundle := tmp_path / own.name)
+    (path,) = bundle.glob(f"spans/*/spans-{unpickled.process.pid}-*.jsonl")
+    with path.open("a") as file:
+        for package, by in (("mine", ""), ("pyspark", ""), ("numpy", "mine")):
+            attributes = {"package": package, "by": by, "ns": ns, "own_ns": ns}
+            file.write(
+                json.dumps({"k": "i", "n": "package imported", "t": unpickled.end_ns - 1000, "a": attributes}) + "\n"
+            )
+    note_sizes(bundle)
+    added = [span for span in assemble(Evidence(bundle)).spans if span.kind is kinds.USER_IMPORT]
+    assert [(s.name, s.layer, s.lane, s.end_ns - s.start_ns) for s in added] == [
+        ("import mine", "user", unpickled.lane, ns)
+    ]

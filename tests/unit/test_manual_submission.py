@@ -100,7 +100,7 @@ def test_without_the_daemons_logs_yarn_is_coarser(bundle: Path, gone: str, names
 
 
 def test_lines_of_other_applications_stay_out() -> None:
-    asked = external.LogQuery("application_17_0001", 1_000, 2_000, "ann", "/user/ann")
+    asked = external.LogQuery(("application_17_0001",), 1_000, 2_000, "ann", "/user/ann")
     stamp = "123456 1970-01-01T00:00:0{} INFO x: "
     managers = [stamp.format("9.000") + text for text in ("container_17_0001_01_000002", "application_17_00012")]
     assert lines(managers, asked, "nodemanager") == managers[:1]

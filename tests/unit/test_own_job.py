@@ -108,7 +108,7 @@ def test_options_of_spark_submit_become_settings(script: str) -> None:
         (("--class", "a.B"), "would run in the JVM only"),
         (("--executor-cores", "4"), "an executor runs one task at a time"),
         (("--conf", "spark.dynamicAllocation.enabled=true"), "a run has a fixed number of executors"),
-        (("--conf", "spark.pyspark.python=python3"), "the hooks need the Python environment of dlobd"),
+        (("--conf", "spark.pyspark.python=python3"), "omit it, and use dlobd's option --python python3"),
         (("--conf", "spark.python.daemon.module=mine"), "recording needs dlobd's worker daemon"),
         (("--conf", "spark.yarn.appMasterEnv.PYSPARK_PYTHON=./more/bin/python"), "appMasterEnv.PYSPARK_PYTHON=./more"),
         (("--conf", "spark.executorEnv.PYSPARK_PYTHON=./more/bin/python"), "executorEnv.PYSPARK_PYTHON=./more"),

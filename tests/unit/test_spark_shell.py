@@ -73,7 +73,7 @@ def test_what_dlobd_replaces_is_named(conf: Path) -> None:
     shell = shell_of(parse(["spark-submit", "s.py"]), environment)
     assert shell.notes == (
         "dlobd ignores HADOOP_CONF_DIR=/d: --hadoop-conf names the cluster.",
-        "dlobd ignores PYSPARK_PYTHON=/usr/bin/python: recording needs the Python of dlobd.",
+        "dlobd ignores PYSPARK_PYTHON=/usr/bin/python: --python names the job's Python.",
         "dlobd ignores SPARK_LOCAL_IP=::1: dlobd advertises the address of the cluster's network.",
         f"dlobd does not use these files of {conf}: hive-site.xml, spark-env.sh.",
     )

@@ -113,10 +113,15 @@ TRACE_LOG = EvidenceKind(
     "HDFS's share of the time of Spark's reads",
     (HDFS,),
 )
+DATANODE_LOG = EvidenceKind(
+    "DataNode log", f"{_DAEMONS}/datanode-*.log", "the NameNode's part of reads and writes over WebHDFS", (HDFS,)
+)
 DAEMON_LOGS = EvidenceKind("other daemons' logs", f"{_DAEMONS}/*", "reason of a daemon's failure; no figure uses it")
-EVENT_LOG = EvidenceKind("Spark event log", files.EVENT_LOG, "Spark's own metrics, and the addresses of its network")
+EVENT_LOG = EvidenceKind("Spark event log", "evidence/*event-log*", "Spark's metrics, and the addresses of its network")
 RM_RECORD = EvidenceKind(
-    "ResourceManager record", f"{files.RM_APPLICATION} {files.RM_ATTEMPTS}", "YARN's final status and resource charge"
+    "ResourceManager record",
+    "evidence/*rm-app.json evidence/*rm-attempts.json",
+    "YARN's final status and resource charge",
 )
 MARKERS = EvidenceKind("done-markers", files.MARKERS, "steps, samples, losses and accuracy of the ranks")
 INPUT_RECORDS = EvidenceKind(

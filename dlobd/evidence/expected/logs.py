@@ -41,10 +41,15 @@ def absences(evidence: Evidence) -> Iterator[MissingEvidence]:
         yield MissingEvidence(kinds.DRIVER_LOG, evidence.submitter_log, "is absent", ALL_LANES)
     if not topology.has_spark:
         return
-    if topology.has_yarn:
-        yield from _master(evidence)
+    for application in _on_yarn(evidence):
+        yield from _master(application)
     yield from _executors(evidence)
     yield from _daemons(evidence)
+
+
+def _on_yarn(evidence: Evidence) -> Iterator[Evidence]:
+    """Yield the applications that YARN ran; of a run without an application, the evidence of all."""
+    return (one for one in evidence.applications if one.topology.has_yarn)
 
 
 def _driver(evidence: Evidence) -> Iterator[MissingEvidence]:
@@ -160,8 +165,8 @@ def _daemons(evidence: Evidence) -> Iterator[MissingEvidence]:
             kind = kinds.kind_of(name) or kinds.DAEMON_LOGS
             yield MissingEvidence(kind, name, "is absent, although the daemon ran", ALL_LANES)
     yield from of_hdfs(evidence)
-    if evidence.topology.has_yarn:
-        yield from _of_yarn(evidence)
+    for application in _on_yarn(evidence):
+        yield from _of_yarn(application)
 
 
 def _of_yarn(evidence: Evidence) -> Iterator[MissingEvidence]:
@@ -193,7 +198,7 @@ def of_hdfs(evidence: Evidence) -> Iterator[MissingEvidence]:
         known = {line.path for line in evidence.hdfs.audits}
         if lost := [path for _, path, _ in evidence.submitter.log.uploads if path not in known]:
             yield MissingEvidence(kinds.AUDIT_LOG, audit, f"lacks the upload of {lost[0]}: it begins late")
-        elif _closed_unseen(evidence):
+        elif any(map(_closed_unseen, evidence.applications)):
             yield MissingEvidence(kinds.AUDIT_LOG, audit, "lacks the end of the event log: it ends early")
     namenode = f"{files.DAEMON_LOGS}/namenode.log"
     if not evidence.on_file(namenode):

@@ -16,10 +16,11 @@ def absences(evidence: Evidence) -> Iterator[MissingEvidence]:
     if not ended_well(evidence):
         return
     topology = evidence.topology
-    if topology.has_spark:
-        yield from _event_log(evidence)
-    if topology.has_yarn and not evidence.rm_app.get("id"):
-        yield MissingEvidence(kinds.RM_RECORD, files.RM_APPLICATION, "is absent, or has no application")
+    for one in evidence.applications if topology.has_spark else ():
+        yield from _event_log(one, one.file_of(files.EVENT_LOG))
+        if one.topology.has_yarn and not one.rm_app.get("id"):
+            name = one.file_of(files.RM_APPLICATION)
+            yield MissingEvidence(kinds.RM_RECORD, name, "is absent, or has no application")
     if topology.external and not evidence.on_file(files.HOSTS):
         yield MissingEvidence(kinds.HOSTS, files.HOSTS, "is absent")
     if topology.user_script:
@@ -33,15 +34,15 @@ def absences(evidence: Evidence) -> Iterator[MissingEvidence]:
             yield MissingEvidence(kinds.INPUT_RECORDS, name, "is absent")
 
 
-def _event_log(evidence: Evidence) -> Iterator[MissingEvidence]:
+def _event_log(evidence: Evidence, name: str) -> Iterator[MissingEvidence]:
     log = evidence.event_log
     if not log.lines:
-        if evidence.on_file(files.COLLECTED) and files.EVENT_LOG not in evidence.collected.get("absent", ()):
-            yield MissingEvidence(kinds.EVENT_LOG, files.EVENT_LOG, "is absent, or empty")
+        if evidence.on_file(files.COLLECTED) and name not in evidence.collected.get("absent", ()):
+            yield MissingEvidence(kinds.EVENT_LOG, name, "is absent, or empty")
     elif not log.has_start:
-        yield MissingEvidence(kinds.EVENT_LOG, files.EVENT_LOG, "lacks the application's start: it begins late")
+        yield MissingEvidence(kinds.EVENT_LOG, name, "lacks the application's start: it begins late")
     elif not log.has_end:
-        yield MissingEvidence(kinds.EVENT_LOG, files.EVENT_LOG, "lacks the application's end: it ends early")
+        yield MissingEvidence(kinds.EVENT_LOG, name, "lacks the application's end: it ends early")
 
 
 def damaged(evidence: Evidence, known: Collection[MissingEvidence]) -> Iterator[MissingEvidence]:
@@ -82,7 +83,8 @@ def _is_about(missing: MissingEvidence, name: str) -> bool:
 def _of_file(evidence: Evidence, name: str, how: str) -> MissingEvidence:
     kind = kinds.kind_of(name) or kinds.CONTAINER_FILES
     parts = name.split("/")
-    if kind is kinds.EXECUTOR_LOG and parts[2] in evidence.attempts.ams and evidence.topology.has_yarn:
+    masters = [name for one in evidence.applications for name in one.attempts.ams]
+    if kind is kinds.EXECUTOR_LOG and parts[2] in masters and evidence.topology.has_yarn:
         kind = kinds.MASTER_LOG
     if kind is kinds.DRIVER_LOG and not evidence.topology.has_spark:
         kind = kinds.NATIVE_LOG

@@ -43,12 +43,26 @@ _WRAPPERS = re.compile(
 _MODULE = re.compile(r"^(?:\w+\.)+(?=[A-Z_]\w*(?::|$))")
 
 
+_NOT_INSTALLED = re.compile(r"\[PACKAGE_NOT_INSTALLED\] (\w+)")
+"""Condition of PySpark, such as a pandas UDF without PyArrow."""
+_NO_MODULE = re.compile(r"ModuleNotFoundError: No module named ")
+
+
 def cause_in(text: str) -> str | None:
     """Return the error line of a failed task's Python traceback in Spark's message, else the cause in a Java stack
     trace; None without both."""
     _, _, rest = text.rpartition("Traceback (most recent call last):")
     lines = [line for line in rest.splitlines() if line and not line.startswith((" ", "\t"))] if rest != text else []
     return _MODULE.sub("", lines[0]) if lines else java_cause(text)
+
+
+def with_option(cause: str) -> str:
+    """Return a cause, and for a missing package the option of dlobd that adds it."""
+    if match := _NOT_INSTALLED.search(cause):
+        return f"{cause.rstrip('.')}; --with {match[1].lower()} adds it"
+    if match := _NO_MODULE.match(cause):
+        return f"{cause}; --with adds packages, spark-submit's --py-files adds modules"
+    return cause
 
 
 def java_cause(text: str) -> str | None:

@@ -26,11 +26,14 @@ from dlobd.job.launchers.imports import on_import
 from dlobd.job.launchers.tfos import FeedTask, NamedSleep, record_driver
 from dlobd.job.launchers.tfos_compat import STOCK_POLL_NS, Function, replace, timed
 from dlobd.job.user import steps
-from dlobd.job.user.spark_settings import prefer_users
+from dlobd.job.user.spark_settings import leave_containers, prefer_users
 from dlobd.tracing.clock import monotonic_ns
 
 LONG_CALL_NS = 1_000_000
 """Shortest JVM call with a span. Shorter calls are too frequent; their time counts as time of the calling code."""
+
+# methods of streaming queries and contexts that wait while other threads of the JVM work
+STREAM_WAITS = ("awaitTermination", "awaitTerminationOrTimeout", "awaitAnyTermination", "processAllAvailable")
 
 CHUNK = 64
 CHUNK_NS = 10_000_000  # limits of a chunk in items and time; a feed of rows has one span per chunk
@@ -93,9 +96,10 @@ def _record_pyspark(pyspark: ModuleType, given_python: str | None = None) -> Non
     def initialize_context(original: Function, self: Any, conf: Any) -> object:
         for key in prefer_users(conf, self._jvm.SparkConf(), DAEMONS.values()):
             self._jvm.java.lang.System.clearProperty(key)  # a new SparkConf starts with the system properties
+        leave_containers(conf, os.environ.get("SPARK_CONF_DIR", ""))
         python = os.environ.get("PYSPARK_PYTHON")
         if python and python != given_python and shutil.which(python) != sys.executable:
-            why = "recording needs the Python of dlobd"
+            why = f"use dlobd's option --python {python}"
             raise RuntimeError(f"PYSPARK_PYTHON={python} in the script is not supported: {why}.")
         return original(self, conf)
 
@@ -117,6 +121,9 @@ def _record_pyspark(pyspark: ModuleType, given_python: str | None = None) -> Non
 
     @replace(GatewayClient, "send_command")
     def send_command(original: Function, self: Any, command: str, *args: object, **kwargs: object) -> object:
+        if (method := _method(command)) in STREAM_WAITS:
+            with tracing.span(kinds.WAIT_FOR_STREAM, detail=method):
+                return original(self, command, *args, **kwargs)
         begin_ns = monotonic_ns()
         try:
             return original(self, command, *args, **kwargs)
@@ -125,7 +132,7 @@ def _record_pyspark(pyspark: ModuleType, given_python: str | None = None) -> Non
             if _Wait.active:
                 pass
             elif end_ns - begin_ns >= LONG_CALL_NS:
-                tracing.past(kinds.JVM_CALL, begin_ns, end_ns, _method(command), jvm_call=True)
+                tracing.past(kinds.JVM_CALL, begin_ns, end_ns, method, jvm_call=True)
             else:
                 tracing.left_out()
 

@@ -2,37 +2,63 @@
 
 from __future__ import annotations
 
+import atexit
 import io
 import os
 import sys
+from contextlib import ExitStack
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, TracebackType
+from typing import NoReturn
 
 from dlobd import spans as kinds
 from dlobd import tracing
-from dlobd.job.launchers.failure import cause_in, error_line
+from dlobd.job.launchers.failure import cause_in, error_line, with_option
 from dlobd.job.launchers.imports import record_packages
 from dlobd.job.user.hooks import prepare_driver
 
 KEPT = ("__annotations__", "__builtins__", "__cached__", "__name__", "__package__", "__spec__")
 """Names that `__main__` has before the first line of any script; their values do not depend on the script."""
 
+MAX_CAUSE = 10_000
+"""Longest recorded cause of a failure; the message of an exception may have any length."""
+
 
 def main(argv: list[str]) -> None:
     """Run jobs/user.py, `LAUNCHER SPANS_DIR SCRIPT ARGUMENTS...`. The exception of the script, if any, is raised again:
     Python then prints the traceback, and exits as without dlobd."""
     launcher, spans_dir, script, *arguments = argv
-    # absolute: the script may change its directory
-    tracing.start(Path(os.environ.get("LOG_DIRS", spans_dir).split(",")[0]).absolute(), "driver")
+    tracing.start(os.environ.get("LOG_DIRS", spans_dir).split(",")[0], "driver")
     record_packages()
+    # Python runs this handler last, after the script's threads and exit handlers
+    spans = ExitStack()
+    atexit.register(spans.close)
+    spans.enter_context(tracing.span(kinds.DRIVER))
+    with tracing.span(kinds.INSTALL_HOOKS):
+        prepare_driver(launcher)
+        _record_exit(spans)
+    spans.enter_context(tracing.span(kinds.USER_CODE))
+    tracing.flush()  # the script may end at once, by a signal
     try:
-        with tracing.span(kinds.DRIVER):
-            with tracing.span(kinds.INSTALL_HOOKS):
-                prepare_driver(launcher)
-            _run(script, arguments)
+        _run(script, arguments)
     finally:
         tracing.flush()
+
+
+def _record_exit(spans: ExitStack) -> None:
+    """End the spans at a call of os._exit, which runs no exit handler."""
+    leave, driver = os._exit, os.getpid()
+
+    def exit_now(status: int) -> NoReturn:
+        if os.getpid() == driver:
+            if status:
+                tracing.instant(kinds.JOB_FAILED, cause=f"the script exited with code {status}")
+            spans.close()
+            tracing.flush()
+        leave(status)
+
+    os._exit = exit_now
 
 
 def _run(script: str, arguments: list[str]) -> None:
@@ -40,20 +66,19 @@ def _run(script: str, arguments: list[str]) -> None:
     variables = _prepare_process(script, file, arguments)
     code: CodeType | None = None
     try:
-        with tracing.span(kinds.USER_CODE):
-            with io.open_code(file) as source:
-                # otherwise the script would inherit this module's imports from `__future__`
-                code = compile(source.read(), file, "exec", dont_inherit=True)
-            exec(code, variables)
+        with io.open_code(file) as source:
+            # otherwise the script would inherit this module's imports from `__future__`
+            code = compile(source.read(), file, "exec", dont_inherit=True)
+        exec(code, variables)
     except SystemExit as error:
         if error.code:
             cause = _status_error() or (
                 f"the script exited with code {error.code}" if isinstance(error.code, int) else str(error.code)
             )
-            tracing.instant(kinds.JOB_FAILED, cause=cause)
+            tracing.instant(kinds.JOB_FAILED, cause=cause[:MAX_CAUSE])
         raise
     except BaseException as error:
-        tracing.instant(kinds.JOB_FAILED, cause=cause_in(str(error)) or error_line(error))
+        tracing.instant(kinds.JOB_FAILED, cause=with_option(cause_in(str(error)) or error_line(error))[:MAX_CAUSE])
         _begin_traceback_at(code)
         raise
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 CURRENT_NAMES = {
+    "spark.archives": "spark.yarn.dist.archives",  # on YARN
     "spark.executor.logs.rolling.size.maxBytes": "spark.executor.logs.rolling.maxSize",
     "spark.files.userClassPathFirst": "spark.executor.userClassPathFirst",
     "spark.io.compression.lz4.block.size": "spark.io.compression.lz4.blockSize",
@@ -55,8 +56,13 @@ JOINED = {
     "spark.driver.extraJavaOptions": " ",
     "spark.executor.extraJavaOptions": " ",
     "spark.yarn.am.extraJavaOptions": " ",
+    "spark.executorEnv.PYTHONPATH": ":",
+    "spark.yarn.appMasterEnv.PYTHONPATH": ":",
 }
 """Setting whose values, of the user and of dlobd, are concatenated -> separator."""
+
+EXECUTOR_OPTIONS = "spark.executor.extraJavaOptions"
+LOG_DIR = "<LOG_DIR>/"  # in Java options, YARN replaces it with the directory of a container's logs
 
 REPLACEABLE = "spark.dlobd.replaceable"
 """Setting of dlobd: list of its KEY=VALUE that would overrule another setting of the user's script, and of those that
@@ -99,6 +105,15 @@ def prefer_users(conf: Any, submitted: Any, daemons: Iterable[str]) -> list[str]
                 f"{key}={users_value} in the script is not supported: recording needs dlobd's worker daemon."
             )
     return removed
+
+
+def leave_containers(conf: Any, configuration: str) -> None:
+    """Adapt settings to a master with Workers, which have no log directory, and no copy of `configuration`."""
+    options = conf.get(EXECUTOR_OPTIONS, "")
+    if not conf.get("spark.master", "").startswith(("local-cluster[", "spark:")) or LOG_DIR not in options:
+        return
+    conf.set(EXECUTOR_OPTIONS, options.replace(LOG_DIR, "").replace("__spark_conf__/", f"{configuration}/"))
+    conf.set("spark.executorEnv.LOG_DIRS", ".")
 
 
 def _pairs(lines: Iterable[str]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import requests
 
@@ -21,6 +21,11 @@ _SOON_S = (3.0, 3.0)
 
 ENDED = ("FINISHED", "FAILED", "KILLED")
 """Final states of an application."""
+
+
+def on_yarn(applications: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Yield number and ID of YARN's applications, from all applications of a run."""
+    return ((number, one) for number, one in enumerate(applications, 1) if one.startswith("application_"))
 
 
 def kill_application(rm_url: str, application_id: str) -> None:
@@ -84,17 +89,18 @@ def _containers(nm_urls: Sequence[str], application_id: str) -> list[str]:
     return running
 
 
-def executor_peak(nm_urls: Sequence[str], application_id: str, bundle: Bundle) -> int | None:
+def executor_peak(nm_urls: Sequence[str], applications: Iterable[str], bundle: Bundle) -> int | None:
     """Return the peak resident memory of the largest executor container, including its trainer, in bytes.
 
     The NodeManager samples the container's process tree once per second and keeps the record for a minute after the
     container's end. None if it cannot be read.
     """
-    number = application_id.removeprefix("application_")
+    numbers = [one.removeprefix("application_") for _, one in on_yarn(applications)]
     beans: list[JsonObject] = []
-    for url in nm_urls:
+    for url in nm_urls if numbers else ():
         answer = HadoopWeb.get_json(f"{url}/jmx", qry="Hadoop:service=NodeManager,*") or {}
-        beans += [bean for bean in answer.get("beans", []) if number in bean.get("name", "")]
+        names = ((bean, bean.get("name", "")) for bean in answer.get("beans", []))
+        beans += [bean for bean, name in names if any(number in name for number in numbers)]
     bundle.add_json(beans, files.NM_CONTAINERS)
     executors = [bean for bean in beans if not bean["name"].endswith("_000001")]
     peaks_mb = [

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
 from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
 from dlobd.hadoop.embedded.processes import containers_of, end
 from dlobd.job.description import Job
-from dlobd.paths import size_of
-from dlobd.run.collect import application, hdfs
+from dlobd.paths import size_of, spark_home
+from dlobd.run.collect import application, hdfs, workers
 
 
 def log_offsets(cluster: EmbeddedCluster) -> dict[str, int]:
@@ -19,13 +18,9 @@ def log_offsets(cluster: EmbeddedCluster) -> dict[str, int]:
     return {name: size_of(path) for name, path in cluster.log_files().items()}
 
 
-EXECUTOR_FILES = ("stdout", "stderr", "jvm.log", files.SPARK_LOG, "spans-", "hs_err")
-"""Prefixes of the files to copy from an executor's working directory, which has other files too."""
-
-
 def collect(
     cluster: EmbeddedCluster,
-    application_id: str,
+    applications: Sequence[str],
     offsets: Mapping[str, int],
     job: Job | None,
     bundle: Bundle,
@@ -34,6 +29,7 @@ def collect(
     """Copy logs, spans, event log, REST record, markers and block locations into `bundle`, with secrets redacted.
 
     Args:
+        applications: the IDs of the run's applications, in their order.
         offsets: the result of `log_offsets` before the run.
         job: the job, with the paths of input and markers; None for the user's own script.
         kill: see `await_end`.
@@ -42,43 +38,33 @@ def collect(
         A line for each missing source.
     """
     endpoints = cluster.endpoints
-    record = application.await_end(endpoints.rm_url, endpoints.nm_urls, application_id, kill)
-    missing = [] if record else [f"ResourceManager: no record of {application_id}"]
-    bundle.add_json(record, files.RM_APPLICATION)
-    # containers of a dead NodeManager, or of a dead ResourceManager's application: no other process ends them
-    end(containers_of(cluster.work_dir, application_id), 1)
-    missing += copy_logs(cluster, cluster.container_log_dirs(application_id), offsets, bundle)
-    return missing + from_hdfs(cluster, application_id, job, bundle)
+    missing = []
+    for number, application_id in application.on_yarn(applications):
+        record = application.await_end(endpoints.rm_url, endpoints.nm_urls, application_id, kill)
+        missing += [] if record else [f"ResourceManager: no record of {application_id}"]
+        bundle.add_json(record, files.of_application(files.RM_APPLICATION, number))
+        # containers of a dead NodeManager, or of a dead ResourceManager's application: no other process ends them
+        end(containers_of(cluster.work_dir, application_id), 1)
+        directories = cluster.container_log_dirs(application_id)
+        missing += [] if directories else [f"containers of {application_id}: no log directory"]
+        for container, directory in directories.items():
+            workers.copy_files(directory, container, bundle)
+    missing += workers.copy_logs(spark_home(), applications, bundle)  # of a script's own master
+    missing += copy_daemon_logs(cluster, offsets, bundle)
+    return missing + from_hdfs(cluster, applications, job, bundle)
 
 
-def from_hdfs(cluster: EmbeddedCluster, application_id: str, job: Job | None, bundle: Bundle) -> list[str]:
+def from_hdfs(cluster: EmbeddedCluster, applications: Sequence[str], job: Job | None, bundle: Bundle) -> list[str]:
     """Copy the evidence in the embedded cluster's HDFS; return a line for each missing source."""
     place = hdfs.Hdfs(cluster.endpoints.webhdfs_url, cluster.user, "/spark-events")
     directories = (job.train_dir, job.run_dir) if job else ("", "")
-    return hdfs.from_hdfs(place, application_id, *directories, bundle)
+    return hdfs.from_hdfs(place, applications, *directories, bundle)
 
 
-def copy_logs(
-    cluster: EmbeddedCluster,
-    directories: Mapping[str, Path],
-    offsets: Mapping[str, int],
-    bundle: Bundle,
-    prefixes: tuple[str, ...] = ("",),
-) -> list[str]:
-    """Copy logs and spans of containers or executors, and the daemons' lines since `offsets`.
-
-    Args:
-        prefixes: the beginnings of the names of files to copy.
-
-    Returns:
-        A line for each missing source.
-    """
-    for container, directory in directories.items():
-        for path in sorted(p for p in directory.iterdir() if p.is_file() and p.name.startswith(prefixes)):
-            part = "spans" if path.name.startswith("spans-") else files.CONTAINER_LOGS
-            bundle.add(path, f"{part}/{container}/{path.name}")
+def copy_daemon_logs(cluster: EmbeddedCluster, offsets: Mapping[str, int], bundle: Bundle) -> list[str]:
+    """Copy the daemons' lines since `offsets`; return a line for each missing source."""
     bundle.add_json(cluster.daemons_now(), files.DAEMONS)
-    missing = [] if directories else ["containers: no log directory"]
+    missing = []
     for name, path in cluster.log_files().items():
         begin = offsets.get(name, 0)
         # a daemon's log exists from the start, its audit log only after the first record

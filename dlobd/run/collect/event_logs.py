@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -30,11 +30,12 @@ class Files:
 LOCAL = Files(os.listdir, lambda path: Path(path).read_bytes())
 
 
-def collect(application_id: str, default: str, hdfs: Files, bundle: Bundle) -> None:
-    """Add the event log to the bundle, as plain JSON lines. `default`: its directory in HDFS, if the driver's log lacks
-    its path. Raises ValueError with the reason if the application wrote none, or it cannot be read."""
-    begun, where = _of_driver(bundle)
-    if begun and where is None:
+def collect(application_id: str, default: str, hdfs: Files, bundle: Bundle, name: str = files.EVENT_LOG) -> None:
+    """Add the event log to the bundle as `name`, as plain JSON lines. `default`: its directory in HDFS, if the driver's
+    log lacks its path. Raises ValueError with the reason if the application wrote none, or it cannot be read."""
+    paths = [path for text in _logs(bundle) for path in _WRITTEN.findall(text)]
+    where = next((path for path in paths if application_id in path), next(iter(paths), None))
+    if where is None and has_context(bundle):
         raise ValueError("the job switched it off; omit spark.eventLog.enabled=false")
     parts = urlsplit(where or f"hdfs://{default}/{application_id}")
     top, _, _ = parts.path.rpartition("/")[0].partition(f"/{_ROLLING}")
@@ -42,22 +43,21 @@ def collect(application_id: str, default: str, hdfs: Files, bundle: Bundle) -> N
     if parts.scheme not in files_of:
         raise ValueError(f"dlobd reads HDFS and local files, not {where}; omit spark.eventLog.dir")
     try:
-        bundle.add_bytes(read(files_of[parts.scheme], top, application_id), files.EVENT_LOG)
+        bundle.add_bytes(read(files_of[parts.scheme], top, application_id), name)
     except (FileNotFoundError, NotADirectoryError):
         raise ValueError(f"{where} is on the driver's machine; omit spark.eventLog.dir") from None
 
 
-def _of_driver(bundle: Bundle) -> tuple[bool, str | None]:
-    """Return True if the bundle has the log of a SparkContext, and the path to which its event log was written."""
+def has_context(bundle: Bundle) -> bool:
+    """Return True if the bundle has the log of a SparkContext."""
+    return any(_BEGUN in text for text in _logs(bundle))
+
+
+def _logs(bundle: Bundle) -> Iterator[str]:
+    """Yield the logs that may be those of the driver's JVM."""
     masters = sorted((bundle.path / files.CONTAINER_LOGS).glob("*_000001"), reverse=True)  # the last attempt first
     names = [directory / name for directory in masters for name in (files.SPARK_LOG, "stderr")]
-    begun = False
-    for path in (bundle.path / files.DRIVER_LOG, bundle.path / files.DRIVER_STDERR, *names):
-        text = reading.text(path)
-        begun = begun or _BEGUN in text
-        if match := _WRITTEN.search(text):
-            return True, match[1]
-    return begun, None
+    yield from map(reading.text, (bundle.path / files.DRIVER_LOG, bundle.path / files.DRIVER_STDERR, *names))
 
 
 def read(files: Files, top: str, application_id: str) -> bytes:

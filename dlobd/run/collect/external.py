@@ -25,7 +25,7 @@ from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
 from dlobd.hadoop import aggregated_logs, http_session
 from dlobd.hadoop.web import MAX_NODES, TIMEOUT_S, HadoopWeb, JsonObject
-from dlobd.run.collect import hdfs
+from dlobd.run.collect import application, hdfs
 
 MAX_LOG_BYTES = 64 << 20
 """Bytes to read from the end of a daemon's log, because its size before the run is unknown."""
@@ -45,9 +45,9 @@ SIDE_LOGS = {"hdfs-audit.log": "namenode-audit", "clienttrace.log": "clienttrace
 
 @dataclass(frozen=True, slots=True)
 class LogQuery:
-    """Query for the logs of one application between two wall-clock times in milliseconds since the epoch."""
+    """Query for the logs of the run's applications between two wall-clock times in milliseconds since the epoch."""
 
-    application_id: str
+    applications: tuple[str, ...]
     begin_ms: int
     end_ms: int
     user: str
@@ -60,35 +60,40 @@ class LogQuery:
 
     @property
     def number(self) -> re.Pattern[bytes]:
-        """Pattern that matches the IDs of this application and its containers, and of no other application."""
-        return re.compile(rb"(?<!\d)" + self.application_id.removeprefix("application_").encode() + rb"(?!\d)")
+        """Pattern that matches the IDs of these applications and their containers, and of no other application."""
+        numbers = "|".join(one.removeprefix("application_") for _, one in application.on_yarn(self.applications))
+        return re.compile(rf"(?<!\d)(?:{numbers})(?!\d)".encode())
 
 
 def gather(
     web: HadoopWeb, java: Path, asked: LogQuery, events_dir: str, train_dir: str, run_dir: str, bundle: Bundle
 ) -> list[str]:
-    """Collect all evidence of an ended application; return a line for each missing source.
+    """Collect all evidence of ended applications; return a line for each missing source.
 
     Args:
         java: the `java` executable that reads aggregated logs.
         events_dir, train_dir, run_dir: directories in HDFS: spark.eventLog.dir, the job's input and its output.
     """
-    record = _settled(web, asked.application_id)
-    attempts = web.attempts(asked.application_id)
-    bundle.add_json(record, files.RM_APPLICATION)
-    bundle.add_json(attempts, files.RM_ATTEMPTS)
     bundle.add_json(_addresses(web), files.HOSTS)
-    aggregated = record.get("logAggregationStatus", "DISABLED") != "DISABLED"
-    whole = aggregated and _aggregated(web, java, asked.application_id, record, bundle)
-    masters = {
-        one["containerId"]: [f"http://{one['nodeHttpAddress']}"] for one in attempts if one.get("nodeHttpAddress")
-    }
-    copied = {container for container, urls in masters.items() if not whole and _from_nodes(container, urls, bundle)}
+    on_nodes = []  # applications whose logs are on the nodes, with their masters
+    for number, one in application.on_yarn(asked.applications):
+        record, attempts = _settled(web, one), web.attempts(one)
+        bundle.add_json(record, files.of_application(files.RM_APPLICATION, number))
+        bundle.add_json(attempts, files.of_application(files.RM_ATTEMPTS, number))
+        aggregated = record.get("logAggregationStatus", "DISABLED") != "DISABLED"
+        if aggregated and _aggregated(web, java, one, record, bundle):
+            continue
+        masters = {
+            at["containerId"]: [f"http://{at['nodeHttpAddress']}"] for at in attempts if at.get("nodeHttpAddress")
+        }
+        copied = {container for container, urls in masters.items() if _from_nodes(container, urls, bundle)}
+        on_nodes.append((number, one, aggregated, masters, copied))
     # the driver's log has the path of the event log, and the event log the nodes of the executors
     place = hdfs.Hdfs(web.webhdfs_url, web.user, events_dir)
-    missing = hdfs.from_hdfs(place, asked.application_id, train_dir, run_dir, bundle)
-    if not whole:
-        missing += _executor_logs(web, asked.application_id, aggregated, masters, copied, bundle)
+    missing = hdfs.from_hdfs(place, asked.applications, train_dir, run_dir, bundle)
+    for number, one, aggregated, masters, copied in on_nodes:
+        events = bundle.path / files.of_application(files.EVENT_LOG, number)
+        missing += _executor_logs(web, one, aggregated, masters, copied, events, bundle)
     return missing + _daemons(web, asked, bundle)
 
 
@@ -131,11 +136,12 @@ def _executor_logs(
     aggregated: bool,
     masters: Mapping[str, list[str]],
     copied: set[str],
+    events: Path,
     bundle: Bundle,
 ) -> list[str]:
     """Copy the logs of executors from the NodeManagers; `copied`: the ApplicationMasters whose logs were copied."""
     nodes = list(web.nodes())
-    executors = _executors(bundle, copied, nodes)
+    executors = _executors(bundle, events, copied, nodes)
     copied |= {container for container, urls in executors.items() if _from_nodes(container, urls, bundle)}
     lost = sorted((masters.keys() | executors.keys()) - copied)
     if copied and not lost:
@@ -147,11 +153,12 @@ def _executor_logs(
     return [f"container logs of {what}: NodeManagers have removed them or do not answer, and {remedy}"]
 
 
-def _executors(bundle: Bundle, masters: Iterable[str], nodes: list[tuple[str, str]]) -> dict[str, list[str]]:
+def _executors(
+    bundle: Bundle, events: Path, masters: Iterable[str], nodes: list[tuple[str, str]]
+) -> dict[str, list[str]]:
     """Map executor containers to NodeManagers that may have their logs, from event log and ApplicationMaster's log."""
     urls = dict.fromkeys(url for _, url in nodes[:MAX_NODES])
     executors: dict[str, list[str]] = {}
-    events = bundle.evidence / "event-log.jsonl"
     if events.exists():
         for url, container in _LOG_URL.findall(events.read_text(errors="replace")):
             executors[container] = [url]
@@ -188,7 +195,9 @@ def _add(bundle: Bundle, container: str, name: str, data: bytes) -> None:
 
 def _daemons(web: HadoopWeb, asked: LogQuery, bundle: Bundle) -> list[str]:
     missing = []
-    if not _daemon(web.rm_url, "resourcemanager", "", asked, bundle):
+    on_yarn = any(application.on_yarn(asked.applications))
+    nodes = enumerate(web.node_urls() if on_yarn else ())
+    if on_yarn and not _daemon(web.rm_url, "resourcemanager", "", asked, bundle):
         missing.append(
             "ResourceManager log: no log under /logs/ has dlobd's timestamps (yarn/base/log4j2-daemons.properties); "
             "YARN's steps have only REST timestamps"
@@ -198,7 +207,7 @@ def _daemons(web: HadoopWeb, asked: LogQuery, bundle: Bundle) -> list[str]:
             "NameNode log: no log under /logs/ has dlobd's timestamps; the ends of staging and event log are unknown"
         )
     # a list, because `any` alone would stop at the first NodeManager with lines
-    if not sum(_daemon(url, "nodemanager", f"-{i}", asked, bundle) for i, url in enumerate(web.node_urls())):
+    if not sum(_daemon(url, "nodemanager", f"-{i}", asked, bundle) for i, url in nodes) and on_yarn:
         missing.append(
             "NodeManager logs: none under /logs/ has dlobd's timestamps; localisation and launch are one span"
         )

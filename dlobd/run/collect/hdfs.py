@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,17 +27,19 @@ class Hdfs:
     events_dir: str  # spark.eventLog.dir of dlobd
 
 
-def from_hdfs(hdfs: Hdfs, application_id: str, train_dir: str, run_dir: str, bundle: Bundle) -> list[str]:
-    """Copy event log, markers and block locations; return a line for each missing source.
+def from_hdfs(hdfs: Hdfs, applications: Sequence[str], train_dir: str, run_dir: str, bundle: Bundle) -> list[str]:
+    """Copy event logs, markers and block locations; return a line for each missing source.
 
     The job's directories `train_dir` and `run_dir` are empty if the job has no such directory.
     """
     missing: list[str] = []
     client = webhdfs.connect(hdfs.webhdfs_url, hdfs.user, timed=False)
     in_hdfs = event_logs.Files(client.list, partial(_read, client))
-    parts: list[tuple[str, str, Callable[[], None]]] = [
-        ("event log", files.EVENT_LOG, lambda: event_logs.collect(application_id, hdfs.events_dir, in_hdfs, bundle))
-    ]
+    parts: list[tuple[str, str, Callable[[], None]]] = []
+    # without an event log, a SparkContext with a local master has no ID
+    for number, one in enumerate(applications or ("",), 1):
+        name = files.of_application(files.EVENT_LOG, number)
+        parts.append(("event log", name, partial(event_logs.collect, one, hdfs.events_dir, in_hdfs, bundle, name)))
     if train_dir:
         parts.append(("block locations", files.BLOCKS, lambda: _blocks(client, hdfs, train_dir, bundle)))
         parts.append(("checksums of the input", files.CHECKSUMS, lambda: _checksums(client, train_dir, bundle)))

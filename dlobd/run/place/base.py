@@ -52,6 +52,10 @@ class Place(Protocol):
     def target(self) -> Target | None:
         """Return the cluster for the scheduler; None for a place without a cluster."""
 
+    def send(self, packages: Path) -> str:
+        """Make a directory of packages available to the job's processes. Return the URI of its archive with the name in
+        containers; empty if all processes run on this machine. Raises ClusterError if the storage refused."""
+
     def job_fields(self) -> dict[str, str]:
         """Return the fields of Job that name the storage: fs_uri, webhdfs_url, user."""
 

@@ -22,7 +22,7 @@ from dlobd.hadoop.webhdfs import words
 from dlobd.job.description import Job
 from dlobd.paths import cluster_dir
 from dlobd.run import orphans
-from dlobd.run.collect import application, embedded
+from dlobd.run.collect import application, embedded, event_logs
 from dlobd.run.machine_noise import ALL
 from dlobd.run.observer import Report, prefixed
 from dlobd.run.place.base import Lent, Metrics
@@ -63,6 +63,9 @@ class EmbeddedHadoop:
     def target(self) -> Target:
         return target_of(self.cluster)
 
+    def send(self, packages: Path) -> str:
+        return ""
+
     def job_fields(self) -> dict[str, str]:
         endpoints = self.cluster.endpoints
         return {"fs_uri": endpoints.fs_uri, "webhdfs_url": endpoints.webhdfs_url, "user": self.cluster.user}
@@ -96,15 +99,15 @@ class EmbeddedHadoop:
         return application.abort(self.cluster.rm_url, application_id)
 
     def collect(self, window: Window, job: Job | None, bundle: Bundle) -> tuple[list[str], Metrics]:
-        if not window.application_id:
+        if not window.applications and not event_logs.has_context(bundle):
             return ["no application was submitted"], {}
         # if the driver has ended by itself, even with a failure, YARN ends the application properly
         kill = window.exit_code < 0 or bool(window.ended_by)
-        missing = embedded.collect(self.cluster, window.application_id, self.log_offsets, job, bundle, kill)
+        missing = embedded.collect(self.cluster, window.applications, self.log_offsets, job, bundle, kill)
         return missing, {
             "daemons_bytes": sum(self.cluster.memory().values()),
             "executor_peak_bytes": application.executor_peak(
-                self.cluster.endpoints.nm_urls, window.application_id, bundle
+                self.cluster.endpoints.nm_urls, window.applications, bundle
             ),
         }
 

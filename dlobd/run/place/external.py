@@ -34,14 +34,14 @@ from dlobd.job.description import Job
 from dlobd.network.verdict.evidence import Snapshot
 from dlobd.paths import cache_dir, make_writable, plain, resolved_plain, spark_home
 from dlobd.run import orphans, packing
-from dlobd.run.collect import application
+from dlobd.run.collect import application, event_logs, workers
 from dlobd.run.collect import external as evidence
 from dlobd.run.machine_noise import CLIENT
 from dlobd.run.observer import Report, prefixed
 from dlobd.run.place.base import Lent, Metrics
 from dlobd.run.preflight.cluster import check_capacity, check_nodes, nodes_have_dlobd
 from dlobd.run.run_record import SetupTimes
-from dlobd.run.schedulers.base import PackedInstallation, Target
+from dlobd.run.schedulers.base import PACKAGES, PackedInstallation, Target
 from dlobd.run.submitted_process import Window
 from dlobd.schema import Experiment, Runnable
 
@@ -59,6 +59,7 @@ class ExternalCluster:
 
     conf_dir: Path
     archive: Path | None = None
+    python: str = ""  # the user's interpreter at its path on each node
 
     def read(self) -> HadoopConf:
         """Read its configuration, without a request to the cluster.
@@ -85,9 +86,10 @@ def check(experiment: Runnable) -> None:
 
 
 class ExternalHadoop:
-    """A `Place` on an external cluster that has answered. `archive` is the user's own packed environment."""
+    """A `Place` on an external cluster that has answered. `archive` is the user's own packed environment, `python` the
+    user's interpreter on the nodes."""
 
-    def __init__(self, web: HadoopWeb, archive: Path | None, report: Report) -> None:
+    def __init__(self, web: HadoopWeb, archive: Path | None, report: Report, python: str = "") -> None:
         """Raise SetupError if there is no Java 17 for spark-submit."""
         java = find_java()
         self.web = web
@@ -99,6 +101,7 @@ class ExternalHadoop:
         self.machine = CLIENT
         self._java = java
         self._archive = archive
+        self._python = python
         self._report = report
         self._packed: PackedInstallation | None = None
 
@@ -112,7 +115,7 @@ class ExternalHadoop:
         """
         conf = cluster.read()
         report(f"connecting to the cluster of {conf.directory}")
-        return cls(HadoopWeb.connect(conf, user_name()), cluster.archive, report)
+        return cls(HadoopWeb.connect(conf, user_name()), cluster.archive, report, cluster.python)
 
     def with_replication(self, replication: int) -> ExternalHadoop:
         """Return the same cluster for one run, with a replication of its files in HDFS."""
@@ -148,15 +151,17 @@ class ExternalHadoop:
             raise ClusterError(
                 f"No NodeManager is running according to {self.web.rm_url}.", "see its /cluster/nodes page"
             )
-        if not _uploads(self.web.conf, self._archive):
+        if not _uploads(self.web.conf, self._archive, self._python):
             check_nodes(self.web)
             return
         self._packed = self._uploaded()
 
     def _uploaded(self) -> PackedInstallation:
         """Return the installation that nodes use; write it to HDFS if necessary."""
-        what = "the Python environment"
-        if self._archive:
+        what, environment = "the Python environment", ""
+        if self._python:
+            pass  # the nodes have it
+        elif self._archive:
             size_bytes = self._archive.stat().st_size
             name = packing.archive_name(self._archive)
             pieces = self._counted(what, size_bytes, _pieces(self._archive))
@@ -166,8 +171,8 @@ class ExternalHadoop:
         libs = self._cached_tarball("Spark's jars", packing.spark_libs(spark_home() / "jars"))
         uri = self.web.conf.fs_uri
         return PackedInstallation(
-            environment=f"{uri}{environment}#{packing.ENVIRONMENT}",
-            python=f"./{packing.ENVIRONMENT}/bin/python",
+            environment=f"{uri}{environment}#{packing.ENVIRONMENT}" if environment else "",
+            python=self._python or f"./{packing.ENVIRONMENT}/bin/python",
             spark_libs=f"{uri}{libs}",
             package=plain(packing.package()),
         )
@@ -215,7 +220,7 @@ class ExternalHadoop:
         return {}
 
     def target(self) -> Target:
-        target = planned_target(self.web.conf, self._archive)
+        target = planned_target(self.web.conf, self._archive, self._python)
         if target.packed and self._packed is None:
             raise ValueError("nothing has been uploaded")
         make_writable(target.tmp_dir)
@@ -228,6 +233,11 @@ class ExternalHadoop:
             events_dir=self.events_dir,
             packed=self._packed,
         )
+
+    def send(self, packages: Path) -> str:
+        tarball = packing.packages(packages)
+        sent = self._cached_tarball("the job's packages", tarball)
+        return f"{self.web.conf.fs_uri}{sent}#{PACKAGES}"
 
     def job_fields(self) -> dict[str, str]:
         web = self.web
@@ -250,18 +260,18 @@ class ExternalHadoop:
 
     def collect(self, window: Window, job: Job | None, bundle: Bundle) -> tuple[list[str], Metrics]:
         bundle.add_json(Snapshot.read().to_json(), files.CLIENT_INTERFACES)
-        if not window.application_id:
+        if not window.applications and not event_logs.has_context(bundle):
             return ["no application was submitted"], {}
         anchor = window.anchors[0]
         offset_ns = anchor.wall_ns - anchor.monotonic_ns
         begin_ms, end_ms = ((at_ns + offset_ns) // 1_000_000 for at_ns in (window.exec_ns, window.exit_ns))
         nodes = self.web.node_urls()
-        application.await_end(
-            self.web.rm_url, nodes, window.application_id, kill=window.exit_code < 0 or bool(window.ended_by)
-        )
-        asked = evidence.LogQuery(window.application_id, begin_ms, end_ms + SLACK_MS, self.web.user, self.top)
-        missing = self.gather(asked, job.train_dir if job else "", job.run_dir if job else "", bundle)
-        return missing, {"executor_peak_bytes": application.executor_peak(nodes, window.application_id, bundle)}
+        for _, one in application.on_yarn(window.applications):
+            application.await_end(self.web.rm_url, nodes, one, kill=window.exit_code < 0 or bool(window.ended_by))
+        asked = evidence.LogQuery(window.applications, begin_ms, end_ms + SLACK_MS, self.web.user, self.top)
+        missing = workers.copy_logs(spark_home(), window.applications, bundle)  # of a script's own master
+        missing += self.gather(asked, job.train_dir if job else "", job.run_dir if job else "", bundle)
+        return missing, {"executor_peak_bytes": application.executor_peak(nodes, window.applications, bundle)}
 
     def gather(self, asked: evidence.LogQuery, train_dir: str, run_dir: str, bundle: Bundle) -> list[str]:
         """Copy all evidence of an ended application that the cluster still has."""
@@ -274,12 +284,12 @@ def _pieces(path: Path) -> Iterator[bytes]:
             yield piece
 
 
-def _uploads(conf: HadoopConf, archive: Path | None) -> bool:
+def _uploads(conf: HadoopConf, archive: Path | None, python: str) -> bool:
     """Return True if nodes get dlobd through HDFS."""
-    return archive is not None or not nodes_have_dlobd(conf)
+    return archive is not None or bool(python) or not nodes_have_dlobd(conf)
 
 
-def planned_target(conf: HadoopConf, archive: Path | None) -> Target:
+def planned_target(conf: HadoopConf, archive: Path | None, python: str = "") -> Target:
     """Return the target for spark-submit. Facts that need a request to the cluster are in angle brackets."""
     home, name = "<hdfs-home>/dlobd", packing.ENVIRONMENT
     return Target(
@@ -291,12 +301,12 @@ def planned_target(conf: HadoopConf, archive: Path | None) -> Target:
         tmp_dir=_work_dir() / "tmp",
         events_dir=f"{home}/spark-events",
         packed=PackedInstallation(
-            environment=f"{conf.fs_uri}{home}/cache/<environment>#{name}",
-            python=f"./{name}/bin/python",
+            environment="" if python else f"{conf.fs_uri}{home}/cache/<environment>#{name}",
+            python=python or f"./{name}/bin/python",
             spark_libs=f"{conf.fs_uri}{home}/cache/<spark-libs>",
             package=Path("<package>"),
         )
-        if _uploads(conf, archive)
+        if _uploads(conf, archive, python)
         else None,
     )
 
@@ -332,10 +342,11 @@ class ExternalKind:
         if not isinstance(lent, ExternalCluster):
             raise TypeError(f"not the name of an external cluster: {lent}")
         conf = lent.read()
-        target = planned_target(conf, lent.archive)
+        target = planned_target(conf, lent.archive, lent.python)
         if target.packed is None:
             return f"use dlobd on the nodes of {conf.directory}", target
-        return f"upload environment and Spark's jars to HDFS of {conf.directory}, once", target
+        what = "Spark's jars" if lent.python else "environment and Spark's jars"
+        return f"upload {what} to HDFS of {conf.directory}, once", target
 
     @staticmethod
     @contextmanager

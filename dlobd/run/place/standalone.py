@@ -29,6 +29,7 @@ from dlobd.job.description import Job
 from dlobd.job.device_config import gpu_id
 from dlobd.paths import cluster_dir, spark_home
 from dlobd.run.collect import embedded as evidence
+from dlobd.run.collect import event_logs, workers
 from dlobd.run.observer import Report, prefixed
 from dlobd.run.place import embedded
 from dlobd.run.place.base import Lent, Metrics
@@ -72,12 +73,11 @@ class StandaloneSpark(EmbeddedHadoop):
         return ""  # executors end with their driver
 
     def collect(self, window: Window, job: Job | None, bundle: Bundle) -> tuple[list[str], Metrics]:
-        if not window.application_id:
+        if not window.applications and not event_logs.has_context(bundle):
             return ["no application was submitted"], {}
-        work = self._home / "work" / window.application_id
-        executors = {f"executor_{path.name}": path for path in sorted(work.glob("*")) if path.is_dir()}
-        missing = evidence.copy_logs(self.cluster, executors, self.log_offsets, bundle, evidence.EXECUTOR_FILES)
-        missing += evidence.from_hdfs(self.cluster, window.application_id, job, bundle)
+        missing = workers.copy_logs(self._home, window.applications, bundle)
+        missing += evidence.copy_daemon_logs(self.cluster, self.log_offsets, bundle)
+        missing += evidence.from_hdfs(self.cluster, window.applications, job, bundle)
         for log in sorted(self._home.glob("*.log")):
             bundle.add(log, f"logs/daemons/spark-{log.name}")
         return missing, {"daemons_bytes": sum(self.cluster.memory().values())}

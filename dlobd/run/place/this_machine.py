@@ -47,6 +47,9 @@ class ThisMachine:
     def target(self) -> None:
         return None
 
+    def send(self, packages: Path) -> str:
+        return ""
+
     def job_fields(self) -> dict[str, str]:
         return {"fs_uri": "file://", "webhdfs_url": "", "user": user_name()}
 

@@ -12,8 +12,8 @@ from typing import Protocol
 class PackedInstallation:
     """Files that nodes of an external cluster get from HDFS and spark-submit."""
 
-    environment: str  # URI of an archive with its name in containers: hdfs://...#environment
-    python: str  # interpreter in containers, relative to their working directories
+    environment: str  # URI of an archive with its name in containers: hdfs://...#environment; empty: the user's Python
+    python: str  # interpreter in containers, relative to their working directories or the user's
     spark_libs: str  # URI of an archive of Spark's jars
     package: Path  # zip of dlobd itself
 
@@ -32,6 +32,10 @@ class Target:
     spark_home: Path | None = None  # SPARK_HOME with the Workers' files; None: the directory of pip's pyspark
     events_dir: str = "/spark-events"  # directory in HDFS
     packed: PackedInstallation | None = None  # installation for nodes without dlobd
+
+
+PACKAGES = "packages"
+"""Name of the unpacked `Submission.archive` in containers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,9 @@ class Submission:
     files: tuple[Path, ...] = ()  # local files named in `arguments`; a driver in a container gets copies
     logging: Mapping[str, str] = field(default_factory=dict)  # "driver", "master", "executor" -> log4j2's files, if own
     logging_files: tuple[Path, ...] = ()  # local files of `logging` that containers need
+    python: str = ""  # the user's interpreter; empty: that of dlobd
+    packages: Path | None = None  # directory of packages that the job needs beside those of its Python
+    archive: str = ""  # URI of these packages for containers on other machines: hdfs://...#packages
 
 
 class Scheduler(Protocol):

@@ -9,12 +9,13 @@ from pathlib import Path
 from dlobd import tracing
 from dlobd.bundle import files
 from dlobd.hadoop import spark_logging
-from dlobd.paths import plain, python, spark_home
-from dlobd.run.schedulers.base import Submission, Target
+from dlobd.paths import modules_dir, plain, python, spark_home
+from dlobd.run.schedulers.base import PACKAGES, Submission, Target
 
 _JVM_LOG = "-Xlog:{tags}gc+init=info,gc=info,gc+heap+exit=info:file={file}:timenanos,tags {more}"
 
 DRIVER_MEMORY_MB = 512
+MODULES = "spark.executorEnv.PYTHONPATH"
 
 
 def jvm_log(file: str | Path) -> str:
@@ -43,7 +44,8 @@ def common_conf(target: Target, submission: Submission) -> dict[str, str]:
         "spark.scheduler.maxRegisteredResourcesWaitingTime": "600s" if target.packed else "120s",
         # a benchmark reports a failure and does not repeat the task
         "spark.task.maxFailures": "1",
-        "spark.pyspark.python": target.packed.python if target.packed else str(python()),
+        "spark.pyspark.python": target.packed.python if target.packed else str(python(submission.python)),
+        **({MODULES: os.pathsep.join(modules)} if (modules := python_path(submission, target)) else {}),
         "spark.eventLog.enabled": "true",
         "spark.eventLog.dir": f"{target.fs_uri}{target.events_dir}",
         "spark.eventLog.compress": "false",
@@ -71,12 +73,25 @@ def driver_address(target: Target) -> dict[str, str]:
     return {"spark.driver.host": target.bind_ip, "spark.driver.bindAddress": target.bind_ip}
 
 
-def environment(target: Target) -> dict[str, str]:
-    """Return the environment of spark-submit and its children."""
-    modules = os.environ.get("PYTHONPATH")
+def python_path(submission: Submission, target: Target | None = None) -> list[str]:
+    """Return the PYTHONPATH that processes of a job need: on this machine, or in containers of `target`."""
+    if target and submission.archive:
+        return [f"./{PACKAGES}"]
+    if target and target.packed:
+        return []
+    packages = [str(plain(submission.packages))] if submission.packages else []
+    # dlobd's own code; its recorder needs no other package
+    return [*packages, str(modules_dir())] if submission.python else packages
+
+
+def environment(target: Target, submission: Submission | None = None) -> dict[str, str]:
+    """Return the environment of spark-submit and its children, or without a submission of Spark's daemons."""
+    users = os.environ.get("PYTHONPATH")
+    modules = [_plain(entry) for entry in users.split(os.pathsep)] if users else []
+    modules += python_path(submission) if submission else []
     return {
         # a container's launch script quotes the value, but does not escape its characters
-        **({"PYTHONPATH": os.pathsep.join(_plain(entry) for entry in modules.split(os.pathsep))} if modules else {}),
+        **({"PYTHONPATH": os.pathsep.join(modules)} if modules else {}),
         # without a locale a JVM cannot open files in directories with non-ASCII names; the daemons have the same value
         "LANG": os.environ.get("LANG", "C.UTF-8"),
         "JAVA_HOME": str(target.java_home),
@@ -86,7 +101,7 @@ def environment(target: Target) -> dict[str, str]:
         "SPARK_LOCAL_IP": target.bind_ip,
         "TFOS_BIND_IP": target.bind_ip,
         "TFOS_SERVER_HOST": target.bind_ip,
-        "PYSPARK_PYTHON": str(python()),
+        "PYSPARK_PYTHON": str(python(submission.python if submission else "")),
         "TMPDIR": str(target.tmp_dir),
         "SPARK_LOCAL_DIRS": str(target.tmp_dir),
     }

@@ -71,4 +71,4 @@ def _command(submission: Submission, target: Target, evidence: Path, master: str
     for key, value in sorted(conf.items()):
         argv += ["--conf", f"{key}={value}"]
     home = {"SPARK_HOME": str(target.spark_home)} if target.spark_home else {}
-    return Command((*argv, str(submission.script), *submission.arguments), environment(target) | home)
+    return Command((*argv, str(submission.script), *submission.arguments), environment(target, submission) | home)

@@ -11,6 +11,7 @@ from dlobd.paths import plain, python, shipped, spark_home
 from dlobd.run.schedulers.base import Command, Submission, Target
 from dlobd.run.schedulers.spark_submit import (
     DRIVER_MEMORY_MB,
+    MODULES,
     client_jvm_options,
     common_conf,
     driver_address,
@@ -44,7 +45,7 @@ class YarnScheduler:
             "spark.executor.maxNumFailures": "1",
             "spark.executor.extraJavaOptions": container_log("executor"),
             **({"spark.executor.resource.gpu.discoveryScript": f"./{GPUS}"} if submission.executor_gpus else {}),
-            **_installation(target),
+            **_installation(target, submission),
         }
         in_cluster = submission.deploy_mode == "cluster"
         client_log = client_jvm_options(target, evidence, None if in_cluster else submission.logging.get("driver"))
@@ -53,11 +54,12 @@ class YarnScheduler:
             conf |= {
                 "spark.yarn.appMasterEnv.PYSPARK_PYTHON": conf["spark.pyspark.python"],
                 "spark.yarn.submit.waitAppCompletion": "true",
+                **({"spark.yarn.appMasterEnv.PYTHONPATH": conf[MODULES]} if MODULES in conf else {}),
             }
         else:
             conf |= {
                 **driver_address(target),
-                **({"spark.pyspark.driver.python": str(python())} if target.packed else {}),
+                **({"spark.pyspark.driver.python": str(python(submission.python))} if target.packed else {}),
                 "spark.yarn.am.memory": f"{AM_MEMORY_MB}m",
                 "spark.yarn.am.extraJavaOptions": container_log("master"),
             }
@@ -78,7 +80,7 @@ class YarnScheduler:
         ]
         for key, value in sorted(conf.items()):
             argv += ["--conf", f"{key}={value}"]
-        variables = environment(target) | {"YARN_CONF_DIR": str(target.client_conf_dir)}
+        variables = environment(target, submission) | {"YARN_CONF_DIR": str(target.client_conf_dir)}
         if in_cluster:
             users = os.environ.get("SPARK_SUBMIT_OPTS", "")
             variables["SPARK_SUBMIT_OPTS"] = f"{users} {client_log}".lstrip()
@@ -94,14 +96,14 @@ def _uri(file: Path) -> str:
     return (plain(file.parent) / file.name).as_uri() if file.is_absolute() else str(file)  # a plan has <bundle>/...
 
 
-def _installation(target: Target) -> dict[str, str]:
+def _installation(target: Target, submission: Submission) -> dict[str, str]:
+    archives = ",".join(filter(None, [target.packed.environment if target.packed else "", submission.archive]))
+    sent = {"spark.yarn.dist.archives": archives} if archives else {}
     if target.packed is None:
         # every node has the file at the same path: nothing to upload
         return {
             "spark.yarn.jars": f"local:{spark_home()}/jars/*",
             "spark.yarn.submit.file.replication": "1",
+            **sent,
         }
-    return {
-        "spark.yarn.archive": target.packed.spark_libs,
-        "spark.yarn.dist.archives": target.packed.environment,
-    }
+    return {"spark.yarn.archive": target.packed.spark_libs, **sent}

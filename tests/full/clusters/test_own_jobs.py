@@ -223,3 +223,87 @@ def test_the_innermost_message_of_java_is_the_reason(dlobd, tmp_path, statement)
     )
     assert ended.code == 5
     assert ended.line.startswith(f"dlobd: run failed: {JAVA[statement]}")
+
+
+SESSIONS = """
+import sys
+from pyspark.sql import SparkSession
+
+for name, instances in (("looks", "1"), ("works", "2")):
+    spark = SparkSession.builder.appName(name).config("spark.executor.instances", instances).getOrCreate()
+    print("application", spark.sparkContext.applicationId)
+    assert spark.sparkContext.parallelize(range(100), 2).map(lambda n: n + 1).sum() == 5050
+    for _ in sys.argv:
+        spark.stop()
+"""
+
+
+@pytest.mark.parametrize("scheduler", ["yarn", "standalone"])
+@pytest.mark.parametrize("arguments", [(), ("stop-twice",)])
+def test_several_applications_in_one_script(dlobd, tmp_path, scheduler, arguments) -> None:
+    (tmp_path / "two.py").write_text(SESSIONS)
+    sets = ("--set", f"scheduler={scheduler}", "--out", str(dlobd.out), "--", *arguments)
+    ended = dlobd("run", "--job", str(tmp_path / "two.py"), *sets, within_s=200)
+    assert ended.code == 0, ended.err
+    explained(ended.bundle)
+    ids = re.findall(r"^application (\S+)$", (ended.bundle.logs / "driver.stdout").read_text(), re.MULTILINE)
+    run = ended.bundle.read_json()
+    assert f"the script created 2 applications: {', '.join(ids)}" in run["warnings"]
+    assert [line for line in run["warnings"] if line.startswith("missing: ")] == []
+    keys = Evidence(ended.bundle.path).executor_containers
+    assert {key.rpartition(".")[0] for key in keys} == {"", "2"}
+
+
+MASTER = """
+import sys
+from pyspark import SparkConf, SparkContext
+
+sc = SparkContext(conf=SparkConf().setMaster(sys.argv[1]))
+assert sc.parallelize(range(1000), 4).map(lambda n: n * n).sum() == 332833500
+sc.stop()
+"""
+
+
+@pytest.mark.parametrize("mode", ["client", "cluster"])
+@pytest.mark.parametrize("master", ["local", "local[2]", "local-cluster[2,1,1024]"])
+def test_a_master_of_the_script(dlobd, tmp_path, master, mode) -> None:
+    (tmp_path / "own.py").write_text(MASTER)
+    sets = ("--set", f"deploy_mode={mode}", "--out", str(dlobd.out), "--", master)
+    ended = dlobd("run", "--job", str(tmp_path / "own.py"), *sets, within_s=200)
+    said = f"the script set its master to {master}: "
+    if mode == "cluster":
+        assert (ended.code, said in ended.line) == (5, True)
+        return
+    assert ended.code == 0, ended.err
+    explained(ended.bundle)
+    assert any(line.startswith(f"{said}YARN took no part") for line in ended.bundle.read_json()["warnings"])
+
+
+STREAMS = """
+import sys, time
+from pyspark.sql import SparkSession
+
+spark, seen = SparkSession.builder.getOrCreate(), []
+rates = spark.readStream.format("rate").option("rowsPerSecond", 200).load()
+query = rates.writeStream.trigger(processingTime="3 seconds").foreachBatch(lambda frame, _: seen.append(frame.count()))
+query = query.start()
+time.sleep(20) if sys.argv[1] == "sleep" else query.awaitTermination(20)
+query.stop()
+assert sum(seen) > 0
+spark.stop()
+"""
+
+
+@pytest.mark.parametrize("how", ["sleep", "await"])
+def test_a_stream_beside_the_main_thread(dlobd, tmp_path, how) -> None:
+    (tmp_path / "stream.py").write_text(STREAMS)
+    ended = dlobd("run", "--job", str(tmp_path / "stream.py"), "--out", str(dlobd.out), "--", how, within_s=200)
+    assert ended.code == 0, ended.err
+    layers = explained(ended.bundle)
+    run = ended.bundle.read_json()
+    assert any(
+        re.match(r"no call of the main thread waited for \d+ Spark jobs of a stream", w) for w in run["warnings"]
+    )
+    names = {name: ns for layer in run["layers"] for name, ns in layer["names"]}
+    waited_ns = names.get("wait for stream: awaitTermination", 0)
+    assert (waited_ns if how == "await" else layers["user"]) > 19 * 10**9
