@@ -70,8 +70,8 @@ class Evidence:
     @cached_property
     def applications(self) -> list[Evidence]:
         """The evidence of each application, in their order: a script may stop its SparkContext and create another."""
-        parts = [] if self.topology.driver_in_container else spark.contexts(self.submitter.lines)
-        if len(parts) < 2:
+        parts = spark.contexts(self.submitter.lines)
+        if len(parts) < 2 or self.topology.driver_in_container:
             return [self]
         python = self.driver_process
         ready = [i for i in python.instants if i.name == kinds.SPARK_CONTEXT_READY] if python else []

@@ -68,8 +68,11 @@ def from_dict(values: Mapping[str, object], label: str = "configuration") -> Exp
 
 
 def key(experiment: Runnable) -> str:
-    """Return a short hash of all fields; it is equal for equal fields."""
-    text = json.dumps(dataclasses.asdict(experiment), sort_keys=True, separators=(",", ":"))
+    """Return a short hash of all fields; it is equal for equal fields. An optional field counts only if it is set, so
+    that earlier runs keep their keys."""
+    values = dataclasses.asdict(experiment)
+    unset = [field.name for field in dataclasses.fields(experiment) if values[field.name] == field.default]
+    text = json.dumps({k: v for k, v in values.items() if k not in unset}, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

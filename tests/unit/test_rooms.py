@@ -24,6 +24,7 @@ SMALL = {
     "marks.py": "the functions for users' scripts, which import no other module",
     "measures/imports.py": "a file per measure",
     "measures/statistics.py": "quantiles, for all measures",
+    "run/collect/workers.py": "copies of logs, for two places",
     "run/observer.py": "a protocol of two modules",
     "run/schedulers/": "a file per scheduler",
     "trust/checks.py": "the list of all checks",
