@@ -21,9 +21,9 @@ from dlobd.paths import cache_dir
 from tests.cluster.test_ways import explained, same_training
 from tests.guest.machine import Machine, run
 
-pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(1260)]
+pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(1620)]
 
-TRAINING_LIMIT_S, JOB_LIMIT_S = 780.0, 1200.0
+TRAINING_LIMIT_S, JOB_LIMIT_S = 780.0, 1500.0
 
 JOB_MEMORY_MB = 10_240
 """Six daemons, the driver with Master and Workers, two executors and two trainers."""
