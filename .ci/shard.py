@@ -33,7 +33,7 @@ MINUTES = {
     "damage": 37,
 }
 """Durations of the shards, measured on the same machine. A shard that is not listed takes all of the remaining time.
-`ways` includes a reserve for a slow `make test`. `damage`, and parts of `ways`, `clusters` and `faults`, are
+`ways` includes a reserve for a slow `make test`. Parts of `ways`, `clusters` and `faults` are
 estimates."""
 
 ROOMS = {
