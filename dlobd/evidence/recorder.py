@@ -59,6 +59,11 @@ class RecordedSpan:
         """True for a whole training step, the first step included."""
         return self.layer == TENSORFLOW and self.call is not None and self.rendezvous in ("", kinds.STEP_RENDEZVOUS)
 
+    @property
+    def is_main(self) -> bool:
+        """True for a main function of a rank, which records role and index of its node."""
+        return {"role", "index"} <= self.attrs.keys()
+
 
 @dataclass(frozen=True, slots=True)
 class Instant:

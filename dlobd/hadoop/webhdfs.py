@@ -54,11 +54,24 @@ def words(error: Exception) -> str:
     return " ".join(line for line in lines if not line.startswith(("at org.", "at java")))
 
 
+class _Connection(urllib3.connection.HTTPConnection):
+    """Connection to a daemon. urllib3 would keep the short timeout for connecting while it sends a request."""
+
+    def connect(self) -> None:
+        super().connect()
+        self.sock.settimeout(ANSWER_S["DataNode"])
+
+
+class _Pool(urllib3.HTTPConnectionPool):
+    ConnectionCls = _Connection
+
+
 class _Adapter(HTTPAdapter):
     """Adapter that can time both legs of a call and identifies the daemon that does not answer."""
 
     def __init__(self, namenode: str, timed: bool) -> None:
         super().__init__()
+        self.poolmanager.pool_classes_by_scheme = {"http": _Pool}
         self._namenode = namenode
         self._timed = timed
         self.datanode = ""  # address of the last request's DataNode

@@ -88,7 +88,7 @@ def whole_rank(process: RecordedProcess, executor: str, main: RecordedSpan | Non
 
 
 def _of(process: RecordedProcess, executor: str) -> Iterator[Rank]:
-    mains = [span for span in process.spans if {"role", "index"} <= span.attrs.keys()]
+    mains = [span for span in process.spans if span.is_main]
     if process.process.role in ROLES:
         yield whole_rank(process, executor, mains[0] if mains else None)
         return

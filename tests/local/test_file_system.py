@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import socket
+import threading
+import time
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -88,6 +91,38 @@ def test_a_namenode_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatc
         for operation in operations:
             with pytest.raises(webhdfs.Unreachable, match=f"^the NameNode at {address} did not answer within 0.2 s$"):
                 operation()
+
+
+class _SlowDataNode(BaseHTTPRequestHandler):
+    """A daemon that redirects a request to itself, and then is slow to read."""
+
+    def do_PUT(self) -> None:
+        if "datanode" not in self.path:
+            self.send_response(307)
+            self.send_header("Location", f"http://localhost:{self.server.server_port}/datanode?op=CREATE")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        time.sleep(0.6)
+        self.server.received = len(self.rfile.read(BODY_BYTES))
+        self.send_response(201)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+
+BODY_BYTES = 32 << 20
+"""More than the sockets' buffers take."""
+
+
+def test_a_datanode_that_reads_slowly_has_the_time_of_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webhdfs, "CONNECT_S", 0.2)
+    with ThreadingHTTPServer(("127.0.0.1", 0), _SlowDataNode) as server:
+        threading.Thread(target=server.serve_forever, args=(0.05,)).start()
+        try:
+            WebHdfs(f"http://127.0.0.1:{server.server_port}", "nobody").write("/a", bytes(BODY_BYTES), "test")
+        finally:
+            server.shutdown()
+    assert server.received == BODY_BYTES
 
 
 def test_java_stacks_are_left_out_of_what_hdfs_said() -> None:

@@ -165,7 +165,7 @@ def test_ctrl_c_ends_a_script(dlobd, tmp_path) -> None:
     script = tmp_path / "sleeps.py"
     script.write_text("from pyspark import SparkContext\nimport time\nSparkContext()\ntime.sleep(600)\n")
     started = dlobd.start("run", "--job", str(script), "--out", str(dlobd.out))
-    started.child("own.py", program="python")
+    started.child("user.py", program="python")
     started.signal(signal.SIGINT)
     ended = started.ended(90)
     assert ended.code == 130

@@ -21,9 +21,9 @@ from dlobd.paths import cache_dir
 from tests.cluster.test_ways import explained, same_training
 from tests.guest.machine import Machine, run
 
-pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(1260)]
+pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(1620)]
 
-TRAINING_LIMIT_S, JOB_LIMIT_S = 780.0, 1200.0
+TRAINING_LIMIT_S, JOB_LIMIT_S = 780.0, 1500.0
 
 JOB_MEMORY_MB = 10_240
 """Six daemons, the driver with Master and Workers, two executors and two trainers."""
@@ -32,6 +32,17 @@ START_UP = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 """Emulated, the second compiler costs more than it saves."""
 
 SETTINGS = ("scheduler=local-cluster", "launcher=barrier", "input=read", "exchange=ring", "timeout_s=1000")
+
+START_LIMIT_S = 600.0
+PATIENT = f"""
+import sys
+from functools import partialmethod
+from dlobd.cli.main import main
+from dlobd.hadoop.embedded.cluster import EmbeddedCluster
+EmbeddedCluster.start = partialmethod(EmbeddedCluster.start, timeout_s={START_LIMIT_S})
+sys.exit(main())
+"""
+"""The command `dlobd` with a longer timeout for the start of six daemons on an emulated CPU."""
 
 IN_GUEST = 'mkdir -p "$DLOBD_CACHE" && ln -s "$1" "$DLOBD_CACHE/daemons" && shift && exec "$@"'
 """The guest's cluster is its own; the daemons' prepared classes are the host's, because making them takes minutes."""
@@ -66,7 +77,7 @@ def test_a_spark_job_trains_over_verbs(alone, jars: Path, tmp_path: Path) -> Non
         "DLOBD_DATA": "",
     }
     settings = [word for setting in (*SETTINGS, "channel=rdma@rxe0:1") for word in ("--set", setting)]
-    command = [sys.executable, "-m", "dlobd", "run", "softmax-mnist-quick", *settings, "--out", str(tmp_path)]
+    command = [sys.executable, "-c", PATIENT, "run", "softmax-mnist-quick", *settings, "--out", str(tmp_path)]
     prepared = ["sh", "-c", IN_GUEST, "sh", str((cache_dir() / "daemons").resolve())]
     ended = run(
         [*prepared, *command],
@@ -77,7 +88,7 @@ def test_a_spark_job_trains_over_verbs(alone, jars: Path, tmp_path: Path) -> Non
     )
     said = ended.stdout.decode()
     assert ended.status == 0, ended.stderr.decode()[-3000:]
-    assert "Soft-RoCE in software, functional" in " ".join(said.split())
+    assert "Soft-RoCE in software: its speed is not that of RDMA hardware" in " ".join(said.split())
     bundle = Bundle(Path(said.splitlines()[-1].removeprefix("bundle: ")))
     assert explained(bundle)["channel"] > 0
     record = json.loads((bundle.path / "run.json").read_text())
@@ -92,4 +103,4 @@ def test_a_spark_job_trains_over_verbs(alone, jars: Path, tmp_path: Path) -> Non
     shown = subprocess.run(
         [sys.executable, "-m", "dlobd", "show", str(bundle.path), "--full"], capture_output=True, text=True, check=True
     ).stdout
-    assert "Soft-RoCE in software, functional" in shown
+    assert "Soft-RoCE in software: its speed is not that of RDMA hardware" in " ".join(shown.split())
