@@ -29,6 +29,7 @@ class TaskMetrics:
     ok: bool
     stage: tuple[int, int] = (0, 0)  # ID and attempt
     cpus: float = 1  # per task, from the resource profile of its stage; default: `spark.task.cpus`
+    executor: str = ""
     raw: JsonMap = field(default_factory=dict)  # `Task Metrics` as Spark wrote them; empty if it has none
 
 
@@ -140,12 +141,13 @@ def _task(event: JsonMap, stage: tuple[int, int], cpus: float) -> TaskMetrics:
         event["Task End Reason"]["Reason"] == "Success",
         stage,
         cpus,
+        event["Task Info"].get("Executor ID", ""),
         metrics,
     )
 
 
 _STAGE = {"Stage ID": int, "Stage Attempt ID": int}
-_TASK = Members({"Task ID": int, "Launch Time": int, "Finish Time": int})
+_TASK = Members({"Task ID": int, "Launch Time": int, "Finish Time": int}, {"Executor ID": str})
 _CPUS = Members(optional={"cpus": Members({"Amount": float})})
 
 

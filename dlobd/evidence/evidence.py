@@ -13,7 +13,7 @@ from dlobd import schema
 from dlobd import spans as kinds
 from dlobd.bundle import files, reading
 from dlobd.bundle.reading import Damaged
-from dlobd.evidence import event_log, facts, hdfs, jvm, own_steps, recorder, resources, rpc, spark, yarn
+from dlobd.evidence import event_log, facts, hdfs, jvm, own_steps, recorder, resources, rpc, slots, spark, yarn
 from dlobd.evidence.alignment import Alignment, logs_of
 from dlobd.evidence.event_log import EventLog
 from dlobd.evidence.facts import Documents
@@ -348,6 +348,26 @@ class Evidence:
         """Executor ID -> its log."""
         ids = self.executor_containers
         return {executor: spark.executor(self.container_log(container)) for executor, container in sorted(ids.items())}
+
+    @cached_property
+    def slots(self) -> dict[str, dict[int, int]]:
+        """Executor key -> task ID -> number of its slot, from 1; empty for executors that run one task at a time."""
+        if len(self.applications) > 1:
+            return {key: found for one in self.applications for key, found in one.slots.items()}
+        python = self.driver_process if self.topology.user_script else None
+        ready = [i for i in python.instants if i.name == kinds.SPARK_CONTEXT_READY] if python else []
+        if all(i.attrs.get("slots", 1) == 1 for i in ready if self.has(i.at_ns)):
+            return {}
+        log, found = self.driver.log, {}
+        for executor, own in self.executors.items():
+            tasks = [task for job in log.jobs for task in job.tasks if task.executor == executor]
+            gone_ns = log.gone.get(executor) or log.removed.get(executor)
+            found[executor] = slots.number(tasks, own.finished, gone_ns)
+        return found
+
+    def slot_of(self, executor: str, task: int | None) -> int:
+        """Return the slot of a task; the first slot for work outside of tasks."""
+        return self.slots.get(executor, {}).get(-1 if task is None else task, slots.FIRST)
 
     @cached_property
     def daemons(self) -> list[facts.Daemon]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Literal
 
 from dlobd.bundle.files import executor_key
 from dlobd.evidence.log4j import LogLine
@@ -18,7 +19,10 @@ _RUNNER = re.compile(r"Python daemon module in PySpark is set to ")
 _PYTHON = re.compile(r"Starting Python task execution - task \S+ in stage \S+ \(TID (\d+)\)$")
 _OF_TASK = re.compile(r"\(TID (\d+)\)$")
 _GOT = re.compile(r"Got assigned task (\d+)$")
-_ENDED = re.compile(r"(?:Finished task|Exception in task|Executor killed task) \S+ in stage \S+ \(TID (\d+)\)")
+_ENDED = re.compile(
+    r"(?:Finished task|Exception in task|Executor (?:interrupted and )?killed task) \S+ in stage \S+ \(TID (\d+)\)"
+)
+_NOT_DONE = re.compile(r"Lost task \S+ in stage \S+ \(TID (\d+)\) .*?executor [^\s)]+?\)?: (ExecutorLost|TaskKilled)?")
 _DONE = re.compile(r"Finished task \S+ in stage \S+ \(TID (\d+)\) in \d+ ms")
 _JOB = re.compile(r"Got (?:map stage )?job (\d+) \((.*)\) with")
 _JOB_END = re.compile(r"Job (\d+) (finished|failed)")
@@ -27,6 +31,7 @@ _TASK_SET = re.compile(r"Adding task set (\d+)\.\d+ with ")
 _REGISTERED = re.compile(r"Registered executor .* with ID (\S+?),")
 _LAUNCHING = re.compile(r"Launching container (container_\S+) on host (\S+) for executor with ID (\S+) ")
 _GONE = re.compile(r"Lost executor (\S+) on ")
+_REMOVED = re.compile(r"Executor (\S+) on \S+ (?:killed by driver|is decommissioned)")
 _LOST = re.compile(r"Lost executor (\S+) on (\S+): .*(container_\S+) on host.*Container released on a \*lost\* node")
 _UPLOAD = re.compile(r"Uploading resource .+? -> (?:hdfs://[^/]+)?(/.*)")
 _EVENTS = re.compile(r"Logging events to (\S+)")
@@ -39,6 +44,10 @@ ANNOUNCED = re.compile(
 _SPLIT = re.compile(r"Task \(TID (\d+)\) input split: hdfs://[^/]+(/.*):(\d+)\+(\d+)")
 
 
+Loss = Literal["failed", "killed", "executor lost"]
+_LOSSES: dict[str | None, Loss] = {"ExecutorLost": "executor lost", "TaskKilled": "killed"}
+
+
 @dataclass(slots=True)
 class Task:
     """One attempt of a task in the driver's log. `index` is the number of its partition in the stage."""
@@ -49,6 +58,8 @@ class Task:
     start_ns: int
     end_ns: int | None = None  # time at which the driver had its result
     index: int = 0
+    lost_ns: int | None = None  # time at which the driver gave it up
+    loss: Loss | None = None  # the reason, if the driver's log has one
 
 
 @dataclass(slots=True)
@@ -89,6 +100,7 @@ class DriverLog:
     errors: list[str] = field(default_factory=list)
     lost: list[LostExecutor] = field(default_factory=list)
     gone: dict[str, int] = field(default_factory=dict)  # executor ID -> time of its loss, for any reason
+    removed: dict[str, int] = field(default_factory=dict)  # executor ID -> time of its removal: idle, decommissioned
     event_log: str = ""  # URI of the event log
 
     def at(self, point: str) -> int | None:
@@ -133,6 +145,7 @@ def joined(logs: Sequence[DriverLog]) -> DriverLog:
         log.lost += one.lost
         log.registered |= one.registered
         log.gone |= one.gone
+        log.removed |= one.removed
     return log
 
 
@@ -167,6 +180,10 @@ def driver(lines: Sequence[LogLine], number: int = 1) -> DriverLog:
         elif match := _DONE.search(line.message):
             if int(match[1]) in tasks:
                 tasks[int(match[1])].end_ns = line.at_ns
+        elif match := _NOT_DONE.search(line.message):
+            if int(match[1]) in tasks:
+                task = tasks[int(match[1])]
+                task.lost_ns, task.loss = line.at_ns, _LOSSES.get(match[2], "failed")
         elif match := _JOB_END.search(line.message):
             if int(match[1]) in jobs:
                 jobs[int(match[1])].end_ns, jobs[int(match[1])].thread = line.at_ns, line.thread
@@ -176,6 +193,8 @@ def driver(lines: Sequence[LogLine], number: int = 1) -> DriverLog:
             log.gone.setdefault(executor_key(number, match[1]), line.at_ns)
             if released := _LOST.search(line.message):
                 log.lost.append(LostExecutor(line.at_ns, released[3].rstrip("."), released[2]))
+        elif match := _REMOVED.search(line.message):
+            log.removed.setdefault(executor_key(number, match[1]), line.at_ns)
         elif (match := _EVENTS.match(line.message)) and not log.event_log:
             log.event_log = match[1]
         elif match := _UPLOAD.search(line.message):
@@ -194,6 +213,7 @@ class AmLog:
     first: LogLine | None = None
     registering: LogLine | None = None
     requests: list[LogLine] = field(default_factory=list)
+    asked: list[int] = field(default_factory=list)  # times at which the driver changed the number of executors
     unregistering: LogLine | None = None
     containers: dict[str, str] = field(default_factory=dict)  # executor ID -> container ID
     launching: dict[str, LogLine] = field(default_factory=dict)  # by container ID
@@ -219,6 +239,8 @@ def application_master(lines: Iterable[LogLine]) -> AmLog:
             log.registering = log.registering or line
         elif "container requests" in line.message and "Submitted" in line.message:
             log.requests.append(line)
+        elif line.message.startswith("Driver requested a total number of "):
+            log.asked.append(line.at_ns)
         elif "Unregistering ApplicationMaster" in line.message:
             log.unregistering = log.unregistering or line
         elif log.user_exit is None and (match := _USER_EXIT.search(line.message)):
@@ -252,8 +274,14 @@ class ExecutorLog:
     running: dict[int, int] = field(default_factory=dict)
     python: dict[int, int] = field(default_factory=dict)  # start of a task's Python execution
     deserialised: dict[int, int] = field(default_factory=dict)  # time at which a task requests its first broadcast
-    broadcasts: list[tuple[int, int]] = field(default_factory=list)  # start and end of each broadcast that a task read
-    functions: list[tuple[int, int]] = field(default_factory=list)  # from a task's broadcast to its Python function
+    broadcasts: list[tuple[int, int, int]] = field(default_factory=list)  # task, start and end of each broadcast read
+    functions: list[tuple[int, int, int]] = field(default_factory=list)  # task, its broadcast, its Python function
+
+
+def task_of(thread: str) -> int:
+    """Return the ID of the task that a thread of an executor runs; -1 for other threads."""
+    match = _OF_TASK.search(thread)
+    return int(match[1]) if match else -1
 
 
 def executor(lines: Iterable[LogLine]) -> ExecutorLog:
@@ -275,15 +303,15 @@ def executor(lines: Iterable[LogLine]) -> ExecutorLog:
             log.shutdown = log.shutdown or line
         elif match := _SPLIT.search(message):
             log.splits[int(match[1])] = Split(match[2], int(match[4]), line.at_ns)
-        elif (match := _READING.search(message)) and (task := _OF_TASK.search(line.thread)):
+        elif (match := _READING.search(message)) and (task := task_of(line.thread)) >= 0:
             reading[line.thread, match[1]] = line.at_ns
-            log.deserialised.setdefault(int(task[1]), line.at_ns)
+            log.deserialised.setdefault(task, line.at_ns)
         elif match := _READ.search(message):
             if (begun_ns := reading.pop((line.thread, match[1]), None)) is not None:
-                log.broadcasts.append((begun_ns, line.at_ns))
+                log.broadcasts.append((task_of(line.thread), begun_ns, line.at_ns))
                 read.setdefault(line.thread, line.at_ns)
         elif _RUNNER.match(message) and (read_ns := read.get(line.thread)) is not None:
-            log.functions.append((read_ns, line.at_ns))
+            log.functions.append((task_of(line.thread), read_ns, line.at_ns))
         elif match := _ENDED.search(message):
             log.finished.setdefault(int(match[1]), line.at_ns)
     return log

@@ -37,6 +37,11 @@ DEFAULTS = "softmax-mnist"
 SETTINGS = tuple(field.name for field in fields(Submission))
 """Keys of `--set` for an own job."""
 
+DYNAMIC = "spark.dynamicAllocation.enabled"
+INSTANCES = "spark.executor.instances"
+INITIAL = (INSTANCES, "spark.dynamicAllocation.initialExecutors", "spark.dynamicAllocation.minExecutors")
+"""Settings whose largest value is the first number of executors under dynamic allocation."""
+
 SPARK_SETTINGS = {
     "spark.executor.instances": "workers",
     "spark.executor.memory": "executor_memory_mb",
@@ -100,6 +105,15 @@ def from_line(
         raise UsageError(
             f"--set scheduler={values['scheduler']}: a spark-submit command runs on YARN.", "use dlobd run --job"
         )
+    if _is_true(given.get(DYNAMIC)):
+        named = [given[key] for key in INITIAL if key in given and given[key].value.isdecimal()]
+        if first := max(named, key=lambda one: int(one.value), default=None):
+            # Spark may start without executors; the job needs at least one
+            given[INSTANCES] = Given(str(max(1, int(first.value))), first.name, first.where)
+        elif "workers" in values:
+            raise UsageError(f"--set workers: {given[DYNAMIC]} lets Spark choose.", f"--conf {INITIAL[1]}=2")
+        else:
+            given[INSTANCES] = Given("1", DYNAMIC)
     if OVERHEAD not in given and (derived := _derived_overhead(given, values)):
         given[OVERHEAD] = derived
     by_line = {}
@@ -134,6 +148,16 @@ def daemon_conf(job: OwnJob) -> dict[str, str]:
     """Return the launcher's Spark settings, with the worker daemon that records."""
     conf: dict[str, str] = LAUNCHERS.get(job.launcher)().spark_conf()
     return {**conf, "spark.python.daemon.module": DAEMONS[job.launcher]}
+
+
+def is_dynamic(job: Runnable) -> bool:
+    """Return True if the options of a job let Spark change the number of its executors."""
+    options = job.options if isinstance(job, OwnJob) else ()
+    return _is_true(spark_options.parse(("spark-submit", *options, "script")).given.get(DYNAMIC))
+
+
+def _is_true(given: Given | None) -> bool:
+    return given is not None and given.value.strip().lower() == "true"
 
 
 def _overrides(overrides: Sequence[str]) -> dict[str, Value]:
@@ -235,7 +259,6 @@ def _refuse(line: spark_options.Line, settings: Mapping[str, Given], python: str
             f"--class: {line.script} would run in the JVM only, and dlobd records only Python.", "name a .py file"
         )
     ours = (python,) if python else (sys.executable, str(own_python()))
-    one_task = ("1", settings["spark.task.cpus"].value if "spark.task.cpus" in settings else "1")
     environments = ("spark.yarn.appMasterEnv", "spark.executorEnv")
     variables = [f"{one}.{name}" for one in environments for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")]
     for key, allowed, why in (
@@ -243,8 +266,6 @@ def _refuse(line: spark_options.Line, settings: Mapping[str, Given], python: str
         ("spark.remote", (), "the job runs on YARN, without a Spark Connect server"),
         ("spark.api.mode", ("classic",), "the job runs on YARN, without a Spark Connect server"),
         ("spark.yarn.unmanagedAM.enabled", ("false",), "recording needs the ApplicationMaster's container"),
-        ("spark.dynamicAllocation.enabled", ("false",), "a run has a fixed number of executors"),
-        ("spark.executor.cores", one_task, "an executor runs one task at a time"),
         *((key, ours, "dlobd's option --python names the Python") for key in (*PYTHONS, *variables)),
         ("spark.python.daemon.module", (), "recording needs dlobd's worker daemon"),
         ("spark.python.use.daemon", ("true",), "recording needs dlobd's worker daemon"),

@@ -112,7 +112,8 @@ class Carriers:
         if span.process.role == "client":
             return OF_DLOBD
         _, beside, thread = span.lane.partition("/")
-        if beside and not thread.startswith("python-"):
+        in_slot = thread.startswith("slot-") and span.process.role != "executor"  # a JVM has the threads of all slots
+        if beside and not thread.startswith("python-") and not in_slot:
             return BESIDE
         carrier = self._carriers.get(self._key(span))
         # a container has no process before its start and after its end

@@ -18,7 +18,7 @@ from dlobd.evidence.recorder import RecordedProcess, trainers
 from dlobd.fields import decoded
 from dlobd.findings.base import Context
 from dlobd.findings.find import findings
-from dlobd.measures import core_waits, environment_cache, own_training, recording_cost, statistics
+from dlobd.measures import core_waits, environment_cache, lost_work, own_training, recording_cost, statistics
 from dlobd.measures.epochs import epochs, first_touch, time_to_accuracy
 from dlobd.measures.exchange_use import exchange_use
 from dlobd.measures.imports import imports
@@ -70,6 +70,7 @@ def computed(bundle: Bundle, experiment: Runnable, forgives: bool = False) -> Co
     noise, page_cache = evidence.document(files.NOISE), evidence.document(files.PAGE_CACHE)
     no_epochs: _Epochs = ((), None, None)
     passes, touched, reached = parts.get("epochs", lambda: _epochs(evidence, experiment, trace.start_ns), no_epochs)
+    lost = parts.get("lost_work", lambda: lost_work.lost_work(evidence), ())
     lines: tuple[str, ...] = parts.get("warnings", lambda: tuple(warnings(evidence, absences, trace)), ())
     members = Computed(
         status="invalid",
@@ -100,6 +101,7 @@ def computed(bundle: Bundle, experiment: Runnable, forgives: bool = False) -> Co
         spark_metrics=parts.get("spark_metrics", lambda: _spark_metrics(evidence), None),
         transport=None if transport is None else tuple(transport),
         exchange=parts.get("exchange", lambda: exchange_use(evidence), ()),
+        lost_work=lost,
         checks=tuple(found),
         noise=decoded(Noise, noise) if noise else None,
         page_cache=decoded(PageCache, page_cache) if page_cache else None,
@@ -107,6 +109,7 @@ def computed(bundle: Bundle, experiment: Runnable, forgives: bool = False) -> Co
         warnings=(
             *evidence.collected["missing"],
             *lines,
+            *lost_work.warnings(lost),
             *recording_cost.warnings(cost),
             *core_waits.warnings(waits, attribution.wall_ns),
             *environment_cache.warnings(environment),

@@ -429,6 +429,19 @@ class Finding:
 
 
 @described()
+class LostWork:
+    """Task attempts of Spark whose results were not used, with the same cause. Their time is wall time only if a job
+    waited for it."""
+
+    cause: str = member("Cause: failed, killed, executor lost, or computed again after its result was lost.")
+    attempts: int = member("Number of attempts.", "driver's log")
+    ns: int | None = member(
+        "Time of the attempts. null: the end of an attempt is unknown.",
+        "sum over attempts: the driver's log, from its start until the driver noticed its end",
+    )
+
+
+@described()
 class Omitted:
     """A part of the record that could not be computed."""
 
@@ -549,6 +562,7 @@ class Computed:
         "Gradient exchange of each rank, summed over its steps; empty if TensorFlow exchanges inside the step.",
         default=(),
     )
+    lost_work: tuple[LostWork, ...] = member("Time of Spark's task attempts without a used result.", default=())
     checks: tuple[Check, ...] = member("Comparisons of one quantity from two sources.", default=())
     noise: Noise | None = member("Noise of the machine just before the window. null: not measured.", default=None)
     page_cache: PageCache | None = member(

@@ -81,7 +81,7 @@ def page_tables(run: Run, found: Summary) -> list[Table]:
     """Return the non-empty tables of the page's section Tables."""
     of_summary = layers, evidence, largest, causes, hidden
     of_threads = core_waits, hdfs, layer_use, role_use, process_use, thread_use
-    of_run = *of_threads, spark_metrics, stages, imports, throughput, metric_values, setup
+    of_run = *of_threads, lost_work, spark_metrics, stages, imports, throughput, metric_values, setup
     every = [*(make(found) for make in of_summary), *(make(run) for make in of_run)]
     return [table for table in every if table.rows]
 
@@ -203,6 +203,13 @@ def hdfs(run: Run) -> Table:
 
 def _bounds(row: HdfsUse) -> tuple[int | None, int | None]:
     return (row.ns if row.lo_ns is None else row.lo_ns), (row.ns if row.hi_ns is None else row.hi_ns)
+
+
+def lost_work(run: Run) -> Table:
+    """Build the table of task attempts whose results Spark did not use."""
+    rows = [(row.cause, row.attempts, row.ns) for row in run.lost_work]
+    note = "Summed over all executors; only waits of a job for these attempts are wall time."
+    return Table("Lost work of Spark's task attempts", "cause | attempts:number | seconds:s", rows, note)
 
 
 def ranks(run: Run) -> Table:

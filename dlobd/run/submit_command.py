@@ -52,6 +52,8 @@ def command_of(
         name=f"dlobd-{experiment.name}",
         deploy_mode=experiment.deploy_mode,
         workers=experiment.workers,
+        own=isinstance(experiment, OwnJob),
+        dynamic=own_job.is_dynamic(experiment),
         executor_cores=cores_of(experiment),
         executor_gpus=gpus_of(experiment),
         executor_memory_mb=experiment.executor_memory_mb,

@@ -2,6 +2,8 @@
 
     client -> driver -> { application, executor-1 .. executor-n } -> rank-0 .. rank-(n-1)
 
+A task slot beside the first of an executor has its own lane: executor-1/slot-2.
+
 Each arrow is a wait of the left lane for the right lane; each lane has a module.
 """
 
@@ -11,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from dlobd import spans as kinds
+from dlobd.evidence import slots
 from dlobd.evidence.alignment import error_of, widened_event, widened_span
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected.search import missing, not_measured, unknown
@@ -27,7 +30,7 @@ from dlobd.timeline import executor as executor_lane
 from dlobd.timeline import rank as rank_lane
 from dlobd.timeline.builder import LaneBuilder
 from dlobd.timeline.driver import last_notice_ns, last_task
-from dlobd.timeline.executor import lane_of
+from dlobd.timeline.executor import lane_of, lane_of_task
 from dlobd.timeline.ranks import Rank
 from dlobd.timeline.ranks import ranks as ranks_of
 
@@ -75,7 +78,7 @@ def assemble(evidence: Evidence) -> Trace:
             # the same role may have run on another executor before
             other_ns = [r.end_ns for r in ranks if r.lane == rank.lane and r.start_ns < rank.start_ns]
             before_ns = min(max([*other_ns, rank.start_ns if start_ns is None else start_ns]), rank.start_ns)
-            own = lane_of(executor)
+            own = executor_lane.lanes_of(application, executor)
             spans += rank_lane.build(rank, own, before_ns, inside, waits.exit_of(rank), waits.resolve, puts)
             start_ns = rank.end_ns
     spans += rank_lane.servers(evidence)
@@ -213,11 +216,11 @@ class _Waits:
         for executor, container in self._containers.items():
             for process in self._evidence.recorded_in(container):
                 for span in process.named(name):
-                    yield span, self._lane(executor, process)
+                    yield span, self._lane(executor, process, span.start_ns)
 
-    def _lane(self, executor: str, process: RecordedProcess) -> str:
+    def _lane(self, executor: str, process: RecordedProcess, at_ns: int) -> str:
         own = next((rank.lane for rank in self._ranks if rank.whole and rank.process is process), None)
-        return own or lane_of(executor)
+        return own or lane_of(executor, self._evidence.slot_of(executor, slots.task_at(process, at_ns)))
 
     def exit_of(self, rank: Rank) -> int | None:
         """Return the time at which the executor's task noticed the exit of its trainer; None if it did not wait."""
@@ -265,7 +268,7 @@ class _Waits:
         ended = max(jobs, key=lambda job: job.end_ns or 0, default=None)
         if ended and (tasks := [task for task in ended.tasks if task.end_ns is not None]):
             last = max(tasks, key=lambda task: task.end_ns or 0)
-            return {"waits_for": (lane_of(last.executor),), "released_ns": last.end_ns}
+            return {"waits_for": (lane_of_task(self._evidence, last),), "released_ns": last.end_ns}
         if trainer is None:
             return {"waits_for": ()}
         unfinished, done_ns = trainer.finished

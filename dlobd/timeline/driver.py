@@ -21,7 +21,7 @@ from dlobd.spans import Details
 from dlobd.timeline import jvm
 from dlobd.timeline.application import RM_LOG
 from dlobd.timeline.builder import OWN_MARK, LaneBuilder, Resolve, of_threads, place_calls, poll_ns
-from dlobd.timeline.executor import DRIVER_LOG, EXECUTOR_LOG, lane_of
+from dlobd.timeline.executor import DRIVER_LOG, EXECUTOR_LOG, lane_of, lane_of_task
 from dlobd.timeline.ranks import Rank, last_executor
 from dlobd.timeline.tasks import critical
 from dlobd.timeline.waiting_threads import WaitingThreads
@@ -273,7 +273,7 @@ def _add_end_of_feed(lane: LaneBuilder, evidence: Evidence, wait: RecordedSpan, 
         return
     job, task = last
     assert task.end_ns is not None
-    begin_ns, waits_for = min(held_ns, task.end_ns), (lane_of(task.executor),)
+    begin_ns, waits_for = min(held_ns, task.end_ns), (lane_of_task(evidence, task),)
     lane.log(kinds.WAIT_FOR_TASKS, begin_ns, task.end_ns, DRIVER_LOG, detail=job.name, waits_for=waits_for)
     lane.log(kinds.END_JOB, max(held_ns, task.end_ns), wait.end_ns, f"{DRIVER_LOG}, {OWN_MARK}", detail=job.name)
 
@@ -288,8 +288,11 @@ def _add_waited(lane: LaneBuilder, evidence: Evidence, jobs: Sequence[Job], end_
     log = evidence.driver.log
     registered = {executor: line.at_ns for executor, line in log.registered.items()}
     for link in critical(jobs, finished, end_ns, log.gone, registered):
-        kind = kinds.WAIT_FOR_TASKS if link.executor else kinds.LOST_TASK
-        more: Details = {"detail": link.job, "waits_for": (lane_of(link.executor),) if link.executor else ()}
+        more: Details = {"detail": link.job}
+        if link.task:
+            begun = lane_of(link.task.executor)
+            more["waits_for"] = (begun if link.starts else lane_of_task(evidence, link.task),)
+        kind = kinds.WAIT_FOR_TASKS if link.task else kinds.LOST_TASK
         lane.log(kind, link.start_ns, link.end_ns, f"{DRIVER_LOG}, {EXECUTOR_LOG}", **more)
 
 

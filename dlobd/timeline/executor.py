@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from dlobd import spans as kinds
-from dlobd.evidence import rpc
+from dlobd.evidence import rpc, slots
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.feed import room_ns, without_reads
 from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
-from dlobd.evidence.spark import Job, Task
+from dlobd.evidence.spark import Job, Task, task_of
 from dlobd.evidence.topology import DRIVER_LANE
 from dlobd.evidence.yarn import Marks, attempt_of
 from dlobd.schema import Process, Span
@@ -35,9 +36,20 @@ EXECUTOR_JVM_LOG = "executor JVM log"
 TASK_THREAD = "Executor task launch worker for task "
 
 
-def lane_of(executor: str) -> str:
-    """Return the name of an executor's lane."""
-    return f"executor-{executor}"
+def lane_of(executor: str, slot: int = slots.FIRST) -> str:
+    """Return the name of the lane of an executor's task slot. That of the first slot also has its start."""
+    return f"executor-{executor}" if slot == slots.FIRST else f"executor-{executor}/slot-{slot}"
+
+
+def lane_of_task(evidence: Evidence, task: Task) -> str:
+    """Return the lane of a task."""
+    return lane_of(task.executor, evidence.slot_of(task.executor, task.id))
+
+
+def lanes_of(evidence: Evidence, executor: str) -> tuple[str, ...]:
+    """Return the lanes of all task slots of an executor."""
+    used = {slots.FIRST, *evidence.slots.get(executor, {}).values()}
+    return tuple(lane_of(executor, slot) for slot in sorted(used))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +85,19 @@ def build(evidence: Evidence, host: str, executor: Executor, resolve: Resolve) -
     jvm.add_boot(lane, life, evidence.log4j(container), log.first, EXECUTOR_JVM_LOG, EXECUTOR_LOG)
     jvm.add_phases(lane, evidence.container_log(container), jvm.EXECUTOR, EXECUTOR_LOG, ready_ns)
     jvm.add_pauses(lane, life, jvm_ns, ready_ns, EXECUTOR_JVM_LOG)
-    _add_tasks(lane, executor.tasks, log.finished, ready_ns, end_ns)
-    _add_parts(lane, evidence, executor)
+    of_slots = {slots.FIRST: lane}
+    for slot in sorted({*evidence.slots.get(executor.id, {}).values()} - {slots.FIRST}):
+        of_slots[slot] = LaneBuilder(lane_of(executor.id, slot), lane.process)
+    python = _Python(evidence, executor, of_slots, resolve)
+    for slot, own in of_slots.items():
+        tasks = [pair for pair in executor.tasks if evidence.slot_of(executor.id, pair[1].id) == slot]
+        _add_tasks(own, tasks, log.finished, ready_ns, end_ns)
+        _add_parts(own, evidence, executor, slot, tasks, python.busy(slot))
     for rank, start_ns, until_ns in executor.in_task:
-        lane.add(kinds.TRAINER_IN_TASK, start_ns, until_ns, OWN_MARK, waits_for=(rank.lane,))
-    beside = _add_python(lane, evidence, executor, resolve)
-    return [*lane.spans, *beside]
+        own = python.lane_at(rank.process, start_ns)
+        own.add(kinds.TRAINER_IN_TASK, start_ns, until_ns, OWN_MARK, waits_for=(rank.lane,))
+    beside = python.add()
+    return [*(span for own in of_slots.values() for span in own.spans), *beside]
 
 
 def _add_yarn_start(lane: LaneBuilder, evidence: Evidence, executor: Executor) -> None:
@@ -98,6 +117,9 @@ def _add_yarn_start(lane: LaneBuilder, evidence: Evidence, executor: Executor) -
         accepted_ns = min([accepted_ns, *answers])
     if am.requested is None or requested == am.requested.at_ns:
         lane.log(kinds.AM_PREPARES_REQUEST, accepted_ns, requested, f"{RM_LOG}, {AM_LOG}")
+    elif requested is not None and (asked := [ns for ns in am.asked if am.requested.at_ns < ns <= requested]):
+        # dynamic allocation: the driver changed the number of executors
+        lane.log(kinds.AM_PREPARES_REQUEST, asked[-1], requested, AM_LOG)
     else:  # it replaces a lost executor: the ApplicationMaster first had to notice the loss
         lost = [at_ns for at_ns in evidence.driver.log.gone.values() if requested is not None and at_ns < requested]
         lane.log(kinds.NOTICE_LOST_EXECUTOR, max(lost, default=None), requested, f"{DRIVER_LOG}, {AM_LOG}")
@@ -110,49 +132,88 @@ def _add_yarn_start(lane: LaneBuilder, evidence: Evidence, executor: Executor) -
     add_container_start(lane, marks, "executor", requested, AM_LOG, begun, nm_heartbeat(evidence), *made)
 
 
-def _add_python(lane: LaneBuilder, evidence: Evidence, executor: Executor, resolve: Resolve) -> list[Span]:
-    """Add the Python daemon and workers. Returns the spans of concurrent workers and of other threads."""
-    ranks, here = executor.ranks, evidence.recorded_in(executor.container)
-    room = _room(here, ranks)
+class _Python:
+    """The Python daemon and workers of an executor, in the lanes of the slots whose tasks they serve."""
 
-    def own(span: RecordedSpan, wait: Details) -> Details:
-        if span.name == kinds.PUT and (at_ns := room.get(span.start_ns)) is not None:
+    def __init__(
+        self, evidence: Evidence, executor: Executor, of_slots: Mapping[int, LaneBuilder], resolve: Resolve
+    ) -> None:
+        self._evidence, self._executor, self._lanes, self._resolve = evidence, executor, of_slots, resolve
+        self._here = evidence.recorded_in(executor.container)
+        self._room = _room(self._here, executor.ranks)
+
+    def _slot(self, process: RecordedProcess, at_ns: int) -> int:
+        if len(self._lanes) == 1:
+            return slots.FIRST
+        return self._evidence.slot_of(self._executor.id, slots.task_at(process, at_ns))
+
+    def lane_at(self, process: RecordedProcess, at_ns: int) -> LaneBuilder:
+        """Return the lane of the slot whose task a process served at a time."""
+        return self._lanes[self._slot(process, at_ns)]
+
+    def busy(self, slot: int) -> list[tuple[int, int]]:
+        """Return the sorted intervals in which feed tasks of a slot read no block from Spark."""
+        apart = ((process, interval) for process in self._here for interval in without_reads(process.spans))
+        return sorted(interval for process, interval in apart if self._slot(process, interval[0]) == slot)
+
+    def add(self) -> list[Span]:
+        """Add the daemon and the workers. Returns the spans of concurrent workers and of other threads."""
+        found: list[Span] = []
+        taken: dict[int, list[tuple[int, int]]] = {slot: [] for slot in self._lanes}
+        for process in self._here:
+            if process.process.role in ROLES:
+                continue
+            who, opened_ns = process.process, process.opened_ns
+            if not process.forked:
+                source = f"/proc, {OWN_MARK}"
+                for lane in self._starters(who):
+                    start = who.start_ns, opened_ns, source
+                    lane.add(kinds.START_PYTHON_DAEMON, *start, resolution_ns=tick_ns(), process=who)
+            # a user's script may run several workers in one task; dlobd's own job never does
+            user_worker = self._evidence.topology.user_script and process.forked
+            if user_worker and process.spans:
+                # imports of PySpark until the first function is unpickled, inside the task that waits for them
+                first_ns = process.spans[0].start_ns
+                lane = self.lane_at(process, first_ns)
+                lane.add(kinds.PYTHON_WORKER_STARTS, opened_ns, first_ns, OWN_MARK, process=who)
+            outside = _outside(process, self._executor.ranks)
+            for slot, lane in self._lanes.items():
+                spans = [span for span in outside if self._slot(process, span.start_ns) == slot]
+                own, beside = _one_at_a_time(spans, taken[slot] if user_worker else [])
+                lane.add_recorded(process, own, resolve=partial(self._own, lane))
+                _add_imports(lane, process, own)
+                _add_joins(lane, process, spans, self._executor.ranks)
+                second = LaneBuilder(f"{lane.lane}/python-{who.pid}", who)
+                second.add_recorded(process, beside, resolve=partial(self._own, second))
+                _add_imports(second, process, beside)
+                found += second.spans
+            lane = self._lanes[slots.FIRST]
+            threads = _outside(process, self._executor.ranks, threads=True)
+            found += of_threads(lane.lane, process, threads, partial(self._own, lane))
+        return found
+
+    def _starters(self, daemon: Process) -> list[LaneBuilder]:
+        """Return the lanes whose tasks wait for the start of a daemon; the first lane if it is unknown."""
+        waiting = [
+            lane
+            for lane in self._lanes.values()
+            if any(s.kind is kinds.LAUNCH_PYTHON_DAEMON and s.end_ns == daemon.start_ns for s in lane.spans)
+        ]
+        return waiting or [self._lanes[slots.FIRST]]
+
+    def _own(self, lane: LaneBuilder, span: RecordedSpan, wait: Details) -> Details:
+        if span.name == kinds.PUT and (at_ns := self._room.get(span.start_ns)) is not None:
             # from `at_ns` on the pipe has room: the rest is the put's own time
             if at_ns <= span.start_ns:
                 return {}
             if at_ns < span.end_ns:  # otherwise the pipe took the block in parts
                 lane.add(kinds.WRITE_BLOCK, at_ns, span.end_ns, OWN_MARK)
         if kinds.WAIT_TRAINER in wait.get("waits_for", ()):
-            rank = latest(ranks, span.end_ns)
+            rank = latest(self._executor.ranks, span.end_ns)
             if rank and span.name == kinds.SLEEP and not rank.finished[0]:
                 wait["released_ns"] = min(max(rank.finished[1], span.start_ns), span.end_ns)
             return {**wait, "waits_for": (rank.lane,) if rank else ()}
-        return resolve(span, wait)
-
-    found: list[Span] = []
-    taken: list[tuple[int, int]] = []
-    for process in here:
-        if process.process.role in ROLES:
-            continue
-        who, opened_ns = process.process, process.opened_ns
-        if not process.forked:
-            source = f"/proc, {OWN_MARK}"
-            lane.add(kinds.START_PYTHON_DAEMON, who.start_ns, opened_ns, source, resolution_ns=tick_ns(), process=who)
-        # a user's script may run several workers in one task; dlobd's own job never does
-        user_worker = evidence.topology.user_script and process.forked
-        if user_worker and process.spans:
-            # imports of PySpark until the first function is unpickled, inside the task that waits for them
-            lane.add(kinds.PYTHON_WORKER_STARTS, opened_ns, process.spans[0].start_ns, OWN_MARK, process=who)
-        spans, beside = _one_at_a_time(_outside(process, ranks), taken if user_worker else [])
-        lane.add_recorded(process, spans, resolve=own)
-        _add_imports(lane, process, spans)
-        _add_joins(lane, process, ranks)
-        second = LaneBuilder(f"{lane.lane}/python-{process.process.pid}", process.process)
-        second.add_recorded(process, beside, resolve=own)
-        _add_imports(second, process, beside)
-        found += second.spans
-        found += of_threads(lane.lane, process, _outside(process, ranks, threads=True), own)
-    return found
+        return self._resolve(span, wait)
 
 
 def _outside(process: RecordedProcess, ranks: Sequence[Rank], threads: bool = False) -> list[RecordedSpan]:
@@ -220,19 +281,30 @@ def _add_tasks(
         more: Details = {"detail": job.name, "truncated": done_ns is None, "attrs": {"task": task.id, "job": job.id}}
         lane.log(kinds.TASK, task.start_ns, free_ns, f"{DRIVER_LOG}, {EXECUTOR_LOG}", **more)
         # the driver may send the next task before it handles the result of this task
-        reported_ns = min(filter(None, (task.end_ns, next_ns)), default=None)
-        if done_ns is not None and reported_ns is not None and done_ns < reported_ns:
-            lane.log(kinds.REPORT_TASK, done_ns, reported_ns, f"{EXECUTOR_LOG}, {DRIVER_LOG}", detail=job.name)
+        reported_ns = min(filter(None, (task.end_ns or task.lost_ns, next_ns)), default=None)
+        if done_ns is None:
+            reported_ns = task.lost_ns  # the driver notices the loss of an executor after its end
+            end_ns = max(end_ns or 0, reported_ns or 0) or None
+        if free_ns is not None and reported_ns is not None and free_ns < reported_ns:
+            lane.log(kinds.REPORT_TASK, free_ns, reported_ns, f"{EXECUTOR_LOG}, {DRIVER_LOG}", detail=job.name)
             free_ns = reported_ns
     lane.log(kinds.WAIT_FOR_JOB, free_ns, end_ns, EXECUTOR_LOG, waits_for=(DRIVER_LANE,))
 
 
-def _add_parts(lane: LaneBuilder, evidence: Evidence, executor: Executor) -> None:
+def _add_parts(
+    lane: LaneBuilder,
+    evidence: Evidence,
+    executor: Executor,
+    slot: int,
+    tasks: Sequence[tuple[Job, Task]],
+    in_python: Sequence[tuple[int, int]],
+) -> None:
+    """Add the parts of a slot's tasks. `in_python`: intervals in which their Python workers need no thread of Spark."""
     container, log = executor.container, evidence.executors[executor.id]
     processes = [p for p in evidence.recorded_in(container) if not p.forked and p.process.role not in ROLES]
     daemons = [p.process.start_ns for p in processes if p.process.start_ns]
     sources = f"{DRIVER_LOG}, {EXECUTOR_LOG}"
-    for _, task in executor.tasks:
+    for _, task in tasks:
         got, running, python = (found.get(task.id) for found in (log.got, log.running, log.python))
         if split := log.splits.get(task.id):
             lane.log(kinds.OPEN_INPUT, split.at_ns, python, EXECUTOR_LOG)
@@ -243,12 +315,13 @@ def _add_parts(lane: LaneBuilder, evidence: Evidence, executor: Executor) -> Non
         if begun_ns is not None and begun_ns < log.finished.get(task.id, begun_ns):
             lane.add(kinds.LAUNCH_PYTHON_DAEMON, python, begun_ns, f"{EXECUTOR_LOG}, /proc", resolution_ns=tick_ns())
     for kind, found in ((kinds.READ_BROADCAST, log.broadcasts), (kinds.DESERIALISE_FUNCTION, log.functions)):
-        for begun_ns, ended_ns in found:
-            lane.log(kind, begun_ns, ended_ns, EXECUTOR_LOG)
+        for of_task, begun_ns, ended_ns in found:
+            if evidence.slot_of(executor.id, of_task) == slot:
+                lane.log(kind, begun_ns, ended_ns, EXECUTOR_LOG)
     # the thread of a task reads input while the Python worker works; only a read of a block waits for that thread
-    in_python = [apart for process in evidence.recorded_in(container) for apart in without_reads(process.spans)]
     made = [call for call in rpc.calls(evidence.container_log(container)) if call.thread.startswith(TASK_THREAD)]
-    place_calls(lane, made, EXECUTOR_LOG, sorted(in_python))
+    own = [call for call in made if evidence.slot_of(executor.id, task_of(call.thread)) == slot]
+    place_calls(lane, own, EXECUTOR_LOG, in_python)
 
 
 def _add_imports(lane: LaneBuilder, process: RecordedProcess, spans: Sequence[RecordedSpan]) -> None:
@@ -263,11 +336,13 @@ def _add_imports(lane: LaneBuilder, process: RecordedProcess, spans: Sequence[Re
                 lane.add(kinds.USER_IMPORT, start_ns, end_ns, OWN_MARK, process=process.process, detail=package)
 
 
-def _add_joins(lane: LaneBuilder, process: RecordedProcess, ranks: Sequence[Rank]) -> None:
+def _add_joins(
+    lane: LaneBuilder, process: RecordedProcess, spans: Iterable[RecordedSpan], ranks: Sequence[Rank]
+) -> None:
     """Add the wait of a feed task for its trainer, which consumes the last blocks; published TensorFlowOnSpark polls
     once a second."""
     exhausted = [instant for instant in process.instants if instant.name == kinds.FEED_EXHAUSTED]
-    for feed in process.named(kinds.FEED_TASK):
+    for feed in (span for span in spans if span.name == kinds.FEED_TASK):
         ends = [instant for instant in exhausted if feed.start_ns <= instant.at_ns <= feed.end_ns]
         if ends:
             period_ns = ends[-1].attrs["join_poll_ns"]

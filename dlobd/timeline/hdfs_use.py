@@ -54,7 +54,8 @@ def intervals(evidence: Evidence) -> list[Interval]:
                 # connection to a DataNode
                 last = max(t.end_ns for t in reads)
                 bounds = _at_peak_ns(split.bytes, rate), last - split.at_ns
-                found.append(_interval(kinds.READ_INPUT, "spark", lane_of(executor), split.at_ns, last, bounds, OPENED))
+                lane = lane_of(executor, evidence.slot_of(executor, task))
+                found.append(_interval(kinds.READ_INPUT, "spark", lane, split.at_ns, last, bounds, OPENED))
     lanes = {name: one.application_lane for one in evidence.applications for name in one.yarn.containers}
     for container, marks in sorted(evidence.yarn.containers.items()):
         opened, closed = marks.at.get("LOCALIZING"), marks.at.get("SCHEDULED")

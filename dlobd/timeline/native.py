@@ -35,7 +35,7 @@ def assemble(evidence: Evidence) -> Trace:
     exits = [instant for instant in parent.instants if instant.name == kinds.RANK_EXITED] if parent else []
     exit_ns = {instant.attrs["rank"]: instant.at_ns for instant in reversed(exits)}
     for rank in ranks:
-        spans += rank_lane.build(rank, PARENT, window["started_ns"], False, exit_ns.get(rank.process.rank), _resolve)
+        spans += rank_lane.build(rank, (PARENT,), window["started_ns"], False, exit_ns.get(rank.process.rank), _resolve)
     spans += rank_lane.servers(evidence)
     startup, teardown = _anatomy(evidence, ranks)
     absences = missing(evidence)

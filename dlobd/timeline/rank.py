@@ -26,17 +26,22 @@ def reader_of(rank: Rank) -> str:
 
 def build(
     rank: Rank,
-    executor: str,
+    executor: tuple[str, ...],
     executor_start_ns: int,
     in_task: bool,
     exit_ns: int | None,
     resolve: Resolve,
     puts: Sequence[RecordedSpan] = (),
 ) -> list[Span]:
-    """Return the spans of a rank. `in_task`: its trainer is the Python worker of a Spark task."""
+    """Return the spans of a rank.
+
+    Args:
+        executor: lanes of its executor.
+        in_task: its trainer is the Python worker of a Spark task.
+    """
     process = rank.process
     lane = LaneBuilder(rank.lane, process.process, rank.start_ns)
-    lane.add(kinds.NOT_YET_FORKED, executor_start_ns, rank.start_ns, OWN_MARK, waits_for=(executor,))
+    lane.add(kinds.NOT_YET_FORKED, executor_start_ns, rank.start_ns, OWN_MARK, waits_for=executor)
     if rank.whole:
         root = kinds.PYTHON_WORKER if in_task else kinds.TRAINER_PROCESS
         lane.add(root, rank.start_ns, rank.end_ns, OWN_MARK if process.forked else f"/proc, {OWN_MARK}")
@@ -54,10 +59,10 @@ def build(
             if at_ns < span.end_ns:  # otherwise the put returned after the get: the queue had the block before
                 taking = reader if span.thread and not rank.main else lane
                 taking.add(kinds.TAKE_BLOCK, at_ns, span.end_ns, OWN_MARK)
-        target = {kinds.WAIT_FEEDER: executor, kinds.WAIT_READER: reader_of(rank)}.get(
+        target = {kinds.WAIT_FEEDER: executor, kinds.WAIT_READER: (reader_of(rank),)}.get(
             next(iter(wait.get("waits_for", ())), "")
         )
-        return {**wait, "waits_for": (target,)} if target else resolve(span, wait)
+        return {**wait, "waits_for": target} if target else resolve(span, wait)
 
     lane.add_recorded(process, [span for span in rank.spans if not span.thread], resolve=own)
     if rank.main:  # the user's own script may have any threads

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from math import ceil
 
+from dlobd.bundle.files import executor_key
 from dlobd.evidence.expected.kinds import DRIVER_LOG, EVENT_LOG
-from dlobd.tracing.clock import WallToMonotonic
-from dlobd.trust.base import Compared, Facts, Rules, in_applications, unknown
+from dlobd.tracing.clock import WallToMonotonic, stepped_ns
+from dlobd.trust.base import BUSY_NS, NS_PER_S, Compared, Facts, Rules, in_applications, unknown
 
 RULES = Rules()
 
 NS_PER_MS = 10**6
+
+SHARE = 0.01
+"""Allowed difference of task seconds."""
 
 DROPPED = "from eventLog"
 """Spark's listener queue drops events if the writer of the event log is too slow, and warns with this text."""
@@ -37,6 +42,39 @@ def _tasks(facts: Facts) -> Compared | None:
         doubt = "Spark dropped events of its event log, because the driver was busy"
     message = f"the driver's log has {len(started):,} started tasks; the event log has {len(ended):,} ended tasks"
     return Compared(started == ended, message, len(started), len(ended), doubt)
+
+
+@RULES.add(
+    "task-seconds",
+    "driver log: task seconds of the executor with the largest difference",
+    "Spark event log: task seconds of this executor",
+    DRIVER_LOG,
+    EVENT_LOG,
+    whole=True,
+)
+@in_applications
+def _seconds(facts: Facts) -> Compared | None:
+    """Check that both logs agree in the time of each executor's task attempts, also of lost attempts. Detects attempts
+    in the wrong executor or without an end. No real failure is known; a test removes a line."""
+    evidence = facts.evidence
+    recorded: Counter[str] = Counter()
+    for task in evidence.event_log.tasks:
+        recorded[executor_key(evidence.number, task.executor)] += (task.finish_ms - task.launch_ms) * NS_PER_MS
+    if not evidence.topology.user_script or not any(task.executor for task in evidence.event_log.tasks):
+        return None
+    logged: Counter[str] = Counter()
+    for task in (task for job in evidence.driver.log.jobs for task in job.tasks):
+        end_ns = task.end_ns or task.lost_ns
+        if end_ns is None:
+            return unknown(f"the driver's log lacks the end of task {task.id}")
+        logged[task.executor] += end_ns - task.start_ns
+    worst = max({**logged, **recorded}, key=lambda executor: abs(logged[executor] - recorded[executor]))
+    seconds, other = logged[worst] / NS_PER_S, recorded[worst] / NS_PER_S
+    # the driver may be suspended between an event and its line
+    holds = abs(seconds - other) <= max(SHARE * other, BUSY_NS / NS_PER_S)
+    message = f"executor {worst}: {seconds:.3f} s of tasks in the driver's log, {other:.3f} s in the event log"
+    doubt = "the wall clock was stepped" if stepped_ns(evidence.anchors) else ""
+    return Compared(holds, message, round(seconds, 3), round(other, 3), doubt)
 
 
 @RULES.add(

@@ -6,13 +6,12 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from dlobd import spans as kinds
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected.absence import MissingEvidence
 from dlobd.evidence.topology import Placement
 from dlobd.measures import recording_cost
 from dlobd.schema import Trace
-from dlobd.timeline import application, hdfs_use, tasks
+from dlobd.timeline import application, hdfs_use
 from dlobd.timeline.waiting_threads import jobs_elsewhere
 from dlobd.tracing import clock
 
@@ -31,7 +30,6 @@ def warnings(evidence: Evidence, absences: Sequence[MissingEvidence], trace: Tra
         *_spans(evidence, trace),
         *hdfs_use.outages(evidence),
         *(line for one in evidence.applications for line in application.lost_attempts(one)),
-        *tasks.lost_work(evidence),
         *jobs_elsewhere(evidence),
         *_clocks(evidence, trace),
     ]
@@ -71,7 +69,6 @@ def _spans(evidence: Evidence, trace: Trace) -> Iterator[str]:
         yield f"{truncated} spans have no recorded end: their process was killed or still running"
     # settings of a script's own SparkConf override its spark-submit line
     topology = evidence.topology
-    driver = evidence.driver_process if topology.user_script else None
     in_driver = topology.placement is Placement.LOCAL
     if topology.own_master and not topology.has_yarn:
         count = "; Spark's jobs contain the time of your functions" if in_driver else ""
@@ -79,10 +76,6 @@ def _spans(evidence: Evidence, trace: Trace) -> Iterator[str]:
     if len(evidence.applications) > 1:
         ids = [str(one.window["application_id"]) for one in evidence.applications]
         yield f"the script created {len(ids)} applications: {', '.join(ids)}"
-    ready = driver.instant(kinds.SPARK_CONTEXT_READY) if driver else None
-    slots = ready.attrs.get("slots", 1) if ready else 1
-    if slots != 1 and not in_driver:
-        yield f"the script lets an executor run {slots} tasks at once: they overlap in its lane"
     if damaged := sum(process.bad_lines for process in evidence.processes):
         yield f"{damaged} lines of span files are truncated: their process was killed while writing"
     if lost := recording_cost.lost_lines(evidence):

@@ -183,7 +183,7 @@ def test_too_little_disk_for_hdfs(alone: Any) -> None:
 def test_containers_that_yarn_cannot_give(alone: Any) -> None:
     """Refused with the figures before anything is started: YARN itself would let the application wait forever."""
     line = (
-        r"10 executors of 512 \+ 1280 MB and 1 vcore do not fit\. On 2 NodeManagers of 6144 MB and 4 vcores, "
+        r"10 executors of 512 \+ 1280 MB and 1 vcore do not fit\. On 2 NodeManagers of 6144 MB and 32 vcores, "
         r"there is room for 5 beside the ApplicationMaster's \d+ MB\. .*"
     )
     refused(alone, alone.run("workers=10"), 3, line)

@@ -26,7 +26,7 @@ def chosen(*settings: str) -> Experiment:
 def check(*settings: str, free_mb: int = 1 << 20) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(capacity, "available_memory_bytes", lambda: free_mb << 20)
-        capacity.check_memory(chosen(*settings), ClusterSettings(Path("unused")))
+        capacity.check_memory(chosen(*settings), ClusterSettings(Path("unused"), nodemanager_vcores=4))
 
 
 def test_each_way_asks_for_its_own_processes() -> None:

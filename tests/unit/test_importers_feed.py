@@ -53,7 +53,7 @@ def test_a_rank_that_stops_in_a_get_with_rows_in_its_queue() -> None:
         for start, end, n in ((0, 5, 64), (22, 25, 32), (55, 65, 64))
     ]
     rank = Rank(recorded, "1", "worker", 0, 20, 100, whole=True)
-    spans = rank_lane.build(rank, "executor-1", 0, False, None, lambda span, wait: wait, puts)
+    spans = rank_lane.build(rank, ("executor-1",), 0, False, None, lambda span, wait: wait, puts)
     executor = Span("e", None, kinds.READ_ROWS, trainer, "executor-1", 0, 100)
     main = Span("m", None, kinds.SpanKind("wait", "client"), trainer, MAIN_LANE, 30, 90, waits_for=("rank-1",))
     found = attribute(Trace(30, 90, (main, executor, *spans)))
@@ -85,7 +85,7 @@ def test_a_wait_for_a_block_read_ahead_leads_through_the_thread_to_the_feeder() 
     ]
     puts = [moved(0, 10, 7), moved(35, 45, 7)]
     rank = Rank(recorded, "1", "chief", 0, 0, 100, whole=True)
-    spans = rank_lane.build(rank, "executor-1", 0, False, None, lambda span, wait: wait, puts)
+    spans = rank_lane.build(rank, ("executor-1",), 0, False, None, lambda span, wait: wait, puts)
     executor = Span("e", None, kinds.READ_BLOCK, trainer, "executor-1", 0, 100)
     main = Span("m", None, kinds.SpanKind("wait", "client"), trainer, MAIN_LANE, 30, 100, waits_for=("rank-0",))
     found = attribute(Trace(30, 100, (main, executor, *spans)))
@@ -131,11 +131,17 @@ def test_jobs_and_stages_of_sql() -> None:
     assert [(job.name, [task.id for task in job.tasks]) for job in log.jobs] == [("collect", [0]), ("count", [1])]
 
 
+def chain(jobs: list[spark.Job], *evidence: Any) -> list[tuple[str, str, int, int]]:
+    """The critical path of jobs, with the executor of each task."""
+    links = critical(jobs, evidence[0], 1000, *evidence[1:])
+    return [(link.job, link.task.executor if link.task else "", link.start_ns, link.end_ns) for link in links]
+
+
 def test_the_tasks_on_which_a_job_hung() -> None:
     tasks = [(0, "1", 0, 40), (1, "2", 0, 50), (2, "1", 55, 70), (3, "2", 52, 90), (4, "1", 72, 99)]
     job = spark.Job(0, "j", 0, 95, tasks=[spark.Task(n, 0, e, start, end, n) for n, e, start, end in tasks])
     finished = {e: {n: end for n, x, _, end in tasks if x == e} for e in ("1", "2")}
-    found = list(critical([job], finished, 1000))
+    found = chain([job], finished)
     # the executor cleans up until 99, but its job was over at 95
     assert found == [("j", "1", 72, 95), ("j", "1", 55, 70), ("j", "2", 0, 50)]
 
@@ -145,21 +151,21 @@ def test_a_lost_attempt_is_not_on_the_critical_path_of_a_job() -> None:
     winner, overtaken = spark.Task(1, 0, "2", 60, 70, 0), spark.Task(0, 0, "1", 10, None, 0)
     job = spark.Job(0, "j", 0, 95, tasks=[overtaken, winner])
     finished = {"1": {0: 90}, "2": {1: 69}}
-    assert list(critical([job], finished, 1000)) == [("j", "2", 60, 69), ("j", "", 10, 60)]
-    assert [(one.task.id, one.winner.id, one.again) for one in lost([job])] == [(0, 1, True)]
+    assert chain([job], finished) == [("j", "2", 60, 69), ("j", "", 10, 60)]
+    assert list(lost([job])) == [(job, overtaken, winner)]
     again = [spark.Task(n, 0, "1", 10 * n, None, 3) for n in (1, 2)] + [spark.Task(3, 0, "2", 40, 50, 3)]
     job = spark.Job(0, "j", 0, 95, tasks=[spark.Task(0, 0, "2", 0, 35, 2), *again])
-    found = list(critical([job], {"2": {0: 35, 3: 48}}, 1000))
+    found = chain([job], {"2": {0: 35, 3: 48}})
     assert found == [("j", "2", 40, 48), ("j", "", 10, 40)]
     # its executor died, and the one that made it again was started then
     winner = spark.Task(1, 0, "3", 60, 70, 0)
     job = spark.Job(0, "j", 0, 95, tasks=[overtaken, winner])
-    found = list(critical([job], {"3": {1: 69}}, 1000, {"1": 25}, {"1": 5, "3": 55}))
+    found = chain([job], {"3": {1: 69}}, {"1": 25}, {"1": 5, "3": 55})
     assert found == [("j", "3", 60, 69), ("j", "3", 25, 55), ("j", "", 10, 25)]
     # a speculative attempt that lost began later, and held up nothing
     late = spark.Task(2, 0, "1", 60, None, 0)
     job = spark.Job(0, "j", 0, 95, tasks=[spark.Task(1, 0, "2", 10, 70, 0), late])
-    assert list(critical([job], {"1": {2: 80}, "2": {1: 69}}, 1000)) == [("j", "2", 10, 69)]
+    assert chain([job], {"1": {2: 80}, "2": {1: 69}}) == [("j", "2", 10, 69)]
     assert [one.again for one in lost([job])] == [False]
 
 

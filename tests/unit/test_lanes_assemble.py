@@ -165,6 +165,7 @@ def test_a_trainer_that_its_task_left_behind_is_in_no_task(begins_ns: int, paren
     worker = recorded(WORKER, 1, (kinds.START_TASK, 50, 95))
     trainer = recorded(TRAINER, parent, (kinds.TRAINER, begins_ns, 180))
     evidence: Any = SimpleNamespace(
+        slot_of=lambda executor, task: 1,
         executor_containers={"1": "container"},
         executors={"1": SimpleNamespace(finished={7: 200})},
         driver=SimpleNamespace(log=SimpleNamespace(jobs=[SimpleNamespace(tasks=[task])])),

@@ -106,8 +106,6 @@ def test_options_of_spark_submit_become_settings(script: str) -> None:
     [
         (("--master", "local[2]"), "spark.master=local[2] is not supported: the job runs on YARN. Next: "),
         (("--class", "a.B"), "would run in the JVM only"),
-        (("--executor-cores", "4"), "an executor runs one task at a time"),
-        (("--conf", "spark.dynamicAllocation.enabled=true"), "a run has a fixed number of executors"),
         (("--conf", "spark.pyspark.python=python3"), "omit it, and use dlobd's option --python python3"),
         (("--conf", "spark.python.daemon.module=mine"), "recording needs dlobd's worker daemon"),
         (("--conf", "spark.yarn.appMasterEnv.PYSPARK_PYTHON=./more/bin/python"), "appMasterEnv.PYSPARK_PYTHON=./more"),

@@ -96,8 +96,8 @@ def test_a_job_has_the_settings_of_its_shell(conf: Path, monkeypatch: pytest.Mon
     with pytest.raises(UsageError, match=r"spark.master=local\[2\] is not supported"):
         own_job.from_line(["spark-submit", str(script)])
     monkeypatch.delenv("MASTER")
-    (conf / "spark-defaults.conf").write_text("spark.dynamicAllocation.enabled TRUE\n")
+    (conf / "spark-defaults.conf").write_text("spark.api.mode CONNECT\n")
     with pytest.raises(UsageError) as error:
         own_job.from_line(["spark-submit", str(script)])
-    assert error.value.line.startswith(f"spark.dynamicAllocation.enabled=TRUE in {conf}/spark-defaults.conf is not ")
-    assert "Next: --conf spark.dynamicAllocation.enabled=false" in error.value.line
+    assert error.value.line.startswith(f"spark.api.mode=CONNECT in {conf}/spark-defaults.conf is not ")
+    assert "Next: --conf spark.api.mode=classic" in error.value.line

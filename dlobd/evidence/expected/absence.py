@@ -34,14 +34,21 @@ def process_id(directory: str, pid: int | str) -> str:
     return f"{directory}/{pid}"
 
 
+def lanes_of_executor(executor: str) -> tuple[str, ...]:
+    """Return patterns of the lanes of all task slots of an executor."""
+    return f"executor-{executor}", f"executor-{executor}/slot-*"
+
+
 def ended_well(evidence: Evidence) -> bool:
     """Return True if no process of the run was killed, so that each source must be complete."""
     return bool(evidence.window["exit_code"] == 0 and not evidence.window["ended_by"])
 
 
 def killed(evidence: Evidence) -> set[str]:
-    """Return the containers of lost executors and lost attempts: their records may be truncated."""
-    gone = evidence.driver.log.gone
+    """Return the containers of executors that were lost or removed before the end, and of lost attempts: their records
+    may be truncated. So may those of an executor that was still starting when the application ended."""
+    log = evidence.driver.log
+    gone = {*log.gone, *log.removed, *(evidence.executor_containers.keys() - log.registered.keys())}
     lost = (found for executor, found in evidence.executor_containers.items() if executor in gone)
     return {*lost, *evidence.lost_containers}
 

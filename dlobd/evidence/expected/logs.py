@@ -9,7 +9,7 @@ from dlobd.bundle import files
 from dlobd.evidence import hdfs, jvm
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected import kinds
-from dlobd.evidence.expected.absence import ALL_LANES, MissingEvidence, ended_well, killed
+from dlobd.evidence.expected.absence import ALL_LANES, MissingEvidence, ended_well, killed, lanes_of_executor
 from dlobd.evidence.expected.kinds import EvidenceKind
 from dlobd.evidence.log4j import LogLine
 from dlobd.spans import SPARK_CONTEXT
@@ -127,7 +127,7 @@ def _executors(evidence: Evidence) -> Iterator[MissingEvidence]:
     gone = killed(evidence)
     for executor in sorted(evidence.driver.log.registered.keys() | evidence.executor_containers.keys()):
         container = evidence.executor_containers.get(executor)
-        lanes = (f"executor-{executor}", "rank-*", "driver")
+        lanes = (*lanes_of_executor(executor), "rank-*", "driver")
         if container is None:
             if not evidence.topology.has_yarn:
                 what = evidence.log_of(f"executor_{executor}")

@@ -11,6 +11,7 @@ from dlobd.evidence.expected.absence import (
     MissingEvidence,
     ended_well,
     killed,
+    lanes_of_executor,
     process_id,
     recorded,
 )
@@ -48,7 +49,7 @@ def absences(evidence: Evidence) -> Iterator[MissingEvidence]:
 def lanes_of(evidence: Evidence, directory: str) -> tuple[str, ...]:
     """Return the lanes whose time is unknown without the spans of a process in this directory."""
     executor = evidence.executor_of.get(directory)
-    return (f"executor-{executor}", "rank-*", "driver") if executor else ALL_LANES
+    return (*lanes_of_executor(executor), "rank-*", "driver") if executor else ALL_LANES
 
 
 def _absent(kind: EvidenceKind, what: str, lanes: tuple[str, ...]) -> MissingEvidence:

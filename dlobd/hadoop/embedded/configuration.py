@@ -45,6 +45,7 @@ class ClusterSettings:
     Args:
         work_dir: directory of all files, including HDFS's content.
         datanode_hosts, nodemanager_hosts: loopback addresses of the daemons, such as 127.0.0.2.
+        nodemanager_vcores: more than this machine has, because nothing limits a container to its vcores.
         log_aggregation: YARN aggregates logs in HDFS, as most real clusters do; `dlobd run` needs only local logs.
         resource_types: resource types to define in YARN, such as yarn.io/gpu; no node has such resources.
         installed: the dlobd installation that nodes report; None on a single machine, where clients do not check it.
@@ -55,7 +56,7 @@ class ClusterSettings:
     datanode_hosts: tuple[str, ...] = (LOOPBACK, LOOPBACK)
     nodemanager_hosts: tuple[str, ...] = (LOOPBACK, LOOPBACK)
     nodemanager_memory_mb: int = 6144
-    nodemanager_vcores: int = 4
+    nodemanager_vcores: int = 32
     daemon_heap_mb: int = 256
     log_aggregation: bool = False
     resource_types: tuple[str, ...] = ()

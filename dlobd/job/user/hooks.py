@@ -299,18 +299,26 @@ class ShutdownTask:
 # --- executors ---
 
 
+def _task_attempt() -> int | None:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return context.taskAttemptId() if context else None
+
+
 def _record_worker(worker: Any) -> None:
-    worker.read_command = timed(kinds.UNPICKLE_FUNCTION)(worker.read_command)
+    @replace(worker, "read_command")
+    def read_command(original: Function, *args: object) -> object:
+        with tracing.span(kinds.UNPICKLE_FUNCTION, task_attempt=_task_attempt()):
+            return original(*args)
+
     original = getattr(worker, "capture_outputs", None)
     if original is None:
         return  # another version of PySpark: the time counts as time of the task
 
     @contextmanager
     def capture_outputs() -> Iterator[None]:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        with tracing.span(kinds.USER_CODE, task_attempt=context.taskAttemptId() if context else None), original():
+        with tracing.span(kinds.USER_CODE, task_attempt=_task_attempt()), original():
             yield
 
     worker.capture_outputs = capture_outputs

@@ -86,6 +86,11 @@ def _bars(run: Run, found: Summary, ascii_only: bool) -> Iterator[Line]:
         colour = LAYERS[part.layer].colour if part.layer in LAYERS else ""
         yield f"{part.title:<14} {number:>8} {100 * part.share:>4.0f} %  {bar}", colour
     yield f"{'wall':<14} {seconds(wall):>8}         {found.window}", ""
+    if run.lost_work:
+        known = [row.ns for row in run.lost_work if row.ns is not None]
+        number = f"{sum(known) / 1e9:.1f}" if len(known) == len(run.lost_work) else "unknown"
+        attempts = sum(row.attempts for row in run.lost_work)
+        yield f"{'lost work':<14} {number:>8}         {attempts} task attempts without a used result", "yellow"
 
 
 def _bar(part: Part, longest_ns: int, marks: tuple[str, str, str]) -> str:

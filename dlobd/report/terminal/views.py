@@ -45,6 +45,7 @@ def breakdown(run: Run, console: Console) -> None:
         tables.hidden(found),
         tables.not_measured(run),
         tables.hdfs(run),
+        tables.lost_work(run),
         tables.ranks(run),
     ):
         show(table, console)

@@ -53,7 +53,7 @@ class Submission:
 
     name: str  # name of the application
     deploy_mode: str
-    workers: int  # executors; each runs one task
+    workers: int  # executors; with dynamic allocation the first number of them
     executor_cores: int
     executor_gpus: int
     executor_memory_mb: int
@@ -67,6 +67,8 @@ class Submission:
     logging_files: tuple[Path, ...] = ()  # local files of `logging` that containers need
     python: str = ""  # the user's interpreter; empty: that of dlobd
     packages: Path | None = None  # directory of packages that the job needs beside those of its Python
+    own: bool = False  # a user's own job, without the settings that only a benchmark needs
+    dynamic: bool = False  # Spark changes the number of executors
     archive: str = ""  # URI of these packages for containers on other machines: hdfs://...#packages
 
 

@@ -37,13 +37,10 @@ def jvm_options(jvm_file: str | Path, log: str | Path, log4j2: str | Path) -> st
 def common_conf(target: Target, submission: Submission) -> dict[str, str]:
     """Return settings for every scheduler that differ from Spark's defaults."""
     return {
-        # a fixed number of executors, all of them before the first job
-        "spark.dynamicAllocation.enabled": "false",
+        # all executors before the first job
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
         # nodes that unpack gigabytes first may differ by minutes
         "spark.scheduler.maxRegisteredResourcesWaitingTime": "600s" if target.packed else "120s",
-        # a benchmark reports a failure and does not repeat the task
-        "spark.task.maxFailures": "1",
         "spark.pyspark.python": target.packed.python if target.packed else str(python(submission.python)),
         **({MODULES: os.pathsep.join(modules)} if (modules := python_path(submission, target)) else {}),
         "spark.eventLog.enabled": "true",
@@ -54,15 +51,17 @@ def common_conf(target: Target, submission: Submission) -> dict[str, str]:
         # jobs fail in this race (Spark 4.3); dlobd does not use the UI
         "spark.ui.enabled": "false",
         "spark.ui.port": "0",  # applies if the user sets spark.ui.enabled=true
-        **_one_task(submission),
+        **({} if submission.own else _benchmark(submission)),
         **submission.conf,
     }
 
 
-def _one_task(submission: Submission) -> dict[str, str]:
-    """Return settings by which an executor runs one task at a time, with all its cores and GPUs."""
+def _benchmark(submission: Submission) -> dict[str, str]:
+    """Return settings by which a fixed number of executors run one task at a time, with all their cores and GPUs."""
     cores, gpus = submission.executor_cores, submission.executor_gpus
     return {
+        "spark.dynamicAllocation.enabled": "false",
+        "spark.task.maxFailures": "1",  # a benchmark reports a failure and does not repeat the task
         **({"spark.task.cpus": str(cores)} if cores > 1 else {}),
         **({f"spark.{owner}.resource.gpu.amount": str(gpus) for owner in ("executor", "task")} if gpus else {}),
     }

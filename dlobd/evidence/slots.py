@@ -1,0 +1,43 @@
+"""Assigns the tasks of an executor to its task slots. In a slot, one task follows the other. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+
+from dlobd.evidence.alignment import error_of
+from dlobd.evidence.log4j import RESOLUTION_NS
+from dlobd.evidence.recorder import RecordedProcess
+from dlobd.evidence.spark import Task
+
+FIRST = 1
+"""The number of the first slot. It also has the work of the executor outside of its tasks."""
+
+
+def number(tasks: Iterable[Task], finished: Mapping[int, int], gone_ns: int | None) -> dict[int, int]:
+    """Map the ID of each task of one executor to its slot: the first that is free at its start.
+
+    Args:
+        finished: task ID -> its end in the executor's log.
+        gone_ns: the end of the executor, and of tasks without an end; None if unknown.
+    """
+    free: list[int | None] = []  # end of the last task in each slot
+    found = {}
+    for task in sorted(tasks, key=lambda task: (task.start_ns, task.id)):
+        slot = next((slot for slot, end_ns in enumerate(free) if _before(end_ns, task.start_ns)), len(free))
+        free[slot : slot + 1] = [finished.get(task.id) or task.end_ns or task.lost_ns or gone_ns]
+        found[task.id] = FIRST + slot
+    return found
+
+
+def _before(end_ns: int | None, start_ns: int) -> bool:
+    # the executor's log has the end of a task, the driver's log the start of the next
+    return end_ns is not None and end_ns <= start_ns + 2 * RESOLUTION_NS + error_of(end_ns) + error_of(start_ns)
+
+
+def task_at(process: RecordedProcess, at_ns: int) -> int | None:
+    """Return the ID of the task that a Python worker served at a time: that of the last outermost span until then. A
+    span without a task, such as an import, prepares the next task. None: no such task was recorded."""
+    tops = sorted((span for span in process.spans if not span.parent and not span.thread), key=lambda s: s.start_ns)
+    begun = max(0, bisect_right(tops, at_ns, key=lambda span: span.start_ns) - 1)
+    return next((task for span in tops[begun:] if (task := span.attrs.get("task_attempt")) is not None), None)

@@ -1,0 +1,40 @@
+"""Sums the time of task attempts whose results Spark did not use. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from dlobd.evidence.evidence import Evidence
+from dlobd.record.run import LostWork
+from dlobd.timeline.tasks import Lost, lost
+
+
+def lost_work(evidence: Evidence) -> tuple[LostWork, ...]:
+    """Return the lost work of a user's job by cause; empty without any. dlobd's own job repeats no task."""
+    if not (evidence.topology.has_spark and evidence.topology.user_script):
+        return ()
+    times: dict[str, list[int | None]] = defaultdict(list)
+    for one in lost(evidence.driver.log.jobs):
+        end_ns = one.task.end_ns or one.task.lost_ns or evidence.driver.log.gone.get(one.task.executor)
+        times[_cause(one)].append(None if end_ns is None else end_ns - one.task.start_ns)
+    return tuple(
+        LostWork(cause=cause, attempts=len(found), ns=None if None in found else sum(ns or 0 for ns in found))
+        for cause, found in sorted(times.items())
+    )
+
+
+def _cause(one: Lost) -> str:
+    if one.task.end_ns is not None:
+        return "computed again"
+    return one.task.loss or "executor lost"
+
+
+def warnings(found: tuple[LostWork, ...]) -> Iterator[str]:
+    """Yield a warning about lost work."""
+    if found:
+        attempts = sum(row.attempts for row in found)
+        causes = ", ".join(f"{row.attempts} {row.cause}" for row in found)
+        known = [row.ns for row in found if row.ns is not None]
+        length = f"{sum(known) / 1e9:.3f} s" if len(known) == len(found) else "unknown time"
+        yield f"lost work: {length} in {attempts} task attempt{'s' * (attempts > 1)} without a used result: {causes}"
