@@ -28,7 +28,18 @@ from dlobd.measures.throughput import throughput
 from dlobd.measures.transport import planes
 from dlobd.recompute.limits import Parts
 from dlobd.record.resources import PageCache, SparkMetrics
-from dlobd.record.run import Check, Computed, Epoch, Metrics, Noise, Omitted, RankSteps, TimeToAccuracy, Window
+from dlobd.record.run import (
+    Check,
+    Computed,
+    Epoch,
+    LostWork,
+    Metrics,
+    Noise,
+    Omitted,
+    RankSteps,
+    TimeToAccuracy,
+    Window,
+)
 from dlobd.schema import Event, OwnJob, Runnable, Status, Trace
 from dlobd.timeline import hdfs_use
 from dlobd.timeline.assemble import assemble
@@ -70,7 +81,7 @@ def computed(bundle: Bundle, experiment: Runnable, forgives: bool = False) -> Co
     noise, page_cache = evidence.document(files.NOISE), evidence.document(files.PAGE_CACHE)
     no_epochs: _Epochs = ((), None, None)
     passes, touched, reached = parts.get("epochs", lambda: _epochs(evidence, experiment, trace.start_ns), no_epochs)
-    lost = parts.get("lost_work", lambda: lost_work.lost_work(evidence), ())
+    lost: tuple[LostWork, ...] = parts.get("lost_work", lambda: lost_work.lost_work(evidence), ())
     lines: tuple[str, ...] = parts.get("warnings", lambda: tuple(warnings(evidence, absences, trace)), ())
     members = Computed(
         status="invalid",

@@ -164,11 +164,10 @@ class _Python:
             if process.process.role in ROLES:
                 continue
             who, opened_ns = process.process, process.opened_ns
-            if not process.forked:
-                source = f"/proc, {OWN_MARK}"
-                for lane in self._starters(who):
-                    start = who.start_ns, opened_ns, source
-                    lane.add(kinds.START_PYTHON_DAEMON, *start, resolution_ns=tick_ns(), process=who)
+            starters = [] if process.forked else self._starters(who)
+            for lane in starters:
+                start = who.start_ns, opened_ns, f"/proc, {OWN_MARK}"
+                lane.add(kinds.START_PYTHON_DAEMON, *start, resolution_ns=tick_ns(), process=who)
             # a user's script may run several workers in one task; dlobd's own job never does
             user_worker = self._evidence.topology.user_script and process.forked
             if user_worker and process.spans:
@@ -179,6 +178,8 @@ class _Python:
             outside = _outside(process, self._executor.ranks)
             for slot, lane in self._lanes.items():
                 spans = [span for span in outside if self._slot(process, span.start_ns) == slot]
+                if not process.forked and len(self._lanes) > 1:  # all tasks that need a daemon wait for it
+                    spans = outside if lane in starters else []
                 own, beside = _one_at_a_time(spans, taken[slot] if user_worker else [])
                 lane.add_recorded(process, own, resolve=partial(self._own, lane))
                 _add_imports(lane, process, own)

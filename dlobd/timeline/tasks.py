@@ -43,7 +43,7 @@ def lost(jobs: Iterable[Job]) -> Iterator[Lost]:
         for task in sorted((t for t in job.tasks if t.end_ns is not None), key=lambda t: t.end_ns or 0):
             done[task.stage, task.index].append(task)
         for task in job.tasks:
-            others = done.get((task.stage, task.index), ())
+            others = done.get((task.stage, task.index), [])
             if task.end_ns is not None and others[-1] is not task:
                 yield Lost(job, task, others[-1])
             elif task.end_ns is None and (others or task.lost_ns is not None):

@@ -58,9 +58,9 @@ def _seconds(facts: Facts) -> Compared | None:
     in the wrong executor or without an end. No real failure is known; a test removes a line."""
     evidence = facts.evidence
     recorded: Counter[str] = Counter()
-    for task in evidence.event_log.tasks:
-        recorded[executor_key(evidence.number, task.executor)] += (task.finish_ms - task.launch_ms) * NS_PER_MS
-    if not evidence.topology.user_script or not any(task.executor for task in evidence.event_log.tasks):
+    for ended in evidence.event_log.tasks:
+        recorded[executor_key(evidence.number, ended.executor)] += (ended.finish_ms - ended.launch_ms) * NS_PER_MS
+    if not evidence.topology.user_script or not any(ended.executor for ended in evidence.event_log.tasks):
         return None
     logged: Counter[str] = Counter()
     for task in (task for job in evidence.driver.log.jobs for task in job.tasks):
