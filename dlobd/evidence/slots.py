@@ -35,9 +35,24 @@ def _before(end_ns: int | None, start_ns: int) -> bool:
     return end_ns is not None and end_ns <= start_ns + 2 * RESOLUTION_NS + error_of(end_ns) + error_of(start_ns)
 
 
-def task_at(process: RecordedProcess, at_ns: int) -> int | None:
-    """Return the ID of the task that a Python worker served at a time: that of the last outermost span until then. A
-    span without a task, such as an import, prepares the next task. None: no such task was recorded."""
-    tops = sorted((span for span in process.spans if not span.parent and not span.thread), key=lambda s: s.start_ns)
-    begun = max(0, bisect_right(tops, at_ns, key=lambda span: span.start_ns) - 1)
-    return next((task for span in tops[begun:] if (task := span.attrs.get("task_attempt")) is not None), None)
+class Served:
+    """The tasks that a Python worker served, one after the other.
+
+    A task has its outermost spans. A span without a task, such as an import, prepares the next task."""
+
+    def __init__(self, process: RecordedProcess) -> None:
+        tops = [span for span in process.spans if not span.parent and not span.thread]
+        tops.sort(key=lambda span: span.start_ns)
+        self._starts = [span.start_ns for span in tops]
+        self._tasks: list[int | None] = []
+        task: int | None = None
+        for span in reversed(tops):
+            own: int | None = span.attrs.get("task_attempt")
+            task = task if own is None else own
+            self._tasks.append(task)
+        self._tasks.reverse()
+
+    def at(self, at_ns: int) -> int | None:
+        """Return the ID of the task served at a time; None if no such task was recorded."""
+        begun = max(0, bisect_right(self._starts, at_ns) - 1)
+        return self._tasks[begun] if self._tasks else None

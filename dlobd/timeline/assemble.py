@@ -220,7 +220,7 @@ class _Waits:
 
     def _lane(self, executor: str, process: RecordedProcess, at_ns: int) -> str:
         own = next((rank.lane for rank in self._ranks if rank.whole and rank.process is process), None)
-        return own or lane_of(executor, self._evidence.slot_of(executor, slots.task_at(process, at_ns)))
+        return own or lane_of(executor, self._evidence.slot_of(executor, slots.Served(process).at(at_ns)))
 
     def exit_of(self, rank: Rank) -> int | None:
         """Return the time at which the executor's task noticed the exit of its trainer; None if it did not wait."""

@@ -141,11 +141,12 @@ class _Python:
         self._evidence, self._executor, self._lanes, self._resolve = evidence, executor, of_slots, resolve
         self._here = evidence.recorded_in(executor.container)
         self._room = _room(self._here, executor.ranks)
+        self._served = {id(process): slots.Served(process) for process in self._here}
 
     def _slot(self, process: RecordedProcess, at_ns: int) -> int:
         if len(self._lanes) == 1:
             return slots.FIRST
-        return self._evidence.slot_of(self._executor.id, slots.task_at(process, at_ns))
+        return self._evidence.slot_of(self._executor.id, self._served[id(process)].at(at_ns))
 
     def lane_at(self, process: RecordedProcess, at_ns: int) -> LaneBuilder:
         """Return the lane of the slot whose task a process served at a time."""

@@ -70,9 +70,9 @@ def test_a_span_of_a_python_worker_belongs_to_its_task_or_to_the_next() -> None:
 
     spans = [span(1, 0), span(2, 10, task_attempt=7), span(3, 12, parent=2), span(4, 20), span(5, 30, task_attempt=9)]
     process = RecordedProcess(Process("h", "python-worker", 0, 7), "d", 0, True, Path("x"), 1000, spans)
-    assert [slots.task_at(process, at_ns) for at_ns in (-1, 0, 12, 21, 99)] == [7, 7, 7, 9, 9]
+    assert [slots.Served(process).at(at_ns) for at_ns in (-1, 0, 12, 21, 99)] == [7, 7, 7, 9, 9]
     process.spans = spans[3:4]
-    assert slots.task_at(process, 20) is None
+    assert slots.Served(process).at(20) is None
 
 
 @pytest.mark.parametrize(
