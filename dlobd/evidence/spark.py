@@ -24,6 +24,7 @@ _ENDED = re.compile(
 )
 _NOT_DONE = re.compile(r"Lost task \S+ in stage \S+ \(TID (\d+)\) .*?executor [^\s)]+?\)?: (ExecutorLost|TaskKilled)?")
 _DONE = re.compile(r"Finished task \S+ in stage \S+ \(TID (\d+)\) in \d+ ms")
+_KILLING = re.compile(r"Killing attempt \d+ for task \S+ in stage \S+ \(TID (\d+)\)")
 _JOB = re.compile(r"Got (?:map stage )?job (\d+) \((.*)\) with")
 _JOB_END = re.compile(r"Job (\d+) (finished|failed)")
 _STAGE = re.compile(r"Submitting (?:ShuffleMap|Result)Stage (\d+) ")
@@ -58,8 +59,8 @@ class Task:
     start_ns: int
     end_ns: int | None = None  # time at which the driver had its result
     index: int = 0
-    lost_ns: int | None = None  # time at which the driver gave it up
-    loss: Loss | None = None  # the reason, if the driver's log has one
+    loss: Loss | None = None  # the reason why its result was not used, if the driver's log has one
+    lost_ns: int | None = None  # time at which the driver noticed its end; it may stop before it notices
 
 
 @dataclass(slots=True)
@@ -184,6 +185,9 @@ def driver(lines: Sequence[LogLine], number: int = 1) -> DriverLog:
             if int(match[1]) in tasks:
                 task = tasks[int(match[1])]
                 task.lost_ns, task.loss = line.at_ns, _LOSSES.get(match[2], "failed")
+        elif match := _KILLING.search(line.message):
+            if int(match[1]) in tasks:
+                tasks[int(match[1])].loss = "killed"
         elif match := _JOB_END.search(line.message):
             if int(match[1]) in jobs:
                 jobs[int(match[1])].end_ns, jobs[int(match[1])].thread = line.at_ns, line.thread

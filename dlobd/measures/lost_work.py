@@ -16,7 +16,10 @@ def lost_work(evidence: Evidence) -> tuple[LostWork, ...]:
         return ()
     times: dict[str, list[int | None]] = defaultdict(list)
     for one in lost(evidence.driver.log.jobs):
-        end_ns = one.task.end_ns or one.task.lost_ns or evidence.driver.log.gone.get(one.task.executor)
+        log = evidence.executors.get(one.task.executor)
+        in_executor = log.finished.get(one.task.id) if log else None
+        gone_ns = evidence.driver.log.gone.get(one.task.executor)
+        end_ns = one.task.end_ns or one.task.lost_ns or in_executor or gone_ns
         times[_cause(one)].append(None if end_ns is None else end_ns - one.task.start_ns)
     return tuple(
         LostWork(cause=cause, attempts=len(found), ns=None if None in found else sum(ns or 0 for ns in found))

@@ -268,7 +268,7 @@ def _add_tasks(
     end_ns: int | None,
 ) -> None:
     """Add the scheduling and the run of tasks from `free_ns` on, and the idle time before the driver has a job."""
-    # a task without an end had ended before the next start: an executor with one core runs one task at a time
+    # a task without an end had ended before the next start: a slot runs one task at a time
     starts = [task.start_ns for _, task in tasks]
     for (job, task), next_ns in zip(tasks, [*starts[1:], end_ns], strict=False):
         asked_ns = max(job.start_ns, free_ns or job.start_ns)

@@ -31,7 +31,9 @@ def _tasks(facts: Facts) -> Compared | None:
     evidence = facts.evidence
     if not evidence.topology.has_spark:
         return None
-    started = {task.id for job in evidence.driver.log.jobs for task in job.tasks}
+    # the driver may stop before an attempt that it kills ends
+    tasks = (task for job in evidence.driver.log.jobs for task in job.tasks)
+    started = {task.id for task in tasks if not task.loss or task.lost_ns}
     ended = {task.id for task in evidence.event_log.tasks}
     if not started:
         return None
@@ -58,6 +60,7 @@ def _seconds(facts: Facts) -> Compared | None:
     in the wrong executor or without an end. No real failure is known; a test removes a line."""
     evidence = facts.evidence
     recorded: Counter[str] = Counter()
+    seen = {ended.id for ended in evidence.event_log.tasks}
     for ended in evidence.event_log.tasks:
         recorded[executor_key(evidence.number, ended.executor)] += (ended.finish_ms - ended.launch_ms) * NS_PER_MS
     if not evidence.topology.user_script or not any(ended.executor for ended in evidence.event_log.tasks):
@@ -65,9 +68,10 @@ def _seconds(facts: Facts) -> Compared | None:
     logged: Counter[str] = Counter()
     for task in (task for job in evidence.driver.log.jobs for task in job.tasks):
         end_ns = task.end_ns or task.lost_ns
-        if end_ns is None:
+        if end_ns is not None:
+            logged[task.executor] += end_ns - task.start_ns
+        elif task.id in seen:
             return unknown(f"the driver's log lacks the end of task {task.id}")
-        logged[task.executor] += end_ns - task.start_ns
     worst = max({**logged, **recorded}, key=lambda executor: abs(logged[executor] - recorded[executor]))
     seconds, other = logged[worst] / NS_PER_S, recorded[worst] / NS_PER_S
     # the driver may be suspended between an event and its line

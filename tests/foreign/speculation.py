@@ -14,4 +14,5 @@ def work(index, rows):
 if __name__ == "__main__":
     sc = SparkContext()
     assert sorted(sc.parallelize(range(8), 8).mapPartitionsWithIndex(work).collect()) == [*range(8)]
+    time.sleep(3)  # the slow attempt ends before the driver
     sc.stop()

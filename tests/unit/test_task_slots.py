@@ -96,9 +96,10 @@ def test_the_driver_gives_up_an_attempt(line: str, loss: str) -> None:
     assert [*lost_work.warnings((row,))] == [f"lost work: 1.000 s in 1 task attempt without a used result: 1 {loss}"]
 
 
-def rows(log: spark.DriverLog) -> Any:
+def rows(log: spark.DriverLog, finished: dict[int, int] | None = None) -> Any:
+    logs = {"2": spark.ExecutorLog(finished=finished or {})}
     evidence: Any = SimpleNamespace(
-        driver=SimpleNamespace(log=log), topology=SimpleNamespace(has_spark=True, user_script=True)
+        driver=SimpleNamespace(log=log), executors=logs, topology=SimpleNamespace(has_spark=True, user_script=True)
     )
     return lost_work.lost_work(evidence)
 
@@ -113,6 +114,14 @@ def test_a_result_that_was_lost_is_computed_again() -> None:
     log = driver(STARTING.format("3.0", 3, 1), *again)
     assert [(row.cause, row.ns) for row in rows(log)] == [("executor lost", None)]
     assert next(lost_work.warnings(rows(log))).startswith("lost work: unknown time in 1 task attempt ")
+
+
+def test_the_driver_may_stop_before_an_attempt_that_it_kills_ends() -> None:
+    killing = "Killing attempt 0 for task 0.0 in stage 0.0 (TID 0) on 127.0.0.2 as the attempt 1 succeeded on 127.0.0.3"
+    begun = STARTING.format("0.0", 0, 2), STARTING.format("0.1", 8, 1)
+    log = driver(*begun, killing, FINISHED.format("0.1", 8, 1))
+    assert [(row.cause, row.ns) for row in rows(log)] == [("killed", None)]
+    assert [(row.cause, row.ns) for row in rows(log, {0: 7_500_000_000})] == [("killed", 4_500_000_000)]
 
 
 def test_an_executor_may_interrupt_and_kill_a_task() -> None:
@@ -130,9 +139,9 @@ def test_removed_and_unregistered_executors_may_have_incomplete_logs() -> None:
     )
     assert (log.removed.keys(), log.gone) == ({"1", "2"}, {})
     containers = {"1": "a", "2": "b", "3": "c", "4": "still starting"}
-    found: Any = SimpleNamespace(
-        driver=SimpleNamespace(log=log), executor_containers=containers, lost_containers=["attempt 1"]
-    )
+    logs = {name: spark.ExecutorLog() for name in containers}
+    found: Any = SimpleNamespace(driver=SimpleNamespace(log=log), executors=logs, executor_containers=containers)
+    found.lost_containers = ["attempt 1"]
     assert killed(found) == {"a", "b", "still starting", "attempt 1"}
 
 

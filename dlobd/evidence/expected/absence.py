@@ -48,7 +48,8 @@ def killed(evidence: Evidence) -> set[str]:
     """Return the containers of executors that were lost or removed before the end, and of lost attempts: their records
     may be truncated. So may those of an executor that was still starting when the application ended."""
     log = evidence.driver.log
-    gone = {*log.gone, *log.removed, *(evidence.executor_containers.keys() - log.registered.keys())}
+    starting = {name for name, own in evidence.executors.items() if name not in log.registered and not own.registered}
+    gone = {*log.gone, *log.removed, *starting}
     lost = (found for executor, found in evidence.executor_containers.items() if executor in gone)
     return {*lost, *evidence.lost_containers}
 

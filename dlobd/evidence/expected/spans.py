@@ -141,13 +141,16 @@ def _counters(evidence: Evidence) -> Iterator[MissingEvidence]:
 def _parts(evidence: Evidence) -> Iterator[MissingEvidence]:
     """Yield span files without a first line or an end, with damaged lines, or with fewer lines than were recorded."""
     gone = killed(evidence)
+    # Spark kills the Python worker of a task that it kills
+    given_up = {task.id for job in evidence.driver.log.jobs for task in job.tasks if task.loss}
     for path in sorted((evidence.path / "spans").rglob("spans-*.jsonl")):
         directory = path.parent.name
         process = read(path)
         how = _defect(process)
         # these may be killed at any time, as part of a job that ends well
         stopped = process and (process.is_child or (process.process.role in STOPPED and evidence.topology.user_script))
-        if how and not (process and (stopped or directory in gone) and process.bad_lines <= 1):
+        in_task = process and given_up & {span.attrs.get("task_attempt") for span in process.spans if span.truncated}
+        if how and not (process and (stopped or in_task or directory in gone) and process.bad_lines <= 1):
             role = process.process.role if process else "driver" if directory == "driver" else "python-worker"
             kinds_of = {"driver": DRIVER_SPANS, "python-worker": WORKER_SPANS, CHILD: CHILD_SPANS}
             kind = kinds_of.get(role, RANK_SPANS)
