@@ -437,7 +437,7 @@ class LostWork:
     attempts: int = member("Number of attempts.", "driver's log")
     ns: int | None = member(
         "Time of the attempts. null: the end of an attempt is unknown.",
-        "sum over attempts: from its start until the driver noticed its end; otherwise until its end in the executor's log",
+        "sum over attempts: from the start until the driver noticed the end, or until the end in the executor's log",
     )
 
 

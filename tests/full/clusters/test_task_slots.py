@@ -18,20 +18,18 @@ from tests.cluster.test_ways import explained
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(400)]
 
-FOREIGN = Path(__file__).parents[2] / "foreign"
-DYNAMIC = "spark.dynamicAllocation"
-ON = {f"{DYNAMIC}.enabled": "true"}
+JOB = str(Path(__file__).parents[2] / "foreign" / "slots.py")
 
 
-def submitted(dlobd: Any, script: str, *options: str, **settings: str) -> dict[str, Any]:
+def submitted(dlobd: Any, mode: str, tasks: int, *options: str, **settings: str) -> dict[str, Any]:
     """run.json of a job that ended well, whose task seconds are those of Spark's event log."""
     line = [*options, *(word for key, value in settings.items() for word in ("--conf", f"{key}={value}"))]
-    job = str(FOREIGN / script)
-    ended = dlobd("submit", "--out", str(dlobd.out), "--", "spark-submit", *line, job, within_s=390)
+    ended = dlobd("submit", "--out", str(dlobd.out), "--", "spark-submit", *line, JOB, mode, str(tasks), within_s=390)
     assert ended.code == 0, ended.err
     explained(ended.bundle)
     run: dict[str, Any] = ended.bundle.read_json()
-    assert {clip["kind"] for clip in run["clips"] if clip["ns"] > 0.01 * run["wall_ns"]} & {"inconsistent"} == set()
+    contradicted_ns = sum(clip["ns"] for clip in run["clips"] if clip["kind"] == "inconsistent")
+    assert contradicted_ns < 0.01 * run["wall_ns"]
     assert [warning for warning in run["warnings"] if warning.startswith("missing: ")] == []
     agrees(ended.bundle)
     return run
@@ -67,33 +65,27 @@ def lanes(dlobd: Any) -> set[str]:
 @pytest.mark.parametrize("mode", ["client", "cluster"])
 def test_four_tasks_per_executor(dlobd, mode) -> None:
     options = "--num-executors", "2", "--executor-cores", "4", "--deploy-mode", mode
-    run = submitted(dlobd, "slots.py", *options)
+    run = submitted(dlobd, "slots", 16, *options)
     assert run["lost_work"] == []
     assert lanes(dlobd) == {f"executor-{n}{slot}" for n in (1, 2) for slot in ("", "/slot-2", "/slot-3", "/slot-4")}
 
 
-def test_executors_come_and_go(dlobd) -> None:
+@pytest.mark.parametrize("decommission", ["false", "true"])
+def test_executors_come_and_go(dlobd, decommission) -> None:
     """From one to three executors and back to one; the last may still start when the job has ended."""
-    chosen = {"minExecutors": "1", "maxExecutors": "3", "executorIdleTimeout": "4s", "schedulerBacklogTimeout": "1s"}
-    run = submitted(dlobd, "dynamic.py", **{f"{DYNAMIC}.{key}": value for key, value in chosen.items()} | ON)
-    assert {"executor-1", "executor-2", "executor-3"} <= lanes(dlobd)
+    chosen = {"enabled": "true", "minExecutors": "1", "maxExecutors": "3", "executorIdleTimeout": "4s"}
+    settings = {f"spark.dynamicAllocation.{key}": value for key, value in chosen.items()}
+    run = submitted(dlobd, "dynamic", 30, **settings, **{"spark.decommission.enabled": decommission})
+    assert len(lanes(dlobd)) >= 3
     log = Evidence(dlobd.newest().path).driver.log
     assert len(log.removed) >= 2
     assert log.gone == {}
     assert run["lost_work"] == []
 
 
-def test_an_idle_executor_is_decommissioned(dlobd) -> None:
-    chosen = {f"{DYNAMIC}.minExecutors": "1", f"{DYNAMIC}.maxExecutors": "2", f"{DYNAMIC}.executorIdleTimeout": "4s"}
-    submitted(dlobd, "dynamic.py", **chosen, **ON, **{"spark.decommission.enabled": "true"})
-    log = Evidence(dlobd.newest().path).driver.log
-    assert log.removed
-    assert log.gone == {}
-
-
 def test_lost_work_has_its_own_line(dlobd) -> None:
     """An executor ends with two running tasks, and a task fails twice: Spark's own number of retries suffices."""
-    run = submitted(dlobd, "lost.py", "--num-executors", "2", "--executor-cores", "2")
+    run = submitted(dlobd, "lost", 12, "--num-executors", "2", "--executor-cores", "2")
     attempts = {row["cause"]: row["attempts"] for row in run["lost_work"]}
     assert (attempts["failed"], attempts["executor lost"]) == (2, 2)
     events = (dlobd.newest().path / files.EVENT_LOG).read_text().splitlines()
@@ -106,14 +98,14 @@ def test_lost_work_has_its_own_line(dlobd) -> None:
 
 
 def test_a_speculative_copy_wins(alone) -> None:
-    """The copy runs on another host; the slow attempt is killed."""
+    """The copy runs on another host; the slow attempt is killed. Other tasks may have copies, too."""
     assert alone("cluster", "up", "--hosts", "127.0.0.2,127.0.0.3").code == 0
     try:
         chosen = {"quantile": "0.5", "multiplier": "1.2", "interval": "100ms"}
         settings = {"spark.speculation": "true"} | {f"spark.speculation.{key}": value for key, value in chosen.items()}
         # only one executor fits into a NodeManager
         big = "--executor-memory", "2500m", "--num-executors", "2", "--executor-cores", "2"
-        run = submitted(alone, "speculation.py", *big, **settings)
+        run = submitted(alone, "copy", 8, *big, **settings)
     finally:
         assert alone("cluster", "down").code == 0
-    assert [(row["cause"], row["attempts"]) for row in run["lost_work"]] == [("killed", 1)]
+    assert {row["cause"] for row in run["lost_work"]} == {"killed"}
