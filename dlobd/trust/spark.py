@@ -7,6 +7,7 @@ from math import ceil
 
 from dlobd.bundle.files import executor_key
 from dlobd.evidence.expected.kinds import DRIVER_LOG, EVENT_LOG
+from dlobd.evidence.topology import Placement
 from dlobd.tracing.clock import WallToMonotonic, stepped_ns
 from dlobd.trust.base import BUSY_NS, NS_PER_S, Compared, Facts, Rules, in_applications, unknown
 
@@ -63,8 +64,11 @@ def _seconds(facts: Facts) -> Compared | None:
     seen = {ended.id for ended in evidence.event_log.tasks}
     for ended in evidence.event_log.tasks:
         recorded[executor_key(evidence.number, ended.executor)] += (ended.finish_ms - ended.launch_ms) * NS_PER_MS
-    if not evidence.topology.user_script or not any(ended.executor for ended in evidence.event_log.tasks):
+    topology = evidence.topology
+    if not topology.user_script or topology.placement is Placement.LOCAL or not any(recorded.values()):
         return None
+    if not all(ended.executor for ended in evidence.event_log.tasks):
+        return unknown("Spark's event log lacks the executor of a task")
     logged: Counter[str] = Counter()
     for task in (task for job in evidence.driver.log.jobs for task in job.tasks):
         end_ns = task.end_ns or task.lost_ns
