@@ -265,8 +265,10 @@ sc.stop()
 """
 
 
-@pytest.mark.parametrize("mode", ["client", "cluster"])
-@pytest.mark.parametrize("master", ["local", "local[2]", "local-cluster[2,1,1024]"])
+@pytest.mark.parametrize(
+    ("master", "mode"),
+    [("local", "client"), ("local[2]", "client"), ("local-cluster[2,1,1024]", "client"), ("local[2]", "cluster")],
+)
 def test_a_master_of_the_script(dlobd, tmp_path, master, mode) -> None:
     (tmp_path / "own.py").write_text(MASTER)
     sets = ("--set", f"deploy_mode={mode}", "--out", str(dlobd.out), "--", master)
