@@ -178,7 +178,7 @@ from tensorflowonspark import TFCluster
 
 sc = SparkContext()
 mode = TFCluster.InputMode.TENSORFLOW
-TFCluster.run(sc, lambda args, ctx: None, None, 3, PS, input_mode=mode, reservation_timeout=20)
+TFCluster.run(sc, lambda args, ctx: None, [], 3, PS, input_mode=mode, reservation_timeout=20)
 """
 
 
