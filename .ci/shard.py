@@ -25,7 +25,8 @@ MAKE_TEST_MINUTES = 24
 MINUTES = {
     "ways": 43,
     "clusters": 20,
-    "own": 43,
+    "own": 30,
+    "submit": 30,
     "faults": 43,
     "guest": 6,
     "guest_spark": 25,
@@ -47,10 +48,8 @@ ROOMS = {
     "clusters": """
         dlobd/compare/ dlobd/hadoop/ dlobd/installation.py dlobd/report/ dlobd/run/ tests/full/clusters/
     """,
-    "own": """
-        dlobd/experiment/ dlobd/job/user/ dlobd/marks.py dlobd/run/ dlobd/timeline/ jobs/ tests/foreign/
-        tests/full/own/
-    """,
+    "own": "dlobd/job/user/ dlobd/marks.py dlobd/run/ dlobd/timeline/ jobs/ tests/foreign/ tests/full/own/",
+    "submit": "dlobd/experiment/ dlobd/hadoop/ dlobd/run/ jobs/ tests/full/submit/",
     "faults": """
         dlobd/trust/ dlobd/bundle/ dlobd/cli/ dlobd/errors.py dlobd/hadoop/ dlobd/job/launchers/ dlobd/layers.py
         dlobd/paths.py dlobd/run/ yarn/ tests/full/faults/
