@@ -208,7 +208,7 @@ def test_yarns_own_words_are_the_reason(dlobd, tmp_path, mode) -> None:
 
 
 JAVA = {
-    "sc.textFile('hdfs:///absent').count()": "Input path does not exist: hdfs://",
+    "sc.textFile('hdfs:///absent').count()": "Input path does not exist: hdfs:/absent",
     "sc._jvm.java.lang.Class.forName('no.such.Thing')": "ClassNotFoundException: no.such.Thing",
     "sc.parallelize(range(3), 3).barrier().mapPartitions(list).collect()": "[SPARK-24819]: Barrier execution mode",
 }
