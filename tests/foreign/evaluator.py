@@ -19,7 +19,7 @@ def main_fun(args, ctx):
         while not (args.ends and str(tf.train.latest_checkpoint(args.directory)).endswith("-4")):
             time.sleep(0.5)
         return
-    manager = tf.train.CheckpointManager(checkpoint, args.directory)
+    manager = tf.train.CheckpointManager(checkpoint, args.directory, max_to_keep=3)
     for step in range(200):
         x = tf.random.normal([64, 4])
         with tf.GradientTape() as tape:

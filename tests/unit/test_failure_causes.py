@@ -31,6 +31,13 @@ CAUSES = {
         [("org.apache.hadoop.mapred.InvalidInputException", "Input path does not exist: x")],
         "Input path does not exist: x",
     ),
+    "absent input, as Hadoop reports it": (
+        [
+            ("org.apache.hadoop.mapred.InvalidInputException", "Input path does not exist: hdfs:/x"),
+            ("java.io.IOException", "Input path does not exist: hdfs:/x"),
+        ],
+        "Input path does not exist: hdfs:/x",
+    ),
     "an outer message quotes the innermost": (
         [("java.net.ConnectException", REFUSED), ("java.net.ConnectException", "Connection refused")],
         f"ConnectException: {REFUSED}",

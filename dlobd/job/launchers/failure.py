@@ -40,6 +40,7 @@ _WRAPPERS = re.compile(
     r"(?:(?:[a-z_$][\w$]*\.)+(?=[A-Z][\w$]*(?:: |\Z)))?"
 )
 """Start of a message that names no cause; of a class of Java itself, only the package."""
+_SHORT_CLASS = re.compile(r"^[A-Z]\w*: ")
 _MODULE = re.compile(r"^(?:\w+\.)+(?=[A-Z_]\w*(?::|$))")
 
 
@@ -69,7 +70,7 @@ def java_cause(text: str) -> str | None:
     """Return the innermost message of a Java stack trace, within the outermost message that quotes it; None without a
     stack trace."""
     messages = [without_classes(thrown) for thrown in _THROWN.findall(text)]
-    return next((message for message in messages if messages[-1] in message), None)
+    return next((message for message in messages if _SHORT_CLASS.sub("", messages[-1]) in message), None)
 
 
 def without_classes(message: str) -> str:

@@ -15,6 +15,9 @@ from dlobd.hadoop.spark_codecs import CODECS, decompress
 
 _WRITTEN = re.compile(r"EventLogFiles?Writer\b.*: Logging events to (\S+)")
 _BEGUN = ": Running Spark version"
+_SCHEDULES = (": SchedulerBackend is ready for scheduling", ": Got job ", ": Got map stage job ")
+"""Lines of a SparkContext that has created its event log, unless that is switched off."""
+
 _ROLLING = "eventlog_v2_"
 _SEGMENT = re.compile(r"events_(\d+)_[^.]+(?:\.(\w+))??(\.compact)?")
 
@@ -36,7 +39,9 @@ def collect(application_id: str, default: str, hdfs: Files, bundle: Bundle, name
     paths = [path for text in _logs(bundle) for path in _WRITTEN.findall(text)]
     where = next((path for path in paths if application_id in path), next(iter(paths), None))
     if where is None and has_context(bundle):
-        raise ValueError("the job switched it off; omit spark.eventLog.enabled=false")
+        schedules = any(line in text for text in _logs(bundle) for line in _SCHEDULES)
+        switched_off = "the job switched it off; omit spark.eventLog.enabled=false"
+        raise ValueError(switched_off if schedules else "the driver's log names none")
     parts = urlsplit(where or f"hdfs://{default}/{application_id}")
     top, _, _ = parts.path.rpartition("/")[0].partition(f"/{_ROLLING}")
     files_of = {"hdfs": hdfs, "file": LOCAL, "": LOCAL}

@@ -19,11 +19,12 @@ import pandas as pd
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import pandas_udf
 
+spark = SparkSession.builder.getOrCreate()
+
 @pandas_udf("long")
 def next_number(numbers: pd.Series) -> pd.Series:
     return numbers + 1
 
-spark = SparkSession.builder.getOrCreate()
 total = spark.range(100, numPartitions=2).select(next_number("id").alias("n")).agg({"n": "sum"}).collect()[0][0]
 assert total == 5050, total
 """

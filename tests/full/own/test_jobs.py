@@ -68,7 +68,7 @@ def test_python_as_people_use_it(dlobd, script, mode) -> None:
     assert ended.code == 0, ended.err
     explained(ended.bundle)
     run = ended.bundle.read_json()
-    importers = {row["role"] for row in run["imports"] if row["package"] == "pandas"}
+    importers = {row["role"] for row in run["imports"] if row["package"] == "pandas" and row["by"] != "pyspark"}
     assert importers == ({"child"} if script == "forks.py" else set())
     assert [warning for warning in run["warnings"] if warning.startswith("missing: ")] == []
 
@@ -178,7 +178,7 @@ from tensorflowonspark import TFCluster
 
 sc = SparkContext()
 mode = TFCluster.InputMode.TENSORFLOW
-TFCluster.run(sc, lambda args, ctx: None, None, 3, PS, input_mode=mode, reservation_timeout=20)
+TFCluster.run(sc, lambda args, ctx: None, [], 3, PS, input_mode=mode, reservation_timeout=20)
 """
 
 
@@ -201,13 +201,14 @@ def test_yarns_own_words_are_the_reason(dlobd, tmp_path, mode) -> None:
     line = ("spark-submit", "--deploy-mode", mode, "--queue", "gpu", str(tmp_path / "job.py"))
     ended = dlobd("submit", "--out", str(dlobd.out), "--", *line, within_s=200)
     assert ended.code == 5
+    # YARN joins two messages without a blank
     assert re.fullmatch(
-        r"dlobd: run failed: Application application_\w+ submitted by user \S+ to unknown queue: gpu", ended.line
+        r"dlobd: run failed: Application application_\w+ submitted by .* to unknown queue: gpu", ended.line
     )
 
 
 JAVA = {
-    "sc.textFile('hdfs:///absent').count()": "Input path does not exist: hdfs://",
+    "sc.textFile('hdfs:///absent').count()": "Input path does not exist: hdfs:/absent",
     "sc._jvm.java.lang.Class.forName('no.such.Thing')": "ClassNotFoundException: no.such.Thing",
     "sc.parallelize(range(3), 3).barrier().mapPartitions(list).collect()": "[SPARK-24819]: Barrier execution mode",
 }
@@ -264,8 +265,10 @@ sc.stop()
 """
 
 
-@pytest.mark.parametrize("mode", ["client", "cluster"])
-@pytest.mark.parametrize("master", ["local", "local[2]", "local-cluster[2,1,1024]"])
+@pytest.mark.parametrize(
+    ("master", "mode"),
+    [("local", "client"), ("local[2]", "client"), ("local-cluster[2,1,1024]", "client"), ("local[2]", "cluster")],
+)
 def test_a_master_of_the_script(dlobd, tmp_path, master, mode) -> None:
     (tmp_path / "own.py").write_text(MASTER)
     sets = ("--set", f"deploy_mode={mode}", "--out", str(dlobd.out), "--", master)
