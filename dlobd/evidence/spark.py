@@ -16,6 +16,7 @@ _READING = re.compile(r"Started reading broadcast variable (\d+) ")
 _READ = re.compile(r"Block broadcast_(\d+) stored as values")
 _RUNNER = re.compile(r"Python daemon module in PySpark is set to ")
 _PYTHON = re.compile(r"Starting Python task execution - task \S+ in stage \S+ \(TID (\d+)\)$")
+_TIMES = re.compile(r"Times: total = -?\d+, boot = -?\d+, init = -?\d+, finish = (\d+)\b")
 _OF_TASK = re.compile(r"\(TID (\d+)\)$")
 _GOT = re.compile(r"Got assigned task (\d+)$")
 _ENDED = re.compile(r"(?:Finished task|Exception in task|Executor killed task) \S+ in stage \S+ \(TID (\d+)\)")
@@ -251,6 +252,7 @@ class ExecutorLog:
     splits: dict[int, Split] = field(default_factory=dict)  # by TID
     running: dict[int, int] = field(default_factory=dict)
     python: dict[int, int] = field(default_factory=dict)  # start of a task's Python execution
+    python_ms: dict[int, int] = field(default_factory=dict)  # time that a task ran in its Python workers
     deserialised: dict[int, int] = field(default_factory=dict)  # time at which a task requests its first broadcast
     broadcasts: list[tuple[int, int]] = field(default_factory=list)  # start and end of each broadcast that a task read
     functions: list[tuple[int, int]] = field(default_factory=list)  # from a task's broadcast to its Python function
@@ -284,6 +286,8 @@ def executor(lines: Iterable[LogLine]) -> ExecutorLog:
                 read.setdefault(line.thread, line.at_ns)
         elif _RUNNER.match(message) and (read_ns := read.get(line.thread)) is not None:
             log.functions.append((read_ns, line.at_ns))
+        elif (match := _TIMES.match(message)) and (task := _OF_TASK.search(line.thread)):
+            log.python_ms[int(task[1])] = log.python_ms.get(int(task[1]), 0) + int(match[1])
         elif match := _ENDED.search(message):
             log.finished.setdefault(int(match[1]), line.at_ns)
     return log
