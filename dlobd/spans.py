@@ -506,7 +506,7 @@ PACKAGE_IMPORTED = InstantKind("package imported", attributes="package by ns own
 PYTHON_DAEMON_UP = InstantKind("python daemon up")
 WORKER_FORKED = InstantKind("worker forked", attributes="pid")  # recorded by its daemon
 PYTHON_SLICE = InstantKind("python slice", attributes="ns read_ns write_ns serialise_ns")  # at its end
-PARTS_UNKNOWN = InstantKind("parts unknown", attributes="cause")  # another version of PySpark
+PARTS_UNKNOWN = InstantKind("parts unknown", attributes="cause")  # of tasks in Python workers
 FEED_PIPE = InstantKind("feed pipe", attributes="capacity_bytes")
 FEED_EXHAUSTED = InstantKind("feed exhausted", attributes="join_poll_ns")  # and `blocks` or `items`
 RANK_EXITED = InstantKind("rank exited", attributes="rank")  # recorded by its parent

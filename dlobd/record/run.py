@@ -297,20 +297,24 @@ class PythonWork:
 
     stage: str = member("ID of the stage; `2.3` is stage 3 of the second application.")
     evaluation: str = member("Kind of evaluation in PySpark's `PythonEvalType`. NON_UDF: an RDD.")
-    tasks: int = member("Number of tasks; a task counts once per Python worker.")
+    tasks: int = member("Number of tasks; a task counts once per Python worker.", "spans `user code` of the workers")
     ns: int = member("Time in which the workers processed rows.", "clock of the worker; the sum of the parts")
     function: str = member(
         "measured: each call of the function was timed. sampled: it is called for each row, and some calls were timed. "
         "unknown: it cannot be separated from PySpark's loop."
     )
-    function_ns: int | None = member("Time of the user's function. null: unknown.")
+    function_ns: int | None = member(
+        "Time of the user's function. null: unknown.", "timed calls; sampled: each counts for the calls before it"
+    )
     loop_ns: int | None = member(
         "Time of PySpark's loop around the function. null: unknown.", "`function_and_loop_ns - function_ns`"
     )
     function_and_loop_ns: int = member(
         "Time of the function and of PySpark's loop.", "`ns - serialise_ns - read_ns - write_ns`"
     )
-    serialise_ns: int = member("Time to serialise and deserialise rows, with conversions between Arrow and pandas.")
+    serialise_ns: int = member(
+        "Time to serialise and deserialise rows, with conversions between Arrow and pandas.", "calls per batch"
+    )
     read_ns: int = member("Time of reads from the JVM, which include waits for rows.", "calls of the socket")
     write_ns: int = member("Time of writes to the JVM.", "calls of the socket")
 

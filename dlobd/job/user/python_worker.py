@@ -101,12 +101,13 @@ def record(worker: Any) -> None:
     original = getattr(worker, "capture_outputs", None)
     if original is None:
         return  # another version of PySpark: the time counts as time of the task
+    unknown = "another thread reads the rows" if os.environ.get("SPARK_PIPELINED_UDF") == "1" else ""
     try:
         _record_parts(worker)
-        divided = os.environ.get("SPARK_PIPELINED_UDF") != "1"  # a second thread reads
     except (AttributeError, ImportError) as error:  # another version of PySpark
-        tracing.instant(kinds.PARTS_UNKNOWN, cause=f"{type(error).__name__}: {error}")
-        divided = False
+        unknown = f"{type(error).__name__}: {error}"
+    if unknown:
+        tracing.instant(kinds.PARTS_UNKNOWN, cause=unknown)
 
     @contextmanager
     def capture_outputs() -> Iterator[None]:
@@ -115,7 +116,7 @@ def record(worker: Any) -> None:
         context = TaskContext.get()
         task, stage = (context.taskAttemptId(), context.stageId()) if context else (None, None)
         with tracing.span(kinds.USER_CODE, task_attempt=task, stage=stage) as span, original():
-            if not divided or not tracing.directory():
+            if unknown or not tracing.directory():
                 yield
                 return
             parts = Parts.of_task = Parts()
@@ -198,14 +199,14 @@ def _of_rows(function: Function, safe: Function) -> Function:
     """Return the user's function of rows; some calls are timed. safe: replaces StopIteration, as PySpark does."""
     every = left = 1
 
-    def call(*args: object, **kwargs: object) -> object:
+    def call(*args: object) -> object:  # without keywords, which cost more than the count
         nonlocal every, left
         left -= 1
         try:
             if left:
-                return function(*args, **kwargs)
+                return function(*args)
             start_ns = monotonic_ns()
-            result = function(*args, **kwargs)
+            result = function(*args)
             ns = monotonic_ns() - start_ns
             if parts := Parts.of_task:
                 parts.rows_ns += every * ns
@@ -231,7 +232,9 @@ def _record_parts(worker: Any) -> None:
     safe = util.fail_on_stopiteration
 
     def fail_on_stopiteration(function: Function) -> Function:
-        return _of_batches(safe(function)) if _Next.how == "measured" else _of_rows(function, safe)
+        if _Next.how == "sampled":
+            return _of_rows(function, safe)
+        return _of_batches(safe(function)) if _Next.how == "measured" else safe(function)
 
     @replace(worker, "read_command")
     def read_command(original: Function, *args: object) -> object:
@@ -253,8 +256,10 @@ def _record_parts(worker: Any) -> None:
             return original(serializer, info, kind, *more)
 
     @replace(worker, "read_single_udf")
-    def read_single_udf(original: Function, *args: Any, **more: Any) -> Any:
-        found: Any = original(*args, **more)
+    def read_single_udf(original: Function, serializer: object, info: Any, *args: Any, **more: Any) -> Any:
+        if _Next.how == "sampled" and info.kwargs:
+            _Next.how = "unknown"
+        found: Any = original(serializer, info, *args, **more)
         iterates = _Next.kind == "SQL_SCALAR_PANDAS_ITER_UDF"  # the only kind without `fail_on_stopiteration`
         return (_of_batches(found[0]), *found[1:]) if iterates else found
 
