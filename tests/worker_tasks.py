@@ -12,13 +12,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 from dlobd import tracing
 from dlobd.job.user import python_worker
 
-WAIT_S = 0.2  # pause of the JVM before each half of the rows
+WAIT_S = 0.4  # pause of the JVM before each half of the rows
 LONG = "x" * 100_000
 spent: list[float] = []
 
@@ -42,6 +44,12 @@ def lazily(n: int) -> Any:
     return (slow(m) for m in [n])
 
 
+def failing(n: int) -> int:
+    if n == 5:
+        raise StopIteration
+    return 1 // (n - 7)
+
+
 def rdd(*functions: tuple[str, Callable[..., Any]]) -> bytes:
     """Return the command of an RDD, as the driver pickles it."""
     from pyspark.core.rdd import PipelinedRDD
@@ -57,17 +65,17 @@ def rdd(*functions: tuple[str, Callable[..., Any]]) -> bytes:
     return ser.dumps((made.func, None, BatchedSerializer(ser, 10), AutoBatchedSerializer(ser)))
 
 
-def udf() -> list[Any]:
+def udf(function: Callable[[int], int]) -> list[Any]:
     """Return the command of a UDF, in which one function is called for each row."""
     from pyspark.serializers import CPickleSerializer
     from pyspark.sql.types import LongType
     from pyspark.worker_message import UDFInfo
 
-    return [UDFInfo([memoryview(CPickleSerializer().dumps((slow, LongType())))], [0], {}, 0)]
+    return [UDFInfo([memoryview(CPickleSerializer().dumps((function, LongType())))], [0], {}, 0)]
 
 
-def run(kind: int, command: Any, rows: int) -> None:
-    """Run one task. The JVM sends batches of ten rows."""
+def run(kind: int, command: Any, rows: int) -> str:
+    """Run one task. The JVM sends batches of ten rows. Returns the results and the traceback as text."""
     from pyspark import daemon, worker
     from pyspark.serializers import CPickleSerializer, SpecialLengths, write_int, write_with_length
 
@@ -105,14 +113,13 @@ def run(kind: int, command: Any, rows: int) -> None:
     )
     worker.WorkerInitInfo = SimpleNamespace(from_stream=lambda stream: init)  # type: ignore[misc, assignment]
     files = [daemon.os.fdopen(os.dup(ours.fileno()), mode, 65536) for mode in ("rb", "wb")]
-    try:
+    with suppress(SystemExit):
         worker.main(*files)
-        files[1].flush()
-    finally:
-        for end in (*files, ours):
-            end.close()
-        threads[1].join()
-        assert b"Traceback" not in answer[0], answer[0].decode(errors="replace")
+    files[1].flush()
+    for end in (*files, ours):
+        end.close()
+    threads[1].join()
+    return answer[0].decode(errors="replace")
 
 
 def main(directory: str) -> None:
@@ -125,12 +132,15 @@ def main(directory: str) -> None:
         (0, rdd(("map", long)), 400),
         (0, rdd(("mapPartitions", partition)), 100),
         (0, rdd(("flatMap", lazily)), 100),
-        (100, udf(), 100),
+        (100, udf(slow), 100),
+        (0, rdd(("map", failing)), 100),
+        (100, udf(partial(int.__floordiv__, 1)), 100),
     ]
+    answers = []
     python_worker.record_sockets(daemon)
     python_worker.record(worker)
     for job in jobs:
         spent.append(0.0)
-        run(*job)
-    print(json.dumps(spent))
+        answers.append(run(*job))
+    print(json.dumps([spent, [answer[answer.find("Traceback") :] for answer in answers if "Traceback" in answer]]))
     tracing.flush()

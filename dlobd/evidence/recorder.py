@@ -62,7 +62,9 @@ class RecordedSpan:
     @property
     def is_divided(self) -> bool:
         """True for a task in a Python worker with the sums of its parts."""
-        return {"evaluation", "how", "ns", "read_ns", "serialise_ns", "write_ns"} <= self.attrs.keys()
+        parts = [self.attrs.get(name, -1) for name in ("read_ns", "serialise_ns", "write_ns")]
+        parts.append(self.attrs.get("function_ns", 0))
+        return {"evaluation", "how", "ns"} <= self.attrs.keys() and min(parts) >= 0 and sum(parts) <= self.attrs["ns"]
 
     @property
     def is_main(self) -> bool:

@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from threading import get_ident
-from types import BuiltinFunctionType, FunctionType, GeneratorType
+from types import BuiltinFunctionType, FunctionType, GeneratorType, TracebackType
 from typing import Any
 
 from dlobd import spans as kinds
@@ -224,6 +224,17 @@ def _raise(error: Exception) -> None:
     raise error
 
 
+def _without_hooks(traceback: TracebackType | None) -> TracebackType | None:
+    """Return a traceback without the frames of this file, as PySpark and the user would see it without the hooks."""
+    own, kept = _raise.__code__.co_filename, []
+    while traceback:
+        kept += [traceback] * (traceback.tb_frame.f_code.co_filename != own)
+        traceback = traceback.tb_next
+    for one in reversed(kept):
+        traceback = TracebackType(traceback, one.tb_frame, one.tb_lasti, one.tb_lineno)
+    return traceback
+
+
 def _record_parts(worker: Any) -> None:
     from pyspark import serializers, util
     from pyspark.sql.pandas.serializers import ArrowStreamSerializer
@@ -262,6 +273,14 @@ def _record_parts(worker: Any) -> None:
         found: Any = original(serializer, info, *args, **more)
         iterates = _Next.kind == "SQL_SCALAR_PANDAS_ITER_UDF"  # the only kind without `fail_on_stopiteration`
         return (_of_batches(found[0]), *found[1:]) if iterates else found
+
+    @replace(worker, "handle_worker_exception")
+    def handle_worker_exception(original: Function, error: BaseException, *args: object) -> None:
+        shown: BaseException | None = error
+        while shown:
+            shown.__traceback__ = _without_hooks(shown.__traceback__)
+            shown = shown.__context__
+        original(error, *args)
 
     for name, methods in _CONVERSIONS.items():
         conversion = getattr(worker, name)
