@@ -135,6 +135,7 @@ def main(directory: str) -> None:
         (100, udf(slow), 100),
         (0, rdd(("map", failing)), 100),
         (100, udf(partial(int.__floordiv__, 1)), 100),
+        (100, [None], 100),
     ]
     answers = []
     python_worker.record_sockets(daemon)

@@ -53,7 +53,7 @@ def test_functions_of_partitions_and_lazy_results_are_not_separated_from_the_loo
 def test_waits_for_the_jvm_are_reads(ran) -> None:
     """The second pause begins after the first half was sent, while the worker works on that half."""
     _, tasks, *_ = ran
-    assert all(task["read_ns"] >= 0.9 * WAIT_S * S for task in tasks[:5])
+    assert all(task["read_ns"] >= 0.5 * WAIT_S * S for task in tasks[:5])
 
 
 def test_long_rows_cost_serialisation(ran) -> None:
@@ -74,8 +74,9 @@ def test_slices_sum_to_their_task(ran) -> None:
 
 def test_a_traceback_is_that_of_pyspark(ran) -> None:
     """PySpark's own words for StopIteration, the line of the user's function, and no line of the hooks."""
-    *_, (rows, udf) = ran
+    *_, (rows, udf, none) = ran
     assert "STOP_ITERATION_OCCURRED" in rows
     assert "in failing" in rows
     assert "ZeroDivisionError" in udf
-    assert "python_worker.py" not in rows + udf
+    assert "in read_udfs" in none
+    assert not any(hooks in rows + udf + none for hooks in ("python_worker.py", "tfos_compat.py"))

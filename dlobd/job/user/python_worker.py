@@ -225,10 +225,10 @@ def _raise(error: Exception) -> None:
 
 
 def _without_hooks(traceback: TracebackType | None) -> TracebackType | None:
-    """Return a traceback without the frames of this file, as PySpark and the user would see it without the hooks."""
-    own, kept = _raise.__code__.co_filename, []
+    """Return a traceback without the frames of the hooks."""
+    own, kept = {function.__code__.co_filename for function in (_raise, replace)}, []
     while traceback:
-        kept += [traceback] * (traceback.tb_frame.f_code.co_filename != own)
+        kept += [traceback] * (traceback.tb_frame.f_code.co_filename not in own)
         traceback = traceback.tb_next
     for one in reversed(kept):
         traceback = TracebackType(traceback, one.tb_frame, one.tb_lasti, one.tb_lineno)
@@ -250,7 +250,7 @@ def _record_parts(worker: Any) -> None:
     @replace(worker, "read_command")
     def read_command(original: Function, *args: object) -> object:
         command: Any = original(*args)
-        if len(command) == 4:  # of an RDD: function, profiler, deserialiser, serialiser
+        if isinstance(command, tuple) and len(command) == 4:  # of an RDD: function, profiler, deserialiser, serialiser
             _Next.kind, _Next.how = "NON_UDF", "unknown"
             with suppress(ValueError, RecursionError):  # a function that refers to itself, or to an unset variable
                 _Next.how = "sampled" if _only_of_rows(command[0]) else "unknown"
