@@ -14,6 +14,7 @@ import io
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from threading import get_ident
 from types import BuiltinFunctionType, FunctionType, GeneratorType, TracebackType
 from typing import Any
@@ -106,6 +107,7 @@ def record(worker: Any) -> None:
         _record_parts(worker)
     except (AttributeError, ImportError) as error:  # another version of PySpark
         unknown = f"{type(error).__name__}: {error}"
+    os.register_at_fork(after_in_child=partial(setattr, Parts, "of_task", None))
     if unknown:
         tracing.instant(kinds.PARTS_UNKNOWN, cause=unknown)
 
@@ -174,7 +176,7 @@ _END = object()
 
 def _pulled(part: int, items: Any) -> Iterator[Any]:
     """Yield items. The time until each item belongs to `part`."""
-    following = _during(part, functools.partial(next, iter(items), _END))
+    following = _during(part, partial(next, iter(items), _END))
     try:
         while (item := following()) is not _END:
             yield item
