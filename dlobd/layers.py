@@ -101,7 +101,7 @@ _ROWS = (
         "the first line of your own script, or your function in a Python worker",
         "the script or the function ended",
         "dlobd's wrappers around the script and around the functions that PySpark's workers run",
-        "details of your code, which is one span with PySpark's loop; dlobd's own training job has no such span",
+        "PySpark's loop around functions of rows; details of your code; dlobd's own training job has no such span",
     ),
     Layer(
         "channel",

@@ -246,6 +246,11 @@ SPARK_SESSION = SpanKind("SparkSession", SPARK, hidden_by=(DRIVER_LOG,))  # getO
 SPARK_CONTEXT_STOP = SpanKind("SparkContext.stop", SPARK, hidden_by=(DRIVER_LOG,))
 INPUT_SPLITS = SpanKind("input splits", SPARK, hidden_by=_PYTHON)  # creation of the RDD of the input files
 UNPICKLE_FUNCTION = SpanKind("unpickle function", SPARK)
+# parts of the user code in a Python worker: sums of a slice, one after the other; see timeline/python_parts.py
+READ_FROM_JVM = SpanKind("read rows from JVM", SPARK, BETWEEN_MARKS)  # and wait for them
+SERIALISE_ROWS = SpanKind("serialise and deserialise rows", SPARK, BETWEEN_MARKS)
+PYSPARK_LOOP = SpanKind("PySpark's loop", SPARK, BETWEEN_MARKS)  # around a function of batches
+WRITE_TO_JVM = SpanKind("write rows to JVM", SPARK, BETWEEN_MARKS)
 JVM_CALL = SpanKind("JVM: {}", SPARK, hidden_by=_PYTHON)  # a long call of py4j
 WAIT_FOR_STREAM = SpanKind(
     "wait for stream: {}", SPARK, hidden_by=_PYTHON, cause=END_OF_STREAM
@@ -500,6 +505,8 @@ NODES_MISSING = InstantKind("nodes missing", attributes="nodes registered execut
 PACKAGE_IMPORTED = InstantKind("package imported", attributes="package by ns own_ns")  # own: without nested imports
 PYTHON_DAEMON_UP = InstantKind("python daemon up")
 WORKER_FORKED = InstantKind("worker forked", attributes="pid")  # recorded by its daemon
+PYTHON_SLICE = InstantKind("python slice", attributes="ns read_ns write_ns serialise_ns")  # at its end
+PARTS_UNKNOWN = InstantKind("parts unknown", attributes="cause")  # of tasks in Python workers
 FEED_PIPE = InstantKind("feed pipe", attributes="capacity_bytes")
 FEED_EXHAUSTED = InstantKind("feed exhausted", attributes="join_poll_ns")  # and `blocks` or `items`
 RANK_EXITED = InstantKind("rank exited", attributes="rank")  # recorded by its parent

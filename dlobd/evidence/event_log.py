@@ -30,6 +30,7 @@ class TaskMetrics:
     stage: tuple[int, int] = (0, 0)  # ID and attempt
     cpus: float = 1  # per task, from the resource profile of its stage; default: `spark.task.cpus`
     executor: str = ""
+    python_ms: int | None = None  # SQL metric of its Python workers; None without UDFs
     raw: JsonMap = field(default_factory=dict)  # `Task Metrics` as Spark wrote them; empty if it has none
 
 
@@ -131,6 +132,8 @@ _TASK_END = "SparkListenerTaskEnd"
 
 def _task(event: JsonMap, stage: tuple[int, int], cpus: float) -> TaskMetrics:
     info, metrics = event["Task Info"], event.get("Task Metrics") or {}
+    updates = [row.get("Update") for row in info.get("Accumulables", ()) if row.get("Name") == _PYTHON_TIME]
+    python_ms = [int(text) for text in updates if isinstance(text, str) and text.isdecimal()]
     return TaskMetrics(
         info["Task ID"],
         info["Launch Time"],
@@ -142,12 +145,16 @@ def _task(event: JsonMap, stage: tuple[int, int], cpus: float) -> TaskMetrics:
         stage,
         cpus,
         event["Task Info"].get("Executor ID", ""),
+        sum(python_ms) if python_ms else None,
         metrics,
     )
 
 
 _STAGE = {"Stage ID": int, "Stage Attempt ID": int}
-_TASK = Members({"Task ID": int, "Launch Time": int, "Finish Time": int}, {"Executor ID": str})
+_TASK = Members(
+    {"Task ID": int, "Launch Time": int, "Finish Time": int}, {"Executor ID": str, "Accumulables": list[JsonMap]}
+)
+_PYTHON_TIME = "time to execute Python code"
 _CPUS = Members(optional={"cpus": Members({"Amount": float})})
 
 

@@ -60,6 +60,13 @@ class RecordedSpan:
         return self.layer == TENSORFLOW and self.call is not None and self.rendezvous in ("", kinds.STEP_RENDEZVOUS)
 
     @property
+    def is_divided(self) -> bool:
+        """True for a task in a Python worker with the sums of its parts."""
+        parts = [self.attrs.get(name, -1) for name in ("read_ns", "serialise_ns", "write_ns")]
+        parts.append(self.attrs.get("function_ns", 0))
+        return {"evaluation", "how", "ns"} <= self.attrs.keys() and min(parts) >= 0 and sum(parts) <= self.attrs["ns"]
+
+    @property
     def is_main(self) -> bool:
         """True for a main function of a rank, which records role and index of its node."""
         return {"role", "index"} <= self.attrs.keys()
@@ -257,13 +264,15 @@ _WAIT |= {"released_ns": int | None, "cause_period_ns": int}
 _ATTRS = Members(
     optional={
         **dict.fromkeys(["address", "by", "cause", "how", "master", "package", "path", "purpose", "role"], str),
-        "application_id": str,
+        **dict.fromkeys(["application_id", "evaluation"], str),
         **_ints("blocks bytes call capacity_bytes code epoch index items join_poll_ns nodes ns own_ns pid"),
         **_ints("function rank registered right samples slots"),
+        **_ints("function_ns read_ns serialise_ns write_ns"),
         "loss": float,
+        "sampled": bool,
         "traced": bool,
         "trains": bool | None,
-        **dict.fromkeys(["executors", "steps", "task_attempt"], int | None),
+        **dict.fromkeys(["executors", "stage", "steps", "task_attempt"], int | None),
         "transfers": list[tuple[int | str, int | str, int, int]],
     }
 )

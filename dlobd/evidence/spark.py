@@ -17,6 +17,7 @@ _READING = re.compile(r"Started reading broadcast variable (\d+) ")
 _READ = re.compile(r"Block broadcast_(\d+) stored as values")
 _RUNNER = re.compile(r"Python daemon module in PySpark is set to ")
 _PYTHON = re.compile(r"Starting Python task execution - task \S+ in stage \S+ \(TID (\d+)\)$")
+_TIMES = re.compile(r"Times: total = -?\d+, boot = -?\d+, init = -?\d+, finish = (\d+)\b")
 _OF_TASK = re.compile(r"\(TID (\d+)\)$")
 _GOT = re.compile(r"Got assigned task (\d+)$")
 _ENDED = re.compile(
@@ -277,6 +278,7 @@ class ExecutorLog:
     splits: dict[int, Split] = field(default_factory=dict)  # by TID
     running: dict[int, int] = field(default_factory=dict)
     python: dict[int, int] = field(default_factory=dict)  # start of a task's Python execution
+    python_ms: dict[int, int] = field(default_factory=dict)  # time that a task ran in its Python workers
     deserialised: dict[int, int] = field(default_factory=dict)  # time at which a task requests its first broadcast
     broadcasts: list[tuple[int, int, int]] = field(default_factory=list)  # task, start and end of each broadcast read
     functions: list[tuple[int, int, int]] = field(default_factory=list)  # task, its broadcast, its Python function
@@ -316,6 +318,8 @@ def executor(lines: Iterable[LogLine]) -> ExecutorLog:
                 read.setdefault(line.thread, line.at_ns)
         elif _RUNNER.match(message) and (read_ns := read.get(line.thread)) is not None:
             log.functions.append((task_of(line.thread), read_ns, line.at_ns))
+        elif (match := _TIMES.match(message)) and (task := task_of(line.thread)) >= 0:
+            log.python_ms[task] = log.python_ms.get(task, 0) + int(match[1])
         elif match := _ENDED.search(message):
             log.finished.setdefault(int(match[1]), line.at_ns)
     return log

@@ -22,6 +22,7 @@ from dlobd.measures import core_waits, environment_cache, lost_work, own_trainin
 from dlobd.measures.epochs import epochs, first_touch, time_to_accuracy
 from dlobd.measures.exchange_use import exchange_use
 from dlobd.measures.imports import imports
+from dlobd.measures.python_workers import python_work
 from dlobd.measures.resource_use import resource_use
 from dlobd.measures.spark_metrics import spark_metrics
 from dlobd.measures.throughput import throughput
@@ -110,6 +111,7 @@ def computed(bundle: Bundle, experiment: Runnable, forgives: bool = False) -> Co
         imports=parts.get("imports", lambda: imports(evidence), ()),
         findings=parts.get("findings", lambda: tuple(findings(context)), ()),
         spark_metrics=parts.get("spark_metrics", lambda: _spark_metrics(evidence), None),
+        python_work=parts.get("python_work", lambda: python_work(evidence), ()),
         transport=None if transport is None else tuple(transport),
         exchange=parts.get("exchange", lambda: exchange_use(evidence), ()),
         lost_work=lost,

@@ -292,6 +292,34 @@ class ExchangeUse:
 
 
 @described()
+class PythonWork:
+    """Parts of the time of ended tasks in Python workers. Times of parallel tasks add up."""
+
+    stage: str = member("ID of the stage; `2.3` is stage 3 of the second application.")
+    evaluation: str = member("Kind of evaluation in PySpark's `PythonEvalType`. NON_UDF: an RDD.")
+    tasks: int = member("Number of tasks; a task counts once per Python worker.", "spans `user code` of the workers")
+    ns: int = member("Time in which the workers processed rows.", "clock of the worker; the sum of the parts")
+    function: str = member(
+        "measured: each call of the function was timed. sampled: it is called for each row, and some calls were timed. "
+        "unknown: it cannot be separated from PySpark's loop."
+    )
+    function_ns: int | None = member(
+        "Time of the user's function. null: unknown.", "timed calls; sampled: each counts for the calls before it"
+    )
+    loop_ns: int | None = member(
+        "Time of PySpark's loop around the function. null: unknown.", "`function_and_loop_ns - function_ns`"
+    )
+    function_and_loop_ns: int = member(
+        "Time of the function and of PySpark's loop.", "`ns - serialise_ns - read_ns - write_ns`"
+    )
+    serialise_ns: int = member(
+        "Time to serialise and deserialise rows, with conversions between Arrow and pandas.", "calls per batch"
+    )
+    read_ns: int = member("Time of reads from the JVM, which include waits for rows.", "calls of the socket")
+    write_ns: int = member("Time of writes to the JVM.", "calls of the socket")
+
+
+@described()
 class Plane:
     """One kind of traffic between the job's processes, with its transport."""
 
@@ -554,6 +582,9 @@ class Computed:
     )
     spark_metrics: SparkMetrics | None = member(
         "Spark's task metrics, with sparkMeasure's names and units. null: no task ended.", default=None
+    )
+    python_work: tuple[PythonWork, ...] = member(
+        "Parts of the time inside Python workers of your own script, by stage and kind of evaluation.", default=()
     )
     transport: tuple[Plane, ...] | None = member(
         "Transport of each plane, with evidence. null: not examined, as for your own script.", default=None

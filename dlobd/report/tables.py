@@ -81,7 +81,7 @@ def page_tables(run: Run, found: Summary) -> list[Table]:
     """Return the non-empty tables of the page's section Tables."""
     of_summary = layers, evidence, largest, causes, hidden
     of_threads = core_waits, hdfs, layer_use, role_use, process_use, thread_use
-    of_run = *of_threads, lost_work, spark_metrics, stages, imports, throughput, metric_values, setup
+    of_run = *of_threads, lost_work, spark_metrics, stages, python_work, imports, throughput, metric_values, setup
     every = [*(make(found) for make in of_summary), *(make(run) for make in of_run)]
     return [table for table in every if table.rows]
 
@@ -403,6 +403,22 @@ def stages(run: Run) -> Table:
         notes += [f"{spark.failed_tasks} tasks failed."] if spark.failed_tasks else []
     heads = "stage | call | tasks:number | run, ms:number | CPU, ms:number | GC, ms:number | skew, s:s"
     return Table("Spark's stages, sums over their tasks", heads, rows, " ".join(notes))
+
+
+def python_work(run: Run) -> Table:
+    """Build the table of the time inside Python workers, by stage and kind of evaluation."""
+    names = "tasks ns function_ns loop_ns function_and_loop_ns serialise_ns read_ns write_ns function"
+    rows = []
+    for work in sorted(run.python_work, key=lambda row: -row.ns)[:MOST_ROWS]:
+        evaluation = work.evaluation.removeprefix("SQL_").replace("_", " ").lower()
+        rows.append((work.stage, "RDD" if evaluation == "non udf" else evaluation, *_values([work], names)[0]))
+    heads = (
+        "stage | evaluation | tasks:number | in all, s:s | function, s:s | loop, s:s | both, s:s+ | serialise, s:s "
+        "| read, s:s | write, s:s | function is+"
+    )
+    note = "Loop: PySpark's. Read and write: JVM, with waits. Task seconds of parallel tasks add up. "
+    note += "A function that is called for each row is sampled. Unknown: function and loop cannot be separated."
+    return Table("Inside Python workers", heads, rows, note)
 
 
 def imports(run: Run) -> Table:

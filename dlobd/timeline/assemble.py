@@ -89,7 +89,7 @@ def assemble(evidence: Evidence) -> Trace:
     if evidence.topology.by_hand:
         spans = [*_inside(spans, window["exec_ns"], window["exit_ns"])]
     absences = missing(evidence)
-    in_script = (_in_own_main(ranks), IN_USER_CODE)
+    in_script = (_in_own_main(ranks), IN_USER_CODE, *_in_python_workers(evidence))
     lacking = in_script if evidence.topology.user_script else rank_lane.exchange_not_measured(evidence.job)
     if not evidence.topology.has_yarn:
         master = evidence.topology.own_master
@@ -117,6 +117,12 @@ def _in_own_main(ranks: Sequence[Rank]) -> NotMeasured:
         why = f"the steps of your main function, and their exchanges, are unknown: {unknown_steps.attrs['cause']}"
         return replace(IN_OWN_MAIN, why=why)
     return IN_OWN_STEPS if any(span.is_step for rank in ranks for span in rank.spans) else IN_OWN_MAIN
+
+
+def _in_python_workers(evidence: Evidence) -> Iterator[NotMeasured]:
+    marks = (process.instant(kinds.PARTS_UNKNOWN) for process in evidence.processes)
+    if mark := next(filter(None, marks), None):
+        yield NotMeasured("spark", "user", f"parts of tasks in Python workers: unknown, because {mark.attrs['cause']}")
 
 
 def _inside(spans: Iterable[Span], start_ns: int, end_ns: int) -> Iterator[Span]:

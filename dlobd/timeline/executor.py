@@ -16,7 +16,7 @@ from dlobd.evidence.topology import DRIVER_LANE
 from dlobd.evidence.yarn import Marks, attempt_of
 from dlobd.schema import Process, Span
 from dlobd.spans import Details
-from dlobd.timeline import jvm
+from dlobd.timeline import jvm, python_parts
 from dlobd.timeline.application import (
     EXECUTOR_START,
     RM_LOG,
@@ -221,7 +221,8 @@ class _Python:
 def _outside(process: RecordedProcess, ranks: Sequence[Rank], threads: bool = False) -> list[RecordedSpan]:
     """Return spans of a Python worker outside of its ranks, of its main thread or of its other `threads`."""
     as_rank = {id(span) for rank in ranks if rank.process is process for span in rank.spans}
-    return [span for span in process.spans if bool(span.thread) == threads and id(span) not in as_rank]
+    spans = [*process.spans, *python_parts.placed(process)]
+    return [span for span in spans if bool(span.thread) == threads and id(span) not in as_rank]
 
 
 def _one_at_a_time(

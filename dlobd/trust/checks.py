@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dlobd.record.run import Check
-from dlobd.trust import clocks, completeness, feed, hdfs, recorder, spark, training, yarn
+from dlobd.trust import clocks, completeness, feed, hdfs, python_workers, recorder, spark, training, yarn
 from dlobd.trust.base import Facts, Rule
 
-_MODULES = (completeness, training, feed, hdfs, yarn, spark, recorder, clocks)
+_MODULES = (completeness, training, feed, hdfs, yarn, spark, python_workers, recorder, clocks)
 RULES: tuple[Rule, ...] = tuple(rule for module in _MODULES for rule in module.RULES)
 
 

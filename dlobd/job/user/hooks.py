@@ -13,7 +13,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import islice
 from types import FunctionType, ModuleType
 from typing import Any
@@ -25,7 +25,7 @@ from dlobd.job.launchers.addresses import serve_clock, without_proxy
 from dlobd.job.launchers.imports import on_import
 from dlobd.job.launchers.tfos import FeedTask, NamedSleep, record_driver
 from dlobd.job.launchers.tfos_compat import STOCK_POLL_NS, Function, replace, timed
-from dlobd.job.user import steps
+from dlobd.job.user import python_worker, steps
 from dlobd.job.user.spark_settings import leave_containers, prefer_users
 from dlobd.tracing.clock import monotonic_ns
 
@@ -59,7 +59,8 @@ def prepare_daemon(launcher: str) -> None:
     TensorFlowOnSpark configures the logging of the process that imports it."""
     marks.record_with(steps.mark)
     tfos_compat.provide_pkg_resources()
-    on_import("pyspark.worker", kinds.IMPORT_PYSPARK_WORKER, _record_worker)
+    on_import("pyspark.daemon", None, python_worker.record_sockets)
+    on_import("pyspark.worker", kinds.IMPORT_PYSPARK_WORKER, python_worker.record)
     on_import("tensorflow", kinds.IMPORT_TENSORFLOW)
     on_import("tensorflowonspark", kinds.IMPORT_TENSORFLOWONSPARK, functools.partial(_prepare_worker, launcher))
 
@@ -297,31 +298,6 @@ class ShutdownTask:
 
 
 # --- executors ---
-
-
-def _task_attempt() -> int | None:
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    return context.taskAttemptId() if context else None
-
-
-def _record_worker(worker: Any) -> None:
-    @replace(worker, "read_command")
-    def read_command(original: Function, *args: object) -> object:
-        with tracing.span(kinds.UNPICKLE_FUNCTION, task_attempt=_task_attempt()):
-            return original(*args)
-
-    original = getattr(worker, "capture_outputs", None)
-    if original is None:
-        return  # another version of PySpark: the time counts as time of the task
-
-    @contextmanager
-    def capture_outputs() -> Iterator[None]:
-        with tracing.span(kinds.USER_CODE, task_attempt=_task_attempt()), original():
-            yield
-
-    worker.capture_outputs = capture_outputs
 
 
 def _prepare_worker(launcher: str, package: ModuleType) -> None:

@@ -123,6 +123,7 @@ def resources(run: Run, console: Console) -> None:
         return
     show(tables.spark_metrics(run), console)
     show(tables.stages(run), console, most=MOST_ROWS)
+    show(tables.python_work(run), console, most=MOST_ROWS)
 
 
 def _transport(run: Run, console: Console) -> None:

@@ -8,6 +8,7 @@ import venv
 import pytest
 
 from dlobd.hadoop.webhdfs import connect
+from tests.cluster.test_own_job import FOREIGN
 from tests.cluster.test_ways import explained
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -47,6 +48,35 @@ sc.stop()
 def printed(bundle) -> list[object]:
     outputs = [bundle.logs / "driver.stdout", *(bundle.logs / "containers").glob("*_000001/stdout")]
     return json.loads([line for path in outputs if path.exists() for line in path.read_text().splitlines()][-1])
+
+
+def test_the_parts_of_tasks_in_python_workers(dlobd) -> None:
+    """RDD, UDF, pandas UDF, mapInPandas and applyInPandas: the seconds of the functions are those that the script
+    counts, PySpark's own times agree, and long rows cost serialisation and transfer, which are Spark's time."""
+    job = str(FOREIGN / "python_parts.py")
+    packages = ("--with", "pandas", "--with", "pyarrow")
+    ended = dlobd("run", "--job", job, *packages, "--out", str(dlobd.out), "--", "2", "80", within_s=590)
+    assert ended.code == 0, ended.err
+    explained(ended.bundle)
+    record, counted_s = ended.bundle.read_json(), printed(ended.bundle)
+    work = {name: [one for one in record["python_work"] if one["evaluation"] == name] for name in counted_s}
+    rdd = work.pop("NON_UDF")
+    for name, (one,) in work.items():
+        assert one["function"] == ("sampled" if name == "SQL_BATCHED_UDF" else "measured")
+        assert one["function_ns"] / 1e9 == pytest.approx(counted_s[name], rel=0.03, abs=0.05)
+    rows, partitions, *_ = sorted(rdd, key=lambda one: int(one["stage"]))
+    assert [one["function"] for one in (rows, partitions)] == ["sampled", "unknown"]
+    both_s = (rows["function_ns"] + partitions["function_and_loop_ns"]) / 1e9
+    assert both_s == pytest.approx(counted_s["NON_UDF"], rel=0.03, abs=0.05)
+    last = max(rdd, key=lambda one: int(one["stage"]))
+    assert last["function_ns"] < 0.1 * last["serialise_ns"] < last["ns"]
+    for one in record["python_work"]:
+        parts = one["function_and_loop_ns"] + one["serialise_ns"] + one["read_ns"] + one["write_ns"]
+        assert parts == one["ns"]
+    (check,) = [row for row in record["checks"] if row["code"] == "python-times"]
+    assert check["verdict"] == "pass"
+    names = {name for layer in record["layers"] if layer["layer"] == "spark" for name, _ in layer["names"]}
+    assert names >= {"read rows from JVM", "write rows to JVM", "serialise and deserialise rows"}
 
 
 @MODES
