@@ -25,10 +25,10 @@ from dlobd.timeline import application as application_lane
 from dlobd.timeline import driver as driver_lane
 from dlobd.timeline import executor as executor_lane
 from dlobd.timeline import rank as rank_lane
-from dlobd.timeline.builder import LaneBuilder
+from dlobd.timeline.builder import LaneBuilder, Resolve
 from dlobd.timeline.driver import last_notice_ns, last_task
 from dlobd.timeline.executor import lane_of
-from dlobd.timeline.ranks import Rank
+from dlobd.timeline.ranks import ON_DRIVER, Rank
 from dlobd.timeline.ranks import ranks as ranks_of
 
 FEEDS = (kinds.FEED_JOB, kinds.TFCLUSTER_TRAIN)
@@ -42,6 +42,11 @@ IN_OWN_MAIN = NotMeasured(
 IN_OWN_STEPS = NotMeasured(
     "channel", "tensorflow", "exchanges of gradients are part of your steps: they are not measured separately"
 )
+IN_STEPS_OF = {
+    kinds.USER_CODE: "PyTorch's all-reduce runs inside the backward pass: it is part of your steps",
+    kinds.TRAINER: "XGBoost's all-reduce runs inside its rounds: it is part of your steps",
+}
+"""Main function of a rank -> the reason why its exchange is not measured."""
 NO_RANKS = NotMeasured("channel", "", "no rank of TensorFlowOnSpark ran")
 IN_USER_CODE = NotMeasured("hdfs", "user", "reads and writes of HDFS by your code, or by PySpark's loop around it")
 
@@ -78,6 +83,7 @@ def assemble(evidence: Evidence) -> Trace:
             own = lane_of(executor)
             spans += rank_lane.build(rank, own, before_ns, inside, waits.exit_of(rank), waits.resolve, puts)
             start_ns = rank.end_ns
+    spans += _on_driver(evidence, ranks, waits.resolve)
     spans += rank_lane.servers(evidence)
     spans += _children(evidence)
     spans += hdfs_use.datanode_calls(evidence, spans)
@@ -113,6 +119,9 @@ def _in_own_main(ranks: Sequence[Rank]) -> NotMeasured:
     if unknown_steps:
         why = f"the steps of your main function, and their exchanges, are unknown: {unknown_steps.attrs['cause']}"
         return replace(IN_OWN_MAIN, why=why)
+    for kind, why in IN_STEPS_OF.items():
+        if any(rank.main and rank.main.kind is kind for rank in ranks):
+            return replace(IN_OWN_STEPS, why=why)
     return IN_OWN_STEPS if any(span.is_step for rank in ranks for span in rank.spans) else IN_OWN_MAIN
 
 
@@ -138,6 +147,15 @@ def _client(evidence: Evidence, host: str) -> list[Span]:
     lane.add(kinds.START_SPARK_SUBMIT, window["exec_ns"], started_ns, source)
     lane.add(kinds.WAIT_FOR_SPARK_SUBMIT, started_ns, window["exit_ns"], source, waits_for=(waits_for,))
     return lane.spans
+
+
+def _on_driver(evidence: Evidence, ranks: Sequence[Rank], resolve: Resolve) -> Iterator[Span]:
+    """Yield the spans of the trainers that the driver started."""
+    own = [rank for rank in ranks if rank.executor == ON_DRIVER]
+    begun_ns = evidence.driver_process.opened_ns if evidence.driver_process else 0
+    for rank in own:
+        before_ns = max([other.end_ns for other in own if other.end_ns <= rank.start_ns], default=begun_ns)
+        yield from rank_lane.build(rank, DRIVER_LANE, before_ns, False, None, resolve)
 
 
 def _children(evidence: Evidence) -> Iterator[Span]:

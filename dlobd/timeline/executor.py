@@ -15,7 +15,7 @@ from dlobd.evidence.topology import DRIVER_LANE
 from dlobd.evidence.yarn import Marks, attempt_of
 from dlobd.schema import Process, Span
 from dlobd.spans import Details
-from dlobd.timeline import jvm
+from dlobd.timeline import jvm, torchrun
 from dlobd.timeline.application import (
     EXECUTOR_START,
     RM_LOG,
@@ -32,6 +32,7 @@ DRIVER_LOG = "driver log"
 AM_LOG = "AM log"
 EXECUTOR_LOG = "executor log"
 EXECUTOR_JVM_LOG = "executor JVM log"
+NOT_SPARKS = (*ROLES, kinds.TORCHRUN_ROLE)  # roles of other processes than PySpark's daemon and workers
 TASK_THREAD = "Executor task launch worker for task "
 
 
@@ -78,6 +79,7 @@ def build(evidence: Evidence, host: str, executor: Executor, resolve: Resolve) -
     for rank, start_ns, until_ns in executor.in_task:
         lane.add(kinds.TRAINER_IN_TASK, start_ns, until_ns, OWN_MARK, waits_for=(rank.lane,))
     beside = _add_python(lane, evidence, executor, resolve)
+    torchrun.add_agents(lane, evidence, container, executor.ranks)
     return [*lane.spans, *beside]
 
 
@@ -132,7 +134,7 @@ def _add_python(lane: LaneBuilder, evidence: Evidence, executor: Executor, resol
     found: list[Span] = []
     taken: list[tuple[int, int]] = []
     for process in here:
-        if process.process.role in ROLES:
+        if process.process.role in NOT_SPARKS:
             continue
         who, opened_ns = process.process, process.opened_ns
         if not process.forked:
@@ -229,7 +231,7 @@ def _add_tasks(
 
 def _add_parts(lane: LaneBuilder, evidence: Evidence, executor: Executor) -> None:
     container, log = executor.container, evidence.executors[executor.id]
-    processes = [p for p in evidence.recorded_in(container) if not p.forked and p.process.role not in ROLES]
+    processes = [p for p in evidence.recorded_in(container) if not p.forked and p.process.role not in NOT_SPARKS]
     daemons = [p.process.start_ns for p in processes if p.process.start_ns]
     sources = f"{DRIVER_LOG}, {EXECUTOR_LOG}"
     for _, task in executor.tasks:

@@ -12,6 +12,8 @@ from dlobd.evidence.recorder import STOPPED, TRAINING, RecordedProcess, Recorded
 
 _REQUESTS = re.compile(r"Submitted (\d+) unlocalized container requests")
 ROLES = (*TRAINING, *STOPPED)
+ON_DRIVER = ""
+"""Executor of the trainers that the driver starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,10 @@ def ranks(evidence: Evidence) -> list[Rank]:
         for process in evidence.recorded_in(container):
             if not is_server(evidence, process):
                 found += _of(process, executor)
+    driver = evidence.driver_process if evidence.topology.user_script else None
+    for process in evidence.recorded_in(driver.path.parent.name) if driver else ():
+        if process.process.role in ROLES:
+            found += _of(process, ON_DRIVER)
     return found
 
 

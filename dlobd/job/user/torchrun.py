@@ -1,0 +1,139 @@
+"""Records TorchDistributor: in the process that starts torchrun, in torchrun's agent, and in the training processes.
+
+    driver or Python worker -> pyspark.ml.torch.torch_run_process_wrapper -> torchrun's agent -> one process per rank
+
+The recorder reaches the subprocesses by a directory on their PYTHONPATH, whose `sitecustomize` calls `begin`. A
+training process removes it again, so that its own subprocesses run as without dlobd.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import importlib.util
+import os
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from zlib import crc32
+
+from dlobd import marks, tracing
+from dlobd import spans as kinds
+from dlobd.job.launchers.base import role_of
+from dlobd.job.launchers.failure import MAX_CAUSE, error_line, with_option
+from dlobd.job.launchers.imports import on_import, record_packages
+from dlobd.job.launchers.tfos import NamedSleep
+from dlobd.job.launchers.tfos_compat import Function, replace, timed
+from dlobd.job.user import steps, torch_steps
+
+SPANS_DIR = "DLOBD_CHILD_SPANS"
+"""Variable with the directory of the span files of subprocesses."""
+
+CHILD_PATH = str(Path(__file__).with_name("child"))
+
+
+def install() -> None:
+    """Record the TorchDistributor of this process and its forks, without an import."""
+    on_import("pyspark.ml.torch.distributor", None, _record_distributor)
+
+
+def _record_distributor(module: ModuleType) -> None:
+    distributor = module.TorchDistributor
+    execute = distributor._execute_command
+
+    @functools.wraps(execute)
+    def execute_command(*args: object, **kwargs: object) -> object:
+        directory = tracing.directory()
+        if not directory:
+            return execute(*args, **kwargs)
+        path = os.environ.get("PYTHONPATH")
+        # the original passes this process's environment on
+        os.environ.update({SPANS_DIR: directory, "PYTHONPATH": os.pathsep.join(filter(None, [CHILD_PATH, path]))})
+        try:
+            with tracing.span(kinds.TORCHRUN):
+                return execute(*args, **kwargs)
+        finally:
+            _restore()
+
+    distributor._execute_command = staticmethod(execute_command)
+
+
+def _restore() -> str:
+    """Remove the variables for the recorder from the environment, and return the directory of the span files."""
+    path = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    rest = os.pathsep.join(entry for entry in path if entry != CHILD_PATH)
+    if rest:
+        os.environ["PYTHONPATH"] = rest
+    else:
+        os.environ.pop("PYTHONPATH", None)
+    return os.environ.pop(SPANS_DIR, "")
+
+
+def begin() -> None:
+    """Start the recorder in torchrun's agent or in a training process; do nothing in other subprocesses."""
+    if "torch.distributed.run" in sys.orig_argv[1:3]:
+        tracing.start(os.environ[SPANS_DIR], kinds.TORCHRUN_ROLE)
+        if importlib.util.find_spec("torch") is None:
+            tracing.instant(kinds.RANK_FAILED, cause=with_option("ModuleNotFoundError: No module named 'torch'"))
+        on_import("torch", kinds.IMPORT_TORCH)
+        on_import("torch.distributed.elastic.agent.server.api", None, _record_agent)
+        on_import("torch.distributed.elastic.agent.server.local_elastic_agent", None, _record_start)
+    elif "TORCHELASTIC_RUN_ID" in os.environ:
+        _begin_rank(_restore())
+
+
+def _begin_rank(directory: str) -> None:
+    role, index = role_of(int(os.environ["RANK"]))
+    tracing.start(directory, role, index)
+    marks.record_with(steps.mark)
+    record_packages()
+    on_import("pyspark", kinds.IMPORT_PYSPARK)
+    on_import("torch", kinds.IMPORT_TORCH, functools.partial(torch_steps.record, call=_run_number()))
+    # Python runs this handler last, after the exit handlers of the training script
+    spans = ExitStack()
+    atexit.register(spans.close)
+    spans.enter_context(tracing.span(kinds.USER_CODE, role=role, index=index, in_task=False))
+    spans.enter_context(steps.main_function())
+    spans.callback(_report_failure)
+
+
+def _report_failure() -> None:
+    if error := getattr(sys, "last_value", None):  # no handler took it
+        tracing.instant(kinds.RANK_FAILED, cause=with_option(error_line(error))[:MAX_CAUSE])
+
+
+def _run_number(*parts: object) -> int:
+    """Return a number that the members of a collective share, and other runs and restarts do not."""
+    names = "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"
+    return crc32("/".join(map(str, parts or [os.environ.get(name, "") for name in names])).encode())
+
+
+# --- the agent ---
+
+
+class _Time(NamedSleep):
+    """Replacement of the module `time` in the agent, which sleeps between two looks at its processes."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(time, name)
+
+
+def _record_agent(api: Any) -> None:
+    api.time = _Time(kinds.TORCHRUN_POLL, (kinds.WAIT_TRAINER,))
+    agent = api.SimpleElasticAgent
+    for name, kind in (("_rendezvous", kinds.TORCHRUN_RENDEZVOUS), ("_exit_barrier", kinds.TORCHRUN_EXIT_BARRIER)):
+        replace(agent, name)(functools.partial(_collective, kind))
+
+
+def _collective(kind: kinds.SpanKind, original: Function, agent: Any, *args: object, **kwargs: object) -> object:
+    call = _run_number(agent._worker_group.spec.rdzv_handler.get_run_id(), agent._remaining_restarts)
+    with tracing.span(kind, {"call": call}):
+        return original(agent, *args, **kwargs)
+
+
+def _record_start(module: Any) -> None:
+    agent = module.LocalElasticAgent
+    agent._start_workers = timed(kinds.START_RANKS)(agent._start_workers)
