@@ -43,10 +43,10 @@ IN_OWN_STEPS = NotMeasured(
     "channel", "tensorflow", "exchanges of gradients are part of your steps: they are not measured separately"
 )
 IN_STEPS_OF = {
-    kinds.USER_CODE: "PyTorch's all-reduce runs inside the backward pass: it is part of your steps",
-    kinds.TRAINER: "XGBoost's all-reduce runs inside its rounds: it is part of your steps",
+    "PyTorch": "PyTorch's all-reduce runs inside the backward pass: it is part of your steps",
+    "XGBoost": "XGBoost's all-reduce runs inside its rounds: it is part of your steps",
 }
-"""Main function of a rank -> the reason why its exchange is not measured."""
+"""Framework of a rank -> the reason why its exchange is not measured."""
 NO_RANKS = NotMeasured("channel", "", "no rank of TensorFlowOnSpark ran")
 IN_USER_CODE = NotMeasured("hdfs", "user", "reads and writes of HDFS by your code, or by PySpark's loop around it")
 
@@ -119,9 +119,8 @@ def _in_own_main(ranks: Sequence[Rank]) -> NotMeasured:
     if unknown_steps:
         why = f"the steps of your main function, and their exchanges, are unknown: {unknown_steps.attrs['cause']}"
         return replace(IN_OWN_MAIN, why=why)
-    for kind, why in IN_STEPS_OF.items():
-        if any(rank.main and rank.main.kind is kind for rank in ranks):
-            return replace(IN_OWN_STEPS, why=why)
+    if framework := next((rank.framework for rank in ranks if rank.framework), ""):
+        return replace(IN_OWN_STEPS, why=IN_STEPS_OF[framework])
     return IN_OWN_STEPS if any(span.is_step for rank in ranks for span in rank.spans) else IN_OWN_MAIN
 
 

@@ -12,6 +12,8 @@ from dlobd.evidence.recorder import STOPPED, TRAINING, RecordedProcess, Recorded
 
 _REQUESTS = re.compile(r"Submitted (\d+) unlocalized container requests")
 ROLES = (*TRAINING, *STOPPED)
+FRAMEWORKS = ((kinds.USER_CODE, "PyTorch"), (kinds.TRAINER, "XGBoost"))
+"""Kind of the main function of a rank, and its framework. Under TensorFlowOnSpark the kind is another."""
 ON_DRIVER = ""
 """Executor of the trainers that the driver starts."""
 
@@ -35,6 +37,11 @@ class Rank:
         if self.role in TRAINING:
             return f"rank-{self.index + 1 if self.role == 'worker' else self.index}"
         return f"{self.role}-{self.index}"
+
+    @property
+    def framework(self) -> str:
+        """The framework that trains, if it is not TensorFlow."""
+        return next((name for kind, name in FRAMEWORKS if self.main and self.main.kind is kind), "")
 
     @property
     def spans(self) -> list[RecordedSpan]:

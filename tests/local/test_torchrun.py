@@ -54,7 +54,7 @@ for epoch in range(2):
             assert optimizer.step(lambda: row) == row
 torch.GRAD.append(False)
 model.forward(4)  # evaluates
-print(os.environ.get("PYTHONPATH"), os.environ.get("DLOBD_CHILD_SPANS"), sys.modules["sitecustomize"].__file__)
+print(os.environ.get("PYTHONPATH"), os.environ.get("TORCHRUN_SPANS"), sys.modules["sitecustomize"].__file__)
 """
 
 

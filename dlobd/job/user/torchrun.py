@@ -29,7 +29,7 @@ from dlobd.job.launchers.tfos import NamedSleep
 from dlobd.job.launchers.tfos_compat import Function, replace, timed
 from dlobd.job.user import steps, torch_steps
 
-SPANS_DIR = "DLOBD_CHILD_SPANS"
+SPANS_DIR = "TORCHRUN_SPANS"
 """Variable with the directory of the span files of subprocesses."""
 
 CHILD_PATH = str(Path(__file__).with_name("child"))
