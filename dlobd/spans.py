@@ -516,6 +516,7 @@ PYTHON_DAEMON_UP = InstantKind("python daemon up")
 WORKER_FORKED = InstantKind("worker forked", attributes="pid")  # recorded by its daemon
 FEED_PIPE = InstantKind("feed pipe", attributes="capacity_bytes")
 FEED_EXHAUSTED = InstantKind("feed exhausted", attributes="join_poll_ns")  # and `blocks` or `items`
+TORCHRUN_CALLED = InstantKind("torchrun called", attributes="pid")  # recorded by its agent: the process that waits
 RANK_EXITED = InstantKind("rank exited", attributes="rank")  # recorded by its parent
 RANK_DONE = InstantKind("rank is done", attributes="rank")  # recorded by the driver
 RANK_FAILED = InstantKind("rank failed", attributes="cause")

@@ -84,7 +84,7 @@ def _add_driver(
     start_ns = python.process.start_ns
     lane.add(kinds.DRIVER_PYTHON_STARTS, start_ns, first_ns, f"/proc, {OWN_MARK}", resolution_ns=tick_ns())
     lane.add_recorded(python, resolve=resolve)
-    torchrun.add_agents(lane, evidence, python.path.parent.name, ranks)
+    torchrun.add_agents(lambda process, at_ns: lane, evidence.recorded_in(python.path.parent.name), ranks)
     for application in evidence.applications:
         _add_context(lane, application, python, last_executor(application, ranks))
     _add_jobs(lane, evidence, python, held_ns)

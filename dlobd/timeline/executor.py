@@ -79,7 +79,7 @@ def build(evidence: Evidence, host: str, executor: Executor, resolve: Resolve) -
     for rank, start_ns, until_ns in executor.in_task:
         lane.add(kinds.TRAINER_IN_TASK, start_ns, until_ns, OWN_MARK, waits_for=(rank.lane,))
     beside = _add_python(lane, evidence, executor, resolve)
-    torchrun.add_agents(lane, evidence, container, executor.ranks)
+    torchrun.add_agents(lambda process, at_ns: lane, evidence.recorded_in(container), executor.ranks)
     return [*lane.spans, *beside]
 
 
@@ -133,7 +133,8 @@ def _add_python(lane: LaneBuilder, evidence: Evidence, executor: Executor, resol
 
     found: list[Span] = []
     taken: list[tuple[int, int]] = []
-    for process in here:
+    # of the workers of one task, the others wait for the worker in the barrier
+    for process in sorted(here, key=lambda one: not one.named(kinds.BARRIER)):
         if process.process.role in NOT_SPARKS:
             continue
         who, opened_ns = process.process, process.opened_ns
@@ -142,14 +143,16 @@ def _add_python(lane: LaneBuilder, evidence: Evidence, executor: Executor, resol
             lane.add(kinds.START_PYTHON_DAEMON, who.start_ns, opened_ns, source, resolution_ns=tick_ns(), process=who)
         # a user's script may run several workers in one task; dlobd's own job never does
         user_worker = evidence.topology.user_script and process.forked
+        spans, beside = _one_at_a_time(_outside(process, ranks), taken if user_worker else [])
+        second = LaneBuilder(f"{lane.lane}/python-{process.process.pid}", process.process)
         if user_worker and process.spans:
             # imports of PySpark until the first function is unpickled, inside the task that waits for them
-            lane.add(kinds.PYTHON_WORKER_STARTS, opened_ns, process.spans[0].start_ns, OWN_MARK, process=who)
-        spans, beside = _one_at_a_time(_outside(process, ranks), taken if user_worker else [])
+            first = process.spans[0]
+            of_first = second if any(span is first for span in beside) else lane
+            of_first.add(kinds.PYTHON_WORKER_STARTS, opened_ns, first.start_ns, OWN_MARK, process=who)
         lane.add_recorded(process, spans, resolve=own)
         _add_imports(lane, process, spans)
         _add_joins(lane, process, ranks)
-        second = LaneBuilder(f"{lane.lane}/python-{process.process.pid}", process.process)
         second.add_recorded(process, beside, resolve=own)
         _add_imports(second, process, beside)
         found += second.spans

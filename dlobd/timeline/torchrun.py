@@ -5,36 +5,38 @@ torchrun starts -> import torch -> rendezvous -> start ranks -> sleeps that wait
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from dlobd import spans as kinds
-from dlobd.evidence.evidence import Evidence
-from dlobd.evidence.recorder import RecordedSpan
+from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
 from dlobd.spans import Details
 from dlobd.timeline.builder import OWN_MARK, LaneBuilder
 from dlobd.timeline.ranks import Rank
 from dlobd.tracing.clock import tick_ns
 
 
-def add_agents(lane: LaneBuilder, evidence: Evidence, directory: str, ranks: Sequence[Rank]) -> None:
-    """Add the spans of all agents that recorded in this directory."""
-    here = evidence.recorded_in(directory)
-    commands = sorted((span for one in here for span in one.named(kinds.TORCHRUN)), key=lambda span: span.start_ns)
-    for process in here:
-        who = process.process
-        if who.role != kinds.TORCHRUN_ROLE:
+def add_agents(
+    lane_at: Callable[[RecordedProcess, int], LaneBuilder], here: Sequence[RecordedProcess], ranks: Sequence[Rank]
+) -> None:
+    """Add the spans of all agents. `lane_at`: returns the lane of a process that starts torchrun at a time."""
+    for agent in here:
+        called = agent.instant(kinds.TORCHRUN_CALLED)
+        starter = next((one for one in here if called and one.process.pid == called.attrs["pid"]), None)
+        if starter is None:
             continue
-        bounds, tick = (who.start_ns, process.opened_ns, f"/proc, {OWN_MARK}"), tick_ns()
+        command = max(
+            (span for span in starter.named(kinds.TORCHRUN) if span.start_ns < agent.opened_ns),
+            key=lambda span: span.start_ns,
+        )
+        who, tick = agent.process, tick_ns()
+        lane = lane_at(starter, command.start_ns)
+        bounds = command.start_ns, who.start_ns, f"{OWN_MARK}, /proc"
+        lane.add(kinds.TORCHRUN_WRAPPER_STARTS, *bounds, resolution_ns=tick, process=who)
+        bounds = who.start_ns or command.start_ns, agent.opened_ns, f"/proc, {OWN_MARK}"
         lane.add(kinds.TORCHRUN_STARTS, *bounds, resolution_ns=tick, process=who)
-        lane.add_recorded(process, resolve=partial(_resolve, [r for r in ranks if r.process.parent == who.pid]))
-        # the last command that began before its agent, and that is not the command of an earlier agent
-        begun = [span for span in commands if span.start_ns < process.opened_ns]
-        if begun:
-            commands.remove(begun[-1])
-            bounds = begun[-1].start_ns, who.start_ns, f"{OWN_MARK}, /proc"
-            lane.add(kinds.TORCHRUN_WRAPPER_STARTS, *bounds, resolution_ns=tick, process=who)
-            lane.add(kinds.TORCHRUN_EXITS, process.last_ns, begun[-1].end_ns, OWN_MARK)
+        lane.add_recorded(agent, resolve=partial(_resolve, [r for r in ranks if r.process.parent == who.pid]))
+        lane.add(kinds.TORCHRUN_EXITS, agent.last_ns, command.end_ns, OWN_MARK)
 
 
 def _resolve(own: Sequence[Rank], span: RecordedSpan, wait: Details) -> Details:

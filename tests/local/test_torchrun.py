@@ -68,7 +68,7 @@ def run(
         path.write_text(text)
     (tmp_path / "lib" / "sitecustomize.py").write_text("import os\nassert os.environ['HOME']")
     path = os.pathsep.join([torchrun.CHILD_PATH, str(tmp_path / "lib")])
-    environment = {**os.environ, "PYTHONPATH": path, torchrun.SPANS_DIR: str(tmp_path / "spans"), **variables}
+    environment = {**os.environ, "PYTHONPATH": path, torchrun.SPANS_DIR: f"7:{tmp_path}/spans", **variables}
     command = [sys.executable, *words]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=False)
     return done, recorder.read_all(tmp_path / "spans")
@@ -110,6 +110,7 @@ def test_an_agent_without_torch_records_the_missing_module(tmp_path: Path) -> No
     done, (agent,) = run(tmp_path / "with", words)
     assert (done.returncode, agent.process.role) == (0, kinds.TORCHRUN_ROLE), done.stderr
     assert agent.instant(kinds.RANK_FAILED) is None
+    assert agent.instant(kinds.TORCHRUN_CALLED).attrs == {"pid": 7}
     done, (agent,) = run(tmp_path / "without", words, {})
     assert done.returncode == 1
     assert agent.instant(kinds.RANK_FAILED).attrs["cause"].startswith("ModuleNotFoundError: No module named 'torch'; ")

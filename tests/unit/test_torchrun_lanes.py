@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from dlobd import spans as kinds
-from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
+from dlobd.evidence.recorder import Instant, RecordedProcess, RecordedSpan
 from dlobd.schema import Process, Span
 from dlobd.spans import SpanKind
 from dlobd.timeline.builder import LaneBuilder
@@ -25,7 +24,8 @@ def span(kind: SpanKind, start_s: float, end_s: float, wait: Any = None, **attrs
 def process(role: str, pid: int, parent: int, start_s: float, spans: list[RecordedSpan]) -> RecordedProcess:
     who, opened_ns = Process("h", role, 0, pid, int(start_s * S)), int((start_s + 1) * S)
     last_ns = max(one.end_ns for one in spans)
-    return RecordedProcess(who, "d", opened_ns, False, Path("d/spans-1-1.jsonl"), last_ns, spans, parent=parent)
+    called = [Instant(kinds.TORCHRUN_CALLED, opened_ns, {"pid": 5})] if role == kinds.TORCHRUN_ROLE else []
+    return RecordedProcess(who, "d", opened_ns, False, Path("d/spans-1-1.jsonl"), last_ns, spans, called, parent=parent)
 
 
 def sleep(start_s: float) -> RecordedSpan:
@@ -41,8 +41,7 @@ def trainer(pid: int, parent: int, end_s: float) -> Rank:
 
 def lane(*processes: RecordedProcess, ranks: list[Rank]) -> dict[str, list[Span]]:
     builder = LaneBuilder("executor-1", Process("h", "executor", 1, 0))
-    evidence: Any = SimpleNamespace(recorded_in=lambda directory: list(processes))
-    add_agents(builder, evidence, "container", ranks)
+    add_agents(lambda process, at_ns: builder, processes, ranks)
     found: dict[str, list[Span]] = {}
     for one in builder.spans:
         found.setdefault(str(one.kind), []).append(one)

@@ -30,7 +30,7 @@ from dlobd.job.launchers.tfos_compat import Function, replace, timed
 from dlobd.job.user import steps, torch_steps
 
 SPANS_DIR = "TORCHRUN_SPANS"
-"""Variable with the directory of the span files of subprocesses."""
+"""Variable of subprocesses: the PID of the process that waits for torchrun, and the directory of the span files."""
 
 CHILD_PATH = str(Path(__file__).with_name("child"))
 
@@ -51,7 +51,9 @@ def _record_distributor(module: ModuleType) -> None:
             return execute(*args, **kwargs)
         path = os.environ.get("PYTHONPATH")
         # the original passes this process's environment on
-        os.environ.update({SPANS_DIR: directory, "PYTHONPATH": os.pathsep.join(filter(None, [CHILD_PATH, path]))})
+        os.environ.update(
+            {SPANS_DIR: f"{os.getpid()}:{directory}", "PYTHONPATH": os.pathsep.join(filter(None, [CHILD_PATH, path]))}
+        )
         try:
             with tracing.span(kinds.TORCHRUN):
                 return execute(*args, **kwargs)
@@ -61,28 +63,31 @@ def _record_distributor(module: ModuleType) -> None:
     distributor._execute_command = staticmethod(execute_command)
 
 
-def _restore() -> str:
-    """Remove the variables for the recorder from the environment, and return the directory of the span files."""
+def _restore() -> None:
+    """Remove the variables for the recorder from the environment."""
     path = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     rest = os.pathsep.join(entry for entry in path if entry != CHILD_PATH)
     if rest:
         os.environ["PYTHONPATH"] = rest
     else:
         os.environ.pop("PYTHONPATH", None)
-    return os.environ.pop(SPANS_DIR, "")
+    os.environ.pop(SPANS_DIR, None)
 
 
 def begin() -> None:
     """Start the recorder in torchrun's agent or in a training process; do nothing in other subprocesses."""
+    caller, _, directory = os.environ[SPANS_DIR].partition(":")
     if "torch.distributed.run" in sys.orig_argv[1:3]:
-        tracing.start(os.environ[SPANS_DIR], kinds.TORCHRUN_ROLE)
+        tracing.start(directory, kinds.TORCHRUN_ROLE)
+        tracing.instant(kinds.TORCHRUN_CALLED, pid=int(caller))
         if importlib.util.find_spec("torch") is None:
             tracing.instant(kinds.RANK_FAILED, cause=with_option("ModuleNotFoundError: No module named 'torch'"))
         on_import("torch", kinds.IMPORT_TORCH)
         on_import("torch.distributed.elastic.agent.server.api", None, _record_agent)
         on_import("torch.distributed.elastic.agent.server.local_elastic_agent", None, _record_start)
     elif "TORCHELASTIC_RUN_ID" in os.environ:
-        _begin_rank(_restore())
+        _restore()
+        _begin_rank(directory)
 
 
 def _begin_rank(directory: str) -> None:
