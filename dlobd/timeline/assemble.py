@@ -42,11 +42,6 @@ IN_OWN_MAIN = NotMeasured(
 IN_OWN_STEPS = NotMeasured(
     "channel", "tensorflow", "exchanges of gradients are part of your steps: they are not measured separately"
 )
-IN_STEPS_OF = {
-    "PyTorch": "PyTorch's all-reduce runs inside the backward pass: it is part of your steps",
-    "XGBoost": "XGBoost's all-reduce runs inside its rounds: it is part of your steps",
-}
-"""Framework of a rank -> the reason why its exchange is not measured."""
 NO_RANKS = NotMeasured("channel", "", "no rank of TensorFlowOnSpark ran")
 IN_USER_CODE = NotMeasured("hdfs", "user", "reads and writes of HDFS by your code, or by PySpark's loop around it")
 
@@ -120,7 +115,9 @@ def _in_own_main(ranks: Sequence[Rank]) -> NotMeasured:
         why = f"the steps of your main function, and their exchanges, are unknown: {unknown_steps.attrs['cause']}"
         return replace(IN_OWN_MAIN, why=why)
     if framework := next((rank.framework for rank in ranks if rank.framework), ""):
-        return replace(IN_OWN_STEPS, why=IN_STEPS_OF[framework])
+        return replace(
+            IN_OWN_STEPS, why=f"{framework}'s all-reduce is part of your steps: it is not measured separately"
+        )
     return IN_OWN_STEPS if any(span.is_step for rank in ranks for span in rank.spans) else IN_OWN_MAIN
 
 

@@ -68,7 +68,7 @@ def run(
         path.write_text(text)
     (tmp_path / "lib" / "sitecustomize.py").write_text("import os\nassert os.environ['HOME']")
     path = os.pathsep.join([torchrun.CHILD_PATH, str(tmp_path / "lib")])
-    environment = {**os.environ, "PYTHONPATH": path, torchrun.SPANS_DIR: f"7:{tmp_path}/spans", **variables}
+    environment = {**os.environ, "PYTHONPATH": path, torchrun.CALLER: f"7:{tmp_path}/spans", **variables}
     command = [sys.executable, *words]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=False)
     return done, recorder.read_all(tmp_path / "spans")

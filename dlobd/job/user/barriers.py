@@ -1,7 +1,4 @@
-"""Records the barriers of barrier tasks: `BarrierTaskContext.barrier` and `allGather`, in Python workers.
-
-A module of its own, because each framework on Spark's barrier mode calls them, and so may the user's functions.
-"""
+"""Records the barriers of a user's barrier tasks. Below 40 lines, because each framework on barrier mode uses it."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ def install() -> None:
 
 
 def _record(module: ModuleType) -> None:
-    context, calls = module.BarrierTaskContext, Counter[str]()
+    calls = Counter[str]()
 
     def wait(original: Function, self: Any, *args: object, **kwargs: object) -> object:
         # the same for all tasks of a stage, and for no other stage of this or another application
@@ -32,4 +29,4 @@ def _record(module: ModuleType) -> None:
             return original(self, *args, **kwargs)
 
     for name in ("barrier", "allGather"):
-        replace(context, name)(wait)
+        replace(module.BarrierTaskContext, name)(wait)

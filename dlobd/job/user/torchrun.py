@@ -2,8 +2,8 @@
 
     driver or Python worker -> pyspark.ml.torch.torch_run_process_wrapper -> torchrun's agent -> one process per rank
 
-The recorder reaches the subprocesses by a directory on their PYTHONPATH, whose `sitecustomize` calls `begin`. A
-training process removes it again, so that its own subprocesses run as without dlobd.
+The recorder reaches the subprocesses by a directory on their PYTHONPATH, whose `sitecustomize` calls `begin`. Training
+processes remove it again, so that their own subprocesses run as without dlobd.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import functools
 import importlib.util
 import os
 import sys
-import time
 from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
@@ -29,7 +28,7 @@ from dlobd.job.launchers.tfos import NamedSleep
 from dlobd.job.launchers.tfos_compat import Function, replace, timed
 from dlobd.job.user import steps, torch_steps
 
-SPANS_DIR = "TORCHRUN_SPANS"
+CALLER = "TORCHRUN_SPANS"
 """Variable of subprocesses: the PID of the process that waits for torchrun, and the directory of the span files."""
 
 CHILD_PATH = str(Path(__file__).with_name("child"))
@@ -41,42 +40,35 @@ def install() -> None:
 
 
 def _record_distributor(module: ModuleType) -> None:
-    distributor = module.TorchDistributor
-    execute = distributor._execute_command
+    execute = module.TorchDistributor._execute_command
 
     @functools.wraps(execute)
     def execute_command(*args: object, **kwargs: object) -> object:
-        directory = tracing.directory()
-        if not directory:
+        if not tracing.directory():
             return execute(*args, **kwargs)
-        path = os.environ.get("PYTHONPATH")
         # the original passes this process's environment on
-        os.environ.update(
-            {SPANS_DIR: f"{os.getpid()}:{directory}", "PYTHONPATH": os.pathsep.join(filter(None, [CHILD_PATH, path]))}
-        )
+        os.environ[CALLER] = f"{os.getpid()}:{tracing.directory()}"
+        os.environ["PYTHONPATH"] = os.pathsep.join([CHILD_PATH, *filter(None, [os.environ.get("PYTHONPATH")])])
         try:
             with tracing.span(kinds.TORCHRUN):
                 return execute(*args, **kwargs)
         finally:
             _restore()
 
-    distributor._execute_command = staticmethod(execute_command)
+    module.TorchDistributor._execute_command = staticmethod(execute_command)
 
 
 def _restore() -> None:
-    """Remove the variables for the recorder from the environment."""
-    path = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    rest = os.pathsep.join(entry for entry in path if entry != CHILD_PATH)
+    os.environ.pop(CALLER, None)
+    rest = os.environ.pop("PYTHONPATH", CHILD_PATH).split(os.pathsep)
+    rest.remove(CHILD_PATH)
     if rest:
-        os.environ["PYTHONPATH"] = rest
-    else:
-        os.environ.pop("PYTHONPATH", None)
-    os.environ.pop(SPANS_DIR, None)
+        os.environ["PYTHONPATH"] = os.pathsep.join(rest)
 
 
 def begin() -> None:
     """Start the recorder in torchrun's agent or in a training process; do nothing in other subprocesses."""
-    caller, _, directory = os.environ[SPANS_DIR].partition(":")
+    caller, _, directory = os.environ[CALLER].partition(":")
     if "torch.distributed.run" in sys.orig_argv[1:3]:
         tracing.start(directory, kinds.TORCHRUN_ROLE)
         tracing.instant(kinds.TORCHRUN_CALLED, pid=int(caller))
@@ -96,7 +88,8 @@ def _begin_rank(directory: str) -> None:
     marks.record_with(steps.mark)
     record_packages()
     on_import("pyspark", kinds.IMPORT_PYSPARK)
-    on_import("torch", kinds.IMPORT_TORCH, functools.partial(torch_steps.record, call=_run_number()))
+    call = _number(os.environ["TORCHELASTIC_RUN_ID"], os.environ.get("TORCHELASTIC_RESTART_COUNT"))
+    on_import("torch", kinds.IMPORT_TORCH, functools.partial(torch_steps.record, call=call))
     # Python runs this handler last, after the exit handlers of the training script
     spans = ExitStack()
     atexit.register(spans.close)
@@ -105,38 +98,25 @@ def _begin_rank(directory: str) -> None:
     spans.callback(_report_failure)
 
 
+def _number(*parts: object) -> int:
+    """Return a number that the members of a collective share, and other runs and restarts do not."""
+    return crc32(repr(parts).encode())
+
+
 def _report_failure() -> None:
     if error := getattr(sys, "last_value", None):  # no handler took it
         tracing.instant(kinds.RANK_FAILED, cause=with_option(error_line(error))[:MAX_CAUSE])
 
 
-def _run_number(*parts: object) -> int:
-    """Return a number that the members of a collective share, and other runs and restarts do not."""
-    names = "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"
-    return crc32("/".join(map(str, parts or [os.environ.get(name, "") for name in names])).encode())
-
-
-# --- the agent ---
-
-
-class _Time(NamedSleep):
-    """Replacement of the module `time` in the agent, which sleeps between two looks at its processes."""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(time, name)
-
-
 def _record_agent(api: Any) -> None:
-    api.time = _Time(kinds.TORCHRUN_POLL, (kinds.WAIT_TRAINER,))
-    agent = api.SimpleElasticAgent
+    def collective(kind: kinds.SpanKind, original: Function, agent: Any, *args: object) -> object:
+        call = _number(agent._worker_group.spec.rdzv_handler.get_run_id(), agent._remaining_restarts)
+        with tracing.span(kind, {"call": call}):
+            return original(agent, *args)
+
+    api.time = NamedSleep(kinds.TORCHRUN_POLL, (kinds.WAIT_TRAINER,))
     for name, kind in (("_rendezvous", kinds.TORCHRUN_RENDEZVOUS), ("_exit_barrier", kinds.TORCHRUN_EXIT_BARRIER)):
-        replace(agent, name)(functools.partial(_collective, kind))
-
-
-def _collective(kind: kinds.SpanKind, original: Function, agent: Any, *args: object, **kwargs: object) -> object:
-    call = _run_number(agent._worker_group.spec.rdzv_handler.get_run_id(), agent._remaining_restarts)
-    with tracing.span(kind, {"call": call}):
-        return original(agent, *args, **kwargs)
+        replace(api.SimpleElasticAgent, name)(functools.partial(collective, kind))
 
 
 def _record_start(module: Any) -> None:

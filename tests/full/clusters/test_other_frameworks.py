@@ -62,7 +62,7 @@ def test_torch_distributor(dlobd, torch, words, mode) -> None:
     run = ended.bundle.read_json()
     checked(run, 48)
     assert {"torchrun", "import torch", "torchrun's poll of its processes (sleep 5 s)"} <= names(run)
-    assert "PyTorch's all-reduce runs inside the backward pass: it is part of your steps" in not_measured(run)
+    assert "PyTorch's all-reduce is part of your steps: it is not measured separately" in not_measured(run)
     lanes = {span.lane for span in spans(ended.bundle) if span.kind is kinds.BARRIER}
     assert lanes == (set() if words == ("local",) else {"executor-1", "executor-2"})
 
@@ -76,7 +76,7 @@ def test_xgboost_spark(dlobd, mode) -> None:
     explained(ended.bundle)
     run = ended.bundle.read_json()
     checked(run, 12)
-    assert "XGBoost's all-reduce runs inside its rounds: it is part of your steps" in not_measured(run)
+    assert "XGBoost's all-reduce is part of your steps: it is not measured separately" in not_measured(run)
     assert {"step", "build DMatrix", "join ranks"} <= {span.name for span in spans(ended.bundle)}
 
 
