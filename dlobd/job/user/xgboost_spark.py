@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 from dlobd import spans as kinds
@@ -31,9 +32,9 @@ def _record(xgboost: Any) -> None:
         if "dmlc_task_id" not in self.args or not _in_barrier_task():
             return original(self)
         role, index = role_of(int(self.args["dmlc_task_id"]))
-        self._dlobd = ExitStack()
-        self._dlobd.enter_context(tracing.span(kinds.TRAINER, role=role, index=index, in_task=True))
-        self._dlobd.enter_context(steps.main_function())
+        stack = self._dlobd = ExitStack()
+        stack.enter_context(tracing.span(kinds.TRAINER, role=role, index=index, in_task=True))
+        stack.enter_context(steps.main_function())
         # all members connect to the same tracker
         with tracing.span(kinds.JOIN_RANKS, {"call": int(self.args.get("dmlc_tracker_port", 0))}):
             return original(self)
@@ -46,16 +47,8 @@ def _record(xgboost: Any) -> None:
             if stack := self.__dict__.pop("_dlobd", None):
                 stack.close()
 
-    @replace(xgboost.core.Booster, "update")
-    def update(original: Function, *args: object, **kwargs: object) -> object:
-        if steps.elsewhere():
-            return original(*args, **kwargs)
-        with steps.Outermost(tracing.span(kinds.CALL, detail="Booster.update", trains=True, function=1)):
-            result = original(*args, **kwargs)
-        steps.trained()
-        return result
-
-    steps.record_method(xgboost.core.Booster, "eval_set", lambda: tracing.span(kinds.CALL, detail="eval_set"))
+    for name, attrs in (("update", {"trains": True, "function": 1}), ("eval_set", {})):
+        steps.record_method(xgboost.core.Booster, name, partial(tracing.span, kinds.CALL, None, name, **attrs))
 
 
 def _in_barrier_task() -> bool:
