@@ -12,12 +12,8 @@ from dlobd.evidence import own_steps, recorder
 from dlobd.job.user import torchrun
 
 TORCH = {
-    "__init__": """
-from . import autograd, distributed, nn, optim, utils
-GRAD = [True]
-def is_grad_enabled(): return GRAD[-1]
-""",
-    "autograd": "def backward(*tensors): pass",
+    "__init__": "from . import autograd, distributed, nn, optim, utils\nis_grad_enabled = autograd.GRAD.__len__",
+    "autograd": "GRAD = [1]\ndef backward(*tensors): pass",
     "distributed/__init__": "from .distributed_c10d import *",
     "distributed/distributed_c10d": "def init_process_group(backend): return backend",
     "distributed/run": "import torch",
@@ -52,7 +48,7 @@ for epoch in range(2):
             assert model.forward(row) == row
             torch.autograd.backward(row)
             assert optimizer.step(lambda: row) == row
-torch.GRAD.append(False)
+torch.autograd.GRAD.clear()
 model.forward(4)  # evaluates
 print(os.environ.get("PYTHONPATH"), os.environ.get("TORCHRUN_SPANS"), sys.modules["sitecustomize"].__file__)
 """

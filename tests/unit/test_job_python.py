@@ -151,6 +151,7 @@ def test_the_plan_starts_nothing(script: str) -> None:
             "ModuleNotFoundError: No module named 'a'",
             "; --with or another --python adds packages, spark-submit's --py-files adds modules",
         ),
+        ("E: [PYTHON_VERSION_MISMATCH] 3.12 and 3.11.", "; --python names the interpreter of driver and nodes"),
         ("ImportError: libx.so: cannot open shared object file", ""),
     ],
 )

@@ -36,7 +36,11 @@ CHILD_PATH = str(Path(__file__).with_name("child"))
 
 def install() -> None:
     """Record the TorchDistributor of this process and its forks, without an import."""
-    on_import("pyspark.ml.torch.distributor", None, _record_distributor)
+    _attempt_on_import("pyspark.ml.torch.distributor", _record_distributor)
+
+
+def _attempt_on_import(name: str, hook: Function) -> None:
+    on_import(name, None, functools.partial(steps.attempt, hook))  # another version may lack an expected part
 
 
 def _record_distributor(module: ModuleType) -> None:
@@ -75,8 +79,8 @@ def begin() -> None:
         if importlib.util.find_spec("torch") is None:
             tracing.instant(kinds.RANK_FAILED, cause=with_option("ModuleNotFoundError: No module named 'torch'"))
         on_import("torch", kinds.IMPORT_TORCH)
-        on_import("torch.distributed.elastic.agent.server.api", None, _record_agent)
-        on_import("torch.distributed.elastic.agent.server.local_elastic_agent", None, _record_start)
+        _attempt_on_import("torch.distributed.elastic.agent.server.api", _record_agent)
+        _attempt_on_import("torch.distributed.elastic.agent.server.local_elastic_agent", _record_start)
     elif "TORCHELASTIC_RUN_ID" in os.environ:
         _restore()
         _begin_rank(directory)
