@@ -1,4 +1,4 @@
-"""Records the barriers of a user's barrier tasks. Below 40 lines, because each framework on barrier mode uses it."""
+"""Records the barriers of a user's barrier tasks, in Python workers."""
 
 from __future__ import annotations
 
