@@ -24,7 +24,8 @@ MAKE_TEST_MINUTES = 24
 
 MINUTES = {
     "ways": 43,
-    "clusters": 35,
+    "clusters": 20,
+    "own": 43,
     "faults": 43,
     "guest": 6,
     "guest_spark": 25,
@@ -44,8 +45,11 @@ ROOMS = {
         dlobd/spans.py dlobd/timeline/ dlobd/tracing/ dlobd/user_file.py tests/full/ways/
     """,
     "clusters": """
-        dlobd/compare/ dlobd/experiment/ dlobd/hadoop/ dlobd/installation.py dlobd/job/user/ dlobd/report/
-        dlobd/run/ jobs/ tests/full/clusters/
+        dlobd/compare/ dlobd/hadoop/ dlobd/installation.py dlobd/report/ dlobd/run/ tests/full/clusters/
+    """,
+    "own": """
+        dlobd/experiment/ dlobd/job/user/ dlobd/marks.py dlobd/run/ dlobd/timeline/ jobs/ tests/foreign/
+        tests/full/own/
     """,
     "faults": """
         dlobd/trust/ dlobd/bundle/ dlobd/cli/ dlobd/errors.py dlobd/hadoop/ dlobd/job/launchers/ dlobd/layers.py

@@ -23,7 +23,7 @@ from dlobd.job.datasets import user as user_datasets
 from dlobd.job.datasets.base import dataset_of
 from dlobd.paths import PACKAGE
 from dlobd.registry import unknown
-from dlobd.schema import DEFAULTS, Experiment, Runnable
+from dlobd.schema import DEFAULTS, Experiment, OwnJob, Runnable
 from dlobd.user_file import MemberRef, sha256_of
 
 _HASH_OF = {"model": "model_sha256", "dataset": "dataset_sha256"}
@@ -68,11 +68,13 @@ def from_dict(values: Mapping[str, object], label: str = "configuration") -> Exp
 
 
 def key(experiment: Runnable) -> str:
-    """Return a short hash of all fields; it is equal for equal fields. An optional field counts only if it is set, so
-    that earlier runs keep their keys."""
+    """Return a short hash of all fields; it is equal for equal fields. Optional fields of an own job count only if they
+    are set: they were added after the others, and earlier runs keep their keys."""
     values = dataclasses.asdict(experiment)
-    unset = [field.name for field in dataclasses.fields(experiment) if values[field.name] == field.default]
-    text = json.dumps({k: v for k, v in values.items() if k not in unset}, sort_keys=True, separators=(",", ":"))
+    if isinstance(experiment, OwnJob):
+        defaults = {field.name: field.default for field in dataclasses.fields(experiment)}
+        values = {name: value for name, value in values.items() if value != defaults[name]}
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

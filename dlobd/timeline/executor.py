@@ -257,12 +257,16 @@ def _add_parts(lane: LaneBuilder, evidence: Evidence, executor: Executor) -> Non
 
 
 def _add_imports(lane: LaneBuilder, process: RecordedProcess, spans: Sequence[RecordedSpan]) -> None:
-    """Add the outermost imports of packages, except PySpark's own, while the worker unpickles a user's function."""
+    """Add the outermost imports of packages while the worker unpickles a user's function, except PySpark's own and
+    those that the recorder has as spans."""
     imports = [instant for instant in process.instants if instant.name == kinds.PACKAGE_IMPORTED]
     outermost = [i for i in imports if not i.attrs["by"] and i.attrs["package"] not in ("pyspark", "py4j")]
     for unpickling in (span for span in spans if span.name == kinds.UNPICKLE_FUNCTION):
+        recorded = [span for span in spans if span.parent == unpickling.id]
         for instant in outermost:
             start_ns, end_ns = instant.at_ns - instant.attrs["ns"], instant.at_ns
+            if any(span.start_ns <= start_ns and end_ns <= span.end_ns for span in recorded):
+                continue
             if unpickling.start_ns <= start_ns and end_ns <= unpickling.end_ns:
                 package = instant.attrs["package"]
                 lane.add(kinds.USER_IMPORT, start_ns, end_ns, OWN_MARK, process=process.process, detail=package)

@@ -1,4 +1,4 @@
-"""A person's own script on the cluster: unchanged, with the breakdown. More of them are in tests/full/clusters."""
+"""A person's own script on the cluster: unchanged, with the breakdown. More of them are in tests/full/own."""
 
 from __future__ import annotations
 

@@ -71,7 +71,9 @@ def measured(directory: Path, hogs: int) -> dict[str, Any]:
     recorded = recorder.read_all(directory / "spans")
     (span,) = recorded[0].spans
     pieces = [segment(span.start_ns, span.end_ns, recorded[0].process, "user")]
-    found = core_waits.core_waits(evidence(resources=sampled, processes=recorded), pieces, (span.start_ns, span.end_ns))
+    found = core_waits.core_waits(
+        evidence(resources=sampled, all_processes=recorded), pieces, (span.start_ns, span.end_ns)
+    )
     assert found is not None
     return found
 

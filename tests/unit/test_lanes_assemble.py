@@ -450,6 +450,16 @@ def test_imports_for_an_unpickled_function_are_user_code(tmp_path: Path) -> None
             file.write(
                 json.dumps({"k": "i", "n": "package imported", "t": unpickled.end_ns - 1000, "a": attributes}) + "\n"
             )
+        # an import that the recorder has as two spans; the inner span begins a little before the import
+        parent, line = (
+            int(unpickled.id.rpartition("-")[2]),
+            {"k": "s", "l": "launcher", "n": "import tensorflowonspark"},
+        )
+        for number, inside, start_ns, end_ns in ((901, parent, 700, 100), (902, 901, 600, 200)):
+            more = {"i": number, "p": inside, "t": unpickled.end_ns - start_ns, "d": start_ns - end_ns}
+            file.write(json.dumps(line | more) + "\n")
+        attributes = {"package": "tensorflowonspark", "by": "", "ns": 440, "own_ns": 440}
+        file.write(json.dumps({"k": "i", "n": "package imported", "t": unpickled.end_ns - 150, "a": attributes}) + "\n")
     note_sizes(bundle)
     added = [span for span in assemble(Evidence(bundle)).spans if span.kind is kinds.USER_IMPORT]
     assert [(s.name, s.layer, s.lane, s.end_ns - s.start_ns) for s in added] == [

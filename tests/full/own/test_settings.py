@@ -48,11 +48,10 @@ def containers_mb(bundle: Bundle) -> set[int]:
     ],
     ids=["deprecated name", "factor", "spark-defaults.conf", "variable"],
 )
-@pytest.mark.parametrize("mode", ["client", "cluster"])
-def test_executors_have_the_overhead_of_the_user(dlobd, tmp_path, mode, line, file, environment, overhead_mb) -> None:
+def test_executors_have_the_overhead_of_the_user(dlobd, tmp_path, line, file, environment, overhead_mb) -> None:
     (tmp_path / "job.py").write_text(SCRIPT)
     (tmp_path / "spark-defaults.conf").write_text(f"{file}\n")
-    words = ("spark-submit", "--deploy-mode", mode, "--executor-memory", "600m", *line, str(tmp_path / "job.py"))
+    words = ("spark-submit", "--executor-memory", "600m", *line, str(tmp_path / "job.py"))
     shell = {"SPARK_CONF_DIR": str(tmp_path), "PYSPARK_PYTHON": "/usr/bin/python", **environment}
     ended = dlobd("submit", "--out", str(dlobd.out), "--", *words, **shell)
     assert ended.code == 0, ended.err

@@ -52,8 +52,10 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("mode", ["client", "cluster"])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("way", "mode"),
+    [*((way, "client") for way in WAYS), *((way, "cluster") for way in ("script", "driver's file", "shipped file"))],
+)
 def test_the_breakdown_does_not_depend_on_the_users_logging(dlobd, tmp_path: Path, way: str, mode: str) -> None:
     options, line = WAYS[way]
     (tmp_path / "job.py").write_text(SCRIPT.format(line=line))
@@ -88,8 +90,7 @@ EVENTS = {
 }
 
 
-@pytest.mark.parametrize("mode", ["client", "cluster"])
-@pytest.mark.parametrize("way", EVENTS)
+@pytest.mark.parametrize(("way", "mode"), [*((way, "client") for way in EVENTS), ("rolling, compressed", "cluster")])
 def test_the_event_log_is_read_as_spark_wrote_it(dlobd, tmp_path: Path, way: str, mode: str) -> None:
     (tmp_path / "job.py").write_text(SCRIPT.format(line=""))
     history = tmp_path / "history"
