@@ -24,7 +24,7 @@ MAKE_TEST_MINUTES = 24
 
 MINUTES = {
     "ways": 43,
-    "clusters": 20,
+    "clusters": 27,
     "own": 43,
     "faults": 43,
     "guest": 6,
@@ -45,7 +45,8 @@ ROOMS = {
         dlobd/spans.py dlobd/timeline/ dlobd/tracing/ dlobd/user_file.py tests/full/ways/
     """,
     "clusters": """
-        dlobd/compare/ dlobd/hadoop/ dlobd/installation.py dlobd/report/ dlobd/run/ tests/full/clusters/
+        dlobd/compare/ dlobd/hadoop/ dlobd/installation.py dlobd/job/user/ dlobd/report/ dlobd/run/
+        tests/full/clusters/
     """,
     "own": """
         dlobd/experiment/ dlobd/job/user/ dlobd/marks.py dlobd/run/ dlobd/timeline/ jobs/ tests/foreign/

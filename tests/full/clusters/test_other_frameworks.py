@@ -80,10 +80,9 @@ def test_xgboost_spark(dlobd, mode) -> None:
     assert {"step", "build DMatrix", "join ranks"} <= {span.name for span in spans(ended.bundle)}
 
 
-@MODES
-def test_an_interpreter_without_torch(dlobd, mode) -> None:
+def test_an_interpreter_without_torch(dlobd) -> None:
     """The reason is the missing module, not the command that failed."""
-    job = ("spark-submit", "--deploy-mode", mode, "--num-executors", "2", str(FOREIGN / "torch_distributor.py"))
+    job = ("spark-submit", "--num-executors", "2", str(FOREIGN / "torch_distributor.py"))
     ended = dlobd("submit", "--with", "pandas", "--with", "pyarrow", "--out", str(dlobd.out), "--", *job, within_s=400)
     assert ended.code == 5
     assert "No module named 'torch'" in ended.line
