@@ -25,8 +25,9 @@ MAKE_TEST_MINUTES = 24
 MINUTES = {
     "ways": 43,
     "clusters": 20,
-    "own": 30,
+    "own": 35,
     "submit": 30,
+    "frameworks": 27,
     "faults": 43,
     "guest": 6,
     "guest_spark": 25,
@@ -46,9 +47,11 @@ ROOMS = {
         dlobd/spans.py dlobd/timeline/ dlobd/tracing/ dlobd/user_file.py tests/full/ways/
     """,
     "clusters": """
-        dlobd/compare/ dlobd/hadoop/ dlobd/installation.py dlobd/report/ dlobd/run/ tests/full/clusters/
+        dlobd/compare/ dlobd/hadoop/ dlobd/installation.py dlobd/job/user/ dlobd/report/ dlobd/run/
+        tests/full/clusters/
     """,
     "own": "dlobd/job/user/ dlobd/marks.py dlobd/run/ dlobd/timeline/ jobs/ tests/foreign/ tests/full/own/",
+    "frameworks": "dlobd/job/user/ tests/full/frameworks/",
     "submit": "dlobd/experiment/ dlobd/hadoop/ dlobd/run/ jobs/ tests/full/submit/",
     "faults": """
         dlobd/trust/ dlobd/bundle/ dlobd/cli/ dlobd/errors.py dlobd/hadoop/ dlobd/job/launchers/ dlobd/layers.py

@@ -30,8 +30,8 @@ MAIN_LANE = "client"
 @dataclass(frozen=True, slots=True)
 class Process:
     """An operating-system process of a run. `role` is client, driver, application-master, executor,
-    python-worker, chief, worker, ps, evaluator, or child: a process that user code forked. `start_ns` is None where it
-    is not known."""
+    python-worker, torchrun, chief, worker, ps, evaluator, or child: a process that user code forked. `start_ns` is None
+    if it is not known."""
 
     host: str
     role: str

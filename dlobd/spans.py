@@ -50,6 +50,9 @@ STEP_RENDEZVOUS = "step"  # exchange inside the step: the step itself is the col
 EXCHANGE_RENDEZVOUS = "exchange"  # exchange outside the step
 PEERS_RENDEZVOUS = "peers"  # barrier until all ranks have packed
 
+TORCHRUN_ROLE = "torchrun"
+"""Role of the processes that run torchrun's agent, which starts training processes."""
+
 # ---- purposes of files: the variable part of `read {}` and `write {}`
 
 INPUT = "input"
@@ -149,6 +152,7 @@ TERMINATE_POLL = Cause("TensorFlowOnSpark DataFeed.terminate", False, "5 s witho
 BARRIER_POLL = Cause(
     "Spark's barrier poll", False, "BarrierTaskContext sleeps 1 s before it looks for the answer", _S, codes="polls"
 )
+TORCHRUN_POLL = Cause("torchrun's poll of its processes", True, "monitor_interval")
 TF_DATA = Cause(
     "tf.data decodes and hands over a batch, in threads of its own",
     False,
@@ -391,6 +395,13 @@ WAIT_FOR_TRAINER = SpanKind(
     "wait for trainer", SPARK, hidden_by=_PYTHON, waits_for=WAIT_TRAINER
 )  # a task waits for its trainer
 START_RANKS = SpanKind("start ranks", LAUNCHER)
+BARRIER = SpanKind("barrier", SPARK, hidden_by=_PYTHON, cause=BARRIER_POLL, rendezvous="barrier")  # of the script's
+TORCHRUN = SpanKind("torchrun", LAUNCHER, BETWEEN_MARKS, _PYTHON)  # the command, until its processes have ended
+TORCHRUN_WRAPPER_STARTS = SpanKind("wrapper of torchrun starts", LAUNCHER, BETWEEN_MARKS)  # PySpark's
+TORCHRUN_STARTS = SpanKind("torchrun starts", LAUNCHER, BETWEEN_MARKS)
+TORCHRUN_EXITS = SpanKind("torchrun exits", LAUNCHER, BETWEEN_MARKS)
+TORCHRUN_RENDEZVOUS = SpanKind("torchrun rendezvous", LAUNCHER, hidden_by=_PYTHON, rendezvous="torchrun rendezvous")
+TORCHRUN_EXIT_BARRIER = SpanKind("wait for other agents", LAUNCHER, hidden_by=_PYTHON, rendezvous="torchrun exit")
 TELL_PLACES = SpanKind("tell ranks their places", LAUNCHER, hidden_by=_PYTHON)
 WAIT_FOR_RANKS = SpanKind("wait for ranks", LAUNCHER, hidden_by=_PYTHON, waits_for=WAIT_TRAINERS)
 NOT_YET_FORKED = SpanKind("not yet forked", LAUNCHER, BETWEEN_MARKS, _PYTHON)
@@ -419,9 +430,12 @@ TRAINER_PROCESS = SpanKind("trainer process", TENSORFLOW, BETWEEN_MARKS, _RANK)
 TRAINER_PROCESS_EXITS = SpanKind("trainer process exits", TENSORFLOW, BETWEEN_MARKS)
 TRAINER = SpanKind("trainer", TENSORFLOW, BETWEEN_MARKS, _RANK)  # the trainer's main function
 IMPORT_TENSORFLOW = SpanKind("import tensorflow", TENSORFLOW, codes="cold-start")
+IMPORT_TORCH = SpanKind("import torch", TENSORFLOW, codes="cold-start")
+IMPORT_XGBOOST = SpanKind("import xgboost", TENSORFLOW, codes="cold-start")
 JOIN_RANKS = SpanKind("join ranks", TENSORFLOW, hidden_by=_RANK, rendezvous="join ranks")
 BUILD = SpanKind("build", TENSORFLOW)  # model, optimiser, step
 BUILD_PIPELINE = SpanKind("build pipeline", TENSORFLOW)
+BUILD_DMATRIX = SpanKind("build DMatrix", TENSORFLOW)  # of XGBoost, from the rows of a partition
 CHECK_RECORDS = SpanKind("check records", TENSORFLOW, codes="input-pipeline")
 DECODE = SpanKind("decode", TENSORFLOW, codes="evaluations input-pipeline")  # a block that was fed
 AUGMENT = SpanKind("augment", TENSORFLOW, codes="input-pipeline")  # only with input "feed"; else in tf.data's threads
@@ -509,6 +523,7 @@ PYTHON_SLICE = InstantKind("python slice", attributes="ns read_ns write_ns seria
 PARTS_UNKNOWN = InstantKind("parts unknown", attributes="cause")  # of tasks in Python workers
 FEED_PIPE = InstantKind("feed pipe", attributes="capacity_bytes")
 FEED_EXHAUSTED = InstantKind("feed exhausted", attributes="join_poll_ns")  # and `blocks` or `items`
+TORCHRUN_CALLED = InstantKind("torchrun called", attributes="pid")  # recorded by its agent: the process that waits
 RANK_EXITED = InstantKind("rank exited", attributes="rank")  # recorded by its parent
 RANK_DONE = InstantKind("rank is done", attributes="rank")  # recorded by the driver
 RANK_FAILED = InstantKind("rank failed", attributes="cause")

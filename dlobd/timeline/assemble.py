@@ -28,10 +28,10 @@ from dlobd.timeline import application as application_lane
 from dlobd.timeline import driver as driver_lane
 from dlobd.timeline import executor as executor_lane
 from dlobd.timeline import rank as rank_lane
-from dlobd.timeline.builder import LaneBuilder
+from dlobd.timeline.builder import LaneBuilder, Resolve
 from dlobd.timeline.driver import last_notice_ns, last_task
 from dlobd.timeline.executor import lane_of, lane_of_task
-from dlobd.timeline.ranks import Rank
+from dlobd.timeline.ranks import ON_DRIVER, Rank
 from dlobd.timeline.ranks import ranks as ranks_of
 
 FEEDS = (kinds.FEED_JOB, kinds.TFCLUSTER_TRAIN)
@@ -81,6 +81,7 @@ def assemble(evidence: Evidence) -> Trace:
             own = executor_lane.lanes_of(application, executor)
             spans += rank_lane.build(rank, own, before_ns, inside, waits.exit_of(rank), waits.resolve, puts)
             start_ns = rank.end_ns
+    spans += _on_driver(evidence, ranks, waits.resolve)
     spans += rank_lane.servers(evidence)
     spans += _children(evidence)
     spans += hdfs_use.datanode_calls(evidence, spans)
@@ -116,6 +117,10 @@ def _in_own_main(ranks: Sequence[Rank]) -> NotMeasured:
     if unknown_steps:
         why = f"the steps of your main function, and their exchanges, are unknown: {unknown_steps.attrs['cause']}"
         return replace(IN_OWN_MAIN, why=why)
+    if framework := next((rank.framework for rank in ranks if rank.framework), ""):
+        return replace(
+            IN_OWN_STEPS, why=f"{framework}'s all-reduce is part of your steps: it is not measured separately"
+        )
     return IN_OWN_STEPS if any(span.is_step for rank in ranks for span in rank.spans) else IN_OWN_MAIN
 
 
@@ -147,6 +152,15 @@ def _client(evidence: Evidence, host: str) -> list[Span]:
     lane.add(kinds.START_SPARK_SUBMIT, window["exec_ns"], started_ns, source)
     lane.add(kinds.WAIT_FOR_SPARK_SUBMIT, started_ns, window["exit_ns"], source, waits_for=(waits_for,))
     return lane.spans
+
+
+def _on_driver(evidence: Evidence, ranks: Sequence[Rank], resolve: Resolve) -> Iterator[Span]:
+    """Yield the spans of the trainers that the driver started."""
+    own = [rank for rank in ranks if rank.executor == ON_DRIVER]
+    begun_ns = evidence.driver_process.opened_ns if evidence.driver_process else 0
+    for rank in own:
+        before_ns = max([other.end_ns for other in own if other.end_ns <= rank.start_ns], default=begun_ns)
+        yield from rank_lane.build(rank, (DRIVER_LANE,), before_ns, False, None, resolve)
 
 
 def _children(evidence: Evidence) -> Iterator[Span]:

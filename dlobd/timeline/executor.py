@@ -16,7 +16,7 @@ from dlobd.evidence.topology import DRIVER_LANE
 from dlobd.evidence.yarn import Marks, attempt_of
 from dlobd.schema import Process, Span
 from dlobd.spans import Details
-from dlobd.timeline import jvm, python_parts
+from dlobd.timeline import jvm, python_parts, torchrun
 from dlobd.timeline.application import (
     EXECUTOR_START,
     RM_LOG,
@@ -33,6 +33,7 @@ DRIVER_LOG = "driver log"
 AM_LOG = "AM log"
 EXECUTOR_LOG = "executor log"
 EXECUTOR_JVM_LOG = "executor JVM log"
+NOT_SPARKS = (*ROLES, kinds.TORCHRUN_ROLE)  # roles of other processes than PySpark's daemon and workers
 TASK_THREAD = "Executor task launch worker for task "
 
 
@@ -97,6 +98,7 @@ def build(evidence: Evidence, host: str, executor: Executor, resolve: Resolve) -
         own = python.lane_at(rank.process, start_ns)
         own.add(kinds.TRAINER_IN_TASK, start_ns, until_ns, OWN_MARK, waits_for=(rank.lane,))
     beside = python.add()
+    torchrun.add_agents(python.lane_at, evidence.recorded_in(container), executor.ranks)
     return [*(span for own in of_slots.values() for span in own.spans), *beside]
 
 
@@ -161,8 +163,9 @@ class _Python:
         """Add the daemon and the workers. Returns the spans of concurrent workers and of other threads."""
         found: list[Span] = []
         taken: dict[int, list[tuple[int, int]]] = {slot: [] for slot in self._lanes}
-        for process in self._here:
-            if process.process.role in ROLES:
+        # of the workers of one task, the others wait for the worker in the barrier
+        for process in sorted(self._here, key=lambda one: not one.named(kinds.BARRIER)):
+            if process.process.role in NOT_SPARKS:
                 continue
             who, opened_ns = process.process, process.opened_ns
             starters = [] if process.forked else self._starters(who)
@@ -171,11 +174,7 @@ class _Python:
                 lane.add(kinds.START_PYTHON_DAEMON, *start, resolution_ns=tick_ns(), process=who)
             # a user's script may run several workers in one task; dlobd's own job never does
             user_worker = self._evidence.topology.user_script and process.forked
-            if user_worker and process.spans:
-                # imports of PySpark until the first function is unpickled, inside the task that waits for them
-                first_ns = process.spans[0].start_ns
-                lane = self.lane_at(process, first_ns)
-                lane.add(kinds.PYTHON_WORKER_STARTS, opened_ns, first_ns, OWN_MARK, process=who)
+            first = process.spans[0] if user_worker and process.spans else None
             outside = _outside(process, self._executor.ranks)
             for slot, lane in self._lanes.items():
                 spans = [span for span in outside if self._slot(process, span.start_ns) == slot]
@@ -186,6 +185,10 @@ class _Python:
                 _add_imports(lane, process, own)
                 _add_joins(lane, process, spans, self._executor.ranks)
                 second = LaneBuilder(f"{lane.lane}/python-{who.pid}", who)
+                if first in spans:
+                    # imports of PySpark until the first function is unpickled, inside the task that waits for them
+                    of_first = second if first in beside else lane
+                    of_first.add(kinds.PYTHON_WORKER_STARTS, opened_ns, first.start_ns, OWN_MARK, process=who)
                 second.add_recorded(process, beside, resolve=partial(self._own, second))
                 _add_imports(second, process, beside)
                 found += second.spans
@@ -304,7 +307,7 @@ def _add_parts(
 ) -> None:
     """Add the parts of a slot's tasks. `in_python`: intervals in which their Python workers need no thread of Spark."""
     container, log = executor.container, evidence.executors[executor.id]
-    processes = [p for p in evidence.recorded_in(container) if not p.forked and p.process.role not in ROLES]
+    processes = [p for p in evidence.recorded_in(container) if not p.forked and p.process.role not in NOT_SPARKS]
     daemons = [p.process.start_ns for p in processes if p.process.start_ns]
     sources = f"{DRIVER_LOG}, {EXECUTOR_LOG}"
     for _, task in tasks:

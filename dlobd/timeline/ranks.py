@@ -12,6 +12,10 @@ from dlobd.evidence.recorder import STOPPED, TRAINING, RecordedProcess, Recorded
 
 _REQUESTS = re.compile(r"Submitted (\d+) unlocalized container requests")
 ROLES = (*TRAINING, *STOPPED)
+FRAMEWORKS = ((kinds.USER_CODE, "PyTorch"), (kinds.TRAINER, "XGBoost"))
+"""Kind of the main function of a rank, and its framework. Under TensorFlowOnSpark the kind is another."""
+ON_DRIVER = ""
+"""Executor of the trainers that the driver starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,11 @@ class Rank:
         if self.role in TRAINING:
             return f"rank-{self.index + 1 if self.role == 'worker' else self.index}"
         return f"{self.role}-{self.index}"
+
+    @property
+    def framework(self) -> str:
+        """The framework that trains, if it is not TensorFlow."""
+        return next((name for kind, name in FRAMEWORKS if self.main and self.main.kind is kind), "")
 
     @property
     def spans(self) -> list[RecordedSpan]:
@@ -62,6 +71,10 @@ def ranks(evidence: Evidence) -> list[Rank]:
         for process in evidence.recorded_in(container):
             if not is_server(evidence, process):
                 found += _of(process, executor)
+    driver = evidence.driver_process if evidence.topology.user_script else None
+    for process in evidence.recorded_in(driver.path.parent.name) if driver else ():
+        if process.process.role in ROLES:
+            found += _of(process, ON_DRIVER)
     return found
 
 

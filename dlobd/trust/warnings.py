@@ -9,9 +9,11 @@ from itertools import pairwise
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected.absence import MissingEvidence
 from dlobd.evidence.topology import Placement
+from dlobd.layers import TENSORFLOW, title
 from dlobd.measures import recording_cost
 from dlobd.schema import Trace
 from dlobd.timeline import application, hdfs_use
+from dlobd.timeline.ranks import ranks
 from dlobd.timeline.waiting_threads import jobs_elsewhere
 from dlobd.tracing import clock
 
@@ -31,6 +33,7 @@ def warnings(evidence: Evidence, absences: Sequence[MissingEvidence], trace: Tra
         *hdfs_use.outages(evidence),
         *(line for one in evidence.applications for line in application.lost_attempts(one)),
         *jobs_elsewhere(evidence),
+        *_frameworks(evidence),
         *_clocks(evidence, trace),
     ]
 
@@ -80,6 +83,12 @@ def _spans(evidence: Evidence, trace: Trace) -> Iterator[str]:
         yield f"{damaged} lines of span files are truncated: their process was killed while writing"
     if lost := recording_cost.lost_lines(evidence):
         yield f"{lost} lines of span files are lost: they could not be written to disk"
+
+
+def _frameworks(evidence: Evidence) -> Iterator[str]:
+    names = sorted({rank.framework for rank in ranks(evidence)} - {""}) if evidence.topology.user_script else []
+    for name in names:
+        yield f"the layer {title(TENSORFLOW)} has the time of {name}: its import, its rendezvous and its steps"
 
 
 def _clocks(evidence: Evidence, trace: Trace) -> Iterator[str]:

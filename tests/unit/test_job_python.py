@@ -147,7 +147,11 @@ def test_the_plan_starts_nothing(script: str) -> None:
     [
         ("PySparkImportError: [PACKAGE_NOT_INSTALLED] PyArrow >= 18.0.0 must be.", "; --with pyarrow adds it"),
         ("PySparkImportError: [PACKAGE_NOT_INSTALLED] Pandas >= 2.2.0 must be", "; --with pandas adds it"),
-        ("ModuleNotFoundError: No module named 'a'", "; --with adds packages, spark-submit's --py-files adds modules"),
+        (
+            "ModuleNotFoundError: No module named 'a'",
+            "; --with or another --python adds packages, spark-submit's --py-files adds modules",
+        ),
+        ("E: [PYTHON_VERSION_MISMATCH] 3.12 and 3.11.", "; --python names the interpreter of driver and nodes"),
         ("ImportError: libx.so: cannot open shared object file", ""),
     ],
 )

@@ -88,7 +88,7 @@ def _workers(evidence: Evidence) -> Iterator[MissingEvidence]:
         lines = [line for line in evidence.container_log(container) if line.logger == _RUNS_PYTHON]
         if container in gone and not any(line.message.startswith(_PYTHON_DONE) for line in lines):
             continue  # it may have died while its first worker started
-        here = evidence.recorded_in(container)
+        here = [one for one in evidence.recorded_in(container) if one.process.role != kinds.TORCHRUN_ROLE]
         lanes = lanes_of(evidence, container)
         by_log = "absent, although the executor ran Python according to its log"
         if lines and all(process.forked or process.rank is not None for process in here):

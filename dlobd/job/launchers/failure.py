@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 ROOT = Path("/")
 
+MAX_CAUSE = 10_000
+"""Longest recorded cause of a failure; the message of an exception may have any length."""
+
 _FILES = {"memory": ("memory.oom_control", "memory.limit_in_bytes"), "": ("memory.events", "memory.max")}
 """Files with the out-of-memory kills and with the memory limit, in control groups of version 1 and 2. Source:
 Documentation/admin-guide/cgroup-v1/memory.rst and cgroup-v2.rst of Linux."""
@@ -62,7 +65,9 @@ def with_option(cause: str) -> str:
     if match := _NOT_INSTALLED.search(cause):
         return f"{cause.rstrip('.')}; --with {match[1].lower()} adds it"
     if match := _NO_MODULE.match(cause):
-        return f"{cause}; --with adds packages, spark-submit's --py-files adds modules"
+        return f"{cause}; --with or another --python adds packages, spark-submit's --py-files adds modules"
+    if "[PYTHON_VERSION_MISMATCH]" in cause:
+        return f"{cause.rstrip('.')}; --python names the interpreter of driver and nodes"
     return cause
 
 

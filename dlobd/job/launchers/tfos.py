@@ -226,6 +226,9 @@ class NamedSleep:
         self._waits_for = list(waits_for)
         self._at_most_s = at_most_s
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(time, name)
+
     def sleep(self, seconds: float) -> None:
         seconds = seconds if self._at_most_s is None else min(seconds, self._at_most_s)
         wait = {"waits_for": self._waits_for, **self._cause.wait(int(seconds * 1.1e9), f"sleep {seconds:g} s")}

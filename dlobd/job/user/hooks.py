@@ -25,7 +25,7 @@ from dlobd.job.launchers.addresses import serve_clock, without_proxy
 from dlobd.job.launchers.imports import on_import
 from dlobd.job.launchers.tfos import FeedTask, NamedSleep, record_driver
 from dlobd.job.launchers.tfos_compat import STOCK_POLL_NS, Function, replace, timed
-from dlobd.job.user import python_worker, steps
+from dlobd.job.user import barriers, python_worker, steps, torchrun, xgboost_spark
 from dlobd.job.user.spark_settings import leave_containers, prefer_users
 from dlobd.tracing.clock import monotonic_ns
 
@@ -45,10 +45,13 @@ DAEMONS = {"tfos": "dlobd.job.user.daemon", "tfos-stock": "dlobd.job.user.stock_
 def prepare_driver(launcher: str) -> None:
     """Install the hooks in the driver's Python, for launcher `tfos` or `tfos-stock`, without importing a package."""
     marks.record_with(steps.mark)
+    torchrun.install()
     tfos_compat.provide_pkg_resources()
     python = os.environ.get("PYSPARK_PYTHON")
     on_import("pyspark", kinds.IMPORT_PYSPARK, functools.partial(_record_pyspark, given_python=python))
     on_import("tensorflow", kinds.IMPORT_TENSORFLOW)
+    on_import("torch", kinds.IMPORT_TORCH)
+    on_import("xgboost", kinds.IMPORT_XGBOOST)
     on_import(
         "tensorflowonspark", kinds.IMPORT_TENSORFLOWONSPARK, functools.partial(_prepare_tensorflowonspark, launcher)
     )
@@ -58,10 +61,13 @@ def prepare_daemon(launcher: str) -> None:
     """Install the hooks in the worker daemon, and so in every Python worker that it forks, without importing a package:
     TensorFlowOnSpark configures the logging of the process that imports it."""
     marks.record_with(steps.mark)
+    for framework in (barriers, torchrun, xgboost_spark):
+        framework.install()
     tfos_compat.provide_pkg_resources()
     on_import("pyspark.daemon", None, python_worker.record_sockets)
     on_import("pyspark.worker", kinds.IMPORT_PYSPARK_WORKER, python_worker.record)
     on_import("tensorflow", kinds.IMPORT_TENSORFLOW)
+    on_import("torch", kinds.IMPORT_TORCH)
     on_import("tensorflowonspark", kinds.IMPORT_TENSORFLOWONSPARK, functools.partial(_prepare_worker, launcher))
 
 

@@ -132,7 +132,7 @@ def record(worker: Any) -> None:
     worker.capture_outputs = capture_outputs
 
 
-def _of_task() -> dict[str, int | None]:
+def _of_task() -> dict[str, Any]:
     """Return the attempt and the stage of this worker's task; None outside of a task."""
     from pyspark import TaskContext
 

@@ -14,15 +14,12 @@ from typing import NoReturn
 
 from dlobd import spans as kinds
 from dlobd import tracing
-from dlobd.job.launchers.failure import cause_in, error_line, with_option
+from dlobd.job.launchers.failure import MAX_CAUSE, cause_in, error_line, with_option
 from dlobd.job.launchers.imports import record_packages
 from dlobd.job.user.hooks import prepare_driver
 
 KEPT = ("__annotations__", "__builtins__", "__cached__", "__name__", "__package__", "__spec__")
 """Names that `__main__` has before the first line of any script; their values do not depend on the script."""
-
-MAX_CAUSE = 10_000
-"""Longest recorded cause of a failure; the message of an exception may have any length."""
 
 
 def main(argv: list[str]) -> None:

@@ -41,7 +41,7 @@ class _Main:
     epochs = 0
 
 
-class _Outermost:
+class Outermost:
     """Context of a span, in which no other call is recorded."""
 
     __slots__ = ("_span",)
@@ -64,7 +64,7 @@ def main_function() -> Iterator[None]:
     if not _Main.rank:
         os.register_at_fork(after_in_child=_leave)
         for package, hook in HOOKS:
-            on_import(package, None, functools.partial(_attempt, hook))
+            on_import(package, None, functools.partial(attempt, hook))
     _Main.rank, _Main.thread, _Main.inside, _Main.epochs = True, get_ident(), False, 0
     try:
         yield
@@ -83,7 +83,7 @@ def mark(name: str | None) -> AbstractContextManager[object]:
     return tracing.span(kinds.MARKED_MAIN if _Main.rank else kinds.MARKED, detail=str(name) or "without a name")
 
 
-def _attempt(hook: Function, *args: object) -> bool:
+def attempt(hook: Function, *args: object) -> bool:
     """Call a hook. Its failure is recorded, and does not reach the script."""
     try:
         hook(*args)
@@ -93,7 +93,8 @@ def _attempt(hook: Function, *args: object) -> bool:
     return True
 
 
-def _elsewhere() -> bool:
+def elsewhere() -> bool:
+    """Return True in other threads than that of the main function, and inside a recorded call."""
     return _Main.inside or get_ident() != _Main.thread
 
 
@@ -117,15 +118,15 @@ def _record_functions(tensorflow: Any) -> None:
 
     @functools.wraps(original)
     def call(self: Any, *args: object, **kwargs: object) -> object:
-        if _elsewhere() or not eagerly():
+        if elsewhere() or not eagerly():
             return original(self, *args, **kwargs)
         known = functions.get(self)
         if known is None:
             name = getattr(getattr(self, "python_function", None), "__name__", "") or "function"
             functions[self] = known = SimpleNamespace(name=name, traces=-1, attrs={"function": next(numbers)})
-        with _Outermost(tracing.span(kinds.CALL, detail=known.name, **known.attrs)) as span:
+        with Outermost(tracing.span(kinds.CALL, detail=known.name, **known.attrs)) as span:
             result = original(self, *args, **kwargs)
-            if not _attempt(classify, self, known, span):
+            if not attempt(classify, self, known, span):
                 _leave()
         _Main.trained += known.attrs.get("trains") is True
         return result
@@ -173,17 +174,24 @@ def _record_iterators(tensorflow: Any) -> None:
     ends = StopIteration, tensorflow.errors.OutOfRangeError
     for owner in (OwnedIterator, DistributedIteratorBase):
         for name in ("__next__", "get_next", "get_next_as_optional"):
-            setattr(owner, name, _recorded_next(getattr(owner, name), tensorflow.executing_eagerly, ends))
+            setattr(owner, name, recorded_next(getattr(owner, name), tensorflow.executing_eagerly, ends))
 
 
-def _recorded_next(original: Function, eagerly: Function, ends: tuple[type[BaseException], ...]) -> Function:
+def trained() -> None:
+    """Count a call that trained."""
+    _Main.trained += 1
+
+
+def recorded_next(original: Function, eagerly: Function, ends: tuple[type[BaseException], ...]) -> Function:
+    """Return a method that takes the next element of an iterator, with its span; an end by `ends` may be an epoch."""
+
     @functools.wraps(original)
     def take(self: Any, *args: object, **kwargs: object) -> object:
-        if _elsewhere() or not eagerly():
+        if elsewhere() or not eagerly():
             return original(self, *args, **kwargs)
         begin_ns, trained = self.__dict__.setdefault("_dlobd_begun", (monotonic_ns(), _Main.trained))
         try:
-            with _Outermost(tracing.span(kinds.INPUT_WAIT)):
+            with Outermost(tracing.span(kinds.INPUT_WAIT)):
                 return original(self, *args, **kwargs)
         except ends:
             self.__dict__.pop("_dlobd_begun", None)
@@ -219,10 +227,10 @@ def _record_training(keras: Any) -> None:
 
 
 def _train(model: Any, function: Function, *args: object, **kwargs: object) -> object:
-    if _elsewhere():
+    if elsewhere():
         return function(*args, **kwargs)
     before = _iterations(model)
-    with _Outermost(tracing.span(kinds.CALL, detail="train_function", trains=True, function=0)) as span:
+    with Outermost(tracing.span(kinds.CALL, detail="train_function", trains=True, function=0)) as span:
         result = function(*args, **kwargs)
         if getattr(model, "steps_per_execution", None) != 1:
             after = _iterations(model)
@@ -239,16 +247,18 @@ def _iterations(model: Any) -> int | None:
 
 
 def _record_evaluations(keras: Any) -> None:
-    _record_method(keras.Model, "evaluate", functools.partial(tracing.span, kinds.EVALUATE))
-    _record_method(keras.Model, "predict", functools.partial(tracing.span, kinds.CALL, detail="predict"))
+    record_method(keras.Model, "evaluate", functools.partial(tracing.span, kinds.EVALUATE))
+    record_method(keras.Model, "predict", functools.partial(tracing.span, kinds.CALL, detail="predict"))
 
 
-def _record_method(model: type, name: str, span: Callable[[], object]) -> None:
+def record_method(model: type, name: str, span: Callable[[], object]) -> None:
+    """Record a method of a model as outermost call."""
+
     @replace(_owner(model, name), name)
     def method(original: Function, *args: object, **kwargs: object) -> object:
-        if _elsewhere():
+        if elsewhere():
             return original(*args, **kwargs)
-        with _Outermost(span()):
+        with Outermost(span()):
             return original(*args, **kwargs)
 
 
