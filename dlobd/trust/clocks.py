@@ -116,7 +116,8 @@ def _executors(evidence: Evidence) -> Iterator[Message]:
         registered = driver.registered.get(executor)
         yield f"executor {executor}: registration", _at(log.connecting), _at(registered)
         yield f"executor {executor}: answer to the registration", _at(registered), _at(log.registered)
-        yield f"executor {executor}: shutdown", _at(driver.points.get("executors told")), _at(log.shutdown)
+        if executor not in driver.removed:  # an earlier message shut it down
+            yield f"executor {executor}: shutdown", _at(driver.points.get("executors told")), _at(log.shutdown)
     for task in (task for job in driver.jobs for task in job.tasks):
         if (own := evidence.executors.get(task.executor)) is not None:
             got, finished = own.got.get(task.id), own.finished.get(task.id)
