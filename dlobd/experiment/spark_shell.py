@@ -72,7 +72,7 @@ def shell_of(line: Line, environment: Mapping[str, str], chosen: str = "") -> Sh
             sources.append(source)
             known[key] = value
     pythons = (chosen,) if chosen else (sys.executable, str(python()))
-    same = (*pythons, str(spark_home()), environment.get("DLOBD_HADOOP_CONF"))
+    same = (*pythons, str(spark_home()), environment.get("DLOBD_HADOOP_CONF", ""))
     for name, why in IGNORED.items():
         value = environment.get(name, "")
         if value and value not in same and shutil.which(value) not in same:
