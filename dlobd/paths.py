@@ -77,6 +77,11 @@ def python(other: str = "") -> Path:
     return plain(executable.parent.parent) / executable.parent.name / executable.name
 
 
+def own_pythons() -> tuple[str, str]:
+    """Return the names of the running interpreter: as it was started, and made safe by `plain`."""
+    return sys.executable, str(python())
+
+
 def python_path() -> str:
     """Return PYTHONPATH for a child process, with this dlobd first."""
     return os.pathsep.join([str(PACKAGE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])

@@ -105,6 +105,11 @@ class DriverLog:
     removed: dict[str, int] = field(default_factory=dict)  # executor ID -> time of its removal: idle, decommissioned
     event_log: str = ""  # URI of the event log
 
+    @property
+    def has_local_events(self) -> bool:
+        """True if the event log is a file of the driver's machine: HDFS has no part in it."""
+        return self.event_log.startswith("file:")
+
     def at(self, point: str) -> int | None:
         """Return the time of a named point; None without its line."""
         return self.points[point].at_ns if point in self.points else None

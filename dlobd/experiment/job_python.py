@@ -8,14 +8,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import sys
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 
 from dlobd.errors import UsageError
-from dlobd.paths import python as own_python
-from dlobd.paths import sha256_of
+from dlobd.paths import own_pythons, sha256_of
 
 _INCLUDED = re.compile(r"\s*(?:-r|-c|--requirements?|--constraints?)[ =]*([^\s:]+)\s*")
 
@@ -40,7 +38,7 @@ def _interpreter(python: str) -> str:
     if found is None:
         raise UsageError(f"--python {python}: there is no such program.", "--python /usr/bin/python3")
     path = os.path.abspath(found)
-    return "" if path in (sys.executable, str(own_python())) else path
+    return "" if path in own_pythons() else path
 
 
 def _requirement(package: str) -> str:

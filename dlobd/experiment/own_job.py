@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -26,8 +25,7 @@ from dlobd.experiment.spark_submit_line import FORCED, Given
 from dlobd.fields import decoded
 from dlobd.job.user.hooks import DAEMONS
 from dlobd.job.user.spark_settings import rivals
-from dlobd.paths import python as own_python
-from dlobd.paths import sha256_of
+from dlobd.paths import own_pythons, sha256_of
 from dlobd.registry import unknown
 from dlobd.schema import OwnJob, Runnable, Submission
 
@@ -258,7 +256,7 @@ def _refuse(line: spark_options.Line, settings: Mapping[str, Given], python: str
         raise UsageError(
             f"--class: {line.script} would run in the JVM only, and dlobd records only Python.", "name a .py file"
         )
-    ours = (python,) if python else (sys.executable, str(own_python()))
+    ours = (python,) if python else own_pythons()
     environments = ("spark.yarn.appMasterEnv", "spark.executorEnv")
     variables = [f"{one}.{name}" for one in environments for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")]
     for key, allowed, why in (

@@ -8,14 +8,13 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dlobd.errors import UsageError
 from dlobd.experiment.spark_submit_line import Line
-from dlobd.paths import python, spark_home
+from dlobd.paths import own_pythons, spark_home
 
 VARIABLES = {
     "MASTER": "spark.master",
@@ -71,8 +70,8 @@ def shell_of(line: Line, environment: Mapping[str, str], chosen: str = "") -> Sh
             options.append(("--conf", f"{key}={value}"))
             sources.append(source)
             known[key] = value
-    pythons = (chosen,) if chosen else (sys.executable, str(python()))
-    same = (*pythons, str(spark_home()), environment.get("DLOBD_HADOOP_CONF"))
+    pythons = (chosen,) if chosen else own_pythons()
+    same = (*pythons, str(spark_home()), environment.get("DLOBD_HADOOP_CONF", ""))
     for name, why in IGNORED.items():
         value = environment.get(name, "")
         if value and value not in same and shutil.which(value) not in same:

@@ -91,7 +91,7 @@ def of_line(settings: Mapping[str, str], in_cluster: bool) -> dict[str, UserLogg
         beside = jvm == "driver" and not in_cluster
         files = [match[1] for word in words if (match := _FILE.match(word))]
         if name := files[-1] if files else None if beside else discovered:
-            path = name.removeprefix("file://").removeprefix("file:")
+            path = _path(name)
             found[jvm] = UserLogging(name, _loggers(Path(path if beside else copies.get(path, path))))
     return found
 
@@ -106,6 +106,11 @@ def replaced(settings: Mapping[str, str]) -> list[str]:
     ]
 
 
+def _path(name: str) -> str:
+    """Return the path in a file URI, or in a name without a scheme."""
+    return name.removeprefix("file://").removeprefix("file:")
+
+
 def _words(options: str) -> list[str]:
     try:
         return shlex.split(options)
@@ -116,7 +121,7 @@ def _words(options: str) -> list[str]:
 def _copies(settings: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield name in the containers and path of each local file that Spark copies there."""
     for entry in ",".join(settings.get(key, "") for key in ("spark.files", "spark.yarn.dist.files")).split(","):
-        path, _, name = entry.strip().removeprefix("file://").removeprefix("file:").partition("#")
+        path, _, name = _path(entry.strip()).partition("#")
         if path:
             yield name or Path(path).name, path
 

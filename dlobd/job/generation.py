@@ -18,7 +18,7 @@ from dlobd.hadoop.file_system import LocalDirectory, Storage, WebHdfs
 from dlobd.job.datasets.base import dataset_of, partition
 from dlobd.job.datasets.parts import Part, write_part
 from dlobd.job.description import STAGED, part_name
-from dlobd.job.launchers.failure import cause_in
+from dlobd.job.launchers.failure import cause_of
 from dlobd.schema import Experiment
 
 
@@ -104,10 +104,6 @@ def main(argv: list[str]) -> int:
     try:
         run(argv[0])
     except Exception as error:  # noqa: BLE001  the cause of any error must reach the user in one line
-        print(
-            f"{kinds.JOB_FAILED_LINE}{' '.join((cause_in(str(error)) or str(error)).split())[:500]}",
-            file=sys.stderr,
-            flush=True,
-        )
+        print(f"{kinds.JOB_FAILED_LINE}{cause_of(error)}", file=sys.stderr, flush=True)
         return 1
     return 0

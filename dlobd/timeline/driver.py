@@ -42,19 +42,20 @@ def build(
     driver = LaneBuilder(DRIVER_LANE, Process(host, "driver", 0, evidence.window["pid"]))
     python = evidence.driver_process
     threads = of_threads(DRIVER_LANE, python, python.spans, resolve) if python else []
-    threads += _jobs_of_threads(evidence, python) if python and evidence.topology.user_script else []
+    waiting = WaitingThreads(evidence, python) if python and evidence.topology.user_script else None
+    threads += _jobs_of_threads(evidence, python, waiting) if python and waiting else []
     if evidence.topology.by_hand:
         # the window begins after the start of spark-submit, and ends before its end
-        _add_driver(driver, evidence, ranks, resolve, held_ns)
+        _add_driver(driver, evidence, ranks, resolve, held_ns, waiting)
         return driver.spans
     if evidence.topology.driver_in_container:
         submitter = LaneBuilder(SUBMITTER_LANE, Process(host, SUBMITTER_LANE, 0, evidence.window["pid"]))
         _add_submitter(submitter, evidence)
-        _add_driver(driver, evidence, ranks, resolve, held_ns)
+        _add_driver(driver, evidence, ranks, resolve, held_ns, waiting)
         return [*submitter.spans, *driver.spans, *threads]
     begun_ns = evidence.driver_process.process.start_ns if evidence.driver_process else None
     _add_start(driver, evidence, begun_ns)
-    _add_driver(driver, evidence, ranks, resolve, held_ns)
+    _add_driver(driver, evidence, ranks, resolve, held_ns, waiting)
     for application in evidence.applications:
         _add_submission(driver, application)
     _add_exit(driver, evidence)
@@ -75,7 +76,12 @@ def _add_start(lane: LaneBuilder, evidence: Evidence, next_ns: int | None) -> No
 
 
 def _add_driver(
-    lane: LaneBuilder, evidence: Evidence, ranks: Sequence[Rank], resolve: Resolve, held_ns: HeldNs
+    lane: LaneBuilder,
+    evidence: Evidence,
+    ranks: Sequence[Rank],
+    resolve: Resolve,
+    held_ns: HeldNs,
+    waiting: WaitingThreads | None,
 ) -> None:
     python = evidence.driver_process
     if python is None:
@@ -87,7 +93,7 @@ def _add_driver(
     torchrun.add_agents(lambda process, at_ns: lane, evidence.recorded_in(python.path.parent.name), ranks)
     for application in evidence.applications:
         _add_context(lane, application, python, last_executor(application, ranks))
-    _add_jobs(lane, evidence, python, held_ns)
+    _add_jobs(lane, evidence, python, held_ns, waiting)
     for application in evidence.applications:
         _add_stop(lane, application, python)
         _add_jvm(lane, application)
@@ -203,12 +209,13 @@ def _add_manager(lane: LaneBuilder, evidence: Evidence, context: RecordedSpan) -
     return running_ns
 
 
-def _add_jobs(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess, held_ns: HeldNs) -> None:
+def _add_jobs(
+    lane: LaneBuilder, evidence: Evidence, python: RecordedProcess, held_ns: HeldNs, waiting: WaitingThreads | None
+) -> None:
     """Add Spark jobs. A job inside a recorded wait belongs to it: only its submission is the driver's own time."""
     spans = [span for span in python.spans if not span.thread]
     waits = [span for span in spans if span.wait and span.kind is not kinds.WAIT_FOR_STREAM]
-    threads = WaitingThreads(evidence, python) if evidence.topology.user_script else None
-    elsewhere = {id(job) for job, _ in threads.elsewhere} if threads else ()
+    elsewhere = {id(job) for job, _ in waiting.elsewhere} if waiting else ()
     free: list[Job] = []
     for wait in waits:
         _add_end_of_feed(lane, evidence, wait, held_ns(wait))
@@ -222,23 +229,23 @@ def _add_jobs(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess, he
             free.append(job)
             continue
         lane.log(kinds.SUBMIT_JOB, around.start_ns, job.start_ns, f"{OWN_MARK}, {DRIVER_LOG}", detail=job.name)
-    if threads is None:
+    if waiting is None:
         within = [([job], evidence.window["exit_ns"]) for job in free]
     else:
         alone = {id(job) for job in free}
-        waited = ((threads.jobs_of(call), call.end_ns) for call in threads.calls[""])
+        waited = ((waiting.jobs_of(call), call.end_ns) for call in waiting.calls[""])
         within = [([job for job in jobs if id(job) in alone], end_ns) for jobs, end_ns in waited]
     for jobs, end_ns in within:
         _add_waited(lane, evidence, jobs, end_ns)
 
 
-def _jobs_of_threads(evidence: Evidence, python: RecordedProcess) -> list[Span]:
+def _jobs_of_threads(evidence: Evidence, python: RecordedProcess, waiting: WaitingThreads) -> list[Span]:
     """Return the jobs for which other threads of the driver's Python wait, in the lanes of these threads."""
-    threads, found = WaitingThreads(evidence, python), []
-    for thread, calls in threads.calls.items():
+    found = []
+    for thread, calls in waiting.calls.items():
         lane = LaneBuilder(f"{DRIVER_LANE}/{thread}", python.process)
         for call in calls if thread else ():
-            _add_waited(lane, evidence, threads.jobs_of(call), call.end_ns)
+            _add_waited(lane, evidence, waiting.jobs_of(call), call.end_ns)
         found += lane.spans
     return found
 
@@ -301,7 +308,7 @@ def _add_stop(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess) ->
     """Add the close of the event log inside `SparkContext.stop`: its last write and its rename are HDFS's time."""
     closing = evidence.driver.log.points.get("event log closing")
     stop = next((span for span in python.named(kinds.SPARK_CONTEXT_STOP) if evidence.has(span.end_ns)), None)
-    if closing is None or stop is None or evidence.driver.log.event_log.startswith("file:"):
+    if closing is None or stop is None or evidence.driver.log.has_local_events:
         return
     application = str(evidence.window["application_id"])
     path = urlsplit(evidence.driver.log.event_log or f"/spark-events/{application}").path.removesuffix(".inprogress")

@@ -13,8 +13,17 @@ from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected.kinds import DRIVER_SPANS
 from dlobd.evidence.log4j import LogLine
 from dlobd.evidence.recorder import trainers
-from dlobd.trust import base
-from dlobd.trust.base import BUSY_NS, Compared, Facts, Rules, completed, other_clocks, training_job, unknown
+from dlobd.trust.base import (
+    BUSY_NS,
+    Compared,
+    Facts,
+    Rules,
+    completed,
+    in_applications,
+    other_clocks,
+    training_job,
+    unknown,
+)
 
 RULES = Rules()
 
@@ -148,7 +157,7 @@ def _staging(evidence: Evidence) -> Iterator[Message]:
 
 
 @RULES.add("message-order", "logs: largest time received before sent, ns", "limit on a busy machine, ns")
-@base.in_applications
+@in_applications
 def _message_order(facts: Facts) -> Compared | None:
     """Check that no message is received before it is sent, according to the logs of both processes.
 

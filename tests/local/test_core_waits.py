@@ -72,7 +72,7 @@ def measured(directory: Path, hogs: int) -> dict[str, Any]:
     (span,) = recorded[0].spans
     pieces = [segment(span.start_ns, span.end_ns, recorded[0].process, "user")]
     found = core_waits.core_waits(
-        evidence(resources=sampled, all_processes=recorded), pieces, (span.start_ns, span.end_ns)
+        evidence(resources=sampled, processes=recorded, all_processes=recorded), pieces, (span.start_ns, span.end_ns)
     )
     assert found is not None
     return found

@@ -64,6 +64,11 @@ def test_variables_have_the_lowest_priority(conf: Path) -> None:
     assert shell.sources[1:] == ("SPARK_DRIVER_MEMORY", "SPARK_SUBMIT_OPTS")
 
 
+def test_an_absent_program_is_named() -> None:
+    shell = shell_of(parse(["spark-submit", "s.py"]), {"PYSPARK_PYTHON": "/no/such/python"})
+    assert shell.notes == ("dlobd ignores PYSPARK_PYTHON=/no/such/python: --python names the job's Python.",)
+
+
 def test_what_dlobd_replaces_is_named(conf: Path) -> None:
     for name in ("spark-env.sh", "hive-site.xml"):
         (conf / name).touch()

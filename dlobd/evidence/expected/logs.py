@@ -210,7 +210,7 @@ def _closed_unseen(evidence: Evidence) -> bool:
     """Return True if Spark closed its event log, but the audit log has no rename or earlier deletion of it."""
     number = str(evidence.window["application_id"])
     closing = evidence.driver.log.points.get("event log closing")
-    if evidence.driver.log.event_log.startswith("file:"):
+    if evidence.driver.log.has_local_events:
         return False
     if closing is None or any(one.command == "rename" and number in one.path for one in evidence.hdfs.audits):
         return False

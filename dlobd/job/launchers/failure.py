@@ -46,6 +46,7 @@ _WRAPPERS = re.compile(
 _SHORT_CLASS = re.compile(r"^[A-Z]\w*: ")
 _MODULE = re.compile(r"^(?:\w+\.)+(?=[A-Z_]\w*(?::|$))")
 
+MAX_CAUSE_CHARACTERS = 500
 
 _NOT_INSTALLED = re.compile(r"\[PACKAGE_NOT_INSTALLED\] (\w+)")
 """Condition of PySpark, such as a pandas UDF without PyArrow."""
@@ -58,6 +59,12 @@ def cause_in(text: str) -> str | None:
     _, _, rest = text.rpartition("Traceback (most recent call last):")
     lines = [line for line in rest.splitlines() if line and not line.startswith((" ", "\t"))] if rest != text else []
     return _MODULE.sub("", lines[0]) if lines else java_cause(text)
+
+
+def cause_of(error: BaseException) -> str:
+    """Return the cause of an error of dlobd's own job as one line of at most MAX_CAUSE_CHARACTERS."""
+    cause = cause_in(str(error)) or str(error)
+    return " ".join(cause.split())[:MAX_CAUSE_CHARACTERS] or type(error).__name__
 
 
 def with_option(cause: str) -> str:

@@ -17,7 +17,7 @@ from dlobd import tracing
 from dlobd.axes import EXCHANGES, LAUNCHERS
 from dlobd.job.description import Job, Markers
 from dlobd.job.launchers.addresses import CHANNEL, driver_host, serve_clock
-from dlobd.job.launchers.failure import cause_in
+from dlobd.job.launchers.failure import cause_of
 from dlobd.job.launchers.imports import record_packages
 from dlobd.job.rank_status import JobStatus, StatusServer
 from dlobd.job.training import trainer
@@ -134,7 +134,7 @@ def main(argv: list[str]) -> int:
     try:
         run(argv[0])
     except Exception as error:  # noqa: BLE001  the cause of any error must reach the user in one line
-        cause = " ".join((cause_in(str(error)) or str(error)).split())[:500] or type(error).__name__
+        cause = cause_of(error)
         print(f"{kinds.JOB_FAILED_LINE}{cause}", file=sys.stderr, flush=True)
         tracing.instant(kinds.JOB_FAILED, cause=cause)
         tracing.flush()

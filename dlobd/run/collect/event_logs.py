@@ -36,10 +36,14 @@ LOCAL = Files(os.listdir, lambda path: Path(path).read_bytes())
 def collect(application_id: str, default: str, hdfs: Files, bundle: Bundle, name: str = files.EVENT_LOG) -> None:
     """Add the event log to the bundle as `name`, as plain JSON lines. `default`: its directory in HDFS, if the driver's
     log lacks its path. Raises ValueError with the reason if the application wrote none, or it cannot be read."""
-    paths = [path for text in _logs(bundle) for path in _WRITTEN.findall(text)]
+    paths: list[str] = []
+    begun = schedules = False
+    for text in _logs(bundle):  # one after another: they may be large
+        paths += _WRITTEN.findall(text)
+        begun = begun or _BEGUN in text
+        schedules = schedules or any(line in text for line in _SCHEDULES)
     where = next((path for path in paths if application_id in path), next(iter(paths), None))
-    if where is None and has_context(bundle):
-        schedules = any(line in text for text in _logs(bundle) for line in _SCHEDULES)
+    if where is None and begun:
         switched_off = "the job switched it off; omit spark.eventLog.enabled=false"
         raise ValueError(switched_off if schedules else "the driver's log names none")
     parts = urlsplit(where or f"hdfs://{default}/{application_id}")

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from dlobd.bundle.files import SPARK_LOG
+from dlobd.experiment.spark_submit_line import FORCED
 from dlobd.hadoop import spark_logging
 from dlobd.paths import plain, python, shipped, spark_home
 from dlobd.run.schedulers.base import Command, Submission, Target
@@ -53,7 +54,7 @@ class YarnScheduler:
             # the environment from the NodeManager contains the driver's address
             conf |= {
                 "spark.yarn.appMasterEnv.PYSPARK_PYTHON": conf["spark.pyspark.python"],
-                "spark.yarn.submit.waitAppCompletion": "true",
+                **FORCED,
                 **({"spark.yarn.appMasterEnv.PYTHONPATH": conf[MODULES]} if MODULES in conf else {}),
             }
         else:
