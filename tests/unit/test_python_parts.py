@@ -24,13 +24,15 @@ TASK, START_NS, LENGTH_NS = 3, 31159138026834, 61275835  # in own-run
 PARTS = {"ns": 60 * MS, "read_ns": 20 * MS, "serialise_ns": 9 * MS, "write_ns": 1 * MS, "function_ns": 25 * MS}
 
 
-def bundle(directory: Path, *others: dict[str, Any], how: str = "measured") -> Path:
+def bundle(
+    directory: Path, *others: dict[str, Any], how: str = "measured", kind: str = "SQL_SCALAR_PANDAS_UDF"
+) -> Path:
     """Copy own-run, with parts of one task in two slices, and with other spans in its worker."""
     path = copy_of("own-run", directory)
     (spans,) = [file for file in path.glob("spans/*/*") if f'"task_attempt":{TASK}}}' in file.read_text()]
     sums = dict(PARTS) if how != "unknown" else {name: ns for name, ns in PARTS.items() if name != "function_ns"}
     half = {name: ns // 2 for name, ns in (sums if how == "measured" else dict(list(sums.items())[:4])).items()}
-    attrs = {"task_attempt": TASK, "stage": 0, "evaluation": "SQL_SCALAR_PANDAS_UDF", "how": how, **sums}
+    attrs = {"task_attempt": TASK, "stage": 0, "evaluation": kind, "how": how, **sums}
     text = spans.read_text().replace(f'{{"task_attempt":{TASK}}}', json.dumps(attrs))
     slices = [{"k": "i", "n": kinds.PYTHON_SLICE, "t": START_NS + at * MS, "a": half} for at in (30, 60)]
     spans.write_text(text + "".join(json.dumps(line) + "\n" for line in (*slices, *others)))
@@ -90,7 +92,7 @@ def test_the_sums_of_a_stage(tmp_path: Path, how: str, function_ns: int | None) 
 
 @pytest.mark.parametrize(("finish", "verdict"), [("61", "pass"), ("300", "unknown"), ("3000", "fail")])
 def test_the_times_of_pyspark(tmp_path: Path, finish: str, verdict: str) -> None:
-    path = bundle(tmp_path)
+    path = bundle(tmp_path, kind="NON_UDF")
     for log in path.glob("logs/containers/*/stderr"):
         log.write_text(re.sub(rf"finish = 61( .*TID {TASK}\))", rf"finish = {finish}\1", log.read_text()))
     (check,) = [row for row in recomputed(Bundle(path))["checks"] if row["code"] == "python-times"]
