@@ -208,13 +208,16 @@ class SpanKind(_Row):
 AM_ROLE = "application-master"
 
 
-def _am(name: str, quality: OwnQuality = MEASURED, *hidden_by: EvidenceFile) -> SpanKind:
+def _am(name: str, quality: OwnQuality = MEASURED, *hidden_by: EvidenceFile, codes: str = "") -> SpanKind:
     """Return a kind of span of an ApplicationMaster's process. The span may lie in the lane of an executor."""
-    return SpanKind(name, SPARK, quality, hidden_by=(AM_LOG, *hidden_by), role=AM_ROLE)
+    return SpanKind(name, SPARK, quality, hidden_by=(AM_LOG, *hidden_by), role=AM_ROLE, codes=codes)
 
 
-def _executor(name: str, quality: OwnQuality = MEASURED, *hidden_by: EvidenceFile) -> SpanKind:
-    return SpanKind(name, SPARK, quality, hidden_by=(EXECUTOR_LOG, *hidden_by))
+def _executor(name: str, quality: OwnQuality = MEASURED, *hidden_by: EvidenceFile, codes: str = "") -> SpanKind:
+    return SpanKind(name, SPARK, quality, hidden_by=(EXECUTOR_LOG, *hidden_by), codes=codes)
+
+
+_JVM = "jvm-startup"
 
 
 # ---- the client, spark-submit and the driver
@@ -227,7 +230,7 @@ WAIT_FOR_PARENT = SpanKind("wait for parent process", CLIENT, hidden_by=_SUBMIT)
 INSTALL_HOOKS = SpanKind("install hooks", CLIENT)  # before the user's own script
 
 SPARK_SUBMIT_SCRIPT = SpanKind("spark-submit script", SPARK, BETWEEN_MARKS)
-SUBMIT_JVM_STARTS = SpanKind("SparkSubmit JVM starts", SPARK, BETWEEN_MARKS, _SUBMIT)
+SUBMIT_JVM_STARTS = SpanKind("SparkSubmit JVM starts", SPARK, BETWEEN_MARKS, _SUBMIT, codes=_JVM)
 WAIT_FOR_APPLICATION = SpanKind("wait for the application", SPARK, BETWEEN_MARKS, _SUBMIT)
 DRIVER_PYTHON_STARTS = SpanKind("driver Python starts", SPARK, BETWEEN_MARKS)
 DRIVER_PYTHON_EXITS = SpanKind("driver Python exits, JVM stops", SPARK, BETWEEN_MARKS, _SUBMIT)
@@ -260,8 +263,8 @@ WAIT_FOR_STREAM = SpanKind(
     "wait for stream: {}", SPARK, hidden_by=_PYTHON, cause=END_OF_STREAM
 )  # the method of the call
 
-SPARK_ENV_STARTS = SpanKind("SparkEnv and UI start", SPARK, BETWEEN_MARKS)
-PREPARE_SUBMISSION = SpanKind("prepare submission", SPARK, BETWEEN_MARKS)
+SPARK_ENV_STARTS = SpanKind("SparkEnv and UI start", SPARK, BETWEEN_MARKS, codes=_JVM)
+PREPARE_SUBMISSION = SpanKind("prepare submission", SPARK, BETWEEN_MARKS, codes=_JVM)
 REGISTER_WITH_MASTER = SpanKind("register with Master", SPARK)
 WAIT_FOR_AM = SpanKind("wait for the ApplicationMaster", SPARK, BETWEEN_MARKS, (RM_LOG,))
 WAIT_FOR_EXECUTORS = SpanKind("wait for executors", SPARK, BETWEEN_MARKS, (DRIVER_SPANS, AM_LOG))
@@ -273,28 +276,28 @@ LOST_TASK = SpanKind("lost task of {}", SPARK, BETWEEN_MARKS, codes="lost-work")
 
 # ---- phases of JVMs, between two lines of one log: see timeline/jvm.py
 
-CREATE_JVM = SpanKind("create JVM", SPARK)
-CONFIGURE_LOG4J = SpanKind("configure log4j", SPARK)
+CREATE_JVM = SpanKind("create JVM", SPARK, codes=_JVM)
+CONFIGURE_LOG4J = SpanKind("configure log4j", SPARK, codes=_JVM)
 GC_PAUSE = SpanKind("GC pause", SPARK, codes="garbage")
-PREPARE_SETTINGS = SpanKind("prepare settings", SPARK)
-CREATE_SPARK_ENV = SpanKind("create SparkEnv", SPARK)
-CREATE_TASK_SCHEDULER = SpanKind("create task scheduler", SPARK)
-CREATE_RM_PROXY = SpanKind("create proxy of ResourceManager", SPARK)
+PREPARE_SETTINGS = SpanKind("prepare settings", SPARK, codes=_JVM)
+CREATE_SPARK_ENV = SpanKind("create SparkEnv", SPARK, codes=_JVM)
+CREATE_TASK_SCHEDULER = SpanKind("create task scheduler", SPARK, codes=_JVM)
+CREATE_RM_PROXY = SpanKind("create proxy of ResourceManager", SPARK, codes=_JVM)
 OPEN_STAGING = SpanKind("open staging", SPARK)
-CREATE_LAUNCH_CONTEXT = SpanKind("create launch context", SPARK)
-AM_REGISTERS_SIGNAL_HANDLERS = _am("AM registers signal handlers")
-AM_LOGS_IN = _am("AM logs in")
-AM_OPENS_STAGING = _am("AM opens staging")
-AM_CREATES_RM_PROXY = _am("AM creates proxy of ResourceManager")
-AM_CONNECTS_TO_DRIVER = _am("AM connects to driver")
-AM_PREPARES_LAUNCH_CONTEXT = _am("AM prepares launch context")
-AM_CREATES_ALLOCATOR = _am("AM creates allocator")
-AM_PREPARES_CONTAINER_REQUESTS = _am("AM prepares container requests")
-EXECUTOR_NAMES_ITS_PROCESS = _executor("executor names its process")
-EXECUTOR_LOGS_IN = _executor("executor logs in")
-EXECUTOR_FETCHES_SETTINGS = _executor("executor fetches settings")
-EXECUTOR_CREATES_SPARK_ENV = _executor("executor creates SparkEnv")
-EXECUTOR_ASKS_TO_BE_REGISTERED = _executor("executor asks to be registered")
+CREATE_LAUNCH_CONTEXT = SpanKind("create launch context", SPARK, codes=_JVM)
+AM_REGISTERS_SIGNAL_HANDLERS = _am("AM registers signal handlers", codes=_JVM)
+AM_LOGS_IN = _am("AM logs in", codes=_JVM)
+AM_OPENS_STAGING = _am("AM opens staging", codes=_JVM)
+AM_CREATES_RM_PROXY = _am("AM creates proxy of ResourceManager", codes=_JVM)
+AM_CONNECTS_TO_DRIVER = _am("AM connects to driver", codes=_JVM)
+AM_PREPARES_LAUNCH_CONTEXT = _am("AM prepares launch context", codes=_JVM)
+AM_CREATES_ALLOCATOR = _am("AM creates allocator", codes=_JVM)
+AM_PREPARES_CONTAINER_REQUESTS = _am("AM prepares container requests", codes=_JVM)
+EXECUTOR_NAMES_ITS_PROCESS = _executor("executor names its process", codes=_JVM)
+EXECUTOR_LOGS_IN = _executor("executor logs in", codes=_JVM)
+EXECUTOR_FETCHES_SETTINGS = _executor("executor fetches settings", codes=_JVM)
+EXECUTOR_CREATES_SPARK_ENV = _executor("executor creates SparkEnv", codes=_JVM)
+EXECUTOR_ASKS_TO_BE_REGISTERED = _executor("executor asks to be registered", codes=_JVM)
 
 # ---- YARN: the application and its containers; the variable part is `AM` or `executor`
 
@@ -321,7 +324,7 @@ NOTICE_LOST_ATTEMPT = SpanKind("notice lost attempt", YARN, BETWEEN_MARKS, codes
 NOTICE_LOST_EXECUTOR = SpanKind("notice lost executor", YARN, BETWEEN_MARKS, codes="lost-work")
 
 AM_LAUNCH_SCRIPT = _am("AM launch script", BETWEEN_MARKS, NM_LOG)
-AM_JVM_BOOTS = _am("AM JVM boots", BETWEEN_MARKS)
+AM_JVM_BOOTS = _am("AM JVM boots", BETWEEN_MARKS, codes=_JVM)
 AM_REGISTERS = _am("AM registers", BETWEEN_MARKS, DRIVER_LOG, RM_LOG)
 AM_SERVES_DRIVER = _am("AM serves the driver", BETWEEN_MARKS, DRIVER_SPANS, DRIVER_LOG, RM_LOG)
 AM_RUNS_DRIVER = _am("AM runs the driver", BETWEEN_MARKS, DRIVER_SPANS)  # in cluster mode
@@ -335,7 +338,7 @@ WAIT_FOR_NEXT_AM = SpanKind("wait for another ApplicationMaster", SPARK, BETWEEN
 # ---- an executor, its tasks and its Python workers
 
 EXECUTOR_LAUNCH_SCRIPT = _executor("executor launch script", BETWEEN_MARKS, NM_LOG)
-EXECUTOR_JVM_BOOTS = _executor("executor JVM boots", BETWEEN_MARKS)
+EXECUTOR_JVM_BOOTS = _executor("executor JVM boots", BETWEEN_MARKS, codes=_JVM)
 EXECUTOR_REGISTERS = _executor("executor registers", BETWEEN_MARKS, DRIVER_LOG)
 MASTER_STARTS_EXECUTOR = SpanKind("Master and Worker start executor", SPARK, BETWEEN_MARKS)
 WAIT_FOR_JOB = SpanKind("wait for a job", SPARK, BETWEEN_MARKS, _PYTHON)

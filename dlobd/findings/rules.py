@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dlobd.findings.base import Candidate, Context, wall_share
-from dlobd.schema import Experiment, Span
+from dlobd.schema import Experiment, OwnJob, Runnable, Span
 from dlobd.spans import EVALUATE, UPLOAD_TO_STAGING, WRITE_STAGING, SpanKind
 
 S = 10**9
@@ -31,7 +31,8 @@ class Rule:
     inside: only spans inside a span of one of these kinds count.
     outside: spans inside a span of one of these kinds do not count.
     at_least_ns: time of each span that no setting removes.
-    helps: returns False if the experiment has the remedy already.
+    saved: largest share of a span that the remedy saves.
+    helps: returns False if the run has the remedy already.
     """
 
     finding: str
@@ -42,11 +43,12 @@ class Rule:
     inside: tuple[SpanKind, ...] = ()
     outside: tuple[SpanKind, ...] = ()
     at_least_ns: int = 0
-    helps: Callable[[Experiment], bool] | None = None
+    saved: Fraction | int = 1
+    helps: Callable[[Runnable], bool] | None = None
 
     def __call__(self, context: Context) -> Candidate | None:
         """Return the candidate finding; None if it has no wall time, or if the experiment has the remedy already."""
-        if self.helps and isinstance(context.chosen, Experiment) and not self.helps(context.chosen):
+        if self.helps and not self.helps(context.chosen):
             return None
 
         def wanted(span: Span, waited: bool) -> bool:
@@ -63,7 +65,8 @@ class Rule:
             if not wanted(span, waited):
                 return 1
             length_ns = span.end_ns - span.start_ns
-            return Fraction(min(self.at_least_ns, length_ns), length_ns) if length_ns > 0 else 1
+            least = Fraction(min(self.at_least_ns, length_ns), length_ns) if length_ns > 0 else 1
+            return max(least, 1 - self.saved)
 
         share = wall_share(context, wanted)
         if not share.ns:
@@ -117,6 +120,16 @@ RULES = (
         at_least_ns=300 * MS,
     ),
     Rule(
+        "jvm-startup",
+        "spark",
+        "Spark's JVMs took {time} to start.",
+        "for short jobs on few cores, pass -XX:TieredStopAtLevel=1 in spark.driver.extraJavaOptions, "
+        "spark.yarn.am.extraJavaOptions and spark.executor.extraJavaOptions: compiler threads then need less CPU time",
+        "the nodes have idle cores for compiler threads, or the JVMs compute for minutes with C2's faster code",
+        saved=Fraction(1, 2),
+        helps=lambda chosen: not isinstance(chosen, OwnJob) or "TieredStopAtLevel" not in " ".join(chosen.options),
+    ),
+    Rule(
         "garbage",
         "spark",
         "Garbage collection stopped JVMs for {time}.",
@@ -129,7 +142,7 @@ RULES = (
         "TensorFlowOnSpark slept {time} between polls.",
         'use launcher = "tfos" or "barrier", which do not poll; pass a small grace_secs to TFCluster.shutdown',
         "other work took as long as the sleep; the upper bound accounts for that",
-        helps=lambda chosen: chosen.launcher in ("tfos-stock", "distributor"),
+        helps=lambda chosen: not isinstance(chosen, Experiment) or chosen.launcher in ("tfos-stock", "distributor"),
     ),
     Rule(
         "feed",
@@ -138,7 +151,7 @@ RULES = (
         'use input = "read" (InputMode.TENSORFLOW), so that trainers read HDFS themselves; or launcher = "barrier", '
         "which feeds blocks through a pipe",
         "the trainers were slower than the feed, which then waited for them",
-        helps=lambda chosen: chosen.input == "feed",
+        helps=lambda chosen: not isinstance(chosen, Experiment) or chosen.input == "feed",
     ),
     Rule(
         "hdfs-data",
@@ -172,7 +185,7 @@ RULES = (
         "evaluate less often: raise evaluate_every_epochs, or lower test_samples",
         "the evaluation at the end took the time; it is needed once",
         inside=(EVALUATE,),
-        helps=lambda chosen: chosen.evaluate_every_epochs > 0,
+        helps=lambda chosen: not isinstance(chosen, Experiment) or chosen.evaluate_every_epochs > 0,
     ),
     Rule(
         "input-pipeline",

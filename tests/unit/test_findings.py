@@ -12,6 +12,7 @@ import pytest
 from dlobd.attribution.attribute import attribute
 from dlobd.bundle.noise import UNKNOWN_NOISE, noise_ns
 from dlobd.experiment import files
+from dlobd.experiment.own_job import from_dict
 from dlobd.findings.base import Context
 from dlobd.findings.find import FINDERS, LARGER, findings
 from dlobd.findings.rules import RULES, S
@@ -55,6 +56,16 @@ def test_the_largest_saving_comes_first_with_its_evidence() -> None:
     assert (found[0].ns, found[0].saves_ns, found[0].above_noise) == (41 * S, 40 * S, True)
     assert found[0].evidence == ("YARN, allocate AM container: 41.000 s in 1 piece (between marks, RM log)",)
     assert "spark.yarn.queue" in found[0].remedy
+
+
+def test_half_of_a_start_of_a_jvm_is_saved_once() -> None:
+    start = piece("executor JVM boots", "spark", 0, 40)
+    (found,) = findings(case(start))
+    assert (found.finding, found.ns, found.saves_ns) == ("jvm-startup", 40 * S, 20 * S)
+    options = ("--conf", "spark.executor.extraJavaOptions=-XX:TieredStopAtLevel=1")
+    job = replace(from_dict(Captured.stored("own-run")["configuration"]), options=options)
+    assert findings(case(start, chosen=job)) == []
+    assert findings(case(start, chosen=replace(job, options=()))) == [found]
 
 
 def test_the_shorter_of_two_awaited_lanes_is_no_finding() -> None:
