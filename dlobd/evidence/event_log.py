@@ -44,6 +44,7 @@ class EventLog:
     hadoop_settings: dict[str, str] = field(default_factory=dict)  # in the driver, with defaults
     queries: dict[int, str] = field(default_factory=dict)  # job ID -> ID of its SQL execution
     streamed: set[int] = field(default_factory=set)  # IDs of jobs that streams submitted
+    exceptions: list[str] = field(default_factory=list)  # of failed task attempts, with their stack traces
     has_start: bool = False  # of the application
     has_end: bool = False  # of the application
     lines: int = 0
@@ -78,6 +79,8 @@ def parse(lines: Iterable[str]) -> EventLog:
         elif kind == _TASK_END:
             stage_id = event["Stage ID"], event["Stage Attempt ID"]
             log.tasks.append(_task(event, stage_id, cpus.get(profiles.get(stage_id, 0), 1)))
+            if text := event["Task End Reason"].get("Description"):
+                log.exceptions.append(text)
         elif kind == _COMPLETED:
             info = event["Stage Info"]
             stage_id = info["Stage ID"], info["Stage Attempt ID"]
@@ -101,6 +104,7 @@ def joined(logs: Sequence[EventLog]) -> EventLog:
     for one in logs:
         log.tasks += [replace(task, stage=(task.stage[0] + first, task.stage[1])) for task in one.tasks]
         log.stage_calls |= {(stage + first, attempt): call for (stage, attempt), call in one.stage_calls.items()}
+        log.exceptions += one.exceptions
         log.hosts |= one.hosts
         log.hadoop_settings |= one.hadoop_settings
         log.damaged_lines += one.damaged_lines
@@ -177,7 +181,7 @@ _METRICS = _counters(
 
 _EVENTS = {
     _TASK_END: Members(
-        {**_STAGE, "Task Info": _TASK, "Task End Reason": Members({"Reason": str})},
+        {**_STAGE, "Task Info": _TASK, "Task End Reason": Members({"Reason": str}, {"Description": str})},
         {"Task Metrics": reading.OrNull(_METRICS)},
     ),
     _JOB: Members({"Job ID": int}, {"Properties": dict[str, str] | None}),

@@ -6,8 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from dlobd.evidence.evidence import Evidence
+from dlobd.job.launchers.failure import MAX_CAUSE_CHARACTERS, cause_in
 from dlobd.record.run import LostWork
 from dlobd.timeline.tasks import Lost, lost
+
+MOST_MESSAGES = 3
+"""Largest number of error messages in the warning."""
 
 
 def lost_work(evidence: Evidence) -> tuple[LostWork, ...]:
@@ -21,8 +25,14 @@ def lost_work(evidence: Evidence) -> tuple[LostWork, ...]:
         gone_ns = evidence.driver.log.gone.get(one.task.executor)
         end_ns = one.task.end_ns or one.task.lost_ns or in_executor or gone_ns
         times[_cause(one)].append(None if end_ns is None else end_ns - one.task.start_ns)
+    errors = dict.fromkeys(filter(None, map(cause_in, evidence.event_log.exceptions)))
     return tuple(
-        LostWork(cause=cause, attempts=len(found), ns=None if None in found else sum(ns or 0 for ns in found))
+        LostWork(
+            cause=cause,
+            attempts=len(found),
+            ns=None if None in found else sum(ns or 0 for ns in found),
+            messages=(*errors,) if cause == "failed" else (),
+        )
         for cause, found in sorted(times.items())
     )
 
@@ -38,6 +48,8 @@ def warnings(found: tuple[LostWork, ...]) -> Iterator[str]:
     if found:
         attempts = sum(row.attempts for row in found)
         causes = ", ".join(f"{row.attempts} {row.cause}" for row in found)
+        errors = "".join(f"; {one[:MAX_CAUSE_CHARACTERS]}" for row in found for one in row.messages[:MOST_MESSAGES])
         known = [row.ns for row in found if row.ns is not None]
         length = f"{sum(known) / 1e9:.3f} s" if len(known) == len(found) else "unknown time"
-        yield f"lost work: {length} in {attempts} task attempt{'s' * (attempts > 1)} without a used result: {causes}"
+        plural = "s" * (attempts > 1)
+        yield f"lost work: {length} in {attempts} task attempt{plural} without a used result: {causes}{errors}"

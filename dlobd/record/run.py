@@ -467,6 +467,7 @@ class LostWork:
         "Time of the attempts. null: the end of an attempt is unknown.",
         "sum over attempts: from the start until the driver noticed the end, or until the end in the executor's log",
     )
+    messages: tuple[str, ...] = member("Distinct error messages of failed attempts.", "event log", default=())
 
 
 @described()

@@ -9,6 +9,7 @@ import sys
 from contextlib import ExitStack
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from traceback import walk_tb
 from types import CodeType, TracebackType
 from typing import NoReturn
 
@@ -69,8 +70,10 @@ def _run(script: str, arguments: list[str]) -> None:
         exec(code, variables)
     except SystemExit as error:
         if error.code:
-            cause = _status_error() or (
-                f"the script exited with code {error.code}" if isinstance(error.code, int) else str(error.code)
+            cause = (
+                _status_error()
+                or _shutdown_timeout(error)
+                or (f"the script exited with code {error.code}" if isinstance(error.code, int) else str(error.code))
             )
             tracing.instant(kinds.JOB_FAILED, cause=cause[:MAX_CAUSE])
         raise
@@ -113,3 +116,12 @@ def _status_error() -> str | None:
     cluster = sys.modules.get("tensorflowonspark.TFCluster")
     error = getattr(cluster, "tf_status", {}).get("error")
     return (cause_in(error) or error.splitlines()[0]) if error else None
+
+
+def _shutdown_timeout(error: BaseException) -> str | None:
+    """Return the reason of an exit by the handler of TensorFlowOnSpark's alarm; None for any other exit."""
+    frames = {frame.f_code.co_name: frame for frame, _ in walk_tb(error.__traceback__)}
+    if "timeout_handler" not in frames or "shutdown" not in frames:
+        return None
+    timeout_s = frames["shutdown"].f_locals.get("timeout")
+    return f"TFCluster.shutdown ended the job: its nodes did not end within timeout = {timeout_s} s"

@@ -195,6 +195,28 @@ def test_nodes_without_executors_are_counted(dlobd, tmp_path, launcher, servers)
     assert unexplained_ns <= 0.05 * run["wall_ns"], run["layers"]
 
 
+ENDLESS = """
+import time
+from pyspark import SparkContext
+from tensorflowonspark import TFCluster
+
+mode = TFCluster.InputMode.TENSORFLOW
+sc = SparkContext()
+cluster = TFCluster.run(sc, lambda args, ctx: time.sleep(600), [], 2, 0, input_mode=mode, master_node="chief")
+cluster.shutdown(timeout=15)
+"""
+
+
+@pytest.mark.parametrize("mode", ["client", "cluster"])
+def test_the_timeout_of_a_shutdown_is_the_reason(dlobd, tmp_path, mode) -> None:
+    (tmp_path / "endless.py").write_text(ENDLESS)
+    sets = ("--set", "workers=2", "--set", f"deploy_mode={mode}", "--out", str(dlobd.out))
+    ended = dlobd("run", "--job", str(tmp_path / "endless.py"), *sets, within_s=200)
+    assert ended.code == 5
+    reason = "TFCluster.shutdown ended the job: its nodes did not end within timeout = 15 s"
+    assert ended.line == f"dlobd: run failed: {reason}"
+
+
 @pytest.mark.parametrize("mode", ["client", "cluster"])
 def test_yarns_own_words_are_the_reason(dlobd, tmp_path, mode) -> None:
     (tmp_path / "job.py").write_text("from pyspark import SparkContext\nSparkContext()\n")

@@ -94,7 +94,8 @@ def test_lost_work_has_its_own_line(dlobd) -> None:
     seconds = sum(info["Finish Time"] - info["Launch Time"] for info in infos) / 1e3
     assert sum(row["ns"] for row in run["lost_work"]) / 1e9 == pytest.approx(seconds, rel=0.01)
     (line,) = [line for line in run["warnings"] if line.startswith("lost work: ")]
-    assert line.endswith(" s in 4 task attempts without a used result: 2 executor lost, 2 failed")
+    message = "ValueError: a transient failure"
+    assert line.endswith(f" s in 4 task attempts without a used result: 2 executor lost, 2 failed; {message}")
 
 
 def test_a_speculative_copy_wins(alone) -> None:
