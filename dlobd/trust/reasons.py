@@ -83,11 +83,18 @@ def without_spark(evidence: Evidence) -> str | None:
 
 
 def timed_out(evidence: Evidence, timeout_s: int) -> str:
-    """Return the failure reason of a job that dlobd ended after `timeout_s`."""
+    """Return the failure reason of a job that dlobd ended after `timeout_s`, with the driver's call at that time."""
     deadline_ns = evidence.window["exec_ns"] + timeout_s * 1_000_000_000
     death = min((candidate for candidate in _trainer_deaths(evidence) if candidate[0] < deadline_ns), default=None)
     reason = f"not finished after timeout_s = {timeout_s} s"
-    return one_line(f"{death[1]}; {reason}" if death else f"{reason}; raise it with --set timeout_s=...")
+    if death:
+        return one_line(f"{death[1]}; {reason}")
+    # the open spans of a process are nested: the last one is what it was doing
+    spans = evidence.driver_process.spans if evidence.driver_process else ()
+    if open_ := [span for span in spans if span.truncated]:
+        last = max(open_, key=lambda span: span.start_ns)
+        reason += f": the driver was in {last.name} for {(deadline_ns - last.start_ns) / 1e9:.1f} s"
+    return one_line(f"{reason}; raise it with --set timeout_s=...")
 
 
 def never_started(evidence: Evidence, accept_timeout_s: int) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from dlobd import spans as kinds
 from dlobd.evidence.evidence import Evidence
 from dlobd.trust import reasons
 from dlobd.trust.warnings import trouble
@@ -210,6 +211,24 @@ def test_an_application_that_never_started_is_explained_by_the_resourcemanager(r
     assert long.endswith("word ...")
     change(run, diagnostics="")
     assert reasons.never_started(Evidence(run), 7) == f"{cause}none"
+
+
+def test_a_timeout_names_the_call_of_the_driver(run: Path) -> None:
+    window = change(run, ended_by="timeout")
+    driver = Evidence(run).driver_process
+    assert driver
+    line = {
+        "k": "b",
+        "i": 9999,
+        "p": 1,
+        "l": "launcher",
+        "n": kinds.TFCLUSTER_SHUTDOWN,
+        "t": window["exec_ns"] + 55 * 10**9,
+    }
+    with driver.path.open("a") as file:
+        file.write(json.dumps(line) + "\n")
+    said = f"not finished after timeout_s = 60 s: the driver was in {kinds.TFCLUSTER_SHUTDOWN} for 5.0 s"
+    assert reasons.timed_out(Evidence(run), 60) == f"{said}; raise it with --set timeout_s=..."
 
 
 def test_a_timeout_names_a_trainer_that_had_died(run: Path) -> None:
