@@ -277,28 +277,6 @@ class EmbeddedCluster:
         if stays:
             self._dismiss_watchdog()
 
-    def restart(self, name: str, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Restart a daemon with its configuration and ports, and return when it is ready. A running daemon is killed.
-
-        This method takes no lock, because the command whose job needs the daemon may hold the lock.
-
-        Raises ClusterError if there is no such daemon, or it ended or was not ready in time.
-        """
-        state = self._state = read_state(self.work_dir) or self._running()
-        if name not in (daemon.name for daemon in state.daemons):
-            raise ClusterError(f"The cluster in {self.work_dir} has no daemon {name}.", "dlobd cluster status.")
-        if name in (alive := state.alive()):
-            end([alive[name]], 0)
-        java = self.java
-        classes = prepare(java, resolve_jars(java, lambda line: None), lambda line: None)
-        launch = startup.Launch(self.settings, state.daemons, java, classes, self._record)
-        try:
-            launch.start_again(name, timeout_s)
-        except startup.PortClash as clash:
-            raise ClusterError(f"A port of {name} is taken: {clash}.", "dlobd cluster down, then up.") from clash
-        finally:
-            self._children += launch.children
-
     def _end_leftovers(self, report: Callable[[str], None]) -> None:
         state = read_state(self.work_dir)
         if state and state.stays and state.ready and state.alive():

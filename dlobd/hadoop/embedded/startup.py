@@ -147,15 +147,6 @@ class Launch:
             time.sleep(POLL_S)
         progress(f"cluster ready after {time.monotonic() - began:.1f} s")
 
-    def start_again(self, name: str, deadline_s: float) -> None:
-        """Start one daemon of a running cluster, and return when it is ready. Raises the ClusterError of `run`."""
-        began = time.monotonic()
-        waiting = {daemon.name: daemon for daemon in self._here if daemon.name == name}
-        self._start(waiting[name])
-        while not daemons.is_ready(waiting[name], self._manager, self._rest):
-            self._check(waiting, began, deadline_s)
-            time.sleep(POLL_S)
-
     def check(self) -> None:
         """Raise PortClash or ClusterError if a daemon has ended."""
         for name, child in self._running.items():

@@ -23,7 +23,7 @@ from dlobd.hadoop.embedded.processes import ProcessId
 from dlobd.hadoop.embedded.state import read_state
 from tests.cluster.conftest import until, warnings_of
 from tests.cluster.test_ways import explained
-from tests.faults import END_S, LONG, kept
+from tests.faults import END_S, LONG, kept, start_again
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
 
@@ -105,7 +105,7 @@ def test_a_resourcemanager_that_dies_and_comes_back(dlobd: Any, shared_cluster: 
     started = dlobd.start_run("epochs=20", "checkpoint_every_steps=1000000")
     started.trains()
     daemon_of(dlobd.work_dir, "resourcemanager").kill(signal.SIGKILL)
-    shared_cluster.restart("resourcemanager")
+    start_again(shared_cluster, "resourcemanager")
     ended = started.ended(END_S + 60)
     assert ended.code == 0, ended.err
     record = ended.bundle.read_json()
