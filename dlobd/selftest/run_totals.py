@@ -17,8 +17,7 @@ from dlobd.faults.injection_log import Injection
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.schema import Attribution
 from dlobd.selftest.injection_points import POINTS
-
-UNEXPLAINED = "unexplained"
+from dlobd.selftest.score import UNEXPLAINED
 
 Named = tuple[str, str]
 """Layer and name of a span."""
@@ -106,11 +105,6 @@ class Coverage:
     touched_ns: int
     untouched_ns: tuple[tuple[Named, int], ...]
     asleep_ns: int
-
-    @property
-    def share(self) -> float:
-        """Fraction of the wall time in touched spans."""
-        return self.touched_ns / self.wall_ns if self.wall_ns else 0.0
 
 
 def touched(injected: Iterable[Injection], attribution: Attribution) -> set[Named]:

@@ -73,7 +73,7 @@ def test_a_delay_proves_the_span_that_contains_it() -> None:
     assert run_totals.touched([inside], found) == {("yarn", "a")}
     assert run_totals.touched([across], found) == {("spark", "b")}
     covered = run_totals.coverage_of(found, run_totals.touched([inside], found))
-    assert (covered.wall_ns, covered.touched_ns, covered.share) == (10 * S, 5 * S, 0.5)
+    assert (covered.wall_ns, covered.touched_ns) == (10 * S, 5 * S)
     assert covered.untouched_ns == ((("spark", "b"), 4 * S), (("unattributed", "unattributed"), S))
 
 
