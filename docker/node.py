@@ -155,7 +155,6 @@ def serve(node: Node, ready: Path, progress: Progress) -> None:
 
 def _watch(node: Node, launch: startup.Launch, history: HistoryServer | None, ready: Path, progress: Progress) -> None:
     """Check the daemons until a signal arrives; raise ClusterError when a daemon has ended."""
-    rest = daemons.Rest()
     manager = next(daemons.web_address(daemon) for daemon in node.planned if daemon.kind == "resourcemanager")
     looked = time.monotonic()
     while True:
@@ -163,8 +162,8 @@ def _watch(node: Node, launch: startup.Launch, history: HistoryServer | None, re
         if time.monotonic() - looked > LOOK_S:
             looked = time.monotonic()
             if history:
-                history.start(rest)
-            silent = [daemon.name for daemon in node.here if not daemons.is_ready(daemon, manager, rest)]
+                history.start()
+            silent = [daemon.name for daemon in node.here if not daemons.is_ready(daemon, manager)]
             if silent and ready.exists():
                 progress(f"{node.name}: not ready: {', '.join(silent)}")
                 ready.unlink()
@@ -193,9 +192,9 @@ class HistoryServer:
         self._progress = progress
         self._namenode = next(daemon for daemon in node.here if daemon.kind == "namenode")
 
-    def start(self, rest: daemons.Rest) -> None:
+    def start(self) -> None:
         """Start the server after HDFS accepts writes, because it ends if its directory is missing."""
-        if self.children or daemons.in_safe_mode(self._namenode, rest):
+        if self.children or daemons.in_safe_mode(self._namenode):
             return
         user = configuration.user_name()
         events = f"/user/{user}/dlobd/spark-events"

@@ -55,12 +55,10 @@ def test_every_daemon_runs_and_answers(cluster: EmbeddedCluster) -> None:
     assert all(daemon.ready and daemon.rss_bytes > 50 << 20 for daemon in status.daemons)
     assert not status.safe_mode
     assert set(cluster.memory()) == NAMES
-    rest = daemons.Rest()
-    nodes = daemons.yarn_nodes(cluster.rm_url.removeprefix("http://"), rest)
+    nodes = daemons.yarn_nodes(cluster.rm_url.removeprefix("http://"))
     assert [node["state"] for node in nodes] == ["RUNNING", "RUNNING"]
     for url in cluster.endpoints.web.values():
         assert requests.get(url, timeout=20).status_code == 200
-    rest.close()
 
 
 def test_daemons_start_from_the_archive_of_their_classes(cluster: EmbeddedCluster) -> None:

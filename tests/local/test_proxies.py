@@ -11,7 +11,6 @@ import pytest
 import requests
 
 from dlobd.hadoop import http_session, webhdfs
-from dlobd.hadoop.embedded.daemons import Rest
 from dlobd.hadoop.site_files import HadoopConf
 from dlobd.hadoop.web import HadoopWeb, active_resourcemanager
 from dlobd.job.launchers.addresses import without_proxy
@@ -42,7 +41,6 @@ def test_hdfs_and_yarn_are_reached_directly() -> None:
         conf = HadoopConf(Path("/conf"), {"yarn.resourcemanager.webapp.address": netloc})
         assert active_resourcemanager(conf)[0].netloc == netloc
         assert HadoopWeb.get_json(f"{url}/jmx") == info
-        assert Rest().get(f"{url}/jmx") == info
         assert application.abort(url, "application_1_1") == "d"
         assert external._get(f"{url}/logs/") is not None
         assert webhdfs.block_locations(url, "user", "/a", 1) == info

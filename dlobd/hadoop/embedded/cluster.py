@@ -27,6 +27,7 @@ from dlobd.hadoop.embedded.ports import choose_ports
 from dlobd.hadoop.embedded.processes import ProcessId, containers_of, daemons_of, end, identify, rss_bytes
 from dlobd.hadoop.embedded.state import ClusterState, WorkDirLock, read_state, write_state
 from dlobd.hadoop.embedded.watchdog import end_everything, start_watchdog
+from dlobd.hadoop.web import HadoopWeb
 from dlobd.tracing import clock
 
 START_TIMEOUT_S = 180.0
@@ -88,7 +89,6 @@ class EmbeddedCluster:
         self._state: ClusterState | None = None
         self._children: list[subprocess.Popen[bytes]] = []
         self._watchdog: subprocess.Popen[bytes] | None = None
-        self._rest = daemons.Rest()
 
     @classmethod
     def attach(cls, work_dir: Path, hold: bool = True) -> EmbeddedCluster:
@@ -229,17 +229,18 @@ class EmbeddedCluster:
                     name=daemon.name,
                     pid=alive[daemon.name].pid if runs else None,
                     alive=runs,
-                    ready=runs and daemons.is_ready(daemon, manager, self._rest),
+                    ready=runs and daemons.is_ready(daemon, manager),
                     rss_bytes=rss_bytes(alive[daemon.name]) if runs else 0,
                     web_url=f"http://{daemons.web_address(daemon)}",
                 )
             )
-        metrics = (self._rest.get(f"http://{manager}/ws/v1/cluster/metrics") or {}).get("clusterMetrics", {})
+        answer = HadoopWeb.get_json(f"http://{manager}/ws/v1/cluster/metrics", daemons.TIMEOUT_S) or {}
+        metrics = answer.get("clusterMetrics", {})
         all_ready = all(daemon.ready for daemon in listed)
         return ClusterStatus(
             state="running" if all_ready else "incomplete" if alive else "stopped",
             daemons=tuple(listed),
-            safe_mode=daemons.in_safe_mode(self._one("namenode"), self._rest),
+            safe_mode=daemons.in_safe_mode(self._one("namenode")),
             applications=int(metrics.get("appsRunning", 0)) + int(metrics.get("appsPending", 0)),
             stays=state.stays,
             up_s=max(0.0, time.time() - state.started_wall_s),
@@ -351,7 +352,7 @@ class EmbeddedCluster:
         managers = [daemon for daemon in self._plans("nodemanager") if daemon.name in alive]
         # a NodeManager takes 17 s to end after an application; without containers it can be killed safely
         drained = time.monotonic() + 3
-        while any(daemons.containers(m, self._rest) for m in managers) and time.monotonic() < drained:
+        while any(daemons.containers(m) for m in managers) and time.monotonic() < drained:
             time.sleep(0.2)
         end([alive[manager.name] for manager in managers], 1)
         for container in containers_of(self.work_dir):
@@ -367,7 +368,6 @@ class EmbeddedCluster:
     def release(self) -> None:
         """Release the lock, so that other commands can use the cluster."""
         self._lock.release()
-        self._rest.close()
 
     def _abandon(self) -> None:
         """Clean up after a failed start. Only HDFS's content and the logs stay."""

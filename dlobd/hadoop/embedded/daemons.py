@@ -9,17 +9,13 @@ import socket
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-import requests
 
 from dlobd.errors import ClusterError
-from dlobd.hadoop import http_session
 from dlobd.hadoop.embedded.class_path import ClassPath
 from dlobd.hadoop.embedded.configuration import DaemonPlan
 from dlobd.hadoop.embedded.java import Java
 from dlobd.hadoop.embedded.processes import MARK
-from dlobd.hadoop.web import JsonObject
+from dlobd.hadoop.web import HadoopWeb, JsonObject, Timeout
 
 MAIN_CLASSES = {
     "namenode": "org.apache.hadoop.hdfs.server.namenode.NameNode",
@@ -28,7 +24,9 @@ MAIN_CLASSES = {
     "nodemanager": "org.apache.hadoop.yarn.server.nodemanager.NodeManager",
 }
 
-HTTP_TIMEOUT_S = 5.0
+NAMENODE_INFO = "Hadoop:service=NameNode,name=NameNodeInfo"
+
+TIMEOUT_S: Timeout = (5.0, 5.0)
 
 
 def java_command(
@@ -91,31 +89,7 @@ def start_process(command: Sequence[str], env: Mapping[str, str], log_dir: Path,
         )
 
 
-class Rest:
-    """A client of the daemons' web interfaces on loopback."""
-
-    def __init__(self, timeout_s: float = HTTP_TIMEOUT_S) -> None:
-        self._timeout_s = timeout_s
-        self._session = http_session.session()
-
-    def get(self, url: str) -> Any:
-        """Return the JSON answer; None if there is no valid answer."""
-        try:
-            answer = self._session.get(url, timeout=self._timeout_s, headers={"Accept": "application/json"})
-            return answer.json() if answer.ok else None
-        except requests.RequestException:
-            return None
-
-    def bean(self, address: str, query: str) -> JsonObject:
-        """Return the first matching JMX bean of a Hadoop daemon; empty if there is none."""
-        beans = (self.get(f"http://{address}/jmx?qry={query}") or {}).get("beans") or [{}]
-        return dict(beans[0])
-
-    def close(self) -> None:
-        self._session.close()
-
-
-def is_ready(daemon: DaemonPlan, resourcemanager: str, rest: Rest) -> bool:
+def is_ready(daemon: DaemonPlan, resourcemanager: str, timeout_s: Timeout = TIMEOUT_S) -> bool:
     """Return True if a daemon is ready.
 
     A DataNode is asked directly, because the NameNode lists a dead DataNode until its heartbeat expires. A NodeManager
@@ -123,35 +97,42 @@ def is_ready(daemon: DaemonPlan, resourcemanager: str, rest: Rest) -> bool:
     ready: safe mode ends after the last DataNode has reported (`in_safe_mode`).
     """
     if daemon.kind == "namenode":
-        return "Safemode" in rest.bean(web_address(daemon), "Hadoop:service=NameNode,name=NameNodeInfo")
+        return "Safemode" in _bean(daemon, NAMENODE_INFO, timeout_s)
     if daemon.kind == "datanode":
-        info = rest.bean(web_address(daemon), "Hadoop:service=DataNode,name=DataNodeInfo")
+        info = _bean(daemon, "Hadoop:service=DataNode,name=DataNodeInfo", timeout_s)
         actors = json.loads(info.get("BPServiceActorInfo") or "[]")
         return bool(actors) and all(actor.get("ActorState") == "RUNNING" for actor in actors)
     if daemon.kind == "resourcemanager":
-        info = (rest.get(f"http://{resourcemanager}/ws/v1/cluster/info") or {}).get("clusterInfo", {})
+        answer = HadoopWeb.get_json(f"http://{resourcemanager}/ws/v1/cluster/info", timeout_s) or {}
+        info = answer.get("clusterInfo", {})
         return bool(info.get("state") == "STARTED" and info.get("haState") == "ACTIVE")
     # ask the node for its ID: hosts may have several names, and several nodes use the same port
-    own = ((rest.get(f"http://{web_address(daemon)}/ws/v1/node/info") or {}).get("nodeInfo") or {}).get("id")
-    nodes = yarn_nodes(resourcemanager, rest) if own else []
+    answer = HadoopWeb.get_json(f"http://{web_address(daemon)}/ws/v1/node/info", timeout_s) or {}
+    own = (answer.get("nodeInfo") or {}).get("id")
+    nodes = yarn_nodes(resourcemanager, timeout_s) if own else []
     return any(node.get("state") == "RUNNING" and node.get("id") == own for node in nodes)
 
 
-def in_safe_mode(namenode: DaemonPlan, rest: Rest) -> bool:
+def in_safe_mode(namenode: DaemonPlan, timeout_s: Timeout = TIMEOUT_S) -> bool:
     """Return True if HDFS refuses writes or does not answer."""
-    bean = rest.bean(web_address(namenode), "Hadoop:service=NameNode,name=NameNodeInfo")
-    return bool(bean.get("Safemode", "no answer"))
+    return bool(_bean(namenode, NAMENODE_INFO, timeout_s).get("Safemode", "no answer"))
 
 
-def yarn_nodes(resourcemanager: str, rest: Rest) -> list[JsonObject]:
+def _bean(daemon: DaemonPlan, query: str, timeout_s: Timeout) -> JsonObject:
+    """Return the first matching JMX bean of a daemon; empty if there is none."""
+    answer = HadoopWeb.get_json(f"http://{web_address(daemon)}/jmx", timeout_s, qry=query) or {}
+    return dict((answer.get("beans") or [{}])[0])
+
+
+def yarn_nodes(resourcemanager: str, timeout_s: Timeout = TIMEOUT_S) -> list[JsonObject]:
     """Return the nodes that have registered at the ResourceManager."""
-    nodes = (rest.get(f"http://{resourcemanager}/ws/v1/cluster/nodes") or {}).get("nodes") or {}
-    return list(nodes.get("node") or [])
+    answer = HadoopWeb.get_json(f"http://{resourcemanager}/ws/v1/cluster/nodes", timeout_s) or {}
+    return list((answer.get("nodes") or {}).get("node") or [])
 
 
-def containers(nodemanager: DaemonPlan, rest: Rest) -> list[JsonObject]:
+def containers(nodemanager: DaemonPlan) -> list[JsonObject]:
     """Return the containers of a NodeManager; empty if it does not answer."""
-    answer = rest.get(f"http://{web_address(nodemanager)}/ws/v1/node/containers") or {}
+    answer = HadoopWeb.get_json(f"http://{web_address(nodemanager)}/ws/v1/node/containers", TIMEOUT_S) or {}
     return list((answer.get("containers") or {}).get("container") or [])
 
 

@@ -24,7 +24,7 @@ NON_HEAP_MB = 64
 """Memory of a daemon besides its heap. Six daemons with 256 MB of heap used 1.3 to 1.8 GB."""
 
 POLL_S = 0.25
-PROBE_TIMEOUT_S = 2.0
+PROBE_TIMEOUT_S = (2.0, 2.0)
 """Timeout of a probe. A starting web server accepts connections and answers late; probes of the other daemons must not
 wait for it."""
 
@@ -106,7 +106,6 @@ class Launch:
         self._java = java
         self._classes = classes
         self._record = record
-        self._rest = daemons.Rest(PROBE_TIMEOUT_S)
         self._namenode = next(daemon for daemon in planned if daemon.kind == "namenode")
         self._manager = next(daemons.web_address(d) for d in planned if d.kind == "resourcemanager")
         self._running: dict[str, subprocess.Popen[bytes]] = {}
@@ -136,13 +135,13 @@ class Launch:
         while waiting:
             for name in list(waiting):
                 self._check(waiting, began, deadline_s)
-                if daemons.is_ready(waiting[name], self._manager, self._rest):
+                if daemons.is_ready(waiting[name], self._manager, PROBE_TIMEOUT_S):
                     del waiting[name]
                     progress(f"{name} ready after {time.monotonic() - began:.1f} s")
             time.sleep(POLL_S)
         # safe mode ends after the last DataNode has reported its blocks, so this is the last probe
         stores = any(daemon.kind == "datanode" for daemon in self._here)
-        while stores and daemons.in_safe_mode(self._namenode, self._rest):
+        while stores and daemons.in_safe_mode(self._namenode, PROBE_TIMEOUT_S):
             self._check(waiting, began, deadline_s)
             time.sleep(POLL_S)
         progress(f"cluster ready after {time.monotonic() - began:.1f} s")
