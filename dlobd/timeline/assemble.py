@@ -45,6 +45,9 @@ IN_OWN_MAIN = NotMeasured(
 IN_OWN_STEPS = NotMeasured(
     "channel", "tensorflow", "exchanges of gradients are part of your steps: they are not measured separately"
 )
+Message = tuple[str, int | None, int | None]
+"""Name, send time and receive time of a message; None for a time that no log has."""
+
 NO_RANKS = NotMeasured("channel", "", "no rank of TensorFlowOnSpark ran")
 IN_USER_CODE = NotMeasured("hdfs", "user", "reads and writes of HDFS by your code, or by PySpark's loop around it")
 
@@ -181,7 +184,7 @@ def _tasks(evidence: Evidence, executor: str) -> list[tuple[Job, Task]]:
 
 def reversed_messages(evidence: Evidence) -> Iterator[Clip]:
     """Yield messages between driver and executors that arrived before they were sent, beyond the uncertainty."""
-    for what, sent_ns, received_ns in _messages(evidence):
+    for what, sent_ns, received_ns in messages(evidence):
         if sent_ns is None or received_ns is None:
             continue
         error_ns = 2 * RESOLUTION_NS + error_of(sent_ns) + error_of(received_ns)
@@ -189,12 +192,13 @@ def reversed_messages(evidence: Evidence) -> Iterator[Clip]:
             yield Clip("inconsistent", what, sent_ns - received_ns)
 
 
-def _messages(evidence: Evidence) -> Iterator[tuple[str, int | None, int | None]]:
+def messages(evidence: Evidence) -> Iterator[Message]:
+    """Yield the messages between driver and executors."""
     driver = evidence.driver.log
     for executor, log in evidence.executors.items():
-        here, registered = lane_of(executor), _at(driver.registered.get(executor))
-        yield f"{here}: registration", _at(log.connecting or log.first), registered
-        yield f"{here}: answer to the registration", registered, _at(log.registered)
+        here, registered = lane_of(executor), at_ns(driver.registered.get(executor))
+        yield f"{here}: registration", at_ns(log.connecting or log.first), registered
+        yield f"{here}: answer to the registration", registered, at_ns(log.registered)
     for job in driver.jobs:
         for task in job.tasks:
             if (own := evidence.executors.get(task.executor)) is None:
@@ -204,7 +208,8 @@ def _messages(evidence: Evidence) -> Iterator[tuple[str, int | None, int | None]
             yield f"{here}: result of task {task.id}", own.finished.get(task.id), task.end_ns
 
 
-def _at(line: LogLine | None) -> int | None:
+def at_ns(line: LogLine | None) -> int | None:
+    """Return the time of a line; None without a line."""
     return line.at_ns if line else None
 
 

@@ -11,8 +11,8 @@ from dlobd.evidence import log4j
 from dlobd.evidence.alignment import error_of
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected.kinds import DRIVER_SPANS
-from dlobd.evidence.log4j import LogLine
 from dlobd.evidence.recorder import trainers
+from dlobd.timeline.assemble import Message, at_ns, messages
 from dlobd.trust.base import (
     BUSY_NS,
     Compared,
@@ -77,29 +77,21 @@ def _window(facts: Facts) -> Compared | None:
 
 # ---- the order of messages
 
-Message = tuple[str, int | None, int | None]
-"""Name, send time and receive time of a message; None for a time that no log has."""
-
-
-def _at(line: LogLine | None) -> int | None:
-    return line.at_ns if line else None
-
-
 def _submission(evidence: Evidence) -> Iterator[Message]:
     """Yield messages between the client, the ResourceManager and the ApplicationMaster."""
     points, app, am = evidence.submitter.log.points, evidence.yarn.application.at, evidence.application_master
     attempt = evidence.yarn.attempt(evidence.attempts.am).at
-    yield "submission", _at(points.get("submitting")), app.get("SUBMITTED")
-    yield "answer to the submission", app.get("NEW_SAVING"), _at(points.get("submitted"))
+    yield "submission", at_ns(points.get("submitting")), app.get("SUBMITTED")
+    yield "answer to the submission", app.get("NEW_SAVING"), at_ns(points.get("submitted"))
     yield "acceptance", app.get("SUBMITTED"), app.get("ACCEPTED")
     yield "allocation of the ApplicationMaster", app.get("ACCEPTED"), app.get("ATTEMPT_ALLOCATED")
-    yield "registration of the ApplicationMaster", _at(am.registering), attempt.get("RUNNING")
+    yield "registration of the ApplicationMaster", at_ns(am.registering), attempt.get("RUNNING")
     made = evidence.am_calls_of(evidence.attempts.am)
     # only the first call: the ApplicationMaster registers again with a restarted ResourceManager
     registers = (call.start_ns for call in made if call.method == "registerApplicationMaster")
     yield "registration call of the ApplicationMaster", next(registers, None), attempt.get("RUNNING")
-    yield "state RUNNING", app.get("ATTEMPT_RUNNING"), _at(points.get("running"))
-    yield "unregistering of the ApplicationMaster", _at(am.unregistering), attempt.get("FINAL_SAVING")
+    yield "state RUNNING", app.get("ATTEMPT_RUNNING"), at_ns(points.get("running"))
+    yield "unregistering of the ApplicationMaster", at_ns(am.unregistering), attempt.get("FINAL_SAVING")
     yield "end of the application", attempt.get("FINAL_SAVING"), app.get("FINISHED")
 
 
@@ -111,8 +103,8 @@ def _containers(evidence: Evidence) -> Iterator[Message]:
         for before, after in pairwise(states):
             yield f"{container}: {before} to {after}", at.get(before), at.get(after)
         if container in am.containers.values():
-            yield f"{container}: request", _at(am.requested), at.get("ALLOCATED")
-        yield f"{container}: launch", _at(am.launching.get(container)), at.get("START_REQUEST")
+            yield f"{container}: request", at_ns(am.requested), at.get("ALLOCATED")
+        yield f"{container}: launch", at_ns(am.launching.get(container)), at.get("START_REQUEST")
         if life := evidence.container_jvm(container):
             yield f"{container}: start of its JVM", at.get("SCHEDULED"), life.start_ns
             yield f"{container}: exit of its JVM", life.exit_ns, at.get("EXITED")
@@ -121,18 +113,12 @@ def _containers(evidence: Evidence) -> Iterator[Message]:
 def _executors(evidence: Evidence) -> Iterator[Message]:
     """Yield messages between the driver and its executors."""
     driver = evidence.driver.log
+    yield from messages(evidence)
     for executor, log in evidence.executors.items():
-        registered = driver.registered.get(executor)
-        yield f"executor {executor}: registration", _at(log.connecting), _at(registered)
-        yield f"executor {executor}: answer to the registration", _at(registered), _at(log.registered)
         if executor not in driver.removed:  # an earlier message shut it down
-            yield f"executor {executor}: shutdown", _at(driver.points.get("executors told")), _at(log.shutdown)
-    for task in (task for job in driver.jobs for task in job.tasks):
-        if (own := evidence.executors.get(task.executor)) is not None:
-            got, finished = own.got.get(task.id), own.finished.get(task.id)
-            yield f"task {task.id}: start", task.start_ns, got
-            yield f"task {task.id}: run", got, finished
-            yield f"task {task.id}: result", finished, task.end_ns
+            yield f"executor {executor}: shutdown", at_ns(driver.points.get("executors told")), at_ns(log.shutdown)
+        for task in log.got.keys() & log.finished.keys():
+            yield f"task {task}: run", log.got[task], log.finished[task]
 
 
 def _ranks(evidence: Evidence) -> Iterator[Message]:
