@@ -294,11 +294,7 @@ class _Waits:
         if ended and (tasks := [task for task in ended.tasks if task.end_ns is not None]):
             last = max(tasks, key=lambda task: task.end_ns or 0)
             return {"waits_for": (lane_of_task(self._evidence, last),), "released_ns": last.end_ns}
-        if trainer is None:
-            return {"waits_for": ()}
-        unfinished, done_ns = trainer.finished
-        at_work = unfinished or done_ns >= sleep.end_ns
-        return {"waits_for": (trainer.lane,), "released_ns": None if at_work else max(done_ns, sleep.start_ns)}
+        return trainer.releases(sleep) if trainer else {"waits_for": ()}
 
     def _timed_out(self, wait: RecordedSpan) -> bool:
         """Return True if nodes were missing at the end of TensorFlowOnSpark's wait for their reservations."""

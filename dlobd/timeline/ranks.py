@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from dlobd import spans as kinds
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.recorder import STOPPED, TRAINING, RecordedProcess, RecordedSpan
+from dlobd.spans import Details
 
 _REQUESTS = re.compile(r"Submitted (\d+) unlocalized container requests")
 ROLES = (*TRAINING, *STOPPED)
@@ -62,6 +63,12 @@ class Rank:
         # the process may continue: inside a Spark task it is Spark's own Python worker
         done = self.named(kinds.WRITE_DONE_MARKER)
         return not done, done[-1].end_ns if done else self.process.last_ns
+
+    def releases(self, sleep: RecordedSpan) -> Details:
+        """Return the release of a sleep that waits for this trainer; the rest of the sleep is its poll."""
+        unfinished, done_ns = self.finished
+        at_work = unfinished or done_ns >= sleep.end_ns
+        return {"waits_for": (self.lane,), "released_ns": None if at_work else max(done_ns, sleep.start_ns)}
 
 
 def ranks(evidence: Evidence) -> list[Rank]:

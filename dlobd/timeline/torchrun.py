@@ -40,12 +40,8 @@ def add_agents(
 
 
 def _resolve(own: Sequence[Rank], span: RecordedSpan, wait: Details) -> Details:
-    """Let a sleep of the agent wait for the last of its training processes; the rest of the sleep is its poll."""
+    """Let a sleep of the agent wait for the last of its training processes."""
     if span.kind is not kinds.SLEEP:
         return wait
     rank = max((r for r in own if r.start_ns < span.end_ns), key=lambda rank: rank.finished, default=None)
-    if rank is None:
-        return {**wait, "waits_for": ()}
-    unfinished, done_ns = rank.finished
-    at_work = unfinished or done_ns >= span.end_ns
-    return {**wait, "waits_for": (rank.lane,), "released_ns": None if at_work else max(done_ns, span.start_ns)}
+    return {**wait, **(rank.releases(span) if rank else {"waits_for": ()})}

@@ -77,6 +77,7 @@ def _window(facts: Facts) -> Compared | None:
 
 # ---- the order of messages
 
+
 def _submission(evidence: Evidence) -> Iterator[Message]:
     """Yield messages between the client, the ResourceManager and the ApplicationMaster."""
     points, app, am = evidence.submitter.log.points, evidence.yarn.application.at, evidence.application_master
