@@ -71,8 +71,8 @@ def _run(script: str, arguments: list[str]) -> None:
     except SystemExit as error:
         if error.code:
             cause = (
-                _status_error()
-                or _shutdown_timeout(error)
+                _shutdown_timeout(error)  # it cancels the start job, which then has an error, too
+                or _status_error()
                 or (f"the script exited with code {error.code}" if isinstance(error.code, int) else str(error.code))
             )
             tracing.instant(kinds.JOB_FAILED, cause=cause[:MAX_CAUSE])
