@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from math import ceil
 
 from dlobd.bundle.files import executor_key
@@ -60,29 +61,42 @@ def _seconds(facts: Facts) -> Compared | None:
     """Check that both logs agree in the time of each executor's task attempts, also of lost attempts. Detects attempts
     in the wrong executor or without an end. No real failure is known; a test removes a line."""
     evidence = facts.evidence
-    recorded: Counter[str] = Counter()
-    seen = {ended.id for ended in evidence.event_log.tasks}
-    for ended in evidence.event_log.tasks:
-        recorded[executor_key(evidence.number, ended.executor)] += (ended.finish_ms - ended.launch_ms) * NS_PER_MS
+    recorded = {
+        ended.id: (executor_key(evidence.number, ended.executor), (ended.finish_ms - ended.launch_ms) * NS_PER_MS)
+        for ended in evidence.event_log.tasks
+    }
     topology = evidence.topology
-    if not topology.user_script or topology.placement is Placement.LOCAL or not any(recorded.values()):
+    if not topology.user_script or topology.placement is Placement.LOCAL or not any(ns for _, ns in recorded.values()):
         return None
     if not all(ended.executor for ended in evidence.event_log.tasks):
         return unknown("Spark's event log lacks the executor of a task")
-    logged: Counter[str] = Counter()
+    logged: dict[int, tuple[str, int]] = {}
     for task in (task for job in evidence.driver.log.jobs for task in job.tasks):
         end_ns = task.end_ns or task.lost_ns
         if end_ns is not None:
-            logged[task.executor] += end_ns - task.start_ns
-        elif task.id in seen:
+            logged[task.id] = task.executor, end_ns - task.start_ns
+        elif task.id in recorded:
             return unknown(f"the driver's log lacks the end of task {task.id}")
-    worst = max({**logged, **recorded}, key=lambda executor: abs(logged[executor] - recorded[executor]))
-    seconds, other = logged[worst] / NS_PER_S, recorded[worst] / NS_PER_S
-    # the driver may be suspended between an event and its line
+    left, right = (_by_executor(tasks) for tasks in (logged, recorded))
+    worst = max({**left, **right}, key=lambda executor: abs(left[executor] - right[executor]))
+    seconds, other = left[worst] / NS_PER_S, right[worst] / NS_PER_S
     holds = abs(seconds - other) <= max(SHARE * other, BUSY_NS / NS_PER_S)
     message = f"executor {worst}: {seconds:.3f} s of tasks in the driver's log, {other:.3f} s in the event log"
     doubt = "the wall clock was stepped" if stepped_ns(evidence.anchors) else ""
+    # the driver may be suspended between an event and its line
+    if all(
+        (pair := logged.get(task)) and pair[0] == executor and abs(pair[1] - ns) < BUSY_NS
+        for task, (executor, ns) in recorded.items()
+    ):
+        doubt = doubt or "the machine was busy"
     return Compared(holds, message, round(seconds, 3), round(other, 3), doubt)
+
+
+def _by_executor(tasks: Mapping[int, tuple[str, int]]) -> Counter[str]:
+    sums: Counter[str] = Counter()
+    for executor, ns in tasks.values():
+        sums[executor] += ns
+    return sums
 
 
 @RULES.add(
