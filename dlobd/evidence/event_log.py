@@ -148,7 +148,7 @@ def _task(event: JsonMap, stage: tuple[int, int], cpus: float) -> TaskMetrics:
         event["Task End Reason"]["Reason"] == "Success",
         stage,
         cpus,
-        event["Task Info"].get("Executor ID", ""),
+        info.get("Executor ID", ""),
         sum(python_ms) if python_ms else None,
         metrics,
     )

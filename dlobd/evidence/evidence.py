@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -358,12 +359,14 @@ class Evidence:
         ready = [i for i in python.instants if i.name == kinds.SPARK_CONTEXT_READY] if python else []
         if all(i.attrs.get("slots", 1) == 1 for i in ready if self.has(i.at_ns)):
             return {}
-        log, found = self.driver.log, {}
-        for executor, own in self.executors.items():
-            tasks = [task for job in log.jobs for task in job.tasks if task.executor == executor]
-            gone_ns = log.gone.get(executor) or log.removed.get(executor)
-            found[executor] = slots.number(tasks, own.finished, gone_ns)
-        return found
+        log = self.driver.log
+        tasks = defaultdict(list)
+        for task in log.tasks:
+            tasks[task.executor].append(task)
+        return {
+            executor: slots.number(tasks[executor], own.finished, log.gone.get(executor) or log.removed.get(executor))
+            for executor, own in self.executors.items()
+        }
 
     def slot_of(self, executor: str, task: int | None) -> int:
         """Return the slot of a task; the first slot for work outside of tasks."""

@@ -106,6 +106,11 @@ class DriverLog:
     event_log: str = ""  # URI of the event log
 
     @property
+    def tasks(self) -> list[Task]:
+        """The attempts of tasks of all jobs."""
+        return [task for job in self.jobs for task in job.tasks]
+
+    @property
     def has_local_events(self) -> bool:
         """True if the event log is a file of the driver's machine: HDFS has no part in it."""
         return self.event_log.startswith("file:")

@@ -258,7 +258,7 @@ def _jobs_inside(jobs: Iterable[Job], span: RecordedSpan) -> list[Job]:
 def _add_unlogged_job(lane: LaneBuilder, evidence: Evidence, wait: RecordedSpan) -> None:
     """Add the submission of a job that the driver's log lacks. It ends at the first task of an executor's log that the
     driver's log lacks."""
-    logged = {task.id for job in evidence.driver.log.jobs for task in job.tasks}
+    logged = {task.id for task in evidence.driver.log.tasks}
     got = [at_ns for log in evidence.executors.values() for tid, at_ns in log.got.items() if tid not in logged]
     first_ns = min((at_ns for at_ns in got if wait.start_ns <= at_ns < wait.end_ns), default=None)
     lane.log(kinds.SUBMIT_JOB, wait.start_ns, first_ns, f"{OWN_MARK}, {EXECUTOR_LOG}", detail=wait.name)

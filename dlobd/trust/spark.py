@@ -34,8 +34,7 @@ def _tasks(facts: Facts) -> Compared | None:
     if not evidence.topology.has_spark:
         return None
     # the driver may stop before an attempt that it kills ends
-    tasks = (task for job in evidence.driver.log.jobs for task in job.tasks)
-    started = {task.id for task in tasks if not task.loss or task.lost_ns}
+    started = {task.id for task in evidence.driver.log.tasks if not task.loss or task.lost_ns}
     ended = {task.id for task in evidence.event_log.tasks}
     if not started:
         return None
@@ -71,7 +70,7 @@ def _seconds(facts: Facts) -> Compared | None:
     if not all(ended.executor for ended in evidence.event_log.tasks):
         return unknown("Spark's event log lacks the executor of a task")
     logged: dict[int, tuple[str, int]] = {}
-    for task in (task for job in evidence.driver.log.jobs for task in job.tasks):
+    for task in evidence.driver.log.tasks:
         end_ns = task.end_ns or task.lost_ns
         if end_ns is not None:
             logged[task.id] = task.executor, end_ns - task.start_ns

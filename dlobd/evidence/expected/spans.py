@@ -142,7 +142,7 @@ def _parts(evidence: Evidence) -> Iterator[MissingEvidence]:
     """Yield span files without a first line or an end, with damaged lines, or with fewer lines than were recorded."""
     gone = killed(evidence)
     # Spark kills the Python worker of a task that it kills
-    given_up = {task.id for job in evidence.driver.log.jobs for task in job.tasks if task.loss}
+    given_up = {task.id for task in evidence.driver.log.tasks if task.loss}
     for path in sorted((evidence.path / "spans").rglob("spans-*.jsonl")):
         directory = path.parent.name
         process = read(path)
