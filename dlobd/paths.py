@@ -11,6 +11,7 @@ import hashlib
 import importlib.util
 import os
 import re
+import shutil
 import stat
 import sys
 import threading
@@ -18,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dlobd.errors import SetupError
+from dlobd.errors import Busy, SetupError
 
 CLUSTER = "cluster"
 NATIVE = "native"
@@ -26,7 +27,10 @@ FETCHED = "data"
 """Names of subdirectories of the cache directory."""
 
 TEMPORARY = Path("/tmp")
-"""Directory for the links of `plain`. It is not TMPDIR, which may differ between commands that use one cluster."""
+"""Last resort for `links_dir`. It is not TMPDIR, which may differ between commands that use one cluster."""
+
+_MAX_LINKS = 57
+"""Longest `links_dir` in bytes: a link in it may be the work directory of a cluster, which has at most 70 bytes."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9_/.+@=~-]*")
 
@@ -105,7 +109,7 @@ def plain(path: Path, longest: int | None = None) -> Path:
     """Return a path that scripts, URIs and configuration files of Spark and Hadoop do not change.
 
     Spark and Hadoop split or replace spaces, quotes, commas, dollars and letters beyond ASCII. If a part of the path
-    has such a character, a link in `/tmp/dlobd-UID` replaces this part and its parents. The link stays, because a
+    has such a character, a link in `links_dir` replaces this part and its parents. The link stays, because a
     running cluster may use it.
 
     Args:
@@ -136,8 +140,22 @@ def resolved_plain(directory: Path) -> Path:
 
 
 def links_dir() -> Path:
-    """Return the directory of the links of `plain`; does not create it."""
-    return TEMPORARY / f"dlobd-{os.getuid()}"
+    """Return this cache's directory of the links of `plain`; does not create it.
+
+    It is in the cache, else in `$XDG_STATE_HOME` or `~/.local/state`, whose files no cleaner of temporary files
+    removes. If both paths are too long or need a link themselves, it is in /tmp.
+    """
+    cache = cache_dir()
+    xdg = os.environ.get("XDG_STATE_HOME", "")
+    state = Path(xdg) if os.path.isabs(xdg) else Path.home() / ".local" / "state"
+    name = _digest(str(cache))
+    last = TEMPORARY / f"dlobd-{os.getuid()}-{name}"
+    return next((path for path in (cache / "links", state / "dlobd" / name) if _holds_links(path)), last)
+
+
+def _holds_links(path: Path) -> bool:
+    # Java resolves links, so that the real path must be plain as well
+    return bool(_PLAIN.fullmatch(f"{path}{os.path.realpath(path)}")) and len(os.fsencode(path)) <= _MAX_LINKS
 
 
 def _digest(path: str) -> str:
@@ -145,10 +163,12 @@ def _digest(path: str) -> str:
 
 
 def _linked(top: Path) -> Path:
-    """Return the link to `top`; create it if needed."""
+    """Return the link to `top`; create or repair it if needed."""
     with _own_links(str(top)) as links:
         link = links / _digest(str(top))
         if not (link.is_symlink() and os.readlink(link) == str(top)):
+            if link.is_dir() and not link.is_symlink():
+                shutil.rmtree(link)  # written by a daemon after the loss of its link
             temporary = link.with_name(f".{link.name}-{os.getpid()}-{threading.get_ident()}")
             temporary.unlink(missing_ok=True)  # left by a killed process
             temporary.symlink_to(top)
@@ -161,6 +181,7 @@ def _own_links(path: str) -> Iterator[Path]:
     """Create and yield `links_dir`. No other user may write to it: a foreign link could redirect a run."""
     directory = links_dir()
     try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
         directory.mkdir(mode=0o700, exist_ok=True)
         status = directory.lstat()
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
@@ -170,7 +191,7 @@ def _own_links(path: str) -> Iterator[Path]:
         raise SetupError(
             f"{path} contains characters that Spark and Hadoop split or replace, "
             f"and no link to it can be created: {error}.",
-            "choose a path with only letters, digits, '/', '-', '_' and '.'",
+            f"choose a path with only letters, digits, '/', '-', '_' and '.', or remove {directory}",
         ) from error
 
 
@@ -197,11 +218,32 @@ def cache_dir() -> Path:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Wait for the lock of file `path` and hold it. The kernel releases the lock when the process ends in any way.
-    Raises SetupError if the directory cannot be written."""
-    make_writable(path.parent)
-    with path.open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    """Wait for the lock of file `path` in the cache and hold it. The kernel releases the lock when the process ends in
+    any way. Raises SetupError if the directory cannot be written."""
+    with using_cache():
+        make_writable(path.parent)
+        with path.open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+
+@contextmanager
+def using_cache(alone: bool = False) -> Iterator[None]:
+    """Hold the lock of the cache, which commands share, except for a command that removes the cache.
+
+    Args:
+        alone: share the lock with no other command.
+
+    Raises:
+        Busy: with `alone`, another command uses the cache.
+        SetupError: the cache cannot be written.
+    """
+    make_writable(cache_dir())
+    with (cache_dir() / ".lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB if alone else fcntl.LOCK_SH)
+        except BlockingIOError:
+            raise Busy(f"Another dlobd command is using {cache_dir()}.", "wait for it to finish, or stop it") from None
         yield
 
 

@@ -17,7 +17,7 @@ from dlobd.user_file import MemberRef
 SCHEMA_VERSION = 1
 """Format of run.json and of span files. No other format is read."""
 
-Status = Literal["ok", "failed", "invalid", "interrupted"]
+Status = Literal["running", "ok", "failed", "invalid", "interrupted"]
 
 SHA256_OR_EMPTY = "^([0-9a-f]{64})?$"
 

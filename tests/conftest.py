@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Iterator
 
 import pytest
@@ -22,6 +25,10 @@ def pytest_configure() -> None:
     """A shell that starts the tests in the background has made SIGINT ignored, which every child would inherit."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if "DLOBD_TEST_STATE" not in os.environ:  # links of this run's caches; workers of xdist share the directory
+        state = tempfile.mkdtemp(prefix="dl-", dir="/tmp")
+        os.environ |= {"DLOBD_TEST_STATE": state, "XDG_STATE_HOME": state}
+        atexit.register(shutil.rmtree, state, ignore_errors=True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -29,10 +29,11 @@ from dlobd.bundle import reading
 from dlobd.bundle.files import COLLECTED, PARTS, RUN
 from dlobd.bundle.redaction import redact
 from dlobd.errors import BundleError
-from dlobd.fields import json_schema, plain
+from dlobd.fields import decoded, json_schema, plain
 from dlobd.paths import replace_file, sha256_of
-from dlobd.record.run import Run
+from dlobd.record.run import Run, RunProcess
 from dlobd.schema import SCHEMA_VERSION
+from dlobd.tracing import clock
 
 LATEST = "latest"
 
@@ -109,7 +110,7 @@ class Bundle:
                 "read it with the dlobd that wrote it, or run the experiment again",
             )
         validate(run, str(self.path))
-        return run
+        return _ended(run)
 
     def add(self, source: Path, name: str) -> Path:
         """Copy a file into the bundle as `name`, such as `logs/driver.log`, without secrets in its text. The copy needs
@@ -172,7 +173,7 @@ class Bundle:
         Raises BundleError if the bundle was never sealed, or `hashes` is damaged."""
         text = reading.read_text(self.path / "hashes")
         if isinstance(text, reading.Missing):
-            raise BundleError(f"{self.path} has no hashes: its run was killed before it ended.")
+            raise BundleError(f"{self.path} has no hashes: its run has not ended, or was killed.")
         lines = [line.partition("  ") for line in text.splitlines()] if isinstance(text, str) else []
         if not lines or not all(separator for _, separator, _ in lines):
             raise BundleError(f"{self.path}/hashes is damaged.")
@@ -189,6 +190,16 @@ class Bundle:
         """Return the names of all files that `hashes` covers."""
         paths = [self.path / "run.json", *(p for part in PARTS for p in (self.path / part).rglob("*"))]
         return sorted(str(path.relative_to(self.path)) for path in paths if reading.is_file(path))
+
+
+def _ended(run: dict[str, Any]) -> dict[str, Any]:
+    """Return the record with status interrupted if its process has ended without the end of the run."""
+    process = run["status"] == "running" and run.get("process")
+    if not process or not decoded(RunProcess, process).ended(clock.domain()):
+        return run
+    when = "while the job was running" if run["command"] else "before the job was submitted"
+    reason = f"dlobd (pid {process['pid']}) was killed {when}"
+    return run | {"status": "interrupted", "reason": reason, "process": None}
 
 
 def _redacted(file: BinaryIO) -> Iterator[bytes]:
@@ -250,25 +261,43 @@ def bundles(out: Path) -> list[Bundle]:
     return [Bundle(path.resolve()) for path in sorted(paths, key=lambda path: path.name)]
 
 
+def finished(bundle: Bundle) -> bool:
+    """Return True if a run has ended, and was not interrupted before its submission; also if its record is damaged."""
+    try:
+        run = bundle.read_json()
+    except BundleError:
+        return (bundle.path / RUN).exists()
+    return run["status"] != "running" and not (run["status"] == "interrupted" and not run["command"])
+
+
 def find(ref: str | Path, out: Path) -> Bundle:
-    """Return the bundle of `ref`: its path, its run.json, a run ID or a prefix of it, or `latest`.
-    Raises BundleError if there is no such run, or more than one."""
+    """Return the bundle of `ref`: its path, its run.json, a run ID or a prefix of it, or `latest`, the last finished
+    run in `out`. Raises BundleError if there is no such run, or more than one."""
     path = Path(ref)
     if path.name == "run.json" and path.is_file():
         path = path.parent
     if path.is_dir() and ((path / "run.json").exists() or RUN_ID.fullmatch(path.resolve().name)):
         return Bundle(path.resolve())
-    every = bundles(out)
+    every, searched = bundles(out), out.absolute()
     if str(ref) == LATEST:
         if not every:
-            raise BundleError(f"there is no run in {out}.", "dlobd run softmax-mnist")
-        return every[-1]
+            raise BundleError(f"there is no run in {searched}.", "dlobd run softmax-mnist")
+        if (last := next(filter(finished, reversed(every)), None)) is None:
+            raise BundleError(f"no run in {searched} has finished.", f"dlobd show {every[-1].path}")
+        return last
     matches = [bundle for bundle in every if str(ref) and bundle.run_id.startswith(str(ref))]
     if len(matches) == 1:
         return matches[0]
     if matches:
-        raise BundleError(f"{ref} matches {len(matches)} runs in {out}: {', '.join(b.run_id for b in matches)}.")
-    raise BundleError(f"there is no run {ref} in {out}.", "use a bundle path, a run ID or 'latest', or set --out DIR")
+        ids = ", ".join(bundle.run_id for bundle in matches)
+        raise BundleError(f"{ref} matches {len(matches)} runs in {searched}: {ids}.", "name one of them")
+    if str(ref) and path.exists():
+        inside = sorted(entry for entry in (*path.glob("*"), *path.glob("*/*")) if RUN_ID.fullmatch(entry.name))
+        has = f"has {len(inside)} runs, such as {inside[-1]}" if inside else "is not a bundle: it has no run.json"
+        raise BundleError(f"{path} {has}.", "name a bundle, which is a directory with run.json")
+    raise BundleError(
+        f"there is no run {ref} in {searched}.", "use a bundle path, a run ID or 'latest', or set --out DIR"
+    )
 
 
 def validate(run: Any, label: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Annotated
 
 import typer
@@ -20,11 +21,11 @@ def clean(
     entries = cleaning.kept(out)
     if not entries:
         print("dlobd keeps no files on this machine")
-    for entry in entries:
-        removed = yes and (runs or entry.name not in ("runs", cleaning.SELFTEST))
-        if removed:
-            cleaning.remove(entry)
-        path = entry.paths[0] if entry.name != "runs" else out
-        print(
-            f"{'removed ' if removed else ''}{entry.size_bytes / 1e6:10.1f} MB  {entry.name:8} {path}  ({entry.title})"
-        )
+    chosen = [entry for entry in entries if yes and (runs or entry.name not in (cleaning.RUNS, cleaning.SELFTEST))]
+    with cleaning.unused(chosen) if chosen else nullcontext():
+        for entry in entries:
+            if entry in chosen:
+                cleaning.remove(entry)
+            path = entry.paths[0] if entry.name != cleaning.RUNS else out
+            done = "removed " if entry in chosen else ""
+            print(f"{done}{entry.size_bytes / 1e6:10.1f} MB  {entry.name:8} {path}  ({entry.title})")

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from dlobd.cli.options import RUNS, Out, RunRef
-from dlobd.cli.output import Force, check_free, write, writing
+from dlobd.cli.output import STDOUT, Force, Output, checked, write, writing
+from dlobd.cli.series import find_run
 from dlobd.errors import BundleError, UsageError
 
 if TYPE_CHECKING:
@@ -25,12 +26,12 @@ class Format(NamedTuple):
 
     Args:
         title: a description in a few words.
-        file: default name of the output file.
+        types: suffixes of the file types; the first is the default.
         write: function that writes a bundle to a file.
     """
 
     title: str
-    file: str
+    types: tuple[str, ...]
     write: Callable[[Bundle, Path], None]
 
 
@@ -40,7 +41,8 @@ def _mlperf_log(bundle: Bundle, output: Path) -> None:
 
     write(output, mlperf_log(bundle.read(), _anchor(Evidence(bundle.path))))
     rules, log = shlex.quote(str(RULES)), shlex.quote(str(output))
-    print(f"check: python -m mlperf_logging.compliance_checker --config {rules} {log}")
+    if output != STDOUT:
+        print(f"check: python -m mlperf_logging.compliance_checker --config {rules} {log}")
 
 
 def _otlp(bundle: Bundle, output: Path) -> None:
@@ -80,12 +82,14 @@ def _table(name: str) -> Callable[[Bundle, Path], None]:
     return written
 
 
+_TABLES = (".csv", ".parquet")
+
 FORMATS: Mapping[str, Format] = {
-    "mlperf-log": Format("epochs and accuracies as an MLPerf-style log", "mlperf.log", _mlperf_log),
-    "otlp": Format("the timeline as OTLP JSON, for OpenTelemetry's tools", "otlp.json", _otlp),
-    "spans": Format("one row per span", "spans.csv", _table("spans")),
-    "steps": Format("one row per training step and rank", "steps.csv", _table("steps")),
-    "epochs": Format("one row per epoch", "epochs.csv", _table("epochs")),
+    "mlperf-log": Format("epochs and accuracies as an MLPerf-style log", (".log", ".txt"), _mlperf_log),
+    "otlp": Format("the timeline as OTLP JSON, for OpenTelemetry's tools", (".json",), _otlp),
+    "spans": Format("one row per span", _TABLES, _table("spans")),
+    "steps": Format("one row per training step and rank", _TABLES, _table("steps")),
+    "epochs": Format("one row per epoch", _TABLES, _table("epochs")),
 }
 """Formats of `dlobd export`, by their names."""
 
@@ -94,11 +98,10 @@ _TITLES = "; ".join(f"{name}: {form.title}" for name, form in FORMATS.items())
 
 def export(
     run: RunRef = "latest",
-    name: Annotated[str, typer.Option("--format", metavar="FORMAT", help=f"{_TITLES}.")] = "mlperf-log",
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="Output file. Default: mlperf.log, otlp.json, or FORMAT.csv for a table."),
+    name: Annotated[
+        str | None, typer.Option("--format", metavar="FORMAT", help=f"Required. {_TITLES}.", show_default=False)
     ] = None,
+    output: Output = None,
     out: Out = RUNS,
     force: Force = False,
 ) -> None:
@@ -106,13 +109,12 @@ def export(
 
     Tables are written as CSV, or as Parquet if the output file ends in .parquet. See docs/file-format.md.
     """
-    from dlobd.bundle import store
     from dlobd.registry import unknown
 
+    if name is None:
+        raise UsageError(f"--format is missing; it is one of: {', '.join(FORMATS)}.", "dlobd export --format spans")
     if name not in FORMATS:
         raise UsageError(unknown("format", name, FORMATS), "dlobd export --help")
     form = FORMATS[name]
-    output = output or Path(form.file)
-    bundle = store.find(run, out)
-    check_free(output, force)
-    form.write(bundle, output)
+    bundle = find_run(run, out)
+    form.write(bundle, checked(output, bundle.path / f"{name}{form.types[0]}", form.types, force))

@@ -11,10 +11,14 @@ from dlobd.errors import Interrupted, RunFailed, RunInvalid, UsageError
 
 RUNS = Path("runs")
 
-Out = Annotated[Path, typer.Option("--out", help="Directory for run bundles.")]
+Out = Annotated[Path, typer.Option("--out", help="Directory of run bundles.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and the spark-submit command; start nothing.")]
-RunRef = Annotated[str, typer.Argument(metavar="[RUN]", help="Bundle path, run ID, or latest.")]
+LATEST_HELP = "latest (the last finished run)"
+RunRef = Annotated[str, typer.Argument(metavar="[RUN]", help=f"Bundle path, run ID, or {LATEST_HELP}.")]
+RunOrSeries = Annotated[
+    str, typer.Argument(metavar="[RUN]", help=f"Bundle path, run ID, series file, or {LATEST_HELP}.")
+]
 HadoopConf = Annotated[
     Path | None,
     typer.Option(

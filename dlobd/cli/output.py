@@ -1,11 +1,13 @@
-"""Writes output files atomically, at paths that the user chose."""
+"""Writes output files atomically, in a bundle or at paths that the user chose."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -13,14 +15,42 @@ import typer
 
 from dlobd.errors import UsageError
 
+STDOUT = Path("-")
+
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Output file, or - for stdout. Default: in the bundle."),
+]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
 
 
-def check_free(path: Path, force: bool) -> None:
-    """Check, before any computation, that a command may write a file.
-    Raises UsageError if the file exists and `force` is False."""
-    if path.exists() and not force:
+def checked(path: Path | None, default: Path, types: Sequence[str], force: bool) -> Path:
+    """Check, before any computation, that a command may write a file; return its path.
+
+    Args:
+        path: the user's file, `STDOUT`, or None for `default`, which a command of dlobd wrote and may overwrite.
+        types: suffixes of the file types that the command writes.
+
+    Raises UsageError if the type is unknown, the directory cannot be written, or the file exists and `force` is False.
+    """
+    if path == STDOUT or (path is not None and path.exists() and not path.is_file() and not path.is_dir()):
+        return path
+    chosen = path or default
+    if chosen.is_dir():
+        raise UsageError(f"{chosen} is a directory.", "name a file with -o FILE")
+    if chosen.suffix not in types:
+        raise UsageError(f"-o {chosen}: the file type is unknown.", f"end the name in {' or '.join(types)}")
+    if not os.access(chosen.absolute().parent, os.W_OK | os.X_OK):
+        why = "no such directory" if not chosen.absolute().parent.exists() else "its directory is read-only"
+        raise UsageError(f"{chosen} cannot be written: {why}.", "choose another -o FILE")
+    if path is not None and path.exists() and not force:
         raise UsageError(f"{path} already exists.", "add --force, or choose another -o FILE")
+    return chosen
+
+
+def shown(path: Path) -> Path:
+    """Return a path for messages: relative to the current directory if it is below."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def write(path: Path, text: str) -> None:
@@ -42,6 +72,12 @@ def writing(path: Path) -> Iterator[Path]:
 
     Raises UsageError if the file cannot be written.
     """
+    if path == STDOUT:
+        with tempfile.NamedTemporaryFile() as copied:
+            yield Path(copied.name)
+            with open(copied.name, "rb") as file:
+                shutil.copyfileobj(file, sys.stdout.buffer)
+        return
     target = Path(os.path.realpath(path))
     temporary = target.with_name(f".dlobd-{os.getpid()}.part")
     try:
@@ -59,4 +95,4 @@ def writing(path: Path) -> Iterator[Path]:
                 temporary.unlink(missing_ok=True)
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror or error}.", "choose another -o FILE") from error
-    print(f"Wrote {path}")
+    print(f"Wrote {shown(path)}")

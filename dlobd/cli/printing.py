@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlobd.cli.options import EXIT_CODES
+from dlobd.cli.output import shown
 
 if TYPE_CHECKING:
     from dlobd.bundle.store import Bundle
@@ -65,8 +66,8 @@ def print_result(bundle: Bundle) -> int:
 
 
 def _print_next(path: Path) -> None:
-    bundle = shlex.quote(str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path))
+    bundle = shlex.quote(str(shown(path)))
     print(f"\nMore: dlobd show {bundle} --full")
-    print(f"HTML: dlobd report {bundle} -o report.html")
-    print(f"Trace: dlobd trace {bundle} -o trace.json")
+    print(f"HTML: dlobd report {bundle}")
+    print(f"Trace: dlobd trace {bundle}")
     print(f"Glossary: {GLOSSARY}")

@@ -2,30 +2,42 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from dlobd.cli.options import RUNS, Out
-from dlobd.cli.output import Force, check_free, write
+from dlobd.cli.options import LATEST_HELP, RUNS, Out
+from dlobd.cli.output import STDOUT, Force, Output, checked, write
+from dlobd.cli.series import find_run
+
+TYPES = (".html", ".htm")
 
 
 def report(
     runs: Annotated[
-        list[str] | None, typer.Argument(metavar="[RUN]...", help="Bundle paths, run IDs, or latest (the default).")
+        list[str] | None,
+        typer.Argument(metavar="[RUN]...", help=f"Bundle paths, run IDs, series files, or {LATEST_HELP}."),
     ] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Output file.")] = Path("report.html"),
+    output: Output = None,
     out: Out = RUNS,
     force: Force = False,
 ) -> None:
     """Write runs as one HTML page that needs no network: verdict, charts, timeline and tables. See docs/concepts.md."""
     from dlobd.bundle import store
+    from dlobd.compare.runset import series_runs
 
-    bundles = {bundle.path: bundle for bundle in (store.find(ref, out) for ref in runs or [store.LATEST])}
-    check_free(output, force)
+    bundles: dict[str, store.Bundle] = {}
+    for ref in runs or [store.LATEST]:
+        series = series_runs(ref)
+        chosen = series[1].values() if series else [find_run(ref, out)]
+        bundles |= {str(bundle.path): bundle for bundle in chosen}
+    first, *others = bundles.values()
+    name = f"report-and-{len(others)}-more.html" if others else "report.html"
+    file = checked(output, first.path / name, TYPES, force)
     from dlobd.report.page.data import document
     from dlobd.report.page.render import render
     from dlobd.report.page.source import source
 
-    write(output, render(document([source(bundle) for bundle in bundles.values()])))
+    write(file, render(document([source(bundle) for bundle in bundles.values()])))
+    if file != STDOUT:
+        print(f"open: {file.absolute().as_uri()}")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dlobd.cli.options import (
-    EXIT_CODES,
     RUNS,
     Archive,
     DryRun,
@@ -23,14 +22,12 @@ from dlobd.cli.options import (
     With,
 )
 from dlobd.cli.printing import print_note, print_result
+from dlobd.cli.series import print_series
 from dlobd.errors import UsageError
 from dlobd.schema import Runnable
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from dlobd.experiment.series import Series
-    from dlobd.record.run import Run
     from dlobd.run.place.external import ExternalCluster
 
 
@@ -136,31 +133,14 @@ def _run_series(
         raise UsageError("Two of the experiments have the same name.", "set another name = ... in one of their files")
     from dlobd.run import series_runner
 
-    def show(series: Series, found: dict[str, list[Run]]) -> None:
-        from rich.console import Console
-
-        from dlobd.report import repeats as tables
-
-        console = Console(highlight=False)
-        tables.table(found, console)
-        if len(points) > 1:
-            _compare(series, list(points), repeats, console)
-
-    return run_series(series_runner.opened(points, order_seed, out, cluster), repeats, dry_run, cluster, show)
+    return run_series(series_runner.opened(points, order_seed, out, cluster), repeats, dry_run, cluster)
 
 
-def run_series(
-    series: Series,
-    repeats: int,
-    dry_run: bool,
-    cluster: ExternalCluster | None,
-    show: Callable[[Series, dict[str, list[Run]]], None],
-) -> int:
+def run_series(series: Series, repeats: int, dry_run: bool, cluster: ExternalCluster | None) -> int:
     """Execute the missing runs of a series; return the highest exit code of its runs.
 
     Args:
         dry_run: only print the order of all runs, with the IDs of existing runs.
-        show: function that prints the results, given the series and the runs by point.
     """
     if dry_run:
         ended = series.ended()
@@ -174,29 +154,11 @@ def run_series(
     with Progress() as progress:
         series = series_runner.run(series, repeats, progress, progress.keep, cluster)
     bundles = {cell: bundle for cell, bundle in sorted(series.ended().items()) if cell.repeat <= repeats}
-    found = {label: [b.read() for cell, b in bundles.items() if cell.point == label] for label in series.points}
-    show(series, found)
-    for cell, bundle in bundles.items():
-        print(f"{cell.point}, repeat {cell.repeat}: {bundle.path}")
-    print(f"series: {series.path}")
-    return max(EXIT_CODES[run.status] for each in found.values() for run in each)
+    if series.scaling:
+        from dlobd.compare.sweep_frame import write_csv
 
-
-def _compare(series: Series, labels: Sequence[str], repeats: int, console: Console) -> None:
-    from dlobd.compare.comparison import compare
-    from dlobd.compare.runset import of_series
-    from dlobd.report.comparison import show
-
-    points = of_series(series, repeats).points()
-    baseline, *others = labels
-    pairs = [(points[baseline], points[other]) for other in others if baseline in points and other in points]
-    try:
-        found = compare(pairs)
-    except UsageError as error:
-        console.print(f"\nNot compared: {error.line}", soft_wrap=True)
-        return
-    console.print()
-    show(found, console)
+        print(f"frame: {write_csv(series)}")
+    return print_series(series, bundles, repeats)
 
 
 def external_cluster(hadoop_conf: Path | None, archive: Path | None, python: str = "") -> ExternalCluster | None:

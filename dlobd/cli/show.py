@@ -7,13 +7,14 @@ from typing import Annotated
 
 import typer
 
-from dlobd.cli.options import RUNS, Json, Out, RunRef
+from dlobd.cli.options import RUNS, Json, Out, RunOrSeries
 from dlobd.cli.printing import print_bundle, print_json, print_run
+from dlobd.cli.series import find_run, print_series
 from dlobd.errors import BundleError, UsageError
 
 
 def show(
-    run: RunRef = "latest",
+    run: RunOrSeries = "latest",
     views: Annotated[
         list[str] | None,
         typer.Option("--view", metavar="NAME", help="Show only this view (dlobd list views); repeatable."),
@@ -31,16 +32,27 @@ def show(
     out: Out = RUNS,
     as_json: Json = False,
 ) -> None:
-    """Show a run on one screen: wall time by layer, and findings (possible savings). --full shows all other views."""
-    from dlobd.bundle import store
+    """Show a run on one screen: wall time by layer, and findings (possible savings). --full shows all other views.
+
+    For a series file (series-KEY.json, or series-KEY.json:POINT), show the tables of its finished runs.
+    """
+    from dlobd.compare.runset import series_runs
 
     if full and views:
         raise UsageError("--full and --view cannot be combined: --full selects the views.", "omit one of these options")
-    bundle = store.find(run, out)
     if as_json and price is not None:
         raise UsageError(
             "--price-per-hour and --json cannot be combined: run.json has no costs.", "omit one of these options"
         )
+    if series := series_runs(run):
+        if full or views or price is not None:
+            raise UsageError("--full, --view and --price-per-hour show a single run.", "name a run of the series")
+        if as_json:
+            print_json([bundle.read_json() for bundle in series[1].values()])
+        else:
+            print_series(*series)
+        return
+    bundle = find_run(run, out)
     if as_json:
         print_json(bundle.read_json())
         return
@@ -54,7 +66,7 @@ def show(
 
         render.show(cost(found, price), Console(highlight=False))
     try:
-        problems = bundle.verify()
+        problems = bundle.verify() if found.status != "running" else []
     except BundleError as error:
         problems = [error.what]
     for problem in problems:

@@ -13,9 +13,7 @@ from dlobd.cli.run import external_cluster, run_series
 from dlobd.errors import UsageError
 
 if TYPE_CHECKING:
-    from dlobd.experiment.series import Series
     from dlobd.experiment.sweeps import Sweep
-    from dlobd.record.run import Run
 
 
 def sweep(
@@ -40,7 +38,7 @@ def sweep(
         wanted = _possible_on_cluster(wanted)
     _print_impossible(wanted)
     series = series_runner.opened(wanted.points, order_seed, out, cluster, wanted.axes, wanted.scaling)
-    return run_series(series, repeats, dry_run, cluster, _show)
+    return run_series(series, repeats, dry_run, cluster)
 
 
 def _possible_on_cluster(wanted: Sweep) -> Sweep:
@@ -69,13 +67,3 @@ def _print_impossible(wanted: Sweep) -> None:
             f"{len(wanted.impossible)} of {total} combinations of the axes are impossible.",
             "change the axes, add an [[exclude]], or set fit_train_samples or skip_impossible = true in [sweep]",
         )
-
-
-def _show(series: Series, found: dict[str, list[Run]]) -> None:
-    from rich.console import Console
-
-    from dlobd.compare.sweep_frame import write_csv
-    from dlobd.report.repeats import WIDTH, sweep_table
-
-    sweep_table(found, Console(highlight=False, width=WIDTH))
-    print(f"frame: {write_csv(series)}")

@@ -8,6 +8,7 @@ import typer
 
 from dlobd.cli.options import RUNS, Json, Out, RunRef
 from dlobd.cli.printing import print_json
+from dlobd.cli.series import find_run
 from dlobd.errors import BundleError
 
 
@@ -27,10 +28,9 @@ def verify(
     """
     import dataclasses
 
-    from dlobd.bundle import store
     from dlobd.recompute.verification import verify as verified
 
-    bundle = store.find(run, out)
+    bundle = find_run(run, out)
     found = verified(bundle, against)
     if as_json:
         print_json(dataclasses.asdict(found))

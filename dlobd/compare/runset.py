@@ -108,10 +108,12 @@ def of_series(series: scheduling.Series, repeats: int | None = None) -> RunSet:
 def read(name: str, out: Path) -> RunSet:
     """Resolve a name to runs, as described in the module; run IDs are searched in `out`. Raises UsageError if no run is
     finished, or if a directory has runs of several experiments; BundleError if a bundle cannot be read."""
-    file, _, point = name.partition(".json:")
-    path = Path(f"{file}.json" if point else name)
-    if path.name.startswith("series-") and path.suffix == ".json":
-        return _of_series_file(path, point)
+    if found := series_runs(name):
+        series, ended = found
+        kept = {bundle.run_id for bundle in ended.values()}
+        every = of_series(series)
+        return dataclasses.replace(every, members=tuple(m for m in every.members if m.run.run_id in kept))
+    path = Path(name)
     if path.is_dir() and not (path / "run.json").exists():
         runs = (entry for entry in path.iterdir() if store.RUN_ID.fullmatch(entry.name))
         here = [store.Bundle(entry.resolve()) for entry in runs if (entry / "run.json").exists()]
@@ -119,6 +121,22 @@ def read(name: str, out: Path) -> RunSet:
             return _of_directory(path, inside)
     run = store.find(name, out).read()
     return without_series(f"{run.experiment} {run.run_id}", [run])
+
+
+def series_runs(name: str) -> tuple[scheduling.Series, dict[scheduling.Cell, store.Bundle]] | None:
+    """Read the series of `series-KEY.json`, or of `series-KEY.json:POINT`, with its finished runs of this point; return
+    None for another name. Raises UsageError if no run is finished, BundleError if the file cannot be read."""
+    file, _, point = name.partition(".json:")
+    path = Path(f"{file}.json" if point else name)
+    if not (path.name.startswith("series-") and path.suffix == ".json"):
+        return None
+    series = scheduling.load(path)
+    if point and point not in series.points:
+        raise UsageError(f"{path} has no point {point!r}.", f"choose one: {', '.join(series.points)}")
+    ended = {cell: bundle for cell, bundle in sorted(series.ended().items()) if point in ("", cell.point)}
+    if not ended:
+        raise UsageError(f"{path} has no finished run.", "run it first")
+    return series, ended
 
 
 def pairs(first: str, second: str | None, out: Path) -> list[tuple[RunSet, RunSet]]:
@@ -142,17 +160,6 @@ def pairs(first: str, second: str | None, out: Path) -> list[tuple[RunSet, RunSe
     raise UsageError(
         f"{several} has several points, but {first} and {second} share no point.", f"choose one: '{several}:POINT'"
     )
-
-
-def _of_series_file(path: Path, point: str) -> RunSet:
-    series = scheduling.load(path)
-    if point and point not in series.points:
-        raise UsageError(f"{path} has no point {point!r}.", f"choose one: {', '.join(series.points)}")
-    every = of_series(series)
-    members = tuple(member for member in every.members if point in ("", member.point))
-    if not members:
-        raise UsageError(f"{path} has no finished run.", "run it first")
-    return dataclasses.replace(every, members=members)
 
 
 def _of_directory(path: Path, inside: Sequence[store.Bundle]) -> RunSet:

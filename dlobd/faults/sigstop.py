@@ -14,7 +14,7 @@ from pathlib import Path
 
 from dlobd.faults import injection_log
 from dlobd.faults.injection_log import Injection
-from dlobd.hadoop.embedded.processes import ProcessId
+from dlobd.process_id import ProcessId
 
 LOOK_S = 0.001
 SEARCH_S = 0.01

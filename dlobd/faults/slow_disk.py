@@ -15,7 +15,7 @@ from pathlib import Path
 from dlobd.errors import SetupError
 from dlobd.faults import injection_log
 from dlobd.faults.injection_log import Injection
-from dlobd.hadoop.embedded.processes import ProcessId
+from dlobd.process_id import ProcessId
 from dlobd.run import page_cache
 
 BLKIO = Path("/sys/fs/cgroup/blkio")

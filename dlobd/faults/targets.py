@@ -10,7 +10,8 @@ import psutil
 from dlobd.faults.observed_run import ObservedRun
 from dlobd.faults.triggers import Moment
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
-from dlobd.hadoop.embedded.processes import ProcessId, identify, mentioning
+from dlobd.hadoop.embedded.processes import mentioning
+from dlobd.process_id import ProcessId, identify
 
 Targets = Callable[[ObservedRun, Moment], Sequence[ProcessId]]
 """Function that finds processes of a run at the moment of a trigger."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from dlobd.faults.observed_run import LogTail, ObservedRun
-from dlobd.hadoop.embedded.processes import ProcessId
+from dlobd.process_id import ProcessId
 
 LINE_S, MARK_S = 0.001, 0.1
 """Pauses between two readings of the logs, and of files and recorded spans."""

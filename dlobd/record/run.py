@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from dlobd.fields import decoded, described, member, plain
+from dlobd.process_id import ProcessId
 from dlobd.record.resources import CoreWaits, EnvironmentCache, Import, PageCache, ResourceUse, SparkMetrics
 from dlobd.schema import Clip, Event, Interval, LayerTime, NotMeasured, OwnJob, Runnable, Status
 
@@ -524,13 +525,26 @@ class Checkout:
 # ---- the record
 
 
+@described()
+class RunProcess:
+    """The dlobd process of a run. `domain` names machine, boot and time namespace."""
+
+    pid: int = member("Process ID.")
+    start_ticks: int = member("Start time in clock ticks since boot.", unit="ticks")
+    domain: str = member("Host, boot ID and time namespace, separated by slashes.")
+
+    def ended(self, here: str) -> bool:
+        """Return True if the process has ended; see `ProcessId.ended`."""
+        return ProcessId(self.pid, self.start_ticks).ended(self.domain, here)
+
+
 @described(kw_only=True)
 class Computed:
     """Members of run.json that are computed from a bundle's evidence."""
 
     status: Status = member(
         "ok: the job succeeded. failed: the job did not finish. invalid: the job finished, but a check failed. "
-        "interrupted: the user or the system ended the job."
+        "interrupted: the user or the system ended the job. running: the run has not ended."
     )
     reason: str | None = member("Reason for a status other than ok, in one line.", pattern="^[^\n]*$")
     window: Window | None = member("Interval of the wall time.", default=None)
@@ -641,6 +655,9 @@ class Run(Computed):
     versions: Mapping[str, str | None] = member("Versions of dlobd, Python, Java, Hadoop, Spark, TensorFlow ...")
     git: Checkout | None = member("State of dlobd's git checkout. null: no checkout.")
     seeds: Mapping[str, int] = member("Random seeds by use.", "experiment file", minimum=None)
+    process: RunProcess | None = member(
+        "The dlobd process that executes the run. null: the run has ended, or waits for `dlobd collect`.", default=None
+    )
 
     @classmethod
     def from_json(cls, record: Mapping[str, object]) -> Run:

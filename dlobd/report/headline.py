@@ -16,6 +16,9 @@ MINOR_SHARE = 0.02
 
 def headline(run: Run) -> str:
     """Format the run's result: "The run took 34.0 s: Spark 18.4 s (54 %), TensorFlow 8.6 s, other 0.5 s; ..."."""
+    if run.status == "running":
+        by = f", pid {run.process.pid} on {run.process.domain.partition('/')[0]}" if run.process else ""
+        return f"The run has not ended{by}: {run.reason or 'its breakdown follows at its end'}."
     if run.status != "ok":
         return f"The run is {run.status}: {run.reason or 'the reason is unknown'}."
     if not run.wall_ns:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from dlobd.bundle import store
-from dlobd.errors import Busy, SetupError
+from dlobd.errors import BundleError, Busy, SetupError
 from dlobd.hadoop.embedded.state import WorkDirLock, read_state
-from dlobd.paths import CLUSTER, FETCHED, NATIVE, cache_dir, links_dir
+from dlobd.paths import CLUSTER, FETCHED, NATIVE, cache_dir, cluster_dir, links_dir, using_cache
 from dlobd.run.orphans import SUBMITTED
 
 _CACHE = {
@@ -29,6 +31,7 @@ _CACHE = {
 """Entries of the cache directory; dlobd removes no other files there."""
 
 
+RUNS = "runs"
 SELFTEST = "selftest"
 """Directory of self-test bundles below the directory of runs. A self-test must not be compared with a run."""
 
@@ -46,48 +49,57 @@ class KeptFiles:
 def kept(out: Path) -> list[KeptFiles]:
     """Return the entries of the cache and the run bundles below `out` that exist."""
     entries = [KeptFiles(name, title, (cache_dir() / name,), 0) for name, title in _CACHE.items()]
-    # after the cluster, because running daemons use the links
     entries.append(
         KeptFiles("links", "links to directories whose names Spark and Hadoop cannot use", (links_dir(),), 0)
     )
     runs = tuple(bundle.path for bundle in store.bundles(out))
-    entries.append(KeptFiles("runs", f"{len(runs)} run bundles in {out}", runs, 0))
+    series = (path for name in ("series", "sweep") for path in out.glob(f"{name}-{'?' * 12}.*"))
+    entries.append(KeptFiles(RUNS, f"{len(runs)} run bundles in {out}, and files of series", (*runs, *series), 0))
     entries.append(KeptFiles(SELFTEST, "bundles of self-tests and their injected delays", (out / SELFTEST,), 0))
     sized = [KeptFiles(e.name, e.title, e.paths, sum(map(_size_bytes, e.paths))) for e in entries]
     return [entry for entry in sized if any(path.exists() for path in entry.paths)]
 
 
-def remove(entry: KeptFiles) -> None:
-    """Remove an entry.
-
-    Raises:
-        Busy: a cluster runs in it.
-        SetupError: a file cannot be removed.
-    """
-    if entry.name != CLUSTER:
-        _remove_all(entry)
-        return
-    (directory,) = entry.paths
+@contextmanager
+def unused(entries: Sequence[KeptFiles]) -> Iterator[None]:
+    """Hold the locks of the cache and of its cluster, so that no command uses the entries.
+    Raises Busy if a command, a cluster or a run uses them."""
+    directory = cluster_dir()
     lock = WorkDirLock(directory)
-    lock.acquire()
+    if directory.exists():
+        lock.acquire()
     try:
         state = read_state(directory)
         if state is not None and state.alive():
             raise Busy(f"a cluster is running in {directory}.", "dlobd cluster down")
-        _remove_all(entry)
+        for path in (path for entry in entries if entry.name == RUNS for path in entry.paths):
+            if (running := _running(path)) is not None:
+                raise Busy(f"run {path.name} has not ended (pid {running}).", "wait for it to finish, or stop it")
+        with using_cache(alone=True):
+            yield
     finally:
         lock.release()
 
 
-def _remove_all(entry: KeptFiles) -> None:
+def _running(path: Path) -> int | None:
+    """Return the pid of the run of a bundle; None if it has ended, or `path` is no bundle."""
+    try:
+        process = store.Bundle(path).read().process
+    except BundleError:
+        return None
+    return process.pid if process else None
+
+
+def remove(entry: KeptFiles) -> None:
+    """Remove an entry; the caller holds the locks of `unused`. Raises SetupError if a file cannot be removed."""
     for path in entry.paths:
         if path.is_symlink():  # a user has moved the directory, and its target may contain other files
             raise SetupError(f"{path} is a symbolic link to {path.resolve()} and is not removed.", "remove it by hand")
         try:
-            shutil.rmtree(path)
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
         except OSError as error:
             raise SetupError(f"{path} cannot be removed: {error.filename}: {error.strerror}.") from error
-        if entry.name == "runs" and not any(path.parent.iterdir()):
+        if entry.name == RUNS and path.parent.exists() and not any(path.parent.iterdir()):
             path.parent.rmdir()
 
 

@@ -24,7 +24,7 @@ from dlobd.hadoop.failures import failures
 from dlobd.hadoop.web import JsonObject
 from dlobd.hadoop.webhdfs import words
 from dlobd.job.description import MODEL_FILE, Job
-from dlobd.paths import plain
+from dlobd.paths import plain, using_cache
 from dlobd.record.run import Run
 from dlobd.run import orphans, provenance, runner, submit_command
 from dlobd.run import run_record as run_records
@@ -45,6 +45,7 @@ _APPLICATION = re.compile(r"application_\d+_\d+")
 _TAG = re.compile(r"\bdlobd-(\d{8}t\d{6}z-[0-9a-f]{4})\b")
 
 
+@using_cache()
 def prepare(chosen: Runnable, cluster: ExternalCluster, out: Path, report: Report) -> tuple[Path, str]:
     """Prepare a run without submitting it; return its bundle and the shell line that submits it.
     Raises UsageError, SetupError or ClusterError if the run cannot be prepared; no bundle is left."""
@@ -67,7 +68,8 @@ def prepare(chosen: Runnable, cluster: ExternalCluster, out: Path, report: Repor
             raise
     bundle.add_json(span_cost.evidence(bundle.path), files.SPAN_COST)
     command = submit_command.command_of(experiment, place.target(), plain(bundle.path))
-    bundle.write(replace(run_records.begin(bundle, experiment), command=tuple(command.argv), reason=PREPARED))
+    prepared = run_records.begin(bundle, experiment)
+    bundle.write(replace(prepared, command=tuple(command.argv), reason=PREPARED, process=None))
     return bundle.path, logging_line(submit_command.shell_line(command), bundle.logs)
 
 
@@ -92,6 +94,7 @@ def logging_line(line: str, logs: Path) -> str:
     return f"{{ {{ {line} > {out} 3>&-; echo $? >&3; }} 2>&1 | tee {err} >&2; }} 3>&1 | (read code; exit $code)"
 
 
+@using_cache()
 def collect_application(ref: str, cluster: ExternalCluster, out: Path, report: Report) -> Path:
     """Fill the bundle of an ended application, or create it if another machine prepared the run; return its path.
 
@@ -167,7 +170,8 @@ def _run_id(ref: str, out: Path) -> str:
 
 def _waits(bundle: Bundle) -> bool:
     try:
-        return bundle.read().reason == PREPARED
+        run = bundle.read()
+        return run.status == "running" and run.process is None
     except BundleError:
         return False
 

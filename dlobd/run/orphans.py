@@ -16,9 +16,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from dlobd.hadoop.embedded.configuration import user_name
-from dlobd.hadoop.embedded.processes import ProcessId, identify
 from dlobd.hadoop.web import HadoopWeb, JsonObject
 from dlobd.paths import cache_dir, make_writable, replace_file
+from dlobd.process_id import ProcessId, identify
 from dlobd.run.collect import application
 from dlobd.run.observer import Report
 from dlobd.tracing import clock
@@ -43,13 +43,7 @@ class Submission:
 
     def orphaned(self) -> bool:
         """Return True if the run's dlobd process has ended; False if it may run on another machine."""
-        here = clock.domain().split("/")
-        there = self.domain.split("/")
-        if there[0] != here[0] or "unknown" in there[1:] + here[1:]:
-            return False
-        if there[1] != here[1]:
-            return True  # the machine has rebooted since the submission
-        return there == here and not self.owner.alive
+        return self.owner.ended(self.domain, clock.domain())
 
 
 @contextmanager

@@ -3,6 +3,7 @@ phases."""
 
 from __future__ import annotations
 
+import os
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -12,9 +13,12 @@ from dlobd.bundle.redaction import redact_words
 from dlobd.bundle.store import Bundle
 from dlobd.experiment.files import key
 from dlobd.fields import decoded
-from dlobd.record.run import Checkout, Metrics, Run
+from dlobd.process_id import identify
+from dlobd.recompute.computed import INTERRUPTED
+from dlobd.record.run import Checkout, Metrics, Run, RunProcess
 from dlobd.run import provenance
 from dlobd.schema import SCHEMA_VERSION, OwnJob, Runnable
+from dlobd.tracing import clock
 from dlobd.tracing.clock import timed
 
 Phase = Literal[
@@ -47,11 +51,13 @@ class SetupTimes:
 
 
 class RunInProgress:
-    """The record of a run that grows step by step. `times` has the durations of the phases outside the window."""
+    """The record of a run that grows step by step. `times` has the durations of the phases outside the window,
+    `interruption` the reason if the run is interrupted now."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
         self.times = SetupTimes()
+        self.interruption = INTERRUPTED
 
     def note(self, **members: Any) -> None:
         """Replace members of the record."""
@@ -59,15 +65,16 @@ class RunInProgress:
 
     def write(self, bundle: Bundle) -> None:
         """Write the record in its current state. Raises BundleError if the disk refuses."""
-        self.note(setup=dict(self.times.ns))
+        process = self.run.process if self.run.status == "running" else None
+        self.note(setup=dict(self.times.ns), process=process)
         bundle.write(self.run)
 
 
 def begin(bundle: Bundle, experiment: Runnable) -> Run:
-    """Return the record of a run that has not been submitted."""
+    """Return the record of a run of this process that has not been submitted."""
     return Run(
-        status="interrupted",
-        reason="ended before the job was submitted",
+        status="running",
+        reason=None,
         metrics=Metrics(),
         schema_version=SCHEMA_VERSION,
         run_id=bundle.run_id,
@@ -80,6 +87,7 @@ def begin(bundle: Bundle, experiment: Runnable) -> Run:
         platform=provenance.platform(),
         versions=provenance.versions(None),
         git=decoded(Checkout, git) if (git := provenance.git()) else None,
+        process=RunProcess(own.pid, own.start_ticks, clock.domain()) if (own := identify(os.getpid())) else None,
         seeds={} if isinstance(experiment, OwnJob) else {"data_order": experiment.seed, "weights": experiment.seed},
     )
 

@@ -33,7 +33,7 @@ from dlobd.hadoop.failures import failures
 from dlobd.hadoop.webhdfs import words
 from dlobd.job.datasets.base import dataset_of
 from dlobd.job.description import Job
-from dlobd.paths import native_dir, plain
+from dlobd.paths import native_dir, plain, using_cache
 from dlobd.recompute import computed as record
 from dlobd.recompute.limits import LimitExceeded, limited_time
 from dlobd.run import (
@@ -146,6 +146,7 @@ class _Run:
         self.bundle.seal()
 
 
+@using_cache()
 def run(
     experiment: Runnable,
     out: Path,
@@ -170,6 +171,7 @@ def run(
     run_record = RunInProgress(run_records.begin(bundle, experiment))
     this = _Run(experiment, bundle, run_record, report, observer or RunObserver(), python)
     try:
+        run_record.write(bundle)
         this.observer.created(bundle)
         with kind.opened(experiment, lent, run_record.times, report) as place:
             versions = provenance.versions(place.java_version, place.hadoop_version)
@@ -178,15 +180,18 @@ def run(
                 run_record.note(platform={**run_record.run.platform, provenance.OWN_SETTINGS: place.own_settings})
             _execute(this, kind, place)
     except KeyboardInterrupt:
-        if run_record.run.status != "interrupted":  # the result was complete
-            reason = f"interrupted after the job had ended: its status was {run_record.run.status}"
-            run_record.note(status="interrupted", reason=reason)
+        if not _submitted(this):
+            discard(bundle, new)
+            raise Interrupted("interrupted before the job was submitted; no bundle was kept.") from None
+        if run_record.run.status != "interrupted":
+            done = run_record.run.status != "running"  # the result was complete
+            late = f"interrupted after the job had ended: its status was {run_record.run.status}"
+            run_record.note(status="interrupted", reason=late if done else run_record.interruption)
         this.store()
         raise Interrupted(f"interrupted; the evidence so far is in {bundle.path}.") from None
     except Exception as error:
-        if run_record.run.command or (bundle.path / generation.BELOW).exists():
-            # the job was submitted, so that its evidence is kept
-            if run_record.run.status == "interrupted":  # the result was not complete
+        if _submitted(this):  # its evidence is kept
+            if run_record.run.status == "running":  # the result was not complete
                 what = error.what if isinstance(error, DlobdError) else f"{type(error).__name__}: {error}"
                 run_record.note(status="failed", reason=reasons.one_line(f"the run could not be completed: {what}"))
             this.store()
@@ -196,6 +201,11 @@ def run(
     report(f"store: {record.summary_line(run_record.run)}")
     this.store()
     return bundle.path
+
+
+def _submitted(this: _Run) -> bool:
+    """Return True if the job, or a job that generates its data, was submitted."""
+    return bool(this.record.run.command) or (this.bundle.path / generation.BELOW).exists()
 
 
 def _execute(this: _Run, kind: PlaceKind, place: Place) -> None:
@@ -221,8 +231,8 @@ def _execute(this: _Run, kind: PlaceKind, place: Place) -> None:
     if job and isinstance(experiment, Experiment):
         with times.measure("page_cache"):
             _prepare_page_cache(experiment, place, job.train_dir, bundle, report)
-    run_record.note(command=tuple(redact_words(command.argv)), reason=record.INTERRUPTED)
-    run_record.write(bundle)  # this status remains if the process is killed
+    run_record.note(command=tuple(redact_words(command.argv)))
+    run_record.write(bundle)
     for path, text in command.files.items():
         path.write_text(text)
     with times.measure("noise"):
@@ -246,7 +256,7 @@ def _execute(this: _Run, kind: PlaceKind, place: Place) -> None:
         cached = page_cache.environment_evidence(before, page_cache.environment_residency(environment))
         bundle.add_json(cached, files.ENVIRONMENT_CACHE)
         if window.ended_by != "interrupt":
-            run_record.note(reason=record.INTERRUPTED_LATE)
+            run_record.interruption = record.INTERRUPTED_LATE
         report(f"collect: {kind.evidence}")
         with times.measure("collect"):
             bundle.redact_driver_logs()

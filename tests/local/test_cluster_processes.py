@@ -16,8 +16,8 @@ from dlobd.errors import Busy, ClusterError, SetupError
 from dlobd.hadoop.embedded import daemons, ports, processes, startup
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
 from dlobd.hadoop.embedded.configuration import ClusterSettings, DaemonPlan
-from dlobd.hadoop.embedded.processes import ProcessId, identify
 from dlobd.hadoop.embedded.state import ClusterState, WorkDirLock, read_state, write_state
+from dlobd.process_id import ProcessId, identify
 from dlobd.tracing import clock
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
@@ -141,7 +141,7 @@ def test_the_watchdog_ends_daemons_when_their_owner_is_killed(tmp_path: Path) ->
     owner_script = (
         "import os,sys,time,subprocess\n"
         "from pathlib import Path\n"
-        "from dlobd.hadoop.embedded.processes import MARK, identify\n"
+        "from dlobd.hadoop.embedded.processes import MARK\nfrom dlobd.process_id import identify\n"
         "from dlobd.hadoop.embedded.watchdog import start_watchdog\n"
         "dog = start_watchdog(Path(sys.argv[1]), identify(os.getpid()))\n"
         "sleep = [sys.executable, '-c', 'import time; time.sleep(60)', MARK + sys.argv[1]]\n"

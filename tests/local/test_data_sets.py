@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from dlobd import cli, paths
+from dlobd import cli
 from dlobd.errors import SetupError, UsageError
 from dlobd.job.datasets import cifar10
 from dlobd.run import data_sets
@@ -378,9 +378,8 @@ def command(
 
 
 def test_the_command_fetches_into_the_cache_and_clean_removes_it(
-    command: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(paths, "TEMPORARY", tmp_path)  # else the links of this user's other commands go too
     assert cli.main(["data", "fetch", "cifar10"]) == 0
     captured = command.readouterr()
     assert captured.out == f"cifar10 is in {tmp_path}/cache/data/cifar-10\n"

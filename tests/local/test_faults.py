@@ -18,7 +18,7 @@ import pytest
 
 from dlobd.evidence import recorder
 from dlobd.faults import hooks, injection_log, sigstop, slow_disk
-from dlobd.hadoop.embedded.processes import ProcessId, identify
+from dlobd.process_id import ProcessId, identify
 from dlobd.selftest import score
 
 S = 1_000_000_000

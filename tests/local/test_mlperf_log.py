@@ -143,7 +143,7 @@ def test_what_has_no_accuracies_is_one_line(
     run: str, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = tmp_path / "run.log"
-    assert cli.main(["export", str(DATA / run), "-o", str(log)]) == 2
+    assert cli.main(["export", str(DATA / run), "--format", "mlperf-log", "-o", str(log)]) == 2
     said = capsys.readouterr()
     assert (said.out, said.err.count("\n")) == ("", 1)
     assert line in said.err
@@ -152,8 +152,8 @@ def test_what_has_no_accuracies_is_one_line(
 
 def test_a_file_is_not_overwritten_unasked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bundle, log = exported("native-run", tmp_path, target=0.0)
-    assert cli.main(["export", str(bundle.path), "-o", str(log)]) == 2
+    assert cli.main(["export", str(bundle.path), "--format", "mlperf-log", "-o", str(log)]) == 2
     assert "already exists" in capsys.readouterr().err
-    assert cli.main(["export", str(bundle.path), "-o", str(log), "--force"]) == 0
+    assert cli.main(["export", str(bundle.path), "--format", "mlperf-log", "-o", str(log), "--force"]) == 0
     assert cli.main(["export", str(bundle.path), "--format", "csv"]) == 2
     assert "csv" in capsys.readouterr().err

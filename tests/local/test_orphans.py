@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dlobd.hadoop.embedded.configuration import user_name
-from dlobd.hadoop.embedded.processes import ProcessId, identify
+from dlobd.process_id import ProcessId, identify
 from dlobd.run import orphans
 from dlobd.run.collect import application
 from dlobd.tracing import clock

@@ -32,7 +32,7 @@ from dlobd.experiment import files, own_job
 from dlobd.faults import injection_log, queue_filler, slow_disk
 from dlobd.faults.observed_run import ObservedRun
 from dlobd.faults.triggers import LogLine
-from dlobd.hadoop.embedded.processes import ProcessId, identify
+from dlobd.process_id import ProcessId, identify
 from dlobd.record.run import Finding
 from dlobd.run import page_cache
 from tests.records import run_record

@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,8 +18,8 @@ import dlobd
 import dlobd.run
 from dlobd import cli, errors, paths
 from dlobd.bundle import store
-from dlobd.hadoop.embedded.processes import identify
 from dlobd.hadoop.embedded.state import ClusterState, write_state
+from dlobd.process_id import ProcessId, identify
 from dlobd.tracing import clock
 from tests.records import layer_row, run_record
 
@@ -31,7 +32,6 @@ def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
     """Return an empty cache with a short path, because socket names are limited."""
     path = tmp_path_factory.mktemp("c")
     monkeypatch.setenv("DLOBD_CACHE", str(path))
-    monkeypatch.setattr(paths, "TEMPORARY", path)  # else links of this user's other commands are there
     return path
 
 
@@ -95,6 +95,7 @@ def _stand_in_series(monkeypatch: pytest.MonkeyPatch, record_of: Callable[[Any, 
     monkeypatch.setattr(series_runner, "settled_busy_percent", lambda: 0.0)  # the machine may be busy
 
 
+DEAD = ProcessId(2**22 - 1, 1)
 NATIVE = ("--set", "launcher=native", "--set", "scheduler=none", "--set", "input=read")
 
 
@@ -118,9 +119,13 @@ def test_version_and_help(command: Command) -> None:
         (["run", "nope.toml"], 2, "dlobd: experiment file nope.toml does not exist."),
         (["run", "--set", "workers=x"], 2, "dlobd: --set workers=x: workers must be an integer, not 'x'."),
         (["list", "modls"], 2, "dlobd: Unknown list 'modls'; did you mean 'models'?"),
-        (["show"], 7, "dlobd: there is no run in runs. Next: dlobd run softmax-mnist"),
-        (["show", "1999"], 7, "dlobd: there is no run 1999 in runs."),
-        (["trace", "latest"], 7, "dlobd: there is no run in runs."),
+        (["show"], 7, "dlobd: there is no run in /"),
+        (["show", "1999"], 7, "dlobd: there is no run 1999 in /"),
+        (["show", "/etc/hostname"], 7, "dlobd: /etc/hostname is not a bundle: it has no run.json. Next: name a bundle"),
+        (["show", "."], 7, "dlobd: . is not a bundle: it has no run.json."),
+        (["show", "series-0.json"], 7, "dlobd: series-0.json cannot be read:"),
+        (["report", "--out", "a.html"], 2, "dlobd: --out a.html: there is no such directory of runs. Next: name an "),
+        (["trace", "latest"], 7, "dlobd: there is no run in /"),
         (["cluster", "status"], 4, "dlobd: No cluster is running in"),
     ],
 )
@@ -226,6 +231,12 @@ def test_a_series_ends_with_the_exit_code_of_its_worst_run(command: Command, mon
     assert out.splitlines()[-1].startswith("series: runs/series-")
     assert "run 3 of 3: softmax-mnist ok" in err
     assert command(*words)[:2] == (5, out)
+    series = out.splitlines()[-1].removeprefix("series: ")
+    assert command("show", series) == (0, out, "")
+    assert command("show", f"{series}:softmax-mnist")[1] == out
+    assert [row["status"] for row in json.loads(command("show", series, "--json")[1])] == ["ok", "failed", "ok"]
+    assert command("show", series, "--full")[0] == 2
+    assert "has no point 'x'" in command("show", f"{series}:x")[2]
 
 
 @pytest.mark.parametrize(("changed", "said"), [(False, "slower"), (True, "Not compared: The runs are from different")])
@@ -353,8 +364,10 @@ def test_clean_removes_the_cache_and_only_on_demand_the_runs(
     (injected / "truth.jsonl").write_text("{}")
     assert command("clean", "--yes")[0] == 0
     assert injected.exists(), "a self-test's bundles are somebody's runs"
-    assert sorted(path.name for path in cache.iterdir()) == ["mine"]
+    assert sorted(path.name for path in cache.iterdir()) == [".lock", "mine"]
     assert bundle.path.exists()
+    (tmp_path / "runs" / "series-0123456789ab.json").write_text("{}")
+    (tmp_path / "runs" / "sweep-0123456789ab.csv").write_text("")
     assert command("clean", "--yes", "--runs")[0] == 0
     assert not bundle.path.exists()
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["notes.txt"]
@@ -372,6 +385,87 @@ def test_clean_leaves_a_running_cluster_alone(command: Command, cache: Path) -> 
     assert "a cluster is running in" in err
     assert "Next: dlobd cluster down" in err
     assert (cache / "cluster" / "hdfs" / "block").exists()
+    assert (cache / "jars" / "a.jar").exists()
+
+
+def test_clean_removes_nothing_while_a_command_uses_the_cache(command: Command, cache: Path) -> None:
+    _fill(cache)
+    with paths.locked(cache / "jars" / ".lock"):
+        code, out, err = command("clean", "--yes")
+    assert (code, out) == (8, "")
+    assert err == f"dlobd: Another dlobd command is using {cache}. Next: wait for it to finish, or stop it\n"
+    assert (cache / "jars" / "a.jar").exists()
+    assert command("clean", "--yes")[0] == 0
+    assert not (cache / "jars").exists()
+
+
+def test_clean_removes_only_the_links_of_its_own_cache(
+    command: Command, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = paths.plain(tmp_path / "a b")
+    monkeypatch.setenv("DLOBD_CACHE", str(tmp_path / "other"))
+    other = paths.plain(tmp_path / "a b")
+    assert command("clean", "--yes")[0] == 0
+    assert own.is_symlink()
+    assert not other.is_symlink()
+
+
+def test_clean_keeps_the_bundle_of_a_running_run(command: Command, bundle: store.Bundle) -> None:
+    bundle.write(running(bundle.run_id))
+    code, out, err = command("clean", "--yes", "--runs")
+    assert (code, out) == (8, "")
+    assert err.startswith(f"dlobd: run {bundle.run_id} has not ended (pid {os.getpid()}).")
+    assert bundle.path.exists()
+
+
+def running(run_id: str, process: ProcessId | None = None, **changes: Any) -> dict[str, Any]:
+    """The record of a run of this process, or of another, that has been submitted."""
+    process = process or identify(os.getpid())
+    assert process is not None
+    owner = {"pid": process.pid, "start_ticks": process.start_ticks, "domain": clock.domain()}
+    none = {"window": None, "wall_ns": None, "layers": [], "unattributed_ns": None, "findings": []}
+    return run_record(run_id, status="running", process=owner, **(none | changes))
+
+
+def test_a_running_run_is_shown_as_running_and_is_not_the_latest(
+    command: Command, bundle: store.Bundle, tmp_path: Path
+) -> None:
+    other = store.create(tmp_path / "runs", "softmax-mnist", datetime(2099, 1, 1, tzinfo=UTC))
+    note = f"dlobd: run {other.run_id} has not finished; latest is {bundle.run_id}\n"
+    for record in (None, running(other.run_id), running(other.run_id, DEAD, command=[])):
+        if record:
+            other.write(record)
+        code, out, err = command("show", "latest")
+        assert (code, err) == (0, note)
+        assert out.splitlines()[-1] == f"bundle: {bundle.path}"
+    other.write(running(other.run_id))
+    code, out, err = command("show", other.run_id)
+    assert code == 0
+    assert f"The run has not ended, pid {os.getpid()}" in out
+    assert err == ""
+    (bundle.path / "run.json").unlink()
+    code, _, err = command("show")
+    assert code == 7
+    assert re.fullmatch(rf"dlobd: no run in {tmp_path}/runs has finished\. Next: dlobd show \S+\n", err)
+
+
+def test_a_killed_run_is_interrupted(command: Command, bundle: store.Bundle) -> None:
+    bundle.write(running(bundle.run_id, DEAD))
+    assert bundle.read().status == "interrupted"
+    assert (
+        json.loads(command("show", "--json")[1])["reason"]
+        == f"dlobd (pid {DEAD.pid}) was killed while the job was running"
+    )
+
+
+def test_a_run_on_another_machine_stays_running(bundle: store.Bundle) -> None:
+    record = running(bundle.run_id, DEAD)
+    record["process"]["domain"] = "elsewhere/boot/time:[1]"
+    bundle.write(record)
+    assert bundle.read().status == "running"
+    record["process"]["domain"] = "/".join([clock.host_name(), "another boot", "time:[1]"])
+    bundle.write(record)
+    assert bundle.read().status == "interrupted"
 
 
 def test_clean_does_not_follow_a_link(command: Command, tmp_path: Path, cache: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -30,10 +31,12 @@ def run_id(name: str) -> str:
 def test_a_report_has_one_or_several_runs(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["report"]) == 0
     out, err = capsys.readouterr()
-    assert out == "Wrote report.html\n"
-    assert err == ""
     first, last = sorted((run_id("native-run"), run_id("quick-run")))
-    assert last in (runs / "report.html").read_text()
+    file = runs / "runs" / "softmax-mnist-quick" / last / "report.html"
+    assert out == f"Wrote {file.relative_to(runs)}\nopen: file://{file}\n"
+    assert err == ""
+    assert last in file.read_text()
+    assert cli.main(["report"]) == 0, "it replaces its own file"
     assert cli.main(["report", first[:-4], "latest", last, "-o", "both.html"]) == 0
     page = (runs / "both.html").read_text()
     assert page.count('"without_findings":') == 2
@@ -41,10 +44,10 @@ def test_a_report_has_one_or_several_runs(runs: Path, capsys: pytest.CaptureFixt
 
 def test_a_file_is_not_overwritten_unless_asked(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (runs / "report.html").write_text("mine")
-    assert cli.main(["report"]) == 2
+    assert cli.main(["report", "-o", "report.html"]) == 2
     assert "add --force" in capsys.readouterr().err
     assert (runs / "report.html").read_text() == "mine"
-    assert cli.main(["report", "--force"]) == 0
+    assert cli.main(["report", "-o", "report.html", "--force"]) == 0
     assert (runs / "report.html").read_text().startswith("<!doctype html>")
 
 
@@ -53,7 +56,56 @@ def test_what_is_no_run_is_one_line(words: list[str], runs: Path, capsys: pytest
     (runs / "empty").mkdir()
     assert cli.main(words) == 7
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
-    assert not (runs / "report.html").exists()
+    assert not list(runs.rglob("*.html"))
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["report", "-o", "x.pdf"], "-o x.pdf: the file type is unknown. Next: end the name in .html or .htm"),
+        (["report", "-o", "/tmp"], "/tmp is a directory."),
+        (["report", "-o", "no/r.html"], "no/r.html cannot be written: no such directory."),
+        (["trace", "-o", "t.html"], "-o t.html: the file type is unknown. Next: end the name in .json"),
+        (
+            ["export", "--format", "spans", "-o", "s.json"],
+            "-o s.json: the file type is unknown. Next: end ",
+        ),
+        (["export", "--format", "mlperf-log", "-o", "s.parquet"], "-o s.parquet: the file type is unknown."),
+        (["export"], "--format is missing; it is one of: mlperf-log, otlp, spans"),
+        (["report", "--out", "foo.html"], "--out foo.html: there is no such directory of runs. Next: name an output"),
+    ],
+)
+def test_an_output_has_a_type_of_its_command(
+    words: list[str], line: str, runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(words) == 2
+    said = capsys.readouterr()
+    assert (said.out, said.err.count("\n")) == ("", 1)
+    assert said.err.startswith(f"dlobd: {line}")
+    assert [path.name for path in runs.iterdir()] == ["runs"]
+
+
+def test_a_minus_is_stdout(runs: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    for words, begin in (
+        (["report"], b"<!doctype html>"),
+        (["trace"], b'{"'),
+        (["export", "--format", "steps"], b'"role"'),
+    ):
+        assert cli.main([*words, "-o", "-"]) == 0
+        out, err = capfdbinary.readouterr()
+        assert (out[: len(begin)], b"Wrote" in out, err) == (begin, False, b"")
+    assert [path.name for path in runs.iterdir()] == ["runs"]
+
+
+def test_a_report_has_the_runs_of_a_series(runs: Path) -> None:
+    begun = []
+    for repeat, name in enumerate(("native-run", "quick-run"), 1):
+        begun.append({"repeat": repeat, "point": "a", "run_id": run_id(name), "busy_percent": 0.0})
+        point = Captured.stored(name)["configuration"]
+    series = runs / "runs" / "series-0123456789ab.json"
+    series.write_text(json.dumps({"series_version": 1, "seed": 0, "points": {"a": point}, "begun": begun}))
+    assert cli.main(["report", str(series), "-o", "s.html"]) == 0
+    assert (runs / "s.html").read_text().count('"without_findings":') == 2
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", '{"schema_version": 99}'])
@@ -70,7 +122,7 @@ def test_damaged_evidence_is_still_a_page(runs: Path) -> None:
     bundle = copied("native-run", runs)
     shutil.rmtree(bundle.path / "spans")
     shutil.rmtree(bundle.path / "evidence")
-    assert cli.main(["report", str(bundle.path)]) == 0
+    assert cli.main(["report", str(bundle.path), "-o", "report.html"]) == 0
     assert "no timeline" in (runs / "report.html").read_text()
 
 

@@ -191,7 +191,7 @@ def test_a_work_directory_that_hadoop_would_misread_has_a_link(
     path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Commas split lists, colons class paths, dollars variables; a long path leaves no room for socket names."""
-    monkeypatch.setattr(paths, "TEMPORARY", tmp_path)
+    monkeypatch.setenv("DLOBD_CACHE", str(tmp_path))
     named = configuration.work_dir_name(Path(path))
     assert named.parent == paths.links_dir()
     assert named.readlink() == Path(path)

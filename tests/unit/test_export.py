@@ -53,11 +53,13 @@ def test_each_format_has_a_file_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert len({form.file for form in FORMATS.values()}) == len(FORMATS)
-    for name in ("otlp", "spans", "steps", "epochs"):
-        assert export("--format", name) == 0
-        assert capsys.readouterr().out == f"Wrote {FORMATS[name].file}\n"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["epochs.csv", "otlp.json", "spans.csv", "steps.csv"]
+    copy = Path(shutil.copytree(RUN, tmp_path / "20260102T030405Z-0a1b"))
+    names = {path.name for path in copy.iterdir()}
+    for name in ("otlp", "spans", "steps", "epochs") * 2:  # a command replaces its own file
+        assert cli.main(["export", str(copy), "--format", name]) == 0
+        assert capsys.readouterr().out == f"Wrote {copy.name}/{name}{FORMATS[name].types[0]}\n"
+    assert {path.name for path in copy.iterdir()} - names == {"epochs.csv", "otlp.json", "spans.csv", "steps.csv"}
+    assert list(tmp_path.iterdir()) == [copy]
     assert cli.main(["export", "--help"]) == 0
     said = capsys.readouterr().out
     assert all(f"{name}:" in said for name in FORMATS)
@@ -275,7 +277,7 @@ def test_a_frame_has_the_status_of_its_run(bundle: store.Bundle) -> None:
 
 
 def test_load_refuses_a_directory_without_a_run(tmp_path: Path) -> None:
-    with pytest.raises(BundleError, match="there is no run"):
+    with pytest.raises(BundleError, match="is not a bundle"):
         dlobd.load(tmp_path)
 
 

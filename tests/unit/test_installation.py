@@ -93,6 +93,8 @@ AWKWARD = ["a b", "a'b", 'a"b', "a,b", "a:b", "a$b", "a%20b", "a#b", "aé", "a;b
 @pytest.fixture(autouse=True)
 def _own_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paths, "TEMPORARY", tmp_path)
+    monkeypatch.setenv("DLOBD_CACHE", str(tmp_path / "a cache"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "a state"))
 
 
 def test_plain_paths_stay_and_long_ones_have_a_link(tmp_path: Path) -> None:
@@ -121,6 +123,38 @@ def test_a_directory_is_made_through_its_link(tmp_path: Path) -> None:
     paths.make_writable(found / "below")
     paths.make_writable(found)
     assert (tmp_path / "not yet" / "below").is_dir()
+
+
+def test_the_links_of_a_cache_are_in_it_or_in_the_state_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "/state")
+    monkeypatch.setenv("DLOBD_CACHE", "/home/me/.cache/dlobd")
+    assert paths.links_dir() == Path("/home/me/.cache/dlobd/links")
+    homes = []
+    for cache in ("/a b", "/another b", "/" + "x" * 60):
+        monkeypatch.setenv("DLOBD_CACHE", cache)
+        homes.append(paths.links_dir())
+    assert {path.parent for path in homes} == {Path("/state/dlobd")}
+    assert len(set(homes)) == 3, "each cache has its own"
+    monkeypatch.setenv("XDG_STATE_HOME", "/my state")
+    assert paths.links_dir().name.startswith(f"dlobd-{os.getuid()}-")
+
+
+def test_a_broken_link_is_repaired(tmp_path: Path) -> None:
+    """A daemon that lost its link writes a directory there."""
+    found = paths.plain(tmp_path / "a b")
+
+    def is_repaired() -> bool:
+        return paths.plain(tmp_path / "a b") == found and found.readlink() == tmp_path / "a b"
+
+    shutil.rmtree(found.parent)
+    assert is_repaired()
+    found.unlink()
+    found.symlink_to("elsewhere")
+    assert is_repaired()
+    found.unlink()
+    (found / "debris").mkdir(parents=True)
+    assert is_repaired()
+    assert list(found.parent.iterdir()) == [found]
 
 
 def test_links_of_other_users_are_not_used(tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ def test_bundles_with_damaged_or_missing_evidence_have_a_page(tmp_path: Path) ->
     assert page["wall_ns"] == page["record"]["wall_ns"]
     bundle = copied("quick-run", tmp_path / "b")
     (bundle.path / "hashes").unlink()
-    assert any("killed before it ended" in line for line in _one(source(bundle))["missing"])
+    assert any("has not ended, or was killed" in line for line in _one(source(bundle))["missing"])
 
 
 def test_common_settings_of_runs_are_listed_once() -> None:

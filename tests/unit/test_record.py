@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -49,8 +50,8 @@ def test_a_record_before_submission_is_valid(tmp_path: Path) -> None:
     begun = run_records.begin(bundle, main()).to_json()
     bundle.write(begun)
     found = bundle.read_json()
-    assert (found["status"], found["wall_ns"], found["layers"]) == ("interrupted", None, [])
-    assert found["reason"] == "ended before the job was submitted"
+    assert (found["status"], found["reason"], found["wall_ns"], found["layers"]) == ("running", None, None, [])
+    assert found["process"]["pid"] == os.getpid()
     assert found["configuration"] == dataclasses.asdict(main())
     assert found["experiment_key"] == files.key(main())
     assert found["seeds"] == {"data_order": main().seed, "weights": main().seed}

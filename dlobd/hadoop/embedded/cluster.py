@@ -24,10 +24,11 @@ from dlobd.hadoop.embedded.configuration import ClusterSettings, DaemonPlan
 from dlobd.hadoop.embedded.jars import HADOOP_VERSION, resolve_jars
 from dlobd.hadoop.embedded.java import Java, find_java
 from dlobd.hadoop.embedded.ports import choose_ports
-from dlobd.hadoop.embedded.processes import ProcessId, containers_of, daemons_of, end, identify, rss_bytes
+from dlobd.hadoop.embedded.processes import containers_of, daemons_of, end, rss_bytes
 from dlobd.hadoop.embedded.state import ClusterState, WorkDirLock, read_state, write_state
 from dlobd.hadoop.embedded.watchdog import end_everything, start_watchdog
 from dlobd.hadoop.web import HadoopWeb
+from dlobd.process_id import ProcessId, identify
 from dlobd.tracing import clock
 
 START_TIMEOUT_S = 180.0

@@ -1,7 +1,4 @@
-"""Processes of dlobd, identified by pid and start time, or by a JVM argument that only dlobd sets.
-
-A pid alone is not sufficient to send a signal, because another process may have the pid by then.
-"""
+"""Processes of dlobd and of YARN's containers, found by a JVM argument or an environment that only they have."""
 
 from __future__ import annotations
 
@@ -10,8 +7,9 @@ import os
 import signal
 import time
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from dlobd.process_id import ProcessId, identify
 
 MARK = "-Ddlobd.work_dir="
 """The mark: a JVM argument of every daemon, which the cluster's work directory completes."""
@@ -24,33 +22,6 @@ _LIBC = ctypes.CDLL(None)  # loaded at import, because loading between fork and 
 def die_with_parent(number: signal.Signals) -> None:
     """Let the kernel send a signal to this process when its parent ends in any way."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, number)
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessId:
-    """Identity of a process until reboot: `start_ticks` is its start time in ticks since boot."""
-
-    pid: int
-    start_ticks: int
-
-    @property
-    def alive(self) -> bool:
-        """True if exactly this process is running; a zombie counts as ended."""
-        return _stat(self.pid) == self.start_ticks
-
-    def kill(self, number: signal.Signals) -> None:
-        """Send a signal if the pid still belongs to this process."""
-        if self.alive:
-            try:
-                os.kill(self.pid, number)
-            except ProcessLookupError:
-                pass
-
-
-def identify(pid: int) -> ProcessId | None:
-    """Return the process with this pid; None if there is no such process."""
-    ticks = _stat(pid)
-    return None if ticks is None else ProcessId(pid, ticks)
 
 
 def daemons_of(work_dir: Path) -> list[ProcessId]:
@@ -125,12 +96,3 @@ def _read(pid: int, name: str) -> bytes:
         return Path(f"/proc/{pid}/{name}").read_bytes()
     except OSError:
         return b""
-
-
-def _stat(pid: int) -> int | None:
-    """Return the start time in ticks; None if there is no such process or it is a zombie."""
-    # the second field, the command, may contain spaces and brackets: split after the last bracket
-    fields = _read(pid, "stat").rpartition(b")")[2].split()
-    if len(fields) < 20 or fields[0] in (b"Z", b"X"):
-        return None
-    return int(fields[19])

@@ -15,7 +15,7 @@ from dlobd.hadoop.embedded import configuration, daemons
 from dlobd.hadoop.embedded.class_path import ClassPath
 from dlobd.hadoop.embedded.configuration import ClusterSettings, DaemonPlan
 from dlobd.hadoop.embedded.java import Java
-from dlobd.hadoop.embedded.processes import ProcessId, identify
+from dlobd.process_id import ProcessId, identify
 
 HDFS_RESERVE_BYTES = 2 << 30
 """Required free disk. The NameNode enters safe mode below 100 MB, and a job needs more space."""

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from dlobd.errors import Busy, ClusterError
 from dlobd.hadoop.embedded.configuration import DaemonPlan
-from dlobd.hadoop.embedded.processes import ProcessId, identify
 from dlobd.paths import make_writable, replace_file
+from dlobd.process_id import ProcessId, identify
 from dlobd.tracing import clock
 
 STATE_VERSION = 1
@@ -101,7 +101,7 @@ class WorkDirLock:
             os.close(fd)
             known = f" (pid {holder})" if holder.isdecimal() and identify(int(holder)) else ""
             raise Busy(
-                f"Another dlobd command{known} is using the cluster in {self._path.parent}.",
+                f"Another dlobd command{known} is using the cluster in {os.path.realpath(self._path.parent)}.",
                 "wait for it to finish, or stop it.",
             ) from None
         except BaseException:

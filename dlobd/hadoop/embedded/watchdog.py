@@ -14,8 +14,9 @@ import sys
 import time
 from pathlib import Path
 
-from dlobd.hadoop.embedded.processes import ProcessId, containers_of, daemons_of, wait_gone
+from dlobd.hadoop.embedded.processes import containers_of, daemons_of, wait_gone
 from dlobd.paths import PACKAGE
+from dlobd.process_id import ProcessId
 
 END_DEADLINE_S = 10.0
 

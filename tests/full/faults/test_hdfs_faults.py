@@ -20,9 +20,9 @@ import requests
 
 from dlobd.faults import sigstop
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
-from dlobd.hadoop.embedded.processes import ProcessId
 from dlobd.hadoop.embedded.state import read_state
 from dlobd.paths import spark_home
+from dlobd.process_id import ProcessId
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 

@@ -19,8 +19,8 @@ import pytest
 from dlobd.faults import queue_filler, sigstop
 from dlobd.hadoop import webhdfs
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
-from dlobd.hadoop.embedded.processes import ProcessId
 from dlobd.hadoop.embedded.state import read_state
+from dlobd.process_id import ProcessId
 from tests.cluster.conftest import until, warnings_of
 from tests.cluster.test_ways import explained
 from tests.faults import END_S, LONG, kept, start_again

@@ -1,0 +1,71 @@
+"""Selection and output of runs that several commands share: `latest`, and the runs of a series."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dlobd.cli.options import EXIT_CODES
+from dlobd.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from dlobd.bundle.store import Bundle
+    from dlobd.experiment.series import Cell, Series
+
+
+def find_run(ref: str, out: Path) -> Bundle:
+    """Return the bundle of a run, see `store.find`; print a note if `latest` skips a run that has not finished.
+    Raises UsageError if `out` is the name of a file."""
+    from dlobd.bundle import store
+
+    if out.suffix and not out.is_dir():
+        raise UsageError(f"--out {out}: there is no such directory of runs.", f"name an output file with -o {out}")
+    bundle = store.find(ref, out)
+    if ref == store.LATEST and (newest := store.bundles(out)[-1]) != bundle:
+        print(f"dlobd: run {newest.run_id} has not finished; latest is {bundle.run_id}", file=sys.stderr)
+    return bundle
+
+
+def print_series(series: Series, bundles: dict[Cell, Bundle], repeats: int | None = None) -> int:
+    """Print the tables of a series, the comparison of its points, and its bundles; return the highest exit code.
+
+    Args:
+        repeats: number of repeats that are compared; None for all.
+    """
+    from rich.console import Console
+
+    from dlobd.report import repeats as tables
+
+    found = {label: [b.read() for cell, b in bundles.items() if cell.point == label] for label in series.points}
+    found = {label: runs for label, runs in found.items() if runs}
+    if series.scaling:
+        tables.sweep_table(found, Console(highlight=False, width=tables.WIDTH))
+    else:
+        console = Console(highlight=False)
+        tables.table(found, console)
+        if len(found) > 1:
+            _compare(series, list(found), repeats, console)
+    for cell, bundle in bundles.items():
+        print(f"{cell.point}, repeat {cell.repeat}: {bundle.path}")
+    print(f"series: {series.path}")
+    return max(EXIT_CODES[run.status] for runs in found.values() for run in runs)
+
+
+def _compare(series: Series, labels: list[str], repeats: int | None, console: Console) -> None:
+    from dlobd.compare.comparison import compare
+    from dlobd.compare.runset import of_series
+    from dlobd.report.comparison import show
+
+    points = of_series(series, repeats).points()
+    baseline, *others = labels
+    pairs = [(points[baseline], points[other]) for other in others if baseline in points and other in points]
+    try:
+        found = compare(pairs)
+    except UsageError as error:
+        console.print(f"\nNot compared: {error.line}", soft_wrap=True)
+        return
+    console.print()
+    show(found, console)
