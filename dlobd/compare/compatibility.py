@@ -92,7 +92,7 @@ def why_unusable(run: Run, busy_percent: float | None, keep_busy: bool = False) 
     """Return the reason why a run is unusable for comparisons, or "" if it is usable. `busy_percent`: load of the cores
     before the run. `keep_busy`: accept runs that other processes disturbed."""
     if run.status != "ok" or not run.wall_ns:
-        return f"is {run.status}: {run.reason}"
+        return f"is {run.status}: {run.reason}" if run.reason else f"is {run.status}"
     if keep_busy:
         return ""
     if run.busy:

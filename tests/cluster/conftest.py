@@ -179,7 +179,9 @@ class Dlobd:
 
     @property
     def work_dir(self) -> Path:
-        return work_dir_name(self.cache / "cluster")
+        with pytest.MonkeyPatch.context() as environment:  # its links belong to the cache
+            environment.setenv("DLOBD_CACHE", str(self.cache))
+            return work_dir_name(self.cache / "cluster")
 
     def start(self, *words: str, **environment: str) -> Started:
         # TMPDIR: nothing of a test may lie about in /tmp

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,10 @@ import pytest
 
 from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
+from dlobd.errors import Interrupted
 from dlobd.experiment.files import load
+from dlobd.recompute import computed
+from dlobd.record.run import Run
 from dlobd.run import runner
 from dlobd.run.observer import RunObserver
 from dlobd.run.schedulers.base import Command
@@ -48,6 +52,70 @@ def test_a_job_that_fails_is_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyP
     record = Bundle(path).read_json()
     assert record["status"] == "failed"
     assert record["reason"].startswith("Spark's driver hit a race condition")
+
+
+class Interrupting(Replacing):
+    """Interrupts at a step, and keeps the record that run.json has then."""
+
+    def __init__(self, step: str) -> None:
+        super().__init__(("sleep", "600"))
+        self.step = step
+        self.records: list[Run] = []
+
+    def created(self, bundle: Bundle) -> None:
+        super().created(bundle)
+        self._note("created")
+
+    def submitting(self, command: Command) -> Command:
+        self._note("submitting")
+        return super().submitting(command)
+
+    def _note(self, step: str) -> None:
+        self.records.append(self.bundles[-1].read())
+        if step == self.step:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("step", ["created", "submitting"])
+def test_an_interrupt_before_the_submission_leaves_no_bundle(
+    step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DLOBD_CACHE", str(tmp_path / "cache"))
+    experiment = load("softmax-mnist-quick", ["launcher=native", "input=read"])
+    observer = Interrupting(step)
+    with pytest.raises(Interrupted, match=r"^interrupted before the job was submitted; no bundle was kept\.$"):
+        runner.run(experiment, tmp_path / "runs", lambda line: None, observer=observer)
+    assert not (tmp_path / "runs").exists()
+    for record in observer.records:
+        assert (record.status, record.reason) == ("running", None)
+        assert record.process is not None
+        assert record.process.pid == os.getpid()
+
+
+@pytest.mark.parametrize(
+    ("step", "reason"),
+    [
+        ("submit: starting false", computed.INTERRUPTED),
+        ("collect: logs, spans, markers", computed.INTERRUPTED_LATE),
+    ],
+)
+def test_an_interrupt_after_the_submission_keeps_the_evidence(
+    step: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DLOBD_CACHE", str(tmp_path / "cache"))
+    observer = Replacing(("false",))
+
+    def report(line: str) -> None:
+        if line == step:
+            raise KeyboardInterrupt
+
+    experiment = load("softmax-mnist-quick", ["launcher=native", "input=read"])
+    with pytest.raises(Interrupted, match="the evidence so far is in"):
+        runner.run(experiment, tmp_path / "runs", report, observer=observer)
+    (bundle,) = observer.bundles
+    record = bundle.read()
+    assert (record.status, record.reason, record.process) == ("interrupted", reason, None)
+    assert bundle.verify() == []
 
 
 def test_a_run_is_sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

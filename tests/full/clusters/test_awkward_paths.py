@@ -14,8 +14,6 @@ from typing import Any
 
 import pytest
 
-from dlobd import paths
-from dlobd.hadoop.embedded.configuration import spark_conf_dir
 from dlobd.paths import PACKAGE
 from tests.cluster.conftest import Dlobd, warnings_of
 from tests.cluster.test_ways import explained
@@ -48,10 +46,6 @@ def awkward(jars: Path) -> Iterator[Any]:
             command.is_empty()
         finally:
             command.end_all()
-            shutil.rmtree(spark_conf_dir(command.work_dir), ignore_errors=True)
-            for link in paths.links_dir().glob("*"):
-                if link.is_symlink() and directory in str(link.readlink()):
-                    link.unlink()
 
 
 def test_a_run_where_every_path_is_awkward(awkward: Any) -> None:
