@@ -27,9 +27,10 @@ from dlobd.hadoop.embedded.class_path import prepare
 from dlobd.hadoop.embedded.configuration import ClusterSettings, DaemonPlan
 from dlobd.hadoop.embedded.jars import resolve_jars
 from dlobd.hadoop.embedded.java import Java, find_java
-from dlobd.hadoop.embedded.processes import MARK, end, identify
+from dlobd.hadoop.embedded.processes import MARK, end
 from dlobd.hadoop.failures import failures
 from dlobd.paths import make_writable, spark_home
+from dlobd.process_id import identify
 
 Progress = Callable[[str], None]
 

@@ -22,7 +22,8 @@ from dlobd.faults.injection_log import Injection
 from dlobd.faults.observed_run import ObservedRun
 from dlobd.faults.targets import daemons_of, fulfils, is_java
 from dlobd.faults.triggers import MARK_S, Fault, Moment, Sign, Trigger, armed
-from dlobd.hadoop.embedded.processes import ProcessId, identify, mentioning
+from dlobd.hadoop.embedded.processes import mentioning
+from dlobd.process_id import ProcessId, identify
 from dlobd.run import page_cache
 
 Beside = Callable[[ObservedRun], AbstractContextManager[None]]

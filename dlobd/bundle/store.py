@@ -293,7 +293,7 @@ def find(ref: str | Path, out: Path) -> Bundle:
         raise BundleError(f"{ref} matches {len(matches)} runs in {searched}: {ids}.", "name one of them")
     if str(ref) and path.exists():
         inside = sorted(entry for entry in (*path.glob("*"), *path.glob("*/*")) if RUN_ID.fullmatch(entry.name))
-        has = f"has {len(inside)} runs, such as {inside[-1]}" if inside else "is not a bundle: it has no run.json"
+        has = f"is a directory of runs, such as {inside[-1]}" if inside else "is not a bundle: it has no run.json"
         raise BundleError(f"{path} {has}.", "name a bundle, which is a directory with run.json")
     raise BundleError(
         f"there is no run {ref} in {searched}.", "use a bundle path, a run ID or 'latest', or set --out DIR"

@@ -150,7 +150,7 @@ def test_find_needs_a_reference_to_exactly_one_run(tmp_path: Path, ref: str, lin
 def test_a_directory_of_runs_names_one(tmp_path: Path) -> None:
     last = [store.create(tmp_path / "runs", "mine", datetime(2026, 1, day, tzinfo=UTC)) for day in (1, 2)][-1]
     for path in (tmp_path / "runs", tmp_path / "runs" / "mine"):
-        with pytest.raises(BundleError, match=f"{path} has 2 runs, such as {last.path}"):
+        with pytest.raises(BundleError, match=f"{path} is a directory of runs, such as {last.path}"):
             store.find(path, tmp_path)
 
 
