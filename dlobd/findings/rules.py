@@ -26,8 +26,8 @@ HEARTBEAT_NS = S
 """yarn.resourcemanager.nodemanagers.heartbeat-interval-ms: a container is allocated at a heartbeat, never before."""
 
 QUICK_START = "-XX:TieredStopAtLevel=1"
-"""Option of a JVM that makes compiler threads need less CPU time."""
-_QUICK = f"for short jobs on few cores, pass {QUICK_START} (less CPU time of compiler threads)"
+"""Option of a JVM without its slowest compiler."""
+_QUICK = f"for short jobs on few cores, limit the JIT compiler: pass {QUICK_START}"
 
 SPARKS_OWN = ("pyspark.zip", "py4j-", "__spark_conf__", "__spark_libs__")
 """Beginnings of the names of files that Spark uploads with each job."""
