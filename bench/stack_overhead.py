@@ -1,4 +1,4 @@
-"""Run one job natively and through the stack; write docs/results.md, its picture, and the README's picture.
+"""Run one job natively and through the stack; write docs/results.md and its picture.
 
     python -m bench.stack_overhead [--repeats N] [--experiment NAME] [--ways WAY...] [--loaded]
 
@@ -58,9 +58,7 @@ def parser(name: str, described: str | None, ways: Sequence[str]) -> argparse.Ar
 
 def main() -> int:
     """Run the command; return the exit code."""
-    chosen = parser(NAME, __doc__, WAYS)
-    chosen.add_argument("--readme", type=Path, default=Path("README.md"))
-    return command.run(chosen.parse_args(), NAME, _measure)
+    return command.run(parser(NAME, __doc__, WAYS).parse_args(), NAME, _measure)
 
 
 def _measure(asked: argparse.Namespace, progress: Progress) -> list[Path]:
@@ -68,11 +66,11 @@ def _measure(asked: argparse.Namespace, progress: Progress) -> list[Path]:
     made = series_runner.run(series_runner.opened(chosen, 0, asked.out), asked.repeats, progress, progress.keep)
     every = load([made.path])
     found, busy = stack_overhead(every, asked.loaded), publish.busy_before(made)
-    return write(found, every.runs, busy, asked.docs, asked.readme)
+    return write(found, every.runs, busy, asked.docs)
 
 
-def write(found: StackOverhead, runs: Sequence[Run], busy: Sequence[float], docs: Path, readme: Path) -> list[Path]:
-    """Write picture and tables to docs/, and the picture with its numbers to the README; return the paths."""
+def write(found: StackOverhead, runs: Sequence[Run], busy: Sequence[float], docs: Path) -> list[Path]:
+    """Write picture and tables to docs/; return the paths."""
     picture = docs / "stack_overhead.svg"
     docs.mkdir(parents=True, exist_ok=True)
     pictures.write(draw(found), picture)
@@ -80,14 +78,7 @@ def write(found: StackOverhead, runs: Sequence[Run], busy: Sequence[float], docs
     layers = "Overhead of each layer in seconds; the first row has the seconds of native runs:"
     tables = [estimates.BY_ITSELF, of_frame(table(found)), PUBLISHED, layers, of_frame(layer_table(found))]
     page = publish.of_runs(docs, NAME, runs, busy, [image, *tables], found.warnings)
-    parts = [
-        f"![The main job natively and through the stack: seconds by layer]({docs.name}/{picture.name})",
-        of_frame(table(found)[["", "n", "wall, s", "ratio to native", "coverage"]]),
-        "Means over `n` runs of the main job, interleaved; in brackets 95 % intervals with their coverage.",
-        f"More: [results]({docs.name}/{page.name}#native-against-in-stack).",
-    ]
-    publish.page(readme, NAME, [], parts)
-    return [page, picture, readme]
+    return [page, picture]
 
 
 if __name__ == "__main__":

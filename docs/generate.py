@@ -1,8 +1,7 @@
-"""Fills the parts of the pages in docs/ that follow from the code, and draws the picture of the terminal.
+"""Fills the parts of the pages in docs/ that follow from the code.
 
     python docs/generate.py                    fill all pages
     python docs/generate.py --check            exit 1 if a page is stale
-    python docs/generate.py picture BUNDLE     write breakdown.svg from a real run
 
 A part lies between `<!-- begin NAME -->` and `<!-- end -->`. The rest of a page is written by hand.
 """
@@ -11,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import io
 import json
 import re
 import sys
@@ -21,20 +19,14 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from rich._export_format import CONSOLE_SVG_FORMAT
-from rich.console import Console
-from rich.text import Text
 
-from dlobd.bundle import store
 from dlobd.cli.main import app
-from dlobd.errors import DlobdError
 from dlobd.evidence.expected.kinds import KINDS
 from dlobd.experiment.settings import SETTINGS
 from dlobd.fields import numbers
 from dlobd.layers import LAYERS
 from dlobd.measures import frames, spark_metrics
 from dlobd.record.run import Run
-from dlobd.report.terminal import views
 from dlobd.selftest import report
 from dlobd.selftest.injection_points import POINTS
 from dlobd.spans import BETWEEN_MARKS, MEASURED, SPANS, OwnQuality
@@ -45,22 +37,11 @@ PART = re.compile(r"(<!-- begin (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Fill, check or draw; return the exit code."""
+    """Fill or check; return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a page is stale")
     parser.add_argument("--to", type=Path, default=DOCS, help="directory of the pages (default: docs)")
-    commands = parser.add_subparsers(dest="command")
-    draw = commands.add_parser("picture", help="draw breakdown.svg")
-    draw.add_argument("bundle", type=Path, help="bundle of a run")
     chosen = parser.parse_args(argv)
-    if chosen.command == "picture":
-        try:
-            run = store.find(chosen.bundle, Path("runs")).read()
-        except DlobdError as error:
-            print(error.line, file=sys.stderr)
-            return error.exit_code
-        (chosen.to / "breakdown.svg").write_text(picture(run))
-        return 0
     stale = filled(chosen.to)
     for path, text in stale.items():
         if chosen.check:
@@ -272,21 +253,6 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
         return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
     return "\n".join([line(header), "|" + "---|" * len(header), *map(line, rows)])
-
-
-def picture(run: Run) -> str:
-    """Draw the output of `dlobd show` for a run, up to its largest parts, as SVG."""
-    printed = io.StringIO()
-    views.breakdown(
-        run, Console(file=printed, force_terminal=True, color_system="truecolor", width=80, highlight=False)
-    )
-    text = printed.getvalue().partition("\x1b[1mHidden inside")[0].rstrip()
-    canvas = Console(file=io.StringIO(), record=True, width=80, highlight=False)
-    canvas.print(Text.from_ansi(text))
-    # rich's web font would need a server
-    form = re.sub(r"\s*@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL).replace("Fira Code, ", "")
-    form = form.replace("<svg ", '<svg xml:space="preserve" ', 1)  # keeps the indentation in all viewers
-    return canvas.export_svg(title="dlobd show", unique_id="dlobd", code_format=form)
 
 
 if __name__ == "__main__":

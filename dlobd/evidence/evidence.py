@@ -85,7 +85,8 @@ class Evidence:
             context = next((i.attrs for i in ready if part[0].at_ns <= i.at_ns < end_ns), {})
             announced = (spark.ANNOUNCED.search(line.message) for line in part)
             id_ = context.get("application_id") or next((match[1] for match in announced if match), "")
-            if not id_:  # a SparkContext that could not be created: its lines belong to the next
+            # a SparkContext that could not be created: its lines belong to the next; a damaged log may repeat an ID
+            if not id_ or any(id_ == one.id for one in found):
                 continue
             number = known.index(id_) + 1 if id_ in known else 0 if known else len(found) + 1
             found.append(Application(self.path, self, id_, context.get("master", ""), (*lines,), end_ns, number))

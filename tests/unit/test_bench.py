@@ -200,22 +200,18 @@ def test_the_main_job_is_compared_by_every_launcher_and_both_inputs() -> None:
         stack_overhead.points("softmax-mnist", ["tfos"])
 
 
-def test_stack_overhead_goes_into_its_page_and_the_readme(tmp_path: Path) -> None:
+def test_stack_overhead_goes_into_its_page(tmp_path: Path) -> None:
     native, stack = {"tensorflow": 10.0}, {"yarn": 3.0, "spark": 17.0, "tensorflow": 10.0}
     both = (("native", native), ("tfos feed", stack))
     every = [member(r, 2 * r + i, experiment(way), layers) for r in range(1, 7) for i, (way, layers) in enumerate(both)]
     found = overhead_of(runset(every))
-    readme = tmp_path / "README.md"
-    readme.write_text("# x\n")
-    made = stack_overhead.write(found, [one.run for one in every], [3.0] * 12, tmp_path / "docs", readme)
+    made = stack_overhead.write(found, [one.run for one in every], [3.0] * 12, tmp_path / "docs")
     assert all(path.exists() for path in made)
     page = (tmp_path / "docs" / publish.PAGE).read_text()
     assert "| tfos feed | 6 | 30 (30 to 30) | 20 (20 to 20) | 3 (3 to 3) | 3 (3 to 3) | 10.0 |" in page
     assert "(stack_overhead.svg)" in page
     assert "15.5 %" in page
     assert "cores busy before a run: median 3 %" in page
-    assert "(docs/stack_overhead.svg)" in readme.read_text()
-    assert "| tfos feed | 6 | 30 (30 to 30) | 3 (3 to 3) | 96.9% |" in readme.read_text()
 
 
 def test_amortisation_goes_into_its_page(tmp_path: Path) -> None:

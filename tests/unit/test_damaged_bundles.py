@@ -10,7 +10,9 @@ import pytest
 
 from dlobd.bundle import files, reading
 from dlobd.bundle.store import Bundle
+from dlobd.evidence.evidence import Evidence
 from dlobd.recompute import computed as record
+from dlobd.timeline.assemble import assemble
 from tests.captured import NAMES, copy_of
 from tests.damage import DAMAGE, NESTED, check, experiment, names
 
@@ -87,3 +89,13 @@ def test_large_files_and_links_are_not_read_and_other_shapes_are_described(tmp_p
     assert reading.mismatch(10**40, int | None) is not None
     assert reading.mismatch([], dict[str, int]) == "the value is an array, not an object"
     assert isinstance(reading.parse_json("[" * NESTED, list[int]), reading.Damaged)
+
+
+@pytest.mark.parametrize("run", ["killed-trainer", "own-run", "quick-run"])
+def test_a_driver_log_with_all_lines_twice_has_no_second_application(run: str, tmp_path: Path) -> None:
+    path = copy_of(run, tmp_path)
+    DAMAGE["twice"](path / files.DRIVER_STDERR, random.Random(0))
+    evidence = Evidence(path)
+    spans = [span.id for span in assemble(evidence).spans]
+    assert len(evidence.applications) == 1
+    assert len(spans) == len({*spans})
