@@ -34,10 +34,11 @@ MINUTES = {
     "compose": 36,
     "page": 2,
     "damage": 37,
+    "docs": 30,
 }
 """Durations of the shards, measured on the same machine. A shard that is not listed takes all of the remaining time.
-`ways` includes a reserve for a slow `make test`. Parts of `ways`, `clusters` and `faults` are
-estimates."""
+`ways` includes a reserve for a slow `make test`. Parts of `ways`, `clusters` and `faults`, and
+`docs` are estimates."""
 
 ROOMS = {
     "ways": """
@@ -64,6 +65,7 @@ ROOMS = {
         tests/full/compose/
     """,
     "damage": "dlobd/attribution/ dlobd/bundle/ dlobd/report/ tests/data/ tests/full/damage/",
+    "docs": "README.md docs/ dlobd/cli/ tests/full/docs/",
     "page": "dlobd/cli/report.py dlobd/layers.py dlobd/report/ tests/full/page/",
 }
 """Mapping of shards to the rooms that they test, separated by blanks. A unit test checks that every room has a

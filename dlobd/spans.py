@@ -246,8 +246,8 @@ USER_MAIN = SpanKind("user code", TENSORFLOW, BETWEEN_MARKS)  # the user's main 
 MARKED = SpanKind("span {}", USER, BETWEEN_MARKS)  # dlobd.span() in the user's code
 MARKED_MAIN = SpanKind("span {}", TENSORFLOW, BETWEEN_MARKS)  # the same in the main function of a node
 MARKED_STEP = SpanKind("step", USER, BETWEEN_MARKS)  # dlobd.step() outside of such a main function
-IMPORT_PYSPARK = SpanKind("import pyspark", SPARK, codes="cold-start")
-IMPORT_PYSPARK_WORKER = SpanKind("import pyspark.worker", SPARK, codes="cold-start")
+IMPORT_PYSPARK = SpanKind("import pyspark", SPARK)
+IMPORT_PYSPARK_WORKER = SpanKind("import pyspark.worker", SPARK)
 SPARK_CONTEXT = SpanKind("SparkContext", SPARK, hidden_by=(DRIVER_LOG,))  # its constructor
 SPARK_SESSION = SpanKind("SparkSession", SPARK, hidden_by=(DRIVER_LOG,))  # getOrCreate
 SPARK_CONTEXT_STOP = SpanKind("SparkContext.stop", SPARK, hidden_by=(DRIVER_LOG,))
@@ -361,8 +361,8 @@ REPORT_TASK = SpanKind("report task of {}", SPARK)  # from the sending to the re
 
 # ---- launchers
 
-IMPORT_TENSORFLOWONSPARK = SpanKind("import tensorflowonspark", LAUNCHER, codes="cold-start")
-IMPORT_DISTRIBUTOR = SpanKind("import spark-tensorflow-distributor", LAUNCHER, codes="cold-start")
+IMPORT_TENSORFLOWONSPARK = SpanKind("import tensorflowonspark", LAUNCHER)
+IMPORT_DISTRIBUTOR = SpanKind("import spark-tensorflow-distributor", LAUNCHER)
 TFCLUSTER_RUN = SpanKind("TFCluster.run", LAUNCHER, hidden_by=_PYTHON)
 TFCLUSTER_TRAIN = SpanKind("TFCluster.train", SPARK, hidden_by=_PYTHON, waits_for=WAIT_TRAINERS)
 TFCLUSTER_INFERENCE = SpanKind("TFCluster.inference", LAUNCHER, hidden_by=_PYTHON)
@@ -433,8 +433,8 @@ TRAINER_PROCESS = SpanKind("trainer process", TENSORFLOW, BETWEEN_MARKS, _RANK)
 TRAINER_PROCESS_EXITS = SpanKind("trainer process exits", TENSORFLOW, BETWEEN_MARKS)
 TRAINER = SpanKind("trainer", TENSORFLOW, BETWEEN_MARKS, _RANK)  # the trainer's main function
 IMPORT_TENSORFLOW = SpanKind("import tensorflow", TENSORFLOW, codes="cold-start")
-IMPORT_TORCH = SpanKind("import torch", TENSORFLOW, codes="cold-start")
-IMPORT_XGBOOST = SpanKind("import xgboost", TENSORFLOW, codes="cold-start")
+IMPORT_TORCH = SpanKind("import torch", TENSORFLOW)
+IMPORT_XGBOOST = SpanKind("import xgboost", TENSORFLOW)
 JOIN_RANKS = SpanKind("join ranks", TENSORFLOW, hidden_by=_RANK, rendezvous="join ranks")
 BUILD = SpanKind("build", TENSORFLOW)  # model, optimiser, step
 BUILD_PIPELINE = SpanKind("build pipeline", TENSORFLOW)

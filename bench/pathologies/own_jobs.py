@@ -10,7 +10,8 @@ from pathlib import Path
 
 from bench.pathologies import faults
 from bench.pathologies.faults import Beside
-from bench.pathologies.stage import Ended, Stage
+from bench.pathologies.stage import QUICK_START, Ended, Stage
+from dlobd.findings import rules
 
 SUMS = Path(__file__).parent / "jobs" / "sums.py"
 FOREIGN = Path(__file__).parents[2] / "tests" / "foreign"
@@ -26,7 +27,7 @@ MIB = 1 << 20
 
 JVM = (
     "-XX:+UseSerialGC -Xmn1m -XX:MetaspaceSize=1m -XX:MinMetaspaceExpansion=256k -XX:MaxMetaspaceExpansion=256k "
-    "-XX:MinMetaspaceFreeRatio=0 -XX:MaxMetaspaceFreeRatio=1"
+    f"-XX:MinMetaspaceFreeRatio=0 -XX:MaxMetaspaceFreeRatio=1 {rules.QUICK_START}"
 )
 """JVM options for a young generation of 1 MiB, and a full collection for every 256 KiB of loaded classes."""
 
@@ -48,7 +49,7 @@ def submit(
 ) -> Ended:
     """Run a script with `dlobd submit`."""
     sets = [word for setting in settings for word in ("--set", setting)]
-    line = ["spark-submit", *options, str(script), *arguments]
+    line = ["spark-submit", *QUICK_START, *options, str(script), *arguments]
     return stage.run(directory, ["submit", "--out", str(directory), *sets, "--", *line], beside)
 
 

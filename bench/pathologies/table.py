@@ -13,7 +13,7 @@ from pathlib import Path
 from bench.pathologies import faults, own_jobs
 from bench.pathologies.faults import Beside
 from bench.pathologies.own_jobs import Make
-from bench.pathologies.stage import Ended, Stage
+from bench.pathologies.stage import QUICK_START, Ended, Stage
 from dlobd.faults import queue_filler
 from dlobd.faults.observed_run import SPARK_SUBMIT
 from dlobd.faults.triggers import LogLine
@@ -23,6 +23,7 @@ QUICK, MAIN = "softmax-mnist-quick", "softmax-mnist"
 SOON_CLOSED = "dfs.client.block.write.locateFollowingBlock.initial.delay.ms=40"
 """Remedy of finding close-retry. Without it, close-retry is the first finding in each short run that writes files."""
 WARM = "page_cache=warm"
+NATIVE = "launcher=native"
 
 NO_CHECKPOINTS = "checkpoint_every_steps=1000000"
 UNTRAINED = f"{NO_CHECKPOINTS} min_accuracy=0"
@@ -80,7 +81,9 @@ def narrow_loopback() -> Iterator[tuple[str, ...]]:
 
 def _words(line: str, directory: Path) -> list[str]:
     experiment, *settings = line.split()
-    return ["run", experiment, *(word for setting in settings for word in ("--set", setting)), "--out", str(directory)]
+    sets = (word for setting in settings for word in ("--set", setting))
+    options = () if NATIVE in settings else QUICK_START
+    return ["run", experiment, *sets, *options, "--out", str(directory)]
 
 
 _READ_ONE = f"{QUICK} workers=1 input=read"
@@ -118,7 +121,7 @@ RUNS: Mapping[str, Make] = {
     "main job, tfos read": job(f"{MAIN} input=read {WARM}"),
     "main job, barrier feed": job(f"{MAIN} launcher=barrier {WARM}"),
     "main job, barrier read": job(f"{MAIN} launcher=barrier input=read {WARM}"),
-    "main job, native": job(f"{MAIN} launcher=native {WARM}"),
+    "main job, native": job(f"{MAIN} {NATIVE} {WARM}"),
     "CIFAR-10 Quick": job(f"cifar10-quick {WARM}"),
 }
 

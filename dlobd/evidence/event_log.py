@@ -41,6 +41,7 @@ class EventLog:
     tasks: list[TaskMetrics] = field(default_factory=list)
     stage_calls: dict[tuple[int, int], str] = field(default_factory=dict)  # the call that submitted it: `collect`
     hosts: set[str] = field(default_factory=set)  # addresses or names of the hosts with a block manager
+    spark_settings: dict[str, str] = field(default_factory=dict)  # in the driver, without defaults
     hadoop_settings: dict[str, str] = field(default_factory=dict)  # in the driver, with defaults
     queries: dict[int, str] = field(default_factory=dict)  # job ID -> ID of its SQL execution
     streamed: set[int] = field(default_factory=set)  # IDs of jobs that streams submitted
@@ -88,6 +89,7 @@ def parse(lines: Iterable[str]) -> EventLog:
         elif kind == _BLOCK_MANAGER:
             log.hosts.add(event["Block Manager ID"]["Host"])
         elif kind == _ENVIRONMENT:
+            log.spark_settings |= event.get("Spark Properties", {})
             log.hadoop_settings |= event.get("Hadoop Properties", {})
         elif kind == _START:
             log.has_start = True
@@ -106,6 +108,7 @@ def joined(logs: Sequence[EventLog]) -> EventLog:
         log.stage_calls |= {(stage + first, attempt): call for (stage, attempt), call in one.stage_calls.items()}
         log.exceptions += one.exceptions
         log.hosts |= one.hosts
+        log.spark_settings |= one.spark_settings
         log.hadoop_settings |= one.hadoop_settings
         log.damaged_lines += one.damaged_lines
         first = 1 + max((stage for stage, _ in log.stage_calls), default=first - 1)
@@ -189,7 +192,7 @@ _EVENTS = {
     _COMPLETED: Members({"Stage Info": Members({**_STAGE, "Stage Name": str})}),
     _PROFILE: Members({"Resource Profile Id": int, "Task Resource Requests": _CPUS}),
     _BLOCK_MANAGER: Members({"Block Manager ID": Members({"Host": str})}),
-    _ENVIRONMENT: Members(optional={"Hadoop Properties": dict[str, str]}),
+    _ENVIRONMENT: Members(optional={"Spark Properties": dict[str, str], "Hadoop Properties": dict[str, str]}),
     _START: Members(),
     _END: Members(),
 }

@@ -11,11 +11,17 @@ from dlobd.attribution.attribute import quality
 from dlobd.attribution.what_if import Retain, WhatIf
 from dlobd.evidence.evidence import Evidence
 from dlobd.layers import LAYERS
+from dlobd.measures.lane_threads import Carrier, Carriers
 from dlobd.record.resources import CoreWaits, EnvironmentCache
 from dlobd.schema import Attribution, Runnable, Segment, Span, Trace
 
 MOST_NAMES = 4
 """Largest number of span names in the evidence of a finding."""
+
+
+def duration(ns: int) -> str:
+    """Format a duration: `3.2 s`, or `63 ms` below 0.1 s."""
+    return f"{ns / 1e9:.1f} s" if ns >= 100_000_000 else f"{ns / 1e6:.0f} ms"
 
 
 @dataclass(frozen=True)
@@ -33,6 +39,16 @@ class Context:
     def what_if(self) -> WhatIf:
         """The trace, ready for replays."""
         return WhatIf(self.trace)
+
+    @cached_property
+    def carriers(self) -> Carriers:
+        """The threads that execute the lanes."""
+        return Carriers(self.evidence)
+
+    def waited_ns(self, span: Span, start_ns: int, end_ns: int) -> int:
+        """Return the wait for a core in a part of a span; 0 if its thread is unknown."""
+        carrier = self.carriers.carrier(Segment(start_ns, end_ns, span.layer, span, "span", ()))
+        return carrier.waiting_ns(start_ns, end_ns) if isinstance(carrier, Carrier) else 0
 
     @cached_property
     def outer(self) -> Mapping[str, Span]:
@@ -56,14 +72,20 @@ class Context:
 
     def time(self, ns: int) -> str:
         """Format a time with its percentage of the wall time: `3.2 s (9.4 %)`."""
-        length = f"{ns / 1e9:.1f} s" if ns >= 100_000_000 else f"{ns / 1e6:.0f} ms"
-        return f"{length} ({100 * ns / self.trace.wall_ns:.1f} %)"
+        return f"{duration(ns)} ({100 * ns / self.trace.wall_ns:.1f} %)"
+
+
+Condition = Callable[[Context], bool]
+
+Advice = Mapping[str, Condition]
+"""Text of a change that saves time -> the condition that this change helps the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A finding before its bound is computed by a replay; see `dlobd.record.run.Finding`.
 
+    remedy: change that helps each run with the finding; empty if there is only advice.
     retain: retained share of each span; None: `saves_ns` is the bound, because the cause is not a set of spans.
     uncertain_ns: uncertainty of the boundaries of the removed time.
     """
@@ -75,6 +97,7 @@ class Candidate:
     evidence: tuple[str, ...]
     remedy: str
     unless: str
+    advice: Advice = field(default_factory=dict)
     retain: Retain | None = None
     saves_ns: int = 0
     uncertain_ns: int = 0
@@ -92,12 +115,12 @@ class WallShare:
     lengths: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)  # layer, name, quality, source
     counts: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
 
-    def add(self, segment: Segment, span: Span) -> None:
-        """Add a segment that belongs to `span`."""
+    def add(self, segment: Segment, span: Span, waited_ns: int) -> None:
+        """Add a segment that belongs to `span`, without a part that has another cause."""
         length_ns = segment.end_ns - segment.start_ns
         name = span.cause if segment.kind == "cause" else span.name
         key = (segment.layer, name, quality(segment), span.source)
-        self.ns += length_ns
+        self.ns += length_ns - waited_ns
         self.uncertain_ns += min(length_ns, span.resolution_ns)
         self.lengths[key] += length_ns
         self.counts[key] += 1
@@ -115,10 +138,12 @@ class WallShare:
         return tuple(lines)
 
 
-def wall_share(context: Context, wanted: Callable[[Span, bool], bool]) -> WallShare:
-    """Sum the wall time of wanted spans. `wanted` has the arguments of `Retain`."""
+def wall_share(context: Context, wanted: Callable[[Span, bool], bool], keeps_core_waits: bool = False) -> WallShare:
+    """Sum the wall time of wanted spans, without their waits for a core if they are kept. `wanted` has the arguments of
+    `Retain`."""
     share = WallShare()
     for segment in context.attribution.segments:
         if segment.span is not None and wanted(segment.span, segment.kind != "span"):
-            share.add(segment, segment.span)
+            bounds = (segment.start_ns, segment.end_ns)
+            share.add(segment, segment.span, context.waited_ns(segment.span, *bounds) if keeps_core_waits else 0)
     return share

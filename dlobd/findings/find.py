@@ -11,9 +11,9 @@ from dataclasses import replace
 from fractions import Fraction
 
 from dlobd.bundle import files, noise
-from dlobd.findings.base import Candidate, Context, Finder, wall_share
-from dlobd.findings.rules import RULES, Rule, S
-from dlobd.measures.environment_cache import in_memory, not_warm
+from dlobd.findings.base import Candidate, Context, Finder, duration, wall_share
+from dlobd.findings.rules import RULES, Rule, S, on_yarn, training_without
+from dlobd.measures.environment_cache import TENSORFLOW, in_memory, not_warm
 from dlobd.record.run import Finding
 from dlobd.schema import Experiment, Span
 from dlobd.spans import CHECKPOINT, STEP
@@ -40,11 +40,12 @@ MUCH_LONGER = 3
 COLD = Rule(
     "cold-start",
     "tensorflow",
-    "Python imports took {time}, because their files were not in the page cache. A warm import takes about 2.5 s.",
+    "Importing TensorFlow took {time}, because its files were not in the page cache. A warm import takes about 2.5 s.",
     "run it again with a warm page cache on each node; or put the environment on a faster disk, on nodes with free "
     "memory",
     "the next run is as slow; then the disk is not the cause",
     at_least_ns=5 * S // 2,
+    keeps_core_waits=True,
 )
 """The same import of TensorFlow took 2.5 s with its files in the page cache, and 25 s without."""
 
@@ -70,7 +71,7 @@ def checkpoints(context: Context) -> Candidate | None:
     return Candidate(
         "checkpoints",
         "tensorflow",
-        f"{count} stopped training for {context.time(share.ns)}, with a median of {usual_ns / 1e9:.1f} s.",
+        f"{count} stopped training for {context.time(share.ns)}, with a median of {duration(usual_ns)}.",
         share.ns,
         share.evidence,
         "checkpoint less often: raise checkpoint_every_steps",
@@ -81,12 +82,13 @@ def checkpoints(context: Context) -> Candidate | None:
 
 
 def cold_start(context: Context) -> Candidate | None:
-    """Find imports of a run whose environment was not in the page cache."""
-    cache = context.environment_cache
-    if cache is None or cache.state not in ("cold", "partly") or (candidate := COLD(context)) is None:
+    """Find imports of TensorFlow with files that were not in the page cache; the files of other imports are not
+    measured."""
+    parts = not_warm(context.environment_cache) if context.environment_cache else ()
+    cold = next((part for part in parts if part.part == TENSORFLOW), None)
+    if cold is None or (candidate := COLD(context)) is None:
         return None
-    parts = (f"{part.part}: {in_memory(part)} were in the page cache" for part in not_warm(cache))
-    return replace(candidate, evidence=(*candidate.evidence, *parts))
+    return replace(candidate, evidence=(*candidate.evidence, f"{cold.part}: {in_memory(cold)} were in the page cache"))
 
 
 def straggler(context: Context) -> Candidate | None:
@@ -125,9 +127,9 @@ def straggler(context: Context) -> Candidate | None:
             f"{lane} on {host} was the last of all ranks at {times[lane]} of {len(groups)} collectives",
             f"{lane} caused {ns / 1e9:.3f} of the {sum(late.values()) / 1e9:.3f} s that ranks waited for the last rank",
         ),
-        f"check cores, disk, memory and other processes of {host}, the node of {lane}; or use an exchange without "
-        'waits (exchange = "ps-async")',
+        f"check cores, disk, memory and other processes of {host}, the node of {lane}",
         f"{lane} waited for its input or has more samples, or another rank is late in the next run",
+        {'use an exchange without waits (exchange = "ps-async")': training_without(exchange="ps-async")},
         saves_ns=ns,
         uncertain_ns=uncertain[lane],
     )
@@ -180,9 +182,12 @@ def contention(context: Context) -> Candidate | None:
             f"other processes used {(waits.foreign_cpu_ns or 0) / 1e9:.1f} s of CPU time (/proc, sampled)",
             f"schedstat: {whole.waiting_ns / 1e9:.1f} s waiting for cores, at least {whole.waiting_lo_ns / 1e9:.1f} s",
         ),
-        "stop other work on these nodes, or isolate the CPU of containers with cgroups "
-        "(yarn.nodemanager.linux-container-executor.cgroups.strict-resource-usage=true)",
-        "those processes belong to your job, but run outside of YARN containers",
+        "stop other work on these nodes",
+        "those processes belong to your job, but are no children of its processes",
+        {
+            "isolate the CPU of containers with cgroups "
+            "(yarn.nodemanager.linux-container-executor.cgroups.strict-resource-usage=true)": on_yarn
+        },
         saves_ns=held_up_ns,
         uncertain_ns=max(0, whole.waiting_ns - whole.waiting_lo_ns),
     )
@@ -208,11 +213,14 @@ def findings(context: Context) -> list[Finding]:
     for finder in FINDERS.values():
         if (found := finder(context)) is None:
             continue
+        advice = [text for text, helps in found.advice.items() if helps(context)]
+        if not (remedy := "; or ".join(filter(None, [found.remedy, *advice]))):
+            continue
         most_ns = min(found.saves_ns, context.trace.wall_ns)
         saves_ns = context.what_if.saved_ns(found.retain) if found.retain else most_ns
         lo_ns = saves_ns - found.uncertain_ns
         if saves_ns >= WORTH_NS and lo_ns > 0:
-            names = ("finding", "layer", "says", "ns", "evidence", "remedy", "unless")
-            shared = {name: getattr(found, name) for name in names}
-            rows.append(Finding(**shared, saves_ns=saves_ns, lo_ns=lo_ns, above_noise=lo_ns > noise_ns))
+            shared = {name: getattr(found, name) for name in ("finding", "layer", "says", "ns", "evidence", "unless")}
+            loud = lo_ns > noise_ns
+            rows.append(Finding(**shared, saves_ns=saves_ns, lo_ns=lo_ns, above_noise=loud, remedy=remedy))
     return sorted(rows, key=lambda row: (not row.above_noise, -row.saves_ns, row.finding))

@@ -8,19 +8,32 @@ from the trace, except for the time of each span that no setting removes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
+from pathlib import PurePosixPath
+from urllib.parse import urlsplit
 
-from dlobd.findings.base import Candidate, Context, wall_share
-from dlobd.schema import Experiment, OwnJob, Runnable, Span
-from dlobd.spans import EVALUATE, UPLOAD_TO_STAGING, WRITE_STAGING, SpanKind
+from dlobd import spans as kinds
+from dlobd.evidence.topology import Placement
+from dlobd.findings.base import Advice, Candidate, Condition, Context, wall_share
+from dlobd.schema import Experiment, OwnJob, Span
+from dlobd.spans import Cause, SpanKind
 
 S = 10**9
 MS = 10**6
 
 HEARTBEAT_NS = S
 """yarn.resourcemanager.nodemanagers.heartbeat-interval-ms: a container is allocated at a heartbeat, never before."""
+
+QUICK_START = "-XX:TieredStopAtLevel=1"
+"""Option of a JVM without its slowest compiler."""
+_QUICK = f"for short jobs on few cores, limit the JIT compiler: pass {QUICK_START}"
+
+SPARKS_OWN = ("pyspark.zip", "py4j-", "__spark_conf__", "__spark_libs__")
+"""Beginnings of the names of files that Spark uploads with each job."""
+
+SMALL_BYTES = 1 << 20
+"""Smallest uploaded file whose upload is worth avoiding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,24 +45,23 @@ class Rule:
     outside: spans inside a span of one of these kinds do not count.
     at_least_ns: time of each span that no setting removes.
     saved: largest share of a span that the remedy saves.
-    helps: returns False if the run has the remedy already.
+    keeps_core_waits: waits for a core have another cause; the remedy does not remove them.
     """
 
     finding: str
     layer: str
     sentence: str
-    remedy: str
-    unless: str
+    remedy: str = ""
+    unless: str = ""
+    advice: Advice = field(default_factory=dict)
     inside: tuple[SpanKind, ...] = ()
     outside: tuple[SpanKind, ...] = ()
     at_least_ns: int = 0
     saved: Fraction | int = 1
-    helps: Callable[[Runnable], bool] | None = None
+    keeps_core_waits: bool = False
 
     def __call__(self, context: Context) -> Candidate | None:
-        """Return the candidate finding; None if it has no wall time, or if the experiment has the remedy already."""
-        if self.helps and not self.helps(context.chosen):
-            return None
+        """Return the candidate finding; None if it has no wall time."""
 
         def wanted(span: Span, waited: bool) -> bool:
             row = span.cause_kind if waited else span.kind
@@ -65,11 +77,14 @@ class Rule:
             if not wanted(span, waited):
                 return 1
             length_ns = span.end_ns - span.start_ns
-            least = Fraction(min(self.at_least_ns, length_ns), length_ns) if length_ns > 0 else 1
+            kept_ns = self.at_least_ns
+            if self.keeps_core_waits:
+                kept_ns += context.waited_ns(span, span.start_ns, span.end_ns)
+            least = Fraction(min(kept_ns, length_ns), length_ns) if length_ns > 0 else 1
             return max(least, 1 - self.saved)
 
-        share = wall_share(context, wanted)
-        if not share.ns:
+        share = wall_share(context, wanted, self.keeps_core_waits)
+        if share.ns <= 0:
             return None
         return Candidate(
             self.finding,
@@ -79,10 +94,78 @@ class Rule:
             share.evidence,
             self.remedy,
             self.unless,
+            self.advice,
             retain,
             uncertain_ns=share.uncertain_ns,
         )
 
+
+# ---- conditions of advice
+
+
+def on_yarn(context: Context) -> bool:
+    """Return True if YARN starts the executors."""
+    return context.evidence.topology.has_yarn
+
+
+def training_without(**advised: str) -> Condition:
+    """Return the condition that dlobd's own job trains, without advised values, which are separated by blanks."""
+    return lambda context: (
+        isinstance(context.chosen, Experiment)
+        and not any(
+            str(getattr(context.chosen, name)).partition("@")[0] in values.split() for name, values in advised.items()
+        )
+    )
+
+
+def script(launcher: str = "", cause: Cause | None = None) -> Condition:
+    """Return the condition that the user's script runs, with the launcher and waits of the cause if given."""
+
+    def helps(context: Context) -> bool:
+        waits = {row.span.cause_kind for row in context.attribution.segments if row.kind == "cause" and row.span}
+        fits = isinstance(context.chosen, OwnJob) and launcher in ("", context.chosen.launcher)
+        return fits and (cause is None or cause in waits)
+
+    return helps
+
+
+def lacks_quick_start(*jvms: str) -> Condition:
+    """Return the condition that the run has these JVMs, and that one lacks the option. Only YARN's client mode has
+    `yarn.am`; without executors the driver is the only JVM."""
+
+    def lacks(context: Context) -> bool:
+        settings, placement = context.evidence.event_log.spark_settings, context.evidence.topology.placement
+        own = jvms[:1] if placement is Placement.LOCAL else jvms
+        lacking = any(QUICK_START not in settings.get(f"spark.{jvm}.extraJavaOptions", "") for jvm in own)
+        return lacking and ("yarn.am" in jvms) is (placement is Placement.YARN_CLIENT)
+
+    return lacks
+
+
+def retries_late(context: Context) -> bool:
+    """Return True if a client of HDFS waited for half of the default delay before it retried a close."""
+    first_ns = {retry.path: retry.delay_ns for retry in reversed(context.evidence.hdfs.close_retries)}
+    return any(delay_ns > kinds.CLOSE_RETRY.period_ns // 2 for delay_ns in first_ns.values())
+
+
+def uploads_jars(context: Context) -> bool:
+    """Return True if Spark's jars come from the client's machine, by default or by a setting."""
+    settings = context.evidence.event_log.spark_settings
+    place = settings.get("spark.yarn.archive") or settings.get("spark.yarn.jars", "")
+    return bool(settings) and urlsplit(place).scheme in ("", "file")
+
+
+def uploads_files(context: Context) -> bool:
+    """Return True if the job uploaded a file of its own that is large, or of unknown size."""
+    written = [one for one in context.evidence.hdfs.transfers if one.operation == "HDFS_WRITE"]
+    for span in (span for span in context.trace.spans if span.kind in (kinds.UPLOAD_TO_STAGING, kinds.WRITE_STAGING)):
+        size_bytes = sum(one.bytes for one in written if span.start_ns <= one.end_ns <= span.end_ns)
+        if not PurePosixPath(span.attrs["path"]).name.startswith(SPARKS_OWN) and not 0 < size_bytes < SMALL_BYTES:
+            return True
+    return False
+
+
+# ---- the table
 
 RULES = (
     Rule(
@@ -98,9 +181,11 @@ RULES = (
         "localisation",
         "yarn",
         "Uploading and localising the job's files took {time}.",
-        "put Spark's jars in HDFS once (spark.yarn.archive=hdfs:///...), so that NodeManagers cache them; ship fewer "
-        "or smaller --py-files, --files and --archives",
-        "the NodeManagers had the files in their caches already; then a NodeManager was slow",
+        unless="the NodeManagers had the files in their caches already; then a NodeManager was slow",
+        advice={
+            "put Spark's jars in HDFS once (spark.yarn.archive=hdfs:///...), where nodes find them": uploads_jars,
+            "ship fewer or smaller --py-files, --files, --jars and --archives": uploads_files,
+        },
     ),
     Rule(
         "resource-manager",
@@ -123,11 +208,15 @@ RULES = (
         "jvm-startup",
         "spark",
         "Spark's JVMs took {time} to start.",
-        "for short jobs on few cores, pass -XX:TieredStopAtLevel=1 in spark.driver.extraJavaOptions, "
-        "spark.yarn.am.extraJavaOptions and spark.executor.extraJavaOptions: compiler threads then need less CPU time",
-        "the nodes have idle cores for compiler threads, or the JVMs compute for minutes with C2's faster code",
+        unless="the nodes have idle cores for compiler threads, or the JVMs compute for minutes with C2's faster code",
+        advice={
+            f"{_QUICK} in spark.driver.extraJavaOptions, spark.yarn.am.extraJavaOptions and "
+            "spark.executor.extraJavaOptions": lacks_quick_start("driver", "yarn.am", "executor"),
+            f"{_QUICK} in spark.driver.extraJavaOptions and spark.executor.extraJavaOptions": lacks_quick_start(
+                "driver", "executor"
+            ),
+        },
         saved=Fraction(1, 2),
-        helps=lambda chosen: not isinstance(chosen, OwnJob) or "TieredStopAtLevel" not in " ".join(chosen.options),
     ),
     Rule(
         "garbage",
@@ -140,27 +229,35 @@ RULES = (
         "polls",
         "launcher",
         "TensorFlowOnSpark slept {time} between polls.",
-        'use launcher = "tfos" or "barrier", which do not poll; pass a small grace_secs to TFCluster.shutdown',
-        "other work took as long as the sleep; the upper bound accounts for that",
-        helps=lambda chosen: not isinstance(chosen, Experiment) or chosen.launcher in ("tfos-stock", "distributor"),
+        unless="other work took as long as the sleep; the upper bound accounts for that",
+        advice={
+            'use launcher = "tfos" or "barrier", which do not poll': training_without(launcher="tfos barrier native"),
+            "use --set launcher=tfos, which polls 20 times per second": script("tfos-stock"),
+            "pass a small grace_secs to TFCluster.shutdown": script(cause=kinds.TFCLUSTER_GRACE_SECS),
+            "shorten the sleeps of 5 s in TFCluster.shutdown": script(cause=kinds.TFCLUSTER_SHUTDOWN_POLL),
+            "call DataFeed.terminate only if data is left": script(cause=kinds.TERMINATE_POLL),
+        },
     ),
     Rule(
         "feed",
         "feed",
         "Feeding the trainers through Spark took {time}.",
-        'use input = "read" (InputMode.TENSORFLOW), so that trainers read HDFS themselves; or launcher = "barrier", '
-        "which feeds blocks through a pipe",
-        "the trainers were slower than the feed, which then waited for them",
-        helps=lambda chosen: not isinstance(chosen, Experiment) or chosen.input == "feed",
+        unless="the trainers were slower than the feed, which then waited for them",
+        advice={
+            'use input = "read", so that trainers read HDFS themselves': training_without(input="read"),
+            'use launcher = "barrier", which feeds through a pipe': training_without(input="read", launcher="barrier"),
+            "use InputMode.TENSORFLOW, so that trainers read HDFS themselves": script(),
+        },
     ),
     Rule(
         "hdfs-data",
         "hdfs",
         "DataNodes took {time} to serve or store data.",
         "check disks and load of the DataNodes; use more replicas (replication) or short-circuit reads for reads, "
-        'fewer replicas for writes; run with page_cache = "warm" to see if the disk is the cause',
+        "fewer replicas for writes",
         "the reader was slow; then it waited for a core, or the DataNode's own times are shorter",
-        outside=(WRITE_STAGING, UPLOAD_TO_STAGING),
+        {'run with page_cache = "warm" to see if the disk is the cause': training_without(page_cache="warm")},
+        outside=(kinds.WRITE_STAGING, kinds.UPLOAD_TO_STAGING),
     ),
     Rule(
         "name-node",
@@ -174,42 +271,46 @@ RULES = (
         "close-retry",
         "hdfs",
         "HDFS clients waited {time} before they retried file closes.",
-        "set dfs.client.block.write.locateFollowingBlock.initial.delay.ms=40 (default 400) in hdfs-site.xml of clients "
-        "and DataNodes; a DataNode is the client for WebHDFS writes",
-        "DataNodes report blocks late; then the first retry fails as well",
+        unless="DataNodes report blocks late; then the first retry fails as well",
+        advice={
+            "set dfs.client.block.write.locateFollowingBlock.initial.delay.ms=40 (default 400) in hdfs-site.xml of "
+            "clients and DataNodes; a DataNode is the client for WebHDFS writes": retries_late
+        },
     ),
     Rule(
         "evaluations",
         "tensorflow",
         "Evaluations by the chief stopped training for {time}.",
-        "evaluate less often: raise evaluate_every_epochs, or lower test_samples",
-        "the evaluation at the end took the time; it is needed once",
-        inside=(EVALUATE,),
-        helps=lambda chosen: not isinstance(chosen, Experiment) or chosen.evaluate_every_epochs > 0,
+        unless="the evaluation at the end took the time; it is needed once",
+        advice={"raise evaluate_every_epochs, or lower test_samples": training_without(evaluate_every_epochs="0")},
+        inside=(kinds.EVALUATE,),
     ),
     Rule(
         "input-pipeline",
         "tensorflow",
         "Steps waited {time} for their next batch to be decoded or augmented.",
-        'use augment = "none", more threads for the input (executor_cores, inter_op_threads), or records that need no '
-        "decoding",
+        "use more threads for the input (executor_cores, inter_op_threads), or records that need no decoding",
         "no input can keep up with such short steps; more time can be saved if input threads take cores from steps",
-        outside=(EVALUATE,),
+        {'use augment = "none"': training_without(augment="none")},
+        outside=(kinds.EVALUATE,),
     ),
     Rule(
         "exchange",
         "channel",
         "Ranks waited {time} for gradients in transit from other ranks.",
-        'use a faster channel (channel = "rdma" with such a device, "shm" on one host) or another exchange. A larger '
-        "batch_size also helps, because it needs fewer exchanges",
+        "use another exchange, or a larger batch_size, which needs fewer exchanges",
         "interleaved runs with another channel show no difference; then packing and summing take the time",
+        {'use channel = "rdma" with such a device, or "shm" on one host': training_without(channel="rdma shm")},
     ),
     Rule(
         "lost-work",
         "spark",
         "Spark repeated the work of lost containers for {time}.",
-        "see the warnings for the reason: raise executor_overhead_mb if YARN killed a container for its memory; lower "
-        "yarn.nm.liveness-monitor.expiry-interval-ms to detect dead nodes earlier",
+        "remove the reason that the warnings name",
         "somebody killed the containers on purpose",
+        {
+            "raise executor_overhead_mb if YARN killed a container for its memory": on_yarn,
+            "lower yarn.nm.liveness-monitor.expiry-interval-ms to detect dead nodes earlier": on_yarn,
+        },
     ),
 )

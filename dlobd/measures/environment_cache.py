@@ -12,6 +12,9 @@ from collections.abc import Mapping
 from dlobd.evidence.facts import BeforeAndAfter, Resident
 from dlobd.record.resources import EnvironmentCache, EnvironmentPart, cache_state
 
+TENSORFLOW = "TensorFlow"
+"""Part of an environment with TensorFlow's libraries."""
+
 USED_BYTES = 16 << 20
 """A part with fewer bytes in memory after the job was not used."""
 

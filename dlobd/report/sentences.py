@@ -5,6 +5,7 @@ from __future__ import annotations
 from dlobd.bundle.noise import ENOUGH_RUNS, UNKNOWN_NOISE, noise_ns, run_variation
 from dlobd.compare import power
 from dlobd.compare.permutation import ALPHA
+from dlobd.findings.base import duration
 from dlobd.record.resources import CoreWaits, EnvironmentCache, PageCache, ResourceUse
 from dlobd.record.run import Finding, Noise, Plane, RecordingCost, Run, TimeToAccuracy
 from dlobd.report import text
@@ -74,8 +75,9 @@ def finding(row: Finding) -> str:
 
 def saving(row: Finding) -> str:
     """Format the bounds of a finding's saving."""
-    most, least = f"{row.saves_ns / 1e9:.1f}", f"{row.lo_ns / 1e9:.1f}"
-    return f"Saves up to {most} s." if least == most else f"Saves {least} to {most} s."
+    most, least = duration(row.saves_ns), duration(row.lo_ns)
+    unit = most.partition(" ")[2]
+    return f"Saves up to {most}." if least == most else f"Saves {least.removesuffix(f' {unit}')} to {most}."
 
 
 # ---- circumstances

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from dlobd.errors import SetupError
+from dlobd.measures.environment_cache import TENSORFLOW
 
 WINDOW_BYTES = 1 << 30
 """Maximum bytes of a file that are mapped at once: a multiple of the page size."""
@@ -104,7 +105,7 @@ Parts = Mapping[str, Sequence[Path]]
 
 def environment_parts(java_home: Path | None) -> Parts:
     """Return the large files of a job's environment. A job without JVMs has no `java_home`."""
-    parts = {"TensorFlow": [*_in_package("tensorflow", "*.so*"), *_in_package("tensorflow", "python/*.so*")]}
+    parts = {TENSORFLOW: [*_in_package("tensorflow", "*.so*"), *_in_package("tensorflow", "python/*.so*")]}
     if java_home is not None:
         parts["Java"] = [java_home / "lib" / "modules", *java_home.glob("lib/server/*")]
         parts["Spark"] = _in_package("pyspark", "jars/*.jar")

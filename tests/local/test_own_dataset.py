@@ -27,7 +27,7 @@ SIZES = ("train_samples=400", "test_samples=100")
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A current directory with the file that the page prints."""
     monkeypatch.chdir(tmp_path)
-    printed("models-data-knobs.md", "stripes.py", tmp_path)
+    printed("quickstart.md", "stripes.py", tmp_path)
     return tmp_path
 
 

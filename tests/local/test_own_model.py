@@ -189,7 +189,7 @@ def test_the_command_says_it_in_one_line(here: Path) -> None:
 
 @pytest.mark.slow
 def test_the_file_of_the_page_is_a_model(here: Path) -> None:
-    printed("models-data-knobs.md", "net.py", here)
+    printed("quickstart.md", "net.py", here)
     for dataset in ("mnist", "synthetic"):
         own_model.check(files.load(QUICK, ["model=net.py:build", f"dataset={dataset}"]))
 

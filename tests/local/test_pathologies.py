@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -29,9 +29,11 @@ from bench.publish import PAGE, markers
 from dlobd import spans as kinds
 from dlobd.errors import Busy, SetupError
 from dlobd.experiment import files, own_job
+from dlobd.experiment.spark_submit_line import parse
 from dlobd.faults import injection_log, queue_filler, slow_disk
 from dlobd.faults.observed_run import ObservedRun
 from dlobd.faults.triggers import LogLine
+from dlobd.findings import rules
 from dlobd.process_id import ProcessId, identify
 from dlobd.record.run import Finding
 from dlobd.run import page_cache
@@ -68,12 +70,20 @@ def test_a_pathology_starts_a_valid_run(pathology: Pathology, tmp_path: Path, mo
     if command == "run":
         sets = [words[place + 1] for place, word in enumerate(words) if word == "--set"]
         files.load(words[0], sets)
+        options = words[words.index("--conf") : words.index("--out")] if "--conf" in words else []
     else:
         assert command == "submit"
         place = words.index("--")
         sets = [words[at + 1] for at, word in enumerate(words[:place]) if word == "--set"]
-        own_job.from_line(words[place + 1 :], sets)
+        options = list(own_job.from_line(words[place + 1 :], sets).options)
     assert list(tmp_path.iterdir()) == []
+    lacks = [jvm for jvm in ("driver", "executor", "yarn.am") if rules.QUICK_START not in java_options(options, jvm)]
+    assert bool(lacks) is ("launcher=native" in sets)
+
+
+def java_options(options: Sequence[str], jvm: str) -> str:
+    """Returns the Java options of a JVM by options of spark-submit."""
+    return parse(("spark-submit", *options, "script")).settings.get(f"spark.{jvm}.extraJavaOptions", "")
 
 
 # ---- faults

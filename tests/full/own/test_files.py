@@ -17,8 +17,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 def test_an_own_model_learns_an_own_data_set(dlobd: Any, tmp_path: Path) -> None:
     """In containers, with a driver in one too. Nothing there finds the file but by its text; what the bundle says of
     it can be verified where the files are not. The DataNodes' blocks are dropped before."""
-    model = printed("models-data-knobs.md", "net.py", tmp_path)
-    data = printed("models-data-knobs.md", "stripes.py", tmp_path)
+    model = printed("quickstart.md", "net.py", tmp_path)
+    data = printed("quickstart.md", "stripes.py", tmp_path)
     ended = dlobd.run(
         f"model={model}:build",
         f"dataset={data}:Stripes",
