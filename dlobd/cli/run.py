@@ -99,14 +99,21 @@ def run_one(chosen: Runnable, out: Path, dry_run: bool, cluster: ExternalCluster
     """Execute a run, or print its plan with `dry_run`; return the exit code."""
     from dlobd.bundle import store
     from dlobd.run import runner
+    from dlobd.run.observer import RunObserver
     from dlobd.run.progress import Progress
+
+    class Quoting(RunObserver):
+        """Observer that shows the output of the user's script."""
+
+        def output(self, line: str) -> None:
+            progress.quote(line)
 
     if dry_run:
         for step in runner.plan(chosen, cluster):
             print(step)
         return 0
     with Progress() as progress:
-        bundle = store.Bundle(runner.run(chosen, out, progress, cluster))
+        bundle = store.Bundle(runner.run(chosen, out, progress, cluster, Quoting()))
     return print_result(bundle)
 
 

@@ -231,6 +231,12 @@ def _execute(this: _Run, kind: PlaceKind, place: Place) -> None:
     # an external cluster reads the environment from its own files
     environment = page_cache.environment_parts(Path(java_home) if java_home else None) if kind.here else {}
     before = page_cache.environment_residency(environment)
+    narrator = Narrator(report, experiment)
+
+    def output(line: str) -> None:
+        if not narrator.output(line) and isinstance(experiment, OwnJob):
+            this.observer.output(line)
+
     report(f"submit: starting {Path(command.argv[0]).name}")
     with orphans.watched(bundle.run_id, place.rm_url):
         with _sampling(bundle, place, experiment.timeout_s) as unsampled:
@@ -239,8 +245,9 @@ def _execute(this: _Run, kind: PlaceKind, place: Place) -> None:
                 bundle.logs,
                 experiment.timeout_s,
                 experiment.accept_timeout_s,
-                Narrator(report, experiment.launcher, job.input if job else None),
+                narrator,
                 place.abort,
+                output,
             )
         bundle.add_json(window, files.WINDOW)
         cached = page_cache.environment_evidence(before, page_cache.environment_residency(environment))

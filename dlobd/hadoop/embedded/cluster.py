@@ -346,6 +346,8 @@ class EmbeddedCluster:
         Raises Busy if another command uses the cluster.
         """
         self._lock.acquire()
+        if report:
+            report("waiting for the cluster's daemons to end")
         deadline = time.monotonic() + STOP_TIMEOUT_S
         self._state = read_state(self.work_dir) or self._state
         alive = self._state.alive() if self._state else {}
@@ -361,8 +363,6 @@ class EmbeddedCluster:
             group = [alive[daemon.name] for daemon in self._plans(kind) if daemon.name in alive]
             end(group, max(0.2, min(2.0, deadline - time.monotonic())))
         end_everything(self.work_dir)
-        if report:
-            report(f"cluster stopped in {time.monotonic() - deadline + STOP_TIMEOUT_S:.1f} s")
         self._forget()
 
     def release(self) -> None:
