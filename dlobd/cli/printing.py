@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dlobd.bundle import files
 from dlobd.cli.options import EXIT_CODES
+from dlobd.errors import BundleError
 
 if TYPE_CHECKING:
     from dlobd.bundle.store import Bundle
@@ -44,11 +46,35 @@ def print_run(bundle: Bundle, run: Run, views: Sequence[str] = (), full: bool = 
     for view in [VIEWS.get(name) for name in views or (others if full else [first])]:
         view(run, console)
     if not views and not full:
-        _print_next(bundle.path)
+        _print_next(reference(bundle))
 
 
-def print_bundle(bundle: Bundle) -> None:
-    """Print a bundle's hash, for later verification, and its path in the last line, for scripts."""
+def warn_if_changed(bundle: Bundle) -> None:
+    """Print one warning if run.json or the list of files differs from the bundle's hashes."""
+    try:
+        problems = bundle.verify(files.RUN)
+    except BundleError as error:
+        print(f"dlobd: warning: {error.line}", file=sys.stderr)
+        return
+    if problems:
+        more = f", and {len(problems) - 1} more differences" if len(problems) > 1 else ""
+        what = f"{bundle.path} differs from its hashes: {problems[0]}{more}."
+        print(f"dlobd: warning: {what} Next: dlobd verify {reference(bundle)}", file=sys.stderr)
+
+
+def reference(bundle: Bundle) -> str:
+    """Return the bundle's path for a command line, relative to the working directory if it is below."""
+    path, here = bundle.path, Path.cwd()
+    return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))
+
+
+def print_bundle(bundle: Bundle, run: Run) -> None:
+    """Print the file with the output of the user's script, the bundle's hash, for later verification, and its path in
+    the last line, for scripts."""
+    if run.own and (output := bundle.output(run.configuration.deploy_mode)):
+        with output.open("rb") as file:
+            count = sum(1 for _ in file)
+        print(f"output: {output} ({count} {'line' if count == 1 else 'lines'})")
     if bundle.digest:
         print(f"hash: {bundle.digest}")
     print(f"bundle: {bundle.path}")
@@ -60,12 +86,11 @@ def print_result(bundle: Bundle) -> int:
     print_run(bundle, run)
     if run.reason:
         print(f"dlobd: run {run.status}: {run.reason}", file=sys.stderr)
-    print_bundle(bundle)
+    print_bundle(bundle, run)
     return EXIT_CODES[run.status]
 
 
-def _print_next(path: Path) -> None:
-    bundle = shlex.quote(str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path))
+def _print_next(bundle: str) -> None:
     print(f"\nMore: dlobd show {bundle} --full")
     print(f"HTML: dlobd report {bundle} -o report.html")
     print(f"Trace: dlobd trace {bundle} -o trace.json")

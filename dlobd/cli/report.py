@@ -9,6 +9,7 @@ import typer
 
 from dlobd.cli.options import RUNS, Out
 from dlobd.cli.output import Force, check_free, write
+from dlobd.cli.printing import warn_if_changed
 
 
 def report(
@@ -24,6 +25,8 @@ def report(
 
     bundles = {bundle.path: bundle for bundle in (store.find(ref, out) for ref in runs or [store.LATEST])}
     check_free(output, force)
+    for bundle in bundles.values():
+        warn_if_changed(bundle)
     from dlobd.report.page.data import document
     from dlobd.report.page.render import render
     from dlobd.report.page.source import source

@@ -182,7 +182,7 @@ def run(
             reason = f"interrupted after the job had ended: its status was {run_record.run.status}"
             run_record.note(status="interrupted", reason=reason)
         this.store()
-        raise Interrupted(f"interrupted; the evidence so far is in {bundle.path}.") from None
+        raise Interrupted(f"interrupted; evidence so far: {bundle.path}") from None
     except Exception as error:
         if run_record.run.command or (bundle.path / generation.BELOW).exists():
             # the job was submitted, so that its evidence is kept

@@ -299,7 +299,8 @@ def test_show_prints_a_run_its_views_and_its_record(command: Command, bundle: st
     assert out.splitlines()[-1] == f"bundle: {bundle.path}"
     bundle.add_bytes(b"x", "logs/new")
     code, _, err = command("show", bundle.run_id)
-    assert (code, err) == (0, "dlobd: warning: logs/new: not in hashes\n")
+    what = f"{bundle.path} differs from its hashes: logs/new: not in hashes."
+    assert (code, err) == (0, f"dlobd: warning: {what} Next: dlobd verify runs/softmax-mnist/{bundle.run_id}\n")
     code, out, _ = command("show", str(bundle.path), "--view", "anatomy")
     assert code == 0
     assert "Start-up" in out

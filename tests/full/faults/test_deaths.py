@@ -148,7 +148,7 @@ def test_sigterm_during_the_job_marks_the_run_interrupted(dlobd: Any) -> None:
     ended = started.ended(END_S)
     assert ended.code == 130
     bundle = dlobd.newest()
-    assert ended.line == f"dlobd: interrupted; the evidence so far is in {bundle.path}."
+    assert ended.line == f"dlobd: interrupted; evidence so far: {bundle.path}"
     assert kept(bundle, "interrupted")["reason"] == "interrupted by the user or the system while the job was running"
 
 
@@ -181,7 +181,7 @@ def test_a_signal_during_the_start_of_the_cluster_leaves_no_daemon(
     assert ended.code == code
     if number == signal.SIGINT:
         bundle = alone.newest()
-        assert ended.line == f"dlobd: interrupted; the evidence so far is in {bundle.path}."
+        assert ended.line == f"dlobd: interrupted; evidence so far: {bundle.path}"
         assert bundle.read_json()["status"] == "interrupted"
         assert bundle.read_json()["reason"] == "ended before the job was submitted"
         assert daemons_of(alone.work_dir) == []
