@@ -46,7 +46,7 @@ def print_run(bundle: Bundle, run: Run, views: Sequence[str] = (), full: bool = 
     for view in [VIEWS.get(name) for name in views or (others if full else [first])]:
         view(run, console)
     if not views and not full:
-        _print_next(reference(bundle))
+        _print_next(bundle.path)
 
 
 def warn_if_changed(bundle: Bundle) -> None:
@@ -59,13 +59,7 @@ def warn_if_changed(bundle: Bundle) -> None:
     if problems:
         more = f", and {len(problems) - 1} more differences" if len(problems) > 1 else ""
         what = f"{bundle.path} differs from its hashes: {problems[0]}{more}."
-        print(f"dlobd: warning: {what} Next: dlobd verify {reference(bundle)}", file=sys.stderr)
-
-
-def reference(bundle: Bundle) -> str:
-    """Return the bundle's path for a command line, relative to the working directory if it is below."""
-    path, here = bundle.path, Path.cwd()
-    return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))
+        print(f"dlobd: warning: {what} Next: dlobd verify {_reference(bundle.path)}", file=sys.stderr)
 
 
 def print_bundle(bundle: Bundle, run: Run) -> None:
@@ -90,7 +84,12 @@ def print_result(bundle: Bundle) -> int:
     return EXIT_CODES[run.status]
 
 
-def _print_next(bundle: str) -> None:
+def _reference(path: Path) -> str:
+    return shlex.quote(str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path))
+
+
+def _print_next(path: Path) -> None:
+    bundle = _reference(path)
     print(f"\nMore: dlobd show {bundle} --full")
     print(f"HTML: dlobd report {bundle} -o report.html")
     print(f"Trace: dlobd trace {bundle} -o trace.json")

@@ -66,7 +66,8 @@ def run(
 ) -> int:
     """Run an experiment or your own script, and show its wall time by layer.
 
-    For your own script, use SCRIPT.py or --job SCRIPT.py, then [-- ARGUMENTS]. The last line of the output is the path of the run's bundle.
+    For your own script, use SCRIPT.py or --job SCRIPT.py, then [-- ARGUMENTS]. The last line of the output is the
+    path of the run's bundle.
 
     Several experiments run in random order within each repeat, and are then compared.
     """

@@ -15,7 +15,7 @@ from dlobd.errors import BundleError
 def verify(
     run: RunRef = "latest",
     against: Annotated[str, typer.Option("--against", metavar="HASH", help="Bundle hash that you noted earlier.")] = "",
-    full: Annotated[bool, typer.Option("--full", help="List all checks, not only those that did not pass.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="List all checks and comparisons.")] = False,
     out: Out = RUNS,
     as_json: Json = False,
 ) -> int:

@@ -59,8 +59,8 @@ def load(
     admit: Callable[[Experiment], None] = lambda experiment: None,
 ) -> Experiment:
     """Read a built-in experiment or a TOML file, and apply `key=value` overrides; the last override wins. `admit` may
-    refuse an experiment before the error of a combination is raised. Raises UsageError with the line if the file is missing or not
-    TOML, or a key, type, range or name is wrong."""
+    refuse an experiment before the error of a combination is raised. Raises UsageError with the line if the file is
+    missing or not TOML, or a key, type, range or name is wrong."""
     path = locate(str(name_or_path), "experiment")
     values, sources = read(path)
     for override in overrides:

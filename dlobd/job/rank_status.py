@@ -9,7 +9,8 @@
              <--- MAC(secret, "received", nonce, line)          acknowledges the stored message
 
 Messages are not pickles. Each message, except about a step, follows a marker with the same content in the job's
-storage; the driver reads the marker if the rank cannot reach it. It prints steps, for the user. Standard library only: Python workers import this module early.
+storage; the driver reads the marker if the rank cannot reach it. The driver prints steps, for the user. Standard
+library only: Python workers import this module early.
 """
 
 from __future__ import annotations

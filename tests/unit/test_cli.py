@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -424,5 +423,3 @@ def test_by_hand_is_never_dropped(command: Command, words: tuple[str, ...], line
     code, out, err = command("run", "softmax-mnist", *words)
     assert (code, out) == (2, "")
     assert err.startswith(f"dlobd: {line}")
-
-

@@ -137,7 +137,10 @@ def test_the_command_line_checks_a_noted_hash(bundle: Bundle, capsys: pytest.Cap
     assert cli.main(["show", str(bundle.path)]) == 0
     (noted,) = re.findall(r"^hash: (\w{64})$", capsys.readouterr().out, re.MULTILINE)
     assert cli.main(["verify", str(bundle.path), "--against", noted]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == f"verified: {len(bundle.files())} files, 30 checks passed, 0 unknown"
+    assert (
+        capsys.readouterr().out.splitlines()[-1]
+        == f"verified: {len(bundle.files())} files, 30 checks passed, 0 unknown"
+    )
     assert cli.main(["verify", str(bundle.path), "--against", "0" * 64]) == 7
     assert cli.main(["verify", "--help"]) == 0
     assert "no key" in capsys.readouterr().out
