@@ -186,3 +186,15 @@ def test_a_changed_run_json_is_one_warning(
     (line,) = capsys.readouterr().err.splitlines()
     what = f"{bundle.path} differs from its hashes: logs/new: not in hashes, and 1 more differences."
     assert line == f"dlobd: warning: {what} Next: dlobd verify {bundle.path.name}"
+
+
+def test_a_plain_script_has_the_path_of_its_output_and_no_launcher(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = Path(shutil.copytree(DATA / "own-run", tmp_path / RUN_ID))
+    (path / "logs" / "driver.stdout").write_text("to: 2000\nbe: 1\nor")
+    assert cli.main(["show", str(path)]) == 0
+    shown = capsys.readouterr().out
+    assert f"output: {path / 'logs' / 'driver.stdout'} (3 lines)" in shown.splitlines()
+    assert "launcher tfos" not in shown
+    assert "on yarn (client)" in " ".join(shown.split())
