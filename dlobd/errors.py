@@ -30,7 +30,7 @@ class DlobdError(Exception):
 
     def __init__(self, what: str, remedy: str = "") -> None:
         self.what = " ".join(what.split())
-        self.remedy = " ".join(remedy.split())
+        self.remedy = " ".join(remedy.split()).removesuffix(".")  # a full stop would be copied with a command
         super().__init__(self.line)
 
     @property

@@ -26,7 +26,7 @@ from typing import Any, BinaryIO
 import jsonschema
 
 from dlobd.bundle import reading
-from dlobd.bundle.files import COLLECTED, PARTS, RUN
+from dlobd.bundle.files import COLLECTED, CONTAINER_LOGS, DRIVER_STDOUT, PARTS, RUN
 from dlobd.bundle.redaction import redact
 from dlobd.errors import BundleError
 from dlobd.fields import decoded, json_schema, plain
@@ -168,8 +168,16 @@ class Bundle:
         path = self.path / "hashes"
         return sha256_of(path) if reading.is_file(path) else None
 
-    def verify(self) -> list[str]:
-        """Return the differences from `hashes`, one line per difference; empty if the bundle is unchanged.
+    def output(self, deploy_mode: str) -> Path | None:
+        """Return the file with the stdout of the driver, which in cluster mode is in the first container of the
+        application's last attempt; None if it was not collected."""
+        containers = sorted((self.path / CONTAINER_LOGS).glob("*_000001/stdout"))
+        paths = containers[-1:] if deploy_mode == "cluster" else [self.path / DRIVER_STDOUT]
+        return next((path for path in paths if reading.is_file(path)), None)
+
+    def verify(self, only: str = "") -> list[str]:
+        """Return the differences from `hashes`, one line per difference; empty if the bundle is unchanged. Of files
+        with another name than `only`, if it is given, only the existence is checked.
         Raises BundleError if the bundle was never sealed, or `hashes` is damaged."""
         text = reading.read_text(self.path / "hashes")
         if isinstance(text, reading.Missing):
@@ -182,7 +190,7 @@ class Bundle:
         problems = [f"{name}: missing" for name in recorded if name not in present]
         problems += [f"{name}: not in hashes" for name in sorted(present - set(recorded))]
         for name in sorted(present & set(recorded)):
-            if sha256_of(self.path / name) != recorded[name]:
+            if only in ("", name) and sha256_of(self.path / name) != recorded[name]:
                 problems.append(f"{name}: changed")
         return sorted(problems)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated
 
 import typer
@@ -54,7 +55,7 @@ def check(
     if decided.outcome == "regression":
         raise Regression(
             f"{series} is slower than {against} by more than {100 * max_regression:.1f} %: {why}.",
-            f"dlobd compare {against} {series}",
+            f"dlobd compare {shlex.join((against, series))}",
         )
     if decided.outcome == "inconclusive":
         raise Undecided(

@@ -85,7 +85,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except typer.TyperException as error:
         message = error.format_message()  # empty if the user requested help, which is printed already
-        return _fail(f"{message} Next: dlobd --help", UsageError.exit_code) if message else UsageError.exit_code
+        used = getattr(error, "ctx", None)  # of the verb
+        remedy = f"{used.command_path if used else 'dlobd'} --help"
+        return _fail(f"{message} Next: {remedy}", UsageError.exit_code) if message else UsageError.exit_code
     except ModuleNotFoundError as error:
         if not error.name or error.name.split(".")[0] == "dlobd":
             return _fail(f"unexpected failure: {_unexpected()} Its traceback is in {_keep_traceback()}", 1)

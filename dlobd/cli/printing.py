@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dlobd.bundle import files
 from dlobd.cli.options import EXIT_CODES
 from dlobd.cli.output import shown
+from dlobd.errors import BundleError
 
 if TYPE_CHECKING:
     from dlobd.bundle.store import Bundle
@@ -48,8 +50,28 @@ def print_run(bundle: Bundle, run: Run, views: Sequence[str] = (), full: bool = 
         _print_next(bundle.path)
 
 
-def print_bundle(bundle: Bundle) -> None:
-    """Print a bundle's hash, for later verification, and its path in the last line, for scripts."""
+def warn_if_changed(bundle: Bundle, run: Run) -> None:
+    """Print one warning if run.json or the list of files of a finished run differs from the bundle's hashes."""
+    if run.status == "running":
+        return
+    try:
+        problems = bundle.verify(files.RUN)
+    except BundleError as error:
+        print(f"dlobd: warning: {error.line}", file=sys.stderr)
+        return
+    if problems:
+        more = f", and {len(problems) - 1} more differences" if len(problems) > 1 else ""
+        what = f"{bundle.path} differs from its hashes: {problems[0]}{more}."
+        print(f"dlobd: warning: {what} Next: dlobd verify {shlex.quote(str(shown(bundle.path)))}", file=sys.stderr)
+
+
+def print_bundle(bundle: Bundle, run: Run) -> None:
+    """Print the file with the output of the user's script, the bundle's hash, for later verification, and its path in
+    the last line, for scripts."""
+    if run.own and (output := bundle.output(run.configuration.deploy_mode)):
+        with output.open("rb") as file:
+            count = sum(1 for _ in file)
+        print(f"output: {output} ({count} {'line' if count == 1 else 'lines'})")
     if bundle.digest:
         print(f"hash: {bundle.digest}")
     print(f"bundle: {bundle.path}")
@@ -61,7 +83,7 @@ def print_result(bundle: Bundle) -> int:
     print_run(bundle, run)
     if run.reason:
         print(f"dlobd: run {run.status}: {run.reason}", file=sys.stderr)
-    print_bundle(bundle)
+    print_bundle(bundle, run)
     return EXIT_CODES[run.status]
 
 

@@ -8,6 +8,7 @@ import typer
 
 from dlobd.cli.options import LATEST_HELP, RUNS, Out
 from dlobd.cli.output import STDOUT, Force, Output, checked, write
+from dlobd.cli.printing import warn_if_changed
 from dlobd.cli.series import find_run
 
 TYPES = (".html", ".htm")
@@ -34,6 +35,8 @@ def report(
     first, *others = bundles.values()
     name = f"report-and-{len(others)}-more.html" if others else "report.html"
     file = checked(output, first.path / name, TYPES, force)
+    for bundle in bundles.values():
+        warn_if_changed(bundle, bundle.read())
     from dlobd.report.page.data import document
     from dlobd.report.page.render import render
     from dlobd.report.page.source import source

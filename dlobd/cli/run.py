@@ -37,7 +37,7 @@ def run(
         typer.Argument(
             metavar="[EXPERIMENT]...",
             help="TOML files or names of built-in experiments (default softmax-mnist); several experiments are "
-            "interleaved. With --job: the script's arguments.",
+            "interleaved. Or your own script, as with --job, then its arguments.",
         ),
     ] = None,
     settings: Annotated[
@@ -63,10 +63,13 @@ def run(
 ) -> int:
     """Run an experiment or your own script, and show its wall time by layer.
 
-    For your own script, use --job SCRIPT [-- ARGUMENTS]. The last line of the output is the path of the run's bundle.
+    For your own script, use SCRIPT.py or --job SCRIPT.py, then [-- ARGUMENTS]. The last line of the output is the
+    path of the run's bundle.
 
     Several experiments run in random order within each repeat, and are then compared.
     """
+    if job is None and words and words[0].endswith(".py"):
+        job, *words = words
     if job is not None:
         from dlobd.experiment import job_python, own_job
 
@@ -79,7 +82,12 @@ def run(
     else:
         from dlobd.experiment import files as experiments
 
-        every = [experiments.load(name, settings or [], print_note) for name in words or ["softmax-mnist"]]
+        def admit(experiment: Runnable) -> None:
+            from dlobd.run import runner
+
+            runner.check_room(experiment, external_cluster(hadoop_conf, archive))
+
+        every = [experiments.load(name, settings or [], print_note, admit) for name in words or ["softmax-mnist"]]
     cluster = external_cluster(hadoop_conf, archive, python or "")
     if by_hand and (repeats > 1 or len(every) > 1):
         raise UsageError("--by-hand prepares a single run.", "omit --repeats, and name one experiment")
@@ -96,14 +104,21 @@ def run_one(chosen: Runnable, out: Path, dry_run: bool, cluster: ExternalCluster
     """Execute a run, or print its plan with `dry_run`; return the exit code."""
     from dlobd.bundle import store
     from dlobd.run import runner
+    from dlobd.run.observer import RunObserver
     from dlobd.run.progress import Progress
+
+    class Quoting(RunObserver):
+        """Observer that shows the output of the user's script."""
+
+        def output(self, line: str) -> None:
+            progress.quote(line)
 
     if dry_run:
         for step in runner.plan(chosen, cluster):
             print(step)
         return 0
     with Progress() as progress:
-        bundle = store.Bundle(runner.run(chosen, out, progress, cluster))
+        bundle = store.Bundle(runner.run(chosen, out, progress, cluster, Quoting()))
     return print_result(bundle)
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
 from dlobd.cli.options import RUNS, Json, Out, RunOrSeries
-from dlobd.cli.printing import print_bundle, print_json, print_run
+from dlobd.cli.printing import print_bundle, print_json, print_run, warn_if_changed
 from dlobd.cli.series import find_run, print_series
-from dlobd.errors import BundleError, UsageError
+from dlobd.errors import UsageError
 
 
 def show(
@@ -65,10 +64,5 @@ def show(
         from dlobd.report.terminal import render
 
         render.show(cost(found, price), Console(highlight=False))
-    try:
-        problems = bundle.verify() if found.status != "running" else []
-    except BundleError as error:
-        problems = [error.what]
-    for problem in problems:
-        print(f"dlobd: warning: {problem}", file=sys.stderr)
-    print_bundle(bundle)
+    warn_if_changed(bundle, found)
+    print_bundle(bundle, found)

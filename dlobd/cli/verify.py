@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Annotated
 
 import typer
@@ -15,7 +16,7 @@ from dlobd.errors import BundleError
 def verify(
     run: RunRef = "latest",
     against: Annotated[str, typer.Option("--against", metavar="HASH", help="Bundle hash that you noted earlier.")] = "",
-    full: Annotated[bool, typer.Option("--full", help="List passed checks as well.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="List all checks and comparisons.")] = False,
     out: Out = RUNS,
     as_json: Json = False,
 ) -> int:
@@ -24,7 +25,7 @@ def verify(
     Verifies the hashes of the bundle's files, and repeats the checks of the run.
     The hashes have no key: anybody can change a bundle and recompute them. `dlobd run` and `dlobd show` print the
     bundle's hash; --against compares it with a hash that you noted earlier.
-    Exit code 7: a difference, or a failed check.
+    The last line is the verdict. Exit code 7: a difference, or a failed check.
     """
     import dataclasses
 
@@ -36,14 +37,15 @@ def verify(
         print_json(dataclasses.asdict(found))
     else:
         for answer in found.answers:
-            print(f"{'ok' if answer.ok else 'FAIL':11} {answer.question}: {answer.detail}")
-        words = {"pass": "ok", "fail": "FAIL", "unknown": "impossible"}
+            if full or found.failed:
+                print(f"{'ok' if answer.ok else 'FAIL':7} {answer.question}: {answer.detail}")
+        words = {"pass": "ok", "fail": "FAIL", "unknown": "unknown"}
         for check in found.checks:
-            if full or check.verdict != "pass":
-                print(f"{words[check.verdict]:11} {check.code}: {check.message}")
+            if full or (found.failed and check.verdict != "pass"):
+                print(f"{words[check.verdict]:7} {check.code}: {check.message}")
     if found.failed:
         raise BundleError(f"{bundle.path} failed verification: {', '.join(found.failed)}.")
     if not as_json:
-        passed = sum(check.verdict == "pass" for check in found.checks)
-        print(f"verified: {bundle.path.name}, {passed} of {len(found.checks)} checks passed")
+        count = Counter(check.verdict for check in found.checks)
+        print(f"verified: {len(bundle.files())} files, {count['pass']} checks passed, {count['unknown']} unknown")
     return 0

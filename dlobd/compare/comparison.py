@@ -6,12 +6,13 @@ All wall times of a comparison form one family of tests, all layers a second fam
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from dlobd.compare import compatibility, permutation
-from dlobd.compare.compatibility import BUSY, Difference
+from dlobd.compare.compatibility import BUSY, Difference, why_unusable
 from dlobd.compare.figures import PARTS, WALL, layer_or_zero_s, wall_s
 from dlobd.compare.permutation import ALPHA, Samples
 from dlobd.compare.runset import RunSet
@@ -158,11 +159,16 @@ def differing(baseline: Mapping[str, object], candidate: Mapping[str, object]) -
 
 def _usable(baseline: RunSet, candidate: RunSet, allowed: Collection[str]) -> _Usable:
     """Select the usable runs. Paired sets use a repeat only if both of its runs are usable."""
+    if shared := set(_ids(baseline.runs)) & set(_ids(candidate.runs)):
+        same = f"the same run, {min(shared)}" if len(shared) == 1 else f"the same {len(shared)} runs"
+        raise UsageError(f"Baseline and candidate have {same}: there is no difference to compare.", "name other runs")
     left_out, members = [], []
     for side in (baseline, candidate):
         kept, lines = side.usable(BUSY in allowed)
         left_out += [f"{side.label}: {line}" for line in lines]
         members.append(kept.members)
+        if not kept.members:
+            raise _none_usable(side, allowed)
     series = {member.repeat.series for side in (baseline, candidate) for member in side.members}
     paired = len(series) == 1 and "" not in series and baseline.label != candidate.label
     if paired:
@@ -175,14 +181,23 @@ def _usable(baseline: RunSet, candidate: RunSet, allowed: Collection[str]) -> _U
             ]
         kept_in_both = ([one for one in kept_members if one.repeat in both] for kept_members in members)
         members = [tuple(sorted(kept_members, key=lambda member: member.repeat)) for kept_members in kept_in_both]
-    for side, kept_members in zip((baseline, candidate), members, strict=True):
-        if not kept_members:
-            raise UsageError(
-                f"{side.label} has no usable run: {'; '.join(left_out)}.",
-                f"run again on a quiet machine, or add --allow {BUSY} for busy machines",
-            )
+        if not all(members):
+            raise UsageError(f"No repeat has usable runs of both sides: {'; '.join(left_out)}.", "run it again")
     runs = [tuple(member.run for member in kept_members) for kept_members in members]
     return _Usable(baseline, candidate, paired, (runs[0], runs[1]), tuple(left_out))
+
+
+def _none_usable(side: RunSet, allowed: Collection[str]) -> UsageError:
+    """Return the error of a side without a usable run, with the number of runs for each reason."""
+    reasons = Counter(why_unusable(member.run, member.busy_percent, BUSY in allowed) for member in side.members)
+    if len(side.members) == 1:
+        what = f"{side.label} {next(iter(reasons))}, so it cannot be compared."
+    else:
+        what = f"None of the {len(side.members)} runs of {side.label} can be compared. Each of "
+        what += "; ".join(f"{count} {reason}" for reason, count in reasons.items()) + "."
+    ended_well = any(not why_unusable(member.run, member.busy_percent, keep_busy=True) for member in side.members)
+    busy = f"run again on a quiet machine, or add --allow {BUSY}"
+    return UsageError(what, busy if ended_well and BUSY not in allowed else "compare runs with status ok")
 
 
 def _ids(runs: Sequence[Run]) -> tuple[str, ...]:

@@ -166,8 +166,10 @@ def _of_directory(path: Path, inside: Sequence[store.Bundle]) -> RunSet:
     runs = sorted((bundle.read() for bundle in inside), key=lambda run: (run.started_at, run.run_id))
     other = next((run for run in runs if settings(run) != settings(runs[0])), None)
     if other is not None:
-        ids = f"{runs[0].run_id} and {other.run_id}"
+        first, second = settings(runs[0]), settings(other)
+        differing = ", ".join(name for name in {**first, **second} if first.get(name) != second.get(name))
         raise UsageError(
-            f"{path} has runs of several experiments, such as {ids}.", "name a directory with runs of one experiment"
+            f"{path} has runs of several experiments: {runs[0].run_id} and {other.run_id} differ in {differing}.",
+            "name a directory with runs of one experiment",
         )
     return without_series(str(path), runs)

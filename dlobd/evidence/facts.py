@@ -1,5 +1,6 @@
 """Types of the JSON documents of a bundle, with the members that dlobd uses."""
 
+import shlex
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict, TypeVar
 
@@ -254,6 +255,9 @@ class Documents:
     def needed(self, name: str) -> Any:
         """Return the window or the job. Raises BundleError if it is missing or damaged."""
         match self._found[name]:
+            case Missing() if not (self._bundle / "evidence").is_dir():
+                what = f"{self._bundle} has no directory evidence/, so nothing can be computed from it."
+                raise BundleError(what, f"copy the whole bundle again, or dlobd show {shlex.quote(str(self._bundle))}")
             case Missing():
                 raise BundleError(f"{self._bundle} has no {WITHOUT[name]}.", "look at its run.json")
             case Damaged(reason):

@@ -6,6 +6,7 @@ experiment. The name defaults to the file's name.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -33,6 +34,9 @@ A new experiment reads and hashes the file. A stored experiment has the sha256; 
 compares the sha256.
 """
 
+_WITH = {"train_samples": ("workers", "batch_size")}
+"""Setting -> settings that a combination with it involves."""
+
 Note = Callable[[str], None]
 """Function that receives a line for each setting that dlobd implied or derived."""
 
@@ -48,16 +52,22 @@ def titles(kind: str) -> list[tuple[str, str]]:
     return [(name, path.read_text().partition("\n")[0].lstrip("# ")) for name, path in built_in(kind).items()]
 
 
-def load(name_or_path: str | Path, overrides: Sequence[str] = (), note: Note = lambda line: None) -> Experiment:
-    """Read a built-in experiment or a TOML file, and apply `key=value` overrides; the last override wins. Raises
-    UsageError with the line if the file is missing or not TOML, or a key, type, range or name is wrong."""
+def load(
+    name_or_path: str | Path,
+    overrides: Sequence[str] = (),
+    note: Note = lambda line: None,
+    admit: Callable[[Experiment], None] = lambda experiment: None,
+) -> Experiment:
+    """Read a built-in experiment or a TOML file, and apply `key=value` overrides; the last override wins. `admit` may
+    refuse an experiment before the error of a combination is raised. Raises UsageError with the line if the file is
+    missing or not TOML, or a key, type, range or name is wrong."""
     path = locate(str(name_or_path), "experiment")
     values, sources = read(path)
     for override in overrides:
         key, text, source = settings.split(override)
         values[key], sources[key] = settings.parse(key, text, source), source
     values.setdefault("name", path.stem)
-    return build(values, sources, Source(str(path)), note)
+    return build(values, sources, Source(str(path)), note, admit=admit)
 
 
 def from_dict(values: Mapping[str, object], label: str = "configuration") -> Experiment:
@@ -125,6 +135,7 @@ def build(
     whole: Source,
     note: Note = lambda line: None,
     stored: bool = False,
+    admit: Callable[[Experiment], None] = lambda experiment: None,
 ) -> Experiment:
     """Build an experiment; check its values and their combination. `whole` is the source of values not in `sources`."""
     checked = {
@@ -141,11 +152,21 @@ def build(
         note(line)
     experiment = decoded(Experiment, checked | changed)
     for name, why, remedy in _problems(experiment, stored):
-        raise UsageError(f"{sources.get(name, whole).at(name)}: {why}", remedy)
+        with contextlib.suppress(ValueError):  # an invalid data set
+            admit(_sized(experiment))
+        # the user may have changed another setting of the combination
+        options = [one for one in (name, *_WITH.get(name, ())) if one in sources and sources[one].option]
+        at = options[0] if options else name
+        remedy = f"--set {remedy}" if options and remedy and name in _WITH else remedy
+        raise UsageError(f"{sources.get(at, whole).at(at)}: {why}", remedy)
     if stored or not (sizes := memory.derived(experiment)):
         return experiment
     note(f"derived: {', '.join(f'{name}={value}' for name, value in sizes.items())}")
-    return decoded(Experiment, dataclasses.asdict(experiment) | sizes)
+    return _sized(experiment)
+
+
+def _sized(experiment: Experiment) -> Experiment:
+    return decoded(Experiment, dataclasses.asdict(experiment) | memory.derived(experiment))
 
 
 def require(values: Mapping[str, object], needed: Iterable[str], whole: Source) -> None:
@@ -175,13 +196,13 @@ def _problems(experiment: Experiment, stored: bool) -> Iterator[tuple[str, str, 
     global_batch = experiment.workers * experiment.batch_size
     if experiment.train_samples < global_batch:
         why = f"{training.batches(experiment)}, exceeds train_samples {experiment.train_samples}."
-        yield "train_samples", why, f"lower batch_size or workers, or train_samples = {global_batch}"
+        yield "train_samples", why, f"train_samples={global_batch}, or lower batch_size or workers"
     if rest := experiment.train_samples % global_batch:
         why = (
             f"train_samples {experiment.train_samples} is not a multiple of workers x batch_size = {global_batch}: "
             "all ranks need the same number of full batches."
         )
-        yield "train_samples", why, f"for example train_samples = {experiment.train_samples - rest}"
+        yield "train_samples", why, f"train_samples={experiment.train_samples - rest}"
     for field, sha256 in _HASH_OF.items():
         ref, digest = getattr(experiment, field), getattr(experiment, sha256)
         if ref.path and not re.fullmatch("[0-9a-f]{64}", digest):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -73,6 +74,7 @@ def from_script(
         note(f"dlobd run --job does not use {', '.join(shell.sources)}; dlobd submit does.")
     for text in shell.notes:
         note(text)
+    _compile(script, chosen)
     return replace(_build(script, arguments, _overrides(overrides), note), **chosen)
 
 
@@ -128,6 +130,7 @@ def from_line(
         for key, value in FORCED.items():
             if key in given and given[key].value.lower() != value:
                 note(f"dlobd overrides {given[key]}: its window ends when spark-submit exits.")
+    _compile(line.script, chosen)
     job = _build(line.script, line.arguments, values, note, spark_options.words_of(line.options), by_line)
     return replace(job, **chosen)
 
@@ -223,6 +226,20 @@ def _build(
     for text in lines:
         note(text)
     return OwnJob(**values, script=script, script_sha256=sha256, arguments=tuple(arguments), options=options)
+
+
+def _compile(script: str, chosen: Mapping[str, Any]) -> None:
+    """Raise UsageError if the script has a syntax error. Another Python may have another syntax."""
+    if chosen.get("python") or not Path(script).is_file():
+        return
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(Path(script).read_bytes(), script, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
+        where = f"{script}:{error.lineno}" if isinstance(error, SyntaxError) and error.lineno else script
+        why = error.msg if isinstance(error, SyntaxError) else str(error)
+        raise UsageError(f"{where}: {type(error).__name__}: {why}.", "correct the script") from None
 
 
 def _derived_overhead(given: Mapping[str, Given], values: Mapping[str, Value]) -> Given | None:

@@ -28,10 +28,11 @@ _TYPE_NAMES = {str: "a string", int: "an integer", float: "a number", bool: "a b
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Source of a value, for error messages: a file or an option."""
+    """Source of a value, for error messages: a file, or an option of the command line."""
 
     label: str
     text: str = ""
+    option: bool = False
 
     def at(self, key: str) -> str:
         """Return `label:line` of a key; only the label if its line is unknown."""
@@ -150,11 +151,14 @@ def split(override: str) -> tuple[str, str, Source]:
     A dot stands for `_`: `channel.library` is the key `channel_library`, because a file cannot have both a key
     `channel` and a table of that name.
     """
-    key, sign, text = override.partition("=")
-    key = key.strip().replace(".", "_")
+    typed, sign, text = override.partition("=")
+    key = typed.strip().replace(".", "_")
     if not sign:
         raise UsageError(f"--set {override}: expected key=value.", f"--set {key}=VALUE")
-    return key, text.strip(), Source(f"--set {override}")
+    if key != typed.strip() and key not in SETTINGS:
+        near = unknown("key", key, SETTINGS).partition("; ")[2]
+        raise UsageError(f"--set {override}: Unknown key {typed.strip()!r}; {near}")
+    return key, text.strip(), Source(f"--set {override}", option=True)
 
 
 def parse(name: str, text: str, source: Source) -> Value:

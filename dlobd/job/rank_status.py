@@ -3,12 +3,14 @@
     rank, or its Python worker                                  driver
              <--- nonce                                         a TCP connection for each message
       {"done": rank}  or
-      {"failed": cause}  or                                     a line of JSON, and a MAC with the run's secret, which
-      {"died": cause},  MAC(secret, "status", nonce, line) ---> is never sent
+      {"step": count, "loss": loss}  or                         a line of JSON, and a MAC with the run's secret, which
+      {"failed": cause}  or                                     is never sent
+      {"died": cause},  MAC(secret, "status", nonce, line) --->
              <--- MAC(secret, "received", nonce, line)          acknowledges the stored message
 
-Messages are not pickles. Each message follows a marker with the same content in the job's storage; the driver reads the
-marker if the rank cannot reach it. Standard library only: Python workers import this module early.
+Messages are not pickles. Each message, except about a step, follows a marker with the same content in the job's
+storage; the driver reads the marker if the rank cannot reach it. The driver prints steps, for the user. Standard
+library only: Python workers import this module early.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ import socketserver
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from secrets import compare_digest
 from typing import TYPE_CHECKING
 
@@ -42,6 +45,9 @@ FIRST_LOOK_S, LONGEST_PAUSE_S = 2.0, 10.0
 NameNode."""
 
 SETTLE_S = 0.5  # wait for the report of a death after a failure: a peer of the dead rank may report first
+
+STEPS_S = 2.0
+"""Interval of the chief's messages about its steps."""
 
 TIMEOUT_S = 2.0
 """Timeout of each step of a message. A rank that cannot reach the driver then continues: its marker already exists."""
@@ -120,6 +126,8 @@ class StatusServer:
                 case {"done": int(rank)} if 0 <= rank < self._ranks:
                     tracing.instant(kinds.RANK_DONE, rank=rank)
                     self._done.add(rank)
+                case {"step": int(step), "loss": float(loss)}:
+                    _print_step(step, loss)
                 case {"failed": str(cause)}:
                     self._causes.setdefault("failed", cause)
                 case {"died": str(cause)}:
@@ -129,7 +137,7 @@ class StatusServer:
             self._changed.notify_all()
 
 
-def send(message: Mapping[str, str | int], environment: Mapping[str, str] = os.environ) -> bool:
+def send(message: Mapping[str, str | int | float], environment: Mapping[str, str] = os.environ) -> bool:
     """Send a message to the driver; return False if there is no driver or it cannot be reached. Never raises."""
     try:
         server = json.loads(environment[VARIABLE])
@@ -144,6 +152,34 @@ def send(message: Mapping[str, str | int], environment: Mapping[str, str] = os.e
             return compare_digest(responses.readline(LINE_BYTES).strip(), _mac(secret, b"received", nonce + line))
     except OSError:
         return False
+
+
+@contextmanager
+def reporting_steps(losses: Sequence[float]) -> Iterator[None]:
+    """Report the number of `losses` and the last of them at intervals. A thread reports, so that no step waits.
+
+    Without a server, the ranks have the driver's stdout."""
+    ended = threading.Event()
+
+    def report() -> None:
+        reported, last = 0, False
+        while not last:
+            last = ended.wait(STEPS_S)
+            if (steps := len(losses)) > reported:
+                reported, loss = steps, losses[steps - 1]
+                send({"step": steps, "loss": loss}) if VARIABLE in os.environ else _print_step(steps, loss)
+
+    threading.Thread(target=report, name="dlobd-steps", daemon=True).start()
+    try:
+        yield
+    finally:
+        ended.set()
+
+
+def _print_step(step: int, loss: float) -> None:
+    # a single write, because threads share stdout
+    sys.stdout.write(f"{kinds.TRAINING_LINE}{json.dumps({'step': step, 'loss': loss})}\n")
+    sys.stdout.flush()
 
 
 class JobStatus:

@@ -71,7 +71,8 @@ def verify(bundle: Bundle, against: str = "") -> Verification:
     try:
         computed = record.computed(bundle, experiment)
     except (DlobdError, LimitExceeded, OSError, ValueError, KeyError, TypeError, IndexError) as error:
-        why = f"it cannot be recomputed: {type(error).__name__}: {error}"
+        cause = error.what if isinstance(error, DlobdError) else f"{type(error).__name__}: {error}"
+        why = f"it cannot be recomputed: {cause}"
         return Verification((*answers, Answer("report matches the evidence", False, why)))
     return Verification((*answers, _report(run, computed)), computed.checks)
 

@@ -1,4 +1,4 @@
-"""Terminal text of a comparison and of the gate: environments, then settings, then the verdicts of each pair.
+"""Terminal text of a comparison and of the gate: differing environments, then the verdicts of each pair, then settings.
 
 The text fits 80 columns. Seconds come before percent; brackets hold confidence intervals.
 """
@@ -28,10 +28,11 @@ def show(comparison: Comparison, console: Console) -> None:
     """Print a comparison."""
     for difference in comparison.environment:
         text.line(console, f"DIFFERENT ENVIRONMENTS, {difference.line}", "bold yellow")
-    _settings(comparison, console)
     for pair in comparison.pairs:
         _pair(comparison, pair, console)
-    _explain(comparison, console)
+    if any(map(_has_intervals, comparison.pairs)):
+        _explain(comparison, console)
+    _settings(comparison, console)
 
 
 def sentence(name: str, compared: Compared) -> str:
@@ -90,6 +91,7 @@ def _settings(comparison: Comparison, console: Console) -> None:
     shown = {
         name: value for name, value in comparison.common.items() if name not in DEFAULTS or value != DEFAULTS[name]
     }
+    text.heading(console, "What is equal on both sides")
     text.line(console, f"Common settings: {_listed(shown)}")
     machine = {name: comparison.machine[name] for name in MACHINE if comparison.machine.get(name)}
     text.line(console, f"Machine: {_listed(machine)}")
@@ -105,6 +107,9 @@ def _pair(comparison: Comparison, pair: Pair, console: Console) -> None:
     if not pair.paired:
         text.line(console, "The sides ran in different repeats, so a drift of the machine can hide a difference.")
     text.line(console, sentence(WALL, pair.wall), "bold")
+    if not _has_intervals(pair):
+        _differences(comparison, pair, console)
+        return
     rows = plain_table("seconds", "baseline", "candidate", "difference", "interval", "verdict")
     for name, one in pair.quantities.items():
         difference = _seconds(one.difference_ns, sign=True), _between(one.difference, 1e9, 3)
@@ -123,6 +128,24 @@ def _pair(comparison: Comparison, pair: Pair, console: Console) -> None:
     console.print(rows)
     if pair.unknown:
         text.line(console, not_compared(pair))
+
+
+def _has_intervals(pair: Pair) -> bool:
+    return any(one.difference for one in pair.quantities.values())
+
+
+def _differences(comparison: Comparison, pair: Pair, console: Console) -> None:
+    """Print the differences of too few runs, and the number of runs that a verdict needs."""
+    rows = plain_table("seconds", "baseline", "candidate", "difference", "percent")
+    for name, one in pair.quantities.items():
+        share = "" if one.difference_share is None else f"{one.difference_share * 100:+.1f}"
+        seconds = _seconds(one.baseline_ns), _seconds(one.candidate_ns), _seconds(one.difference_ns, sign=True)
+        rows.add_row(title(name), *seconds, share)
+    console.print(rows)
+    if pair.unknown:
+        text.line(console, not_compared(pair))
+    runs = "repeats" if pair.paired else "runs of each side"
+    text.line(console, f"Too few runs for a verdict: it needs at least {comparison.fewest_wall} {runs} (--repeats).")
 
 
 def _explain(comparison: Comparison, console: Console) -> None:

@@ -163,6 +163,8 @@ def settings(run: Run) -> str:
     chosen = run.configuration
     way = f"launcher {chosen.launcher} on {chosen.scheduler} ({chosen.deploy_mode})"
     if not isinstance(chosen, Experiment):
+        # without ranks, the launcher took no part
+        way = way if run.ranks else f"on {chosen.scheduler} ({chosen.deploy_mode})"
         return f"own script {chosen.script}, {chosen.workers} executors, {way}"
     return (
         f"{chosen.model} on {_dataset(chosen.dataset)}, {chosen.workers} workers, {batches(chosen)}, {way}, "

@@ -1,8 +1,10 @@
-"""Printing of terminal lines of at most 79 columns, and formatting of numbers."""
+"""Printing of terminal lines, and formatting of numbers."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -11,14 +13,33 @@ from dlobd.compare import median as medians
 from dlobd.compare.median import Estimate
 
 WIDTH = 79
+"""Length of the lines of the first screen."""
+
+MOST_COLUMNS = 119
+"""Longest line of text; longer lines are hard to read."""
 
 MEDIANS = "( ): 95 % confidence interval with its coverage. [ ]: minimum and maximum of fewer than six values"
 """Legend for the cells that `median` formats."""
 
 
+def columns(console: Console) -> int:
+    """Return the length of a line on a terminal: less than its width, because some terminals wrap a full line."""
+    return min(console.width - 1, MOST_COLUMNS)
+
+
+def wrapped(text: str, width: int, indent: str = "", **options: Any) -> list[str]:
+    """Wrap text between words: paths, commands and names of properties stay whole, so that they can be copied."""
+    return textwrap.wrap(
+        text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False, **options
+    )
+
+
 def line(console: Console, text: str, style: str = "") -> None:
-    """Print a line, wrapped at 79 columns."""
-    console.print(Text(text, style=style), width=WIDTH)
+    """Print a line, wrapped at the width of the terminal."""
+    for part in text.split("\n"):
+        indent = " " * (len(part) - len(part.lstrip()))
+        for row in wrapped(part.lstrip(), columns(console), indent, initial_indent=indent) or [""]:
+            console.print(Text(row, style=style), soft_wrap=True)
 
 
 def heading(console: Console, text: str) -> None:

@@ -22,6 +22,9 @@ class RunObserver:
     def created(self, bundle: Bundle) -> None:
         """Receive the new bundle before anything is started."""
 
+    def output(self, line: str) -> None:
+        """Receive a line of the output of the user's own script while it runs."""
+
     def submitting(self, command: Command) -> Command:
         """Receive the submit command and return the command to be used, for example with injected delays."""
         return command

@@ -70,8 +70,14 @@ def requirements(job: Runnable) -> list[str]:
     return [*job.packages, *(("-r", job.requirements) if job.requirements else ())]
 
 
-def prepared(job: Runnable, report: Report) -> JobPython:
-    """Check the Python of a job, and build its overlay unless it exists.
+def check(job: Runnable) -> None:
+    """Check the Python of a job and, unless its overlay exists, that its packages can be installed. Installs nothing.
+    Raises the errors of `prepared`."""
+    prepared(job, lambda line: None, install=False)
+
+
+def prepared(job: Runnable, report: Report, install: bool = True) -> JobPython:
+    """Check the Python of a job, and build its overlay unless it exists or `install` is False.
 
     Raises:
         UsageError: the interpreter cannot record, or the packages contradict each other or installed packages.
@@ -91,10 +97,12 @@ def prepared(job: Runnable, report: Report) -> JobPython:
         if not directory.exists():
             report(f"installing packages, once: {' '.join(words)}")
             try:
-                _build(python, packages, words, directory)
+                _build(python, packages, words, directory, install)
             except OSError as error:
                 what = f"The packages cannot be written to {directory}: {error.strerror}."
                 raise SetupError(what, "free disk space, or set DLOBD_CACHE") from error
+        if not install:
+            return JobPython(directory / MODULES, versions)
     return JobPython(directory / MODULES, versions | json.loads((directory / RECORD).read_text()))
 
 
@@ -128,7 +136,7 @@ def _described(python: str) -> tuple[tuple[int, ...], str, _Packages]:
     return tuple(minor), version, found
 
 
-def _build(python: str, packages: _Packages, words: Sequence[str], directory: Path) -> None:
+def _build(python: str, packages: _Packages, words: Sequence[str], directory: Path, install: bool) -> None:
     with tempfile.TemporaryDirectory(prefix=f"{directory.name}.", dir=directory.parent) as scratch:
         view, pins, found, new = (Path(scratch) / name for name in ("view", "pins", "found", "new"))
         pins.write_text("\n".join(f"{name}=={version}" for name, (version, _) in packages.items()))
@@ -140,6 +148,8 @@ def _build(python: str, packages: _Packages, words: Sequence[str], directory: Pa
         (new / MODULES).mkdir(parents=True)
         # --target: uv takes the packages there as installed, and checks that the new packages agree with them
         _install(python, "--dry-run", "--target", view, "--constraints", pins, *words)
+        if not install:
+            return
         options = ("--constraints", pins, "--excludes", found, "--compile-bytecode")
         versions = _install(python, "--target", new / MODULES, *options, *words)
         if clash := sorted(name for name in packing.APART if (new / MODULES / name).exists()):

@@ -74,21 +74,19 @@ def plan(experiment: Runnable, lent: Lent = None) -> list[str]:
     Facts of a running cluster are in angle brackets, unless a cluster of `dlobd cluster up` is running.
 
     Raises:
-        UsageError: the experiment cannot run at its place, or the user's model or data set does not work.
-        SetupError: the experiment's device is missing.
+        UsageError, SetupError: the run would be refused, here or because of its packages.
     """
+    check(experiment, lent)
     kind = kind_of(experiment, lent)
-    if kind.here:
-        capacity.check_gpus(experiment)
     source, target = kind.planned(experiment, lent)
     packages = overlay.requirements(experiment)
+    overlay.check(experiment)
     modules, archive = (Path("<packages>"), "" if kind.here else "<packages>") if packages else (None, "")
     command = command_of(experiment, target, Path("<bundle>"), modules, archive)
     if isinstance(experiment, OwnJob):
         staged = [f"prepare: install {' '.join(packages)}, once"] if packages else []
         what, checks = f"{experiment.workers} executors", "exit code, evidence"
     else:
-        own_model.check(experiment)
         directory = staging.directory(experiment)
         staged = [f"prepare: {experiment.dataset} in {f'HDFS {directory}' if target else f'{native_dir()}{directory}'}"]
         what = f"{experiment.workers} ranks, {batches(experiment)}, {_steps(experiment)}"
@@ -115,6 +113,12 @@ def check(experiment: Runnable, lent: Lent = None, report: Report | None = None)
     if not isinstance(experiment, OwnJob):
         dataset_of(experiment)
         own_model.check(experiment, prefixed(report, "prepare") if report else None)
+    check_room(experiment, lent)
+
+
+def check_room(experiment: Runnable, lent: Lent = None) -> None:
+    """Check that this machine has the memory and the devices of a run that takes place here.
+    Raises SetupError if it does not."""
     if kind_of(experiment, lent).here:  # the memory of another cluster is unknown
         capacity.check_gpus(experiment)
         capacity.check_memory(experiment, default_settings())
@@ -188,7 +192,7 @@ def run(
             late = f"interrupted after the job had ended: its status was {run_record.run.status}"
             run_record.note(status="interrupted", reason=late if done else run_record.interruption)
         this.store()
-        raise Interrupted(f"interrupted; the evidence so far is in {bundle.path}.") from None
+        raise Interrupted(f"interrupted; evidence so far: {bundle.path}") from None
     except Exception as error:
         if _submitted(this):  # its evidence is kept
             if run_record.run.status == "running":  # the result was not complete
@@ -241,6 +245,12 @@ def _execute(this: _Run, kind: PlaceKind, place: Place) -> None:
     # an external cluster reads the environment from its own files
     environment = page_cache.environment_parts(Path(java_home) if java_home else None) if kind.here else {}
     before = page_cache.environment_residency(environment)
+    narrator = Narrator(report, experiment)
+
+    def output(line: str) -> None:
+        if not narrator.output(line) and isinstance(experiment, OwnJob):
+            this.observer.output(line)
+
     report(f"submit: starting {Path(command.argv[0]).name}")
     with orphans.watched(bundle.run_id, place.rm_url):
         with _sampling(bundle, place, experiment.timeout_s) as unsampled:
@@ -249,8 +259,9 @@ def _execute(this: _Run, kind: PlaceKind, place: Place) -> None:
                 bundle.logs,
                 experiment.timeout_s,
                 experiment.accept_timeout_s,
-                Narrator(report, experiment.launcher, job.input if job else None),
+                narrator,
                 place.abort,
+                output,
             )
         bundle.add_json(window, files.WINDOW)
         cached = page_cache.environment_evidence(before, page_cache.environment_residency(environment))

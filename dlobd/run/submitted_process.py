@@ -55,6 +55,7 @@ def submit(
     accept_timeout_s: float,
     follow: Callable[[str], None],
     on_abort: Callable[[str], str],
+    output: Callable[[str], None] = lambda line: None,
 ) -> Window:
     """Run `command` until it exits, or at most `timeout_s` seconds.
 
@@ -64,14 +65,16 @@ def submit(
         follow: receives each new line of the log of spark-submit's JVM, or without a JVM of driver.stderr.
         on_abort: called with the ID of the last application, if it is known, when dlobd ends the job after `timeout_s`
             or on KeyboardInterrupt; returns the scheduler's diagnostics. KeyboardInterrupt is recorded, not raised.
+        output: receives each new line of driver.stdout.
     """
     logs.mkdir(parents=True, exist_ok=True)
-    stderr_path = logs / "driver.stderr"
+    stdout_path, stderr_path = logs / "driver.stdout", logs / "driver.stderr"
     # a JVM's own log has dlobd's level and pattern, stderr the user's
     follower = _Follower((logs / Path(DRIVER_LOG).name, stderr_path), follow)
+    printed = _Tail(stdout_path)
     first = clock.anchor()
     environment = {**os.environ, **command.environment}
-    with open(logs / "driver.stdout", "wb") as stdout, open(stderr_path, "wb") as stderr:
+    with open(stdout_path, "wb") as stdout, open(stderr_path, "wb") as stderr:
         exec_ns = clock.monotonic_ns()
         process = subprocess.Popen(
             command.argv,
@@ -89,6 +92,8 @@ def submit(
             deadline = time.monotonic() + timeout_s
             while not exited(0.2):
                 follower.follow()
+                for line in printed.lines():
+                    output(line)
                 if time.monotonic() > deadline:
                     ended_by = "timeout"
                     break
@@ -113,6 +118,8 @@ def submit(
         _end_group(process)
     code = process.wait(GRACE_S)
     follower.follow()
+    for line in printed.lines(partial=True):
+        output(line)
     return Window(
         exec_ns=exec_ns,
         started_ns=started_ns,
@@ -156,13 +163,29 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
             continue
 
 
+class _Tail:
+    """Reader of the new lines of a growing file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._offset = 0
+
+    def lines(self, partial: bool = False) -> list[str]:
+        """Return the whole new lines; with `partial`, also an unfinished last line."""
+        with self.path.open("rb") as file:
+            file.seek(self._offset)
+            data = file.read()
+        whole = data if partial else data[: data.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        return whole.decode(errors="replace").splitlines()
+
+
 class _Follower:
     """Reader of the first of `paths` that exists."""
 
     def __init__(self, paths: Sequence[Path], receive: Callable[[str], None]) -> None:
-        self._paths = paths
+        self._tails = [_Tail(path) for path in paths]
         self._receive = receive
-        self._offsets = dict.fromkeys(paths, 0)
         self._submitted_s: float | None = None
         self._announced: list[str] = []
         self._named: str | None = None
@@ -178,15 +201,8 @@ class _Follower:
         return time.monotonic() - self._submitted_s if self._submitted_s else 0.0
 
     def follow(self) -> None:
-        path = next((path for path in self._paths if path.exists()), None)
-        if path is None:
-            return
-        with path.open("rb") as file:
-            file.seek(self._offsets[path])
-            data = file.read()
-        whole = data[: data.rfind(b"\n") + 1]
-        self._offsets[path] += len(whole)
-        for line in whole.decode(errors="replace").splitlines():
+        tail = next((tail for tail in self._tails if tail.path.exists()), None)
+        for line in tail.lines() if tail else ():
             if match := ANNOUNCED.search(line):
                 self._announced.append(match[1])
             elif self._named is None and (match := _APPLICATION.search(line)):

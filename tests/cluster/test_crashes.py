@@ -32,7 +32,7 @@ def test_an_interrupted_run(dlobd: Any) -> None:
     started.signal(signal.SIGINT)
     ended = started.ended(END_S)
     assert ended.code == 130
-    assert ended.line == f"dlobd: interrupted; the evidence so far is in {dlobd.newest().path}."
+    assert ended.line == f"dlobd: interrupted; evidence so far: {dlobd.newest().path}"
     assert (
         kept(dlobd.newest(), "interrupted")["reason"]
         == "interrupted by the user or the system while the job was running"

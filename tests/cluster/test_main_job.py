@@ -253,7 +253,7 @@ def test_a_seeded_run_repeats_reuses_the_data_and_excludes_other_runs(dlobd: Any
     assert other.code == 8
     assert re.fullmatch(
         rf"dlobd: Another dlobd command \(pid {started.process.pid}\) is using the cluster in {dlobd.work_dir}\. "
-        r"Next: wait for it to finish, or stop it\.",
+        r"Next: wait for it to finish, or stop it",
         other.line,
     )
     assert not dlobd.out.with_name("other").exists()

@@ -18,7 +18,9 @@ import pytest
 from dlobd.job import rank_status
 from dlobd.job.description import Markers
 from dlobd.job.rank_status import VARIABLE, JobStatus, StatusServer, send
+from dlobd.spans import TRAINING_LINE
 from tests.jobs import job
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -48,6 +50,25 @@ def test_ranks_report_that_they_are_done(server: StatusServer) -> None:
         assert result.stdout.strip() == "True", result.stderr
     assert server.done() == {0, 1}
     assert server.failure() is None
+
+
+def test_steps_reach_the_stdout_of_the_driver_without_waiting_for_them(
+    server: StatusServer, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a server through a message, without a server on the rank's own stdout, which is the driver's."""
+    monkeypatch.setattr(rank_status, "STEPS_S", 0.05)
+    for variables in (server.environment, {}):
+        with monkeypatch.context() as patch:
+            for name, value in variables.items():
+                patch.setenv(name, value)
+            losses = [2.5]
+            with rank_status.reporting_steps(losses):
+                printed = until(lambda: capfd.readouterr().out)
+                losses += [1.5, 0.25]
+            last = until(lambda: capfd.readouterr().out)
+        steps = [json.loads(line.removeprefix(TRAINING_LINE)) for line in (printed + last).splitlines()]
+        assert steps == [{"step": 1, "loss": 2.5}, {"step": 3, "loss": 0.25}]
+    assert server.done() == frozenset()
 
 
 def test_a_death_counts_more_than_a_failure_and_the_first_of_a_kind_counts(server: StatusServer) -> None:

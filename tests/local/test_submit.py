@@ -29,9 +29,11 @@ def run(
     told: Callable[[str], None] = lambda line: None,
     on_abort: Callable[[str], Any] = lambda application_id: "",
     accept_timeout_s: float = 30,
+    output: Callable[[str], None] = lambda line: None,
     **environment: str,
 ) -> Window:
-    return submit(Command(("sh", "-c", script), environment), logs, timeout_s, accept_timeout_s, told, on_abort)
+    command = Command(("sh", "-c", script), environment)
+    return submit(command, logs, timeout_s, accept_timeout_s, told, on_abort, output)
 
 
 def gone(pid: int, within_s: float = 10) -> bool:
@@ -76,6 +78,18 @@ def test_lines_are_told_whole_and_once(tmp_path: Path) -> None:
     run(script, tmp_path, told=told.append)
     assert told == ["one", "two", "three"]
     assert (tmp_path / "driver.stderr").read_text() == "one\ntwo\nthree\nfour"
+
+
+def test_output_arrives_while_the_job_runs_also_its_unfinished_last_line(tmp_path: Path) -> None:
+    printed: list[tuple[float, str]] = []
+    run(
+        "printf '  a | b\\nc'; sleep 1; printf 'd'",
+        tmp_path,
+        output=lambda line: printed.append((time.monotonic(), line)),
+    )
+    (first_s, first), (last_s, last) = printed
+    assert (first, last) == ("  a | b", "cd")
+    assert last_s - first_s > 0.5
 
 
 def test_the_command_gets_its_environment_and_no_input(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -65,9 +64,10 @@ def _stand_in_runner(monkeypatch: pytest.MonkeyPatch, outcome: Any) -> list[Any]
     calls: list[Any] = []
     runner = ModuleType("dlobd.run.runner")
 
-    def run(experiment: Any, out: Path, progress: Callable[[str], None], elsewhere: Any) -> Path:
+    def run(experiment: Any, out: Path, progress: Callable[[str], None], elsewhere: Any, observer: Any) -> Path:
         calls.append((experiment, out))
         progress("working")
+        observer.output("  the script says hello")
         if isinstance(outcome, BaseException):
             raise outcome
         return outcome  # type: ignore[no-any-return]
@@ -180,6 +180,7 @@ def test_run_shows_the_breakdown_and_ends_with_the_bundle(
     calls = _stand_in_runner(monkeypatch, bundle.path)
     got_code, out, err = command("run", "softmax-mnist-quick", "--set", "seed=5", "--out", "elsewhere")
     assert got_code == code
+    assert "\n    |   the script says hello\n" in err
     assert out.splitlines()[-1] == f"bundle: {bundle.path}"
     assert "TensorFlow" in out
     assert (f"dlobd: run {status}: rank 1 was killed" in err) == (status != "ok")
@@ -308,7 +309,8 @@ def test_show_prints_a_run_its_views_and_its_record(command: Command, bundle: st
     assert out.splitlines()[-1] == f"bundle: {bundle.path}"
     bundle.add_bytes(b"x", "logs/new")
     code, _, err = command("show", bundle.run_id)
-    assert (code, err) == (0, "dlobd: warning: logs/new: not in hashes\n")
+    what = f"{bundle.path} differs from its hashes: logs/new: not in hashes."
+    assert (code, err) == (0, f"dlobd: warning: {what} Next: dlobd verify runs/softmax-mnist/{bundle.run_id}\n")
     code, out, _ = command("show", str(bundle.path), "--view", "anatomy")
     assert code == 0
     assert "Start-up" in out
@@ -496,7 +498,7 @@ def test_progress_on_a_terminal_moves_and_leaves_a_line_a_step(tmp_path: Path) -
     assert "\u2501" in seen, "a bar"
     assert "0:00:00" in seen
     left = re.findall(r"\[ +\d+\.\d s\] ([^\r]+)\r", seen)
-    assert left == ["staging [train]", "jars: 100 of 100 MB", "run 1 of 1"]
+    assert left == ["staging [train]", "jars: 0 of 100 MB", "jars: 100 of 100 MB", "run 1 of 1"]
     stream = (tmp_path / "log").open("w")
     stream.close()
     with Progress(stream) as progress:
@@ -515,36 +517,3 @@ def test_by_hand_is_never_dropped(command: Command, words: tuple[str, ...], line
     code, out, err = command("run", "softmax-mnist", *words)
     assert (code, out) == (2, "")
     assert err.startswith(f"dlobd: {line}")
-
-
-@pytest.mark.parametrize(
-    ("launcher", "source", "says"),
-    [
-        ("tfos", "feed", ["TensorFlowOnSpark starts", "Spark feeds", "TensorFlowOnSpark shuts down"]),
-        ("barrier", "read", ["barrier stage, whose trainers", "trained, saved, evaluated"]),
-        ("tfos", None, ["a Spark job runs", "a Spark job runs", "a Spark job runs"]),
-    ],
-)
-def test_progress_messages_fit_the_launcher(launcher: str, source: str | None, says: list[str]) -> None:
-    from dlobd.run.progress import Narrator
-
-    said: list[str] = []
-    narrator = Narrator(said.append, launcher, source)
-    for number in range({"tfos": 3, "barrier": 1}[launcher]):
-        narrator(f"1 2026 INFO DAGScheduler: Got job {number} (collect at x.py:1) with 2 output partitions")
-        narrator(f"1 2026 INFO DAGScheduler: Job {number} finished: collect at x.py:1, took 1 s")
-    assert len(said) == len(says)
-    assert all(part in line for part, line in zip(says, said, strict=True)), said
-    if source == "read" or launcher == "barrier":
-        assert not any("feeds" in line for line in said if "TensorFlowOnSpark" in line or source == "read")
-
-
-def test_progress_off_a_terminal_is_one_line_a_message(capsys: pytest.CaptureFixture[str]) -> None:
-    from dlobd.run.progress import Progress
-
-    with Progress() as progress:
-        progress("starting\nHDFS")
-        time.sleep(0.01)
-        progress("staging")
-    lines = capsys.readouterr().err.splitlines()
-    assert [re.sub(r"^\[ *\d+\.\d s\] ", "", line) for line in lines] == ["starting HDFS", "staging"]

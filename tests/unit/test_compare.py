@@ -286,3 +286,39 @@ def test_single_runs_are_compared_and_directories_of_several_experiments_refused
         (Bundle(bundle).path / "hashes").unlink()
     with pytest.raises(UsageError, match="no finished run"):
         read(str(path), tmp_path)
+
+
+def test_a_run_is_not_compared_with_itself(tmp_path: Path) -> None:
+    path = series(tmp_path, {"tfos feed": {}, "native": {}})
+    run = next((path.parent / "native-2").iterdir())
+    with pytest.raises(UsageError, match=f"have the same run, {run.name}: there is no difference") as refused:
+        compare(pairs(str(run), str(run), tmp_path))
+    assert refused.value.line.count(run.name) == 1
+    with pytest.raises(UsageError, match="have the same 10 runs"):
+        compare(pairs(str(path), str(path), tmp_path))
+
+
+def test_one_run_a_side_has_differences_and_one_line_about_what_is_missing(tmp_path: Path) -> None:
+    path = series(tmp_path, {"tfos feed": {}, "native": {}})
+    sides = [str(next((path.parent / name).iterdir())) for name in ("tfos-feed-2", "native-2")]
+    lines = text_of(compare(pairs(*sides, tmp_path))).splitlines()
+    assert not any(line.split()[-1:] == ["-"] for line in lines), "no cell without a value"
+    (missing,) = [line for line in lines if "Too few runs" in line]
+    assert missing == "Too few runs for a verdict: it needs at least 4 runs of each side (--repeats)."
+    assert "How to read it" not in lines
+    assert next(place for place, line in enumerate(lines) if line.startswith("Machine")) > lines.index(missing)
+
+
+def test_a_refusal_counts_runs_by_their_reason(tmp_path: Path) -> None:
+    def changes(way: str, repeat: int) -> dict[str, Any]:
+        return {"status": "failed", "reason": "a rank died"} if way == "native" else {}
+
+    path = series(tmp_path, {"tfos feed": {}, "native": {}}, changes=changes)
+    with pytest.raises(UsageError) as refused:
+        compare(pairs(str(path), None, tmp_path))
+    what = "None of the 10 runs of native-2 can be compared. Each of 10 is failed: a rank died."
+    assert refused.value.line == f"{what} Next: compare runs with status ok"
+    run = next((path.parent / "native-2").iterdir())
+    with pytest.raises(UsageError) as refused:
+        compare(pairs(str(run), f"{path}:tfos-feed-2", tmp_path))
+    assert refused.value.line.count(run.name) == 1

@@ -1,4 +1,4 @@
-"""Tables in the terminal: at most 79 columns, whole numbers, and values in the units of their columns."""
+"""Tables in the terminal: lines of its width, whole numbers, and values in the units of their columns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def printed(table: Table, most: int | None = None) -> list[str]:
 @given(st.lists(st.tuples(WORDS, st.integers(0, 10**13), WORDS, st.none() | st.integers(0, 10**13)), min_size=1))
 def test_no_line_is_too_wide_and_no_number_is_folded(rows: list[tuple[str, int, str, int | None]]) -> None:
     lines = printed(Table("title", "name | a long head of seconds, s:s | reason | bytes read, MB:mb", rows))
-    assert max(map(cell_len, lines)) <= text.WIDTH
+    assert max(map(cell_len, lines)) <= text.MOST_COLUMNS
     for row in rows:
         assert any(f"{row[1] / 1e9:.3f}" in line.split() for line in lines)
 
@@ -46,7 +46,7 @@ def test_the_terminal_leaves_out_columns_of_the_page_and_counts_rows() -> None:
         "name  seconds",
         "a       1.000",
         "total   1.000",
-        "1 more: dlobd report",
+        "1 more rows: see the HTML page.",
         "A note.",
     ]
     assert table.to_json() == {

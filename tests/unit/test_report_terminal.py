@@ -72,9 +72,14 @@ def test_the_whole_report_is_as_agreed(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", VIEWS)
-def test_no_line_is_wider_than_80_columns(name: str) -> None:
-    for width in (80, 200):
-        assert max(cell_len(line) for line in render(*VIEWS[name], width=width).splitlines()) <= 80
+def test_lines_follow_the_width_of_the_terminal(name: str) -> None:
+    lengths = {
+        width: max(cell_len(line) for line in render(*VIEWS[name], width=width).splitlines())
+        for width in (80, 100, 200)
+    }
+    assert lengths[80] <= 79
+    assert lengths[80] <= lengths[100] <= 99
+    assert lengths[100] <= lengths[200] <= text.MOST_COLUMNS
 
 
 def test_colour_adds_nothing_that_is_not_readable_without() -> None:
@@ -253,14 +258,26 @@ def test_it_is_readable_without_colours_and_blocks(tmp_path: Path) -> None:
 
 
 def test_the_view_of_findings_has_evidence_remedy_and_page() -> None:
-    run = replace(run_of("quick-run"), findings=(loud("cause"), replace(loud("small", 0.5), above_noise=False)))
+    run = replace(
+        run_of("quick-run"), findings=(loud("cause"), replace(loud("small", 0.5), above_noise=False, lo_ns=S // 2))
+    )
     console = Console(width=80, record=True)
     with console.capture() as captured:
         findings(run, console)
     shown = " ".join(captured.get().split())
     for words in ("1. Cause took long.", "Saves 1.0 to 9.0 s.", "Remedy:", "Unless:", "docs/findings.md#cause"):
         assert words in shown
-    assert "0.500 Small took long. Remedy:" in shown
+    assert "YARN: Small took long. Saves up to 0.5 s. Remedy:" in shown
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+@pytest.mark.parametrize("above_noise", [True, False])
+def test_names_that_users_copy_are_never_broken(width: int, above_noise: bool) -> None:
+    name = "yarn.nodemanager.linux-container-executor.cgroups.strict-resource-usage=true"
+    row = replace(loud("cause"), above_noise=above_noise, remedy=f"isolate containers' CPU with cgroups ({name})")
+    printed = io.StringIO()
+    findings(replace(run_of("quick-run"), findings=(row,)), Console(file=printed, width=width))
+    assert any(f"({name})" in line for line in printed.getvalue().splitlines())
 
 
 @given(st.lists(st.integers(0, 10**12), min_size=1, max_size=8))

@@ -243,3 +243,13 @@ def test_a_binary_file_is_copied_as_it_is(bundle: store.Bundle, tmp_path: Path) 
     source = tmp_path / "core"
     source.write_bytes(b"\0 password=x\n" * 9)
     assert bundle.add(source, "logs/core").read_bytes() == source.read_bytes()
+
+
+@pytest.mark.parametrize(("mode", "expected"), [("client", "logs/driver.stdout"), ("cluster", "c_1_02_000001/stdout")])
+def test_the_output_of_a_script_is_that_of_its_driver(mode: str, expected: str, tmp_path: Path) -> None:
+    bundle = store.create(tmp_path, "mine")
+    assert bundle.output(mode) is None
+    names = ("c_1_01_000001", "c_1_02_000001", "c_1_02_000002")
+    for name in ("driver.stdout", *(f"containers/{name}/stdout" for name in names)):
+        bundle.add_bytes(b"x", f"logs/{name}")
+    assert str(bundle.output(mode)).endswith(expected)

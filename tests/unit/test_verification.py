@@ -137,7 +137,10 @@ def test_the_command_line_checks_a_noted_hash(bundle: Bundle, capsys: pytest.Cap
     assert cli.main(["show", str(bundle.path)]) == 0
     (noted,) = re.findall(r"^hash: (\w{64})$", capsys.readouterr().out, re.MULTILINE)
     assert cli.main(["verify", str(bundle.path), "--against", noted]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == f"verified: {RUN_ID}, 30 of 30 checks passed"
+    assert (
+        capsys.readouterr().out.splitlines()[-1]
+        == f"verified: {len(bundle.files())} files, 30 checks passed, 0 unknown"
+    )
     assert cli.main(["verify", str(bundle.path), "--against", "0" * 64]) == 7
     assert cli.main(["verify", "--help"]) == 0
     assert "no key" in capsys.readouterr().out
@@ -145,7 +148,7 @@ def test_the_command_line_checks_a_noted_hash(bundle: Bundle, capsys: pytest.Cap
 
 def test_the_command_line_lists_checks_that_did_not_pass(bundle: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["verify", str(bundle.path)]) == 0
-    assert "steps-recorded" not in capsys.readouterr().out
+    assert len(capsys.readouterr().out.splitlines()) == 1
     assert cli.main(["verify", str(bundle.path), "--full"]) == 0
     assert "steps-recorded: the ranks recorded 60 step spans" in capsys.readouterr().out
     assert cli.main(["verify", str(bundle.path), "--json"]) == 0
@@ -154,4 +157,44 @@ def test_the_command_line_lists_checks_that_did_not_pass(bundle: Bundle, capsys:
     assert {check["verdict"] for check in found["checks"]} == {"pass"}
     (bundle.path / "logs/daemons/datanode-0-clienttrace.log").unlink()
     assert cli.main(["verify", str(bundle.path)]) == 7
-    assert "impossible  input-sent-by-datanodes" in capsys.readouterr().out
+    assert "unknown input-sent-by-datanodes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("verb", ["verify", "trace", "export"])
+def test_a_bundle_without_its_evidence_says_so(
+    verb: str, bundle: Bundle, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.rmtree(bundle.evidence)
+    options = ["--format", "spans"] if verb == "export" else []
+    assert cli.main([verb, str(bundle.path), *options]) == 7
+    told = capsys.readouterr()
+    assert f"{bundle.path} has no directory evidence/" in told.out + told.err
+    assert "nothing was submitted" not in told.out + told.err
+
+
+@pytest.mark.parametrize("verb", [["show"], ["report", "-o", "x.html"]])
+def test_a_changed_run_json_is_one_warning(
+    verb: list[str], bundle: Bundle, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main([verb[0], str(bundle.path), *verb[1:]]) == 0
+    assert capsys.readouterr().err == ""
+    report("metrics", "test_accuracy", value=0.99)(bundle.path)
+    (bundle.logs / "new").write_text("")
+    assert cli.main([verb[0], str(bundle.path), *verb[1:], *(["--force"] if verb[0] == "report" else [])]) == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    what = f"{bundle.path} differs from its hashes: logs/new: not in hashes, and 1 more differences."
+    assert line == f"dlobd: warning: {what} Next: dlobd verify {bundle.path.name}"
+
+
+def test_a_plain_script_has_the_path_of_its_output_and_no_launcher(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = Path(shutil.copytree(DATA / "own-run", tmp_path / RUN_ID))
+    (path / "logs" / "driver.stdout").write_text("to: 2000\nbe: 1\nor")
+    assert cli.main(["show", str(path)]) == 0
+    shown = capsys.readouterr().out
+    assert f"output: {path / 'logs' / 'driver.stdout'} (3 lines)" in shown.splitlines()
+    assert "launcher tfos" not in shown
+    assert "on yarn (client)" in " ".join(shown.split())

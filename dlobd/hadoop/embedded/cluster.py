@@ -111,10 +111,10 @@ class EmbeddedCluster:
             state = read_state(cluster.work_dir)
             alive = state.alive() if state else {}
             if state is None or not alive:
-                raise ClusterError(f"No cluster is running in {cluster.work_dir}.", "dlobd cluster up.")
+                raise ClusterError(f"No cluster is running in {cluster.work_dir}.", "dlobd cluster up")
             if hold and len(alive) < len(state.daemons):
                 dead = ", ".join(daemon.name for daemon in state.daemons if daemon.name not in alive)
-                raise LostDaemon(f"The cluster in {cluster.work_dir} lost {dead}.", "dlobd cluster down, then up.")
+                raise LostDaemon(f"The cluster in {cluster.work_dir} lost {dead}.", "dlobd cluster down, then up")
         except BaseException:
             cluster.release()
             raise
@@ -282,7 +282,7 @@ class EmbeddedCluster:
     def _end_leftovers(self, report: Callable[[str], None]) -> None:
         state = read_state(self.work_dir)
         if state and state.stays and state.ready and state.alive():
-            raise Busy(f"A cluster is up in {self.work_dir}.", "use it, or stop it with dlobd cluster down.")
+            raise Busy(f"A cluster is up in {self.work_dir}.", "use it, or stop it with dlobd cluster down")
         left = [*daemons_of(self.work_dir), *containers_of(self.work_dir)]
         if left:
             report(f"stopping {len(left)} processes of a cluster whose dlobd command has ended")
@@ -347,6 +347,8 @@ class EmbeddedCluster:
         Raises Busy if another command uses the cluster.
         """
         self._lock.acquire()
+        if report:
+            report("waiting for the cluster's daemons to end")
         deadline = time.monotonic() + STOP_TIMEOUT_S
         self._state = read_state(self.work_dir) or self._state
         alive = self._state.alive() if self._state else {}
@@ -362,8 +364,6 @@ class EmbeddedCluster:
             group = [alive[daemon.name] for daemon in self._plans(kind) if daemon.name in alive]
             end(group, max(0.2, min(2.0, deadline - time.monotonic())))
         end_everything(self.work_dir)
-        if report:
-            report(f"cluster stopped in {time.monotonic() - deadline + STOP_TIMEOUT_S:.1f} s")
         self._forget()
 
     def release(self) -> None:
@@ -404,7 +404,7 @@ class EmbeddedCluster:
 
     def _running(self) -> ClusterState:
         if self._state is None:
-            raise ClusterError(f"The cluster in {self.work_dir} is not started.", "dlobd cluster up.")
+            raise ClusterError(f"The cluster in {self.work_dir} is not started.", "dlobd cluster up")
         return self._state
 
     def _alive(self) -> dict[str, ProcessId]:

@@ -126,7 +126,7 @@ class Launch:
             if daemon != self._namenode or formatting is None:
                 self._start(daemon)
         waiting = {daemon.name: daemon for daemon in self._here}
-        progress(f"starting {len(waiting)} daemons in parallel")
+        progress(f"waiting for {', '.join(waiting)}")
         # no probes until then: a daemon that answers late would delay the NameNode, for which all daemons wait
         while formatting is not None:
             self._check(waiting, began, deadline_s)
@@ -137,7 +137,7 @@ class Launch:
                 self._check(waiting, began, deadline_s)
                 if daemons.is_ready(waiting[name], self._manager, PROBE_TIMEOUT_S):
                     del waiting[name]
-                    progress(f"{name} ready after {time.monotonic() - began:.1f} s")
+                    progress(f"waiting for {', '.join(waiting) or 'HDFS to leave safe mode'}")
             time.sleep(POLL_S)
         # safe mode ends after the last DataNode has reported its blocks, so this is the last probe
         stores = any(daemon.kind == "datanode" for daemon in self._here)

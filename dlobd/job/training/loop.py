@@ -15,6 +15,7 @@ All ranks take the same steps. Training ends with the first of these steps:
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from statistics import fmean
 from typing import Any
 
@@ -23,6 +24,7 @@ from dlobd import tracing
 from dlobd.hadoop.file_system import Storage
 from dlobd.job.description import Job
 from dlobd.job.launchers.base import Node
+from dlobd.job.rank_status import reporting_steps
 from dlobd.job.training import checkpointing
 from dlobd.job.training.evaluation import Evaluation
 from dlobd.job.training.inputs import Batch
@@ -56,6 +58,10 @@ class Loop:
 
         Raises RuntimeError if the input ends early, FloatingPointError if the loss is not finite.
         """
+        with reporting_steps(self._losses) if self._chief else nullcontext():
+            return self._run(incoming)
+
+    def _run(self, incoming: Iterator[Batch]) -> dict[str, Any]:
         ended_by, ended_ns = "", 0
         while not ended_by:
             ended_by = self._take(incoming)

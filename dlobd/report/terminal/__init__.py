@@ -1,1 +1,1 @@
-"""Terminal reports: the views of `dlobd show`, with lines of at most 79 columns that are readable without colour."""
+"""Terminal reports: the views of `dlobd show`, as wide as the terminal, and readable without colour."""

@@ -1,4 +1,4 @@
-"""Rendering of the tables of `dlobd.report.tables` for a terminal of 79 columns."""
+"""Rendering of the tables of `dlobd.report.tables` for a terminal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def show(table: Table, console: Console, bars: Sequence[Text] = (), most: int | 
     columns = [table.columns[place] for place in places]
     rows = [[cell(row[place], table.columns[place].unit) for place in places] for row in table.rows[:most]]
     totals = [[cell(row[place], table.columns[place].unit) for place in places] for row in table.totals]
-    room = text.WIDTH - (max(map(cell_len, map(str, bars))) + 1 if bars else 0)
+    room = text.columns(console) - (max(map(cell_len, map(str, bars))) + 1 if bars else 0)
     grid = Grid(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
     widths = _widths([column.name for column in columns], [column.unit for column in columns], rows + totals, room)
     for column, width in zip(columns, widths, strict=True):
@@ -43,7 +43,7 @@ def show(table: Table, console: Console, bars: Sequence[Text] = (), most: int | 
         grid.add_row(*map(Text, row), *([bar] if bars else []))
     console.print(grid)
     if left := len(table.rows) - len(rows):
-        text.line(console, f"{left} more: dlobd report")
+        text.line(console, f"{left} more rows: see the HTML page.")
     if table.note:
         text.line(console, table.note)
 

@@ -9,7 +9,6 @@ from dlobd.layers import LAYERS, title
 from dlobd.record.run import Run
 from dlobd.report import sentences, tables, text
 from dlobd.report.summary import Summary, machine_of, settings, slowest_rank, summary
-from dlobd.report.tables import Table
 from dlobd.report.terminal.render import show
 
 BAR = 20
@@ -62,7 +61,7 @@ def breakdown(run: Run, console: Console) -> None:
 
 
 def findings(run: Run, console: Console) -> None:
-    """Print findings above noise with evidence and remedy, and findings below noise as a table."""
+    """Print findings above noise with evidence and remedy, and findings below noise in short."""
     if run.wall_ns is None:
         return
     text.heading(console, sentences.FINDINGS_TITLE)
@@ -76,13 +75,14 @@ def findings(run: Run, console: Console) -> None:
         text.line(console, f"   Remedy: {row.remedy}")
         text.line(console, f"   Unless: {row.unless}")
         text.line(console, f"   {FINDINGS_PAGE}#{row.finding}")
-    below = [
-        (title(row.layer), row.saves_ns, f"{row.says} Remedy: {row.remedy}")
-        for row in run.findings
-        if not row.above_noise
-    ]
-    heads = "layer | saves at most, s:s | finding"
-    show(Table("Below noise", heads, below, f"Noise: {sentences.noise(run)}."), console)
+    below = [row for row in run.findings if not row.above_noise]
+    if below:
+        text.heading(console, "Below noise")
+    for row in below:  # no table, whose narrow columns would break names of properties
+        text.line(console, f"{title(row.layer)}: {sentences.finding(row)}")
+        text.line(console, f"   Remedy: {row.remedy}")
+    if below:
+        text.line(console, f"Noise: {sentences.noise(run)}.")
 
 
 def training(run: Run, console: Console) -> None:

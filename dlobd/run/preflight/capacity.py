@@ -114,7 +114,7 @@ def check_yarn(experiment: Runnable, cluster: Cluster) -> None:
             f"{experiment.workers} executors of {asked} and {cores} vcore{'s' * (cores > 1)} do not fit. "
             f"On {_nodes(cluster.nodes)}, there is room for {fitting} "
             f"beside the ApplicationMaster's {_master_mb(experiment, cluster)} MB.",
-            f"lower workers, or {SMALLER}",
+            f"--set workers={fitting}, or {SMALLER}" if fitting else SMALLER,
         )
 
 

@@ -148,7 +148,7 @@ def test_sigterm_during_the_job_marks_the_run_interrupted(dlobd: Any) -> None:
     ended = started.ended(END_S)
     assert ended.code == 130
     bundle = dlobd.newest()
-    assert ended.line == f"dlobd: interrupted; the evidence so far is in {bundle.path}."
+    assert ended.line == f"dlobd: interrupted; evidence so far: {bundle.path}"
     assert kept(bundle, "interrupted")["reason"] == "interrupted by the user or the system while the job was running"
 
 

@@ -94,7 +94,7 @@ def test_a_nodemanager_that_dies(alone: Any) -> None:
         assert f"{name} died during the run" in record["warnings"]
         refused = alone.run()
         assert refused.code == 4
-        assert refused.line == f"dlobd: The cluster in {alone.work_dir} lost {name}. Next: dlobd cluster down, then up."
+        assert refused.line == f"dlobd: The cluster in {alone.work_dir} lost {name}. Next: dlobd cluster down, then up"
     finally:
         assert alone("cluster", "down").code == 0
 
