@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands import DIR, PAGES, TOP, Command, Printed, steps
+from tests.commands import DIR, PAGES, Command, Printed, steps
 
 PAGE = """# A page
 
@@ -67,11 +67,3 @@ def test_a_command_has_no_placeholder_but_the_directory_of_a_cluster(page: str) 
         words = shlex.split(line)
         assert words[0] in ("make", "dlobd", "."), line
         assert {word for word in words if word.isupper()} <= {DIR}, line
-
-
-def test_a_command_of_another_test_is_no_command_of_dlobd() -> None:
-    every = [step for page in PAGES for step in steps(page) if isinstance(step, Command)]
-    elsewhere = [step.line for step in every if step.runs_elsewhere]
-    assert elsewhere
-    assert all(line.startswith(("make test", "docker compose", "cd docker")) for line in elsewhere)
-    assert all((TOP / name).exists() for name in ("Makefile", "docker"))
