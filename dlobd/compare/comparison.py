@@ -6,9 +6,10 @@ All wall times of a comparison form one family of tests, all layers a second fam
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from html import escape
 
 from dlobd.compare import compatibility, permutation
 from dlobd.compare.compatibility import BUSY, Difference
@@ -17,6 +18,7 @@ from dlobd.compare.permutation import ALPHA, Samples
 from dlobd.compare.runset import RunSet
 from dlobd.compare.verdicts import LEAST, MARGIN, Compared, compare_family
 from dlobd.errors import UsageError
+from dlobd.layers import title
 from dlobd.record.run import Run
 
 
@@ -40,13 +42,17 @@ class Pair:
     layers: Mapping[str, Compared]
     unknown: tuple[str, ...]
 
+    def __str__(self) -> str:
+        seconds = f"{self.wall.difference_ns / 1e9:+.3f} s"
+        return f"{self.candidate} against {self.baseline}: wall time {self.wall.verdict}, {seconds}"
+
     @property
     def quantities(self) -> dict[str, Compared]:
         """Results for the wall time and the layers, by name."""
         return {WALL: self.wall, **self.layers}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Comparison:
     """All pairs, with their common properties.
 
@@ -66,6 +72,30 @@ class Comparison:
     fewest_wall: int
     fewest_layers: int
     pairs: tuple[Pair, ...]
+
+    def __repr__(self) -> str:
+        return f"<comparison of {'; '.join(map(str, self.pairs))}>"
+
+    def _repr_html_(self) -> str:
+        """Return a table of seconds per pair, for notebooks."""
+        heads = _html_row(("seconds", "baseline", "candidate", "difference", "verdict"), "th")
+        html = ""
+        for pair in self.pairs:
+            rows = [
+                (
+                    title(name),
+                    *(f"{ns / 1e9:.3f}" for ns in (one.baseline_ns, one.candidate_ns)),
+                    f"{one.difference_ns / 1e9:+.3f}",
+                    one.verdict,
+                )
+                for name, one in pair.quantities.items()
+            ]
+            html += f"<p>{escape(str(pair))}</p><table>{heads}{''.join(map(_html_row, rows))}</table>"
+        return html
+
+
+def _html_row(cells: Iterable[str], tag: str = "td") -> str:
+    return f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in cells)}</tr>"
 
 
 @dataclass(frozen=True, slots=True)

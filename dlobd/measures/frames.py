@@ -9,15 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict
 from functools import cached_property
+from html import escape
 from pathlib import Path
 
 import pandas as pd
 
 from dlobd import spans as kinds
 from dlobd.bundle.store import Bundle, find
+from dlobd.errors import BundleError
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.resources import SampledHost
-from dlobd.layers import UNATTRIBUTED
+from dlobd.experiment.user_config import runs_dir
+from dlobd.layers import UNATTRIBUTED, title
 from dlobd.measures import resource_use
 from dlobd.record.resources import LayerWaits
 from dlobd.record.run import Run
@@ -88,12 +91,39 @@ RESOURCES = _columns("""
 `memory_bytes` is memory in use, or a process's resident set. Counters are totals since the start, except for GPUs."""
 
 
-class RunBundle:
-    """A run on disk, by its directory or its run.json. Raises BundleError if it is missing, damaged or newer."""
+FRAMES = ("attribution", "spans", "steps", "epochs", "resources")
+"""Methods of `RunBundle` that return a data frame."""
 
-    def __init__(self, path: str | Path) -> None:
-        self._bundle: Bundle = find(path, Path("."))
+
+class RunBundle:
+    """A run on disk, by its path, its ID or `latest` in `out`. Raises BundleError if it is missing, damaged or
+    newer."""
+
+    def __init__(self, run: str | Path, out: str | Path | None = None) -> None:
+        directory = runs_dir() if out is None else Path(out)
+        try:
+            self._bundle: Bundle = find(run, directory)
+        except BundleError as error:
+            raise BundleError(error.what, "dlobd.load(RUN, out=DIRECTORY)") from None
         self.run: Run = self._bundle.read()
+
+    def __repr__(self) -> str:
+        frames = ", ".join(f"{name}()" for name in FRAMES)
+        return f"<{self._title}; data frames: {frames}>"
+
+    def _repr_html_(self) -> str:
+        """Return title and layers, for notebooks."""
+        layers = self.attribution()[["layer", "ns", "percent"]].rename(columns={"ns": "seconds", "percent": "%"})
+        layers = layers[layers["seconds"] > 0].assign(
+            layer=layers["layer"].map(title), seconds=(layers["seconds"] / 1e9).round(3), **{"%": layers["%"].round(1)}
+        )
+        return f"<p>{escape(self._title)}</p>{layers.to_html(index=False, border=0)}"
+
+    @property
+    def _title(self) -> str:
+        run = self.run
+        wall = "" if run.wall_ns is None else f", {run.wall_ns / 1e9:.1f} s"
+        return f"run {run.run_id} of {run.experiment}: {run.status}{wall}"
 
     @property
     def path(self) -> Path:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from dlobd.axes import DATASETS
 from dlobd.errors import ClusterError, SetupError
+from dlobd.experiment import user_config
 from dlobd.experiment.files import load
 from dlobd.hadoop.embedded import configuration, startup
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
@@ -27,7 +28,7 @@ from dlobd.hadoop.embedded.java import find_java
 from dlobd.hadoop.embedded.ports import choose_ports, port_base
 from dlobd.hadoop.site_files import HadoopConf
 from dlobd.job.datasets.base import dataset_of
-from dlobd.paths import cache_dir, cluster_dir, make_writable, sha256_of
+from dlobd.paths import cache_dir, cluster_dir, config_file, make_writable, sha256_of
 from dlobd.run.preflight import Absent, Diagnosis, channels, cluster, diagnose
 from dlobd.run.preflight.capacity import demand_mb
 from dlobd.tracing import clock
@@ -64,6 +65,14 @@ def exit_code(diagnoses: Sequence[Diagnosis]) -> int:
     if not broken:
         return 0
     return ClusterError.exit_code if all(one.remote for one in broken) else SetupError.exit_code
+
+
+def _configuration() -> str:
+    user_config.read()
+    path = config_file()
+    if not path.exists():
+        raise Absent(f"there is no configuration file {path}", "no action needed: options have their own defaults")
+    return f"{path} has defaults of options"
 
 
 def _python() -> str:
@@ -190,6 +199,7 @@ EMBEDDED = ("Hadoop jars", "memory", "disk", "ports", "cluster")
 """Parts that a run on an external cluster does not need."""
 
 PARTS: tuple[tuple[str, Callable[[], str]], ...] = (
+    ("configuration", _configuration),
     ("Python", _python),
     ("packages", _packages),
     ("kernel", _pidfd),

@@ -1,0 +1,96 @@
+"""Words that the shell proposes for arguments: experiments, sweeps, settings and runs."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from dlobd.bundle.store import Bundle
+
+VARIABLE = "_DLOBD_COMPLETE"
+"""Variable by which the shell asks for proposals."""
+
+MOST_RUNS = 50
+"""Largest number of run IDs that the shell proposes, newest first."""
+
+Words = list[tuple[str, str]]
+"""Proposals with their descriptions."""
+
+
+def answer(command: Any) -> int:
+    """Print the proposals for the shell that asks by `VARIABLE`; return the exit code.
+
+    bash splits words at `=`, and completes only the last part: it gets the proposals for KEY=VALUE without `KEY=`."""
+    key = ""
+    if os.environ[VARIABLE] == "complete_bash":
+        words = os.environ["COMP_WORDS"].split("\n")[: int(os.environ["COMP_CWORD"]) + 1]
+        whole = re.sub("\n=\n?", "=", "\n".join(words)).split("\n")
+        os.environ |= {"COMP_WORDS": "\n".join(whole), "COMP_CWORD": str(len(whole) - 1)}
+        key = f"{whole[-1].partition('=')[0]}=" if "=" in words[-2:] else ""
+    with contextlib.redirect_stdout(io.StringIO()) as proposed, contextlib.suppress(SystemExit):
+        command.main(prog_name="dlobd")
+    print("".join(line.removeprefix(key) for line in proposed.getvalue().splitlines(keepends=True)), end="")
+    return 0
+
+
+def experiments(context: typer.Context, incomplete: str) -> Words:
+    """Propose built-in experiments and TOML files; nothing for the arguments of a script."""
+    return [] if context.params.get("job") else _files("experiment", incomplete)
+
+
+def sweeps(incomplete: str) -> Words:
+    """Propose built-in sweeps and TOML files."""
+    return _files("sweep", incomplete)
+
+
+def settings(incomplete: str) -> Words:
+    """Propose `KEY=`; for a single key the members of its registry, such as `model=lenet`."""
+    from dlobd.axes import REGISTRIES
+    from dlobd.experiment.settings import SETTINGS
+
+    key, sign, _ = incomplete.partition("=")
+    keys = [name for name in SETTINGS if name == key or (not sign and name.startswith(key))]
+    if len(keys) == 1 and isinstance(kind := SETTINGS[keys[0]].about.valid, str) and kind:
+        return [(f"{keys[0]}={row.name}", row.title) for row in REGISTRIES[kind]]
+    return [] if sign else [(f"{name}=", SETTINGS[name].about.text) for name in keys]
+
+
+def runs(context: typer.Context) -> Words:
+    """Propose `latest`, and the IDs of the newest runs."""
+    from dlobd.bundle.store import LATEST
+
+    newest = _bundles(context)[: -MOST_RUNS - 1 : -1]
+    return [(LATEST, "the last run"), *((bundle.run_id, bundle.path.parent.name) for bundle in newest)]
+
+
+def with_runs(context: typer.Context) -> Words:
+    """Propose the experiments that have runs."""
+    return [(name, "") for name in sorted({bundle.path.parent.name for bundle in _bundles(context)})]
+
+
+def _bundles(context: typer.Context) -> list[Bundle]:
+    from dlobd.bundle.store import bundles
+    from dlobd.experiment.user_config import runs_dir
+
+    given = context.get_parameter_source("out")
+    return bundles(Path(context.params["out"]) if given else runs_dir())
+
+
+def _files(kind: str, incomplete: str) -> Words:
+    from dlobd.experiment.files import titles
+
+    return [*titles(kind), *_toml(incomplete)]
+
+
+def _toml(incomplete: str) -> Iterator[tuple[str, str]]:
+    for path in sorted(Path().glob(f"{incomplete}*")) if not Path(incomplete).is_absolute() else ():
+        if path.suffix == ".toml" or path.is_dir():
+            yield (f"{path}/" if path.is_dir() else str(path)), "file"
